@@ -185,8 +185,9 @@ typedef void (*epl_destroy_fn)(void* userdata);
 
 typedef struct epl_engine_options {
   uint64_t struct_size;
-  int32_t threads;    /* of each session, for all its ranks together, the caller's own among them; 0: one for each
-                         processor that the process may use. Sessions do not share: with several, give each its part. */
+  int32_t threads;    /* that a step works on, for all its ranks together, the caller's own among them; 0: one for each
+                         processor that the process may use. Sessions share all but their callers' own: of several
+                         that step at once, each takes what is free, with the same bits. */
   int32_t log_level;  /* EPL_LOG_...: the least that is logged */
   epl_allocate_fn allocate;  /* NULL (and `release` too): the library's own */
   epl_release_fn release;
@@ -206,8 +207,8 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_engine_options_init(ep
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
 epl_engine_create(const epl_engine_options* EPL_NULLABLE options, epl_engine** EPL_OUT engine);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_engine_destroy(epl_engine* EPL_NULLABLE engine);
-/* What this build and this machine have, as JSON: version, processor level, devices, losses, metrics, optimizers,
- * schedules, readers, model families, strategy keys, packs and where they are looked for. */
+/* What this build and this machine have, as JSON: version, processor level, threads, workers started, devices,
+ * losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and where they are looked for. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
 epl_engine_describe(const epl_engine* engine, epl_text** EPL_OUT EPL_OWNED json);
 

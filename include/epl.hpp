@@ -346,8 +346,9 @@ class engine : public detail::handle<epl_engine, epl_engine_destroy> {
     return detail::give(failure, [&]() -> epl::engine { return epl::engine(engine_out); });
   }
 
-  /// What this build and this machine have, as JSON: version, processor level, devices, losses, metrics,
-  /// optimizers, schedules, readers, model families, strategy keys, packs and where they are looked for.
+  /// What this build and this machine have, as JSON: version, processor level, threads, workers started,
+  /// devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and where
+  /// they are looked for.
   returned<std::string> describe() const {
     epl_text* json_out = nullptr;
     epl_error* failure = epl_engine_describe(*this, &json_out);

@@ -97,9 +97,10 @@ class CpuDevice final : public Device {
 
   Result<std::unique_ptr<Stream>> create_stream(int threads) override {
     if (threads < 1) return invalid("a stream on ", threads, " threads; it needs at least one");
+    const Host& host = memory_->host;
     try {
       return std::unique_ptr<Stream>(
-          new CpuStream(threads, memory_->host.spare_processors ? ThreadPool::Wait::patient : ThreadPool::Wait::brief));
+          new CpuStream(host.workers ? host.workers : std::make_shared<Workers>(threads, wait_of(host)), threads));
     } catch (const std::system_error& e) {
       return error(Code::out_of_memory, "the operating system gave no ", threads - 1, " worker threads: ", e.what());
     }

@@ -28,8 +28,6 @@ Status CpuEvent::wait() const {
   return posts->failure();
 }
 
-CpuStream::CpuStream(int threads, ThreadPool::Wait wait) { pool_ = std::make_unique<ThreadPool>(threads, wait); }
-
 void CpuStream::launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
                        void* const* outputs, void* workspace, const StepContext& context) {
   EPL_CHECK(row.launch != nullptr, "kernel ", row.name, " of ", row.op, " has no launch");
@@ -48,7 +46,7 @@ void CpuStream::copy(void* target, const void* source, int64_t bytes) {
     std::memmove(to, from, static_cast<size_t>(bytes));
     return;
   }
-  pool_->run_ranges(bytes, copy_grain, [&](int64_t begin, int64_t end) {
+  pool_.run_ranges(bytes, copy_grain, [&](int64_t begin, int64_t end) {
     std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
   });
 }
@@ -56,7 +54,7 @@ void CpuStream::copy(void* target, const void* source, int64_t bytes) {
 void CpuStream::copy_rows(const RowCopy& rows) {
   if (rows.bytes <= 0 || rows.rows <= 0) return;
   posts_->wait();
-  pool_->run_ranges(rows.rows, std::max<int64_t>(1, copy_grain / rows.bytes), [&](int64_t begin, int64_t end) {
+  pool_.run_ranges(rows.rows, std::max<int64_t>(1, copy_grain / rows.bytes), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       std::memcpy(static_cast<char*>(rows.target) + i * rows.target_step,
                   static_cast<const char*>(rows.source) + i * rows.source_step, static_cast<size_t>(rows.bytes));
@@ -67,7 +65,7 @@ void CpuStream::copy_rows(const RowCopy& rows) {
 void CpuStream::fill(void* target, int64_t bytes, uint8_t value) {
   posts_->wait();
   char* to = static_cast<char*>(target);
-  pool_->run_ranges(bytes, copy_grain, [&](int64_t begin, int64_t end) {
+  pool_.run_ranges(bytes, copy_grain, [&](int64_t begin, int64_t end) {
     std::memset(to + begin, value, static_cast<size_t>(end - begin));
   });
 }

@@ -28,7 +28,8 @@ class CpuEvent final : public Event {
 // host process has set, because results must not depend on it.
 class CpuStream final : public Stream {
  public:
-  CpuStream(int threads, ThreadPool::Wait wait);
+  // Throws std::system_error where the system gives no threads.
+  CpuStream(std::shared_ptr<Workers> workers, int threads) : pool_(std::move(workers), threads) {}
   void launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
               void* const* outputs, void* workspace, const StepContext& context) override;
   void copy(void* target, const void* source, int64_t bytes) override;
@@ -40,11 +41,11 @@ class CpuStream final : public Stream {
   // A stream that waits for what failed has failed with it.
   void wait(Event& event) override;
   Status synchronize() override;
-  ThreadPool* threads() override { return pool_.get(); }
+  ThreadPool* threads() override { return &pool_; }
   std::shared_ptr<Posts> posts() override { return posts_; }
 
  private:
-  std::unique_ptr<ThreadPool> pool_;
+  ThreadPool pool_;
   std::shared_ptr<Posts> posts_ = std::make_shared<Posts>();
   Status failure_;  // of what it waited for
 };

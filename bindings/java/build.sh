@@ -14,6 +14,8 @@ rm -rf "$out/classes" "$out/epl.jar"
 native="$out/classes/ai/epl/native/$platform"
 mkdir -p "$native"
 "$javac" --release 17 -Xlint:all -Werror -d "$out/classes" $(find "$here/src/main/java" -name '*.java')
+mkdir -p "$out/classes/META-INF"
+cp "$here/../../LICENSE" "$out/classes/META-INF/LICENSE"
 cp "$library" "$native/libepl.so.1"
 "${CC:-cc}" -std=c11 -O2 -Wall -Wextra -Werror -shared -fPIC -fvisibility=hidden -o "$native/libepl_jni.so" \
   "$here/src/main/native/epl_jni.c" -I"$here/../../include" -I"$home/include" -I"$home/include/linux" \

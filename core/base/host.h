@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "core/base/text.h"
+#include "core/base/thread_pool.h"
 
 namespace epl {
 
@@ -20,10 +22,16 @@ struct Host {
   std::function<void(void* memory, size_t bytes, size_t alignment)> release;
   std::function<void(LogLevel, std::string_view)> log;  // through `log` below, which makes no text that nobody reads
   LogLevel least_logged = LogLevel::warning;
-  int threads = 1;                // for all ranks of this process together
+  int threads = 1;  // for all ranks of this process together
+  // Of this many threads, which the sessions of an engine share. Null: each stream has its own.
+  std::shared_ptr<Workers> workers;
   bool spare_processors = false;  // each of these threads may keep a processor busy while it waits
   std::string packs;              // the folder of optional packs; empty: there are none
 };
+
+inline ThreadPool::Wait wait_of(const Host& host) {
+  return host.spare_processors ? ThreadPool::Wait::patient : ThreadPool::Wait::brief;
+}
 
 // Writes to the host's log, if the host wants this level.
 template <class... Args> void log(const Host& host, LogLevel level, const Args&... args) {

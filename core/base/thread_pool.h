@@ -1,20 +1,29 @@
-// The threads of one rank: a caller and `size() - 1` workers that share its parallel loops.
+// Threads that share parallel loops. A pool is the caller of a loop and workers; the workers are an engine's, and its
+// sessions share them, so that there are not more of them the more sessions there are.
 //
-// Kernels cut their work into tasks. Which thread runs a task never changes a result. A waiting thread spins and then
-// sleeps, so that there may be more ranks than cores; whoever makes the pool says how long it spins. Nothing allocates
-// after construction. Thread safety: one caller of `run` at a time; a task may not call `run`. Invariant: `run` returns
-// when every task has finished or was left out (StopTasks); a task's exception is rethrown in the caller.
+// A loop is cut into tasks. It takes those of its workers that are free and does without the others: which thread runs
+// a task never changes a result, so neither does who else is at work. A waiting thread spins and then sleeps, so that
+// there may be more ranks than cores. Nothing allocates after construction.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include "core/base/function_ref.h"
 
 namespace epl {
 
 class StopTasks;
+class Team;
+class Teams;
+class Workers;
 
+// Thread safety: one caller of `run` at a time; a task may not call `run`. Invariant: `run` returns when every task has
+// finished or was left out (StopTasks); a task's exception is rethrown in the caller.
 class ThreadPool {
  public:
   // How long a waiting thread keeps its processor. `brief`: about 50 us, where others may need it. `patient`: about 250
@@ -22,6 +31,8 @@ class ThreadPool {
   // after each of them costs more than sharing the work gains.
   enum class Wait : uint8_t { brief, patient };
   // `size` threads in all, the caller included; at least 1. Throws std::system_error where the system gives no more.
+  ThreadPool(std::shared_ptr<Workers> workers, int size);
+  // With workers that nobody else has: they are free whenever a loop begins.
   explicit ThreadPool(int size, Wait wait = Wait::brief);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -37,8 +48,73 @@ class ThreadPool {
   void watch(StopTasks* stop_tasks);
 
  private:
+  friend class Workers;
   struct State;
   std::unique_ptr<State> state_;
+};
+
+// The workers of an engine. They start with the first pool that has them and end with the last one.
+// Thread safety: any threads at once. In a child of fork, which has no threads, workers are started anew.
+class Workers {
+ public:
+  // `threads`: of the engine, the caller of a loop included. A pool of more threads gets its workers all the same.
+  Workers(int threads, ThreadPool::Wait wait);
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  // How many have been started and not ended.
+  int started() const;
+  ThreadPool::Wait wait() const { return wait_; }
+  // Threads for `ranks` ranks, each with one of its own because they wait for one another. Sessions of as many ranks
+  // share them between their steps. Throws std::system_error where the system gives no more.
+  std::shared_ptr<Teams> teams(int ranks);
+
+ private:
+  friend class ThreadPool;
+  struct Worker;
+  std::vector<Worker*> attach(int count);
+  void detach(const std::vector<Worker*>& workers);
+  void leave_to_parent();
+
+  const int threads_;
+  const ThreadPool::Wait wait_;
+  std::mutex done_mutex_;  // for callers that sleep until their last worker has finished
+  std::condition_variable done_;
+  mutable std::mutex mutex_;
+  int process_;                                   // that the threads are of
+  std::vector<std::unique_ptr<Worker>> workers_;  // those that no pool has are not started
+  std::map<int, std::weak_ptr<Teams>> teams_;
+};
+
+// Teams of as many threads that nobody uses now.
+class Teams {
+ public:
+  Teams(int size, ThreadPool::Wait wait);
+  ~Teams();
+
+ private:
+  friend class Team;
+  const int size_;
+  const ThreadPool::Wait wait_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<ThreadPool>> idle_;
+  size_t made_ = 0;
+};
+
+// A team of threads, while it lives: a loop of as many tasks runs each on a thread of its own. Where others use all
+// that there are, another one is made, or std::system_error thrown.
+class Team {
+ public:
+  explicit Team(Teams& teams);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+  ThreadPool& threads() { return *pool_; }
+
+ private:
+  Teams& teams_;
+  std::unique_ptr<ThreadPool> pool_;
 };
 
 }  // namespace epl

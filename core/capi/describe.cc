@@ -96,6 +96,7 @@ std::string describe_engine(const Engine& engine) {
   out["abi"] = EPL_ABI_VERSION;
   out["processor"] = processor_name();
   out["threads"] = engine.host.threads;
+  out["workers"] = engine.host.workers->started();
   for (const BackendRow& row : backend_table().rows) out["devices"].push_back({{"name", row.name}, {"doc", row.doc}});
   Json packs = Json::array();
   for (const PackRow& row : pack_table().rows) {

@@ -54,6 +54,7 @@ Host make_host(const epl_engine_options& o) {
   host.packs = o.packs ? std::string(o.packs, o.packs_length) : own_folder();
   host.threads = o.threads > 0 ? o.threads : available_processors();
   host.spare_processors = host.threads <= available_processors();
+  host.workers = std::make_shared<Workers>(host.threads, wait_of(host));
   host.seconds = [] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   };
@@ -81,7 +82,7 @@ Host make_host(const epl_engine_options& o) {
 
 void log_engine(const Host& host) {
   log(host, LogLevel::info, "EPL ", EPL_VERSION_MAJOR, ".", EPL_VERSION_MINOR, ".", EPL_VERSION_PATCH, " on x86-64-v",
-      processor_level(), ", ", host.threads, host.threads == 1 ? " thread" : " threads", " a session, packs in ",
+      processor_level(), ", ", host.threads, host.threads == 1 ? " thread" : " threads", ", packs in ",
       host.packs.empty() ? "no folder" : host.packs);
   if (host.threads > available_processors()) {
     log(host, LogLevel::warning, host.threads, " threads are asked for and this process may use ",

@@ -63,10 +63,11 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
     }
     session->ranks_.push_back(std::move(rank));
   }
-  if (session->device_->executes())
-    session->rank_threads_ = std::make_unique<ThreadPool>(
-        local_ranks,
-        host.spare_processors && local_ranks <= host.threads ? ThreadPool::Wait::patient : ThreadPool::Wait::brief);
+  if (session->device_->executes() && local_ranks > 1) {
+    const auto workers = host.workers ? host.workers : std::make_shared<Workers>(host.threads, wait_of(host));
+    session->rank_threads_ = workers->teams(local_ranks);
+    Team started(*session->rank_threads_);  // now, so that a step finds them
+  }
   EPL_TRY(session->connect());
   size_t max_inputs = 0, max_outputs = 0;
   for (const Entry& entry : p.entries()) {
@@ -278,7 +279,8 @@ Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRe
 // On every local rank at once, or one after another where they are simulated and nothing blocks.
 void Session::on_ranks(FunctionRef<void(int)> body) {
   if (rank_threads_) {
-    rank_threads_->run(static_cast<int64_t>(ranks_.size()), [&](int64_t r, int) { body(static_cast<int>(r)); });
+    Team team(*rank_threads_);
+    team.threads().run(static_cast<int64_t>(ranks_.size()), [&](int64_t r, int) { body(static_cast<int>(r)); });
   } else {
     for (size_t r = 0; r < ranks_.size(); ++r) body(static_cast<int>(r));
   }

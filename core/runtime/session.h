@@ -196,8 +196,8 @@ class Session {
   uint64_t seed_;
   std::shared_ptr<Device> device_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  std::unique_ptr<ThreadPool> rank_threads_;  // none on a simulated device
-  int joins_ = 0;                             // of the world, over processes
+  std::shared_ptr<Teams> rank_threads_;  // none where one thread drives all ranks
+  int joins_ = 0;                        // of the world, over processes
   bool connected_ = false;
   std::vector<int> processes_;           // the first rank of each, ascending
   std::unique_ptr<Communicator> among_;  // of the first ranks, over processes

@@ -98,6 +98,8 @@ class Package(unittest.TestCase):
         self.assertIn("optimizer", str(raised.exception))
         with self.assertRaises(TypeError):
             epl.Plan(model, None, None, {"rank": 2})
+        with self.assertRaisesRegex(TypeError, 'options={"ranks": ...}'):
+            epl.Plan(model, ranks=2)
         plan.close()
         with self.assertRaises(ValueError):
             epl.Session(plan)

@@ -7,8 +7,8 @@ set_tests_properties(install.as_a_stranger PROPERTIES LABELS "install;packaging;
   FIXTURES_SETUP debian_packages)
 
 # The packages of the languages, made as for others, and used by a program in a clean folder, against the Debian
-# packages that the test above has installed. Java's is the jar of bindings.java_layer.
-foreach(language go rust python)
+# packages that the test above has installed.
+foreach(language go rust python java)
   add_test(NAME packaging.${language} COMMAND sh ${CMAKE_CURRENT_LIST_DIR}/${language}.sh ${PROJECT_SOURCE_DIR}
     ${STRANGER}/root/usr ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/packaging/${language})
 endforeach()
@@ -19,7 +19,7 @@ target_include_directories(start_time PRIVATE ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(start_time PRIVATE ${CMAKE_DL_LIBS})
 add_test(NAME packaging.the_library_is_small_and_starts_at_once COMMAND start_time ${STRANGER}/root/usr/lib/libepl.so.1)
 
-foreach(test go rust python the_library_is_small_and_starts_at_once)
+foreach(test go rust python java the_library_is_small_and_starts_at_once)
   set_tests_properties(packaging.${test} PROPERTIES LABELS "packaging;only_release" FIXTURES_REQUIRED debian_packages
     SKIP_REGULAR_EXPRESSION "SKIP: " TIMEOUT 300)
 endforeach()

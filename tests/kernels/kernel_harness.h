@@ -115,7 +115,7 @@ inline std::vector<Tensor> launch_kernel(const Launch& launch, const std::string
   memory.push_back(padded(bytes));
   sizes.push_back(bytes);
   uint8_t* workspace = aligned(memory.back());
-  CpuStream stream(launch.threads, ThreadPool::Wait::brief);
+  CpuStream stream(std::make_shared<Workers>(launch.threads, ThreadPool::Wait::brief), launch.threads);
   stream.launch(*kernel.row, q, kernel.prepared.state.get(), inputs.data(), outputs.data(), workspace, launch.context);
   for (size_t m = 0; m < memory.size(); ++m) {
     const uint8_t* begin = aligned(memory[m]);

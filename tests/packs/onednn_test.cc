@@ -200,7 +200,7 @@ TEST(OneDnnKernels, ServeManyCallersAtOnce) {
       std::vector<std::byte> memory(static_cast<size_t>(kernel.prepared.workspace_bytes) + 64);
       void* workspace = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
       const void* inputs[] = {p.launch.inputs[0].data(), p.launch.inputs[1].data(), p.launch.inputs[2].data()};
-      cpu::CpuStream stream(1, ThreadPool::Wait::brief);
+      cpu::CpuStream stream(std::make_shared<Workers>(1, ThreadPool::Wait::brief), 1);
       for (int i = 0; i < 20; ++i) {
         Tensor out(p.launch.outputs[0]);
         void* results[] = {out.data()};

@@ -71,7 +71,8 @@ void cut_tasks(Winograd& g, const WinogradLevel& level, int threads) {
   g.y_tile = g.task_panels * g.panel + line;
   g.x_position = g.task_tiles * g.x_tile + line;
   g.y_position = g.task_tiles * g.y_tile + line;
-  g.weight_position = g.in * round_up(g.out, g.lanes) + line;
+  g.own_weights = g.tile_tasks == 1;  // then nobody else reads them
+  g.weight_position = g.in * (g.own_weights ? g.panel : round_up(g.out, g.lanes)) + line;
   const int64_t run = std::min(g.tiles[1], g.task_tiles) * winograd_outputs;
   g.stage = winograd_inputs * (run + winograd_inputs - winograd_outputs) * g.lanes;
 }
@@ -79,7 +80,7 @@ void cut_tasks(Winograd& g, const WinogradLevel& level, int threads) {
 template <bool gradient> Result<Prepared> prepare(const KernelQuery& q) {
   EPL_ASSIGN(Winograd g, winograd_of(q, gradient));
   cut_tasks(g, level_of_this_processor(), q.threads);
-  const int64_t floats = winograd_positions * g.weight_position + q.threads * round_up(g.task_floats(), 16);
+  const int64_t floats = g.shared_floats() + q.threads * round_up(g.task_floats(), 16);
   return Prepared{.state = std::make_shared<const Winograd>(g),
                   .workspace_bytes = floats * static_cast<int64_t>(sizeof(float))};
 }
@@ -88,11 +89,12 @@ void launch(const KernelCall& call) {
   const Winograd& g = *static_cast<const Winograd*>(call.state);
   const WinogradLevel& level = level_of_this_processor();
   float* u = static_cast<float*>(call.workspace);
-  float* scratch = u + winograd_positions * g.weight_position;
+  float* scratch = u + g.shared_floats();
   const float* bias = call.query.has(2) ? call.in<float>(2) : nullptr;
-  call.threads().run(g.weight_tasks(), [&](int64_t task, int) { level.weights(g, call.in<float>(1), task, u); });
+  if (!g.own_weights)
+    call.threads().run(g.weight_tasks(), [&](int64_t task, int) { level.weights(g, call.in<float>(1), task, u); });
   call.threads().run(g.tasks(), [&](int64_t task, int thread) {
-    level.tiles(g, call.in<float>(0), u, bias, task, call.out<float>(0),
+    level.tiles(g, call.in<float>(0), call.in<float>(1), u, bias, task, call.out<float>(0),
                 scratch + thread * round_up(g.task_floats(), 16));
   });
 }

@@ -30,6 +30,7 @@ struct Winograd {
   int64_t task_tiles = 0, tile_tasks = 0;  // a task computes some tiles of some output channels
   int64_t task_panels = 0, panel_tasks = 0;
   int64_t panel = 0, lanes = 0;  // output channels of a panel and of a vector
+  bool own_weights = false;      // tasks transform the weights that they take, panel by panel
   // In floats: between positions, and between tiles of a position.
   int64_t weight_position = 0, x_position = 0, x_tile = 0, y_position = 0, y_tile = 0;
   int64_t stage = 0;  // floats: the pixels of a row of tiles, a vector of channels each
@@ -38,15 +39,20 @@ struct Winograd {
   int64_t panels() const { return (out + panel - 1) / panel; }
   int64_t tasks() const { return tile_tasks * panel_tasks; }
   int64_t weight_tasks() const { return (out + lanes - 1) / lanes; }
-  int64_t task_floats() const { return winograd_positions * (x_position + y_position) + stage; }
+  // In floats: the transformed weights that all tasks read, and what a task needs.
+  int64_t shared_floats() const { return own_weights ? 0 : winograd_positions * weight_position; }
+  int64_t task_floats() const {
+    return winograd_positions * (x_position + y_position + (own_weights ? weight_position : 0)) + stage;
+  }
 };
 
-// What each level of processor gives. `u` holds the transformed weights, `scratch` task_floats().
+// What each level of processor gives. `u` holds the transformed weights, `scratch` task_floats(). `w` is read where
+// tasks have weights of their own, and `u` is not.
 struct WinogradLevel {
   int lanes, rows;  // of a vector, and of tiles that the micro-kernel takes at a time
   void (*weights)(const Winograd& g, const float* w, int64_t task, float* u);
-  void (*tiles)(const Winograd& g, const float* x, const float* u, const float* bias, int64_t task, float* y,
-                float* scratch);
+  void (*tiles)(const Winograd& g, const float* x, const float* w, const float* u, const float* bias, int64_t task,
+                float* y, float* scratch);
 };
 
 // The row of `op`, which is conv_grad_input where `gradient`.

@@ -8,14 +8,14 @@ namespace {
 
 using namespace winograd;
 
-// The weights of a vector of output channels.
-void weights(const Winograd& g, const float* w, int64_t task, float* u) {
+// The weights of the output channels from `first` on, a vector of them, to where their panel lies.
+void transform_weights_of(const Winograd& g, const float* w, int64_t first, float* panel) {
   constexpr int all = taps * taps;
   constexpr int64_t block = 16;  // input channels whose weights are contiguous are transposed together
-  const int64_t first = task * lanes, count = least(lanes, g.out - first), column = first % g.panel;
+  const int64_t count = least(lanes, g.out - first), column = first % g.panel;
   const int64_t width = least(g.panel, (g.out - first + column + lanes - 1) / lanes * lanes);
   float stage[block * all * lanes] = {};
-  float* to = u + (first - column) * g.in + column;
+  float* to = panel + column;
   for (int64_t k = 0; k < g.in;) {
     const int64_t some = g.weight_in == all ? least(block, g.in - k) : 1;
     pack_panel(w + first * g.weight_out + k * g.weight_in, g.weight_out, 1, count, some * all, stage, lanes);
@@ -30,6 +30,11 @@ void weights(const Winograd& g, const float* w, int64_t task, float* u) {
               HWY_ATTR { hn::StoreU(v, Floats(), to + (row * inputs + tap) * g.weight_position + k * width); });
     }
   }
+}
+
+void weights(const Winograd& g, const float* w, int64_t task, float* u) {
+  const int64_t first = task * lanes;
+  transform_weights_of(g, w, first, u + first / g.panel * g.panel * g.in);
 }
 
 void transform_images(const Winograd& g, const float* x, int64_t begin, int64_t end, float* stage, float* to) {
@@ -60,7 +65,8 @@ template <int R = micro_rows> Micro product_kernel(int64_t rows, int64_t vectors
   }
 }
 
-// At each position: tiles x input channels times input channels x output channels, which are those from `first` on.
+// At each position: tiles x input channels times input channels x output channels, which are those from `first` on, as
+// `u` has them.
 void multiply(const Winograd& g, const float* x, const float* u, int64_t tiles, int64_t first, int64_t last, float* y) {
   const int64_t cuts = (tiles + micro_rows - 1) / micro_rows;
   float sums[micro_rows * 2 * lanes];
@@ -75,7 +81,7 @@ void multiply(const Winograd& g, const float* x, const float* u, int64_t tiles, 
   for (int64_t position = 0; position < winograd_positions; ++position) {
     for (int64_t out = first; out < last; out += g.panel) {
       const int64_t vectors = least(g.panel, g.out - out + lanes - 1) / lanes;
-      call.packed_b = const_cast<float*>(u) + position * g.weight_position + out * g.in;  // it is read alone
+      call.packed_b = const_cast<float*>(u) + position * g.weight_position + (out - first) * g.in;  // it is read alone
       for (int64_t cut = 0; cut < cuts; ++cut) {
         const int64_t row = tiles * cut / cuts, rows = tiles * (cut + 1) / cuts - row;
         call.a = x + position * g.x_position + row * g.x_tile;
@@ -114,7 +120,7 @@ void finish_images(const Winograd& g, const float* from, const float* bias, int6
   }
 }
 
-void tiles(const Winograd& g, const float* x, const float* u, const float* bias, int64_t task, float* y,
+void tiles(const Winograd& g, const float* x, const float* w, const float* u, const float* bias, int64_t task, float* y,
            float* scratch) {
   float* products = scratch + winograd_positions * g.x_position;
   float* stage = products + winograd_positions * g.y_position;
@@ -123,7 +129,17 @@ void tiles(const Winograd& g, const float* x, const float* u, const float* bias,
                 last = least(first + g.task_panels * g.panel, g.out);
   if (begin >= end || first >= last) return;
   transform_images(g, x, begin, end, stage, scratch);
-  multiply(g, scratch, u, end - begin, first, last, products);
+  if (g.own_weights) {
+    // A panel's weights stay in the caches until they have been multiplied: all of them need not fit there.
+    float* own = stage + g.stage;
+    for (int64_t out = first; out < last; out += g.panel) {
+      const int64_t end_of_panel = least(out + g.panel, last);
+      for (int64_t vector = out; vector < end_of_panel; vector += lanes) transform_weights_of(g, w, vector, own);
+      multiply(g, scratch, own, end - begin, out, end_of_panel, products + out - first);
+    }
+  } else {
+    multiply(g, scratch, u + first * g.in, end - begin, first, last, products);
+  }
   finish_images(g, products, bias, begin, end, first, last, stage, y);
 }
 

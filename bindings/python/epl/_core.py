@@ -135,6 +135,11 @@ def call_options(call):
         fields["timeout_nanoseconds"] = max(1, int(timeout * 1e9))
     if cancel is not None:
         fields["cancel"] = pointer(cancel)
+    known = [field for field, _ in raw.CallOptions._fields_]
+    for name in fields:
+        if name not in known:
+            raise TypeError(f'a call has no keyword "{name}"; there are timeout and cancel. Options of what is made '
+                            'stand in a dictionary: options={"%s": ...}' % name)
     return c.byref(raw.CallOptions(**fields))
 
 

@@ -19,8 +19,9 @@ class Engine(core.Handle):
         return cls.own(engine_out.value)
 
     def describe(self):
-        """What this build and this machine have, as JSON: version, processor level, devices, losses, metrics,
-        optimizers, schedules, readers, model families, strategy keys, packs and where they are looked for."""
+        """What this build and this machine have, as JSON: version, processor level, threads, workers started,
+        devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and
+        where they are looked for."""
         json_out = c.c_void_p()
         core.check(core.library().epl_engine_describe(self.pointer, c.byref(json_out)))
         return core.take(json_out)

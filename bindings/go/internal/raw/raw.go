@@ -309,8 +309,9 @@ type EventFn = C.epl_event_fn
 type EngineOptions struct {
 	StructSize uint64
 
-	// of each session, for all its ranks together, the caller's own among them; 0: one for each processor that the
-	// process may use. Sessions do not share: with several, give each its part.
+	// that a step works on, for all its ranks together, the caller's own among them; 0: one for each processor that
+	// the process may use. Sessions share all but their callers' own: of several that step at once, each takes what
+	// is free, with the same bits.
 	Threads int32
 
 	// EPL_LOG_...: the least that is logged
@@ -941,8 +942,9 @@ func EngineDestroy(engine *Engine) {
 
 // EngineDescribe is epl_engine_describe.
 //
-// What this build and this machine have, as JSON: version, processor level, devices, losses, metrics,
-// optimizers, schedules, readers, model families, strategy keys, packs and where they are looked for.
+// What this build and this machine have, as JSON: version, processor level, threads, workers started, devices,
+// losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and where they are
+// looked for.
 func EngineDescribe(engine *Engine) (json *Text, failure *Error) {
 	failure = C.epl_engine_describe(engine, &json)
 	return

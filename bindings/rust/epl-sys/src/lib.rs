@@ -253,8 +253,9 @@ pub type epl_event_fn = Option<unsafe extern "C" fn(userdata: *mut c_void)>;
 #[derive(Clone, Copy)]
 pub struct epl_engine_options {
     pub struct_size: u64,
-    /// of each session, for all its ranks together, the caller's own among them; 0: one for each processor
-    /// that the process may use. Sessions do not share: with several, give each its part.
+    /// that a step works on, for all its ranks together, the caller's own among them; 0: one for each
+    /// processor that the process may use. Sessions share all but their callers' own: of several that step at
+    /// once, each takes what is free, with the same bits.
     pub threads: i32,
     /// EPL_LOG_...: the least that is logged
     pub log_level: i32,
@@ -837,8 +838,9 @@ extern "C" {
     pub fn epl_engine_create(options: *const epl_engine_options, engine: *mut *mut epl_engine) -> *mut epl_error;
     /// Since 0.1, any thread. `engine`: may be null.
     pub fn epl_engine_destroy(engine: *mut epl_engine);
-    /// What this build and this machine have, as JSON: version, processor level, devices, losses, metrics,
-    /// optimizers, schedules, readers, model families, strategy keys, packs and where they are looked for.
+    /// What this build and this machine have, as JSON: version, processor level, threads, workers started,
+    /// devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and
+    /// where they are looked for.
     ///
     /// Since 0.1, any thread. `json`: written, owned by the caller.
     pub fn epl_engine_describe(engine: *const epl_engine, json: *mut *mut epl_text) -> *mut epl_error;

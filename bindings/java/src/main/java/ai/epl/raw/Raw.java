@@ -440,8 +440,9 @@ public final class Raw {
     }
 
     /**
-     * of each session, for all its ranks together, the caller's own among them; 0: one for each processor that
-     * the process may use. Sessions do not share: with several, give each its part.
+     * that a step works on, for all its ranks together, the caller's own among them; 0: one for each processor
+     * that the process may use. Sessions share all but their callers' own: of several that step at once, each
+     * takes what is free, with the same bits.
      */
     public int threads() {
       return memory.getInt(8);
@@ -1368,8 +1369,9 @@ public final class Raw {
   public static native void epl_engine_destroy(long engine);
 
   /**
-   * What this build and this machine have, as JSON: version, processor level, devices, losses, metrics,
-   * optimizers, schedules, readers, model families, strategy keys, packs and where they are looked for.
+   * What this build and this machine have, as JSON: version, processor level, threads, workers started,
+   * devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and where
+   * they are looked for.
    */
   public static native byte[] epl_engine_describe(long engine);
 
