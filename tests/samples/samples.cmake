@@ -33,6 +33,11 @@ epl_language_sample(java javac)
 epl_language_sample(spark javac)
 set_tests_properties(samples.spark PROPERTIES TIMEOUT 2400 RUN_SERIAL ON)
 
+# One training in two processes, of a program in each language: the same bits in all of them.
+add_test(NAME samples.processes COMMAND sh ${PROJECT_SOURCE_DIR}/tests/samples/processes.sh ${PROJECT_SOURCE_DIR}
+  ${PROJECT_BINARY_DIR} ${SAMPLES_OUT}/processes)
+set_tests_properties(samples.processes PROPERTIES LABELS "samples;only_release" TIMEOUT 600)
+
 # A sample in shell and Python that installs a model of 90 MB is run where that is there already.
 add_test(NAME samples.03_finetune
   COMMAND sh ${PROJECT_SOURCE_DIR}/tests/samples/finetune.sh ${PROJECT_SOURCE_DIR}

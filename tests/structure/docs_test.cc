@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <regex>
+#include <sstream>
 
 #include "tests/structure/source_tree.h"
 
@@ -65,6 +66,45 @@ TEST(Docs, PagesOfLanguagesPrintTheirSamples) {
     ASSERT_GT(text.size(), 500u) << sample;
     EXPECT_NE(read_text(kTop / page).find("```" + std::string(language) + "\n" + text + "```"), std::string::npos)
         << page << " must print " << sample << " as it is";
+  }
+}
+
+// The page on Rust prints the front page of the crate, without the lines that only its test has.
+TEST(Docs, RustPrintsTheFrontPageOfTheCrate) {
+  const std::string crate = read_text(kTop / "bindings/rust/epl/README.md");
+  const size_t begin = crate.find("```\n") + 4, end = crate.find("```", begin);
+  std::string program = "```rust\n";
+  std::istringstream lines(crate.substr(begin, end - begin));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("    # ")) program += line + "\n";
+  }
+  ASSERT_GT(program.size(), 500u);
+  EXPECT_NE(read_text(kTop / "docs/rust.md").find(program + "```"), std::string::npos)
+      << "docs/rust.md must print the program of bindings/rust/epl/README.md";
+}
+
+// A reader who knows one page finds the same on the others, and what they show of several processes is what is run.
+TEST(Docs, PagesOfLanguagesHaveTheSameParts) {
+  for (const auto& [page, sample] :
+       {std::pair("cpp", "samples/cpp/processes.cc"), std::pair("go", "samples/go/processes/main.go"),
+        std::pair("python", "samples/python/processes.py"),
+        std::pair("rust", "bindings/rust/epl/examples/processes.rs"), std::pair("java", "")}) {
+    const std::string text = read_text(kTop / "docs" / (std::string(page) + ".md"));
+    size_t at = 0;
+    for (const char* part : {"\n## Install\n", " first training\n", "\n## Several processes\n", "\n## Deploying\n"}) {
+      at = text.find(part, at);
+      EXPECT_NE(at, std::string::npos) << "docs/" << page << ".md lacks, or has elsewhere: " << part;
+    }
+    for (const char* topic : {"Errors", "Threads", "emory"}) {
+      EXPECT_TRUE(text.find(std::string("**") + topic) != std::string::npos ||
+                  std::regex_search(text, std::regex(std::string("(\\*\\*|## )[^\n]*") + topic)))
+          << "docs/" << page << ".md says nothing of: " << topic;
+    }
+    if (*sample == 0) continue;
+    const size_t section = text.find("\n## Several processes\n"), fence = text.find("\n```", section),
+                 begin = text.find('\n', fence + 1) + 1, end = text.find("```", begin);
+    EXPECT_NE(read_text(kTop / sample).find(text.substr(begin, end - begin)), std::string::npos)
+        << sample << " does not have what docs/" << page << ".md shows";
   }
 }
 

@@ -1,0 +1,56 @@
+// A training in several processes, started by `epl launch -n 2 -- ./processes`. Each gets the whole batch, and works on
+// its part.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <epl.hpp>
+
+// What a variable says, or the number for a program that was started alone.
+static int number(const char* name, int alone) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? alone : std::atoi(value);
+}
+
+int main() {
+  const int rank = number("EPL_RANK", 0), ranks = number("EPL_WORLD_SIZE", 1);
+  epl::engine_options one_thread;
+  one_thread.threads = 1;
+  auto engine = epl::engine::create(one_thread);
+  const std::string file = "model-" + std::to_string(rank) + ".onnx";
+  epl::x_template_write(engine, "mlp", R"({"sizes":[4,16,2],"seed":1})", file);
+  auto model = epl::model::load(engine, file);
+  auto trainer = epl::trainer::create(engine);
+  trainer.set("optimizer", "adamw");
+  trainer.set("optimizer.lr", "0.05");
+  trainer.bind_symbol("batch", 8);
+
+  epl::plan_options options;
+  options.ranks = ranks;
+  options.local_ranks = 1;
+  auto plan = epl::plan::create(model, trainer, nullptr, options);
+  epl::session_options place;
+  place.first_rank = rank;
+  place.ranks = 1;
+  char secret[256];
+  if (ranks > 1) {  // as epl launch says it; another launcher has other means
+    const ssize_t length = pread(number("EPL_SECRET_FD", -1), secret, sizeof secret, 0);
+    if (length < 0) return 1;
+    place.set_rendezvous(std::getenv("EPL_RENDEZVOUS"));
+    place.set_secret({secret, static_cast<std::size_t>(length)});
+  }
+  auto session = epl::session::create(plan, place);
+
+  float numbers[8][4];
+  std::int64_t classes[8];
+  for (int i = 0; i < 8; ++i) {
+    for (int j = 0; j < 4; ++j) numbers[i][j] = static_cast<float>((i * 7 + j * j * 3) % 5 - 2);
+    classes[i] = numbers[i][0] < numbers[i][3] ? 1 : 0;
+  }
+  const std::int64_t dims[2] = {8, 4};
+  auto x = epl::tensor::create_copy(engine, EPL_DTYPE_F32, dims, epl::bytes_of(numbers));
+  auto target = epl::tensor::create_copy(engine, EPL_DTYPE_I64, std::span(dims, 1), epl::bytes_of(classes));
+  double loss = 0;
+  for (int step = 0; step < 50; ++step) loss = session.step({x, target}).loss;
+  std::printf("loss %.4f  weights %016llx\n", loss, static_cast<unsigned long long>(session.hash()));
+}
