@@ -8,6 +8,7 @@ foreach(language go rust rust_epl rust_asan java java_layer)
   set_tests_properties(bindings.${language} PROPERTIES LABELS "bindings;only_release" SKIP_REGULAR_EXPRESSION "SKIP: "
     TIMEOUT 600)
 endforeach()
+set_tests_properties(bindings.rust_asan PROPERTIES TIMEOUT 1500)  # it builds axum once more
 add_test(NAME bindings.python_raw COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/bindings/raw_test.py
   $<TARGET_FILE:epl> ${BINDINGS_OUT}/python)
 set_tests_properties(bindings.python_raw PROPERTIES LABELS "bindings;only_release")

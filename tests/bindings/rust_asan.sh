@@ -1,7 +1,7 @@
 #!/bin/sh
-# rust_asan.sh SOURCE LIBRARY_FOLDER OUT: the tests of the Rust crates and of their front page under the address
-# sanitizer, which also finds what is lost. It sees every access of Rust, and every block of memory of the library,
-# which is the one that was built: blocks that are freed twice, read by Rust when they are gone, or lost.
+# rust_asan.sh SOURCE LIBRARY_FOLDER OUT: the tests of the Rust crates, of their front page and of the service under the
+# address sanitizer, which also finds what is lost. It sees every access of Rust, and every block of memory of the
+# library, which is the one that was built: blocks that are freed twice, read by Rust when they are gone, or lost.
 set -eu
 [ -n "${EPL_TEST_WHOLE:-}" ] || { echo "SKIP: ./test --all runs the Rust crates under the address sanitizer"; exit 0; }
 command -v cargo >/dev/null 2>&1 || { echo "SKIP: cargo is not installed"; exit 0; }
@@ -24,3 +24,6 @@ cargo fetch --quiet || { echo "SKIP: the crates ndarray and safetensors cannot b
 cargo test --quiet --target "$host" --features ndarray,safetensors
 cd ../epl-sys
 cargo test --quiet --target "$host"
+cd "$1/samples/rust/adapters"
+cargo fetch --quiet --locked || { echo "the crates of the service cannot be fetched, so it is left out"; exit 0; }
+cargo test --quiet --locked --target "$host"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # rust_epl.sh SOURCE LIBRARY_FOLDER OUT: the tests of the crate epl and of its front page, against the library that was
-# built, and what clippy says. The crates of its features come from the registry.
+# built, and what rustdoc and clippy say. The crates of its features come from the registry.
 set -eu
 command -v cargo >/dev/null 2>&1 || { echo "SKIP: cargo is not installed"; exit 0; }
 minor=$(rustc --version | sed 's/^rustc 1\.\([0-9]*\).*/\1/')
@@ -13,5 +13,6 @@ cp -r "$1/bindings/rust" "$3/rust"
 cd "$3/rust/epl"
 cargo fetch --quiet || { echo "SKIP: the crates ndarray and safetensors cannot be fetched"; exit 0; }
 cargo test --quiet --features ndarray,safetensors
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --features ndarray,safetensors
 cargo clippy --version >/dev/null 2>&1 || exit 0
 cargo clippy --quiet --all-targets --features ndarray,safetensors -- -D warnings

@@ -169,7 +169,7 @@ impl Session {
     pub fn memory_bytes_peak(&self, rank: u64) -> Option<u64> {
         u64::try_from(unsafe { sys::epl_session_memory_bytes_peak(self.0.as_ptr(), rank as i64) }).ok()
     }
-    /// A scalar output of the last step, "gradient_norm:<parameter>" for example.
+    /// A scalar output of the last step, `gradient_norm:<parameter>` for example.
     pub fn metric(&mut self, name: &str) -> Result<f64> {
         let (name, length) = raw(name);
         let mut value = 0.0;
