@@ -19,6 +19,7 @@ import cpp_wrapper
 import dl_header
 import go_raw
 import header
+import java_ffm
 import java_raw
 import python_objects
 import python_raw
@@ -26,7 +27,7 @@ import rust_sys
 import test_inputs
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-COMMITTED = (abi, api_page, cpp_wrapper, dl_header, go_raw, java_raw, python_objects, python_raw, rust_sys)
+COMMITTED = (abi, api_page, cpp_wrapper, dl_header, go_raw, java_ffm, java_raw, python_objects, python_raw, rust_sys)
 REFRESH = "python3 cmake/interface"
 
 

@@ -18,7 +18,7 @@ public final class RawTest {
   }
 
   public static void main(String[] arguments) throws Exception {
-    System.load(arguments[0]);
+    Raw.load(arguments[0]);
     byte[] path = text(arguments[1] + "/mlp.onnx");
     List<String> log = new ArrayList<>();
     Raw.EngineOptions options = new Raw.EngineOptions().threads(1).logLevel(Raw.EPL_LOG_DEBUG);

@@ -20,14 +20,24 @@ sh "$source/bindings/java/build.sh" "$library" "$out"
 javac -Xlint:all,-processing -Werror -d "$out/tests" -cp "$out/epl.jar:$junit" \
   $(find "$source/bindings/java/src/test/java" -name '*.java')
 
+# suite JAVA [OPTION...]: the tests by this machine. What JNI's checks have to say, they print; of the JDK's own code they
+# say that it does not look for exceptions.
 log=$out/junit.log
-java -Xcheck:jni -Xmx128m -Djava.io.tmpdir="$out/temporary" -Depl.jar="$out/epl.jar" \
-  -cp "$out/tests:$out/epl.jar:$junit" org.junit.platform.console.ConsoleLauncher execute \
-  --scan-classpath "$out/tests" --fail-if-no-tests --disable-banner --details=tree --disable-ansi-colors \
-  >"$log" 2>&1 || { tail -100 "$log"; exit 1; }
-sed -n '/tests successful/p; /tests found/p' "$log"
-# What JNI's checks have to say, they print. Of the JDK's own code they say that it does not look for exceptions.
-if grep -A3 -E 'WARNING in native|FATAL|WARNING: JNI' "$log" | grep 'ai\.epl'; then exit 1; fi
+suite() {
+  "$@" -Xcheck:jni -Xmx128m -Djava.io.tmpdir="$out/temporary" -Depl.jar="$out/epl.jar" \
+    -cp "$out/tests:$out/epl.jar:$junit" org.junit.platform.console.ConsoleLauncher execute \
+    --scan-classpath "$out/tests" --fail-if-no-tests --disable-banner --details=tree --disable-ansi-colors \
+    >"$log" 2>&1 || { tail -100 "$log"; exit 1; }
+  sed -n '/tests successful/p; /tests found/p' "$log"
+  if grep -A3 -E 'WARNING in native|FATAL|WARNING: JNI' "$log" | grep 'ai\.epl'; then exit 1; fi
+}
+suite java -Depl.raw=libepl_jni.so
+jdk22=$(sh "$source/bindings/java/jdk22.sh" "$home")
+if [ -n "$jdk22" ]; then
+  suite "$jdk22/bin/java" -Depl.raw=libepl.so.1 --enable-native-access=ALL-UNNAMED
+else
+  echo "no JDK from 22 on lies beside $home: java.lang.foreign is not tested"
+fi
 
 # The page's own program, as its reader would start it.
 awk '/^```java/ {on = 1; next} /^```/ {if (on) exit} on' "$source/docs/java.md" >"$out/First.java"

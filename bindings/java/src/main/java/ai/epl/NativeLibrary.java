@@ -34,7 +34,7 @@ final class NativeLibrary {
     if (loaded) return;
     String given = System.getProperty("ai.epl.library");
     try {
-      open((given == null ? unpacked() : Path.of(given)).resolve(FILES[1]));
+      open((given == null ? unpacked() : Path.of(given)).resolve(Raw.library()));
     } catch (IOException error) {
       throw failure("the native library cannot be unpacked into " + System.getProperty("java.io.tmpdir")
           + ": set java.io.tmpdir to a folder that can be written, or ai.epl.library to one that has it", error);
@@ -45,7 +45,7 @@ final class NativeLibrary {
 
   private static void open(Path library) throws IOException {
     try {
-      System.load(library.toAbsolutePath().toString());
+      Raw.load(library.toAbsolutePath().toString());
     } catch (UnsatisfiedLinkError error) {
       if (!String.valueOf(error.getMessage()).contains("another classloader")) {
         throw failure(library + " cannot be loaded. Where programs may not run from this folder, set java.io.tmpdir to "
@@ -55,7 +55,7 @@ final class NativeLibrary {
       Path copy = Files.createTempFile(library.getParent(), "libepl_jni", ".so");
       try {
         Files.copy(library, copy, StandardCopyOption.REPLACE_EXISTING);
-        System.load(copy.toAbsolutePath().toString());
+        Raw.load(copy.toAbsolutePath().toString());
       } finally {
         Files.deleteIfExists(copy);
       }

@@ -262,6 +262,16 @@ public final class Raw {
     }
   }
 
+  /** The library that has the functions, as the jar names it. */
+  public static String library() {
+    return "libepl_jni.so";
+  }
+
+  /** Loads it. */
+  public static void load(String path) {
+    System.load(path);
+  }
+
   /** Where a direct buffer begins; 0 for another one. */
   public static native long address(ByteBuffer buffer);
 
