@@ -18,6 +18,7 @@
 #include "backends/cpu/kernels/conv_winograd.h"
 #include "backends/cpu/kernels/conv_winograd_weight.h"
 #include "backends/cpu/kernels/gemm.h"
+#include "backends/cpu/kernels/reduce.h"
 #include "backends/cpu/kernels/unit_order.h"
 #include "core/backend/kernel.h"
 
@@ -69,11 +70,14 @@ struct Convolution {
   Images images, plain_patches;
   TurnedWeights weights;
   Units units;
+  int64_t parts = 1;  // runs of units whose sums are products of their own; C is one behind the other
   int64_t c_at = -1;  // where C lies in the workspace, in elements; -1: it is the output
 };
 struct Convolutions {
   std::vector<Convolution> products;
-  ConvPhases phases;  // of an input gradient with strides
+  ConvPhases phases;      // of an input gradient with strides
+  int64_t part_size = 0;  // elements of a weight gradient of one part, if there are several
+  int64_t elements() const { return phases.elements + (part_size ? products[0].parts * part_size : 0); }
 };
 
 Patches patches_of_x(const Geometry& g) {
@@ -214,11 +218,32 @@ Convolutions grad_weight(const KernelQuery& q) {
   p.batch[2].c = p.m * p.n;
   p.pack_a = EPL_CPU_CHOOSE(pack_images);
   p.pack_b = g.plain ? EPL_CPU_CHOOSE(pack_images) : EPL_CPU_CHOOSE(pack_patches_across);
-  return {{c}, {}};
+  // C is small beside k. Tiles of it would pack its operands once each, or leave threads idle, but parts of k do not.
+  constexpr int64_t most_elements = 1 << 18;
+  const int64_t size = g.groups * p.m * p.n;
+  while (c.parts < p.units && 2 * c.parts * size <= most_elements) c.parts *= 2;
+  p.k /= c.parts;
+  p.units /= c.parts;
+  p.batch[1].count = c.parts;
+  p.batch[1].c = size;
+  if (c.parts > 1) c.c_at = 0;
+  return {{c}, {}, c.parts > 1 ? size : 0};
 }
 
-// The phases come first in the workspace.
-int64_t phase_bytes(const ConvPhases& p) { return (p.elements * 4 + 63) / 64 * 64; }
+// What is put together in the end comes first in the workspace.
+int64_t front_bytes(const Convolutions& all) { return (all.elements() * 4 + 63) / 64 * 64; }
+
+// A pack of a product whose number counts parts of k, and of those the groups.
+struct PartPack {
+  GemmPack pack;
+  const void* context;
+  int64_t groups, k;
+};
+void pack_part(const void* context, int64_t product, int64_t first, int64_t count, int64_t k, int64_t depth, float* to,
+               int64_t stride) {
+  const PartPack& p = *static_cast<const PartPack*>(context);
+  p.pack(p.context, product % p.groups, first, count, product / p.groups * p.k + k, depth, to, stride);
+}
 
 template <Convolutions make(const KernelQuery&)> Result<Prepared> prepare(const KernelQuery& q) {
   const int dims = q.in(0).ndim() - 2;
@@ -228,11 +253,11 @@ template <Convolutions make(const KernelQuery&)> Result<Prepared> prepare(const 
   int64_t of_products = 0;
   for (const Convolution& c : all->products)
     of_products = std::max(of_products, gemm_workspace_bytes(c.gemm, q.threads));
-  return Prepared{.state = all, .workspace_bytes = phase_bytes(all->phases) + of_products};
+  return Prepared{.state = all, .workspace_bytes = front_bytes(*all) + of_products};
 }
 
 // `a` and `b` of the arguments are what the packs, if any, read instead.
-void run(const KernelCall& call, const ConvPhases& phases, Convolution c, const float* a, const float* b) {
+void run(const KernelCall& call, const Convolutions& all, Convolution c, const float* a, const float* b) {
   c.weights.data = c.images.data = a;
   c.patches.data = c.plain_patches.data = b;
   GemmArguments arguments;
@@ -243,14 +268,39 @@ void run(const KernelCall& call, const ConvPhases& phases, Convolution c, const 
   const GemmPack images = EPL_CPU_CHOOSE(pack_images);
   arguments.a_context = c.gemm.pack_a == images ? static_cast<const void*>(&c.images) : &c.weights;
   arguments.b_context = c.gemm.pack_b == images ? static_cast<const void*>(&c.plain_patches) : &c.patches;
-  const UnitOrder a_order{c.gemm.pack_a, arguments.a_context, c.gemm.k, c.units},
-      b_order{c.gemm.pack_b, arguments.b_context, c.gemm.k, c.units};
+  const int64_t k = c.gemm.k * c.parts;
+  const UnitOrder a_order{c.gemm.pack_a, arguments.a_context, k, c.units},
+      b_order{c.gemm.pack_b, arguments.b_context, k, c.units};
   if (c.units.outer > 1) {  // of grad_weight, which has both packs
     c.gemm.pack_a = c.gemm.pack_b = pack_in_unit_order;
     arguments.a_context = &a_order;
     arguments.b_context = &b_order;
   }
-  gemm(c.gemm, arguments, static_cast<std::byte*>(call.workspace) + phase_bytes(phases), call.threads());
+  const int64_t groups = c.gemm.batch[2].count;
+  const PartPack a_part{c.gemm.pack_a, arguments.a_context, groups, c.gemm.k},
+      b_part{c.gemm.pack_b, arguments.b_context, groups, c.gemm.k};
+  if (c.parts > 1) {
+    c.gemm.pack_a = c.gemm.pack_b = pack_part;
+    arguments.a_context = &a_part;
+    arguments.b_context = &b_part;
+  }
+  gemm(c.gemm, arguments, static_cast<std::byte*>(call.workspace) + front_bytes(all), call.threads());
+}
+
+// The parts are subtrees of the tree over units.
+void join_parts(const KernelCall& call, int64_t parts, int64_t size) {
+  constexpr int64_t block = 1024;  // elements of a part that stay in the first-level cache
+  float* sums = static_cast<float*>(call.workspace);
+  const ReduceLoops& loops = EPL_CPU_CHOOSE(reduce_loops)(Reducer::sum);
+  call.threads().run_ranges((size + block - 1) / block, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin * block; at < std::min(end * block, size); at += block) {
+      const int64_t count = std::min(block, size - at);
+      for (int64_t step = 1; step < parts; step *= 2)
+        for (int64_t i = 0; i < parts; i += 2 * step)
+          loops.join_rows(sums + i * size + at, sums + (i + step) * size + at, count);
+      std::copy_n(sums + at, count, call.out<float>(0) + at);
+    }
+  });
 }
 
 void join_phases(const KernelCall& call, const ConvPhases& p) {
@@ -268,8 +318,9 @@ void join_phases(const KernelCall& call, const ConvPhases& p) {
 // In all three ops the second operand plays A and the first plays B.
 void launch(const KernelCall& call) {
   const Convolutions& all = *static_cast<const Convolutions*>(call.state);
-  for (const Convolution& c : all.products) run(call, all.phases, c, call.in<float>(1), call.in<float>(0));
+  for (const Convolution& c : all.products) run(call, all, c, call.in<float>(1), call.in<float>(0));
   if (all.phases.phases.size() > 1) join_phases(call, all.phases);
+  if (all.part_size > 0) join_parts(call, all.products[0].parts, all.part_size);
 }
 
 template <Convolutions make(const KernelQuery&)> void add_row(KernelTable& table, const char* op, const char* name) {
