@@ -1,7 +1,7 @@
 """Makes the wheel of the package, with the library inside: by itself, and as what pip and build call (pyproject.toml).
 
     python3 wheel.py LIBEPL.SO OUT
-    pip wheel bindings/python -C library=LIBEPL.SO      else EPL_LIBRARY names it, else pkg-config
+    pip wheel bindings/python --config-settings library=LIBEPL.SO      else EPL_LIBRARY, else pkg-config
 """
 import base64
 import hashlib
@@ -56,7 +56,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         asked = subprocess.run(["pkg-config", "--variable=libdir", "epl"], capture_output=True, text=True, check=False)
         library = asked.stdout.strip() and os.path.join(asked.stdout.strip(), "libepl.so.1")
     if not library:
-        raise SystemExit("there is no libepl.so to put into the wheel: name it by -C library=PATH or EPL_LIBRARY, or "
+        raise SystemExit("there is no libepl.so to put into the wheel: name it by --config-settings library=PATH or EPL_LIBRARY, or "
                          "install EPL, so that pkg-config finds it")
     return make(library, wheel_directory)
 

@@ -16,11 +16,11 @@ cp "$sources/LICENSE" "$out/python"
 "$python" -m pip wheel --quiet --no-index "$out/python" -w "$out/wheels"
 (cd "$out/python" && "$python" -c 'import sys; sys.path.insert(0, "."); import wheel; wheel.build_sdist("..")')
 "$python" -m pip wheel --quiet --no-index "$out"/epl-*.tar.gz -w "$out/wheels_of_archive" \
-  -C library="$prefix/lib/libepl.so.1"
+  --config-settings library="$prefix/lib/libepl.so.1"
 cmp "$out"/wheels/*.whl "$out"/wheels_of_archive/*.whl
 
-"$python" -m venv "$out/venv"
-"$out/venv/bin/python" -m pip install --quiet --no-index "$out"/wheels/*.whl
+"$python" -m venv --without-pip "$out/venv"
+"$python" -m pip --python "$out/venv/bin/python" install --quiet --no-index "$out"/wheels/*.whl
 cd "$out/run"
 "$out/venv/bin/python" - <<'END'
 import array
