@@ -207,8 +207,8 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_engine_options_init(ep
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
 epl_engine_create(const epl_engine_options* EPL_NULLABLE options, epl_engine** EPL_OUT engine);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_engine_destroy(epl_engine* EPL_NULLABLE engine);
-/* What this build and this machine have, as JSON: version, processor level, threads, workers started, devices,
- * losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and where they are looked for. */
+/* What this build and this machine have, as JSON: version, processor level, threads, workers started, devices, losses,
+ * metrics, optimizers, schedules, readers, model families, strategy keys, packs and where they are looked for. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
 epl_engine_describe(const epl_engine* engine, epl_text** EPL_OUT EPL_OWNED json);
 

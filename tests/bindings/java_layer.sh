@@ -20,8 +20,8 @@ sh "$source/bindings/java/build.sh" "$library" "$out"
 javac -Xlint:all,-processing -Werror -d "$out/tests" -cp "$out/epl.jar:$junit" \
   $(find "$source/bindings/java/src/test/java" -name '*.java')
 
-# suite JAVA [OPTION...]: the tests by this machine. What JNI's checks have to say, they print; of the JDK's own code they
-# say that it does not look for exceptions.
+# suite JAVA [OPTION...]: the tests by this machine. What JNI's checks have to say, they print; of the JDK's own code
+# they say that it does not look for exceptions.
 log=$out/junit.log
 suite() {
   "$@" -Xcheck:jni -Xmx128m -Djava.io.tmpdir="$out/temporary" -Depl.jar="$out/epl.jar" \

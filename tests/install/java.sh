@@ -46,5 +46,6 @@ $(awk '/^```xml/ {on = 1; next} /^```/ {if (on) exit} on' "$sources/docs/java.md
 END
 awk '/^```java/ {on = 1; next} /^```/ {if (on) exit} on' "$sources/docs/java.md" >src/main/java/First.java
 maven compile org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath -Dmdep.outputFile=classpath
-java -Djava.io.tmpdir="$out/temporary" -cp "target/classes:$(cat classpath)" First "$out" | grep '^loss 0\.0[0-9]* after 200 steps$'
+java -Djava.io.tmpdir="$out/temporary" -cp "target/classes:$(cat classpath)" First "$out" |
+  grep '^loss 0\.0[0-9]* after 200 steps$'
 test -s "$out/trained.onnx"
