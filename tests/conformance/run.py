@@ -1,8 +1,9 @@
 """Builds a tester and runs the scripts with it: run.py LANGUAGE LIBRARY OUT [--random COUNT] [--seed SEED] [--record]
 
 LANGUAGE is c, cpp, go, rust, java or python; LIBRARY is libepl.so, OUT a folder for what is made. What each script of
-this folder prints must be its NAME.out; what random scripts print must be what the tester in C prints for them. A
-toolchain that is not there is a line that begins with SKIP. --record writes the .out files anew, from C."""
+this folder prints must be its NAME.out, with no handle alive at its end; together they call every function and see
+every code of an error. What random scripts print must be what the tester in C prints for them. A toolchain that is not
+there is a line that begins with SKIP. --record writes the .out files anew."""
 import argparse
 import difflib
 import os
@@ -142,6 +143,18 @@ def differences(name, wanted, have):
     return "\n".join(lines)
 
 
+def missing(scripts, table):
+    """Functions that no script calls, and codes of errors that no call gives."""
+    lines = [line.split() for line in table.read_text().splitlines()]
+    called, seen = set(), set()
+    for script in scripts:
+        called |= set(re.findall(r"^(?:~ )?(epl_\w+)", script.read_text(), re.MULTILINE))
+        seen |= set(re.findall(r" error (\d+) ", script.with_suffix(".out").read_text()))
+    return [f"{name} is in no script" for kind, name, *_ in lines if kind == "function" and name not in called] + \
+        [f"no call gives {name}" for kind, name, *rest in lines
+         if kind == "constant" and name.startswith("EPL_ERROR_") and rest[0] not in seen]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("language", choices=["c", "cpp", "go", "rust", "java", "python"])
@@ -159,12 +172,14 @@ def main():
         print(f"SKIP: {reason}")
         return 0
     scripts = sorted(HERE.glob("*.script"))
-    failures = []
+    failures = missing(scripts, out / "conformance/interface.table")
     for script in scripts:
         have = printed(tester, script, out)
         recorded = script.with_suffix(".out")
         if options.record:
             recorded.write_text(have)
+        if not have.endswith("epl_live_handles: 0\n"):
+            failures.append(f"{script.name} does not end with no handle alive")
         difference = differences(script.name, recorded.read_text() if recorded.exists() else "", have)
         if difference:
             failures.append(difference)

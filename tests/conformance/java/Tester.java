@@ -70,7 +70,8 @@ public final class Tester {
   }
 
   static double number(Object word) {
-    return word.equals("nan") ? Double.NaN : Double.parseDouble((String) word);
+    String text = (String) word;
+    return Double.parseDouble(text.equals("nan") ? "NaN" : text.replace("inf", "Infinity"));
   }
 
   long handle(Object word) {
@@ -104,7 +105,7 @@ public final class Tester {
     ByteBuffer made = ByteBuffer.allocate(8 * numbers.length).order(ByteOrder.nativeOrder());
     for (String n : numbers) {
       if (floats) {
-        made.putFloat(Float.parseFloat(n));
+        made.putFloat((float) number(n));
       } else {
         made.putLong(Long.parseLong(n));
       }
