@@ -7,8 +7,8 @@ import java.util.List;
 import java.util.NoSuchElementException;
 
 /**
- * Batches from files, from the host's functions or from a {@link Feed}. One caller at a time; a batch may be used by other
- * threads until the next one is asked for.
+ * Batches from files, from the host's functions or from a {@link Feed}. One caller at a time; a batch may be used by
+ * other threads until the next one is asked for.
  */
 public final class Dataset extends Handle {
   private Batch given = new Batch();

@@ -65,19 +65,27 @@ public final class Engine extends Handle {
 
   /** Large weights stay in the file and are read where they are needed. */
   public Model loadModel(Path path, CallOptions options) {
+    return loadModel(path, ModelOptions.DEFAULT, options);
+  }
+
+  public Model loadModel(Path path, ModelOptions model, CallOptions options) {
     return use(engine -> block(options, call ->
-        new Model(this, Raw.epl_model_load(engine, Text.utf8(path), null, call.options))));
+        new Model(this, Raw.epl_model_load(engine, Text.utf8(path), model.raw(), call.options))));
   }
 
   /** The bytes of a model's file. */
   public Model loadModel(byte[] model) {
-    return loadModel(direct(model), CallOptions.NONE);
+    return loadModel(direct(model), ModelOptions.DEFAULT, CallOptions.NONE);
   }
 
   /** The same from a direct buffer, between its position and its limit. */
-  public Model loadModel(ByteBuffer model, CallOptions options) {
+  public Model loadModel(ByteBuffer bytes, CallOptions options) {
+    return loadModel(bytes, ModelOptions.DEFAULT, options);
+  }
+
+  public Model loadModel(ByteBuffer bytes, ModelOptions model, CallOptions options) {
     return use(engine -> block(options, call ->
-        new Model(this, Raw.epl_model_load_bytes(engine, model.slice(), null, call.options))));
+        new Model(this, Raw.epl_model_load_bytes(engine, bytes.slice(), model.raw(), call.options))));
   }
 
   /**
@@ -85,8 +93,12 @@ public final class Engine extends Handle {
    * made and when the model is exported; what its tensors name beside it is opened by {@link Source#open}.
    */
   public Model loadModel(Source source, CallOptions options) {
+    return loadModel(source, ModelOptions.DEFAULT, options);
+  }
+
+  public Model loadModel(Source source, ModelOptions model, CallOptions options) {
     return use(engine -> Streams.read(this, source, options, (from, call) ->
-        new Model(this, Raw.epl_model_load_from(engine, from, null, call))));
+        new Model(this, Raw.epl_model_load_from(engine, from, model.raw(), call))));
   }
 
   /** From now on models that are loaded with this engine may have this operator, which is called by any threads. */
@@ -96,7 +108,11 @@ public final class Engine extends Handle {
 
   /** Writes a model of a known family with weights drawn from a seed: "mlp", {"sizes": [4, 16, 2], "seed": 1}. */
   public void writeTemplate(String family, String json, Path path) {
-    run(engine -> block(CallOptions.NONE, call -> {
+    writeTemplate(family, json, path, CallOptions.NONE);
+  }
+
+  public void writeTemplate(String family, String json, Path path, CallOptions options) {
+    run(engine -> block(options, call -> {
       Raw.epl_x_template_write(engine, Text.utf8(family), Text.utf8(json), Text.utf8(path), call.options);
       return null;
     }));
@@ -122,7 +138,11 @@ public final class Engine extends Handle {
 
   /** What two plan files decide differently, a sentence a line. */
   public String comparePlans(Path plan, Path other) {
-    return Text.of(use(engine -> block(CallOptions.NONE, call ->
+    return comparePlans(plan, other, CallOptions.NONE);
+  }
+
+  public String comparePlans(Path plan, Path other, CallOptions options) {
+    return Text.of(use(engine -> block(options, call ->
         Raw.epl_plan_compare(engine, Text.utf8(plan), Text.utf8(other), call.options))));
   }
 
@@ -164,7 +184,11 @@ public final class Engine extends Handle {
 
   /** What a checkpoint holds, as JSON. */
   public String describeCheckpoint(Path path) {
-    return Text.of(use(engine -> block(CallOptions.NONE, call ->
+    return describeCheckpoint(path, CallOptions.NONE);
+  }
+
+  public String describeCheckpoint(Path path, CallOptions options) {
+    return Text.of(use(engine -> block(options, call ->
         Raw.epl_checkpoint_describe(engine, Text.utf8(path), call.options))));
   }
 
@@ -216,6 +240,11 @@ public final class Engine extends Handle {
     int flags = data.isReadOnly() ? Raw.EPL_TENSOR_READ_ONLY : 0;
     return use(engine -> new Tensor(this,
         Raw.epl_tensor_create_borrow(engine, type.number, dims, data.slice(), flags, null), data));
+  }
+
+  /** A DLManagedTensorVersioned at this address, which this takes over whatever happens. */
+  public Tensor tensorOfDlpack(long address) {
+    return use(engine -> new Tensor(this, Raw.epl_tensor_from_dlpack(engine, address)));
   }
 
   private Tensor filled(DataType type, long elements, long[] dims, Function<ByteBuffer, ?> fill) {

@@ -9,6 +9,7 @@ public final class EngineOptions {
   private System.Logger logger = System.getLogger("ai.epl");
   private System.Logger.Level level = System.Logger.Level.WARNING;
   private Path packs;
+  private NativeMemory memory;
 
   /** All defaults. */
   public EngineOptions() {}
@@ -37,13 +38,32 @@ public final class EngineOptions {
     return this;
   }
 
+  /** Where the memory of tensors and sessions comes from: the library's own allocator if it is not set. */
+  public EngineOptions memory(NativeMemory memory) {
+    this.memory = memory;
+    return this;
+  }
+
   Raw.EngineOptions raw() {
     Raw.EngineOptions raw = new Raw.EngineOptions().threads(threads);
+    if (memory != null) raw.allocator(new Allocator(memory));
     if (packs != null) raw.packs(Text.utf8(packs));
     if (logger == null || level == System.Logger.Level.OFF) return raw;
     System.Logger target = logger;
     raw.logLevel(number(level));
     return raw.log((number, message) -> target.log(level(number), Text.of(message)));
+  }
+
+  private record Allocator(NativeMemory memory) implements Raw.AllocateFn, Raw.ReleaseFn {
+    @Override
+    public long allocate(long bytes, long alignment) {
+      return memory.allocate(bytes, alignment);
+    }
+
+    @Override
+    public void release(long address, long bytes, long alignment) {
+      memory.release(address, bytes, alignment);
+    }
   }
 
   private static int number(System.Logger.Level level) {

@@ -65,13 +65,21 @@ public final class Model extends Handle {
 
   /** The same with the decisions of a file, which are refused where what they rest on differs. */
   public Plan loadPlan(Trainer trainer, Strategy strategy, PlanOptions options, Path path) {
-    return use(model -> use(trainer, made -> use(strategy, spread -> engine.block(CallOptions.NONE, call ->
+    return loadPlan(trainer, strategy, options, path, CallOptions.NONE);
+  }
+
+  public Plan loadPlan(Trainer trainer, Strategy strategy, PlanOptions options, Path path, CallOptions callOptions) {
+    return use(model -> use(trainer, made -> use(strategy, spread -> engine.block(callOptions, call ->
         new Plan(engine, Raw.epl_plan_load(model, made, spread, options.raw(), Text.utf8(path), call.options))))));
   }
 
   /** The same from what {@link Plan#save(java.io.OutputStream, CallOptions)} wrote. */
   public Plan loadPlan(Trainer trainer, Strategy strategy, PlanOptions options, byte[] bytes) {
-    return use(model -> use(trainer, made -> use(strategy, spread -> engine.block(CallOptions.NONE, call ->
+    return loadPlan(trainer, strategy, options, bytes, CallOptions.NONE);
+  }
+
+  public Plan loadPlan(Trainer trainer, Strategy strategy, PlanOptions options, byte[] bytes, CallOptions callOptions) {
+    return use(model -> use(trainer, made -> use(strategy, spread -> engine.block(callOptions, call ->
         new Plan(engine, Raw.epl_plan_load_bytes(model, made, spread, options.raw(), Engine.direct(bytes),
             call.options))))));
   }

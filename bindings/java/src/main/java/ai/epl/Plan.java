@@ -56,18 +56,30 @@ public final class Plan extends Handle {
 
   /** A text for people: "explain", "graph", "plan", "local", "program", "kernels". */
   public String print(String stage) {
-    return Text.of(use(plan -> engine.block(CallOptions.NONE, call ->
+    return print(stage, CallOptions.NONE);
+  }
+
+  public String print(String stage, CallOptions options) {
+    return Text.of(use(plan -> engine.block(options, call ->
         Raw.epl_plan_print(plan, Text.utf8(stage), call.options))));
   }
 
   /** JSON for programs: "overview", "memory", "parameters", "notes". */
   public String describe(String document) {
-    return Text.of(use(plan -> engine.block(CallOptions.NONE, call ->
+    return describe(document, CallOptions.NONE);
+  }
+
+  public String describe(String document, CallOptions options) {
+    return Text.of(use(plan -> engine.block(options, call ->
         Raw.epl_plan_describe(plan, Text.utf8(document), call.options))));
   }
 
   public void save(Path path) {
-    run(plan -> engine.block(CallOptions.NONE, call -> {
+    save(path, CallOptions.NONE);
+  }
+
+  public void save(Path path, CallOptions options) {
+    run(plan -> engine.block(options, call -> {
       Raw.epl_plan_save(plan, Text.utf8(path), call.options);
       return null;
     }));
@@ -80,7 +92,11 @@ public final class Plan extends Handle {
 
   /** The model's file again, with the plan in it as other tools read it. */
   public void exportOnnx(Path path) {
-    run(plan -> engine.block(CallOptions.NONE, call -> {
+    exportOnnx(path, CallOptions.NONE);
+  }
+
+  public void exportOnnx(Path path, CallOptions options) {
+    run(plan -> engine.block(options, call -> {
       Raw.epl_plan_export_onnx(plan, Text.utf8(path), call.options);
       return null;
     }));

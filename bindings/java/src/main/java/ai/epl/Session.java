@@ -114,7 +114,11 @@ public final class Session extends Handle {
 
   /** A process of several that cannot make a call which the others make says so, and they go on. */
   public void giveUp(String reason) {
-    run(session -> engine.block(CallOptions.NONE, call -> {
+    giveUp(reason, CallOptions.NONE);
+  }
+
+  public void giveUp(String reason, CallOptions options) {
+    run(session -> engine.block(options, call -> {
       Raw.epl_session_give_up(session, Text.utf8(reason), call.options);
       return null;
     }));
@@ -145,7 +149,11 @@ public final class Session extends Handle {
 
   /** Equal weights, equal hash. */
   public long hash() {
-    return use(session -> engine.block(CallOptions.NONE, call -> Raw.epl_session_hash(session, call.options)));
+    return hash(CallOptions.NONE);
+  }
+
+  public long hash(CallOptions options) {
+    return use(session -> engine.block(options, call -> Raw.epl_session_hash(session, call.options)));
   }
 
   /** An output of the last step or evaluation by its name. */
@@ -189,12 +197,20 @@ public final class Session extends Handle {
 
   /** A copy of a parameter, buffer or optimizer state. Close it. */
   public Tensor get(String name) {
-    return use(session -> engine.block(CallOptions.NONE, call ->
+    return get(name, CallOptions.NONE);
+  }
+
+  public Tensor get(String name, CallOptions options) {
+    return use(session -> engine.block(options, call ->
         new Tensor(engine, Raw.epl_session_get(session, Text.utf8(name), call.options))));
   }
 
   public void set(String name, Tensor value) {
-    run(session -> value.run(tensor -> engine.block(CallOptions.NONE, call -> {
+    set(name, value, CallOptions.NONE);
+  }
+
+  public void set(String name, Tensor value, CallOptions options) {
+    run(session -> value.run(tensor -> engine.block(options, call -> {
       Raw.epl_session_set(session, Text.utf8(name), tensor, call.options);
       return null;
     })));
@@ -250,27 +266,47 @@ public final class Session extends Handle {
 
   /** In what this session differs from the run that saved a checkpoint, as JSON. */
   public String compare(Path folder, Dataset dataset) {
-    return Text.of(use(session -> use(dataset, data -> engine.block(CallOptions.NONE, call ->
+    return compare(folder, dataset, CallOptions.NONE);
+  }
+
+  public String compare(Path folder, Dataset dataset, CallOptions options) {
+    return Text.of(use(session -> use(dataset, data -> engine.block(options, call ->
         Raw.epl_session_compare(session, Text.utf8(folder), data, call.options)))));
   }
 
   /** The model with its trained weights, ready for inference. */
   public void exportOnnx(Path path) {
-    export(path, Raw::epl_session_export_onnx);
+    exportOnnx(path, CallOptions.NONE);
+  }
+
+  public void exportOnnx(Path path, CallOptions options) {
+    export(path, Raw::epl_session_export_onnx, options);
   }
 
   /** The same, but to train on. */
   public void exportOnnxForTraining(Path path) {
-    export(path, Raw::epl_session_export_onnx_for_training);
+    exportOnnxForTraining(path, CallOptions.NONE);
+  }
+
+  public void exportOnnxForTraining(Path path, CallOptions options) {
+    export(path, Raw::epl_session_export_onnx_for_training, options);
   }
 
   /** Low-rank adapters, as Hugging Face PEFT loads them. */
   public void exportAdapters(Path folder) {
-    export(folder, Raw::epl_session_export_adapters);
+    exportAdapters(folder, CallOptions.NONE);
+  }
+
+  public void exportAdapters(Path folder, CallOptions options) {
+    export(folder, Raw::epl_session_export_adapters, options);
   }
 
   public void exportSafetensors(Path path) {
-    export(path, Raw::epl_session_export_safetensors);
+    exportSafetensors(path, CallOptions.NONE);
+  }
+
+  public void exportSafetensors(Path path, CallOptions options) {
+    export(path, Raw::epl_session_export_safetensors, options);
   }
 
   /** A format of {@link #export}. */
@@ -298,8 +334,8 @@ public final class Session extends Handle {
     void write(long session, byte[] path, Raw.CallOptions call);
   }
 
-  private void export(Path path, Export format) {
-    run(session -> engine.block(CallOptions.NONE, call -> {
+  private void export(Path path, Export format, CallOptions options) {
+    run(session -> engine.block(options, call -> {
       format.write(session, Text.utf8(path), call.options);
       return null;
     }));

@@ -77,6 +77,14 @@ public final class Tensor extends Handle {
     }
   }
 
+  /**
+   * The address of a DLManagedTensorVersioned, by which a library that knows DLPack takes the data without a copy. It
+   * keeps the data alive, and whoever receives it calls its deleter.
+   */
+  public long toDlpack() {
+    return use(Raw::epl_tensor_to_dlpack);
+  }
+
   /** A copy, of a tensor of type F32. */
   public float[] toFloats() {
     return use(tensor -> {

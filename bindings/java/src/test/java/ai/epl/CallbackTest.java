@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -12,6 +13,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
 
 class CallbackTest {
@@ -140,6 +142,54 @@ class CallbackTest {
             .rendezvous("tcp://" + store.address()).joinTimeout(Duration.ofSeconds(5))));
       }
     }
+  }
+
+  /** Memory of Java's, counted, and no more than a limit. */
+  private static final class Counted implements NativeMemory {
+    private final Map<Long, ByteBuffer> given = new ConcurrentHashMap<>();
+    private final AtomicLong bytes = new AtomicLong();
+    private volatile long limit = Long.MAX_VALUE;
+
+    @Override
+    public long allocate(long wanted, long alignment) {
+      if (bytes.addAndGet(wanted) > limit) {
+        bytes.addAndGet(-wanted);
+        return 0;
+      }
+      ByteBuffer memory = ByteBuffer.allocateDirect(Math.toIntExact(wanted + alignment))
+          .alignedSlice((int) alignment);
+      long address = ai.epl.raw.Raw.address(memory);
+      given.put(address, memory);
+      return address;
+    }
+
+    @Override
+    public void release(long address, long was, long alignment) {
+      assertTrue(given.remove(address) != null);
+      bytes.addAndGet(-was);
+    }
+  }
+
+  @Test
+  void memoryComesFromTheHost() throws Exception {
+    Counted memory = new Counted();
+    try (World world = new World(new EngineOptions().threads(1).memory(memory), "[4, 16, 2]"); World same = new World();
+        Session session = world.session(); Session other = same.session()) {
+      List<Tensor> batch = world.batch();
+      for (int i = 0; i < 3; ++i) {
+        session.step(batch);
+        other.step(batch);
+      }
+      assertEquals(other.hash(), session.hash());
+      assertTrue(memory.bytes.get() > 0);
+      memory.limit = 0;
+      EplException none = assertThrows(EplException.class, () -> world.engine.newTensor(DataType.F32, 1000));
+      assertEquals(ErrorCode.OUT_OF_MEMORY, none.code());
+      assertTrue(none.isRetryable());
+      World.close(batch);
+    }
+    assertEquals(0, memory.bytes.get());
+    assertEquals(0, memory.given.size());
   }
 
   @Test

@@ -173,6 +173,68 @@ class StreamsTest {
     }
   }
 
+  private interface Call {
+    void call(CallOptions options);
+  }
+
+  @Test
+  void everyCallThatMayTakeAWhileTakesATokenAndIsAtOnceOver() throws Exception {
+    try (World world = new World(); Model model = world.engine.loadModel(world.model);
+        Trainer trainer = world.trainer(World.BATCH); Plan plan = model.plan(trainer);
+        Session session = plan.newSession(); Predictor predictor = session.newPredictor();
+        Tensor bias = session.get(session.states(StateKind.PARAMETER).get(0).name());
+        Cancel cancel = world.engine.newCancel()) {
+      String name = session.states(StateKind.PARAMETER).get(0).name();
+      Path path = world.folder.resolve("never");
+      List<Tensor> batch = world.batch();
+      List<Tensor> x = batch.subList(0, 1);
+      plan.save(world.folder.resolve("plan"));
+      byte[] saved = Files.readAllBytes(world.folder.resolve("plan"));
+      OutputStream nowhere = OutputStream.nullOutputStream();
+      List<Call> calls = List.of(
+          options -> world.engine.loadModel(world.model, options),
+          options -> world.engine.loadModel(world.model, new ModelOptions(false), options),
+          options -> world.engine.loadModel(Source.of(new byte[1]), options),
+          options -> world.engine.loadModel(Engine.direct(new byte[1]), options),
+          options -> world.engine.writeTemplate("mlp", "", path, options),
+          options -> world.engine.comparePlans(path, path, options),
+          options -> world.engine.describeCheckpoint(path, options),
+          options -> world.engine.openDataset(path, "", options),
+          options -> model.plan(trainer, null, new PlanOptions(), options),
+          options -> model.loadPlan(trainer, null, new PlanOptions(), path, options),
+          options -> model.loadPlan(trainer, null, new PlanOptions(), saved, options),
+          options -> plan.print("plan", options), options -> plan.describe("notes", options),
+          options -> plan.save(path, options), options -> plan.save(nowhere, options),
+          options -> plan.exportOnnx(path, options), options -> plan.newSession(new SessionOptions(), options),
+          options -> session.step(batch, options), options -> session.evaluate(batch, options),
+          options -> session.predict(x, options), options -> session.giveUp("", options),
+          options -> session.newPredictor(null, options), options -> predictor.predict(x, options),
+          options -> predictor.refresh(options), options -> session.hash(options),
+          options -> session.get(name, options), options -> session.set(name, bias, options),
+          options -> session.save(path, null, options), options -> session.save(nowhere, null, options),
+          options -> session.load(path, null, options), options -> session.load(Source.of(saved), null, options),
+          options -> session.compare(path, null, options), options -> session.exportOnnx(path, options),
+          options -> session.exportOnnxForTraining(path, options), options -> session.exportAdapters(path, options),
+          options -> session.exportSafetensors(path, options),
+          options -> session.export(Session.Format.ONNX, nowhere, options));
+      cancel.trigger();
+      for (int i = 0; i < calls.size(); ++i) {
+        Call call = calls.get(i);
+        EplException ended = assertThrows(EplException.class,
+            () -> call.call(CallOptions.NONE.withCancel(cancel)), "call " + i);
+        assertEquals(ErrorCode.CANCELLED, ended.code(), "call " + i + ": " + ended.getMessage());
+        // And an interrupt of its thread does the same.
+        Thread.currentThread().interrupt();
+        ended = assertThrows(EplException.class, () -> call.call(CallOptions.NONE), "call " + i);
+        assertTrue(Thread.interrupted());
+        assertEquals(ErrorCode.CANCELLED, ended.code(), "call " + i + ": " + ended.getMessage());
+      }
+      assertTrue(Files.notExists(path));
+      assertEquals(0, session.steps());
+      World.close(batch);
+    }
+  }
+
   @Test
   void aModelIsReadFromWhereTheHostHasIt() throws Exception {
     AtomicInteger open = new AtomicInteger();

@@ -33,6 +33,25 @@ class TrainingTest {
   }
 
   @Test
+  void dataGoesThroughDlpackWithoutACopy() throws Exception {
+    long before = Engine.liveHandles();
+    try (World world = new World()) {
+      Tensor tensor = world.engine.tensorOf(new float[] {1, 2, 3, 4}, 2, 2);
+      try (Tensor same = world.engine.tensorOfDlpack(tensor.toDlpack())) {
+        tensor.buffer().putFloat(0, 5);
+        tensor.close();
+        assertEquals(List.of(2L, 2L), List.of(same.dims()[0], same.dims()[1]));
+        assertEquals(5, same.toFloats()[0]);
+      }
+    }
+    for (int i = 0; i < 500 && Engine.liveHandles() > before; ++i) {
+      System.gc(); // the view
+      sleep(10);
+    }
+    assertEquals(before, Engine.liveHandles());
+  }
+
+  @Test
   void learnsAndPredicts() {
     List<Tensor> batch = world.batch();
     try (Session session = world.session()) {
