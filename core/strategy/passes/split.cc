@@ -101,10 +101,9 @@ class Splitting {
     return static_cast<size_t>(factor.factor) >= extended_of(n).added;
   }
   bool picks(int n) const { return extended_of(n).row && extended_of(n).row->indices >= 0; }
+  bool is_here(int n) const { return plan_.node_task_graph[static_cast<size_t>(n)] == here_; }
   // Whether a node puts rows into slots of experts, as the indices beside them say.
-  bool fills(int n) const {
-    return experts_ && extended_of(n).puts_rows() && plan_.node_task_graph[static_cast<size_t>(n)] == here_;
-  }
+  bool fills(int n) const { return experts_ && extended_of(n).puts_rows() && is_here(n); }
 
   void describe_leaves() {
     for (size_t i = 0; i < at_.size(); ++i) {
@@ -131,8 +130,10 @@ class Splitting {
       const int here = plan_.node_task_graph[static_cast<size_t>(n)];
       for (Value v : graph_.node(NodeId{n}).inputs) {
         if (!v || here == every_task_graph || plan_.value_task_graph[index(v)] == here) continue;
-        // On the same ranks it is brought from one way of lying to the other.
-        if (plan_.class_of(here) == plan_.class_of(v)) continue;
+        // Within a stage it is brought from one way of lying to the other. Which ranks have a stage changes nothing.
+        const int there = plan_.value_task_graph[index(v)];
+        if (plan_.task_graphs[static_cast<size_t>(here)].stage == plan_.task_graphs[static_cast<size_t>(there)].stage)
+          continue;
         crosses_[index(v)] = true;
         if (!alike(here)) kept_whole_[index(v)] = decided_[index(v)] = true;
       }
@@ -205,11 +206,10 @@ class Splitting {
     apply(n, best);
     cost_ += best.cost;
     const bool left = !best.factor && work(n) > 0 && node.phase == Phase::forward;
-    if (left && plan_.node_task_graph[static_cast<size_t>(n)] == here_)
+    if (left && is_here(n))
       reasons_.add_whole(
           node, ways.empty() ? "no dimension that they may share out divides" : "any cut moves more than it saves");
-    if (plan_.node_task_graph[static_cast<size_t>(n)] == here_)
-      reasons_.add(n, reason(n, pinned, ways.size(), best, whole, cheapest_cut));
+    if (is_here(n)) reasons_.add(n, reason(n, pinned, ways.size(), best, whole, cheapest_cut));
     return {};
   }
 
@@ -377,7 +377,7 @@ class Splitting {
     for (const AxisCut& cut : factors[static_cast<size_t>(factor.factor)]) {
       int64_t pieces = cut.outer;
       if (!find_cut(batch, cut.axes.front())) {  // another TaskGraph's own, or already cut by experts
-        if (plan_.node_task_graph[static_cast<size_t>(n)] == here_) return false;
+        if (is_here(n)) return false;
         continue;
       }
       for (int axis : cut.axes) pieces *= plan_.mesh(here_).axes[static_cast<size_t>(axis)].size;
@@ -461,7 +461,7 @@ class Splitting {
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       if (!kept_whole_[index(node.outputs[o])]) at_[index(node.outputs[o])] = choice.outputs[o];
     }
-    if (plan_.node_task_graph[static_cast<size_t>(n)] != here_) return;
+    if (!is_here(n)) return;
     found_any_ = found_any_ || work(n) > 0;
     auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
     const size_t wanted = is_added(n, choice.factor) ? rule_of(n).factors.size() : extended_of(n).added;
