@@ -95,7 +95,9 @@ class Following {
       for (size_t d = 0; d < lies.dims.size(); ++d) {
         for (const AxisCut& cut : lies.dims[d]) {
           const bool added = add(n, sharding, rules_.back().rule.inputs[i], static_cast<int>(d), cut);
-          if (!added) return unsupported("dimension ", d, " of operand ", i, " of ", node.op->name, " is cut");
+          // An axis of size one cuts nothing, and where it stands behind all samples there is no factor for it.
+          if (!added && plan_.mesh(plan_.node_task_graph[static_cast<size_t>(n)]).pieces(cut.axes) > 1)
+            return unsupported("dimension ", d, " of operand ", i, " of ", node.op->name, " is cut");
         }
       }
     }

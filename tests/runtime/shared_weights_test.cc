@@ -75,5 +75,17 @@ TEST(SharedWeights, MayBeTied) {
     expect_near(learn(ranks, keys), alone, keys, 1e-5, 2e-3);
 }
 
+// Whether a schedule gives two stages to the same ranks or not, what they share is cut alike, and so are sums.
+TEST(SharedWeights, LieAlikeWhicheverRanksHaveTheStages) {
+  std::string scopes;
+  for (const char* node : {"embedded", "hidden", "scores", "*"})
+    scopes += cat(scopes.empty() ? "" : ", ", R"({"name": "at )", node, R"(", "split": 2, "match": [")", node, "\"]}");
+  const auto learn = [&](const std::string& schedule) {
+    const std::string keys = cat(R"("pipeline.num_micro_batch": 2, )", schedule, R"("scopes": [)", scopes, "]");
+    return train(plan_of(8, keys), keys, 3, batch_of);
+  };
+  expect_same(learn(R"("pipeline.strategy": "interleaved", "pipeline.virtual_stages": 2, )"), learn(""), "interleaved");
+}
+
 }  // namespace
 }  // namespace epl::shared_weights_test
