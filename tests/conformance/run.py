@@ -13,6 +13,8 @@ import shutil
 import subprocess
 import sys
 
+import random_script
+
 HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parents[1]
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
@@ -183,7 +185,18 @@ def main():
         difference = differences(script.name, recorded.read_text() if recorded.exists() else "", have)
         if difference:
             failures.append(difference)
-    print(f"{options.language}: {len(scripts)} scripts")
+    for seed in range(options.seed, options.seed + options.random):
+        script = out / f"{seed}.script"
+        script.write_text(random_script.text(out / "conformance/interface.table", seed))
+        wanted, have = printed(reference, script, out), printed(tester, script, out)
+        difference = differences(f"random script {seed}", wanted, have)
+        if difference:
+            failures.append(difference)
+        elif not have.endswith("epl_live_handles: 0\n"):
+            failures.append(f"random script {seed}: {have[-500:]}")
+        else:
+            script.unlink()
+    print(f"{options.language}: {len(scripts)} scripts, {options.random} random ones")
     print("\n".join(failures), end="")
     return 1 if failures else 0
 
