@@ -51,6 +51,27 @@ TEST(Docs, PathsInBackquotesExist) {
   EXPECT_GT(paths, 20);
 }
 
+// What pages for users tell to build has a rule.
+TEST(Docs, TargetsExist) {
+  std::string rules;
+  for (const SourceFile& file : files_below({"cmake", "tests"}, {".cmake"})) rules += file.text;
+  rules += read_text(kTop / "CMakeLists.txt");
+  std::vector<SourceFile> pages = files_below({"docs", "samples"}, {".md"});
+  pages.push_back({"README.md", read_text(kTop / "README.md")});
+  static const std::regex target(R"(--target (\w+))");
+  int targets = 0;
+  for (const SourceFile& page : pages) {
+    for (std::sregex_iterator it(page.text.begin(), page.text.end(), target), end; it != end; ++it, ++targets) {
+      const std::string name = (*it)[1];
+      EXPECT_TRUE(rules.find("add_library(" + name + " ") != std::string::npos ||
+                  rules.find("add_executable(" + name + " ") != std::string::npos ||
+                  rules.find("add_custom_target(" + name + " ") != std::string::npos)
+          << page.path << ": there is no target " << name;
+    }
+  }
+  EXPECT_GT(targets, 2);
+}
+
 TEST(Docs, ReadmePrintsTheFirstSample) {
   const std::string readme = read_text(kTop / "README.md"), sample = read_text(kTop / "samples/01_hello.c");
   ASSERT_GT(sample.size(), 500u);
