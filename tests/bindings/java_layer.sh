@@ -44,3 +44,15 @@ awk '/^```java/ {on = 1; next} /^```/ {if (on) exit} on' "$source/docs/java.md" 
 java -Xcheck:jni -Djava.io.tmpdir="$out/temporary" -cp "$out/epl.jar" "$out/First.java" "$out" >"$out/first.log" 2>&1 ||
   { cat "$out/first.log"; exit 1; }
 grep -E '^loss 0\.0[0-9]* after 200 steps$' "$out/first.log" || { cat "$out/first.log"; exit 1; }
+
+# And its fragments, which are about objects that a program has by then.
+awk 'BEGIN {
+    print "import ai.epl.*; import java.util.List; class Fragments { static Engine engine; static Model model;"
+    print "static Trainer trainer; static Strategy strategy; static Session session; static Dataset dataset;"
+    print "static Tensor x; static long rank;"
+  }
+  /^```java/ {on = ++n > 1; if (on) print "static void f" n "() throws Exception {"; next}
+  /^```/ {if (on) print "}"; on = 0}
+  on
+  END {print "}"}' "$source/docs/java.md" >"$out/Fragments.java"
+javac -d "$out/fragments" -cp "$out/epl.jar" "$out/Fragments.java"

@@ -14,6 +14,7 @@ import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.Locale;
 import java.util.Set;
@@ -93,7 +94,7 @@ final class NativeLibrary {
     byte[][] found = new byte[FILES.length][];
     for (int i = 0; i < FILES.length; ++i) found[i] = Files.readAllBytes(folder.resolve(FILES[i]));
     if (!Files.getPosixFilePermissions(folder, LinkOption.NOFOLLOW_LINKS).equals(MINE) || !isMine(temporary, folder)
-        || !hash(found).equals(hash(contents))) {
+        || !Arrays.deepEquals(found, contents)) {
       throw failure(folder + " is not what this program has put there: remove it", null);
     }
     return folder;

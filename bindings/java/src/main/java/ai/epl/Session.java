@@ -348,32 +348,27 @@ public final class Session extends Handle {
     Pending next = new Pending(this, options, inputs, outputs, begin);
     synchronized (pending) {
       pending.add(next);
-      if (pending.size() > 1) return next;
+      if (pending.size() > 1) return next; // who is done with the one before it begins it
     }
-    advance();
+    begin(next);
     return next;
   }
 
-  /** Begins what is first, and where that cannot begin what is behind it. */
-  private void advance() {
-    for (;;) {
-      Pending next;
-      synchronized (pending) {
-        next = pending.peek();
-      }
-      if (next == null || next.start()) return;
-      synchronized (pending) {
-        pending.remove();
-      }
+  /** Begins one, and where that cannot begin the one behind it. */
+  private void begin(Pending first) {
+    for (Pending next = first; next != null && !next.start();) next = following();
+  }
+
+  /** The first one is done. What is asked for from here on, where nothing waits, begins with who asks for it. */
+  private Pending following() {
+    synchronized (pending) {
+      pending.remove();
+      return pending.peek();
     }
   }
 
-  /** The first one is done. */
   void done() {
-    synchronized (pending) {
-      pending.remove();
-    }
-    advance();
+    begin(following());
   }
 
   @Override

@@ -24,7 +24,7 @@ class LoaderTest {
 
   @BeforeEach
   void open() throws IOException {
-    folder = Files.createTempDirectory("epl-loader-");
+    folder = Files.createTempDirectory("epl-ladé-加载-😀-");
     System.setProperty("java.io.tmpdir", folder.toString());
   }
 

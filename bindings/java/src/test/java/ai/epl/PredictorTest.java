@@ -11,6 +11,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
 /** Predictions beside steps, progress, and calls that return at once. */
@@ -103,6 +104,16 @@ class PredictorTest {
       assertEquals(11, session.stepAsync(batch).thenApply(metrics -> session.step(batch)).get().step() - 1);
       for (int i = 0; i < 12; ++i) same.step(batch);
       assertEquals(same.hash(), session.hash());
+      World.close(batch);
+    }
+  }
+
+  /** Asked for at the moment in which the one before it is done. */
+  @Test
+  void thousandsOfFuturesOneByOne() throws Exception {
+    try (World world = new World(); Session session = world.session()) {
+      List<Tensor> batch = world.batch();
+      for (int i = 1; i <= 20_000; ++i) assertEquals(i, session.stepAsync(batch).get(60, TimeUnit.SECONDS).step());
       World.close(batch);
     }
   }
