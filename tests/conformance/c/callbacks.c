@@ -84,6 +84,8 @@ static void twice(const epl_op_tensor* from, const epl_op_tensor* to) {
 epl_error* on_op_run(void* userdata, const char* attributes, size_t attributes_length, const epl_op_tensor* inputs,
                      size_t input_count, const epl_op_tensor* outputs, size_t output_count) {
   (void)attributes, (void)attributes_length, (void)input_count, (void)output_count;
+  const hook* of = (const hook*)userdata;
+  if (strcmp(of->kind, "wait") == 0) await_count(of->parameter, 1);
   twice(&inputs[0], &outputs[0]);
   return answer(userdata);
 }

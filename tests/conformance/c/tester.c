@@ -403,6 +403,19 @@ void count_call(const char* name) {
   pthread_mutex_unlock(&lock);
 }
 
+long await_count(const char* name, long wanted) {
+  long have = 0;
+  for (int i = 0; i < 10000; ++i) {
+    struct timespec pause = {0, 1000000};
+    pthread_mutex_lock(&lock);
+    have = find(counters, name, 1)->count;
+    pthread_mutex_unlock(&lock);
+    if (have >= wanted) break;
+    nanosleep(&pause, NULL);
+  }
+  return have;
+}
+
 void append(const char* name, const void* data, size_t size) {
   pthread_mutex_lock(&lock);
   span* to = &find(buffers, name, 1)->bytes;
@@ -451,17 +464,10 @@ static int command(const char* name, const value* v, size_t given) {
     span made = bytes(&v[1]);
     if (f == NULL || fwrite(made.data, 1, made.size, f) != made.size || fclose(f) != 0) fail("%s", v[0].text);
   } else if (strcmp(name, "await") == 0 && given == 2) {
-    long wanted = (long)integer(&v[1]), have = 0;
-    for (int i = 0; i < 10000; ++i) {
-      struct timespec pause = {0, 1000000};
-      pthread_mutex_lock(&lock);
-      have = find(counters, v[0].text, 1)->count;
-      pthread_mutex_unlock(&lock);
-      if (have >= wanted) break;
-      nanosleep(&pause, NULL);
-    }
-    printf("await: %s %ld\n", v[0].text, have);
+    printf("await: %s %ld\n", v[0].text, await_count(v[0].text, (long)integer(&v[1])));
     return 1;
+  } else if (strcmp(name, "signal") == 0 && given == 1) {
+    count_call(v[0].text);
   } else {
     return 0;
   }

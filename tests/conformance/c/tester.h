@@ -99,6 +99,7 @@ void give_memory(call* c, const void* data, const void* tensor);
 /* What the interpreter has for callbacks, from any thread. */
 void* kept(size_t bytes); /* zeros, until the end */
 void count_call(const char* name);
+long await_count(const char* name, long wanted); /* what it is then, after ten seconds at most */
 void append(const char* buffer, const void* data, size_t size);
 span buffer_of(const char* name);
 

@@ -7,6 +7,7 @@ package main
 //
 // extern void hookCount(uintptr_t);
 // extern void hookGone(uintptr_t);
+// extern void hookWait(uintptr_t);
 // extern epl_error* hookAnswer(uintptr_t);
 // extern int hookFails(uintptr_t);
 // extern void hookCollect(uintptr_t, void*, size_t);
@@ -55,6 +56,7 @@ package main
 // }
 // static epl_error* on_op_run(void* userdata, const char* attributes, size_t length, const epl_op_tensor* inputs,
 //     size_t input_count, const epl_op_tensor* outputs, size_t output_count) {
+//   hookWait(HOOK);
 //   twice(&inputs[0], &outputs[0]);
 //   return hookAnswer(HOOK);
 // }
@@ -101,6 +103,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unsafe"
 )
 
@@ -155,20 +158,35 @@ func counter(name string) int64 {
 	return names.counters[name]
 }
 
-//export hookCount
-func hookCount(number C.uintptr_t) {
-	h := hookOf(number)
+func countName(name string) {
 	names.Lock()
 	defer names.Unlock()
-	names.counters[h.parameter]++
+	names.counters[name]++
+}
+
+// awaitCount is what a counter is when it has come to that, or after ten seconds.
+func awaitCount(name string, wanted int64) int64 {
+	for i := 0; i < 10000 && counter(name) < wanted; i++ {
+		time.Sleep(time.Millisecond)
+	}
+	return counter(name)
+}
+
+//export hookWait
+func hookWait(number C.uintptr_t) {
+	if h := hookOf(number); h.kind == "wait" {
+		awaitCount(h.parameter, 1)
+	}
+}
+
+//export hookCount
+func hookCount(number C.uintptr_t) {
+	countName(hookOf(number).parameter)
 }
 
 //export hookGone
 func hookGone(number C.uintptr_t) {
-	h := hookOf(number)
-	names.Lock()
-	defer names.Unlock()
-	names.counters[h.parameter+".gone"]++
+	countName(hookOf(number).parameter + ".gone")
 }
 
 //export hookFails

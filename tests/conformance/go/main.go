@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
 	"unsafe"
 
 	"epl.ai/go/internal/raw"
@@ -420,11 +419,10 @@ func command(name string, words []any) bool {
 		err = os.WriteFile(word(words[0]), bytesOf(words[1]), 0o666)
 	case "await":
 		name := word(words[0])
-		for i := 0; i < 10000 && counter(name) < integer(words[1]); i++ {
-			time.Sleep(time.Millisecond)
-		}
-		fmt.Println("await:", name, counter(name))
+		fmt.Println("await:", name, awaitCount(name, integer(words[1])))
 		return true
+	case "signal":
+		countName(word(words[0]))
 	default:
 		return false
 	}

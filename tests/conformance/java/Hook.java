@@ -132,7 +132,10 @@ final class Hook implements Raw.AllocateFn, Raw.ReleaseFn, Raw.LogFn, Raw.Destro
   }
 
   @Override
-  public void opRun(byte[] attributes, ByteBuffer inputs, ByteBuffer outputs) {
+  public void opRun(byte[] attributes, ByteBuffer inputs, ByteBuffer outputs) throws InterruptedException {
+    if (kind.equals("wait")) {
+      names.await(parameter, 1);
+    }
     twice(inputs, outputs);
     answer();
   }

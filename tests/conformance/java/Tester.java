@@ -462,15 +462,16 @@ public final class Tester {
   }
 
   boolean command(String name, List<Object> words) throws Exception {
-    if (!List.of("buffer", "read", "cut", "write", "await").contains(name)) {
+    if (!List.of("buffer", "read", "cut", "write", "await", "signal").contains(name)) {
       return false;
     }
     String first = word(words.get(0));
-    Object second = words.get(1);
+    Object second = words.get(words.size() - 1);
     String done = name + ": " + first;
     switch (name) {
       case "buffer" -> names.set(first, bytes(second));
       case "read" -> names.set(first, Files.readAllBytes(Path.of(word(second))));
+      case "signal" -> names.count(first);
       case "cut" -> names.set(first, Arrays.copyOf(names.buffer(first), (int) integer(second)));
       case "write" -> Files.write(Path.of(first), bytes(second));
       default -> done += " " + names.await(first, integer(second));

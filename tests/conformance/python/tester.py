@@ -296,7 +296,7 @@ class Tester:
             quiet = words[0] == "~"
             name, *words = words[1:] if quiet else words
             at = words.index("->") if "->" in words else len(words)
-            if name in ("buffer", "read", "cut", "write", "await"):
+            if name in ("buffer", "read", "cut", "write", "await", "signal"):
                 print(f"{name}: {self.command(name, *words)}", flush=True)
                 continue
             self.line = [name + ":"]
@@ -305,7 +305,7 @@ class Tester:
             if name.endswith("_destroy") and words[0] != "NULL":
                 self.variables[words[0]] = None
 
-    def command(self, name, first, second):
+    def command(self, name, first, second=None):
         first = first.decode() if isinstance(first, Text) else first
         if name == "buffer":
             self.buffers[first] = self.bytes(second)
@@ -313,15 +313,12 @@ class Tester:
             self.buffers[first] = pathlib.Path(second.decode()).read_bytes()
         elif name == "cut":
             self.buffers[first] = self.buffers[first][:self.integer(second)]
+        elif name == "signal":
+            self.count_name(first)
         elif name == "write":
             pathlib.Path(first).write_bytes(self.bytes(second))
         else:
-            for _ in range(10000):
-                with self.lock:
-                    if self.counters.get(first, 0) >= self.integer(second):
-                        break
-                time.sleep(0.001)
-            return f"{first} {self.counters.get(first, 0)}"
+            return f"{first} {self.await_count(first, self.integer(second))}"
         return first
 
     # --- Callbacks
@@ -330,8 +327,19 @@ class Tester:
         return self.library.epl_error_create(code, message, len(message))
 
     def count(self, userdata, what=""):
+        self.count_name(self.hooks[userdata][1] + what)
+
+    def await_count(self, name, wanted):
+        """What it is then, after ten seconds at most."""
+        for _ in range(10000):
+            with self.lock:
+                if self.counters.get(name, 0) >= wanted:
+                    break
+            time.sleep(0.001)
+        return self.counters.get(name, 0)
+
+    def count_name(self, name):
         with self.lock:
-            name = self.hooks[userdata][1] + what
             self.counters[name] = self.counters.get(name, 0) + 1
 
     def answer(self, userdata):
@@ -402,6 +410,9 @@ class Tester:
         c.memmove(to.data, struct.pack(f"<{len(numbers)}f", *(2 * n for n in numbers)), to.bytes)
 
     def on_op_run(self, userdata, attributes, length, inputs, input_count, outputs, output_count):
+        kind, name = self.hooks[userdata]
+        if kind == "wait":
+            self.await_count(name, 1)
         self.twice(self.operands(inputs)[0], self.operands(outputs)[0])
         return self.answer(userdata)
 

@@ -8,6 +8,18 @@ fn count(name: &str) {
     shared(|s| *s.counters.entry(name.to_string()).or_insert(0) += 1);
 }
 
+/// What it is then, after ten seconds at most.
+fn await_count(name: &str, wanted: i64) -> i64 {
+    let have = || shared(|s| s.counters.get(name).copied().unwrap_or(0));
+    for _ in 0..10000 {
+        if have() >= wanted {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    have()
+}
+
 unsafe fn answer(userdata: *mut c_void) -> *mut epl_sys::epl_error {
     let of = &*(userdata as *const Hook);
     match of.kind.as_str() {
@@ -112,6 +124,10 @@ unsafe extern "C" fn on_op_run(
     userdata: *mut c_void, _attributes: *const c_char, _length: usize, inputs: *const Operand, _input_count: usize,
     outputs: *const Operand, _output_count: usize,
 ) -> *mut epl_sys::epl_error {
+    let of = &*(userdata as *const Hook);
+    if of.kind == "wait" {
+        await_count(&of.parameter, 1);
+    }
     twice(&*inputs, &*outputs);
     answer(userdata)
 }

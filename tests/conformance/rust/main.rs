@@ -464,16 +464,8 @@ fn command(name: &str, v: &[Value]) -> Option<String> {
         }
         "cut" => shared(|s| s.buffers.get_mut(&first).unwrap().truncate(integer(&v[1]) as usize)),
         "write" => std::fs::write(&first, bytes(&v[1]).unwrap()).unwrap(),
-        "await" => {
-            let have = || shared(|s| s.counters.get(&first).copied().unwrap_or(0));
-            for _ in 0..10000 {
-                if have() >= integer(&v[1]) {
-                    break;
-                }
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
-            return Some(format!("await: {first} {}", have()));
-        }
+        "signal" => count(&first),
+        "await" => return Some(format!("await: {first} {}", await_count(&first, integer(&v[1])))),
         _ => return None,
     }
     Some(format!("{name}: {first}"))
