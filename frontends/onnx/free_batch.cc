@@ -191,6 +191,36 @@ Status free_scatter(Operands& o) {
   return {};
 }
 
+// Tuples of indices of which one coordinate counts the samples, as exporters take an element of each: those of the
+// file's first sample, once for each sample.
+Status free_gather_nd(Operands& o) {
+  if (!o.has(1) || !freed(o.inputs[0]) || o.inputs[1]->constant.empty() || o.integer("batch_dims", 0) != 0) return {};
+  const epl::Tensor& all = o.inputs[1]->constant;
+  const Shape& shape = all.shape();
+  const int sample = differing_dim(*o.inputs[0]->in_file, o.inputs[0]->type.shape);
+  if (sample < 0 || shape.empty() || sample >= shape.back()) return {};
+  for (int dim = 0; dim + 1 < static_cast<int>(shape.size()); ++dim) {
+    if (shape[static_cast<size_t>(dim)] != o.batch.from) continue;
+    TensorType type = all.type();
+    type.shape[static_cast<size_t>(dim)] = o.batch.to;
+    epl::Tensor made(type);
+    const int64_t outer = elements_before(shape, dim), step = all.elements() / (outer * o.batch.from);
+    // Element i of the tuples of a sample, from those of the first.
+    const auto of = [&](int64_t run, int64_t of_sample, int64_t i) {
+      return i % shape.back() == sample ? of_sample : all.get_int(run * o.batch.from * step + i);
+    };
+    bool counts = true;
+    for (int64_t i = 0; i < all.elements() && counts; ++i)
+      counts = all.get_int(i) == of(i / step / o.batch.from, i / step % o.batch.from, i % step);
+    if (!counts) continue;
+    for (int64_t i = 0; i < made.elements(); ++i)
+      made.set_int(i, of(i / step / o.batch.to, i / step % o.batch.to, i % step));
+    o.replace(1, {.constant = made, .type = type, .in_file = shape});
+    return {};
+  }
+  return {};
+}
+
 // What is the same for every sample meets what is not: positions and masks that the exporter computed for all samples.
 Status free_broadcast(Operands& o) {
   const auto first = std::ranges::find_if(o.inputs, freed);
@@ -298,6 +328,7 @@ Status free_operands(const Node& node, const std::vector<Shape>& results_in_file
   if (node.op_type == "Expand") return free_sizes(o, 1);
   if (node.op_type == "Resize") return free_sizes(o, 3);
   if (node.op_type == "Slice") return free_slice(o);
+  if (node.op_type == "GatherND") return free_gather_nd(o);
   if (node.op_type == "ScatterElements" || node.op_type == "Scatter") return free_scatter(o);
   constexpr std::string_view broadcasts[] = {
       "Add",  "Sub",         "Mul", "Div", "Pow", "Where", "And", "Or", "Equal", "Greater", "GreaterOrEqual",

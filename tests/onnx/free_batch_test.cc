@@ -137,6 +137,22 @@ TEST(FreeBatch, RoomThatSamplesAreScatteredOver) {
   same_for_each_sample(of(nodes, {ints("size", {2, 4})}, {"2", "4"}), {4}, 2, 6);
 }
 
+// Elements of each sample by tuples that count the samples.
+TEST(FreeBatch, TuplesThatCountSamples) {
+  const auto taken = [](const Ints& tuples, const Shape& shape) {
+    epl::Tensor indices({DType::i64, shape});
+    for (int64_t i = 0; i < indices.elements(); ++i) indices.set_int(i, tuples[static_cast<size_t>(i)]);
+    return of({node("GatherND", {"x", "at"}, {"y"})}, {tensor("at", indices)}, {"2", "3", "4"});
+  };
+  same_for_each_sample(taken({0, 2, 1, 2}, {2, 2}), {3, 4}, 2, 6);
+  same_for_each_sample(taken({0, 2, 0, 0, 1, 2, 1, 0}, {2, 2, 2}), {3, 4}, 2, 4);
+  // Another element of the second sample: what a third one wants is not known.
+  auto model = load(taken({0, 2, 1, 1}, {2, 2}));
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  auto other = run(**model, numbers({4, 3, 4}, 1));
+  EXPECT_TRUE(!other.ok() || other->shape()[0] == 2);
+}
+
 TEST(FreeBatch, SizesOfAResize) {
   const std::vector<Message> nodes = {node("Resize", {"x", "", "", "sizes"}, {"y"})};
   same_for_each_sample(of(nodes, {ints("sizes", {1, 2, 6, 6})}, {"1", "2", "3", "3"}), {2, 3, 3}, 1, 3);
