@@ -327,6 +327,11 @@ def case_list():
                                                weight_decay=0.0), kind=models.IndexedExperts, capacity=20)
 
     @case
+    def moe_indexed_pairs_dynamo_adam(rng):
+        return mixture(rng, "dynamo_raw", 20, dict(optimizer="adam", lr=0.01, betas=[0.9, 0.99], eps=1e-6,
+                                                   weight_decay=0.0), kind=models.IndexedPairs, capacity=28)
+
+    @case
     def moe_looped_dynamo_adamw(rng):
         return mixture(rng, "dynamo_raw", 20, dict(optimizer="adamw", lr=0.01, betas=[0.9, 0.99], eps=1e-6,
                                                    weight_decay=0.05), kind=models.LoopedExperts, picks=2)

@@ -450,6 +450,29 @@ class IndexedExperts(nn.Module):
         return (given[place] * (best * kept)[:, None]).reshape(x.shape), balance
 
 
+class IndexedPairs(IndexedExperts):
+    """The same where each token goes to two experts: it is there twice."""
+
+    def forward(self, x):
+        tokens = x.reshape(-1, x.shape[-1])
+        gates = torch.softmax(self.gate(tokens), -1)
+        best, expert = torch.topk(gates, 2, -1)
+        flat = expert.reshape(-1)
+        mask = F.one_hot(flat, self.experts).to(x.dtype)
+        balance = self.experts * (gates.mean(0) * mask.mean(0)).sum()
+        slot = ((torch.cumsum(mask, 0) - mask) * mask).sum(-1).long()
+        kept = (slot < self.capacity).to(x.dtype)
+        place = torch.where(slot < self.capacity, flat * self.capacity + slot, self.experts * self.capacity)
+        twice = tokens[:, None].expand(-1, 2, -1).reshape(-1, x.shape[-1])
+        room = torch.zeros(self.experts * self.capacity + 1, x.shape[-1], dtype=x.dtype)
+        room = room.scatter(0, place[:, None].expand(-1, x.shape[-1]), twice)
+        taken = room[:-1].reshape(self.experts, self.capacity, -1)
+        given = torch.matmul(torch.relu(torch.matmul(taken, self.w1)), self.w2)
+        given = F.pad(given.reshape(self.experts * self.capacity, -1), (0, 0, 0, 1))
+        both = given[place] * (best.reshape(-1) * kept)[:, None]
+        return both.reshape(-1, 2, x.shape[-1]).sum(1).reshape(x.shape), balance
+
+
 class LoopedExperts(nn.Module):
     """A list of experts, each of which sees all tokens and counts for those that picked it, as Mixtral without lists of
     indices: dropless."""
