@@ -194,7 +194,7 @@ Status profile(const Options& options) {
   std::vector<uint64_t> scalars;
   for (int step = 0; step < options.steps; ++step) {
     timed.begin_step();
-    plan->scalars({.step = step}, scalars);
+    plan->scalars(*plan->entry(EntryKind::train), {.step = step}, scalars);
     const double begin = now();
     EPL_TRY(executor->run({.inputs = inputs, .outputs = outputs, .scalars = scalars, .seed = 1, .step = step}));
     if (step > 0) fastest = std::min(fastest, now() - begin);

@@ -569,6 +569,13 @@ epl_trainer_bind_batch_dim(epl_trainer* trainer, const char* EPL_TEXT(input_leng
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_trainer_bind_value(epl_trainer* trainer, const char* EPL_TEXT(input_length) input, size_t input_length,
     const epl_tensor* value);
+/* One more shape that batches may have, beside the one that the calls above bind: the last, partial batch of an epoch,
+ * or texts of other lengths. `json` says what differs, as a trainer's own document does: {"symbols": {"length": 64}} or
+ * {"inputs": {"x": {"dims": [3, 4]}, "target": {"dims": [3]}}}. The plan has entries for every shape and one arena, as
+ * large as the largest needs; a call runs the shape that its inputs have, over the same weights and the same state, and
+ * other shapes are refused. 64 at most. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_add_shape(epl_trainer* trainer, const char* EPL_TEXT(json_length) json, size_t json_length);
 
 /* --- Strategy: how to spread the work ------------------------------------------------------------------------------
  */
@@ -620,6 +627,8 @@ epl_strategy_describe(const epl_strategy* strategy, epl_text** EPL_OUT EPL_OWNED
 #define EPL_ENTRY_TRAIN 0
 #define EPL_ENTRY_EVALUATE 1
 #define EPL_ENTRY_PREDICT 2
+/* Of the n-th shape that epl_trainer_add_shape has added, counted from 1, an entry is EPL_ENTRY_... + n times this. */
+#define EPL_ENTRY_SHAPE 16
 
 typedef struct epl_plan_options {
   uint64_t struct_size;
@@ -687,7 +696,8 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
 epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank);
 /* As a text for people, which may change with every version: "explain"; the stages of the train step: "graph", "plan",
  * "local", "program", "kernels" (those chosen and why better ones were not), or of another entry: "evaluate.graph",
- * "predict.program", ... "explain" goes through a step in virtual time, on a simulated device. */
+ * "predict.program", of another shape "train@1.graph". "explain" goes through a step in virtual time, on a simulated
+ * device. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
 epl_plan_print(const epl_plan* plan, const char* EPL_TEXT(stage_length) stage, size_t stage_length,
     const epl_call_options* EPL_NULLABLE call, epl_text** EPL_OUT EPL_OWNED text);
@@ -714,7 +724,8 @@ epl_plan_export_onnx(const epl_plan* plan, const char* EPL_TEXT(path_length) pat
  *   order     "sequential" (default) or "shuffled", a new permutation for each epoch
  *   seed      of the shuffling
  *   prefetch  batches read ahead by a thread, 0 (default) for none
- *   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples
+ *   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples, which
+ *             a step takes where the trainer has that shape too (epl_trainer_add_shape)
  *   split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is
  *             not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
  *             out.
@@ -960,7 +971,8 @@ epl_session_observe(epl_session* session, double value, int32_t higher_is_better
    one with all bits set: equal weights, equal hash. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_hash(epl_session* session, const epl_call_options* EPL_NULLABLE call, uint64_t* EPL_OUT hash);
-/* What the ranks do in the next `steps` steps is recorded, and what was recorded before is forgotten; 0: nothing is. */
+/* What the ranks do in the next `steps` steps of the plan's first shape is recorded, and what was recorded before is
+ * forgotten; 0: nothing is. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_session_record(epl_session* session, int64_t steps);
 /* What was recorded, in the format of trace files of Chrome and Perfetto: ranks are processes, streams are threads, and

@@ -565,6 +565,16 @@ class trainer : public detail::handle<epl_trainer, epl_trainer_destroy> {
     epl_error* failure = epl_trainer_bind_value(*this, input.data(), input.size(), value);
     return detail::give(failure, [] {});
   }
+
+  /// One more shape that batches may have, beside the one that the calls above bind: the last, partial batch of
+  /// an epoch, or texts of other lengths. `json` says what differs, as a trainer's own document does:
+  /// {"symbols": {"length": 64}} or {"inputs": {"x": {"dims": [3, 4]}, "target": {"dims": [3]}}}. The plan has
+  /// entries for every shape and one arena, as large as the largest needs; a call runs the shape that its
+  /// inputs have, over the same weights and the same state, and other shapes are refused. 64 at most.
+  returned<void> add_shape(std::string_view json) {
+    epl_error* failure = epl_trainer_add_shape(*this, json.data(), json.size());
+    return detail::give(failure, [] {});
+  }
 };
 
 class strategy : public detail::handle<epl_strategy, epl_strategy_destroy> {
@@ -716,8 +726,8 @@ class plan : public detail::handle<epl_plan, epl_plan_destroy> {
 
   /// As a text for people, which may change with every version: "explain"; the stages of the train step:
   /// "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of another
-  /// entry: "evaluate.graph", "predict.program", ... "explain" goes through a step in virtual time, on a
-  /// simulated device.
+  /// entry: "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes through a
+  /// step in virtual time, on a simulated device.
   returned<std::string> print(std::string_view stage, const epl::call_options& call = {}) const {
     epl_text* text_out = nullptr;
     epl_error* failure = epl_plan_print(*this, stage.data(), stage.size(), &call, &text_out);
@@ -755,7 +765,8 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
   ///   order     "sequential" (default) or "shuffled", a new permutation for each epoch
   ///   seed      of the shuffling
   ///   prefetch  batches read ahead by a thread, 0 (default) for none
-  ///   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples
+  ///   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples, which
+  ///             a step takes where the trainer has that shape too (epl_trainer_add_shape)
   ///   split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is
   ///             not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
   ///             out.
@@ -1234,8 +1245,8 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
     return detail::give(failure, [&]() -> uint64_t { return hash_out; });
   }
 
-  /// What the ranks do in the next `steps` steps is recorded, and what was recorded before is forgotten; 0:
-  /// nothing is.
+  /// What the ranks do in the next `steps` steps of the plan's first shape is recorded, and what was recorded
+  /// before is forgotten; 0: nothing is.
   returned<void> record(int64_t steps) {
     epl_error* failure = epl_session_record(*this, steps);
     return detail::give(failure, [] {});

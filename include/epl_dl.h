@@ -88,6 +88,7 @@
   X(epl_error*, trainer_bind_input, (epl_trainer* trainer, const char* input, size_t input_length, int32_t dtype, const int64_t* dims, int32_t ndim), 0, 1) \
   X(epl_error*, trainer_bind_batch_dim, (epl_trainer* trainer, const char* input, size_t input_length, int32_t dim), 0, 1) \
   X(epl_error*, trainer_bind_value, (epl_trainer* trainer, const char* input, size_t input_length, const epl_tensor* value), 0, 1) \
+  X(epl_error*, trainer_add_shape, (epl_trainer* trainer, const char* json, size_t json_length), 0, 1) \
   X(epl_error*, strategy_create, (const epl_engine* engine, epl_strategy** strategy), 0, 1) \
   X(epl_error*, strategy_parse, (const epl_engine* engine, const char* json, size_t json_length, epl_strategy** strategy), 0, 1) \
   X(epl_error*, strategy_of_model, (const epl_model* model, int64_t ranks, epl_strategy** strategy), 0, 1) \

@@ -121,6 +121,12 @@ func (t *Trainer) BindValue(input string, value *Tensor) error {
 	return t.do(func(trainer *raw.Trainer) *raw.Error { return raw.TrainerBindValue(trainer, input, tensor) })
 }
 
+// AddShape names one more shape that batches may have, as JSON: {"symbols": {"length": 64}} for a bucket of shorter
+// texts, {"symbols": {"batch": 3}} for what an epoch leaves over.
+func (t *Trainer) AddShape(shape string) error {
+	return t.do(func(trainer *raw.Trainer) *raw.Error { return raw.TrainerAddShape(trainer, shape) })
+}
+
 // TrainOnly trains the parameters whose names match the globs, and freezes all others.
 func (t *Trainer) TrainOnly(patterns ...string) error {
 	for _, pattern := range patterns {

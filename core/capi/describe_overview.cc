@@ -64,6 +64,21 @@ Json describe_collective(const Overview::Collective& one) {
           {"bytes", one.bytes}, {"moving", one.moving}, {"waiting", one.waiting}};
 }
 
+// All shapes of a batch, the first of them as well.
+Json describe_shapes(const CompiledPlan& plan) {
+  Json out = Json::array();
+  for (int shape = 0; shape < plan.shapes(); ++shape) {
+    const Entry& entry = *plan.entry(plan.entries().front().kind, shape);
+    Json inputs = Json::array();
+    for (const Port& port : entry.inputs) inputs.push_back({{"name", port.name}, {"type", port.global_type.text()}});
+    out.push_back({{"entry", entry.name()},
+                   {"batch", entry.plan.batch},
+                   {"arena_bytes", entry.programs[static_cast<size_t>(plan.fullest_class())].arena_bytes},
+                   {"inputs", inputs}});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string describe_overview(const CompiledPlan& plan, const Overview& overview) {
@@ -80,6 +95,7 @@ std::string describe_overview(const CompiledPlan& plan, const Overview& overview
               {"predicted_on", overview.device},
               {"seconds", overview.seconds},
               {"time", describe_time(overview.time)}};
+  out["shapes"] = describe_shapes(plan);
   Json devices = Json::array(), rows = Json::array(), collectives = Json::array(), tensors = Json::array();
   for (size_t c = 0; c < overview.classes.size(); ++c) devices.push_back(describe_virtual_device(plan, overview, c));
   for (const Overview::Row& row : overview.rows) rows.push_back(describe_row(row));

@@ -47,6 +47,11 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
     bool report_gradient_norms = false;
     bool free_batch = false;
   };
+  // What a further shape changes of the binding.
+  struct Sizes {
+    std::map<std::string, int64_t> symbols;
+    std::map<std::string, epl::Shape> inputs;  // "target" among them
+  };
   using Keys = std::map<std::string, std::string, std::less<>>;
   std::shared_ptr<epl::capi::Engine> engine;
   Keys keys;          // that were set
@@ -54,6 +59,7 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
   std::vector<Group> groups;
   std::vector<std::string> train_only;
   std::vector<epl::AdapterSpec> adapters;
+  std::vector<Sizes> shapes;
   epl::Binding binding;                           // but for what the settings say
   std::map<std::string, epl::DType> input_types;  // those given with a type, "target" among them
   void abandon() {}
@@ -141,7 +147,7 @@ Status bind_batch_dim(epl_trainer& trainer, std::string_view input, int32_t dim)
 Status bind_symbol(epl_trainer& trainer, std::string_view symbol, int64_t size);
 // The trainer's texts as typed options; an error names the key.
 Result<TrainOptions> resolve_trainer(const epl_trainer& trainer);
-// The entry of EPL_ENTRY_...; an error names what there is.
+// The entry of EPL_ENTRY_..., of a shape; an error names what there is.
 Result<const Entry*> entry_argument(const CompiledPlan& plan, int32_t entry);
 // That a plan has these ranks, of which a slice is asked for.
 Status check_ranks(const CompiledPlan& plan, int64_t first_rank, int64_t ranks);

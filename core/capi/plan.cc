@@ -12,13 +12,24 @@
 
 namespace epl::capi {
 
+namespace {
+
+// Null where there is none.
+const Entry* find_entry(const CompiledPlan& plan, int32_t entry) {
+  const int32_t kind = entry % EPL_ENTRY_SHAPE;
+  if (entry < 0 || kind > EPL_ENTRY_PREDICT) return nullptr;
+  return plan.entry(static_cast<EntryKind>(kind), entry / EPL_ENTRY_SHAPE);
+}
+
+}  // namespace
+
 Result<const Entry*> entry_argument(const CompiledPlan& plan, int32_t entry) {
-  if (entry < EPL_ENTRY_TRAIN || entry > EPL_ENTRY_PREDICT)
-    return invalid("entry is ", entry, ", which is not an EPL_ENTRY_...");
-  const Entry* found = plan.entry(static_cast<EntryKind>(entry));
-  if (found == nullptr)
-    return error(Code::not_found, "the plan has no ", entry_name(static_cast<EntryKind>(entry)), " entry");
-  return found;
+  if (const Entry* found = find_entry(plan, entry)) return found;
+  const int32_t kind = entry % EPL_ENTRY_SHAPE, shape = entry / EPL_ENTRY_SHAPE;
+  if (entry < 0 || kind > EPL_ENTRY_PREDICT) return invalid("entry is ", entry, ", which is not an EPL_ENTRY_...");
+  if (shape >= plan.shapes())
+    return error(Code::not_found, "the plan has no shape ", shape, "; it has ", plan.shapes(), ", counted from 0");
+  return error(Code::not_found, "the plan has no ", entry_name(static_cast<EntryKind>(kind)), " entry");
 }
 
 Status check_ranks(const CompiledPlan& plan, int64_t first_rank, int64_t ranks) {
@@ -30,7 +41,7 @@ Status check_ranks(const CompiledPlan& plan, int64_t first_rank, int64_t ranks) 
 
 namespace {
 
-// "graph" or "predict.graph".
+// "graph", "predict.graph" or "train@1.graph".
 Result<std::string> print_stage(const epl_plan& handle, std::string_view stage) {
   const CompiledPlan& plan = *handle.plan;
   if (stage == "explain") {
@@ -39,18 +50,21 @@ Result<std::string> print_stage(const epl_plan& handle, std::string_view stage) 
     return plan.explain() + explain(plan, make_overview(plan, *rehearsal));
   }
   EntryKind kind = plan.entries().front().kind;
+  int of_shape = 0;
   std::string_view part = stage;
   for (EntryKind one : {EntryKind::train, EntryKind::evaluate, EntryKind::predict}) {
-    const std::string prefix = cat(entry_name(one), ".");
-    if (!stage.starts_with(prefix)) continue;
-    kind = one;
-    part.remove_prefix(prefix.size());
-    break;
+    for (int shape = 0; shape < plan.shapes(); ++shape) {
+      const std::string prefix = cat(entry_name(one, shape), ".");
+      if (!stage.starts_with(prefix)) continue;
+      kind = one;
+      of_shape = shape;
+      part.remove_prefix(prefix.size());
+    }
   }
   const std::vector<std::string> stages = {"graph", "plan", "local", "program", "kernels", "explain"};
   if (std::ranges::find(stages, part) == stages.end() || part == "explain")
     return error(Code::not_found, "a plan has no text ", quoted(stage), choices(stage, stages));
-  return plan.text(kind, part);
+  return plan.text(kind, part, of_shape);
 }
 
 Result<std::string> describe_plan(const epl_plan& handle, std::string_view document) {
@@ -79,7 +93,36 @@ void name_parameters(const epl_trainer& trainer, Binding& binding) {
   }
 }
 
-// What the trainer says of the inputs. The target is the loss's own input, unless the model has one of this name.
+// It is the loss's own input, unless the model has one of this name.
+void leave_target_to_loss(const Model& model, Binding& binding) {
+  const auto& inputs = model.inputs();
+  if (std::ranges::find(inputs, target_name, &ModelPort::name) != inputs.end()) return;
+  binding.input_shapes.erase(std::string(target_name));
+  binding.batch_dims.erase(std::string(target_name));
+}
+
+// The first shape with other sizes.
+Result<PlanShape> bind_shape(const epl_trainer& trainer, const epl_trainer::Sizes& sizes, const Model& model,
+                             const PlanOptions& request) {
+  PlanShape out{request.binding, request.train.loss.target};
+  for (const auto& [symbol, size] : sizes.symbols) out.binding.symbols[symbol] = size;
+  for (const auto& [input, shape] : sizes.inputs) out.binding.input_shapes[input] = shape;
+  EPL_TRY(check_binding(out.binding, trainer.input_types, model, {std::string(target_name)}));
+  const auto target = sizes.inputs.find(std::string(target_name));
+  if (target == sizes.inputs.end()) {
+    if (out.target)
+      return invalid("the trainer binds the target to ", out.target->text(),
+                     "; this shape needs the target's dims too");
+    return out;
+  }
+  if (!out.target)
+    return invalid(
+        "the element type of the target is not known; bind it for the first shape, by epl_trainer_bind_input");
+  out.target->shape = target->second;
+  return out;
+}
+
+// What the trainer says of the inputs.
 Status bind_trainer(const epl_trainer& trainer, const Model& model, PlanOptions& request) {
   EPL_TRY(check_binding(trainer.binding, trainer.input_types, model, {std::string(target_name)}));
   request.training = trainer.settings.loss != "none";
@@ -91,10 +134,13 @@ Status bind_trainer(const epl_trainer& trainer, const Model& model, PlanOptions&
   request.adapters.specs = trainer.adapters;
   name_parameters(trainer, request.binding);
   for (const auto& [name, dim] : trainer.binding.batch_dims) request.named_batch_dims.insert(name);
-  const auto& inputs = model.inputs();
-  if (std::ranges::find(inputs, target_name, &ModelPort::name) != inputs.end()) return {};
-  request.binding.input_shapes.erase(std::string(target_name));
-  request.binding.batch_dims.erase(std::string(target_name));
+  for (size_t s = 0; s < trainer.shapes.size(); ++s) {
+    auto shape = bind_shape(trainer, trainer.shapes[s], model, request);
+    if (!shape.ok()) return shape.status().with_context(cat("shape ", s + 1));
+    request.shapes.push_back(*std::move(shape));
+  }
+  leave_target_to_loss(model, request.binding);
+  for (PlanShape& shape : request.shapes) leave_target_to_loss(model, shape.binding);
   return {};
 }
 
@@ -102,8 +148,8 @@ void log_plan(const Host& host, const CompiledPlan& plan) {
   if (host.least_logged > LogLevel::info) return;
   std::string entries;
   for (const Entry& entry : plan.entries())
-    entries += cat(entries.empty() ? "" : ", ", entry_name(entry.kind), " of ",
-                   entry.programs.front().instructions.size(), " instructions");
+    entries += cat(entries.empty() ? "" : ", ", entry.name(), " of ", entry.programs.front().instructions.size(),
+                   " instructions");
   log(host, LogLevel::info, "plan: ", entries, "; ", plan.options().ranks,
       plan.options().ranks == 1 ? " rank" : " ranks", " of ", plan.threads_per_rank(),
       plan.threads_per_rank() == 1 ? " thread, " : " threads, ", plan.memory_bytes_peak(),
@@ -113,8 +159,7 @@ void log_plan(const Host& host, const CompiledPlan& plan) {
 }
 
 const std::vector<Port>* ports_of(const epl_plan* plan, int32_t entry, int32_t kind) {
-  if (!alive(plan) || entry < EPL_ENTRY_TRAIN || entry > EPL_ENTRY_PREDICT) return nullptr;
-  const Entry* found = plan->plan->entry(static_cast<EntryKind>(entry));
+  const Entry* found = alive(plan) ? find_entry(*plan->plan, entry) : nullptr;
   if (found == nullptr) return nullptr;
   if (kind == EPL_PORT_INPUT) return &found->inputs;
   if (kind == EPL_PORT_OUTPUT) return &found->outputs;
@@ -140,7 +185,10 @@ Result<PlanWish> plan_wish(const epl_model& model, const epl_trainer* trainer, c
   }
   if (!request.training) {
     // Nothing says which dimension counts samples, and without a loss nothing needs to know: the batch is not cut.
-    for (const ModelPort& input : model.model->inputs()) request.binding.batch_dims.try_emplace(input.name, -1);
+    for (const ModelPort& input : model.model->inputs()) {
+      request.binding.batch_dims.try_emplace(input.name, -1);
+      for (PlanShape& shape : request.shapes) shape.binding.batch_dims.try_emplace(input.name, -1);
+    }
   }
   request.rewrites = model.rewrites;
   request.model = model.model;

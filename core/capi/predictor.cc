@@ -25,12 +25,12 @@ Status take_outputs(const CompiledPlan& plan, epl_tensor* const* outputs, size_t
 Status predict_new(const std::shared_ptr<Engine>& engine, Session& session, std::span<const Tensor> inputs,
                    const CallOptions& options, epl_tensor** outputs, size_t count) {
   if (count > 0) EPL_REQUIRE(outputs);
-  EPL_ASSIGN(const Entry* entry, entry_argument(session.plan(), EPL_ENTRY_PREDICT));
-  const auto& ports = entry->outputs;
-  if (count != ports.size()) return invalid("output_count is ", count, ", the model has ", ports.size(), " outputs");
-  EPL_ASSIGN(const int64_t samples, session.samples_in(EntryKind::predict, inputs, options));
+  EPL_ASSIGN(const Entry* first, entry_argument(session.plan(), EPL_ENTRY_PREDICT));
+  if (count != first->outputs.size())
+    return invalid("output_count is ", count, ", the model has ", first->outputs.size(), " outputs");
+  EPL_ASSIGN(const Session::Fit fit, session.fit(EntryKind::predict, inputs, options));
   std::vector<Tensor> results;
-  for (const Port& port : ports) {
+  for (const Port& port : fit.entry->outputs) {
     std::shared_ptr<const void> memory = allocate_bytes(engine, static_cast<size_t>(port.global_type.bytes()));
     const void* data = memory.get();
     results.emplace_back(port.global_type, std::move(memory), data);
@@ -40,7 +40,7 @@ Status predict_new(const std::shared_ptr<Engine>& engine, Session& session, std:
   for (size_t i = 0; i < results.size(); ++i) {
     made.push_back(std::make_unique<epl_tensor>());
     made.back()->engine = engine;
-    made.back()->tensor = session.given_output(*entry, i, results[i], samples);
+    made.back()->tensor = session.given_output(*fit.entry, i, results[i], fit.samples);
   }
   for (size_t i = 0; i < made.size(); ++i) outputs[i] = made[i].release();
   return {};

@@ -126,6 +126,31 @@ Status read_input(const std::string& name, const Json& input, epl_trainer& train
   return has_dims ? bind_input(trainer, name, dtype, dims.data(), static_cast<int32_t>(dims.size())) : Status();
 }
 
+// A shape by what it changes, of which nothing is bound unless all of it is right.
+Status read_shape(const Json& shape, epl_trainer& trainer) {
+  constexpr size_t max_shapes = 64;  // each is compiled, and a session keeps its constants
+  if (trainer.shapes.size() == max_shapes) return invalid("a trainer has ", max_shapes, " further shapes at most");
+  if (!shape.is_object() || shape.empty()) return wrong("shapes", shape, R"(an object with "symbols" or "inputs")");
+  epl_trainer read;
+  for (const auto& [key, value] : shape.items()) {
+    if (key == "symbols") {
+      EPL_TRY(read_symbols(value, read));
+    } else if (key == "inputs" && value.is_object()) {
+      for (const auto& [name, input] : value.items()) {
+        const bool dims_alone = input.is_object() && input.size() == 1 && input.find("dims") != nullptr;
+        if (!dims_alone) return wrong(cat("inputs.", name), input, R"(an object with "dims" alone)");
+        Json untyped = {{"dims", *input.find("dims")}};
+        if (name == target_name) untyped["dtype"] = "f32";  // whatever it is: that is said once, for all shapes
+        EPL_TRY(read_input(name, untyped, read));
+      }
+    } else {
+      return unknown_option(key, {"symbols", "inputs"}, "a shape");
+    }
+  }
+  trainer.shapes.push_back({std::move(read.binding.symbols), std::move(read.binding.input_shapes)});
+  return {};
+}
+
 Status read_trainer(const Json& json, epl_trainer& trainer) {
   if (!json.is_object()) return invalid("the JSON of a trainer is an object");
   epl_trainer::Keys keys;
@@ -144,6 +169,9 @@ Status read_trainer(const Json& json, epl_trainer& trainer) {
     } else if (key == "inputs") {
       if (!value.is_object()) return wrong(key, value, "an object of inputs");
       for (const auto& [name, input] : value.items()) EPL_TRY(read_input(name, input, trainer));
+    } else if (key == "shapes") {
+      if (!value.is_array()) return wrong(key, value, "a list of objects");
+      for (const Json& one : value) EPL_TRY(read_shape(one, trainer));
     } else if (key == "values") {
       return unsupported("\"values\" of a trainer cannot be read; bind them by epl_trainer_bind_value");
     } else {
@@ -176,6 +204,17 @@ Json inputs_json(const epl_trainer& trainer) {
   return out;
 }
 
+Json shapes_json(const epl_trainer& trainer) {
+  Json out = Json::array();
+  for (const epl_trainer::Sizes& shape : trainer.shapes) {
+    Json one = Json::object();
+    if (!shape.symbols.empty()) one["symbols"] = shape.symbols;
+    for (const auto& [name, dims] : shape.inputs) one["inputs"][name]["dims"] = dims;
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
 std::string describe_trainer(const epl_trainer& trainer) {
   Json out = {{"schema", 1}};
   for (const auto& [key, text] : trainer.keys) out[key] = value_json(text);
@@ -189,6 +228,7 @@ std::string describe_trainer(const epl_trainer& trainer) {
   if (!adapters.empty()) out["adapters"] = adapters;
   if (!trainer.binding.symbols.empty()) out["symbols"] = trainer.binding.symbols;
   if (const Json inputs = inputs_json(trainer); !inputs.empty()) out["inputs"] = inputs;
+  if (!trainer.shapes.empty()) out["shapes"] = shapes_json(trainer);
   Json values = Json::array();
   for (const auto& [name, value] : trainer.binding.values) values.push_back(name);
   if (!values.empty()) out["values"] = values;
@@ -210,6 +250,16 @@ epl_error* epl_trainer_parse(const epl_engine* engine, const char* json, size_t 
     made->engine = engine->engine;
     EPL_TRY(read_trainer(read, *made));
     return made;
+  });
+}
+
+epl_error* epl_trainer_add_shape(epl_trainer* trainer, const char* json, size_t json_length) {
+  return guarded([&] {
+    return with_caller(trainer, "trainer", [&]() -> Status {
+      EPL_TEXT_ARGUMENT(json);
+      EPL_ASSIGN(const Json read, parse_json(json_text));
+      return read_shape(read, *trainer);
+    });
   });
 }
 

@@ -7,11 +7,9 @@
 #include "core/base/check.h"
 #include "core/ir/rewriter.h"
 #include "core/program/expand.h"
-#include "core/program/kernel_report.h"
 #include "core/program/link.h"
 #include "core/rewrite/rewrite.h"
 #include "core/runtime/plan_file.h"
-#include "core/runtime/process_memory.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/pipeline.h"
 #include "core/strategy/samples.h"
@@ -34,6 +32,16 @@ std::string_view entry_name(EntryKind kind) {
       return "predict";
   }
   return "?";
+}
+
+std::string entry_name(EntryKind kind, int shape) {
+  return shape == 0 ? std::string(entry_name(kind)) : cat(entry_name(kind), "@", shape);
+}
+
+std::string inputs_text(const Entry& entry) {
+  std::string out;
+  for (const Port& port : entry.inputs) out += cat(out.empty() ? "" : ", ", port.name, " ", port.global_type.text());
+  return out;
 }
 
 namespace {
@@ -62,13 +70,13 @@ void find_ports(Entry& entry) {
 }
 
 // By the passes, or from a file.
-Result<Plan> decide(EntryKind kind, const std::shared_ptr<const Graph>& graph, const PlanOptions& options,
+Result<Plan> decide(const std::string& name, const std::shared_ptr<const Graph>& graph, const PlanOptions& options,
                     const std::vector<Entry>& before) {
   const Plan* first = before.empty() ? nullptr : &before.front().plan;
   if (!options.decisions)
     return make_plan({.graph = graph, .strategy = options.strategy, .ranks = options.ranks, .state_of = first});
-  EPL_TRY(check_graph(*options.decisions, entry_name(kind), *graph));
-  EPL_ASSIGN(Plan plan, parse_plan(*options.decisions->entry(entry_name(kind)), graph));
+  EPL_TRY(check_graph(*options.decisions, name, *graph));
+  EPL_ASSIGN(Plan plan, parse_plan(*options.decisions->entry(name), graph));
   if (plan.ranks() != options.ranks)
     return error(Code::data_loss, "the plan file has decisions for ", plan.ranks(), " ranks, not ", options.ranks);
   return plan;
@@ -91,17 +99,18 @@ Status check_outputs(const Plan& plan) {
 }
 
 // Plans and lowers one entry's graph.
-Result<Entry> compile(EntryKind kind, Graph graph, const LossFacts& loss, const PlanOptions& options, Device& device,
-                      int threads, const std::vector<Entry>& before = {}) {
+Result<Entry> compile(EntryKind kind, int shape, Graph graph, const LossFacts& loss, const PlanOptions& options,
+                      Device& device, int threads, const std::vector<Entry>& before) {
   Entry entry;
   entry.kind = kind;
-  graph.name = entry_name(kind);
+  entry.shape = shape;
+  graph.name = entry_name(kind);  // also of other shapes: what a program does depends on its graph alone
   const std::vector<std::string> notes = agree_on_samples(graph, options.named_batch_dims);
   EPL_TRY(verify(graph));
   entry.graph = std::make_shared<const Graph>(std::move(graph));
   EPL_ASSIGN(Graph expanded, expand_composites(*entry.graph, device.kernels()));
   auto runnable = std::make_shared<const Graph>(without_dead_nodes(expanded));
-  auto planned = decide(kind, runnable, options, before);
+  auto planned = decide(entry.name(), runnable, options, before);
   if (!planned.ok()) {
     const Status& why = planned.status();
     return notes.empty() ? why : Status(why.code(), cat(why.message(), "; ", join(notes, "; ")), why.where());
@@ -225,7 +234,7 @@ Result<Graph> CompiledPlan::bound(Binding binding, Binding::Mode mode) {
     EPL_ASSIGN(Adapted adapted, insert_adapters(graph, options_.adapters, mode == Binding::Mode::train));
     if (adapters_.empty()) {
       adapters_ = adapted.adapters;
-      notes_.insert(notes_.end(), adapted.notes.begin(), adapted.notes.end());
+      add_notes(adapted.notes);
     }
     if (!same_names(adapters_, adapted.adapters))
       return unsupported(
@@ -238,6 +247,7 @@ Result<Graph> CompiledPlan::bound(Binding binding, Binding::Mode mode) {
 // The target is that of a micro-batch, where each stands by itself.
 LossSpec CompiledPlan::loss_spec() const {
   LossSpec out = options_.train.loss;
+  out.target = target_;
   const int dim = out.target_batch_dim;
   if (!out.target || dim < 0 || dim >= out.target->ndim()) return out;
   int64_t& samples = out.target->shape[static_cast<size_t>(dim)];
@@ -272,35 +282,85 @@ Result<Graph> CompiledPlan::evaluation_graph(const Binding& binding) {
   return graph;
 }
 
-Status CompiledPlan::add_train_entry() {
+Status CompiledPlan::add_train_entry(const Binding& binding, int shape) {
   const PlanOptions& options = options_;
-  EPL_ASSIGN(Graph forward, bound(with_loss_output(options, options.binding), Binding::Mode::train));
+  EPL_ASSIGN(Graph forward, bound(with_loss_output(options, binding), Binding::Mode::train));
   if (computes_in_float16(forward)) {
-    notes_.push_back(
-        "the model computes in float16, whose gradients are not scaled here: below 6e-8 they become zero; in bfloat16 "
-        "or float32 nothing is lost");
+    add_notes(
+        {"the model computes in float16, whose gradients are not scaled here: below 6e-8 they become zero; in "
+         "bfloat16 or float32 nothing is lost"});
   }
   if (const std::string names = outputs_left_out(*options.model, forward); !names.empty()) {
-    notes_.push_back(
-        cat("outputs that need what is not supported are left out, since the loss is on another tensor: ", names));
+    add_notes(
+        {cat("outputs that need what is not supported are left out, since the loss is on another tensor: ", names)});
   }
   std::vector<std::string> kept = options.train_outputs;
   for (const Graph::Output& output : forward.outputs) {
     if (!mergings_of(options.strategy, output.name).empty()) kept.push_back(output.name);
   }
   EPL_ASSIGN(TrainStep step, build_train_step(forward, training(), kept));
+  if (shape > 0 && step.trained != trained_)
+    return unsupported("the model has other parameters to train at these sizes: ", step.trained.size(), " instead of ",
+                       trained_.size());
   trained_ = step.trained;
   untrained_ = step.untrained;
   learning_rate_ = step.learning_rate;
-  notes_.insert(notes_.end(), step.notes.begin(), step.notes.end());
+  add_notes(step.notes);
   loss_ = step.loss;
   schedule_ = step.schedule;
   for (const HostScalar& scalar : step.scalars) {
     const ValueInfo& info = step.graph.value(scalar.value);
-    scalars_.push_back({info.name, info.type.dtype, scalar.at});
+    if (std::ranges::find(scalars_, info.name, &Scalar::name) == scalars_.end())
+      scalars_.push_back({info.name, info.type.dtype, scalar.at});
   }
-  EPL_ASSIGN(Entry train, compile(EntryKind::train, std::move(step.graph), loss_, options, *device_, threads_));
+  EPL_ASSIGN(Entry train,
+             compile(EntryKind::train, shape, std::move(step.graph), loss_, options, *device_, threads_, entries_));
   entries_.push_back(std::move(train));
+  return {};
+}
+
+// Each once, though every shape has it to say.
+void CompiledPlan::add_notes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) {
+    if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(note);
+  }
+}
+
+// The entries of one shape.
+Status CompiledPlan::add_entries(int shape) {
+  const PlanOptions& options = options_;
+  const PlanShape* other = shape == 0 ? nullptr : &options.shapes[static_cast<size_t>(shape - 1)];
+  const Binding& binding = other ? other->binding : options.binding;
+  target_ = other ? other->target : options.train.loss.target;
+  if (options.training) EPL_TRY(add_train_entry(binding, shape));
+  if (options.training && options.evaluate) {
+    EPL_ASSIGN(Graph graph, evaluation_graph(binding));
+    EPL_ASSIGN(Entry entry,
+               compile(EntryKind::evaluate, shape, std::move(graph), loss_, options, *device_, threads_, entries_));
+    entries_.push_back(std::move(entry));
+  }
+  if (options.predict || !options.training) {
+    Result<Graph> graph = bound(binding, Binding::Mode::evaluate);
+    if (!graph.ok() && graph.status().code() == Code::unsupported && options.training) {
+      graph = bound(with_loss_output(options, binding), Binding::Mode::evaluate);  // what else there is is left out
+    }
+    EPL_TRY(graph.status());
+    graph->updates.clear();
+    EPL_ASSIGN(Entry entry,
+               compile(EntryKind::predict, shape, *std::move(graph), {}, options, *device_, threads_, entries_));
+    entries_.push_back(std::move(entry));
+  }
+  return check_shape(shape);
+}
+
+// That a call's inputs tell its shape from those before it.
+Status CompiledPlan::check_shape(int shape) const {
+  const EntryKind kind = entries_.front().kind;
+  const std::string inputs = inputs_text(*entry(kind, shape));
+  for (int before = 0; before < shape; ++before) {
+    if (inputs_text(*entry(kind, before)) == inputs)
+      return invalid("its inputs are those of shape ", before, ": ", inputs);
+  }
   return {};
 }
 
@@ -334,30 +394,17 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   const bool any_order = options.strategy.text("reproducible.level") == "run";
   EPL_ASSIGN(plan->device_, open_device(options.device, host, {.any_order = any_order}));
 
-  if (options.training) EPL_TRY(plan->add_train_entry());
-  const Binding& other = options.predict_binding ? *options.predict_binding : options.binding;
-  if (options.training && options.evaluate) {
-    EPL_ASSIGN(Graph graph, plan->evaluation_graph(other));
-    EPL_ASSIGN(Entry entry, compile(EntryKind::evaluate, std::move(graph), plan->loss_, options, *plan->device_,
-                                    plan->threads_, plan->entries_));
-    plan->entries_.push_back(std::move(entry));
-  }
-  if (options.predict || !options.training) {
-    Result<Graph> graph = plan->bound(other, Binding::Mode::evaluate);
-    if (!graph.ok() && graph.status().code() == Code::unsupported && options.training) {
-      graph = plan->bound(with_loss_output(options, other), Binding::Mode::evaluate);  // what else there is is left out
-    }
-    EPL_TRY(graph.status());
-    graph->updates.clear();
-    EPL_ASSIGN(Entry entry, compile(EntryKind::predict, *std::move(graph), {}, options, *plan->device_, plan->threads_,
-                                    plan->entries_));
-    plan->entries_.push_back(std::move(entry));
+  for (int shape = 0; shape < plan->shapes(); ++shape) {
+    const Status added = plan->add_entries(shape);
+    if (!added.ok()) return shape == 0 ? added : added.with_context(cat("shape ", shape));
   }
   EPL_TRY(plan->check_scopes());
   EPL_TRY(plan->check_merges());
+  EPL_TRY(plan->check_meshes());
   EPL_TRY(plan->link_programs());
-  const auto& of_inputs = plan->entries_.front().notes;
-  plan->notes_.insert(plan->notes_.end(), of_inputs.begin(), of_inputs.end());
+  for (const Entry& entry : plan->entries_) {
+    if (entry.kind == plan->entries_.front().kind) plan->add_notes(entry.notes);
+  }
   return std::shared_ptr<const CompiledPlan>(std::move(plan));
 }
 
@@ -407,6 +454,23 @@ Status CompiledPlan::check_merges() const {
   return check_merge_patterns(options_.strategy, names);
 }
 
+// Entries share ranks and their state, so each has the same classes and cuts them over the same axes.
+Status CompiledPlan::check_meshes() const {
+  const Plan& first = entries_.front().plan;
+  const auto same = [](const Mesh& one, const Mesh& other) {
+    return one.device.ranks == other.device.ranks &&
+           std::ranges::equal(one.axes, other.axes, [](const MeshAxis& a, const MeshAxis& b) {
+             return a.name == b.name && a.kind == b.kind && (a.kind != MeshAxis::Kind::rank || a.size == b.size);
+           });
+  };
+  for (const Entry& entry : entries_) {
+    if (!std::ranges::equal(entry.plan.meshes, first.meshes, same))
+      return unsupported("the ranks of ", entry.name(), " would share their work in another way than those of ",
+                         entries_.front().name(), "; plan this shape by itself");
+  }
+  return {};
+}
+
 // A class has one state for all entries, so that each name must be the same one's in all of them. What an entry
 // does not use is where another one uses it.
 Status CompiledPlan::link_programs() {
@@ -420,8 +484,7 @@ Status CompiledPlan::link_programs() {
         const auto [home, is_new] = homes.emplace(slot.name, t);
         if (home->second == t) continue;
         return unsupported(slot.name, " is used by stage ", entry.plan.class_name(static_cast<int>(t)), " in ",
-                           entry_name(entry.kind), ", and elsewhere by ",
-                           entry.plan.class_name(static_cast<int>(home->second)));
+                           entry.name(), ", and elsewhere by ", entry.plan.class_name(static_cast<int>(home->second)));
       }
     }
   }
@@ -442,13 +505,13 @@ Status CompiledPlan::link_programs() {
   return {};
 }
 
-const Entry* CompiledPlan::entry(EntryKind kind) const {
-  auto it = std::ranges::find(entries_, kind, &Entry::kind);
+const Entry* CompiledPlan::entry(EntryKind kind, int shape) const {
+  auto it = std::ranges::find_if(entries_, [&](const Entry& one) { return one.kind == kind && one.shape == shape; });
   return it == entries_.end() ? nullptr : &*it;
 }
 
-void CompiledPlan::scalars(const StepFacts& facts, std::vector<uint64_t>& out) const {
-  const std::vector<std::string>& names = entries_.front().scalars;
+void CompiledPlan::scalars(const Entry& entry, const StepFacts& facts, std::vector<uint64_t>& out) const {
+  const std::vector<std::string>& names = entry.scalars;
   out.assign(names.size(), 0);
   for (size_t i = 0; i < out.size(); ++i) {
     const auto it = std::ranges::find(scalars_, names[i], &Scalar::name);
@@ -458,139 +521,5 @@ void CompiledPlan::scalars(const StepFacts& facts, std::vector<uint64_t>& out) c
 }
 
 double CompiledPlan::learning_rate(int64_t step) const { return learning_rate_ ? learning_rate_(step) : 0; }
-
-int64_t CompiledPlan::arena_bytes(int rank_class) const {
-  int64_t bytes = 0;
-  for (const Entry& entry : entries_) {
-    bytes = std::max(bytes, entry.programs[static_cast<size_t>(rank_class)].arena_bytes);
-  }
-  return bytes;
-}
-
-int64_t CompiledPlan::memory_bytes_peak(int rank_class) const {
-  int64_t bytes = arena_bytes(rank_class) + state_of(rank_class).bytes();
-  for (const Entry& entry : entries_) {
-    const Program& program = entry.programs[static_cast<size_t>(rank_class)];
-    bytes += program.constant_bytes + program.scalar_bytes;
-  }
-  return bytes;
-}
-
-int64_t CompiledPlan::prediction_bytes(int rank_class) const {
-  const Entry* predict = entry(EntryKind::predict);
-  if (!predict) return 0;
-  const Program& program = predict->programs[static_cast<size_t>(rank_class)];
-  return state_end(program) + program.arena_bytes + program.constant_bytes + program.scalar_bytes;
-}
-
-int CompiledPlan::fullest_class() const {
-  int fullest = 0;
-  for (int t = 1; t < classes(); ++t) {
-    if (memory_bytes_peak(t) > memory_bytes_peak(fullest)) fullest = t;
-  }
-  return fullest;
-}
-
-std::vector<MemoryItem> CompiledPlan::memory_items() const {
-  const int fullest = fullest_class();
-  const auto of = [&](const Entry& entry) -> const Program& { return entry.programs[static_cast<size_t>(fullest)]; };
-  int64_t parameters = 0, buffers = 0;
-  for (const StateSlot& slot : state_of(fullest).slots()) {
-    if (slot.kind == ValueKind::parameter) parameters += slot.local.bytes();
-    if (slot.kind == ValueKind::buffer) buffers += slot.local.bytes();
-  }
-  int64_t constants = 0, scalars = 0;
-  for (const Entry& entry : entries_) {
-    constants += of(entry).constant_bytes;
-    scalars += of(entry).scalar_bytes;
-  }
-  std::vector<MemoryItem> items = {{"parameters", parameters},
-                                   {"buffers", buffers},
-                                   {"optimizer state and padding", state_of(fullest).bytes() - parameters - buffers},
-                                   {"constants", constants},
-                                   {"host scalars", scalars},
-                                   {"arena", arena_bytes()}};
-  for (const Entry& entry : entries_)
-    items.push_back({cat("  of which ", entry_name(entry.kind), " needs"), of(entry).arena_bytes});
-  return items;
-}
-
-Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage) const {
-  const Entry* found = entry(kind);
-  if (!found) return error(Code::not_found, "the plan has no ", entry_name(kind), " entry");
-  if (stage == "graph") return print_graph(*found->graph);
-  if (stage == "plan") return print_plan(found->plan);
-  std::string out;
-  for (size_t t = 0; t < found->programs.size(); ++t) {
-    if (stage == "local") out += print_local(found->locals[t]);
-    if (stage == "program") out += print_program(found->programs[t]);
-    if (stage == "kernels") out += report_kernels(found->programs[t], device_->notes());
-  }
-  if (!out.empty()) return out;
-  return error(Code::not_found, "no stage ", quoted(stage));
-}
-
-namespace {
-
-std::string with_mebibytes(int64_t bytes) {
-  const int64_t tenths = (bytes * 10 + (1 << 19)) >> 20;
-  return cat(grouped(bytes), " bytes (", tenths / 10, ".", tenths % 10, " MiB)");
-}
-
-// A line for each parameter, but one for many with the same reason: a frozen model has hundreds.
-template <class List> std::string untrained_text(const List& untrained) {
-  std::map<std::string, std::vector<std::string>> by_reason;
-  for (const auto& [name, reason] : untrained) by_reason[reason].push_back(name);
-  std::string out;
-  for (const auto& [reason, names] : by_reason) {
-    if (names.size() <= 4) {
-      for (const std::string& name : names) out += cat("not trained: ", name, ": ", reason, "\n");
-    } else {
-      out += cat("not trained: ", names.size(), " parameters, from ", names.front(), " to ", names.back(), ": ", reason,
-                 "\n");
-    }
-  }
-  return out;
-}
-
-}  // namespace
-
-std::string CompiledPlan::explain() const {
-  const Entry& train = entries_.front();  // or predict, where that is all there is
-  const Plan& plan = train.plan;
-  std::string out =
-      cat("device: ", device_->description(), ", ", options_.ranks, " rank(s) of ", threads_, " thread(s)\n");
-  out += cat("batch: ", plan.batch, " samples = ", plan.mesh().size(data_axis), " rank(s) x ", plan.micro_batches(),
-             " micro-batch(es) x ", plan.mesh().size(unit_axis), " unit(s) of ",
-             plan.batch / std::max<int64_t>(plan.units() * (plan.apart ? plan.micro_batches() : 1), 1), "\n");
-  for (size_t t = 0; t < train.programs.size(); ++t) {
-    out += cat(entry_name(train.kind),
-               train.programs.size() == 1 ? "" : cat(", stage ", plan.class_name(static_cast<int>(t))), ": ",
-               train.programs[t].instructions.size(), " instructions, ",
-               grouped(static_cast<int64_t>(train.programs[t].flops)), " floating-point operations a rank\n");
-  }
-  if (train.kind == EntryKind::train) out += cat("parameters trained: ", trained_.size(), "\n");
-  if (!adapters_.empty())
-    out += cat("low-rank adapters: ", adapters_.size(), ", the first beside ", adapters_[0].weight, " with rank ",
-               adapters_[0].spec.rank, "\n");
-  out += untrained_text(untrained_);
-  out += cat("memory of a rank at its peak: ", with_mebibytes(memory_bytes_peak()), "\n");
-  for (const MemoryItem& item : memory_items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
-  const ProcessMemory process = process_memory(*this);
-  out += cat("memory of the process at its peak, saving and exporting included: about ", with_mebibytes(process.peak),
-             "\n");
-  for (const MemoryItem& item : process.items) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
-  int references = 0;
-  for (const Program& program : train.programs) {
-    for (const Instruction& in : program.instructions) references += in.row && in.row->name == "reference";
-  }
-  if (references)
-    out += cat("kernels: ", references, " instruction(s) run by slow references; see epl inspect MODEL --kernels\n");
-  if (options_.decisions) out += "why: the decisions are those of a plan file\n";
-  for (const std::string& note : device_->notes()) out += cat("why: ", note, "\n");
-  for (const std::string& note : notes_) out += cat("note: ", note, "\n");
-  for (const std::string& note : plan.notes) out += cat("why: ", note, "\n");
-  return out;
-}
 
 }  // namespace epl

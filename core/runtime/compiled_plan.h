@@ -23,13 +23,19 @@ namespace epl {
 
 struct PlanFile;  // core/runtime/plan_file.h
 
+// Sizes that a batch may have beside those of PlanOptions::binding.
+struct PlanShape {
+  Binding binding;                   // all of it, what it shares with the other included
+  std::optional<TensorType> target;  // as LossSpec::target
+};
+
 struct PlanOptions {
   std::shared_ptr<const Model> model;
   TrainOptions train;
   AdapterOptions adapters;
   Strategy strategy;
-  Binding binding;                         // symbols and input shapes; the mode is set per entry
-  std::optional<Binding> predict_binding;  // other shapes for predict and evaluate; absent: the same
+  Binding binding;                // symbols and input shapes; the mode is set per entry
+  std::vector<PlanShape> shapes;  // others, each with entries of its own over the same state and arena
   int64_t ranks = 1;
   int64_t local_ranks = 0;  // that share the threads of this process; 0: all of them
   std::string device = "cpu";
@@ -45,6 +51,8 @@ struct PlanOptions {
 
 enum class EntryKind : uint8_t { train, evaluate, predict };
 std::string_view entry_name(EntryKind kind);
+// "train", or of another shape "train@1".
+std::string entry_name(EntryKind kind, int shape);
 
 // A tensor of the caller.
 struct Port {
@@ -54,6 +62,7 @@ struct Port {
 
 struct Entry {
   EntryKind kind = EntryKind::train;
+  int shape = 0;                       // 0: PlanOptions::binding; n: PlanOptions::shapes[n - 1]
   std::shared_ptr<const Graph> graph;  // before composites without a kernel are expanded
   Plan plan;
   // By class of ranks, which share them.
@@ -71,20 +80,25 @@ struct Entry {
   std::vector<InputBound> bounds;                  // what integers of the inputs may be
   SampleDims samples;                              // where inputs and outputs count samples
   std::vector<std::optional<OutputMerge>> merges;  // by output
+  std::string name() const { return entry_name(kind, shape); }
+  const Mesh& mesh(int rank_class) const { return plan.meshes[static_cast<size_t>(rank_class)]; }
 };
+// "x f32[8,4], target i64[8]"
+std::string inputs_text(const Entry& entry);
 
 class CompiledPlan {
  public:
   static Result<std::shared_ptr<const CompiledPlan>> create(const Host& host, const PlanOptions& options);
 
   const PlanOptions& options() const { return options_; }
-  const Entry* entry(EntryKind kind) const;
+  const Entry* entry(EntryKind kind, int shape = 0) const;
+  int shapes() const { return 1 + static_cast<int>(options_.shapes.size()); }
   const std::vector<Entry>& entries() const { return entries_; }
   // Of all ranks; `state_of` those of a class.
   const StateLayout& state() const { return state_; }
   const StateLayout& state_of(int rank_class) const { return states_[static_cast<size_t>(rank_class)]; }
   int classes() const { return static_cast<int>(states_.size()); }
-  // The same in all entries.
+  // The same in all entries, but for the units and micro-batches of other shapes.
   const Mesh& mesh(int rank_class) const { return entries_.front().plan.meshes[static_cast<size_t>(rank_class)]; }
   int class_of_rank(int rank) const { return entries_.front().plan.class_of_rank(rank); }
   const std::vector<std::string>& trained() const { return trained_; }
@@ -97,8 +111,8 @@ class CompiledPlan {
   const Schedule& schedule() const { return schedule_; }
   int threads_per_rank() const { return threads_; }
   const std::shared_ptr<Device>& device() const { return device_; }
-  // Values of the train program's host scalars before a step, in its order, each as a slot holds its element.
-  void scalars(const StepFacts& facts, std::vector<uint64_t>& out) const;
+  // Values of a train entry's host scalars before a step, in its order, each as a slot holds its element.
+  void scalars(const Entry& entry, const StepFacts& facts, std::vector<uint64_t>& out) const;
   // The learning rate of the first group at a step.
   double learning_rate(int64_t step) const;
 
@@ -106,7 +120,10 @@ class CompiledPlan {
   // entries.
   int64_t memory_bytes_peak(int rank_class) const;
   int64_t arena_bytes(int rank_class) const;
-  // Of a rank that predicts and does nothing else, with what that reads of the state; 0: there is no such entry.
+  // Of a rank that predicts and does nothing else: its arena and what it reads of the state, which lies first.
+  int64_t prediction_arena_bytes(int rank_class) const;
+  int64_t prediction_state_bytes(int rank_class) const;
+  // All that such a rank needs; 0: there is no such entry.
   int64_t prediction_bytes(int rank_class) const;
   // Of the rank that needs most.
   int fullest_class() const;
@@ -114,16 +131,20 @@ class CompiledPlan {
   int64_t arena_bytes() const { return arena_bytes(fullest_class()); }
   std::vector<MemoryItem> memory_items() const;
   // "graph", "plan", "local", "program" or "kernels" (which were chosen, and why not others) of an entry.
-  Result<std::string> text(EntryKind kind, std::string_view stage) const;
+  Result<std::string> text(EntryKind kind, std::string_view stage, int shape = 0) const;
   // For people: what runs where, what it costs, why.
   std::string explain() const;
 
  private:
   Status take_annotations();
-  Status add_train_entry();
+  Status add_entries(int shape);
+  Status add_train_entry(const Binding& binding, int shape);
+  void add_notes(const std::vector<std::string>& notes);
+  Status check_shape(int shape) const;
   Status check_scopes() const;
   Status check_stages() const;
   Status check_merges() const;
+  Status check_meshes() const;
   Status link_programs();
   Result<Graph> bound(Binding binding, Binding::Mode mode);
   LossSpec loss_spec() const;
@@ -146,6 +167,7 @@ class CompiledPlan {
   std::vector<std::string> notes_;
   int threads_ = 1;
   int64_t batch_ = 0;  // where micro-batches stand by themselves: the samples of all, as the entry at hand is bound
+  std::optional<TensorType> target_;  // of the shape at hand
   LossFacts loss_;
   Schedule schedule_;
   std::shared_ptr<Device> device_;  // owns the kernel rows that the programs point to

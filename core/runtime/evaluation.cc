@@ -39,7 +39,8 @@ Result<std::unique_ptr<Evaluation>> Evaluation::create(std::shared_ptr<const Com
   if (entry == nullptr)
     return invalid("the plan has no evaluate entry; metrics need a plan that was made with a trainer");
   std::unique_ptr<Evaluation> made(new Evaluation(plan, *entry));
-  made->room_ = MeanLoss::room(*entry);
+  for (int shape = 0; shape < plan->shapes(); ++shape)
+    made->rooms_.push_back(MeanLoss::room(*plan->entry(EntryKind::evaluate, shape)));
   made->partial_ = entry->loss_terms >= 0;
   const std::string_view wanted = metrics.empty() ? std::string_view(plan->loss().metrics) : metrics;
   if (wanted == "none") return made;
@@ -50,8 +51,9 @@ Result<std::unique_ptr<Evaluation>> Evaluation::create(std::shared_ptr<const Com
     if (!one.ok()) return one.status().with_context(label);
     made->metrics_.push_back(std::move(*one));
   }
-  for (size_t i = 0; i < made->room_.size(); ++i) {
-    if (!made->room_[i].empty() && static_cast<int>(i) != entry->loss_output && entry->samples.outputs[i] < 0)
+  const std::vector<Tensor>& room = made->rooms_.front();
+  for (size_t i = 0; i < room.size(); ++i) {
+    if (!room[i].empty() && static_cast<int>(i) != entry->loss_output && entry->samples.outputs[i] < 0)
       made->partial_ = false;
   }
   return made;
@@ -90,8 +92,10 @@ Result<Evaluation::One> Evaluation::prepare(MetricSpec spec) {
   one.metric = std::move(*made);
   one.log_loss = spec.output.empty() && spec.target.empty() && !spec.ignored && loss.log_loss && entry_.loss_terms >= 0;
   one.spec = std::move(spec);
-  Tensor& room = room_[one.output];
-  if (room.empty()) room = Tensor(outputs[one.output].global_type);
+  for (int shape = 0; shape < plan_->shapes(); ++shape) {
+    Tensor& room = rooms_[static_cast<size_t>(shape)][one.output];
+    if (room.empty()) room = Tensor(plan_->entry(EntryKind::evaluate, shape)->outputs[one.output].global_type);
+  }
   return one;
 }
 
@@ -118,36 +122,35 @@ Result<MetricSubject> Evaluation::subject_of(const MetricSpec& spec, size_t outp
   return subject;
 }
 
-Tensor Evaluation::output_part(size_t port, int64_t samples) const {
-  return samples == entry_.samples.batch
-             ? room_[port]
-             : first_samples(room_[port], entry_.samples.outputs[port], entry_.samples.batch, samples);
-}
-
 Status Evaluation::add(Session& session, std::span<const Tensor> inputs, const CallOptions& options) {
   if (&session.plan() != plan_.get()) return invalid("this evaluation was made from another plan than the session");
-  const auto counted = session.samples_in(EntryKind::evaluate, inputs, options);
-  EPL_TRY(session.refuse(counted.status()));
-  const int64_t samples = *counted;
-  if (samples != entry_.samples.batch && !partial_) {
-    return unsupported("the model computes its loss, or a compared output, of a whole batch of ", entry_.samples.batch,
+  const auto fitting = session.fit(EntryKind::evaluate, inputs, options);
+  EPL_TRY(session.refuse(fitting.status()));
+  const Entry& entry = *fitting->entry;
+  const int64_t samples = fitting->samples, batch = entry.samples.batch;
+  if (samples != batch && !partial_) {
+    return unsupported("the model computes its loss, or a compared output, of a whole batch of ", batch,
                        " samples together; got ", samples);
   }
   EPL_TRY(usable());
-  EPL_TRY(session.run(EntryKind::evaluate, inputs, room_, options));
-  std::vector<Tensor> targets(entry_.inputs.size());  // by input, those that are compared
+  std::vector<Tensor>& room = rooms_[static_cast<size_t>(entry.shape)];
+  EPL_TRY(session.run(EntryKind::evaluate, inputs, room, options));
+  std::vector<Tensor> targets(entry.inputs.size());  // by input, those that are compared
   for (const One& one : metrics_) {
     Tensor& target = targets[one.target];
     if (!target.empty()) continue;
-    EPL_ASSIGN(target, session.whole_input(entry_, one.target, inputs[one.target]));
-    const int dim = entry_.samples.inputs[one.target];
-    if (session.options().slices && dim >= 0) target = first_samples(target, dim, entry_.samples.batch, samples);
+    EPL_ASSIGN(target, session.whole_input(entry, one.target, inputs[one.target]));
+    const int dim = entry.samples.inputs[one.target];
+    if (session.options().slices && dim >= 0) target = first_samples(target, dim, batch, samples);
   }
   torn_ = true;
-  loss_.add(entry_, room_, samples);
+  const auto part = [&](size_t port) {
+    return samples == batch ? room[port] : first_samples(room[port], entry.samples.outputs[port], batch, samples);
+  };
+  loss_.add(entry, room, samples);
   for (One& one : metrics_) {
-    Scored scored{output_part(one.output, samples), targets[one.target], {}};
-    if (one.log_loss) scored.log_loss = output_part(static_cast<size_t>(entry_.loss_terms), samples);
+    Scored scored{part(one.output), targets[one.target], {}};
+    if (one.log_loss) scored.log_loss = part(static_cast<size_t>(entry.loss_terms));
     one.metric->add(scored);
   }
   samples_ += samples;

@@ -57,12 +57,11 @@ class Evaluation {
   Evaluation(std::shared_ptr<const CompiledPlan> plan, const Entry& entry) : plan_(std::move(plan)), entry_(entry) {}
   Result<One> prepare(MetricSpec spec);
   Result<MetricSubject> subject_of(const MetricSpec& spec, size_t output, size_t target) const;
-  Tensor output_part(size_t port, int64_t samples) const;
 
   std::shared_ptr<const CompiledPlan> plan_;
-  const Entry& entry_;
+  const Entry& entry_;  // of the plan's first shape; ports are the same in all
   std::vector<One> metrics_;
-  std::vector<Tensor> room_;  // by output; empty: not wanted
+  std::vector<std::vector<Tensor>> rooms_;  // by shape and output; empty: not wanted
   MeanLoss loss_;
   int64_t samples_ = 0;
   bool partial_ = true;

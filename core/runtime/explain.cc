@@ -1,11 +1,14 @@
-// The text of an overview.
+// What a compiled plan says of itself, its memory, its texts and why it is as it is, and the text of an overview.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
 
 #include "core/base/text.h"
+#include "core/program/kernel_report.h"
+#include "core/program/link.h"
 #include "core/runtime/overview.h"
+#include "core/runtime/process_memory.h"
 
 namespace epl {
 namespace {
@@ -125,6 +128,170 @@ std::string explain(const CompiledPlan& plan, const Overview& overview) {
                percent(overview.time.waiting, overview.seconds), " waiting for others");
   }
   return out + "\n";
+}
+
+int64_t CompiledPlan::arena_bytes(int rank_class) const {
+  int64_t bytes = 0;
+  for (const Entry& entry : entries_) {
+    bytes = std::max(bytes, entry.programs[static_cast<size_t>(rank_class)].arena_bytes);
+  }
+  return bytes;
+}
+
+int64_t CompiledPlan::memory_bytes_peak(int rank_class) const {
+  int64_t bytes = arena_bytes(rank_class) + state_of(rank_class).bytes();
+  for (const Entry& entry : entries_) {
+    const Program& program = entry.programs[static_cast<size_t>(rank_class)];
+    bytes += program.constant_bytes + program.scalar_bytes;
+  }
+  return bytes;
+}
+
+namespace {
+
+// Programs that a class of ranks predicts with, one for each shape.
+std::vector<const Program*> predicting(const std::vector<Entry>& entries, int rank_class) {
+  std::vector<const Program*> out;
+  for (const Entry& entry : entries) {
+    if (entry.kind == EntryKind::predict) out.push_back(&entry.programs[static_cast<size_t>(rank_class)]);
+  }
+  return out;
+}
+
+}  // namespace
+
+int64_t CompiledPlan::prediction_arena_bytes(int rank_class) const {
+  int64_t bytes = 0;
+  for (const Program* program : predicting(entries_, rank_class)) bytes = std::max(bytes, program->arena_bytes);
+  return bytes;
+}
+
+int64_t CompiledPlan::prediction_state_bytes(int rank_class) const {
+  int64_t bytes = 0;
+  for (const Program* program : predicting(entries_, rank_class)) bytes = std::max(bytes, state_end(*program));
+  return bytes;
+}
+
+int64_t CompiledPlan::prediction_bytes(int rank_class) const {
+  int64_t bytes = prediction_arena_bytes(rank_class) + prediction_state_bytes(rank_class);
+  for (const Program* program : predicting(entries_, rank_class))
+    bytes += program->constant_bytes + program->scalar_bytes;
+  return bytes;
+}
+
+int CompiledPlan::fullest_class() const {
+  int fullest = 0;
+  for (int t = 1; t < classes(); ++t) {
+    if (memory_bytes_peak(t) > memory_bytes_peak(fullest)) fullest = t;
+  }
+  return fullest;
+}
+
+std::vector<MemoryItem> CompiledPlan::memory_items() const {
+  const int fullest = fullest_class();
+  const auto of = [&](const Entry& entry) -> const Program& { return entry.programs[static_cast<size_t>(fullest)]; };
+  int64_t parameters = 0, buffers = 0;
+  for (const StateSlot& slot : state_of(fullest).slots()) {
+    if (slot.kind == ValueKind::parameter) parameters += slot.local.bytes();
+    if (slot.kind == ValueKind::buffer) buffers += slot.local.bytes();
+  }
+  int64_t constants = 0, scalars = 0;
+  for (const Entry& entry : entries_) {
+    constants += of(entry).constant_bytes;
+    scalars += of(entry).scalar_bytes;
+  }
+  std::vector<MemoryItem> items = {{"parameters", parameters},
+                                   {"buffers", buffers},
+                                   {"optimizer state and padding", state_of(fullest).bytes() - parameters - buffers},
+                                   {"constants", constants},
+                                   {"host scalars", scalars},
+                                   {"arena", arena_bytes()}};
+  for (const Entry& entry : entries_)
+    items.push_back({cat("  of which ", entry.name(), " needs"), of(entry).arena_bytes});
+  return items;
+}
+
+Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage, int shape) const {
+  const Entry* found = entry(kind, shape);
+  if (!found) return error(Code::not_found, "the plan has no ", entry_name(kind, shape), " entry");
+  if (stage == "graph") return print_graph(*found->graph);
+  if (stage == "plan") return print_plan(found->plan);
+  std::string out;
+  for (size_t t = 0; t < found->programs.size(); ++t) {
+    if (stage == "local") out += print_local(found->locals[t]);
+    if (stage == "program") out += print_program(found->programs[t]);
+    if (stage == "kernels") out += report_kernels(found->programs[t], device_->notes());
+  }
+  if (!out.empty()) return out;
+  return error(Code::not_found, "no stage ", quoted(stage));
+}
+
+namespace {
+
+std::string with_mebibytes(int64_t bytes) {
+  const int64_t tenths = (bytes * 10 + (1 << 19)) >> 20;
+  return cat(grouped(bytes), " bytes (", tenths / 10, ".", tenths % 10, " MiB)");
+}
+
+// A line for each parameter, but one for many with the same reason: a frozen model has hundreds.
+template <class List> std::string untrained_text(const List& untrained) {
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (const auto& [name, reason] : untrained) by_reason[reason].push_back(name);
+  std::string out;
+  for (const auto& [reason, names] : by_reason) {
+    if (names.size() <= 4) {
+      for (const std::string& name : names) out += cat("not trained: ", name, ": ", reason, "\n");
+    } else {
+      out += cat("not trained: ", names.size(), " parameters, from ", names.front(), " to ", names.back(), ": ", reason,
+                 "\n");
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string CompiledPlan::explain() const {
+  const Entry& train = entries_.front();  // or predict, where that is all there is
+  const Plan& plan = train.plan;
+  std::string out =
+      cat("device: ", device_->description(), ", ", options_.ranks, " rank(s) of ", threads_, " thread(s)\n");
+  out += cat("batch: ", plan.batch, " samples = ", plan.mesh().size(data_axis), " rank(s) x ", plan.micro_batches(),
+             " micro-batch(es) x ", plan.mesh().size(unit_axis), " unit(s) of ",
+             plan.batch / std::max<int64_t>(plan.units() * (plan.apart ? plan.micro_batches() : 1), 1), "\n");
+  for (int shape = 0; shapes() > 1 && shape < shapes(); ++shape) {
+    const Entry& of_shape = *entry(train.kind, shape);
+    out += cat("shape ", shape, ": ", inputs_text(of_shape), "; ", of_shape.name(), " needs ",
+               grouped(of_shape.programs[static_cast<size_t>(fullest_class())].arena_bytes), " bytes of the arena\n");
+  }
+  for (size_t t = 0; t < train.programs.size(); ++t) {
+    out += cat(entry_name(train.kind),
+               train.programs.size() == 1 ? "" : cat(", stage ", plan.class_name(static_cast<int>(t))), ": ",
+               train.programs[t].instructions.size(), " instructions, ",
+               grouped(static_cast<int64_t>(train.programs[t].flops)), " floating-point operations a rank\n");
+  }
+  if (train.kind == EntryKind::train) out += cat("parameters trained: ", trained_.size(), "\n");
+  if (!adapters_.empty())
+    out += cat("low-rank adapters: ", adapters_.size(), ", the first beside ", adapters_[0].weight, " with rank ",
+               adapters_[0].spec.rank, "\n");
+  out += untrained_text(untrained_);
+  out += cat("memory of a rank at its peak: ", with_mebibytes(memory_bytes_peak()), "\n");
+  for (const MemoryItem& item : memory_items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
+  const ProcessMemory process = process_memory(*this);
+  out += cat("memory of the process at its peak, saving and exporting included: about ", with_mebibytes(process.peak),
+             "\n");
+  for (const MemoryItem& item : process.items) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
+  int references = 0;
+  for (const Program& program : train.programs) {
+    for (const Instruction& in : program.instructions) references += in.row && in.row->name == "reference";
+  }
+  if (references)
+    out += cat("kernels: ", references, " instruction(s) run by slow references; see epl inspect MODEL --kernels\n");
+  if (options_.decisions) out += "why: the decisions are those of a plan file\n";
+  for (const std::string& note : device_->notes()) out += cat("why: ", note, "\n");
+  for (const std::string& note : notes_) out += cat("note: ", note, "\n");
+  for (const std::string& note : plan.notes) out += cat("why: ", note, "\n");
+  return out;
 }
 
 }  // namespace epl

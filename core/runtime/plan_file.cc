@@ -63,7 +63,7 @@ PlanFile decisions_of(const CompiledPlan& plan, std::string_view version) {
                 {"version", std::string(version)},
                 {"numerics", cat(numerics_version)}};
   for (const Entry& entry : plan.entries()) {
-    const std::string name(entry_name(entry.kind));
+    const std::string name = entry.name();
     file.facts[cat("graph of ", name)] = hash_of(*entry.plan.graph);
     file.entries.emplace_back(name, print_plan_with_reasons(entry.plan));
   }

@@ -7,16 +7,18 @@
 namespace epl {
 namespace {
 
-// Of the state, what the predict entry reads, by name.
+// Of the state, what predictions read, by name.
 std::vector<const StateSlot*> slots_read(const CompiledPlan& plan) {
   std::vector<const StateSlot*> out;
-  const Entry* entry = plan.entry(EntryKind::predict);
-  for (int t = 0; t < plan.classes(); ++t) {
-    const Program& program = entry->programs[static_cast<size_t>(t)];
-    const std::set<int64_t> used = state_in_use(program);
-    for (const StateSlot& slot : program.state) {
-      const bool known = std::ranges::any_of(out, [&](const StateSlot* other) { return other->name == slot.name; });
-      if (used.contains(slot.offset) && !known) out.push_back(plan.state_of(t).find(slot.name));
+  for (const Entry& entry : plan.entries()) {
+    if (entry.kind != EntryKind::predict) continue;
+    for (int t = 0; t < plan.classes(); ++t) {
+      const Program& program = entry.programs[static_cast<size_t>(t)];
+      const std::set<int64_t> used = state_in_use(program);
+      for (const StateSlot& slot : program.state) {
+        const bool known = std::ranges::any_of(out, [&](const StateSlot* other) { return other->name == slot.name; });
+        if (used.contains(slot.offset) && !known) out.push_back(plan.state_of(t).find(slot.name));
+      }
     }
   }
   return out;

@@ -29,7 +29,7 @@ SampleRange samples_read(const CompiledPlan& plan, const Entry& entry, size_t in
     if (port == ports.end()) continue;
     const int dim = port->dim();
     if (dim < 0 || port->sharding.outer(batch_axis) != 1) return {0, entry.samples.batch};
-    add_samples(port->sharding.dims[static_cast<size_t>(dim)], plan.mesh(at), rank, entry.samples.batch, range);
+    add_samples(port->sharding.dims[static_cast<size_t>(dim)], entry.mesh(at), rank, entry.samples.batch, range);
   }
   return range;
 }
@@ -38,7 +38,7 @@ SampleRange samples_of_ranks(const CompiledPlan& plan, const Entry& entry, int f
   SampleRange range;
   for (int rank = first_rank; rank < first_rank + ranks && entry.samples.batch > 0; ++rank) {
     const int at = plan.class_of_rank(rank);
-    add_samples(entry.programs[static_cast<size_t>(at)].batch, plan.mesh(at), rank, entry.samples.batch, range);
+    add_samples(entry.programs[static_cast<size_t>(at)].batch, entry.mesh(at), rank, entry.samples.batch, range);
   }
   return range;
 }

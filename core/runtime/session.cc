@@ -32,32 +32,32 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
     auto rank = std::make_unique<Rank>();
     EPL_ASSIGN(rank->stream, session->device_->create_stream(p.threads_per_rank()));
     const int at = rank->rank_class = p.class_of_rank(r);
-    int64_t arena_bytes = p.arena_bytes(at);
+    const int64_t arena_bytes = options.predicts_only ? p.prediction_arena_bytes(at) : p.arena_bytes(at);
     if (options.predicts_only) {
-      const Program& program = p.entry(EntryKind::predict)->programs[static_cast<size_t>(at)];
-      arena_bytes = program.arena_bytes;
-      EPL_ASSIGN(rank->store, ParameterStore::create_room(*session->device_, state_end(program), p.mesh(at), r));
+      const int64_t state_bytes = p.prediction_state_bytes(at);
+      EPL_ASSIGN(rank->store, ParameterStore::create_room(*session->device_, state_bytes, p.mesh(at), r));
     } else {
       EPL_ASSIGN(rank->store, ParameterStore::create(*session->device_, *rank->stream, p.state_of(at), p.mesh(at), r));
     }
     EPL_ASSIGN(rank->arena, session->device_->allocate(std::max<int64_t>(arena_bytes, 1)));
-    // Of the ranks here that have an output, or a piece of it, the first gives it.
-    const Cuts& batch = p.entries().front().programs[static_cast<size_t>(at)].batch;
-    const auto batch_place = [&](int of) { return p.mesh(at).first_unit(batch, p.mesh(at).place(of)); };
-    bool first = true, first_of_piece = true;
-    for (int other = options.first_rank; other < r; ++other) {
-      if (p.class_of_rank(other) != at) continue;
-      first = false;
-      first_of_piece = first_of_piece && batch_place(other) != batch_place(r);
-    }
     for (const Entry& entry : p.entries()) {
+      // Of the ranks here that have an output, or a piece of it, the first gives it.
+      const Mesh& mesh = entry.mesh(at);
+      const Cuts& batch = entry.programs[static_cast<size_t>(at)].batch;
+      const auto batch_place = [&](int of) { return mesh.first_unit(batch, mesh.place(of)); };
+      bool first = true, first_of_piece = true;
+      for (int other = options.first_rank; other < r; ++other) {
+        if (p.class_of_rank(other) != at) continue;
+        first = false;
+        first_of_piece = first_of_piece && batch_place(other) != batch_place(r);
+      }
       if (!session->runs(entry)) {
         rank->executors.push_back(nullptr);
         continue;
       }
       const Program& program = entry.programs[static_cast<size_t>(at)];
       EPL_ASSIGN(auto executor, Executor::create(session->host_, *session->device_, *rank->stream, program, rank->store,
-                                                 *rank->arena, p.mesh(at), r));
+                                                 *rank->arena, mesh, r));
       executor->give_outputs(first, first_of_piece);
       rank->executors.push_back(std::move(executor));
     }
@@ -112,7 +112,7 @@ namespace {
 
 // How many samples an input has, 0 where nothing counts them; an error if its type is not that of the plan but for this
 // number.
-Result<int64_t> samples_of(const Port& port, const TensorType& type, int dim, int64_t batch) {
+Result<int64_t> samples_in(const Port& port, const TensorType& type, int dim, int64_t batch) {
   if (type == port.global_type) return dim < 0 ? 0 : batch;
   TensorType fitting = port.global_type;
   if (dim >= 0 && type.ndim() > dim) fitting.shape[static_cast<size_t>(dim)] = type.shape[static_cast<size_t>(dim)];
@@ -149,48 +149,69 @@ std::vector<Tensor> padded(const Entry& entry, std::span<const Tensor> inputs) {
 
 }  // namespace
 
-Result<int64_t> Session::samples_in(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options) const {
-  EPL_ASSIGN(const Entry* entry, find_entry(kind));
-  if (inputs.size() != entry->inputs.size()) {
+Result<Session::Fit> Session::fit(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options) const {
+  EPL_ASSIGN(const Entry* first, find_entry(kind));
+  Status why;
+  Fit partial;
+  std::string shapes;
+  for (const Entry& entry : plan_->entries()) {
+    if (entry.kind != kind) continue;
+    const auto samples = samples_of(entry, inputs, options);
+    if (samples.ok() && *samples == entry.samples.batch) return Fit{&entry, *samples};
+    if (samples.ok() && partial.entry == nullptr) partial = {&entry, *samples};
+    if (!samples.ok() && &entry == first) why = samples.status();
+    if (plan_->shapes() > 1 && !samples.ok()) shapes += cat(shapes.empty() ? "" : "; ", inputs_text(entry));
+  }
+  if (partial.entry != nullptr) return partial;
+  if (plan_->shapes() == 1 || inputs.size() != first->inputs.size()) return why;
+  return Status(why.code(), cat(why.message(), "; no shape of the plan is like this: ", shapes), why.where());
+}
+
+// How many samples of the entry's batch these inputs hold.
+Result<int64_t> Session::samples_of(const Entry& entry, std::span<const Tensor> inputs,
+                                    const CallOptions& options) const {
+  const bool is_train = entry.kind == EntryKind::train;
+  if (inputs.size() != entry.inputs.size()) {
     std::string names;
-    for (const Port& port : entry->inputs)
+    for (const Port& port : entry.inputs)
       names += cat(names.empty() ? "" : ", ", port.name, ": ", port.global_type.text());
-    return invalid(entry_name(kind), " takes ", entry->inputs.size(), " tensors (", names, "), got ", inputs.size());
+    return invalid(entry_name(entry.kind), " takes ", entry.inputs.size(), " tensors (", names, "), got ",
+                   inputs.size());
   }
   if (options.samples != 0 && slices_.empty())
     return invalid("samples is ", options.samples, "; it is for slices, and these inputs are whole");
-  const int64_t batch = entry->samples.batch;
+  const int64_t batch = entry.samples.batch;
   const bool is_part = options.samples != 0 && options.samples != batch;
-  if (options.samples < 0 || options.samples > batch || (is_part && kind == EntryKind::train)) {
+  if (options.samples < 0 || options.samples > batch || (is_part && is_train)) {
     return invalid("samples is ", options.samples, ", of a batch of ", batch,
-                   kind == EntryKind::train ? ", of which a step takes all" : "");
+                   is_train ? ", of which a step takes all" : "");
   }
   if (!slices_.empty()) {
-    EPL_TRY(check_slices(*entry, inputs));
-    return options.samples > 0 ? options.samples : entry->samples.batch;
+    EPL_TRY(check_slices(entry, inputs));
+    return options.samples > 0 ? options.samples : batch;
   }
   int64_t samples = 0;
   size_t first = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const Port& port = entry->inputs[i];
+    const Port& port = entry.inputs[i];
     if (inputs[i].empty())
       return invalid("input ", port.name, " (", port.global_type.text(), ") is missing").at(port.name);
-    EPL_ASSIGN(int64_t here, samples_of(port, inputs[i].type(), entry->samples.inputs[i], entry->samples.batch));
+    EPL_ASSIGN(int64_t here, samples_in(port, inputs[i].type(), entry.samples.inputs[i], batch));
     if (here == 0) continue;
     if (samples != 0 && here != samples) {
-      return invalid("input ", port.name, " holds ", here, " samples, input ", entry->inputs[first].name, " ", samples)
+      return invalid("input ", port.name, " holds ", here, " samples, input ", entry.inputs[first].name, " ", samples)
           .at(port.name);
     }
     if (samples == 0) first = i;
     samples = here;
   }
-  samples = samples == 0 ? entry->samples.batch : samples;
-  if (kind == EntryKind::train && samples != entry->samples.batch) {
-    return invalid("a step takes the whole batch of the plan, ", entry->samples.batch, " samples; got ", samples,
-                   " (input ", entry->inputs[first].name, " ", inputs[first].type().text(),
-                   "). Keep them for the next batch, or make a plan for ", samples,
-                   ". Evaluation and prediction take fewer")
-        .at(entry->inputs[first].name);
+  samples = samples == 0 ? batch : samples;
+  if (is_train && samples != batch) {
+    return invalid("a step takes the whole batch of the plan, ", batch, " samples; got ", samples, " (input ",
+                   entry.inputs[first].name, " ", inputs[first].type().text(),
+                   "). Keep them for the next batch, or give the trainer a shape of ", samples,
+                   " as well. Evaluation and prediction take fewer")
+        .at(entry.inputs[first].name);
   }
   return samples;
 }
@@ -206,7 +227,7 @@ Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, cons
   input_pointers_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) input_pointers_.push_back(memory_of(entry, i, inputs[i]));
   if (entry.kind == EntryKind::train) {
-    plan_->scalars(facts(), scalars_);
+    plan_->scalars(entry, facts(), scalars_);
   } else {
     scalars_.clear();
   }
@@ -340,24 +361,26 @@ Status Session::run_ranks(size_t index, const RunRequest& request) {
 }
 
 Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options) {
-  const Entry& entry = plan_->entries().front();
-  if (entry.kind != EntryKind::train)
+  if (plan_->entries().front().kind != EntryKind::train)
     return Status(Code::invalid_argument, "the plan was made without a trainer and only predicts");
   const double began = host_.seconds();
   const StateGate::Change change(gate_, false);  // begins with the update
+  const auto fitting = fit(EntryKind::train, inputs, options);
+  EPL_TRY(refuse(fitting.status()));
+  const Entry& entry = *fitting->entry;
+  std::vector<Tensor>& results = results_[index_of(entry)];
   output_pointers_.clear();
-  for (Tensor& result : results_[0]) output_pointers_.push_back(result.data());
-  EPL_TRY(refuse(samples_in(EntryKind::train, inputs, options).status()));
+  for (Tensor& result : results) output_pointers_.push_back(result.data());
   const Status status = execute(entry, inputs, options);
   if (!status.ok() && !applied_) return status;
-  stepped_ = true;
+  stepped_ = &entry;
   metrics.skipped = skipped_;
   metrics.step = steps_done_;
-  metrics.loss = results_[0][entry.loss_output].get(0);
+  metrics.loss = results[static_cast<size_t>(entry.loss_output)].get(0);
   metrics.learning_rate = plan_->learning_rate(steps_done_) * rate_scale_.scale;
   metrics.gradient_norm = -1;
-  for (size_t i = 0; i < results_[0].size(); ++i) {
-    if (entry.outputs[i].name == "gradient_norm") metrics.gradient_norm = results_[0][i].get(0);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (entry.outputs[i].name == "gradient_norm") metrics.gradient_norm = results[i].get(0);
   }
   metrics.seconds = host_.seconds() - began;
   if (skipped_.ok()) {
@@ -377,21 +400,19 @@ StepFacts Session::facts() const {
           .rate_scale = rate_scale_.scale,
           .last_applied = skipped_.ok(),
           .last_output = [this](std::string_view name) -> const Tensor* {
-            const auto& ports = plan_->entries().front().outputs;
-            for (size_t i = 0; stepped_ && i < ports.size(); ++i) {
-              if (ports[i].name == name) return &results_[0][i];
-            }
-            return nullptr;
+            if (stepped_ == nullptr) return nullptr;
+            const auto port = std::ranges::find(stepped_->outputs, name, &Port::name);
+            if (port == stepped_->outputs.end()) return nullptr;
+            return &results_[index_of(*stepped_)][static_cast<size_t>(port - stepped_->outputs.begin())];
           }};
 }
 
 Status Session::run(EntryKind kind, std::span<const Tensor> inputs, std::span<Tensor> outputs,
                     const CallOptions& options) {
   if (kind == EntryKind::train) return invalid("a train entry runs in steps");
-  EPL_ASSIGN(const Entry* entry, find_entry(kind));
-  const auto counted = samples_in(kind, inputs, options);
-  EPL_TRY(refuse(counted.status()));
-  const int64_t samples = *counted;
+  const auto fitting = fit(kind, inputs, options);
+  EPL_TRY(refuse(fitting.status()));
+  const auto [entry, samples] = *fitting;
   const auto& ports = entry->outputs;
   if (outputs.size() != ports.size())
     return invalid(entry_name(kind), " gives ", ports.size(), " outputs, got room for ", outputs.size());
@@ -415,12 +436,12 @@ Status Session::run(EntryKind kind, std::span<const Tensor> inputs, std::span<Te
 }
 
 Status Session::evaluate(std::span<const Tensor> inputs, double& loss, const CallOptions& options) {
-  EPL_ASSIGN(const Entry* entry, find_entry(EntryKind::evaluate));
-  const auto counted = samples_in(EntryKind::evaluate, inputs, options);
-  EPL_TRY(refuse(counted.status()));
-  const int64_t samples = *counted;
+  const auto fitting = fit(EntryKind::evaluate, inputs, options);
+  EPL_TRY(refuse(fitting.status()));
+  const auto [entry, samples] = *fitting;
   auto& results = results_[index_of(*entry)];
-  evaluated_ = samples;
+  evaluated_ = entry;
+  evaluated_samples_ = samples;
   if (samples == entry->samples.batch) {
     EPL_TRY(run(EntryKind::evaluate, inputs, results, options));
     loss = results[static_cast<size_t>(entry->loss_output)].get(0);

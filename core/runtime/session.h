@@ -65,14 +65,15 @@ class Session {
   ~Session();
 
   const CompiledPlan& plan() const { return *plan_; }
-  // Inputs of the global batch in the order of the entry's program, exactly of the types the plan names; evaluate and
-  // predict take fewer samples as well. On an error that leaves the state whole, the same step may be called again. A
-  // step that was skipped is none, and does not count.
+  // Inputs of the global batch in the order of the entry's program, exactly of the types of one of the plan's shapes;
+  // evaluate and predict take fewer samples as well. On an error that leaves the state whole, the same step may be
+  // called again. A step that was skipped is none, and does not count.
   Status step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options = {});
   // The mean of what counts among the samples given.
   Status evaluate(std::span<const Tensor> inputs, double& loss, const CallOptions& options = {});
-  // One forward pass of an entry but train. Outputs are tensors of the global types of a whole batch, made by the
-  // caller; empty ones are not wanted. Of fewer samples than a batch the first rows are theirs (first_samples).
+  // One forward pass of an entry but train. Outputs are tensors of the global types of a whole batch of the entry that
+  // `fit` names, made by the caller; empty ones are not wanted. Of fewer samples than a batch the first rows are theirs
+  // (first_samples).
   Status run(EntryKind kind, std::span<const Tensor> inputs, std::span<Tensor> outputs,
              const CallOptions& options = {});
   Status predict(std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options = {}) {
@@ -80,9 +81,14 @@ class Session {
   }
   // A prediction into the caller's own tensors: outputs of the types of what `given_output` gives of as many samples.
   Status predict_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options = {});
-  // How many samples of the batch these inputs of an entry hold, or of slices how many count, as the call says; an
-  // error names the input that does not fit.
-  Result<int64_t> samples_in(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options = {}) const;
+  // The entry whose shape these inputs have, and how many samples of its batch they hold, or of slices how many count,
+  // as the call says. Of several shapes it is the one that they fill, else the first that they fill in part. An error
+  // names the input that does not fit, or all shapes.
+  struct Fit {
+    const Entry* entry = nullptr;
+    int64_t samples = 0;
+  };
+  Result<Fit> fit(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options = {}) const;
   // Of an input, what a call was given of it, as a whole batch: of slices the processes gather those of all.
   Result<Tensor> whole_input(const Entry& entry, size_t input, const Tensor& given);
   // Over processes: the call that the others are in, or their next one, ends with Code::peer_failed and this reason,
@@ -161,6 +167,8 @@ class Session {
   size_t index_of(const Entry& entry) const { return static_cast<size_t>(&entry - plan_->entries().data()); }
   Status find_slices();
   Status check_slices(const Entry& entry, std::span<const Tensor> inputs) const;
+  Status check_slices_differ(const Entry& entry) const;
+  Result<int64_t> samples_of(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options) const;
   const void* memory_of(const Entry& entry, size_t input, const Tensor& tensor);
   std::vector<Tensor> whole_inputs(const Entry& entry, std::span<const Tensor> inputs) const;
   SampleRange given_range(const Entry& entry, size_t index, int64_t samples) const;
@@ -188,7 +196,7 @@ class Session {
   Status join_world();
   std::string job() const;
   Status share_outputs(const Entry& entry, const RunRequest& request);
-  Status share_output(int rank_class, const ProgramPort& port, std::byte* whole);
+  Status share_output(const Mesh& mesh, const ProgramPort& port, std::byte* whole);
 
   Host host_;
   std::shared_ptr<const CompiledPlan> plan_;
@@ -209,14 +217,15 @@ class Session {
   std::atomic<int64_t> memory_bytes_used_{0};
   int64_t steps_done_ = 0;
   bool healthy_ = true;
-  bool stepped_ = false;  // there are results of a step
-  Status skipped_;        // the last step
+  const Entry* stepped_ = nullptr;    // of the last step, whose results there are
+  const Entry* evaluated_ = nullptr;  // the same of `evaluate`
+  int64_t evaluated_samples_ = 0;
+  Status skipped_;  // the last step
   RateScale rate_scale_;
   std::vector<uint64_t> scalars_;
   std::vector<const void*> input_pointers_;
   std::vector<void*> output_pointers_;
   std::vector<std::vector<Tensor>> results_;  // by entry: where metrics land
-  int64_t evaluated_ = 0;                     // samples of the last call of `evaluate`
   // By entry and input, where inputs are slices: the samples, and a whole batch where they do not lie in one run.
   std::vector<std::vector<SampleRange>> slices_;
   std::vector<std::vector<Tensor>> staged_;

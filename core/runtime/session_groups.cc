@@ -109,7 +109,7 @@ std::string Session::job() const {
   Hash64 hash;
   const auto add = [&](const std::string& text) { hash.add(text.c_str(), text.size() + 1); };
   for (const auto& [key, value] : describe_run(*plan_)) add(key), add(value);
-  for (const Entry& entry : plan_->entries()) add(plan_->text(entry.kind, "local").value());
+  for (const Entry& entry : plan_->entries()) add(plan_->text(entry.kind, "local", entry.shape).value());
   return cat("plan ", hash.value(), ", numerics ", numerics_version, ", seed ", seed_, ", step ", steps_done_);
 }
 

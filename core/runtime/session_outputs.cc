@@ -7,24 +7,24 @@
 namespace epl {
 
 Result<Tensor> Session::step_output(std::string_view name) const {
-  const auto& ports = plan_->entries().front().outputs;
-  for (size_t i = 0; i < ports.size(); ++i) {
-    if (ports[i].name == name) return results_[0][i].clone();
+  const Entry& entry = stepped_ ? *stepped_ : plan_->entries().front();
+  for (size_t i = 0; i < entry.outputs.size(); ++i) {
+    if (entry.outputs[i].name == name) return results_[index_of(entry)][i].clone();
   }
   return error(Code::not_found, "step has no output \"", name, "\"");
 }
 
 Status Session::predict_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options) {
-  EPL_ASSIGN(const Entry* entry, find_entry(EntryKind::predict));
-  const auto counted = samples_in(EntryKind::predict, inputs, options);
-  EPL_TRY(refuse(counted.status()));
+  const auto fitting = fit(EntryKind::predict, inputs, options);
+  EPL_TRY(refuse(fitting.status()));
+  const auto [entry, samples] = *fitting;
   const auto& ports = entry->outputs;
-  const bool partial = *counted != entry->samples.batch;
+  const bool partial = samples != entry->samples.batch;
   bool direct = outputs.size() == ports.size();  // else `run` says what is wrong
   for (size_t i = 0; i < std::min(outputs.size(), ports.size()); ++i) {
     const bool can_be_given = !partial || entry->samples.outputs[i] >= 0;  // the same
     if (outputs[i].empty() || !can_be_given) continue;
-    const TensorType type = given_type(*entry, i, *counted);
+    const TensorType type = given_type(*entry, i, samples);
     if (outputs[i].type() != type)
       return refuse(invalid("output ", ports[i].name, " is ", type.text(), ", got room for ", outputs[i].type().text())
                         .at(ports[i].name));
@@ -38,7 +38,7 @@ Status Session::predict_into(std::span<const Tensor> inputs, std::span<Tensor> o
   EPL_TRY(run(EntryKind::predict, inputs, whole, options));
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].empty()) continue;
-    const Tensor given = given_output(*entry, i, whole[i], *counted);
+    const Tensor given = given_output(*entry, i, whole[i], samples);
     std::memcpy(outputs[i].data(), given.data(), static_cast<size_t>(given.bytes()));
   }
   return {};
@@ -73,15 +73,17 @@ TensorType Session::given_type(const Entry& entry, size_t index, int64_t samples
 Result<Tensor> Session::output(EntryKind kind, std::string_view name) const {
   if (kind == EntryKind::predict) return invalid("what a prediction gives is what the call returns");
   EPL_ASSIGN(const Entry* entry, find_entry(kind));
+  const bool is_train = kind == EntryKind::train;
+  if (const Entry* last = is_train ? stepped_ : evaluated_) entry = last;
   const auto found = std::ranges::find(entry->outputs, name, &Port::name);
   const size_t i = static_cast<size_t>(found - entry->outputs.begin());
   if (found == entry->outputs.end() || results_[index_of(*entry)][i].empty()) {
     return error(Code::not_found, entry_name(kind), " keeps no output ", quoted(name),
                  "; the strategy's keys outputs.global_concat and so on name those to keep");
   }
-  const bool is_train = kind == EntryKind::train;
-  if (is_train ? !stepped_ : evaluated_ == 0) return invalid("there was no ", is_train ? "step" : "evaluation", " yet");
-  const int64_t samples = is_train ? entry->samples.batch : evaluated_;
+  if ((is_train ? stepped_ : evaluated_) == nullptr)
+    return invalid("there was no ", is_train ? "step" : "evaluation", " yet");
+  const int64_t samples = is_train ? entry->samples.batch : evaluated_samples_;
   if (samples != entry->samples.batch && entry->samples.outputs[i] < 0) {
     return unsupported("output ", name, " does not keep the samples of a batch apart, so it needs all ",
                        entry->samples.batch, "; the last evaluation had ", samples);

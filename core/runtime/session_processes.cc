@@ -125,7 +125,7 @@ Status Session::share_outputs(const Entry& entry, const RunRequest& request) {
       const auto found = std::ranges::find(ports, static_cast<int>(i), &ProgramPort::index);
       if (found == ports.end()) continue;
       port = &*found;
-      EPL_TRY(share_output(static_cast<int>(t), *port, whole));
+      EPL_TRY(share_output(entry.mesh(static_cast<int>(t)), *port, whole));
     }
   }
   return {};
@@ -133,8 +133,7 @@ Status Session::share_outputs(const Entry& entry, const RunRequest& request) {
 
 // The process of the first rank that has an output, or a piece of it, gives it to the others. Its ranks have written
 // theirs to `whole`.
-Status Session::share_output(int rank_class, const ProgramPort& port, std::byte* whole) {
-  const Mesh& mesh = plan_->mesh(rank_class);
+Status Session::share_output(const Mesh& mesh, const ProgramPort& port, std::byte* whole) {
   // Over ranks: those of micro-batches cut a rank's piece, or, where they come first, ranks cut each of theirs.
   Sharding by_ranks = port.sharding;
   const auto size_of = [&](int axis) { return mesh.axes[static_cast<size_t>(axis)].size; };
@@ -194,7 +193,7 @@ Result<Tensor> Session::whole_input(const Entry& entry, size_t input, const Tens
     } else if (range.count > 0) {
       put_samples(given, dim, entry.samples.batch, range.first, whole);
     }
-    EPL_TRY(share_output(static_cast<int>(t), *port, static_cast<std::byte*>(whole.data())));
+    EPL_TRY(share_output(entry.mesh(static_cast<int>(t)), *port, static_cast<std::byte*>(whole.data())));
     return whole;
   }
   return unsupported("no rank reads input ", entry.inputs[input].name, ", so that no process has all of its samples");

@@ -31,6 +31,26 @@ Status Session::find_slices() {
       return unsupported("output ", output.name, " of ", entry_name(entry.kind),
                          " is an input as it is, which a process that takes a slice of the inputs does not have");
     }
+    EPL_TRY(check_slices_differ(entry));
+  }
+  return {};
+}
+
+// That what this process is given tells which shape a call has: each process has to know it from its own slices.
+Status Session::check_slices_differ(const Entry& entry) const {
+  const auto& slices = slices_[index_of(entry)];
+  for (const Entry& other : plan_->entries()) {
+    if (&other == &entry) return {};
+    if (other.kind != entry.kind) continue;
+    bool differ = false;
+    for (size_t i = 0; i < slices.size() && !differ; ++i) {
+      const SampleRange before = slices_[index_of(other)][i];
+      differ = (before.count == 0) != (slices[i].count == 0) ||
+               (slices[i].count > 0 && slice_type(entry, i, slices[i]) != slice_type(other, i, before));
+    }
+    if (!differ)
+      return unsupported("the slices that this process reads are the same for ", other.name(), " and ", entry.name(),
+                         "; with several shapes, let each process take whole batches");
   }
   return {};
 }

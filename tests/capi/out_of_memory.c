@@ -47,6 +47,7 @@ CALL(epl_trainer_parse, w.engine,
 CALL(epl_trainer_bind_symbol, w.trainer, EPL_STR("batch"), world_batch)
 CALL(epl_trainer_bind_batch_dim, w.trainer, EPL_STR("x"), 0)
 CALL(epl_trainer_bind_value, w.trainer, EPL_STR("x"), w.x)
+CALL(epl_trainer_add_shape, w.trainer, EPL_STR("{\"symbols\": {\"batch\": 2}}"))
 CALL(epl_trainer_bind_input, w.trainer, EPL_STR("x"), EPL_DTYPE_F32, dims, 2)
 CALL(epl_strategy_create, w.engine, (epl_strategy**)out)
 CALL(epl_strategy_parse, w.engine, EPL_STR("{\"zero.level\":\"v0\",\"default\":{\"split\":1}}"), (epl_strategy**)out)
@@ -365,6 +366,7 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_trainer_train_only, NULL, NULL),
                              ROW(epl_trainer_add_adapter, NULL, NULL),
                              ROW(epl_trainer_add_group, NULL, NULL),
+                             ROW(epl_trainer_add_shape, NULL, NULL),
                              ROW(epl_trainer_group_add, NULL, NULL),
                              ROW(epl_trainer_group_set, NULL, NULL)};
 enum { call_count = sizeof calls / sizeof *calls };

@@ -222,6 +222,16 @@ class Trainer(core.Handle):
         input_data, input_length = core.text(input)
         core.check(core.library().epl_trainer_bind_value(self.pointer, input_data, input_length, core.pointer(value)))
 
+    def add_shape(self, json):
+        """One more shape that batches may have, beside the one that the calls above bind: the last, partial
+        batch of an epoch, or texts of other lengths. `json` says what differs, as a trainer's own document
+        does: {"symbols": {"length": 64}} or {"inputs": {"x": {"dims": [3, 4]}, "target": {"dims": [3]}}}. The
+        plan has entries for every shape and one arena, as large as the largest needs; a call runs the shape
+        that its inputs have, over the same weights and the same state, and other shapes are refused. 64 at
+        most."""
+        json_data, json_length = core.text(json)
+        core.check(core.library().epl_trainer_add_shape(self.pointer, json_data, json_length))
+
 
 class Strategy(core.Handle):
     KIND = "strategy"
@@ -367,8 +377,8 @@ class Plan(core.Handle):
     def print(self, stage, **call):
         """As a text for people, which may change with every version: "explain"; the stages of the train step:
         "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of
-        another entry: "evaluate.graph", "predict.program", ... "explain" goes through a step in virtual time,
-        on a simulated device."""
+        another entry: "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes
+        through a step in virtual time, on a simulated device."""
         stage_data, stage_length = core.text(stage)
         text_out = c.c_void_p()
         core.check(core.library().epl_plan_print(self.pointer, stage_data, stage_length, core.call_options(call), c.byref(text_out)))
@@ -497,8 +507,8 @@ class Session(core.Handle):
         return hash_out.value
 
     def record(self, steps):
-        """What the ranks do in the next `steps` steps is recorded, and what was recorded before is forgotten; 0:
-        nothing is."""
+        """What the ranks do in the next `steps` steps of the plan's first shape is recorded, and what was
+        recorded before is forgotten; 0: nothing is."""
         core.check(core.library().epl_session_record(self.pointer, steps))
 
     def trace(self):
@@ -647,7 +657,8 @@ class Dataset(core.Handle):
           order     "sequential" (default) or "shuffled", a new permutation for each epoch
           seed      of the shuffling
           prefetch  batches read ahead by a thread, 0 (default) for none
-          partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples
+          partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples, which
+                    a step takes where the trainer has that shape too (epl_trainer_add_shape)
           split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is
                     not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
                     out.

@@ -57,6 +57,7 @@ SCOPE_DEFAULT = -2
 ENTRY_TRAIN = 0
 ENTRY_EVALUATE = 1
 ENTRY_PREDICT = 2
+ENTRY_SHAPE = 16
 STATE_PARAMETER = 0
 STATE_FROZEN = 1
 STATE_BUFFER = 2
@@ -352,6 +353,7 @@ FUNCTIONS = {
     "epl_trainer_bind_input": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_int32, c.POINTER(c.c_int64), c.c_int32]),
     "epl_trainer_bind_batch_dim": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_int32]),
     "epl_trainer_bind_value": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_void_p]),
+    "epl_trainer_add_shape": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t]),
     "epl_strategy_create": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p)]),
     "epl_strategy_parse": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(c.c_void_p)]),
     "epl_strategy_of_model": (c.c_void_p, [c.c_void_p, c.c_int64, c.POINTER(c.c_void_p)]),

@@ -168,6 +168,10 @@ const EPL_ENTRY_EVALUATE = 1
 
 const EPL_ENTRY_PREDICT = 2
 
+// EPL_ENTRY_SHAPE: Of the n-th shape that epl_trainer_add_shape has added, counted from 1, an entry is
+// EPL_ENTRY_... + n times this.
+const EPL_ENTRY_SHAPE = 16
+
 // EPL_STATE_PARAMETER: trained
 const EPL_STATE_PARAMETER = 0
 
@@ -1382,6 +1386,18 @@ func TrainerBindValue(trainer *Trainer, input string, value *Tensor) (failure *E
 	return
 }
 
+// TrainerAddShape is epl_trainer_add_shape.
+//
+// One more shape that batches may have, beside the one that the calls above bind: the last, partial batch of an
+// epoch, or texts of other lengths. `json` says what differs, as a trainer's own document does: {"symbols":
+// {"length": 64}} or {"inputs": {"x": {"dims": [3, 4]}, "target": {"dims": [3]}}}. The plan has entries for
+// every shape and one arena, as large as the largest needs; a call runs the shape that its inputs have, over the
+// same weights and the same state, and other shapes are refused. 64 at most.
+func TrainerAddShape(trainer *Trainer, json string) (failure *Error) {
+	failure = C.epl_trainer_add_shape(trainer, (*C.char)(unsafe.Pointer(unsafe.StringData(json))), C.size_t(len(json)))
+	return
+}
+
 // StrategyCreate is epl_strategy_create.
 func StrategyCreate(engine *Engine) (strategy *Strategy, failure *Error) {
 	failure = C.epl_strategy_create(engine, &strategy)
@@ -1571,7 +1587,8 @@ func PlanMemoryBytesPeak(plan *Plan, rank int64) (result int64) {
 //
 // As a text for people, which may change with every version: "explain"; the stages of the train step: "graph",
 // "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of another entry:
-// "evaluate.graph", "predict.program", ... "explain" goes through a step in virtual time, on a simulated device.
+// "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes through a step in
+// virtual time, on a simulated device.
 func PlanPrint(plan *Plan, stage string, call *CallOptions) (text *Text, failure *Error) {
 	failure = C.epl_plan_print(plan, (*C.char)(unsafe.Pointer(unsafe.StringData(stage))), C.size_t(len(stage)), (*C.epl_call_options)(unsafe.Pointer(call)), &text)
 	return
@@ -1607,7 +1624,8 @@ func PlanExportOnnx(plan *Plan, path string, call *CallOptions) (failure *Error)
 //	order     "sequential" (default) or "shuffled", a new permutation for each epoch
 //	seed      of the shuffling
 //	prefetch  batches read ahead by a thread, 0 (default) for none
-//	partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples
+//	partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples, which
+//	          a step takes where the trainer has that shape too (epl_trainer_add_shape)
 //	split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is
 //	          not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
 //	          out.
@@ -1961,8 +1979,8 @@ func SessionHash(session *Session, call *CallOptions) (hash uint64, failure *Err
 
 // SessionRecord is epl_session_record.
 //
-// What the ranks do in the next `steps` steps is recorded, and what was recorded before is forgotten; 0: nothing
-// is.
+// What the ranks do in the next `steps` steps of the plan's first shape is recorded, and what was recorded
+// before is forgotten; 0: nothing is.
 func SessionRecord(session *Session, steps int64) (failure *Error) {
 	failure = C.epl_session_record(session, C.int64_t(steps))
 	return

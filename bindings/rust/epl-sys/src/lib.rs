@@ -89,6 +89,9 @@ pub const EPL_SCOPE_DEFAULT: i32 = -2;
 pub const EPL_ENTRY_TRAIN: i32 = 0;
 pub const EPL_ENTRY_EVALUATE: i32 = 1;
 pub const EPL_ENTRY_PREDICT: i32 = 2;
+/// Of the n-th shape that epl_trainer_add_shape has added, counted from 1, an entry is EPL_ENTRY_... + n
+/// times this.
+pub const EPL_ENTRY_SHAPE: i32 = 16;
 
 /// trained
 pub const EPL_STATE_PARAMETER: i32 = 0;
@@ -1077,6 +1080,15 @@ extern "C" {
     ///
     /// Since 0.1, one caller at a time. `input`: input_length bytes of UTF-8.
     pub fn epl_trainer_bind_value(trainer: *mut epl_trainer, input: *const c_char, input_length: usize, value: *const epl_tensor) -> *mut epl_error;
+    /// One more shape that batches may have, beside the one that the calls above bind: the last, partial
+    /// batch of an epoch, or texts of other lengths. `json` says what differs, as a trainer's own document
+    /// does: {"symbols": {"length": 64}} or {"inputs": {"x": {"dims": [3, 4]}, "target": {"dims": [3]}}}. The
+    /// plan has entries for every shape and one arena, as large as the largest needs; a call runs the shape
+    /// that its inputs have, over the same weights and the same state, and other shapes are refused. 64 at
+    /// most.
+    ///
+    /// Since 0.1, one caller at a time. `json`: json_length bytes of UTF-8.
+    pub fn epl_trainer_add_shape(trainer: *mut epl_trainer, json: *const c_char, json_length: usize) -> *mut epl_error;
     /// Since 0.1, any thread. `strategy`: written, owned by the caller.
     pub fn epl_strategy_create(engine: *const epl_engine, strategy: *mut *mut epl_strategy) -> *mut epl_error;
     /// From the JSON form: config keys, `scopes` and `default` in one object.
@@ -1177,8 +1189,8 @@ extern "C" {
     pub fn epl_plan_memory_bytes_peak(plan: *const epl_plan, rank: i64) -> i64;
     /// As a text for people, which may change with every version: "explain"; the stages of the train step:
     /// "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of
-    /// another entry: "evaluate.graph", "predict.program", ... "explain" goes through a step in virtual time,
-    /// on a simulated device.
+    /// another entry: "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes
+    /// through a step in virtual time, on a simulated device.
     ///
     /// Since 0.1, any thread, blocking. `stage`: stage_length bytes of UTF-8; `call`: may be null; `text`:
     /// written, owned by the caller.
@@ -1205,7 +1217,8 @@ extern "C" {
     ///   order     "sequential" (default) or "shuffled", a new permutation for each epoch
     ///   seed      of the shuffling
     ///   prefetch  batches read ahead by a thread, 0 (default) for none
-    ///   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples
+    ///   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples, which
+    ///             a step takes where the trainer has that shape too (epl_trainer_add_shape)
     ///   split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is
     ///             not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
     ///             out.
@@ -1408,8 +1421,8 @@ extern "C" {
     ///
     /// Since 0.1, one caller at a time, blocking. `call`: may be null; `hash`: written.
     pub fn epl_session_hash(session: *mut epl_session, call: *const epl_call_options, hash: *mut u64) -> *mut epl_error;
-    /// What the ranks do in the next `steps` steps is recorded, and what was recorded before is forgotten; 0:
-    /// nothing is.
+    /// What the ranks do in the next `steps` steps of the plan's first shape is recorded, and what was
+    /// recorded before is forgotten; 0: nothing is.
     ///
     /// Since 0.1, one caller at a time.
     pub fn epl_session_record(session: *mut epl_session, steps: i64) -> *mut epl_error;

@@ -73,6 +73,13 @@ impl Trainer {
         check(unsafe { sys::epl_trainer_bind_value(self.0.as_ptr(), input, length, value.into().raw) })?;
         Ok(self)
     }
+    /// Names one more shape that batches may have, as JSON: `{"symbols": {"length": 64}}` for a bucket of shorter texts,
+    /// `{"symbols": {"batch": 3}}` for what an epoch leaves over.
+    pub fn add_shape(&mut self, shape: &str) -> Result<&mut Trainer> {
+        let (shape, length) = raw(shape);
+        check(unsafe { sys::epl_trainer_add_shape(self.0.as_ptr(), shape, length) })?;
+        Ok(self)
+    }
     /// Trains the parameters whose names match one of the globs, and freezes all others.
     pub fn train_only<'p>(&mut self, patterns: impl IntoIterator<Item = &'p str>) -> Result<&mut Trainer> {
         for pattern in patterns {

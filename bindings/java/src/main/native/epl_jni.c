@@ -1084,6 +1084,17 @@ static void JNICALL raw_epl_trainer_bind_value(JNIEnv* env, jclass type, jlong j
   give_bytes(env, &input);
 }
 
+static void JNICALL raw_epl_trainer_add_shape(JNIEnv* env, jclass type, jlong j_trainer, jbyteArray j_json) {
+  (void)env;
+  (void)type;
+  bytes_of json = take_bytes(env, j_json);
+  if (!json.bad) {
+    epl_error* error = epl_trainer_add_shape((epl_trainer*)(intptr_t)j_trainer, json.data, (size_t)json.length);
+    thrown(env, error);
+  }
+  give_bytes(env, &json);
+}
+
 static jlong JNICALL raw_epl_strategy_create(JNIEnv* env, jclass type, jlong j_engine) {
   (void)env;
   (void)type;
@@ -2319,6 +2330,7 @@ static const JNINativeMethod methods[] = {
     {"epl_trainer_bind_input", "(J[BI[J)V", (void*)raw_epl_trainer_bind_input},
     {"epl_trainer_bind_batch_dim", "(J[BI)V", (void*)raw_epl_trainer_bind_batch_dim},
     {"epl_trainer_bind_value", "(J[BJ)V", (void*)raw_epl_trainer_bind_value},
+    {"epl_trainer_add_shape", "(J[B)V", (void*)raw_epl_trainer_add_shape},
     {"epl_strategy_create", "(J)J", (void*)raw_epl_strategy_create},
     {"epl_strategy_parse", "(J[B)J", (void*)raw_epl_strategy_parse},
     {"epl_strategy_of_model", "(JJ)J", (void*)raw_epl_strategy_of_model},

@@ -49,6 +49,15 @@ public final class Trainer extends Handle {
     }
   }
 
+  /**
+   * One more shape that batches may have, as JSON: {@code {"symbols": {"length": 64}}} for a bucket of shorter texts,
+   * {@code {"symbols": {"batch": 3}}} for what an epoch leaves over.
+   */
+  public Trainer addShape(String shape) {
+    run(trainer -> Raw.epl_trainer_add_shape(trainer, Text.utf8(shape)));
+    return this;
+  }
+
   /** Trains what matches this or another such pattern, and freezes all else. */
   public Trainer trainOnly(String pattern) {
     run(trainer -> Raw.epl_trainer_train_only(trainer, Text.utf8(pattern)));

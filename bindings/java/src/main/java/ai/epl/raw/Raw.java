@@ -189,6 +189,12 @@ public final class Raw {
   public static final int EPL_ENTRY_PREDICT = 2;
 
   /**
+   * Of the n-th shape that epl_trainer_add_shape has added, counted from 1, an entry is EPL_ENTRY_... + n times
+   * this.
+   */
+  public static final int EPL_ENTRY_SHAPE = 16;
+
+  /**
    * trained
    */
   public static final int EPL_STATE_PARAMETER = 0;
@@ -1623,6 +1629,15 @@ public final class Raw {
    */
   public static native void epl_trainer_bind_value(long trainer, byte[] input, long value);
 
+  /**
+   * One more shape that batches may have, beside the one that the calls above bind: the last, partial batch of
+   * an epoch, or texts of other lengths. `json` says what differs, as a trainer's own document does:
+   * {"symbols": {"length": 64}} or {"inputs": {"x": {"dims": [3, 4]}, "target": {"dims": [3]}}}. The plan has
+   * entries for every shape and one arena, as large as the largest needs; a call runs the shape that its inputs
+   * have, over the same weights and the same state, and other shapes are refused. 64 at most.
+   */
+  public static native void epl_trainer_add_shape(long trainer, byte[] json);
+
   public static native long epl_strategy_create(long engine);
 
   /**
@@ -1730,8 +1745,8 @@ public final class Raw {
   /**
    * As a text for people, which may change with every version: "explain"; the stages of the train step:
    * "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of another
-   * entry: "evaluate.graph", "predict.program", ... "explain" goes through a step in virtual time, on a
-   * simulated device.
+   * entry: "evaluate.graph", "predict.program", of another shape "train&#64;1.graph". "explain" goes through a
+   * step in virtual time, on a simulated device.
    */
   public static native byte[] epl_plan_print(long plan, byte[] stage, CallOptions call);
 
@@ -1759,7 +1774,8 @@ public final class Raw {
    *   order     "sequential" (default) or "shuffled", a new permutation for each epoch
    *   seed      of the shuffling
    *   prefetch  batches read ahead by a thread, 0 (default) for none
-   *   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples
+   *   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples, which
+   *             a step takes where the trainer has that shape too (epl_trainer_add_shape)
    *   split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is
    *             not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
    *             out.
@@ -1977,8 +1993,8 @@ public final class Raw {
   public static native long epl_session_hash(long session, CallOptions call);
 
   /**
-   * What the ranks do in the next `steps` steps is recorded, and what was recorded before is forgotten; 0:
-   * nothing is.
+   * What the ranks do in the next `steps` steps of the plan's first shape is recorded, and what was recorded
+   * before is forgotten; 0: nothing is.
    */
   public static native void epl_session_record(long session, long steps);
 

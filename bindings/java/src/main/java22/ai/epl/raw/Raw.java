@@ -136,6 +136,8 @@ public final class Raw {
 
   public static final int EPL_ENTRY_PREDICT = 2;
 
+  public static final int EPL_ENTRY_SHAPE = 16;
+
   public static final int EPL_STATE_PARAMETER = 0;
 
   public static final int EPL_STATE_FROZEN = 1;
@@ -605,6 +607,7 @@ public final class Raw {
     static final MemorySegment epl_trainer_bind_input = symbol("epl_trainer_bind_input");
     static final MemorySegment epl_trainer_bind_batch_dim = symbol("epl_trainer_bind_batch_dim");
     static final MemorySegment epl_trainer_bind_value = symbol("epl_trainer_bind_value");
+    static final MemorySegment epl_trainer_add_shape = symbol("epl_trainer_add_shape");
     static final MemorySegment epl_strategy_create = symbol("epl_strategy_create");
     static final MemorySegment epl_strategy_parse = symbol("epl_strategy_parse");
     static final MemorySegment epl_strategy_of_model = symbol("epl_strategy_of_model");
@@ -2256,6 +2259,15 @@ public final class Raw {
   public static void epl_trainer_bind_value(long trainer, byte[] input, long value) {
     try (Arena arena = Arena.ofConfined()) {
       long error = (long) CJJJJ_J.CALL.invokeExact(At.epl_trainer_bind_value, trainer, copy(arena, input), length(input), value);
+      check(error);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    }
+  }
+
+  public static void epl_trainer_add_shape(long trainer, byte[] json) {
+    try (Arena arena = Arena.ofConfined()) {
+      long error = (long) CJJJ_J.CALL.invokeExact(At.epl_trainer_add_shape, trainer, copy(arena, json), length(json));
       check(error);
     } catch (Throwable thrown) {
       throw rethrown(thrown);
