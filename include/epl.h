@@ -200,13 +200,17 @@ typedef struct epl_engine_options {
   epl_destroy_fn log_destroy;
   const char* packs;  /* the folder of the optional packs, libepl_NAME.so; NULL: the one that libepl.so is in */
   uint64_t packs_length;
+  uint64_t memory_bytes; /* that tensors, sessions and predictors may have together, however many there are; more is
+                            EPL_ERROR_OUT_OF_MEMORY, of a session before it is made. 0: what the machine has */
 } epl_engine_options;
-#define EPL_ENGINE_OPTIONS_INIT {sizeof(epl_engine_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0}
+#define EPL_ENGINE_OPTIONS_INIT {sizeof(epl_engine_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0}
 
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_engine_options_init(epl_engine_options* EPL_OUT options);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
 epl_engine_create(const epl_engine_options* EPL_NULLABLE options, epl_engine** EPL_OUT engine);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_engine_destroy(epl_engine* EPL_NULLABLE engine);
+/* Bytes that its tensors, sessions and predictors have now. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK uint64_t epl_engine_memory_bytes(const epl_engine* engine);
 /* What this build and this machine have, as JSON: version, processor level, threads, workers started, devices, losses,
  * metrics, optimizers, schedules, readers, model families, strategy keys, packs and where they are looked for. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*

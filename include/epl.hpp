@@ -346,6 +346,11 @@ class engine : public detail::handle<epl_engine, epl_engine_destroy> {
     return detail::give(failure, [&]() -> epl::engine { return epl::engine(engine_out); });
   }
 
+  /// Bytes that its tensors, sessions and predictors have now.
+  uint64_t memory_bytes() const {
+    return epl_engine_memory_bytes(*this);
+  }
+
   /// What this build and this machine have, as JSON: version, processor level, threads, workers started,
   /// devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and where
   /// they are looked for.

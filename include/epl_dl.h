@@ -32,6 +32,7 @@
   X(void, engine_options_init, (epl_engine_options* options), 0, 1) \
   X(epl_error*, engine_create, (const epl_engine_options* options, epl_engine** engine), 0, 1) \
   X(void, engine_destroy, (epl_engine* engine), 0, 1) \
+  X(uint64_t, engine_memory_bytes, (const epl_engine* engine), 0, 1) \
   X(epl_error*, engine_describe, (const epl_engine* engine, epl_text** json), 0, 1) \
   X(void, device_info_init, (epl_device_info* info), 0, 1) \
   X(int64_t, engine_device_count, (const epl_engine* engine), 0, 1) \

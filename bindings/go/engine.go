@@ -15,6 +15,7 @@ type EngineOptions struct {
 	Threads int          // for the sessions of the engine, their callers among them; 0: one for each processor
 	Logger  *slog.Logger // nil: nothing is logged
 	Packs   string       // the folder of the optional packs; empty: the one that libepl.so is in
+	Memory  uint64       // bytes that tensors, sessions and predictors may have together; 0: no bound
 }
 
 // Engine is what everything else is made from.
@@ -24,6 +25,7 @@ type Engine struct{ handle }
 func NewEngine(options EngineOptions) (*Engine, error) {
 	o := raw.NewEngineOptions()
 	o.Threads = int32(options.Threads)
+	o.MemoryBytes = options.Memory
 	if options.Packs != "" {
 		o.Packs, o.PacksLength = raw.AllocText(options.Packs)
 		defer raw.FreeText(o.Packs)
@@ -52,6 +54,16 @@ func (e *Engine) use() (engine *raw.Engine, done func(), err error) {
 		return nil, nil, ErrClosed
 	}
 	return (*raw.Engine)(at), e.leave, nil
+}
+
+// MemoryBytes are what the engine's tensors, sessions and predictors have now; 0 once it is closed.
+func (e *Engine) MemoryBytes() uint64 {
+	engine, done, err := e.use()
+	if err != nil {
+		return 0
+	}
+	defer done()
+	return raw.EngineMemoryBytes(engine)
 }
 
 // Describe gives, as JSON, what this build and this machine have: version, processor level, devices, losses, metrics,

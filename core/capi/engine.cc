@@ -49,7 +49,7 @@ std::string own_folder() {
   return ::realpath(folder.c_str(), path) ? std::string(path) : std::string();
 }
 
-Host make_host(const epl_engine_options& o) {
+Host make_host(const epl_engine_options& o, const std::shared_ptr<MemoryBudget>& budget) {
   Host host;
   host.packs = o.packs ? std::string(o.packs, o.packs_length) : own_folder();
   host.threads = o.threads > 0 ? o.threads : available_processors();
@@ -58,17 +58,16 @@ Host make_host(const epl_engine_options& o) {
   host.seconds = [] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   };
-  if (o.allocate) {
-    host.allocate = [f = o.allocate, u = o.allocator_userdata](size_t bytes, size_t alignment) {
-      return f(u, bytes, alignment);
-    };
-    host.release = [f = o.release, u = o.allocator_userdata](void* memory, size_t bytes, size_t alignment) {
-      f(u, memory, bytes, alignment);
-    };
-  } else {
-    host.allocate = allocate_memory;
-    host.release = [](void* memory, size_t, size_t) { release_memory(memory); };
-  }
+  host.allocate = [f = o.allocate, u = o.allocator_userdata, budget](size_t bytes, size_t alignment) -> void* {
+    if (!budget->take(bytes)) return nullptr;
+    void* const memory = f ? f(u, bytes, alignment) : allocate_memory(bytes, alignment);
+    if (memory == nullptr) budget->give_back(bytes);
+    return memory;
+  };
+  host.release = [f = o.release, u = o.allocator_userdata, budget](void* memory, size_t bytes, size_t alignment) {
+    f ? f(u, memory, bytes, alignment) : release_memory(memory);
+    budget->give_back(bytes);
+  };
   int least = o.log_level == EPL_LOG_DEFAULT ? EPL_LOG_WARNING : o.log_level;
   host.least_logged = static_cast<LogLevel>(least - EPL_LOG_DEBUG);
   if (o.log) {
@@ -130,7 +129,8 @@ epl_error* epl_engine_create(const epl_engine_options* options, epl_engine** eng
     EPL_TRY(check_processor());
     auto made = std::make_unique<epl_engine>();
     made->engine = std::make_shared<Engine>();
-    made->engine->host = make_host(known);
+    made->engine->memory->bytes = known.memory_bytes;
+    made->engine->host = make_host(known, made->engine->memory);
     log_engine(made->engine->host);
     made->engine->options = known;  // last: from here on the engine owns the userdata
     return made;
@@ -138,6 +138,10 @@ epl_error* epl_engine_create(const epl_engine_options* options, epl_engine** eng
 }
 
 void epl_engine_destroy(epl_engine* engine) { destroy(engine); }
+
+uint64_t epl_engine_memory_bytes(const epl_engine* engine) {
+  return alive(engine) ? engine->engine->memory->in_use.load(std::memory_order_relaxed) : 0;
+}
 
 epl_error* epl_engine_describe(const epl_engine* engine, epl_text** json) {
   return giving_text(json, "json", [&]() -> Result<std::string> {

@@ -23,6 +23,23 @@ Status check_number(std::string_view name) {
   return error(Code::not_found, "a session has no number ", quoted(name), choices(name, known));
 }
 
+// A plan says what its session needs, so that one that cannot fit is not begun.
+Status check_budget(const epl_plan& plan, const SessionOptions& options) {
+  const CompiledPlan& p = *plan.plan;
+  const MemoryBudget& budget = *plan.engine->memory;
+  const int ranks = p.options().ranks, count = options.ranks > 0 ? options.ranks : ranks;
+  const bool exist = options.first_rank >= 0 && options.first_rank <= ranks - count;
+  if (budget.bytes == 0 || !exist || !p.device()->executes()) return {};
+  int64_t wanted = 0;
+  for (int r = options.first_rank; r < options.first_rank + count; ++r)
+    wanted += p.memory_bytes_peak(p.class_of_rank(r));
+  const uint64_t in_use = budget.in_use.load(std::memory_order_relaxed);
+  if (in_use <= budget.bytes && static_cast<uint64_t>(wanted) <= budget.bytes - in_use) return {};
+  return error(Code::out_of_memory, "the plan's ", count == 1 ? "rank needs " : cat(count, " ranks need "),
+               grouped(wanted), " bytes; of the engine's ", grouped(static_cast<int64_t>(budget.bytes)), " bytes ",
+               grouped(static_cast<int64_t>(in_use)), " are in use");
+}
+
 void log_step(const Host& host, const StepMetrics& step, double seconds) {
   log(host, LogLevel::debug, "step ", step.step + 1, ": loss ", step.loss, ", ", seconds, " s");
 }
@@ -77,6 +94,7 @@ epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* o
     auto made = std::make_unique<epl_session>();
     made->engine = plan->engine;
     EPL_ASSIGN(SessionOptions here, session_options(known, *plan));
+    EPL_TRY(check_budget(*plan, here));
     EPL_ASSIGN(made->session, Session::create(plan->engine->host, plan->plan, here));
     for (StateKind kind : state_kinds) made->names[static_cast<int>(kind)] = state_names(*plan->plan, kind);
     log(plan->engine->host, LogLevel::info, "session: ", plan->plan->options().ranks,

@@ -18,6 +18,10 @@ class Engine(core.Handle):
         core.check(core.library().epl_engine_create(core.struct(raw.EngineOptions, options), c.byref(engine_out)))
         return cls.own(engine_out.value)
 
+    def memory_bytes(self):
+        """Bytes that its tensors, sessions and predictors have now."""
+        return core.library().epl_engine_memory_bytes(self.pointer)
+
     def describe(self):
         """What this build and this machine have, as JSON: version, processor level, threads, workers started,
         devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and

@@ -122,6 +122,7 @@ class EngineOptions(Struct):
         ("log_destroy", epl_destroy_fn),
         ("packs", c.c_void_p),
         ("packs_length", c.c_uint64),
+        ("memory_bytes", c.c_uint64),
     ]
 
 
@@ -297,6 +298,7 @@ FUNCTIONS = {
     "epl_engine_options_init": (None, [c.POINTER(EngineOptions)]),
     "epl_engine_create": (c.c_void_p, [c.POINTER(EngineOptions), c.POINTER(c.c_void_p)]),
     "epl_engine_destroy": (None, [c.c_void_p]),
+    "epl_engine_memory_bytes": (c.c_uint64, [c.c_void_p]),
     "epl_engine_describe": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p)]),
     "epl_device_info_init": (None, [c.POINTER(DeviceInfo)]),
     "epl_engine_device_count": (c.c_int64, [c.c_void_p]),

@@ -22,6 +22,8 @@ package raw
 // #cgo noescape epl_text_data
 // #cgo nocallback epl_engine_options_init
 // #cgo noescape epl_engine_options_init
+// #cgo nocallback epl_engine_memory_bytes
+// #cgo noescape epl_engine_memory_bytes
 // #cgo nocallback epl_device_info_init
 // #cgo noescape epl_device_info_init
 // #cgo nocallback epl_engine_device_count

@@ -343,6 +343,10 @@ type EngineOptions struct {
 	Packs *C.char
 
 	PacksLength uint64
+
+	// that tensors, sessions and predictors may have together, however many there are; more is
+	// EPL_ERROR_OUT_OF_MEMORY, of a session before it is made. 0: what the machine has
+	MemoryBytes uint64
 }
 
 // NewEngineOptions has the default in every field.
@@ -351,7 +355,7 @@ func NewEngineOptions() EngineOptions {
 }
 
 // Go and C agree on the layout, else this does not compile.
-var _ [88]struct{} = [unsafe.Sizeof(EngineOptions{})]struct{}{}
+var _ [96]struct{} = [unsafe.Sizeof(EngineOptions{})]struct{}{}
 var _ [8]struct{} = [unsafe.Offsetof(EngineOptions{}.Threads)]struct{}{}
 var _ [12]struct{} = [unsafe.Offsetof(EngineOptions{}.LogLevel)]struct{}{}
 var _ [16]struct{} = [unsafe.Offsetof(EngineOptions{}.Allocate)]struct{}{}
@@ -363,6 +367,7 @@ var _ [56]struct{} = [unsafe.Offsetof(EngineOptions{}.AllocatorDestroy)]struct{}
 var _ [64]struct{} = [unsafe.Offsetof(EngineOptions{}.LogDestroy)]struct{}{}
 var _ [72]struct{} = [unsafe.Offsetof(EngineOptions{}.Packs)]struct{}{}
 var _ [80]struct{} = [unsafe.Offsetof(EngineOptions{}.PacksLength)]struct{}{}
+var _ [88]struct{} = [unsafe.Offsetof(EngineOptions{}.MemoryBytes)]struct{}{}
 
 // DeviceInfo is epl_device_info.
 type DeviceInfo struct {
@@ -942,6 +947,14 @@ func EngineCreate(options *EngineOptions) (engine *Engine, failure *Error) {
 // EngineDestroy is epl_engine_destroy.
 func EngineDestroy(engine *Engine) {
 	C.epl_engine_destroy(engine)
+}
+
+// EngineMemoryBytes is epl_engine_memory_bytes.
+//
+// Bytes that its tensors, sessions and predictors have now.
+func EngineMemoryBytes(engine *Engine) (result uint64) {
+	result = uint64(C.epl_engine_memory_bytes(engine))
+	return
 }
 
 // EngineDescribe is epl_engine_describe.

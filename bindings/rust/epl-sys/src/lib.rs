@@ -276,6 +276,9 @@ pub struct epl_engine_options {
     /// the folder of the optional packs, libepl_NAME.so; NULL: the one that libepl.so is in
     pub packs: *const c_char,
     pub packs_length: u64,
+    /// that tensors, sessions and predictors may have together, however many there are; more is
+    /// EPL_ERROR_OUT_OF_MEMORY, of a session before it is made. 0: what the machine has
+    pub memory_bytes: u64,
 }
 
 impl Default for epl_engine_options {
@@ -290,7 +293,7 @@ impl Default for epl_engine_options {
 
 #[cfg(target_pointer_width = "64")]
 const _: () = {
-    assert!(core::mem::size_of::<epl_engine_options>() == 88);
+    assert!(core::mem::size_of::<epl_engine_options>() == 96);
     assert!(core::mem::offset_of!(epl_engine_options, struct_size) == 0);
     assert!(core::mem::offset_of!(epl_engine_options, threads) == 8);
     assert!(core::mem::offset_of!(epl_engine_options, log_level) == 12);
@@ -303,6 +306,7 @@ const _: () = {
     assert!(core::mem::offset_of!(epl_engine_options, log_destroy) == 64);
     assert!(core::mem::offset_of!(epl_engine_options, packs) == 72);
     assert!(core::mem::offset_of!(epl_engine_options, packs_length) == 80);
+    assert!(core::mem::offset_of!(epl_engine_options, memory_bytes) == 88);
 };
 
 #[repr(C)]
@@ -841,6 +845,10 @@ extern "C" {
     pub fn epl_engine_create(options: *const epl_engine_options, engine: *mut *mut epl_engine) -> *mut epl_error;
     /// Since 0.1, any thread. `engine`: may be null.
     pub fn epl_engine_destroy(engine: *mut epl_engine);
+    /// Bytes that its tensors, sessions and predictors have now.
+    ///
+    /// Since 0.1, any thread, quick.
+    pub fn epl_engine_memory_bytes(engine: *const epl_engine) -> u64;
     /// What this build and this machine have, as JSON: version, processor level, threads, workers started,
     /// devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and
     /// where they are looked for.

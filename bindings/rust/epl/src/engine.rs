@@ -32,6 +32,7 @@ pub struct EngineBuilder {
     threads: i32,
     log: Option<(Level, Box<Log>)>,
     packs: String,
+    memory_bytes: u64,
 }
 
 /// Something that plans can be made for.
@@ -78,9 +79,18 @@ impl EngineBuilder {
         self.packs = folder.into();
         self
     }
+    /// Bytes that tensors, sessions and predictors may have together; 0, the default: no bound.
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
     /// Makes the engine. It costs microseconds, and starts no thread.
     pub fn build(self) -> Result<Engine> {
-        let mut options = sys::epl_engine_options { threads: self.threads, ..Default::default() };
+        let mut options = sys::epl_engine_options {
+            threads: self.threads,
+            memory_bytes: self.memory_bytes,
+            ..Default::default()
+        };
         if !self.packs.is_empty() {
             (options.packs, options.packs_length) = (self.packs.as_ptr().cast(), self.packs.len() as u64);
         }
@@ -108,6 +118,10 @@ impl Engine {
     /// An engine with options.
     pub fn builder() -> EngineBuilder {
         EngineBuilder::default()
+    }
+    /// What its tensors, sessions and predictors have now.
+    pub fn memory_bytes(&self) -> u64 {
+        unsafe { sys::epl_engine_memory_bytes(self.0.as_ptr()) }
     }
     /// As JSON, what this build and this machine have: version, processor level, devices, losses, metrics, optimizers,
     /// schedules, readers, model families, strategy keys, packs.

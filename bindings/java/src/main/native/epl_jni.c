@@ -556,6 +556,14 @@ static void JNICALL raw_epl_engine_destroy(JNIEnv* env, jclass type, jlong j_eng
   epl_engine_destroy((epl_engine*)(intptr_t)j_engine);
 }
 
+static jlong JNICALL raw_epl_engine_memory_bytes(JNIEnv* env, jclass type, jlong j_engine) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  result = (jlong)epl_engine_memory_bytes((const epl_engine*)(intptr_t)j_engine);
+  return result;
+}
+
 static jbyteArray JNICALL raw_epl_engine_describe(JNIEnv* env, jclass type, jlong j_engine) {
   (void)env;
   (void)type;
@@ -2281,6 +2289,7 @@ static const JNINativeMethod methods[] = {
     {"epl_text_destroy", "(J)V", (void*)raw_epl_text_destroy},
     {"epl_engine_create", "(Lai/epl/raw/Raw$EngineOptions;)J", (void*)raw_epl_engine_create},
     {"epl_engine_destroy", "(J)V", (void*)raw_epl_engine_destroy},
+    {"epl_engine_memory_bytes", "(J)J", (void*)raw_epl_engine_memory_bytes},
     {"epl_engine_describe", "(J)[B", (void*)raw_epl_engine_describe},
     {"epl_engine_device_count", "(J)J", (void*)raw_epl_engine_device_count},
     {"epl_engine_device", "(JJLai/epl/raw/Raw$DeviceInfo;)V", (void*)raw_epl_engine_device},

@@ -48,6 +48,11 @@ public final class Engine extends Handle {
     }).toList());
   }
 
+  /** Bytes that its tensors, sessions and predictors have now. */
+  public long memoryBytes() {
+    return use(Raw::epl_engine_memory_bytes);
+  }
+
   /** What this build and this machine have, as JSON: devices, losses, optimizers, metrics, readers, strategy keys. */
   public String describe() {
     return Text.of(use(Raw::epl_engine_describe));

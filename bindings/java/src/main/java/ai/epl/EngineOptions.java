@@ -9,12 +9,13 @@ public final class EngineOptions {
   private System.Logger logger = System.getLogger("ai.epl");
   private System.Logger.Level level = System.Logger.Level.WARNING;
   private Path packs;
+  private long memoryBytes;
   private NativeMemory memory;
 
   /** All defaults. */
   public EngineOptions() {}
 
-  /** Of each session, the caller's own among them; 0: one for each processor. */
+  /** For the sessions of the engine, their callers among them; 0: one for each processor. */
   public EngineOptions threads(int threads) {
     this.threads = threads;
     return this;
@@ -44,8 +45,14 @@ public final class EngineOptions {
     return this;
   }
 
+  /** Bytes that tensors, sessions and predictors may have together; 0: no bound. */
+  public EngineOptions memoryBytes(long bytes) {
+    memoryBytes = bytes;
+    return this;
+  }
+
   Raw.EngineOptions raw() {
-    Raw.EngineOptions raw = new Raw.EngineOptions().threads(threads);
+    Raw.EngineOptions raw = new Raw.EngineOptions().threads(threads).memoryBytes(memoryBytes);
     if (memory != null) raw.allocator(new Allocator(memory));
     if (packs != null) raw.packs(Text.utf8(packs));
     if (logger == null || level == System.Logger.Level.OFF) return raw;

@@ -444,7 +444,7 @@ public final class Raw {
    * epl_engine_options.
    */
   public static final class EngineOptions extends Struct {
-    public static final int SIZE = 88;
+    public static final int SIZE = 96;
 
     public EngineOptions() {
       super(SIZE, true);
@@ -515,6 +515,19 @@ public final class Raw {
 
     public byte[] packs() {
       return text(72, 80);
+    }
+
+    /**
+     * that tensors, sessions and predictors may have together, however many there are; more is
+     * EPL_ERROR_OUT_OF_MEMORY, of a session before it is made. 0: what the machine has
+     */
+    public long memoryBytes() {
+      return memory.getLong(88);
+    }
+
+    public EngineOptions memoryBytes(long value) {
+      memory.putLong(88, value);
+      return this;
     }
   }
 
@@ -1383,6 +1396,11 @@ public final class Raw {
   public static native long epl_engine_create(EngineOptions options);
 
   public static native void epl_engine_destroy(long engine);
+
+  /**
+   * Bytes that its tensors, sessions and predictors have now.
+   */
+  public static native long epl_engine_memory_bytes(long engine);
 
   /**
    * What this build and this machine have, as JSON: version, processor level, threads, workers started,

@@ -558,6 +558,7 @@ public final class Raw {
     static final MemorySegment epl_text_destroy = symbol("epl_text_destroy");
     static final MemorySegment epl_engine_create = symbol("epl_engine_create");
     static final MemorySegment epl_engine_destroy = symbol("epl_engine_destroy");
+    static final MemorySegment epl_engine_memory_bytes = symbol("epl_engine_memory_bytes");
     static final MemorySegment epl_engine_describe = symbol("epl_engine_describe");
     static final MemorySegment epl_engine_device_count = symbol("epl_engine_device_count");
     static final MemorySegment epl_engine_device = symbol("epl_engine_device");
@@ -977,7 +978,7 @@ public final class Raw {
   }
 
   public static final class EngineOptions extends Struct {
-    public static final int SIZE = 88;
+    public static final int SIZE = 96;
 
     public EngineOptions() {
       super(SIZE, true);
@@ -1028,6 +1029,15 @@ public final class Raw {
 
     public byte[] packs() {
       return text(72, 80);
+    }
+
+    public long memoryBytes() {
+      return memory.getLong(88);
+    }
+
+    public EngineOptions memoryBytes(long value) {
+      memory.putLong(88, value);
+      return this;
     }
   }
 
@@ -1766,6 +1776,14 @@ public final class Raw {
   public static void epl_engine_destroy(long engine) {
     try {
       CJ_V.CALL.invokeExact(At.epl_engine_destroy, engine);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    }
+  }
+
+  public static long epl_engine_memory_bytes(long engine) {
+    try {
+      return (long) CJ_J_QUICK.CALL.invokeExact(At.epl_engine_memory_bytes, engine);
     } catch (Throwable thrown) {
       throw rethrown(thrown);
     }
