@@ -507,7 +507,9 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_trainer_destroy(epl_trainer* EPL
  *   precision        f32 (default), or f64: the float32 of the model is computed and trained as float64, slowly
  *   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
  *                    it
- *   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric) */
+ *   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)
+ *   keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
+ *   freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_trainer_set(epl_trainer* trainer, const char* EPL_TEXT(key_length) key, size_t key_length,
     const char* EPL_TEXT(value_length) value, size_t value_length);
@@ -918,6 +920,18 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_session_destroy(epl_session* EPL
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_step(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
     const epl_call_options* EPL_NULLABLE call, epl_metrics* EPL_OUT EPL_NULLABLE metrics);
+/* The two halves of a step, for a trainer with keep_gradients = true: the gradients of a batch without an update, and
+ * an update by the gradients that the session has. One behind the other they are a step, bit by bit. Between them
+ * gradients are read by epl_session_get and changed by epl_session_set (clipped, summed over other sessions, ...),
+ * under "<parameter>.gradient": whole tensors in every layout, before clip_norm, which the update applies. A step
+ * leaves its gradients there too. epl_session_gradients takes the dropout of the next step, updates running statistics,
+ * and does not count as a step; epl_session_apply does. Its metrics have the loss of the last batch. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_gradients(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+    const epl_call_options* EPL_NULLABLE call, epl_metrics* EPL_OUT EPL_NULLABLE metrics);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_apply(epl_session* session, const epl_call_options* EPL_NULLABLE call,
+    epl_metrics* EPL_OUT EPL_NULLABLE metrics);
 /* The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it is the
  * mean of theirs; a model that computes its loss itself takes whole batches alone. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
@@ -959,8 +973,13 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_session_steps(const
  * made a step, and after a checkpoint was loaded, `step` is what epl_session_steps says and `loss` is NaN. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void
 epl_session_progress(const epl_session* session, epl_metrics* EPL_OUT metrics);
-/* A number that decides how training goes on, changed between steps and kept in checkpoints. "learning_rate_scale":
- * what the rates of all parameters are multiplied with besides their schedule, 1 at first. */
+/* A number that decides how training goes on, changed between steps and kept in checkpoints:
+ *   learning_rate        optimizer.lr, of the parameters outside any group; "learning_rate:0" of group 0, and so on
+ *   learning_rate_scale  what all rates are multiplied with besides their schedule, 1 at first
+ *   frozen:PATTERN       1: the trained parameters that match are left alone, with their optimizer state, and do not
+ *                        count in the norm that clips; 0: they are trained again. For a trainer with freezable = true.
+ *                        Read, it is 1 where all that match are frozen.
+ * Over processes all set the same. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_session_set_number(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
     double value);
@@ -989,11 +1008,13 @@ epl_session_trace(epl_session* session, epl_text** EPL_OUT EPL_OWNED json);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
 epl_session_memory_bytes_peak(const epl_session* session, int64_t rank);
 
-/* Parameters, buffers and optimizer state by name: "<parameter>", "<parameter>.<state>". */
+/* Parameters, buffers and optimizer state by name: "<parameter>", "<parameter>.<state>". Gradients are no part of
+ * checkpoints. */
 #define EPL_STATE_PARAMETER 0  /* trained */
 #define EPL_STATE_FROZEN 1     /* a parameter that is not trained */
 #define EPL_STATE_BUFFER 2     /* running statistics */
 #define EPL_STATE_OPTIMIZER 3
+#define EPL_STATE_GRADIENT 4   /* "<parameter>.gradient" of each that is trained, where the trainer keeps them */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
 epl_session_state_count(const epl_session* session, int32_t kind);
 /* In the order of their names. */

@@ -487,6 +487,8 @@ class trainer : public detail::handle<epl_trainer, epl_trainer_destroy> {
   ///   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
   ///                    it
   ///   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)
+  ///   keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
+  ///   freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each
   returned<void> set(std::string_view key, std::string_view value) {
     epl_error* failure = epl_trainer_set(*this, key.data(), key.size(), value.data(), value.size());
     return detail::give(failure, [] {});
@@ -1157,6 +1159,25 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
     return detail::give(failure, [&]() -> epl::metrics { return metrics_out; });
   }
 
+  /// The two halves of a step, for a trainer with keep_gradients = true: the gradients of a batch without an
+  /// update, and an update by the gradients that the session has. One behind the other they are a step, bit by
+  /// bit. Between them gradients are read by epl_session_get and changed by epl_session_set (clipped, summed
+  /// over other sessions, ...), under "<parameter>.gradient": whole tensors in every layout, before clip_norm,
+  /// which the update applies. A step leaves its gradients there too. epl_session_gradients takes the dropout
+  /// of the next step, updates running statistics, and does not count as a step; epl_session_apply does. Its
+  /// metrics have the loss of the last batch.
+  returned<epl::metrics> gradients(list<const epl_tensor> inputs, const epl::call_options& call = {}) {
+    epl::metrics metrics_out{};
+    epl_error* failure = epl_session_gradients(*this, inputs.data(), inputs.size(), &call, &metrics_out);
+    return detail::give(failure, [&]() -> epl::metrics { return metrics_out; });
+  }
+
+  returned<epl::metrics> apply(const epl::call_options& call = {}) {
+    epl::metrics metrics_out{};
+    epl_error* failure = epl_session_apply(*this, &call, &metrics_out);
+    return detail::give(failure, [&]() -> epl::metrics { return metrics_out; });
+  }
+
   /// The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch
   /// it is the mean of theirs; a model that computes its loss itself takes whole batches alone.
   returned<epl::metrics> evaluate(list<const epl_tensor> inputs, const epl::call_options& call = {}) {
@@ -1221,9 +1242,13 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
     return metrics_out;
   }
 
-  /// A number that decides how training goes on, changed between steps and kept in checkpoints.
-  /// "learning_rate_scale": what the rates of all parameters are multiplied with besides their schedule, 1 at
-  /// first.
+  /// A number that decides how training goes on, changed between steps and kept in checkpoints:
+  ///   learning_rate        optimizer.lr, of the parameters outside any group; "learning_rate:0" of group 0, and so on
+  ///   learning_rate_scale  what all rates are multiplied with besides their schedule, 1 at first
+  ///   frozen:PATTERN       1: the trained parameters that match are left alone, with their optimizer state, and do not
+  ///                        count in the norm that clips; 0: they are trained again. For a trainer with freezable = true.
+  ///                        Read, it is 1 where all that match are frozen.
+  /// Over processes all set the same.
   returned<void> set_number(std::string_view name, double value) {
     epl_error* failure = epl_session_set_number(*this, name.data(), name.size(), value);
     return detail::give(failure, [] {});

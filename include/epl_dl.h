@@ -145,6 +145,8 @@
   X(epl_error*, session_create, (const epl_plan* plan, const epl_session_options* options, const epl_call_options* call, epl_session** session), 0, 1) \
   X(void, session_destroy, (epl_session* session), 0, 1) \
   X(epl_error*, session_step, (epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_metrics* metrics), 0, 1) \
+  X(epl_error*, session_gradients, (epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_metrics* metrics), 0, 1) \
+  X(epl_error*, session_apply, (epl_session* session, const epl_call_options* call, epl_metrics* metrics), 0, 1) \
   X(epl_error*, session_evaluate, (epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_metrics* metrics), 0, 1) \
   X(epl_error*, session_predict, (epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_tensor** outputs, size_t output_count), 0, 1) \
   X(epl_error*, session_predict_into, (epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_tensor* const* outputs, size_t output_count), 0, 1) \

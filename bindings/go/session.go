@@ -152,6 +152,25 @@ func (s *Session) Step(ctx context.Context, inputs ...*Tensor) (Metrics, error) 
 	return metricsOf(&m), err
 }
 
+// Gradients makes the gradients of a batch without an update, for a trainer with keep_gradients: Get and Set read and
+// change them as "<parameter>.gradient".
+func (s *Session) Gradients(ctx context.Context, inputs ...*Tensor) (Metrics, error) {
+	m := raw.NewMetrics()
+	err := s.run(ctx, inputs, func(session *raw.Session, all []*raw.Tensor, call *raw.CallOptions) *raw.Error {
+		return raw.SessionGradients(session, all, call, &m)
+	})
+	return metricsOf(&m), err
+}
+
+// Apply is the update of a step, by the gradients that the session has.
+func (s *Session) Apply(ctx context.Context) (Metrics, error) {
+	m := raw.NewMetrics()
+	err := s.run(ctx, nil, func(session *raw.Session, _ []*raw.Tensor, call *raw.CallOptions) *raw.Error {
+		return raw.SessionApply(session, call, &m)
+	})
+	return metricsOf(&m), err
+}
+
 // Evaluate computes the loss without an update, dropout off.
 func (s *Session) Evaluate(ctx context.Context, inputs ...*Tensor) (Metrics, error) {
 	m := raw.NewMetrics()
@@ -237,7 +256,8 @@ func (s *Session) Metric(name string) (value float64, err error) {
 	return value, err
 }
 
-// Number is a number that decides how training goes on, "learning_rate_scale" for example.
+// Number is a number that decides how training goes on: "learning_rate", "learning_rate:GROUP",
+// "learning_rate_scale" or "frozen:PATTERN".
 func (s *Session) Number(name string) (value float64, err error) {
 	err = s.do(func(session *raw.Session) (failure *raw.Error) {
 		value, failure = raw.SessionGetNumber(session, name)
@@ -277,6 +297,7 @@ const (
 	Frozen         StateKind = raw.EPL_STATE_FROZEN
 	Buffers        StateKind = raw.EPL_STATE_BUFFER
 	OptimizerState StateKind = raw.EPL_STATE_OPTIMIZER
+	Gradient       StateKind = raw.EPL_STATE_GRADIENT
 )
 
 // State lists what the session keeps of a kind, in the order of the names.

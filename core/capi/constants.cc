@@ -53,6 +53,7 @@ EPL_SAME(EPL_STATE_PARAMETER, StateKind::parameter);
 EPL_SAME(EPL_STATE_FROZEN, StateKind::frozen);
 EPL_SAME(EPL_STATE_BUFFER, StateKind::buffer);
 EPL_SAME(EPL_STATE_OPTIMIZER, StateKind::optimizer);
+EPL_SAME(EPL_STATE_GRADIENT, StateKind::gradient);
 static_assert(EPL_DTYPE_BOOL == dtype_count);
 
 #undef EPL_SAME

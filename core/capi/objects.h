@@ -44,7 +44,7 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
     int64_t warmup_steps = 0;
     double clip_norm = 0;
     epl::DType precision = epl::DType::f32;
-    bool report_gradient_norms = false;
+    bool report_gradient_norms = false, keep_gradients = false, freezable = false;
     bool free_batch = false;
   };
   // What a further shape changes of the binding.
@@ -107,7 +107,7 @@ struct epl_session : epl::capi::ExclusiveHandle<epl::capi::HandleType::session> 
   std::shared_ptr<epl::Session> session;      // predictors look at it as well
   std::vector<epl::Tensor> inputs, outputs;   // kept, so that a step allocates nothing
   std::unique_ptr<epl::capi::Worker> worker;  // once something was asynchronous
-  std::vector<std::string> names[4];          // by EPL_STATE_..., sorted
+  std::vector<std::string> names[5];          // by EPL_STATE_..., sorted
   bool poisoned = false;                      // a bug of ours has been seen: nothing goes on from here
   void abandon() {
     static_cast<void>(worker.release());

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "core/base/check.h"
-#include "core/base/suggestion.h"
 #include "core/capi/outputs.h"
 #include "core/capi/store.h"
 #include "core/runtime/session_state.h"
@@ -16,12 +15,6 @@ namespace {
 
 // Each takes room for every instruction.
 constexpr int64_t max_recorded_steps = 10000;
-
-Status check_number(std::string_view name) {
-  if (name == "learning_rate_scale") return {};
-  const std::vector<std::string> known = {"learning_rate_scale"};
-  return error(Code::not_found, "a session has no number ", quoted(name), choices(name, known));
-}
 
 // A plan says what its session needs, so that one that cannot fit is not begun.
 Status check_budget(const epl_plan& plan, const SessionOptions& options) {
@@ -50,14 +43,24 @@ int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
 CallOptions session_call(const Call& call) { return {.stop = call.stop, .samples = call.samples}; }
 
-Status step_session(epl_session& session, const Call& call, epl_metrics& metrics) {
+namespace {
+
+// What a step or a part of one gave, by `f(metrics)`.
+template <class F> Status take_step(epl_session& session, epl_metrics& metrics, F&& f) {
   StepMetrics step;
-  EPL_TRY(session.session->step(session.inputs, step, session_call(call)));
+  EPL_TRY(f(step));
   EPL_TRY(step.skipped);
   log_step(session.engine->host, step, step.seconds);
-  metrics = {sizeof metrics,     step.step + 1,      step.loss,
-             step.gradient_norm, step.learning_rate, nanoseconds(step.seconds)};
+  metrics = {sizeof metrics,     session.session->steps_done(), step.loss, step.gradient_norm,
+             step.learning_rate, nanoseconds(step.seconds)};
   return {};
+}
+
+}  // namespace
+
+Status step_session(epl_session& session, const Call& call, epl_metrics& metrics) {
+  return take_step(session, metrics,
+                   [&](StepMetrics& step) { return session.session->step(session.inputs, step, session_call(call)); });
 }
 
 Status evaluate_session(epl_session& session, const Call& call, epl_metrics& metrics) {
@@ -96,7 +99,8 @@ epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* o
     EPL_ASSIGN(SessionOptions here, session_options(known, *plan));
     EPL_TRY(check_budget(*plan, here));
     EPL_ASSIGN(made->session, Session::create(plan->engine->host, plan->plan, here));
-    for (StateKind kind : state_kinds) made->names[static_cast<int>(kind)] = state_names(*plan->plan, kind);
+    for (int kind = 0; kind <= EPL_STATE_GRADIENT; ++kind)
+      made->names[kind] = state_names(*plan->plan, static_cast<StateKind>(kind));
     log(plan->engine->host, LogLevel::info, "session: ", plan->plan->options().ranks,
         plan->plan->options().ranks == 1 ? " rank" : " ranks", ", ", plan->plan->memory_bytes_peak(),
         " bytes each at their peak");
@@ -119,6 +123,32 @@ epl_error* epl_session_step(epl_session* session, const epl_tensor* const* input
     EPL_TRY(step_session(*session, begun, out));
     if (metrics == nullptr) return {};
     return write_output(out, metrics, "epl_metrics");
+  });
+}
+
+epl_error* epl_session_gradients(epl_session* session, const epl_tensor* const* inputs, size_t count,
+                                 const epl_call_options* call, epl_metrics* metrics) {
+  return with_session(session, [&]() -> Status {
+    if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    Inputs taken(*session);
+    EPL_TRY(taken.take(inputs, count));
+    epl_metrics out = EPL_METRICS_INIT;
+    EPL_TRY(take_step(*session, out, [&](StepMetrics& step) {
+      return session->session->gradients(session->inputs, step, session_call(begun));
+    }));
+    return metrics == nullptr ? Status() : write_output(out, metrics, "epl_metrics");
+  });
+}
+
+epl_error* epl_session_apply(epl_session* session, const epl_call_options* call, epl_metrics* metrics) {
+  return with_session(session, [&]() -> Status {
+    if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
+    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    epl_metrics out = EPL_METRICS_INIT;
+    EPL_TRY(take_step(*session, out,
+                      [&](StepMetrics& step) { return session->session->apply(step, session_call(begun)); }));
+    return metrics == nullptr ? Status() : write_output(out, metrics, "epl_metrics");
   });
 }
 
@@ -187,10 +217,7 @@ epl_error* epl_session_metric(epl_session* session, const char* name, size_t nam
 epl_error* epl_session_set_number(epl_session* session, const char* name, size_t name_length, double value) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(name);
-    EPL_TRY(check_number(name_text));
-    RateScale scale = session->session->rate_scale();
-    scale.scale = value;
-    return session->session->set_rate_scale(scale);
+    return session->session->set_number(name_text, value);
   });
 }
 
@@ -198,8 +225,7 @@ epl_error* epl_session_get_number(epl_session* session, const char* name, size_t
   return with_session(session, [&]() -> Status {
     EPL_REQUIRE(value);
     EPL_TEXT_ARGUMENT(name);
-    EPL_TRY(check_number(name_text));
-    *value = session->session->rate_scale().scale;
+    EPL_ASSIGN(*value, session->session->number(name_text));
     return {};
   });
 }

@@ -36,7 +36,7 @@ using namespace epl;
 using namespace epl::capi;
 
 int64_t epl_session_state_count(const epl_session* session, int32_t kind) {
-  if (!alive(session) || kind < 0 || kind > EPL_STATE_OPTIMIZER) return 0;
+  if (!alive(session) || kind < 0 || kind > EPL_STATE_GRADIENT) return 0;
   return static_cast<int64_t>(session->names[kind].size());
 }
 
@@ -78,7 +78,7 @@ epl_error* epl_session_set(epl_session* session, const char* name, size_t name_l
     EPL_REQUIRE(tensor);
     EPL_TEXT_ARGUMENT(name);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
-    return session->session->set_state(name_text, tensor->tensor);
+    return set_value(*session->session, name_text, tensor->tensor);
   });
 }
 

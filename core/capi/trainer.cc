@@ -58,7 +58,9 @@ Status check_key(std::string_view key) {
                                                  "schedule.OPTION",
                                                  "clip_norm",
                                                  "precision",
-                                                 "report.gradient_norms"};
+                                                 "report.gradient_norms",
+                                                 "keep_gradients",
+                                                 "freezable"};
   epl_trainer::Settings any;
   if (options_of(any, key) != nullptr || std::ranges::find(known, key) != known.end()) return {};
   return unknown_option(key, known, "a trainer");
@@ -87,6 +89,10 @@ Status set_key(epl_trainer::Settings& t, std::string_view key, std::string_view 
     return set_precision(t.precision, key, value);
   } else if (key == "report.gradient_norms") {
     return set_own(t.report_gradient_norms, key, value);
+  } else if (key == "keep_gradients") {
+    return set_own(t.keep_gradients, key, value);
+  } else if (key == "freezable") {
+    return set_own(t.freezable, key, value);
   } else if (key == "free_batch") {
     return set_own(t.free_batch, key, value);
   } else {
@@ -179,6 +185,8 @@ Result<TrainOptions> resolve_trainer(const epl_trainer& trainer) {
   out.clip_norm = set.clip_norm;
   out.precision = set.precision;
   out.report_gradient_norms = set.report_gradient_norms;
+  out.keep_gradients = set.keep_gradients;
+  out.freezable = set.freezable;
   return out;
 }
 

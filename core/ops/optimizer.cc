@@ -1,6 +1,7 @@
 // The steps of optimizers: elementwise, with the new state as further outputs. Formulas are those of torch.optim
 // (PyTorch 2.15, documentation of SGD, Adam, AdamW, RMSprop, Adagrad); the last operands are scalars that the host
-// computes for each step.
+// computes for each step, the rate first. With `holds` a negative rate says that the parameter is left alone: it and
+// its state keep their bits, whatever the gradient is.
 #include <string>
 #include <vector>
 
@@ -38,6 +39,15 @@ Term operator+(Term a, double b) { return a + Term{a.s, a.s->constant(b)}; }
 Term operator-(double a, Term b) { return Term{b.s, b.s->constant(a)} - b; }
 Term root(Term a) { return {a.s, a.s->emit(ScalarOp::sqrt, a.at)}; }
 
+// The results of a step, or with `holds` and a negative rate the old values in operands 0, 2, 3, ...
+void give(ScalarExpr& s, const Attributes& options, Term rate, std::initializer_list<Term> results) {
+  for (Term result : results) s.outputs.push_back(result.at);
+  if (!options.flag("holds")) return;
+  const int held = s.emit(ScalarOp::lt, rate.at, s.constant(0));
+  for (size_t i = 0; i < s.outputs.size(); ++i)
+    s.outputs[i] = s.emit(ScalarOp::select, held, s.input(i == 0 ? 0 : static_cast<int>(i) + 1), s.outputs[i]);
+}
+
 // The gradient with the coupled (L2) weight decay added.
 Term decayed(Term gradient, Term parameter, double weight_decay) {
   return weight_decay == 0 ? gradient : gradient + weight_decay * parameter;
@@ -58,42 +68,45 @@ void adam_step(ScalarExpr& s, const Attributes& options, bool decoupled) {
   Term square = beta2 * v + (1 - beta2) * (g * g);
   Term spread = root(square) * (1 / root(correction2)) + options.number("epsilon");
   Term next = w - (lr / correction1) * (mean / spread);
-  s.outputs = {next.at, mean.at, square.at};
+  give(s, options, lr, {next, mean, square});
 }
 
 // Functions, not objects: nothing of ours runs when the library is loaded.
 std::vector<Option> adam_options() {
-  return {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.0}};
+  return {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.0}, {"holds", false}};
 }
 std::vector<std::string> adam_samples() {
   return {
       "f32[4,7], f32[4,7], f32[4,7], f32[4,7](0.1..2), f32[](0.01..0.1), f32[](0.1..0.9), f32[](0.1..0.9) "
       "{weight_decay=0.1}",
-      "f64[5], f64[5], f64[5], f64[5](0.1..2), f64[](0.01..0.1), f64[](0.1..0.9), f64[](0.1..0.9) {}"};
+      "f64[5], f64[5], f64[5], f64[5](0.1..2), f64[](0.01..0.1), f64[](0.1..0.9), f64[](0.1..0.9) {}",
+      "f32[4,7], f32[4,7], f32[4,7], f32[4,7](0.1..2), f32[](-1..-0.5), f32[](0.1..0.9), f32[](0.1..0.9) {holds=true}",
+      "f32[4,7], f32[4,7], f32[4,7], f32[4,7](0.1..2), f32[](0.01..0.1), f32[](0.1..0.9), f32[](0.1..0.9) "
+      "{holds=true}"};
 }
 constexpr const char* not_differentiable = "an optimizer's step ends the graph";
 
 // A step along the gradient over the root of its squares, as RMSprop and Adagrad gather them.
-void scaled_step(ScalarExpr& s, Term w, Term g, Term squares, Term lr, double epsilon) {
-  Term next = w - lr * (g / (root(squares) + epsilon));
-  s.outputs = {next.at, squares.at};
+void scaled_step(ScalarExpr& s, const Attributes& options, Term w, Term g, Term squares, Term lr) {
+  Term next = w - lr * (g / (root(squares) + options.number("epsilon")));
+  give(s, options, lr, {next, squares});
 }
 
 }  // namespace
 
 EPL_OP(sgd) {
-  return {
-      .doc = "parameter' = parameter - lr * (gradient + weight_decay * parameter).",
-      .signature = "parameter, gradient, lr -> parameter_new",
-      .attributes = {{"weight_decay", 0.0}},
-      .infer = infer_step,
-      .scalar_of =
-          [](ScalarExpr& s, const OpQuery& q) {
-            Term w{&s, s.input(0)}, g{&s, s.input(1)}, lr{&s, s.input(2)};
-            s.outputs = {(w - lr * decayed(g, w, q.attributes().number("weight_decay"))).at};
-          },
-      .no_gradient = not_differentiable,
-      .samples = {"f32[4,7], f32[4,7], f32[](0.01..0.1) {weight_decay=0.1}", "f64[5], f64[5], f64[](0.01..0.1) {}"}};
+  return {.doc = "parameter' = parameter - lr * (gradient + weight_decay * parameter).",
+          .signature = "parameter, gradient, lr -> parameter_new",
+          .attributes = {{"weight_decay", 0.0}, {"holds", false}},
+          .infer = infer_step,
+          .scalar_of =
+              [](ScalarExpr& s, const OpQuery& q) {
+                Term w{&s, s.input(0)}, g{&s, s.input(1)}, lr{&s, s.input(2)};
+                give(s, q.attributes(), lr, {w - lr * decayed(g, w, q.attributes().number("weight_decay"))});
+              },
+          .no_gradient = not_differentiable,
+          .samples = {"f32[4,7], f32[4,7], f32[](0.01..0.1) {weight_decay=0.1}", "f64[5], f64[5], f64[](0.01..0.1) {}",
+                      "f32[4,7], f32[4,7], f32[](-1..-0.5) {holds=true}"}};
 }
 
 EPL_OP(momentum) {
@@ -104,7 +117,7 @@ EPL_OP(momentum) {
               "first "
               "step.",
           .signature = "parameter, gradient, momentum, lr, share -> parameter_new, momentum_new",
-          .attributes = {{"momentum", 0.9}, {"nesterov", false}, {"weight_decay", 0.0}},
+          .attributes = {{"momentum", 0.9}, {"nesterov", false}, {"weight_decay", 0.0}, {"holds", false}},
           .infer = infer_step,
           .scalar_of =
               [](ScalarExpr& s, const OpQuery& q) {
@@ -114,11 +127,12 @@ EPL_OP(momentum) {
                 g = decayed(g, w, q.attributes().number("weight_decay"));
                 Term next = momentum * buffer + share * g;
                 Term direction = q.attributes().flag("nesterov") ? g + momentum * next : next;
-                s.outputs = {(w - lr * direction).at, next.at};
+                give(s, q.attributes(), lr, {w - lr * direction, next});
               },
           .no_gradient = not_differentiable,
           .samples = {"f32[4,7], f32[4,7], f32[4,7], f32[](0.01..0.1), f32[](0.1..1) {weight_decay=0.1}",
-                      "f64[5], f64[5], f64[5], f64[](0.01..0.1), f64[](0.1..1) {nesterov=true}"}};
+                      "f64[5], f64[5], f64[5], f64[](0.01..0.1), f64[](0.1..1) {nesterov=true}",
+                      "f32[4,7], f32[4,7], f32[4,7], f32[](-1..-0.5), f32[](0.1..1) {holds=true}"}};
 }
 
 EPL_OP(rmsprop) {
@@ -127,14 +141,14 @@ EPL_OP(rmsprop) {
               "parameter - "
               "lr * g / (sqrt(square') + epsilon).",
           .signature = "parameter, gradient, square, lr -> parameter_new, square_new",
-          .attributes = {{"alpha", 0.99}, {"epsilon", 1e-8}, {"weight_decay", 0.0}},
+          .attributes = {{"alpha", 0.99}, {"epsilon", 1e-8}, {"weight_decay", 0.0}, {"holds", false}},
           .infer = infer_step,
           .scalar_of =
               [](ScalarExpr& s, const OpQuery& q) {
                 Term w{&s, s.input(0)}, g{&s, s.input(1)}, square{&s, s.input(2)}, lr{&s, s.input(3)};
                 const double alpha = q.attributes().number("alpha");
                 g = decayed(g, w, q.attributes().number("weight_decay"));
-                scaled_step(s, w, g, alpha * square + (1 - alpha) * (g * g), lr, q.attributes().number("epsilon"));
+                scaled_step(s, q.attributes(), w, g, alpha * square + (1 - alpha) * (g * g), lr);
               },
           .no_gradient = not_differentiable,
           .samples = {"f32[4,7], f32[4,7], f32[4,7](0.1..2), f32[](0.01..0.1) {weight_decay=0.1}",
@@ -147,13 +161,13 @@ EPL_OP(adagrad) {
               "(sqrt(sum') + "
               "epsilon).",
           .signature = "parameter, gradient, sum, rate -> parameter_new, sum_new",
-          .attributes = {{"epsilon", 1e-10}, {"weight_decay", 0.0}},
+          .attributes = {{"epsilon", 1e-10}, {"weight_decay", 0.0}, {"holds", false}},
           .infer = infer_step,
           .scalar_of =
               [](ScalarExpr& s, const OpQuery& q) {
                 Term w{&s, s.input(0)}, g{&s, s.input(1)}, sum{&s, s.input(2)}, rate{&s, s.input(3)};
                 g = decayed(g, w, q.attributes().number("weight_decay"));
-                scaled_step(s, w, g, sum + g * g, rate, q.attributes().number("epsilon"));
+                scaled_step(s, q.attributes(), w, g, sum + g * g, rate);
               },
           .no_gradient = not_differentiable,
           .samples = {"f32[4,7], f32[4,7], f32[4,7](0.1..2), f32[](0.01..0.1) {weight_decay=0.1}",

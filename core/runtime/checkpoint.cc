@@ -127,6 +127,8 @@ std::string_view state_kind_name(StateKind kind) {
       return "frozen";
     case StateKind::buffer:
       return "buffer";
+    case StateKind::gradient:
+      return "gradient";
     case StateKind::optimizer:
       return "optimizer";
   }

@@ -9,6 +9,7 @@
 #include "core/program/expand.h"
 #include "core/program/link.h"
 #include "core/rewrite/rewrite.h"
+#include "core/runtime/applied.h"
 #include "core/runtime/plan_file.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/pipeline.h"
@@ -124,6 +125,10 @@ Result<Entry> compile(EntryKind kind, int shape, Graph graph, const LossFacts& l
                                               .device = &device.stands_for(),
                                               .threads = threads,
                                               .splits_keep_bits = sums_by_segments(entry.plan)}));
+    if (kind == EntryKind::train && options.train.keep_gradients) {
+      EPL_ASSIGN(std::vector<bool> applied, applied_instructions(local, program));
+      entry.applied.push_back(std::move(applied));
+    }
     entry.programs.push_back(std::move(program));
   }
   find_ports(entry);
@@ -304,7 +309,8 @@ Status CompiledPlan::add_train_entry(const Binding& binding, int shape) {
                        trained_.size());
   trained_ = step.trained;
   untrained_ = step.untrained;
-  learning_rate_ = step.learning_rate;
+  rates_ = step.rates;
+  first_group_ = step.first_group;
   add_notes(step.notes);
   loss_ = step.loss;
   schedule_ = step.schedule;
@@ -520,6 +526,10 @@ void CompiledPlan::scalars(const Entry& entry, const StepFacts& facts, std::vect
   }
 }
 
-double CompiledPlan::learning_rate(int64_t step) const { return learning_rate_ ? learning_rate_(step) : 0; }
+double CompiledPlan::learning_rate(const StepFacts& facts) const {
+  if (rates_.empty()) return 0;
+  const std::span<const double> rates = facts.rates.empty() ? std::span<const double>(rates_) : facts.rates;
+  return rates[static_cast<size_t>(first_group_)] * schedule_.factor(facts.step) * facts.rate_scale;
+}
 
 }  // namespace epl

@@ -79,6 +79,7 @@ struct Entry {
   int loss_scores = -1, loss_terms = -1, loss_weights = -1, first_output = 0;
   std::vector<InputBound> bounds;                  // what integers of the inputs may be
   SampleDims samples;                              // where inputs and outputs count samples
+  std::vector<std::vector<bool>> applied;          // of train, where gradients are kept: applied_instructions, by class
   std::vector<std::optional<OutputMerge>> merges;  // by output
   std::string name() const { return entry_name(kind, shape); }
   const Mesh& mesh(int rank_class) const { return plan.meshes[static_cast<size_t>(rank_class)]; }
@@ -113,8 +114,10 @@ class CompiledPlan {
   const std::shared_ptr<Device>& device() const { return device_; }
   // Values of a train entry's host scalars before a step, in its order, each as a slot holds its element.
   void scalars(const Entry& entry, const StepFacts& facts, std::vector<uint64_t>& out) const;
-  // The learning rate of the first group at a step.
-  double learning_rate(int64_t step) const;
+  // The learning rate of the first trained parameter before a step.
+  double learning_rate(const StepFacts& facts) const;
+  // The option lr by group, those outside any first.
+  const std::vector<double>& rates() const { return rates_; }
 
   // Bytes of one rank of a class at its peak: arena of the largest entry, state, constants and scalars of all
   // entries.
@@ -163,7 +166,8 @@ class CompiledPlan {
     std::function<double(const StepFacts&)> at;
   };
   std::vector<Scalar> scalars_;
-  std::function<double(int64_t)> learning_rate_;
+  std::vector<double> rates_;
+  int first_group_ = 0;
   std::vector<std::string> notes_;
   int threads_ = 1;
   int64_t batch_ = 0;  // where micro-batches stand by themselves: the samples of all, as the entry at hand is bound

@@ -100,6 +100,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   Status status;
   for (size_t c = 0; c < program_.calls.size() && status.ok(); ++c) {
     call_ = static_cast<int>(c);
+    if (request.applies && leaves_out(program_.calls[c])) continue;
     for (int event : program_.waits[c]) stream().wait(*events_[static_cast<size_t>(event)]);
     status = run_call(program_.calls[c], groups);
     if (committed_ && request.diagnose) return synchronize();
@@ -113,6 +114,11 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   return {};
 }
 
+// Of an update alone: all of the call comes before the state changes.
+bool Executor::leaves_out(const BlockCall& call) const {
+  return (program_.blocks.begin() + program_.find(call.id()))->last <= program_.commit_begin;
+}
+
 Status Executor::run_call(const BlockCall& call, const Groups& groups) {
   const auto block = program_.blocks.begin() + program_.find(call.id());
   go_to(call.micro_batch);
@@ -122,6 +128,7 @@ Status Executor::run_call(const BlockCall& call, const Groups& groups) {
       EPL_TRY(commit(groups));
       if (request_->diagnose || verdict_ >= 0) return {};
     }
+    if (request_->applies && !(*applied_)[static_cast<size_t>(i)]) continue;
     const Instruction& in = program_.instructions[static_cast<size_t>(i)];
     EPL_TRY(carry_out(in, call.micro_batch, groups));
     // Results that are not whole are read by nobody: they may be indices.
@@ -198,7 +205,7 @@ Status Executor::before_commit(Communicator* world) {
   const bool decided = port != nullptr;
   if (!decided && world == nullptr) return stop;
   std::byte* verdict = decided ? at(port->location, 0) : static_cast<std::byte*>(wish_->data());
-  if (device_.executes() && (!stop.ok() || !decided))
+  if (device_.executes() && (!stop.ok() || !decided || request_->applies))
     stream().upload(verdict, stop.ok() ? &may_change : &stopped, sizeof(int64_t));
   if (world != nullptr) {
     TraceEvent* const recorded = begin_event(stream(), TraceEvent::agreement);

@@ -29,6 +29,8 @@ struct RunRequest {
   int verdict_output = -1;
   // Do not commit; look at every result on the way for where the first NaN came from (see Executor::origin).
   bool diagnose = false;
+  // What `set_applied` says alone: the update by gradients that the state has, without a batch.
+  bool applies = false;
   Stop stop;                  // shared by the ranks of the session
   StateGate* gate = nullptr;  // passed before the state changes
 };
@@ -50,6 +52,8 @@ class Executor {
   // From now on what runs do is written behind what `events` has, as far as it has room; null: no longer. On a
   // simulated device the times are there when all ranks have made their calls.
   void record(std::vector<TraceEvent>* events) { events_of_run_ = events; }
+  // By instruction, what a run that `applies` carries out; it must live as long.
+  void set_applied(const std::vector<bool>* applied) { applied_ = applied; }
   // Why the run at hand should end early, before it has begun to commit.
   Status check_stop() const { return request_->stop.check(); }
   // Whether this rank gives the outputs that are the same on every rank, and the pieces of those that are cut.
@@ -84,6 +88,7 @@ class Executor {
   Stream& stream() { return *streams_[0]; }
   void go_to(int64_t micro_batch);
   Status run_call(const BlockCall& call, const Groups& groups);
+  bool leaves_out(const BlockCall& call) const;
   Status carry_out(const Instruction& in, int64_t micro_batch, const Groups& groups);
   Status commit(const Groups& groups);
   Status synchronize();
@@ -110,6 +115,7 @@ class Executor {
   std::unique_ptr<Event> issued_;  // the first stream has come to what another one is about to be given
   Place place_;                    // in the program's mesh, at the micro-batch at hand
   int time_axis_ = -1;
+  const std::vector<bool>* applied_ = nullptr;
   std::vector<int64_t> first_units_;  // of its calls, by micro-batch
   bool gives_common_ = true, gives_pieces_ = true;
   std::unique_ptr<Buffer> constants_, scalars_;

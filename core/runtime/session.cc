@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <sstream>
 
 #include "core/base/check.h"
@@ -59,6 +60,7 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
       EPL_ASSIGN(auto executor, Executor::create(session->host_, *session->device_, *rank->stream, program, rank->store,
                                                  *rank->arena, mesh, r));
       executor->give_outputs(first, first_of_piece);
+      if (!entry.applied.empty()) executor->set_applied(&entry.applied[static_cast<size_t>(at)]);
       rank->executors.push_back(std::move(executor));
     }
     session->ranks_.push_back(std::move(rank));
@@ -222,9 +224,10 @@ Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, cons
     return Status(Code::state_lost,
                   "an earlier step failed while the weights were changing; restore the session from a checkpoint");
   }
-  EPL_TRY(refuse(check_bounds(entry, inputs)));
+  const bool applies = entry.kind == EntryKind::train && part_ == Part::update;
   const size_t index = index_of(entry);
   input_pointers_.clear();
+  if (!applies) EPL_TRY(refuse(check_bounds(entry, inputs)));
   for (size_t i = 0; i < inputs.size(); ++i) input_pointers_.push_back(memory_of(entry, i, inputs[i]));
   if (entry.kind == EntryKind::train) {
     plan_->scalars(entry, facts(), scalars_);
@@ -237,6 +240,7 @@ Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, cons
                      .seed = seed_,
                      .step = steps_done_,
                      .verdict_output = entry.verdict_output,
+                     .applies = applies,
                      .stop = options.stop,
                      .gate = &gate_};
   skipped_ = {};
@@ -361,29 +365,48 @@ Status Session::run_ranks(size_t index, const RunRequest& request) {
 }
 
 Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options) {
+  return train(Part::all, inputs, metrics, options);
+}
+
+Status Session::gradients(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options) {
+  return train(Part::gradients, inputs, metrics, options);
+}
+
+Status Session::apply(StepMetrics& metrics, const CallOptions& options) {
+  return train(Part::update, {}, metrics, options);
+}
+
+Status Session::train(Part part, std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options) {
   if (plan_->entries().front().kind != EntryKind::train)
     return Status(Code::invalid_argument, "the plan was made without a trainer and only predicts");
+  if (part != Part::all && !plan_->options().train.keep_gradients)
+    return invalid("this plan keeps no gradients; set keep_gradients = true of its trainer");
   const double began = host_.seconds();
   const StateGate::Change change(gate_, false);  // begins with the update
-  const auto fitting = fit(EntryKind::train, inputs, options);
-  EPL_TRY(refuse(fitting.status()));
-  const Entry& entry = *fitting->entry;
-  std::vector<Tensor>& results = results_[index_of(entry)];
+  part_ = part;
+  const Entry* entry = &plan_->entries().front();  // an update is the same in all shapes
+  if (part != Part::update) {
+    const auto fitting = fit(EntryKind::train, inputs, options);
+    EPL_TRY(refuse(fitting.status()));
+    entry = fitting->entry;
+  }
+  std::vector<Tensor>& results = results_[index_of(*entry)];
   output_pointers_.clear();
   for (Tensor& result : results) output_pointers_.push_back(result.data());
-  const Status status = execute(entry, inputs, options);
+  const Status status = execute(*entry, inputs, options);
   if (!status.ok() && !applied_) return status;
-  stepped_ = &entry;
+  if (part != Part::update) stepped_ = entry;
   metrics.skipped = skipped_;
   metrics.step = steps_done_;
-  metrics.loss = results[static_cast<size_t>(entry.loss_output)].get(0);
-  metrics.learning_rate = plan_->learning_rate(steps_done_) * rate_scale_.scale;
+  metrics.loss = stepped_ ? results_[index_of(*stepped_)][static_cast<size_t>(stepped_->loss_output)].get(0)
+                          : std::numeric_limits<double>::quiet_NaN();
+  metrics.learning_rate = plan_->learning_rate(facts());
   metrics.gradient_norm = -1;
   for (size_t i = 0; i < results.size(); ++i) {
-    if (entry.outputs[i].name == "gradient_norm") metrics.gradient_norm = results[i].get(0);
+    if (entry->outputs[i].name == "gradient_norm") metrics.gradient_norm = results[i].get(0);
   }
   metrics.seconds = host_.seconds() - began;
-  if (skipped_.ok()) {
+  if (skipped_.ok() && part != Part::gradients) {
     ++steps_done_;
     progress_.write({steps_done_, metrics.loss, metrics.gradient_norm, metrics.learning_rate, metrics.seconds});
   }
@@ -398,6 +421,10 @@ void Session::set_steps_done(int64_t steps) {
 StepFacts Session::facts() const {
   return {.step = steps_done_,
           .rate_scale = rate_scale_.scale,
+          .rates = rates_,
+          .frozen = frozen_,
+          .updates = part_ != Part::gradients,
+          .gradients_given = part_ == Part::update,
           .last_applied = skipped_.ok(),
           .last_output = [this](std::string_view name) -> const Tensor* {
             if (stepped_ == nullptr) return nullptr;
@@ -459,23 +486,6 @@ Status Session::evaluate(std::span<const Tensor> inputs, double& loss, const Cal
   EPL_TRY(run(EntryKind::evaluate, inputs, terms, options));
   mean.add(*entry, terms, samples);
   loss = mean.value();
-  return {};
-}
-
-Status Session::set_rate_scale(const RateScale& scale) {
-  if (!(scale.scale >= 0 && std::isfinite(scale.scale)))
-    return invalid("the scale of the learning rate is ", scale.scale, "; it is a number from 0 on");
-  rate_scale_ = scale;
-  return {};
-}
-
-Status Session::observe(double value, bool higher_is_better) {
-  const Schedule& schedule = plan_->schedule();
-  if (schedule.row == nullptr || !schedule.row->watches) {
-    return invalid("the schedule ", schedule.row ? schedule.row->name : std::string("of this plan"),
-                   " watches no number; plateau does");
-  }
-  rate_scale_.observe(schedule.options, value, higher_is_better);
   return {};
 }
 

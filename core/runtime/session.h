@@ -12,6 +12,7 @@
 #include "core/base/function_ref.h"
 #include "core/runtime/compiled_plan.h"
 #include "core/runtime/executor.h"
+#include "core/runtime/facts.h"
 #include "core/runtime/progress.h"
 #include "core/runtime/sample_slices.h"
 #include "core/runtime/state_gate.h"
@@ -69,6 +70,11 @@ class Session {
   // evaluate and predict take fewer samples as well. On an error that leaves the state whole, the same step may be
   // called again. A step that was skipped is none, and does not count.
   Status step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options = {});
+  // The two halves of a step, where the trainer keeps gradients: those of a batch, which become state, and an update by
+  // the gradients that the state has. A step is one behind the other, bit by bit; buffers are those of the first half.
+  // The metrics of an update have the loss of the last batch, NaN where there was none.
+  Status gradients(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options = {});
+  Status apply(StepMetrics& metrics, const CallOptions& options = {});
   // The mean of what counts among the samples given.
   Status evaluate(std::span<const Tensor> inputs, double& loss, const CallOptions& options = {});
   // One forward pass of an entry but train. Outputs are tensors of the global types of a whole batch of the entry that
@@ -128,6 +134,13 @@ class Session {
   // What the learning rate is multiplied with besides its schedule, from the next step on.
   const RateScale& rate_scale() const { return rate_scale_; }
   Status set_rate_scale(const RateScale& scale);
+  // What is set between steps, by its name: "learning_rate_scale", "learning_rate" (the option lr) and of a group
+  // "learning_rate:0", and "frozen:PATTERN" of trained parameters, 1 or 0.
+  Result<double> number(std::string_view name) const;
+  Status set_number(std::string_view name, double value);
+  // The same besides the scale, as a checkpoint keeps it. What does not fit this plan is left out.
+  Facts describe_numbers() const;
+  void restore_numbers(const Facts& facts);
   // A number was measured, which a schedule that watches may lower the rate for.
   Status observe(double value, bool higher_is_better);
   const SessionOptions& options() const { return options_; }
@@ -174,6 +187,10 @@ class Session {
   SampleRange given_range(const Entry& entry, size_t index, int64_t samples) const;
   bool runs(const Entry& entry) const { return !options_.predicts_only || entry.kind == EntryKind::predict; }
   void measure_memory();
+  enum class Part : uint8_t { all, gradients, update };
+  Status train(Part part, std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options);
+  Result<size_t> group_of(std::string_view name) const;
+  std::vector<size_t> trained_matching(std::string_view pattern) const;
   Status execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options);
   Status run_ranks(size_t entry, const RunRequest& request);
   Status reason(const Entry& entry, std::span<const Tensor> inputs, RunRequest request, int64_t verdict);
@@ -222,6 +239,9 @@ class Session {
   int64_t evaluated_samples_ = 0;
   Status skipped_;  // the last step
   RateScale rate_scale_;
+  std::vector<double> rates_;    // by group; empty: those of the plan
+  std::vector<uint8_t> frozen_;  // by trained parameter; empty: none
+  Part part_ = Part::all;        // of the step at hand
   std::vector<uint64_t> scalars_;
   std::vector<const void*> input_pointers_;
   std::vector<void*> output_pointers_;

@@ -11,9 +11,27 @@
 
 namespace epl {
 
+std::string_view gradient_of(const CompiledPlan& plan, std::string_view name) {
+  if (!plan.options().train.keep_gradients || !name.ends_with(gradient_suffix)) return {};
+  name.remove_suffix(gradient_suffix.size());
+  return std::ranges::find(plan.trained(), name) == plan.trained().end() ? std::string_view() : name;
+}
+
+Status set_value(Session& session, std::string_view name, const Tensor& value) {
+  if (!gradient_of(session.plan(), name).empty() && is_float(value.dtype())) {
+    for (int64_t i = 0; i < value.elements(); ++i) {
+      if (std::isfinite(value.get(i))) continue;
+      return Status(Code::not_finite, cat(name, " would hold ", number_text(value.get(i)), " (element ", i, ")"),
+                    std::string(name));
+    }
+  }
+  return session.set_state(name, value);
+}
+
 StateKind state_kind(const CompiledPlan& plan, const StateSlot& slot) {
   if (slot.kind == ValueKind::buffer) return StateKind::buffer;
-  if (slot.kind != ValueKind::parameter) return StateKind::optimizer;
+  if (slot.kind != ValueKind::parameter)
+    return gradient_of(plan, slot.name).empty() ? StateKind::optimizer : StateKind::gradient;
   const std::vector<std::string>& trained = plan.trained();
   return std::ranges::find(trained, slot.name) == trained.end() ? StateKind::frozen : StateKind::parameter;
 }
@@ -59,6 +77,7 @@ Result<Checkpoint> describe(Session& session, const TrainingData& data, Names& n
   if (data.dataset) out.data_position = data.dataset->position();
   out.facts = facts_of(session, data);
   out.facts.merge(describe_rate(session.rate_scale()));
+  out.facts.merge(session.describe_numbers());
   EPL_ASSIGN(const std::vector<std::string> left_out, leave_to_the_file(session, out.facts));
   for (StateKind kind : state_kinds) {
     for (const std::string& name : state_names(session.plan(), kind)) {
@@ -136,6 +155,7 @@ Status check_fits(const Session& session, const Checkpoint& checkpoint, const st
   std::vector<std::string> problems;
   const StateLayout& layout = session.plan().state();
   for (const StateSlot& slot : layout.slots()) {
+    if (state_kind(session.plan(), slot) == StateKind::gradient) continue;
     auto it = there.find(slot.name);
     if (it == there.end() && std::ranges::find(left_out, slot.name) != left_out.end()) continue;
     if (it == there.end()) {
@@ -185,6 +205,7 @@ Status restore(Session& session, const CheckpointFiles& files, const TrainingDat
   EPL_TRY(restore_from_the_file(session, left_out));
   for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.set_state(item.name, item.value));
   EPL_TRY(session.set_rate_scale(parse_rate(checkpoint.facts)));
+  session.restore_numbers(checkpoint.facts);
   session.set_steps_done(checkpoint.step);
   session.set_seed(checkpoint.seed);
   session.restored();

@@ -35,11 +35,12 @@ class TrainStepBuilder {
     EPL_TRY(add_gradients_of_trained());
     guard();
     builder_.set_phase(Phase::update);
+    if (options_.keep_gradients) EPL_TRY(keep_gradients());
     add_norms();
-    for (size_t i = 0; i < trained_.size(); ++i) EPL_TRY(add_update(trained_[i], gradients_[i]));
+    for (size_t i = 0; i < trained_.size(); ++i) EPL_TRY(add_update(i));
     EPL_TRY(builder_.status());
-    step_.learning_rate = [rate = group_options_[trained_[0].group + 1].number("lr"),
-                           schedule = step_.schedule](int64_t step) { return rate * schedule.factor(step); };
+    for (const Attributes& options : group_options_) step_.rates.push_back(options.number("lr"));
+    step_.first_group = trained_[0].group + 1;
     prune();
     return std::move(step_);
   }
@@ -59,6 +60,7 @@ class TrainStepBuilder {
     for (const Attributes& options : group_options_) {
       auto attributes = row_->attributes(options);
       if (!attributes.ok()) return attributes.status().with_context(what);
+      if (options_.keep_gradients || options_.freezable) attributes->set("holds", true);
       if (!(options.number("lr") >= 0)) return invalid(what, ": lr = ", options.number("lr"), " is negative");
       group_attributes_.push_back(*std::move(attributes));
     }
@@ -207,6 +209,12 @@ class TrainStepBuilder {
       const std::string& name = step_.trained[i];
       builder_.set_scope(cat(name, ".gradient_norm"));
       Var squares = square_sum(gradients_[i]);
+      if (options_.freezable) {
+        const Var frozen = builder_.var(flag(cat(name, ".frozen"), [i](const StepFacts& facts) {
+          return !facts.frozen.empty() && facts.frozen[i] != 0;
+        }));
+        squares = builder_.select(frozen, builder_.like(squares, 0), squares);
+      }
       if (options_.report_gradient_norms) {
         step_.graph.outputs.push_back({cat("gradient_norm:", name), builder_.sqrt(squares).value()});
       }
@@ -221,7 +229,39 @@ class TrainStepBuilder {
     clip_ = builder_.minimum(options_.clip_norm / (norm + 1e-6), builder_.like(norm, 1));
   }
 
-  Status add_update(const Trained& plan, Value gradient) {
+  // A number that is 0 or 1.
+  Value flag(const std::string& name, std::function<double(const StepFacts&)> at) {
+    const Value value = step_.graph.add_leaf(ValueKind::scalar, name, {DType::boolean, {}});
+    step_.scalars.push_back({value, std::move(at)});
+    return value;
+  }
+
+  Result<Value> add_state(const std::string& name, const TensorType& type) {
+    if (Value taken = step_.graph.find(name)) {
+      if (step_.graph.value(taken).kind != ValueKind::result)
+        return invalid("the model has a tensor ", name, "; the training needs this name for its state");
+      step_.graph.rename(taken, step_.graph.unique_name(name));
+    }
+    return step_.graph.add_leaf(ValueKind::state, name, type);
+  }
+
+  // Gradients become state, and the update takes those that the state then has: the new ones, or those given to it.
+  Status keep_gradients() {
+    const Var given = builder_.var(
+        flag(std::string(gradients_given_scalar), [](const StepFacts& facts) { return facts.gradients_given; }));
+    for (size_t i = 0; i < trained_.size(); ++i) {
+      EPL_ASSIGN(const Value state,
+                 add_state(cat(step_.trained[i], gradient_suffix), step_.graph.type(trained_[i].parameter)));
+      builder_.set_scope(cat(step_.trained[i], ".kept_gradient"));
+      gradients_[i] = builder_.select(given, builder_.var(state), builder_.var(gradients_[i])).value();
+      step_.graph.updates.push_back({state, gradients_[i]});
+    }
+    return builder_.status();
+  }
+
+  Status add_update(size_t index) {
+    const Trained& plan = trained_[index];
+    const Value gradient = gradients_[index];
     const TensorType type = step_.graph.type(plan.parameter);
     const std::string name = step_.graph.value(plan.parameter).name;
     Var g = builder_.var(gradient);
@@ -232,18 +272,12 @@ class TrainStepBuilder {
     std::vector<Var> operands = {builder_.var(plan.parameter), g};
     std::vector<Value> old = {plan.parameter};
     for (const std::string& state : row_->states) {
-      const std::string state_name = cat(name, ".", state);
-      if (Value taken = step_.graph.find(state_name)) {
-        if (step_.graph.value(taken).kind != ValueKind::result) {
-          return invalid("the model has a tensor ", state_name, "; the optimizer needs this name for its state");
-        }
-        step_.graph.rename(taken, step_.graph.unique_name(state_name));
-      }
-      old.push_back(step_.graph.add_leaf(ValueKind::state, state_name, type));
+      EPL_ASSIGN(const Value added, add_state(cat(name, ".", state), type));
+      old.push_back(added);
       operands.push_back(builder_.var(old.back()));
     }
     for (const OptimizerScalar& scalar : row_->scalars) {
-      operands.push_back(builder_.var(host_scalar(scalar, plan.group, type.dtype)));
+      operands.push_back(builder_.var(host_scalar(scalar, index, type.dtype)));
     }
     builder_.set_scope(cat(name, ".", row_->name));
     std::vector<Var> next = builder_.emit_all(row_->op, operands, group_attributes_[plan.group + 1]);
@@ -252,17 +286,22 @@ class TrainStepBuilder {
     return {};
   }
 
-  // One leaf for all parameters that need the same number: groups with equal options share it.
-  Value host_scalar(const OptimizerScalar& scalar, int group, DType dtype) {
-    const Attributes& options = group_options_[group + 1];
-    std::string key = cat(scalar.name, " ", dtype_name(dtype));
-    for (const Attributes::Entry& entry : options.entries()) key += cat(" ", attribute_text(entry.value));
-    auto [it, inserted] = scalars_.try_emplace(std::move(key));
+  // One leaf for all parameters of a group, but for the rate of those that may be frozen. A rate is the first scalar of
+  // its row, and negative where nothing is to change.
+  Value host_scalar(const OptimizerScalar& scalar, size_t index, DType dtype) {
+    const auto group = static_cast<size_t>(trained_[index].group + 1);
+    const bool is_rate = &scalar == &row_->scalars.front();
+    const bool own = is_rate && options_.freezable;
+    auto [it, inserted] =
+        scalars_.try_emplace(cat(scalar.name, " ", dtype_name(dtype), " ", group, own ? cat(" ", index) : ""));
     if (!inserted) return it->second;
     it->second = step_.graph.add_leaf(ValueKind::scalar, scalar.name, {dtype, {}});
-    step_.scalars.push_back({it->second, [at = scalar.at, options, schedule = step_.schedule](const StepFacts& facts) {
-                               return at(options, options.number("lr") * schedule.factor(facts.step) * facts.rate_scale,
-                                         facts.step);
+    step_.scalars.push_back({it->second, [at = scalar.at, options = group_options_[group], schedule = step_.schedule,
+                                          group, is_rate, own, index](const StepFacts& facts) {
+                               if (is_rate && !facts.updates) return -1.0;
+                               if (own && !facts.frozen.empty() && facts.frozen[index]) return -1.0;
+                               const double rate = facts.rates.empty() ? options.number("lr") : facts.rates[group];
+                               return at(options, rate * schedule.factor(facts.step) * facts.rate_scale, facts.step);
                              }});
     return it->second;
   }

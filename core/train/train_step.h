@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct TrainOptions {
   DType precision = DType::f32;        // f64: the float32 of the model is computed as float64 (core/train/precision.h)
   double clip_norm = 0;                // global gradient norm, 0 for none (torch.nn.utils.clip_grad_norm_)
   bool report_gradient_norms = false;  // adds an output "gradient_norm:<parameter>" for each
+  bool keep_gradients = false;         // each is a state "<parameter>.gradient" as well, which the update may be given
+  bool freezable = false;              // parameters can be left alone, each by itself, while a session runs
 };
 
 // Why these options freeze a parameter; empty where they train it.
@@ -37,9 +40,13 @@ std::string frozen_by(const TrainOptions& options, const std::string& parameter)
 
 // What the host knows before a step.
 struct StepFacts {
-  int64_t step = 0;          // from 0
-  double rate_scale = 1;     // that the learning rate is multiplied by
-  bool last_applied = true;  // whether the step before changed the state
+  int64_t step = 0;                      // from 0
+  double rate_scale = 1;                 // that the learning rate is multiplied by
+  std::span<const double> rates = {};    // by group, those outside any first, instead of their option lr; empty: that
+  std::span<const uint8_t> frozen = {};  // by TrainStep::trained, where options say `freezable`; empty: none
+  bool updates = true;                   // false: gradients alone, where options say `keep_gradients`
+  bool gradients_given = false;          // the update takes the gradients that the state has
+  bool last_applied = true;              // whether the step before changed the state
   // An output of the step before, by its name; null where there is none.
   std::function<const Tensor*(std::string_view name)> last_output = [](std::string_view) { return nullptr; };
 };
@@ -59,11 +66,17 @@ struct TrainStep {
   std::vector<std::string> trained;                            // names of the parameters that have an update
   std::vector<std::pair<std::string, std::string>> untrained;  // name, reason
   std::vector<HostScalar> scalars;
-  std::function<double(int64_t step)> learning_rate;  // of the first trained parameter, with the schedule applied
-  std::vector<std::string> notes;                     // what the owner of the model should know about its loss
+  std::vector<double> rates;       // the option lr of each group, those outside any first
+  int first_group = 0;             // in `rates`, of the first trained parameter
+  std::vector<std::string> notes;  // what the owner of the model should know about its loss
   Schedule schedule;
   LossFacts loss;
 };
+
+// Behind a parameter's name: the state with its gradient.
+inline constexpr std::string_view gradient_suffix = ".gradient";
+// The scalar that makes an update take the gradients that the state has.
+inline constexpr std::string_view gradients_given_scalar = "epl.gradients_given";
 
 // `forward` as a frontend binds it in train mode. Names of optimizer state: "<parameter>.<state>".
 Result<TrainStep> build_train_step(const Graph& forward, const TrainOptions& options);

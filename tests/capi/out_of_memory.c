@@ -189,6 +189,24 @@ static epl_error* run_epl_session_step(void** out) {
   (void)out;
   return epl_session_step(w.session, w.inputs, 2, NULL, &metrics);
 }
+static epl_error* run_epl_session_gradients(void** out) {
+  epl_metrics metrics = EPL_METRICS_INIT;
+  (void)out;
+  return epl_session_gradients(keeper, w.inputs, 2, NULL, &metrics);
+}
+static epl_error* run_epl_session_apply(void** out) {
+  epl_metrics metrics = EPL_METRICS_INIT;
+  (void)out;
+  return epl_session_apply(keeper, NULL, &metrics);
+}
+static epl_error* run_frozen(void** out) {
+  (void)out;
+  return epl_session_set_number(keeper, EPL_STR("frozen:net.0.*"), 1);
+}
+static epl_error* run_rate(void** out) {
+  (void)out;
+  return epl_session_set_number(keeper, EPL_STR("learning_rate"), 0.5);
+}
 static epl_error* run_epl_session_evaluate(void** out) {
   epl_metrics metrics = EPL_METRICS_INIT;
   (void)out;
@@ -314,6 +332,8 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_dataset_check, NULL, NULL),
                              ROW(epl_session_create, destroy_session, NULL),
                              ROW(epl_session_step, NULL, check_step),
+                             ROW(epl_session_gradients, NULL, NULL),
+                             ROW(epl_session_apply, NULL, NULL),
                              ROW(epl_session_evaluate, NULL, NULL),
                              ROW(epl_session_predict, destroy_tensor, NULL),
                              ROW(epl_session_predict_into, NULL, NULL),
@@ -350,6 +370,8 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_session_export_adapters, NULL, check_adapters),
                              {"epl_session_save of adapters", run_adapted_save, NULL, NULL},
                              {"epl_session_load of adapters", run_adapted_load, NULL, NULL},
+                             {"epl_session_set_number of what is frozen", run_frozen, NULL, NULL},
+                             {"epl_session_set_number of a rate", run_rate, NULL, NULL},
                              ROW(epl_session_set_number, NULL, NULL),
                              ROW(epl_session_get_number, NULL, NULL),
                              ROW(epl_session_observe, NULL, NULL),
@@ -441,6 +463,11 @@ int main(int argc, char** argv) {
   epl_plan* plan = NULL;
   must(epl_trainer_create(w.engine, &trainer));
   must(epl_trainer_bind_symbol(trainer, EPL_STR("batch"), world_batch));
+  must(epl_trainer_set(trainer, EPL_STR("keep_gradients"), EPL_STR("true")));
+  must(epl_trainer_set(trainer, EPL_STR("freezable"), EPL_STR("true")));
+  must(epl_plan_create(w.model, trainer, NULL, NULL, NULL, &plan));
+  must(epl_session_create(plan, NULL, NULL, &keeper));
+  epl_plan_destroy(plan);
   must(epl_trainer_add_adapter(trainer, EPL_STR("net.*"), NULL));
   must(epl_plan_create(w.model, trainer, NULL, NULL, NULL, &plan));
   must(epl_session_create(plan, NULL, NULL, &adapted));
@@ -516,6 +543,7 @@ int main(int argc, char** argv) {
   epl_event_destroy(done);
   epl_tensor_destroy(room);
   epl_session_destroy(adapted);
+  epl_session_destroy(keeper);
   epl_dataset_destroy(rows);
   epl_dataset_destroy(ahead);
   epl_dataset_destroy(bound);

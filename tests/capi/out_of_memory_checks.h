@@ -6,7 +6,7 @@
 static world w;
 /* Without and with reading ahead; bound to the plan, all its fields classes and features. */
 static epl_dataset *rows, *ahead, *bound;
-static epl_session *adapted, *watcher; /* with low-rank adapters; of a plan whose schedule is plateau */
+static epl_session *adapted, *watcher, *keeper; /* with adapters; with the schedule plateau; that keeps gradients */
 static epl_store* store;
 static char adapted_checkpoint[256];
 static epl_evaluation *evaluation, *other;

@@ -11,12 +11,16 @@ Tensor scalar(float value) {
   return t;
 }
 
-void expect_the_expression(const char* op, double weight_decay, int64_t elements) {
+void expect_the_expression(const char* op, double weight_decay, float rate, int64_t elements) {
   const Tensor w = random_f32({elements}, 1), g = random_f32({elements}, 2), m = random_f32({elements}, 3),
                v = random_f32({elements}, 4, 0, 2);
   Launch launch{.op = op,
-                .attributes = {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", weight_decay}},
-                .inputs = {w, g, m, v, scalar(0.03f), scalar(0.19f), scalar(0.002f)},
+                .attributes = {{"beta1", 0.9},
+                               {"beta2", 0.999},
+                               {"epsilon", 1e-8},
+                               {"weight_decay", weight_decay},
+                               {"holds", rate < 0}},
+                .inputs = {w, g, m, v, scalar(rate), scalar(0.19f), scalar(0.002f)},
                 .outputs = {w.type(), w.type(), w.type()}};
   const std::vector<Tensor> got = launch_everywhere(launch);
   std::vector<const TensorType*> inputs, outputs(3, &w.type());
@@ -36,7 +40,9 @@ void expect_the_expression(const char* op, double weight_decay, int64_t elements
 TEST(Adam, IsItsExpressionInOnePass) {
   for (const char* op : {"adam", "adamw"}) {
     for (double weight_decay : {0.0, 0.1}) {
-      for (int64_t elements : {0, 1, 7, 16, 1000, 70001}) expect_the_expression(op, weight_decay, elements);
+      for (float rate : {0.03f, -1.0f}) {
+        for (int64_t elements : {0, 1, 7, 16, 1000, 70001}) expect_the_expression(op, weight_decay, rate, elements);
+      }
     }
   }
 }

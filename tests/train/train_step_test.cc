@@ -218,15 +218,21 @@ TEST(TrainStep, KeepsTheModelsOwnUpdatesAndPutsItsOwnLast) {
   }
 }
 
-TEST(TrainStep, GroupsOfEqualOptionsShareScalars) {
+// The rate of each may be set while it trains.
+TEST(TrainStep, GroupsHaveScalarsOfTheirOwn) {
   TrainOptions options{.optimizer = "adamw",
                        .groups = {{.patterns = {"first.*"}, .options = {{"weight_decay", 0.01}}},
                                   {.patterns = {"second.weight"}, .options = {{"lr", 0.5}}}}};
   auto made = build_train_step(mlp(), options);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
-  ASSERT_EQ(made->scalars.size(), 6u);
+  ASSERT_EQ(made->scalars.size(), 9u);
   EXPECT_EQ(made->scalars[0].at({}), 1e-3);
   EXPECT_EQ(made->scalars[3].at({.step = 7}), 0.5);
+  EXPECT_EQ(made->scalars[6].at({}), 1e-3);
+  const double rates[] = {3, 5, 7};
+  EXPECT_EQ(made->scalars[0].at({.rates = rates}), 5);  // of the first group; those outside any come last here
+  EXPECT_EQ(made->scalars[3].at({.rates = rates}), 7);
+  EXPECT_EQ(made->scalars[6].at({.rates = rates}), 3);
 }
 
 // The message of the error, or nothing.

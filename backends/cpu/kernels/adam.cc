@@ -31,12 +31,22 @@ AdamNumbers numbers_of(const KernelCall& call, bool decoupled) {
   return n;
 }
 
+// A negative rate says that nothing changes.
+bool held(const KernelCall& call) { return call.attributes().flag("holds") && *call.in<float>(4) < 0; }
+
+void hold(const KernelCall& call, int64_t at, int64_t n) {
+  constexpr int old[] = {0, 2, 3};
+  for (int i = 0; i < 3; ++i) std::copy_n(call.in<float>(old[i]) + at, n, call.out<float>(i) + at);
+}
+
 template <bool decoupled> void launch(const KernelCall& call) {
+  const bool holds = held(call);
   const AdamNumbers numbers = numbers_of(call, decoupled);
   const AdamLoop loop = EPL_CPU_CHOOSE(adam_loop)();
   const int64_t elements = call.query.in(0).elements();
   call.threads().run_ranges((elements + line - 1) / line, grain, [&](int64_t begin, int64_t end) {
     const int64_t at = begin * line, n = std::min(end * line, elements) - at;
+    if (holds) return hold(call, at, n);
     loop(numbers, call.in<float>(0) + at, call.in<float>(1) + at, call.in<float>(2) + at, call.in<float>(3) + at,
          call.out<float>(0) + at, call.out<float>(1) + at, call.out<float>(2) + at, n);
   });

@@ -148,7 +148,9 @@ class Trainer(core.Handle):
           precision        f32 (default), or f64: the float32 of the model is computed and trained as float64, slowly
           free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
                            it
-          report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)"""
+          report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)
+          keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
+          freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each"""
         key_data, key_length = core.text(key)
         value_data, value_length = core.text(value)
         core.check(core.library().epl_trainer_set(self.pointer, key_data, key_length, value_data, value_length))
@@ -425,6 +427,24 @@ class Session(core.Handle):
         core.check(core.library().epl_session_step(self.pointer, inputs_data, inputs_length, core.call_options(call), c.byref(metrics_out)))
         return metrics_out
 
+    def gradients(self, inputs, **call):
+        """The two halves of a step, for a trainer with keep_gradients = true: the gradients of a batch without
+        an update, and an update by the gradients that the session has. One behind the other they are a step,
+        bit by bit. Between them gradients are read by epl_session_get and changed by epl_session_set
+        (clipped, summed over other sessions, ...), under "<parameter>.gradient": whole tensors in every
+        layout, before clip_norm, which the update applies. A step leaves its gradients there too.
+        epl_session_gradients takes the dropout of the next step, updates running statistics, and does not
+        count as a step; epl_session_apply does. Its metrics have the loss of the last batch."""
+        inputs_data, inputs_length = core.handles(inputs)
+        metrics_out = raw.Metrics()
+        core.check(core.library().epl_session_gradients(self.pointer, inputs_data, inputs_length, core.call_options(call), c.byref(metrics_out)))
+        return metrics_out
+
+    def apply(self, **call):
+        metrics_out = raw.Metrics()
+        core.check(core.library().epl_session_apply(self.pointer, core.call_options(call), c.byref(metrics_out)))
+        return metrics_out
+
     def evaluate(self, inputs, **call):
         """The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's
         batch it is the mean of theirs; a model that computes its loss itself takes whole batches alone."""
@@ -486,9 +506,13 @@ class Session(core.Handle):
         core.library().epl_session_progress(self.pointer, c.byref(metrics_out))
 
     def set_number(self, name, value):
-        """A number that decides how training goes on, changed between steps and kept in checkpoints.
-        "learning_rate_scale": what the rates of all parameters are multiplied with besides their schedule, 1
-        at first."""
+        """A number that decides how training goes on, changed between steps and kept in checkpoints:
+          learning_rate        optimizer.lr, of the parameters outside any group; "learning_rate:0" of group 0, and so on
+          learning_rate_scale  what all rates are multiplied with besides their schedule, 1 at first
+          frozen:PATTERN       1: the trained parameters that match are left alone, with their optimizer state, and do not
+                               count in the norm that clips; 0: they are trained again. For a trainer with freezable = true.
+                               Read, it is 1 where all that match are frozen.
+        Over processes all set the same."""
         name_data, name_length = core.text(name)
         core.check(core.library().epl_session_set_number(self.pointer, name_data, name_length, value))
 

@@ -62,6 +62,7 @@ STATE_PARAMETER = 0
 STATE_FROZEN = 1
 STATE_BUFFER = 2
 STATE_OPTIMIZER = 3
+STATE_GRADIENT = 4
 epl_allocate_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)
 epl_release_fn = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)
 epl_log_fn = c.CFUNCTYPE(None, c.c_void_p, c.c_int32, c.c_void_p, c.c_size_t)
@@ -411,6 +412,8 @@ FUNCTIONS = {
     "epl_session_create": (c.c_void_p, [c.c_void_p, c.POINTER(SessionOptions), c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
     "epl_session_destroy": (None, [c.c_void_p]),
     "epl_session_step": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(Metrics)]),
+    "epl_session_gradients": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(Metrics)]),
+    "epl_session_apply": (c.c_void_p, [c.c_void_p, c.POINTER(CallOptions), c.POINTER(Metrics)]),
     "epl_session_evaluate": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(Metrics)]),
     "epl_session_predict": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p), c.c_size_t]),
     "epl_session_predict_into": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p), c.c_size_t]),

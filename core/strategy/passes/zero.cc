@@ -209,11 +209,13 @@ class Sharing {
 
   // How a value may come to lie in pieces, where it is for one node alone and for what takes pieces as they are: a sum
   // over the copies is left in their pieces, and a node between the sum and the step works on pieces too. What each
-  // micro-batch has for itself is whole in the mean over them.
+  // micro-batch has for itself is whole in the mean over them, and what becomes state is stored as that is.
   enum class Pieces : uint8_t { none, of_a_sum, of_pieces };
   Result<Pieces> possible_pieces(Value v, int user) const {
     const NodeId producer = graph_.value(v).producer;
     if (!producer || given_[index(v)] || plan_.alone(v) || !stored(v).partial.empty()) return Pieces::none;
+    const auto& kept = updates_[static_cast<size_t>(producer.index)];
+    if (std::ranges::find(kept, v, &Graph::Update::next) != kept.end()) return Pieces::none;
     const int made_at = plan_.node_task_graph[static_cast<size_t>(producer.index)];
     const int used_at = plan_.node_task_graph[static_cast<size_t>(user)];
     if (made_at == every_task_graph || plan_.class_of(made_at) != plan_.class_of(used_at) ||

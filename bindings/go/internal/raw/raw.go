@@ -183,6 +183,9 @@ const EPL_STATE_BUFFER = 2
 
 const EPL_STATE_OPTIMIZER = 3
 
+// EPL_STATE_GRADIENT: "<parameter>.gradient" of each that is trained, where the trainer keeps them
+const EPL_STATE_GRADIENT = 4
+
 // Error is epl_error, by pointer alone.
 type Error = C.epl_error
 
@@ -1290,6 +1293,8 @@ func TrainerDestroy(trainer *Trainer) {
 //	free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
 //	                 it
 //	report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)
+//	keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
+//	freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each
 func TrainerSet(trainer *Trainer, key string, value string) (failure *Error) {
 	failure = C.epl_trainer_set(trainer, (*C.char)(unsafe.Pointer(unsafe.StringData(key))), C.size_t(len(key)), (*C.char)(unsafe.Pointer(unsafe.StringData(value))), C.size_t(len(value)))
 	return
@@ -1876,6 +1881,26 @@ func SessionStep(session *Session, inputs []*Tensor, call *CallOptions, metrics 
 	return
 }
 
+// SessionGradients is epl_session_gradients.
+//
+// The two halves of a step, for a trainer with keep_gradients = true: the gradients of a batch without an
+// update, and an update by the gradients that the session has. One behind the other they are a step, bit by bit.
+// Between them gradients are read by epl_session_get and changed by epl_session_set (clipped, summed over other
+// sessions, ...), under "<parameter>.gradient": whole tensors in every layout, before clip_norm, which the
+// update applies. A step leaves its gradients there too. epl_session_gradients takes the dropout of the next
+// step, updates running statistics, and does not count as a step; epl_session_apply does. Its metrics have the
+// loss of the last batch.
+func SessionGradients(session *Session, inputs []*Tensor, call *CallOptions, metrics *Metrics) (failure *Error) {
+	failure = C.epl_session_gradients(session, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), (*C.epl_metrics)(unsafe.Pointer(metrics)))
+	return
+}
+
+// SessionApply is epl_session_apply.
+func SessionApply(session *Session, call *CallOptions, metrics *Metrics) (failure *Error) {
+	failure = C.epl_session_apply(session, (*C.epl_call_options)(unsafe.Pointer(call)), (*C.epl_metrics)(unsafe.Pointer(metrics)))
+	return
+}
+
 // SessionEvaluate is epl_session_evaluate.
 //
 // The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it is
@@ -1954,9 +1979,15 @@ func SessionProgress(session *Session, metrics *Metrics) {
 
 // SessionSetNumber is epl_session_set_number.
 //
-// A number that decides how training goes on, changed between steps and kept in checkpoints.
-// "learning_rate_scale": what the rates of all parameters are multiplied with besides their schedule, 1 at
-// first.
+// A number that decides how training goes on, changed between steps and kept in checkpoints:
+//
+//	learning_rate        optimizer.lr, of the parameters outside any group; "learning_rate:0" of group 0, and so on
+//	learning_rate_scale  what all rates are multiplied with besides their schedule, 1 at first
+//	frozen:PATTERN       1: the trained parameters that match are left alone, with their optimizer state, and do not
+//	                     count in the norm that clips; 0: they are trained again. For a trainer with freezable = true.
+//	                     Read, it is 1 where all that match are frozen.
+//
+// Over processes all set the same.
 func SessionSetNumber(session *Session, name string, value float64) (failure *Error) {
 	failure = C.epl_session_set_number(session, (*C.char)(unsafe.Pointer(unsafe.StringData(name))), C.size_t(len(name)), C.double(value))
 	return

@@ -100,6 +100,8 @@ pub const EPL_STATE_FROZEN: i32 = 1;
 /// running statistics
 pub const EPL_STATE_BUFFER: i32 = 2;
 pub const EPL_STATE_OPTIMIZER: i32 = 3;
+/// "<parameter>.gradient" of each that is trained, where the trainer keeps them
+pub const EPL_STATE_GRADIENT: i32 = 4;
 
 #[repr(C)]
 pub struct epl_error {
@@ -1024,6 +1026,8 @@ extern "C" {
     ///   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
     ///                    it
     ///   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)
+    ///   keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
+    ///   freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each
     ///
     /// Since 0.1, one caller at a time. `key`: key_length bytes of UTF-8; `value`: value_length bytes of
     /// UTF-8.
@@ -1362,6 +1366,19 @@ extern "C" {
     /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `metrics`:
     /// written, may be null.
     pub fn epl_session_step(session: *mut epl_session, inputs: *const *const epl_tensor, count: usize, call: *const epl_call_options, metrics: *mut epl_metrics) -> *mut epl_error;
+    /// The two halves of a step, for a trainer with keep_gradients = true: the gradients of a batch without
+    /// an update, and an update by the gradients that the session has. One behind the other they are a step,
+    /// bit by bit. Between them gradients are read by epl_session_get and changed by epl_session_set
+    /// (clipped, summed over other sessions, ...), under "<parameter>.gradient": whole tensors in every
+    /// layout, before clip_norm, which the update applies. A step leaves its gradients there too.
+    /// epl_session_gradients takes the dropout of the next step, updates running statistics, and does not
+    /// count as a step; epl_session_apply does. Its metrics have the loss of the last batch.
+    ///
+    /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `metrics`:
+    /// written, may be null.
+    pub fn epl_session_gradients(session: *mut epl_session, inputs: *const *const epl_tensor, count: usize, call: *const epl_call_options, metrics: *mut epl_metrics) -> *mut epl_error;
+    /// Since 0.1, one caller at a time, blocking. `call`: may be null; `metrics`: written, may be null.
+    pub fn epl_session_apply(session: *mut epl_session, call: *const epl_call_options, metrics: *mut epl_metrics) -> *mut epl_error;
     /// The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's
     /// batch it is the mean of theirs; a model that computes its loss itself takes whole batches alone.
     ///
@@ -1411,9 +1428,13 @@ extern "C" {
     ///
     /// Since 0.1, any thread, quick. `metrics`: written.
     pub fn epl_session_progress(session: *const epl_session, metrics: *mut epl_metrics);
-    /// A number that decides how training goes on, changed between steps and kept in checkpoints.
-    /// "learning_rate_scale": what the rates of all parameters are multiplied with besides their schedule, 1
-    /// at first.
+    /// A number that decides how training goes on, changed between steps and kept in checkpoints:
+    ///   learning_rate        optimizer.lr, of the parameters outside any group; "learning_rate:0" of group 0, and so on
+    ///   learning_rate_scale  what all rates are multiplied with besides their schedule, 1 at first
+    ///   frozen:PATTERN       1: the trained parameters that match are left alone, with their optimizer state, and do not
+    ///                        count in the norm that clips; 0: they are trained again. For a trainer with freezable = true.
+    ///                        Read, it is 1 where all that match are frozen.
+    /// Over processes all set the same.
     ///
     /// Since 0.1, one caller at a time. `name`: name_length bytes of UTF-8.
     pub fn epl_session_set_number(session: *mut epl_session, name: *const c_char, name_length: usize, value: f64) -> *mut epl_error;

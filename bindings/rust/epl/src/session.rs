@@ -69,6 +69,7 @@ pub enum StateKind {
     Frozen = sys::EPL_STATE_FROZEN as isize,
     Buffer = sys::EPL_STATE_BUFFER as isize,
     Optimizer = sys::EPL_STATE_OPTIMIZER as isize,
+    Gradient = sys::EPL_STATE_GRADIENT as isize,
 }
 
 handle!(
@@ -134,6 +135,24 @@ impl Session {
         })?;
         Ok(metrics.into())
     }
+    /// The gradients of a batch without an update, for a trainer with `keep_gradients`: [`Session::get`] and
+    /// [`Session::set`] read and change them as `<parameter>.gradient`.
+    pub fn gradients<'t, T: Into<TensorRef<'t>>>(
+        &mut self, inputs: impl IntoIterator<Item = T>, call: &Call,
+    ) -> Result<Metrics> {
+        let inputs = handles(inputs);
+        let mut metrics = sys::epl_metrics::default();
+        check(unsafe {
+            sys::epl_session_gradients(self.0.as_ptr(), inputs.as_ptr(), inputs.len(), &call.raw(), &mut metrics)
+        })?;
+        Ok(metrics.into())
+    }
+    /// The update of a step, by the gradients that the session has.
+    pub fn apply(&mut self, call: &Call) -> Result<Metrics> {
+        let mut metrics = sys::epl_metrics::default();
+        check(unsafe { sys::epl_session_apply(self.0.as_ptr(), &call.raw(), &mut metrics) })?;
+        Ok(metrics.into())
+    }
     /// The loss without an update, dropout off.
     pub fn evaluate<'t, T: Into<TensorRef<'t>>>(
         &mut self, inputs: impl IntoIterator<Item = T>, call: &Call,
@@ -176,7 +195,8 @@ impl Session {
         check(unsafe { sys::epl_session_metric(self.0.as_ptr(), name, length, &mut value) })?;
         Ok(value)
     }
-    /// A number that decides how training goes on, "learning_rate_scale" for example.
+    /// A number that decides how training goes on: "learning_rate", "learning_rate:GROUP", "learning_rate_scale" or
+    /// "frozen:PATTERN".
     pub fn number(&mut self, name: &str) -> Result<f64> {
         let (name, length) = raw(name);
         let mut value = 0.0;

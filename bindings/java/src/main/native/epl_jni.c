@@ -1657,6 +1657,24 @@ static void JNICALL raw_epl_session_step(JNIEnv* env, jclass type, jlong j_sessi
   give_longs(env, &inputs, JNI_ABORT);
 }
 
+static void JNICALL raw_epl_session_gradients(JNIEnv* env, jclass type, jlong j_session, jlongArray j_inputs, jobject j_call, jobject j_metrics) {
+  (void)env;
+  (void)type;
+  longs_of inputs = take_longs(env, j_inputs);
+  if (!inputs.bad) {
+    epl_error* error = epl_session_gradients((epl_session*)(intptr_t)j_session, (const epl_tensor* const*)inputs.data, (size_t)inputs.length, (const epl_call_options*)struct_at(env, j_call), (epl_metrics*)struct_at(env, j_metrics));
+    thrown(env, error);
+  }
+  give_longs(env, &inputs, JNI_ABORT);
+}
+
+static void JNICALL raw_epl_session_apply(JNIEnv* env, jclass type, jlong j_session, jobject j_call, jobject j_metrics) {
+  (void)env;
+  (void)type;
+  epl_error* error = epl_session_apply((epl_session*)(intptr_t)j_session, (const epl_call_options*)struct_at(env, j_call), (epl_metrics*)struct_at(env, j_metrics));
+  thrown(env, error);
+}
+
 static void JNICALL raw_epl_session_evaluate(JNIEnv* env, jclass type, jlong j_session, jlongArray j_inputs, jobject j_call, jobject j_metrics) {
   (void)env;
   (void)type;
@@ -2391,6 +2409,8 @@ static const JNINativeMethod methods[] = {
     {"epl_session_create", "(JLai/epl/raw/Raw$SessionOptions;Lai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_session_create},
     {"epl_session_destroy", "(J)V", (void*)raw_epl_session_destroy},
     {"epl_session_step", "(J[JLai/epl/raw/Raw$CallOptions;Lai/epl/raw/Raw$Metrics;)V", (void*)raw_epl_session_step},
+    {"epl_session_gradients", "(J[JLai/epl/raw/Raw$CallOptions;Lai/epl/raw/Raw$Metrics;)V", (void*)raw_epl_session_gradients},
+    {"epl_session_apply", "(JLai/epl/raw/Raw$CallOptions;Lai/epl/raw/Raw$Metrics;)V", (void*)raw_epl_session_apply},
     {"epl_session_evaluate", "(J[JLai/epl/raw/Raw$CallOptions;Lai/epl/raw/Raw$Metrics;)V", (void*)raw_epl_session_evaluate},
     {"epl_session_predict", "(J[JLai/epl/raw/Raw$CallOptions;[J)V", (void*)raw_epl_session_predict},
     {"epl_session_predict_into", "(J[JLai/epl/raw/Raw$CallOptions;[J)V", (void*)raw_epl_session_predict_into},

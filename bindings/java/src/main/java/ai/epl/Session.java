@@ -38,6 +38,27 @@ public final class Session extends Handle {
   }
 
   /**
+   * The gradients of a batch without an update, for a trainer with {@code keep_gradients}: {@link #get} and {@link #set}
+   * read and change them as {@code <parameter>.gradient}.
+   */
+  public Metrics gradients(List<Tensor> inputs, CallOptions options) {
+    try (Tensors tensors = new Tensors(inputs)) {
+      return use(session -> engine.block(options, call -> {
+        Raw.epl_session_gradients(session, tensors.addresses, call.options, call.metrics);
+        return Metrics.of(call.metrics);
+      }));
+    }
+  }
+
+  /** The update of a step, by the gradients that the session has. */
+  public Metrics apply(CallOptions options) {
+    return use(session -> engine.block(options, call -> {
+      Raw.epl_session_apply(session, call.options, call.metrics);
+      return Metrics.of(call.metrics);
+    }));
+  }
+
+  /**
    * A step that a thread of this session makes, after what was asked for before it. The deadline counts from when it
    * begins. Cancelling the future ends the step where it can still be ended; {@link #steps} says whether it happened.
    * The tensors may be closed at once; what borrowed memory holds must stay as it is until the future is done.
@@ -166,7 +187,7 @@ public final class Session extends Handle {
     return use(session -> Raw.epl_session_metric(session, Text.utf8(name)));
   }
 
-  /** A number that decides how training goes on: "learning_rate_scale". */
+  /** A number that decides how training goes on: "learning_rate", "learning_rate:GROUP", "learning_rate_scale", "frozen:PATTERN". */
   public double number(String name) {
     return use(session -> Raw.epl_session_get_number(session, Text.utf8(name)));
   }

@@ -211,6 +211,11 @@ public final class Raw {
 
   public static final int EPL_STATE_OPTIMIZER = 3;
 
+  /**
+   * "&lt;parameter&gt;.gradient" of each that is trained, where the trainer keeps them
+   */
+  public static final int EPL_STATE_GRADIENT = 4;
+
   /** What makes exceptions of errors, and errors of exceptions that callbacks throw. */
   public interface Failures {
     RuntimeException make(int code, byte[] message, byte[] where, long rank, boolean retryable);
@@ -1580,6 +1585,8 @@ public final class Raw {
    *   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
    *                    it
    *   report.gradient_norms  true: each step reports "gradient_norm:&lt;parameter&gt;" (epl_session_metric)
+   *   keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
+   *   freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each
    */
   public static native void epl_trainer_set(long trainer, byte[] key, byte[] value);
 
@@ -1938,6 +1945,19 @@ public final class Raw {
   public static native void epl_session_step(long session, long[] inputs, CallOptions call, Metrics metrics);
 
   /**
+   * The two halves of a step, for a trainer with keep_gradients = true: the gradients of a batch without an
+   * update, and an update by the gradients that the session has. One behind the other they are a step, bit by
+   * bit. Between them gradients are read by epl_session_get and changed by epl_session_set (clipped, summed
+   * over other sessions, ...), under "&lt;parameter&gt;.gradient": whole tensors in every layout, before
+   * clip_norm, which the update applies. A step leaves its gradients there too. epl_session_gradients takes the
+   * dropout of the next step, updates running statistics, and does not count as a step; epl_session_apply does.
+   * Its metrics have the loss of the last batch.
+   */
+  public static native void epl_session_gradients(long session, long[] inputs, CallOptions call, Metrics metrics);
+
+  public static native void epl_session_apply(long session, CallOptions call, Metrics metrics);
+
+  /**
    * The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it
    * is the mean of theirs; a model that computes its loss itself takes whole batches alone.
    */
@@ -1990,9 +2010,13 @@ public final class Raw {
   public static native void epl_session_progress(long session, Metrics metrics);
 
   /**
-   * A number that decides how training goes on, changed between steps and kept in checkpoints.
-   * "learning_rate_scale": what the rates of all parameters are multiplied with besides their schedule, 1 at
-   * first.
+   * A number that decides how training goes on, changed between steps and kept in checkpoints:
+   *   learning_rate        optimizer.lr, of the parameters outside any group; "learning_rate:0" of group 0, and so on
+   *   learning_rate_scale  what all rates are multiplied with besides their schedule, 1 at first
+   *   frozen:PATTERN       1: the trained parameters that match are left alone, with their optimizer state, and do not
+   *                        count in the norm that clips; 0: they are trained again. For a trainer with freezable = true.
+   *                        Read, it is 1 where all that match are frozen.
+   * Over processes all set the same.
    */
   public static native void epl_session_set_number(long session, byte[] name, double value);
 

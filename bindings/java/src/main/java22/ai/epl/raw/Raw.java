@@ -146,6 +146,8 @@ public final class Raw {
 
   public static final int EPL_STATE_OPTIMIZER = 3;
 
+  public static final int EPL_STATE_GRADIENT = 4;
+
   /** What makes exceptions of errors, and errors of exceptions that callbacks throw. */
   public interface Failures {
     RuntimeException make(int code, byte[] message, byte[] where, long rank, boolean retryable);
@@ -660,6 +662,8 @@ public final class Raw {
     static final MemorySegment epl_session_create = symbol("epl_session_create");
     static final MemorySegment epl_session_destroy = symbol("epl_session_destroy");
     static final MemorySegment epl_session_step = symbol("epl_session_step");
+    static final MemorySegment epl_session_gradients = symbol("epl_session_gradients");
+    static final MemorySegment epl_session_apply = symbol("epl_session_apply");
     static final MemorySegment epl_session_evaluate = symbol("epl_session_evaluate");
     static final MemorySegment epl_session_predict = symbol("epl_session_predict");
     static final MemorySegment epl_session_predict_into = symbol("epl_session_predict_into");
@@ -2832,6 +2836,31 @@ public final class Raw {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment inputs_ = copy(arena, inputs);
       long error = (long) CJJJJJ_J.CALL.invokeExact(At.epl_session_step, session, inputs_.address(), length(inputs), at(call), at(metrics));
+      check(error);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    } finally {
+      Reference.reachabilityFence(call);
+      Reference.reachabilityFence(metrics);
+    }
+  }
+
+  public static void epl_session_gradients(long session, long[] inputs, CallOptions call, Metrics metrics) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment inputs_ = copy(arena, inputs);
+      long error = (long) CJJJJJ_J.CALL.invokeExact(At.epl_session_gradients, session, inputs_.address(), length(inputs), at(call), at(metrics));
+      check(error);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    } finally {
+      Reference.reachabilityFence(call);
+      Reference.reachabilityFence(metrics);
+    }
+  }
+
+  public static void epl_session_apply(long session, CallOptions call, Metrics metrics) {
+    try {
+      long error = (long) CJJJ_J.CALL.invokeExact(At.epl_session_apply, session, at(call), at(metrics));
       check(error);
     } catch (Throwable thrown) {
       throw rethrown(thrown);
