@@ -247,8 +247,12 @@ epl_cancel_triggered(const epl_cancel* EPL_NULLABLE cancel);
 /* For one call of a function that is EPL_BLOCKING. NULL: it takes as long as it takes. */
 typedef struct epl_call_options {
   uint64_t struct_size;
-  /* 0: none. Deadline and token are looked at before a call does anything, and between pieces of work in step,
-   * evaluate, predict, evaluations, predictors, and where a call waits for a batch; a large product has many pieces. */
+  /* 0: none. Deadline and token are looked at before a call does anything, and then between pieces of its work:
+   * parts of a product in step, evaluate and predict, entries of a plan, tensors of the state that is made, hashed,
+   * saved, loaded and exported and pieces of their files, rows that are checked, batches that are waited for or
+   * evaluated. A call that ends so has done nothing: what it has written is removed, and what it would have replaced is
+   * there. What has begun to change the state or to rename files ends. Loading a model, opening a dataset and writing a
+   * template or an ONNX file look before they begin to read or write. */
   int64_t timeout_nanoseconds;
   epl_cancel* cancel;
   /* Where a session takes slices, in evaluate and predict: how many samples of the whole batch count, its first ones;

@@ -65,7 +65,7 @@ Abort unpacked(std::string_view text) {
   out.completed.resize(count);
   std::memcpy(out.completed.data(), text.data(), count * sizeof out.completed[0]);
   text.remove_prefix(count * sizeof out.completed[0]);
-  const bool known = code > 0 && code <= static_cast<uint64_t>(Code::data_loss) && where <= text.size();
+  const bool known = code > 0 && code <= static_cast<uint64_t>(last_code) && where <= text.size();
   if (known)
     out.why = Status(static_cast<Code>(code), std::string(text.substr(where)), std::string(text.substr(0, where)));
   return out;
@@ -99,7 +99,7 @@ Result<std::shared_ptr<Connections>> Connections::create(std::string group, int 
   try {
     made->thread_ = std::thread([own = made.get()] { own->serve(); });
   } catch (const std::system_error& e) {
-    return error(Code::out_of_memory, "the operating system gave no thread for the connections of a rank: ", e.what());
+    return error(Code::exhausted, "the operating system gave no thread for the connections of a rank: ", e.what());
   }
   return made;
 }

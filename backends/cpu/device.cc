@@ -102,7 +102,7 @@ class CpuDevice final : public Device {
       return std::unique_ptr<Stream>(
           new CpuStream(host.workers ? host.workers : std::make_shared<Workers>(threads, wait_of(host)), threads));
     } catch (const std::system_error& e) {
-      return error(Code::out_of_memory, "the operating system gave no ", threads - 1, " worker threads: ", e.what());
+      return error(Code::exhausted, "the operating system gave no ", threads - 1, " worker threads: ", e.what());
     }
   }
 

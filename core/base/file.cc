@@ -35,7 +35,12 @@ Status sync_folder(const std::string& folder, const FileHook& hook) {
 }  // namespace
 
 Status system_error(std::string_view doing, const std::string& path, int error_number) {
-  Code code = error_number == ENOENT ? Code::not_found : error_number == ENOMEM ? Code::out_of_memory : Code::io;
+  const bool exhausted = error_number == ENOSPC || error_number == EDQUOT || error_number == EMFILE ||
+                         error_number == ENFILE || error_number == EAGAIN;
+  const Code code = exhausted                ? Code::exhausted
+                    : error_number == ENOENT ? Code::not_found
+                    : error_number == ENOMEM ? Code::out_of_memory
+                                             : Code::io;
   std::string hint = error_number == ENOSPC ? "; free some space and try again" : "";
   return Status(code, cat(doing, " ", path, ": ", std::generic_category().message(error_number), hint), path);
 }
@@ -53,11 +58,14 @@ FileWriter::~FileWriter() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
+// In pieces, so that a call can end in between.
 Status FileWriter::write(const void* data, size_t bytes) {
+  constexpr size_t piece_bytes = size_t{8} << 20;
   EPL_TRY(ask(hook_, "write", path_));
   const char* p = static_cast<const char*>(data);
-  while (bytes > 0) {
-    ssize_t written = ::write(descriptor_, p, std::min<size_t>(bytes, size_t{1} << 30));
+  for (bool first = true; bytes > 0; first = false) {
+    if (!first) EPL_TRY(ask(hook_, "write", path_));
+    ssize_t written = ::write(descriptor_, p, std::min(bytes, piece_bytes));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return system_error("cannot write to", path_, errno);
     p += written, bytes -= static_cast<size_t>(written);

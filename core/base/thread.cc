@@ -46,7 +46,7 @@ Result<Thread> Thread::start(const std::string& name, std::function<void()> work
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::pthread_attr_destroy(&attributes);
   if (failed != 0)
-    return error(Code::out_of_memory, "the operating system gives no thread (", std::generic_category().message(failed),
+    return error(Code::exhausted, "the operating system gives no thread (", std::generic_category().message(failed),
                  ")");
   static_cast<void>(begin.release());
   ::pthread_setname_np(out.thread_, name.c_str());

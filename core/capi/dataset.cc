@@ -22,7 +22,8 @@ namespace {
 std::string describe_dataset(const epl_dataset& dataset) {
   const Dataset& opened = *dataset.opened.dataset;
   const Reader& reader = opened.reader();
-  Json out = {{"path", dataset.path},
+  Json out = {{"schema", 1},
+              {"path", dataset.path},
               {"reader", dataset.opened.reader->name},
               {"samples", opened.endless() ? -1 : opened.samples()},
               {"batches", opened.endless() ? -1 : opened.batches()}};
@@ -168,6 +169,6 @@ epl_error* epl_dataset_check(epl_dataset* dataset, const epl_plan* plan, int32_t
     EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
     EPL_ASSIGN(const Call begun, begin_call(*dataset->engine, call));
     if (dataset->opened.dataset->endless()) return invalid("nobody knows how many samples this dataset has");
-    return check_dataset(*dataset->opened.dataset, *found);
+    return check_dataset(*dataset->opened.dataset, *found, begun.stop);
   });
 }

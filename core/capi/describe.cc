@@ -91,7 +91,7 @@ std::string_view level_name(ModelFinding::Level level) {
 }  // namespace
 
 std::string describe_engine(const Engine& engine) {
-  Json out;
+  Json out = {{"schema", 1}};
   out["version"] = cat(EPL_VERSION_MAJOR, ".", EPL_VERSION_MINOR, ".", EPL_VERSION_PATCH);
   out["abi"] = EPL_ABI_VERSION;
   out["processor"] = processor_name();
@@ -144,7 +144,7 @@ Json describe_findings(const Model& model) {
 }
 
 std::string describe_model(const Model& model, bool rewrites) {
-  Json out;
+  Json out = {{"schema", 1}};
   out["description"] = model.description();
   out["inputs"] = ports_json(model.inputs());
   out["outputs"] = ports_json(model.outputs());

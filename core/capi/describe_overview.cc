@@ -83,7 +83,8 @@ Json describe_shapes(const CompiledPlan& plan) {
 
 std::string describe_overview(const CompiledPlan& plan, const Overview& overview) {
   const Entry& entry = plan.entries().front();
-  Json out = {{"entry", entry_name(entry.kind)},
+  Json out = {{"schema", 1},
+              {"entry", entry_name(entry.kind)},
               {"device", plan.device()->description()},
               {"ranks", plan.options().ranks},
               {"threads", plan.threads_per_rank()},

@@ -93,7 +93,7 @@ class Arena {
 }  // namespace
 
 std::string describe_memory(const CompiledPlan& plan) {
-  Json out;
+  Json out = {{"schema", 1}};
   out["peak_bytes"] = plan.memory_bytes_peak();
   out["arena_bytes"] = plan.arena_bytes();
   Json items = Json::array();

@@ -56,7 +56,7 @@ Status current_exception_status() noexcept {
     } catch (const std::length_error&) {
       return Status(Code::out_of_memory, "a size is beyond what memory can hold");
     } catch (const std::system_error& e) {  // of threads, and nothing else of ours
-      return Status(Code::out_of_memory, cat("the operating system gives no more: ", e.what()));
+      return Status(Code::exhausted, cat("the operating system gives no more threads: ", e.what()));
     } catch (const std::exception& e) {
       return Status(Code::internal, cat("unexpected: ", e.what()));
     } catch (...) {

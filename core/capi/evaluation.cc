@@ -21,7 +21,7 @@ std::string describe_evaluation(const Evaluation& evaluation) {
   for (const Evaluation::Number& one : evaluation.results()) {
     metrics.push_back({{"name", one.name}, {"value", one.value}, {"higher_is_better", one.higher_is_better}});
   }
-  Json out;
+  Json out = {{"schema", 1}};
   out["samples"] = evaluation.samples();
   out["batch"] = evaluation.batch();
   out["takes_partial"] = evaluation.takes_partial();

@@ -228,6 +228,7 @@ epl_error* epl_plan_create(const epl_model* model, const epl_trainer* trainer, c
     EPL_REQUIRE(model);
     EPL_ASSIGN(const Call begun, begin_call(*model->engine, call));
     EPL_ASSIGN(PlanWish wish, plan_wish(*model, trainer, strategy, options));
+    wish.options.stop = begun.stop;
     if (wish.options.ranks == 0) wish.options.ranks = 1;
     return made_plan(*model, wish);
   });

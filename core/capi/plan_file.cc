@@ -2,6 +2,7 @@
 #include "core/runtime/plan_file.h"
 
 #include "core/base/file.h"
+#include "core/base/stop_hook.h"
 #include "core/capi/objects.h"
 #include "core/capi/plan.h"
 #include "core/capi/streams.h"
@@ -43,8 +44,9 @@ epl_error* epl_plan_save(const epl_plan* plan, const char* path, size_t path_len
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*plan->engine, call));
     const std::string text = print_plan_file(decisions_of(*plan->plan, version_text()));
-    return write_file_atomically(std::string(path_text),
-                                 [&](FileWriter& writer) { return writer.write(text.data(), text.size()); });
+    return write_file_atomically(
+        std::string(path_text), [&](FileWriter& writer) { return writer.write(text.data(), text.size()); },
+        stop_hook(begun.stop));
   });
 }
 
@@ -68,6 +70,7 @@ epl_error* epl_plan_load(const epl_model* model, const epl_trainer* trainer, con
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*model->engine, call));
     EPL_ASSIGN(PlanWish wish, plan_wish(*model, trainer, strategy, options));
+    wish.options.stop = begun.stop;
     return plan_of_decisions(*model, strategy, wish, read_plan_file(std::string(path_text)));
   });
 }
@@ -80,6 +83,7 @@ epl_error* epl_plan_load_bytes(const epl_model* model, const epl_trainer* traine
     EPL_REQUIRE(data);
     EPL_ASSIGN(const Call begun, begin_call(*model->engine, call));
     EPL_ASSIGN(PlanWish wish, plan_wish(*model, trainer, strategy, options));
+    wish.options.stop = begun.stop;
     return plan_of_decisions(*model, strategy, wish, parse_plan_file({static_cast<const char*>(data), bytes}));
   });
 }

@@ -98,6 +98,7 @@ epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* o
     made->engine = plan->engine;
     EPL_ASSIGN(SessionOptions here, session_options(known, *plan));
     EPL_TRY(check_budget(*plan, here));
+    here.stop = begun.stop;
     EPL_ASSIGN(made->session, Session::create(plan->engine->host, plan->plan, here));
     for (int kind = 0; kind <= EPL_STATE_GRADIENT; ++kind)
       made->names[kind] = state_names(*plan->plan, static_cast<StateKind>(kind));

@@ -8,7 +8,7 @@ namespace epl::capi {
 
 inline Status check_poison(const epl_session& session) {
   if (!session.poisoned) return {};
-  return error(Code::misuse,
+  return error(Code::state_lost,
                "this session has met an internal error and cannot go on; make a new one and load a checkpoint");
 }
 

@@ -60,6 +60,7 @@ epl_error* epl_session_get(epl_session* session, const char* name, size_t name_l
     EPL_TRY(in_session(session, [&]() -> Status {
       EPL_TEXT_ARGUMENT(name);
       EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+      const Session::Call calling(*session->session, begun.stop);
       EPL_ASSIGN(const Tensor value, session->session->state_view(name_text));
       std::shared_ptr<const void> memory = allocate_bytes(session->engine, static_cast<size_t>(value.bytes()));
       EPL_TRY(value.read(0, value.bytes(), const_cast<void*>(memory.get())));
@@ -78,6 +79,7 @@ epl_error* epl_session_set(epl_session* session, const char* name, size_t name_l
     EPL_REQUIRE(tensor);
     EPL_TEXT_ARGUMENT(name);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    const Session::Call calling(*session->session, begun.stop);
     return set_value(*session->session, name_text, tensor->tensor);
   });
 }
@@ -86,6 +88,7 @@ epl_error* epl_session_hash(epl_session* session, const epl_call_options* call, 
   return with_session(session, [&]() -> Status {
     EPL_REQUIRE(hash);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    const Session::Call calling(*session->session, begun.stop);
     EPL_ASSIGN(*hash, weights_hash(*session->session));
     return {};
   });
@@ -96,6 +99,7 @@ epl_error* epl_session_save(epl_session* session, const char* path, size_t path_
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    const Session::Call calling(*session->session, begun.stop);
     return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
       return save_session(*session->session, std::string(path_text), training_data(dataset));
     });
@@ -107,6 +111,7 @@ epl_error* epl_session_load(epl_session* session, const char* path, size_t path_
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    const Session::Call calling(*session->session, begun.stop);
     return with_optional_dataset(
         dataset, [&] { return load_session(*session->session, std::string(path_text), training_data(dataset)); });
   });
@@ -116,6 +121,7 @@ epl_error* epl_session_save_to(epl_session* session, epl_write_fn write, void* u
                                const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    const Session::Call calling(*session->session, begun.stop);
     return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
       return write_or_help(write, userdata, begun.stop, [&](ByteWriter* out) {
         return write_session(*session->session, out, training_data(dataset));
@@ -129,6 +135,7 @@ epl_error* epl_session_load_from(epl_session* session, const epl_source* source,
   return with_session(session, [&]() -> Status {
     EPL_ASSIGN(HostSource from, HostSource::of(source, "source"));
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    const Session::Call calling(*session->session, begun.stop);
     EPL_TRY(with_optional_dataset(dataset, [&] {
       return load_session(*session->session, CheckpointFiles::in_archive(from.files().file), training_data(dataset));
     }));
@@ -142,6 +149,7 @@ epl_error* epl_session_load_bytes(epl_session* session, const void* data, size_t
   return with_session(session, [&]() -> Status {
     EPL_REQUIRE(data);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    const Session::Call calling(*session->session, begun.stop);
     const auto file = FileReader::of_bytes("the host's memory", {static_cast<const std::byte*>(data), bytes}, nullptr);
     return with_optional_dataset(dataset, [&] {
       return load_session(*session->session, CheckpointFiles::in_archive(file), training_data(dataset));
@@ -156,6 +164,7 @@ epl_error* epl_session_compare(epl_session* session, const char* path, size_t pa
     EPL_TRY(in_session(session, [&]() -> Status {
       EPL_TEXT_ARGUMENT(path);
       EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+      const Session::Call calling(*session->session, begun.stop);
       return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
         EPL_ASSIGN(const std::vector<FactDifference> differences,
                    compare_session(*session->session, std::string(path_text), training_data(dataset)));
@@ -187,8 +196,8 @@ epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path, s
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
-    EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(std::string(path_text)));
-    Json out;
+    EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(std::string(path_text), begun.stop));
+    Json out = {{"schema", 1}};
     out["step"] = checkpoint.step;
     out["seed"] = checkpoint.seed;
     out["units"] = checkpoint.units;
@@ -214,6 +223,7 @@ epl_error* epl_session_export_onnx(epl_session* session, const char* path, size_
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    const Session::Call calling(*session->session, begun.stop);
     return export_model(*session->session, std::string(path_text), true);
   });
 }
@@ -223,6 +233,7 @@ epl_error* epl_session_export_onnx_for_training(epl_session* session, const char
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    const Session::Call calling(*session->session, begun.stop);
     return export_model(*session->session, std::string(path_text), false);
   });
 }
@@ -232,6 +243,7 @@ epl_error* epl_session_export_adapters(epl_session* session, const char* folder,
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(folder);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    const Session::Call calling(*session->session, begun.stop);
     return export_adapters(*session->session, std::string(folder_text));
   });
 }
@@ -241,6 +253,7 @@ epl_error* epl_session_export_safetensors(epl_session* session, const char* path
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    const Session::Call calling(*session->session, begun.stop);
     return export_weights(*session->session, std::string(path_text));
   });
 }
@@ -250,6 +263,7 @@ epl_error* epl_session_export_to(epl_session* session, const char* format, size_
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(format);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    const Session::Call calling(*session->session, begun.stop);
     return write_or_help(write, userdata, begun.stop,
                          [&](ByteWriter* out) { return export_to(*session->session, format_text, out); });
   });

@@ -32,12 +32,13 @@ std::vector<std::string> files_of(const std::string& folder) {
 }
 
 // In chunks: a checkpoint may be larger than what memory is left.
-Result<uint64_t> hash_of(const FileReader& file) {
+Result<uint64_t> hash_of(const FileReader& file, const Stop& stop = {}) {
   constexpr uint64_t chunk_bytes = 4 << 20;
   std::vector<std::byte> chunk(static_cast<size_t>(std::min(chunk_bytes, file.size())));
   Hash64 hash;
   for (uint64_t at = 0; at < file.size(); at += chunk_bytes) {
     const auto bytes = static_cast<size_t>(std::min(chunk_bytes, file.size() - at));
+    EPL_TRY(stop.check());
     EPL_TRY(file.read(at, chunk.data(), bytes));
     hash.add(chunk.data(), bytes);
   }
@@ -384,12 +385,12 @@ Status remove_checkpoint(const std::string& folder, const FileHook& hook) {
   return remove_empty_folder(folder, hook);
 }
 
-Result<Checkpoint> load_checkpoint(const std::string& path) {
+Result<Checkpoint> load_checkpoint(const std::string& path, const Stop& stop) {
   EPL_ASSIGN(const CheckpointFiles files, CheckpointFiles::at(path));
-  return load_checkpoint(files);
+  return load_checkpoint(files, stop);
 }
 
-Result<Checkpoint> load_checkpoint(const CheckpointFiles& from) {
+Result<Checkpoint> load_checkpoint(const CheckpointFiles& from, const Stop& stop) {
   const auto manifest = from.open(std::string(manifest_name));
   if (manifest.status().code() == Code::not_found)
     return manifest.status().with_context(cat("no checkpoint in ", from.name));
@@ -404,7 +405,7 @@ Result<Checkpoint> load_checkpoint(const CheckpointFiles& from) {
     const std::string& place = data->path();
     if (data->size() != one.bytes)
       return damaged_checkpoint(place, cat("it has ", data->size(), " bytes, the manifest says ", one.bytes));
-    EPL_ASSIGN(uint64_t hash, hash_of(*data));
+    EPL_ASSIGN(uint64_t hash, hash_of(*data, stop));
     if (hash != one.hash) return damaged_checkpoint(place, "its hash is not the one in the manifest");
     EPL_ASSIGN(std::shared_ptr<const Safetensors> values, Safetensors::open(data));
     files.push_back(std::move(values));

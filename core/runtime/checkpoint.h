@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/base/file.h"
+#include "core/base/stop.h"
 #include "core/base/tensor.h"
 #include "core/runtime/facts.h"
 
@@ -95,8 +96,8 @@ struct CheckpointFiles {
 
 // Everything is checked before anything is returned: the manifest's hash and structure, the tensors' size and hash, and
 // that both speak of the same names. Tensors are left in their file, which stays open, until they are loaded or read.
-Result<Checkpoint> load_checkpoint(const CheckpointFiles& files);
-Result<Checkpoint> load_checkpoint(const std::string& path);
+Result<Checkpoint> load_checkpoint(const CheckpointFiles& files, const Stop& stop = {});
+Result<Checkpoint> load_checkpoint(const std::string& path, const Stop& stop = {});
 // Removes the files that the manifest names, the manifest first, or what a killed save has left, and the folder if
 // nothing else lies in it.
 Status remove_checkpoint(const std::string& folder, const FileHook& hook = nullptr);

@@ -108,6 +108,7 @@ Result<Entry> compile(EntryKind kind, int shape, Graph graph, const LossFacts& l
   graph.name = entry_name(kind);  // also of other shapes: what a program does depends on its graph alone
   const std::vector<std::string> notes = agree_on_samples(graph, options.named_batch_dims);
   EPL_TRY(verify(graph));
+  EPL_TRY(options.stop.check());
   entry.graph = std::make_shared<const Graph>(std::move(graph));
   EPL_ASSIGN(Graph expanded, expand_composites(*entry.graph, device.kernels()));
   auto runnable = std::make_shared<const Graph>(without_dead_nodes(expanded));
@@ -121,6 +122,7 @@ Result<Entry> compile(EntryKind kind, int shape, Graph graph, const LossFacts& l
   EPL_TRY(check_outputs(entry.plan));
   EPL_ASSIGN(entry.locals, partition(entry.plan));
   for (const LocalGraph& local : entry.locals) {
+    EPL_TRY(options.stop.check());
     EPL_ASSIGN(Program program, lower(local, {.kernels = &device.kernels(),
                                               .device = &device.stands_for(),
                                               .threads = threads,
@@ -184,6 +186,7 @@ Result<Binding> of_micro_batch(const PlanOptions& options, Binding binding, Grap
 
 // The model's graph with its fused meaning restored (attention, norms, ...).
 Result<Graph> bind(const PlanOptions& options, const Binding& binding, int64_t& batch) {
+  EPL_TRY(options.stop.check());
   EPL_ASSIGN(Graph graph, options.model->bind(binding));
   if (options.rewrites) {
     EPL_ASSIGN(graph, rewrite_graph(graph));
@@ -411,6 +414,8 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   for (const Entry& entry : plan->entries_) {
     if (entry.kind == plan->entries_.front().kind) plan->add_notes(entry.notes);
   }
+  EPL_TRY(options.stop.check());
+  plan->options_.stop = Stop();
   return std::shared_ptr<const CompiledPlan>(std::move(plan));
 }
 

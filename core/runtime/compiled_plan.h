@@ -43,6 +43,7 @@ struct PlanOptions {
   bool evaluate = true, predict = true;  // entries beside train
   // Taken instead of new ones. Null: the passes decide.
   std::shared_ptr<const PlanFile> decisions;
+  Stop stop;                               // while the plan is made; not kept
   bool rewrites = true;                    // restore fused meaning (attention, layer norm, ...)
   std::vector<std::string> train_outputs;  // model outputs to return from step besides the loss
   std::set<std::string>

@@ -7,12 +7,13 @@
 namespace epl {
 namespace {
 
-Status check_field(const Dataset& dataset, int field, const InputBound& bound) {
+Status check_field(const Dataset& dataset, int field, const InputBound& bound, const Stop& stop) {
   const Reader& reader = dataset.reader();
   const auto& [name, type] = reader.fields()[static_cast<size_t>(field)];
   if (!is_integer(type.dtype)) return {};
   Tensor sample(type);
   return dataset.visit(field, [&, &name = name](int64_t i) -> Status {
+    EPL_TRY(stop.check());
     EPL_TRY(reader.read(i, field, sample.data()));
     const int64_t wrong = find_out_of_bounds(bound, sample);
     if (wrong < 0) return {};
@@ -97,10 +98,10 @@ Result<std::string> deal_files(Dataset& dataset, const Entry& entry) {
   return std::string();
 }
 
-Status check_dataset(const Dataset& dataset, const Entry& entry) {
+Status check_dataset(const Dataset& dataset, const Entry& entry, const Stop& stop) {
   for (const InputBound& bound : entry.bounds) {
     const int field = dataset.find(entry.inputs[static_cast<size_t>(bound.input)].name);
-    if (field >= 0) EPL_TRY(check_field(dataset, field, bound));
+    if (field >= 0) EPL_TRY(check_field(dataset, field, bound, stop));
   }
   return {};
 }

@@ -20,6 +20,6 @@ Result<std::string> deal_files(Dataset& dataset, const Entry& entry);
 // Every sample against what the plan knows of the integers of its inputs; the error names the field and the row. Of a
 // dataset that gives slices, its share of the samples. Fields of other types are converted, and looked at, batch by
 // batch.
-Status check_dataset(const Dataset& dataset, const Entry& entry);
+Status check_dataset(const Dataset& dataset, const Entry& entry, const Stop& stop = {});
 
 }  // namespace epl

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/base/converted.h"
+#include "core/base/stop_hook.h"
 #include "core/base/suggestion.h"
 #include "core/data/safetensors.h"
 #include "core/runtime/session_state.h"
@@ -82,8 +83,10 @@ Status export_adapters(Session& session, const std::string& folder) {
   const auto write = [&]() -> Status {
     if (!session.is_local(0)) return {};
     EPL_TRY(make_folder(folder));
-    EPL_TRY(save_safetensors(cat(folder, "/adapter_model.safetensors"), values, {{"format", "pt"}}));
     const std::string config = adapter_config(adapters, beside.modules);
+    EPL_TRY(save_safetensors(cat(folder, "/adapter_model.safetensors"), values, {{"format", "pt"}},
+                             stop_hook(session.stop())));
+    // The two belong together: where the first is there, the second follows.
     return write_file_atomically(cat(folder, "/adapter_config.json"),
                                  [&](FileWriter& file) { return file.write(config.data(), config.size()); });
   };
@@ -153,7 +156,7 @@ Status export_model(Session& session, const std::string& path, bool for_inferenc
 Status export_weights(Session& session, const std::string& path) {
   EPL_ASSIGN(auto values, weights(session));
   const NamedTensors named(values.begin(), values.end());
-  EPL_TRY(session.agree(session.is_local(0) ? save_safetensors(path, named) : Status()));
+  EPL_TRY(session.agree(session.is_local(0) ? save_safetensors(path, named, {}, stop_hook(session.stop())) : Status()));
   log(session.host(), LogLevel::info, "exported ", path);
   return {};
 }

@@ -29,10 +29,11 @@ Status upload(Stream& stream, std::byte* target, const Tensor& value) {
 }  // namespace
 
 Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, const StateLayout& layout,
-                                              const Mesh& mesh, int rank) {
+                                              const Mesh& mesh, int rank, const Stop& stop) {
   EPL_ASSIGN(ParameterStore store, create_room(device, layout.bytes(), mesh, rank));
   if (!device.executes()) return store;
   for (const StateSlot& slot : layout.slots()) {
+    EPL_TRY(stop.check());
     if (slot.initial.empty()) {
       stream.fill(store.data() + slot.offset, slot.local.bytes(), 0);
     } else {

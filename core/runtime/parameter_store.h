@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/backend/device.h"
+#include "core/base/stop.h"
 #include "core/program/link.h"
 
 namespace epl {
@@ -15,7 +16,7 @@ class ParameterStore {
  public:
   // Allocates and fills with initial values. `rank` is one of the mesh, whose layout this is.
   static Result<ParameterStore> create(Device& device, Stream& stream, const StateLayout& layout, const Mesh& mesh,
-                                       int rank);
+                                       int rank, const Stop& stop = {});
   // The first `bytes` of a layout, which hold anything.
   static Result<ParameterStore> create_room(Device& device, int64_t bytes, const Mesh& mesh, int rank);
   std::byte* data() { return static_cast<std::byte*>(buffer_->data()); }

@@ -15,7 +15,9 @@
 namespace epl {
 
 Session::Session(const Host& host, std::shared_ptr<const CompiledPlan> plan, const SessionOptions& options)
-    : host_(host), plan_(std::move(plan)), options_(options), seed_(options.seed) {}
+    : host_(host), plan_(std::move(plan)), options_(options), seed_(options.seed) {
+  options_.stop = Stop();
+}
 Session::~Session() = default;
 
 Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_ptr<const CompiledPlan> plan,
@@ -38,7 +40,8 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
       const int64_t state_bytes = p.prediction_state_bytes(at);
       EPL_ASSIGN(rank->store, ParameterStore::create_room(*session->device_, state_bytes, p.mesh(at), r));
     } else {
-      EPL_ASSIGN(rank->store, ParameterStore::create(*session->device_, *rank->stream, p.state_of(at), p.mesh(at), r));
+      EPL_ASSIGN(rank->store,
+                 ParameterStore::create(*session->device_, *rank->stream, p.state_of(at), p.mesh(at), r, options.stop));
     }
     EPL_ASSIGN(rank->arena, session->device_->allocate(std::max<int64_t>(arena_bytes, 1)));
     for (const Entry& entry : p.entries()) {
@@ -56,6 +59,7 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
         rank->executors.push_back(nullptr);
         continue;
       }
+      EPL_TRY(options.stop.check());
       const Program& program = entry.programs[static_cast<size_t>(at)];
       EPL_ASSIGN(auto executor, Executor::create(session->host_, *session->device_, *rank->stream, program, rank->store,
                                                  *rank->arena, mesh, r));

@@ -48,6 +48,7 @@ struct SessionOptions {
   double join_seconds = 60;                  // to wait for the others to come
   double silence_seconds = 600;              // to wait in a call for one that says nothing
   bool slices = false;                       // inputs are the samples that these ranks read: samples_read
+  Stop stop;                                 // while the session is made; not kept
   // The predict entry alone, with what it reads of the state and no initial values: a Predictor gives it others.
   bool predicts_only = false;
 };
@@ -143,6 +144,18 @@ class Session {
   void restore_numbers(const Facts& facts);
   // A number was measured, which a schedule that watches may lower the rate for.
   Status observe(double value, bool higher_is_better);
+  // What the caller's call was given, which everything that reads the state looks at between pieces of work. What
+  // changes it does not: it is asked before it begins.
+  class Call {
+   public:
+    Call(Session& session, const Stop& stop) : session_(session) { session_.stop_ = stop; }
+    ~Call() { session_.stop_ = Stop(); }
+    Call(const Call&) = delete;
+
+   private:
+    Session& session_;
+  };
+  const Stop& stop() const { return stop_; }
   const SessionOptions& options() const { return options_; }
   uint64_t seed() const { return seed_; }
   void set_seed(uint64_t seed) { seed_ = seed; }
@@ -242,6 +255,7 @@ class Session {
   std::vector<double> rates_;    // by group; empty: those of the plan
   std::vector<uint8_t> frozen_;  // by trained parameter; empty: none
   Part part_ = Part::all;        // of the step at hand
+  Stop stop_;                    // of the call at hand
   std::vector<uint64_t> scalars_;
   std::vector<const void*> input_pointers_;
   std::vector<void*> output_pointers_;

@@ -232,6 +232,7 @@ Result<Session::Held> Session::held(std::string_view name) const {
 Result<Tensor> Session::state(std::string_view name) {
   EPL_ASSIGN(const Held held, this->held(name));
   if (!held.everywhere) EPL_TRY(reconnect());
+  if (const Status stopped = stop_.check(); !stopped.ok()) return held.everywhere ? stopped : give_up_world(stopped);
   const StateSlot& slot = *held.slot;
   Tensor whole(slot.type);
   for (const std::vector<int>& holders : held.holders) {
@@ -264,6 +265,7 @@ Result<Tensor> Session::state(std::string_view name) {
 Result<Tensor> Session::state_view(std::string_view name) {
   EPL_ASSIGN(const Held held, this->held(name));
   if (!held.everywhere || held.holders.size() > 1) return state(name);
+  EPL_TRY(stop_.check());
   const auto local = std::ranges::find_if(held.holders.front(), [&](int rank) { return is_local(rank); });
   const Rank& rank = *ranks_[static_cast<size_t>(*local - options_.first_rank)];
   return rank.store.view(*rank.stream, *held.slot);
@@ -271,6 +273,7 @@ Result<Tensor> Session::state_view(std::string_view name) {
 
 Result<std::vector<Session::StatePiece>> Session::state_pieces(std::string_view name, size_t turn) {
   EPL_ASSIGN(const Held held, this->held(name));
+  EPL_TRY(stop_.check());
   std::vector<StatePiece> out;
   for (const std::vector<int>& holders : held.holders) {
     const int giver = holders[turn % holders.size()];

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/base/hash.h"
+#include "core/base/stop_hook.h"
 #include "core/program/pieces.h"
 #include "core/runtime/frozen.h"
 
@@ -179,7 +180,7 @@ Status check_fits(const Session& session, const Checkpoint& checkpoint, const st
 
 Status restore(Session& session, const CheckpointFiles& files, const TrainingData& data) {
   const std::string& path = files.name;
-  EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(files));
+  EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(files, session.stop()));
   EPL_ASSIGN(const std::vector<std::string> left_out, left_to_the_file(session, checkpoint, path));
   EPL_TRY(check_fits(session, checkpoint, left_out, path));
   if (data.dataset && checkpoint.data_position < 0)
@@ -200,6 +201,7 @@ Status restore(Session& session, const CheckpointFiles& files, const TrainingDat
     if (data.dataset || one.topic == "model" || one.topic == "optimizer")
       log(host, LogLevel::warning, path, ": ", one.key, " was ", one.saved, ", now it is ", one.now);
   }
+  EPL_TRY(session.stop().check());  // for the last time: what has begun to change the state ends
   const StateGate::Change change(session.gate());
   session.torn();  // until all of it is there: reading may fail, and so may memory
   EPL_TRY(restore_from_the_file(session, left_out));
@@ -223,7 +225,7 @@ Status save_whole(Session& session, const std::string& folder, Checkpoint& check
     EPL_TRY(check_finite(name, kind, value, [](int64_t element) { return element; }));
     checkpoint.items.push_back({name, kind, std::move(value)});
   }
-  return save_checkpoint(folder, checkpoint);
+  return save_checkpoint(folder, checkpoint, stop_hook(session.stop()));
 }
 
 // The process of rank 0 begins the save and ends it; each writes its part.
@@ -358,7 +360,7 @@ Status load_session(Session& session, const Result<CheckpointFiles>& files, cons
 
 Result<std::vector<FactDifference>> compare_session(const Session& session, const std::string& folder,
                                                     const TrainingData& data) {
-  EPL_ASSIGN(const Checkpoint checkpoint, load_checkpoint(folder));
+  EPL_ASSIGN(const Checkpoint checkpoint, load_checkpoint(folder, session.stop()));
   return compare_facts(checkpoint.facts, facts_of(session, data));
 }
 
