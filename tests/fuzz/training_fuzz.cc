@@ -82,7 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   while (!text.empty()) set(trainer, next(text, '\n'));
   if (fine(epl_plan_create(world.model, trainer, nullptr, nullptr, nullptr, &plan))) {
     for (const int64_t step : {int64_t{0}, int64_t{1}, int64_t{999}, int64_t{1} << 40, INT64_MAX - 1})
-      static_cast<void>(plan->plan->learning_rate(step));
+      static_cast<void>(plan->plan->learning_rate({.step = step}));
     const bool takes = epl_plan_port_count(plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT) == 2;
     if (fine(epl_session_create(plan, nullptr, nullptr, &session)) && takes) {
       const epl_tensor* inputs[2] = {world.inputs[0], world.inputs[1]};
