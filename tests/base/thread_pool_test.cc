@@ -129,7 +129,8 @@ TEST(Workers, AreStartedAnewInAChildOfFork) {
   const auto workers = std::make_shared<Workers>(3, ThreadPool::Wait::brief);
   const auto counts = [&] {
     ThreadPool pool(workers, 3);
-    Team team(*workers->teams(2));
+    const std::shared_ptr<Teams> teams = workers->teams(2);  // outlives its team
+    Team team(*teams);
     std::atomic<int64_t> done{0};
     pool.run(100, [&](int64_t, int) { ++done; });
     team.threads().run(2, [&](int64_t, int) { ++done; });
