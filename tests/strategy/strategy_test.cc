@@ -171,6 +171,14 @@ TEST(Passes, AListIsCheckedBeforeItRuns) {
   EXPECT_NE(refused("place; schedule").find("needs place and propagate before it"), std::string::npos);
 }
 
+// As of a model that folding has left nothing to compute: what it gives is a constant, or what it was given.
+TEST(Passes, TakeAGraphWithoutNodes) {
+  auto graph = parse_graph("graph g(x: f32[8,4] batch 0) {\n  forward:\n  output y = x\n}\n");
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  const auto plan = make_plan({.graph = std::make_shared<const Graph>(*std::move(graph))});
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+}
+
 // A key that is said to run is read somewhere beside its table.
 TEST(Strategy, KeysThatAreBuiltHaveAReader) {
   std::string sources;

@@ -339,7 +339,8 @@ EPL_PASS(zero) {
           .run = [](PassContext& c) -> Status {
             const std::string level = c.plan.strategy.text("zero.level");
             if (level == "off") return {};
-            if (c.plan.node_block.empty()) return invalid("it needs schedule before it");
+            if (c.plan.node_block.empty() && c.plan.graph->node_count() > 0)
+              return invalid("it needs schedule before it");
             return Sharing(c, level == "auto").run();
           }};
 }
