@@ -103,7 +103,7 @@ class Teams {
 };
 
 // A team of threads, while it lives: a loop of as many tasks runs each on a thread of its own. Where others use all
-// that there are, another one is made, or std::system_error thrown.
+// that there are, another one is made, or std::system_error thrown. The teams outlive it.
 class Team {
  public:
   explicit Team(Teams& teams);

@@ -33,6 +33,16 @@ Status check_budget(const epl_plan& plan, const SessionOptions& options) {
                grouped(static_cast<int64_t>(in_use)), " are in use");
 }
 
+// A call that gives metrics, if the caller has a place for them, which is looked at before anything runs.
+template <class F>
+Status with_metrics(epl_session& session, const epl_call_options* call, epl_metrics* metrics, F&& f) {
+  if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
+  EPL_ASSIGN(const Call begun, begin_call(*session.engine, call));
+  epl_metrics out = EPL_METRICS_INIT;
+  EPL_TRY(f(begun, out));
+  return metrics == nullptr ? Status() : write_output(out, metrics, "epl_metrics");
+}
+
 void log_step(const Host& host, const StepMetrics& step, double seconds) {
   log(host, LogLevel::debug, "step ", step.step + 1, ": loss ", step.loss, ", ", seconds, " s");
 }
@@ -115,55 +125,45 @@ void epl_session_destroy(epl_session* session) { destroy(session); }
 
 epl_error* epl_session_step(epl_session* session, const epl_tensor* const* inputs, size_t count,
                             const epl_call_options* call, epl_metrics* metrics) {
-  return with_session(session, [&]() -> Status {
-    if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
-    Inputs taken(*session);
-    EPL_TRY(taken.take(inputs, count));
-    epl_metrics out = EPL_METRICS_INIT;
-    EPL_TRY(step_session(*session, begun, out));
-    if (metrics == nullptr) return {};
-    return write_output(out, metrics, "epl_metrics");
+  return with_session(session, [&] {
+    return with_metrics(*session, call, metrics, [&](const Call& begun, epl_metrics& out) -> Status {
+      Inputs taken(*session);
+      EPL_TRY(taken.take(inputs, count));
+      return step_session(*session, begun, out);
+    });
   });
 }
 
 epl_error* epl_session_gradients(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                  const epl_call_options* call, epl_metrics* metrics) {
-  return with_session(session, [&]() -> Status {
-    if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
-    Inputs taken(*session);
-    EPL_TRY(taken.take(inputs, count));
-    epl_metrics out = EPL_METRICS_INIT;
-    EPL_TRY(take_step(*session, out, [&](StepMetrics& step) {
-      return session->session->gradients(session->inputs, step, session_call(begun));
-    }));
-    return metrics == nullptr ? Status() : write_output(out, metrics, "epl_metrics");
+  return with_session(session, [&] {
+    return with_metrics(*session, call, metrics, [&](const Call& begun, epl_metrics& out) -> Status {
+      Inputs taken(*session);
+      EPL_TRY(taken.take(inputs, count));
+      return take_step(*session, out, [&](StepMetrics& step) {
+        return session->session->gradients(session->inputs, step, session_call(begun));
+      });
+    });
   });
 }
 
 epl_error* epl_session_apply(epl_session* session, const epl_call_options* call, epl_metrics* metrics) {
-  return with_session(session, [&]() -> Status {
-    if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
-    epl_metrics out = EPL_METRICS_INIT;
-    EPL_TRY(take_step(*session, out,
-                      [&](StepMetrics& step) { return session->session->apply(step, session_call(begun)); }));
-    return metrics == nullptr ? Status() : write_output(out, metrics, "epl_metrics");
+  return with_session(session, [&] {
+    return with_metrics(*session, call, metrics, [&](const Call& begun, epl_metrics& out) {
+      return take_step(*session, out,
+                       [&](StepMetrics& step) { return session->session->apply(step, session_call(begun)); });
+    });
   });
 }
 
 epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                 const epl_call_options* call, epl_metrics* metrics) {
-  return with_session(session, [&]() -> Status {
-    if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
-    Inputs taken(*session);
-    EPL_TRY(taken.take(inputs, count));
-    epl_metrics out = EPL_METRICS_INIT;
-    EPL_TRY(evaluate_session(*session, begun, out));
-    if (metrics == nullptr) return {};
-    return write_output(out, metrics, "epl_metrics");
+  return with_session(session, [&] {
+    return with_metrics(*session, call, metrics, [&](const Call& begun, epl_metrics& out) -> Status {
+      Inputs taken(*session);
+      EPL_TRY(taken.take(inputs, count));
+      return evaluate_session(*session, begun, out);
+    });
   });
 }
 
