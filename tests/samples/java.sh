@@ -10,7 +10,8 @@ mkdir -p "$out/temporary"
 sh "$source/bindings/java/build.sh" "$2/libepl.so" "$out/jar"
 javac -Xlint:all -Werror -d "$out" -cp "$out/jar/epl.jar" "$source/samples/java/TrainingService.java" \
   "$source/tests/samples/java/ServiceClient.java"
-for before in 0 2000; do
+before=0
+for start in first second; do
   java -Xcheck:jni -Djava.io.tmpdir="$out/temporary" -cp "$out:$out/jar/epl.jar" TrainingService "$out/service" 0 \
     >"$out/service.log" 2>&1 &
   pid=$!
@@ -21,6 +22,8 @@ for before in 0 2000; do
     kill -0 $pid 2>/dev/null && [ $tries -lt 600 ] || { cat "$out/service.log"; exit 1; }
     sleep 0.1
   done
-  java -cp "$out" ServiceClient "$url" $before || { tail -30 "$out/service.log"; exit 1; }
-  wait $pid || { tail -30 "$out/service.log"; exit 1; }  # it ends by itself, with nothing left
+  java -cp "$out" ServiceClient "$url" "$before" >"$out/client.log" || { tail -30 "$out/service.log"; exit 1; }
+  sed '$d' "$out/client.log"
+  before=$(tail -1 "$out/client.log")
+  wait $pid || { echo "the $start service ended badly"; tail -30 "$out/service.log"; exit 1; }  # by itself, with nothing left
 done
