@@ -1,33 +1,10 @@
 """What the testers of tests/conformance are built with: a table of the interface for those that call by name (Go, Java,
-Python), and dispatchers for C, C++ and Rust. A line of a script has a function's arguments without those that it
-writes, the lengths, and the userdata of a callback; tests/conformance/README.md says how they look."""
+Python), and dispatchers for C, C++ and Rust."""
 import conformance_c
 import conformance_cpp
 import conformance_rust
+from conformance_lines import HIDDEN, group_name, main_callback, returned, taken
 from model import camel, short
-
-# What no two runs, or no two machines, have in common.
-HIDDEN = {("epl_metrics", "nanoseconds"), ("epl_device_info", "memory_bytes")}
-
-
-def main_callback(f):
-    """The callback that a script names; the destructor behind it goes with it."""
-    return next((a for a in f.arguments if a.role == "callback"), None)
-
-
-def taken(f):
-    """The arguments of a line, in its order."""
-    callback = main_callback(f)
-    return [a for a in f.arguments if not a.out and a.role not in ("length", "userdata")
-            and (a.role != "callback" or a is callback)]
-
-
-def given(f):
-    return [a for a in f.arguments if a.out and a is not f.text_length]
-
-
-def group_name(userdata):
-    return userdata.removesuffix("userdata").rstrip("_") or "callbacks"
 
 
 def table(interface):
@@ -42,10 +19,7 @@ def table(interface):
                 group_name(f.partner) if role in ("callback", "destroy") else f.partner
             yield f"field {f.name} {f.type.base} {role} {partner or '-'} {f.array or '-'}"
     for f in interface.functions:
-        returns = "error" if f.checked else "text" if str(f.returns) == "const char*" else \
-            "memory" if f.returns.base == "void" and f.returns.depth else \
-            "handle" if f.returns.depth else f.returns.base
-        yield f"function {f.name} {returns}"
+        yield f"function {f.name} {returned(f)}"
         for a in f.arguments:
             kind = "text_length" if a is f.text_length else "out" if a.out else "hook" if a is main_callback(f) else \
                 "in" if a in taken(f) else "with"

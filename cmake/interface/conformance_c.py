@@ -1,46 +1,19 @@
 """conformance/dispatch.c: from a line of a script to a call of C."""
-import conformance
-
-KINDS = {"int32_t": "i", "int64_t": "I", "uint64_t": "u", "double": "d"}
-
-
-def fields(s):
-    for f in s.fields[1 if s.sized else 0:]:
-        at = f"offsetof({s.name}, {f.name})"
-        hidden = int((s.name, f.name) in conformance.HIDDEN)
-        if f.role == "text":
-            yield f'{{"{f.name}", \'t\', {at}, offsetof({s.name}, {f.partner}), 0, {hidden}}}'
-        elif f.role == "handle":
-            yield f'{{"{f.name}", \'h\', {at}, 0, 0, {hidden}}}'
-        elif f.role == "userdata":
-            _, destructor = s.groups()[f.name]
-            gone = f"offsetof({s.name}, {destructor.name})" if destructor else "0"
-            yield f'{{"{conformance.group_name(f.name)}", \'g\', {at}, {gone}, 0, 0}}'
-        elif f.role == "scalar":
-            yield f'{{"{f.name}", \'{KINDS[f.type.base]}\', {at}, 0, {f.array or 0}, {hidden}}}'
-
-
-def callbacks(s):
-    for f in s.fields:
-        if f.role == "callback":
-            group = conformance.group_name(f.partner)
-            yield f'{{"{group}", offsetof({s.name}, {f.name}), (void (*)(void)){on(f.type)}}}'
-
-
-def on(of):
-    """The tester's function of a type of callbacks: epl_write_fn -> on_write."""
-    return "on_" + of.base.removeprefix("epl_").removesuffix("_fn")
+import conformance_lines as script
+from conformance_lines import on
 
 
 def structs(interface):
-    of_functions = {a.type.base for f in interface.functions for a in f.arguments}
-    for s in (s for s in interface.structs if s.name in of_functions):
+    for s in script.structs(interface):
+        at = lambda name: f"offsetof({s.name}, {name})" if name else "0"
         yield ""
         yield f"static const field_info fields_of_{s.name}[] = {{"
-        yield from (f"    {field}," for field in fields(s))
+        for f in script.fields(s):
+            yield f'    {{"{f.name}", \'{f.kind}\', {at(f.at)}, {at(f.other)}, {f.array or 0}, {int(f.hidden)}}},'
         yield "    {NULL, 0, 0, 0, 0, 0}};"
         yield f"static const callback_info callbacks_of_{s.name}[] = {{"
-        yield from (f"    {callback}," for callback in callbacks(s))
+        for group, f in script.callbacks(s):
+            yield f'    {{"{group}", {at(f.name)}, (void (*)(void)){on(f.type)}}},'
         yield "    {NULL, 0, NULL}};"
         yield f"static const struct_info of_{s.name} = {{sizeof({s.name}), {int(s.sized)}, fields_of_{s.name}, " \
               f"callbacks_of_{s.name}}};"
@@ -48,27 +21,19 @@ def structs(interface):
 
 def take(a):
     """The local variable that an argument is read into."""
-    if a.role in ("text", "bytes"):
-        return f"span {a.name} = take_bytes(c);"
-    if a.role == "array":
-        return f"span {a.name} = take_integers(c);"
-    if a.role == "handles":
-        return f"span {a.name} = take_handles(c);"
-    if a.role == "structs":
-        return f"span {a.name} = take_structs(c, &of_{a.type.base});"
-    if a.role == "struct":
-        return f"void* {a.name} = take_struct(c, &of_{a.type.base});"
-    if a.role in ("handle", "pointer"):
-        return f"void* {a.name} = take_handle(c);"
-    if a.role == "callback":
-        return f"hook* {a.name} = take_hook(c);"
-    if a.type.base in ("double", "float"):
-        return f"double {a.name} = take_number(c);"
-    return f"{a.type} {a.name} = ({a.type})take_integer(c);"
+    taken = script.taken_as(a)
+    if taken in ("struct", "structs"):
+        call = f"take_{taken}(c, &of_{a.type.base})"
+    else:
+        call = f"take_{taken}(c)"
+    of = {"struct": "void*", "handle": "void*", "hook": "hook*", "number": "double"}.get(taken, "span")
+    if taken == "integer":
+        of, call = a.type, f"({a.type}){call}"
+    return f"{of} {a.name} = {call};"
 
 
 def passed(f, a):
-    hook = conformance.main_callback(f)
+    hook = script.main_callback(f)
     if a is f.text_length:
         return "&length_"
     if a.role == "length":
@@ -98,9 +63,7 @@ def place(a):
 
 
 def give_scalar(of, value):
-    if of in ("double", "float"):
-        return f"give_number(c, {value});"
-    return f"give_{'unsigned' if of.startswith('u') else 'integer'}(c, {value});"
+    return f"give_{script.given_as(of)}(c, {value});"
 
 
 def give(a):
@@ -115,33 +78,38 @@ def give(a):
     return give_scalar(a.type.base, a.name)
 
 
+def called(f):
+    """The call, and what is given of its result."""
+    arguments = ", ".join(passed(f, a) for a in f.arguments)
+    call, returned = f"{f.name}({arguments})", script.returned(f)
+    if returned == "error":
+        yield f"if (give_error(c, {call})) return;"
+    elif returned == "void":
+        yield f"{call};"
+    elif returned == "text":
+        yield f"const char* data_ = {call};"
+        yield f"give_text(c, data_, {'length_' if f.text_length else 'data_ == NULL ? 0 : strlen(data_)'});"
+    elif returned == "memory":
+        yield f"give_memory(c, {call}, {f.arguments[0].name});"
+    elif returned == "handle":
+        yield f"give_handle(c, {call});"
+    else:
+        yield give_scalar(returned, call)
+
+
 def function(f):
     yield ""
     yield f"static void run_{f.name}(call* c) {{"
     if not f.arguments:
         yield "  (void)c;"
-    yield from ("  " + take(a) for a in conformance.taken(f))
-    outs = conformance.given(f)
+    yield from ("  " + take(a) for a in script.taken(f))
+    outs = script.given(f)
     yield from ("  " + place(a) for a in outs)
     if f.text_length:
         yield "  size_t length_ = 0;"
     if any(a.role == "handles" for a in outs):
         yield "  size_t count_ = targets_left(c);"
-    call = f"{f.name}(" + ", ".join(passed(f, a) for a in f.arguments) + ")"
-    returned = str(f.returns)
-    if f.checked:
-        yield f"  if (give_error(c, {call})) return;"
-    elif returned == "void":
-        yield f"  {call};"
-    elif returned == "const char*":
-        yield f"  const char* data_ = {call};"
-        yield f"  give_text(c, data_, {'length_' if f.text_length else 'data_ == NULL ? 0 : strlen(data_)'});"
-    elif f.returns.depth and f.returns.base == "void":
-        yield f"  give_memory(c, {call}, {f.arguments[0].name});"
-    elif f.returns.depth:
-        yield f"  give_handle(c, {call});"
-    else:
-        yield "  " + give_scalar(returned, call)
+    yield from ("  " + line for line in called(f))
     yield from ("  " + give(a) for a in outs)
     yield "}"
 

@@ -1,7 +1,7 @@
 """conformance/dispatch.cc: from a line of a script to a call of include/epl.hpp. What the wrapper has no way to say, it
 does as C: errors and texts, which are exceptions and strings there, and NULL for a struct that must be one."""
-import conformance
 import conformance_c
+import conformance_lines as script
 import cpp_wrapper
 from cpp_wrapper import cpp, is_method, owner, word, written
 
@@ -114,7 +114,7 @@ def call(f):
 def function(f):
     yield ""
     yield f"void cpp_{f.name}(call* c) {{"
-    taken = conformance.taken(f)
+    taken = script.taken(f)
     for i, a in enumerate(taken):
         if a.role == "struct" and not a.nullable:
             yield f"  if (c->arguments[{i}].kind == 'w') return run_{f.name}(c);"

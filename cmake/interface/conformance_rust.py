@@ -1,8 +1,7 @@
 """conformance/dispatch.rs: from a line of a script to a call of the crate epl-sys."""
-import conformance
+import conformance_lines as script
+from conformance_lines import on
 from rust_sys import SCALARS, rust, word
-
-KINDS = {"int32_t": "i", "int64_t": "I", "uint64_t": "u", "double": "d"}
 
 
 def typed(of):
@@ -11,48 +10,23 @@ def typed(of):
     return text if base in SCALARS else text.replace(base, "epl_sys::" + base)
 
 
-def fields(s):
-    for f in s.fields[1 if s.sized else 0:]:
-        at = lambda name: f"core::mem::offset_of!(epl_sys::{s.name}, {word(name)})"
-        hidden = str((s.name, f.name) in conformance.HIDDEN).lower()
-        name, kind, other, array = f.name, None, "0", f"epl_sys::{f.array}" if f.array else "0"
-        if f.role == "text":
-            kind, other = "t", at(f.partner)
-        elif f.role == "handle":
-            kind = "h"
-        elif f.role == "userdata":
-            _, destructor = s.groups()[f.name]
-            name, kind, other = conformance.group_name(f.name), "g", at(destructor.name) if destructor else "0"
-        elif f.role == "scalar":
-            kind = KINDS[f.type.base]
-        if kind:
-            yield f'FieldInfo {{ name: "{name}", kind: \'{kind}\', offset: {at(f.name)}, other: {other}, ' \
-                  f"array: {array}, hidden: {hidden} }}"
-
-
-def on(of):
-    return "on_" + of.base.removeprefix("epl_").removesuffix("_fn")
-
-
-def callbacks(s):
-    for f in s.fields:
-        if f.role == "callback":
-            yield f'CallbackInfo {{ group: "{conformance.group_name(f.partner)}", offset: core::mem::offset_of!(' \
-                  f"epl_sys::{s.name}, {word(f.name)}), function: || {on(f.type)} as *const () }}"
-
-
 def structs(interface):
-    of_functions = {a.type.base for f in interface.functions for a in f.arguments}
-    for s in (s for s in interface.structs if s.name in of_functions):
+    for s in script.structs(interface):
+        at = lambda name: f"core::mem::offset_of!(epl_sys::{s.name}, {word(name)})" if name else "0"
         yield ""
         yield f"static OF_{s.name}: StructInfo = StructInfo {{"
         yield f"    size: core::mem::size_of::<epl_sys::{s.name}>(),"
         yield f"    sized: {str(s.sized).lower()},"
         yield "    fields: &["
-        yield from (f"        {field}," for field in fields(s))
+        for f in script.fields(s):
+            array = f"epl_sys::{f.array}" if f.array else "0"
+            yield f'        FieldInfo {{ name: "{f.name}", kind: \'{f.kind}\', offset: {at(f.at)}, ' \
+                  f"other: {at(f.other)}, array: {array}, hidden: {str(f.hidden).lower()} }},"
         yield "    ],"
         yield "    callbacks: &["
-        yield from (f"        {callback}," for callback in callbacks(s))
+        for group, f in script.callbacks(s):
+            yield f'        CallbackInfo {{ group: "{group}", offset: {at(f.name)}, ' \
+                  f"function: || {on(f.type)} as *const () }},"
         yield "    ],"
         yield "};"
 
@@ -62,16 +36,13 @@ def local(a):
 
 
 def take(a):
-    call = {"text": "bytes()", "bytes": "bytes()", "array": "integers()", "handles": "handles()", "callback": "hook()",
-            "structs": f"structs(&OF_{a.type.base})", "struct": f"structure(&OF_{a.type.base})", "handle": "handle()",
-            "pointer": "handle()"}.get(a.role)
-    if call is None:
-        call = "number()" if a.type.base in ("double", "float") else f"integer() as {SCALARS[a.type.base]}"
-    return f"let {local(a)} = c.take_{call};"
+    taken = script.taken_as(a)
+    call = f"c.take_{taken}(" + (f"&OF_{a.type.base})" if taken in ("struct", "structs") else ")")
+    return f"let {local(a)} = {call}" + (f" as {SCALARS[a.type.base]};" if taken == "integer" else ";")
 
 
 def passed(f, a):
-    hook = conformance.main_callback(f)
+    hook = script.main_callback(f)
     if a is f.text_length:
         return "&mut length"
     if a.role == "length":
@@ -105,9 +76,9 @@ def place(a):
 
 
 def give_scalar(of, value):
-    if of in ("double", "float"):
-        return f"c.give_number({value});"
-    return f"c.give_{'unsigned' if of[0] in 'us' else 'integer'}({value} as {'u64' if of[0] in 'us' else 'i64'});"
+    given = script.given_as(of)
+    cast = {"unsigned": " as u64", "integer": " as i64"}.get(given, "")
+    return f"c.give_{given}({value}{cast});"
 
 
 def give(a):
@@ -123,39 +94,44 @@ def give(a):
     return give_scalar(a.type.base, name)
 
 
+def called(f):
+    """The call, and what is given of its result."""
+    arguments = ", ".join(passed(f, a) for a in f.arguments)
+    call, returned = f"epl_sys::{f.name}({arguments})", script.returned(f)
+    if returned == "error":
+        yield f"let failure = {call};"
+        yield "if c.give_error(failure) {"
+        yield "    return;"
+        yield "}"
+    elif returned == "void":
+        yield f"{call};"
+    elif returned == "text":
+        yield f"let data = {call};"
+        length = "length" if f.text_length else \
+            "if data.is_null() { 0 } else { core::ffi::CStr::from_ptr(data).to_bytes().len() }"
+        yield f"c.give_text(data as *const u8, {length});"
+    elif returned == "memory":
+        yield f"let data = {call};"
+        yield f"c.give_memory(data as *const u8, {local(f.arguments[0])} as *const epl_sys::epl_tensor);"
+    elif returned == "handle":
+        yield f"let made = {call};"
+        yield "c.give_handle(made as *const c_void);"
+    else:
+        yield f"let value = {call};"
+        yield give_scalar(returned, "value")
+
+
 def function(f):
     yield ""
     yield f"unsafe fn run_{f.name}({'c' if f.arguments or str(f.returns) != 'void' else '_'}: &mut Call) {{"
-    yield from ("    " + take(a) for a in conformance.taken(f))
-    outs = conformance.given(f)
+    yield from ("    " + take(a) for a in script.taken(f))
+    outs = script.given(f)
     yield from ("    " + place(a) for a in outs)
     if f.text_length:
         yield "    let mut length = 0usize;"
     if any(a.role == "handles" for a in outs):
         yield "    let count = c.targets_left();"
-    call = f"epl_sys::{f.name}(" + ", ".join(passed(f, a) for a in f.arguments) + ")"
-    returned = str(f.returns)
-    if f.checked:
-        yield f"    let failure = {call};"
-        yield "    if c.give_error(failure) {"
-        yield "        return;"
-        yield "    }"
-    elif returned == "void":
-        yield f"    {call};"
-    elif returned == "const char*":
-        yield f"    let data = {call};"
-        length = "length" if f.text_length else \
-            "if data.is_null() { 0 } else { core::ffi::CStr::from_ptr(data).to_bytes().len() }"
-        yield f"    c.give_text(data as *const u8, {length});"
-    elif f.returns.depth and f.returns.base == "void":
-        yield f"    let data = {call};"
-        yield f"    c.give_memory(data as *const u8, {local(f.arguments[0])} as *const epl_sys::epl_tensor);"
-    elif f.returns.depth:
-        yield f"    let made = {call};"
-        yield "    c.give_handle(made as *const c_void);"
-    else:
-        yield f"    let value = {call};"
-        yield "    " + give_scalar(returned, "value")
+    yield from ("    " + line for line in called(f))
     yield from ("    " + give(a) for a in outs)
     yield "}"
 

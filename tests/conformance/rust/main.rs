@@ -270,7 +270,7 @@ impl Call<'_> {
         memory
     }
 
-    fn take_structure(&mut self, info: &StructInfo) -> *mut c_void {
+    fn take_struct(&mut self, info: &StructInfo) -> *mut c_void {
         let value = self.take();
         if value.is_null() {
             return std::ptr::null_mut();
