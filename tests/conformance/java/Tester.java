@@ -523,7 +523,7 @@ public final class Tester {
   }
 
   public static void main(String[] arguments) throws Exception {
-    System.load(arguments[0]);
+    Raw.load(arguments[0]);
     Raw.failures = new Failure.Maker();
     new Tester(Path.of(arguments[1])).run(Files.readAllBytes(Path.of(arguments[2])));
   }
