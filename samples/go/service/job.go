@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -51,7 +52,8 @@ type Status struct {
 	Log        string  `json:"log,omitempty"` // a line, of this event alone
 }
 
-// Job trains one model. One goroutine has the session; others ask it by way of `asked`, between two steps.
+// Job trains one model. One goroutine has the session; others ask it by way of `asked`, between two steps. Predictions
+// go beside the steps: whoever has the predictor predicts.
 type Job struct {
 	spec   Spec
 	folder string
@@ -60,9 +62,10 @@ type Job struct {
 	hub    *hub
 	log    *slog.Logger
 
-	asked chan request
-	done  chan struct{}   // closed when the goroutine has ended
-	ends  <-chan struct{} // closed when the service ends
+	asked      chan request
+	predictors chan *epl.Predictor // has the job's only one, while nobody predicts
+	done       chan struct{}       // closed when the goroutine has ended
+	ends       <-chan struct{}     // closed when the service ends
 
 	lock   sync.Mutex
 	status Status
@@ -186,22 +189,50 @@ func (j *Job) follow(ctx context.Context, send func(Status) error, quiet func() 
 
 func (j *Job) checkpoint() string { return filepath.Join(j.folder, "checkpoint") }
 
-// run is the job's goroutine: until ctx ends, which lets the step under way end, and saves.
-func (j *Job) run(ctx context.Context) {
+// open makes the session, and the predictor where the model has outputs; then the job's memory is known to the byte.
+func (j *Job) open(ctx context.Context) (session *epl.Session, predictor *epl.Predictor, err error) {
+	outputs, err := j.plan.Outputs(epl.Predict)
+	if err != nil {
+		return nil, nil, err
+	}
+	if session, err = j.plan.Session(ctx, epl.SessionOptions{}); err != nil {
+		return nil, nil, err
+	}
+	j.status.Memory = sessionBytes(j.plan)
+	if len(outputs) == 0 {
+		return session, nil, nil
+	}
+	if predictor, err = session.Predictor(ctx, nil); err != nil {
+		return nil, nil, errors.Join(err, session.Close())
+	}
+	j.status.Memory += predictor.MemoryBytes()
+	return session, predictor, nil
+}
+
+// sessionBytes is what a session of a plan takes, exactly. A predictor takes of each rank's memory what a prediction
+// needs: never more than the session.
+func sessionBytes(plan *epl.Plan) (bytes int64) {
+	for rank := range plan.Ranks() {
+		bytes += plan.MemoryPeak(rank)
+	}
+	return bytes
+}
+
+// run is the job's goroutine: until ctx ends, which lets the step under way end, and saves. It closes what open made.
+func (j *Job) run(ctx context.Context, session *epl.Session, predictor *epl.Predictor) {
 	defer close(j.done)
-	if err := j.train(ctx); err != nil {
+	defer session.Close()
+	if predictor != nil {
+		defer predictor.Close()
+	}
+	if err := j.train(ctx, session, predictor); err != nil {
 		j.log.Error("job", "id", j.status.ID, "error", err)
 		j.change(func(s *Status) { s.Phase = Failed; s.Error = err.Error() })
 	}
 }
 
-func (j *Job) train(ctx context.Context) error {
+func (j *Job) train(ctx context.Context, session *epl.Session, predictor *epl.Predictor) error {
 	all := context.Background() // calls that must not be cut off
-	session, err := j.plan.Session(all, epl.SessionOptions{})
-	if err != nil {
-		return err
-	}
-	defer session.Close()
 	data, err := j.engine.OpenDataset(all, filepath.Join(filepath.Dir(filepath.Dir(j.folder)), "uploads", j.spec.Data),
 		j.spec.Dataset)
 	if err != nil {
@@ -220,6 +251,10 @@ func (j *Job) train(ctx context.Context) error {
 			s.Step, s.Checkpoint = steps, steps
 			s.Log = fmt.Sprintf("goes on after step %d", steps)
 		})
+	}
+	if predictor != nil {
+		j.predictors <- predictor
+		defer func() { <-j.predictors }() // a prediction under way ends first
 	}
 	for {
 		running := j.Status().Phase == Running

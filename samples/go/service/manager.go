@@ -22,15 +22,16 @@ import (
 // Manager has the jobs of one folder, under one memory budget. The folder has `uploads` and `jobs`.
 type Manager struct {
 	folder string
-	budget int64 // bytes of all plans together; 0: none
+	budget int64 // bytes of all sessions and predictors together; 0: none
 	engine *epl.Engine
 	log    *slog.Logger
 
 	ctx  context.Context
 	stop context.CancelFunc
 
-	lock sync.Mutex
-	jobs map[string]*Job
+	making sync.Mutex // a job after the other is let in
+	lock   sync.Mutex
+	jobs   map[string]*Job
 }
 
 // Open takes up a folder with what is in it: jobs that ran go on from their last checkpoint.
@@ -105,7 +106,7 @@ func (m *Manager) Upload(name string, body io.Reader) (string, error) {
 	return id, nil
 }
 
-// Create plans a job, which knows its memory before anything is allocated, and takes it on if the budget allows.
+// Create plans a job, which bounds its memory before anything is allocated, and takes it on if the budget allows.
 func (m *Manager) Create(ctx context.Context, spec Spec) (*Job, error) {
 	for _, upload := range []string{spec.Model, spec.Data} {
 		if !plainName.MatchString(upload) {
@@ -134,32 +135,47 @@ func (m *Manager) begin(ctx context.Context, id string, spec Spec, phase Phase) 
 	if err != nil {
 		return nil, err
 	}
-	var memory int64
-	for rank := range plan.Ranks() {
-		memory += plan.MemoryPeak(rank)
-	}
 	j := &Job{spec: spec, folder: filepath.Join(m.folder, "jobs", id), plan: plan, engine: m.engine, hub: newHub(),
-		log: m.log, asked: make(chan request), done: make(chan struct{}), ends: m.ctx.Done(),
-		status: Status{ID: id, Phase: phase, Steps: spec.Steps, Memory: memory}}
+		log: m.log, asked: make(chan request), predictors: make(chan *epl.Predictor, 1), done: make(chan struct{}),
+		ends: m.ctx.Done(), status: Status{ID: id, Phase: phase, Steps: spec.Steps}}
 	err = os.MkdirAll(j.folder, 0o777)
 	if err == nil {
 		err = j.writeNote()
 	}
-	m.lock.Lock()
-	defer m.lock.Unlock()
-	if free := m.budget - m.used(); err == nil && m.budget > 0 && memory > free {
-		err = &overBudget{memory, free}
-	}
-	if err == nil && m.ctx.Err() != nil {
-		err = errEnds
+	if err == nil {
+		err = m.admit(ctx, j)
 	}
 	if err != nil {
 		plan.Close()
 		return nil, err
 	}
-	m.jobs[id] = j
-	go j.run(m.ctx)
 	return j, nil
+}
+
+// admit lets a job begin, if the budget has room for its session and for as much again, before either is made. From
+// then on it counts as what it has: the predictor needs less.
+func (m *Manager) admit(ctx context.Context, j *Job) error {
+	m.making.Lock()
+	defer m.making.Unlock()
+	wanted, free := 2*sessionBytes(j.plan), m.budget-m.used()
+	if m.budget > 0 && wanted > free {
+		return &overBudget{wanted, free}
+	}
+	session, predictor, err := j.open(ctx)
+	if err != nil {
+		return err
+	}
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if m.ctx.Err() != nil {
+		if predictor != nil {
+			predictor.Close()
+		}
+		return errors.Join(errEnds, session.Close())
+	}
+	m.jobs[j.status.ID] = j
+	go j.run(m.ctx, session, predictor)
+	return nil
 }
 
 func (m *Manager) plan(ctx context.Context, spec Spec) (*epl.Plan, error) {
@@ -181,8 +197,10 @@ func (m *Manager) plan(ctx context.Context, spec Spec) (*epl.Plan, error) {
 	return model.Plan(ctx, trainer, strategy, epl.PlanOptions{Ranks: spec.Ranks})
 }
 
-// used is the memory of all jobs; with the lock held.
+// used is the memory of all jobs.
 func (m *Manager) used() (bytes int64) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
 	for _, j := range m.jobs {
 		bytes += j.status.Memory // it never changes
 	}

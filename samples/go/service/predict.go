@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	epl "epl.ai/go"
@@ -13,11 +14,19 @@ type Value struct {
 	Values []float64 `json:"values"`
 }
 
-// predict computes the outputs between two steps, and says after which.
+// predict computes the outputs beside the steps, with the weights of the last one that is done, and says which it was.
+// Requests take turns.
 func (j *Job) predict(ctx context.Context, given map[string]Value) (step int64, answers map[string]Value, err error) {
 	infos, err := j.plan.Inputs(epl.Predict)
 	if err != nil {
 		return 0, nil, err
+	}
+	names, err := j.plan.Outputs(epl.Predict)
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(names) == 0 {
+		return 0, nil, errors.New("the model of this job has no outputs")
 	}
 	var inputs, outputs []*epl.Tensor
 	defer func() {
@@ -36,15 +45,22 @@ func (j *Job) predict(ctx context.Context, given map[string]Value) (step int64, 
 		}
 		inputs = append(inputs, tensor)
 	}
-	err = j.ask(ctx, func(_ context.Context, session *epl.Session, _ *epl.Dataset) (err error) {
-		step = session.Steps()
-		outputs, err = session.Predict(ctx, inputs...)
-		return err
-	})
-	if err != nil {
-		return 0, nil, err
+	var predictor *epl.Predictor
+	select {
+	case predictor = <-j.predictors:
+	case <-j.done:
+		return 0, nil, j.gone()
+	case <-ctx.Done():
+		return 0, nil, ctx.Err()
 	}
-	names, err := j.plan.Outputs(epl.Predict)
+	if predictor.Steps() != j.Status().Step {
+		err = predictor.Refresh(ctx)
+	}
+	if err == nil {
+		outputs, err = predictor.Predict(ctx, inputs...)
+		step = predictor.Steps()
+	}
+	j.predictors <- predictor
 	if err != nil {
 		return 0, nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -119,13 +120,18 @@ func (c *client) call(method, path string, body any, into any) int {
 // files writes a model and a table, and gives their bytes.
 func files(t *testing.T) (model, table []byte) {
 	t.Helper()
+	return filesOf(t, "[2,64,2]")
+}
+
+func filesOf(t *testing.T, sizes string) (model, table []byte) {
+	t.Helper()
 	engine, err := epl.NewEngine(epl.EngineOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer engine.Close()
 	path := filepath.Join(t.TempDir(), "m.onnx")
-	if err := engine.WriteTemplate(context.Background(), "mlp", `{"sizes":[2,64,2],"seed":1}`, path); err != nil {
+	if err := engine.WriteTemplate(context.Background(), "mlp", `{"sizes":`+sizes+`,"seed":1}`, path); err != nil {
 		t.Fatal(err)
 	}
 	if model, err = os.ReadFile(path); err != nil {
@@ -338,12 +344,63 @@ func TestKilledAndTerminated(t *testing.T) {
 	}
 }
 
+// TestBesideSteps: predictions are answered while a step is under way, of the weights before it. The service is in this
+// process, so that no request takes longer than a step.
+func TestBesideSteps(t *testing.T) {
+	m, err := Open(t.TempDir(), 0, 1, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	model, table := filesOf(t, "[2,1024,1024,2]")
+	spec := Spec{Steps: 100_000, Checkpoint: 100_000, Dataset: map[string]any{"batch": 256},
+		Trainer: map[string]any{"symbols": map[string]any{"batch": 256},
+			"shapes": []any{map[string]any{"symbols": map[string]any{"batch": 1}}}}} // so that one sample is quick
+	if spec.Model, err = m.Upload("model.onnx", bytes.NewReader(model)); err != nil {
+		t.Fatal(err)
+	}
+	if spec.Data, err = m.Upload("table.csv", bytes.NewReader(table)); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	job, err := m.Create(ctx, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := job.setPhase(ctx, Running); err != nil {
+		t.Fatal(err)
+	}
+	x := map[string]Value{"x": {Dims: []int64{1, 2}, Values: []float64{-1, 1}}}
+	beside, last := 0, int64(0)
+	for end := time.Now().Add(time.Minute); beside < 5 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		before := job.Status().Step
+		step, _, err := job.predict(ctx, x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step < before {
+			t.Fatalf("step %d was done, and the weights are of step %d", before, step)
+		}
+		if job.Status().Step == before && step > last {
+			beside, last = beside+1, step
+		}
+	}
+	t.Logf("within %d of %d steps there was an answer of another step's weights", beside, job.Status().Step)
+	if beside < 5 {
+		t.Error("predictions wait for steps")
+	}
+}
+
+// TestBudget: a job counts as what its session and its predictor have, and is let in where twice its session has room.
 func TestBudget(t *testing.T) {
 	c := start(t, t.TempDir())
 	memory := c.newJob(10).Memory
-	c = start(t, t.TempDir(), "-budget", fmt.Sprint(memory+memory/2))
-	c.newJob(10)
 	model, table := files(t)
+	if session := sessionOf(t, model); memory <= session || memory >= 2*session {
+		t.Errorf("the job has %d bytes, its session %d", memory, session)
+	}
+	c = start(t, t.TempDir(), "-budget", fmt.Sprint(2*memory))
+	c.newJob(10)
 	var m, d struct{ ID string }
 	c.call("POST", "/v1/uploads/model.onnx", model, &m)
 	c.call("POST", "/v1/uploads/table.csv", table, &d)
@@ -353,6 +410,33 @@ func TestBudget(t *testing.T) {
 	if code != http.StatusInsufficientStorage || !strings.Contains(refused.Error, "too few") {
 		t.Error(code, refused)
 	}
+}
+
+// sessionOf is what a session of newJob takes.
+func sessionOf(t *testing.T, model []byte) int64 {
+	t.Helper()
+	engine, err := epl.NewEngine(epl.EngineOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	ctx := context.Background()
+	loaded, err := engine.LoadModelBytes(ctx, model, epl.ModelOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loaded.Close()
+	trainer, err := engine.ParseTrainer(`{"optimizer":"adamw","symbols":{"batch":16}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trainer.Close()
+	plan, err := loaded.Plan(ctx, trainer, nil, epl.PlanOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plan.Close()
+	return sessionBytes(plan)
 }
 
 func TestToken(t *testing.T) {
