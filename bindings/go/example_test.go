@@ -6,6 +6,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"strings"
 
 	epl "epl.ai/go"
 )
@@ -50,6 +51,54 @@ func Example() {
 	fmt.Println(metrics.Step, "steps, learnt:", metrics.Loss < 0.1)
 	check(session.ExportONNX(ctx, filepath.Join(folder, "trained.onnx")))
 	// Output: 50 steps, learnt: true
+}
+
+// An epoch of 10 samples in batches of 4 ends with one of 2.
+func ExampleEntry_Shape() {
+	ctx := context.Background()
+	folder, err := os.MkdirTemp("", "epl")
+	check(err)
+	defer os.RemoveAll(folder)
+	table := filepath.Join(folder, "table.csv")
+	check(os.WriteFile(table, []byte("a,b,target\n"+strings.Repeat("1,2,0\n3,1,1\n", 5)), 0o666))
+	engine, err := epl.NewEngine(epl.EngineOptions{})
+	check(err)
+	defer engine.Close()
+	file := filepath.Join(folder, "model.onnx")
+	check(engine.WriteTemplate(ctx, "mlp", `{"sizes": [2, 16, 2]}`, file))
+	model, err := engine.LoadModel(ctx, file, epl.ModelOptions{})
+	check(err)
+	defer model.Close()
+
+	trainer, err := engine.ParseTrainer(map[string]any{"symbols": map[string]int{"batch": 4}})
+	check(err)
+	defer trainer.Close()
+	check(trainer.AddShape(map[string]any{"symbols": map[string]int{"batch": 2}}))
+	plan, err := model.Plan(ctx, trainer, nil, epl.PlanOptions{})
+	check(err)
+	defer plan.Close()
+	for shape := range 2 {
+		inputs, err := plan.Inputs(epl.Train.Shape(shape))
+		check(err)
+		fmt.Println("shape", shape, "has", inputs[0].Dims)
+	}
+	session, err := plan.Session(ctx, epl.SessionOptions{})
+	check(err)
+	defer session.Close()
+	data, err := engine.OpenDataset(ctx, table, map[string]any{"batch": 4, "partial": true})
+	check(err)
+	defer data.Close()
+	check(data.Bind(plan, epl.Train)) // names and types, which all shapes share
+	for metrics, err := range session.Train(ctx, data, 3) {
+		check(err)
+		fmt.Println("step", metrics.Step)
+	}
+	// Output:
+	// shape 0 has [4 2]
+	// shape 1 has [2 2]
+	// step 1
+	// step 2
+	// step 3
 }
 
 func check(err error) {

@@ -63,6 +63,10 @@ const (
 	Predict  Entry = raw.EPL_ENTRY_PREDICT
 )
 
+// Shape is the same for batches of the n-th shape that [Trainer.AddShape] has added, counted from 1:
+// Train.Shape(1). 0 is the shape that the trainer binds.
+func (e Entry) Shape(n int) Entry { return e + Entry(n*raw.EPL_ENTRY_SHAPE) }
+
 // PlanOptions are the options of [Model.Plan]; the zero value is all defaults.
 type PlanOptions struct {
 	Ranks      int    // of the job, in this and other processes; 0: 1

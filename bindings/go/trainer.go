@@ -121,10 +121,15 @@ func (t *Trainer) BindValue(input string, value *Tensor) error {
 	return t.do(func(trainer *raw.Trainer) *raw.Error { return raw.TrainerBindValue(trainer, input, tensor) })
 }
 
-// AddShape names one more shape that batches may have, as JSON: {"symbols": {"length": 64}} for a bucket of shorter
-// texts, {"symbols": {"batch": 3}} for what an epoch leaves over.
-func (t *Trainer) AddShape(shape string) error {
-	return t.do(func(trainer *raw.Trainer) *raw.Error { return raw.TrainerAddShape(trainer, shape) })
+// AddShape names one more shape that batches may have, as JSON or as anything that encoding/json makes JSON of:
+// {"symbols": {"length": 64}} for a bucket of shorter texts, {"symbols": {"batch": 3}} for what an epoch leaves over.
+// [Entry.Shape] asks a plan about it; steps, evaluations and predictions find it by what they are given.
+func (t *Trainer) AddShape(shape any) error {
+	text, err := document(shape)
+	if err != nil {
+		return err
+	}
+	return t.do(func(trainer *raw.Trainer) *raw.Error { return raw.TrainerAddShape(trainer, text) })
 }
 
 // TrainOnly trains the parameters whose names match the globs, and freezes all others.

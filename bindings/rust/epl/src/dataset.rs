@@ -74,19 +74,19 @@ impl Dataset {
     }
     /// Gives batches the inputs of an entry of the plan, in its order.
     pub fn bind(&mut self, plan: &Plan, entry: Entry) -> Result<()> {
-        check(unsafe { sys::epl_dataset_bind(self.0.as_ptr(), plan.0.as_ptr(), entry as i32) })
+        check(unsafe { sys::epl_dataset_bind(self.0.as_ptr(), plan.0.as_ptr(), entry.raw()) })
     }
     /// Gives of each batch the samples alone that so many ranks from `first_rank` on read.
     pub fn bind_slice(&mut self, plan: &Plan, entry: Entry, first_rank: u64, ranks: u64) -> Result<()> {
         check(unsafe {
             sys::epl_dataset_bind_slice(
-                self.0.as_ptr(), plan.0.as_ptr(), entry as i32, first_rank as i64, ranks as i64,
+                self.0.as_ptr(), plan.0.as_ptr(), entry.raw(), first_rank as i64, ranks as i64,
             )
         })
     }
     /// Reads every sample once and looks for integers that the model cannot take.
     pub fn check(&mut self, plan: &Plan, entry: Entry, call: &Call) -> Result<()> {
-        check(unsafe { sys::epl_dataset_check(self.0.as_ptr(), plan.0.as_ptr(), entry as i32, &call.raw()) })
+        check(unsafe { sys::epl_dataset_check(self.0.as_ptr(), plan.0.as_ptr(), entry.raw(), &call.raw()) })
     }
     /// The next batch. After the last one of an epoch the next epoch begins.
     pub fn next_batch(&mut self, call: &Call) -> Result<Batch<'_>> {

@@ -38,13 +38,24 @@ impl Strategy {
     }
 }
 
-/// One of the things that a plan can do.
+/// One of the things that a plan can do: a step, an evaluation or a prediction, of batches of one shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Entry(i32);
+
 #[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
-    Train = sys::EPL_ENTRY_TRAIN as isize,
-    Evaluate = sys::EPL_ENTRY_EVALUATE as isize,
-    Predict = sys::EPL_ENTRY_PREDICT as isize,
+impl Entry {
+    pub const TRAIN: Entry = Entry(sys::EPL_ENTRY_TRAIN);
+    pub const EVALUATE: Entry = Entry(sys::EPL_ENTRY_EVALUATE);
+    pub const PREDICT: Entry = Entry(sys::EPL_ENTRY_PREDICT);
+
+    /// The same for batches of the n-th shape that [`Trainer::add_shape`] has added, counted from 1:
+    /// `Entry::TRAIN.shape(1)`. 0 is the shape that the trainer binds.
+    pub const fn shape(self, n: u8) -> Entry {
+        Entry(self.0 + sys::EPL_ENTRY_SHAPE * n as i32)
+    }
+    pub(crate) fn raw(self) -> i32 {
+        self.0
+    }
 }
 
 /// The options of a [`Plan`].
@@ -117,8 +128,8 @@ impl Plan {
         .map(Plan)
     }
     fn ports(&self, entry: Entry, kind: i32) -> Result<Vec<Info>> {
-        infos(unsafe { sys::epl_plan_port_count(self.0.as_ptr(), entry as i32, kind) }, |index, info| unsafe {
-            sys::epl_plan_port(self.0.as_ptr(), entry as i32, kind, index, info)
+        infos(unsafe { sys::epl_plan_port_count(self.0.as_ptr(), entry.raw(), kind) }, |index, info| unsafe {
+            sys::epl_plan_port(self.0.as_ptr(), entry.raw(), kind, index, info)
         })
     }
     /// What calls take, in their order.
@@ -133,7 +144,7 @@ impl Plan {
     pub fn input(&self, entry: Entry, name: &str) -> Option<usize> {
         let (name, length) = raw(name);
         let index = unsafe {
-            sys::epl_plan_find_port(self.0.as_ptr(), entry as i32, sys::EPL_PORT_INPUT, name, length)
+            sys::epl_plan_find_port(self.0.as_ptr(), entry.raw(), sys::EPL_PORT_INPUT, name, length)
         };
         usize::try_from(index).ok()
     }
@@ -143,7 +154,7 @@ impl Plan {
         let (mut first, mut samples) = (0, 0);
         check(unsafe {
             sys::epl_plan_slice(
-                self.0.as_ptr(), entry as i32, input as i64, first_rank as i64, ranks as i64, &mut first, &mut samples,
+                self.0.as_ptr(), entry.raw(), input as i64, first_rank as i64, ranks as i64, &mut first, &mut samples,
             )
         })?;
         Ok((first, samples))

@@ -30,7 +30,7 @@ impl Predictor {
             sys::epl_predictor_create(session.0.as_ptr(), plan.0.as_ptr(), &call.raw(), place)
         })?;
         let outputs = unsafe {
-            sys::epl_plan_port_count(plan.0.as_ptr(), Entry::Predict as i32, sys::EPL_PORT_OUTPUT)
+            sys::epl_plan_port_count(plan.0.as_ptr(), Entry::PREDICT.raw(), sys::EPL_PORT_OUTPUT)
         };
         Ok(Predictor { raw: RawPredictor(raw), outputs: outputs as usize })
     }
@@ -46,7 +46,7 @@ impl Predictor {
     pub fn memory_bytes(&self) -> i64 {
         unsafe { sys::epl_predictor_memory_bytes(self.raw.0.as_ptr()) }
     }
-    /// The outputs of the model, in the order of [`Plan::outputs`] of `Entry::Predict`.
+    /// The outputs of the model, in the order of [`Plan::outputs`] of `Entry::PREDICT`.
     pub fn predict<'t, T: Into<TensorRef<'t>>>(
         &mut self, inputs: impl IntoIterator<Item = T>, call: &Call,
     ) -> Result<Vec<Tensor<'static>>> {

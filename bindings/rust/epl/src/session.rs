@@ -164,13 +164,13 @@ impl Session {
         })?;
         Ok(metrics.into())
     }
-    /// The outputs of the model, in the order of [`Plan::outputs`] of `Entry::Predict`, of which `plan` tells the number.
+    /// The outputs of the model, in the order of [`Plan::outputs`] of `Entry::PREDICT`, of which `plan` tells the number.
     pub fn predict<'t, T: Into<TensorRef<'t>>>(
         &mut self, plan: &Plan, inputs: impl IntoIterator<Item = T>, call: &Call,
     ) -> Result<Vec<Tensor<'static>>> {
         let inputs = handles(inputs);
         let count = unsafe {
-            sys::epl_plan_port_count(plan.0.as_ptr(), Entry::Predict as i32, sys::EPL_PORT_OUTPUT)
+            sys::epl_plan_port_count(plan.0.as_ptr(), Entry::PREDICT.raw(), sys::EPL_PORT_OUTPUT)
         };
         let mut outputs = vec![std::ptr::null_mut(); count as usize];
         check(unsafe {

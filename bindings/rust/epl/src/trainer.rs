@@ -74,7 +74,8 @@ impl Trainer {
         Ok(self)
     }
     /// Names one more shape that batches may have, as JSON: `{"symbols": {"length": 64}}` for a bucket of shorter texts,
-    /// `{"symbols": {"batch": 3}}` for what an epoch leaves over.
+    /// `{"symbols": {"batch": 3}}` for what an epoch leaves over. [`Entry::shape`](crate::Entry::shape) asks a plan about
+    /// it; steps, evaluations and predictions find it by what they are given.
     pub fn add_shape(&mut self, shape: &str) -> Result<&mut Trainer> {
         let (shape, length) = raw(shape);
         check(unsafe { sys::epl_trainer_add_shape(self.0.as_ptr(), shape, length) })?;

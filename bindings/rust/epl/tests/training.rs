@@ -81,8 +81,42 @@ fn learns_and_predicts() {
     }
     let error = outputs[0].view::<f64>().unwrap_err();
     assert_eq!(error.code, Code::INVALID_ARGUMENT);
-    assert_eq!(w.plan.input(Entry::Train, "nothing"), None);
-    assert_eq!(w.plan.inputs(Entry::Train).unwrap().len(), 2);
+    assert_eq!(w.plan.input(Entry::TRAIN, "nothing"), None);
+    assert_eq!(w.plan.inputs(Entry::TRAIN).unwrap().len(), 2);
+}
+
+/// An epoch of 10 samples in batches of 4 ends with one of 2.
+#[test]
+fn an_epoch_ends_with_a_batch_of_another_shape() -> Result<()> {
+    let folder = Folder::new("shapes");
+    let (engine, call) = (Engine::new()?, Call::new());
+    let (table, path) = (folder.join("table.csv"), folder.join("model.onnx"));
+    std::fs::write(&table, "a,b,target\n".to_string() + &"1,2,0\n3,1,1\n".repeat(5)).unwrap();
+    engine.write_template("mlp", r#"{"sizes": [2, 16, 2]}"#, &path, &call)?;
+    let model = Model::load(&engine, &path, &call)?;
+    let mut trainer = Trainer::new(&engine)?;
+    trainer.bind("batch", 4)?;
+    trainer.add_shape(r#"{"symbols": {"batch": 2}}"#)?;
+    let plan = Plan::new(&model, Some(&mut trainer), None, &PlanOptions::default(), &call)?;
+    for shape in 0..2 {
+        println!("shape {shape} has {:?}", plan.inputs(Entry::TRAIN.shape(shape))?[0].dims);
+    }
+    let mut session = Session::new(&plan, &SessionOptions::default(), &call)?;
+    let mut data = Dataset::open(&engine, &table, r#"{"batch": 4, "partial": true}"#, &call)?;
+    data.bind(&plan, Entry::TRAIN)?; // names and types, which all shapes share
+    for _ in 0..3 {
+        let batch = data.next_batch(&call)?;
+        let metrics = session.step(&batch, &call)?;
+        println!("step {}  loss {:.4}", metrics.step, metrics.loss);
+    }
+    assert_eq!(session.steps(), 3);
+    for entry in [Entry::TRAIN, Entry::EVALUATE, Entry::PREDICT] {
+        assert_eq!(plan.inputs(entry)?[0].dims, [4, 2]);
+        assert_eq!(plan.inputs(entry.shape(1))?[0].dims, [2, 2]);
+        assert_eq!(plan.inputs(entry.shape(2))?.len(), 0);
+    }
+    assert_eq!(data.bind(&plan, Entry::TRAIN.shape(2)).unwrap_err().code, Code::NOT_FOUND);
+    Ok(())
 }
 
 #[test]
@@ -208,7 +242,7 @@ fn datasets_drive_training() {
     std::fs::write(&path, table).unwrap();
     let options = r#"{"batch": 8, "order": "shuffled", "prefetch": 2}"#;
     let mut data = Dataset::open(&w.engine, &path, options, &call).unwrap();
-    data.bind(&w.plan, Entry::Train).unwrap();
+    data.bind(&w.plan, Entry::TRAIN).unwrap();
     assert_eq!((data.samples(), data.batches()), (64, 8));
     for _ in 0..80 {
         let batch = data.next_batch(&call).unwrap();

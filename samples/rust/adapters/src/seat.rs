@@ -73,7 +73,7 @@ impl Worker {
         options.insert("batch".into(), tutor.batch.into());
         let options = serde_json::Value::Object(options).to_string();
         let mut data = Dataset::open(&tutor.engine, user.data(&wish.file), &options, &Call::new())?;
-        data.bind(&tutor.plan, Entry::Train)?;
+        data.bind(&tutor.plan, Entry::TRAIN)?;
         self.take(tutor, user, &mut data)?;
         let step = self.session.steps();
         user.status.send_modify(|s| (s.phase, s.step, s.error) = (Phase::Training, step, None));

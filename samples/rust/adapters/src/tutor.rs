@@ -82,7 +82,7 @@ impl Tutor {
         let model = Model::load(&engine, &options.model, &call)?;
         let mut trainer = Trainer::parse(&engine, &options.trainer)?;
         let plan = Plan::new(&model, Some(&mut trainer), None, &PlanOptions::default(), &call)?;
-        let inputs = plan.inputs(Entry::Train)?;
+        let inputs = plan.inputs(Entry::TRAIN)?;
         let batch = inputs.first().and_then(|one| one.dims.first()).copied().unwrap_or(1);
 
         // The plan knows what a session takes before anything is allocated; a predictor takes less.
@@ -301,13 +301,13 @@ impl Tutor {
         &self, user: &User, given: &BTreeMap<String, Value>, call: &Call,
     ) -> Result<(i64, BTreeMap<String, Value>)> {
         let mut inputs = Vec::new();
-        for info in self.plan.inputs(Entry::Predict)? {
+        for info in self.plan.inputs(Entry::PREDICT)? {
             let value = given.get(&info.name);
             let value = value.ok_or_else(|| Failure::Wrong(format!("input {:?} is missing", info.name)))?;
             inputs.push(tensor_of(&self.engine, info.dtype, value)?);
         }
         let answer = |step: i64, outputs: Vec<Tensor<'static>>| {
-            let names = self.plan.outputs(Entry::Predict)?;
+            let names = self.plan.outputs(Entry::PREDICT)?;
             let named = names.into_iter().zip(outputs);
             Ok((step, named.map(|(info, one)| Ok((info.name, value_of(&one)?))).collect::<Result<_>>()?))
         };

@@ -51,7 +51,8 @@ public final class Trainer extends Handle {
 
   /**
    * One more shape that batches may have, as JSON: {@code {"symbols": {"length": 64}}} for a bucket of shorter texts,
-   * {@code {"symbols": {"batch": 3}}} for what an epoch leaves over.
+   * {@code {"symbols": {"batch": 3}}} for what an epoch leaves over. {@link Entry#shape}
+   * asks a plan about it; steps, evaluations and predictions find it by what they are given.
    */
   public Trainer addShape(String shape) {
     run(trainer -> Raw.epl_trainer_add_shape(trainer, Text.utf8(shape)));

@@ -206,6 +206,30 @@ class TrainingTest {
   }
 
   @Test
+  void anEpochEndsWithABatchOfAnotherShape() throws Exception {
+    Path table = world.folder.resolve("table.csv");
+    Files.writeString(table, "a,b,c,d,target\n" + "1,2,0,0,0\n3,1,0,0,1\n".repeat(5));
+    try (Model model = engine.loadModel(world.model); Trainer trainer = world.trainer(4)) {
+      trainer.addShape("{\"symbols\": {\"batch\": 2}}");
+      try (Plan plan = model.plan(trainer); Session session = plan.newSession();
+          Dataset data = engine.openDataset(table, "{\"batch\": 4, \"partial\": true}").bind(plan, Entry.TRAIN)) {
+        for (Entry entry : List.of(Entry.TRAIN, Entry.EVALUATE, Entry.PREDICT)) {
+          assertEquals(List.of(4L, 4L), plan.inputs(entry).get(0).shape());
+          assertEquals(List.of(2L, 4L), plan.inputs(entry.shape(1)).get(0).shape());
+          assertEquals(List.of(), plan.inputs(entry.shape(2)));
+        }
+        for (int i = 0; i < 3; ++i) session.step(data.next());
+        assertEquals(3, session.steps());
+        Entry none = Entry.TRAIN.shape(2);
+        assertEquals(ErrorCode.NOT_FOUND, assertThrows(EplException.class, () -> data.bind(plan, none)).code());
+        assertEquals(Entry.TRAIN.shape(2), none);
+        assertNotEquals(Entry.EVALUATE.shape(2), none);
+        assertEquals("[train@2, predict]", List.of(none, Entry.PREDICT).toString());
+      }
+    }
+  }
+
+  @Test
   void aPlanSaysWhatItTakes() throws Exception {
     try (Model model = engine.loadModel(world.model); Trainer trainer = world.trainer(World.BATCH);
         Strategy strategy = engine.newStrategy()) {
