@@ -25,5 +25,6 @@ for start in first second; do
   java -cp "$out" ServiceClient "$url" "$before" >"$out/client.log" || { tail -30 "$out/service.log"; exit 1; }
   sed '$d' "$out/client.log"
   before=$(tail -1 "$out/client.log")
-  wait $pid || { echo "the $start service ended badly"; tail -30 "$out/service.log"; exit 1; }  # by itself, with nothing left
+  # By itself, with nothing left.
+  wait $pid || { echo "the $start service ended badly"; tail -30 "$out/service.log"; exit 1; }
 done
