@@ -19,6 +19,10 @@
 #ifndef EPL_HPP
 #define EPL_HPP
 
+#if __cplusplus < 202002L
+#error "epl.hpp is for C++20: -std=c++20, or target_compile_features(program PRIVATE cxx_std_20) in CMake"
+#endif
+
 #include <epl.h>
 
 #include <cstddef>

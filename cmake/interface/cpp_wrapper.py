@@ -26,6 +26,10 @@ HEAD = '''// EPL for C++20: the C API as classes, in this header alone. Generate
 #ifndef EPL_HPP
 #define EPL_HPP
 
+#if __cplusplus < 202002L
+#error "epl.hpp is for C++20: -std=c++20, or target_compile_features(program PRIVATE cxx_std_20) in CMake"
+#endif
+
 #include <epl.h>
 
 #include <cstddef>

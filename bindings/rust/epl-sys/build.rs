@@ -14,6 +14,11 @@ fn main() {
         println!("cargo:rustc-link-search=native={folder}");
         // For crates that want to find it where they run: DEP_EPL_LIBDIR.
         println!("cargo:libdir={folder}");
+    } else {
+        println!(
+            "cargo:warning=pkg-config does not know epl and EPL_LIB_DIR is not set, so libepl must be where the linker \
+             looks by itself"
+        );
     }
     if std::env::var_os("CARGO_FEATURE_STATIC").is_some() {
         println!("cargo:rustc-link-lib=static=epl");
