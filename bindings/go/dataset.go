@@ -7,10 +7,12 @@ import (
 	"epl.ai/go/internal/raw"
 )
 
-// Dataset gives batches of a file, in an order, from a position that checkpoints keep.
+// Dataset gives batches, of a file, of a [SampleReader] or of a [Feed], in an order, from a position that checkpoints
+// keep.
 type Dataset struct {
 	child
 	tokens tokens
+	host   *samplesOfHost // nil where the samples are not the host's
 }
 
 // OpenDataset opens a file, a folder of files, or several by * and ? in the last part of the path. options is a JSON
@@ -33,9 +35,13 @@ func (e *Engine) OpenDataset(ctx context.Context, path string, options any) (*Da
 	if err != nil {
 		return nil, err
 	}
-	d := &Dataset{}
+	return newDataset(e, made, nil), nil
+}
+
+func newDataset(e *Engine, made *raw.Dataset, host *samplesOfHost) *Dataset {
+	d := &Dataset{host: host}
 	d.adopt(e, unsafe.Pointer(made), func(p unsafe.Pointer) { raw.DatasetDestroy((*raw.Dataset)(p)) })
-	return watch(d, &d.handle), nil
+	return watch(d, &d.handle)
 }
 
 // Close gives the dataset back; its batches are gone with it.
@@ -77,10 +83,10 @@ func (d *Dataset) Fields() ([]Info, error) {
 	})
 }
 
-// Samples is the number of samples of an epoch.
+// Samples is the number of samples of an epoch; -1 where nobody knows.
 func (d *Dataset) Samples() int64 { return d.number(raw.DatasetSamples) }
 
-// Batches is the number of batches of an epoch.
+// Batches is the number of batches of an epoch; -1 where nobody knows.
 func (d *Dataset) Batches() int64 { return d.number(raw.DatasetBatches) }
 
 // Position is the number of batches given so far, which is where a checkpoint goes on.
@@ -155,7 +161,7 @@ func (d *Dataset) Next(ctx context.Context) ([]*Tensor, error) {
 		return raw.DatasetNext(dataset, call, given)
 	})
 	if err != nil {
-		return nil, err
+		return nil, d.host.explain(err)
 	}
 	tensors := make([]*Tensor, len(given))
 	for i, one := range given {

@@ -23,6 +23,6 @@
 //
 // # Goroutines
 //
-// Engines, models, plans, tensors and stores may be used by any goroutines at once. A session, trainer, strategy,
+// Engines, models, plans, tensors, stores and feeds may be used by any goroutines at once. A session, trainer, strategy,
 // dataset and evaluation have one caller at a time; a second one gets [Busy].
 package epl

@@ -101,6 +101,57 @@ func ExampleEntry_Shape() {
 	// step 3
 }
 
+// Samples come out of a program's own memory, a database say.
+func ExampleEngine_NewDataset() {
+	ctx := context.Background()
+	folder, err := os.MkdirTemp("", "epl")
+	check(err)
+	defer os.RemoveAll(folder)
+	engine, err := epl.NewEngine(epl.EngineOptions{})
+	check(err)
+	defer engine.Close()
+	file := filepath.Join(folder, "model.onnx")
+	check(engine.WriteTemplate(ctx, "mlp", `{"sizes": [2, 16, 2]}`, file))
+	model, err := engine.LoadModel(ctx, file, epl.ModelOptions{})
+	check(err)
+	defer model.Close()
+	trainer, err := engine.ParseTrainer(map[string]any{"symbols": map[string]int{"batch": 4}})
+	check(err)
+	defer trainer.Close()
+	plan, err := model.Plan(ctx, trainer, nil, epl.PlanOptions{})
+	check(err)
+	defer plan.Close()
+	session, err := plan.Session(ctx, epl.SessionOptions{})
+	check(err)
+	defer session.Close()
+
+	fields := []epl.Info{{Name: "x", DType: epl.F32, Dims: []int64{2}}, {Name: "target", DType: epl.I64}}
+	rows := epl.SampleFunc(func(field int, samples []int64, target []byte) error {
+		for i, sample := range samples { // field by field, one sample behind the other
+			if field == 0 {
+				copy(epl.Elements[float32](target)[2*i:], []float32{float32(sample % 3), 1})
+			} else {
+				epl.Elements[int64](target)[i] = sample % 2
+			}
+		}
+		return nil
+	})
+	data, err := engine.NewDataset(fields, 12, rows, `{"batch": 4, "order": "shuffled", "prefetch": 2}`)
+	check(err)
+	defer data.Close()
+	check(data.Bind(plan, epl.Train))
+	for batch, err := range data.Epoch(ctx) {
+		check(err)
+		metrics, err := session.Step(ctx, batch...)
+		check(err)
+		fmt.Println("step", metrics.Step)
+	}
+	// Output:
+	// step 1
+	// step 2
+	// step 3
+}
+
 func check(err error) {
 	if err != nil {
 		log.Fatal(err)

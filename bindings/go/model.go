@@ -124,3 +124,17 @@ func (m *Model) Findings() (string, error) {
 	defer done()
 	return given(raw.ModelFindings(model))
 }
+
+// Strategy is what the model's file itself asks for on so many ranks; its error is [NotFound] where that is nothing.
+func (m *Model) Strategy(ranks int) (*Strategy, error) {
+	model, done, err := m.use()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	made, failure := raw.StrategyOfModel(model, int64(ranks))
+	if failure != nil {
+		return nil, taken(failure)
+	}
+	return newStrategy(m.owner, made), nil
+}

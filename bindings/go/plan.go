@@ -29,9 +29,13 @@ func (e *Engine) ParseStrategy(options any) (*Strategy, error) {
 	if failure != nil {
 		return nil, taken(failure)
 	}
+	return newStrategy(e, made), nil
+}
+
+func newStrategy(e *Engine, made *raw.Strategy) *Strategy {
 	s := &Strategy{}
 	s.adopt(e, unsafe.Pointer(made), func(p unsafe.Pointer) { raw.StrategyDestroy((*raw.Strategy)(p)) })
-	return watch(s, &s.handle), nil
+	return watch(s, &s.handle)
 }
 
 // Set sets one key, "pipeline.num_micro_batch" for example.
@@ -90,6 +94,15 @@ func (m *Model) LoadPlan(ctx context.Context, trainer *Trainer, strategy *Strate
 	return m.plan(ctx, trainer, strategy, options, func(model *raw.Model, trainer *raw.Trainer, strategy *raw.Strategy,
 		o *raw.PlanOptions, call *raw.CallOptions) (*raw.Plan, *raw.Error) {
 		return raw.PlanLoad(model, trainer, strategy, o, path, call)
+	})
+}
+
+// LoadPlanBytes makes a plan with the decisions that [Plan.SaveTo] wrote.
+func (m *Model) LoadPlanBytes(ctx context.Context, trainer *Trainer, strategy *Strategy, options PlanOptions,
+	data []byte) (*Plan, error) {
+	return m.plan(ctx, trainer, strategy, options, func(model *raw.Model, trainer *raw.Trainer, strategy *raw.Strategy,
+		o *raw.PlanOptions, call *raw.CallOptions) (*raw.Plan, *raw.Error) {
+		return raw.PlanLoadBytes(model, trainer, strategy, o, data, call)
 	})
 }
 

@@ -121,3 +121,24 @@ func (p *Predictor) Predict(ctx context.Context, inputs ...*Tensor) ([]*Tensor, 
 	}
 	return newTensors(made), nil
 }
+
+// PredictInto is [Session.PredictInto] with the predictor's weights.
+func (p *Predictor) PredictInto(ctx context.Context, inputs, outputs []*Tensor) error {
+	at := p.enter()
+	if at == nil {
+		return ErrClosed
+	}
+	defer p.leave()
+	var in, into batch
+	if err := in.take(inputs); err != nil {
+		return err
+	}
+	defer in.free()
+	if err := into.take(outputs); err != nil {
+		return err
+	}
+	defer into.free()
+	return p.tokens.within(ctx, p.engine, func(call *raw.CallOptions) *raw.Error {
+		return raw.PredictorPredictInto((*raw.Predictor)(at), in.all, call, into.all)
+	})
+}

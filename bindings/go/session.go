@@ -192,6 +192,33 @@ func (s *Session) Predict(ctx context.Context, inputs ...*Tensor) ([]*Tensor, er
 	return newTensors(made), nil
 }
 
+// PredictInto is Predict into tensors that are there, of the types and sizes of the outputs of so many samples; nil for
+// one that is not wanted. They share no memory with the inputs. After an error they hold anything.
+func (s *Session) PredictInto(ctx context.Context, inputs, outputs []*Tensor) error {
+	var into batch
+	if err := into.take(outputs); err != nil {
+		return err
+	}
+	defer into.free()
+	return s.run(ctx, inputs, func(session *raw.Session, all []*raw.Tensor, call *raw.CallOptions) *raw.Error {
+		return raw.SessionPredictInto(session, all, call, into.all)
+	})
+}
+
+// Output is an output of the last step ([Train]) or of the last evaluation ([Evaluate]) by its name: "loss" of a step,
+// or what a key of the strategy merges ("outputs.global_mean").
+func (s *Session) Output(entry Entry, name string) (*Tensor, error) {
+	var made *raw.Tensor
+	err := s.do(func(session *raw.Session) (failure *raw.Error) {
+		made, failure = raw.SessionOutput(session, int32(entry), name)
+		return
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newTensor(made), nil
+}
+
 // Train steps over a dataset that is bound to the plan until the session has made `until` steps in all, and gives each
 // step's metrics. It ends with the first error. Breaking out of the loop ends the training between two steps.
 func (s *Session) Train(ctx context.Context, data *Dataset, until int64) iter.Seq2[Metrics, error] {

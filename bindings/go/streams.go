@@ -25,17 +25,6 @@ type stream struct {
 	err    error
 }
 
-// failed notes an error of the host's and gives it to the library.
-func (s *stream) failed(err error) *raw.Error {
-	s.err = err
-	code := IO
-	var explained *Error
-	if errors.As(err, &explained) {
-		code = explained.Code
-	}
-	return raw.ErrorCreate(int32(code), err.Error())
-}
-
 // within runs a call with the stream behind a userdata. An error of the stream is found in what the call gives.
 func (s *stream) within(f func(userdata uintptr) error) error {
 	handle := cgo.NewHandle(s)
@@ -81,6 +70,16 @@ func (s *Session) ExportTo(ctx context.Context, w io.Writer, format Format) erro
 	return to.within(func(userdata uintptr) error {
 		return s.wait(ctx, func(session *raw.Session, call *raw.CallOptions) *raw.Error {
 			return raw.SessionExportTo(session, string(format), writeFunction(), userdata, call)
+		})
+	})
+}
+
+// SaveTo writes the decisions of the plan, without a file: [Model.LoadPlanBytes].
+func (p *Plan) SaveTo(ctx context.Context, w io.Writer) error {
+	to := &stream{writer: w}
+	return to.within(func(userdata uintptr) error {
+		return p.write(ctx, func(plan *raw.Plan, call *raw.CallOptions) *raw.Error {
+			return raw.PlanSaveTo(plan, writeFunction(), userdata, call)
 		})
 	})
 }
