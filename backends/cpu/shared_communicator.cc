@@ -16,11 +16,10 @@
 namespace epl::cpu {
 namespace {
 
-constexpr int max_spins = 2000;              // some fifty microseconds
-constexpr int64_t small_bytes = 32 << 10;    // of all ranks together, that each reduces by itself
-constexpr int64_t part_grain = 256 << 10;    // bytes
-constexpr int slice_milliseconds = 20;       // how long a call sleeps before it asks whether it should
-constexpr uint64_t closed = 1, arrival = 2;  // in the word of the meeting
+constexpr int max_spins = 2000;            // some fifty microseconds
+constexpr int64_t small_bytes = 32 << 10;  // of all ranks together, that each reduces by itself
+constexpr int64_t part_grain = 256 << 10;  // bytes
+constexpr int slice_milliseconds = 20;     // how long a call sleeps before it asks whether it should
 
 int processors() {
   cpu_set_t set;
@@ -29,21 +28,31 @@ int processors() {
 
 // The memory of a group as one rank has it mapped.
 struct Room {
-  Room(std::unique_ptr<SharedMemory> mapped, int ranks) : memory(std::move(mapped)), layout(ranks) {}
+  Room(std::unique_ptr<SharedMemory> mapped, int size) : memory(std::move(mapped)), layout(size), ranks(size) {}
   template <class T> T& at(int64_t offset) const { return *reinterpret_cast<T*>(memory->data() + offset); }
   Meeting& meeting() const { return at<Meeting>(0); }
-  Arrival& arrival_of(int rank) const { return at<Arrival>(layout.arrival_at(rank)); }
+  Arrival& arrival(int rank, uint64_t round) const { return at<Arrival>(layout.arrival_at(rank, round)); }
   Mail& mail(int from, int to) const { return at<Mail>(layout.mail_at(from, to)); }
   std::byte* ring(int from, int to) const {
     return memory->data() + layout.mail_at(from, to) + static_cast<int64_t>(sizeof(Mail));
   }
-  void close() const {
-    meeting().word.value.fetch_or(closed, std::memory_order_seq_cst);
-    meeting().word.wake();
+  void ring_bell() const {
+    meeting().bell.value.fetch_add(1, std::memory_order_seq_cst);
+    meeting().bell.wake();
   }
+  // Afterwards nobody comes to any meeting, so that it is decided which have taken place.
+  void close() const {
+    for (int r = 0; r < ranks; ++r) {
+      for (const uint64_t turn : {0, 1}) arrival(r, turn).word.fetch_or(Arrival::closed, std::memory_order_seq_cst);
+    }
+    meeting().closed.store(1, std::memory_order_release);
+    ring_bell();
+  }
+  bool is_closed() const { return meeting().closed.load(std::memory_order_acquire) != 0; }
 
   std::unique_ptr<SharedMemory> memory;
   SharedLayout layout;
+  int ranks;
 };
 
 class SharedCommunicator final : public Communicator {
@@ -55,7 +64,9 @@ class SharedCommunicator final : public Communicator {
         spin_(size() <= processors() ? max_spins : 0),
         sources_(group.members.size()),
         outboxes_(group.members.size()),
-        received_(group.members.size()) {}
+        received_(group.members.size()) {
+    targets_.reserve(group.members.size());
+  }
   ~SharedCommunicator() override {
     ties_.links->on_end(group_, nullptr);
     ties_.links->leave(group_);
@@ -161,40 +172,46 @@ class SharedCommunicator final : public Communicator {
     return own ? error(Code::peer_failed, "rank ", rank_, " of group ", group_.name, ": ", status.message()) : status;
   }
 
-  std::byte* slot(int rank, uint64_t round) const { return room_->memory->data() + room_->layout.slot_at(rank, round); }
+  std::byte* part(int rank, uint64_t round) const { return room_->memory->data() + room_->layout.slot_at(rank, round); }
   // Of this round, and of the one that comes next.
-  std::byte* part(int rank) const { return slot(rank, rounds_) + SharedLayout::part_in_slot; }
-  std::byte* next_part() const { return slot(rank_, rounds_ + 1) + SharedLayout::part_in_slot; }
-  std::byte* sum(int rank) const { return slot(rank, rounds_) + room_->layout.sum_in_slot(); }
-  std::byte* next_sum() const { return slot(rank_, rounds_ + 1) + room_->layout.sum_in_slot(); }
+  std::byte* part(int rank) const { return part(rank, rounds_); }
+  std::byte* next_part() const { return part(rank_, rounds_ + 1); }
 
   // The next meeting, for which the slot is written. At the first of a call, ranks compare what they call.
   Status meet(int64_t round_of_call) {
     ++rounds_;
-    if (round_of_call == 0) std::memcpy(slot(rank_, rounds_), &called_, sizeof called_);
-    SharedWord& word = room_->meeting().word;
-    room_->arrival_of(rank_).round.store(rounds_, std::memory_order_relaxed);
-    uint64_t seen = word.value.load(std::memory_order_relaxed);
+    Arrival& own = room_->arrival(rank_, rounds_);
+    if (round_of_call == 0) own.called = called_;
+    uint64_t seen = own.word.load(std::memory_order_relaxed);
     do {
-      if (seen & closed) return ties_.links->why_ended(group_);
-    } while (!word.value.compare_exchange_weak(seen, seen + arrival, std::memory_order_seq_cst));
-    const uint64_t wanted = rounds_ * static_cast<uint64_t>(size());
-    const auto complete = [&] { return word.value.load(std::memory_order_acquire) / arrival >= wanted; };
-    if (complete()) {
-      word.wake();
-    } else if (!spin_.until(complete)) {
-      const auto awaited = [&](int r) { return room_->arrival_of(r).round.load(std::memory_order_relaxed) < rounds_; };
-      EPL_TRY(sleep_until(word, complete, awaited, calls_, called_.collective()));
+      if (seen & Arrival::closed) return ties_.links->why_ended(group_);
+    } while (!own.word.compare_exchange_weak(seen, rounds_ * Arrival::step, std::memory_order_seq_cst));
+    room_->arrival(rank_, rounds_ + 1).claim();
+    int come = 0;
+    const auto complete = [&] {
+      while (come < size() && has_come(come)) ++come;
+      return come == size();
+    };
+    // The last to come sees all, and whoever sleeps by then has been counted.
+    SharedWord& bell = room_->meeting().bell;
+    if (bell.sleepers.load(std::memory_order_seq_cst) != 0 && complete()) room_->ring_bell();
+    if (!spin_.until(complete)) {
+      const auto arrivals = [&] {
+        uint64_t count = 0;
+        for (int r = 0; r < size(); ++r) count += has_come(r) ? 1 : 0;
+        return count;
+      };
+      EPL_TRY(sleep_until(bell, complete, arrivals, [&](int r) { return !has_come(r); }, calls_, called_.collective()));
     }
     return round_of_call == 0 ? compare() : Status();
   }
+  bool has_come(int rank) const { return room_->arrival(rank, rounds_).has_come(rounds_); }
 
   Status compare() const {
+    const Called& first = room_->arrival(0, rounds_).called;
     for (int r = 0; r < size(); ++r) {
-      if (std::memcmp(slot(r, rounds_), slot(0, rounds_), sizeof(Called)) == 0) continue;
-      Called first, other;
-      std::memcpy(&first, slot(0, rounds_), sizeof first);
-      std::memcpy(&other, slot(r, rounds_), sizeof other);
+      const Called& other = room_->arrival(r, rounds_).called;
+      if (other == first) continue;
       return error(Code::misuse, "ranks of group ", group_.name, " disagree at call ", calls_, ": rank 0 calls ",
                    first.collective().text(), ", rank ", r, " calls ", other.collective().text(),
                    first.members != other.members ? ", and they take other ranks for its members" : "");
@@ -202,19 +219,21 @@ class SharedCommunicator final : public Communicator {
     return {};
   }
 
-  // What comes before the end of the group counts; afterwards nothing comes any more. Waits for the `awaited` ranks.
-  template <class Come, class Awaited>
-  Status sleep_until(SharedWord& word, const Come& come, const Awaited& awaited, uint64_t number,
-                     const Collective& call) {
+  // What comes before the end of the group counts; afterwards nothing comes any more. Waits for the `awaited` ranks,
+  // which are silent as long as `progress` stays.
+  template <class Come, class Progress, class Awaited>
+  Status sleep_until(SharedWord& word, const Come& come, const Progress& progress, const Awaited& awaited,
+                     uint64_t number, const Collective& call) {
     int64_t silent = 0;
-    for (;;) {
+    for (uint64_t before = progress();;) {
       const uint64_t seen = word.value.load(std::memory_order_acquire);
       if (come()) return {};
-      if (room_->meeting().word.value.load(std::memory_order_acquire) & closed)
-        return come() ? Status() : ties_.links->why_ended(group_);
-      word.sleep(seen, slice_milliseconds);
+      if (room_->is_closed()) return come() ? Status() : ties_.links->why_ended(group_);
+      word.sleep(seen, slice_milliseconds, come);
       if (come()) return {};
-      silent = word.value.load(std::memory_order_relaxed) == seen ? silent + slice_milliseconds : 0;
+      const uint64_t now = progress();
+      silent = now == before ? silent + slice_milliseconds : 0;
+      before = now;
       const Connections::Waiting waiting =
           ties_.links->keep_waiting(group_, awaited, static_cast<double>(silent) * 1e-3);
       if (waiting.status.ok()) continue;
@@ -224,6 +243,12 @@ class SharedCommunicator final : public Communicator {
       return error(Code::peer_failed, "group ", group_.name, ", call ", number, " of rank ", rank_, ", ", call.text(),
                    ": ", missing_text(ties_, group_, waiting.missing), ": ", waiting.status.message());
     }
+  }
+  // The same for a word that the call's peer changes.
+  template <class Come>
+  Status sleep_until_changed(SharedWord& word, const Come& come, uint64_t number, const Collective& call) {
+    const auto progress = [&] { return word.value.load(std::memory_order_relaxed); };
+    return sleep_until(word, come, progress, [&](int r) { return r == call.peer; }, number, call);
   }
 
   static const std::byte* at(const void* memory, int64_t bytes) {
@@ -244,12 +269,21 @@ class SharedCommunicator final : public Communicator {
     return {};
   }
 
+  // Each rank reduces all.
   Status reduce_small(const Collective& call) {
-    if (call.bytes() > 0) std::memcpy(next_part(), call.source, static_cast<size_t>(call.bytes()));
+    const bool in_arrival = call.bytes() <= static_cast<int64_t>(sizeof Arrival::operand);
+    const auto operand = [&](int rank, uint64_t round) {
+      return in_arrival ? room_->arrival(rank, round).operand : part(rank, round);
+    };
+    if (call.bytes() > 0) {
+      std::memcpy(operand(rank_, rounds_ + 1), call.source, static_cast<size_t>(call.bytes()));
+    }
     EPL_TRY(meet(0));
-    for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = part(r);
-    void* const targets[] = {call.target};
-    if (call.count > 0) reduce_ranks(sources_, targets, 0, call.count, call.dtype, call.reduction);
+    for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = r == rank_ ? call.source : operand(r, rounds_);
+    targets_.assign(1, call.target);
+    // Of two ranks, each alone reads the other's part: see take_bytes.
+    if (size() == 2 && !in_arrival) targets_.push_back(part(1 - rank_));
+    if (call.count > 0) reduce_ranks(sources_, targets_, 0, call.count, call.dtype, call.reduction);
     return {};
   }
 
@@ -260,6 +294,8 @@ class SharedCommunicator final : public Communicator {
     return {end(rank), end(rank + 1)};
   }
 
+  // The rank of a segment writes its sums over the parts that it has read, where their owners find them a round later.
+  // So memory goes to and fro between two cores, and none is written that others have only read.
   Status all_reduce(Stream& stream, const Collective& call) {
     const auto element = static_cast<int64_t>(dtype_bytes(call.dtype));
     const int64_t bytes = call.bytes(), chunk_bytes = room_->layout.part_bytes();
@@ -273,17 +309,21 @@ class SharedCommunicator final : public Communicator {
         copy(stream, next_part() + (own.last - now.first), at(call.source, own.last), now.last - own.last, part_grain);
       }
       EPL_TRY(meet(c));
-      for (int step = 1; c > 0 && step < size(); ++step) {
-        const int r = (rank_ + step) % size();
-        const Range done = segment(chunk(c - 1), r);
-        copy(stream, at(call.target, done.first), sum(r), done.count(), part_grain);
+      if (c > 0) {
+        const Range before = chunk(c - 1), done = segment(before, rank_);
+        const std::byte* const sums = part(rank_, rounds_ - 1);
+        copy(stream, at(call.target, before.first), sums, done.first - before.first, part_grain);
+        copy(stream, at(call.target, done.last), sums + (done.last - before.first), before.last - done.last,
+             part_grain);
       }
       if (own.count() == 0) continue;
+      targets_.assign(1, at(call.target, own.first));
       for (int r = 0; r < size(); ++r) {
-        sources_[static_cast<size_t>(r)] = r == rank_ ? at(call.source, own.first) : part(r) + (own.first - now.first);
+        std::byte* const theirs = part(r) + (own.first - now.first);
+        sources_[static_cast<size_t>(r)] = r == rank_ ? at(call.source, own.first) : theirs;
+        if (r != rank_) targets_.push_back(theirs);
       }
-      void* const targets[] = {at(call.target, own.first), next_sum()};
-      reduce(stream, call, targets, own.count() / element);
+      reduce(stream, call, targets_, own.count() / element);
     }
     return {};
   }
@@ -302,12 +342,13 @@ class SharedCommunicator final : public Communicator {
     return in_chunks(call.bytes(), bytes_for_each(), [&](Range now, int64_t n) -> Status {
       write_for_each(stream, call, now);
       EPL_TRY(meet(n));
+      targets_.assign(1, at(call.target, now.first));
       for (int r = 0; r < size(); ++r) {
-        sources_[static_cast<size_t>(r)] =
-            r == rank_ ? at(call.source, rank_ * call.bytes() + now.first) : part(r) + rank_ * bytes_for_each();
+        std::byte* const theirs = part(r) + rank_ * bytes_for_each();
+        sources_[static_cast<size_t>(r)] = r == rank_ ? at(call.source, rank_ * call.bytes() + now.first) : theirs;
+        if (r != rank_) targets_.push_back(theirs);  // see take_bytes
       }
-      void* const targets[] = {at(call.target, now.first)};
-      reduce(stream, call, targets, now.count() / static_cast<int64_t>(dtype_bytes(call.dtype)));
+      reduce(stream, call, targets_, now.count() / static_cast<int64_t>(dtype_bytes(call.dtype)));
       return {};
     });
   }
@@ -318,22 +359,40 @@ class SharedCommunicator final : public Communicator {
       EPL_TRY(meet(n));
       for (int step = 0; step < size(); ++step) {
         const int r = (rank_ + step) % size();
-        copy(stream, at(call.target, r * call.bytes() + now.first),
-             r == rank_ ? at(call.source, r * call.bytes() + now.first) : part(r) + rank_ * bytes_for_each(),
-             now.count(), part_grain);
+        std::byte* const target = at(call.target, r * call.bytes() + now.first);
+        if (r == rank_) {
+          copy(stream, target, at(call.source, r * call.bytes() + now.first), now.count(), part_grain);
+        } else {
+          take(stream, target, part(r) + rank_ * bytes_for_each(), now.count(), part_grain);
+        }
       }
       return {};
     });
   }
 
+  // A part that all others look at, and how they do. Where several look, none of them may write there, so that it is
+  // written past the caches.
+  void show(Stream& stream, void* part, const void* source, int64_t bytes) {
+    if (size() == 2) return copy(stream, part, source, bytes, part_grain);
+    give(stream, part, source, bytes);
+  }
+  void look_at(Stream& stream, void* target, std::byte* part, int64_t bytes) {
+    if (size() == 2) return take(stream, target, part, bytes, part_grain);
+    copy(stream, target, part, bytes, part_grain);
+  }
+
   Status all_gather(Stream& stream, const Collective& call) {
     return in_chunks(call.bytes(), room_->layout.part_bytes(), [&](Range now, int64_t n) -> Status {
-      copy(stream, next_part(), at(call.source, now.first), now.count(), part_grain);
+      show(stream, next_part(), at(call.source, now.first), now.count());
       EPL_TRY(meet(n));
       for (int step = 0; step < size(); ++step) {
         const int r = (rank_ + step) % size();
-        copy(stream, at(call.target, r * call.bytes() + now.first), r == rank_ ? at(call.source, now.first) : part(r),
-             now.count(), part_grain);
+        std::byte* const target = at(call.target, r * call.bytes() + now.first);
+        if (r == rank_) {
+          copy(stream, target, at(call.source, now.first), now.count(), part_grain);
+        } else {
+          look_at(stream, target, part(r), now.count());
+        }
       }
       return {};
     });
@@ -356,7 +415,7 @@ class SharedCommunicator final : public Communicator {
       for (int step = 1; step < size(); ++step) {
         const int r = (rank_ + step) % size();
         each(r, rank_, now, [&](int64_t from, int64_t to, int64_t run) {
-          copy(stream, at(call.target, to), part(r) + (from - now.first), run, part_grain);
+          take(stream, at(call.target, to), part(r) + (from - now.first), run, part_grain);
         });
       }
       return {};
@@ -366,10 +425,14 @@ class SharedCommunicator final : public Communicator {
   Status broadcast(Stream& stream, const Collective& call) {
     return in_chunks(call.bytes(), room_->layout.part_bytes(), [&](Range now, int64_t n) -> Status {
       const bool gives = rank_ == call.peer;
-      if (gives) copy(stream, next_part(), at(call.source, now.first), now.count(), part_grain);
+      if (gives) show(stream, next_part(), at(call.source, now.first), now.count());
       EPL_TRY(meet(n));
-      copy(stream, at(call.target, now.first), gives ? at(call.source, now.first) : part(call.peer), now.count(),
-           part_grain);
+      std::byte* const target = at(call.target, now.first);
+      if (gives) {
+        copy(stream, target, at(call.source, now.first), now.count(), part_grain);
+      } else {
+        look_at(stream, target, part(call.peer), now.count());
+      }
       return {};
     });
   }
@@ -398,11 +461,10 @@ class SharedCommunicator final : public Communicator {
     Outbox& box = outboxes_[static_cast<size_t>(call.peer)];
     Mail& mail = room_->mail(rank_, call.peer);
     if (box.at.empty()) box.at.resize(Mail::entries);
-    if (room_->meeting().word.value.load(std::memory_order_acquire) & closed) return ties_.links->why_ended(group_);
+    if (room_->is_closed()) return ties_.links->why_ended(group_);
     const uint64_t number = box.sent + 1;
     const auto has_entry = [&] { return box.sent - mail.taken.value.load(std::memory_order_acquire) < Mail::entries; };
-    if (!spin_.until(has_entry))
-      EPL_TRY(sleep_until(mail.taken, has_entry, [&](int r) { return r == call.peer; }, number, call));
+    if (!spin_.until(has_entry)) EPL_TRY(sleep_until_changed(mail.taken, has_entry, number, call));
     const uint64_t taken = mail.taken.value.load(std::memory_order_acquire);
     Range place = room_in_ring(box, taken, whole_lines(call.bytes()));
     Mail::Entry& entry = mail.entry[number % Mail::entries];
@@ -433,7 +495,7 @@ class SharedCommunicator final : public Communicator {
     const uint64_t number = ++received_[static_cast<size_t>(call.peer)];
     Mail& mail = room_->mail(call.peer, rank_);
     const auto come = [&] { return mail.sent.value.load(std::memory_order_acquire) >= number; };
-    if (!spin_.until(come)) EPL_TRY(sleep_until(mail.sent, come, [&](int r) { return r == call.peer; }, number, call));
+    if (!spin_.until(come)) EPL_TRY(sleep_until_changed(mail.sent, come, number, call));
     const Mail::Entry& entry = mail.entry[number % Mail::entries];
     const Collective theirs = entry.called.collective();
     if (!agree(call, theirs)) {
@@ -447,7 +509,7 @@ class SharedCommunicator final : public Communicator {
                   static_cast<size_t>(std::min<uint64_t>(message.head.bytes, call.bytes())));
       ties_.links->use_again(std::move(message));
     } else if (call.bytes() > 0) {
-      std::memcpy(call.target, room_->ring(call.peer, rank_) + entry.begin, static_cast<size_t>(call.bytes()));
+      take_bytes(call.target, room_->ring(call.peer, rank_) + entry.begin, call.bytes());
     }
     mail.taken.value.store(number, std::memory_order_seq_cst);
     mail.taken.wake();
@@ -462,6 +524,7 @@ class SharedCommunicator final : public Communicator {
   Called called_;
   uint64_t calls_ = 0, rounds_ = 0;
   std::vector<const void*> sources_;
+  std::vector<void*> targets_;
   std::vector<Outbox> outboxes_;
   std::vector<uint64_t> received_;
 };

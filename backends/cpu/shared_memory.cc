@@ -109,11 +109,11 @@ void SharedWord::wake() {
   ::syscall(SYS_futex, &value, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-void SharedWord::sleep(uint64_t seen, int milliseconds) {
+void SharedWord::sleep(uint64_t seen, int milliseconds, FunctionRef<bool()> come) {
   static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the lower half of a word stands first");
   sleepers.fetch_add(1, std::memory_order_seq_cst);
   // Who changes the value afterwards finds a sleeper; who has changed it before is seen here.
-  if (value.load(std::memory_order_seq_cst) == seen) {
+  if (value.load(std::memory_order_seq_cst) == seen && !come()) {
     const timespec limit{.tv_sec = 0, .tv_nsec = milliseconds * 1000000L};
     ::syscall(SYS_futex, &value, FUTEX_WAIT, static_cast<uint32_t>(seen), &limit, nullptr, 0);
   }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "backends/cpu/connections.h"
+#include "core/base/function_ref.h"
 #include "core/base/status.h"
 
 namespace epl::cpu {
@@ -60,8 +61,9 @@ struct SharedWord {
 
   // After a change.
   void wake();
-  // Sleeps until somebody wakes, the value is no longer `seen`, or some milliseconds have passed.
-  void sleep(uint64_t seen, int milliseconds);
+  // Sleeps until somebody wakes, the value is no longer `seen`, or some milliseconds have passed; not at all if `come`
+  // says so once those who change what it looks at can see a sleeper.
+  void sleep(uint64_t seen, int milliseconds, FunctionRef<bool()> come);
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 

@@ -32,6 +32,13 @@ inline void copy(Stream& stream, void* target, const void* source, int64_t bytes
   });
 }
 
+// From memory of another rank, which nobody else reads.
+inline void take(Stream& stream, void* target, void* source, int64_t bytes, int64_t grain) {
+  share(stream, bytes, grain, [&](int64_t begin, int64_t end) {
+    take_bytes(static_cast<std::byte*>(target) + begin, static_cast<std::byte*>(source) + begin, end - begin);
+  });
+}
+
 // To memory of another rank.
 inline void give(Stream& stream, void* target, const void* source, int64_t bytes) {
   if (target == source) return;

@@ -25,4 +25,15 @@ void stream_bytes(void* to, const void* from, int64_t bytes) {
   std::memcpy(y + head + body, x + head + body, static_cast<size_t>(bytes - head - body));
 }
 
+void take_bytes(void* to, void* from, int64_t bytes) {
+  auto* y = static_cast<std::byte*>(to);
+  auto* x = static_cast<std::byte*>(from);
+  const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(x) % line_bytes);
+  const int64_t head = std::min(bytes, (line_bytes - past) % line_bytes), lines = (bytes - head) / line_bytes;
+  std::memcpy(y, x, static_cast<size_t>(head));
+  EPL_CPU_CHOOSE(take_lines)(x + head, y + head, lines);
+  const int64_t done = head + lines * line_bytes;
+  std::memcpy(y + done, x + done, static_cast<size_t>(bytes - done));
+}
+
 }  // namespace epl::cpu
