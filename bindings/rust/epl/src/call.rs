@@ -72,6 +72,12 @@ impl Call {
         self.samples = samples as i64;
         self
     }
+    /// Triggers its token, if it has one.
+    pub(crate) fn trigger(&self) {
+        if let Some(token) = &self.token {
+            token.trigger();
+        }
+    }
     pub(crate) fn raw(&self) -> sys::epl_call_options {
         sys::epl_call_options {
             // A duration of zero is over at once, and 0 would be none.

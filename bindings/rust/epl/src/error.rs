@@ -69,8 +69,12 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
+    /// An error of the host's own, which its callbacks return.
+    pub fn new(code: Code, message: impl Into<String>) -> Error {
+        Error { code, message: message.into(), place: String::new(), rank: None, retryable: false }
+    }
     pub(crate) fn invalid(message: String) -> Error {
-        Error { code: Code::INVALID_ARGUMENT, message, place: String::new(), rank: None, retryable: false }
+        Error::new(Code::INVALID_ARGUMENT, message)
     }
 }
 
@@ -93,4 +97,20 @@ pub(crate) fn check(error: *mut sys::epl_error) -> Result<()> {
     };
     unsafe { sys::epl_error_destroy(error) };
     Err(taken)
+}
+
+/// Runs code of the host's within a call of the library, which gets its error. A panic must not unwind into C; it is an
+/// error too.
+pub(crate) fn guarded(f: impl FnOnce() -> Result<()>) -> *mut sys::epl_error {
+    let error = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)) {
+        Ok(Ok(())) => return std::ptr::null_mut(),
+        Ok(Err(error)) => error,
+        Err(caught) => {
+            let said = caught.downcast_ref::<&str>().map(|one| one.to_string());
+            let said = said.or_else(|| caught.downcast_ref::<String>().cloned()).unwrap_or_default();
+            Error::new(Code::INTERNAL, format!("the host's code panicked: {said}"))
+        }
+    };
+    let (message, length) = crate::handle::raw(&error.message);
+    unsafe { sys::epl_error_create(error.code.0, message, length) }
 }

@@ -127,6 +127,21 @@ impl Plan {
         })
         .map(Plan)
     }
+    /// The same with the decisions that [`Plan::save_to`] wrote.
+    pub fn load_bytes(
+        model: &Model, trainer: Option<&mut Trainer>, strategy: Option<&mut Strategy>, options: &PlanOptions,
+        bytes: &[u8], call: &Call,
+    ) -> Result<Plan> {
+        let trainer = pointer(trainer, |one| one.0.as_ptr() as *const u8).cast();
+        let strategy = pointer(strategy, |one| one.0.as_ptr() as *const u8).cast();
+        given(|place| unsafe {
+            sys::epl_plan_load_bytes(
+                model.0.as_ptr(), trainer, strategy, &options.raw(), bytes.as_ptr().cast(), bytes.len(), &call.raw(),
+                place,
+            )
+        })
+        .map(Plan)
+    }
     fn ports(&self, entry: Entry, kind: i32) -> Result<Vec<Info>> {
         infos(unsafe { sys::epl_plan_port_count(self.0.as_ptr(), entry.raw(), kind) }, |index, info| unsafe {
             sys::epl_plan_port(self.0.as_ptr(), entry.raw(), kind, index, info)

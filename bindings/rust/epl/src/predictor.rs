@@ -2,7 +2,7 @@ use crate::call::Call;
 use crate::error::{check, Result};
 use crate::handle::{given, handle};
 use crate::plan::{Entry, Plan};
-use crate::session::{handles, Session};
+use crate::session::{handles, writable, Session};
 use crate::tensor::{Tensor, TensorRef};
 use epl_sys as sys;
 use std::ptr::NonNull;
@@ -58,5 +58,16 @@ impl Predictor {
             )
         })?;
         Ok(outputs.into_iter().filter_map(NonNull::new).map(Tensor::own).collect())
+    }
+    /// [`Session::predict_into`] with the predictor's weights.
+    pub fn predict_into<'t, T: Into<TensorRef<'t>>>(
+        &mut self, inputs: impl IntoIterator<Item = T>, outputs: &mut [Tensor<'_>], call: &Call,
+    ) -> Result<()> {
+        let (inputs, outputs) = (handles(inputs), writable(outputs));
+        check(unsafe {
+            sys::epl_predictor_predict_into(
+                self.raw.0.as_ptr(), inputs.as_ptr(), inputs.len(), &call.raw(), outputs.as_ptr(), outputs.len(),
+            )
+        })
     }
 }

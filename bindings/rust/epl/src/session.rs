@@ -86,6 +86,11 @@ pub(crate) fn handles<'t, T: Into<TensorRef<'t>>>(
     inputs.into_iter().map(|one| one.into().raw).collect()
 }
 
+/// The handles of tensors that a call writes. The library refuses those that are read-only.
+pub(crate) fn writable(outputs: &mut [Tensor<'_>]) -> Vec<*mut sys::epl_tensor> {
+    outputs.iter_mut().map(|one| one.raw.as_ptr()).collect()
+}
+
 pub(crate) fn optional(dataset: Option<&mut Dataset>) -> *mut sys::epl_dataset {
     dataset.map_or(std::ptr::null_mut(), |one| one.0.as_ptr())
 }
@@ -179,6 +184,25 @@ impl Session {
             )
         })?;
         Ok(outputs.into_iter().filter_map(NonNull::new).map(Tensor::own).collect())
+    }
+    /// The same into tensors that are there, of the types and sizes of the outputs of so many samples. After an error they
+    /// hold anything.
+    pub fn predict_into<'t, T: Into<TensorRef<'t>>>(
+        &mut self, inputs: impl IntoIterator<Item = T>, outputs: &mut [Tensor<'_>], call: &Call,
+    ) -> Result<()> {
+        let (inputs, outputs) = (handles(inputs), writable(outputs));
+        check(unsafe {
+            sys::epl_session_predict_into(
+                self.0.as_ptr(), inputs.as_ptr(), inputs.len(), &call.raw(), outputs.as_ptr(), outputs.len(),
+            )
+        })
+    }
+    /// An output of the last step (`Entry::TRAIN`) or evaluation (`Entry::EVALUATE`) by its name: "loss" of a step, or
+    /// what a key of the strategy merges.
+    pub fn output(&mut self, entry: Entry, name: &str) -> Result<Tensor<'static>> {
+        let (name, length) = raw(name);
+        given(|place| unsafe { sys::epl_session_output(self.0.as_ptr(), entry.raw(), name, length, place) })
+            .map(Tensor::own)
     }
     /// Steps done.
     pub fn steps(&self) -> i64 {

@@ -3,6 +3,7 @@ use crate::call::Call;
 use crate::dataset::Dataset;
 use crate::error::{check, Code, Result};
 use crate::handle::raw;
+use crate::plan::Plan;
 use crate::session::{optional, Session};
 use epl_sys as sys;
 use std::ffi::c_void;
@@ -41,6 +42,15 @@ unsafe extern "C" fn write(userdata: *mut c_void, data: *const c_void, bytes: us
             let (message, length) = raw(&message);
             sys::epl_error_create(Code::IO.0, message, length)
         }
+    }
+}
+
+impl Plan {
+    /// Writes the decisions of the plan: [`Plan::load_bytes`].
+    pub fn save_to(&self, mut writer: impl Write, call: &Call) -> Result<()> {
+        let mut writer: &mut dyn Write = &mut writer;
+        let userdata = std::ptr::from_mut(&mut writer).cast();
+        check(unsafe { sys::epl_plan_save_to(self.0.as_ptr(), Some(write), userdata, &call.raw()) })
     }
 }
 
