@@ -15,9 +15,11 @@ const StateSlot* StateLayout::find(std::string_view name) const {
 const StateSlot& StateLayout::slot(const StateSlot& wanted) {
   const auto [it, inserted] = by_name_.emplace(wanted.name, slots_.size());
   if (inserted) {
+    const StateSlot* leader = wanted.follows() ? find(wanted.leader) : nullptr;
+    const int64_t offset = leader ? leader->offset : bytes_;
     slots_.push_back(wanted);
-    slots_.back().offset = bytes_;
-    bytes_ += aligned_bytes(wanted.local.bytes());
+    slots_.back().offset = offset;
+    if (!leader) bytes_ += aligned_bytes(wanted.local.bytes());
   }
   return slots_[it->second];
 }
@@ -68,9 +70,10 @@ Result<StateLayout> link(std::span<Program* const> programs) {
     std::map<int64_t, int64_t> moved;  // offsets in the program's own layout -> in the common one
     program->state_bytes = 0;          // without what has turned out to be another class's
     for (StateSlot& slot : program->state) {
-      program->state_bytes += aligned_bytes(slot.local.bytes());
+      if (!slot.follows()) program->state_bytes += aligned_bytes(slot.local.bytes());
       const StateSlot& stored = layout.slot(slot);
-      if (used[p].contains(slot.offset) && (stored.local != slot.local || stored.sharding != slot.sharding))
+      if (used[p].contains(slot.offset) &&
+          (stored.local != slot.local || stored.sharding != slot.sharding || stored.leader != slot.leader))
         return error(Code::internal, "entries of one plan have other pieces of ", slot.name, ": ", stored.local.text(),
                      " and ", slot.local.text())
             .at(slot.name);

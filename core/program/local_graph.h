@@ -27,7 +27,8 @@ struct LocalState {
   std::string name;
   TensorType global_type;
   Sharding sharding;
-  Tensor initial;  // all of it; empty: zeros
+  Tensor initial;           // all of it; empty: zeros
+  std::string leader = {};  // of what is dealt: the state in whose place it lies, itself perhaps
 };
 
 struct LocalGraph {

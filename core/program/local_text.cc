@@ -55,7 +55,8 @@ std::string print_local(const LocalGraph& local) {
   print_ports(out, "out", local.outputs, local);
   for (const LocalState& state : local.cut_state) {
     out += cat("state ", name_text(state.name), " ", state.global_type.text(), " @ ",
-               cuts_text(local.mesh, state.sharding.dims), "\n");
+               cuts_text(local.mesh, state.sharding.dims), dealt_text(local.mesh, state.sharding.dealt, state.leader),
+               "\n");
   }
   return out + print_graph(local.graph);
 }
@@ -88,7 +89,8 @@ Result<LocalGraph> parse_local(std::string_view text) {
     } else if (reader.take("state ")) {
       LocalState& state = local.cut_state.emplace_back();
       const bool read = reader.name(state.name) && reader.type(state.global_type) && reader.take("@") &&
-                        parse_cuts(reader, local.mesh, state.sharding.dims);
+                        parse_cuts(reader, local.mesh, state.sharding.dims) &&
+                        parse_dealt(reader, local.mesh, state.sharding.dealt, state.leader);
       if (!read) return reader.fail("expected a state that is cut");
     } else {
       return reader.fail("unknown line");

@@ -2,10 +2,22 @@
 
 #include "core/program/partitioning.h"
 #include "core/program/together.h"
+#include "core/strategy/deal.h"
 
 namespace epl {
 
 Result<LocalGraph> Partition::run() {
+  std::optional<std::vector<int>> order = run_order(plan_);
+  EPL_CHECK(order.has_value(), "verify_plan has found an order");
+  order_ = *std::move(order);
+  for (int n = 0; n < static_cast<int>(plan_.node_leader.size()); ++n) {
+    const int leader = plan_.node_leader[static_cast<size_t>(n)];
+    if (leader < 0) continue;
+    const Dealt& dealt = plan_.node_shardings[static_cast<size_t>(n)].dealt;
+    std::vector<int>& all = dealt_[leader];
+    all.resize(static_cast<size_t>(plan_.mesh(plan_.node_task_graph[static_cast<size_t>(n)]).pieces(dealt.axes)), -1);
+    all[static_cast<size_t>(dealt.piece)] = n;
+  }
   find_means();
   local_.graph.name = global_.name;
   local_.rank_class = here_;
@@ -21,11 +33,13 @@ Result<LocalGraph> Partition::run() {
     for (const Boundary& b : boundaries_) {
       if (b.late) EPL_TRY(pass_on(b, block));
     }
-    for (int n = 0; n < global_.node_count(); ++n) EPL_TRY(visit(n, block));
+    for (const int n : order_) EPL_TRY(visit(n, block));
     moved_.clear();  // a piece belongs to one loop
     unpadded_.clear();
     filled_.clear();
     routes_.clear();
+    taken_.clear();
+    handed_.clear();
   }
   EPL_TRY(finish());
   join_collectives(local_);
@@ -39,15 +53,17 @@ bool Partition::placed_here(int n) const {
 }
 
 Value& Partition::in_block(Value v, bool behind) {
-  return (behind && wants_mean(v) ? mean_ : now_)[static_cast<size_t>(v.index)];
+  const auto at = static_cast<size_t>(plan_.leader_of(v).index);
+  return (behind && wants_mean(v) ? mean_ : now_)[at];
 }
 
 Status Partition::visit(int n, int block) {
   const int at = plan_.node_task_graph[static_cast<size_t>(n)];
-  if (placed_here(n) || at == every_task_graph) {
+  if (leads(n) && (placed_here(n) || at == every_task_graph)) {
     const bool again = is_again(n, local_.blocks[static_cast<size_t>(block)]);
     if (again || plan_.block_of(NodeId{n}, here_) == local_.blocks[static_cast<size_t>(block)]) {
       EPL_TRY(place(n, block, again));
+      EPL_TRY(give_to_all(n, block));
       EPL_TRY(sum_over_time(n, block));
     }
   }
@@ -132,8 +148,13 @@ void Partition::copy_leaves() {
     if (info.kind == ValueKind::result || !here[static_cast<size_t>(i)]) continue;
     const Sharding sharding = lies(v);
     const TensorType type = staged(v) ? plan_.global_type(v) : local_type(mesh_, info.type, sharding);
-    const bool in_pieces = is_state(info.kind) && type != info.type;
-    if (in_pieces) local_.cut_state.push_back({info.name, info.type, sharding, info.data});
+    const bool in_pieces = is_state(info.kind) && (type != info.type || sharding.dealt);
+    const Value leader = plan_.leader_of(v);
+    if (in_pieces) {
+      local_.cut_state.push_back(
+          {info.name, info.type, sharding, info.data, sharding.dealt ? global_.value(leader).name : std::string()});
+    }
+    if (leader != v) continue;
     now_[static_cast<size_t>(i)] = local_.graph.add_leaf(info.kind, info.name, type, in_pieces ? Tensor() : info.data);
     local_.graph.value(now_[static_cast<size_t>(i)]).batch_dim = info.batch_dim;
     if (in_pieces) zero_padding_.insert(now_[static_cast<size_t>(i)].index);
@@ -170,6 +191,8 @@ Sharding Partition::as_given(Value v) const {
 
 Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, int block, const Routes* routes) {
   if (!v) return v;
+  if (stored(v).dealt && !wanted.dealt) return taken(v, wanted, user, block);
+  v = plan_.leader_of(v);
   // Of an input that comes in whole, the micro-batch at hand.
   Sharding to = wanted;
   TensorType type = global_.type(v);
@@ -244,7 +267,7 @@ Status Partition::finish() {
     local_.outputs.back().emitted = made_here(output.value);
   }
   for (const Graph::Update& update : global_.updates) {
-    if (!made_here(update.state)) continue;
+    if (!made_here(update.state) || plan_.leader_of(update.state) != update.state) continue;
     Value next = in_block(update.next, true);
     const NodeId producer = global_.value(update.next).producer;
     for (const ReadPadding& read : padding_of(stored(update.next))) {

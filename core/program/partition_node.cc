@@ -64,7 +64,7 @@ Status Partition::place(int n, int block, bool again) {
   std::vector<TensorType> input_types, types;
   std::vector<std::string> names;
   if (plan_.node_task_graph[static_cast<size_t>(n)] == every_task_graph) {
-    for (Value& v : node.inputs) v = v && made_here(v) ? v : Value{};
+    for (Value& v : node.inputs) v = v && made_here(v) && plan_.leader_of(v) == v ? v : Value{};
     if (std::ranges::none_of(node.inputs, [](Value v) { return static_cast<bool>(v); })) return {};
   }
   const std::vector<Value> inputs = node.inputs;
@@ -85,13 +85,16 @@ Status Partition::place(int n, int block, bool again) {
     const Sharding& wanted = old.op->takes_any_operands && inputs[i] ? stored(inputs[i]) : operands.inputs[i];
     const bool is_rows =
         routes && static_cast<int>(i) != pieces.rule.row->indices && pieces.is_rows(pieces.rule.rule.inputs[i]);
-    auto value = operand(inputs[i], wanted, old.phase, block, is_rows ? &*routes : nullptr);
+    auto value = dealt_like(n) && inputs[i] && !operands.inputs[i].dealt
+                     ? handed(n, i, wanted, block)
+                     : operand(inputs[i], wanted, old.phase, block, is_rows ? &*routes : nullptr);
     if (!value.ok()) return value.status().with_context(cat("operand ", i, " of node ", old.name)).at(old.name);
     node.inputs[i] = *value;
     if (old.op->takes_any_operands && inputs[i]) {
       for (const ReadPadding& read : padding_of(wanted)) {
         EPL_ASSIGN(node.inputs[i], unpadded(node.inputs[i], wanted, read, old, block));
       }
+      EPL_ASSIGN(node.inputs[i], masked(node.inputs[i], inputs[i], old, block));
     }
     input_types.push_back(node.inputs[i] ? local_.graph.type(node.inputs[i]) : TensorType{});
   }

@@ -49,6 +49,26 @@ class Partition {
   // Their sums over micro-batches, behind a node that gives some, and what is made of these when the loop has ended.
   Status sum_over_time(int n, int block);
   void take_means(int block);
+  // Nodes that ranks run in one another's place (core/program/partition_dealt.cc): where a node is dealt and leads, the
+  // nodes of all pieces, -1 for a piece that runs it for nothing.
+  const std::vector<int>* dealt_like(int n) const;
+  bool leads(int n) const {
+    return plan_.node_leader.empty() || plan_.node_leader[static_cast<size_t>(n)] < 0 ||
+           plan_.node_leader[static_cast<size_t>(n)] == n;
+  }
+  // What each rank has of several values that lie alike, one of each piece, side by side: [pieces, ...], of which all
+  // ranks have all or each its own.
+  Result<Value> moved_stack(Value local, const TensorType& one, const Sharding& lies, bool own, const Sharding& wanted,
+                            bool wanted_own, const Dealt& dealt, const Node& at, int block);
+  // A value that is dealt, as a node wants it that is not.
+  Result<Value> taken(Value v, const Sharding& wanted, Phase user, int block);
+  // Operand i of a node that is dealt, where each rank has another one: it gets its own.
+  Result<Value> handed(int n, size_t i, const Sharding& wanted, int block);
+  // Results that are dealt where they are made and stored on all ranks.
+  Status give_to_all(int n, int block);
+  // Without what ranks have for nothing.
+  Result<Value> masked(Value local, Value global, const Node& user, int block);
+
   // A value as a block takes it.
   Value& in_block(Value v, bool behind);
 
@@ -207,6 +227,23 @@ class Partition {
   std::vector<std::pair<Value, Routes>> routes_;   // of the block at hand, by indices
   std::vector<std::pair<AxisCut, Value>> filled_;  // of the block at hand: which parts of a piece are no padding
   std::vector<Waiting> waiting_;
+  std::vector<int> order_;                 // of nodes (run_order)
+  std::map<int, std::vector<int>> dealt_;  // see dealt_like
+  // Of the block at hand: values as all ranks have them, by leader; and operands that were handed out.
+  struct Taken {
+    Value leader;
+    Sharding as;
+    std::optional<Phase> phase;
+    Value all;
+  };
+  struct Handed {
+    std::vector<Value> values;
+    Sharding as;
+    Phase phase;
+    Value own;
+  };
+  std::vector<Taken> taken_;
+  std::vector<Handed> handed_;
 };
 
 }  // namespace epl

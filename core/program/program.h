@@ -75,7 +75,10 @@ struct StateSlot {
   Sharding sharding;  // over the ranks of its class
   TensorType local;   // what a rank holds of it
   int64_t offset = 0;
-  Tensor initial;  // of type `type`; empty: zeros
+  Tensor initial;           // of type `type`; empty: zeros
+  std::string leader = {};  // of what is dealt: the slot in whose place it lies, itself perhaps
+  // It has no memory of its own.
+  bool follows() const { return !leader.empty() && leader != name; }
 };
 
 struct ProgramPort {

@@ -224,6 +224,8 @@ class ProgramParser {
           made.sharding.dims.size() != made.type.shape.size())
         return reader_.fail("expected the axes that cut a slot");
     }
+    if (!parse_dealt(reader_, program_.mesh, made.sharding.dealt, made.leader))
+      return reader_.fail("expected which ranks have a slot, and in whose place it lies");
     made.local = local_type(program_.mesh, made.type, made.sharding);
     program_.state.push_back(std::move(made));
     return {};
@@ -388,9 +390,9 @@ std::string print_program(const Program& program) {
     out += "\n";
   }
   for (const StateSlot& slot : program.state) {
-    out +=
-        cat("slot ", value_kind_name(slot.kind), " ", name_text(slot.name), " ", slot.type.text(), " at ", slot.offset,
-            slot.local == slot.type ? "" : cat(" cut ", cuts_text(program.mesh, slot.sharding.dims)), "\n");
+    out += cat("slot ", value_kind_name(slot.kind), " ", name_text(slot.name), " ", slot.type.text(), " at ",
+               slot.offset, slot.local == slot.type ? "" : cat(" cut ", cuts_text(program.mesh, slot.sharding.dims)),
+               dealt_text(program.mesh, slot.sharding.dealt, slot.leader), "\n");
   }
   for (size_t i = 0; i < program.constants.size(); ++i) {
     out += cat("constant ", program.constants[i].type().text(), " at ", program.constant_offsets[i], "\n");

@@ -86,9 +86,17 @@ class Selection {
       slot.type = cut->global_type;
       slot.sharding = cut->sharding;
       slot.initial = cut->initial;
+      slot.leader = cut->leader;
     }
-    program_.state.push_back(std::move(slot));
+    program_.state.push_back(slot);
     program_.state_bytes += aligned_bytes(info.type.bytes());
+    for (const LocalState& other : local_.cut_state) {
+      if (slot.leader.empty() || other.leader != info.name || other.name == info.name) continue;
+      slot.name = other.name;
+      slot.sharding = other.sharding;
+      slot.initial = other.initial;
+      program_.state.push_back(slot);
+    }
   }
 
   void find_views() {

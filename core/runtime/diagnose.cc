@@ -51,7 +51,7 @@ void Executor::inspect_leaves() {
                          cat("input ", port.name, " holds nan at ", place(port.global_type.shape, *at)));
   }
   for (const StateSlot& slot : program_.state) {
-    if (!is_float(slot.type.dtype)) continue;
+    if (!is_float(slot.type.dtype) || !slot.sharding.dealt.is_at(program_.mesh, place_)) continue;
     seen_.resize(static_cast<size_t>(slot.local.bytes()));
     stream().download(seen_.data(), store_.data() + slot.offset, slot.local.bytes());
     if (!stream().synchronize().ok()) return;

@@ -120,7 +120,7 @@ Overview::Class describe_class(const CompiledPlan& plan, const RankTrace& rank, 
   const Entry& entry = entry_of(plan);
   const auto t = static_cast<size_t>(rank.rank_class);
   for (const StateSlot& slot : plan.state_of(rank.rank_class).slots()) {
-    if (slot.kind != ValueKind::parameter) continue;
+    if (slot.kind != ValueKind::parameter || slot.follows()) continue;
     ++out.parameters;
     out.parameter_bytes += slot.local.bytes();
   }
@@ -222,13 +222,15 @@ std::vector<Overview::Tensor> tensors_of(const Plan& plan) {
     const Sharding& sharding = plan.shardings[static_cast<size_t>(i)];
     const int at = plan.value_task_graph[static_cast<size_t>(i)];
     const Mesh& mesh = plan.mesh(at);
-    Overview::Tensor& made =
-        out.emplace_back(Overview::Tensor{.name = info.name,
-                                          .kind = kind_word(info.kind),
-                                          .type = info.type.text(),
-                                          .sharding = cuts_text(mesh, sharding.dims),
-                                          .why = reason,
-                                          .scope = plan.task_graphs[static_cast<size_t>(at)].scope});
+    Overview::Tensor& made = out.emplace_back(Overview::Tensor{
+        .name = info.name,
+        .kind = kind_word(info.kind),
+        .type = info.type.text(),
+        .sharding = cat(cuts_text(mesh, sharding.dims), sharding.dealt ? cat(" on piece ", sharding.dealt.piece, " of ",
+                                                                             axis_names(mesh, sharding.dealt.axes))
+                                                                       : ""),
+        .why = reason,
+        .scope = plan.task_graphs[static_cast<size_t>(at)].scope});
     for (const Cuts& cuts : sharding.dims) {
       made.pieces *= mesh.pieces(cuts);
       for (const AxisCut& cut : cuts) {

@@ -34,7 +34,10 @@ Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, co
   if (!device.executes()) return store;
   for (const StateSlot& slot : layout.slots()) {
     EPL_TRY(stop.check());
-    if (slot.initial.empty()) {
+    if (slot.sharding.dealt) {  // what a rank runs for nothing has zeros
+      if (!slot.follows()) stream.fill(store.data() + slot.offset, slot.local.bytes(), 0);
+      if (!slot.initial.empty()) EPL_TRY(store.scatter(stream, slot, slot.initial));
+    } else if (slot.initial.empty()) {
       stream.fill(store.data() + slot.offset, slot.local.bytes(), 0);
     } else {
       EPL_TRY(store.scatter(stream, slot, slot.initial));
@@ -76,6 +79,7 @@ Status ParameterStore::gather(Stream& stream, const StateSlot& slot, Tensor& who
 
 Status ParameterStore::scatter(Stream& stream, const StateSlot& slot, const Tensor& whole) {
   if (whole.type() != slot.type) return invalid(slot.name, " is ", slot.type.text(), ", got ", whole.type().text());
+  if (!slot.sharding.dealt.is_at(mesh_, place_)) return {};
   std::byte* const target = data() + slot.offset;
   if (slot.local == slot.type) return upload(stream, target, whole);
   std::vector<std::byte> piece(static_cast<size_t>(slot.local.bytes()));

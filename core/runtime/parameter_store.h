@@ -21,8 +21,8 @@ class ParameterStore {
   static Result<ParameterStore> create_room(Device& device, int64_t bytes, const Mesh& mesh, int rank);
   std::byte* data() { return static_cast<std::byte*>(buffer_->data()); }
   int64_t bytes() const { return buffer_->bytes(); }
-  // All of a slot that is not cut, without a copy where the store lies in host memory: valid until the store changes or
-  // goes.
+  // All of a slot that is not cut, and is the rank's, without a copy where the store lies in host memory: valid until
+  // the store changes or goes.
   Result<Tensor> view(Stream& stream, const StateSlot& slot) const;
   // What the rank holds of a slot, into room of its local type.
   Status read(Stream& stream, const StateSlot& slot, Tensor& piece) const;

@@ -280,11 +280,17 @@ Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRe
   const size_t index = index_of(entry);
   const double loss = results_[index][static_cast<size_t>(entry.loss_output)].get(0);
   const std::string& name = plan_->trained()[static_cast<size_t>(std::max<int64_t>(verdict, 1) - 1)];
+  std::string all = name;  // that stand in its place, of which each rank has looked at its own
+  for (size_t i = 0; i < entry.plan.value_leader.size(); ++i) {
+    const Value v{static_cast<int>(i)}, leader = entry.plan.leader_of(v);
+    if (leader != v && entry.plan.graph->value(leader).name == name)
+      all += cat(" or ", entry.plan.graph->value(v).name);
+  }
   const Status failure =
       verdict == 0 || !std::isfinite(loss)
           ? Status(Code::not_finite, cat("loss is ", number_text(loss), "; the step was not applied"), "loss")
           : Status(Code::not_finite,
-                   cat("the gradient of ", name, " is not finite, though the loss is; the step was not applied"), name);
+                   cat("the gradient of ", all, " is not finite, though the loss is; the step was not applied"), name);
   request.diagnose = true;
   std::vector<Tensor> whole;
   if (!slices_.empty()) {  // all of the inputs is looked at

@@ -211,6 +211,7 @@ Result<Session::Held> Session::held(std::string_view name) const {
   std::vector<std::vector<int64_t>> pieces;
   std::vector<int> piece_of(static_cast<size_t>(world()), -1);
   for (const int rank : ranks) {
+    if (!out.slot->sharding.dealt.is_at(*out.mesh, out.mesh->place(rank))) continue;
     std::vector<int64_t> piece;
     for (const Cuts& cuts : out.slot->sharding.dims) {
       for (const AxisCut& cut : cuts) piece.push_back(out.mesh->piece(out.mesh->place(rank), cut.axes));

@@ -120,7 +120,7 @@ time, which `epl bench` measures, and the bits are other ones than at `data`. Wh
 cut there at all: it runs on every rank, or is cut elsewhere. A plan that would break the promise is an error that names
 the node.
 
-`expert` is for mixtures of experts whose weights are tensors `[experts, ...]`:
+`expert` is for mixtures of experts. Here their weights are tensors `[experts, ...]`:
 
 ```json
 {"default": {"replicate": 1}, "scopes": [{"match": "*experts*", "expert": 4}]}
@@ -148,8 +148,18 @@ room for all of them, since all may pick one expert, and its work depends on wha
 much room, `"split": 4` instead of `"expert": 4` cuts inside each expert: tokens go to all ranks, each has a piece of
 every expert and of what it computes, and as much to do whatever the gate picks.
 
-Experts that are nodes of their own, as a loop over experts is exported, cannot be dealt to ranks, which all run one
-program. Each expert is then cut over the ranks as by `split`, and the plan has a note.
+Experts that are nodes of their own, as a loop over experts is exported, lie on ranks whole: of E experts over 4 ranks,
+expert e goes to number e * 4 / E of them, and E need not divide. A rank has the weights of its experts alone, their
+gradients and what the optimizer keeps of them, and computes nothing of other experts. It has room for as many as the
+rank with most. Each of these experts looks at all tokens, so all tokens of the group come to its ranks; what one
+expert alone is given, and what it answers, is exchanged, each rank getting its own experts' of all tokens, or all
+experts' of its own tokens. `epl plan` says which rank has which expert. Checkpoints and exported files are as those of
+one rank.
+
+Such experts are parts of the scope that are alike but for their weights, and have nothing in common but what they take.
+In a scope that has other nodes as well, numbers in the names of weights tell them apart (`experts.3.w1`). Experts that
+are not alike, that draw random numbers (a dropout inside each), or whose weights another node uses, are cut over the
+ranks, each of them, as by `split`, and the plan has a note that says why.
 
 )";
 

@@ -85,6 +85,17 @@ bool parse_cuts(TextReader& reader, const Mesh& mesh, std::vector<Cuts>& out) {
   return true;
 }
 
+std::string dealt_text(const Mesh& mesh, const Dealt& dealt, std::string_view leader) {
+  return dealt ? cat(" dealt ", dealt.piece, " of ", axis_names(mesh, dealt.axes), " like ", name_text(leader)) : "";
+}
+
+bool parse_dealt(TextReader& reader, const Mesh& mesh, Dealt& dealt, std::string& leader) {
+  std::string names;
+  if (!reader.take("dealt")) return true;
+  return reader.integer(dealt.piece) && dealt.piece >= 0 && reader.take("of") && reader.name(names) &&
+         parse_axis_names(names, mesh, dealt.axes) && reader.take("like") && reader.name(leader);
+}
+
 std::string port_sharding_text(const Mesh& mesh, const Sharding& sharding) {
   const int dim = sharding.cut_dim(batch_axis);
   std::string out = cat("dim ", dim);

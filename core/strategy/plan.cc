@@ -6,6 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/strategy/batch_cut.h"
+#include "core/strategy/deal.h"
 #include "core/strategy/segments.h"
 
 namespace epl {
@@ -102,6 +103,11 @@ BlockId Plan::block_of(NodeId node, int rank_class) const {
   const int at = node_task_graph[static_cast<size_t>(node.index)];
   block.stage = at == every_task_graph ? stages_of(rank_class).front() : task_graphs[static_cast<size_t>(at)].stage;
   return block;
+}
+
+Value Plan::leader_of(Value v) const {
+  const int leader = value_leader.empty() ? -1 : value_leader[static_cast<size_t>(v.index)];
+  return leader < 0 ? v : Value{leader};
 }
 
 void find_value_task_graphs(Plan& plan) {
@@ -258,6 +264,16 @@ Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
       operands.outputs[o].partial.push_back(owned);
     }
   }
+  if (const Dealt& dealt = plan.node_shardings[static_cast<size_t>(id.index)].dealt) {
+    // What ranks have in one another's place, it takes as they have it.
+    const Node& leader = plan.graph->node(NodeId{plan.node_leader[static_cast<size_t>(id.index)]});
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Value v = node.inputs[i];
+      if (v && plan.shardings[static_cast<size_t>(v.index)].dealt == dealt && plan.leader_of(v) == leader.inputs[i])
+        operands.inputs[i].dealt = dealt;
+    }
+    for (Sharding& output : operands.outputs) output.dealt = dealt;
+  }
   return operands;
 }
 
@@ -384,6 +400,7 @@ Status verify_plan(const Plan& plan) {
   }
   EPL_TRY(verify_shardings(plan));
   EPL_TRY(verify_segments(plan));
+  EPL_TRY(verify_dealt(plan));
   EPL_TRY(verify_calls(plan));
   if (plan.calls.empty()) return {};
   const bool complete = static_cast<int>(plan.node_block.size()) == graph.node_count() && !plan.shardings.empty();

@@ -54,7 +54,10 @@ struct Plan {
   std::vector<int> value_task_graph;  // by value: where it is made; of a leaf, where it is used first
   std::vector<BlockKind> node_block;  // by node
   std::vector<bool> node_cloned;      // by node: also computed in `pre` (again in main or forward)
-  int64_t batch = 0;                  // samples of the global batch, 0 when no input has any
+  // Of what is dealt to ranks (Dealt), that which has the lowest piece of those that ranks have or run in one another's
+  // place. -1: it is not dealt; empty: nothing is.
+  std::vector<int> node_leader, value_leader;
+  int64_t batch = 0;  // samples of the global batch, 0 when no input has any
   // Each micro-batch stands by itself (batch.semantics = per_micro_batch). The graph is that of one, which ranks and
   // units cut, and the micro-batches of the global batch come one after another. What is behind their loop takes the
   // mean over them of what each has given.
@@ -89,6 +92,8 @@ struct Plan {
   int64_t ranks() const;  // of the job
   // Each micro-batch has its own.
   bool alone(Value v) const;
+  // What stands for a value on every rank: itself, or what ranks have in its place.
+  Value leader_of(Value v) const;
   // Adds a sentence to `why`.
   void explain(int node, const std::string& sentence);
 };

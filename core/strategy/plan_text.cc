@@ -2,6 +2,7 @@
 
 // The .plan text form: the decisions of a plan, beside the values and nodes of its graph, by name.
 #include <algorithm>
+#include <unordered_map>
 
 #include "core/ir/op.h"
 #include "core/strategy/mesh_text.h"
@@ -44,6 +45,37 @@ bool parse_sharding(TextReader& reader, const Plan& plan, Sharding& out) {
   }
   return true;
 }
+
+// What stands for values and nodes that are dealt, by name. The tables are there once anything is.
+class Leaders {
+ public:
+  explicit Leaders(const Graph& graph) : graph_(graph) {}
+  // The next value and node, whose tables of shardings have those before them; false: there is no such leader.
+  bool add_value(Plan& plan, const std::string& leader) {
+    const Value v = leader.empty() ? Value() : graph_.find(leader);
+    return (leader.empty() || v) && set(plan.value_leader, plan.shardings.size(), graph_.value_count(), v.index);
+  }
+  bool add_node(Plan& plan, const std::string& leader) {
+    if (leader.empty()) return true;
+    if (nodes_.empty()) {
+      for (int n = 0; n < graph_.node_count(); ++n) nodes_.emplace(graph_.node(NodeId{n}).name, n);
+    }
+    const auto found = nodes_.find(leader);
+    return found != nodes_.end() &&
+           set(plan.node_leader, plan.node_shardings.size() - 1, graph_.node_count(), found->second);
+  }
+
+ private:
+  static bool set(std::vector<int>& table, size_t at, int size, int leader) {
+    if (leader < 0) return true;
+    table.resize(static_cast<size_t>(size), -1);
+    table[at] = leader;
+    return true;
+  }
+
+  const Graph& graph_;
+  std::unordered_map<std::string_view, int> nodes_;
+};
 
 // "class ranks [0, 1]", its axes, its calls, its TaskGraphs: "taskgraph stage0 nodes 5".
 std::string class_text(const Plan& plan, size_t c) {
@@ -121,9 +153,11 @@ std::string print(const Plan& plan, bool reasons) {
   const std::vector<int> found = found_by_use(plan);
   for (size_t i = 0; i < plan.shardings.size(); ++i) {
     const ValueInfo& info = graph.value(Value{static_cast<int>(i)});
-    out += cat("value ", name_text(info.name), " ", info.type.text(), " @ ",
-               cuts_text(plan.mesh(), plan.shardings[i].dims), partial_text(plan, plan.shardings[i].partial),
-               found[i] == plan.value_task_graph[i] ? "" : cat(" taskgraph ", plan.value_task_graph[i]), "\n");
+    out += cat(
+        "value ", name_text(info.name), " ", info.type.text(), " @ ", cuts_text(plan.mesh(), plan.shardings[i].dims),
+        partial_text(plan, plan.shardings[i].partial),
+        dealt_text(plan.mesh(), plan.shardings[i].dealt, graph.value(plan.leader_of(Value{static_cast<int>(i)})).name),
+        found[i] == plan.value_task_graph[i] ? "" : cat(" taskgraph ", plan.value_task_graph[i]), "\n");
   }
   for (size_t n = 0; n < plan.node_block.size(); ++n) {
     const Node& node = graph.node(NodeId{static_cast<int>(n)});
@@ -133,6 +167,8 @@ std::string print(const Plan& plan, bool reasons) {
       out += cat(" segments ", s.count, " of factor ", s.factor, s.outer == 1 ? "" : cat(" outer ", s.outer));
     if (!plan.node_shardings[n].flowing.empty())
       out += cat(" flowing ", axis_names(plan.mesh(), plan.node_shardings[n].flowing));
+    if (const Dealt& dealt = plan.node_shardings[n].dealt)
+      out += dealt_text(plan.mesh(), dealt, graph.node(NodeId{plan.node_leader[n]}).name);
     if (plan.node_cloned[n]) out += " cloned";
     out += plan.node_task_graph[n] == every_task_graph ? " taskgraph every\n"
                                                        : cat(" taskgraph ", plan.node_task_graph[n], "\n");
@@ -157,6 +193,7 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
   if (!reader.at_end()) return reader.fail("text after a line");
   size_t value = 0, node = 0;
   std::vector<std::pair<size_t, int>> elsewhere;  // by value: its task graph
+  Leaders leaders(*plan.graph);
   while (reader.next_line()) {
     std::string name, word;
     if (reader.take("strategy")) {
@@ -205,6 +242,8 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
         return reader.fail(cat("expected value ", info.name, " ", info.type.text()));
       }
       if (!reader.take("@") || !parse_sharding(reader, plan, sharding)) return reader.fail("expected a sharding");
+      if (!parse_dealt(reader, plan.mesh(), sharding.dealt, word) || !leaders.add_value(plan, word))
+        return reader.fail("expected which ranks have it, and what stands for it");
       plan.shardings.push_back(std::move(sharding));
       if (int64_t at = 0; reader.take("taskgraph")) {
         if (!reader.integer(at) || at < 0 || at >= static_cast<int64_t>(plan.task_graphs.size()))
@@ -212,7 +251,7 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
         elsewhere.emplace_back(value - 1, static_cast<int>(at));
       }
     } else if (reader.take("node")) {
-      std::string op;
+      std::string op, dealt_like;
       if (static_cast<int>(node) >= plan.graph->node_count()) return reader.fail("more nodes than the graph has");
       const Node& known = plan.graph->node(NodeId{static_cast<int>(node++)});
       if (!reader.name(name) || name != known.name || !reader.name(op) || op != known.op->name) {
@@ -228,6 +267,8 @@ Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> grap
         return reader.fail("expected a number of segments, of factor N");
       if (reader.take("flowing") && !parse_axes(reader, plan, sharding.flowing))
         return reader.fail("expected the axes of sums that it passes on");
+      if (!parse_dealt(reader, plan.mesh(), sharding.dealt, dealt_like) || !leaders.add_node(plan, dealt_like))
+        return reader.fail("expected which ranks run it, and what stands for it");
       plan.node_cloned.push_back(reader.take("cloned"));
       if (!reader.take("taskgraph")) return reader.fail("expected a task graph");
       if (reader.take("every")) {

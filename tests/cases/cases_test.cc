@@ -147,6 +147,14 @@ TEST(Experts, AreDealtToRanks) {
   const Json result = check(own / "moe_picked_dynamo_adamw", picked);
   expect_pass(result, "moe_picked_dynamo_adamw");
   EXPECT_EQ(result.value("weights_hash", ""), hashes.at("moe_picked_dynamo_adamw"));
+  // A loop over experts, each with weights of its own: they lie on ranks whole, also where ranks do not divide them.
+  for (const char* ranks : {R"(--ranks 2 --strategy '{"scopes": [{"match": "param:*experts*", "expert": 2}]}')",
+                            R"(--ranks 4 --strategy '{"scopes": [{"match": "param:*experts*", "expert": 4}]}')",
+                            R"(--ranks 6 --strategy '{"scopes": [{"match": "param:*experts*", "expert": 3}]}')"}) {
+    const Json looped = check(own / "moe_looped_dynamo_adamw", ranks);
+    expect_pass(looped, ranks);
+    EXPECT_EQ(looped.value("weights_hash", ""), hashes.at("moe_looped_dynamo_adamw")) << ranks;
+  }
 }
 
 // Two ranks have pieces of the weights, and so have two more that have other samples.

@@ -309,26 +309,6 @@ TEST(Experts, ArePinned) {
   EXPECT_EQ((*plan)->state().find("e1.w1")->local.shape, (Shape{3, 16}));
 }
 
-// Ranks that run one program cannot have an expert each.
-TEST(Experts, InALoopAreCutOverTheRanks) {
-  const Layout layout{.name = "loop", .ranks = 4, .scopes = of_two};
-  auto plan = plan_of(layout, looped);
-  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-  const auto& notes = (*plan)->entry(EntryKind::train)->plan.notes;
-  EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& note) {
-    return note.find("scope moe (expert 2): no weight has a dimension that counts experts") != std::string::npos;
-  }));
-  for (const StateSlot& slot : (*plan)->state().slots()) {
-    if (slot.name == "e0.w1") {
-      EXPECT_EQ(slot.local.shape, (Shape{6, 8}));
-    }
-    if (slot.name == "e1.w2") {
-      EXPECT_EQ(slot.local.shape, (Shape{8, 6}));
-    }
-  }
-  expect_near(trained(layout, looped), trained({.name = "one_rank"}, looped), layout.name, 1e-5, 1e-4);
-}
-
 std::map<std::string, Shape> local_shapes(const CompiledPlan& plan) {
   std::map<std::string, Shape> local;
   for (const StateSlot& slot : plan.state().slots()) local[slot.name] = slot.local.shape;

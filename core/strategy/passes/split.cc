@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "core/strategy/batch_cut.h"
+#include "core/strategy/deal.h"
 #include "core/strategy/origins.h"
-#include "core/strategy/pass.h"
 #include "core/strategy/pins.h"
 #include "core/strategy/reasons.h"
 #include "core/strategy/segments.h"
@@ -510,34 +510,34 @@ class Splitting {
   Origins origins_;
 };
 
-// Experts that are nodes of their own, as a loop over them is exported, cannot be dealt to ranks: those of a class run
-// one program. Each of them is then cut over the ranks, so that a rank has as much of the weights.
+// Experts that are nodes of their own, as a loop over them is exported, are dealt to ranks where they are alike. Else
+// each of them is cut over the ranks, which run one program, so that a rank has as much of the weights.
 Status split_experts(PassContext& c) {
-  std::vector<std::pair<int, std::string>> none;  // and why
-  for (size_t t = 0; t < c.plan.task_graphs.size(); ++t) {
-    if (c.plan.task_graphs[t].experts.empty()) continue;
+  std::vector<int> none;
+  for (int t = 0; t < static_cast<int>(c.plan.task_graphs.size()); ++t) {
+    const TaskGraph& found = c.plan.task_graphs[static_cast<size_t>(t)];
+    if (found.experts.empty()) continue;
     // Where no product is found, what moves and adds may have been cut all the same: that is taken back. Pins that name
     // other dimensions than those that count experts cut each expert.
     auto before = std::pair(c.plan.shardings, c.plan.node_shardings);
-    Splitting splitting(c, static_cast<int>(t), true);
+    Splitting splitting(c, t, true);
     const Status status = splitting.run();
     if (status.ok() && splitting.found_any()) {
       splitting.explain();
       continue;
     }
     std::tie(c.plan.shardings, c.plan.node_shardings) = std::move(before);
-    const int64_t parts = c.plan.mesh(static_cast<int>(t)).pieces(c.plan.task_graphs[t].experts);
-    none.emplace_back(t, status.ok() ? cat("no weight has a dimension that counts experts and that ", parts,
-                                           " divides; ranks that run one program cannot have an expert each")
-                                     : cat("experts cannot be shared out as its dims say: ", status.message()));
-  }
-  for (const auto& [t, why] : none) {
-    TaskGraph& found = c.plan.task_graphs[static_cast<size_t>(t)];
     const int64_t parts = c.plan.mesh(t).pieces(found.experts);
+    std::string why = cat("experts cannot be shared out as its dims say: ", status.message());
+    if (status.ok()) {
+      EPL_ASSIGN(why, deal_experts(c, t));
+    }
+    if (why.empty()) continue;
     c.plan.notes.push_back(cat("scope ", found.scope, " (expert ", parts, "): ", why,
                                ", so each expert is cut over the ", parts, " ranks"));
-    found.experts.clear();
+    none.push_back(t);
   }
+  for (const int t : none) c.plan.task_graphs[static_cast<size_t>(t)].experts.clear();
   return {};
 }
 

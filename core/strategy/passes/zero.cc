@@ -194,6 +194,8 @@ class Sharing {
     NodeSharding all = sharding;
     all.factors.resize(rule.factors.size());
     OperandShardings operands = operand_shardings(extended, all);
+    for (size_t i = 0; i < operands.inputs.size(); ++i) operands.inputs[i].dealt = now.inputs[i].dealt;
+    for (Sharding& output : operands.outputs) output.dealt = sharding.dealt;
     if (operands.outputs[0].dims != wanted.dims || !divides(n, rule, sharding)) return std::optional<CutNode>();
     return std::optional(CutNode{std::move(sharding), std::move(operands)});
   }

@@ -1,0 +1,144 @@
+// Nodes that ranks run in one another's place: each rank has an expert of its own, and all run one program. The local
+// graph has such a node once, for the leader, and what it takes and gives is what the rank has in its place. Between
+// these nodes and others, values go by exchanges: side by side as [pieces, ...], each rank has its own of them over all
+// samples, or all of them over its own samples.
+#include "core/program/partitioning.h"
+
+namespace epl {
+namespace {
+
+// As the first of several side by side.
+Sharding in_stack(const Sharding& one, bool own, const Dealt& dealt) {
+  Sharding stack{.dims = {own ? Cuts{{.axes = dealt.axes}} : Cuts{}}};
+  stack.dims.insert(stack.dims.end(), one.dims.begin(), one.dims.end());
+  return stack;
+}
+
+Shape with_first(int64_t first, Shape shape) {
+  shape.insert(shape.begin(), first);
+  return shape;
+}
+
+}  // namespace
+
+const std::vector<int>* Partition::dealt_like(int n) const {
+  const auto found = dealt_.find(n);
+  return found == dealt_.end() ? nullptr : &found->second;
+}
+
+Result<Value> Partition::moved_stack(Value local, const TensorType& one, const Sharding& lies, bool own,
+                                     const Sharding& wanted, bool wanted_own, const Dealt& dealt, const Node& at,
+                                     int block) {
+  const TensorType all{one.dtype, with_first(mesh_.pieces(dealt.axes), one.shape)};
+  EPL_ASSIGN(const std::vector<Move> moves,
+             reshard(mesh_, all, in_stack(lies, own, dealt), in_stack(wanted, wanted_own, dealt)));
+  for (const Move& move : moves) local = append(move, cat(at.name, move.suffix), {local}, at.phase, block);
+  return local;
+}
+
+Result<Value> Partition::taken(Value v, const Sharding& wanted, Phase user, int block) {
+  const Dealt& dealt = stored(v).dealt;
+  const Value leader = plan_.leader_of(v);
+  auto known = std::ranges::find_if(taken_, [&](const Taken& one) {
+    return one.leader == leader && one.as == wanted && (!one.phase || *one.phase == user);
+  });
+  const ValueInfo& info = global_.value(leader);
+  const NodeId producer = info.producer;
+  if (known == taken_.end()) {
+    const Value now = in_block(v, kind(block) == BlockKind::post);
+    Sharding lies = stored(v);
+    lies.dealt = {};
+    // What is gathered in the forward pass is gathered again in the backward pass.
+    const bool gathers = wanted.cut_dim(dealt.axes.front()) < 0;
+    const Node at{.name = info.name, .phase = gathers || !producer ? user : global_.node(producer).phase};
+    const Shape shape = with_first(1, local_.graph.type(now).shape);
+    const Value one = write(at, ".own", block, [&](Builder& b) { return b.reshape(b.var(now), shape).value(); });
+    EPL_ASSIGN(const Value all, moved_stack(one, info.type, lies, true, wanted, false, dealt, at, block));
+    taken_.push_back({leader, wanted, gathers ? std::optional(user) : std::nullopt, all});
+    known = taken_.end() - 1;
+  }
+  const Node at{.name = global_.value(v).name,
+                .phase = known->phase.value_or(producer ? global_.node(producer).phase : user)};
+  return write(at, ".taken", block, [&](Builder& b) {
+    const Var all = b.var(known->all), one = b.slice(all, {0}, {dealt.piece}, {dealt.piece + 1}, {1});
+    return b.reshape(one, Shape(all.shape().begin() + 1, all.shape().end())).value();
+  });
+}
+
+Result<Value> Partition::handed(int n, size_t i, const Sharding& wanted, int block) {
+  const Node& leader = global_.node(NodeId{n});
+  const Dealt& dealt = plan_.node_shardings[static_cast<size_t>(n)].dealt;
+  const Value first = leader.inputs[i];
+  std::vector<Value> values;  // what a rank runs for nothing takes what the leader does
+  for (const int other : *dealt_like(n)) values.push_back(other < 0 ? first : global_.node(NodeId{other}).inputs[i]);
+  if (std::ranges::all_of(values, [&](Value v) { return v == first; }))
+    return operand(first, wanted, leader.phase, block);
+  for (const Handed& known : handed_) {
+    if (known.values == values && known.as == wanted && known.phase == leader.phase) return known.own;
+  }
+  // As the first one lies, if all come of nodes, so that they are exchanged.
+  const bool made = std::ranges::all_of(values, [&](Value v) { return global_.value(v).kind == ValueKind::result; });
+  Sharding lies = made ? this->lies(first) : wanted;
+  lies.dealt = {};
+  lies.partial.clear();
+  std::vector<Value> pieces;
+  for (Value v : values) {
+    EPL_ASSIGN(const Value piece, operand(v, lies, leader.phase, block));
+    pieces.push_back(piece);
+  }
+  const Shape shape = with_first(1, local_.graph.type(pieces[0]).shape);
+  const Value all = write(leader, ".side_by_side", block, [&](Builder& b) {
+    std::vector<Var> stack;
+    for (Value v : pieces) stack.push_back(b.reshape(b.var(v), shape));
+    return b.concat(stack, 0).value();
+  });
+  EPL_ASSIGN(const Value mine, moved_stack(all, global_.type(first), lies, false, wanted, true, dealt,
+                                           {.name = cat(leader.name, ".operand", i), .phase = leader.phase}, block));
+  const Value own = write(leader, ".own", block, [&](Builder& b) {
+    const Var x = b.var(mine);
+    return b.reshape(x, Shape(x.shape().begin() + 1, x.shape().end())).value();
+  });
+  handed_.push_back({values, wanted, leader.phase, own});
+  return own;
+}
+
+Status Partition::give_to_all(int n, int block) {
+  const std::vector<int>* like = dealt_like(n);
+  if (!like) return {};
+  const Node& leader = global_.node(NodeId{n});
+  const Dealt& dealt = plan_.node_shardings[static_cast<size_t>(n)].dealt;
+  for (size_t o = 0; o < leader.outputs.size(); ++o) {
+    const Value v = leader.outputs[o];
+    if (!v || stored(v).dealt) continue;
+    const Value now = now_[static_cast<size_t>(v.index)];
+    const Shape shape = local_.graph.type(now).shape;
+    const Value own =
+        write(leader, ".own", block, [&](Builder& b) { return b.reshape(b.var(now), with_first(1, shape)).value(); });
+    EPL_ASSIGN(const Value all,
+               moved_stack(own, global_.type(v), stored(v), true, stored(v), false, dealt, leader, block));
+    for (size_t piece = 0; piece < like->size(); ++piece) {
+      if ((*like)[piece] < 0) continue;
+      const Value other = global_.node(NodeId{(*like)[piece]}).outputs[o];
+      const auto at = static_cast<int64_t>(piece);
+      now_[static_cast<size_t>(other.index)] = write(leader, ".given", block, [&](Builder& b) {
+        return b.reshape(b.slice(b.var(all), {0}, {at}, {at + 1}, {1}), shape).value();
+      });
+    }
+  }
+  return {};
+}
+
+Result<Value> Partition::masked(Value local, Value global, const Node& user, int block) {
+  const NodeId producer = global_.value(global).producer;
+  const std::vector<int>* like = producer && stored(global).dealt ? dealt_like(producer.index) : nullptr;
+  if (!like || std::ranges::find(*like, -1) == like->end()) return local;
+  Tensor all(TensorType{DType::boolean, {static_cast<int64_t>(like->size())}});
+  for (size_t p = 0; p < like->size(); ++p) all.set_int(static_cast<int64_t>(p), (*like)[p] >= 0 ? 1 : 0);
+  EPL_ASSIGN(const Value here, of_piece(all, stored(global).dealt.axes, user, block));
+  return write(user, ".masked", block, [&](Builder& b) {
+    const Var x = b.var(local);
+    return b.select(b.reshape(b.var(here), {}), x, b.like(x, 0)).value();
+  });
+}
+
+}  // namespace epl

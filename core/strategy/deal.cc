@@ -1,0 +1,458 @@
+#include "core/strategy/deal.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "core/base/hash.h"
+#include "core/ir/op.h"
+#include "core/strategy/expert_parts.h"
+
+namespace epl {
+namespace {
+
+constexpr int none = -1;
+constexpr std::string_view no_parts = "no two parts of it are alike, each with weights of its own";
+// Of the name of a weight, how many numbers from its end may be that of its expert.
+constexpr int max_numbers = 3;
+constexpr size_t max_named = 5;  // in a note
+
+size_t index(Value v) { return static_cast<size_t>(v.index); }
+
+// A name for a node of a part that a node of another part has if it is the same of it: what it computes, from which of
+// the part's nodes and leaves, and which one it is of those that are alike so far.
+struct Alike {
+  std::string name;
+  int number = 0;
+  friend auto operator<=>(const Alike&, const Alike&) = default;
+};
+
+class Dealing {
+ public:
+  Dealing(PassContext& c, int task_graph)
+      : plan_(c.plan),
+        graph_(*plan_.graph),
+        first_(c.request.state_of),
+        here_(task_graph),
+        axes_(plan_.task_graphs[static_cast<size_t>(task_graph)].experts),
+        pieces_(static_cast<int>(plan_.mesh(task_graph).pieces(axes_))),
+        users_(graph_.users()) {}
+
+  Result<std::string> run() {
+    if (pieces_ < 2) return std::string("there is one rank");
+    if (!plan_.task_graphs[static_cast<size_t>(here_)].pins.empty()) return std::string("its dims cut inside experts");
+    EPL_ASSIGN(std::string refused, deal(parts_apart(plan_, here_)));
+    for (int number = 0; number < max_numbers && !refused.empty(); ++number) {
+      EPL_ASSIGN(const std::string why, deal(parts_by_names(plan_, here_, number)));
+      if (why.empty() || refused == no_parts) refused = why;
+    }
+    EPL_TRY(check_first_entry());
+    if (refused.empty()) note_others();
+    return refused.empty()
+               ? refused
+               : cat("no weight has a dimension that counts experts and that ", pieces_, " divides; ", refused);
+  }
+
+ private:
+  const Node& node(int n) const { return graph_.node(NodeId{n}); }
+  int producer(Value v) const { return v ? graph_.value(v).producer.index : none; }
+  bool is_leaf_of_state(Value v) const { return v && is_state(graph_.value(v).kind); }
+  std::string type_text(Value v) const { return v ? graph_.type(v).text() : "_"; }
+
+  std::vector<std::pair<int, Alike>> names_of(int part, bool forward_alone) const {
+    std::vector<std::pair<int, Alike>> out;
+    std::map<int, Alike> known;
+    std::map<int32_t, int> leaves;
+    std::map<std::string, int> numbers;
+    for (const int n : parts_.parts[static_cast<size_t>(part)].nodes) {
+      const Node& one = node(n);
+      if (parts_.of_node[static_cast<size_t>(n)] != part || (forward_alone && one.phase != Phase::forward)) continue;
+      std::string text = cat(phase_name(one.phase), " ", one.op->name);
+      for (const Attributes::Entry& entry : one.attributes.entries())
+        text += cat(" ", entry.name, "=", attribute_text(entry.value));
+      for (Value v : one.inputs) {
+        text += cat(" ", type_text(v), " ");
+        if (const auto inside = known.find(producer(v)); inside != known.end()) {
+          Hash64 hash;
+          hash.add(inside->second.name.data(), inside->second.name.size());
+          text += cat("of ", hash.value(), " ", inside->second.number, " ", graph_.value(v).output);
+        } else if (is_leaf_of_state(v) && parts_.of_leaf[index(v)] == part) {
+          text += cat("leaf ", leaves.emplace(v.index, static_cast<int>(leaves.size())).first->second, " ",
+                      value_kind_name(graph_.value(v).kind));
+        }
+      }
+      text += " ->";
+      for (Value v : one.outputs) text += cat(" ", type_text(v));
+      const int number = numbers[text]++;
+      known[n] = {text, number};
+      out.emplace_back(n, known[n]);
+    }
+    return out;
+  }
+
+  // By expert, the same node of all of them.
+  using Row = std::vector<int>;
+
+  // What only some parts have leaves them: the sum that begins with the gradient of the first expert.
+  std::vector<Row> rows_of(const std::vector<int>& group) {
+    for (;;) {
+      std::map<Alike, Row> rows;
+      for (size_t e = 0; e < group.size(); ++e) {
+        for (const auto& [n, alike] : names_of(group[e], false)) {
+          Row& row = rows[alike];
+          row.resize(group.size(), none);
+          row[e] = n;
+        }
+      }
+      bool complete = true;
+      for (auto& [alike, row] : rows) {
+        if (std::ranges::find(row, none) == row.end()) continue;
+        complete = false;
+        for (const int n : row) {
+          if (n != none) parts_.of_node[static_cast<size_t>(n)] = none;
+        }
+      }
+      if (!complete) continue;
+      std::vector<Row> out;
+      for (auto& [alike, row] : rows) out.push_back(std::move(row));
+      return out;
+    }
+  }
+
+  // Why no parts are dealt; empty: some are.
+  Result<std::string> deal(ExpertParts parts) {
+    parts_ = std::move(parts);
+    std::map<std::tuple<int, std::string, std::string>, std::vector<int>> groups;  // that are alike in the forward pass
+    for (size_t p = 0; p < parts_.parts.size(); ++p) {
+      const ExpertParts::Part& part = parts_.parts[p];
+      std::string text;
+      for (const auto& [node, alike] : names_of(static_cast<int>(p), true))
+        text += cat(alike.name, "#", alike.number, "\n");
+      // Names of weights make parts of which the TaskGraph has no node.
+      if (!text.empty()) groups[{part.level, part.family, text}].push_back(static_cast<int>(p));
+    }
+    std::string refused(no_parts);
+    bool any = false;
+    for (const auto& [key, group] : groups) {
+      if (group.size() < 2) continue;
+      EPL_ASSIGN(const std::string why, deal_group(group));
+      if (!why.empty()) refused = why;
+      any = any || why.empty();
+    }
+    return any ? std::string() : refused;
+  }
+
+  // Why a group is not dealt; empty: it is.
+  Result<std::string> deal_group(const std::vector<int>& group) {
+    const std::vector<Row> rows = rows_of(group);
+    std::set<int> members;
+    for (const Row& row : rows) members.insert(row.begin(), row.end());
+    for (const Row& row : rows) {
+      for (const int n : row) {
+        if (node(n).op->random)
+          return cat("node ", node(n).name, " draws random numbers, which every rank would draw for another expert");
+      }
+    }
+    leaves_.assign(group.size(), {});
+    for (const Row& row : rows) {
+      std::string why = find_leaves(row);
+      if (!why.empty()) return why;
+    }
+    std::string why = check_leaves(members);
+    if (why.empty() && !as_first_entry(group.size())) why = "the first entry has them whole";
+    if (why.empty()) {
+      EPL_ASSIGN(why, check_values(rows));
+    }
+    if (!why.empty()) return why;
+    auto before = std::tuple(plan_.shardings, plan_.node_shardings, plan_.node_leader, plan_.value_leader);
+    write(rows);
+    if (!run_order(plan_)) {
+      std::tie(plan_.shardings, plan_.node_shardings, plan_.node_leader, plan_.value_leader) = std::move(before);
+      return std::string("an expert waits for what another one gives");
+    }
+    note(group.size());
+    return std::string();
+  }
+
+  // Of each expert the leaves that its nodes use, in one order.
+  std::string find_leaves(const Row& row) {
+    const size_t operands = node(row[0]).inputs.size();
+    for (size_t i = 0; i < operands; ++i) {
+      const Value first = node(row[0]).inputs[i];
+      if (!is_leaf_of_state(first)) continue;
+      const bool own = parts_.of_leaf[index(first)] == parts_.of_node[static_cast<size_t>(row[0])];
+      const auto at = std::ranges::find(leaves_[0], first) - leaves_[0].begin();
+      for (size_t e = 0; e < row.size() && own; ++e) {
+        const Value v = node(row[e]).inputs[i];
+        if (at == static_cast<int64_t>(leaves_[e].size())) {
+          if (std::ranges::find(leaves_[e], v) != leaves_[e].end())
+            return cat(graph_.value(v).name, " stands where other experts have two");
+          leaves_[e].push_back(v);
+        }
+        if (at >= static_cast<int64_t>(leaves_[e].size()) || leaves_[e][static_cast<size_t>(at)] != v)
+          return cat(graph_.value(v).name, " and ", graph_.value(first).name, " are not used alike");
+      }
+    }
+    return {};
+  }
+
+  // Weights are the experts' own, and so is what they become.
+  std::string check_leaves(const std::set<int>& members) const {
+    std::map<int32_t, Value> next;
+    for (const Graph::Update& update : graph_.updates) next[update.state.index] = update.next;
+    for (const std::vector<Value>& of_expert : leaves_) {
+      for (Value v : of_expert) {
+        const std::string& name = graph_.value(v).name;
+        for (const int32_t user : users_[index(v)]) {
+          if (!members.contains(user) && !node(user).op->takes_any_operands)
+            return cat(name, " is used by node ", node(user).name, ", which is none of an expert");
+        }
+        if (std::ranges::find(graph_.outputs, v, &Graph::Output::value) != graph_.outputs.end())
+          return cat(name, " is an output");
+        const auto update = next.find(v.index);
+        if (update != next.end() && (!members.contains(producer(update->second)) || leaves(update->second)))
+          return cat("the next ", name, " is made by no node of an expert, or leaves it");
+      }
+    }
+    return {};
+  }
+
+  // Entries of one plan have one state. Whether it lies in the first one as it would here.
+  bool as_first_entry(size_t experts) const {
+    for (size_t e = 0; first_ && e < experts; ++e) {
+      for (Value v : leaves_[e]) {
+        const Value there = first_->graph->find(graph_.value(v).name);
+        if (there && first_->shardings[index(there)].dealt != dealt(e, experts)) return false;
+      }
+    }
+    return true;
+  }
+  Status check_first_entry() const {
+    for (int i = 0; first_ && i < graph_.value_count(); ++i) {
+      const Value v{i}, there = is_leaf_of_state(v) ? first_->graph->find(graph_.value(v).name) : Value();
+      const bool uses = there && !users_[index(v)].empty() && plan_.value_task_graph[index(v)] == here_;
+      if (uses && first_->shardings[index(there)].dealt != plan_.shardings[index(v)].dealt)
+        return unsupported(graph_.value(v).name, " lies on a rank alone, with the expert that it is of, and ",
+                           graph_.name, " has no such expert");
+    }
+    return {};
+  }
+
+  // Values that leave to the caller or to other classes of ranks are stored on all ranks.
+  bool leaves(Value v) const {
+    return std::ranges::find(graph_.outputs, v, &Graph::Output::value) != graph_.outputs.end() ||
+           std::ranges::any_of(users_[index(v)], [&](int32_t user) {
+             const int at = plan_.node_task_graph[static_cast<size_t>(user)];
+             return at != every_task_graph && plan_.class_of(at) != plan_.class_of(v);
+           });
+  }
+
+  // That they lie alike, and nothing leaves before it is complete.
+  Result<std::string> check_values(const std::vector<Row>& rows) const {
+    for (const Row& row : rows) {
+      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{row[0]}));
+      for (const int n : row) {
+        const NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(n)];
+        bool alike = sharding == plan_.node_shardings[static_cast<size_t>(row[0])];
+        for (size_t o = 0; o < node(n).outputs.size() && alike; ++o) {
+          const Value v = node(n).outputs[o], first = node(row[0]).outputs[o];
+          alike = !v || plan_.shardings[index(v)] == plan_.shardings[index(first)];
+          if (v && leaves(v) && !operands.outputs[o].partial.empty())
+            return cat(graph_.value(v).name, " is a sum over samples that leaves its expert");
+        }
+        if (!alike) return cat("node ", node(n).name, " and node ", node(row[0]).name, " are cut in two ways");
+      }
+    }
+    return std::string();
+  }
+
+  int piece_of(size_t expert, size_t experts) const {
+    return static_cast<int>(expert * static_cast<size_t>(pieces_) / experts);
+  }
+  Dealt dealt(size_t expert, size_t experts) const { return {.axes = axes_, .piece = piece_of(expert, experts)}; }
+
+  // The first expert of which a rank has as many before it as before this one: it leads.
+  static size_t leader(size_t expert, const std::vector<int>& piece) {
+    const auto before = [&](size_t e) {
+      return std::count(piece.begin(), piece.begin() + static_cast<int64_t>(e), piece[e]);
+    };
+    size_t found = 0;
+    while (before(found) != before(expert)) ++found;
+    return found;
+  }
+
+  void write(const std::vector<Row>& rows) {
+    plan_.node_leader.resize(static_cast<size_t>(graph_.node_count()), none);
+    plan_.value_leader.resize(users_.size(), none);
+    const size_t experts = leaves_.size();
+    std::vector<int> piece;
+    for (size_t e = 0; e < experts; ++e) piece.push_back(piece_of(e, experts));
+    const auto take = [&](Value v, Value first, size_t e) {
+      plan_.shardings[index(v)].dealt = dealt(e, experts);
+      plan_.value_leader[index(v)] = first.index;
+    };
+    for (size_t e = 0; e < experts; ++e) {
+      const size_t first = leader(e, piece);
+      for (size_t i = 0; i < leaves_[e].size(); ++i) take(leaves_[e][i], leaves_[first][i], e);
+      for (const Row& row : rows) {
+        plan_.node_shardings[static_cast<size_t>(row[e])].dealt = dealt(e, experts);
+        plan_.node_leader[static_cast<size_t>(row[e])] = row[first];
+        plan_.explain(row[e], cat("experts: whole, on piece ", piece[e], " of ", pieces_));
+        const Node& one = node(row[e]);
+        for (size_t o = 0; o < one.outputs.size(); ++o) {
+          const auto goes = [&](int n) { return node(n).outputs[o] && leaves(node(n).outputs[o]); };
+          if (one.outputs[o] && std::ranges::none_of(row, goes)) take(one.outputs[o], node(row[first]).outputs[o], e);
+        }
+      }
+    }
+  }
+
+  // What the names of an expert's weights have in common.
+  std::string name_of(size_t expert) const {
+    std::string name;
+    for (Value v : leaves_[expert]) {
+      if (graph_.value(v).kind != ValueKind::parameter) continue;
+      const std::string& other = graph_.value(v).name;
+      if (name.empty()) name = other;
+      name.resize(static_cast<size_t>(std::ranges::mismatch(name, other).in1 - name.begin()));
+    }
+    while (!name.empty() && std::string_view("._/").find(name.back()) != std::string_view::npos) name.pop_back();
+    return name.empty() ? cat("expert ", expert) : name;
+  }
+
+  void note(size_t experts) {
+    const TaskGraph& t = plan_.task_graphs[static_cast<size_t>(here_)];
+    const Mesh& mesh = plan_.mesh(here_);
+    std::vector<std::string> places;
+    for (int p = 0; p < pieces_; ++p) {
+      std::vector<std::string> names, ranks;
+      for (size_t e = 0; e < experts; ++e) {
+        if (piece_of(e, experts) == p) names.push_back(name_of(e));
+      }
+      for (const int rank : mesh.device.ranks) {
+        if (mesh.piece(mesh.place(rank), axes_) == p) ranks.push_back(cat(rank));
+      }
+      places.push_back(cat(ranks.size() == 1 ? "rank " : "ranks ", join(ranks, ", "), " ",
+                           ranks.size() == 1 ? "has " : "have ", names.empty() ? "none" : join(names, ", ")));
+    }
+    plan_.notes.push_back(cat("scope ", t.scope, " (expert ", pieces_, "): each of ", experts,
+                              " experts lies whole: ", join(places, "; ")));
+  }
+
+  void note_others() {
+    std::vector<std::string> names;
+    for (Value v : graph_.leaves(ValueKind::parameter)) {
+      const bool is_here = plan_.value_task_graph[index(v)] == here_ && !users_[index(v)].empty();
+      if (is_here && !plan_.shardings[index(v)].dealt) names.push_back(graph_.value(v).name);
+    }
+    if (names.empty()) return;
+    const size_t more = names.size() - std::min<size_t>(names.size(), max_named);
+    names.resize(names.size() - more);
+    plan_.notes.push_back(cat("scope ", plan_.task_graphs[static_cast<size_t>(here_)].scope, " (expert ", pieces_,
+                              "): each rank has all of what is no such expert's: ", join(names, ", "),
+                              more > 0 ? cat(" and ", more, " more") : ""));
+  }
+
+  Plan& plan_;
+  const Graph& graph_;
+  const Plan* const first_;  // entry; null: this is it
+  const int here_;
+  const std::vector<int> axes_;
+  const int pieces_;
+  const std::vector<std::vector<int32_t>> users_;  // by value
+  ExpertParts parts_;
+  std::vector<std::vector<Value>> leaves_;  // by expert of the group at hand
+};
+
+}  // namespace
+
+Result<std::string> deal_experts(PassContext& c, int task_graph) { return Dealing(c, task_graph).run(); }
+
+std::optional<std::vector<int>> run_order(const Plan& plan) {
+  const Graph& graph = *plan.graph;
+  const auto count = static_cast<size_t>(graph.node_count());
+  std::vector<int> order;
+  order.reserve(count);
+  std::map<int, std::vector<int>> followers;  // by leader
+  for (size_t n = 0; n < plan.node_leader.size(); ++n) {
+    const int leader = plan.node_leader[n];
+    if (leader >= 0 && leader != static_cast<int>(n)) followers[leader].push_back(static_cast<int>(n));
+  }
+  enum class State : uint8_t { waiting, entered, placed };
+  std::vector<State> state(count, State::waiting);
+  std::vector<std::pair<int, bool>> stack;  // nodes, and whether all that they wait for has been placed
+  for (int n = 0; n < static_cast<int>(count); ++n) {
+    stack.emplace_back(n, false);
+    while (!stack.empty()) {
+      const auto [at, ready] = stack.back();
+      stack.pop_back();
+      const int leader = plan.node_leader.empty() || plan.node_leader[static_cast<size_t>(at)] < 0
+                             ? at
+                             : plan.node_leader[static_cast<size_t>(at)];
+      State& now = state[static_cast<size_t>(leader)];
+      if (now == State::placed) continue;
+      std::vector<int> all = {leader};
+      if (const auto more = followers.find(leader); more != followers.end())
+        all.insert(all.end(), more->second.begin(), more->second.end());
+      if (ready) {
+        now = State::placed;
+        order.insert(order.end(), all.begin(), all.end());
+        continue;
+      }
+      if (now == State::entered) return std::nullopt;
+      now = State::entered;
+      stack.emplace_back(leader, true);
+      for (const int one : all) {
+        const std::vector<Value>& inputs = graph.node(NodeId{one}).inputs;
+        for (size_t i = inputs.size(); i-- > 0;) {
+          const NodeId producer = inputs[i] ? graph.value(inputs[i]).producer : NodeId{};
+          if (producer) stack.emplace_back(producer.index, false);
+        }
+      }
+    }
+  }
+  return order;
+}
+
+Status verify_dealt(const Plan& plan) {
+  const Graph& graph = *plan.graph;
+  for (size_t i = 0; i < plan.shardings.size(); ++i) {
+    const Dealt& dealt = plan.shardings[i].dealt;
+    if (dealt && (plan.value_leader.empty() || dealt.piece >= plan.mesh(plan.value_task_graph[i]).pieces(dealt.axes)))
+      return error(Code::internal, graph.value(Value{static_cast<int>(i)}).name,
+                   " is dealt to ranks that are not there");
+  }
+  for (size_t n = 0; n < plan.node_leader.size(); ++n) {
+    const int leader = plan.node_leader[n];
+    const std::string& name = graph.node(NodeId{static_cast<int>(n)}).name;
+    if (plan.node_shardings.empty() || (leader >= 0) != static_cast<bool>(plan.node_shardings[n].dealt))
+      return error(Code::internal, "node ", name, " is dealt and has no leader");
+    if (leader < 0) continue;
+    const auto l = static_cast<size_t>(leader);
+    NodeSharding as = plan.node_shardings[l];
+    as.dealt.piece = plan.node_shardings[n].dealt.piece;
+    const bool blocks = plan.node_block.empty() || plan.node_block[n] == plan.node_block[l];
+    if (plan.node_leader[l] != leader || as != plan.node_shardings[n] || !blocks ||
+        plan.node_task_graph[n] != plan.node_task_graph[l])
+      return error(Code::internal, "node ", name, " runs in another way than ", graph.node(NodeId{leader}).name,
+                   ", in whose place it runs");
+  }
+  for (size_t i = 0; i < plan.value_leader.size(); ++i) {
+    const int leader = plan.value_leader[i];
+    if ((leader >= 0) != static_cast<bool>(plan.shardings[i].dealt))
+      return error(Code::internal, graph.value(Value{static_cast<int>(i)}).name, " is dealt and has no leader");
+    if (leader < 0) continue;
+    Sharding as = plan.shardings[static_cast<size_t>(leader)];
+    as.dealt.piece = plan.shardings[i].dealt.piece;
+    if (plan.value_leader[static_cast<size_t>(leader)] != leader || as != plan.shardings[i])
+      return error(Code::internal, graph.value(Value{static_cast<int>(i)}).name, " lies in another way than ",
+                   graph.value(Value{leader}).name, ", in whose place it is");
+  }
+  if (!plan.node_leader.empty() && !run_order(plan))
+    return error(Code::internal, "a node would wait for what ranks run in its own place");
+  return {};
+}
+
+}  // namespace epl

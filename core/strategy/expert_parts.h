@@ -1,0 +1,30 @@
+// Parts of a TaskGraph of which each may be an expert that is nodes of its own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/strategy/plan.h"
+
+namespace epl {
+
+struct ExpertParts {
+  struct Part {
+    std::string family;      // what the names of its weights begin with, up to the number that tells the parts apart
+    std::vector<int> nodes;  // of all phases, in the order of the graph
+    int level = 0;           // how many other parts lie behind one another before it
+  };
+  std::vector<Part> parts;
+  std::vector<int> of_node;  // -1: none
+  std::vector<int> of_leaf;  // by value, of state
+};
+
+// Nodes of the forward pass that have values or weights of the TaskGraph in common are one part: a scope that holds
+// experts alone. Their backward pass and update go with them.
+ExpertParts parts_apart(const Plan& plan, int task_graph);
+// Weights whose names are alike up to a number, counted from the end from 0, are one part ("experts.3.0.w" and
+// "experts.3.1.w" up to number 1), with the nodes that use them and what lies between these: a scope that holds other
+// nodes as well. What is dealt already is in none.
+ExpertParts parts_by_names(const Plan& plan, int task_graph, int number);
+
+}  // namespace epl
