@@ -126,7 +126,6 @@ TEST(Docs, PagesOfLanguagesShowWhatRuns) {
   constexpr const char* processes = "\n## Several processes\n";
   constexpr const char* shapes = "\n## Batches of several shapes\n";
   constexpr const char* own = "\n## Data and operators of the program's own\n";
-  constexpr const char* data = "\n## Data of the program's own\n";
   for (const auto& [page, topic, sample] :
        {std::tuple("cpp", processes, "samples/cpp/processes.cc"),
         std::tuple("go", processes, "samples/go/processes/main.go"),
@@ -134,7 +133,7 @@ TEST(Docs, PagesOfLanguagesShowWhatRuns) {
         std::tuple("python", processes, "samples/python/processes.py"),
         std::tuple("rust", processes, "bindings/rust/epl/examples/processes.rs"),
         std::tuple("rust", shapes, "bindings/rust/epl/tests/training.rs"),
-        std::tuple("rust", data, "bindings/rust/epl/tests/hostdata.rs")}) {
+        std::tuple("rust", own, "bindings/rust/epl/tests/hostdata.rs")}) {
     const std::string text = read_text(kTop / "docs" / (std::string(page) + ".md"));
     const size_t section = text.find(topic), fence = text.find("\n```", section),
                  begin = text.find('\n', fence + 1) + 1, end = text.find("```", begin);
