@@ -48,7 +48,7 @@ struct Abort {
 
 std::string packed(const Abort& abort) {
   const uint64_t numbers[] = {abort.completed.size(), static_cast<uint64_t>(abort.why.code()),
-                              abort.why.where().size()};
+                              static_cast<uint64_t>(abort.why.rank()), abort.why.where().size()};
   std::string text(reinterpret_cast<const char*>(numbers), sizeof numbers);
   for (const Completed& one : abort.completed) text.append(reinterpret_cast<const char*>(&one), sizeof one);
   return text + abort.why.where() + abort.why.message();
@@ -56,18 +56,20 @@ std::string packed(const Abort& abort) {
 
 Abort unpacked(std::string_view text) {
   Abort out{error(Code::peer_failed, "a peer ended the group for a reason that cannot be read"), {}};
-  uint64_t numbers[3] = {};
+  uint64_t numbers[4] = {};
   if (text.size() < sizeof numbers) return out;
   std::memcpy(numbers, text.data(), sizeof numbers);
   text.remove_prefix(sizeof numbers);
-  const auto [count, code, where] = numbers;
+  const auto [count, code, rank, where] = numbers;
   if (count > text.size() / sizeof out.completed[0]) return out;
   out.completed.resize(count);
   std::memcpy(out.completed.data(), text.data(), count * sizeof out.completed[0]);
   text.remove_prefix(count * sizeof out.completed[0]);
   const bool known = code > 0 && code <= static_cast<uint64_t>(last_code) && where <= text.size();
-  if (known)
-    out.why = Status(static_cast<Code>(code), std::string(text.substr(where)), std::string(text.substr(0, where)));
+  if (known) {
+    out.why = Status(static_cast<Code>(code), std::string(text.substr(where)), std::string(text.substr(0, where)))
+                  .of_rank(static_cast<int64_t>(rank));
+  }
   return out;
 }
 
@@ -178,10 +180,11 @@ Result<Message> Connections::receive(Group& group, int rank, FrameHead::Type typ
       box.erase(box.begin());
       return first;
     }
-    if (std::string why = why_missing(group, rank); !why.empty()) return error(Code::peer_failed, why);
+    if (std::string why = why_missing(group, rank); !why.empty()) return error(Code::peer_failed, why).of_rank(rank);
     if (changed_.wait_for(lock, slice) == std::cv_status::no_timeout) continue;
     silent += slice;
-    if (std::string why = why_given_up(rank, silent.count()); !why.empty()) return error(Code::peer_failed, why);
+    if (std::string why = why_given_up(rank, silent.count()); !why.empty())
+      return error(Code::peer_failed, why).of_rank(rank);
     if (!stop_) continue;
     const std::function<Status()> stop = stop_;
     lock.unlock();
@@ -286,8 +289,10 @@ Status Connections::why_ended(const Group& group) {
   });
   if (!group.status.ok()) return group.status;
   if (missing < 0) return error(Code::peer_failed, "group ", group.name, " was ended by a rank that gave no reason");
-  return error(Code::peer_failed, "group ", group.name, ": rank ", group.members[static_cast<size_t>(missing)], " of ",
-               root_->name, " is missing: ", why_missing(group, group.members[static_cast<size_t>(missing)]));
+  const int joined = group.members[static_cast<size_t>(missing)];
+  return error(Code::peer_failed, "group ", group.name, ": rank ", joined, " of ", root_->name,
+               " is missing: ", why_missing(group, joined))
+      .of_rank(joined);
 }
 
 void Connections::on_end(Group& group, std::function<void()> what) {
@@ -306,9 +311,9 @@ Connections::Waiting Connections::keep_waiting(const Group& group, FunctionRef<b
       const auto member = static_cast<int>(m);
       if (!awaited(member)) continue;
       if (std::string why = why_missing(group, group.members[m]); !why.empty())
-        return {error(Code::peer_failed, why), member};
+        return {error(Code::peer_failed, why).of_rank(group.members[m]), member};
       if (std::string why = why_given_up(group.members[m], silent_seconds); !why.empty())
-        return {error(Code::peer_failed, why), member};
+        return {error(Code::peer_failed, why).of_rank(group.members[m]), member};
     }
     stop = stop_;
   }

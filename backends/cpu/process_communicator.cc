@@ -6,7 +6,7 @@
 #include "backends/cpu/shared_communicator.h"
 #include "backends/cpu/socket_communicator.h"
 #include "backends/cpu/socket_join.h"
-#include "core/base/pack.h"
+#include "core/backend/transport.h"
 
 namespace epl::cpu {
 
@@ -71,31 +71,6 @@ Result<std::shared_ptr<const Neighbours>> meet_neighbours(const Joining& joining
     return {};
   }));
   return std::make_shared<const Neighbours>(std::move(rows));
-}
-
-// "shared,gloo": what a transport allows.
-struct Transport {
-  bool shares = false;
-  std::string carrier;  // a pack; empty: sockets
-};
-
-Result<Transport> parse_transport(std::string_view text) {
-  Transport out;
-  std::string known = "sockets";
-  std::string_view rest = text;
-  if (rest == "shared" || rest.starts_with("shared,")) {
-    out.shares = true;
-    rest.remove_prefix(std::min(rest.size(), std::string_view("shared,").size()));
-    if (rest.empty()) return out;
-  }
-  if (rest == "sockets") return out;
-  for (const PackRow& row : pack_table().rows) {
-    if (!row.carries) continue;
-    known += cat(", ", row.name);
-    if (rest == row.name) return out.carrier = rest, out;
-  }
-  return invalid("transport ", quoted(excerpt(text, 40)), "; there are ", known,
-                 ", each also behind \"shared,\": then ranks of one host share memory");
 }
 
 }  // namespace

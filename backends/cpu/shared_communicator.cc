@@ -169,7 +169,9 @@ class SharedCommunicator final : public Communicator {
   // A cancelled or late call of this rank is reported to the others as a failure of this rank.
   Status to_others(const Status& status) const {
     const bool own = status.code() == Code::cancelled || status.code() == Code::deadline_exceeded;
-    return own ? error(Code::peer_failed, "rank ", rank_, " of group ", group_.name, ": ", status.message()) : status;
+    if (!own) return status;
+    return error(Code::peer_failed, "rank ", rank_, " of group ", group_.name, ": ", status.message())
+        .of_rank(group_.members[static_cast<size_t>(rank_)]);
   }
 
   std::byte* part(int rank, uint64_t round) const { return room_->memory->data() + room_->layout.slot_at(rank, round); }
@@ -241,7 +243,8 @@ class SharedCommunicator final : public Communicator {
       if (come()) return {};
       if (waiting.missing < 0) return waiting.status;
       return error(Code::peer_failed, "group ", group_.name, ", call ", number, " of rank ", rank_, ", ", call.text(),
-                   ": ", missing_text(ties_, group_, waiting.missing), ": ", waiting.status.message());
+                   ": ", missing_text(ties_, group_, waiting.missing), ": ", waiting.status.message())
+          .of_rank(group_.members[static_cast<size_t>(waiting.missing)]);
     }
   }
   // The same for a word that the call's peer changes.

@@ -102,7 +102,9 @@ class SocketCommunicator final : public Communicator {
   // A cancelled or late call of this rank is reported to the others as a failure of this rank.
   Status to_others(const Status& status) const {
     const bool own = status.code() == Code::cancelled || status.code() == Code::deadline_exceeded;
-    return own ? error(Code::peer_failed, "rank ", rank_, " of group ", group_.name, ": ", status.message()) : status;
+    if (!own) return status;
+    return error(Code::peer_failed, "rank ", rank_, " of group ", group_.name, ": ", status.message())
+        .of_rank(group_.members[static_cast<size_t>(rank_)]);
   }
   static std::byte* at(void* memory, int64_t bytes) { return static_cast<std::byte*>(memory) + bytes; }
   static Bytes part(const void* memory, int64_t begin, int64_t bytes) {
@@ -176,7 +178,8 @@ class SocketCommunicator final : public Communicator {
 
   Status missing(const FrameHead& head, int peer, const Status& why) const {
     return error(Code::peer_failed, "group ", group_.name, ", call ", head.call, " of rank ", rank_, ", ",
-                 called(head).text(), ": ", missing_text(ties_, group_, peer), ": ", why.message());
+                 called(head).text(), ": ", missing_text(ties_, group_, peer), ": ", why.message())
+        .of_rank(group_.members[static_cast<size_t>(peer)]);
   }
 
   // A carrier notices a peer's end as well, and often first; what the others say of it is clearer.
@@ -187,7 +190,8 @@ class SocketCommunicator final : public Communicator {
       std::this_thread::sleep_for(std::chrono::milliseconds(ask_milliseconds));
     }
     return error(Code::peer_failed, "group ", group_.name, ", call ", head.call, " of rank ", rank_, ", ",
-                 called(head).text(), ", rank ", peer, ": ", why.message());
+                 called(head).text(), ", rank ", peer, ": ", why.message())
+        .of_rank(group_.members[static_cast<size_t>(peer)]);
   }
 
   static Collective called(const FrameHead& head) {

@@ -15,7 +15,7 @@ namespace epl::cpu {
 namespace {
 
 // What is said at the rendezvous and in frames; raised when either changes.
-constexpr std::string_view protocol = "epl sockets 4";
+constexpr std::string_view protocol = "epl sockets 5";
 constexpr size_t max_guests = 256;  // whom nobody knows yet; of more the first one goes
 
 std::string who(const Joining& joining, int rank) { return cat("rank ", rank, " of group ", joining.group); }
@@ -110,7 +110,8 @@ Result<Descriptor> reach(const Joining& joining, int rank, const Card& card, con
   return Status(status.code(),
                 cat(own(joining), "; ", who(joining, rank), " cannot be reached at ", at.text(), ": ", status.message(),
                     far ? "; this is an address of its own host alone, so that rank must be given another one"
-                        : "; its process may have ended"));
+                        : "; its process may have ended"))
+      .of_rank(rank);
 }
 
 // Takes the connections of all ranks behind this one. Several guests may stand at the door at once: one who says

@@ -54,7 +54,7 @@ const std::string& Status::empty() {
 Status Status::no_memory() noexcept {
   // Never destroyed, and short enough for the texts to need no memory of their own.
   alignas(State) static unsigned char room[sizeof(State)];
-  static const State& state = *new (room) State{Code::out_of_memory, "out of memory", {}};
+  static const State& state = *new (room) State{Code::out_of_memory, "out of memory", {}, -1};
   Status out;
   out.state_ = std::shared_ptr<const State>(std::shared_ptr<const State>(), &state);  // owns nothing
   return out;
@@ -62,12 +62,17 @@ Status Status::no_memory() noexcept {
 
 Status Status::at(std::string_view where) const {
   if (ok() || !state_->where.empty()) return *this;
-  return Status(state_->code, state_->message, std::string(where));
+  return Status(State{state_->code, state_->message, std::string(where), state_->rank});
+}
+
+Status Status::of_rank(int64_t rank) const {
+  if (ok() || rank < 0 || state_->rank >= 0) return *this;
+  return Status(State{state_->code, state_->message, state_->where, rank});
 }
 
 Status Status::with_context(std::string_view context) const {
   if (ok()) return *this;
-  return Status(state_->code, cat(context, ": ", state_->message), state_->where);
+  return Status(State{state_->code, cat(context, ": ", state_->message), state_->where, state_->rank});
 }
 
 std::string Status::to_string() const {

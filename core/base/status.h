@@ -4,6 +4,7 @@
 // file offset, a dimension). Thread safety: a Status is a value; copies are independent.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,7 +42,7 @@ class [[nodiscard]] Status {
  public:
   Status() = default;
   Status(Code code, std::string message, std::string where = {})
-      : state_(std::make_shared<State>(State{code, std::move(message), std::move(where)})) {}
+      : state_(std::make_shared<State>(State{code, std::move(message), std::move(where), -1})) {}
 
   // Out of memory, said without needing any: for where even a message would find no room.
   static Status no_memory() noexcept;
@@ -51,8 +52,12 @@ class [[nodiscard]] Status {
   const std::string& message() const { return state_ ? state_->message : empty(); }
   // The node, instruction or file the status concerns; empty when there is none.
   const std::string& where() const { return state_ ? state_->where : empty(); }
+  // The rank of the job that it concerns; -1 when there is none.
+  int64_t rank() const { return state_ ? state_->rank : -1; }
   // The same status naming a place, unless it already names a more precise one.
   Status at(std::string_view where) const;
+  // The same status about a rank of the job, unless it is about one already; -1 changes nothing.
+  Status of_rank(int64_t rank) const;
   // The same status with `context: ` in front of its message.
   Status with_context(std::string_view context) const;
   std::string to_string() const;
@@ -62,7 +67,9 @@ class [[nodiscard]] Status {
     Code code;
     std::string message;
     std::string where;
+    int64_t rank;
   };
+  explicit Status(State state) : state_(std::make_shared<State>(std::move(state))) {}
   static const std::string& empty();
   std::shared_ptr<const State> state_;
 };

@@ -79,7 +79,7 @@ epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t p
     auto made = std::make_unique<epl_dataset>();
     made->engine = engine->engine;
     made->path = std::string(path_text);
-    EPL_ASSIGN(made->opened, open_dataset(made->path, options_text, engine->engine->host.packs));
+    EPL_ASSIGN(made->opened, open_dataset(made->path, options_text, engine->engine->host.packs, begun.stop));
     const Dataset& dataset = *made->opened.dataset;
     for (const auto& [name, type] : dataset.fields()) add_tensor(made->tensors, *made, type);
     log(engine->engine->host, LogLevel::info, "dataset ", path_text, ": ", dataset.samples(), " samples of ",

@@ -104,6 +104,11 @@ std::string describe_memory(const CompiledPlan& plan) {
   for (const MemoryItem& item : process.items) parts.push_back({{"what", item.what}, {"bytes", item.bytes}});
   out["process_bytes"] = process.peak;
   out["process_items"] = parts;
+  // Of a predictor that this plan is the one of, beside a session of this plan; where the session has another plan, it
+  // also has room for the largest weight.
+  int64_t predictor = 0;
+  for (int rank = 0; rank < plan.options().ranks; ++rank) predictor += plan.prediction_bytes(plan.class_of_rank(rank));
+  out["predictor_bytes"] = predictor;
   const auto fullest = static_cast<size_t>(plan.fullest_class());
   const Program& program = plan.entries().front().programs[fullest];
   out["arena_live_bytes"] = program.arena_live_bytes;

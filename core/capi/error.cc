@@ -36,6 +36,7 @@ epl_error* make_error(const Status& status, const char* call) noexcept {
     // Nothing else says which call failed: memory may run out anywhere.
     if (status.code() == Code::out_of_memory && call != nullptr) made->message = cat(call, ": ", made->message);
     made->where = to_utf8(status.where());
+    made->rank = status.rank();
     return made.release();
   } catch (...) {
     return out_of_memory();

@@ -1,5 +1,6 @@
 // Models and the templates that write them.
 #include "core/base/json.h"
+#include "core/base/stop_hook.h"
 #include "core/capi/describe.h"
 #include "core/capi/objects.h"
 #include "core/capi/streams.h"
@@ -52,7 +53,7 @@ epl_error* epl_model_load(const epl_engine* engine, const char* path, size_t pat
     epl_model_options known = EPL_MODEL_OPTIONS_INIT;
     EPL_TRY(check_model_options(options, known));
     EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
-    EPL_ASSIGN(auto loaded, load_model(std::string(path_text), engine->engine->ops));
+    EPL_ASSIGN(auto loaded, load_model(std::string(path_text), engine->engine->ops, begun.stop));
     return make_model(engine, known, std::move(loaded), path_text);
   });
 }
@@ -67,8 +68,9 @@ epl_error* epl_model_load_bytes(const epl_engine* engine, const void* data, size
     EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
     for (const Frontend& row : frontend_table().rows) {
       if (row.load_bytes == nullptr) continue;
-      EPL_ASSIGN(auto loaded, row.load_bytes({static_cast<const std::byte*>(data), bytes},
-                                             {.file = {}, .beside = {}, .ops = engine->engine->ops}));
+      EPL_ASSIGN(auto loaded,
+                 row.load_bytes({static_cast<const std::byte*>(data), bytes},
+                                {.file = {}, .beside = {}, .ops = engine->engine->ops, .stop = begun.stop}));
       return make_model(engine, known, std::move(loaded), "memory");
     }
     return unsupported("no frontend of this build reads models from memory");
@@ -85,6 +87,7 @@ epl_error* epl_model_load_from(const epl_engine* engine, const epl_source* sourc
     EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
     ModelSource files = from.files();
     files.ops = engine->engine->ops;
+    files.stop = begun.stop;
     EPL_ASSIGN(auto loaded, load_model(files));
     auto made = make_model(engine, known, std::move(loaded), from.files().file->path());
     from.keep();
@@ -161,6 +164,6 @@ epl_error* epl_x_template_write(const epl_engine* engine, const char* family, si
     EPL_ASSIGN(const ModelTemplate* row, find_named(template_table(), family_text, "template"));
     EPL_ASSIGN(Attributes read, parse_options(options_text, row->options, cat("template ", row->name)));
     EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
-    return row->write(read, std::string(path_text));
+    return row->write(read, std::string(path_text), stop_hook(begun.stop));
   });
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/base/stop_hook.h"
 #include "core/base/suggestion.h"
 #include "core/capi/describe.h"
 #include "core/frontend/binding.h"
@@ -314,6 +315,7 @@ epl_error* epl_plan_export_onnx(const epl_plan* plan, const char* path, size_t p
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*plan->engine, call));
     EPL_ASSIGN(const DeviceAnnotations annotations, device_annotations(plan->plan->entries().front().plan));
-    return plan->plan->options().model->save(std::string(path_text), {}, {.annotations = &annotations});
+    return plan->plan->options().model->save(std::string(path_text), {},
+                                             {.annotations = &annotations, .hook = stop_hook(begun.stop)});
   });
 }

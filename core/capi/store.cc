@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "core/backend/handshake.h"
+#include "core/backend/transport.h"
 #include "core/capi/session.h"
 #include "core/capi/store.h"
 
@@ -146,7 +147,10 @@ Result<SessionOptions> session_options(const epl_session_options& known, const e
     return invalid("epl_session_options.slices is ", known.slices, "; it is 0 or 1");
   options.slices = known.slices == 1;
   options.secret = secret;
-  if (!transport.empty()) options.transport = transport;
+  if (!transport.empty()) {
+    EPL_TRY(parse_transport(transport).status().with_context("epl_session_options.transport"));
+    options.transport = transport;
+  }
   if (!name.empty()) {
     EPL_ASSIGN(Door door, open_named(name, secret, plan.engine->host, options.join_seconds));
     options.rendezvous = std::move(door.rendezvous);

@@ -290,6 +290,7 @@ epl_error* epl_trainer_add_adapter(epl_trainer* trainer, const char* pattern, si
     if (known.rank != 0) spec.rank = known.rank;
     if (known.alpha != 0) spec.alpha = known.alpha;
     spec.dropout = known.dropout;
+    EPL_TRY(check_adapter(spec));
     trainer->adapters.push_back(std::move(spec));
     return {};
   });

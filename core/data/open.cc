@@ -61,10 +61,11 @@ namespace {
 
 // The files after the first are read to the meaning that the first one has given: the classes that it has, say.
 Result<std::unique_ptr<Reader>> open_files(const ReaderRow& row, const std::vector<std::string>& paths,
-                                           Attributes options, const std::string& packs) {
+                                           Attributes options, const std::string& packs, const Stop& stop) {
   std::vector<std::unique_ptr<Reader>> files;
   for (const std::string& path : paths) {
-    EPL_ASSIGN(std::unique_ptr<Reader> file, row.open({path, options, packs}));
+    EPL_TRY(stop.check());
+    EPL_ASSIGN(std::unique_ptr<Reader> file, row.open({path, options, packs, stop}));
     if (files.empty() && paths.size() > 1) {
       if (const std::string alike = file->options_alike(); !alike.empty()) {
         EPL_ASSIGN(const Attributes found, parse_options(alike, row.options, cat("reader ", row.name)));
@@ -92,7 +93,8 @@ Status finish_dataset(std::unique_ptr<Reader> reader, const Attributes& options,
 
 }  // namespace
 
-Result<OpenedDataset> open_dataset(const std::string& path, std::string_view text, const std::string& packs) {
+Result<OpenedDataset> open_dataset(const std::string& path, std::string_view text, const std::string& packs,
+                                   const Stop& stop) {
   // The reader's name comes first, because it says which other options there are.
   const auto json = parse_json(text);
   const Json* named = json.ok() ? json->find("reader") : nullptr;
@@ -107,7 +109,7 @@ Result<OpenedDataset> open_dataset(const std::string& path, std::string_view tex
     if (value != nullptr) own[option.name] = *value;
   }
   out.given = print_json(own);
-  EPL_ASSIGN(std::unique_ptr<Reader> reader, open_files(row, paths, options, packs));
+  EPL_ASSIGN(std::unique_ptr<Reader> reader, open_files(row, paths, options, packs, stop));
   EPL_TRY(finish_dataset(std::move(reader), options, out));
   return out;
 }

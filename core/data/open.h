@@ -18,8 +18,9 @@ struct OpenedDataset {
   std::string options_alike() const;
 };
 
-// `options`: a JSON object, or nothing. `packs`: the folder of optional packs.
-Result<OpenedDataset> open_dataset(const std::string& path, std::string_view options, const std::string& packs);
+// `options`: a JSON object, or nothing. `packs`: the folder of optional packs. `stop` is asked between rows and files.
+Result<OpenedDataset> open_dataset(const std::string& path, std::string_view options, const std::string& packs,
+                                   const Stop& stop = {});
 
 // A reader's samples as the options ask for them that every dataset has.
 Result<OpenedDataset> dataset_of(std::unique_ptr<Reader> reader, const ReaderRow& row, std::string_view options);

@@ -71,6 +71,7 @@ struct ReaderRequest {
   std::string path;
   Attributes options;  // all that the row declares
   std::string packs;   // the folder of optional packs; empty: there is none
+  Stop stop;           // while it is opened; not kept
 };
 
 struct ReaderRow {

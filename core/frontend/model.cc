@@ -37,14 +37,16 @@ Result<ModelSource> ModelSource::of_file(const std::string& path) {
   return out;
 }
 
-Result<std::shared_ptr<const Model>> load_model(const std::string& path) { return load_model(path, nullptr); }
+Result<std::shared_ptr<const Model>> load_model(const std::string& path) { return load_model(path, nullptr, {}); }
 
-Result<std::shared_ptr<const Model>> load_model(const std::string& path, std::shared_ptr<const HostOps> ops) {
+Result<std::shared_ptr<const Model>> load_model(const std::string& path, std::shared_ptr<const HostOps> ops,
+                                                const Stop& stop) {
   std::vector<std::string> known;
   for (const Frontend& row : frontend_table().rows) {
     if (row.recognizes(path)) {
       EPL_ASSIGN(ModelSource source, ModelSource::of_file(path));
       source.ops = std::move(ops);
+      source.stop = stop;
       return row.load(source);
     }
     known.push_back(cat(row.name, " (", row.doc, ")"));

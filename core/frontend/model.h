@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/file.h"
 #include "core/base/table.h"
 #include "core/ir/graph.h"
 
@@ -87,6 +88,7 @@ struct ModelSaveOptions {
   // stays as in the file.
   bool for_inference = false;
   std::string loss_output;  // for inference: an output that only training needs, cut unless it is the only one
+  FileHook hook;            // of every operation on the files; what it refuses leaves nothing behind
 };
 
 class Model {

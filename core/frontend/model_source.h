@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/base/file.h"
+#include "core/base/stop.h"
 
 namespace epl {
 
@@ -19,12 +20,14 @@ struct ModelSource {
   // error of Code::invalid_model is about the path.
   std::function<Result<std::shared_ptr<const FileReader>>(const std::string& location)> beside;
   std::shared_ptr<const HostOps> ops;  // that the host brings, for operators that no frontend knows; null: none
+  Stop stop;                           // while the model is loaded; not kept
 
   // What lies beside it must be a plain file under its folder, reached without a link that leaves it.
   static Result<ModelSource> of_file(const std::string& path);
 };
 
 // By the frontend that recognises the path, with these ops.
-Result<std::shared_ptr<const Model>> load_model(const std::string& path, std::shared_ptr<const HostOps> ops);
+Result<std::shared_ptr<const Model>> load_model(const std::string& path, std::shared_ptr<const HostOps> ops,
+                                                const Stop& stop);
 
 }  // namespace epl

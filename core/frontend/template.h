@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/file.h"
 #include "core/base/options.h"
 #include "core/base/table.h"
 
@@ -14,8 +15,9 @@ struct ModelTemplate {
   std::string name;
   std::string doc;
   std::vector<Option> options;  // with defaults
-  // `options` holds every option of the row, checked for type. Weights are drawn from the option "seed".
-  Status (*write)(const Attributes& options, const std::string& path) = nullptr;
+  // `options` holds every option of the row, checked for type. Weights are drawn from the option "seed". Where `hook`
+  // refuses an operation, nothing is left of the file.
+  Status (*write)(const Attributes& options, const std::string& path, const FileHook& hook) = nullptr;
 };
 using TemplateTable = TableOf<ModelTemplate>;
 const TemplateTable& template_table();  // generated

@@ -46,9 +46,11 @@ void Executor::inspect_leaves() {
     const ProgramPort& port = program_.inputs[i];
     if (!is_float(port.global_type.dtype)) continue;
     if (auto at = find(port.global_type.dtype, request_->inputs[static_cast<size_t>(port.index)],
-                       port.global_type.elements(), Wanted::nan))
-      return note_origin(true, port.name,
-                         cat("input ", port.name, " holds nan at ", place(port.global_type.shape, *at)));
+                       port.global_type.elements(), Wanted::nan)) {
+      note_origin(true, port.name, cat("input ", port.name, " holds nan at ", place(port.global_type.shape, *at)));
+      origin_.given = true;
+      return;
+    }
   }
   for (const StateSlot& slot : program_.state) {
     if (!is_float(slot.type.dtype) || !slot.sharding.dealt.is_at(program_.mesh, place_)) continue;

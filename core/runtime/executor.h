@@ -73,6 +73,7 @@ class Executor {
   struct Origin {
     int64_t order = -1;  // results looked at before it; -1: nothing found
     bool nan = false;
+    bool given = false;      // in what the caller gave, which is of no rank
     std::string node, text;  // "input x holds nan at element 7", "nan comes first out of node y (softmax)"
   };
   const Origin& origin() const { return origin_; }

@@ -98,7 +98,7 @@ namespace {
 ModelSaveOptions how_to_save(const Session& session, bool for_inference) {
   constexpr std::string_view own_output = "output:";
   const PlanOptions& options = session.plan().options();
-  ModelSaveOptions how{.for_inference = for_inference, .loss_output = {}};
+  ModelSaveOptions how{.for_inference = for_inference, .loss_output = {}, .hook = stop_hook(session.stop())};
   if (options.training && options.train.loss.name.starts_with(own_output))
     how.loss_output = options.train.loss.name.substr(own_output.size());
   return how;

@@ -257,18 +257,30 @@ Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, cons
 
 namespace {
 
-// "ORDER NAN LENGTH NODETEXT", as a process tells it.
-Executor::Origin read_origin(const std::string& said) {
-  Executor::Origin out;
+// The first number that is not finite, and the rank that has met it; -1: the caller gave it.
+struct FirstOfRank {
+  Executor::Origin origin;
+  int rank = -1;
+};
+
+std::string told(const FirstOfRank& first) {
+  const Executor::Origin& origin = first.origin;
+  return cat(origin.order, " ", int{origin.nan}, " ", first.rank, " ", origin.node.size(), " ", origin.node,
+             origin.text);
+}
+
+// "ORDER NAN RANK LENGTH NODETEXT", as a process tells it.
+FirstOfRank read_first(const std::string& said) {
+  FirstOfRank out;
   std::istringstream in(said);
   int nan = 0;
   size_t length = 0;
-  in >> out.order >> nan >> length;
+  in >> out.origin.order >> nan >> out.rank >> length;
   in.ignore(1);
-  out.nan = nan != 0;
+  out.origin.nan = nan != 0;
   const auto at = std::min(said.size(), static_cast<size_t>(std::max<std::streamoff>(in.tellg(), 0)));
-  out.node = said.substr(at, length);
-  out.text = said.substr(std::min(said.size(), at + length));
+  out.origin.node = said.substr(at, length);
+  out.origin.text = said.substr(std::min(said.size(), at + length));
   return out;
 }
 
@@ -298,17 +310,22 @@ Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRe
     for (size_t i = 0; i < whole.size(); ++i) input_pointers_[i] = whole[i].data();
   }
   if (Status again = run_ranks(index, request); !again.ok()) return failure;
-  Executor::Origin first;
-  const auto consider = [&](const Executor::Origin& origin) {
-    const bool better = origin.nan != first.nan ? origin.nan : origin.order < first.order;
-    if (origin.order >= 0 && (first.order < 0 || better)) first = origin;
+  FirstOfRank first;
+  const auto consider = [&](const FirstOfRank& other) {
+    const Executor::Origin &a = other.origin, &b = first.origin;
+    const bool better = a.nan != b.nan ? a.nan : a.order != b.order ? a.order < b.order : other.rank < first.rank;
+    if (a.order >= 0 && (b.order < 0 || better)) first = other;
   };
-  for (const auto& rank : ranks_) consider(rank->executors[index]->origin());
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    const Executor::Origin& origin = ranks_[r]->executors[index]->origin();
+    consider({origin, origin.given ? -1 : options_.first_rank + static_cast<int>(r)});
+  }
   // Of all processes, so that each gives the same reason.
-  auto said = tell(cat(first.order, " ", int{first.nan}, " ", first.node.size(), " ", first.node, first.text));
-  for (const std::string& other : said.ok() ? *said : std::vector<std::string>()) consider(read_origin(other));
-  if (first.order < 0) return failure;
-  return Status(Code::not_finite, cat(failure.message(), ". ", first.text), first.node);
+  auto said = tell(told(first));
+  for (const std::string& other : said.ok() ? *said : std::vector<std::string>()) consider(read_first(other));
+  if (first.origin.order < 0) return failure;
+  return Status(Code::not_finite, cat(failure.message(), ". ", first.origin.text), first.origin.node)
+      .of_rank(first.rank);
 }
 
 // On every local rank at once, or one after another where they are simulated and nothing blocks.
@@ -333,18 +350,23 @@ Status Session::run_ranks(size_t index, const RunRequest& request) {
   EPL_TRY(reconnect());
   on_ranks([&](int r) {
     Rank& rank = *ranks_[static_cast<size_t>(r)];
-    const std::string name = cat("rank ", options_.first_rank + r);
+    const int number = options_.first_rank + r;
+    const std::string name = cat("rank ", number);
     try {
       if (over_processes()) rank.world->watch([&] { return rank.executors[index]->check_stop(); });
       rank.status = rank.executors[index]->run(request, rank.groups_of_entry[index]);
       if (over_processes()) rank.world->watch(nullptr);
       rank.applied = rank.status.ok() && !request.diagnose;
     } catch (...) {
-      if (rank.world) rank.world->abort(Status(Code::peer_failed, cat(name, " failed")));
+      if (rank.world) rank.world->abort(Status(Code::peer_failed, cat(name, " failed")).of_rank(number));
       throw;  // an internal error: the C API poisons the session
     }
+    const bool own = rank.status.code() != Code::cancelled && rank.status.code() != Code::deadline_exceeded;
+    if (own && rank.status.code() != Code::peer_failed) rank.status = rank.status.of_rank(number);
     if (!rank.status.ok() && rank.world) {
-      rank.world->abort(Status(Code::peer_failed, cat(name, ": ", rank.status.message()), rank.status.where()));
+      rank.world->abort(Status(Code::peer_failed, cat(name, ": ", rank.status.message()), rank.status.where())
+                            .of_rank(rank.status.rank())
+                            .of_rank(number));
     }
     if (!rank.status.ok()) rank.executors[index]->drain();
   });

@@ -44,10 +44,13 @@ Status Session::give_up_world(const Status& why) {
   connected_ = false;
   for (const auto& rank : ranks_) {
     if (!rank->world) continue;
-    rank->world->abort(Status(Code::peer_failed, cat("rank ", options_.first_rank, ": ", why.message()), why.where()));
+    rank->world->abort(Status(Code::peer_failed, cat("rank ", options_.first_rank, ": ", why.message()), why.where())
+                           .of_rank(why.rank())
+                           .of_rank(options_.first_rank));
     if (rank->world->lost()) {
-      lost_ = Status(Code::peer_failed,
-                     cat("this session has lost a process of its job and cannot go on: ", why.message()));
+      lost_ =
+          Status(Code::peer_failed, cat("this session has lost a process of its job and cannot go on: ", why.message()))
+              .of_rank(why.rank());
     }
   }
   return why;
@@ -75,7 +78,7 @@ Status Session::agree(const Status& own) {
   // That a process is gone is why this one fails as well, or matters more: a rank that has heard of it first may, for
   // example, have removed what this one was writing to.
   if (!own.ok() && status.code() == Code::peer_failed)
-    return error(Code::peer_failed, status.message(), "; this process itself: ", own.message());
+    return error(Code::peer_failed, status.message(), "; this process itself: ", own.message()).of_rank(status.rank());
   EPL_TRY(own);
   EPL_TRY(status);
   return failed != 0 ? error(Code::peer_failed, "another process of the job has failed") : Status();

@@ -97,7 +97,7 @@ class Inserting {
 
   Result<Adapted> run() {
     out_.graph.name = source_.name;
-    EPL_TRY(check_options());
+    for (const AdapterSpec& spec : options_.specs) EPL_TRY(check_adapter(spec));
     find_uses();
     EPL_TRY(choose());
     for (int n = 0; n < source_.node_count(); ++n) {
@@ -112,23 +112,6 @@ class Inserting {
   }
 
  private:
-  Status check_options() const {
-    for (const AdapterSpec& spec : options_.specs) {
-      if (spec.rank < 1)
-        return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); 1 and more are possible");
-      if (spec.rank > largest_rank)
-        return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); up to ", largest_rank,
-                       " are possible, and more than a weight's own rank gains nothing");
-      if (!(spec.alpha > 0 && std::isfinite(spec.alpha)))
-        return invalid("alpha of the adapters ", spec.pattern, " is ", number_text(spec.alpha),
-                       "; it is a number above 0");
-      if (!(spec.dropout >= 0 && spec.dropout < 1))
-        return invalid("dropout of the adapters ", spec.pattern, " is ", number_text(spec.dropout),
-                       ", which is outside [0, 1)");
-    }
-    return {};
-  }
-
   // Every reader of a parameter, also through casts, reshapes and transposes. Merging changes the parameter for all of
   // them.
   void find_uses() {
@@ -314,6 +297,19 @@ class Inserting {
 };
 
 }  // namespace
+
+Status check_adapter(const AdapterSpec& spec) {
+  if (spec.rank < 1) return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); 1 and more are possible");
+  if (spec.rank > largest_rank)
+    return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); up to ", largest_rank,
+                   " are possible, and more than a weight's own rank gains nothing");
+  if (!(spec.alpha > 0 && std::isfinite(spec.alpha)))
+    return invalid("alpha of the adapters ", spec.pattern, " is ", number_text(spec.alpha), "; it is a number above 0");
+  if (!(spec.dropout >= 0 && spec.dropout < 1))
+    return invalid("dropout of the adapters ", spec.pattern, " is ", number_text(spec.dropout),
+                   ", which is outside [0, 1)");
+  return {};
+}
 
 Result<Adapted> insert_adapters(const Graph& graph, const AdapterOptions& options, bool training) {
   return Inserting(graph, options, training).run();

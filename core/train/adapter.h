@@ -19,6 +19,9 @@ struct AdapterSpec {
   double dropout = 0;  // of x, in training
 };
 
+// That rank, alpha and dropout are possible; whether anything matches is known with a graph.
+Status check_adapter(const AdapterSpec& spec);
+
 struct AdapterOptions {
   std::vector<AdapterSpec> specs;  // the first that matches a module has it
   uint64_t seed = 0;               // of the initial A; B starts as zeros, so that nothing changes at first

@@ -24,7 +24,7 @@ Result<std::shared_ptr<const Model>> OnnxModel::load(const ModelSource& source) 
   auto model = std::make_shared<OnnxModel>();
   EPL_ASSIGN(model->bytes_, ModelBytes::open(source));
   model->host_ops_ = source.ops;
-  if (const Status status = model->check(); !status.ok()) {
+  if (const Status status = model->check(source.stop); !status.ok()) {
     const bool of_the_model = status.code() == Code::invalid_model || status.code() == Code::unsupported;
     return of_the_model ? status.with_context(source.file->path()) : status;
   }
@@ -41,13 +41,14 @@ Result<std::shared_ptr<const Model>> OnnxModel::load_bytes(std::span<const std::
   auto model = std::make_shared<OnnxModel>();
   model->bytes_ = ModelBytes::copy(bytes, source);
   model->host_ops_ = source.ops;
-  EPL_TRY(model->check());
+  EPL_TRY(model->check(source.stop));
   return std::shared_ptr<const Model>(std::move(model));
 }
 
-Status OnnxModel::check() {
+Status OnnxModel::check(const Stop& stop) {
   auto refuse = [](auto&&... parts) { return Status(Code::invalid_model, cat(parts...)); };
   EPL_ASSIGN(file_, read_file(bytes_->bytes()));
+  EPL_TRY(stop.check());
   if (!file_.has_graph) return refuse("no ONNX model: the file has no graph");
   if (file_.ir_version < 3 || file_.ir_version > schema::newest_ir_version) {
     return refuse("IR version ", file_.ir_version, "; 3 to ", schema::newest_ir_version, " are read");
@@ -70,13 +71,17 @@ Status OnnxModel::check() {
       return refuse("two initialisers are called \"", tensor.name, "\"");
     EPL_ASSIGN(TensorType type, tensor_type(tensor));
     initializers_.push_back({std::string(tensor.name), std::move(type)});
-    if (tensor.external) EPL_TRY(stored_tensor(tensor, bytes_).status());  // it is there and large enough
+    if (tensor.external) {
+      EPL_TRY(stop.check());
+      EPL_TRY(stored_tensor(tensor, bytes_).status());  // it is there and large enough
+    }
   }
   EPL_TRY(fill_ports());
   for (const Function& function : file_.functions) {
     functions_.emplace(function_key(function.domain, function.name, function.overload), &function);
   }
   EPL_TRY(check_file(*this));
+  EPL_TRY(stop.check());
   const ParameterRule rule(*this);
   add_weights(file_.graph, rule, "");
   quantized_ = QuantizedWeights(file_.graph, rule);

@@ -44,7 +44,7 @@ Message step(Message in, uint64_t field) {
 // reports what is wrong.
 class Scanner {
  public:
-  Scanner(ModelBytes& target, const FileReader& file) : target_(target), file_(file) {}
+  Scanner(ModelBytes& target, const FileReader& file, const Stop& stop) : target_(target), file_(file), stop_(stop) {}
 
   Status run() {
     bool fine = true;
@@ -57,9 +57,10 @@ class Scanner {
 
   Status read_to(size_t end) {
     if (end <= read_) return {};
-    const size_t stop = std::min(std::max(end, read_ + window), target_.size_);
-    EPL_TRY(file_.read(read_, target_.data_ + read_, stop - read_));
-    read_ = stop;
+    EPL_TRY(stop_.check());
+    const size_t wanted = std::min(std::max(end, read_ + window), target_.size_);
+    EPL_TRY(file_.read(read_, target_.data_ + read_, wanted - read_));
+    read_ = wanted;
     return {};
   }
 
@@ -130,6 +131,7 @@ class Scanner {
 
   ModelBytes& target_;
   const FileReader& file_;
+  const Stop& stop_;
   size_t at_ = 0;    // the next field
   size_t read_ = 0;  // everything before it has been read or left out
 };
@@ -141,11 +143,12 @@ ModelBytes::~ModelBytes() {
 Result<std::shared_ptr<const ModelBytes>> ModelBytes::open(const ModelSource& source) {
   std::shared_ptr<ModelBytes> out(new ModelBytes());
   out->source_ = source;
-  EPL_TRY(out->read());
+  out->source_.stop = {};
+  EPL_TRY(out->read(source.stop));
   return std::shared_ptr<const ModelBytes>(std::move(out));
 }
 
-Status ModelBytes::read() {
+Status ModelBytes::read(const Stop& stop) {
   const FileReader& file = *source_.file;
   // Those of the file system are limited by it. A host may say anything.
   constexpr uint64_t most = uint64_t{1} << 46;
@@ -157,7 +160,7 @@ Status ModelBytes::read() {
   if (memory == MAP_FAILED)
     return Status(Code::out_of_memory, cat("there is no room for the ", size_, " bytes of ", file.path()), file.path());
   data_ = static_cast<std::byte*>(memory);
-  EPL_TRY(Scanner(*this, file).run());
+  EPL_TRY(Scanner(*this, file, stop).run());
   if (left_out_.empty()) source_.file.reset();
   return {};
 }

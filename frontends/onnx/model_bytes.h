@@ -40,7 +40,7 @@ class ModelBytes {
     size_t begin = 0, end = 0;
   };
   ModelBytes() = default;
-  Status read();
+  Status read(const Stop& stop);
   // The ranges that were left in the file and touch [begin, end).
   std::span<const Range> left_out(size_t begin, size_t end) const;
 

@@ -379,24 +379,27 @@ Result<OnnxModel::Rewrite> OnnxModel::rewrite(const Replaced& replaced, const Mo
 Status OnnxModel::save(const std::string& path, const Replaced& replaced, const ModelSaveOptions& options) const {
   EPL_ASSIGN(const Rewrite how, rewrite(replaced, options));
   MessageParts made;
+  FileHook hook = options.hook;
   if (how.external || how.bytes >= size_t{max_message}) {
     size_t slash = path.rfind('/');
     Beside beside;
     beside.location = cat(slash == std::string::npos ? path : path.substr(slash + 1), ".data");
     std::string data_path = cat(path, ".data"), temporary = cat(data_path, ".part");
-    EPL_ASSIGN(beside.file, FileWriter::create(temporary));
+    EPL_ASSIGN(beside.file, FileWriter::create(temporary, options.hook));
     auto rewritten = how.run(*bytes_, &beside);
-    if (!rewritten.ok()) {
+    Status status = rewritten.status();
+    if (status.ok()) status = beside.file->finish();
+    if (status.ok()) status = rename_durably(temporary, data_path, options.hook);
+    if (!status.ok()) {
       (void)remove_file(temporary);
-      return rewritten.status();
+      return status;
     }
     made = *std::move(rewritten);
-    EPL_TRY(beside.file->finish());
-    EPL_TRY(rename_durably(temporary, data_path));
+    hook = nullptr;  // the new data has its name: the file that says where in it tensors are follows
   } else {
     EPL_ASSIGN(made, how.run(*bytes_, nullptr));
   }
-  return write_file_atomically(path, [&](FileWriter& file) { return made.write(file, *bytes_); });
+  return write_file_atomically(path, [&](FileWriter& file) { return made.write(file, *bytes_); }, hook);
 }
 
 Status OnnxModel::write(ByteWriter& out, const Replaced& replaced, const ModelSaveOptions& options) const {

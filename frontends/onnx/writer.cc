@@ -64,7 +64,8 @@ void write_entry(protozero::pbf_writer& parent, uint32_t field, const std::strin
 // One writing of a model.
 class ModelSerializer {
  public:
-  ModelSerializer(const ModelWriter& model, const std::string& path) : model_(model), path_(path) {
+  ModelSerializer(const ModelWriter& model, const std::string& path, const FileHook& hook)
+      : model_(model), path_(path), hook_(hook) {
     int64_t bytes = 0;
     for (const auto& each : model.initializers_) bytes += each.type.bytes();
     external_ = bytes >= max_message - (int64_t{64} << 20);  // the graph itself is small
@@ -76,16 +77,18 @@ class ModelSerializer {
       EPL_TRY(serialize());
     } else {
       const std::string data = path_ + ".data", part = data + ".part";
-      EPL_ASSIGN(data_, FileWriter::create(part));
+      EPL_ASSIGN(data_, FileWriter::create(part, hook_));
       Status status = serialize();
       if (status.ok()) status = data_->finish();
-      if (status.ok()) status = rename_durably(part, data);
+      if (status.ok()) status = rename_durably(part, data, hook_);
       if (!status.ok()) {
         (void)remove_file(part);
         return status;
       }
     }
-    return write_file_atomically(path_, [&](FileWriter& file) { return file.write(text_.data(), text_.size()); });
+    // Once the data has its name, the file that says where in it tensors are follows.
+    return write_file_atomically(
+        path_, [&](FileWriter& file) { return file.write(text_.data(), text_.size()); }, external_ ? nullptr : hook_);
   }
 
  private:
@@ -134,6 +137,7 @@ class ModelSerializer {
 
   Status write_initializer(protozero::pbf_writer& graph, const ModelWriter::Initializer& each) {
     namespace f = schema::TensorProto;
+    if (hook_) EPL_TRY(hook_("write", path_));
     epl::Tensor value(each.type);
     each.fill(value);
     protozero::pbf_writer out(graph, schema::GraphProto::initializer);
@@ -159,6 +163,7 @@ class ModelSerializer {
 
   const ModelWriter& model_;
   const std::string& path_;
+  const FileHook& hook_;
   bool external_ = false;
   std::string text_;
   std::unique_ptr<FileWriter> data_;
@@ -225,9 +230,9 @@ Status ModelWriter::check() const {
   return {};
 }
 
-Status ModelWriter::write(const std::string& path) const {
+Status ModelWriter::write(const std::string& path, const FileHook& hook) const {
   EPL_TRY(check());
-  return ModelSerializer(*this, path).write();
+  return ModelSerializer(*this, path, hook).write();
 }
 
 }  // namespace epl::onnx

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/attributes.h"
+#include "core/base/file.h"
 
 namespace epl::onnx {
 
@@ -48,8 +49,9 @@ class ModelWriter {
   }
   void metadata(const std::string& key, const std::string& value) { metadata_[key] = value; }
 
-  // Replaces the file at `path` when it is complete. Fails if an output or a node reads a value that does not exist.
-  Status write(const std::string& path) const;
+  // Replaces the file at `path` when it is complete. Fails if an output or a node reads a value that does not exist, or
+  // where `hook` refuses an operation; it is asked before each initialiser is filled as well, as for a "write".
+  Status write(const std::string& path, const FileHook& hook = nullptr) const;
 
  private:
   struct Port {

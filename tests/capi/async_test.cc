@@ -400,6 +400,12 @@ TEST_F(AsyncApi, APredictorHasItsOwnShapesAndOutlivesItsSession) {
   epl_trainer_destroy(trainer);
   EXPECT_GT(epl_predictor_memory_bytes(predictor), 4 * (4 * 8 + 8 + 8 * 2 + 2));
   EXPECT_LT(epl_predictor_memory_bytes(own), epl_session_memory_bytes_peak(w.session, 0));
+  epl_text* memory = nullptr;
+  must(epl_plan_describe(w.plan, EPL_STR("memory"), nullptr, &memory));
+  const std::string said = std::string("\"predictor_bytes\":") + std::to_string(epl_predictor_memory_bytes(own));
+  EXPECT_NE(std::string(epl_text_data(memory, nullptr)).find(said), std::string::npos)
+      << said << " " << epl_text_data(memory, nullptr);
+  epl_text_destroy(memory);
   epl_session_destroy(std::exchange(w.session, nullptr));
   const int64_t dims[2] = {3, 4};
   epl_tensor *x = nullptr, *y = nullptr;

@@ -11,7 +11,7 @@ Status written(const std::string& name, const std::string& option, Attribute val
   Attributes options;
   for (const Option& spec : row->options) options.set(spec.name, spec.value);
   options.set(option, std::move(value));
-  return row->write(options, "/nonexistent/model.onnx");
+  return row->write(options, "/nonexistent/model.onnx", nullptr);
 }
 
 TEST(Template, HasABound) {

@@ -57,7 +57,10 @@ struct Layout {
   int64_t ranks;
   const char* micro_batches;
 };
-class NotFinite : public testing::TestWithParam<Layout> {};
+class NotFinite : public testing::TestWithParam<Layout> {
+ protected:
+  static int64_t rank_of_row(int64_t row) { return row / (8 / GetParam().ranks); }
+};
 
 TEST_P(NotFinite, GradientsUnderAFiniteLossAreNotApplied) {
   for (double clip_norm : {0.0, 1.0}) {
@@ -78,6 +81,7 @@ TEST_P(NotFinite, GradientsUnderAFiniteLossAreNotApplied) {
     EXPECT_NE(status.message().find("nan comes first out of node "), std::string::npos) << status.to_string();
     EXPECT_NE(status.message().find(status.where()), std::string::npos) << status.where();
     EXPECT_NE(status.where(), "w");
+    EXPECT_EQ(status.rank(), rank_of_row(5));
     EXPECT_TRUE(identical(*job.session->state("w"), before));
     EXPECT_TRUE(identical(*job.session->state("b"), bias));
     // The session goes on as if that batch had never been.
@@ -105,6 +109,7 @@ TEST_P(NotFinite, AnInputThatHoldsNanIsNamedWithItsPlace) {
             std::string::npos)
       << status.to_string();
   EXPECT_EQ(status.where(), "x");
+  EXPECT_EQ(status.rank(), -1) << "the caller gave it";
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, NotFinite,

@@ -28,7 +28,7 @@ std::shared_ptr<const Model> gpt() {
        {std::pair("layers", 4), {"width", 32}, {"heads", 2}, {"vocab", 64}, {"context", 16}})
     options.set(name, int64_t{value});
   const std::string path = program_folder() / "gpt.onnx";
-  EXPECT_TRUE(row->write(options, path).ok());
+  EXPECT_TRUE(row->write(options, path, nullptr).ok());
   return *load_model(path);
 }
 

@@ -57,7 +57,7 @@ inline Job gpt_job() {
     options.set(name, int64_t{value});
   }
   const std::string path = program_folder() / "gpt.onnx";
-  const Status written = row->write(options, path);
+  const Status written = row->write(options, path, nullptr);
   EXPECT_TRUE(written.ok()) << written.to_string();
   auto model = load_model(path);
   EXPECT_TRUE(model.ok()) << model.status().to_string();

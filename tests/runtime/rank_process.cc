@@ -32,7 +32,7 @@ int skip_a_step(Session& session, const std::string& weight, const std::string& 
   StepMetrics metrics;
   if (Status status = session.step(mlp_batch(0), metrics); !status.ok()) return fail(status.to_string());
   std::ofstream out(result, std::ios::binary);
-  out << metrics.skipped.message();
+  out << metrics.skipped.rank() << " " << metrics.skipped.message();
   return out.flush() ? 0 : fail("it cannot write its result");
 }
 

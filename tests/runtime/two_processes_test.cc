@@ -74,6 +74,7 @@ TEST_F(TwoProcesses, one_that_dies_ends_the_others_step_and_not_its_state) {
   const Status status = session->step(mlp_batch(3), metrics);
   EXPECT_EQ(status.code(), Code::peer_failed) << status.to_string();
   EXPECT_NE(status.message().find("rank 1 of 2 is missing"), std::string::npos) << status.message();
+  EXPECT_EQ(status.rank(), 1);
   EXPECT_EQ(wait(), SIGKILL);
   EXPECT_LT(seconds_now() - began, 5);
   EXPECT_EQ(all_state(*session, {}), before);
@@ -81,6 +82,7 @@ TEST_F(TwoProcesses, one_that_dies_ends_the_others_step_and_not_its_state) {
   const Status again = session->step(mlp_batch(3), metrics);
   EXPECT_EQ(again.code(), Code::peer_failed);
   EXPECT_NE(again.message().find("has lost a process"), std::string::npos) << again.message();
+  EXPECT_EQ(again.rank(), 1);
   session.reset();
   EXPECT_LT(seconds_now() - began, 10);
 }

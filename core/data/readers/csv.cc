@@ -151,7 +151,10 @@ class Csv {
     cells.name_columns(&names_);
     EPL_ASSIGN(const std::vector<bool> texts, find_texts(cells));
     EPL_ASSIGN(table_, Table::create(request_.path, names_, texts, request_.options));
-    while (cells.next_line()) EPL_TRY(read_line(cells));
+    while (cells.next_line()) {
+      if (table_->rows() % rows_between_stops == 0) EPL_TRY(request_.stop.check());
+      EPL_TRY(read_line(cells));
+    }
     return Table::finish(std::move(table_));
   }
 
@@ -247,6 +250,8 @@ class Csv {
     table_->set_real(row, column, *value);
     return {};
   }
+
+  static constexpr int64_t rows_between_stops = 256;
 
   const ReaderRequest& request_;
   const char separator_;

@@ -55,9 +55,9 @@ class ImageReader : public Reader {
  public:
   ImageReader(const ReaderRequest& request) : root_(request.path), codecs_(request.packs) {}
 
-  Status open(const Attributes& options) {
+  Status open(const Attributes& options, const Stop& stop) {
     EPL_TRY(read_options(options));
-    EPL_TRY(collect(options.text("classes")));
+    EPL_TRY(collect(options.text("classes"), stop));
     if (paths_.empty()) return Status(Code::invalid_argument, "the folder holds no .jpg, .jpeg or .png", root_);
     EPL_TRY(look_at_first());
     const Shape shape = wanted_.channels_first ? Shape{wanted_.channels, wanted_.height, wanted_.width}
@@ -144,15 +144,16 @@ class ImageReader : public Reader {
   }
 
   // The images of a class, also in folders below its own.
-  Status add_class(const std::string& folder, int64_t label, int depth) {
+  Status add_class(const std::string& folder, int64_t label, int depth, const Stop& stop) {
+    EPL_TRY(stop.check());
     if (depth > 16) return Status(Code::invalid_argument, cat(root_, "/", folder, " lies too deep"), root_);
     EPL_ASSIGN(const Listing inside, list(root_ + "/" + folder));
     EPL_TRY(add_files(folder, inside.files, label));
-    for (const std::string& below : inside.folders) EPL_TRY(add_class(folder + "/" + below, label, depth + 1));
+    for (const std::string& below : inside.folders) EPL_TRY(add_class(folder + "/" + below, label, depth + 1, stop));
     return {};
   }
 
-  Status collect(const std::string& classes) {
+  Status collect(const std::string& classes, const Stop& stop) {
     EPL_ASSIGN(const Listing top, list(root_));
     EPL_TRY(add_files("", top.files, -1));
     if (!paths_.empty() && !top.folders.empty()) {
@@ -180,7 +181,7 @@ class ImageReader : public Reader {
       if (found == names_.end())
         return Status(Code::not_found, cat("folder ", quoted(folder), " is none of the classes that were given"),
                       root_);
-      EPL_TRY(add_class(folder, found - names_.begin(), 0));
+      EPL_TRY(add_class(folder, found - names_.begin(), 0, stop));
     }
     return {};
   }
@@ -277,7 +278,7 @@ class ImageReader : public Reader {
 
 Result<std::unique_ptr<Reader>> open_images(const ReaderRequest& request) {
   auto reader = std::make_unique<ImageReader>(request);
-  EPL_TRY(reader->open(request.options));
+  EPL_TRY(reader->open(request.options, request.stop));
   return std::unique_ptr<Reader>(std::move(reader));
 }
 

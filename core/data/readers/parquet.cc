@@ -88,8 +88,10 @@ Result<std::unique_ptr<Reader>> open_parquet(const ReaderRequest& request) {
     if (table->kinds()[c] == CellKind::unused) continue;
     Filler filler(*table, c, names[c], request.path);
     const ParquetSink sink = filler.sink();
-    for (const ParquetFile::Group& group : parquet.groups)
+    for (const ParquetFile::Group& group : parquet.groups) {
+      EPL_TRY(request.stop.check());
       EPL_TRY(read_parquet_chunk(*file, parquet.columns[c], group.chunks[c], group.rows, codecs, sink));
+    }
   }
   return Table::finish(std::move(table));
 }

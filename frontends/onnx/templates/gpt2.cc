@@ -41,7 +41,7 @@ class Gpt2 {
  public:
   explicit Gpt2(const Size& size) : size_(size) {}
 
-  Status write(const std::string& path) {
+  Status write(const std::string& path, const FileHook& hook) {
     const WriterDim sequence = size_.symbolic ? WriterDim("sequence") : WriterDim(size_.context);
     const std::string ids = m_.input("input_ids", DType::i64, {"batch", sequence});
     const std::string tokens = normal("transformer.wte.weight", {size_.vocab, size_.width}, 0.02);
@@ -68,7 +68,7 @@ class Gpt2 {
     m_.output(x, DType::f32, {"batch", sequence, size_.vocab});
     m_.metadata("epl.template", cat("gpt2 layers=", size_.layers, " width=", size_.width, " heads=", size_.heads,
                                     " context=", size_.context, " vocab=", size_.vocab, " seed=", size_.seed));
-    return m_.write(path);
+    return m_.write(path, hook);
   }
 
  private:
@@ -131,9 +131,9 @@ class Gpt2 {
   std::string mask_;
 };
 
-Status write_gpt2(const Attributes& options, const std::string& path) {
+Status write_gpt2(const Attributes& options, const std::string& path, const FileHook& hook) {
   EPL_ASSIGN(Size size, read_size(options));
-  return Gpt2(size).write(path);
+  return Gpt2(size).write(path, hook);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 
 // x f32[batch, sizes[0]] -> logits f32[batch, sizes.back()]. Names are those of a torch.nn.Sequential called `net`;
 // weights and biases are uniform in +-1/sqrt(inputs), torch.nn.Linear's start.
-Status write_mlp(const Attributes& options, const std::string& path) {
+Status write_mlp(const Attributes& options, const std::string& path, const FileHook& hook) {
   const Ints& sizes = options.ints("sizes");
   if (sizes.size() < 2) return invalid("option sizes lists at least the sizes of input and output, got ", sizes.size());
   for (int64_t size : sizes) {
@@ -43,7 +43,7 @@ Status write_mlp(const Attributes& options, const std::string& path) {
   }
   model.output(x, DType::f32, {"batch", sizes.back()});
   model.metadata("epl.template", cat("mlp sizes=", sizes, " activation=", activation, " seed=", seed));
-  return model.write(path);
+  return model.write(path, hook);
 }
 
 }  // namespace

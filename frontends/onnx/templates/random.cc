@@ -27,7 +27,7 @@ class RandomGraph {
  public:
   RandomGraph(uint64_t seed, bool mixes) : key_(random_key(seed, 0, "random graph")), seed_(seed), mixes_(mixes) {}
 
-  Status write(int64_t blocks, const std::string& path, std::string_view said) {
+  Status write(int64_t blocks, const std::string& path, const FileHook& hook, std::string_view said) {
     Flow x = begin();
     if (blocks == 0) blocks = 2 + below(5);
     for (int64_t i = 0; i < blocks; ++i) {
@@ -38,7 +38,7 @@ class RandomGraph {
     block_ = "head";
     finish(x);
     m_.metadata("epl.template", std::string(said));
-    return m_.write(path);
+    return m_.write(path, hook);
   }
 
   // --- What blocks are written with
@@ -420,13 +420,13 @@ const std::vector<RandomGraph::Row>& RandomGraph::rows() {
   return all;
 }
 
-Status write_random(const Attributes& options, const std::string& path) {
+Status write_random(const Attributes& options, const std::string& path, const FileHook& hook) {
   const int64_t seed = options.integer("seed"), blocks = options.integer("blocks");
   constexpr int64_t max_blocks = 64;
   if (blocks < 0 || blocks > max_blocks)
     return invalid("option blocks is ", blocks, "; it is 0, which draws their number, to ", max_blocks);
   const std::string said = cat("random seed=", seed, " blocks=", blocks, " mixes=", options.flag("mixes"));
-  return RandomGraph(static_cast<uint64_t>(seed), options.flag("mixes")).write(blocks, path, said);
+  return RandomGraph(static_cast<uint64_t>(seed), options.flag("mixes")).write(blocks, path, hook, said);
 }
 
 }  // namespace

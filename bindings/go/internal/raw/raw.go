@@ -414,8 +414,8 @@ type CallOptions struct {
 	// parts of a product in step, evaluate and predict, entries of a plan, tensors of the state that is made,
 	// hashed, saved, loaded and exported and pieces of their files, rows that are checked, batches that are waited
 	// for or evaluated. A call that ends so has done nothing: what it has written is removed, and what it would
-	// have replaced is there. What has begun to change the state or to rename files ends. Loading a model, opening
-	// a dataset and writing a template or an ONNX file look before they begin to read or write.
+	// have replaced is there. What has begun to change the state or to rename files ends. Likewise between pieces
+	// of a model's file, rows and files of a dataset that is opened, and weights of a template.
 	TimeoutNanoseconds int64
 
 	Cancel *Cancel

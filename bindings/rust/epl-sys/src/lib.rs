@@ -357,8 +357,8 @@ pub struct epl_call_options {
     /// is made, hashed, saved, loaded and exported and pieces of their files, rows that are checked, batches
     /// that are waited for or evaluated. A call that ends so has done nothing: what it has written is
     /// removed, and what it would have replaced is there. What has begun to change the state or to rename
-    /// files ends. Loading a model, opening a dataset and writing a template or an ONNX file look before they
-    /// begin to read or write.
+    /// files ends. Likewise between pieces of a model's file, rows and files of a dataset that is opened, and
+    /// weights of a template.
     pub timeout_nanoseconds: i64,
     pub cancel: *mut epl_cancel,
     /// Where a session takes slices, in evaluate and predict: how many samples of the whole batch count, its
