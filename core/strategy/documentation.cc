@@ -132,8 +132,8 @@ experts, whose gradients are summed over these two groups, those of all other we
 hold the products with the experts' weights (`"match": "param:*experts*"`); what lies between them is in it as well. The
 gate, and what sends tokens to experts and adds up their answers, stay outside. Then no sum is cut, and the bits are
 those of one rank at level `data` as well. A gate that counts the tokens of an expert over the whole batch sees the
-whole batch on every rank, and is refused with several micro-batches unless each stands by itself (below); one that
-counts them for each sample follows any cut.
+whole batch on every rank, and makes it one micro-batch unless each stands by itself (below); one that counts them for
+each sample follows any cut.
 
 Where tokens come to an expert's slots by index (scatter into zeros, gather from what the experts answer), the slots are
 dealt to ranks with the experts, and a token goes to the one rank that has its slot (`dispatch_rows`, `combine_rows`).
@@ -166,8 +166,10 @@ ranks, each of them, as by `split`, and the plan has a note that says why.
 constexpr std::string_view micro_batches = R"(## Micro-batches
 
 `pipeline.num_micro_batch` cuts the batch in time. What looks at all samples together over ranks (the statistics of a
-batch norm, a gate with a capacity, what balances experts) cannot do so over micro-batches: a plan that asks for it is
-an error that names the node. A user who wants it says that each micro-batch stands by itself:
+batch norm, a gate with a capacity, what balances experts) cannot do so over micro-batches, which never meet. Such a
+model trains on the whole batch as one micro-batch: the answer and its bits are those of one rank, the memory is that of
+all samples at once, and a pipeline waits as with one micro-batch. A note of the plan names the node. Evaluation, where
+nothing is coupled, keeps its micro-batches. A user who wants the batch cut says that each micro-batch stands by itself:
 
 ```json
 {"batch.semantics": "per_micro_batch", "pipeline.num_micro_batch": 4}

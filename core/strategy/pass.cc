@@ -27,6 +27,12 @@ Status run_passes(Plan& plan, const PlanRequest& request, std::string_view list,
   return {};
 }
 
+Status several_micro_batches(const Plan& plan, const Node& node) {
+  return Status(Code::unsupported,
+                cat(plan.coupled, "; it cannot run for one of ", plan.micro_batches(), " micro-batches at a time"),
+                node.name);
+}
+
 namespace {
 
 // The size of the global batch: every input that counts samples must agree.
@@ -47,20 +53,29 @@ Result<int64_t> batch_size(const Graph& graph) {
   return batch;
 }
 
-}  // namespace
-
-Result<Plan> make_plan(const PlanRequest& request) {
-  if (request.ranks < 1) return invalid("a plan needs at least one rank, got ", request.ranks);
-  EPL_TRY(check_built(request.strategy));
+Result<Plan> run_all(const PlanRequest& request, std::string& coupled) {
   Plan plan;
   plan.graph = request.graph;
   plan.strategy = request.strategy;
+  plan.coupled = coupled;
   EPL_ASSIGN(plan.batch, batch_size(*request.graph));
   plan.apart = plan.batch > 0 && micro_batches_apart(request.strategy) > 1;
   if (plan.apart) plan.batch *= micro_batches_apart(request.strategy);
   plan.passes = request.passes.empty() ? default_passes() : request.passes;
-  EPL_TRY(run_passes(plan, request, plan.passes));
-  return plan;
+  const Status made = run_passes(plan, request, plan.passes);
+  coupled = plan.coupled;
+  return made.ok() ? Result<Plan>(std::move(plan)) : made;
+}
+
+}  // namespace
+
+// Ranks meet where samples are coupled, micro-batches do not: there the batch goes through as one, for the same answer.
+Result<Plan> make_plan(const PlanRequest& request) {
+  if (request.ranks < 1) return invalid("a plan needs at least one rank, got ", request.ranks);
+  EPL_TRY(check_built(request.strategy));
+  std::string coupled;
+  Result<Plan> plan = run_all(request, coupled);
+  return plan.ok() || coupled.empty() ? std::move(plan) : run_all(request, coupled);
 }
 
 }  // namespace epl

@@ -41,6 +41,10 @@ const std::string& default_passes();
 Status run_passes(Plan& plan, const PlanRequest& request, std::string_view list,
                   const std::function<void(const std::string& pass, const Plan&)>& after = nullptr);
 
+// Where `node` makes Plan::coupled true of several micro-batches: the error of its pass, for which make_plan has an
+// answer.
+Status several_micro_batches(const Plan& plan, const Node& node);
+
 #define EPL_PASS(row_name) EPL_ROW(EPL_PASS, row_name, ::epl::PassTable, ::epl::PassRow)
 
 }  // namespace epl

@@ -29,6 +29,22 @@ const PipelineRow& one_stage() {
   return *row;
 }
 
+std::vector<BlockCall> stage_after_stage(const PipelineRow& row, const PipelineShape& shape, int rank_class) {
+  std::vector<BlockCall> calls, back;
+  for (int stage = 0; stage < shape.stages(); ++stage) {
+    if (row.class_of(shape, stage) != rank_class) continue;
+    std::vector<BlockCall> of_stage;
+    for (int64_t m = 0; m < shape.micro_batches; ++m) {
+      calls.push_back({stage, BlockKind::forward, m});
+      of_stage.push_back({stage, BlockKind::backward, m});
+      if (row.parts_weights) of_stage.push_back({stage, BlockKind::weight, m});
+    }
+    back.insert(back.begin(), of_stage.begin(), of_stage.end());
+  }
+  calls.insert(calls.end(), back.begin(), back.end());
+  return calls;
+}
+
 double idle_share(const PipelineRow& row, const PipelineShape& shape) {
   const double waits = shape.classes - 1;
   const auto works = static_cast<double>(shape.micro_batches * shape.chunks * (row.parts_weights ? 3 : 1));

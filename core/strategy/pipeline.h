@@ -45,6 +45,10 @@ const PipelineRow* find_pipeline(std::string_view word);
 // The row of a plan without stages: a micro-batch goes forward and backward in one call.
 const PipelineRow& one_stage();
 
+// What each rank of a class does where a row has no table for so few micro-batches: all forward calls of its first
+// stage, then of its next one; then all backward calls, the last stage's first.
+std::vector<BlockCall> stage_after_stage(const PipelineRow& row, const PipelineShape& shape, int rank_class);
+
 // Which share of a step each rank waits, as the papers say: it waits for the others to fill and to drain, one call for
 // each, where a stage takes as long for each micro-batch forward as for the gradients of its operands and for those of
 // its weights, and where there are as many micro-batches as classes of ranks.

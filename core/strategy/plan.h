@@ -62,6 +62,9 @@ struct Plan {
   // units cut, and the micro-batches of the global batch come one after another. What is behind their loop takes the
   // mean over them of what each has given.
   bool apart = false;
+  // What looks at all samples together, so that several micro-batches would change the answer: then there is one.
+  // Empty: nothing does.
+  std::string coupled;
   std::string passes;              // the pass list that made this plan
   std::vector<std::string> notes;  // why: one sentence for each decision that a user may wonder about
   std::vector<std::string> why;    // by node: why it is where it is, and cut as it is; not part of the text form

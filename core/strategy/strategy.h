@@ -66,7 +66,7 @@ std::string print_strategy(const Strategy& strategy);
 int64_t micro_batches_apart(const Strategy& strategy);
 // What to do where micro-batches would change the answer.
 inline constexpr std::string_view let_them_stand_apart =
-    "batch.semantics = per_micro_batch, where each micro-batch stands by itself";
+    "batch.semantics = per_micro_batch, where each micro-batch stands by itself and the answer is another one";
 // Keys and scopes that are known but not built yet: one error that lists them.
 Status check_built(const Strategy& strategy);
 

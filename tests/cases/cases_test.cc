@@ -24,11 +24,10 @@ const fs::path shared = fs::path(EPL_SOURCE_DIR) / ".." / "shared" / "cases";
 
 struct Expected {
   std::string name, hash;
-  bool mixes = false;  // samples mix (batch norm), so that micro-batches would be another computation
 };
 void PrintTo(const Expected& e, std::ostream* out) { *out << e.name; }
 
-// Lines "NAME HASH [mixes]"; # starts a comment.
+// Lines "NAME HASH"; # starts a comment.
 std::vector<Expected> read_hashes() {
   std::vector<Expected> out;
   std::ifstream file(own / "hashes.txt");
@@ -36,9 +35,7 @@ std::vector<Expected> read_hashes() {
     if (line.empty() || line[0] == '#') continue;
     std::istringstream words(line);
     Expected e;
-    std::string mixes;
-    words >> e.name >> e.hash >> mixes;
-    e.mixes = mixes == "mixes";
+    words >> e.name >> e.hash;
     out.push_back(e);
   }
   return out;
@@ -97,20 +94,10 @@ TEST_P(Cases, AreRightWithTheSameBits) {
   const Json layouts = result.value("layouts", Json::array());
   EXPECT_EQ(layouts.size(), 7u);
   for (const Json& layout : layouts) {
-    const std::string refused = layout.value("refused", "");
-    if (refused.empty()) {
-      EXPECT_EQ(layout.value("weights_hash", ""), e.hash) << layout.dump();
-      EXPECT_EQ(layout.value("planned_peak_bytes", int64_t{-1}), layout.value("measured_peak_bytes", int64_t{-2}))
-          << layout.dump();
-    } else {
-      EXPECT_TRUE(e.mixes && layout.value("micro_batches", 1) > 1) << layout.dump();
-      const bool said = refused.find("micro-batches would change the answer") != std::string::npos ||
-                        refused.find("couples the samples of the batch") != std::string::npos;
-      EXPECT_TRUE(said) << layout.dump();
-    }
-    if (e.mixes) {
-      EXPECT_EQ(refused.empty(), layout.value("micro_batches", 1) == 1) << layout.dump();
-    }
+    EXPECT_EQ(layout.value("refused", ""), "") << layout.dump();
+    EXPECT_EQ(layout.value("weights_hash", ""), e.hash) << layout.dump();
+    EXPECT_EQ(layout.value("planned_peak_bytes", int64_t{-1}), layout.value("measured_peak_bytes", int64_t{-2}))
+        << layout.dump();
   }
 }
 // PyTorch made the references in float64: so the engine, in float64, must give the same numbers.

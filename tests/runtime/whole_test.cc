@@ -40,6 +40,22 @@ constexpr std::string_view coupled = R"(graph coupled(x: f32[8,12] batch 0) {
 }
 )";
 
+// A mean over the batch that depends on weights, as that of a batch norm.
+constexpr std::string_view summed = R"(graph summed(x: f32[8,12] batch 0) {
+  w1: f32[12,16] = param
+  w2: f32[16,8] = param
+  share: f32[] = const f32[](0.125)
+  forward:
+  h: f32[8,16] = matmul(x, w1)
+  total: f32[1,16] = sum(h) {axes=[0]}
+  mean: f32[1,16] = mul(total, share)
+  centred: f32[8,16] = sub(h, mean)
+  a: f32[8,16] = tanh(centred)
+  y: f32[8,8] = matmul(a, w2)
+  output y = y
+}
+)";
+
 // Draws for a weight; for samples that stand behind the steps of time; and for samples behind a dimension of one.
 constexpr std::string_view drawn = R"(graph drawn(x: f32[8,3,4] batch 0) {
   w1: f32[4,16] = param
@@ -198,14 +214,49 @@ TEST(WhatRunsWhole, IsSaid) {
       std::string::npos);
 }
 
-// Over time they never meet.
-TEST(WhatRunsWhole, IsRefusedOverMicroBatches) {
-  auto plan = plan_of(coupled, {"", 2, R"({"pipeline.num_micro_batch": 2})"});
-  ASSERT_FALSE(plan.ok());
-  EXPECT_EQ(plan.status().code(), Code::unsupported);
-  EXPECT_NE(plan.status().message().find("node shares (softmax) couples the samples of the batch"), std::string::npos)
-      << plan.status().to_string();
-  EXPECT_NE(plan.status().message().find("Use pipeline.num_micro_batch = 1"), std::string::npos);
+// Over time samples never meet: the batch is not cut in time, whatever the schedule wants.
+class CoupledOverTime : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(CoupledOverTime, TheBatchIsOneMicroBatch) {
+  expect_bits_of_one_rank(coupled, GetParam(),
+                          "node shares (softmax) couples the samples of the batch: the op needs the whole batch at "
+                          "once, so 4 micro-batches would change the answer: the batch is one");
+  expect_bits_of_one_rank(summed, GetParam(),
+                          "node total (sum) sums over the whole batch and node centred uses the result for each "
+                          "sample, so 4 micro-batches would change the answer: the batch is one");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , CoupledOverTime,
+    ::testing::Values(
+        Layout{"micro_batches", 1, R"({"pipeline.num_micro_batch": 4})"},
+        Layout{"copies", 2, R"({"pipeline.num_micro_batch": 4})"},
+        Layout{"stages", 4,
+               R"({"pipeline.num_micro_batch": 4, "pipeline.strategy": "1F1B", "pipeline.num_stages": 2})"},
+        Layout{"weights_apart", 2,
+               R"({"pipeline.num_micro_batch": 4, "pipeline.strategy": "ZB-V", "pipeline.num_stages": 2})"},
+        Layout{"dual_pipe", 4,
+               R"({"pipeline.num_micro_batch": 4, "pipeline.strategy": "DualPipe-V", "pipeline.num_stages": 2})"},
+        Layout{"interleaved", 2,
+               R"({"pipeline.num_micro_batch": 4, "pipeline.strategy": "interleaved", "pipeline.num_stages": 2,
+                   "pipeline.virtual_stages": 2})"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(WhatRunsWhole, IsWholeWhereItMustBe) {
+  const auto plan = plan_of(coupled, {"", 1, R"({"pipeline.num_micro_batch": 4})"});
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  EXPECT_EQ((*plan)->entry(EntryKind::train)->plan.micro_batches(), 1);
+  EXPECT_EQ((*plan_of(drawn_samples, {"", 1, R"({"pipeline.num_micro_batch": 4})"}))
+                ->entry(EntryKind::train)
+                ->plan.micro_batches(),
+            4);
+  const std::string notes =
+      notes_of(**plan_of(coupled, {"", 4, R"({"pipeline.num_micro_batch": 4, "pipeline.strategy": "DualPipe-V",
+                                              "pipeline.num_stages": 2})"}));
+  EXPECT_NE(notes.find("the schedule DualPipe-V needs 4 micro-batches for 2 ranks, not 1; so ranks go through their "
+                       "stages one after another"),
+            std::string::npos)
+      << notes;
 }
 
 }  // namespace

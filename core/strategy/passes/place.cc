@@ -90,6 +90,13 @@ class Placement {
     EPL_ASSIGN(layout_, lay_out_scopes(staging_.of_ranks, request_.ranks));
     int64_t micro_batches = request_.strategy.integer("pipeline.num_micro_batch");
     if (micro_batches < 1) return invalid("pipeline.num_micro_batch is ", micro_batches);
+    if (!plan_.coupled.empty()) {
+      plan_.notes.push_back(cat(plan_.coupled, ", so ", micro_batches,
+                                " micro-batches would change the answer: the batch is one, which takes the memory of "
+                                "all samples at once. To cut it use ",
+                                let_them_stand_apart));
+      micro_batches = 1;
+    }
     EPL_TRY(fit_batch(micro_batches));
     EPL_ASSIGN(const BatchAxes batch, find_batch_axes(layout_));
     EPL_ASSIGN(const int64_t units, unit_count(request_.strategy, plan_.batch, batch, micro_batches));

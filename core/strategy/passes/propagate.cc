@@ -3,7 +3,8 @@
 // Forward: a node whose operands are cut follows them, also where samples are not the major part of a dimension.
 // Backward: a value that is the same for every rank and micro-batch but is only used in pieces (a broadcast gradient, a
 // mask) is made in pieces. Where a node couples the samples in a way that no cut follows, it runs whole on every rank,
-// for which its operands are gathered. Micro-batches do not meet like this: then the node is refused by name.
+// for which its operands are gathered. Micro-batches do not meet like this: the node is named, and the batch is not cut
+// in time (make_plan).
 #include <algorithm>
 
 #include "core/strategy/batch_cut.h"
@@ -53,11 +54,8 @@ class Propagation {
       return {};
     }
     if (plan_.micro_batches() > 1 && !plan_.apart) {
-      return Status(Code::unsupported,
-                    cat("node ", node.name, " (", node.op->name, ") couples the samples of the batch: ", cut.why,
-                        "; it cannot run for one of ", plan_.micro_batches(),
-                        " micro-batches at a time. Use pipeline.num_micro_batch = 1, or ", let_them_stand_apart),
-                    node.name);
+      plan_.coupled = cat("node ", node.name, " (", node.op->name, ") couples the samples of the batch: ", cut.why);
+      return several_micro_batches(plan_, node);
     }
     plan_.notes.push_back(cat("node ", node.name, " sees the whole ", plan_.apart ? "micro-batch" : "batch",
                               pieces() > 1 ? ", on every rank that has a part of it: " : ": ", cut.why));

@@ -1,9 +1,9 @@
 // schedule: when each node runs. With one micro-batch everything runs in the order of the graph, updates last. With
 // several, nodes that work on samples loop; nodes that do not run once, before or after the loop. A value summed over
 // the batch is complete after its loop, so a sample node may only use one that an earlier, cheap loop can give: one
-// that depends on inputs alone (a count of valid targets). Anything else couples the micro-batches, and is refused by
-// name. Where each micro-batch stands by itself, all that depends on samples is in the loop, and what comes behind it
-// takes the mean over micro-batches.
+// that depends on inputs alone (a count of valid targets). Anything else couples the micro-batches: it is named, and
+// the batch is not cut in time (make_plan). Where each micro-batch stands by itself, all that depends on samples is in
+// the loop, and what comes behind it takes the mean over micro-batches.
 #include <algorithm>
 
 #include "core/ir/op.h"
@@ -145,12 +145,9 @@ class Scheduling {
         on_weights = on_weights || (in && on_weights_[in.index]);
       }
       if (nested || on_weights) {
-        return Status(
-            Code::unsupported,
-            cat("node ", node(n).name, " (", node(n).op->name, ") sums over the whole batch and node ", node(user).name,
-                " uses the result for each sample, so ", plan_.micro_batches(),
-                " micro-batches would change the answer. Use pipeline.num_micro_batch = 1, or ", let_them_stand_apart),
-            node(n).name);
+        plan_.coupled = cat("node ", node(n).name, " (", node(n).op->name, ") sums over the whole batch and node ",
+                            node(user).name, " uses the result for each sample");
+        return several_micro_batches(plan_, node(n));
       }
       pre_[n] = true;
       for (Value in : node(n).inputs) {
@@ -214,8 +211,12 @@ class Scheduling {
   Status write_calls(const PipelineRow& row) {
     const PipelineShape shape{
         .classes = plan_.classes(), .chunks = stages() / plan_.classes(), .micro_batches = plan_.micro_batches()};
+    // There may be fewer micro-batches than the strategy asks for.
     const std::string why = row.refusal ? row.refusal(shape) : std::string();
-    if (!why.empty()) return invalid("the schedule ", plan_.strategy.text("pipeline.strategy"), " ", why);
+    if (!why.empty()) {
+      plan_.notes.push_back(cat("the schedule ", plan_.strategy.text("pipeline.strategy"), " ", why,
+                                "; so ranks go through their stages one after another"));
+    }
     plan_.calls.clear();
     for (int c = 0; c < plan_.classes(); ++c) {
       std::vector<BlockCall>& calls = plan_.calls.emplace_back();
@@ -225,7 +226,7 @@ class Scheduling {
       for (const BlockKind block : {BlockKind::once, BlockKind::pre, BlockKind::mid}) {
         if (used(block)) around(block);
       }
-      const std::vector<BlockCall> of_row = row.calls(shape, c);
+      const std::vector<BlockCall> of_row = why.empty() ? row.calls(shape, c) : stage_after_stage(row, shape, c);
       calls.insert(calls.end(), of_row.begin(), of_row.end());
       around(BlockKind::post);
     }
