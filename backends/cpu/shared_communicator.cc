@@ -119,22 +119,34 @@ class SharedCommunicator final : public Communicator {
     ties_.links->on_end(group_, [room = room_] { room->close(); });
   }
 
-  Status open_room() {
-    EPL_ASSIGN(const Message message, ties_.links->receive(group_, group_.members.front(), FrameHead::Type::memory, 0));
+  // Rank 0 has made the memory, and says where before the first call.
+  Status open_room(const Collective& call) {
+    const Result<Message> come = ties_.links->receive(group_, group_.members.front(), FrameHead::Type::memory, 0);
+    if (!come.ok()) {
+      if (come.status().code() != Code::peer_failed) return come.status();
+      // Another rank may have seen it first; its message names the rank that is missing.
+      const Status aborted = ties_.links->why_aborted(group_);
+      return aborted.ok() ? missing(0, calls_ + 1, call, come.status()) : aborted;
+    }
+    const Message& message = *come;
     SharedAddress address;
     if (message.head.bytes != sizeof address || message.head.members != group_.members_hash) {
       return error(Code::misuse, "ranks of group ", group_.name, " disagree: rank ", rank_,
                    " takes other ranks for its members than rank 0");
     }
     std::memcpy(&address, message.data(), sizeof address);
-    EPL_ASSIGN(auto memory, SharedMemory::open(address));
-    take_room(std::move(memory));
+    auto memory = SharedMemory::open(address);
+    if (!memory.ok()) {
+      // Rank 0 has gone, or has left because another rank has.
+      return memory.status().code() == Code::peer_failed ? ties_.links->why_ended(group_) : memory.status();
+    }
+    take_room(std::move(memory).value());
     room_->meeting().opened.fetch_add(1, std::memory_order_acq_rel);
     return {};
   }
 
   Status carry_out(Stream& stream, const Collective& call) {
-    if (!room_) EPL_TRY(open_room());
+    if (!room_) EPL_TRY(open_room(call));
     if (room_->memory->has_file() &&
         room_->meeting().opened.load(std::memory_order_acquire) + 1 == static_cast<uint64_t>(size()))
       room_->memory->close_file();
@@ -242,10 +254,13 @@ class SharedCommunicator final : public Communicator {
       room_->close();
       if (come()) return {};
       if (waiting.missing < 0) return waiting.status;
-      return error(Code::peer_failed, "group ", group_.name, ", call ", number, " of rank ", rank_, ", ", call.text(),
-                   ": ", missing_text(ties_, group_, waiting.missing), ": ", waiting.status.message())
-          .of_rank(group_.members[static_cast<size_t>(waiting.missing)]);
+      return missing(waiting.missing, number, call, waiting.status);
     }
+  }
+  Status missing(int member, uint64_t number, const Collective& call, const Status& why) const {
+    return error(Code::peer_failed, "group ", group_.name, ", call ", number, " of rank ", rank_, ", ", call.text(),
+                 ": ", missing_text(ties_, group_, member), ": ", why.message())
+        .of_rank(group_.members[static_cast<size_t>(member)]);
   }
   // The same for a word that the call's peer changes.
   template <class Come>

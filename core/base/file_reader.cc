@@ -28,6 +28,12 @@ class OpenFile final : public FileReader {
   }
 
  private:
+  Status too_short(uint64_t end) const {
+    return Status(Code::io,
+                  cat(path_, " ends at byte ", end, "; it had ", size_,
+                      " bytes when it was opened. Replace a file in use by renaming a new one over it"),
+                  path_);
+  }
   Status read_range(uint64_t offset, void* target, size_t bytes) const override {
     auto* to = static_cast<char*>(target);
     uint64_t at = offset;
@@ -35,16 +41,13 @@ class OpenFile final : public FileReader {
       const ssize_t got = ::pread(descriptor_, to, std::min<size_t>(left, size_t{1} << 30), static_cast<off_t>(at));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return system_error(cat("cannot read at byte ", at, " of"), path_, errno);
-      if (got == 0) {
-        return Status(Code::io,
-                      cat(path_, " ends at byte ", at, "; it had ", size_,
-                          " bytes when it was opened. Replace a file in use by renaming a new one over it"),
-                      path_);
-      }
+      if (got == 0) return too_short(at);
       to += got, at += static_cast<uint64_t>(got), left -= static_cast<size_t>(got);
     }
     struct stat info{};
     if (::fstat(descriptor_, &info) != 0) return system_error("cannot look at", path_, errno);
+    // What was read may be from before it became shorter.
+    if (static_cast<uint64_t>(info.st_size) < size_) return too_short(static_cast<uint64_t>(info.st_size));
     if (static_cast<uint64_t>(info.st_size) != size_ || info.st_mtim.tv_sec != modified_seconds_ ||
         info.st_mtim.tv_nsec != modified_nanoseconds_) {
       return Status(Code::io,
