@@ -166,23 +166,37 @@ Status write_note(const std::string& path, const std::string& text, const FileHo
   return writer->write(text.data(), text.size());
 }
 
-// What a save that was killed left behind: the note that it wrote, and what the note names, but for what counts.
-Status tidy_up(const std::string& folder, const FileHook& hook) {
-  const std::string note = cat(folder, "/", note_name);
-  const auto file = FileReader::open(note);
-  if (!file.ok()) return file.status().code() == Code::not_found ? Status() : file.status();
+// The files of tensors that the note of an earlier save names, if there is one.
+Result<std::vector<std::string>> noted(const std::string& folder) {
+  std::vector<std::string> names;
+  const auto file = FileReader::open(cat(folder, "/", note_name));
+  if (file.status().code() == Code::not_found) return names;
+  EPL_TRY(file.status());
   std::string text(static_cast<size_t>(std::min<uint64_t>((*file)->size(), max_note)), '\0');
   EPL_TRY((*file)->read(0, text.data(), text.size()));
-  EPL_ASSIGN(const std::vector<std::string> current, current_tensors(folder));
   for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const std::string name = text.substr(begin, end - begin);
-    if (generation_of(name) == 0) continue;
+    std::string name = text.substr(begin, end - begin);
+    if (generation_of(name) != 0) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+// What a save that was killed left behind: what its note names, but for what counts.
+Status remove_named(const std::string& folder, const FileHook& hook) {
+  EPL_ASSIGN(const std::vector<std::string> names, noted(folder));
+  EPL_ASSIGN(const std::vector<std::string> current, current_tensors(folder));
+  for (const std::string& name : names) {
     EPL_TRY(remove_file(cat(folder, "/", name, ".part"), hook));
     const bool counts = std::ranges::find(current, name) != current.end();
     if (!counts) EPL_TRY(remove_file(cat(folder, "/", name), hook));
   }
-  EPL_TRY(remove_file(cat(folder, "/", manifest_name, ".part"), hook));
-  return remove_file(note, hook);
+  return remove_file(cat(folder, "/", manifest_name, ".part"), hook);
+}
+
+// And the note.
+Status tidy_up(const std::string& folder, const FileHook& hook) {
+  EPL_TRY(remove_named(folder, hook));
+  return remove_file(cat(folder, "/", note_name), hook);
 }
 
 bool has_note(const std::string& folder) {
@@ -209,10 +223,13 @@ Result<std::unique_ptr<CheckpointSave>> CheckpointSave::begin(const std::string&
                                                               const FileHook& hook) {
   if (folder.empty()) return invalid("a checkpoint needs a folder");
   EPL_TRY(make_folder(folder, hook));
-  std::unique_ptr<CheckpointSave> save(new CheckpointSave(folder, hook));
+  std::unique_ptr<CheckpointSave> save(new CheckpointSave(folder, parts, hook));
   EPL_TRY(check_is_ours(folder));
+  // Newer than what is there, and than what a process of a save that was given up may still write.
+  EPL_ASSIGN(std::vector<std::string> known, noted(folder));
   EPL_TRY(tidy_up(folder, hook));
-  for (std::string name : files_of(folder)) {
+  for (std::string& name : files_of(folder)) known.push_back(std::move(name));
+  for (std::string& name : known) {
     if (name.ends_with(".part")) name.resize(name.size() - 5);
     save->generation_ = std::max(save->generation_, generation_of(name) + 1);
   }
@@ -226,7 +243,7 @@ void CheckpointSave::give_up() {
   // The new manifest may be in place already, when only syncing its folder failed: then the next save tidies up.
   const auto now = current_tensors(folder_);
   const bool counts = now.ok() && !now->empty() && generation_of(now->front()) == generation_;
-  if (now.ok() && !counts) static_cast<void>(tidy_up(folder_, nullptr));
+  if (now.ok() && !counts) static_cast<void>(parts_ > 1 ? remove_named(folder_, nullptr) : tidy_up(folder_, nullptr));
 }
 
 Status CheckpointSave::finish(const Checkpoint& checkpoint, std::span<const std::string> parts) {

@@ -65,12 +65,15 @@ class CheckpointSave {
   uint64_t generation() const { return generation_; }
   // `checkpoint` without its items.
   Status finish(const Checkpoint& checkpoint, std::span<const std::string> parts);
-  // Removes what is not finished.
+  // Removes what is not finished. Of several parts one may still be on its way, by a process that has not noticed yet;
+  // then a note of their names stays, by which the next save or `remove_checkpoint` removes it.
   void give_up();
 
  private:
-  CheckpointSave(const std::string& folder, const FileHook& hook) : folder_(folder), hook_(hook), turn_(folder) {}
+  CheckpointSave(const std::string& folder, int parts, const FileHook& hook)
+      : folder_(folder), parts_(parts), hook_(hook), turn_(folder) {}
   const std::string folder_;
+  const int parts_;
   const FileHook hook_;
   const FolderLock turn_;
   uint64_t generation_ = 1;

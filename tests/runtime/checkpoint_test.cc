@@ -400,6 +400,41 @@ TEST(Checkpoint, AFailureOfAnyPartLeavesTheOldOne) {
   }
 }
 
+// A process that has not noticed yet that its job has given up the save writes its part all the same: no obstacle for
+// the next save, which has other names and removes it, and nothing that stays when the checkpoint goes.
+TEST(Checkpoint, APartThatComesTooLateGoesWithTheNextSave) {
+  const std::string folder = fresh_folder("late");
+  const auto pieces = cut_pieces();
+  uint64_t before = 0;
+  for (int64_t step : {1, 2}) {  // the first save, and one over another
+    {
+      const auto given_up = CheckpointSave::begin(folder, 2);
+      ASSERT_TRUE(given_up.ok()) << given_up.status().to_string();
+      ASSERT_TRUE(write_checkpoint_part(folder, (*given_up)->generation(), 0, pieces[0]).ok());
+      (*given_up)->give_up();
+      EXPECT_GT((*given_up)->generation(), before);
+      before = (*given_up)->generation();
+      ASSERT_TRUE(write_checkpoint_part(folder, before, 1, pieces[1]).ok());
+    }
+    {
+      const auto next = CheckpointSave::begin(folder, 2);
+      ASSERT_TRUE(next.ok()) << next.status().to_string();
+      EXPECT_GT((*next)->generation(), before) << "one that is still being written is not taken for one of its own";
+    }
+    Checkpoint checkpoint = example(2);
+    checkpoint.step = step;
+    ASSERT_TRUE(save_checkpoint(folder, checkpoint).ok());
+    EXPECT_EQ(load_checkpoint(folder)->step, step);
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
+  }
+  auto given_up = CheckpointSave::begin(folder, 2).value();
+  given_up->give_up();
+  ASSERT_TRUE(write_checkpoint_part(folder, given_up->generation(), 1, pieces[1]).ok());
+  given_up.reset();
+  ASSERT_TRUE(remove_checkpoint(folder).ok());
+  EXPECT_FALSE(fs::exists(folder));
+}
+
 Result<Checkpoint> load_archive(const std::string& bytes) {
   EPL_ASSIGN(const CheckpointFiles files, CheckpointFiles::in_archive(reader_of("stream", bytes)));
   return load_checkpoint(files);
