@@ -22,7 +22,7 @@ var (
 type overBudget struct{ wanted, free int64 }
 
 func (e *overBudget) Error() string {
-	return fmt.Sprintf("the job may need %d bytes, half of them to predict while it trains, and the budget has %d left: "+
+	return fmt.Sprintf("the job needs %d bytes, with those to predict while it trains, and the budget has %d left: "+
 		"%d too few; a smaller batch or more micro-batches need less", e.wanted, e.free, e.wanted-e.free)
 }
 

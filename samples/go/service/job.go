@@ -189,7 +189,7 @@ func (j *Job) follow(ctx context.Context, send func(Status) error, quiet func() 
 
 func (j *Job) checkpoint() string { return filepath.Join(j.folder, "checkpoint") }
 
-// open makes the session, and the predictor where the model has outputs; then the job's memory is known to the byte.
+// open makes the session, and the predictor where the model has outputs.
 func (j *Job) open(ctx context.Context) (session *epl.Session, predictor *epl.Predictor, err error) {
 	outputs, err := j.plan.Outputs(epl.Predict)
 	if err != nil {
@@ -198,24 +198,33 @@ func (j *Job) open(ctx context.Context) (session *epl.Session, predictor *epl.Pr
 	if session, err = j.plan.Session(ctx, epl.SessionOptions{}); err != nil {
 		return nil, nil, err
 	}
-	j.status.Memory = sessionBytes(j.plan)
 	if len(outputs) == 0 {
 		return session, nil, nil
 	}
 	if predictor, err = session.Predictor(ctx, nil); err != nil {
 		return nil, nil, errors.Join(err, session.Close())
 	}
-	j.status.Memory += predictor.MemoryBytes()
 	return session, predictor, nil
 }
 
-// sessionBytes is what a session of a plan takes, exactly. A predictor takes of each rank's memory what a prediction
-// needs: never more than the session.
-func sessionBytes(plan *epl.Plan) (bytes int64) {
+// bytesOf says what a session of a plan and its predictor, if the model has outputs, will take: to the byte.
+func bytesOf(ctx context.Context, plan *epl.Plan) (session, predictor int64, err error) {
 	for rank := range plan.Ranks() {
-		bytes += plan.MemoryPeak(rank)
+		session += plan.MemoryPeak(rank)
 	}
-	return bytes
+	outputs, err := plan.Outputs(epl.Predict)
+	if err != nil || len(outputs) == 0 {
+		return session, 0, err
+	}
+	text, err := plan.Describe(ctx, "memory")
+	if err != nil {
+		return 0, 0, err
+	}
+	var memory struct {
+		Predictor int64 `json:"predictor_bytes"`
+	}
+	err = json.Unmarshal([]byte(text), &memory)
+	return session, memory.Predictor, err
 }
 
 // run is the job's goroutine: until ctx ends, which lets the step under way end, and saves. It closes what open made.

@@ -152,14 +152,17 @@ func (m *Manager) begin(ctx context.Context, id string, spec Spec, phase Phase) 
 	return j, nil
 }
 
-// admit lets a job begin, if the budget has room for its session and for as much again, before either is made. From
-// then on it counts as what it has: the predictor needs less.
+// admit lets a job begin, if the budget has room for its session and its predictor, before either is made.
 func (m *Manager) admit(ctx context.Context, j *Job) error {
 	m.making.Lock()
 	defer m.making.Unlock()
-	wanted, free := 2*sessionBytes(j.plan), m.budget-m.used()
-	if m.budget > 0 && wanted > free {
-		return &overBudget{wanted, free}
+	ofSession, ofPredictor, err := bytesOf(ctx, j.plan)
+	if err != nil {
+		return err
+	}
+	j.status.Memory = ofSession + ofPredictor
+	if free := m.budget - m.used(); m.budget > 0 && j.status.Memory > free {
+		return &overBudget{j.status.Memory, free}
 	}
 	session, predictor, err := j.open(ctx)
 	if err != nil {
