@@ -91,6 +91,21 @@ func rawInfos(fields []Info) (all []raw.TensorInfo, free func(), err error) {
 	return all, free, nil
 }
 
+// ofFields calls create with the engine and with fields as the library takes them.
+func (e *Engine) ofFields(fields []Info, create func(*raw.Engine, []raw.TensorInfo) *raw.Error) error {
+	engine, done, err := e.use()
+	if err != nil {
+		return err
+	}
+	defer done()
+	infos, free, err := rawInfos(fields)
+	if err != nil {
+		return err
+	}
+	defer free()
+	return taken(create(engine, infos))
+}
+
 // NewDataset makes a dataset of samples that reader gives when it is asked for them. fields are those of a sample; of a
 // whole batch where the option "batch" is 0. samples is how many there are; -1: nobody knows, and reader gives io.EOF
 // for one that is not there. options are those of [Engine.OpenDataset] that no reader of files declares: batches,
@@ -100,22 +115,18 @@ func (e *Engine) NewDataset(fields []Info, samples int64, reader SampleReader, o
 	if err != nil {
 		return nil, err
 	}
-	engine, done, err := e.use()
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	infos, free, err := rawInfos(fields)
-	if err != nil {
-		return nil, err
-	}
-	defer free()
 	host := &samplesOfHost{reader: reader}
-	userdata := cgo.NewHandle(host)
-	made, failure := raw.DatasetCreate(engine, infos, samples, samplesFunction(), uintptr(userdata), dropFunction(), text)
-	if failure != nil {
-		userdata.Delete() // where it fails it is still ours
-		return nil, taken(failure)
+	var made *raw.Dataset
+	err = e.ofFields(fields, func(engine *raw.Engine, infos []raw.TensorInfo) (failure *raw.Error) {
+		userdata := cgo.NewHandle(host)
+		made, failure = raw.DatasetCreate(engine, infos, samples, samplesFunction(), uintptr(userdata), dropFunction(), text)
+		if failure != nil {
+			userdata.Delete() // where it fails it is still ours
+		}
+		return
+	})
+	if err != nil {
+		return nil, err
 	}
 	return newDataset(e, made, host), nil
 }
@@ -142,19 +153,13 @@ type Feed struct{ child }
 
 // NewFeed makes a feed. fields are those of a batch, and so many batches wait at most.
 func (e *Engine) NewFeed(fields []Info, capacity int) (*Feed, error) {
-	engine, done, err := e.use()
+	var made *raw.Feed
+	err := e.ofFields(fields, func(engine *raw.Engine, infos []raw.TensorInfo) (failure *raw.Error) {
+		made, failure = raw.FeedCreate(engine, infos, int64(capacity))
+		return
+	})
 	if err != nil {
 		return nil, err
-	}
-	defer done()
-	infos, free, err := rawInfos(fields)
-	if err != nil {
-		return nil, err
-	}
-	defer free()
-	made, failure := raw.FeedCreate(engine, infos, int64(capacity))
-	if failure != nil {
-		return nil, taken(failure)
 	}
 	f := &Feed{}
 	f.adopt(e, unsafe.Pointer(made), func(p unsafe.Pointer) { raw.FeedDestroy((*raw.Feed)(p)) })
