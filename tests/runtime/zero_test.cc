@@ -124,8 +124,8 @@ TEST_P(Zero, HoldsAPieceOfTheOptimizersState) {
     EXPECT_GT(optimizer_bytes(**plan, t), 0);
     EXPECT_EQ(optimizer_bytes(**plan, t) * GetParam().pieces, optimizer_bytes(**whole, t)) << "class " << t;
     for (const StateSlot& slot : (*plan)->state_of(t).slots()) {
-      if (slot.kind == ValueKind::parameter)
-        EXPECT_EQ(slot.local, (*whole)->state_of(t).find(slot.name)->local) << slot.name;
+      if (slot.kind != ValueKind::parameter) continue;
+      EXPECT_EQ(slot.local, (*whole)->state_of(t).find(slot.name)->local) << slot.name;
     }
   }
   EXPECT_FALSE((*plan)->text(EntryKind::train, "plan")->empty());
