@@ -221,6 +221,41 @@ Status free_gather_nd(Operands& o) {
   return {};
 }
 
+// Indices of which those of a sample are those of the sample before it, and as many more as a sample has elements.
+// Those of a single sample count samples if they take all its elements in their order; else they may mean the first
+// sample.
+Status free_gather(Operands& o) {
+  if (!o.has(1) || !freed(o.inputs[0]) || o.inputs[0]->outer != 1 || o.inputs[1]->constant.empty()) return {};
+  const epl::Tensor& all = o.inputs[1]->constant;
+  const Shape &file = *o.inputs[0]->in_file, &shape = all.shape();
+  const int64_t ndim = static_cast<int64_t>(file.size()), axis = o.integer("axis", 0);
+  const int along = static_cast<int>(axis < 0 ? axis + ndim : axis);
+  if (differing_dim(file, o.inputs[0]->type.shape) != along) return {};
+  const int64_t more = file[static_cast<size_t>(along)] / o.batch.from;
+  bool in_order = more > 1 && all.elements() == more;
+  for (int64_t i = 0; i < all.elements() && in_order; ++i) in_order = all.get_int(i) == i;
+  if (o.batch.from == 1 && !in_order) return {};
+  for (int dim = 0; dim < static_cast<int>(shape.size()); ++dim) {
+    if (shape[static_cast<size_t>(dim)] != o.batch.from) continue;
+    const int64_t run = all.elements() / elements_before(shape, dim), step = run / o.batch.from;
+    // Element i of `samples` samples, from those of the first.
+    const auto of = [&](int64_t i, int64_t samples) {
+      const int64_t outer = i / (step * samples), sample = i / step % samples;
+      return all.get_int(outer * run + i % step) + sample * more;
+    };
+    bool counts = true;
+    for (int64_t i = 0; i < all.elements() && counts; ++i) counts = all.get_int(i) == of(i, o.batch.from);
+    if (!counts) continue;
+    TensorType type = all.type();
+    type.shape[static_cast<size_t>(dim)] = o.batch.to;
+    epl::Tensor made(type);
+    for (int64_t i = 0; i < made.elements(); ++i) made.set_int(i, of(i, o.batch.to));
+    o.replace(1, {.constant = made, .type = type, .in_file = shape});
+    return {};
+  }
+  return {};
+}
+
 // What is the same for every sample meets what is not: positions and masks that the exporter computed for all samples.
 Status free_broadcast(Operands& o) {
   const auto first = std::ranges::find_if(o.inputs, freed);
@@ -328,6 +363,7 @@ Status free_operands(const Node& node, const std::vector<Shape>& results_in_file
   if (node.op_type == "Expand") return free_sizes(o, 1);
   if (node.op_type == "Resize") return free_sizes(o, 3);
   if (node.op_type == "Slice") return free_slice(o);
+  if (node.op_type == "Gather") return free_gather(o);
   if (node.op_type == "GatherND") return free_gather_nd(o);
   if (node.op_type == "ScatterElements" || node.op_type == "Scatter") return free_scatter(o);
   constexpr std::string_view broadcasts[] = {

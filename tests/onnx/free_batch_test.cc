@@ -153,6 +153,31 @@ TEST(FreeBatch, TuplesThatCountSamples) {
   EXPECT_TRUE(!other.ok() || other->shape()[0] == 2);
 }
 
+TEST(FreeBatch, IndicesThatCountOnFromSampleToSample) {
+  const auto in_order = [](const Shape& shape) {
+    epl::Tensor all({DType::i64, shape});
+    for (int64_t i = 0; i < all.elements(); ++i) all.set_int(i, i);
+    return all;
+  };
+  const auto taken = [](const Ints& indices, const Shape& shape, int64_t axis) {
+    epl::Tensor at({DType::i64, shape});
+    for (int64_t i = 0; i < at.elements(); ++i) at.set_int(i, indices[static_cast<size_t>(i)]);
+    return of({node("Flatten", {"x"}, {"f"}, {attribute("axis", axis)}), node("Reshape", {"f", "all"}, {"r"}),
+               node("Gather", {"r", "at"}, {"y"})},
+              {tensor("at", at), ints("all", {6})}, {"2", "3"});
+  };
+  same_for_each_sample(taken({0, 1, 2, 3, 4, 5}, {2, 1, 3}, 1), {3}, 2, 6);
+  same_for_each_sample(taken({2, 0, 5, 3}, {2, 2}, 1), {3}, 2, 4);
+  same_for_each_sample(of({node("Reshape", {"x", "all"}, {"r"}), node("Gather", {"r", "at"}, {"y"})},
+                          {tensor("at", in_order({1, 1, 3})), ints("all", {3})}, {"1", "3"}),
+                       {3}, 1, 4);
+  // The second sample's are not the first one's moved on: of a third nothing is known.
+  auto model = load(taken({2, 0, 5, 4}, {2, 2}, 1));
+  ASSERT_TRUE(model.ok()) << model.status().to_string();
+  auto other = run(**model, numbers({4, 3}, 1));
+  EXPECT_TRUE(!other.ok() || other->shape()[0] == 2);
+}
+
 TEST(FreeBatch, SizesOfAResize) {
   const std::vector<Message> nodes = {node("Resize", {"x", "", "", "sizes"}, {"y"})};
   same_for_each_sample(of(nodes, {ints("sizes", {1, 2, 6, 6})}, {"1", "2", "3", "3"}), {2, 3, 3}, 1, 3);

@@ -383,6 +383,20 @@ TEST(Layout, ChainsBecomeOne) {
   EXPECT_EQ(graph.node_count(), 2) << print_graph(graph);
 }
 
+TEST(Layout, AGatherOfAllInOrderIsAReshape) {
+  const auto taken = [](const std::vector<int64_t>& picks, const Shape& shape, int axis) {
+    Sketch s;
+    const Var x = s.input("x", {4, 6});
+    Tensor indices({DType::i64, shape});
+    for (int64_t i = 0; i < indices.elements(); ++i) indices.set_int(i, picks[static_cast<size_t>(i)]);
+    return rewritten(s.finish(s.b.emit("gather", {x, s.b.constant(indices)}, {{"axis", int64_t{axis}}})));
+  };
+  EXPECT_EQ(count_op(taken({0, 1, 2, 3}, {2, 1, 2}, 0), "gather"), 0);
+  EXPECT_EQ(count_op(taken({0, 1, 2, 3, 4, 5}, {2, 3}, 1), "gather"), 0);
+  EXPECT_EQ(count_op(taken({0, 1, 2, 3}, {4}, 1), "gather"), 1);  // not all
+  EXPECT_EQ(count_op(taken({0, 2, 1, 3}, {4}, 0), "gather"), 1);
+}
+
 TEST(Rewrite, KeepsOutputsPhasesAndNames) {
   Sketch s;
   Builder& b = s.b;

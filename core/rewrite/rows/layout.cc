@@ -52,6 +52,22 @@ EPL_REWRITE(transpose_chain) {
           }};
 }
 
+// Exporters take a mask apart into rows that they count one by one, of all samples.
+EPL_REWRITE(gather_in_order) {
+  return {.doc = "A gather of all elements along an axis, each once and in their order, is a reshape.",
+          .root_op = "gather",
+          .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {
+            const std::vector<Value>& in = m.root().inputs;
+            const ValueInfo& indices = m.graph().value(in[1]);
+            const auto axis = static_cast<int>(m.root().attributes.integer("axis"));
+            if (indices.kind != ValueKind::constant || indices.type.elements() != m.type(in[0]).dim(axis)) return {};
+            for (int64_t i = 0; i < indices.data.elements(); ++i) {
+              if (indices.data.get_int(i) != i) return {};
+            }
+            return {b.reshape(b.var(now[in[0]]), m.type(m.root().outputs[0]).shape)};
+          }};
+}
+
 // Exporters write the transposed keys of an attention as matrices [batch * heads, t, d].
 EPL_REWRITE(batched_transpose) {
   return {
