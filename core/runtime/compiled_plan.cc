@@ -72,10 +72,14 @@ void find_ports(Entry& entry) {
 
 // By the passes, or from a file.
 Result<Plan> decide(const std::string& name, const std::shared_ptr<const Graph>& graph, const PlanOptions& options,
-                    const std::vector<Entry>& before) {
+                    const std::vector<Entry>& before, SamplePlaces outputs) {
   const Plan* first = before.empty() ? nullptr : &before.front().plan;
   if (!options.decisions)
-    return make_plan({.graph = graph, .strategy = options.strategy, .ranks = options.ranks, .state_of = first});
+    return make_plan({.graph = graph,
+                      .strategy = options.strategy,
+                      .ranks = options.ranks,
+                      .state_of = first,
+                      .outputs = std::move(outputs)});
   EPL_TRY(check_graph(*options.decisions, name, *graph));
   EPL_ASSIGN(Plan plan, parse_plan(*options.decisions->entry(name), graph));
   if (plan.ranks() != options.ranks)
@@ -100,8 +104,8 @@ Status check_outputs(const Plan& plan) {
 }
 
 // Plans and lowers one entry's graph.
-Result<Entry> compile(EntryKind kind, int shape, Graph graph, const LossFacts& loss, const PlanOptions& options,
-                      Device& device, int threads, const std::vector<Entry>& before) {
+Result<Entry> compile(EntryKind kind, int shape, Graph graph, SamplePlaces outputs, const LossFacts& loss,
+                      const PlanOptions& options, Device& device, int threads, const std::vector<Entry>& before) {
   Entry entry;
   entry.kind = kind;
   entry.shape = shape;
@@ -112,7 +116,7 @@ Result<Entry> compile(EntryKind kind, int shape, Graph graph, const LossFacts& l
   entry.graph = std::make_shared<const Graph>(std::move(graph));
   EPL_ASSIGN(Graph expanded, expand_composites(*entry.graph, device.kernels()));
   auto runnable = std::make_shared<const Graph>(without_dead_nodes(expanded));
-  auto planned = decide(entry.name(), runnable, options, before);
+  auto planned = decide(entry.name(), runnable, options, before, std::move(outputs));
   if (!planned.ok()) {
     const Status& why = planned.status();
     return notes.empty() ? why : Status(why.code(), cat(why.message(), "; ", join(notes, "; ")), why.where());
@@ -153,9 +157,9 @@ Result<Entry> compile(EntryKind kind, int shape, Graph graph, const LossFacts& l
 
 // Where each micro-batch stands by itself: the binding of one, from the graph of all samples. A file that fixes its
 // batch is freed of it, and what its constants say of a batch (the capacity of a gate) is then said of a micro-batch.
-// `batch`: its samples.
-Result<Binding> of_micro_batch(const PlanOptions& options, Binding binding, Graph graph, int64_t& batch) {
-  const int64_t micro_batches = micro_batches_apart(options.strategy);
+// `batch`: the samples of all.
+Result<Binding> of_micro_batch(const PlanOptions& options, Binding binding, Graph graph, int64_t micro_batches,
+                               int64_t& batch) {
   agree_on_samples(graph, options.named_batch_dims);
   for (Value v : graph.leaves(ValueKind::input)) {
     const ValueInfo& info = graph.value(v);
@@ -168,11 +172,6 @@ Result<Binding> of_micro_batch(const PlanOptions& options, Binding binding, Grap
                      " micro-batches do not divide");
     batch = samples;
     samples /= micro_batches;
-    if (samples == 1) {
-      return unsupported("batch.semantics = per_micro_batch with ", micro_batches,
-                         " micro-batches of one sample each: ",
-                         "a dimension that counts one sample cannot be told from others of size one; use fewer");
-    }
     const auto port = std::ranges::find(options.model->inputs(), info.name, &ModelPort::name);
     if (port != options.model->inputs().end() && port->dims.size() == shape.size()) {
       const auto& [in_file, symbol] = port->dims[static_cast<size_t>(info.batch_dim)];
@@ -185,15 +184,15 @@ Result<Binding> of_micro_batch(const PlanOptions& options, Binding binding, Grap
 }
 
 // The model's graph with its fused meaning restored (attention, norms, ...).
-Result<Graph> bind(const PlanOptions& options, const Binding& binding, int64_t& batch) {
+Result<Graph> bind(const PlanOptions& options, const Binding& binding, int64_t apart, int64_t& batch) {
   EPL_TRY(options.stop.check());
   EPL_ASSIGN(Graph graph, options.model->bind(binding));
   if (options.rewrites) {
     EPL_ASSIGN(graph, rewrite_graph(graph));
   }
   if (binding.free_batch) EPL_TRY(samples_stay_apart(graph));
-  if (micro_batches_apart(options.strategy) < 2) return graph;
-  EPL_ASSIGN(const Binding of_one, of_micro_batch(options, binding, std::move(graph), batch));
+  if (apart < 2) return graph;
+  EPL_ASSIGN(const Binding of_one, of_micro_batch(options, binding, std::move(graph), apart, batch));
   auto made = options.model->bind(of_one);
   if (!made.ok()) return made.status().with_context("one micro-batch by itself");
   return options.rewrites ? rewrite_graph(*made) : std::move(made);
@@ -234,7 +233,7 @@ bool same_names(const std::vector<Adapter>& a, const std::vector<Adapter>& b) {
 // The model's graph with its adapters, which are the same in every entry.
 Result<Graph> CompiledPlan::bound(Binding binding, Binding::Mode mode) {
   binding.mode = mode;
-  EPL_ASSIGN(Graph graph, bind(options_, binding, batch_));
+  EPL_ASSIGN(Graph graph, bind(options_, binding, apart_, batch_));
   if (options_.train.precision == DType::f64) {
     EPL_ASSIGN(graph, with_float64(graph));
   }
@@ -259,8 +258,19 @@ LossSpec CompiledPlan::loss_spec() const {
   const int dim = out.target_batch_dim;
   if (!out.target || dim < 0 || dim >= out.target->ndim()) return out;
   int64_t& samples = out.target->shape[static_cast<size_t>(dim)];
-  if (samples == batch_) samples /= micro_batches_apart(options_.strategy);
+  if (samples == batch_) samples /= apart_;
   return out;
+}
+
+// Micro-batches of one sample do not show where outputs count samples: the graph of all of them does.
+Result<SamplePlaces> CompiledPlan::places_of(const std::function<Result<Graph>()>& make) {
+  if (apart_ < 2 || batch_ != apart_) return SamplePlaces();
+  const int64_t apart = std::exchange(apart_, 1);
+  Result<Graph> graph = make();
+  apart_ = apart;
+  EPL_TRY(graph.status());
+  agree_on_samples(*graph, options_.named_batch_dims);
+  return sample_places(*graph);
 }
 
 // How it is trained, the names of its adapters included.
@@ -307,6 +317,11 @@ Status CompiledPlan::add_train_entry(const Binding& binding, int shape) {
     if (!mergings_of(options.strategy, output.name).empty()) kept.push_back(output.name);
   }
   EPL_ASSIGN(TrainStep step, build_train_step(forward, training(), kept));
+  EPL_ASSIGN(SamplePlaces outputs, places_of([&]() -> Result<Graph> {
+               EPL_ASSIGN(Graph all, bound(with_loss_output(options, binding), Binding::Mode::train));
+               EPL_ASSIGN(TrainStep of_all, build_train_step(all, training(), kept));
+               return std::move(of_all.graph);
+             }));
   if (shape > 0 && step.trained != trained_)
     return unsupported("the model has other parameters to train at these sizes: ", step.trained.size(), " instead of ",
                        trained_.size());
@@ -322,8 +337,8 @@ Status CompiledPlan::add_train_entry(const Binding& binding, int shape) {
     if (std::ranges::find(scalars_, info.name, &Scalar::name) == scalars_.end())
       scalars_.push_back({info.name, info.type.dtype, scalar.at});
   }
-  EPL_ASSIGN(Entry train,
-             compile(EntryKind::train, shape, std::move(step.graph), loss_, options, *device_, threads_, entries_));
+  EPL_ASSIGN(Entry train, compile(EntryKind::train, shape, std::move(step.graph), std::move(outputs), loss_, options,
+                                  *device_, threads_, entries_));
   entries_.push_back(std::move(train));
   return {};
 }
@@ -344,19 +359,24 @@ Status CompiledPlan::add_entries(int shape) {
   if (options.training) EPL_TRY(add_train_entry(binding, shape));
   if (options.training && options.evaluate) {
     EPL_ASSIGN(Graph graph, evaluation_graph(binding));
-    EPL_ASSIGN(Entry entry,
-               compile(EntryKind::evaluate, shape, std::move(graph), loss_, options, *device_, threads_, entries_));
+    EPL_ASSIGN(SamplePlaces outputs, places_of([&] { return evaluation_graph(binding); }));
+    EPL_ASSIGN(Entry entry, compile(EntryKind::evaluate, shape, std::move(graph), std::move(outputs), loss_, options,
+                                    *device_, threads_, entries_));
     entries_.push_back(std::move(entry));
   }
   if (options.predict || !options.training) {
-    Result<Graph> graph = bound(binding, Binding::Mode::evaluate);
-    if (!graph.ok() && graph.status().code() == Code::unsupported && options.training) {
-      graph = bound(with_loss_output(options, binding), Binding::Mode::evaluate);  // what else there is is left out
-    }
-    EPL_TRY(graph.status());
-    graph->updates.clear();
-    EPL_ASSIGN(Entry entry,
-               compile(EntryKind::predict, shape, *std::move(graph), {}, options, *device_, threads_, entries_));
+    const auto prediction = [&] {
+      Result<Graph> graph = bound(binding, Binding::Mode::evaluate);
+      if (!graph.ok() && graph.status().code() == Code::unsupported && options.training) {
+        graph = bound(with_loss_output(options, binding), Binding::Mode::evaluate);  // what else there is is left out
+      }
+      if (graph.ok()) graph->updates.clear();
+      return graph;
+    };
+    EPL_ASSIGN(Graph graph, prediction());
+    EPL_ASSIGN(SamplePlaces outputs, places_of(prediction));
+    EPL_ASSIGN(Entry entry, compile(EntryKind::predict, shape, std::move(graph), std::move(outputs), {}, options,
+                                    *device_, threads_, entries_));
     entries_.push_back(std::move(entry));
   }
   return check_shape(shape);
@@ -400,6 +420,7 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   const PlanOptions& options = plan->options_;
   const int64_t local_ranks = options.local_ranks > 0 ? options.local_ranks : options.ranks;
   plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(local_ranks, 1)));
+  plan->apart_ = micro_batches_apart(options.strategy);
   const bool any_order = options.strategy.text("reproducible.level") == "run";
   EPL_ASSIGN(plan->device_, open_device(options.device, host, {.any_order = any_order}));
 

@@ -16,6 +16,7 @@
 #include "core/runtime/merged_outputs.h"
 #include "core/runtime/parameter_store.h"
 #include "core/runtime/sample_dims.h"
+#include "core/strategy/samples.h"
 #include "core/train/adapter.h"
 #include "core/train/train_step.h"
 
@@ -151,6 +152,7 @@ class CompiledPlan {
   Status check_meshes() const;
   Status link_programs();
   Result<Graph> bound(Binding binding, Binding::Mode mode);
+  Result<SamplePlaces> places_of(const std::function<Result<Graph>()>& make);
   LossSpec loss_spec() const;
   TrainOptions training() const;
   Result<Graph> evaluation_graph(const Binding& binding);
@@ -171,7 +173,8 @@ class CompiledPlan {
   int first_group_ = 0;
   std::vector<std::string> notes_;
   int threads_ = 1;
-  int64_t batch_ = 0;  // where micro-batches stand by themselves: the samples of all, as the entry at hand is bound
+  // Micro-batches that stand by themselves, of the graph at hand, and where there are several: the samples of them all.
+  int64_t apart_ = 1, batch_ = 0;
   std::optional<TensorType> target_;  // of the shape at hand
   LossFacts loss_;
   Schedule schedule_;

@@ -6,10 +6,12 @@
 namespace epl {
 namespace {
 
-// Values that rest on a sum over the batch, so that no sample's piece of them is its own.
+// Values that rest on a sum over the batch, so that no sample's piece of them is its own. Where each sample is a
+// micro-batch that stands by itself there are none.
 std::vector<bool> mixed_values(const Plan& plan) {
   const Graph& graph = *plan.graph;
   std::vector<bool> carries(static_cast<size_t>(graph.value_count()), false), mixed = carries;
+  if (plan.apart && plan.batch == plan.micro_batches()) return mixed;
   for (Value v : graph.leaves(ValueKind::input)) carries[static_cast<size_t>(v.index)] = graph.value(v).batch_dim >= 0;
   for (const Node& node : graph.nodes()) {
     bool any = false, mixes = false;

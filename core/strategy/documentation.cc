@@ -181,7 +181,7 @@ those of a micro-batch. Micro-batches are runs of samples of the global batch, a
 samples are in one depends on no layout, and all layouts with as many micro-batches have the same bits, within what
 their level promises. Where nothing looks at several samples, all targets count and the number of micro-batches is a
 power of two, these are the bits of the whole batch together. With another number of micro-batches the answer is
-another one. A micro-batch has at least two samples.
+another one.
 
 The model is bound at the size of a micro-batch. A file that fixes its batch is freed of it, and what its constants say
 of a batch (for how many tokens an expert has room) is then said of a micro-batch. Gradients are summed over ranks for

@@ -9,6 +9,7 @@
 
 #include "core/ir/op.h"
 #include "core/strategy/plan.h"
+#include "core/strategy/samples.h"
 
 namespace epl {
 
@@ -19,6 +20,8 @@ struct PlanRequest {
   std::string passes;  // empty: the default list
   // Of an entry that shares its state with this one: what state it has lies here as it does there. Null: none.
   const Plan* state_of = nullptr;
+  // Where outputs count samples, for a micro-batch of one sample that stands by itself: its own graph does not show it.
+  SamplePlaces outputs = {};
 };
 Result<Plan> make_plan(const PlanRequest& request);
 

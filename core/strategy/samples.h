@@ -1,11 +1,13 @@
 // Which inputs count samples, if nobody has said it for all of them.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/ir/graph.h"
+#include "core/strategy/batch_cut.h"
 
 namespace epl {
 
@@ -18,5 +20,10 @@ std::vector<std::string> agree_on_samples(Graph& graph, const std::set<std::stri
 // For a batch size that the file does not have: no node may mix samples. If one does, the file's batch size is written
 // into it. The error names the node.
 Status samples_stay_apart(const Graph& graph);
+
+// Where outputs count samples, by name; those that do not are left out. Of several samples: a dimension that counts one
+// cannot be told from others of size one.
+using SamplePlaces = std::map<std::string, CutPlace>;
+Result<SamplePlaces> sample_places(const Graph& graph);
 
 }  // namespace epl

@@ -15,8 +15,9 @@ namespace {
 
 class Propagation {
  public:
-  explicit Propagation(Plan& plan)
+  Propagation(Plan& plan, const SamplePlaces& outputs)
       : plan_(plan),
+        outputs_(outputs),
         graph_(*plan.graph),
         units_(plan.units()),
         cut_(graph_.value_count()),
@@ -30,6 +31,7 @@ class Propagation {
     }
     for (int n = 0; n < graph_.node_count(); ++n) EPL_TRY(forward(n));
     make_in_pieces();
+    place_outputs();
     explain();
     write();
     return {};
@@ -57,6 +59,7 @@ class Propagation {
       plan_.coupled = cat("node ", node.name, " (", node.op->name, ") couples the samples of the batch: ", cut.why);
       return several_micro_batches(plan_, node);
     }
+    if (plan_.apart && plan_.batch == plan_.micro_batches()) return {};  // of one sample
     plan_.notes.push_back(cat("node ", node.name, " sees the whole ", plan_.apart ? "micro-batch" : "batch",
                               pieces() > 1 ? ", on every rank that has a part of it: " : ": ", cut.why));
     return {};
@@ -123,6 +126,13 @@ class Propagation {
     return wanted;
   }
 
+  void place_outputs() {
+    for (const Graph::Output& output : graph_.outputs) {
+      const auto known = outputs_.find(output.name);
+      if (known != outputs_.end() && !cut_[output.value.index]) cut_[output.value.index] = known->second;
+    }
+  }
+
   void explain() {
     for (int n = 0; n < graph_.node_count(); ++n) {
       if (!factor_[n]) continue;
@@ -169,6 +179,7 @@ class Propagation {
   }
 
   Plan& plan_;
+  const SamplePlaces& outputs_;
   const Graph& graph_;
   int64_t units_;
   std::vector<CutPlace> cut_;
@@ -180,7 +191,7 @@ class Propagation {
 
 EPL_PASS(propagate) {
   return {.doc = "finds the dimension of every value that carries the batch",
-          .run = [](PassContext& c) { return Propagation(c.plan).run(); }};
+          .run = [](PassContext& c) { return Propagation(c.plan, c.request.outputs).run(); }};
 }
 
 }  // namespace epl
