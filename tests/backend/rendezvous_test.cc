@@ -147,7 +147,9 @@ TEST(StoreMeeting, strangers_do_no_harm) {
   std::vector<Descriptor> strangers;
   for (int i = 0; i < 300; ++i) {  // more than may stand at its door
     strangers.push_back(connect_within(store->at(), deadline, false).value());
-    if (i % 2 == 0) EXPECT_TRUE(send_whole(strangers.back(), std::string(i * 10, 'x'), deadline).ok());
+    if (i % 2 == 0) {
+      EXPECT_TRUE(send_whole(strangers.back(), std::string(i * 10, 'x'), deadline).ok());
+    }
   }
   const auto place = store_rendezvous(store->at(), "secret", seconds_now, 20);
   EXPECT_TRUE(place->put_text("a", "x").ok());

@@ -255,7 +255,9 @@ TEST_F(Stopping, EveryCallSaysItBeforeItDoesAnything) {
     const bool done = name == "epl_event_wait";
     EXPECT_EQ(taken(found->second(&cancelled)), done ? EPL_OK : EPL_ERROR_CANCELLED);
     const int32_t code = taken(found->second(&late));
-    if (!done) EXPECT_EQ(code, EPL_ERROR_DEADLINE_EXCEEDED);
+    if (!done) {
+      EXPECT_EQ(code, EPL_ERROR_DEADLINE_EXCEEDED);
+    }
     EXPECT_EQ(epl_live_handles(), alive);
   }
   EXPECT_EQ(files_in(temporary.path()), files);

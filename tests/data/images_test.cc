@@ -123,7 +123,9 @@ TEST(Images, WhatIsWrongIsNamedWithTheFile) {
       std::ofstream(path, std::ios::binary) << bytes.substr(0, size);
       const std::string message = first_error(folder);
       // The last bytes of a JPEG are the mark of its end, which a decoder may do without.
-      if (size + 13 < bytes.size()) EXPECT_TRUE(has(message, "x.jpg")) << name << " " << size << ": " << message;
+      if (size + 13 < bytes.size()) {
+        EXPECT_TRUE(has(message, "x.jpg")) << name << " " << size << ": " << message;
+      }
     }
   }
   std::ofstream(folder + "/a/x.jpg") << "GIF89a";

@@ -54,11 +54,12 @@ TEST(Bounds, OfTransforms) {
     length.set_int(0, far);
     EXPECT_FALSE(refusal(one_node(node("DFT", {"x", "n"}, {"y"}), {"2", "8", "1"}, {tensor("n", length)})).empty())
         << far;
-    if (far > 8 || far < 1)
+    if (far > 8 || far < 1) {
       EXPECT_FALSE(refusal(one_node(node("STFT", {"x", "one", "", "n"}, {"y"}), {"2", "8", "1"},
                                     {tensor("n", length), tensor("one", epl::Tensor::from_ints({1}))}))
                        .empty())
           << far;
+    }
   }
   // A short file that asks for many large matrices.
   Parts parts;

@@ -133,8 +133,9 @@ TEST_F(Stored, TruncationsAndChangedLengthsAreRefusedAsFromMemory) {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes_.substr(0, size);
     const auto from_file = OnnxModel::load(path_), from_memory = testing::load(bytes_.substr(0, size));
     ASSERT_EQ(from_file.ok(), from_memory.ok()) << size;
-    if (!from_file.ok())
+    if (!from_file.ok()) {
       EXPECT_NE(from_file.status().message().find(from_memory.status().message()), std::string::npos);
+    }
   }
   for (size_t at = 0; at < 120; ++at) {  // the lengths of the outer messages, and whatever follows from them
     std::string damaged = bytes_;

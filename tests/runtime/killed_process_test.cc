@@ -33,7 +33,7 @@ class Killed : public testing::TestWithParam<Job> {
     std::vector<std::string> words = {"strategy",           GetParam().strategy, "transport",
                                       GetParam().transport, "survive",           checkpoint};
     words.insert(words.end(), more.begin(), more.end());
-    for (int rank = 0; rank < world; ++rank) processes.start(rank, 1, world, steps, words);
+    for (int rank = 0; rank < static_cast<int>(world); ++rank) processes.start(rank, 1, world, steps, words);
   }
   void wait_for_start() {
     for (size_t rank = 0; rank < world; ++rank) {
@@ -121,7 +121,7 @@ std::vector<Job> jobs() {
   std::vector<Job> out;
   const std::pair<std::string, std::string_view> strategies[] = {
       {"copies", copies}, {"stages", stages}, {"split_in_stages", split_stages}};
-  for (const std::string& transport : {"shared,sockets", "sockets", "gloo"}) {
+  for (const std::string transport : {"shared,sockets", "sockets", "gloo"}) {
     if (transport == "gloo" && !open_pack(EPL_PACK_FOLDER, "gloo").ok()) continue;
     for (const auto& [name, strategy] : strategies) {
       if (transport == "gloo" && name == "stages") continue;  // what split_in_stages does besides

@@ -94,7 +94,9 @@ TEST_P(UnevenSequence, LearnsWhatOneRankLearns) {
   expect_near(train(plan, layout.name, 3, batch), trained(alone, "data"), layout.name, 1e-5, 2e-4);
   const std::string local = *(*plan)->text(EntryKind::train, "local");
   EXPECT_NE(local.find(".padded.runs.by_rank.pieces.scattered"), std::string::npos) << local;
-  if (!layout.drops.empty()) EXPECT_NE(local.find("b0.out.kept: f32[4,2,8]"), std::string::npos) << local;
+  if (!layout.drops.empty()) {
+    EXPECT_NE(local.find("b0.out.kept: f32[4,2,8]"), std::string::npos) << local;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(, UnevenSequence,

@@ -132,7 +132,9 @@ class Slices : public testing::TestWithParam<Layout> {};
 TEST_P(Slices, GiveWhatTheWholeBatchGives) {
   const bool cut = GetParam().strategy.find("split") != std::string::npos;  // bits may differ
   for (const Seen& seen : seen_by(GetParam(), "global_concat")) {
-    if (!cut) EXPECT_EQ(seen.state, expected().state);
+    if (!cut) {
+      EXPECT_EQ(seen.state, expected().state);
+    }
     for (const auto& [entry, value] : seen.outputs) {
       ASSERT_EQ(value.type(), expected().outputs.at(entry).type());
       for (int64_t i = 0; i < value.elements(); ++i)

@@ -53,8 +53,9 @@ TEST_P(Vocabulary, LearnsWhatOneRankLearns) {
     const Tensor found = *(*session)->state(slot.name), wanted = *(*alone)->state(slot.name);
     for (int64_t i = 0; i < wanted.elements(); ++i) {
       // Some gradients are zero but for rounding, which Adam makes large.
-      if (slot.name.find(".weight") != std::string::npos || slot.name == "wte")
+      if (slot.name.find(".weight") != std::string::npos || slot.name == "wte") {
         ASSERT_NEAR(found.get(i), wanted.get(i), 2e-3) << slot.name << " " << i;
+      }
     }
   }
   EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak());

@@ -101,7 +101,7 @@ int64_t optimizer_bytes(const CompiledPlan& plan, int rank_class) {
 class Zero : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(Zero, HasTheBitsOfCopiesThatUpdateEverything) {
-  for (const std::string model : {std::string(skip_mlp), std::string(tied_mlp)}) {
+  for (const std::string& model : {std::string(skip_mlp), std::string(tied_mlp)}) {
     for (const double clip_norm : {0.0, 0.05}) {
       const Job job{.model = model, .clip_norm = clip_norm};
       expect_same(trained(GetParam(), job), trained(GetParam(), off(job)), GetParam().name);
@@ -232,7 +232,9 @@ TEST(ZeroBySamples, HasTheBitsOfSumsThatAreScattered) {
                                  Layout{"beside_split", 4, 1, R"("default": {"split": 2})"}}) {
       auto plan = plan_of(layout, job);
       ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-      if (clip_norm == 0) EXPECT_EQ(exchanges(**plan), layout.micro_batches == 1 ? 1 : 0) << layout.name;
+      if (clip_norm == 0) {
+        EXPECT_EQ(exchanges(**plan), layout.micro_batches == 1 ? 1 : 0) << layout.name;
+      }
       expect_same(trained(layout, job, 5), trained(layout, off(job), 5), layout.name);
     }
     Job far = job;
@@ -263,7 +265,8 @@ TEST(ZeroOfWholes, SaysWhatDoesNotDivide) {
   auto plan = plan_of({"two", 2}, {.model = std::string(tied_mlp)});
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   for (const StateSlot& slot : (*plan)->state_of(0).slots()) {
-    if (slot.kind == ValueKind::state) EXPECT_EQ(slot.local != slot.type, !slot.name.starts_with("b3.")) << slot.name;
+    if (slot.kind != ValueKind::state) continue;
+    EXPECT_EQ(slot.local != slot.type, !slot.name.starts_with("b3.")) << slot.name;
   }
   const auto notes = (*plan)->entry(EntryKind::train)->plan.notes;
   const auto says = [](const std::string& note) {
