@@ -1,6 +1,6 @@
 //! The doors by HTTP. What blocks runs on threads of its own (`blocking`), so that no door waits behind another.
 use crate::failure::{Failure, Result};
-use crate::tutor::{Tutor, Value};
+use crate::tutor::{Memory, Tutor, Value};
 use crate::user::{Phase, Status, Wish};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
@@ -13,7 +13,7 @@ use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use epl::{Call, CancelToken};
 use futures_util::stream::{self, Stream};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const LARGEST_UPLOAD: usize = 256 << 20;
 
 pub fn router(tutor: Arc<Tutor>, token: Option<String>) -> Router {
     Router::new()
-        .route("/v1/memory", get(|State(tutor): State<Arc<Tutor>>| async move { Json(tutor.memory) }))
+        .route("/v1/memory", get(memory))
         .route("/v1/users", get(|State(tutor): State<Arc<Tutor>>| async move { Json(tutor.list()) }))
         .route("/v1/users/{user}", get(status).delete(forget))
         .route("/v1/users/{user}/data/{file}", put(put_data).layer(DefaultBodyLimit::max(LARGEST_UPLOAD)))
@@ -55,12 +55,23 @@ async fn blocking<T: Send + 'static>(f: impl FnOnce() -> Result<T> + Send + 'sta
     tokio::task::spawn_blocking(f).await.unwrap_or_else(|_| Err(Failure::Ends))
 }
 
+/// What was set apart at the start, and what the engine has now: tensors of requests and of data are on top of it.
+#[derive(Serialize)]
+struct InUse {
+    #[serde(flatten)]
+    memory: Memory,
+    bytes_in_use: u64,
+}
+
+async fn memory(State(tutor): State<Arc<Tutor>>) -> Json<InUse> {
+    Json(InUse { memory: tutor.memory, bytes_in_use: tutor.engine.memory_bytes() })
+}
+
 async fn status(State(tutor): State<Arc<Tutor>>, Path(user): Path<String>) -> Result<Json<Status>> {
     Ok(Json(tutor.user(&user)?.status.borrow().clone()))
 }
 
 async fn forget(State(tutor): State<Arc<Tutor>>, Path(user): Path<String>) -> Result<StatusCode> {
-    let user = tutor.user(&user)?;
     blocking(move || tutor.forget(&user)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

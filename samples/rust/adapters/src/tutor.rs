@@ -18,7 +18,7 @@ pub struct Options {
     pub trainer: String,
     /// Where users are kept.
     pub folder: PathBuf,
-    /// Bytes for all sessions and predictors; 0: no limit.
+    /// Bytes for all sessions and predictors, as their plan counts them; 0: no limit.
     pub budget: u64,
     /// Users that are trained at the same time, at most.
     pub seats: u64,
@@ -44,7 +44,10 @@ pub struct Tutor {
     pub turn: i64,
     pub memory: Memory,
     folder: PathBuf,
+    /// Tasks look here, so nobody who has it reads or writes files.
     users: Mutex<BTreeMap<String, Arc<User>>>,
+    /// Whoever takes up the folder of a new user, or removes one.
+    folders: Mutex<()>,
     queue: Mutex<Queue>,
     news: Condvar,
     ending: watch::Sender<bool>,
@@ -66,13 +69,49 @@ struct Reader {
     state: u64,
 }
 
-/// Where the memory goes. It does not grow with the number of users.
+/// Where the memory goes, by the numbers of the plan. It does not grow with the number of users.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Memory {
     pub seats: u64,
     pub bytes_per_seat: u64,
     pub bytes_of_the_reader: u64,
     pub budget: u64,
+}
+
+impl Memory {
+    /// As many seats as fit, up to `wanted`. Nothing is allocated for them yet: the plan knows what a session takes, and
+    /// the predictor beside it.
+    fn share(plan: &Plan, wanted: u64, budget: u64) -> Result<Memory> {
+        #[derive(Deserialize)]
+        struct Document {
+            predictor_bytes: u64,
+        }
+        let text = plan.describe("memory", &Call::new())?;
+        let Document { predictor_bytes } = serde_json::from_str(&text).expect("the library writes JSON");
+        let session = plan.memory_bytes_peak(0).expect("a plan has a rank");
+        let (seat, wanted) = (session + predictor_bytes, wanted.max(1));
+        let memory = |seats| Memory { seats, bytes_per_seat: seat, bytes_of_the_reader: session, budget };
+        if budget == 0 {
+            return Ok(memory(wanted));
+        }
+        if budget < session + seat {
+            let (least, few) = (session + seat, session + seat - budget);
+            return Err(Failure::Wrong(format!(
+                "one seat of {seat} bytes and a session of {session} to read with need {least}, and the budget is \
+                 {budget}: {few} too few; a smaller batch or rank needs less"
+            )));
+        }
+        let seats = ((budget - session) / seat).min(wanted);
+        if seats < wanted {
+            let more = session + (seats + 1) * seat;
+            eprintln!(
+                "adapters: {seats} of {wanted} seats: {} would need {more} bytes and the budget is {budget}, {} too few",
+                seats + 1,
+                more - budget
+            );
+        }
+        Ok(memory(seats))
+    }
 }
 
 impl Tutor {
@@ -85,26 +124,9 @@ impl Tutor {
         let inputs = plan.inputs(Entry::TRAIN)?;
         let batch = inputs.first().and_then(|one| one.dims.first()).copied().unwrap_or(1);
 
-        // The plan knows what a session takes before anything is allocated; a predictor takes less.
-        let session = plan.memory_bytes_peak(0).unwrap_or(0);
-        let fits = |wanted: u64| {
-            if options.budget > 0 && wanted > options.budget {
-                let (budget, few) = (options.budget, wanted - options.budget);
-                return Err(Failure::Wrong(format!(
-                    "one seat needs {wanted} bytes and the budget is {budget}: {few} too few; a smaller batch or rank \
-                     needs less"
-                )));
-            }
-            Ok(())
-        };
-        fits(2 * session)?;
+        let memory = Memory::share(&plan, options.seats, options.budget)?;
         let mut first = Worker::new(&plan)?;
         let beginning = first.beginning()?;
-        let per_seat = session + first.seat.taken.lock().unwrap().predictor.memory_bytes() as u64;
-        fits(session + per_seat)?;
-        let room = if options.budget == 0 { u64::MAX } else { (options.budget - session) / per_seat };
-        let seats = options.seats.max(1).min(room);
-        let memory = Memory { seats, bytes_per_seat: per_seat, bytes_of_the_reader: session, budget: options.budget };
         let reader = Reader { session: Session::new(&plan, &SessionOptions::default(), &call)?, state: 0 };
 
         let tutor = Arc::new(Tutor {
@@ -116,6 +138,7 @@ impl Tutor {
             memory,
             folder: options.folder,
             users: Mutex::default(),
+            folders: Mutex::default(),
             queue: Mutex::default(),
             news: Condvar::new(),
             ending: watch::Sender::new(false),
@@ -124,7 +147,7 @@ impl Tutor {
         });
         tutor.take_up_users()?;
         let mut worker = Some(first);
-        for _ in 0..seats {
+        for _ in 0..memory.seats {
             let worker = match worker.take() {
                 Some(first) => first,
                 None => Worker::new(&tutor.plan)?,
@@ -210,16 +233,9 @@ impl Tutor {
     /// Keeps a user's data, and makes the user where it is new. The data of a training stay what they are.
     pub fn put_data(&self, name: &str, file: &str, bytes: &[u8]) -> Result<Arc<User>> {
         plain(file)?;
-        let user = {
-            let mut users = self.users.lock().unwrap();
-            match users.get(plain(name)?) {
-                Some(user) => user.clone(),
-                None => {
-                    let user = Arc::new(User::open(self.folder.join(name))?);
-                    users.insert(name.into(), user.clone());
-                    user
-                }
-            }
+        let user = match self.user(plain(name)?) {
+            Ok(user) => user,
+            Err(_) => self.take_up(name)?,
         };
         {
             let mut wish = user.wish.lock().unwrap();
@@ -230,6 +246,16 @@ impl Tutor {
             wish.file = file.into();
             user.note(&wish)?;
         }
+        Ok(user)
+    }
+    /// A user who is new, unless another request was faster.
+    fn take_up(&self, name: &str) -> Result<Arc<User>> {
+        let _folders = self.folders.lock().unwrap();
+        if let Ok(user) = self.user(name) {
+            return Ok(user);
+        }
+        let user = Arc::new(User::open(self.folder.join(name))?);
+        self.users.lock().unwrap().insert(name.into(), user.clone());
         Ok(user)
     }
     /// Trains until so many steps are made in all. Options of the dataset are those of the first time.
@@ -285,15 +311,21 @@ impl Tutor {
         Ok(())
     }
     /// Forgets a user, who must not be in training.
-    pub fn forget(&self, user: &Arc<User>) -> Result<()> {
-        let mut users = self.users.lock().unwrap();
-        let queue = self.queue.lock().unwrap();
-        if queue.busy.contains(&user.name) {
-            return Err(Failure::Conflict(format!("{} is in training: pause it first", user.name)));
+    pub fn forget(&self, name: &str) -> Result<()> {
+        let _folders = self.folders.lock().unwrap(); // the next one of the name begins in an empty folder
+        let user = self.user(name)?;
+        {
+            let mut users = self.users.lock().unwrap();
+            if self.queue.lock().unwrap().busy.contains(name) {
+                return Err(Failure::Conflict(format!("{name} is in training: pause it first")));
+            }
+            users.remove(name);
         }
-        user.forget()?;
-        users.remove(&user.name);
-        Ok(())
+        let forgotten = user.forget();
+        if forgotten.is_err() {
+            self.users.lock().unwrap().insert(name.into(), user); // what is left of it can be asked for again
+        }
+        forgotten
     }
     /// What the model says with a user's adapters, and after which step: the last one of a user who is seated, beside
     /// the steps; else the last that was saved.

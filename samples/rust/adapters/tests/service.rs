@@ -1,11 +1,12 @@
 //! The service as its users have it: a process of its own, of which only the address is known.
-use epl::{Call, Engine};
+use epl::{Call, DType, Engine, Model, Plan, PlanOptions, Predictor, Session, SessionOptions, Tensor, Trainer};
 use serde_json::{json, Value};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// A folder of one test, removed at its end.
@@ -76,7 +77,10 @@ fn command(folder: &Path, options: &[&str]) -> Command {
 
 impl Service {
     fn start(folder: &Folder, options: &[&str]) -> Service {
-        let mut process = command(&folder.0, options).stdout(Stdio::piped()).spawn().unwrap();
+        Service::run(command(&folder.0, options))
+    }
+    fn run(mut command: Command) -> Service {
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(process.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
@@ -311,6 +315,41 @@ fn says_what_is_wrong() {
     service.terminate();
 }
 
+/// What is set apart is what sessions and predictors themselves say that they have, and what the engine gives them but
+/// for the ends of its blocks: it counts each of these in whole lines of 64 bytes.
+#[test]
+fn sets_apart_what_it_takes() {
+    let folder = Folder::new();
+    let (engine, call) = (Engine::builder().threads(1).build().unwrap(), Call::new());
+    let model = Model::load(&engine, folder.path("base.onnx"), &call).unwrap();
+    let trainer = fs::read_to_string(folder.path("trainer.json")).unwrap();
+    let mut trainer = Trainer::parse(&engine, &trainer).unwrap();
+    let plan = Plan::new(&model, Some(&mut trainer), None, &PlanOptions::default(), &call).unwrap();
+    let mut session = Session::new(&plan, &SessionOptions::default(), &call).unwrap();
+    let x = Tensor::zeros(&engine, DType::F32, &[16, 4]).unwrap();
+    let target = Tensor::zeros(&engine, DType::I64, &[16]).unwrap();
+    session.step([&x, &target], &call).unwrap();
+    let predictor = Predictor::new(&session, &plan, &call).unwrap();
+    let of_session = session.memory_bytes_peak(0).unwrap();
+    let of_predictor = predictor.memory_bytes() as u64;
+
+    for seats in [1, 3] {
+        let service = Service::start(&folder, &["--seats", &seats.to_string()]);
+        let memory = service.ask("GET", "memory", json!({}));
+        let number = |name: &str| memory[name].as_u64().unwrap();
+        assert_eq!(number("bytes_of_the_reader"), of_session);
+        assert_eq!(number("bytes_per_seat"), of_session + of_predictor);
+        assert_eq!(number("seats"), seats);
+        let set_apart = of_session + seats * (of_session + of_predictor);
+        // An arena, the state, and of each entry constants and scalars; of the entry that trains one more.
+        let blocks = (2 + 3 * 2 + 1) * (1 + seats) + (2 + 2) * seats;
+        let used = number("bytes_in_use");
+        assert!((set_apart..set_apart + 64 * blocks).contains(&used), "{set_apart} of {memory}");
+        service.terminate();
+    }
+}
+
+/// To the byte: there are as many seats as the budget has room for, and what is missing for one more is said.
 #[test]
 fn keeps_to_its_budget() {
     let folder = Folder::new();
@@ -319,13 +358,68 @@ fn keeps_to_its_budget() {
     let (seat, reader) = (memory["bytes_per_seat"].as_u64().unwrap(), memory["bytes_of_the_reader"].as_u64().unwrap());
     assert_eq!(memory["seats"], 3);
     service.terminate();
-    let budget = (reader + 2 * seat + seat / 2).to_string();
-    let service = Service::start(&folder, &["--seats", "3", "--budget", &budget]);
-    assert_eq!(service.ask("GET", "memory", json!({}))["seats"], 2);
+    let said = |budget: u64| {
+        let (file, budget) = (folder.path("said"), budget.to_string());
+        let mut command = command(&folder.0, &["--seats", "3", "--budget", &budget]);
+        command.stderr(fs::File::create(&file).unwrap());
+        let service = Service::run(command);
+        let seats = service.ask("GET", "memory", json!({}))["seats"].as_u64().unwrap();
+        service.terminate();
+        (seats, fs::read_to_string(file).unwrap())
+    };
+    let (one, two, three) = (reader + seat, reader + 2 * seat, reader + 3 * seat);
+    assert_eq!(said(three), (3, String::new()));
+    for (budget, seats, more) in [(three - 1, 2, three), (two, 2, three), (two - 1, 1, two), (one, 1, two)] {
+        let few = more - budget;
+        let text = format!("{} would need {more} bytes and the budget is {budget}, {few} too few", seats + 1);
+        let (have, said) = said(budget);
+        assert!(have == seats && said.contains(&text), "{have} seats: {said}, not {text}");
+    }
+    let refused = command(&folder.0, &["--budget", &(one - 1).to_string()]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    let text = format!("need {one}, and the budget is {}: 1 too few", one - 1);
+    assert!(!refused.status.success() && said.contains(&text), "{said}, not {text}");
+}
+
+/// One thread has all tasks of the service. While files of one user cannot be read, and predictions wait for them, it
+/// has time for others.
+#[test]
+fn its_tasks_wait_for_nobody() {
+    let folder = Folder::new();
+    let mut command = command(&folder.0, &[]);
+    command.env("TOKIO_WORKER_THREADS", "1");
+    let service = Service::run(command);
+    service.user("anna", 0);
+    service.user("ben", 0);
+    // Who reads a pipe waits until somebody has written into it and left.
+    fs::create_dir(folder.path("users/slow")).unwrap();
+    let pipes = ["users/anna/adapters", "users/slow/wish.json"].map(|name| folder.path(name));
+    assert!(Command::new("mkfifo").args(&pipes).status().unwrap().success());
+    let (opened, writers) = mpsc::channel();
+    for pipe in pipes.clone() {
+        let opened = opened.clone();
+        std::thread::spawn(move || opened.send(fs::File::options().write(true).open(pipe).unwrap()));
+    }
+    let long = Duration::from_secs(20);
+    let quick: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(long)).build().into();
+    std::thread::scope(|scope| {
+        let x = json!({"inputs": {"x": {"dims": [1, 4], "values": [0.9, -0.5, -0.8, 0.1]}}});
+        let anna = scope.spawn(|| service.call("POST", "users/anna/predict", x).0);
+        let slow = scope.spawn(|| service.raw("PUT", "users/slow/data/t.csv", b"", "text/csv").0);
+        let both = [(); 2].map(|_| writers.recv_timeout(long).expect("the service reads it"));
+        let ben = scope.spawn(|| service.predict("ben").0); // waits for the session that reads anna's
+        for path in ["memory", "users", "users/anna", "users/ben"].repeat(5) {
+            let answer = quick.get(format!("{}/v1/{path}", service.address)).call();
+            assert_eq!(answer.expect("the service has time").status(), 200, "{path}");
+        }
+        assert!(![&anna, &slow].iter().any(|one| one.is_finished()) && !ben.is_finished());
+        drop(both);
+        assert_eq!((anna.join().unwrap(), slow.join().unwrap(), ben.join().unwrap()), (500, 400, 0));
+    });
+    pipes.iter().for_each(|one| fs::remove_file(one).unwrap());
+    assert_eq!(service.predict("anna").0, 0);
+    service.user("slow", 0);
     service.terminate();
-    let refused = command(&folder.0, &["--budget", &(seat / 2).to_string()]).output().unwrap();
-    let text = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && text.contains("too few"), "{text}");
 }
 
 #[test]
