@@ -135,6 +135,22 @@ TEST(Docs, PagesOfLanguagesHaveTheSameParts) {
   }
 }
 
+// The page on Rust shows how an async program predicts, which the crate's documentation shows and its tests run.
+TEST(Docs, RustPredictsInAsyncCodeAsTheCrateDoes) {
+  std::istringstream lines(read_text(kTop / "bindings/rust/epl/src/predictor.rs"));
+  std::string shown;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("/// ") && !line.starts_with("/// #")) shown += line.substr(4) + "\n";
+  }
+  const std::string page = read_text(kTop / "docs/rust.md");
+  const size_t section = page.find("\n## Async\n"), begin = page.find("```rust\n", section) + 8,
+               end = page.find("```", begin);
+  ASSERT_NE(section, std::string::npos);
+  ASSERT_GT(end, begin + 300);
+  EXPECT_NE(shown.find("```\n" + page.substr(begin, end - begin) + "```"), std::string::npos)
+      << "bindings/rust/epl/src/predictor.rs does not have what docs/rust.md shows";
+}
+
 // What they show of a topic is part of what is run. (The fragments on the page on Java are compiled.)
 TEST(Docs, PagesOfLanguagesShowWhatRuns) {
   constexpr const char* processes = "\n## Several processes\n";
