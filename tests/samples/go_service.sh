@@ -20,4 +20,4 @@ go mod edit -replace "epl.ai/go=$1/bindings/go"
 go mod download || { echo "SKIP: the modules of gRPC cannot be fetched"; exit 0; }
 go generate .
 go vet .
-TMPDIR="$3" go test -count=1 .
+TMPDIR="$3" go test -race -count=1 .

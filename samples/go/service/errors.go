@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
 
 	epl "epl.ai/go"
 	"google.golang.org/grpc/codes"
@@ -12,7 +14,7 @@ import (
 
 var (
 	errUnknown  = errors.New("there is no such job or upload")
-	errGone     = errors.New("the job has ended")
+	errGone     = errors.New("the job has failed, and only its record is left")
 	errEnds     = errors.New("the service ends")
 	errTooLarge = errors.New("the upload is too large")
 	errStranger = errors.New("this service wants a bearer token")
@@ -30,6 +32,8 @@ func (e *overBudget) Error() string {
 func kindOf(err error) (int, codes.Code) {
 	var over *overBudget
 	var body *http.MaxBytesError
+	var path *fs.PathError
+	var rename *os.LinkError
 	switch {
 	case errors.Is(err, errStranger):
 		return http.StatusUnauthorized, codes.Unauthenticated
@@ -47,7 +51,8 @@ func kindOf(err error) (int, codes.Code) {
 		return http.StatusRequestTimeout, codes.DeadlineExceeded
 	case errors.Is(err, errGone), errors.Is(err, epl.Busy):
 		return http.StatusConflict, codes.FailedPrecondition
-	case errors.Is(err, epl.Internal), errors.Is(err, epl.IO), errors.Is(err, epl.OutOfMemory):
+	case errors.Is(err, epl.Internal), errors.Is(err, epl.IO), errors.Is(err, epl.OutOfMemory), errors.As(err, &path),
+		errors.As(err, &rename):
 		return http.StatusInternalServerError, codes.Internal
 	}
 	return http.StatusBadRequest, codes.InvalidArgument

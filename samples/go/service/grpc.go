@@ -160,6 +160,10 @@ func (d *grpcDoor) Checkpoint(ctx context.Context, r *pb.Job) (*pb.Status, error
 	return d.with(r, func(j *Job) error { return j.saveNow(ctx) })
 }
 
+func (d *grpcDoor) Delete(ctx context.Context, r *pb.Job) (*pb.Status, error) {
+	return d.with(r, func(j *Job) error { return d.manager.Delete(ctx, j) })
+}
+
 func (d *grpcDoor) Watch(r *pb.Job, stream grpc.ServerStreamingServer[pb.Status]) error {
 	j, err := d.manager.Job(r.Id)
 	if err != nil {

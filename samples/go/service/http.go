@@ -47,8 +47,14 @@ func (s *httpDoor) Handler() http.Handler {
 	handle("GET /v1/jobs/{id}", s.withJob(func(w http.ResponseWriter, r *http.Request, j *Job) error {
 		return answer(w, j.Status())
 	}))
+	handle("DELETE /v1/jobs/{id}", s.withJob(func(w http.ResponseWriter, r *http.Request, j *Job) error {
+		if err := s.manager.Delete(r.Context(), j); err != nil {
+			return err
+		}
+		return answer(w, j.Status())
+	}))
 	handle("GET /v1/jobs/{id}/plan", s.withJob(func(w http.ResponseWriter, r *http.Request, j *Job) error {
-		text, err := j.plan.Print(r.Context(), "explain")
+		text, err := j.explain(r.Context())
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	epl "epl.ai/go"
@@ -34,7 +35,8 @@ const (
 	Running Phase = "running"
 	Paused  Phase = "paused"
 	Done    Phase = "done"
-	Failed  Phase = "failed"
+	Failed  Phase = "failed"  // its record is all that is left
+	Deleted Phase = "deleted" // what its watchers hear last
 )
 
 // Status is what watchers see. Its JSON is the service's promise.
@@ -46,7 +48,7 @@ type Status struct {
 	Loss       float64 `json:"loss"`
 	Rate       float64 `json:"learning_rate"`
 	Seconds    float64 `json:"seconds_per_step"`
-	Memory     int64   `json:"memory_bytes"`
+	Memory     int64   `json:"memory_bytes"` // its part of the budget; 0 of a job that has failed
 	Checkpoint int64   `json:"checkpoint_step"`
 	Error      string  `json:"error,omitempty"`
 	Log        string  `json:"log,omitempty"` // a line, of this event alone
@@ -55,17 +57,19 @@ type Status struct {
 // Job trains one model. One goroutine has the session; others ask it by way of `asked`, between two steps. Predictions
 // go beside the steps: whoever has the predictor predicts.
 type Job struct {
-	spec   Spec
-	folder string
-	plan   *epl.Plan
-	engine *epl.Engine
-	hub    *hub
-	log    *slog.Logger
+	spec            Spec
+	folder          string
+	plan            *epl.Plan
+	inputs, outputs []epl.Info // of predictions
+	engine          *epl.Engine
+	hub             *hub
+	log             *slog.Logger
 
 	asked      chan request
 	predictors chan *epl.Predictor // has the job's only one, while nobody predicts
 	done       chan struct{}       // closed when the goroutine has ended
 	ends       <-chan struct{}     // closed when the service ends
+	deleted    atomic.Bool         // its folder is gone, or about to go
 
 	lock   sync.Mutex
 	status Status
@@ -102,16 +106,24 @@ func (j *Job) ask(ctx context.Context, f func(context.Context, *epl.Session, *ep
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	return <-r.answer
+}
+
+// alive gives an error where nothing but the record of a job is left.
+func (j *Job) alive() error {
 	select {
-	case err := <-r.answer:
-		return err
 	case <-j.done:
 		return j.gone()
+	default:
+		return nil
 	}
 }
 
 // gone says why a job answers no more.
 func (j *Job) gone() error {
+	if j.deleted.Load() {
+		return errUnknown
+	}
 	select {
 	case <-j.ends:
 		return errEnds
@@ -139,25 +151,37 @@ func (j *Job) saveNow(ctx context.Context) error {
 }
 
 // export gives a file with the weights as they are between two steps. It has no name any more: closed, it is gone. So a
-// client that is slow to take it holds up no step.
-func (j *Job) export(ctx context.Context) (*os.File, error) {
+// client that is slow to take it holds up no step, and keeps the file where the job is deleted.
+func (j *Job) export(ctx context.Context) (file *os.File, err error) {
 	path := filepath.Join(j.folder, newID()+".onnx")
 	defer os.Remove(path)
-	err := j.ask(ctx, func(_ context.Context, session *epl.Session, _ *epl.Dataset) error {
-		return session.ExportONNX(ctx, path)
+	err = j.ask(ctx, func(_ context.Context, session *epl.Session, _ *epl.Dataset) (err error) {
+		if err = session.ExportONNX(ctx, path); err == nil {
+			file, err = os.Open(path)
+		}
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return os.Open(path)
+	return file, err
 }
 
-// follow sends the status now and after each change, until the job is done or has failed. quiet is called where nothing
-// has happened for a while; it may be nil.
+// explain says what a step is, and why.
+func (j *Job) explain(ctx context.Context) (string, error) {
+	if err := j.alive(); err != nil {
+		return "", err
+	}
+	text, err := j.plan.Print(ctx, "explain")
+	if errors.Is(err, epl.ErrClosed) { // in between
+		err = j.gone()
+	}
+	return text, err
+}
+
+// follow sends the status now and after each change, until the job is done, has failed or is deleted. quiet is called
+// where nothing has happened for a while; it may be nil.
 func (j *Job) follow(ctx context.Context, send func(Status) error, quiet func() error) error {
 	watcher := j.hub.watch()
 	defer watcher.leave()
-	over := func(s Status) bool { return s.Phase == Done || s.Phase == Failed }
+	over := func(s Status) bool { return s.Phase == Done || s.Phase == Failed || s.Phase == Deleted }
 	if now := j.Status(); over(now) {
 		return send(now)
 	} else if err := send(now); err != nil {
@@ -191,15 +215,17 @@ func (j *Job) checkpoint() string { return filepath.Join(j.folder, "checkpoint")
 
 // open makes the session, and the predictor where the model has outputs.
 func (j *Job) open(ctx context.Context) (session *epl.Session, predictor *epl.Predictor, err error) {
-	outputs, err := j.plan.Outputs(epl.Predict)
-	if err != nil {
+	if j.outputs, err = j.plan.Outputs(epl.Predict); err != nil {
 		return nil, nil, err
 	}
 	if session, err = j.plan.Session(ctx, epl.SessionOptions{}); err != nil {
 		return nil, nil, err
 	}
-	if len(outputs) == 0 {
+	if len(j.outputs) == 0 {
 		return session, nil, nil
+	}
+	if j.inputs, err = j.plan.Inputs(epl.Predict); err != nil {
+		return nil, nil, errors.Join(err, session.Close())
 	}
 	if predictor, err = session.Predictor(ctx, nil); err != nil {
 		return nil, nil, errors.Join(err, session.Close())
@@ -227,16 +253,24 @@ func bytesOf(ctx context.Context, plan *epl.Plan) (session, predictor int64, err
 	return session, memory.Predictor, err
 }
 
-// run is the job's goroutine: until ctx ends, which lets the step under way end, and saves. It closes what open made.
+// run is the job's goroutine: until ctx ends, which lets the step under way end, and saves, or until the job is
+// deleted. It closes the plan and what open made of it.
 func (j *Job) run(ctx context.Context, session *epl.Session, predictor *epl.Predictor) {
 	defer close(j.done)
-	defer session.Close()
+	err := j.train(ctx, session, predictor)
 	if predictor != nil {
-		defer predictor.Close()
+		predictor.Close()
 	}
-	if err := j.train(ctx, session, predictor); err != nil {
+	session.Close()
+	j.plan.Close()
+	if err == nil {
+		return
+	}
+	// Who hears that it has failed finds its part of the budget free.
+	j.log.Error("job", "id", j.status.ID, "error", err)
+	j.change(func(s *Status) { s.Phase, s.Error, s.Memory = Failed, err.Error(), 0 })
+	if err := j.writeNote(); err != nil {
 		j.log.Error("job", "id", j.status.ID, "error", err)
-		j.change(func(s *Status) { s.Phase = Failed; s.Error = err.Error() })
 	}
 }
 
@@ -265,7 +299,7 @@ func (j *Job) train(ctx context.Context, session *epl.Session, predictor *epl.Pr
 		j.predictors <- predictor
 		defer func() { <-j.predictors }() // a prediction under way ends first
 	}
-	for {
+	for !j.deleted.Load() {
 		running := j.Status().Phase == Running
 		if running && session.Steps() >= j.spec.Steps {
 			if err := j.save(session, data); err != nil {
@@ -309,6 +343,7 @@ func (j *Job) train(ctx context.Context, session *epl.Session, predictor *epl.Pr
 			}
 		}
 	}
+	return nil
 }
 
 // save writes a checkpoint, if there are steps that none has.
@@ -324,14 +359,14 @@ func (j *Job) save(session *epl.Session, data *epl.Dataset) error {
 	return nil
 }
 
-// note is kept in the job's folder: the spec, and whether it was to run.
+// note is kept in the job's folder: the spec, whether it was to run, and the record of a job that has failed.
 type note struct {
-	Spec  Spec  `json:"spec"`
-	Phase Phase `json:"phase"`
+	Spec Spec `json:"spec"`
+	Status
 }
 
 func (j *Job) writeNote() error {
-	text, err := json.MarshalIndent(note{j.spec, j.Status().Phase}, "", "  ")
+	text, err := json.MarshalIndent(note{j.spec, j.Status()}, "", "  ")
 	if err != nil {
 		return err
 	}

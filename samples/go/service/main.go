@@ -1,5 +1,5 @@
 // A training service: clients upload a model and data, start jobs, watch them by server-sent events, ask for predictions
-// while they train, pause, resume, and download what was learnt.
+// while they train, pause, resume, delete, and download what was learnt.
 //
 //	service -folder DIR [-listen 127.0.0.1:8080] [-grpc 127.0.0.1:8081] [-budget BYTES] [-threads N] [-token-file FILE]
 //

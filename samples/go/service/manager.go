@@ -34,9 +34,15 @@ type Manager struct {
 	jobs   map[string]*Job
 }
 
+// Where folders of deleted jobs are until all of their files are removed. No job has this name.
+var deletedJobs = filepath.Join("jobs", "deleted")
+
 // Open takes up a folder with what is in it: jobs that ran go on from their last checkpoint.
 func Open(folder string, budget int64, threads int, log *slog.Logger) (*Manager, error) {
-	for _, one := range []string{"uploads", "jobs"} {
+	if err := os.RemoveAll(filepath.Join(folder, deletedJobs)); err != nil {
+		return nil, err
+	}
+	for _, one := range []string{"uploads", "jobs", deletedJobs} {
 		if err := os.MkdirAll(filepath.Join(folder, one), 0o777); err != nil {
 			return nil, err
 		}
@@ -58,14 +64,29 @@ func Open(folder string, budget int64, threads int, log *slog.Logger) (*Manager,
 		if err == nil {
 			err = json.Unmarshal(text, &n)
 		}
-		if err == nil {
-			_, err = m.begin(m.ctx, filepath.Base(filepath.Dir(path)), n.Spec, n.Phase)
+		id := filepath.Base(filepath.Dir(path))
+		if err == nil && n.Phase != Failed {
+			_, err = m.begin(m.ctx, id, n.Spec, n.Phase)
 		}
-		if err != nil {
+		if err != nil { // its note keeps its phase: when the service starts again, there may be what it lacks
 			log.Error("a job cannot go on", "note", path, "error", err)
+			n.Phase, n.Error = Failed, err.Error()
+		}
+		if n.Phase == Failed {
+			j := m.newJob(id, n.Spec)
+			n.Status.ID, n.Status.Steps, n.Status.Memory = id, n.Spec.Steps, 0
+			j.status = n.Status
+			close(j.done)
+			m.jobs[id] = j
 		}
 	}
 	return m, nil
+}
+
+// newJob makes one that has nothing yet.
+func (m *Manager) newJob(id string, spec Spec) *Job {
+	return &Job{spec: spec, folder: filepath.Join(m.folder, "jobs", id), engine: m.engine, hub: newHub(), log: m.log,
+		asked: make(chan request), predictors: make(chan *epl.Predictor, 1), done: make(chan struct{}), ends: m.ctx.Done()}
 }
 
 func newID() string {
@@ -135,9 +156,8 @@ func (m *Manager) begin(ctx context.Context, id string, spec Spec, phase Phase) 
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{spec: spec, folder: filepath.Join(m.folder, "jobs", id), plan: plan, engine: m.engine, hub: newHub(),
-		log: m.log, asked: make(chan request), predictors: make(chan *epl.Predictor, 1), done: make(chan struct{}),
-		ends: m.ctx.Done(), status: Status{ID: id, Phase: phase, Steps: spec.Steps}}
+	j := m.newJob(id, spec)
+	j.plan, j.status = plan, Status{ID: id, Phase: phase, Steps: spec.Steps}
 	err = os.MkdirAll(j.folder, 0o777)
 	if err == nil {
 		err = j.writeNote()
@@ -205,7 +225,7 @@ func (m *Manager) used() (bytes int64) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	for _, j := range m.jobs {
-		bytes += j.status.Memory // it never changes
+		bytes += j.Status().Memory
 	}
 	return bytes
 }
@@ -235,6 +255,37 @@ func (m *Manager) List() []Status {
 	return all
 }
 
+// Delete ends a job between two steps, without a checkpoint, and removes it with its files. What is under way with it,
+// a prediction or a download, comes to its end. A kill leaves the whole job or nothing: the folder goes by one rename.
+func (m *Manager) Delete(ctx context.Context, j *Job) error {
+	id := j.Status().ID
+	aside := filepath.Join(m.folder, deletedJobs, id)
+	take := func(context.Context, *epl.Session, *epl.Dataset) error {
+		if j.deleted.Swap(true) {
+			return errUnknown // another client was first
+		}
+		err := os.Rename(j.folder, aside)
+		if err != nil {
+			j.deleted.Store(false)
+		}
+		return err
+	}
+	err := j.ask(ctx, take)
+	if errors.Is(err, errGone) { // it has failed: nobody writes to its folder any more
+		err = take(ctx, nil, nil)
+	}
+	if err != nil {
+		return err
+	}
+	<-j.done
+	m.lock.Lock()
+	delete(m.jobs, id)
+	m.lock.Unlock()
+	err = os.RemoveAll(aside)
+	j.change(func(s *Status) { s.Phase, s.Memory, s.Log = Deleted, 0, string(Deleted) })
+	return err
+}
+
 // Close lets every job end the step it is in, and saves them all. No step is lost.
 func (m *Manager) Close() error {
 	m.stop()
@@ -246,8 +297,9 @@ func (m *Manager) Close() error {
 			err = errors.Join(err, fmt.Errorf("job %s has not ended", id))
 			continue
 		}
-		err = errors.Join(err, j.writeNote())
-		j.plan.Close()
+		if j.Status().Phase != Failed && !j.deleted.Load() {
+			err = errors.Join(err, j.writeNote())
+		}
 	}
 	m.engine.Close()
 	return err

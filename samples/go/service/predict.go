@@ -17,15 +17,10 @@ type Value struct {
 // predict computes the outputs beside the steps, with the weights of the last one that is done, and says which it was.
 // Requests take turns.
 func (j *Job) predict(ctx context.Context, given map[string]Value) (step int64, answers map[string]Value, err error) {
-	infos, err := j.plan.Inputs(epl.Predict)
-	if err != nil {
+	if err := j.alive(); err != nil {
 		return 0, nil, err
 	}
-	names, err := j.plan.Outputs(epl.Predict)
-	if err != nil {
-		return 0, nil, err
-	}
-	if len(names) == 0 {
+	if len(j.outputs) == 0 {
 		return 0, nil, errors.New("the model of this job has no outputs")
 	}
 	var inputs, outputs []*epl.Tensor
@@ -34,7 +29,7 @@ func (j *Job) predict(ctx context.Context, given map[string]Value) (step int64, 
 			one.Close()
 		}
 	}()
-	for _, info := range infos {
+	for _, info := range j.inputs {
 		one, ok := given[info.Name]
 		if !ok {
 			return 0, nil, fmt.Errorf("input %q is missing", info.Name)
@@ -66,7 +61,7 @@ func (j *Job) predict(ctx context.Context, given map[string]Value) (step int64, 
 	}
 	answers = map[string]Value{}
 	for i, one := range outputs {
-		if answers[names[i].Name], err = valueOf(one); err != nil {
+		if answers[j.outputs[i].Name], err = valueOf(one); err != nil {
 			return 0, nil, err
 		}
 	}
