@@ -55,6 +55,7 @@ class CpuBuffer final : public Buffer {
       : memory_(std::move(memory)), data_(data), bytes_(bytes), held_(held) {}
   ~CpuBuffer() override {
     memory_->host.release(data_, static_cast<size_t>(held_), alignment);
+    if (memory_->host.budget) memory_->host.budget->give_back(static_cast<uint64_t>(bytes_));
     memory_->in_use.fetch_sub(held_, std::memory_order_relaxed);
   }
   void* data() override { return data_; }
@@ -86,8 +87,11 @@ class CpuDevice final : public Device {
     const int64_t held = bytes == 0      ? alignment
                          : bytes > limit ? bytes
                                          : (bytes + alignment - 1) / alignment * alignment;
-    void* data = bytes > limit ? nullptr : memory_->host.allocate(static_cast<size_t>(held), alignment);
+    const Host& host = memory_->host;
+    const bool counted = bytes <= limit && (!host.budget || host.budget->take(static_cast<uint64_t>(bytes)));
+    void* data = counted ? host.allocate(static_cast<size_t>(held), alignment) : nullptr;
     if (data == nullptr) {
+      if (counted && host.budget) host.budget->give_back(static_cast<uint64_t>(bytes));
       return error(Code::out_of_memory, "the host gave no ", grouped(bytes), " bytes; this device holds ",
                    grouped(memory_->in_use.load(std::memory_order_relaxed)), " bytes");
     }

@@ -2,6 +2,7 @@
 // the operating system for these, so that a host can replace each, and tests can make them fail.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,10 +17,25 @@ namespace epl {
 
 enum class LogLevel : int { debug = 0, info = 1, warning = 2, error = 3 };
 
+// What all that comes from one host may have together, in bytes that were asked for: what a plan says of itself.
+struct MemoryBudget {
+  uint64_t bytes = 0;  // 0: no bound
+  std::atomic<uint64_t> in_use{0};
+
+  bool take(uint64_t wanted) {
+    const uint64_t before = in_use.fetch_add(wanted, std::memory_order_relaxed);
+    if (bytes == 0 || (before <= bytes && wanted <= bytes - before)) return true;
+    give_back(wanted);
+    return false;
+  }
+  void give_back(uint64_t taken) { in_use.fetch_sub(taken, std::memory_order_relaxed); }
+};
+
 struct Host {
   std::function<double()> seconds;                                // monotonic clock
   std::function<void*(size_t bytes, size_t alignment)> allocate;  // null on failure
   std::function<void(void* memory, size_t bytes, size_t alignment)> release;
+  std::shared_ptr<MemoryBudget> budget = {};            // null: none
   std::function<void(LogLevel, std::string_view)> log;  // through `log` below, which makes no text that nobody reads
   LogLevel least_logged = LogLevel::warning;
   int threads = 1;  // for all ranks of this process together

@@ -97,8 +97,8 @@ std::string describe_engine(const Engine& engine) {
   out["processor"] = processor_name();
   out["threads"] = engine.host.threads;
   out["workers"] = engine.host.workers->started();
-  out["memory_bytes"] = engine.memory->in_use.load(std::memory_order_relaxed);
-  if (engine.memory->bytes > 0) out["memory_budget_bytes"] = engine.memory->bytes;
+  out["memory_bytes"] = engine.host.budget->in_use.load(std::memory_order_relaxed);
+  if (engine.host.budget->bytes > 0) out["memory_budget_bytes"] = engine.host.budget->bytes;
   for (const BackendRow& row : backend_table().rows) out["devices"].push_back({{"name", row.name}, {"doc", row.doc}});
   Json packs = Json::array();
   for (const PackRow& row : pack_table().rows) {

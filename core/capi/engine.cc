@@ -49,8 +49,10 @@ std::string own_folder() {
   return ::realpath(folder.c_str(), path) ? std::string(path) : std::string();
 }
 
-Host make_host(const epl_engine_options& o, const std::shared_ptr<MemoryBudget>& budget) {
+Host make_host(const epl_engine_options& o) {
   Host host;
+  host.budget = std::make_shared<MemoryBudget>();
+  host.budget->bytes = o.memory_bytes;
   host.packs = o.packs ? std::string(o.packs, o.packs_length) : own_folder();
   host.threads = o.threads > 0 ? o.threads : available_processors();
   host.spare_processors = host.threads <= available_processors();
@@ -58,15 +60,11 @@ Host make_host(const epl_engine_options& o, const std::shared_ptr<MemoryBudget>&
   host.seconds = [] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   };
-  host.allocate = [f = o.allocate, u = o.allocator_userdata, budget](size_t bytes, size_t alignment) -> void* {
-    if (!budget->take(bytes)) return nullptr;
-    void* const memory = f ? f(u, bytes, alignment) : allocate_memory(bytes, alignment);
-    if (memory == nullptr) budget->give_back(bytes);
-    return memory;
+  host.allocate = [f = o.allocate, u = o.allocator_userdata](size_t bytes, size_t alignment) {
+    return f ? f(u, bytes, alignment) : allocate_memory(bytes, alignment);
   };
-  host.release = [f = o.release, u = o.allocator_userdata, budget](void* memory, size_t bytes, size_t alignment) {
+  host.release = [f = o.release, u = o.allocator_userdata](void* memory, size_t bytes, size_t alignment) {
     f ? f(u, memory, bytes, alignment) : release_memory(memory);
-    budget->give_back(bytes);
   };
   int least = o.log_level == EPL_LOG_DEFAULT ? EPL_LOG_WARNING : o.log_level;
   host.least_logged = static_cast<LogLevel>(least - EPL_LOG_DEBUG);
@@ -99,10 +97,17 @@ Engine::~Engine() {
 std::shared_ptr<const void> allocate_bytes(const std::shared_ptr<Engine>& engine, size_t bytes) {
   constexpr size_t alignment = 64;
   size_t size = std::max<size_t>(bytes, 1);
+  MemoryBudget& budget = *engine->host.budget;
+  if (!budget.take(bytes)) throw OutOfMemory(size);
   void* memory = engine->host.allocate(size, alignment);
-  if (memory == nullptr) throw OutOfMemory(size);
-  return std::shared_ptr<const void>(
-      memory, [engine, size](const void* p) { engine->host.release(const_cast<void*>(p), size, alignment); });
+  if (memory == nullptr) {
+    budget.give_back(bytes);
+    throw OutOfMemory(size);
+  }
+  return std::shared_ptr<const void>(memory, [engine, bytes, size](const void* p) {
+    engine->host.release(const_cast<void*>(p), size, alignment);
+    engine->host.budget->give_back(bytes);
+  });
 }
 
 }  // namespace epl::capi
@@ -129,8 +134,7 @@ epl_error* epl_engine_create(const epl_engine_options* options, epl_engine** eng
     EPL_TRY(check_processor());
     auto made = std::make_unique<epl_engine>();
     made->engine = std::make_shared<Engine>();
-    made->engine->memory->bytes = known.memory_bytes;
-    made->engine->host = make_host(known, made->engine->memory);
+    made->engine->host = make_host(known);
     log_engine(made->engine->host);
     made->engine->options = known;  // last: from here on the engine owns the userdata
     return made;
@@ -140,7 +144,7 @@ epl_error* epl_engine_create(const epl_engine_options* options, epl_engine** eng
 void epl_engine_destroy(epl_engine* engine) { destroy(engine); }
 
 uint64_t epl_engine_memory_bytes(const epl_engine* engine) {
-  return alive(engine) ? engine->engine->memory->in_use.load(std::memory_order_relaxed) : 0;
+  return alive(engine) ? engine->engine->host.budget->in_use.load(std::memory_order_relaxed) : 0;
 }
 
 epl_error* epl_engine_describe(const epl_engine* engine, epl_text** json) {

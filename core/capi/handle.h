@@ -232,23 +232,8 @@ Result<TensorType> type_argument(int32_t dtype, const int64_t* dims, int32_t ndi
 Status write_info(const std::string& name, DType dtype, const Shape& dims, epl_tensor_info* info);
 
 // The engine behind all handles that came from it.
-// Memory that comes through an engine's host.
-struct MemoryBudget {
-  uint64_t bytes = 0;  // 0: no bound
-  std::atomic<uint64_t> in_use{0};
-
-  bool take(uint64_t wanted) {
-    const uint64_t before = in_use.fetch_add(wanted, std::memory_order_relaxed);
-    if (bytes == 0 || (before <= bytes && wanted <= bytes - before)) return true;
-    give_back(wanted);
-    return false;
-  }
-  void give_back(uint64_t taken) { in_use.fetch_sub(taken, std::memory_order_relaxed); }
-};
-
 struct Engine {
   Host host;
-  std::shared_ptr<MemoryBudget> memory = std::make_shared<MemoryBudget>();
   std::shared_ptr<HostOps> ops = std::make_shared<HostOps>();  // that the host has added
   epl_engine_options options{};
   ~Engine();

@@ -19,7 +19,7 @@ constexpr int64_t max_recorded_steps = 10000;
 // A plan says what its session needs, so that one that cannot fit is not begun.
 Status check_budget(const epl_plan& plan, const SessionOptions& options) {
   const CompiledPlan& p = *plan.plan;
-  const MemoryBudget& budget = *plan.engine->memory;
+  const MemoryBudget& budget = *plan.engine->host.budget;
   const int ranks = p.options().ranks, count = options.ranks > 0 ? options.ranks : ranks;
   const bool exist = options.first_rank >= 0 && options.first_rank <= ranks - count;
   if (budget.bytes == 0 || !exist || !p.device()->executes()) return {};

@@ -144,6 +144,8 @@ TransferRow collective_transfer(Collective::Kind kind, std::string doc) {
     case Kind::all_to_all:
       row.run = run_collective<Kind::all_to_all>;
       break;
+    case Kind::dispatch:
+    case Kind::combine:
     case Kind::broadcast:
     case Kind::send:
     case Kind::receive:

@@ -83,6 +83,10 @@ struct Entry {
   SampleDims samples;                              // where inputs and outputs count samples
   std::vector<std::vector<bool>> applied;          // of train, where gradients are kept: applied_instructions, by class
   std::vector<std::optional<OutputMerge>> merges;  // by output
+  // Where ranks of a class agree on the end of a step, if their program has no verdict.
+  int64_t agreement_bytes(int rank_class) const;
+  // What a rank of a class has for this entry alone.
+  int64_t own_bytes(int rank_class) const;
   std::string name() const { return entry_name(kind, shape); }
   const Mesh& mesh(int rank_class) const { return plan.meshes[static_cast<size_t>(rank_class)]; }
 };

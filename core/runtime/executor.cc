@@ -9,11 +9,9 @@
 #include "core/program/transfer.h"
 
 namespace epl {
-namespace {}  // namespace
-
 Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& device, Stream& stream,
-                                                   const Program& program, ParameterStore& store, Buffer& arena,
-                                                   const Mesh& mesh, int rank) {
+                                                   const Program& program, int64_t agreement_bytes,
+                                                   ParameterStore& store, Buffer& arena, const Mesh& mesh, int rank) {
   EPL_CHECK(arena.bytes() >= program.arena_bytes, "an arena of ", arena.bytes(), " for ", program.arena_bytes);
   std::unique_ptr<Executor> executor(new Executor(host, device, stream, program, store, arena));
   executor->place_ = mesh.place(rank);
@@ -30,11 +28,11 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
   }
   for (int e = 0; e < program.events; ++e) executor->events_.push_back(device.create_event());
   executor->issued_ = device.create_event();
-  EPL_ASSIGN(executor->constants_, device.allocate(std::max<int64_t>(program.constant_bytes, 1)));
-  if (program.commits) {
-    EPL_ASSIGN(executor->wish_, device.allocate(sizeof(int64_t)));
+  EPL_ASSIGN(executor->constants_, device.allocate(program.constant_bytes));
+  if (agreement_bytes > 0) {
+    EPL_ASSIGN(executor->wish_, device.allocate(agreement_bytes));
   }
-  EPL_ASSIGN(executor->scalars_, device.allocate(std::max<int64_t>(program.scalar_bytes, 1)));
+  EPL_ASSIGN(executor->scalars_, device.allocate(program.scalar_bytes));
   if (device.executes()) {
     for (size_t i = 0; i < program.constants.size(); ++i) {
       stream.upload(static_cast<std::byte*>(executor->constants_->data()) + program.constant_offsets[i],

@@ -43,10 +43,10 @@ struct Groups {
 
 class Executor {
  public:
-  // The arena must hold program.arena_bytes.
+  // The arena must hold program.arena_bytes. `agreement_bytes`: Entry::agreement_bytes.
   static Result<std::unique_ptr<Executor>> create(const Host& host, Device& device, Stream& stream,
-                                                  const Program& program, ParameterStore& store, Buffer& arena,
-                                                  const Mesh& mesh, int rank);
+                                                  const Program& program, int64_t agreement_bytes,
+                                                  ParameterStore& store, Buffer& arena, const Mesh& mesh, int rank);
   // Carries out the step. On an error before Program::commit_begin the state is as it was. Afterwards `drain`.
   Status run(const RunRequest& request, const Groups& groups = {});
   // From now on what runs do is written behind what `events` has, as far as it has room; null: no longer. On a

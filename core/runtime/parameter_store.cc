@@ -51,7 +51,7 @@ Result<ParameterStore> ParameterStore::create_room(Device& device, int64_t bytes
   ParameterStore store;
   store.mesh_ = mesh;
   store.place_ = mesh.place(rank);
-  EPL_ASSIGN(store.buffer_, device.allocate(std::max<int64_t>(bytes, 1)));
+  EPL_ASSIGN(store.buffer_, device.allocate(bytes));
   return store;
 }
 

@@ -7,6 +7,18 @@
 
 namespace epl {
 
+int64_t Entry::agreement_bytes(int rank_class) const {
+  const Program& program = programs[static_cast<size_t>(rank_class)];
+  const bool decides = std::ranges::any_of(
+      program.outputs, [&](const ProgramPort& port) { return port.index == verdict_output && verdict_output >= 0; });
+  return program.commits && !decides ? static_cast<int64_t>(sizeof(int64_t)) : 0;
+}
+
+int64_t Entry::own_bytes(int rank_class) const {
+  const Program& program = programs[static_cast<size_t>(rank_class)];
+  return program.constant_bytes + program.scalar_bytes + agreement_bytes(rank_class);
+}
+
 int64_t CompiledPlan::arena_bytes(int rank_class) const {
   int64_t bytes = 0;
   for (const Entry& entry : entries_) {
@@ -17,10 +29,7 @@ int64_t CompiledPlan::arena_bytes(int rank_class) const {
 
 int64_t CompiledPlan::memory_bytes_peak(int rank_class) const {
   int64_t bytes = arena_bytes(rank_class) + state_of(rank_class).bytes();
-  for (const Entry& entry : entries_) {
-    const Program& program = entry.programs[static_cast<size_t>(rank_class)];
-    bytes += program.constant_bytes + program.scalar_bytes;
-  }
+  for (const Entry& entry : entries_) bytes += entry.own_bytes(rank_class);
   return bytes;
 }
 
@@ -77,7 +86,7 @@ std::vector<MemoryItem> CompiledPlan::memory_items() const {
   int64_t constants = 0, scalars = 0;
   for (const Entry& entry : entries_) {
     constants += of(entry).constant_bytes;
-    scalars += of(entry).scalar_bytes;
+    scalars += of(entry).scalar_bytes + entry.agreement_bytes(fullest);
   }
   std::vector<MemoryItem> items = {
       {"parameters", parameters},

@@ -43,7 +43,7 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
       EPL_ASSIGN(rank->store,
                  ParameterStore::create(*session->device_, *rank->stream, p.state_of(at), p.mesh(at), r, options.stop));
     }
-    EPL_ASSIGN(rank->arena, session->device_->allocate(std::max<int64_t>(arena_bytes, 1)));
+    EPL_ASSIGN(rank->arena, session->device_->allocate(arena_bytes));
     for (const Entry& entry : p.entries()) {
       // Of the ranks here that have an output, or a piece of it, the first gives it.
       const Mesh& mesh = entry.mesh(at);
@@ -61,8 +61,8 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
       }
       EPL_TRY(options.stop.check());
       const Program& program = entry.programs[static_cast<size_t>(at)];
-      EPL_ASSIGN(auto executor, Executor::create(session->host_, *session->device_, *rank->stream, program, rank->store,
-                                                 *rank->arena, mesh, r));
+      EPL_ASSIGN(auto executor, Executor::create(session->host_, *session->device_, *rank->stream, program,
+                                                 entry.agreement_bytes(at), rank->store, *rank->arena, mesh, r));
       executor->give_outputs(first, first_of_piece);
       if (!entry.applied.empty()) executor->set_applied(&entry.applied[static_cast<size_t>(at)]);
       rank->executors.push_back(std::move(executor));

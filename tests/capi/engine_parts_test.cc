@@ -86,8 +86,8 @@ TEST_F(EngineParts, MemoryIsBounded) {
     const uint64_t before = epl_engine_memory_bytes(engine);
     must(epl_session_create(plan, nullptr, nullptr, &first));
     must(epl_session_step(first, w.inputs, 2, nullptr, nullptr));
-    EXPECT_GE(epl_engine_memory_bytes(engine), static_cast<uint64_t>(epl_plan_memory_bytes_peak(plan, 0)));
     one = epl_engine_memory_bytes(engine) - before;
+    EXPECT_EQ(one, static_cast<uint64_t>(epl_plan_memory_bytes_peak(plan, 0)));
     epl_error* error = epl_session_create(plan, nullptr, nullptr, &second);
     if (bounded) {
       EXPECT_EQ(epl_error_code(error), EPL_ERROR_OUT_OF_MEMORY);
@@ -112,6 +112,59 @@ TEST_F(EngineParts, MemoryIsBounded) {
     epl_plan_destroy(plan);
     epl_model_destroy(model);
     epl_engine_destroy(engine);
+  }
+}
+
+// What a plan says of its session and of a predictor is what an engine must have room for, to the byte: in one process,
+// and on ranks of which some decide about a step and others do not.
+TEST_F(EngineParts, APlanKnowsItsMemoryToTheByte) {
+  const std::string stages = R"({"pipeline.num_stages": 2, "pipeline.num_micro_batch": 2})";
+  for (const auto& [ranks, strategy] : {std::pair<int64_t, std::string>(1, "{}"), {2, "{}"}, {2, stages}}) {
+    SCOPED_TRACE(strategy + " on " + std::to_string(ranks));
+    uint64_t needed = 0, predictor_needed = 0;
+    // First with as much room as there is, then with what is needed, then with a byte less.
+    for (const int less : {-1, 0, 1}) {
+      epl_engine_options options = EPL_ENGINE_OPTIONS_INIT;
+      options.memory_bytes = less < 0 ? 0 : needed - static_cast<uint64_t>(less);
+      epl_engine* engine = nullptr;
+      epl_model* model = nullptr;
+      epl_strategy* layout = nullptr;
+      epl_plan* plan = nullptr;
+      epl_session* session = nullptr;
+      epl_predictor* predictor = nullptr;
+      must(epl_engine_create(&options, &engine));
+      must(epl_model_load(engine, TEXT(w.model_path), nullptr, nullptr, &model));
+      must(epl_strategy_parse(engine, strategy.data(), strategy.size(), &layout));
+      epl_plan_options planned = EPL_PLAN_OPTIONS_INIT;
+      planned.ranks = ranks;
+      must(epl_plan_create(model, w.trainer, layout, &planned, nullptr, &plan));
+      needed = 0;
+      for (int64_t r = 0; r < ranks; ++r) needed += static_cast<uint64_t>(epl_plan_memory_bytes_peak(plan, r));
+      EXPECT_EQ(epl_engine_memory_bytes(engine), 0u);
+      EXPECT_EQ(taken(epl_session_create(plan, nullptr, nullptr, &session)),
+                less > 0 ? EPL_ERROR_OUT_OF_MEMORY : EPL_OK);
+      if (session != nullptr) {
+        EXPECT_EQ(epl_engine_memory_bytes(engine), needed);
+        must(epl_session_step(session, w.inputs, 2, nullptr, nullptr));
+        EXPECT_EQ(epl_engine_memory_bytes(engine), needed);
+      }
+      if (less < 0) {
+        epl_text* text = nullptr;
+        must(epl_plan_describe(plan, EPL_STR("memory"), nullptr, &text));
+        predictor_needed = epl::parse_json(epl_text_data(text, nullptr)).value().at("predictor_bytes").get<uint64_t>();
+        epl_text_destroy(text);
+        must(epl_predictor_create(session, nullptr, nullptr, &predictor));
+        EXPECT_EQ(epl_engine_memory_bytes(engine), needed + predictor_needed);
+        EXPECT_EQ(epl_predictor_memory_bytes(predictor), predictor_needed);
+      }
+      epl_predictor_destroy(predictor);
+      epl_session_destroy(session);
+      EXPECT_EQ(epl_engine_memory_bytes(engine), 0u);
+      epl_plan_destroy(plan);
+      epl_strategy_destroy(layout);
+      epl_model_destroy(model);
+      epl_engine_destroy(engine);
+    }
   }
 }
 

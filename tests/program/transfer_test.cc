@@ -70,7 +70,7 @@ TEST_P(Between, MovesWhatItsRowSays) {
     auto store = ParameterStore::create(**device, stream, state, mesh, r);
     auto arena = (*device)->allocate(std::max<int64_t>(program->arena_bytes, 1));
     ASSERT_TRUE(store.ok() && arena.ok());
-    auto executor = Executor::create(host, **device, stream, *program, *store, **arena, mesh, r);
+    auto executor = Executor::create(host, **device, stream, *program, 0, *store, **arena, mesh, r);
     ASSERT_TRUE(executor.ok());
     const Status status =
         (*executor)->run({.inputs = inputs, .outputs = outputs}, {.world = &world, .of_program = {&world}});
