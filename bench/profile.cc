@@ -176,7 +176,7 @@ Status profile(const Options& options) {
   TimedStream timed(*stream);
   EPL_ASSIGN(auto store, ParameterStore::create(device, *stream, plan->state(), plan->mesh(0), 0));
   EPL_ASSIGN(auto arena, device.allocate(plan->arena_bytes()));
-  EPL_ASSIGN(auto executor, Executor::create(host, device, timed, program, store, *arena, plan->mesh(0), 0));
+  EPL_ASSIGN(auto executor, Executor::create(host, device, timed, program, 0, store, *arena, plan->mesh(0), 0));
   timed.forget();  // what creation uploaded is not part of a step
   std::vector<const void*> inputs;
   for (const auto& port : program.inputs) {
