@@ -27,7 +27,7 @@ pub use evaluation::Evaluation;
 pub use hostdata::{elements_mut, Feed, Field, SampleReader};
 pub use model::Model;
 pub use ops::{Op, OpInput, OpOptions, OpOutput, Operand};
-pub use pending::Pending;
+pub use pending::{Pending, Predicting};
 pub use plan::{Entry, Plan, PlanOptions, Strategy};
 pub use predictor::Predictor;
 pub use session::{Metrics, Session, SessionOptions, StateKind};

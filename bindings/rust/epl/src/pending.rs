@@ -2,14 +2,14 @@
 use crate::call::Call;
 use crate::error::{check, Result};
 use crate::handle::{given, handle};
-use crate::session::{Metrics, Session};
+use crate::session::{writable, Metrics, Session};
 use crate::tensor::Tensor;
 use epl_sys as sys;
 use std::ffi::c_void;
 use std::future::Future;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 handle!(
@@ -21,11 +21,23 @@ type Begin = unsafe extern "C" fn(
     *mut sys::epl_session, *const *const sys::epl_tensor, usize, *const sys::epl_call_options, *mut *mut sys::epl_event,
 ) -> *mut sys::epl_error;
 
+enum Work {
+    Metrics(Begin),
+    Outputs,
+}
+
 /// What the library's callback holds until the work is done, whatever became of the future: so the inputs stay as they
-/// are even where it was forgotten.
+/// are, and nobody reads the outputs, even where it was forgotten.
 struct Shared {
     waker: Mutex<Option<Waker>>,
     inputs: Vec<Arc<Tensor<'static>>>,
+    outputs: Mutex<Vec<Tensor<'static>>>,
+}
+
+impl Shared {
+    fn outputs(&self) -> MutexGuard<'_, Vec<Tensor<'static>>> {
+        self.outputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 unsafe extern "C" fn ready(userdata: *mut c_void) {
@@ -45,7 +57,7 @@ unsafe extern "C" fn drop_shared(userdata: *mut c_void) {
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Pending<'s> {
     session: &'s mut Session,
-    begin: Begin,
+    work: Work,
     call: Call,
     shared: Arc<Shared>,
     event: Option<RawEvent>,
@@ -56,8 +68,18 @@ unsafe impl Send for Pending<'_> {}
 impl Pending<'_> {
     fn start(&mut self) -> Result<()> {
         let inputs: Vec<_> = self.shared.inputs.iter().map(|one| one.raw.as_ptr().cast_const()).collect();
-        let event = RawEvent(given(|place| unsafe {
-            (self.begin)(self.session.0.as_ptr(), inputs.as_ptr(), inputs.len(), &self.call.raw(), place)
+        let (session, call) = (self.session.0.as_ptr(), self.call.raw());
+        let event = RawEvent(given(|place| match self.work {
+            Work::Metrics(begin) => unsafe { begin(session, inputs.as_ptr(), inputs.len(), &call, place) },
+            Work::Outputs => {
+                let mut outputs = self.shared.outputs();
+                let outputs = writable(&mut outputs);
+                unsafe {
+                    sys::epl_session_predict_async(
+                        session, inputs.as_ptr(), inputs.len(), &call, outputs.as_ptr(), outputs.len(), place,
+                    )
+                }
+            }
         })?);
         let userdata = Arc::into_raw(self.shared.clone()) as *mut c_void;
         let told = check(unsafe {
@@ -104,20 +126,44 @@ impl Drop for Pending<'_> {
     }
 }
 
+/// [`Session::predict_into`] as a future: [`Session::predict_async`]. It gives back the tensors that it was given, with
+/// what was predicted in them. Otherwise it is as [`Pending`].
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Predicting<'s>(Pending<'s>);
+
+impl Future for Predicting<'_> {
+    type Output = Result<Vec<Tensor<'static>>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let done = Pin::new(&mut self.0).poll(context);
+        done.map(|result| result.map(|_| std::mem::take(&mut *self.0.shared.outputs())))
+    }
+}
+
 impl Session {
     /// [`Session::step`] as a future, for any executor. The work is done by a thread of the session's own. The inputs are
     /// shared, so that nobody writes them before it has ended.
     pub fn step_async(&mut self, inputs: impl IntoIterator<Item = Arc<Tensor<'static>>>, call: &Call) -> Pending<'_> {
-        self.pending(sys::epl_session_step_async, inputs.into_iter().collect(), call)
+        self.pending(Work::Metrics(sys::epl_session_step_async), inputs, Vec::new(), call)
     }
     /// [`Session::evaluate`] as a future.
     pub fn evaluate_async(
         &mut self, inputs: impl IntoIterator<Item = Arc<Tensor<'static>>>, call: &Call,
     ) -> Pending<'_> {
-        self.pending(sys::epl_session_evaluate_async, inputs.into_iter().collect(), call)
+        self.pending(Work::Metrics(sys::epl_session_evaluate_async), inputs, Vec::new(), call)
     }
-    fn pending(&mut self, begin: Begin, inputs: Vec<Arc<Tensor<'static>>>, call: &Call) -> Pending<'_> {
-        let shared = Arc::new(Shared { waker: Mutex::new(None), inputs });
-        Pending { session: self, begin, call: call.clone(), shared, event: None }
+    /// [`Session::predict_into`] as a future, which has the outputs meanwhile and gives them back when it is ready.
+    pub fn predict_async(
+        &mut self, inputs: impl IntoIterator<Item = Arc<Tensor<'static>>>, outputs: Vec<Tensor<'static>>, call: &Call,
+    ) -> Predicting<'_> {
+        Predicting(self.pending(Work::Outputs, inputs, outputs, call))
+    }
+    fn pending(
+        &mut self, work: Work, inputs: impl IntoIterator<Item = Arc<Tensor<'static>>>, outputs: Vec<Tensor<'static>>,
+        call: &Call,
+    ) -> Pending<'_> {
+        let inputs = inputs.into_iter().collect();
+        let shared = Arc::new(Shared { waker: Mutex::new(None), inputs, outputs: Mutex::new(outputs) });
+        Pending { session: self, work, call: call.clone(), shared, event: None }
     }
 }

@@ -184,6 +184,26 @@ fn steps_are_futures_of_the_same_bits() -> Result<()> {
 }
 
 #[test]
+fn a_prediction_as_a_future_gives_its_tensors_back() -> Result<()> {
+    let (engine, call) = (Engine::new()?, Call::new());
+    let (plan, mut session) = session(&engine, "predicted", "16")?;
+    let inputs = &batch(&engine)?[..1];
+    let wanted = session.predict(&plan, inputs.iter().map(|one| one.by_ref()), &call)?;
+    let zeros = || Tensor::zeros(&engine, wanted[0].dtype(), &wanted[0].dims());
+    for _ in 0..2 {
+        let outputs = block_on(session.predict_async(inputs.to_vec(), vec![zeros()?], &call))?;
+        assert_eq!(outputs.len(), 1);
+        assert_eq!(outputs[0].view::<f32>()?, wanted[0].view::<f32>()?);
+    }
+    let error = block_on(session.predict_async(inputs.to_vec(), Vec::new(), &call)).unwrap_err();
+    assert_eq!(error.code, Code::INVALID_ARGUMENT);
+    drop(session.predict_async(inputs.to_vec(), vec![zeros()?], &call)); // never polled: nothing has begun
+    let again = session.predict(&plan, inputs.iter().map(|one| one.by_ref()), &call)?;
+    assert_eq!(again[0].view::<f32>()?, wanted[0].view::<f32>()?);
+    Ok(())
+}
+
+#[test]
 fn a_dropped_future_stops_its_step_and_a_forgotten_one_keeps_its_inputs() -> Result<()> {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     static FORGOTTEN: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
