@@ -49,27 +49,30 @@ expect 0 "leaves nothing to do" "$epl" train m.onnx --data t.csv --data-options 
   --resume whole
 
 # Somebody reads the JSON lines no longer, so that the run waits to write: the first signal is noted, a second one later
-# ends it at once, by the signal's own effect. One within a second is the same request.
-mkfifo stuck.pipe
-sleep 30 <stuck.pipe &
-reader=$!
-(train --steps 100000000 --checkpoint-every 100 --out stuck) >stuck.pipe 2>/dev/null &
-child=$!
-tries=0
-while ! [ -e stuck/checkpoints/step-00000200/manifest.epl ] &&
-  [ $tries -lt 1200 ]; do sleep 0.02; tries=$((tries + 1)); done
-sleep 0.5   # the pipe is full by then
-kill -TERM $child
-kill -TERM $child
-sleep 0.2
-kill -0 $child 2>/dev/null || fail "two signals at once are taken for two requests"
-sleep 1.2
-kill -TERM $child
-wait $child
-got=$?
-[ $got = 143 ] || fail "a second SIGTERM ended a run that hangs with $got, not 143"
-kill $reader 2>/dev/null
-expect 0 "after" "$epl" inspect stuck   # what was saved before is whole
+# ends it at once, by the signal's own effect. One within a second is the same request. The thread sanitizer holds signals
+# back until the write has returned, so there is no such end under it.
+if ! grep -q __tsan_init "$epl"; then
+  mkfifo stuck.pipe
+  sleep 30 <stuck.pipe &
+  reader=$!
+  (train --steps 100000000 --checkpoint-every 100 --out stuck) >stuck.pipe 2>/dev/null &
+  child=$!
+  tries=0
+  while ! [ -e stuck/checkpoints/step-00000200/manifest.epl ] &&
+    [ $tries -lt 1200 ]; do sleep 0.02; tries=$((tries + 1)); done
+  sleep 0.5   # the pipe is full by then
+  kill -TERM $child
+  kill -TERM $child
+  sleep 0.2
+  kill -0 $child 2>/dev/null || fail "two signals at once are taken for two requests"
+  sleep 1.2
+  kill -TERM $child
+  wait $child
+  got=$?
+  [ $got = 143 ] || fail "a second SIGTERM ended a run that hangs with $got, not 143"
+  kill $reader 2>/dev/null
+  expect 0 "after" "$epl" inspect stuck   # what was saved before is whole
+fi
 
 # Ended by kill -9 wherever it happens to be, and gone on with: the bits are those of the run that was not.
 (train --steps 3000 --out unharmed) >unharmed.json 2>/dev/null || fail "the run that is not killed"
