@@ -31,20 +31,12 @@ class Json {
   Json(std::same_as<bool> auto value) : value_(value) {}
   template <std::integral T>
     requires(!std::same_as<T, bool> && !std::same_as<T, char>)
-  Json(T value) {
-    if constexpr (std::unsigned_integral<T>) {
-      if (value > static_cast<uint64_t>(INT64_MAX)) {
-        value_ = static_cast<uint64_t>(value);
-        return;
-      }
-    }
-    value_ = static_cast<int64_t>(value);
-  }
-  Json(std::floating_point auto value) : value_(static_cast<double>(value)) {}
-  Json(const char* text) : value_(std::string(text)) {}
-  Json(std::string_view text) : value_(std::string(text)) {}
-  Json(std::string text) : value_(std::move(text)) {}
-  template <class T> Json(const std::vector<T>& items) : value_(Array(items.begin(), items.end())) {}
+  Json(T value);
+  Json(std::floating_point auto value);
+  Json(const char* text);
+  Json(std::string_view text);
+  Json(std::string text);
+  template <class T> Json(const std::vector<T>& items);
   template <class T> Json(const std::map<std::string, T>& items);
   // {{"name", "w"}, {"size", 4}} is an object, any other list is an array.
   Json(std::initializer_list<Json> items);
@@ -104,6 +96,24 @@ struct Json::Member {
   std::string key;
   Json value;
 };
+
+// Constructors, behind the member, of which a vector is destroyed where they fail.
+template <std::integral T>
+  requires(!std::same_as<T, bool> && !std::same_as<T, char>)
+Json::Json(T value) {
+  if constexpr (std::unsigned_integral<T>) {
+    if (value > static_cast<uint64_t>(INT64_MAX)) {
+      value_ = static_cast<uint64_t>(value);
+      return;
+    }
+  }
+  value_ = static_cast<int64_t>(value);
+}
+Json::Json(std::floating_point auto value) : value_(static_cast<double>(value)) {}
+template <class T> Json::Json(const std::vector<T>& items) : value_(Array(items.begin(), items.end())) {}
+inline Json::Json(const char* text) : value_(std::string(text)) {}
+inline Json::Json(std::string_view text) : value_(std::string(text)) {}
+inline Json::Json(std::string text) : value_(std::move(text)) {}
 
 template <class T> Json::Json(const std::map<std::string, T>& items) : value_(Object()) {
   for (const auto& [key, value] : items) std::get<Object>(value_).push_back({key, Json(value)});
