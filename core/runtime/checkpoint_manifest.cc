@@ -12,6 +12,14 @@ namespace {
 
 constexpr std::string_view tensors_prefix = "tensors-", tensors_suffix = ".safetensors";
 
+// Bytes of a damaged file may lie anywhere: FlatBuffers' verifier looks at where a vector begins, not at its elements.
+std::vector<int64_t> numbers(const flatbuffers::Vector<int64_t>& from) {
+  std::vector<int64_t> out(from.size());
+  if (!out.empty()) std::memcpy(out.data(), from.Data(), out.size() * sizeof(int64_t));
+  for (int64_t& number : out) number = flatbuffers::EndianScalar(number);
+  return out;
+}
+
 }  // namespace
 
 std::string tensors_name(uint64_t generation, int part) {
@@ -121,7 +129,7 @@ Result<Listed> list_manifest(const std::string& path, const manifest::Manifest& 
       return damaged_checkpoint(path, cat("tensor \"", one.name, "\" is listed twice"));
     if (one.kind > static_cast<uint8_t>(StateKind::optimizer))
       return damaged_checkpoint(path, cat("tensor \"", one.name, "\" is of kind ", one.kind));
-    if (entry->dims()) one.dims.assign(entry->dims()->begin(), entry->dims()->end());
+    if (entry->dims()) one.dims = numbers(*entry->dims());
     if (!entry->pieces()) one.pieces.push_back({0, one.name, {}, 0});
     for (flatbuffers::uoffset_t p = 0; entry->pieces() && p < entry->pieces()->size(); ++p) {
       const manifest::Piece* piece = entry->pieces()->Get(p);
@@ -129,7 +137,7 @@ Result<Listed> list_manifest(const std::string& path, const manifest::Manifest& 
         return damaged_checkpoint(
             path, cat("a piece of tensor \"", one.name, "\" is in file ", piece->file(), " of ", out.files.size()));
       one.pieces.push_back({piece->file(), piece->key()->str(), {}, piece->rank()});
-      if (piece->offset()) one.pieces.back().offset.assign(piece->offset()->begin(), piece->offset()->end());
+      if (piece->offset()) one.pieces.back().offset = numbers(*piece->offset());
     }
     out.entries.push_back(std::move(one));
   }
