@@ -11,7 +11,7 @@ namespace {
 std::vector<bool> mixed_values(const Plan& plan) {
   const Graph& graph = *plan.graph;
   std::vector<bool> carries(static_cast<size_t>(graph.value_count()), false), mixed = carries;
-  if (plan.apart && plan.batch == plan.micro_batches()) return mixed;
+  if (plan.single_samples()) return mixed;
   for (Value v : graph.leaves(ValueKind::input)) carries[static_cast<size_t>(v.index)] = graph.value(v).batch_dim >= 0;
   for (const Node& node : graph.nodes()) {
     bool any = false, mixes = false;

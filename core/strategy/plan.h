@@ -93,6 +93,8 @@ struct Plan {
   int64_t units() const { return mesh().units(batch_of(0)); }
   int64_t micro_batches() const { return mesh().size(micro_batch_axis); }
   int64_t ranks() const;  // of the job
+  // Each micro-batch stands by itself and is one sample, so that nothing looks at several.
+  bool single_samples() const { return apart && batch == micro_batches(); }
   // Each micro-batch has its own.
   bool alone(Value v) const;
   // What stands for a value on every rank: itself, or what ranks have in its place.

@@ -59,7 +59,7 @@ class Propagation {
       plan_.coupled = cat("node ", node.name, " (", node.op->name, ") couples the samples of the batch: ", cut.why);
       return several_micro_batches(plan_, node);
     }
-    if (plan_.apart && plan_.batch == plan_.micro_batches()) return {};  // of one sample
+    if (plan_.single_samples()) return {};
     plan_.notes.push_back(cat("node ", node.name, " sees the whole ", plan_.apart ? "micro-batch" : "batch",
                               pieces() > 1 ? ", on every rank that has a part of it: " : ": ", cut.why));
     return {};
