@@ -252,7 +252,8 @@ typedef struct epl_call_options {
    * saved, loaded and exported and pieces of their files, rows that are checked, batches that are waited for or
    * evaluated. A call that ends so has done nothing: what it has written is removed, and what it would have replaced is
    * there. What has begun to change the state or to rename files ends. Likewise between pieces of a model's file, rows
-   * and files of a dataset that is opened, and weights of a template. */
+   * and files of a dataset that is opened, and weights of a template. Processes of a session do not wait for one whose
+   * call ends so: the call that they are in, or their next one, ends with EPL_ERROR_PEER_FAILED, and all can go on. */
   int64_t timeout_nanoseconds;
   epl_cancel* cancel;
   /* Where a session takes slices, in evaluate and predict: how many samples of the whole batch count, its first ones;

@@ -5,7 +5,6 @@
 #include "tools/language.h"
 #include "tools/progress.h"
 #include "tools/report.h"
-#include "tools/signals.h"
 
 namespace epl::tools {
 
@@ -56,7 +55,7 @@ class Windows {
       : rows_(rows), length_(length), count_(rows) {
     if (o.processes.several()) {
       check(epl_plan_slice(plan.get(), EPL_ENTRY_PREDICT, 0, o.processes.rank * o.ranks, o.ranks, &first_, &count_));
-      call_.samples = rows;
+      samples_ = rows;
     }
     const int64_t dims[2] = {std::max<int64_t>(count_, 1), length};
     tensor_ = make<TensorHandle>(epl_tensor_create, engine.get(), static_cast<int32_t>(EPL_DTYPE_I64), dims, 2);
@@ -69,18 +68,17 @@ class Windows {
       std::copy_n(bytes.begin() + std::min(first_ + r, rows_ - 1) * length_, length_, to + r * length_);
     return tensor_.get();
   }
-  const epl_call_options& call() const { return call_; }
+  int64_t samples() const { return samples_; }  // that count, of slices; 0: all
 
  private:
-  int64_t rows_, length_, first_ = 0, count_;
-  epl_call_options call_ = EPL_CALL_OPTIONS_INIT;
+  int64_t rows_, length_, first_ = 0, count_, samples_ = 0;
   TensorHandle tensor_;
 };
 
 }  // namespace
 
 std::string write_sample(const Engine& engine, const Plan& plan, const Session& session, const DataFiles& data,
-                         const JobOptions& o, int64_t wanted, double temperature) {
+                         const JobOptions& o, int64_t wanted, double temperature, Ending& ending) {
   const int64_t inputs = epl_plan_port_count(plan.get(), EPL_ENTRY_PREDICT, EPL_PORT_INPUT);
   const int64_t outputs = epl_plan_port_count(plan.get(), EPL_ENTRY_PREDICT, EPL_PORT_OUTPUT);
   if (!data.held_out || data.context == 0 || inputs != 1 || wanted <= 0) return "";
@@ -100,10 +98,12 @@ std::string write_sample(const Engine& engine, const Plan& plan, const Session& 
   std::string prompt, written;
   for (int64_t i = 0; i < length; ++i) prompt += static_cast<char>(bytes[static_cast<size_t>(i)]);
   Random random(o.seed);
-  for (int64_t n = 0; n < wanted && !interrupted(); ++n) {
+  for (int64_t n = 0; n < wanted; ++n) {
     std::vector<epl_tensor*> raw(static_cast<size_t>(outputs));
     const epl_tensor* input = windows.tensor(bytes);
-    check(epl_session_predict(session.get(), &input, 1, &windows.call(), raw.data(), raw.size()));
+    epl_call_options call = *ending.call();
+    call.samples = windows.samples();
+    check(epl_session_predict(session.get(), &input, 1, &call, raw.data(), raw.size()));
     std::vector<TensorHandle> results(raw.begin(), raw.end());
     const auto* all = static_cast<const float*>(epl_tensor_data(raw[0]));
     for (int64_t r = 0; r < rows; ++r) {

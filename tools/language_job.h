@@ -1,6 +1,7 @@
 // What a job on text has besides its loss: simple models to compare with, and text that the model writes.
 #pragma once
 
+#include "tools/ending.h"
 #include "tools/job.h"
 #include "tools/listener.h"
 
@@ -12,8 +13,8 @@ void measure_baselines(const Engine& engine, const Plan& plan, const DataFiles& 
                        int64_t batches, Listener& listener);
 
 // Every row of the batch goes on from a window of held-out text; the first row's is returned, "" where the model does
-// not predict bytes.
+// not predict bytes. `ending`: of the job that it belongs to; one that is asked to end throws.
 std::string write_sample(const Engine& engine, const Plan& plan, const Session& session, const DataFiles& data,
-                         const JobOptions& o, int64_t bytes, double temperature);
+                         const JobOptions& o, int64_t bytes, double temperature, Ending& ending);
 
 }  // namespace epl::tools

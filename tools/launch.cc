@@ -117,7 +117,18 @@ class Launch {
     watch();
     for (int64_t i = 0; i < hosts_[own_].count; ++i) start(i, memory);
     ::close(memory);
-    while (std::ranges::any_of(children_, &Child::alive) || any_open()) look();
+    while (std::ranges::any_of(children_, &Child::alive)) {
+      const double left = end_at_ > 0 ? std::max(0.0, end_at_ - steady_seconds()) : 3600;
+      look(static_cast<int>(left * 1e3) + 1);
+    }
+    // All that they have printed lies in the pipes by now. What a process left running may hold these open; nobody
+    // waits for that.
+    const double enough = steady_seconds() + 1;
+    while (any_open() && look(0) > 0 && steady_seconds() < enough) continue;
+    for (Child& child : children_) {
+      for (Stream* stream : {&child.out, &child.error})
+        if (stream->from >= 0) end(child, *stream);
+    }
     return code_;
   }
 
@@ -232,14 +243,14 @@ class Launch {
     return std::ranges::any_of(children_, [](const Child& one) { return one.out.from >= 0 || one.error.from >= 0; });
   }
 
-  void look() {
+  // Waits for so many milliseconds at most; how many streams and signals there was something of.
+  int look(int milliseconds) {
     std::vector<pollfd> waiting = {{.fd = signals_, .events = POLLIN, .revents = 0}};
     for (const Child& child : children_) {
       for (const Stream* stream : {&child.out, &child.error})
         waiting.push_back({.fd = stream->from, .events = POLLIN, .revents = 0});
     }
-    const double left = end_at_ > 0 ? std::max(0.0, end_at_ - steady_seconds()) : 3600;
-    ::poll(waiting.data(), waiting.size(), static_cast<int>(left * 1e3) + 1);
+    const int ready = ::poll(waiting.data(), waiting.size(), milliseconds);
     size_t at = 1;
     for (Child& child : children_) {
       for (Stream* stream : {&child.out, &child.error}) {
@@ -250,24 +261,26 @@ class Launch {
     if (end_at_ > 0 && steady_seconds() >= end_at_ && !killed_) {
       killed_ = true;
       signal_all(SIGKILL);
-      // What a process left behind may hold its pipes open; nobody waits for that.
-      for (Child& child : children_) child.alive ? void() : close_streams(child);
     }
+    return ready;
   }
 
   void pass_on(const Child& child, Stream& stream) {
     char room[1 << 16];
     const ssize_t got = ::read(stream.from, room, sizeof room);
     if (got < 0 && errno == EINTR) return;
-    if (got > 0) stream.kept.append(room, static_cast<size_t>(got));
-    const bool prefixes = !o_.plain && o_.logs.empty();
-    write_all(stream.to,
-              prefixed_lines(stream.kept, prefixes ? "[" + std::to_string(child.rank) + "] " : "", got <= 0));
-    if (got <= 0) ::close(std::exchange(stream.from, -1));
+    if (got <= 0) return end(child, stream);
+    stream.kept.append(room, static_cast<size_t>(got));
+    write_kept(child, stream, false);
   }
-  static void close_streams(Child& child) {
-    for (Stream* stream : {&child.out, &child.error})
-      if (stream->from >= 0) ::close(std::exchange(stream->from, -1));
+  void end(const Child& child, Stream& stream) {
+    write_kept(child, stream, true);
+    ::close(std::exchange(stream.from, -1));
+  }
+  // Whole lines; at the end what is left as well.
+  void write_kept(const Child& child, Stream& stream, bool all) {
+    const bool prefixes = !o_.plain && o_.logs.empty();
+    write_all(stream.to, prefixed_lines(stream.kept, prefixes ? "[" + std::to_string(child.rank) + "] " : "", all));
   }
   static void write_all(int to, std::string_view text) {
     while (!text.empty()) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/signals.h"
 #include "tools/text.h"
 #include "tools/usage.h"
 
@@ -18,7 +17,7 @@ Measurer::Measurer(const Plan& plan, const std::string& metrics)
 
 Json Measurer::described() const { return parse_json(text_of(epl_evaluation_describe, evaluation_.get())); }
 
-Measured Measurer::run(const Session& session, const Dataset& dataset, int64_t batches) {
+Measured Measurer::run(const Session& session, const Dataset& dataset, int64_t batches, Ending* ending) {
   const int64_t samples = epl_dataset_samples(dataset.get()), all = epl_dataset_batches(dataset.get());
   const int64_t full = takes_partial_ || batch_ == 0 ? all : samples / batch_;
   const int64_t count = batches > 0 ? std::min(batches, full) : full;
@@ -28,8 +27,10 @@ Measured Measurer::run(const Session& session, const Dataset& dataset, int64_t b
   }
   check(epl_evaluation_reset(evaluation_.get()));
   check(epl_dataset_seek(dataset.get(), 0));
-  for (int64_t i = 0; i < count && !interrupted(); ++i)
-    check(epl_evaluation_add_dataset(evaluation_.get(), session.get(), dataset.get(), 1, nullptr));
+  for (int64_t i = 0; i < count; ++i) {
+    const epl_call_options* call = ending ? ending->call() : nullptr;
+    check(epl_evaluation_add_dataset(evaluation_.get(), session.get(), dataset.get(), 1, call));
+  }
   Measured out;
   const Json about = described();
   for (const Json& one : about.at("metrics")) {

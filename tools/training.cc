@@ -53,7 +53,7 @@ Training::Training(const TrainOptions& o)
     folder_.check_adapters(!o_.job.lora.empty());
   }
   if (!resume_.empty()) resume();
-  cancel_ = make<Cancel>(epl_cancel_create, engine_.get());
+  ending_ = std::make_unique<Ending>(engine_);
   if (leads()) add_listeners();
 }
 
@@ -219,7 +219,7 @@ double Training::seconds() const { return earlier_seconds_ + steady_seconds() - 
 // The next batch. Each process reads its own samples; where it cannot, the others are told why there is no step.
 void Training::read_batch() {
   try {
-    check(epl_dataset_next(data_.train.get(), nullptr, batch_.data(), batch_.size()));
+    check(epl_dataset_next(data_.train.get(), ending_->call(), batch_.data(), batch_.size()));
   } catch (const ApiError& e) {
     const std::string why = described_failure(e);
     if (o_.job.processes.several()) check(epl_session_give_up(session_.get(), why.data(), why.size(), nullptr));
@@ -228,11 +228,17 @@ void Training::read_batch() {
 }
 
 StepDone Training::take_step() {
+  const int64_t before = epl_dataset_position(data_.train.get());
   read_batch();
-  epl_call_options call = EPL_CALL_OPTIONS_INIT;
-  call.cancel = cancel_.get();
   epl_metrics metrics = EPL_METRICS_INIT;
-  check(epl_session_step(session_.get(), batch_.data(), batch_.size(), &call, &metrics));
+  try {
+    check(epl_session_step(session_.get(), batch_.data(), batch_.size(), ending_->call(), &metrics));
+  } catch (const ApiError& e) {
+    // Of a step that was given up the run goes on with the same batch.
+    if (e.code == EPL_ERROR_CANCELLED || e.code == EPL_ERROR_PEER_FAILED)
+      check(epl_dataset_seek(data_.train.get(), before));
+    throw;
+  }
   const int64_t position = epl_dataset_position(data_.train.get());
   StepDone out;
   out.step = metrics.step;
@@ -252,12 +258,6 @@ void Training::train() {
     if (leads() && validation_.any() && data_.context > 0)
       measure_baselines(engine_, plan_, open_data(engine_, model_, o_.job), o_.job, validation_.batches(), listeners_);
     while (ended_ == "steps" && epl_session_steps(session_.get()) < o_.job.steps) {
-      if (interrupted() && !o_.job.processes.several()) {
-        ended_ = "interrupted";
-        break;
-      }
-      // All processes end after the same step: one that is asked to gives up its next step, and so do the others.
-      if (interrupted()) epl_cancel_trigger(cancel_.get());
       const StepDone step = take_step();
       listeners_.step(step);
       tell_warnings();
@@ -272,9 +272,9 @@ void Training::train() {
       if (!reason_.empty()) ended_ = "stopped";
     }
     const int64_t end = epl_session_steps(session_.get());
-    if (validation_.any() && !interrupted() && measured_step_ != end) evaluate(validation_.due(end, o_.job.steps));
+    if (validation_.any() && measured_step_ != end) evaluate(validation_.due(end, o_.job.steps));
   } catch (const ApiError& e) {
-    if (interrupted() && (e.code == EPL_ERROR_CANCELLED || e.code == EPL_ERROR_PEER_FAILED)) {
+    if (Ending::explains(e)) {
       ended_ = "interrupted";
       return;
     }
@@ -319,7 +319,7 @@ bool Training::tell_held_out(const Json& earlier) {
 }
 
 void Training::evaluate(bool counts) {
-  Evaluated result = validation_.measure(counts);
+  Evaluated result = validation_.measure(counts, *ending_);
   measured_step_ = result.step;
   result.seconds = seconds();
   listeners_.evaluated(result);
@@ -359,6 +359,16 @@ template <class F> void Training::attempt(const char* what, F&& f) {
   }
 }
 
+// Text that the model writes; none where that was interrupted.
+std::string Training::sample() {
+  try {
+    return write_sample(engine_, plan_, session_, data_, o_.job, o_.sample_bytes, o_.temperature, *ending_);
+  } catch (const ApiError& e) {
+    if (!Ending::explains(e)) throw;
+    return "";
+  }
+}
+
 void Training::finish() {
   const double spent = seconds();
   const int before = failure_;
@@ -384,10 +394,7 @@ void Training::finish() {
     std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
     done.weights_hash = hex;
   });
-  if (ended_ != "failed")
-    attempt("the sample text", [&] {
-      done.sample = write_sample(engine_, plan_, session_, data_, o_.job, o_.sample_bytes, o_.temperature);
-    });
+  if (ended_ != "failed" && ended_ != "interrupted") attempt("the sample text", [&] { done.sample = sample(); });
   tell_warnings();
   if (!leads()) return;
   report_->done(done);  // before the others hear of the end the page is there

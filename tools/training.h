@@ -2,9 +2,11 @@
 // (tools/listener.h).
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "tools/ending.h"
 #include "tools/job.h"
 #include "tools/listener.h"
 #include "tools/output_folder.h"
@@ -44,6 +46,7 @@ class Training {
   void evaluate(bool counts);
   void save_checkpoint(bool best);
   void save_on_the_way(bool best);
+  std::string sample();
   void finish();
   void plan_for_data();
   void add_listeners();
@@ -62,7 +65,7 @@ class Training {
   Plan plan_;
   Store store_;
   Session session_;
-  Cancel cancel_;
+  std::unique_ptr<Ending> ending_;
   std::vector<const epl_tensor*> batch_;
   Validation validation_;
   std::string report_path_;

@@ -82,8 +82,8 @@ void Validation::note(double value, bool counts, bool best) {
   }
 }
 
-Evaluated Validation::measure(bool counts) {
-  const Measured measured = measurer_->run(session_, data_.held_out, batches());
+Evaluated Validation::measure(bool counts, Ending& ending) {
+  const Measured measured = measurer_->run(session_, data_.held_out, batches(), &ending);
   Evaluated out;
   out.step = epl_session_steps(session_.get());
   out.metrics = measured.metrics;

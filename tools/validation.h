@@ -35,7 +35,7 @@ class Validation {
   int64_t batches() const;  // 0: all
   const std::string& monitor() const { return monitor_; }
   // `counts`: it was due, so it counts for patience and for a rate that follows it.
-  Evaluated measure(bool counts);
+  Evaluated measure(bool counts, Ending& ending);
   std::string wants_stop() const;
 
  private:

@@ -48,7 +48,7 @@ epl_error* begin(epl_session* session, const epl_tensor* const* inputs, size_t c
         job->caller = std::make_unique<Caller<epl_session>>(*session);
         EPL_TRY(job->caller->status());
         EPL_TRY(check_poison(*session));
-        EPL_ASSIGN(job->call, begin_call(*session->engine, call));
+        EPL_ASSIGN(job->call, begin_call(*session, call));
         job->inputs = std::make_unique<Inputs>(*session);
         EPL_TRY(job->inputs->take(inputs, count));
         EPL_TRY(prepare(*job));

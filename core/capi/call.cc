@@ -3,7 +3,7 @@
 
 namespace epl::capi {
 
-Result<Call> begin_call(const Engine& engine, const epl_call_options* options) {
+Result<Call> read_call(const Engine& engine, const epl_call_options* options) {
   epl_call_options known = EPL_CALL_OPTIONS_INIT;
   EPL_TRY(copy_options(options, known, "epl_call_options"));
   if (known.timeout_nanoseconds < 0) return invalid("timeout_nanoseconds is ", known.timeout_nanoseconds);
@@ -15,6 +15,11 @@ Result<Call> begin_call(const Engine& engine, const epl_call_options* options) {
   call.samples = known.samples;
   call.started = engine.host.seconds();
   call.stop = Stop::after(engine.host.seconds, static_cast<double>(known.timeout_nanoseconds) * 1e-9, call.token.get());
+  return call;
+}
+
+Result<Call> begin_call(const Engine& engine, const epl_call_options* options) {
+  EPL_ASSIGN(Call call, read_call(engine, options));
   EPL_TRY(call.stop.check());
   return call;
 }

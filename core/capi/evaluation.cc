@@ -52,7 +52,7 @@ void epl_evaluation_destroy(epl_evaluation* evaluation) { destroy(evaluation); }
 epl_error* epl_evaluation_add(epl_evaluation* evaluation, epl_session* session, const epl_tensor* const* inputs,
                               size_t count, const epl_call_options* call) {
   return with_both(evaluation, session, [&]() -> Status {
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
     return evaluation->evaluation->add(*session->session, session->inputs, session_call(begun));
@@ -62,7 +62,7 @@ epl_error* epl_evaluation_add(epl_evaluation* evaluation, epl_session* session, 
 epl_error* epl_evaluation_add_dataset(epl_evaluation* evaluation, epl_session* session, epl_dataset* dataset,
                                       int64_t batches, const epl_call_options* call) {
   return with_both(evaluation, session, [&]() -> Status {
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     return with_caller(dataset, "dataset", [&] {
       return evaluation->evaluation->add(*session->session, *dataset->opened.dataset, batches, session_call(begun));
     });

@@ -246,7 +246,8 @@ struct Call {
   double started = 0;                // on the host's clock
   int64_t samples = 0;               // of slices: how many count; 0: all
 };
-// Refuses a call that should have ended already.
+// What the caller gives, and the same refused if the call should have ended already.
+Result<Call> read_call(const Engine& engine, const epl_call_options* options);
 Result<Call> begin_call(const Engine& engine, const epl_call_options* options);
 
 std::shared_ptr<const void> allocate_bytes(const std::shared_ptr<Engine>& engine, size_t bytes);

@@ -37,7 +37,7 @@ Status check_budget(const epl_plan& plan, const SessionOptions& options) {
 template <class F>
 Status with_metrics(epl_session& session, const epl_call_options* call, epl_metrics* metrics, F&& f) {
   if (metrics != nullptr) EPL_TRY(check_output(metrics, "epl_metrics"));
-  EPL_ASSIGN(const Call begun, begin_call(*session.engine, call));
+  EPL_ASSIGN(const Call begun, begin_call(session, call));
   epl_metrics out = EPL_METRICS_INIT;
   EPL_TRY(f(begun, out));
   return metrics == nullptr ? Status() : write_output(out, metrics, "epl_metrics");
@@ -171,7 +171,7 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
                                const epl_call_options* call, epl_tensor** outputs, size_t output_count) {
   if (outputs != nullptr) std::fill_n(outputs, output_count, nullptr);
   return with_session(session, [&]() -> Status {
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
     return predict_new(session->engine, *session->session, session->inputs, session_call(begun), outputs, output_count);
@@ -181,7 +181,7 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
 epl_error* epl_session_predict_into(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                     const epl_call_options* call, epl_tensor* const* outputs, size_t output_count) {
   return with_session(session, [&]() -> Status {
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
     EPL_TRY(take_outputs(session->session->plan(), outputs, output_count, session->outputs));

@@ -31,6 +31,12 @@ template <class F> epl_error* with_session(epl_session* session, F&& f, const ch
   return guarded([&] { return in_session(session, f); }, call);
 }
 
+// Of a session over processes the others come to the call as well and would wait for this one: the session itself looks
+// at token and deadline, and tells them.
+inline Result<Call> begin_call(const epl_session& session, const epl_call_options* options) {
+  return session.session->over_processes() ? read_call(*session.engine, options) : begin_call(*session.engine, options);
+}
+
 // How one step, evaluation or prediction is to run.
 CallOptions session_call(const Call& call);
 int64_t nanoseconds(double seconds);

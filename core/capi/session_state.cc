@@ -59,7 +59,7 @@ epl_error* epl_session_get(epl_session* session, const char* name, size_t name_l
     auto made = std::make_unique<epl_tensor>();
     EPL_TRY(in_session(session, [&]() -> Status {
       EPL_TEXT_ARGUMENT(name);
-      EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+      EPL_ASSIGN(const Call begun, begin_call(*session, call));
       const Session::Call calling(*session->session, begun.stop);
       EPL_ASSIGN(const Tensor value, session->session->state_view(name_text));
       std::shared_ptr<const void> memory = allocate_bytes(session->engine, static_cast<size_t>(value.bytes()));
@@ -87,7 +87,7 @@ epl_error* epl_session_set(epl_session* session, const char* name, size_t name_l
 epl_error* epl_session_hash(epl_session* session, const epl_call_options* call, uint64_t* hash) {
   return with_session(session, [&]() -> Status {
     EPL_REQUIRE(hash);
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
     EPL_ASSIGN(*hash, weights_hash(*session->session));
     return {};
@@ -98,7 +98,7 @@ epl_error* epl_session_save(epl_session* session, const char* path, size_t path_
                             const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
     return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
       return save_session(*session->session, std::string(path_text), training_data(dataset));
@@ -110,7 +110,7 @@ epl_error* epl_session_load(epl_session* session, const char* path, size_t path_
                             const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
     return with_optional_dataset(
         dataset, [&] { return load_session(*session->session, std::string(path_text), training_data(dataset)); });
@@ -120,7 +120,7 @@ epl_error* epl_session_load(epl_session* session, const char* path, size_t path_
 epl_error* epl_session_save_to(epl_session* session, epl_write_fn write, void* userdata, const epl_dataset* dataset,
                                const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
     return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
       return write_or_help(write, userdata, begun.stop, [&](ByteWriter* out) {
@@ -134,7 +134,7 @@ epl_error* epl_session_load_from(epl_session* session, const epl_source* source,
                                  const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_ASSIGN(HostSource from, HostSource::of(source, "source"));
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
     EPL_TRY(with_optional_dataset(dataset, [&] {
       return load_session(*session->session, CheckpointFiles::in_archive(from.files().file), training_data(dataset));
@@ -148,7 +148,7 @@ epl_error* epl_session_load_bytes(epl_session* session, const void* data, size_t
                                   const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_REQUIRE(data);
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
     const auto file = FileReader::of_bytes("the host's memory", {static_cast<const std::byte*>(data), bytes}, nullptr);
     return with_optional_dataset(dataset, [&] {
@@ -222,7 +222,7 @@ epl_error* epl_session_export_onnx(epl_session* session, const char* path, size_
                                    const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
     return export_model(*session->session, std::string(path_text), true);
   });
@@ -232,7 +232,7 @@ epl_error* epl_session_export_onnx_for_training(epl_session* session, const char
                                                 const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
     return export_model(*session->session, std::string(path_text), false);
   });
@@ -242,7 +242,7 @@ epl_error* epl_session_export_adapters(epl_session* session, const char* folder,
                                        const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(folder);
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
     return export_adapters(*session->session, std::string(folder_text));
   });
@@ -252,7 +252,7 @@ epl_error* epl_session_export_safetensors(epl_session* session, const char* path
                                           const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
     return export_weights(*session->session, std::string(path_text));
   });
@@ -262,7 +262,7 @@ epl_error* epl_session_export_to(epl_session* session, const char* format, size_
                                  void* userdata, const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(format);
-    EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
     return write_or_help(write, userdata, begun.stop,
                          [&](ByteWriter* out) { return export_to(*session->session, format_text, out); });

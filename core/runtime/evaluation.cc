@@ -164,12 +164,14 @@ Status Evaluation::add(Session& session, Dataset& dataset, int64_t batches, cons
   const bool all = batches == 0;
   if (all && dataset.endless())
     return invalid("nobody knows how many batches this dataset has; say how many are to be added");
-  if (all) EPL_TRY(dataset.seek(0));
+  // What befalls one process alone the others must not wait for.
+  const auto told = [&](const Status& status) { return status.ok() ? status : session.give_up(status); };
+  if (all) EPL_TRY(told(dataset.seek(0)));
   const int64_t count = all ? dataset.batches() : batches;
   CallOptions own = options;
   for (int64_t i = 0; i < count; ++i) {
     const auto batch = dataset.next(options.stop);
-    EPL_TRY(session.refuse(batch.status()));
+    EPL_TRY(told(batch.status()));
     own.samples = session.options().slices && dataset.options().batch > 0 ? dataset.samples_given() : 0;
     EPL_TRY(add(session, *batch, own));
   }

@@ -15,8 +15,9 @@ namespace {
 // Parameters and buffers that a model's file has as well, in its types, with the adapters of each in it; views where
 // they are that and made as they are read where not, as all is only written out. Over processes, that of rank 0 gets
 // them; the others help it to.
-Result<std::map<std::string, Tensor>> weights(Session& session) {
-  std::map<std::string, Tensor> out;
+using Weights = std::map<std::string, Tensor>;
+Result<Weights> collect_weights(Session& session) {
+  Weights out;
   const std::vector<Adapter>& adapters = session.plan().adapters();
   for (StateKind kind : {StateKind::parameter, StateKind::frozen, StateKind::buffer}) {
     for (const std::string& name : state_names(session.plan(), kind)) {
@@ -41,12 +42,21 @@ Result<std::map<std::string, Tensor>> weights(Session& session) {
   return out;
 }
 
-}  // namespace
+Result<Weights> weights(Session& session) {
+  EPL_TRY(session.enter_call());
+  Result<Weights> collected = collect_weights(session);
+  EPL_TRY(session.leave_call(collected.status()));
+  return collected;
+}
 
-Status export_adapters(Session& session, const std::string& folder) {
+// As Hugging Face PEFT keeps them.
+struct AdapterFiles {
+  NamedTensors values;
+  std::string config;
+};
+
+Result<AdapterFiles> collect_adapters(Session& session, const std::string& folder) {
   const std::vector<Adapter>& adapters = session.plan().adapters();
-  if (adapters.empty())
-    return invalid("the plan has no low-rank adapters to export; epl_trainer_add_adapter declares them");
   NamedTensors values;
   const auto add = [&](const std::string& name, const std::string& as) -> Status {
     EPL_ASSIGN(Tensor value, session.state_view(name));
@@ -80,10 +90,21 @@ Status export_adapters(Session& session, const std::string& folder) {
         beside.left_out.size() > 1 ? cat(" and ", beside.left_out.size() - 1, " more have") : " has",
         " changed, too, and is left out: Hugging Face PEFT keeps whole modules that have no adapter, by their names");
   }
+  return AdapterFiles{std::move(values), adapter_config(adapters, beside.modules)};
+}
+
+}  // namespace
+
+Status export_adapters(Session& session, const std::string& folder) {
+  if (session.plan().adapters().empty())
+    return invalid("the plan has no low-rank adapters to export; epl_trainer_add_adapter declares them");
+  EPL_TRY(session.enter_call());
+  const Result<AdapterFiles> files = collect_adapters(session, folder);
+  EPL_TRY(session.leave_call(files.status()));
   const auto write = [&]() -> Status {
     if (!session.is_local(0)) return {};
+    const auto& [values, config] = *files;
     EPL_TRY(make_folder(folder));
-    const std::string config = adapter_config(adapters, beside.modules);
     EPL_TRY(save_safetensors(cat(folder, "/adapter_model.safetensors"), values, {{"format", "pt"}},
                              stop_hook(session.stop())));
     // The two belong together: where the first is there, the second follows.

@@ -101,6 +101,10 @@ class Session {
   // Over processes: the call that the others are in, or their next one, ends with Code::peer_failed and this reason,
   // because this process will not make it. All can go on afterwards. Returns the reason.
   Status give_up(const Status& why);
+  // A call in which processes give each other parts of the state: all come together, and one that cannot go on gives it
+  // up, unless that is done. No error is none.
+  Status enter_call() { return reconnect(); }
+  Status leave_call(const Status& why);
   // The same for an error of inputs that this process alone was given, where inputs are slices; no error is none.
   Status refuse(const Status& why);
   // An output of the last step besides the loss, for example "gradient_norm:<parameter>".
@@ -117,6 +121,8 @@ class Session {
   Result<Tensor> state(std::string_view name);
   // The same without a copy where that is possible: for those who are done with it before the session's next call.
   Result<Tensor> state_view(std::string_view name);
+  // Whether each process has all of it, so that no other one takes part in these two.
+  bool has_whole(std::string_view name) const;
   // What this process has of it. The ranks that hold one piece take turns, so that over all processes each piece is
   // given once.
   struct StatePiece {
@@ -218,6 +224,7 @@ class Session {
   bool everywhere(FunctionRef<bool(int, int)> has, int pieces) const;
   size_t process_of(int rank) const;
   Status meet_processes();
+  Status await_processes();
   Status among_processes(const Collective& call);
   Status give_up_world(const Status& why);
   Status reconnect();

@@ -36,7 +36,20 @@ Status Session::connect() {
       }
     }
   }
+  if (over_processes()) EPL_TRY(await_processes());
   connected_ = true;
+  return {};
+}
+
+// Nobody goes on before all have all of their groups: a process may give up its first call, which must not look to a
+// slow one as if it had never come.
+Status Session::await_processes() {
+  on_ranks([&](int r) {
+    Rank& rank = *ranks_[static_cast<size_t>(r)];
+    rank.status = rank.world->run(*rank.stream, {.kind = Collective::Kind::barrier});
+    if (rank.status.ok()) rank.status = rank.stream->synchronize();
+  });
+  for (const auto& rank : ranks_) EPL_TRY(rank->status);
   return {};
 }
 

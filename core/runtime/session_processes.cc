@@ -56,7 +56,16 @@ Status Session::give_up_world(const Status& why) {
   return why;
 }
 
-Status Session::give_up(const Status& why) { return over_processes() ? give_up_world(why) : why; }
+// Who has given up before comes together with the others first: they wait for that at their next call.
+Status Session::give_up(const Status& why) {
+  if (!over_processes()) return why;
+  static_cast<void>(reconnect());
+  return give_up_world(why);
+}
+
+Status Session::leave_call(const Status& why) {
+  return why.ok() || !over_processes() || !connected_ ? why : give_up_world(why);
+}
 
 Status Session::among_processes(const Collective& call) {
   Stream& stream = *ranks_.front()->stream;
@@ -230,6 +239,11 @@ Result<Session::Held> Session::held(std::string_view name) const {
   out.everywhere = everywhere([&](int rank, int piece) { return piece_of[static_cast<size_t>(rank)] == piece; },
                               static_cast<int>(pieces.size()));
   return out;
+}
+
+bool Session::has_whole(std::string_view name) const {
+  const Result<Held> held = this->held(name);
+  return held.ok() && held->everywhere;
 }
 
 // A piece that some process lacks goes from its first holder to all.

@@ -47,12 +47,22 @@ std::vector<std::string> state_names(const CompiledPlan& plan, StateKind kind) {
 }
 
 Result<uint64_t> weights_hash(Session& session) {
-  Hash64 all;
-  for (const std::string& name : state_names(session.plan(), StateKind::parameter)) {
-    EPL_ASSIGN(Tensor value, session.state_view(name));
-    add_to_hash(all, value);
-  }
-  return all.value();
+  const std::vector<std::string> names = state_names(session.plan(), StateKind::parameter);
+  const bool whole = std::ranges::all_of(names, [&](const std::string& name) { return session.has_whole(name); });
+  if (!whole) EPL_TRY(session.enter_call());
+  const auto hash = [&]() -> Result<uint64_t> {
+    Hash64 all;
+    for (const std::string& name : names) {
+      EPL_ASSIGN(Tensor value, session.state_view(name));
+      add_to_hash(all, value);
+    }
+    return all.value();
+  };
+  const Result<uint64_t> own = hash();
+  if (whole) return own;
+  EPL_TRY(session.leave_call(own.status()));
+  EPL_TRY(session.agree({}));  // nobody has it where another one was cancelled
+  return own;
 }
 
 namespace {
@@ -178,10 +188,17 @@ Status check_fits(const Session& session, const Checkpoint& checkpoint, const st
                 path);
 }
 
-Status restore(Session& session, const CheckpointFiles& files, const TrainingData& data) {
+// A checkpoint that fits.
+struct Fitting {
+  std::string path;
+  Checkpoint checkpoint;
+  std::vector<std::string> left_out;  // weights that the model's file has
+};
+
+Result<Fitting> find_fitting(Session& session, const CheckpointFiles& files, const TrainingData& data) {
   const std::string& path = files.name;
   EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(files, session.stop()));
-  EPL_ASSIGN(const std::vector<std::string> left_out, left_to_the_file(session, checkpoint, path));
+  EPL_ASSIGN(std::vector<std::string> left_out, left_to_the_file(session, checkpoint, path));
   EPL_TRY(check_fits(session, checkpoint, left_out, path));
   if (data.dataset && checkpoint.data_position < 0)
     return Status(
@@ -202,6 +219,11 @@ Status restore(Session& session, const CheckpointFiles& files, const TrainingDat
       log(host, LogLevel::warning, path, ": ", one.key, " was ", one.saved, ", now it is ", one.now);
   }
   EPL_TRY(session.stop().check());  // for the last time: what has begun to change the state ends
+  return Fitting{path, std::move(checkpoint), std::move(left_out)};
+}
+
+Status restore(Session& session, const Fitting& from, const TrainingData& data) {
+  const auto& [path, checkpoint, left_out] = from;
   const StateGate::Change change(session.gate());
   session.torn();  // until all of it is there: reading may fail, and so may memory
   EPL_TRY(restore_from_the_file(session, left_out));
@@ -211,7 +233,7 @@ Status restore(Session& session, const CheckpointFiles& files, const TrainingDat
   session.set_steps_done(checkpoint.step);
   session.set_seed(checkpoint.seed);
   session.restored();
-  log(host, LogLevel::info, "loaded checkpoint ", path, " of step ", checkpoint.step);
+  log(session.host(), LogLevel::info, "loaded checkpoint ", path, " of step ", checkpoint.step);
   return data.dataset ? data.dataset->seek(checkpoint.data_position) : Status();
 }
 
@@ -273,7 +295,7 @@ class StateInTurn {
   Status take(size_t index, Tensor& value) {
     for (; failed_.ok() && next_ <= index; ++next_) {
       auto one = session_.state_view(names_[next_].first);
-      failed_ = one.status();  // that of one process is that of all
+      failed_ = session_.leave_call(one.status());
       if (one.ok()) value = *std::move(one);
     }
     return failed_;
@@ -315,7 +337,7 @@ Status write_session(Session& session, ByteWriter* out, const TrainingData& data
   EPL_TRY(check_worth_saving(session));
   Names names;
   Result<Checkpoint> checkpoint = describe(session, data, names);
-  EPL_TRY(session.agree(checkpoint.status()));
+  EPL_TRY(session.leave_call(checkpoint.status()));
   const bool leads = session.is_local(0);
   EPL_TRY(session.agree(leads && out == nullptr ? no_writer() : Status()));
   EPL_TRY(session.agree(check_pieces(session, names)));
@@ -332,7 +354,8 @@ Status write_session(Session& session, ByteWriter* out, const TrainingData& data
   };
   const Status written = write();
   const Status rest = session.over_processes() ? state.take_rest() : Status();
-  EPL_TRY(session.agree(written.ok() ? rest : written));
+  EPL_TRY(rest);  // the others have heard of it
+  EPL_TRY(session.agree(written));
   log(session.host(), LogLevel::info, "wrote a checkpoint of step ", checkpoint->step);
   return {};
 }
@@ -341,7 +364,7 @@ Status save_session(Session& session, const std::string& folder, const TrainingD
   EPL_TRY(check_worth_saving(session));
   std::vector<std::pair<std::string, StateKind>> names;
   Result<Checkpoint> checkpoint = describe(session, data, names);
-  EPL_TRY(session.agree(checkpoint.status()));
+  EPL_TRY(session.leave_call(checkpoint.status()));
   const Status status =
       session.over_processes()
           ? save_parts(session, folder, *checkpoint, names).with_context(cat("saving checkpoint ", folder))
@@ -355,7 +378,9 @@ Status load_session(Session& session, const std::string& path, const TrainingDat
 }
 
 Status load_session(Session& session, const Result<CheckpointFiles>& files, const TrainingData& data) {
-  return session.agree(files.ok() ? restore(session, *files, data) : files.status());
+  const Result<Fitting> fitting = files.ok() ? find_fitting(session, *files, data) : files.status();
+  EPL_TRY(session.agree(fitting.status()));  // in all processes or in none
+  return session.agree(restore(session, *fitting, data));
 }
 
 Result<std::vector<FactDifference>> compare_session(const Session& session, const std::string& folder,

@@ -141,6 +141,8 @@ TEST(EveryFunction, RefusesNullAndForeignHandles) {
 #define EPL_FALLIBLE(name) ++count, try_function(#name, &name, world);
 #define EPL_OTHER(name) ++count, try_function(#name, &name, world);
 #include "epl_functions.inc"
+#undef EPL_FALLIBLE
+#undef EPL_OTHER
     EXPECT_GE(count, 96);
     // Nothing of this has taken the world away.
     epl_cancel* another = nullptr;

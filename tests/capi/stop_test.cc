@@ -27,6 +27,8 @@ std::set<std::string> blocking_functions() {
   if (takes_call(&name)) out.insert(#name);
 #define EPL_OTHER(name) EPL_FALLIBLE(name)
 #include "epl_functions.inc"
+#undef EPL_FALLIBLE
+#undef EPL_OTHER
   return out;
 }
 

@@ -64,18 +64,44 @@ holds "a signal is an exit code" test $? = 137
 holds "a program that is not there" test $? = 127
 holds "is named" grep -q 'no-such-program' err
 
-# A signal goes to all: the job saves what it has and can go on.
-"$epl" launch -n 2 -- $begin --steps 100000 --checkpoint-every 100000 --out stopped >stopped.json 2>err &
-launcher=$!
-for i in $(seq 600); do
-  grep -q '"step":2' stopped.json && break
-  sleep 0.1
+# What processes leave running holds up nobody, and what they have printed is all there.
+start=$(date +%s)
+"$epl" launch -n 2 -- sh -c 'setsid sleep 100 & seq 3000; printf end' >left
+holds "all of it has come" test "$(grep -c '^\[[01]\] \(3000\|end\)$' left)" = 4
+"$epl" launch -n 2 --patience 1 -- sh -c 'trap "" TERM; setsid sleep 100 & test $EPL_RANK = 0 && exit 4; sleep 50; sleep 50' \
+  2>err
+holds "the code of the one that failed" test $? = 4
+holds "nobody waits for what was left" test $(($(date +%s) - start)) -lt 40
+
+# stop_after STEP OUT WORDS...: a job of two processes that is asked to end once it has reached a step; its exit code.
+stop_after() {
+  at=$1 folder=$2
+  shift 2
+  "$epl" launch -n 2 -- $begin --steps 100000 --checkpoint-every 100000 "$@" --out $folder >$folder.json 2>err &
+  launcher=$!
+  for i in $(seq 600); do
+    grep -q "\"step\":$at" $folder.json && break
+    sleep 0.1
+  done
+  kill -TERM $launcher
+  wait $launcher
+}
+
+# A signal goes to all, wherever each of them is: the job saves what it has and goes on as if it had not been stopped.
+for turn in 1 2 3; do
+  rm -rf stopped stopped.json
+  stop_after $((turn * 17)) stopped
+  holds "a job that is asked to end says so" test $? = 143
+  holds "it went on to no step of its own" test -z "$(grep -v '^\[0\]' stopped.json)"
+  holds "it has saved" test -f stopped/checkpoint/manifest.epl
 done
-kill -TERM $launcher
-wait $launcher
-holds "a job that is asked to end says so" test $? = 143
-holds "it went on to no step of its own" test -z "$(grep -v '^\[0\]' stopped.json)"
-holds "it has saved" test -f stopped/checkpoint/manifest.epl
+to=$(($(value step stopped.json) + 3))
+$begin --steps $to --schedule constant --out straight >straight.json || failed=1
+"$epl" launch -n 2 -- $begin --steps $to --schedule constant --out stopped --resume stopped >on.json 2>err || { cat err; failed=1; }
+holds "no batch is left out" test "$(hash_of on.json)" = "$(hash_of straight.json)"
+# While it measures as well.
+stop_after 3 measuring --evaluate-every 1 --evaluate-batches 400
+holds "a job that measures ends, too" test $? = 143
 # When the launcher is killed, nobody goes on.
 "$epl" launch -n 2 -- sh -c 'echo $$ >>pids; exec sleep 300' &
 launcher=$!

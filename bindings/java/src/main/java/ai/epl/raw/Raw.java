@@ -624,7 +624,8 @@ public final class Raw {
      * are waited for or evaluated. A call that ends so has done nothing: what it has written is removed, and
      * what it would have replaced is there. What has begun to change the state or to rename files ends.
      * Likewise between pieces of a model's file, rows and files of a dataset that is opened, and weights of a
-     * template.
+     * template. Processes of a session do not wait for one whose call ends so: the call that they are in, or
+     * their next one, ends with EPL_ERROR_PEER_FAILED, and all can go on.
      */
     public long timeoutNanoseconds() {
       return memory.getLong(8);
