@@ -37,6 +37,7 @@ struct Layout {
   const char* name;
   const char* strategy;
   bool whole;  // each process has all of the weights
+  std::string transport = "";
 };
 
 // One process of two.
@@ -60,6 +61,8 @@ class Side {
     options.ranks = 1;
     options.rendezvous = meet.data();
     options.rendezvous_length = meet.size();
+    options.transport = layout.transport.data();
+    options.transport_length = layout.transport.size();
     must(epl_session_create(plan_, &options, nullptr, &session_));
     must(epl_evaluation_create(plan_, nullptr, 0, &evaluation_));
     must(epl_dataset_open(w_.engine, TEXT(w_.csv_path), EPL_STR("{\"batch\":8,\"classes\":true}"), nullptr, &dataset_));
@@ -309,7 +312,9 @@ INSTANTIATE_TEST_SUITE_P(Layouts, StopOverProcesses,
                          testing::Values(Layout{"copies", R"({"zero.level":"off"})", true},
                                          Layout{"zero", R"({"zero.level":"v0"})", true},
                                          Layout{"split", R"({"default":{"split":2}})", false},
-                                         Layout{"stages", R"({"pipeline.num_stages":2})", false}),
+                                         Layout{"stages", R"({"pipeline.num_stages":2})", false},
+                                         Layout{"copies_by_sockets", R"({"zero.level":"off"})", true, "sockets"},
+                                         Layout{"split_by_sockets", R"({"default":{"split":2}})", false, "sockets"}),
                          [](const auto& param) { return std::string(param.param.name); });
 
 }  // namespace
