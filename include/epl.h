@@ -1114,8 +1114,8 @@ epl_session_export_to(epl_session* session, const char* EPL_TEXT(format_length) 
  * _async does. Until the event is ready the session is in use: other calls with it get EPL_ERROR_BUSY, but for those
  * that any thread may make, and destroying it lets the work go on to its end. Inputs and outputs must stay as they are
  * until then; the tensors' handles may be destroyed at once. A call that is refused (a NULL, a session in use, no
- * thread, a token that was triggered before) has no event; everything else is the event's error. The deadline of `call`
- * counts from the call, and deadline and token stop the work as they stop the other call. */
+ * thread, in one process a token that was triggered before) has no event; everything else is the event's error. The
+ * deadline of `call` counts from the call, and deadline and token stop the work as they stop the other call. */
 
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_step_async(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,

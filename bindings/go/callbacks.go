@@ -7,6 +7,7 @@ package epl
 // extern void eplGoDrop(uintptr_t userdata);
 // extern void* eplGoWrite(uintptr_t userdata, void* data, size_t bytes);
 // extern void* eplGoRead(uintptr_t userdata, uint64_t offset, void* target, size_t bytes);
+// extern void* eplGoOpen(uintptr_t userdata, char* location, size_t length, void* source);
 // extern void* eplGoSamples(uintptr_t userdata, int32_t field, int64_t* samples, size_t count, void* target,
 //                           size_t bytes);
 // extern void* eplGoShape(uintptr_t userdata, char* attributes, size_t length, void* inputs, size_t input_count,
@@ -30,14 +31,20 @@ package epl
 //   return eplGoRead((uintptr_t)userdata, offset, target, bytes);
 // }
 //
+// static void* epl_go_open(void* userdata, const char* location, size_t length, void* source) {
+//   return eplGoOpen((uintptr_t)userdata, (char*)location, length, source);
+// }
+//
 // typedef void (*epl_go_log_fn)(void*, int32_t, const char*, size_t);
 // typedef void (*epl_go_drop_fn)(void*);
 // static epl_go_log_fn epl_go_log_pointer(void) { return epl_go_log; }
 // static epl_go_drop_fn epl_go_drop_pointer(void) { return epl_go_drop; }
 // typedef void* (*epl_go_write_fn)(void*, const void*, size_t);
 // typedef void* (*epl_go_read_fn)(void*, uint64_t, void*, size_t);
+// typedef void* (*epl_go_open_fn)(void*, const char*, size_t, void*);
 // static epl_go_write_fn epl_go_write_pointer(void) { return epl_go_write; }
 // static epl_go_read_fn epl_go_read_pointer(void) { return epl_go_read; }
+// static epl_go_open_fn epl_go_open_pointer(void) { return epl_go_open; }
 //
 // static void* epl_go_samples(void* userdata, int32_t field, const int64_t* samples, size_t count, void* target,
 //                             size_t bytes) {
@@ -71,11 +78,9 @@ package epl
 import "C"
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"runtime/cgo"
 	"unsafe"
@@ -92,6 +97,8 @@ func dropFunction() raw.DestroyFn { return raw.DestroyFn(C.epl_go_drop_pointer()
 func writeFunction() raw.WriteFn { return raw.WriteFn(C.epl_go_write_pointer()) }
 
 func readFunction() raw.ReadFn { return raw.ReadFn(C.epl_go_read_pointer()) }
+
+func openFunction() raw.OpenFn { return raw.OpenFn(C.epl_go_open_pointer()) }
 
 func samplesFunction() raw.SamplesFn { return raw.SamplesFn(C.epl_go_samples_pointer()) }
 
@@ -140,15 +147,19 @@ func eplGoWrite(userdata C.uintptr_t, data unsafe.Pointer, bytes C.size_t) unsaf
 
 //export eplGoRead
 func eplGoRead(userdata C.uintptr_t, offset C.uint64_t, target unsafe.Pointer, bytes C.size_t) unsafe.Pointer {
-	s := cgo.Handle(userdata).Value().(*stream)
-	err := guarded(func() error {
-		if n, err := s.reader.ReadAt(unsafe.Slice((*byte)(target), int(bytes)), int64(offset)); n < int(bytes) {
-			return cmp.Or(err, io.ErrUnexpectedEOF)
-		}
-		return nil
-	})
+	source := cgo.Handle(userdata).Value().(byteSource)
+	err := guarded(func() error { return source.read(unsafe.Slice((*byte)(target), int(bytes)), int64(offset)) })
 	if err != nil {
-		s.err = err
+		return refused(err, IO)
+	}
+	return nil
+}
+
+//export eplGoOpen
+func eplGoOpen(userdata C.uintptr_t, location *C.char, length C.size_t, source unsafe.Pointer) unsafe.Pointer {
+	beside := cgo.Handle(userdata).Value().(*fileOfFS)
+	err := guarded(func() error { return beside.open(textAt(location, length), (*raw.Source)(source)) })
+	if err != nil {
 		return refused(err, IO)
 	}
 	return nil

@@ -13,6 +13,7 @@ type Dataset struct {
 	child
 	tokens tokens
 	host   *samplesOfHost // nil where the samples are not the host's
+	pushed bool           // its batches are those of a feed, which does not go back
 }
 
 // OpenDataset opens a file, a folder of files, or several by * and ? in the last part of the path. options is a JSON

@@ -119,6 +119,24 @@ func (e *Engine) WriteTemplate(ctx context.Context, family string, options any, 
 	})
 }
 
+// ComparePlans says what two plan files decide differently, a sentence a line; nothing where they decide the same.
+func (e *Engine) ComparePlans(ctx context.Context, path, other string) (text string, err error) {
+	engine, done, err := e.use()
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	var made *raw.Text
+	err = within(ctx, engine, func(call *raw.CallOptions) (failure *raw.Error) {
+		made, failure = raw.PlanCompare(engine, path, other, call)
+		return
+	})
+	if err != nil {
+		return "", err
+	}
+	return given(made, nil)
+}
+
 // DescribeCheckpoint gives, as JSON, what a checkpoint holds: the step, the tensors, and what the run was.
 func (e *Engine) DescribeCheckpoint(ctx context.Context, path string) (text string, err error) {
 	engine, done, err := e.use()

@@ -53,6 +53,21 @@ func (v *Evaluation) AddDataset(ctx context.Context, s *Session, data *Dataset, 
 	})
 }
 
+// Merge adds what other, of an equal plan with the same metrics, has seen: of another part of the data, say.
+func (v *Evaluation) Merge(other *Evaluation) error {
+	at, from := v.enter(), other.enter()
+	if at != nil {
+		defer v.leave()
+	}
+	if from != nil {
+		defer other.leave()
+	}
+	if at == nil || from == nil {
+		return ErrClosed
+	}
+	return taken(raw.EvaluationMerge((*raw.Evaluation)(at), (*raw.Evaluation)(from)))
+}
+
 // Reset forgets all samples.
 func (v *Evaluation) Reset() error {
 	at := v.enter()

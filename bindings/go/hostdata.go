@@ -177,7 +177,9 @@ func (f *Feed) Dataset() (*Dataset, error) {
 	if failure != nil {
 		return nil, taken(failure)
 	}
-	return newDataset(f.owner, made, nil), nil
+	d := newDataset(f.owner, made, nil)
+	d.pushed = true
+	return d, nil
 }
 
 // Push copies a batch, a tensor for each field, and waits while there is no room: that is the back-pressure. Where ctx

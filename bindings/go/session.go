@@ -2,6 +2,7 @@ package epl
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 	"unsafe"
@@ -220,20 +221,46 @@ func (s *Session) Output(entry Entry, name string) (*Tensor, error) {
 }
 
 // Train steps over a dataset that is bound to the plan until the session has made `until` steps in all, and gives each
-// step's metrics. It ends with the first error. Breaking out of the loop ends the training between two steps.
+// step's metrics. It ends with the first error, and the batch of a step that was given up is the next one again, unless
+// a feed has given it. Breaking out of the loop ends the training between two steps.
 func (s *Session) Train(ctx context.Context, data *Dataset, until int64) iter.Seq2[Metrics, error] {
 	return func(yield func(Metrics, error) bool) {
 		for s.Steps() < until {
-			inputs, err := data.Next(ctx)
-			var m Metrics
-			if err == nil {
-				m, err = s.Step(ctx, inputs...)
-			}
+			m, err := s.next(ctx, data)
 			if !yield(m, err) || err != nil {
 				return
 			}
 		}
 	}
+}
+
+// next makes a step of the next batch.
+func (s *Session) next(ctx context.Context, data *Dataset) (Metrics, error) {
+	before := data.Position()
+	inputs, err := data.Next(ctx)
+	if err != nil {
+		if told := s.GiveUp(context.WithoutCancel(ctx), err.Error()); told != nil {
+			err = errors.Join(err, told)
+		}
+		return Metrics{}, err
+	}
+	m, err := s.Step(ctx, inputs...)
+	givenUp := errors.Is(err, Cancelled) || errors.Is(err, DeadlineExceeded) || errors.Is(err, PeerFailed)
+	if givenUp && !data.pushed {
+		if back := data.SeekBatch(before); back != nil {
+			err = errors.Join(err, back)
+		}
+	}
+	return m, err
+}
+
+// GiveUp tells the other processes of a job that this one will not make its next call, for example because it cannot
+// read its samples. The call that they are in, or their next one, ends with [PeerFailed] and the reason; afterwards all
+// may make the same call again. In one process it does nothing.
+func (s *Session) GiveUp(ctx context.Context, reason string) error {
+	return s.wait(ctx, func(session *raw.Session, call *raw.CallOptions) *raw.Error {
+		return raw.SessionGiveUp(session, reason, call)
+	})
 }
 
 func (s *Session) do(f func(*raw.Session) *raw.Error) error {

@@ -25,6 +25,14 @@ type stream struct {
 	err    error
 }
 
+func (s *stream) read(target []byte, offset int64) error {
+	err := readAll(s.reader, target, offset)
+	if err != nil {
+		s.err = err
+	}
+	return err
+}
+
 // within runs a call with the stream behind a userdata. An error of the stream is found in what the call gives.
 func (s *stream) within(f func(userdata uintptr) error) error {
 	handle := cgo.NewHandle(s)

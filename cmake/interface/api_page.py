@@ -95,6 +95,9 @@ def table(rows, head):
 def section(interface, title):
     yield ""
     yield f"## {title}"
+    if interface.sections[title]:
+        yield ""
+        yield from prose(interface.sections[title])
     constants = [c for c in interface.constants if c.section == title]
     if constants:
         yield ""

@@ -10,7 +10,7 @@ KNOWN_MACROS = {"EPL_H", "EPL_API", "EPL_STR", "EPL_CHECKED", "EPL_ANY_THREAD", 
                 "EPL_OWNED", "EPL_NULLABLE", "EPL_SINCE"}
 FLAGS = {"EPL_OUT": "out", "EPL_OWNED": "owned", "EPL_NULLABLE": "nullable", "EPL_KEPT": "kept"}
 LENGTHS = {"EPL_TEXT": "text", "EPL_BYTES": "bytes", "EPL_COUNT": "array"}
-BANNER = re.compile(r"--- (.*?) ?-*\n?\Z", re.DOTALL)
+BANNER = re.compile(r"--- (.*?)[ -]*(?:\n(.*))?\Z", re.DOTALL)
 TOKEN = re.compile(r"""(?P<comment>/\*.*?\*/)|(?P<directive>\#(?:[^\n/\\]|\\\n|/(?!\*)|\\.)*)|(?P<string>"[^"\n]*")
                        |(?P<word>[A-Za-z_]\w*)|(?P<number>\d+)|(?P<mark>[(){}\[\];,*])|(?P<space>\s+)|(?P<other>.)""",
                    re.DOTALL | re.VERBOSE)
@@ -54,7 +54,7 @@ class Reader:
     def __init__(self, text):
         self.tokens, self.at = list(tokens_of(text)), 0
         self.constants, self.handles, self.structs, self.callbacks, self.functions = [], [], [], [], []
-        self.inits, self.sections, self.section = {}, [], ""
+        self.inits, self.sections, self.section = {}, {}, ""
         self.comment, self.comment_end = "", 0
         self.top = ""
 
@@ -113,8 +113,8 @@ class Reader:
         words = words_of_comment(token.text)
         banner = BANNER.match(words)
         if banner:
-            self.section, self.comment = " ".join(banner.group(1).rstrip(" -").split()), ""
-            self.sections.append(self.section)
+            self.section, self.comment = banner.group(1), ""
+            self.sections[self.section] = (banner.group(2) or "").strip()
         elif not self.top:
             self.top = words
         else:

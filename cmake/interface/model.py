@@ -164,7 +164,7 @@ class Interface:
     structs: list
     callbacks: list
     functions: list
-    sections: list       # titles in the header's order
+    sections: dict       # what the header says of each, by their titles, in its order
     comment: str         # at the header's top
     handle_comments: dict = dataclasses.field(default_factory=dict)
 
