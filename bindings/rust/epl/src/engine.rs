@@ -158,6 +158,14 @@ impl Engine {
             sys::epl_checkpoint_describe(self.0.as_ptr(), path, length, &call.raw(), place)
         })
     }
+    /// What two plan files decide differently, a sentence a line; nothing where they decide the same.
+    pub fn compare_plans(&self, path: impl AsRef<Path>, other: impl AsRef<Path>, call: &Call) -> Result<String> {
+        let (path, length) = raw(path_text(path.as_ref())?);
+        let (other, other_length) = raw(path_text(other.as_ref())?);
+        given_text(|place| unsafe {
+            sys::epl_plan_compare(self.0.as_ptr(), path, length, other, other_length, &call.raw(), place)
+        })
+    }
     /// Removes the files that a checkpoint consists of, and the folder if nothing else lies there.
     pub fn remove_checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
         let (path, length) = raw(path_text(path.as_ref())?);
