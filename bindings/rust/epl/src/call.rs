@@ -7,7 +7,9 @@ use std::time::Duration;
 
 handle!(
     #[doc(hidden)]
-    RawToken, epl_cancel, epl_cancel_destroy
+    RawToken,
+    epl_cancel,
+    epl_cancel_destroy
 );
 // The header: cancel tokens are for any threads.
 unsafe impl Send for RawToken {}
@@ -81,9 +83,7 @@ impl Call {
     pub(crate) fn raw(&self) -> sys::epl_call_options {
         sys::epl_call_options {
             // A duration of zero is over at once, and 0 would be none.
-            timeout_nanoseconds: self
-                .timeout
-                .map_or(0, |t| i64::try_from(t.as_nanos()).unwrap_or(i64::MAX).max(1)),
+            timeout_nanoseconds: self.timeout.map_or(0, |t| i64::try_from(t.as_nanos()).unwrap_or(i64::MAX).max(1)),
             cancel: self.token.as_ref().map_or(std::ptr::null_mut(), |t| t.0 .0.as_ptr()),
             samples: self.samples,
             ..Default::default()

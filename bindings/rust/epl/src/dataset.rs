@@ -30,7 +30,8 @@ impl<'d> Batch<'d> {
 
 impl<'b> IntoIterator for &'b Batch<'_> {
     type Item = TensorRef<'b>;
-    type IntoIter = std::iter::Map<std::slice::Iter<'b, *const sys::epl_tensor>, fn(&*const sys::epl_tensor) -> TensorRef<'b>>;
+    type IntoIter =
+        std::iter::Map<std::slice::Iter<'b, *const sys::epl_tensor>, fn(&*const sys::epl_tensor) -> TensorRef<'b>>;
     fn into_iter(self) -> Self::IntoIter {
         self.raw.iter().map(|&one| TensorRef::of(one))
     }
@@ -79,9 +80,7 @@ impl Dataset {
     /// Gives of each batch the samples alone that so many ranks from `first_rank` on read.
     pub fn bind_slice(&mut self, plan: &Plan, entry: Entry, first_rank: u64, ranks: u64) -> Result<()> {
         check(unsafe {
-            sys::epl_dataset_bind_slice(
-                self.0.as_ptr(), plan.0.as_ptr(), entry.raw(), first_rank as i64, ranks as i64,
-            )
+            sys::epl_dataset_bind_slice(self.0.as_ptr(), plan.0.as_ptr(), entry.raw(), first_rank as i64, ranks as i64)
         })
     }
     /// Reads every sample once and looks for integers that the model cannot take.
@@ -92,9 +91,7 @@ impl Dataset {
     pub fn next_batch(&mut self, call: &Call) -> Result<Batch<'_>> {
         let count = unsafe { sys::epl_dataset_field_count(self.0.as_ptr()) };
         let mut tensors = vec![std::ptr::null(); count as usize];
-        check(unsafe {
-            sys::epl_dataset_next(self.0.as_ptr(), &call.raw(), tensors.as_mut_ptr(), tensors.len())
-        })?;
+        check(unsafe { sys::epl_dataset_next(self.0.as_ptr(), &call.raw(), tensors.as_mut_ptr(), tensors.len()) })?;
         Ok(Batch { raw: tensors, _dataset: PhantomData })
     }
 }

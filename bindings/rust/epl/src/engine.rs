@@ -86,11 +86,8 @@ impl EngineBuilder {
     }
     /// Makes the engine. It costs microseconds, and starts no thread.
     pub fn build(self) -> Result<Engine> {
-        let mut options = sys::epl_engine_options {
-            threads: self.threads,
-            memory_bytes: self.memory_bytes,
-            ..Default::default()
-        };
+        let mut options =
+            sys::epl_engine_options { threads: self.threads, memory_bytes: self.memory_bytes, ..Default::default() };
         if !self.packs.is_empty() {
             (options.packs, options.packs_length) = (self.packs.as_ptr().cast(), self.packs.len() as u64);
         }
@@ -147,16 +144,21 @@ impl Engine {
         let (path, path_length) = raw(path_text(path.as_ref())?);
         check(unsafe {
             sys::epl_x_template_write(
-                self.0.as_ptr(), family, family_length, options, options_length, path, path_length, &call.raw(),
+                self.0.as_ptr(),
+                family,
+                family_length,
+                options,
+                options_length,
+                path,
+                path_length,
+                &call.raw(),
             )
         })
     }
     /// As JSON, what a checkpoint holds.
     pub fn describe_checkpoint(&self, path: impl AsRef<Path>, call: &Call) -> Result<String> {
         let (path, length) = raw(path_text(path.as_ref())?);
-        given_text(|place| unsafe {
-            sys::epl_checkpoint_describe(self.0.as_ptr(), path, length, &call.raw(), place)
-        })
+        given_text(|place| unsafe { sys::epl_checkpoint_describe(self.0.as_ptr(), path, length, &call.raw(), place) })
     }
     /// What two plan files decide differently, a sentence a line; nothing where they decide the same.
     pub fn compare_plans(&self, path: impl AsRef<Path>, other: impl AsRef<Path>, call: &Call) -> Result<String> {

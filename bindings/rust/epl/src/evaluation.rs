@@ -35,7 +35,11 @@ impl Evaluation {
     ) -> Result<()> {
         check(unsafe {
             sys::epl_evaluation_add_dataset(
-                self.0.as_ptr(), session.0.as_ptr(), dataset.0.as_ptr(), batches, &call.raw(),
+                self.0.as_ptr(),
+                session.0.as_ptr(),
+                dataset.0.as_ptr(),
+                batches,
+                &call.raw(),
             )
         })
     }

@@ -81,8 +81,16 @@ impl Dataset {
         let userdata = Box::into_raw(Box::new(reader)).cast();
         let made = given(|place| unsafe {
             sys::epl_dataset_create(
-                engine.0.as_ptr(), fields.as_ptr(), fields.len(), samples, Some(read), userdata, Some(drop_reader),
-                options, length, place,
+                engine.0.as_ptr(),
+                fields.as_ptr(),
+                fields.len(),
+                samples,
+                Some(read),
+                userdata,
+                Some(drop_reader),
+                options,
+                length,
+                place,
             )
         });
         if made.is_err() {

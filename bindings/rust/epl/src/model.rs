@@ -27,7 +27,12 @@ impl Model {
     pub fn from_bytes(engine: &Engine, bytes: &[u8], call: &Call) -> Result<Model> {
         given(|place| unsafe {
             sys::epl_model_load_bytes(
-                engine.0.as_ptr(), bytes.as_ptr().cast(), bytes.len(), std::ptr::null(), &call.raw(), place,
+                engine.0.as_ptr(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                std::ptr::null(),
+                &call.raw(),
+                place,
             )
         })
         .map(Model)

@@ -113,7 +113,8 @@ unsafe extern "C" fn shape<O: Op>(
     input_count: usize, outputs: *mut sys::epl_op_tensor, output_count: usize,
 ) -> *mut sys::epl_error {
     guarded(|| {
-        let types = (*(userdata as *const O)).shape(&text_of(attributes, length), &operands(inputs, input_count, read))?;
+        let types =
+            (*(userdata as *const O)).shape(&text_of(attributes, length), &operands(inputs, input_count, read))?;
         if types.len() != output_count {
             let count = types.len();
             let message = format!("shape gave the types of {count} outputs, the operator has {output_count}");
@@ -135,7 +136,8 @@ unsafe extern "C" fn run<O: Op>(
 ) -> *mut sys::epl_error {
     guarded(|| {
         (*(userdata as *const O)).run(
-            &text_of(attributes, length), &operands(inputs, input_count, read),
+            &text_of(attributes, length),
+            &operands(inputs, input_count, read),
             &mut operands(outputs, output_count, write),
         )
     })
@@ -148,8 +150,10 @@ unsafe extern "C" fn gradient<O: Op>(
 ) -> *mut sys::epl_error {
     guarded(|| {
         (*(userdata as *const O)).gradient(
-            &text_of(attributes, length), &operands(inputs, input_count, read),
-            &operands(outputs, output_count, read), &operands(upstream, output_count, read),
+            &text_of(attributes, length),
+            &operands(inputs, input_count, read),
+            &operands(outputs, output_count, read),
+            &operands(upstream, output_count, read),
             &mut operands(gradients, input_count, write),
         )
     })

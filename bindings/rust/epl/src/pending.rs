@@ -14,11 +14,17 @@ use std::task::{Context, Poll, Waker};
 
 handle!(
     #[doc(hidden)]
-    RawEvent, epl_event, epl_event_destroy
+    RawEvent,
+    epl_event,
+    epl_event_destroy
 );
 
 type Begin = unsafe extern "C" fn(
-    *mut sys::epl_session, *const *const sys::epl_tensor, usize, *const sys::epl_call_options, *mut *mut sys::epl_event,
+    *mut sys::epl_session,
+    *const *const sys::epl_tensor,
+    usize,
+    *const sys::epl_call_options,
+    *mut *mut sys::epl_event,
 ) -> *mut sys::epl_error;
 
 enum Work {
@@ -76,15 +82,20 @@ impl Pending<'_> {
                 let outputs = writable(&mut outputs);
                 unsafe {
                     sys::epl_session_predict_async(
-                        session, inputs.as_ptr(), inputs.len(), &call, outputs.as_ptr(), outputs.len(), place,
+                        session,
+                        inputs.as_ptr(),
+                        inputs.len(),
+                        &call,
+                        outputs.as_ptr(),
+                        outputs.len(),
+                        place,
                     )
                 }
             }
         })?);
         let userdata = Arc::into_raw(self.shared.clone()) as *mut c_void;
-        let told = check(unsafe {
-            sys::epl_event_on_ready(event.0.as_ptr(), Some(ready), userdata, Some(drop_shared))
-        });
+        let told =
+            check(unsafe { sys::epl_event_on_ready(event.0.as_ptr(), Some(ready), userdata, Some(drop_shared)) });
         if let Err(error) = told {
             unsafe {
                 let _ = check(sys::epl_event_wait(event.0.as_ptr(), std::ptr::null(), std::ptr::null_mut()));

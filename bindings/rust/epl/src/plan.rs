@@ -121,9 +121,7 @@ impl Plan {
         let strategy = pointer(strategy, |one| one.0.as_ptr() as *const u8).cast();
         let (path, length) = raw(path_text(path.as_ref())?);
         given(|place| unsafe {
-            sys::epl_plan_load(
-                model.0.as_ptr(), trainer, strategy, &options.raw(), path, length, &call.raw(), place,
-            )
+            sys::epl_plan_load(model.0.as_ptr(), trainer, strategy, &options.raw(), path, length, &call.raw(), place)
         })
         .map(Plan)
     }
@@ -136,7 +134,13 @@ impl Plan {
         let strategy = pointer(strategy, |one| one.0.as_ptr() as *const u8).cast();
         given(|place| unsafe {
             sys::epl_plan_load_bytes(
-                model.0.as_ptr(), trainer, strategy, &options.raw(), bytes.as_ptr().cast(), bytes.len(), &call.raw(),
+                model.0.as_ptr(),
+                trainer,
+                strategy,
+                &options.raw(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                &call.raw(),
                 place,
             )
         })
@@ -158,9 +162,7 @@ impl Plan {
     /// The place of an input by its name.
     pub fn input(&self, entry: Entry, name: &str) -> Option<usize> {
         let (name, length) = raw(name);
-        let index = unsafe {
-            sys::epl_plan_find_port(self.0.as_ptr(), entry.raw(), sys::EPL_PORT_INPUT, name, length)
-        };
+        let index = unsafe { sys::epl_plan_find_port(self.0.as_ptr(), entry.raw(), sys::EPL_PORT_INPUT, name, length) };
         usize::try_from(index).ok()
     }
     /// The samples of an input, first and number, that any of so many ranks from `first_rank` on reads: what a process
@@ -169,7 +171,13 @@ impl Plan {
         let (mut first, mut samples) = (0, 0);
         check(unsafe {
             sys::epl_plan_slice(
-                self.0.as_ptr(), entry.raw(), input as i64, first_rank as i64, ranks as i64, &mut first, &mut samples,
+                self.0.as_ptr(),
+                entry.raw(),
+                input as i64,
+                first_rank as i64,
+                ranks as i64,
+                &mut first,
+                &mut samples,
             )
         })?;
         Ok((first, samples))

@@ -9,7 +9,9 @@ use std::ptr::NonNull;
 
 handle!(
     #[doc(hidden)]
-    RawPredictor, epl_predictor, epl_predictor_destroy
+    RawPredictor,
+    epl_predictor,
+    epl_predictor_destroy
 );
 
 /// Predicts beside the steps of a session, on another thread, with a copy of the weights of one step. It outlives its
@@ -87,9 +89,7 @@ impl Predictor {
         let raw = given(|place| unsafe {
             sys::epl_predictor_create(session.0.as_ptr(), plan.0.as_ptr(), &call.raw(), place)
         })?;
-        let outputs = unsafe {
-            sys::epl_plan_port_count(plan.0.as_ptr(), Entry::PREDICT.raw(), sys::EPL_PORT_OUTPUT)
-        };
+        let outputs = unsafe { sys::epl_plan_port_count(plan.0.as_ptr(), Entry::PREDICT.raw(), sys::EPL_PORT_OUTPUT) };
         Ok(Predictor { raw: RawPredictor(raw), outputs: outputs as usize })
     }
     /// Takes the weights of the session's last step, all at once; also while the session makes its next one.
@@ -112,7 +112,12 @@ impl Predictor {
         let mut outputs = vec![std::ptr::null_mut(); self.outputs];
         check(unsafe {
             sys::epl_predictor_predict(
-                self.raw.0.as_ptr(), inputs.as_ptr(), inputs.len(), &call.raw(), outputs.as_mut_ptr(), outputs.len(),
+                self.raw.0.as_ptr(),
+                inputs.as_ptr(),
+                inputs.len(),
+                &call.raw(),
+                outputs.as_mut_ptr(),
+                outputs.len(),
             )
         })?;
         Ok(outputs.into_iter().filter_map(NonNull::new).map(Tensor::own).collect())
@@ -124,7 +129,12 @@ impl Predictor {
         let (inputs, outputs) = (handles(inputs), writable(outputs));
         check(unsafe {
             sys::epl_predictor_predict_into(
-                self.raw.0.as_ptr(), inputs.as_ptr(), inputs.len(), &call.raw(), outputs.as_ptr(), outputs.len(),
+                self.raw.0.as_ptr(),
+                inputs.as_ptr(),
+                inputs.len(),
+                &call.raw(),
+                outputs.as_ptr(),
+                outputs.len(),
             )
         })
     }

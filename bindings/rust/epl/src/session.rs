@@ -80,9 +80,7 @@ handle!(
 unsafe impl Send for Session {}
 
 /// The handles of inputs, in one array.
-pub(crate) fn handles<'t, T: Into<TensorRef<'t>>>(
-    inputs: impl IntoIterator<Item = T>,
-) -> Vec<*const sys::epl_tensor> {
+pub(crate) fn handles<'t, T: Into<TensorRef<'t>>>(inputs: impl IntoIterator<Item = T>) -> Vec<*const sys::epl_tensor> {
     inputs.into_iter().map(|one| one.into().raw).collect()
 }
 
@@ -174,13 +172,16 @@ impl Session {
         &mut self, plan: &Plan, inputs: impl IntoIterator<Item = T>, call: &Call,
     ) -> Result<Vec<Tensor<'static>>> {
         let inputs = handles(inputs);
-        let count = unsafe {
-            sys::epl_plan_port_count(plan.0.as_ptr(), Entry::PREDICT.raw(), sys::EPL_PORT_OUTPUT)
-        };
+        let count = unsafe { sys::epl_plan_port_count(plan.0.as_ptr(), Entry::PREDICT.raw(), sys::EPL_PORT_OUTPUT) };
         let mut outputs = vec![std::ptr::null_mut(); count as usize];
         check(unsafe {
             sys::epl_session_predict(
-                self.0.as_ptr(), inputs.as_ptr(), inputs.len(), &call.raw(), outputs.as_mut_ptr(), outputs.len(),
+                self.0.as_ptr(),
+                inputs.as_ptr(),
+                inputs.len(),
+                &call.raw(),
+                outputs.as_mut_ptr(),
+                outputs.len(),
             )
         })?;
         Ok(outputs.into_iter().filter_map(NonNull::new).map(Tensor::own).collect())
@@ -193,7 +194,12 @@ impl Session {
         let (inputs, outputs) = (handles(inputs), writable(outputs));
         check(unsafe {
             sys::epl_session_predict_into(
-                self.0.as_ptr(), inputs.as_ptr(), inputs.len(), &call.raw(), outputs.as_ptr(), outputs.len(),
+                self.0.as_ptr(),
+                inputs.as_ptr(),
+                inputs.len(),
+                &call.raw(),
+                outputs.as_ptr(),
+                outputs.len(),
             )
         })
     }

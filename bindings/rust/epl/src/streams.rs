@@ -67,7 +67,11 @@ impl Session {
     pub fn load_bytes(&mut self, bytes: &[u8], dataset: Option<&mut Dataset>, call: &Call) -> Result<()> {
         check(unsafe {
             sys::epl_session_load_bytes(
-                self.0.as_ptr(), bytes.as_ptr().cast(), bytes.len(), optional(dataset), &call.raw(),
+                self.0.as_ptr(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                optional(dataset),
+                &call.raw(),
             )
         })
     }

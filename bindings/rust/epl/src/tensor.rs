@@ -140,8 +140,16 @@ impl<'a> Tensor<'a> {
         let bytes = size_of_val(values);
         given(|place| unsafe {
             sys::epl_tensor_create_borrow(
-                engine.0.as_ptr(), T::DTYPE.0, dims.as_ptr(), ndim(dims), values.as_ptr() as *mut c_void, bytes,
-                sys::EPL_TENSOR_READ_ONLY, None, std::ptr::null_mut(), place,
+                engine.0.as_ptr(),
+                T::DTYPE.0,
+                dims.as_ptr(),
+                ndim(dims),
+                values.as_ptr() as *mut c_void,
+                bytes,
+                sys::EPL_TENSOR_READ_ONLY,
+                None,
+                std::ptr::null_mut(),
+                place,
             )
         })
         .map(Tensor::own)
@@ -196,7 +204,13 @@ impl Tensor<'static> {
     pub fn from_bytes(engine: &Engine, dtype: DType, bytes: &[u8], dims: &[i64]) -> Result<Tensor<'static>> {
         given(|place| unsafe {
             sys::epl_tensor_create_copy(
-                engine.0.as_ptr(), dtype.0, dims.as_ptr(), ndim(dims), bytes.as_ptr().cast(), bytes.len(), place,
+                engine.0.as_ptr(),
+                dtype.0,
+                dims.as_ptr(),
+                ndim(dims),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                place,
             )
         })
         .map(Tensor::own)
@@ -223,8 +237,7 @@ pub struct Info {
 
 /// `count` descriptions, each of which `f` fills in.
 pub(crate) fn infos(
-    count: i64,
-    f: impl Fn(i64, *mut sys::epl_tensor_info) -> *mut sys::epl_error,
+    count: i64, f: impl Fn(i64, *mut sys::epl_tensor_info) -> *mut sys::epl_error,
 ) -> Result<Vec<Info>> {
     (0..count)
         .map(|index| {
@@ -258,9 +271,7 @@ mod arrays {
         {
             match array.as_slice() {
                 Some(values) => Tensor::new(engine, values, &dims_of(array.shape())),
-                None => {
-                    Tensor::new(engine, &array.iter().copied().collect::<Vec<T>>(), &dims_of(array.shape()))
-                }
+                None => Tensor::new(engine, &array.iter().copied().collect::<Vec<T>>(), &dims_of(array.shape())),
             }
         }
     }

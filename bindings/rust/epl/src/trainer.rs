@@ -105,9 +105,7 @@ impl Trainer {
         }
         for (key, value) in options {
             let ((key, key_length), (value, value_length)) = (raw(key), raw(value));
-            check(unsafe {
-                sys::epl_trainer_group_set(self.0.as_ptr(), group, key, key_length, value, value_length)
-            })?;
+            check(unsafe { sys::epl_trainer_group_set(self.0.as_ptr(), group, key, key_length, value, value_length) })?;
         }
         Ok(self)
     }

@@ -61,7 +61,9 @@ fn errors_and_panics_of_a_reader_are_those_of_the_batch() -> Result<()> {
     let kept = Arc::new(());
     let given = kept.clone();
     let mut data = Dataset::of_reader(
-        &engine, &SAMPLE, None,
+        &engine,
+        &SAMPLE,
+        None,
         move |_: usize, samples: &[i64], _: &mut [u8]| {
             let _ = &given;
             calls += 1;

