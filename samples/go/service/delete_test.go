@@ -428,6 +428,25 @@ func TestDeleteFailedAtOnce(t *testing.T) {
 	}
 }
 
+// TestDeleteWhatIsGone: somebody has removed the folder of a job by hand.
+func TestDeleteWhatIsGone(t *testing.T) {
+	m, spec := opened(t)
+	defer m.Close()
+	job, err := m.Create(context.Background(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(job.folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Delete(context.Background(), job); err != nil || m.used() != 0 {
+		t.Error(err, m.used())
+	}
+	if names := left(t, m.folder); len(names) != 0 {
+		t.Error(names)
+	}
+}
+
 // TestDeleteWantsToken: as every call.
 func TestDeleteWantsToken(t *testing.T) {
 	m, spec := opened(t)

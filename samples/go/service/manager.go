@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -265,6 +266,9 @@ func (m *Manager) Delete(ctx context.Context, j *Job) error {
 			return errUnknown // another client was first
 		}
 		err := os.Rename(j.folder, aside)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil // somebody has removed its files by hand
+		}
 		if err != nil {
 			j.deleted.Store(false)
 		}
