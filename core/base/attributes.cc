@@ -129,6 +129,7 @@ Result<Attribute> parse_attribute(std::string_view& text) {
   TensorType type;
   if (std::string_view rest = text; parse_tensor_type(rest, type) && rest.starts_with("(")) {
     rest.remove_prefix(1);
+    if (type.elements() > static_cast<int64_t>(rest.size())) return invalid("a tensor whose elements are not there");
     Tensor tensor(type);
     for (int64_t k = 0; k < tensor.elements(); ++k) {
       if (k && !take(rest, ",")) return invalid("expected , in a tensor");

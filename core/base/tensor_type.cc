@@ -45,10 +45,12 @@ bool parse_tensor_type(std::string_view& text, TensorType& out) {
   if (!dtype) return false;
   TensorType type{*dtype, {}};
   std::string_view dims = text.substr(open + 1, close - open - 1);
+  int64_t bytes = sizeof(double);  // at most, so that sizes can be computed with
   while (!dims.empty()) {
     int64_t size = 0;
     auto [end, failure] = std::from_chars(dims.data(), dims.data() + dims.size(), size);
     if (failure != std::errc{} || size < 0) return false;
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes)) return false;
     type.shape.push_back(size);
     dims.remove_prefix(end - dims.data());
     if (dims.empty()) break;

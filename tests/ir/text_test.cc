@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "core/base/attributes.h"
+#include "core/ir/graph.h"
 #include "core/ir/scalar.h"
 #include "core/ir/sharding_rule.h"
 
@@ -20,6 +22,23 @@ TEST(ScalarExpr, PrintsAndParses) {
   for (const char* bad :
        {"", "x0", "mul(x0,x1) -> %0", "x0; frob(%0) -> %1", "x0 -> %1", "x0; cast(%0,f99) -> %1", "x0; cast(%0,f32"}) {
     EXPECT_FALSE(ScalarExpr::parse(bad).ok()) << bad;
+  }
+}
+
+// Sizes of a text that nobody here wrote, a damaged plan file's for example, take no memory before they are believed.
+TEST(GraphText, ElementsThatAreNotThereTakeNoMemory) {
+  const auto parse = [](const std::string& type) {
+    return parse_graph(cat("graph g() {\n  c: ", type, " = const ", type, "(1.0)\n  output y = c\n}\n"));
+  };
+  EXPECT_FALSE(parse("f32[20000000000000]").ok());
+  std::string_view tensor = "f32[20000000000000](1.0)";
+  EXPECT_EQ(parse_attribute(tensor).status().message(), "a tensor whose elements are not there");
+  EXPECT_TRUE(parse("f32[1]").ok());
+  for (const char* type : {"f32[4611686018427387904,4]", "f32[0,4611686018427387904,4]", "f32[9223372036854775807]"}) {
+    std::string_view text = type;
+    TensorType parsed;
+    EXPECT_FALSE(parse_tensor_type(text, parsed)) << type << ", whose bytes are no number";
+    EXPECT_FALSE(parse(type).ok()) << type;
   }
 }
 
