@@ -228,15 +228,16 @@ void Training::read_batch() {
 }
 
 StepDone Training::take_step() {
-  const int64_t before = epl_dataset_position(data_.train.get());
+  const int64_t before = epl_dataset_position(data_.train.get()), steps = epl_session_steps(session_.get());
   read_batch();
   epl_metrics metrics = EPL_METRICS_INIT;
   try {
     check(epl_session_step(session_.get(), batch_.data(), batch_.size(), ending_->call(), &metrics));
   } catch (const ApiError& e) {
-    // Of a step that was given up the run goes on with the same batch.
-    if (e.code == EPL_ERROR_CANCELLED || e.code == EPL_ERROR_PEER_FAILED)
-      check(epl_dataset_seek(data_.train.get(), before));
+    // Of a step that was given up the run goes on with the same batch. It may also have been made before a peer was
+    // lost.
+    const bool given_up = e.code == EPL_ERROR_CANCELLED || e.code == EPL_ERROR_PEER_FAILED;
+    if (given_up && epl_session_steps(session_.get()) == steps) check(epl_dataset_seek(data_.train.get(), before));
     throw;
   }
   const int64_t position = epl_dataset_position(data_.train.get());

@@ -236,7 +236,7 @@ func (s *Session) Train(ctx context.Context, data *Dataset, until int64) iter.Se
 
 // next makes a step of the next batch.
 func (s *Session) next(ctx context.Context, data *Dataset) (Metrics, error) {
-	before := data.Position()
+	before, steps := data.Position(), s.Steps()
 	inputs, err := data.Next(ctx)
 	if err != nil {
 		if told := s.GiveUp(context.WithoutCancel(ctx), err.Error()); told != nil {
@@ -246,7 +246,8 @@ func (s *Session) next(ctx context.Context, data *Dataset) (Metrics, error) {
 	}
 	m, err := s.Step(ctx, inputs...)
 	givenUp := errors.Is(err, Cancelled) || errors.Is(err, DeadlineExceeded) || errors.Is(err, PeerFailed)
-	if givenUp && !data.pushed {
+	// It may also have been made before a peer was lost.
+	if givenUp && s.Steps() == steps && !data.pushed {
 		if back := data.SeekBatch(before); back != nil {
 			err = errors.Join(err, back)
 		}
