@@ -120,25 +120,22 @@ func (e *Engine) WriteTemplate(ctx context.Context, family string, options any, 
 }
 
 // ComparePlans says what two plan files decide differently, a sentence a line; nothing where they decide the same.
-func (e *Engine) ComparePlans(ctx context.Context, path, other string) (text string, err error) {
-	engine, done, err := e.use()
-	if err != nil {
-		return "", err
-	}
-	defer done()
-	var made *raw.Text
-	err = within(ctx, engine, func(call *raw.CallOptions) (failure *raw.Error) {
-		made, failure = raw.PlanCompare(engine, path, other, call)
-		return
+func (e *Engine) ComparePlans(ctx context.Context, path, other string) (string, error) {
+	return e.textOf(ctx, func(engine *raw.Engine, call *raw.CallOptions) (*raw.Text, *raw.Error) {
+		return raw.PlanCompare(engine, path, other, call)
 	})
-	if err != nil {
-		return "", err
-	}
-	return given(made, nil)
 }
 
 // DescribeCheckpoint gives, as JSON, what a checkpoint holds: the step, the tensors, and what the run was.
-func (e *Engine) DescribeCheckpoint(ctx context.Context, path string) (text string, err error) {
+func (e *Engine) DescribeCheckpoint(ctx context.Context, path string) (string, error) {
+	return e.textOf(ctx, func(engine *raw.Engine, call *raw.CallOptions) (*raw.Text, *raw.Error) {
+		return raw.CheckpointDescribe(engine, path, call)
+	})
+}
+
+// textOf is the text of a call that reads files.
+func (e *Engine) textOf(ctx context.Context,
+	read func(*raw.Engine, *raw.CallOptions) (*raw.Text, *raw.Error)) (string, error) {
 	engine, done, err := e.use()
 	if err != nil {
 		return "", err
@@ -146,7 +143,7 @@ func (e *Engine) DescribeCheckpoint(ctx context.Context, path string) (text stri
 	defer done()
 	var made *raw.Text
 	err = within(ctx, engine, func(call *raw.CallOptions) (failure *raw.Error) {
-		made, failure = raw.CheckpointDescribe(engine, path, call)
+		made, failure = read(engine, call)
 		return
 	})
 	if err != nil {

@@ -80,14 +80,7 @@ class Side {
     epl_evaluation_destroy(evaluation_);
     epl_session_destroy(session_);
     epl_plan_destroy(plan_);
-    epl_session_destroy(w_.session);
-    epl_plan_destroy(w_.plan);
-    epl_strategy_destroy(w_.strategy);
-    epl_trainer_destroy(w_.trainer);
-    epl_model_destroy(w_.model);
-    epl_tensor_destroy(w_.x);
-    epl_tensor_destroy(w_.target);
-    epl_engine_destroy(w_.engine);
+    world_destroy(&w_);
   }
 
   int32_t call(const std::string& name, bool cancelled) { return call(name, cancelled ? triggered_ : nullptr); }

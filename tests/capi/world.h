@@ -94,7 +94,7 @@ static inline void world_make(world* w, const char* folder, int32_t threads, int
   w->inputs[1] = w->target;
 }
 
-static inline void world_end(world* w) {
+static inline void world_destroy(world* w) {
   epl_session_destroy(w->session);
   epl_plan_destroy(w->plan);
   epl_strategy_destroy(w->strategy);
@@ -103,6 +103,11 @@ static inline void world_end(world* w) {
   epl_tensor_destroy(w->x);
   epl_tensor_destroy(w->target);
   epl_engine_destroy(w->engine);
+}
+
+/* The last one of a program. */
+static inline void world_end(world* w) {
+  world_destroy(w);
   EXPECT(epl_live_handles() == 0, "%lld handles are alive", (long long)epl_live_handles());
 }
 #endif
