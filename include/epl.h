@@ -741,9 +741,18 @@ epl_plan_export_onnx(const epl_plan* plan, const char* EPL_TEXT(path_length) pat
  *             not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
  *             out.
  *   reader    the reader's name; found by the file itself if not set
- *   and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}. */
+ *   and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}.
+ * The options may be a stranger's: a file that one of them names lies in the folder of the data. An absolute name,
+ * `..`, or a link that leads out of that folder is an error. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
 epl_dataset_open(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
+    const char* EPL_TEXT(options_length) EPL_NULLABLE options, size_t options_length,
+    const epl_call_options* EPL_NULLABLE call, epl_dataset** EPL_OUT dataset);
+/* The same where files that the options name may lie anywhere in `folder`. "/" is for options that are the host's own.
+ * A relative name still begins at the folder of the data. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_dataset_open_within(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
+    const char* EPL_TEXT(folder_length) folder, size_t folder_length,
     const char* EPL_TEXT(options_length) EPL_NULLABLE options, size_t options_length,
     const epl_call_options* EPL_NULLABLE call, epl_dataset** EPL_OUT dataset);
 /* Samples that the host gives, by a function that is asked for them: writes field `field` of these samples to `target`,

@@ -783,9 +783,19 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
   ///             out.
   ///   reader    the reader's name; found by the file itself if not set
   ///   and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}.
+  /// The options may be a stranger's: a file that one of them names lies in the folder of the data. An absolute
+  /// name, `..`, or a link that leads out of that folder is an error.
   static returned<epl::dataset> open(const epl_engine* engine, std::string_view path, std::string_view options = {}, const epl::call_options& call = {}) {
     epl_dataset* dataset_out = nullptr;
     epl_error* failure = epl_dataset_open(engine, path.data(), path.size(), options.data(), options.size(), &call, &dataset_out);
+    return detail::give(failure, [&]() -> epl::dataset { return epl::dataset(dataset_out); });
+  }
+
+  /// The same where files that the options name may lie anywhere in `folder`. "/" is for options that are the
+  /// host's own. A relative name still begins at the folder of the data.
+  static returned<epl::dataset> open_within(const epl_engine* engine, std::string_view path, std::string_view folder, std::string_view options = {}, const epl::call_options& call = {}) {
+    epl_dataset* dataset_out = nullptr;
+    epl_error* failure = epl_dataset_open_within(engine, path.data(), path.size(), folder.data(), folder.size(), options.data(), options.size(), &call, &dataset_out);
     return detail::give(failure, [&]() -> epl::dataset { return epl::dataset(dataset_out); });
   }
 

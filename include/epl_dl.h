@@ -117,6 +117,7 @@
   X(epl_error*, plan_describe, (const epl_plan* plan, const char* document, size_t document_length, const epl_call_options* call, epl_text** json), 0, 1) \
   X(epl_error*, plan_export_onnx, (const epl_plan* plan, const char* path, size_t path_length, const epl_call_options* call), 0, 1) \
   X(epl_error*, dataset_open, (const epl_engine* engine, const char* path, size_t path_length, const char* options, size_t options_length, const epl_call_options* call, epl_dataset** dataset), 0, 1) \
+  X(epl_error*, dataset_open_within, (const epl_engine* engine, const char* path, size_t path_length, const char* folder, size_t folder_length, const char* options, size_t options_length, const epl_call_options* call, epl_dataset** dataset), 0, 1) \
   X(epl_error*, dataset_create, (const epl_engine* engine, const epl_tensor_info* fields, size_t field_count, int64_t samples, epl_samples_fn read, void* userdata, epl_destroy_fn destroy, const char* options, size_t options_length, epl_dataset** dataset), 0, 1) \
   X(epl_error*, feed_create, (const epl_engine* engine, const epl_tensor_info* fields, size_t field_count, int64_t capacity, epl_feed** feed), 0, 1) \
   X(void, feed_destroy, (epl_feed* feed), 0, 1) \

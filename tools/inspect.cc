@@ -129,8 +129,8 @@ int run_inspect(const JobOptions& o, const std::string& path, bool all) {
     if (!o.json) print_build(json);
   } else if (is_data(path)) {
     const std::string options = print_json(reader_options("--data-options", o.data_options));
-    Dataset data = make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), options.data(),
-                                 options.size(), nullptr);
+    Dataset data = make<Dataset>(epl_dataset_open_within, engine.get(), path.data(), path.size(), "/", size_t{1},
+                                 options.data(), options.size(), nullptr);
     json = parse_json(text_of(epl_dataset_describe, data.get()));
     if (!o.json) std::printf("%s\n", printable(data_text(json)).c_str());
   } else if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {

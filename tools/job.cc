@@ -309,9 +309,13 @@ Plan make_plan(const Model& model, const Trainer& trainer, const Strategy& strat
 
 namespace {
 
-Dataset open_dataset(const Engine& engine, const std::string& path, const Json& options) {
+// A file that the user's own options name may lie anywhere; one that those of a checkpoint name lies beside the data.
+Dataset open_dataset(const Engine& engine, const std::string& path, const Json& options, bool own_options = true) {
   const std::string text = print_json(options);
-  return make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), text.data(), text.size(), nullptr);
+  if (!own_options)
+    return make<Dataset>(epl_dataset_open, engine.get(), path.data(), path.size(), text.data(), text.size(), nullptr);
+  return make<Dataset>(epl_dataset_open_within, engine.get(), path.data(), path.size(), "/", size_t{1}, text.data(),
+                       text.size(), nullptr);
 }
 
 // Under which --validation is read to the meaning of --data.
@@ -342,7 +346,7 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
     if (once) train.update(in_order);
     if (o.held_out.value_or(0) > 0 && o.validation.empty())
       train.update(Json{{"split", "train"}, {"held_out", *o.held_out}});
-    out.train = open_dataset(engine, o.data, train);
+    out.train = open_dataset(engine, o.data, train, o.own_data_options);
     out.batch = samples_of_batch(model, out.train, options.value("batch", int64_t{0}), o);
     if (train.contains("split") || !o.validation.empty()) {
       // Read to the same meaning: the classes and means that the training data has given.
@@ -351,7 +355,7 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
       held_out["batch"] = options.at("batch");
       held_out.update(in_order);
       if (o.validation.empty()) held_out.update(Json{{"split", "held_out"}, {"held_out", *o.held_out}});
-      out.held_out = open_dataset(engine, o.validation.empty() ? o.data : o.validation, held_out);
+      out.held_out = open_dataset(engine, o.validation.empty() ? o.data : o.validation, held_out, o.own_data_options);
     }
     return out;
   }

@@ -23,6 +23,7 @@ struct JobOptions {
   std::string model;
   std::string text, data;                // exactly one of them, where data is needed
   std::string data_options;              // JSON or a file of it
+  bool own_data_options = true;          // they are the user's, and not those that a run has kept
   std::string device = "cpu", strategy;  // JSON or a file of it
   std::string packs;                     // folder; empty: beside libepl.so
   std::string plan;                      // a file whose decisions are taken

@@ -31,6 +31,7 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const 
                               : options_of_run(checkpoint.empty() ? o.model : checkpoint, o.data);
   if (as_trained.is_object()) {
     o.data_options = print_json(as_trained);
+    o.own_data_options = false;
     if (!o.json)
       std::fprintf(stderr,
                    "the data is read as in training (its data.json); --data-options '{}' reads it for itself\n");

@@ -18,7 +18,24 @@ type Dataset struct {
 
 // OpenDataset opens a file, a folder of files, or several by * and ? in the last part of the path. options is a JSON
 // object (docs/readers.md), as a string or as anything that encoding/json makes one of; nil for defaults.
+//
+// The options may be a client's: a file that one of them names lies in the folder of the data.
 func (e *Engine) OpenDataset(ctx context.Context, path string, options any) (*Dataset, error) {
+	return e.openDataset(ctx, options, func(engine *raw.Engine, text string, call *raw.CallOptions) (*raw.Dataset, *raw.Error) {
+		return raw.DatasetOpen(engine, path, text, call)
+	})
+}
+
+// OpenDatasetWithin is OpenDataset where files that the options name may lie anywhere in folder. "/" is for options
+// that are your own, and not a client's.
+func (e *Engine) OpenDatasetWithin(ctx context.Context, path, folder string, options any) (*Dataset, error) {
+	return e.openDataset(ctx, options, func(engine *raw.Engine, text string, call *raw.CallOptions) (*raw.Dataset, *raw.Error) {
+		return raw.DatasetOpenWithin(engine, path, folder, text, call)
+	})
+}
+
+func (e *Engine) openDataset(ctx context.Context, options any,
+	open func(*raw.Engine, string, *raw.CallOptions) (*raw.Dataset, *raw.Error)) (*Dataset, error) {
 	text, err := document(options)
 	if err != nil {
 		return nil, err
@@ -30,7 +47,7 @@ func (e *Engine) OpenDataset(ctx context.Context, path string, options any) (*Da
 	defer done()
 	var made *raw.Dataset
 	err = within(ctx, engine, func(call *raw.CallOptions) (failure *raw.Error) {
-		made, failure = raw.DatasetOpen(engine, path, text, call)
+		made, failure = open(engine, text, call)
 		return
 	})
 	if err != nil {

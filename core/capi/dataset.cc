@@ -59,6 +59,22 @@ template <class F> Status bind_tensors(epl_dataset& dataset, const epl_plan* pla
   return {};
 }
 
+Result<std::unique_ptr<epl_dataset>> open_file(const epl_engine& engine, std::string_view path,
+                                               std::string_view folder, std::string_view options,
+                                               const epl_call_options* call) {
+  EPL_ASSIGN(const Call begun, begin_call(*engine.engine, call));
+  auto made = std::make_unique<epl_dataset>();
+  made->engine = engine.engine;
+  made->path = std::string(path);
+  EPL_ASSIGN(made->opened,
+             open_dataset(made->path, options, engine.engine->host.packs, begun.stop, std::string(folder)));
+  const Dataset& dataset = *made->opened.dataset;
+  for (const auto& [name, type] : dataset.fields()) add_tensor(made->tensors, *made, type);
+  log(engine.engine->host, LogLevel::info, "dataset ", path, ": ", dataset.samples(), " samples of ",
+      dataset.fields().size(), " fields, ", dataset.batches(), " batches an epoch");
+  return made;
+}
+
 template <class F> epl_error* with_dataset(epl_dataset* dataset, F&& f, const char* call = __builtin_FUNCTION()) {
   return guarded([&] { return with_caller(dataset, "dataset", f); }, call);
 }
@@ -75,16 +91,20 @@ epl_error* epl_dataset_open(const epl_engine* engine, const char* path, size_t p
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(path);
     EPL_TEXT_ARGUMENT(options);
-    EPL_ASSIGN(const Call begun, begin_call(*engine->engine, call));
-    auto made = std::make_unique<epl_dataset>();
-    made->engine = engine->engine;
-    made->path = std::string(path_text);
-    EPL_ASSIGN(made->opened, open_dataset(made->path, options_text, engine->engine->host.packs, begun.stop));
-    const Dataset& dataset = *made->opened.dataset;
-    for (const auto& [name, type] : dataset.fields()) add_tensor(made->tensors, *made, type);
-    log(engine->engine->host, LogLevel::info, "dataset ", path_text, ": ", dataset.samples(), " samples of ",
-        dataset.fields().size(), " fields, ", dataset.batches(), " batches an epoch");
-    return made;
+    return open_file(*engine, path_text, "", options_text, call);
+  });
+}
+
+epl_error* epl_dataset_open_within(const epl_engine* engine, const char* path, size_t path_length, const char* folder,
+                                   size_t folder_length, const char* options, size_t options_length,
+                                   const epl_call_options* call, epl_dataset** dataset) {
+  return giving(dataset, "dataset", [&]() -> Result<std::unique_ptr<epl_dataset>> {
+    EPL_REQUIRE(engine);
+    EPL_TEXT_ARGUMENT(path);
+    EPL_TEXT_ARGUMENT(folder);
+    EPL_TEXT_ARGUMENT(options);
+    if (folder_text.empty()) return invalid("folder is empty; \"/\" is the folder of all files");
+    return open_file(*engine, path_text, folder_text, options_text, call);
   });
 }
 

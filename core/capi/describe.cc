@@ -119,6 +119,7 @@ std::string describe_engine(const Engine& engine) {
   out["readers"] = rows_json(reader_table().rows, [](Json& one, const ReaderRow& row) {
     one["suffixes"] = row.suffixes;
     one["folder"] = row.folder;
+    one["files"] = row.files;
   });
   out["templates"] = rows_json(template_table().rows, [](Json&, const ModelTemplate&) {});
   Json keys = Json::array();

@@ -19,7 +19,15 @@ std::string reader_documentation() {
       "What `epl train --data` and `epl_dataset_open` read. A reader is chosen by what a file begins with, else by the "
       "end of its name, or by\n"
       "the option `reader`. Its options are given as JSON: `--data-options '{\"target\": \"price\"}'`. "
-      "[training.md](training.md) shows each at work.\n";
+      "[training.md](training.md) shows each at work.\n\n"
+      "**Options from strangers.** A service may pass on options that a client wrote. What a client can reach with them "
+      "is the folder of the data: a file\n"
+      "that an option names lies there. An absolute name, `..`, and a link that leads out of the folder are errors. The "
+      "error is the same whether\n"
+      "there is such a file or not. Options that are the host's own may name files anywhere: the host opens the data by "
+      "`epl_dataset_open_within`, with\n"
+      "the folder \"/\". `epl train` does so for the options that its user types. `epl_engine_describe` lists the "
+      "options of each reader that name files, as `files`.\n";
   for (const ReaderRow& row : reader_table().rows) {
     out += cat("\n## ", row.name, "\n\n", row.folder ? "A folder." : cat("Files: ", join(row.suffixes, ", "), "."), " ",
                row.doc, "\n");

@@ -61,11 +61,12 @@ namespace {
 
 // The files after the first are read to the meaning that the first one has given: the classes that it has, say.
 Result<std::unique_ptr<Reader>> open_files(const ReaderRow& row, const std::vector<std::string>& paths,
-                                           Attributes options, const std::string& packs, const Stop& stop) {
+                                           Attributes options, const std::string& packs, const Stop& stop,
+                                           const std::string& root) {
   std::vector<std::unique_ptr<Reader>> files;
   for (const std::string& path : paths) {
     EPL_TRY(stop.check());
-    EPL_ASSIGN(std::unique_ptr<Reader> file, row.open({path, options, packs, stop}));
+    EPL_ASSIGN(std::unique_ptr<Reader> file, open_reader(row, {path, options, packs, stop}, root));
     if (files.empty() && paths.size() > 1) {
       if (const std::string alike = file->options_alike(); !alike.empty()) {
         EPL_ASSIGN(const Attributes found, parse_options(alike, row.options, cat("reader ", row.name)));
@@ -94,7 +95,7 @@ Status finish_dataset(std::unique_ptr<Reader> reader, const Attributes& options,
 }  // namespace
 
 Result<OpenedDataset> open_dataset(const std::string& path, std::string_view text, const std::string& packs,
-                                   const Stop& stop) {
+                                   const Stop& stop, const std::string& root) {
   // The reader's name comes first, because it says which other options there are.
   const auto json = parse_json(text);
   const Json* named = json.ok() ? json->find("reader") : nullptr;
@@ -109,7 +110,7 @@ Result<OpenedDataset> open_dataset(const std::string& path, std::string_view tex
     if (value != nullptr) own[option.name] = *value;
   }
   out.given = print_json(own);
-  EPL_ASSIGN(std::unique_ptr<Reader> reader, open_files(row, paths, options, packs, stop));
+  EPL_ASSIGN(std::unique_ptr<Reader> reader, open_files(row, paths, options, packs, stop, root));
   EPL_TRY(finish_dataset(std::move(reader), options, out));
   return out;
 }

@@ -19,8 +19,9 @@ struct OpenedDataset {
 };
 
 // `options`: a JSON object, or nothing. `packs`: the folder of optional packs. `stop` is asked between rows and files.
+// `root`: where files that options name may lie (`open_reader`).
 Result<OpenedDataset> open_dataset(const std::string& path, std::string_view options, const std::string& packs,
-                                   const Stop& stop = {});
+                                   const Stop& stop = {}, const std::string& root = {});
 
 // A reader's samples as the options ask for them that every dataset has.
 Result<OpenedDataset> dataset_of(std::unique_ptr<Reader> reader, const ReaderRow& row, std::string_view options);

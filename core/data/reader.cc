@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/file.h"
+#include "core/base/inside.h"
 
 namespace epl {
 namespace {
@@ -95,6 +96,20 @@ std::string readable_formats() {
     all.push_back(row.folder ? cat(row.name, " (a folder)") : cat(row.name, " (", join(row.suffixes, ", "), ")"));
   }
   return join(all, ", ");
+}
+
+Result<std::unique_ptr<Reader>> open_reader(const ReaderRow& row, ReaderRequest request, const std::string& root) {
+  const size_t slash = request.path.rfind('/');
+  const std::string folder = row.folder                      ? request.path
+                             : slash == std::string::npos ? ""
+                                                          : request.path.substr(0, slash + 1);
+  for (const std::string& name : row.files) {
+    const std::string& given = request.options.text(name);
+    if (given.empty()) continue;
+    EPL_ASSIGN(std::string path, path_inside(root, folder, given, cat("option ", name, " of reader ", row.name)));
+    request.options.set(name, std::move(path));
+  }
+  return row.open(request);
 }
 
 Result<const ReaderRow*> find_reader(std::string_view name, const std::string& path) {

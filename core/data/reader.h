@@ -69,7 +69,7 @@ class Reader {
 
 struct ReaderRequest {
   std::string path;
-  Attributes options;  // all that the row declares
+  Attributes options;  // all that the row declares; what names a file is the file's path
   std::string packs;   // the folder of optional packs; empty: there is none
   Stop stop;           // while it is opened; not kept
 };
@@ -82,6 +82,8 @@ struct ReaderRow {
   // Whether a file that begins like this (up to 64 bytes of it) can only be one of the row's, whatever its name is.
   bool (*recognises)(std::string_view head) = nullptr;
   bool folder = false;  // reads a folder of files
+  // Its options that name a file beside the data.
+  std::vector<std::string> files = {};
   Result<std::unique_ptr<Reader>> (*open)(const ReaderRequest& request) = nullptr;
 };
 using ReaderTable = TableOf<ReaderRow>;
@@ -89,6 +91,9 @@ const ReaderTable& reader_table();  // generated
 
 // The row of that name; where the name is empty, the one that the file at `path` asks for by its content or its name.
 Result<const ReaderRow*> find_reader(std::string_view name, const std::string& path);
+// A reader of `request.path`. Options may come from strangers: a file that one of them names lies in `root`, or in the
+// folder of the data where that is empty. "/": the options are the host's own, and it may lie anywhere.
+Result<std::unique_ptr<Reader>> open_reader(const ReaderRow& row, ReaderRequest request, const std::string& root);
 // "csv (.csv), tsv (.tsv, .tab), ...": for messages.
 std::string readable_formats();
 // docs/readers.md, from the rows.

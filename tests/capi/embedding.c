@@ -71,6 +71,43 @@ static epl_dataset* asked(epl_engine* engine, epl_plan* plan) {
   return dataset;
 }
 
+static epl_dataset* strangers(epl_engine* engine, const char* path, const char* options, const char* own_options) {
+  epl_dataset* dataset = NULL;
+  /* {"target": "/data/others.npy"} of a client */
+  epl_error* refused = epl_dataset_open(engine, path, strlen(path), options, strlen(options), NULL, &dataset);
+  EXPECT(taken(refused) == EPL_ERROR_INVALID_ARGUMENT, "a client reads any file of the server");
+  /* the same of the host */
+  check(epl_dataset_open_within(engine, path, strlen(path), EPL_STR("/"), own_options, strlen(own_options), NULL,
+                                &dataset));
+  return dataset;
+}
+
+static void write_array(const char* path) {
+  char head[128];
+  memset(head, ' ', sizeof head);
+  memcpy(head, "\x93NUMPY\x01\x00\x76\x00", 10);
+  const char* text = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }";
+  memcpy(head + 10, text, strlen(text));
+  head[sizeof head - 1] = '\n';
+  const float values[4] = {1, 2, 3, 4};
+  FILE* file = fopen(path, "wb");
+  if (file == NULL || fwrite(head, sizeof head, 1, file) != 1 || fwrite(values, sizeof values, 1, file) != 1 ||
+      fclose(file) != 0)
+    exit(1);
+}
+
+static void client_options(epl_engine* engine, const char* folder) {
+  char inside[300], outside[300], options[400];
+  snprintf(inside, sizeof inside, "%s/inside", folder);
+  mkdir(inside, 0777);
+  snprintf(inside, sizeof inside, "%s/inside/table.npy", folder);
+  snprintf(outside, sizeof outside, "%s/others.npy", folder);
+  write_array(inside);
+  write_array(outside);
+  snprintf(options, sizeof options, "{\"target\": \"%s\"}", outside);
+  epl_dataset_destroy(strangers(engine, inside, options, options));
+}
+
 static void pushed(epl_engine* engine, epl_plan* plan, epl_session* session, epl_tensor* x, epl_tensor* target) {
   epl_tensor_info fields[2] = {EPL_TENSOR_INFO_INIT, EPL_TENSOR_INFO_INIT};
   fields[0].name = "x", fields[0].name_length = 1;
@@ -150,6 +187,7 @@ int main(int argc, char** argv) {
   }
   epl_dataset_destroy(dataset);
   pushed(w.engine, w.plan, other, w.x, w.target);
+  client_options(w.engine, argv[1]);
   add_op(w.engine);
   epl_session_destroy(other);
   world_end(&w);

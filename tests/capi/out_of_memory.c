@@ -68,6 +68,8 @@ CALL(epl_store_create, w.engine, NULL, (epl_store**)out)
 CALL(epl_store_id, store, (epl_text**)out)
 CALL(epl_dataset_open, w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":2,\"classes\":true}"), NULL,
      (epl_dataset**)out)
+CALL(epl_dataset_open_within, w.engine, TEXT(w.csv_path), EPL_STR("/"), EPL_STR("{\"batch\":8,\"classes\":true}"), NULL,
+     (epl_dataset**)out)
 CALL(epl_dataset_describe, rows, (epl_text**)out)
 CALL(epl_dataset_bind, rows, w.plan, EPL_ENTRY_TRAIN)
 CALL(epl_dataset_bind_slice, rows, w.plan, EPL_ENTRY_TRAIN, 0, 1)
@@ -317,6 +319,7 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_store_create, destroy_store, NULL),
                              ROW(epl_store_id, destroy_text, NULL),
                              ROW(epl_dataset_open, destroy_dataset, NULL),
+                             ROW(epl_dataset_open_within, destroy_dataset, NULL),
                              ROW(epl_dataset_create, destroy_dataset, NULL),
                              ROW(epl_dataset_of_feed, destroy_dataset, check_fresh),
                              ROW(epl_feed_create, destroy_feed, NULL),

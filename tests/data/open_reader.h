@@ -26,7 +26,7 @@ inline Result<std::unique_ptr<Reader>> open_reader(std::string_view name, const 
                                                    std::initializer_list<Attributes::Entry> set = {},
                                                    const std::string& packs = {}) {
   EPL_ASSIGN(const ReaderRow* row, find_reader(name, path));
-  return row->open({path, with_defaults(*row, set), packs});
+  return open_reader(*row, {path, with_defaults(*row, set), packs, {}}, "");
 }
 
 }  // namespace epl

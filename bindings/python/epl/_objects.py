@@ -691,11 +691,24 @@ class Dataset(core.Handle):
                     not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
                     out.
           reader    the reader's name; found by the file itself if not set
-          and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}."""
+          and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}.
+        The options may be a stranger's: a file that one of them names lies in the folder of the data. An
+        absolute name, `..`, or a link that leads out of that folder is an error."""
         path_data, path_length = core.text(path)
         options_data, options_length = core.text(options)
         dataset_out = c.c_void_p()
         core.check(core.library().epl_dataset_open(core.pointer(engine), path_data, path_length, options_data, options_length, core.call_options(call), c.byref(dataset_out)))
+        return cls.own(dataset_out.value)
+
+    @classmethod
+    def open_within(cls, engine, path, folder, options=None, **call):
+        """The same where files that the options name may lie anywhere in `folder`. "/" is for options that are
+        the host's own. A relative name still begins at the folder of the data."""
+        path_data, path_length = core.text(path)
+        folder_data, folder_length = core.text(folder)
+        options_data, options_length = core.text(options)
+        dataset_out = c.c_void_p()
+        core.check(core.library().epl_dataset_open_within(core.pointer(engine), path_data, path_length, folder_data, folder_length, options_data, options_length, core.call_options(call), c.byref(dataset_out)))
         return cls.own(dataset_out.value)
 
     @classmethod

@@ -384,6 +384,7 @@ FUNCTIONS = {
     "epl_plan_describe": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
     "epl_plan_export_onnx": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(CallOptions)]),
     "epl_dataset_open": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
+    "epl_dataset_open_within": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p)]),
     "epl_dataset_create": (c.c_void_p, [c.c_void_p, c.POINTER(TensorInfo), c.c_size_t, c.c_int64, epl_samples_fn, c.c_void_p, epl_destroy_fn, c.c_char_p, c.c_size_t, c.POINTER(c.c_void_p)]),
     "epl_feed_create": (c.c_void_p, [c.c_void_p, c.POINTER(TensorInfo), c.c_size_t, c.c_int64, c.POINTER(c.c_void_p)]),
     "epl_feed_destroy": (None, [c.c_void_p]),

@@ -8,11 +8,6 @@
 namespace epl {
 namespace {
 
-std::string beside(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
-}
-
 Result<SampleArray> open_array(const std::string& name, const std::string& path) {
   EPL_ASSIGN(std::shared_ptr<const FileReader> file, FileReader::open(path));
   EPL_ASSIGN(const NpyHeader header, read_npy_header(path, file->size(), [&](uint64_t offset, void* to, size_t bytes) {
@@ -61,7 +56,7 @@ Result<std::unique_ptr<Reader>> open_npy(const ReaderRequest& request) {
     arrays.push_back(std::move(cut));
   }
   if (!target.empty()) {
-    EPL_ASSIGN(SampleArray second, open_array("target", target[0] == '/' ? target : beside(request.path) + target));
+    EPL_ASSIGN(SampleArray second, open_array("target", target));
     arrays.push_back(std::move(second));
   }
   return read_arrays(request.path, std::move(arrays), "");
@@ -104,7 +99,7 @@ EPL_READER(npy) {
       .options = {{.name = "input", .value = std::string("x"), .doc = "the field's name"},
                   {.name = "target",
                    .value = std::string(),
-                   .doc = "another .npy file, with the targets, looked for in the same folder"},
+                   .doc = "another .npy file in the same folder, with the targets"},
                   {.name = "target_column",
                    .value = std::string(),
                    .doc =
@@ -112,6 +107,7 @@ EPL_READER(npy) {
                    .json = true}},
       .suffixes = {".npy"},
       .recognises = [](std::string_view head) { return head.starts_with("\x93NUMPY"); },
+      .files = {"target"},
       .open = open_npy};
 }
 

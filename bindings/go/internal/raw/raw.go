@@ -1654,8 +1654,20 @@ func PlanExportOnnx(plan *Plan, path string, call *CallOptions) (failure *Error)
 //	          out.
 //	reader    the reader's name; found by the file itself if not set
 //	and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}.
+//
+// The options may be a stranger's: a file that one of them names lies in the folder of the data. An absolute
+// name, `..`, or a link that leads out of that folder is an error.
 func DatasetOpen(engine *Engine, path string, options string, call *CallOptions) (dataset *Dataset, failure *Error) {
 	failure = C.epl_dataset_open(engine, (*C.char)(unsafe.Pointer(unsafe.StringData(path))), C.size_t(len(path)), (*C.char)(unsafe.Pointer(unsafe.StringData(options))), C.size_t(len(options)), (*C.epl_call_options)(unsafe.Pointer(call)), &dataset)
+	return
+}
+
+// DatasetOpenWithin is epl_dataset_open_within.
+//
+// The same where files that the options name may lie anywhere in `folder`. "/" is for options that are the
+// host's own. A relative name still begins at the folder of the data.
+func DatasetOpenWithin(engine *Engine, path string, folder string, options string, call *CallOptions) (dataset *Dataset, failure *Error) {
+	failure = C.epl_dataset_open_within(engine, (*C.char)(unsafe.Pointer(unsafe.StringData(path))), C.size_t(len(path)), (*C.char)(unsafe.Pointer(unsafe.StringData(folder))), C.size_t(len(folder)), (*C.char)(unsafe.Pointer(unsafe.StringData(options))), C.size_t(len(options)), (*C.epl_call_options)(unsafe.Pointer(call)), &dataset)
 	return
 }
 

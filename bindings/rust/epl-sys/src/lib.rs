@@ -1241,10 +1241,19 @@ extern "C" {
     ///             out.
     ///   reader    the reader's name; found by the file itself if not set
     ///   and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}.
+    /// The options may be a stranger's: a file that one of them names lies in the folder of the data. An
+    /// absolute name, `..`, or a link that leads out of that folder is an error.
     ///
     /// Since 0.1, any thread, blocking. `path`: path_length bytes of UTF-8; `options`: options_length bytes
     /// of UTF-8, may be null; `call`: may be null; `dataset`: written, owned by the caller.
     pub fn epl_dataset_open(engine: *const epl_engine, path: *const c_char, path_length: usize, options: *const c_char, options_length: usize, call: *const epl_call_options, dataset: *mut *mut epl_dataset) -> *mut epl_error;
+    /// The same where files that the options name may lie anywhere in `folder`. "/" is for options that are
+    /// the host's own. A relative name still begins at the folder of the data.
+    ///
+    /// Since 0.1, any thread, blocking. `path`: path_length bytes of UTF-8; `folder`: folder_length bytes of
+    /// UTF-8; `options`: options_length bytes of UTF-8, may be null; `call`: may be null; `dataset`: written,
+    /// owned by the caller.
+    pub fn epl_dataset_open_within(engine: *const epl_engine, path: *const c_char, path_length: usize, folder: *const c_char, folder_length: usize, options: *const c_char, options_length: usize, call: *const epl_call_options, dataset: *mut *mut epl_dataset) -> *mut epl_error;
     /// `fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0
     /// and a sample is a batch. `samples`: how many there are; -1: nobody knows, and the function itself
     /// gives an error for one that is not there, EPL_ERROR_NOT_FOUND for example. Options are those of

@@ -47,6 +47,28 @@ impl Dataset {
         })
         .map(Dataset)
     }
+    /// The same where files that the options name may lie anywhere in `folder`, and not only in the folder of the data.
+    /// "/" is for options that are your own, and not a client's.
+    pub fn open_within(
+        engine: &Engine, path: impl AsRef<Path>, folder: impl AsRef<Path>, options: &str, call: &Call,
+    ) -> Result<Dataset> {
+        let ((path, length), (options, options_length)) = (raw(path_text(path.as_ref())?), raw(options));
+        let (folder, folder_length) = raw(path_text(folder.as_ref())?);
+        given(|place| unsafe {
+            sys::epl_dataset_open_within(
+                engine.0.as_ptr(),
+                path,
+                length,
+                folder,
+                folder_length,
+                options,
+                options_length,
+                &call.raw(),
+                place,
+            )
+        })
+        .map(Dataset)
+    }
     /// What a batch has.
     pub fn fields(&self) -> Result<Vec<Info>> {
         infos(unsafe { sys::epl_dataset_field_count(self.0.as_ptr()) }, |index, info| unsafe {

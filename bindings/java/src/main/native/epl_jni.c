@@ -1415,6 +1415,26 @@ static jlong JNICALL raw_epl_dataset_open(JNIEnv* env, jclass type, jlong j_engi
   return result;
 }
 
+static jlong JNICALL raw_epl_dataset_open_within(JNIEnv* env, jclass type, jlong j_engine, jbyteArray j_path, jbyteArray j_folder, jbyteArray j_options, jobject j_call) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  bytes_of path = take_bytes(env, j_path);
+  bytes_of folder = take_bytes(env, j_folder);
+  bytes_of options = take_bytes(env, j_options);
+  epl_dataset* dataset = 0;
+  if (!path.bad && !folder.bad && !options.bad) {
+    epl_error* error = epl_dataset_open_within((const epl_engine*)(intptr_t)j_engine, path.data, (size_t)path.length, folder.data, (size_t)folder.length, options.data, (size_t)options.length, (const epl_call_options*)struct_at(env, j_call), &dataset);
+    if (!thrown(env, error)) {
+      result = (jlong)(intptr_t)dataset;
+    }
+  }
+  give_bytes(env, &options);
+  give_bytes(env, &folder);
+  give_bytes(env, &path);
+  return result;
+}
+
 static jlong JNICALL raw_epl_dataset_create(JNIEnv* env, jclass type, jlong j_engine, jobjectArray j_fields, jlong j_samples, jobject j_read, jbyteArray j_options) {
   (void)env;
   (void)type;
@@ -2384,6 +2404,7 @@ static const JNINativeMethod methods[] = {
     {"epl_plan_describe", "(J[BLai/epl/raw/Raw$CallOptions;)[B", (void*)raw_epl_plan_describe},
     {"epl_plan_export_onnx", "(J[BLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_plan_export_onnx},
     {"epl_dataset_open", "(J[B[BLai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_dataset_open},
+    {"epl_dataset_open_within", "(J[B[B[BLai/epl/raw/Raw$CallOptions;)J", (void*)raw_epl_dataset_open_within},
     {"epl_dataset_create", "(J[Lai/epl/raw/Raw$TensorInfo;JLai/epl/raw/Raw$SamplesFn;[B)J", (void*)raw_epl_dataset_create},
     {"epl_feed_create", "(J[Lai/epl/raw/Raw$TensorInfo;J)J", (void*)raw_epl_feed_create},
     {"epl_feed_destroy", "(J)V", (void*)raw_epl_feed_destroy},

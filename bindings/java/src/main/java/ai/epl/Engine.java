@@ -164,6 +164,15 @@ public final class Engine extends Handle {
   }
 
   /**
+   * The same where files that the options name may lie anywhere in {@code folder}, and not only in the folder of the
+   * data. {@code Path.of("/")} is for options that are your own, and not a client's.
+   */
+  public Dataset openDatasetWithin(Path path, Path folder, String options, CallOptions callOptions) {
+    return use(engine -> block(callOptions, call -> new Dataset(this, Raw.epl_dataset_open_within(engine,
+        Text.utf8(path), Text.utf8(folder), Text.utf8(options), call.options))));
+  }
+
+  /**
    * Samples that the host gives when it is asked for them.
    *
    * @param fields of a sample; of a whole batch where the option "batch" is 0

@@ -1811,8 +1811,16 @@ public final class Raw {
    *             out.
    *   reader    the reader's name; found by the file itself if not set
    *   and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}.
+   * The options may be a stranger's: a file that one of them names lies in the folder of the data. An absolute
+   * name, `..`, or a link that leads out of that folder is an error.
    */
   public static native long epl_dataset_open(long engine, byte[] path, byte[] options, CallOptions call);
+
+  /**
+   * The same where files that the options name may lie anywhere in `folder`. "/" is for options that are the
+   * host's own. A relative name still begins at the folder of the data.
+   */
+  public static native long epl_dataset_open_within(long engine, byte[] path, byte[] folder, byte[] options, CallOptions call);
 
   /**
    * `fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0 and a

@@ -637,6 +637,7 @@ public final class Raw {
     static final MemorySegment epl_plan_describe = symbol("epl_plan_describe");
     static final MemorySegment epl_plan_export_onnx = symbol("epl_plan_export_onnx");
     static final MemorySegment epl_dataset_open = symbol("epl_dataset_open");
+    static final MemorySegment epl_dataset_open_within = symbol("epl_dataset_open_within");
     static final MemorySegment epl_dataset_create = symbol("epl_dataset_create");
     static final MemorySegment epl_feed_create = symbol("epl_feed_create");
     static final MemorySegment epl_feed_destroy = symbol("epl_feed_destroy");
@@ -816,6 +817,10 @@ public final class Raw {
 
   private static final class CJJJJJJJJJJ_J {
     static final MethodHandle CALL = call("JJJJJJJJJJ_J");
+  }
+
+  private static final class CJJJJJJJJJ_J {
+    static final MethodHandle CALL = call("JJJJJJJJJ_J");
   }
 
   private static final class CJJJJJJJJ_J {
@@ -2571,6 +2576,19 @@ public final class Raw {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment dataset_ = arena.allocate(8);
       long error = (long) CJJJJJJJ_J.CALL.invokeExact(At.epl_dataset_open, engine, copy(arena, path), length(path), copy(arena, options), length(options), at(call), dataset_.address());
+      check(error);
+      return dataset_.get(JAVA_LONG, 0);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    } finally {
+      Reference.reachabilityFence(call);
+    }
+  }
+
+  public static long epl_dataset_open_within(long engine, byte[] path, byte[] folder, byte[] options, CallOptions call) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment dataset_ = arena.allocate(8);
+      long error = (long) CJJJJJJJJJ_J.CALL.invokeExact(At.epl_dataset_open_within, engine, copy(arena, path), length(path), copy(arena, folder), length(folder), copy(arena, options), length(options), at(call), dataset_.address());
       check(error);
       return dataset_.get(JAVA_LONG, 0);
     } catch (Throwable thrown) {
