@@ -339,6 +339,7 @@ class cancel;
 class store;
 class event;
 class predictor;
+class folder_lock;
 
 class engine : public detail::handle<epl_engine, epl_engine_destroy> {
  public:
@@ -1488,6 +1489,24 @@ class predictor : public detail::handle<epl_predictor, epl_predictor_destroy> {
   returned<void> predict_into(list<const epl_tensor> inputs, const epl::call_options& call, list<epl_tensor> outputs) {
     epl_error* failure = epl_predictor_predict_into(*this, inputs.data(), inputs.size(), &call, outputs.data(), outputs.size());
     return detail::give(failure, [] {});
+  }
+};
+
+class folder_lock : public detail::handle<epl_folder_lock, epl_folder_lock_destroy> {
+ public:
+  using handle::handle;
+
+  /// A folder that exists, for one owner: a service, a job. While the lock lives a second one of the same
+  /// folder is EPL_ERROR_BUSY, in this process and in others, with a message that names the owner: the process,
+  /// and its host. It goes with epl_folder_lock_destroy, or with the process however that ends; a child of
+  /// fork() does not hold it. It is a file `.epl.lock` in the folder, which nobody else removes while it is
+  /// locked. It holds against those alone who lock the folder as well: reads and writes are free, those of
+  /// checkpoints too. EPL_ERROR_UNSUPPORTED: the file system has no locks. NFS has them, between hosts as well,
+  /// where its server does; when a host is lost the server may take a minute and more to let go.
+  static returned<epl::folder_lock> create(const epl_engine* engine, std::string_view path) {
+    epl_folder_lock* lock_out = nullptr;
+    epl_error* failure = epl_folder_lock_create(engine, path.data(), path.size(), &lock_out);
+    return detail::give(failure, [&]() -> epl::folder_lock { return epl::folder_lock(lock_out); });
   }
 };
 

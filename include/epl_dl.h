@@ -37,6 +37,8 @@
   X(void, device_info_init, (epl_device_info* info), 0, 1) \
   X(int64_t, engine_device_count, (const epl_engine* engine), 0, 1) \
   X(epl_error*, engine_device, (const epl_engine* engine, int64_t index, epl_device_info* info), 0, 1) \
+  X(epl_error*, folder_lock_create, (const epl_engine* engine, const char* path, size_t path_length, epl_folder_lock** lock), 0, 1) \
+  X(void, folder_lock_destroy, (epl_folder_lock* lock), 0, 1) \
   X(epl_error*, cancel_create, (const epl_engine* engine, epl_cancel** cancel), 0, 1) \
   X(void, cancel_destroy, (epl_cancel* cancel), 0, 1) \
   X(void, cancel_trigger, (epl_cancel* cancel), 0, 1) \

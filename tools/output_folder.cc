@@ -1,7 +1,6 @@
 #include "tools/output_folder.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -103,12 +102,12 @@ OutputFolder::OutputFolder(const Engine& engine, std::string path, const std::st
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
   make_folders(leads ? path_ : path_ + "/checkpoints");
   if (!leads) return;
-  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock_ < 0) refuse("cannot open the folder", path_, errno);
-  // Some file systems have no locks; there a second run is not noticed.
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    ::close(lock_);
-    throw UsageError("another run is writing to " + path_ + "; give this one a folder of its own with --out");
+  try {
+    lock_ = make<FolderLock>(epl_folder_lock_create, engine.get(), path_.data(), path_.size());
+  } catch (const ApiError& e) {
+    if (e.code == EPL_ERROR_BUSY)
+      throw UsageError("another run is writing to this folder: " + std::string(e.what()) + " with --out");
+    if (e.code != EPL_ERROR_UNSUPPORTED) throw;  // without locks a second run is not noticed
   }
   std::error_code ignored;
   own_ = steps_in(path_ + "/checkpoints");
@@ -116,7 +115,6 @@ OutputFolder::OutputFolder(const Engine& engine, std::string path, const std::st
                          fs::is_regular_file(history(), ignored) || is_checkpoint(newest());
   const bool goes_on = !resume.empty() && lies_in(resume, path_);
   if (holds_run && !overwrite && !goes_on) {
-    ::close(lock_);
     throw UsageError(path_ + " holds an earlier run; go on with it by --resume " + path_ +
                      ", replace it with --overwrite, or give another folder with --out");
   }
@@ -128,10 +126,6 @@ OutputFolder::OutputFolder(const Engine& engine, std::string path, const std::st
       if (step_name(step) == name) best_ = step;
     }
   }
-}
-
-OutputFolder::~OutputFolder() {
-  if (lock_ >= 0) ::close(lock_);
 }
 
 std::string OutputFolder::step_folder(int64_t step) const { return path_ + "/checkpoints/" + step_name(step); }

@@ -15,6 +15,8 @@
 
 namespace epl::tools {
 
+using FolderLock = Handle<epl_folder_lock, epl_folder_lock_destroy>;
+
 // A checkpoint's folder from what --resume and --checkpoint take: it, or the folder of a run, whose newest it is.
 std::string find_checkpoint(const std::string& path);
 
@@ -24,7 +26,6 @@ class OutputFolder {
   // lies in it.
   // Of the processes of a job the one that leads does this; for the others the folder is a name.
   OutputFolder(const Engine& engine, std::string path, const std::string& resume, bool overwrite, bool leads = true);
-  ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
 
   const std::string& path() const { return path_; }
@@ -50,7 +51,7 @@ class OutputFolder {
 
   const Engine& engine_;
   std::string path_;
-  int lock_ = -1;
+  FolderLock lock_;
   std::vector<int64_t> own_, stale_;  // steps of this run, and those of a run that is overwritten
   int64_t best_ = -1;
 };

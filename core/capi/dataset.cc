@@ -59,9 +59,8 @@ template <class F> Status bind_tensors(epl_dataset& dataset, const epl_plan* pla
   return {};
 }
 
-Result<std::unique_ptr<epl_dataset>> open_file(const epl_engine& engine, std::string_view path,
-                                               std::string_view folder, std::string_view options,
-                                               const epl_call_options* call) {
+Result<std::unique_ptr<epl_dataset>> open_file(const epl_engine& engine, std::string_view path, std::string_view folder,
+                                               std::string_view options, const epl_call_options* call) {
   EPL_ASSIGN(const Call begun, begin_call(*engine.engine, call));
   auto made = std::make_unique<epl_dataset>();
   made->engine = engine.engine;

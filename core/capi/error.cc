@@ -21,9 +21,9 @@ bool is_static(const epl_error* e) { return reinterpret_cast<const char*>(e) == 
 
 std::string_view handle_name(HandleType type) {
   static constexpr std::string_view names[] = {
-      "handle",         "epl_error", "epl_text",    "epl_engine",  "epl_model",    "epl_trainer",
-      "epl_strategy",   "epl_plan",  "epl_session", "epl_dataset", "epl_tensor",   "epl_cancel",
-      "epl_evaluation", "epl_store", "epl_feed",    "epl_event",   "epl_predictor"};
+      "handle",         "epl_error", "epl_text",    "epl_engine",  "epl_model",     "epl_trainer",
+      "epl_strategy",   "epl_plan",  "epl_session", "epl_dataset", "epl_tensor",    "epl_cancel",
+      "epl_evaluation", "epl_store", "epl_feed",    "epl_event",   "epl_predictor", "epl_folder_lock"};
   return names[static_cast<size_t>(type)];
 }
 

@@ -48,7 +48,8 @@ enum class HandleType : uint64_t {
   store,
   feed,
   event,
-  predictor
+  predictor,
+  folder_lock
 };
 std::string_view handle_name(HandleType type);  // "epl_error", ...
 

@@ -100,7 +100,7 @@ std::string readable_formats() {
 
 Result<std::unique_ptr<Reader>> open_reader(const ReaderRow& row, ReaderRequest request, const std::string& root) {
   const size_t slash = request.path.rfind('/');
-  const std::string folder = row.folder                      ? request.path
+  const std::string folder = row.folder                   ? request.path
                              : slash == std::string::npos ? ""
                                                           : request.path.substr(0, slash + 1);
   for (const std::string& name : row.files) {

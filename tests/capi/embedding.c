@@ -108,6 +108,13 @@ static void client_options(epl_engine* engine, const char* folder) {
   epl_dataset_destroy(strangers(engine, inside, options, options));
 }
 
+static void once(epl_engine* engine, const char* folder) {
+  epl_folder_lock *lock = NULL, *second = NULL;
+  check(epl_folder_lock_create(engine, folder, strlen(folder), &lock));
+  EXPECT(taken(epl_folder_lock_create(engine, folder, strlen(folder), &second)) == EPL_ERROR_BUSY, "two owners");
+  epl_folder_lock_destroy(lock); /* when the service ends */
+}
+
 static void pushed(epl_engine* engine, epl_plan* plan, epl_session* session, epl_tensor* x, epl_tensor* target) {
   epl_tensor_info fields[2] = {EPL_TENSOR_INFO_INIT, EPL_TENSOR_INFO_INIT};
   fields[0].name = "x", fields[0].name_length = 1;
@@ -188,6 +195,7 @@ int main(int argc, char** argv) {
   epl_dataset_destroy(dataset);
   pushed(w.engine, w.plan, other, w.x, w.target);
   client_options(w.engine, argv[1]);
+  once(w.engine, argv[1]);
   add_op(w.engine);
   epl_session_destroy(other);
   world_end(&w);

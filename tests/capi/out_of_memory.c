@@ -64,6 +64,7 @@ CALL(epl_plan_export_onnx, w.plan, TEXT(w.out), NULL)
 CALL(epl_plan_slice, w.plan, EPL_ENTRY_TRAIN, 0, 0, 1, (int64_t[1]){0}, (int64_t[1]){0})
 CALL(epl_plan_save, w.plan, TEXT(w.out), NULL)
 CALL(epl_cancel_create, w.engine, (epl_cancel**)out)
+CALL(epl_folder_lock_create, w.engine, TEXT(w.folder), (epl_folder_lock**)out)
 CALL(epl_store_create, w.engine, NULL, (epl_store**)out)
 CALL(epl_store_id, store, (epl_text**)out)
 CALL(epl_dataset_open, w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"prefetch\":2,\"classes\":true}"), NULL,
@@ -260,6 +261,7 @@ GIVES(plan)
 GIVES(feed)
 GIVES(store)
 GIVES(cancel)
+GIVES(folder_lock)
 GIVES(dataset)
 GIVES(session)
 GIVES(evaluation)
@@ -316,6 +318,7 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_plan_save_to, NULL, NULL),
                              {"epl_plan_compare", run_epl_plan_compare, destroy_text, NULL},
                              ROW(epl_cancel_create, destroy_cancel, NULL),
+                             ROW(epl_folder_lock_create, destroy_folder_lock, NULL),
                              ROW(epl_store_create, destroy_store, NULL),
                              ROW(epl_store_id, destroy_text, NULL),
                              ROW(epl_dataset_open, destroy_dataset, NULL),

@@ -1,4 +1,5 @@
-// Options that a stranger wrote: whatever any option of any reader is, no file outside the folder of the data is opened.
+// Options that a stranger wrote: whatever any option of any reader is, no file outside the folder of the data is
+// opened.
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
 #include <unistd.h>
@@ -58,17 +59,26 @@ struct World {
     write(data + "/x.tsv", "a\tb\ttarget\n1\t2\t0\n3\t4\t1\n");
     write(data + "/x.txt", std::string(200, 'a'));
     const std::string head = R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
-    write(data + "/x.safetensors", std::string(1, static_cast<char>(head.size())) + std::string(7, '\0') + head +
-                                       std::string(8, '\0'));
+    write(data + "/x.safetensors",
+          std::string(1, static_cast<char>(head.size())) + std::string(7, '\0') + head + std::string(8, '\0'));
     for (const char* name : {"csv", "tsv", "npy", "npz", "parquet", "safetensors"})
       files.emplace_back(name, cat(data, "/x.", name));
     files.emplace_back("images", data + "/images");
     files.emplace_back("text", data + "/x.txt");
   }
   std::vector<std::string> ways_out() const {
-    return {secret,        "../secret.npy", "./../secret.npy",       "deeper/../../secret.npy",
-            "link.npy",    "up/secret.npy", "up/data/../secret.npy", "../../../../../../../.." + secret,
-            "//" + secret, "..",            folder.path(),           "../data/../secret.npy"};
+    return {secret,
+            "../secret.npy",
+            "./../secret.npy",
+            "deeper/../../secret.npy",
+            "link.npy",
+            "up/secret.npy",
+            "up/data/../secret.npy",
+            "../../../../../../../.." + secret,
+            "//" + secret,
+            "..",
+            folder.path(),
+            "../data/../secret.npy"};
   }
 };
 

@@ -170,6 +170,14 @@ class Cancel(objects.Cancel):
         self.adopt(objects.Cancel.create(engine))
 
 
+class FolderLock(objects.FolderLock):
+    """A folder that has one owner, until this is closed or the process ends. A second one, in this process or in another,
+    is an Error of code ERROR_BUSY whose message names the first."""
+
+    def __init__(self, engine, path):
+        self.adopt(objects.FolderLock.create(engine, path))
+
+
 class Store(objects.Store):
     """Where the processes of a job find each other."""
 

@@ -1066,6 +1066,25 @@ class Predictor(core.Handle):
         core.check(core.library().epl_predictor_predict_into(self.pointer, inputs_data, inputs_length, core.call_options(call), outputs_data, outputs_length))
 
 
+class FolderLock(core.Handle):
+    KIND = "folder_lock"
+
+    @classmethod
+    def create(cls, engine, path):
+        """A folder that exists, for one owner: a service, a job. While the lock lives a second one of the same
+        folder is EPL_ERROR_BUSY, in this process and in others, with a message that names the owner: the
+        process, and its host. It goes with epl_folder_lock_destroy, or with the process however that ends; a
+        child of fork() does not hold it. It is a file `.epl.lock` in the folder, which nobody else removes
+        while it is locked. It holds against those alone who lock the folder as well: reads and writes are
+        free, those of checkpoints too. EPL_ERROR_UNSUPPORTED: the file system has no locks. NFS has them,
+        between hosts as well, where its server does; when a host is lost the server may take a minute and
+        more to let go."""
+        path_data, path_length = core.text(path)
+        lock_out = c.c_void_p()
+        core.check(core.library().epl_folder_lock_create(core.pointer(engine), path_data, path_length, c.byref(lock_out)))
+        return cls.own(lock_out.value)
+
+
 def version():
     """Of the library in use: major * 1000000 + minor * 1000 + patch."""
     return core.library().epl_version()

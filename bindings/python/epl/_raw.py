@@ -304,6 +304,8 @@ FUNCTIONS = {
     "epl_device_info_init": (None, [c.POINTER(DeviceInfo)]),
     "epl_engine_device_count": (c.c_int64, [c.c_void_p]),
     "epl_engine_device": (c.c_void_p, [c.c_void_p, c.c_int64, c.POINTER(DeviceInfo)]),
+    "epl_folder_lock_create": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(c.c_void_p)]),
+    "epl_folder_lock_destroy": (None, [c.c_void_p]),
     "epl_cancel_create": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p)]),
     "epl_cancel_destroy": (None, [c.c_void_p]),
     "epl_cancel_trigger": (None, [c.c_void_p]),

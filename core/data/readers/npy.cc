@@ -96,15 +96,13 @@ EPL_READER(npy) {
       .doc =
           "One array of NumPy, whose first dimension counts samples. It is the field named by `input`; the target "
           "is one of its columns or a second file.",
-      .options = {{.name = "input", .value = std::string("x"), .doc = "the field's name"},
-                  {.name = "target",
-                   .value = std::string(),
-                   .doc = "another .npy file in the same folder, with the targets"},
-                  {.name = "target_column",
-                   .value = std::string(),
-                   .doc =
-                       "the column of a two-dimensional array that is the target, counted from 0, or -1 for the last",
-                   .json = true}},
+      .options =
+          {{.name = "input", .value = std::string("x"), .doc = "the field's name"},
+           {.name = "target", .value = std::string(), .doc = "another .npy file in the same folder, with the targets"},
+           {.name = "target_column",
+            .value = std::string(),
+            .doc = "the column of a two-dimensional array that is the target, counted from 0, or -1 for the last",
+            .json = true}},
       .suffixes = {".npy"},
       .recognises = [](std::string_view head) { return head.starts_with("\x93NUMPY"); },
       .files = {"target"},

@@ -83,7 +83,7 @@ const EPL_ERROR_INTERNAL = 12
 // EPL_ERROR_DATA_LOSS: a checkpoint or plan file is damaged
 const EPL_ERROR_DATA_LOSS = 13
 
-// EPL_ERROR_BUSY: another thread is inside a call with this handle: try again
+// EPL_ERROR_BUSY: another thread is inside a call with this handle: try again; a folder has another owner
 const EPL_ERROR_BUSY = 14
 
 // EPL_ERROR_STATE_LOST: the state of this session is no longer that of one step: load a checkpoint
@@ -233,6 +233,9 @@ type Event = C.epl_event
 
 // Predictor is epl_predictor, by pointer alone.
 type Predictor = C.epl_predictor
+
+// FolderLock is epl_folder_lock, by pointer alone.
+type FolderLock = C.epl_folder_lock
 
 // AllocateFn is epl_allocate_fn, a function of C.
 //
@@ -990,6 +993,25 @@ func EngineDeviceCount(engine *Engine) (result int64) {
 func EngineDevice(engine *Engine, index int64, info *DeviceInfo) (failure *Error) {
 	failure = C.epl_engine_device(engine, C.int64_t(index), (*C.epl_device_info)(unsafe.Pointer(info)))
 	return
+}
+
+// FolderLockCreate is epl_folder_lock_create.
+//
+// A folder that exists, for one owner: a service, a job. While the lock lives a second one of the same folder is
+// EPL_ERROR_BUSY, in this process and in others, with a message that names the owner: the process, and its host.
+// It goes with epl_folder_lock_destroy, or with the process however that ends; a child of fork() does not hold
+// it. It is a file `.epl.lock` in the folder, which nobody else removes while it is locked. It holds against
+// those alone who lock the folder as well: reads and writes are free, those of checkpoints too.
+// EPL_ERROR_UNSUPPORTED: the file system has no locks. NFS has them, between hosts as well, where its server
+// does; when a host is lost the server may take a minute and more to let go.
+func FolderLockCreate(engine *Engine, path string) (lock *FolderLock, failure *Error) {
+	failure = C.epl_folder_lock_create(engine, (*C.char)(unsafe.Pointer(unsafe.StringData(path))), C.size_t(len(path)), &lock)
+	return
+}
+
+// FolderLockDestroy is epl_folder_lock_destroy.
+func FolderLockDestroy(lock *FolderLock) {
+	C.epl_folder_lock_destroy(lock)
 }
 
 // CancelCreate is epl_cancel_create.

@@ -36,7 +36,7 @@ pub const EPL_ERROR_NOT_FINITE: i32 = 11;
 pub const EPL_ERROR_INTERNAL: i32 = 12;
 /// a checkpoint or plan file is damaged
 pub const EPL_ERROR_DATA_LOSS: i32 = 13;
-/// another thread is inside a call with this handle: try again
+/// another thread is inside a call with this handle: try again; a folder has another owner
 pub const EPL_ERROR_BUSY: i32 = 14;
 /// the state of this session is no longer that of one step: load a checkpoint
 pub const EPL_ERROR_STATE_LOST: i32 = 15;
@@ -195,6 +195,12 @@ pub struct epl_event {
 
 #[repr(C)]
 pub struct epl_predictor {
+    _data: [u8; 0],
+    _marker: core::marker::PhantomData<(*mut u8, core::marker::PhantomPinned)>,
+}
+
+#[repr(C)]
+pub struct epl_folder_lock {
     _data: [u8; 0],
     _marker: core::marker::PhantomData<(*mut u8, core::marker::PhantomPinned)>,
 }
@@ -868,6 +874,19 @@ extern "C" {
     pub fn epl_engine_device_count(engine: *const epl_engine) -> i64;
     /// Since 0.1, any thread. `info`: written.
     pub fn epl_engine_device(engine: *const epl_engine, index: i64, info: *mut epl_device_info) -> *mut epl_error;
+    /// A folder that exists, for one owner: a service, a job. While the lock lives a second one of the same
+    /// folder is EPL_ERROR_BUSY, in this process and in others, with a message that names the owner: the
+    /// process, and its host. It goes with epl_folder_lock_destroy, or with the process however that ends; a
+    /// child of fork() does not hold it. It is a file `.epl.lock` in the folder, which nobody else removes
+    /// while it is locked. It holds against those alone who lock the folder as well: reads and writes are
+    /// free, those of checkpoints too. EPL_ERROR_UNSUPPORTED: the file system has no locks. NFS has them,
+    /// between hosts as well, where its server does; when a host is lost the server may take a minute and
+    /// more to let go.
+    ///
+    /// Since 0.1, any thread. `path`: path_length bytes of UTF-8; `lock`: written, owned by the caller.
+    pub fn epl_folder_lock_create(engine: *const epl_engine, path: *const c_char, path_length: usize, lock: *mut *mut epl_folder_lock) -> *mut epl_error;
+    /// Since 0.1, any thread. `lock`: may be null.
+    pub fn epl_folder_lock_destroy(lock: *mut epl_folder_lock);
     /// A token that any thread may trigger, once and for all; calls that were given it return
     /// EPL_ERROR_CANCELLED, before they change anything or not at all. A token may go to any number of calls.
     ///

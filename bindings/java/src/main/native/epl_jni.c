@@ -591,6 +591,28 @@ static void JNICALL raw_epl_engine_device(JNIEnv* env, jclass type, jlong j_engi
   thrown(env, error);
 }
 
+static jlong JNICALL raw_epl_folder_lock_create(JNIEnv* env, jclass type, jlong j_engine, jbyteArray j_path) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  bytes_of path = take_bytes(env, j_path);
+  epl_folder_lock* lock = 0;
+  if (!path.bad) {
+    epl_error* error = epl_folder_lock_create((const epl_engine*)(intptr_t)j_engine, path.data, (size_t)path.length, &lock);
+    if (!thrown(env, error)) {
+      result = (jlong)(intptr_t)lock;
+    }
+  }
+  give_bytes(env, &path);
+  return result;
+}
+
+static void JNICALL raw_epl_folder_lock_destroy(JNIEnv* env, jclass type, jlong j_lock) {
+  (void)env;
+  (void)type;
+  epl_folder_lock_destroy((epl_folder_lock*)(intptr_t)j_lock);
+}
+
 static jlong JNICALL raw_epl_cancel_create(JNIEnv* env, jclass type, jlong j_engine) {
   (void)env;
   (void)type;
@@ -2331,6 +2353,8 @@ static const JNINativeMethod methods[] = {
     {"epl_engine_describe", "(J)[B", (void*)raw_epl_engine_describe},
     {"epl_engine_device_count", "(J)J", (void*)raw_epl_engine_device_count},
     {"epl_engine_device", "(JJLai/epl/raw/Raw$DeviceInfo;)V", (void*)raw_epl_engine_device},
+    {"epl_folder_lock_create", "(J[B)J", (void*)raw_epl_folder_lock_create},
+    {"epl_folder_lock_destroy", "(J)V", (void*)raw_epl_folder_lock_destroy},
     {"epl_cancel_create", "(J)J", (void*)raw_epl_cancel_create},
     {"epl_cancel_destroy", "(J)V", (void*)raw_epl_cancel_destroy},
     {"epl_cancel_trigger", "(J)V", (void*)raw_epl_cancel_trigger},

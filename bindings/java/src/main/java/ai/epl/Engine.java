@@ -191,6 +191,15 @@ public final class Engine extends Handle {
     return use(engine -> new Feed(this, Raw.epl_feed_create(engine, TensorInfo.raw(fields), capacity)));
   }
 
+  /**
+   * Makes a folder this process's own. A second owner, in this process or in another one, gets {@link ErrorCode#BUSY}
+   * and a message that names the first. It holds against those alone who lock the folder as well.
+   * {@link ErrorCode#UNSUPPORTED}: the file system has no locks.
+   */
+  public FolderLock lockFolder(Path path) {
+    return use(engine -> new FolderLock(this, Raw.epl_folder_lock_create(engine, Text.utf8(path))));
+  }
+
   /** Serves the place where the processes of a job meet. */
   public Store newStore(StoreOptions options) {
     return use(engine -> new Store(this, Raw.epl_store_create(engine, options.raw())));

@@ -82,7 +82,7 @@ public final class Raw {
   public static final int EPL_ERROR_DATA_LOSS = 13;
 
   /**
-   * another thread is inside a call with this handle: try again
+   * another thread is inside a call with this handle: try again; a folder has another owner
    */
   public static final int EPL_ERROR_BUSY = 14;
 
@@ -1422,6 +1422,19 @@ public final class Raw {
   public static native long epl_engine_device_count(long engine);
 
   public static native void epl_engine_device(long engine, long index, DeviceInfo info);
+
+  /**
+   * A folder that exists, for one owner: a service, a job. While the lock lives a second one of the same folder
+   * is EPL_ERROR_BUSY, in this process and in others, with a message that names the owner: the process, and its
+   * host. It goes with epl_folder_lock_destroy, or with the process however that ends; a child of fork() does
+   * not hold it. It is a file `.epl.lock` in the folder, which nobody else removes while it is locked. It holds
+   * against those alone who lock the folder as well: reads and writes are free, those of checkpoints too.
+   * EPL_ERROR_UNSUPPORTED: the file system has no locks. NFS has them, between hosts as well, where its server
+   * does; when a host is lost the server may take a minute and more to let go.
+   */
+  public static native long epl_folder_lock_create(long engine, byte[] path);
+
+  public static native void epl_folder_lock_destroy(long lock);
 
   /**
    * A token that any thread may trigger, once and for all; calls that were given it return EPL_ERROR_CANCELLED,

@@ -564,6 +564,8 @@ public final class Raw {
     static final MemorySegment epl_engine_describe = symbol("epl_engine_describe");
     static final MemorySegment epl_engine_device_count = symbol("epl_engine_device_count");
     static final MemorySegment epl_engine_device = symbol("epl_engine_device");
+    static final MemorySegment epl_folder_lock_create = symbol("epl_folder_lock_create");
+    static final MemorySegment epl_folder_lock_destroy = symbol("epl_folder_lock_destroy");
     static final MemorySegment epl_cancel_create = symbol("epl_cancel_create");
     static final MemorySegment epl_cancel_destroy = symbol("epl_cancel_destroy");
     static final MemorySegment epl_cancel_trigger = symbol("epl_cancel_trigger");
@@ -1825,6 +1827,25 @@ public final class Raw {
       throw rethrown(thrown);
     } finally {
       Reference.reachabilityFence(info);
+    }
+  }
+
+  public static long epl_folder_lock_create(long engine, byte[] path) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment lock_ = arena.allocate(8);
+      long error = (long) CJJJJ_J.CALL.invokeExact(At.epl_folder_lock_create, engine, copy(arena, path), length(path), lock_.address());
+      check(error);
+      return lock_.get(JAVA_LONG, 0);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    }
+  }
+
+  public static void epl_folder_lock_destroy(long lock) {
+    try {
+      CJ_V.CALL.invokeExact(At.epl_folder_lock_destroy, lock);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
     }
   }
 
