@@ -57,45 +57,12 @@ void print_error(const CheckOptions& o, const std::string& name, const std::exce
   std::fflush(stdout);
 }
 
-// A row of the list: what it is called, on how many ranks, in how many stages and splits, whether these cut experts and
-// stand beside copies, and the strategy's keys.
-struct StrategyRow {
-  std::string name;
-  Layout layout;
-};
-
-std::vector<StrategyRow> read_strategies(const std::string& path) {
-  std::vector<StrategyRow> out;
-  const Json list = try_parse_json(read_file(path));
-  if (!list.is_array()) throw UsageError(path + " is not a JSON list of strategies");
-  for (const Json& one : list) {
-    StrategyRow row;
-    try {
-      row.name = one.at("name").get<std::string>();
-      row.layout.split = one.value("split", int64_t{1});
-      row.layout.experts = one.value("experts", false);
-      row.layout.beside = one.value("beside", false);
-      row.layout.cuts = even_cuts(one.value("stages", int64_t{1}));
-      const Json keys = one.value("strategy", Json::object());
-      for (const auto& [key, value] : keys.items()) row.layout.keys[key] = value;
-      const int64_t ranks = one.value("ranks", int64_t{1}), needed = row.layout.ranks();
-      if (needed < 1 || ranks % needed != 0)
-        throw UsageError(path + ": \"" + row.name + "\" needs " + std::to_string(needed) +
-                         " ranks for a copy and has " + std::to_string(ranks));
-      row.layout.copies = ranks / needed;
-    } catch (const Json::exception& e) {
-      throw UsageError(path + ": " + print_json(one) + ": " + e.what());
-    }
-    out.push_back(std::move(row));
-  }
-  return out;
-}
-
 // Every case under every strategy: as right as without one, and where nothing is split, with the same bits. Where each
 // micro-batch stands by itself, which is another job, as one rank with as many of them.
 class StrategyCheck {
  public:
-  explicit StrategyCheck(const CheckOptions& o) : o_(o), rows_(read_strategies(o.strategies)) {}
+  explicit StrategyCheck(const CheckOptions& o)
+      : o_(o), rows_(parse_strategies(read_file(o.strategies), o.strategies)) {}
 
   int run() {
     for (const std::string& folder : o_.cases) {

@@ -90,6 +90,33 @@ Json strategy_of(const Layout& layout, const SameBits& common, const std::vector
   return out;
 }
 
+std::vector<StrategyRow> parse_strategies(std::string_view text, const std::string& file) {
+  std::vector<StrategyRow> out;
+  const Json list = try_parse_json(text);
+  if (!list.is_array()) throw UsageError(file + " is not a JSON list of strategies");
+  for (const Json& one : list) {
+    StrategyRow row;
+    try {
+      row.name = one.at("name").get<std::string>();
+      row.layout.split = one.value("split", int64_t{1});
+      row.layout.experts = one.value("experts", false);
+      row.layout.beside = one.value("beside", false);
+      row.layout.cuts = even_cuts(one.value("stages", int64_t{1}));
+      const Json keys = one.value("strategy", Json::object());
+      for (const auto& [key, value] : keys.items()) row.layout.keys[key] = value;
+      const int64_t ranks = one.value("ranks", int64_t{1}), needed = row.layout.ranks();
+      if (needed < 1 || ranks % needed != 0)
+        throw UsageError(file + ": \"" + row.name + "\" needs " + std::to_string(needed) +
+                         " ranks for a copy and has " + std::to_string(ranks));
+      row.layout.copies = ranks / needed;
+    } catch (const Json::exception& e) {
+      throw UsageError(file + ": " + print_json(one) + ": " + e.what());
+    }
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
 const Json* LayoutSource::key(const std::string& name) const {
   const auto found = std::find_if(keys_.begin(), keys_.end(), [&](const Json& one) { return one.at("name") == name; });
   return found == keys_.end() ? nullptr : &*found;

@@ -59,6 +59,15 @@ Json strategy_of(const Layout& layout, const SameBits& common, const std::vector
 // Sibling scopes for stages of about equally many nodes.
 std::vector<int> even_cuts(int64_t stages);
 
+// A row of a list of strategies, as in tests/cases/strategies.json: what it is called, on how many ranks, in how many
+// stages and splits, whether these cut experts and stand beside copies, and the strategy's keys.
+struct StrategyRow {
+  std::string name;
+  Layout layout;
+};
+// Throws UsageError, which names the list by its file.
+std::vector<StrategyRow> parse_strategies(std::string_view list, const std::string& file);
+
 // Draws layouts whose pieces of the batch divide the units.
 class LayoutSource {
  public:

@@ -84,12 +84,10 @@ struct Group {
   }
 
   void abort(const Status& why) {
-    std::vector<std::shared_ptr<Group>> parts;
     {
       std::lock_guard lock(mutex);
       if (!status.ok()) return;
       status = why.ok() ? error(Code::cancelled, "the group ", name, " was aborted") : why;
-      for (auto& [part_name, part] : children) parts.push_back(part.group);
     }
     asked.close();
     for (Place& place : places) {
@@ -102,7 +100,7 @@ struct Group {
       place.changed.notify_all();
       for (const Place::Sent& sent : lost) sent.posts->end(sent.post, this->why());
     }
-    for (auto& part : parts) part->abort(why);
+    for (auto& [part_name, part] : children) part.group->abort(why);  // there are no more from now on
   }
   Status why() {
     std::lock_guard lock(mutex);

@@ -1,8 +1,13 @@
 #include "core/base/status.h"
 
+#include <algorithm>
 #include <new>
+#include <stdexcept>
+#include <system_error>
 
 #include "core/base/check.h"
+#include "core/base/exception.h"
+#include "core/base/memory.h"
 
 namespace epl {
 
@@ -83,6 +88,31 @@ std::string Status::to_string() const {
 
 void check_failed(const char* expression, const char* file, int line, const std::string& message) {
   throw InternalError(cat(file, ":", line, ": check failed: ", expression, message.empty() ? "" : ": ", message));
+}
+
+Status current_exception_status() noexcept {
+  try {
+    try {
+      throw;
+    } catch (const InternalError& e) {
+      return Status(Code::internal, e.what());
+    } catch (const OutOfMemory& e) {
+      return error(Code::out_of_memory, "there is no memory for ",
+                   grouped(static_cast<int64_t>(std::min<size_t>(e.bytes(), INT64_MAX))), " bytes");
+    } catch (const std::bad_alloc&) {
+      return Status(Code::out_of_memory, "there is no memory for what this call needs");
+    } catch (const std::length_error&) {
+      return Status(Code::out_of_memory, "a size is beyond what memory can hold");
+    } catch (const std::system_error& e) {  // of threads, and nothing else of ours
+      return Status(Code::exhausted, cat("the operating system gives no more threads: ", e.what()));
+    } catch (const std::exception& e) {
+      return Status(Code::internal, cat("unexpected: ", e.what()));
+    } catch (...) {
+      return Status(Code::internal, "unexpected exception");
+    }
+  } catch (...) {
+    return Status::no_memory();  // not even the status fits
+  }
 }
 
 }  // namespace epl

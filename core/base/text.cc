@@ -25,7 +25,7 @@ std::string number_text(float value) { return shortest(value); }
 std::string grouped(int64_t value) {
   std::string digits = cat(value);
   size_t first = digits[0] == '-' ? 1 : 0;
-  for (size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, ",");
+  for (size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, 1, ',');
   return digits;
 }
 

@@ -12,6 +12,7 @@
 #include <new>
 #include <string>
 
+#include "core/base/exception.h"
 #include "core/base/float_environment.h"
 #include "core/base/host.h"
 #include "core/base/status.h"
@@ -162,8 +163,6 @@ template <class T> Status check_pointer(const T* pointer, std::string_view name)
 // The error handle of a status; null for success. Its texts are made UTF-8 here. Never throws: without memory it is the
 // static out-of-memory error. The message of an out-of-memory status begins with `call`.
 epl_error* make_error(const Status& status, const char* call) noexcept;
-// The status of the exception being handled.
-Status current_exception_status() noexcept;
 
 // Every entry point that can fail runs its body here: f returns a Status, exceptions become one, and numbers are
 // computed in our floating-point environment. `call` is the entry point's own name.

@@ -80,7 +80,8 @@ void Executor::go_to(int64_t micro_batch) {
 Status Executor::run(const RunRequest& request, const Groups& groups) {
   EPL_CHECK(groups.of_program.size() == program_.groups.size(), "a rank without its groups");
   request_ = &request;
-  torn_ = committed_ = false;
+  committed_ = false;
+  agreement_ = Agreement::none;
   verdict_ = -1;
   context_.seed = request.seed;
   context_.step = request.step;
@@ -107,9 +108,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   if (status.ok() && program_.commits && !committed_) status = commit(groups);  // for the ranks that change something
   stop_tasks_.reset();
   EPL_TRY(status);
-  EPL_TRY(synchronize());
-  torn_ = false;
-  return {};
+  return synchronize();
 }
 
 // Of an update alone: all of the call comes before the state changes.
@@ -147,14 +146,14 @@ Status Executor::carry_out(const Instruction& in, int64_t micro_batch, const Gro
     stream.wait(*issued_);
   }
   TraceEvent* const recorded = begin_event(stream, static_cast<int>(&in - program_.instructions.data()));
-  if (!in.transfer) {
-    try {
+  try {
+    if (in.transfer) {
+      if (const Status status = transfer(stream, in, micro_batch, groups); !status.ok()) return status.at(in.name);
+    } else {
       launch(stream, in, micro_batch);
-    } catch (const HostFailure& failure) {  // of an op of the host's own
-      return failure.status.at(in.name);
     }
-  } else if (Status status = transfer(stream, in, micro_batch, groups); !status.ok()) {
-    return status.at(in.name);
+  } catch (const HostFailure& failure) {  // of an op of the host's own
+    return failure.status.at(in.name);
   }
   if (recorded) stamp(stream, &recorded->end);
   if (in.records >= 0) {
@@ -185,26 +184,36 @@ Status Executor::commit(const Groups& groups) {
   if (groups.world) groups.world->watch(nullptr);
   EPL_TRY(before_commit(groups.world));
   if (verdict_ < 0 && request_->gate) request_->gate->begin();
-  torn_ = verdict_ < 0;
   return {};
 }
 
+// All streams, whatever one of them says: an error that nobody takes would be that of a later call.
 Status Executor::synchronize() {
-  for (Stream* stream : streams_) EPL_TRY(stream->synchronize());
-  return {};
+  Status first;
+  for (Stream* stream : streams_) {
+    Status status = stream->synchronize();
+    if (first.ok()) first = std::move(status);
+  }
+  return first;
 }
 
 // Whether to change the state is a number of the graph, which stays where the data is: a rank that is to stop writes
-// its wish over it, and all ranks take the largest.
+// its wish over it, and all ranks take the largest. What can fail has failed by then, because who has agreed must go
+// on.
 Status Executor::before_commit(Communicator* world) {
   static constexpr int64_t may_change = -1, stopped = INT64_MAX;
   const Status stop = check_stop();
   const ProgramPort* port = output_port(request_->verdict_output);
   const bool decided = port != nullptr;
-  if (!decided && world == nullptr) return stop;
+  if (!decided && world == nullptr) {
+    EPL_TRY(synchronize());
+    agreement_ = stop.ok() ? Agreement::reached : Agreement::none;
+    return stop;
+  }
   std::byte* verdict = decided ? at(port->location, 0) : static_cast<std::byte*>(wish_->data());
   if (device_.executes() && (!stop.ok() || !decided || request_->applies))
     stream().upload(verdict, stop.ok() ? &may_change : &stopped, sizeof(int64_t));
+  EPL_TRY(synchronize());
   if (world != nullptr) {
     TraceEvent* const recorded = begin_event(stream(), TraceEvent::agreement);
     EPL_TRY(world->run(stream(), {.kind = Collective::Kind::all_reduce,
@@ -215,8 +224,10 @@ Status Executor::before_commit(Communicator* world) {
                                   .reduction = Reduction::max}));
     if (recorded) stamp(stream(), &recorded->end);
   }
+  agreement_ = Agreement::asked;
   if (device_.executes()) stream().download(&verdict_, verdict, sizeof verdict_);
   EPL_TRY(stream().synchronize());
+  agreement_ = verdict_ < 0 ? Agreement::reached : Agreement::none;
   EPL_TRY(stop);
   return verdict_ == stopped ? Status(Code::peer_failed, "another rank refused the step") : Status();
 }

@@ -47,7 +47,8 @@ class Executor {
   static Result<std::unique_ptr<Executor>> create(const Host& host, Device& device, Stream& stream,
                                                   const Program& program, int64_t agreement_bytes,
                                                   ParameterStore& store, Buffer& arena, const Mesh& mesh, int rank);
-  // Carries out the step. On an error before Program::commit_begin the state is as it was. Afterwards `drain`.
+  // Carries out the step. On an error before the ranks have agreed to change the state it is as it was. Afterwards
+  // `drain`.
   Status run(const RunRequest& request, const Groups& groups = {});
   // From now on what runs do is written behind what `events` has, as far as it has room; null: no longer. On a
   // simulated device the times are there when all ranks have made their calls.
@@ -61,13 +62,15 @@ class Executor {
     gives_common_ = common;
     gives_pieces_ = pieces;
   }
-  // Waits for what a run that failed has issued: until then it may read and write memory of the caller. Of a rank with
-  // peers, once the group has been aborted.
+  // Waits for what a run that failed has issued: until then it may read and write memory of the caller. What became of
+  // it is forgotten, so that no later call meets it. Of a rank with peers, once the group has been aborted.
   void drain() { static_cast<void>(synchronize()); }
   // The verdict of a run without an error: why the step has not changed the state; -1: it has.
   int64_t verdict() const { return verdict_; }
-  // True when the last run failed after the state had begun to change.
-  bool state_torn() const { return torn_; }
+  // How far the last run came on its way to change the state: it has not asked the other ranks; it has, and has not
+  // heard what they decided; all have decided to change it, so that a rank that fails now tears it.
+  enum class Agreement : uint8_t { none, asked, reached };
+  Agreement agreement() const { return agreement_; }
   // What a diagnosing run has found: where NaNs (or, where there is none, infinities) begin. Runs of different ranks
   // are compared by `order`.
   struct Origin {
@@ -135,7 +138,7 @@ class Executor {
   int64_t high_water_ = 0;
   std::optional<StopTasks> stop_tasks_;  // of a run that a host may stop
   bool committed_ = false;               // the run at hand
-  bool torn_ = false;
+  Agreement agreement_ = Agreement::none;
 };
 
 }  // namespace epl

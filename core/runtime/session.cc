@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/base/check.h"
+#include "core/base/exception.h"
 #include "core/base/hash.h"
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/facts.h"
@@ -338,55 +339,65 @@ void Session::on_ranks(FunctionRef<void(int)> body) {
   }
 }
 
-// Who did not come now would look for the others under another name, so that there is one try.
+// Over processes there is one try: who did not come now would look for the others under another name.
 Status Session::reconnect() {
-  if (!over_processes() || connected_) return {};
+  if (connected_) return {};
+  if (!over_processes()) return connect();
   if (lost_.ok()) lost_ = connect();
   return lost_;
+}
+
+// Whatever ends it, the other ranks do not wait for this one, and nothing that it has issued goes on.
+void Session::run_rank(size_t index, const RunRequest& request, int r) {
+  Rank& rank = *ranks_[static_cast<size_t>(r)];
+  Executor& executor = *rank.executors[index];
+  const int number = options_.first_rank + r;
+  try {
+    if (over_processes()) rank.world->watch([&] { return executor.check_stop(); });
+    rank.status = executor.run(request, rank.groups_of_entry[index]);
+  } catch (...) {
+    rank.status = current_exception_status();
+  }
+  if (over_processes()) rank.world->watch(nullptr);
+  if (rank.status.ok()) return;
+  Status said = Status::no_memory();
+  try {
+    const bool own = rank.status.code() != Code::cancelled && rank.status.code() != Code::deadline_exceeded;
+    if (own && rank.status.code() != Code::peer_failed) rank.status = rank.status.of_rank(number);
+    said = Status(Code::peer_failed, cat("rank ", number, ": ", rank.status.message()), rank.status.where())
+               .of_rank(rank.status.rank())
+               .of_rank(number);
+  } catch (const std::bad_alloc&) {  // then there is less to say
+  }
+  if (rank.world) rank.world->abort(said);
+  executor.drain();
 }
 
 Status Session::run_ranks(size_t index, const RunRequest& request) {
   applied_ = false;
   EPL_TRY(reconnect());
-  on_ranks([&](int r) {
-    Rank& rank = *ranks_[static_cast<size_t>(r)];
-    const int number = options_.first_rank + r;
-    const std::string name = cat("rank ", number);
-    try {
-      if (over_processes()) rank.world->watch([&] { return rank.executors[index]->check_stop(); });
-      rank.status = rank.executors[index]->run(request, rank.groups_of_entry[index]);
-      if (over_processes()) rank.world->watch(nullptr);
-      rank.applied = rank.status.ok() && !request.diagnose;
-    } catch (...) {
-      if (rank.world) rank.world->abort(Status(Code::peer_failed, cat(name, " failed")).of_rank(number));
-      throw;  // an internal error: the C API poisons the session
-    }
-    const bool own = rank.status.code() != Code::cancelled && rank.status.code() != Code::deadline_exceeded;
-    if (own && rank.status.code() != Code::peer_failed) rank.status = rank.status.of_rank(number);
-    if (!rank.status.ok() && rank.world) {
-      rank.world->abort(Status(Code::peer_failed, cat(name, ": ", rank.status.message()), rank.status.where())
-                            .of_rank(rank.status.rank())
-                            .of_rank(number));
-    }
-    if (!rank.status.ok()) rank.executors[index]->drain();
-  });
+  on_ranks([&](int r) { run_rank(index, request, r); });
   measure_memory();
   // The first cause wins over the ranks that only heard of it.
   Status failure;
-  applied_ = true;
+  bool changing = false;
   for (const auto& rank : ranks_) {
-    applied_ = applied_ && rank->applied;
+    const Executor::Agreement agreement = rank->executors[index]->agreement();
+    // Of one process all ranks are here: where none has heard that all agree, none has changed anything.
+    changing = changing || agreement == Executor::Agreement::reached ||
+               (over_processes() && agreement == Executor::Agreement::asked);
     if (rank->status.ok()) continue;
     if (failure.ok() || (failure.code() == Code::peer_failed && rank->status.code() != Code::peer_failed))
       failure = rank->status;
-    if (rank->executors[index]->state_torn()) healthy_ = false;
   }
-  if (!over_processes()) {
-    if (!failure.ok()) EPL_TRY(connect());  // an aborted group is never used again
-    return failure;
-  }
-  if (!failure.ok()) return give_up_world(failure);
-  if (request.diagnose) return {};
+  applied_ = failure.ok() && !request.diagnose;
+  const bool bug = failure.code() == Code::internal;
+  if (!failure.ok() && (changing || bug)) healthy_ = false;
+  if (!failure.ok() && !over_processes()) connected_ = false;  // an aborted group is never used again
+  if (!failure.ok() && over_processes()) static_cast<void>(give_up_world(failure));
+  if (bug) throw InternalError(failure.message());  // the C API poisons the session
+  EPL_TRY(failure);
+  if (!over_processes() || request.diagnose) return {};
   // A step that has changed the state is not given up any more.
   const Entry& entry = plan_->entries()[index];
   Rank& first = *ranks_.front();

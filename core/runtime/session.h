@@ -212,6 +212,7 @@ class Session {
   std::vector<size_t> trained_matching(std::string_view pattern) const;
   Status execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options);
   Status run_ranks(size_t entry, const RunRequest& request);
+  void run_rank(size_t entry, const RunRequest& request, int rank);
   Status reason(const Entry& entry, std::span<const Tensor> inputs, RunRequest request, int64_t verdict);
   Result<const Entry*> find_entry(EntryKind kind) const;
   void on_ranks(FunctionRef<void(int)> body);

@@ -12,6 +12,7 @@ namespace epl {
 Status Session::connect() {
   if (world() == 1) {
     ranks_[0]->groups_of_entry.resize(plan_->entries().size());
+    connected_ = true;
     return {};
   }
   EPL_TRY(over_processes() ? join_world() : make_world());

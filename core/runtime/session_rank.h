@@ -20,7 +20,6 @@ struct Session::Rank {
   std::map<std::string, std::unique_ptr<Communicator>> groups;  // by name
   std::vector<Groups> groups_of_entry;
   Status status;
-  bool applied = false;            // by the last call
   std::vector<TraceEvent> events;  // of the steps that are recorded
 };
 

@@ -118,12 +118,13 @@ class FarBuffer final : public Buffer {
   void* address_;
 };
 
-// Its records by number: those that were issued, and those that were carried out.
+// Its records by number: those that were issued, and those that were carried out. What failed on the way is the failure
+// of the stream that recorded it, until somebody takes that.
 class FarEvent final : public Event {
  public:
   struct State {
     uint64_t issued = 0, reached = 0;
-    Status failure;
+    std::shared_ptr<Queue> recorder;
   };
   std::shared_ptr<State> state = std::make_shared<State>();
 };
@@ -179,7 +180,7 @@ class FarStream final : public Stream, public QueueOwner {
     engine_->issue_locked(*queue_, {.run =
                                         [this, state, number] {
                                           state->reached = std::max(state->reached, number);
-                                          state->failure = queue_->failure;
+                                          state->recorder = queue_;
                                           return Status();
                                         },
                                     .always = true});
@@ -189,7 +190,7 @@ class FarStream final : public Stream, public QueueOwner {
     auto state = static_cast<FarEvent&>(event).state;
     const uint64_t number = state->issued;
     engine_->issue_locked(*queue_, {.ready = [state, number] { return state->reached >= number; },
-                                    .run = [state] { return state->failure; }});
+                                    .run = [state] { return state->recorder ? state->recorder->failure : Status(); }});
   }
   Status synchronize() override { return engine_->wait_for(*queue_); }
 

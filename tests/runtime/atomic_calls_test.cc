@@ -1,0 +1,289 @@
+// A call happens or it does not. In every layout of the list tests/cases/strategies.json, each command that a call
+// gives to a stream of a rank fails once, agreements among them, in each way in which commands fail. Then either
+// nothing has changed, and the next step is that of a session which never met the failure; or the session says that its
+// state is lost.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "core/base/hash.h"
+#include "tests/backend/failing_device.h"
+#include "tests/runtime/trained.h"
+#include "tools/layouts.h"
+
+namespace epl::atomic_calls_test {
+namespace {
+
+// Enough nodes for eight stages, sizes that eight ranks divide, and a draw for each element.
+constexpr std::string_view deep = R"(graph deep(x: f32[8,16] batch 0) {
+  w1: f32[16,16] = param
+  b1: f32[16] = param
+  w2: f32[16,16] = param
+  w3: f32[16,16] = param
+  w4: f32[16,8] = param
+  forward:
+  h1: f32[8,16] = linear(x, w1, b1)
+  a1: f32[8,16] = relu(h1)
+  h2: f32[8,16] = matmul(a1, w2)
+  d2: f32[8,16], m2: bool[8,16] = dropout(h2) {ratio=0.3}
+  s2: f32[8,16] = add(d2, a1)
+  h3: f32[8,16] = matmul(s2, w3)
+  a3: f32[8,16] = relu(h3)
+  y: f32[8,8] = matmul(a3, w4)
+  output y = y
+}
+)";
+
+// Four experts with weights in one tensor.
+constexpr std::string_view mixture = R"(graph mixture(x: f32[8,16] batch 0) {
+  gate.w: f32[4,4] = param
+  w1: f32[4,4,8] = param
+  w2: f32[4,8,4] = param
+  out.w: f32[16,8] = param
+  forward:
+  each: f32[8,4,4] = reshape(x) {shape=[8,4,4]}
+  scores: f32[8,4,4] = matmul(each, gate.w)
+  gates: f32[8,4,4] = softmax(scores) {axis=2}
+  weights: f32[8,4,4,1] = reshape(gates) {shape=[8,4,4,1]}
+  alike: f32[8,4,1,4] = reshape(each) {shape=[8,4,1,4]}
+  taken: f32[8,4,4,4] = mul(weights, alike)
+  by_expert: f32[4,8,4,4] = transpose(taken) {perm=[2,0,1,3]}
+  tokens: f32[4,32,4] = reshape(by_expert) {shape=[4,32,4]}
+  experts.h: f32[4,32,8] = matmul(tokens, w1)
+  experts.a: f32[4,32,8] = relu(experts.h)
+  experts.y: f32[4,32,4] = matmul(experts.a, w2)
+  apart: f32[4,8,4,4] = reshape(experts.y) {shape=[4,8,4,4]}
+  given: f32[1,8,4,4] = sum(apart) {axes=[0]}
+  flat: f32[8,16] = reshape(given) {shape=[8,16]}
+  y: f32[8,8] = matmul(flat, out.w)
+  output y = y
+}
+)";
+
+// Those of at most so many ranks.
+std::vector<tools::StrategyRow> rows(int64_t most_ranks = 8) {
+  const std::string path = EPL_SOURCE_DIR "/tests/cases/strategies.json";
+  std::ifstream file(path);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::vector<tools::StrategyRow> out = tools::parse_strategies(text, path);
+  std::erase_if(out, [&](const tools::StrategyRow& row) { return row.layout.ranks() > most_ranks; });
+  return out;
+}
+
+std::vector<std::string> forward_nodes(std::string_view model) {
+  std::vector<std::string> names;
+  const auto graph = parse_graph(model);
+  for (int n = 0; n < graph->node_count(); ++n) names.push_back(graph->node(NodeId{n}).name);
+  return names;
+}
+
+Result<std::shared_ptr<const CompiledPlan>> plan_of(const tools::StrategyRow& row, bool keep_gradients) {
+  const std::string_view model = row.layout.experts ? mixture : deep;
+  const std::string strategy = tools::print_json(tools::strategy_of(row.layout, {}, forward_nodes(model)));
+  auto options = layout_options(GraphModel::parse(model), row.layout.ranks(), strategy);
+  if (options.ok()) {
+    options->train.keep_gradients = keep_gradients;
+    options->train.schedule = {.name = "linear", .options = {{"total_steps", int64_t{1000000}}}};
+  }
+  return layout_plan(options);
+}
+
+// Micro-batches that stand apart are of the model's size each.
+std::vector<Tensor> batch(const Entry& entry, int64_t step) {
+  const int64_t samples = entry.samples.batch;
+  Tensor x(TensorType{DType::f32, {samples, 16}}), t(TensorType{DType::i64, {samples}});
+  for (int64_t i = 0; i < samples * 16; ++i) x.set(i, philox_uniform(static_cast<uint64_t>(step), i) - 0.5);
+  for (int64_t i = 0; i < samples; ++i) t.set_int(i, (i + step) % 8);
+  return {x, t};
+}
+
+// Everything that a later call follows from.
+uint64_t all_of(Session& session) {
+  Hash64 hash;
+  for (const StateSlot& slot : session.plan().state().slots()) {
+    const auto value = session.state_view(slot.name);
+    EXPECT_TRUE(value.ok()) << value.status().to_string();
+    if (value.ok()) hash.add(value->data(), static_cast<size_t>(value->bytes()));
+  }
+  const Progress::Numbers progress = session.progress();
+  const double numbers[] = {static_cast<double>(session.steps_done()), static_cast<double>(session.seed()),
+                            session.rate_scale().scale, static_cast<double>(progress.steps), progress.loss};
+  hash.add(numbers, sizeof numbers);
+  return hash.value();
+}
+
+enum class Kind { step, gradients, apply, evaluate, predict };
+
+// The session that is made to fail, and one that is not.
+class Pair {
+ public:
+  explicit Pair(const std::shared_ptr<const CompiledPlan>& plan) {
+    device = std::make_shared<FailingDevice>(plan->device());
+    failing = Session::create(test_host(2), plan, {.seed = 7, .device = device}).value();
+    twin = Session::create(test_host(2), plan, {.seed = 7}).value();
+    const Entry& entry = *plan->entry(EntryKind::predict);
+    for (const Port& port : entry.outputs) predicted.emplace_back(port.global_type);
+  }
+
+  Status call(Session& session, Kind kind, const Stop& stop = {}) {
+    const CallOptions options{.stop = stop};
+    std::vector<Tensor> inputs = batch(session.plan().entries().front(), step);
+    StepMetrics metrics;
+    double loss = 0;
+    switch (kind) {
+      case Kind::step:
+        return session.step(inputs, metrics, options);
+      case Kind::gradients:
+        return session.gradients(inputs, metrics, options);
+      case Kind::apply:
+        return session.apply(metrics, options);
+      case Kind::evaluate:
+        return session.evaluate(inputs, loss, options);
+      case Kind::predict:
+        inputs.resize(session.plan().entry(EntryKind::predict)->inputs.size());
+        return session.predict(inputs, predicted, options);
+    }
+    return {};
+  }
+
+  // What both do.
+  void both(Kind kind, const std::string& said) {
+    device->arm();
+    const Status one = call(*failing, kind), other = call(*twin, kind);
+    counted = device->counted();
+    ASSERT_TRUE(one.ok()) << said << ": " << one.to_string();
+    ASSERT_TRUE(other.ok()) << said << ": " << other.to_string();
+    if (kind == Kind::step || kind == Kind::apply) ++step;
+    ASSERT_EQ(all_of(*failing), all_of(*twin)) << said;
+  }
+
+  // As from a checkpoint.
+  void restore() {
+    for (const StateSlot& slot : twin->plan().state().slots())
+      ASSERT_TRUE(failing->set_state(slot.name, twin->state(slot.name).value()).ok());
+    failing->set_steps_done(twin->steps_done());
+    failing->restored();
+  }
+
+  std::shared_ptr<FailingDevice> device;
+  std::unique_ptr<Session> failing, twin;
+  std::vector<FailingDevice::Counted> counted;  // by the last call of both
+  std::vector<Tensor> predicted;
+  int64_t step = 0;
+};
+
+class AtomicCalls : public testing::TestWithParam<tools::StrategyRow> {
+ protected:
+  // One failure of one call, and the step behind it.
+  void fail_once(Pair& pair, Kind kind, int stream, int64_t command, Fails how, bool before_agreement) {
+    StopToken token;
+    const Stop stop = how == Fails::calls ? Stop(&token, nullptr, 0) : Stop();
+    pair.device->call = [&] { token.cancel(); };
+    pair.device->arm(stream, command, how);
+    const Status status = pair.call(*pair.failing, kind, stop);
+    const std::string said = cat("call ", static_cast<int>(kind), ", stream ", stream, ", command ", command, " (",
+                                 pair.device->failed_command(), ") ", fails_name(how), ": ", status.to_string());
+    const bool failed = pair.device->has_failed();
+    pair.device->arm();
+    ASSERT_TRUE(failed) << said;
+    ++tries_;
+    if (status.ok()) {  // it was too late to cancel it
+      ASSERT_EQ(how, Fails::calls) << said;
+      ASSERT_TRUE(pair.call(*pair.twin, kind).ok()) << said;
+      pair.step += kind == Kind::step || kind == Kind::apply ? 1 : 0;
+    } else if (!pair.failing->healthy()) {
+      ASSERT_FALSE(before_agreement) << said;
+      ASSERT_TRUE(kind == Kind::step || kind == Kind::apply || kind == Kind::gradients) << said;
+      ASSERT_NE(how, Fails::calls) << said;
+      ASSERT_EQ(pair.call(*pair.failing, Kind::step).code(), Code::state_lost) << said;
+      ASSERT_NO_FATAL_FAILURE(pair.restore());
+      return pair.both(Kind::step, cat("the step behind ", said));
+    }
+    ASSERT_EQ(all_of(*pair.failing), all_of(*pair.twin)) << said;
+    pair.both(Kind::step, cat("the step behind ", said));
+  }
+
+  // Each command of a call; `before` is done first each time.
+  void fail_everywhere(Pair& pair, Kind kind, bool every_way, FunctionRef<void()> before) {
+    before();
+    ASSERT_NO_FATAL_FAILURE(pair.both(kind, "undisturbed"));
+    const std::vector<FailingDevice::Counted> counted = pair.counted;
+    size_t turn = 0;
+    for (size_t stream = 0; stream < counted.size(); ++stream) {
+      for (int64_t command = 0; command < counted[stream].commands; ++command, ++turn) {
+        const int64_t agreement = counted[stream].agreement;
+        // In turns, so that each way meets each kind of command in some layout.
+        for (size_t way = 0; way < std::size(ways_to_fail); ++way) {
+          const bool agrees = command == agreement;
+          if (!every_way && !agrees && way != turn % std::size(ways_to_fail)) continue;
+          const Fails how = ways_to_fail[way];
+          before();
+          ASSERT_NO_FATAL_FAILURE(fail_once(pair, kind, static_cast<int>(stream), command, how,
+                                            command < agreement || (agrees && how != Fails::afterwards)));
+        }
+      }
+    }
+  }
+
+  int tries_ = 0;
+};
+
+TEST_P(AtomicCalls, HappenOrDoNot) {
+  const auto plan = plan_of(GetParam(), false);
+  if (!plan.ok()) {
+    ASSERT_EQ(plan.status().code(), Code::unsupported) << plan.status().to_string();
+    GTEST_SKIP() << plan.status().to_string();
+  }
+  Pair pair(*plan);
+  const auto nothing = [] {};
+  const bool small = (*plan)->options().ranks <= 2;
+  for (const Kind kind : {Kind::step, Kind::evaluate, Kind::predict})
+    ASSERT_NO_FATAL_FAILURE(fail_everywhere(pair, kind, small && kind == Kind::step, nothing));
+  EXPECT_GT(tries_, 50);
+}
+
+void PrintTo(const tools::StrategyRow& row, std::ostream* out) { *out << row.name; }
+
+std::string row_name(const testing::TestParamInfo<tools::StrategyRow>& info) {
+  std::string name = cat(info.index, "_", info.param.name);
+  std::ranges::replace_if(name, [](unsigned char c) { return !std::isalnum(c); }, '_');
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(Layouts, AtomicCalls, testing::ValuesIn(rows()), row_name);
+
+class AtomicHalves : public AtomicCalls {};
+
+TEST_P(AtomicHalves, HappenOrDoNot) {
+  const auto plan = plan_of(GetParam(), true);
+  if (!plan.ok()) GTEST_SKIP() << plan.status().to_string();
+  Pair pair(*plan);
+  const auto nothing = [] {};
+  ASSERT_NO_FATAL_FAILURE(fail_everywhere(pair, Kind::gradients, false, nothing));
+  const auto gradients = [&] { pair.both(Kind::gradients, "gradients"); };
+  ASSERT_NO_FATAL_FAILURE(fail_everywhere(pair, Kind::apply, false, gradients));
+  EXPECT_GT(tries_, 50);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, AtomicHalves, testing::ValuesIn(rows(4)), row_name);
+
+// Else the test above would show nothing: what fails behind the agreement tears the state, and the session knows.
+TEST(TornCalls, AreSaid) {
+  for (const tools::StrategyRow& row : rows()) {
+    if (row.layout.ranks() != 2 || row.layout.experts) continue;
+    const auto plan = plan_of(row, false);
+    if (!plan.ok()) continue;
+    Pair pair(*plan);
+    ASSERT_NO_FATAL_FAILURE(pair.both(Kind::step, row.name));
+    const auto first = std::ranges::find_if(pair.counted, [](const auto& one) { return one.agreement >= 0; });
+    ASSERT_NE(first, pair.counted.end());
+    pair.device->arm(static_cast<int>(first - pair.counted.begin()), first->agreement, Fails::afterwards);
+    EXPECT_FALSE(pair.call(*pair.failing, Kind::step).ok()) << row.name;
+    EXPECT_FALSE(pair.failing->healthy()) << row.name;
+    EXPECT_EQ(pair.call(*pair.failing, Kind::evaluate).code(), Code::state_lost) << row.name;
+  }
+}
+
+}  // namespace
+}  // namespace epl::atomic_calls_test
