@@ -10,21 +10,21 @@
 namespace epl {
 namespace {
 
-constexpr int none = -1;
+constexpr int no_part = -1;
 
-size_t index(Value v) { return static_cast<size_t>(v.index); }
+size_t slot_of(Value v) { return static_cast<size_t>(v.index); }
 
 class Finding {
  public:
   Finding(const Plan& plan, int task_graph)
       : plan_(plan), graph_(*plan.graph), here_(task_graph), users_(graph_.users()) {
-    out_.of_node.assign(static_cast<size_t>(graph_.node_count()), none);
-    out_.of_leaf.assign(users_.size(), none);
+    out_.of_node.assign(static_cast<size_t>(graph_.node_count()), no_part);
+    out_.of_leaf.assign(users_.size(), no_part);
     while (forward_ < graph_.node_count() && node(forward_).phase == Phase::forward) ++forward_;
   }
 
   ExpertParts apart() {
-    std::vector<int> root(static_cast<size_t>(forward_)), leaf_user(users_.size(), none);
+    std::vector<int> root(static_cast<size_t>(forward_)), leaf_user(users_.size(), no_part);
     std::iota(root.begin(), root.end(), 0);
     const auto find = [&](int n) {
       while (root[static_cast<size_t>(n)] != n)
@@ -37,8 +37,8 @@ class Finding {
         if (!is_mine(n)) continue;
         int other = producer(v);
         if (is_leaf(v)) {
-          int& user = leaf_user[index(v)];
-          other = user = user == none ? n : user;
+          int& user = leaf_user[slot_of(v)];
+          other = user = user == no_part ? n : user;
         }
         if (is_mine(other)) root[static_cast<size_t>(std::max(find(n), find(other)))] = std::min(find(n), find(other));
       }
@@ -58,14 +58,14 @@ class Finding {
 
   ExpertParts by_names(int number) {
     std::map<std::pair<std::string, std::string>, int> numbers;  // of families and what tells their parts apart
-    std::vector<int> made(users_.size(), none);                  // by value: the part of whose weights alone it is made
+    std::vector<int> made(users_.size(), no_part);               // by value: the part of whose weights alone it is made
     for (Value v{0}; v.index < graph_.value_count(); ++v.index) {
       const auto [family, own] =
           is_leaf(v) ? parts_of_name(graph_.value(v).name, number) : std::pair<std::string, std::string>();
-      if (own.empty() || plan_.shardings[index(v)].dealt) continue;
+      if (own.empty() || plan_.shardings[slot_of(v)].dealt) continue;
       const auto [known, is_new] = numbers.emplace(std::pair(family, own), static_cast<int>(out_.parts.size()));
       if (is_new) out_.parts.push_back({.family = family});
-      made[index(v)] = known->second;
+      made[slot_of(v)] = known->second;
     }
     // What uses weights of one part, and what lies behind that.
     std::vector<bool> uses(out_.of_node.size(), false);
@@ -75,8 +75,8 @@ class Finding {
       bool all_made = true, all_behind = true;
       for (Value v : node(n).inputs) {
         if (!v || graph_.value(v).kind == ValueKind::constant) continue;
-        const bool is_weight = is_leaf(v) || made[index(v)] != none;
-        if (is_weight) weights.insert(made[index(v)]);
+        const bool is_weight = is_leaf(v) || made[slot_of(v)] != no_part;
+        if (is_weight) weights.insert(made[slot_of(v)]);
         all_made = all_made && is_weight;
         const int from = producer(v);
         if (!is_weight && from >= 0) {
@@ -88,20 +88,20 @@ class Finding {
       int& part = out_.of_node[static_cast<size_t>(n)];
       if (weights.size() == 1) {
         part = *weights.begin();
-        uses[static_cast<size_t>(n)] = part != none;
+        uses[static_cast<size_t>(n)] = part != no_part;
       } else if (weights.empty() && behind.size() == 1 && all_behind) {
         part = *behind.begin();
       }
       for (Value v : node(n).outputs) {
-        if (v && all_made && uses[static_cast<size_t>(n)]) made[index(v)] = part;
+        if (v && all_made && uses[static_cast<size_t>(n)]) made[slot_of(v)] = part;
       }
     }
     for (bool fewer = true; fewer;) {
       fewer = false;
       for (int n = forward_; n-- > 0;) {
         int& part = out_.of_node[static_cast<size_t>(n)];
-        if (part == none || uses[static_cast<size_t>(n)] || (comes_from(n, part) && goes_to(n, part))) continue;
-        part = none;
+        if (part == no_part || uses[static_cast<size_t>(n)] || (comes_from(n, part) && goes_to(n, part))) continue;
+        part = no_part;
         fewer = true;
       }
     }
@@ -110,7 +110,7 @@ class Finding {
 
  private:
   const Node& node(int n) const { return graph_.node(NodeId{n}); }
-  int producer(Value v) const { return v ? graph_.value(v).producer.index : none; }
+  int producer(Value v) const { return v ? graph_.value(v).producer.index : no_part; }
   bool is_leaf(Value v) const { return v && is_state(graph_.value(v).kind); }
   bool is_mine(int n) const {
     const auto at = static_cast<size_t>(n);
@@ -119,7 +119,7 @@ class Finding {
   }
   int part_of(Value v) const {
     const int n = producer(v);
-    return n >= 0 ? out_.of_node[static_cast<size_t>(n)] : none;
+    return n >= 0 ? out_.of_node[static_cast<size_t>(n)] : no_part;
   }
 
   bool comes_from(int n, int part) const {
@@ -128,7 +128,7 @@ class Finding {
   bool goes_to(int n, int part) const {
     return std::ranges::all_of(node(n).outputs, [&](Value v) {
       const bool given = std::ranges::find(graph_.outputs, v, &Graph::Output::value) != graph_.outputs.end();
-      return !v || (!given && std::ranges::all_of(users_[index(v)], [&](int32_t user) {
+      return !v || (!given && std::ranges::all_of(users_[slot_of(v)], [&](int32_t user) {
         return user >= forward_ || out_.of_node[static_cast<size_t>(user)] == part;
       }));
     });
@@ -152,7 +152,7 @@ class Finding {
     out_.of_node[static_cast<size_t>(n)] = part;
     out_.parts[static_cast<size_t>(part)].nodes.push_back(n);
     for (Value v : node(n).inputs) {
-      if (is_leaf(v)) out_.of_leaf[index(v)] = part;
+      if (is_leaf(v)) out_.of_leaf[slot_of(v)] = part;
     }
   }
 
@@ -163,7 +163,7 @@ class Finding {
     for (int n = 0; n < forward_; ++n) {
       const int part = out_.of_node[static_cast<size_t>(n)];
       part_of_name.emplace(node(n).name, part);
-      if (part != none) add(n, part);
+      if (part != no_part) add(n, part);
     }
     for (int n = forward_; n < graph_.node_count(); ++n) {
       if (plan_.node_task_graph[static_cast<size_t>(n)] != here_) continue;
@@ -175,15 +175,15 @@ class Finding {
       } else {
         int64_t own = 0, others = 0;  // elements of the largest operand that a node makes, and of state that is known
         for (Value v : node(n).inputs) {
-          const int part = is_leaf(v) ? out_.of_leaf[index(v)] : part_of(v);
-          if (part == none && producer(v) < 0) continue;
-          int64_t& largest = part == none ? others : own;
+          const int part = is_leaf(v) ? out_.of_leaf[slot_of(v)] : part_of(v);
+          if (part == no_part && producer(v) < 0) continue;
+          int64_t& largest = part == no_part ? others : own;
           largest = std::max(largest, graph_.type(v).elements());
-          if (part != none) found.insert(part);
+          if (part != no_part) found.insert(part);
         }
         if (others >= own) found.clear();
       }
-      if (found.size() == 1 && *found.begin() != none) add(n, *found.begin());
+      if (found.size() == 1 && *found.begin() != no_part) add(n, *found.begin());
     }
     find_levels();
     return std::move(out_);
@@ -198,12 +198,12 @@ class Finding {
       more = false;
       for (int n = 0; n < forward_; ++n) {
         const int part = out_.of_node[static_cast<size_t>(n)];
-        int& mine = part == none ? level[static_cast<size_t>(n)] : out_.parts[static_cast<size_t>(part)].level;
+        int& mine = part == no_part ? level[static_cast<size_t>(n)] : out_.parts[static_cast<size_t>(part)].level;
         for (Value v : node(n).inputs) {
           const int from = producer(v), other = part_of(v);
-          if (from < 0 || (part != none && other == part)) continue;
+          if (from < 0 || (part != no_part && other == part)) continue;
           const int behind =
-              other == none ? level[static_cast<size_t>(from)] : out_.parts[static_cast<size_t>(other)].level + 1;
+              other == no_part ? level[static_cast<size_t>(from)] : out_.parts[static_cast<size_t>(other)].level + 1;
           more = more || behind > mine;
           mine = std::max(mine, behind);
         }

@@ -6,7 +6,7 @@
 namespace epl {
 namespace {
 
-constexpr size_t max_named = 4;
+constexpr size_t max_in_reason = 4;
 
 }  // namespace
 
@@ -20,9 +20,9 @@ void Reasons::tell(Plan& plan, int64_t ranks) const {
   for (const auto& [node, sentence] : sentences_) plan.explain(node, sentence);
   for (const auto& [of, names] : whole_) {
     const auto& [op, why] = of;
-    const bool one = names.size() == 1, more = names.size() > max_named;
+    const bool one = names.size() == 1, more = names.size() > max_in_reason;
     std::vector<std::string> named = names;
-    if (more) named.resize(max_named);
+    if (more) named.resize(max_in_reason);
     plan.notes.push_back(cat(one ? "node " : cat(names.size(), " nodes, "), join(named, ", "), more ? ", ..." : "",
                              " (", op, one ? ") runs" : "), run", " whole on each of ", ranks, " ranks: ", why));
   }
