@@ -24,7 +24,8 @@ LICENSE = next(path for path in (HERE / "LICENSE", HERE / "../../LICENSE") if pa
 
 
 def package():
-    return {f"epl/{path.name}": path.read_bytes() for path in sorted((HERE / "epl").glob("*.py"))}
+    return {f"epl/{path.name}": path.read_bytes() for path in sorted((HERE / "epl").iterdir())
+            if path.suffix == ".py" or path.name == "py.typed"}
 
 
 def make(library, out):

@@ -28,7 +28,7 @@ const std::vector<Option>& common_options() {
 const std::vector<Option>& split_options() {
   static const std::vector<Option> options = {
       {.name = "split", .value = "all", .doc = "`all`, `train` or `held_out`"},
-      {.name = "held_out", .value = 0.0, .doc = "the share of the samples that is the split held_out"},
+      {.name = "held_out", .value = 0.2, .doc = "the share of the samples that is the split held_out"},
       {.name = "split_seed", .value = int64_t{0}, .doc = "by which they are drawn"}};
   return options;
 }

@@ -12,7 +12,13 @@ for python in "$1/.venv/bin/python" "${EPL_PYTHON:-python3}" python3; do
     unset EPL_LIBRARY
     export PYTHONPATH="$3/installed"
     "$python" "$1/tests/bindings/python_test.py" .
+    "$python" "$1/tests/bindings/python_values_test.py" .
     "$python" "$1/samples/python/first.py" | tail -1
+    "$python" "$1/samples/python/second_day.py" | tail -1
+    if "$python" -c 'import mypy' 2>/dev/null; then  # what a type checker says of programs that use the package
+      MYPYPATH="$3/installed" "$python" -m mypy --strict --follow-imports=silent --cache-dir "$3/mypy" \
+        "$1/samples/python/first.py" "$1/samples/python/second_day.py" "$1/tests/bindings/python_typed.py"
+    fi
     exit
   fi
 done

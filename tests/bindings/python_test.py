@@ -129,10 +129,10 @@ class Package(unittest.TestCase):
         worker.start()
         worker.join()
         self.assertTrue(lines)
-        self.assertEqual(len(epl._held), 1)
+        self.assertEqual(len(epl._core._held), 1)
         del engine, model, plan, session, worker, inputs
         gc.collect()
-        self.assertEqual(len(epl._held), 0)
+        self.assertEqual(len(epl._core._held), 0)
 
     def test_dataset_and_evaluation(self):
         engine, model, plan = world()

@@ -151,6 +151,23 @@ TEST(Docs, RustPredictsInAsyncCodeAsTheCrateDoes) {
       << "bindings/rust/epl/src/predictor.rs does not have what docs/rust.md shows";
 }
 
+// Everything that is shown of the second day is part of a program that runs.
+TEST(Docs, TheSecondDayIsWhatRuns) {
+  for (const auto& [page, sample] : {std::pair("python", "samples/python/second_day.py")}) {
+    const std::string text = read_text(kTop / "docs" / (std::string(page) + ".md")), program = read_text(kTop / sample);
+    const size_t section = text.find("\n## The second day\n"), next = text.find("\n## ", section + 4);
+    ASSERT_NE(section, std::string::npos) << page;
+    int shown = 0;
+    for (size_t fence = text.find("\n```", section); fence < next; fence = text.find("\n```", fence + 4), ++shown) {
+      const size_t begin = text.find('\n', fence + 1) + 1;
+      fence = text.find("\n```", begin);
+      EXPECT_NE(program.find(text.substr(begin, fence - begin)), std::string::npos)
+          << sample << " does not have what docs/" << page << ".md shows:\n" << text.substr(begin, fence - begin);
+    }
+    EXPECT_GE(shown, 5) << page;
+  }
+}
+
 // What they show of a topic is part of what is run. (The fragments on the page on Java are compiled.)
 TEST(Docs, PagesOfLanguagesShowWhatRuns) {
   constexpr const char* processes = "\n## Several processes\n";

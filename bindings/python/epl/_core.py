@@ -1,10 +1,19 @@
 """What the objects are made of: the library, errors, handles, and how Python's values become arguments of C."""
 import ctypes as c
 import functools
+import itertools
 import os
 import pathlib
+from typing import Any, Dict, TypeVar, Union
 
 from . import _raw as raw
+
+Text = Union[str, bytes, "os.PathLike[str]"]
+Buffer = Any  # what memoryview takes
+Fields = Union[Dict[str, Any], raw.Struct]
+_Self = TypeVar("_Self")
+_held: Dict[int, Any] = {}
+_numbers = itertools.count(1)
 
 
 class Error(Exception):
@@ -37,32 +46,39 @@ def check(error):
 class Handle:
     """An object of the library. It goes with its last reference, at the end of a `with`, or by close()."""
     KIND = ""
-    _classes = {}
+    _classes: Dict[str, Any] = {}
 
     def __init_subclass__(cls, **keywords):
         super().__init_subclass__(**keywords)
         Handle._classes[cls.KIND] = cls  # a subclass takes the place of what was generated
 
+    engine = None  # what an object was made with, which makes the tensors that its calls take
+
     @classmethod
-    def own(cls, pointer):
+    def own(cls, pointer, source=None):
+        """A handle that was made with `source`."""
         made = cls.__new__(cls)
         made.pointer, made.owned = pointer, True
+        if source is not None:
+            made.engine = source if source.KIND == "engine" else source.engine
         return made
 
     @classmethod
     def borrow(cls, pointer, owner):
-        """A handle that lives in `owner`, which it keeps; NULL is None."""
+        """A handle that lives in `owner`, which it keeps; of no pointer None."""
         if not pointer:
             return None
-        made = cls.own(pointer)
+        made = cls.own(pointer, owner)
         made.owned, made.owner = False, owner
         return made
 
     def adopt(self, made):
         """Takes over what another object has."""
         self.pointer, self.owned, made.pointer = made.pointer, True, None
+        if made.engine is not None:
+            self.engine = made.engine
 
-    def close(self):
+    def close(self) -> None:
         pointer, self.pointer = getattr(self, "pointer", None), None
         if pointer and self.owned:
             getattr(library(), f"epl_{self.KIND}_destroy")(pointer)
@@ -71,11 +87,57 @@ class Handle:
         if library is not None:  # else the interpreter is ending
             self.close()
 
-    def __enter__(self):
+    def __copy__(self):
+        raise TypeError(f"an epl.{type(self).__name__} is one object of the library and cannot be copied or pickled")
+
+    def __deepcopy__(self, _):
+        self.__copy__()
+
+    def __reduce__(self):
+        self.__copy__()
+
+    def __repr__(self):
+        return f"<epl.{type(self).__name__}{'' if getattr(self, 'pointer', None) else ', closed'}>"
+
+    def __enter__(self: _Self) -> _Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+@raw.epl_destroy_fn
+def let_go(number):
+    """What the library calls when it has done with what hold() keeps."""
+    _held.pop(number, None)
+
+
+def hold(value):
+    """Keeps what C was given until it calls let_go with this number."""
+    number = next(_numbers)
+    _held[number] = value
+    return number
+
+
+def failure(error):
+    """An error of the library for what a function of the host raised, which is its cause there."""
+    if isinstance(error, Error):
+        code, said = error.code, str(error)
+    else:
+        code, said = raw.ERROR_INTERNAL, f"{type(error).__name__}: {error}"
+    data = said.encode(errors="replace")
+    return library().epl_error_create(code, data, len(data))
+
+
+def guarded(function):
+    """A function of the host as the library calls it: what it raises becomes an error, None is success."""
+    def called(*arguments):
+        try:
+            function(*arguments)
+        except BaseException as error:  # nothing may go on through C  # noqa: BLE001
+            return failure(error)
+        return None
+    return called
 
 
 def kind(name):

@@ -3,103 +3,120 @@
 Texts are str, memory is anything with a buffer, arrays are sequences. What C writes is returned. Calls that take
 long have keywords: timeout in seconds, cancel, and the other fields of CallOptions.
 """
+from __future__ import annotations
+
 import ctypes as c
+from typing import Any, Callable, Iterable, Optional, Sequence
 
 from . import _core as core
 from . import _raw as raw
+
+# The functions. Of the classes __init__.py has what Python's users see.
+__all__ = [
+    "version",
+    "abi_version",
+    "live_handles",
+    "dtype_bits",
+    "dtype_name",
+    "x_template_write",
+    "checkpoint_remove",
+    "checkpoint_describe",
+]
 
 
 class Engine(core.Handle):
     KIND = "engine"
 
     @classmethod
-    def create(cls, options=None):
+    def create(cls, options: Optional[core.Fields] = None) -> Engine:
         engine_out = c.c_void_p()
         core.check(core.library().epl_engine_create(core.struct(raw.EngineOptions, options), c.byref(engine_out)))
-        return cls.own(engine_out.value)
+        return cls.own(engine_out.value, None)
 
-    def memory_bytes(self):
+    def memory_bytes(self) -> int:
         """Bytes that its tensors, sessions and predictors have now."""
-        return core.library().epl_engine_memory_bytes(self.pointer)
+        return core.library().epl_engine_memory_bytes(core.pointer(self))
 
-    def describe(self):
+    def describe(self) -> str:
         """What this build and this machine have, as JSON: version, processor level, threads, workers started,
         devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and
         where they are looked for."""
         json_out = c.c_void_p()
-        core.check(core.library().epl_engine_describe(self.pointer, c.byref(json_out)))
+        core.check(core.library().epl_engine_describe(core.pointer(self), c.byref(json_out)))
         return core.take(json_out)
 
-    def device_count(self):
-        return core.library().epl_engine_device_count(self.pointer)
+    def device_count(self) -> int:
+        return core.library().epl_engine_device_count(core.pointer(self))
 
-    def device(self, index):
+    def device(self, index: int) -> raw.DeviceInfo:
         info_out = raw.DeviceInfo()
-        core.check(core.library().epl_engine_device(self.pointer, index, c.byref(info_out)))
+        info_out._kept.append(self)  # whose texts these are
+        core.check(core.library().epl_engine_device(core.pointer(self), index, c.byref(info_out)))
         return info_out
 
-    def add_op(self, options):
+    def add_op(self, options: core.Fields) -> None:
         """From now on models that are loaded with this engine may have the operator."""
-        core.check(core.library().epl_engine_add_op(self.pointer, core.struct(raw.OpOptions, options)))
+        core.check(core.library().epl_engine_add_op(core.pointer(self), core.struct(raw.OpOptions, options)))
 
 
 class Model(core.Handle):
     KIND = "model"
 
     @classmethod
-    def load(cls, engine, path, options=None, **call):
+    def load(cls, engine: Engine, path: core.Text, options: Optional[core.Fields] = None, **call: Any) -> Model:
         """Large weights stay in the file, which is kept open, and are read when a plan or session is made and
         when the model is exported. The file may be replaced by renaming or removed; a change in place is
-        EPL_ERROR_IO when it is met."""
+        ERROR_IO when it is met."""
         path_data, path_length = core.text(path)
         model_out = c.c_void_p()
         core.check(core.library().epl_model_load(core.pointer(engine), path_data, path_length, core.struct(raw.ModelOptions, options), core.call_options(call), c.byref(model_out)))
-        return cls.own(model_out.value)
+        return cls.own(model_out.value, engine)
 
     @classmethod
-    def load_bytes(cls, engine, data, options=None, **call):
+    def load_bytes(cls, engine: Engine, data: core.Buffer, options: Optional[core.Fields] = None, **call: Any) -> Model:
         """The bytes are copied."""
         data_data, data_length = core.memory(data)
         model_out = c.c_void_p()
         core.check(core.library().epl_model_load_bytes(core.pointer(engine), data_data, data_length, core.struct(raw.ModelOptions, options), core.call_options(call), c.byref(model_out)))
-        return cls.own(model_out.value)
+        return cls.own(model_out.value, engine)
 
     @classmethod
-    def load_from(cls, engine, source, options=None, **call):
+    def load_from(cls, engine: Engine, source: core.Fields, options: Optional[core.Fields] = None, **call: Any) -> Model:
         """From a source of the host's. Large weights stay there and are read as those of a file are; what the
         model's tensors name beside it is opened by the source's own function, once each."""
         model_out = c.c_void_p()
         core.check(core.library().epl_model_load_from(core.pointer(engine), core.struct(raw.Source, source), core.struct(raw.ModelOptions, options), core.call_options(call), c.byref(model_out)))
-        return cls.own(model_out.value)
+        return cls.own(model_out.value, engine)
 
-    def port_count(self, kind):
-        """`kind` is EPL_PORT_...; 0 for a kind that is unknown."""
-        return core.library().epl_model_port_count(self.pointer, kind)
+    def port_count(self, kind: int) -> int:
+        """`kind` is PORT_...; 0 for a kind that is unknown."""
+        return core.library().epl_model_port_count(core.pointer(self), kind)
 
-    def port(self, kind, index):
+    def port(self, kind: int, index: int) -> raw.TensorInfo:
         info_out = raw.TensorInfo()
-        core.check(core.library().epl_model_port(self.pointer, kind, index, c.byref(info_out)))
+        info_out._kept.append(self)  # whose texts these are
+        core.check(core.library().epl_model_port(core.pointer(self), kind, index, c.byref(info_out)))
         return info_out
 
-    def dim_symbol(self, kind, index, dim):
+    def dim_symbol(self, kind: int, index: int, dim: int) -> str:
         """The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is
         fixed or is not there."""
         length = c.c_size_t()
-        return core.view(core.library().epl_model_dim_symbol(self.pointer, kind, index, dim, c.byref(length)), length.value)
+        return core.view(core.library().epl_model_dim_symbol(core.pointer(self), kind, index, dim, c.byref(length)), length.value)
 
-    def findings(self):
+    def findings(self) -> str:
         """What its owner should know before training it, as JSON: a list of objects with level (note, warning,
         error), where and message."""
         json_out = c.c_void_p()
-        core.check(core.library().epl_model_findings(self.pointer, c.byref(json_out)))
+        core.check(core.library().epl_model_findings(core.pointer(self), c.byref(json_out)))
         return core.take(json_out)
 
-    def describe(self):
+    def describe(self) -> str:
         """All that is known about the file, as JSON: format, ports with symbols, operators with counts, whether
         it is ready for inference, which parameters can be trained and why others cannot, and findings (what
         an exporter has spoilt, what is missing)."""
         json_out = c.c_void_p()
-        core.check(core.library().epl_model_describe(self.pointer, c.byref(json_out)))
+        core.check(core.library().epl_model_describe(core.pointer(self), c.byref(json_out)))
         return core.take(json_out)
 
 
@@ -107,33 +124,33 @@ class Trainer(core.Handle):
     KIND = "trainer"
 
     @classmethod
-    def create(cls, engine):
+    def create(cls, engine: Engine) -> Trainer:
         trainer_out = c.c_void_p()
         core.check(core.library().epl_trainer_create(core.pointer(engine), c.byref(trainer_out)))
-        return cls.own(trainer_out.value)
+        return cls.own(trainer_out.value, engine)
 
     @classmethod
-    def parse(cls, engine, json):
-        """From the JSON form, which epl_trainer_describe gives: an object with the keys of epl_trainer_set,
-        "groups" ([{"match": ["*.bias"], "frozen": true, ...}]), "train_only" (patterns), "adapters"
-        ([{"match", "rank", "alpha", "dropout"}]), "symbols" ({"batch": 8}) and "inputs" ({"x": {"dtype",
-        "dims", "batch_dim"}})."""
+    def parse(cls, engine: Engine, json: core.Text) -> Trainer:
+        """From the JSON form, which Trainer.describe gives: an object with the keys of Trainer.set, "groups"
+        ([{"match": ["*.bias"], "frozen": true, ...}]), "train_only" (patterns), "adapters" ([{"match",
+        "rank", "alpha", "dropout"}]), "symbols" ({"batch": 8}) and "inputs" ({"x": {"dtype", "dims",
+        "batch_dim"}})."""
         json_data, json_length = core.text(json)
         trainer_out = c.c_void_p()
         core.check(core.library().epl_trainer_parse(core.pointer(engine), json_data, json_length, c.byref(trainer_out)))
-        return cls.own(trainer_out.value)
+        return cls.own(trainer_out.value, engine)
 
-    def describe(self):
-        """All that was set, in the form that epl_trainer_parse reads. Values of epl_trainer_bind_value are named
-        alone, and epl_trainer_parse refuses them: they are bound again."""
+    def describe(self) -> str:
+        """All that was set, in the form that Trainer.parse reads. Values of Trainer.bind_value are named alone,
+        and Trainer.parse refuses them: they are bound again."""
         json_out = c.c_void_p()
-        core.check(core.library().epl_trainer_describe(self.pointer, c.byref(json_out)))
+        core.check(core.library().epl_trainer_describe(core.pointer(self), c.byref(json_out)))
         return core.take(json_out)
 
-    def set(self, key, value):
+    def set(self, key: core.Text, value: core.Text) -> None:
         """Sets a key from text. Keys:
           loss             softmax_cross_entropy, mse, bce_with_logits, ..., or output:<name of a scalar output>, or none:
-                           such a plan has the entry EPL_ENTRY_PREDICT alone
+                           such a plan has the entry ENTRY_PREDICT alone
           loss.output      what the loss is applied to: an output of the model, or of any of its nodes; the first output if
                            not set
           loss.peel        true (default): where the loss takes scores and that output is a softmax or sigmoid of scores, it
@@ -148,87 +165,87 @@ class Trainer(core.Handle):
           precision        f32 (default), or f64: the float32 of the model is computed and trained as float64, slowly
           free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
                            it
-          report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)
-          keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
-          freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each"""
+          report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (Session.metric)
+          keep_gradients  true: gradients are state, as many bytes as what is trained (Session.gradients)
+          freezable       true: parameters can be frozen between steps (Session.set_number), for one number each"""
         key_data, key_length = core.text(key)
         value_data, value_length = core.text(value)
-        core.check(core.library().epl_trainer_set(self.pointer, key_data, key_length, value_data, value_length))
+        core.check(core.library().epl_trainer_set(core.pointer(self), key_data, key_length, value_data, value_length))
 
-    def set_number(self, key, value):
+    def set_number(self, key: core.Text, value: float) -> None:
         key_data, key_length = core.text(key)
-        core.check(core.library().epl_trainer_set_number(self.pointer, key_data, key_length, value))
+        core.check(core.library().epl_trainer_set_number(core.pointer(self), key_data, key_length, value))
 
-    def unset(self, key):
+    def unset(self, key: core.Text) -> None:
         """Takes back what a key was set to: it has its default again."""
         key_data, key_length = core.text(key)
-        core.check(core.library().epl_trainer_unset(self.pointer, key_data, key_length))
+        core.check(core.library().epl_trainer_unset(core.pointer(self), key_data, key_length))
 
-    def add_group(self, pattern):
+    def add_group(self, pattern: core.Text) -> int:
         """Parameters whose names match `pattern` (a glob) get their own options; the first group that matches
-        has the parameter. Set the group's options by epl_trainer_group_set: frozen = true, lr, weight_decay,
-        ... A file does not say which of its float initialisers are parameters: one that looks like a constant
-        (a single number, a table without a dot in its name) is trained where a group that is not frozen has
-        its very name, or matches it and has constants = true."""
+        has the parameter. Set the group's options by Trainer.group_set: frozen = true, lr, weight_decay, ...
+        A file does not say which of its float initialisers are parameters: one that looks like a constant (a
+        single number, a table without a dot in its name) is trained where a group that is not frozen has its
+        very name, or matches it and has constants = true."""
         pattern_data, pattern_length = core.text(pattern)
         group_out = c.c_int64()
-        core.check(core.library().epl_trainer_add_group(self.pointer, pattern_data, pattern_length, c.byref(group_out)))
+        core.check(core.library().epl_trainer_add_group(core.pointer(self), pattern_data, pattern_length, c.byref(group_out)))
         return group_out.value
 
-    def group_add(self, group, pattern):
+    def group_add(self, group: int, pattern: core.Text) -> None:
         """One more pattern for a group."""
         pattern_data, pattern_length = core.text(pattern)
-        core.check(core.library().epl_trainer_group_add(self.pointer, group, pattern_data, pattern_length))
+        core.check(core.library().epl_trainer_group_add(core.pointer(self), group, pattern_data, pattern_length))
 
-    def group_set(self, group, key, value):
+    def group_set(self, group: int, key: core.Text, value: core.Text) -> None:
         key_data, key_length = core.text(key)
         value_data, value_length = core.text(value)
-        core.check(core.library().epl_trainer_group_set(self.pointer, group, key_data, key_length, value_data, value_length))
+        core.check(core.library().epl_trainer_group_set(core.pointer(self), group, key_data, key_length, value_data, value_length))
 
-    def train_only(self, pattern):
+    def train_only(self, pattern: core.Text) -> None:
         """Trains parameters whose names match the pattern, or one of those of further calls, and freezes all
         others. A pattern that matches nothing is an error of the plan."""
         pattern_data, pattern_length = core.text(pattern)
-        core.check(core.library().epl_trainer_train_only(self.pointer, pattern_data, pattern_length))
+        core.check(core.library().epl_trainer_train_only(core.pointer(self), pattern_data, pattern_length))
 
-    def add_adapter(self, pattern, options=None):
+    def add_adapter(self, pattern: core.Text, options: Optional[core.Fields] = None) -> None:
         """Puts adapters beside every MatMul, Gemm and Conv whose module ("encoder.layer.0.query") or weight
         matches the glob; a name without wildcards also means modules that end in it; of several calls the
         first that matches a module has it. Adapters are trained, and every other parameter is frozen unless
-        epl_trainer_train_only names it. They begin at the plan's seed, as no change; their names are those of
+        Trainer.train_only names it. They begin at the plan's seed, as no change; their names are those of
         Hugging Face PEFT, "base_model.model.<module>.lora_A.weight". Exported models have them in their
         weights."""
         pattern_data, pattern_length = core.text(pattern)
-        core.check(core.library().epl_trainer_add_adapter(self.pointer, pattern_data, pattern_length, core.struct(raw.AdapterOptions, options)))
+        core.check(core.library().epl_trainer_add_adapter(core.pointer(self), pattern_data, pattern_length, core.struct(raw.AdapterOptions, options)))
 
-    def bind_symbol(self, symbol, size):
+    def bind_symbol(self, symbol: core.Text, size: int) -> None:
         """Binds a symbolic dimension of the model, for example "batch". Here and in the calls that follow, a
-        name that the model does not have is an error of epl_plan_create."""
+        name that the model does not have is an error of Plan.create."""
         symbol_data, symbol_length = core.text(symbol)
-        core.check(core.library().epl_trainer_bind_symbol(self.pointer, symbol_data, symbol_length, size))
+        core.check(core.library().epl_trainer_bind_symbol(core.pointer(self), symbol_data, symbol_length, size))
 
-    def bind_input(self, input, dtype, dims=None):
+    def bind_input(self, input: core.Text, dtype: int, dims: Optional[Iterable[int]] = None) -> None:
         """Binds the shape of an input, or, by the name "target", type and shape of the target of the loss.
-        `dtype` may be EPL_DTYPE_NONE for inputs; another one must be that of the model."""
+        `dtype` may be DTYPE_NONE for inputs; another one must be that of the model."""
         input_data, input_length = core.text(input)
         dims_data, dims_length = core.array(c.c_int64, dims)
-        core.check(core.library().epl_trainer_bind_input(self.pointer, input_data, input_length, dtype, dims_data, dims_length))
+        core.check(core.library().epl_trainer_bind_input(core.pointer(self), input_data, input_length, dtype, dims_data, dims_length))
 
-    def bind_batch_dim(self, input, dim):
+    def bind_batch_dim(self, input: core.Text, dim: int) -> None:
         """Which dimension of an input, or of the "target", counts samples, -1 for none. Those that are named
         must agree about the number of samples. The others count them in dimension 0 where they agree, else
         they count none."""
         input_data, input_length = core.text(input)
-        core.check(core.library().epl_trainer_bind_batch_dim(self.pointer, input_data, input_length, dim))
+        core.check(core.library().epl_trainer_bind_batch_dim(core.pointer(self), input_data, input_length, dim))
 
-    def bind_value(self, input, value):
+    def bind_value(self, input: core.Text, value: Tensor) -> None:
         """Makes an input a constant, for example a sampling rate that an If asks for: no call takes it any more.
         One number is the value of every element; else there are as many as the input has. The numbers are
         copied."""
         input_data, input_length = core.text(input)
-        core.check(core.library().epl_trainer_bind_value(self.pointer, input_data, input_length, core.pointer(value)))
+        core.check(core.library().epl_trainer_bind_value(core.pointer(self), input_data, input_length, core.pointer(value)))
 
-    def add_shape(self, json):
+    def add_shape(self, json: core.Text) -> None:
         """One more shape that batches may have, beside the one that the calls above bind: the last, partial
         batch of an epoch, or texts of other lengths. `json` says what differs, as a trainer's own document
         does: {"symbols": {"length": 64}} or {"inputs": {"x": {"dims": [3, 4]}, "target": {"dims": [3]}}}. The
@@ -236,67 +253,67 @@ class Trainer(core.Handle):
         that its inputs have, over the same weights and the same state, and other shapes are refused. 64 at
         most."""
         json_data, json_length = core.text(json)
-        core.check(core.library().epl_trainer_add_shape(self.pointer, json_data, json_length))
+        core.check(core.library().epl_trainer_add_shape(core.pointer(self), json_data, json_length))
 
 
 class Strategy(core.Handle):
     KIND = "strategy"
 
     @classmethod
-    def create(cls, engine):
+    def create(cls, engine: Engine) -> Strategy:
         strategy_out = c.c_void_p()
         core.check(core.library().epl_strategy_create(core.pointer(engine), c.byref(strategy_out)))
-        return cls.own(strategy_out.value)
+        return cls.own(strategy_out.value, engine)
 
     @classmethod
-    def parse(cls, engine, json):
+    def parse(cls, engine: Engine, json: core.Text) -> Strategy:
         """From the JSON form: config keys, `scopes` and `default` in one object."""
         json_data, json_length = core.text(json)
         strategy_out = c.c_void_p()
         core.check(core.library().epl_strategy_parse(core.pointer(engine), json_data, json_length, c.byref(strategy_out)))
-        return cls.own(strategy_out.value)
+        return cls.own(strategy_out.value, engine)
 
     @classmethod
-    def of_model(cls, model, ranks):
+    def of_model(cls, model: Model, ranks: int) -> Strategy:
         """What the model's file itself asks for on that many ranks: a device configuration with pipeline stages
         and shards (ONNX IR 11), or metadata "epl.strategy" of the model and "epl.scope" of its nodes.
-        EPL_ERROR_NOT_FOUND where it asks for nothing. A plan whose strategy has neither scopes nor a default
+        ERROR_NOT_FOUND where it asks for nothing. A plan whose strategy has neither scopes nor a default
         takes it by itself."""
         strategy_out = c.c_void_p()
         core.check(core.library().epl_strategy_of_model(core.pointer(model), ranks, c.byref(strategy_out)))
-        return cls.own(strategy_out.value)
+        return cls.own(strategy_out.value, model)
 
-    def set(self, key, value):
+    def set(self, key: core.Text, value: core.Text) -> None:
         """One config key, for example "pipeline.num_micro_batch" = "4"."""
         key_data, key_length = core.text(key)
         value_data, value_length = core.text(value)
-        core.check(core.library().epl_strategy_set(self.pointer, key_data, key_length, value_data, value_length))
+        core.check(core.library().epl_strategy_set(core.pointer(self), key_data, key_length, value_data, value_length))
 
-    def add_scope(self, outer, kind, device_count, name=None):
+    def add_scope(self, outer: int, kind: int, device_count: int, name: Optional[core.Text] = None) -> int:
         """Adds a scope behind those that are there. `outer`: the number of a scope, or one of the two above.
         Without a pattern it matches every node. `scope`: its number, for the calls below."""
         name_data, name_length = core.text(name)
         scope_out = c.c_int64()
-        core.check(core.library().epl_strategy_add_scope(self.pointer, outer, kind, device_count, name_data, name_length, c.byref(scope_out)))
+        core.check(core.library().epl_strategy_add_scope(core.pointer(self), outer, kind, device_count, name_data, name_length, c.byref(scope_out)))
         return scope_out.value
 
-    def add_match(self, scope, pattern):
+    def add_match(self, scope: int, pattern: core.Text) -> None:
         """A glob over names of nodes, "node:NAME" for one node of the model, "op:MatMul", or "param:embed*"."""
         pattern_data, pattern_length = core.text(pattern)
-        core.check(core.library().epl_strategy_add_match(self.pointer, scope, pattern_data, pattern_length))
+        core.check(core.library().epl_strategy_add_match(core.pointer(self), scope, pattern_data, pattern_length))
 
-    def pin_dim(self, scope, value, dim):
+    def pin_dim(self, scope: int, value: core.Text, dim: int) -> None:
         """The dimension in which a value of the scope's nodes is cut over its devices: a weight, or the result
         of a node of the forward pass. `value`: the name of the weight or of the node, or a glob; of several
-        calls that name a value the first counts. `dim`: from 0, or from -1 back from the end. epl_plan_create
+        calls that name a value the first counts. `dim`: from 0, or from -1 back from the end. Plan.create
         refuses, by name, what is not there, what no rule of its node can cut so, and what two pins ask of one
         node."""
         value_data, value_length = core.text(value)
-        core.check(core.library().epl_strategy_pin_dim(self.pointer, scope, value_data, value_length, dim))
+        core.check(core.library().epl_strategy_pin_dim(core.pointer(self), scope, value_data, value_length, dim))
 
-    def describe(self):
+    def describe(self) -> str:
         json_out = c.c_void_p()
-        core.check(core.library().epl_strategy_describe(self.pointer, c.byref(json_out)))
+        core.check(core.library().epl_strategy_describe(core.pointer(self), c.byref(json_out)))
         return core.take(json_out)
 
 
@@ -304,43 +321,42 @@ class Plan(core.Handle):
     KIND = "plan"
 
     @classmethod
-    def create(cls, model, trainer=None, strategy=None, options=None, **call):
-        """`strategy` NULL: all defaults. `trainer` NULL: a plan to predict with, of a model whose dimensions are
+    def create(cls, model: Model, trainer: Optional[Trainer] = None, strategy: Optional[Strategy] = None, options: Optional[core.Fields] = None, **call: Any) -> Plan:
+        """`strategy` None: all defaults. `trainer` None: a plan to predict with, of a model whose dimensions are
         all fixed; where some are open, a trainer with loss = none binds them. The handles may be changed or
         destroyed afterwards."""
         plan_out = c.c_void_p()
         core.check(core.library().epl_plan_create(core.pointer(model), core.pointer(trainer), core.pointer(strategy), core.struct(raw.PlanOptions, options), core.call_options(call), c.byref(plan_out)))
-        return cls.own(plan_out.value)
+        return cls.own(plan_out.value, model)
 
-    def save(self, path, **call):
+    def save(self, path: core.Text, **call: Any) -> None:
         """Writes the decisions of a plan, by the names of the model: a text, no program."""
         path_data, path_length = core.text(path)
-        core.check(core.library().epl_plan_save(self.pointer, path_data, path_length, core.call_options(call)))
+        core.check(core.library().epl_plan_save(core.pointer(self), path_data, path_length, core.call_options(call)))
 
     @classmethod
-    def load(cls, model, trainer, strategy, options, path, **call):
-        """As epl_plan_create, with the decisions of a file. They are refused where what they rest on differs:
-        model, graph (batch, loss, optimizer, what is trained), version, numerics, and strategy and ranks
-        where these are given. `strategy` NULL and `ranks` 0 take the file's. A damaged file is
-        EPL_ERROR_DATA_LOSS."""
+    def load(cls, model: Model, trainer: Optional[Trainer], strategy: Optional[Strategy], options: Optional[core.Fields], path: core.Text, **call: Any) -> Plan:
+        """As Plan.create, with the decisions of a file. They are refused where what they rest on differs: model,
+        graph (batch, loss, optimizer, what is trained), version, numerics, and strategy and ranks where these
+        are given. `strategy` None and `ranks` 0 take the file's. A damaged file is ERROR_DATA_LOSS."""
         path_data, path_length = core.text(path)
         plan_out = c.c_void_p()
         core.check(core.library().epl_plan_load(core.pointer(model), core.pointer(trainer), core.pointer(strategy), core.struct(raw.PlanOptions, options), path_data, path_length, core.call_options(call), c.byref(plan_out)))
-        return cls.own(plan_out.value)
+        return cls.own(plan_out.value, model)
 
-    def save_to(self, write, userdata=None, **call):
+    def save_to(self, write: Callable[..., Any], userdata: Any = None, **call: Any) -> None:
         """The same bytes to the host, and from its memory."""
-        core.check(core.library().epl_plan_save_to(self.pointer, write, userdata, core.call_options(call)))
+        core.check(core.library().epl_plan_save_to(core.pointer(self), write, userdata, core.call_options(call)))
 
     @classmethod
-    def load_bytes(cls, model, trainer, strategy, options, data, **call):
+    def load_bytes(cls, model: Model, trainer: Optional[Trainer], strategy: Optional[Strategy], options: Optional[core.Fields], data: core.Buffer, **call: Any) -> Plan:
         data_data, data_length = core.memory(data)
         plan_out = c.c_void_p()
         core.check(core.library().epl_plan_load_bytes(core.pointer(model), core.pointer(trainer), core.pointer(strategy), core.struct(raw.PlanOptions, options), data_data, data_length, core.call_options(call), c.byref(plan_out)))
-        return cls.own(plan_out.value)
+        return cls.own(plan_out.value, model)
 
     @classmethod
-    def compare(cls, engine, path, other, **call):
+    def compare(cls, engine: Engine, path: core.Text, other: core.Text, **call: Any) -> str:
         """What two plan files decide differently, a sentence a line; nothing where they decide the same."""
         path_data, path_length = core.text(path)
         other_data, other_length = core.text(other)
@@ -348,49 +364,50 @@ class Plan(core.Handle):
         core.check(core.library().epl_plan_compare(core.pointer(engine), path_data, path_length, other_data, other_length, core.call_options(call), c.byref(text_out)))
         return core.take(text_out)
 
-    def port_count(self, entry, kind):
-        """Inputs in the order in which steps take them, and outputs, of an entry (EPL_ENTRY_...). 0 for an
-        unknown entry."""
-        return core.library().epl_plan_port_count(self.pointer, entry, kind)
+    def port_count(self, entry: int, kind: int) -> int:
+        """Inputs in the order in which steps take them, and outputs, of an entry (ENTRY_...). 0 for an unknown
+        entry."""
+        return core.library().epl_plan_port_count(core.pointer(self), entry, kind)
 
-    def port(self, entry, kind, index):
+    def port(self, entry: int, kind: int, index: int) -> raw.TensorInfo:
         info_out = raw.TensorInfo()
-        core.check(core.library().epl_plan_port(self.pointer, entry, kind, index, c.byref(info_out)))
+        info_out._kept.append(self)  # whose texts these are
+        core.check(core.library().epl_plan_port(core.pointer(self), entry, kind, index, c.byref(info_out)))
         return info_out
 
-    def find_port(self, entry, kind, name):
+    def find_port(self, entry: int, kind: int, name: core.Text) -> int:
         """The index of the input or output of that name; -1 where there is none."""
         name_data, name_length = core.text(name)
-        return core.library().epl_plan_find_port(self.pointer, entry, kind, name_data, name_length)
+        return core.library().epl_plan_find_port(core.pointer(self), entry, kind, name_data, name_length)
 
-    def slice(self, entry, input, first_rank, ranks):
+    def slice(self, entry: int, input: int, first_rank: int, ranks: int) -> tuple[int, int]:
         """The samples of an input that any of `ranks` ranks from `first_rank` on reads, [first, first + samples)
-        of the batch: what a process with these ranks passes with epl_session_options.slices, in a tensor of
-        so many samples. 0 samples: none of them reads it. All of the batch where the input counts no samples,
-        or they do not lie in one run."""
+        of the batch: what a process with these ranks passes with SessionOptions.slices, in a tensor of so
+        many samples. 0 samples: none of them reads it. All of the batch where the input counts no samples, or
+        they do not lie in one run."""
         first_out = c.c_int64()
         samples_out = c.c_int64()
-        core.check(core.library().epl_plan_slice(self.pointer, entry, input, first_rank, ranks, c.byref(first_out), c.byref(samples_out)))
+        core.check(core.library().epl_plan_slice(core.pointer(self), entry, input, first_rank, ranks, c.byref(first_out), c.byref(samples_out)))
         return first_out.value, samples_out.value
 
-    def ranks(self):
-        return core.library().epl_plan_ranks(self.pointer)
+    def ranks(self) -> int:
+        return core.library().epl_plan_ranks(core.pointer(self))
 
-    def memory_bytes_peak(self, rank):
+    def memory_bytes_peak(self, rank: int) -> int:
         """Bytes that a rank will have at its peak, exact; -1 for a rank that is not there."""
-        return core.library().epl_plan_memory_bytes_peak(self.pointer, rank)
+        return core.library().epl_plan_memory_bytes_peak(core.pointer(self), rank)
 
-    def print(self, stage, **call):
+    def print(self, stage: core.Text, **call: Any) -> str:
         """As a text for people, which may change with every version: "explain"; the stages of the train step:
         "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of
         another entry: "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes
         through a step in virtual time, on a simulated device."""
         stage_data, stage_length = core.text(stage)
         text_out = c.c_void_p()
-        core.check(core.library().epl_plan_print(self.pointer, stage_data, stage_length, core.call_options(call), c.byref(text_out)))
+        core.check(core.library().epl_plan_print(core.pointer(self), stage_data, stage_length, core.call_options(call), c.byref(text_out)))
         return core.take(text_out)
 
-    def describe(self, document, **call):
+    def describe(self, document: core.Text, **call: Any) -> str:
         """As JSON, for programs: "overview" (what runs where, how tensors lie and why, the calls of a step, what
         moves, memory over time, predicted seconds; goes through a step in virtual time), "memory" (what needs
         how many bytes, and every range of the arena with the instructions during which it is alive),
@@ -398,114 +415,114 @@ class Plan(core.Handle):
         where nobody has said it)."""
         document_data, document_length = core.text(document)
         json_out = c.c_void_p()
-        core.check(core.library().epl_plan_describe(self.pointer, document_data, document_length, core.call_options(call), c.byref(json_out)))
+        core.check(core.library().epl_plan_describe(core.pointer(self), document_data, document_length, core.call_options(call), c.byref(json_out)))
         return core.take(json_out)
 
-    def export_onnx(self, path, **call):
+    def export_onnx(self, path: core.Text, **call: Any) -> None:
         """The model's file again, with the plan in it as other tools read it: a device configuration "epl", the
         pipeline stage of each node and the shards of its weights (ONNX IR 11), and in metadata "epl.strategy"
         what these cannot say. A plan of that file for as many ranks is this one."""
         path_data, path_length = core.text(path)
-        core.check(core.library().epl_plan_export_onnx(self.pointer, path_data, path_length, core.call_options(call)))
+        core.check(core.library().epl_plan_export_onnx(core.pointer(self), path_data, path_length, core.call_options(call)))
 
 
 class Session(core.Handle):
     KIND = "session"
 
     @classmethod
-    def create(cls, plan, options=None, **call):
+    def create(cls, plan: Plan, options: Optional[core.Fields] = None, **call: Any) -> Session:
         session_out = c.c_void_p()
         core.check(core.library().epl_session_create(core.pointer(plan), core.struct(raw.SessionOptions, options), core.call_options(call), c.byref(session_out)))
-        return cls.own(session_out.value)
+        return cls.own(session_out.value, plan)
 
-    def step(self, inputs, **call):
+    def step(self, inputs: Sequence[Tensor], **call: Any) -> raw.Metrics:
         """One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: on
         an error before the update nothing has changed. A class index or table row out of range is found
-        before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value)."""
+        before anything runs (ERROR_INVALID_ARGUMENT, which names input, row and value)."""
         inputs_data, inputs_length = core.handles(inputs)
         metrics_out = raw.Metrics()
-        core.check(core.library().epl_session_step(self.pointer, inputs_data, inputs_length, core.call_options(call), c.byref(metrics_out)))
+        core.check(core.library().epl_session_step(core.pointer(self), inputs_data, inputs_length, core.call_options(call), c.byref(metrics_out)))
         return metrics_out
 
-    def gradients(self, inputs, **call):
+    def gradients(self, inputs: Sequence[Tensor], **call: Any) -> raw.Metrics:
         """The two halves of a step, for a trainer with keep_gradients = true: the gradients of a batch without
         an update, and an update by the gradients that the session has. One behind the other they are a step,
-        bit by bit. Between them gradients are read by epl_session_get and changed by epl_session_set
-        (clipped, summed over other sessions, ...), under "<parameter>.gradient": whole tensors in every
-        layout, before clip_norm, which the update applies. A step leaves its gradients there too.
-        epl_session_gradients takes the dropout of the next step, updates running statistics, and does not
-        count as a step; epl_session_apply does. Its metrics have the loss of the last batch."""
+        bit by bit. Between them gradients are read by Session.get and changed by Session.set (clipped, summed
+        over other sessions, ...), under "<parameter>.gradient": whole tensors in every layout, before
+        clip_norm, which the update applies. A step leaves its gradients there too. Session.gradients takes
+        the dropout of the next step, updates running statistics, and does not count as a step; Session.apply
+        does. Its metrics have the loss of the last batch."""
         inputs_data, inputs_length = core.handles(inputs)
         metrics_out = raw.Metrics()
-        core.check(core.library().epl_session_gradients(self.pointer, inputs_data, inputs_length, core.call_options(call), c.byref(metrics_out)))
+        core.check(core.library().epl_session_gradients(core.pointer(self), inputs_data, inputs_length, core.call_options(call), c.byref(metrics_out)))
         return metrics_out
 
-    def apply(self, **call):
+    def apply(self, **call: Any) -> raw.Metrics:
         metrics_out = raw.Metrics()
-        core.check(core.library().epl_session_apply(self.pointer, core.call_options(call), c.byref(metrics_out)))
+        core.check(core.library().epl_session_apply(core.pointer(self), core.call_options(call), c.byref(metrics_out)))
         return metrics_out
 
-    def evaluate(self, inputs, **call):
+    def evaluate(self, inputs: Sequence[Tensor], **call: Any) -> raw.Metrics:
         """The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's
         batch it is the mean of theirs; a model that computes its loss itself takes whole batches alone."""
         inputs_data, inputs_length = core.handles(inputs)
         metrics_out = raw.Metrics()
-        core.check(core.library().epl_session_evaluate(self.pointer, inputs_data, inputs_length, core.call_options(call), c.byref(metrics_out)))
+        core.check(core.library().epl_session_evaluate(core.pointer(self), inputs_data, inputs_length, core.call_options(call), c.byref(metrics_out)))
         return metrics_out
 
-    def predict(self, inputs, output_count, **call):
-        """The outputs of the model, in the order of the plan's outputs of EPL_ENTRY_PREDICT, into `output_count`
-        new tensors. With fewer samples than the plan's batch the outputs have as many. Outputs that the
-        strategy merges ("outputs. global_mean" and its other keys) are given merged."""
+    def predict(self, inputs: Sequence[Tensor], output_count: int, **call: Any) -> list[Tensor]:
+        """The outputs of the model, in the order of the plan's outputs of ENTRY_PREDICT, into `output_count` new
+        tensors. With fewer samples than the plan's batch the outputs have as many. Outputs that the strategy
+        merges ("outputs. global_mean" and its other keys) are given merged."""
         inputs_data, inputs_length = core.handles(inputs)
         outputs_out = (c.c_void_p * output_count)()
-        core.check(core.library().epl_session_predict(self.pointer, inputs_data, inputs_length, core.call_options(call), outputs_out, output_count))
-        return [core.kind("tensor").own(each) for each in outputs_out]
+        core.check(core.library().epl_session_predict(core.pointer(self), inputs_data, inputs_length, core.call_options(call), outputs_out, output_count))
+        return [core.kind("tensor").own(each, self) for each in outputs_out]
 
-    def predict_into(self, inputs, outputs, **call):
+    def predict_into(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], **call: Any) -> None:
         """The same into tensors of the host, of the types and sizes of the outputs of so many samples
-        (epl_tensor_create_borrow makes them of its own memory); NULL for one that is not wanted. They share
-        no memory with the inputs. Of whole batches it copies nothing, unless the strategy merges an output.
+        (Tensor.create_borrow makes them of its own memory); None for one that is not wanted. They share no
+        memory with the inputs. Of whole batches it copies nothing, unless the strategy merges an output.
         After an error they hold anything."""
         inputs_data, inputs_length = core.handles(inputs)
         outputs_data, outputs_length = core.handles(outputs)
-        core.check(core.library().epl_session_predict_into(self.pointer, inputs_data, inputs_length, core.call_options(call), outputs_data, outputs_length))
+        core.check(core.library().epl_session_predict_into(core.pointer(self), inputs_data, inputs_length, core.call_options(call), outputs_data, outputs_length))
 
-    def output(self, entry, name):
-        """An output of the last step (EPL_ENTRY_TRAIN) or of the last epl_session_evaluate (EPL_ENTRY_EVALUATE),
-        by its name: what a key of the strategy merges ("outputs.global_mean" and so on), as it asks; of a
-        step also its own, for example "loss". A new tensor."""
+    def output(self, entry: int, name: core.Text) -> Tensor:
+        """An output of the last step (ENTRY_TRAIN) or of the last Session.evaluate (ENTRY_EVALUATE), by its
+        name: what a key of the strategy merges ("outputs.global_mean" and so on), as it asks; of a step also
+        its own, for example "loss". A new tensor."""
         name_data, name_length = core.text(name)
         output_out = c.c_void_p()
-        core.check(core.library().epl_session_output(self.pointer, entry, name_data, name_length, c.byref(output_out)))
-        return core.kind("tensor").own(output_out.value)
+        core.check(core.library().epl_session_output(core.pointer(self), entry, name_data, name_length, c.byref(output_out)))
+        return core.kind("tensor").own(output_out.value, self)
 
-    def give_up(self, reason=None, **call):
+    def give_up(self, reason: Optional[core.Text] = None, **call: Any) -> None:
         """For a process of several that cannot make a call that the others make, because its data cannot be
-        read, say: the call that they are in, or their next one, ends with EPL_ERROR_PEER_FAILED and this
-        reason. All can go on afterwards, and make the same call again. In one process it does nothing."""
+        read, say: the call that they are in, or their next one, ends with ERROR_PEER_FAILED and this reason.
+        All can go on afterwards, and make the same call again. In one process it does nothing."""
         reason_data, reason_length = core.text(reason)
-        core.check(core.library().epl_session_give_up(self.pointer, reason_data, reason_length, core.call_options(call)))
+        core.check(core.library().epl_session_give_up(core.pointer(self), reason_data, reason_length, core.call_options(call)))
 
-    def metric(self, name):
+    def metric(self, name: core.Text) -> float:
         """A scalar output of the last step by name, for example "gradient_norm:<parameter>"."""
         name_data, name_length = core.text(name)
         value_out = c.c_double()
-        core.check(core.library().epl_session_metric(self.pointer, name_data, name_length, c.byref(value_out)))
+        core.check(core.library().epl_session_metric(core.pointer(self), name_data, name_length, c.byref(value_out)))
         return value_out.value
 
-    def steps(self):
+    def steps(self) -> int:
         """Steps done."""
-        return core.library().epl_session_steps(self.pointer)
+        return core.library().epl_session_steps(core.pointer(self))
 
-    def progress(self):
+    def progress(self) -> None:
         """What the last step that was done gave its caller, all numbers of one step, while others run. Before a
-        session has made a step, and after a checkpoint was loaded, `step` is what epl_session_steps says and
+        session has made a step, and after a checkpoint was loaded, `step` is what Session.steps says and
         `loss` is NaN."""
         metrics_out = raw.Metrics()
-        core.library().epl_session_progress(self.pointer, c.byref(metrics_out))
+        core.library().epl_session_progress(core.pointer(self), c.byref(metrics_out))
 
-    def set_number(self, name, value):
+    def set_number(self, name: core.Text, value: float) -> None:
         """A number that decides how training goes on, changed between steps and kept in checkpoints:
           learning_rate        optimizer.lr, of the parameters outside any group; "learning_rate:0" of group 0, and so on
           learning_rate_scale  what all rates are multiplied with besides their schedule, 1 at first
@@ -514,170 +531,171 @@ class Session(core.Handle):
                                Read, it is 1 where all that match are frozen.
         Over processes all set the same."""
         name_data, name_length = core.text(name)
-        core.check(core.library().epl_session_set_number(self.pointer, name_data, name_length, value))
+        core.check(core.library().epl_session_set_number(core.pointer(self), name_data, name_length, value))
 
-    def get_number(self, name):
+    def get_number(self, name: core.Text) -> float:
         name_data, name_length = core.text(name)
         value_out = c.c_double()
-        core.check(core.library().epl_session_get_number(self.pointer, name_data, name_length, c.byref(value_out)))
+        core.check(core.library().epl_session_get_number(core.pointer(self), name_data, name_length, c.byref(value_out)))
         return value_out.value
 
-    def observe(self, value, higher_is_better):
+    def observe(self, value: float, higher_is_better: int) -> None:
         """Tells the schedule plateau what was measured, which it may lower the scale above for. Other schedules
         watch nothing: an error."""
-        core.check(core.library().epl_session_observe(self.pointer, value, higher_is_better))
+        core.check(core.library().epl_session_observe(core.pointer(self), value, higher_is_better))
 
-    def hash(self, **call):
+    def hash(self, **call: Any) -> int:
         """XXH64 (seed 0) over the bytes of all trained parameters in the order of their names, every NaN as one
         with all bits set: equal weights, equal hash."""
         hash_out = c.c_uint64()
-        core.check(core.library().epl_session_hash(self.pointer, core.call_options(call), c.byref(hash_out)))
+        core.check(core.library().epl_session_hash(core.pointer(self), core.call_options(call), c.byref(hash_out)))
         return hash_out.value
 
-    def record(self, steps):
+    def record(self, steps: int) -> None:
         """What the ranks do in the next `steps` steps of the plan's first shape is recorded, and what was
         recorded before is forgotten; 0: nothing is."""
-        core.check(core.library().epl_session_record(self.pointer, steps))
+        core.check(core.library().epl_session_record(core.pointer(self), steps))
 
-    def trace(self):
+    def trace(self) -> str:
         """What was recorded, in the format of trace files of Chrome and Perfetto: ranks are processes, streams
         are threads, and a call of a block encloses its instructions, which have the plan's names. Waiting for
         other ranks is apart from moving. On the device "sim" times are virtual."""
         json_out = c.c_void_p()
-        core.check(core.library().epl_session_trace(self.pointer, c.byref(json_out)))
+        core.check(core.library().epl_session_trace(core.pointer(self), c.byref(json_out)))
         return core.take(json_out)
 
-    def memory_bytes_peak(self, rank):
+    def memory_bytes_peak(self, rank: int) -> int:
         """Bytes that a rank has used at its fullest so far, seen from the instructions that ran; never above the
         plan's. -1 for a rank that is not there."""
-        return core.library().epl_session_memory_bytes_peak(self.pointer, rank)
+        return core.library().epl_session_memory_bytes_peak(core.pointer(self), rank)
 
-    def state_count(self, kind):
-        return core.library().epl_session_state_count(self.pointer, kind)
+    def state_count(self, kind: int) -> int:
+        return core.library().epl_session_state_count(core.pointer(self), kind)
 
-    def state_port(self, kind, index):
+    def state_port(self, kind: int, index: int) -> raw.TensorInfo:
         """In the order of their names."""
         info_out = raw.TensorInfo()
-        core.check(core.library().epl_session_state_port(self.pointer, kind, index, c.byref(info_out)))
+        info_out._kept.append(self)  # whose texts these are
+        core.check(core.library().epl_session_state_port(core.pointer(self), kind, index, c.byref(info_out)))
         return info_out
 
-    def get(self, name, **call):
+    def get(self, name: core.Text, **call: Any) -> Tensor:
         """A copy."""
         name_data, name_length = core.text(name)
         tensor_out = c.c_void_p()
-        core.check(core.library().epl_session_get(self.pointer, name_data, name_length, core.call_options(call), c.byref(tensor_out)))
-        return core.kind("tensor").own(tensor_out.value)
+        core.check(core.library().epl_session_get(core.pointer(self), name_data, name_length, core.call_options(call), c.byref(tensor_out)))
+        return core.kind("tensor").own(tensor_out.value, self)
 
-    def set(self, name, tensor, **call):
+    def set(self, name: core.Text, tensor: Tensor, **call: Any) -> None:
         """The tensor is copied."""
         name_data, name_length = core.text(name)
-        core.check(core.library().epl_session_set(self.pointer, name_data, name_length, core.pointer(tensor), core.call_options(call)))
+        core.check(core.library().epl_session_set(core.pointer(self), name_data, name_length, core.pointer(tensor), core.call_options(call)))
 
-    def save(self, path, dataset=None, **call):
-        """A checkpoint: everything that decides how training goes on, and where `dataset` (may be NULL) stands.
+    def save(self, path: core.Text, dataset: Optional[Dataset] = None, **call: Any) -> None:
+        """A checkpoint: everything that decides how training goes on, and where `dataset` (may be None) stands.
         Beside low-rank adapters, frozen weights that are as the model's file has them are left to that file,
         and only their hash is kept. `path` becomes a folder, or is one that is empty or a checkpoint's; the
         new state is written beside the old and takes its place by one renaming, so that whatever happens, the
         last complete one can be loaded. A state with a NaN or an infinite weight is refused
-        (EPL_ERROR_NOT_FINITE): it never takes the place of a good one."""
+        (ERROR_NOT_FINITE): it never takes the place of a good one."""
         path_data, path_length = core.text(path)
-        core.check(core.library().epl_session_save(self.pointer, path_data, path_length, core.pointer(dataset), core.call_options(call)))
+        core.check(core.library().epl_session_save(core.pointer(self), path_data, path_length, core.pointer(dataset), core.call_options(call)))
 
-    def load(self, path, dataset=None, **call):
-        """Names and types must fit. What else differs from the run that saved it (epl_session_compare) is logged
-        as a warning: all of it where a dataset is given, because training then goes on; model and optimizer
+    def load(self, path: core.Text, dataset: Optional[Dataset] = None, **call: Any) -> None:
+        """Names and types must fit. What else differs from the run that saved it (Session.compare) is logged as
+        a warning: all of it where a dataset is given, because training then goes on; model and optimizer
         otherwise."""
         path_data, path_length = core.text(path)
-        core.check(core.library().epl_session_load(self.pointer, path_data, path_length, core.pointer(dataset), core.call_options(call)))
+        core.check(core.library().epl_session_load(core.pointer(self), path_data, path_length, core.pointer(dataset), core.call_options(call)))
 
-    def save_to(self, write=None, userdata=None, dataset=None, **call):
+    def save_to(self, write: Optional[Callable[..., Any]] = None, userdata: Any = None, dataset: Optional[Dataset] = None, **call: Any) -> None:
         """A checkpoint as one stream, written from its first byte to its last: a zip archive of what the folder
-        holds, stored as it is, with their hashes. Unpacked it is that folder, and as a file epl_session_load
-        and all that take the path of a checkpoint read it. Over processes that of rank 0 writes, and the
-        others pass NULL for `write`; tensors that lie in pieces are put together one at a time. After an
-        error the session is as it was, and what was written is no checkpoint."""
-        core.check(core.library().epl_session_save_to(self.pointer, write, userdata, core.pointer(dataset), core.call_options(call)))
+        holds, stored as it is, with their hashes. Unpacked it is that folder, and as a file Session.load and
+        all that take the path of a checkpoint read it. Over processes that of rank 0 writes, and the others
+        pass None for `write`; tensors that lie in pieces are put together one at a time. After an error the
+        session is as it was, and what was written is no checkpoint."""
+        core.check(core.library().epl_session_save_to(core.pointer(self), write, userdata, core.pointer(dataset), core.call_options(call)))
 
-    def load_from(self, source, dataset=None, **call):
+    def load_from(self, source: core.Fields, dataset: Optional[Dataset] = None, **call: Any) -> None:
         """Loads such a stream. It is read twice: to check its hashes before anything changes, and to take its
         values. An error on the first way leaves the session as it was, one on the second means
-        EPL_ERROR_STATE_LOST from then on, until a checkpoint is loaded. Over processes each has a source of
-        the same bytes."""
-        core.check(core.library().epl_session_load_from(self.pointer, core.struct(raw.Source, source), core.pointer(dataset), core.call_options(call)))
+        ERROR_STATE_LOST from then on, until a checkpoint is loaded. Over processes each has a source of the
+        same bytes."""
+        core.check(core.library().epl_session_load_from(core.pointer(self), core.struct(raw.Source, source), core.pointer(dataset), core.call_options(call)))
 
-    def load_bytes(self, data, dataset=None, **call):
+    def load_bytes(self, data: core.Buffer, dataset: Optional[Dataset] = None, **call: Any) -> None:
         data_data, data_length = core.memory(data)
-        core.check(core.library().epl_session_load_bytes(self.pointer, data_data, data_length, core.pointer(dataset), core.call_options(call)))
+        core.check(core.library().epl_session_load_bytes(core.pointer(self), data_data, data_length, core.pointer(dataset), core.call_options(call)))
 
-    def compare(self, path, dataset=None, **call):
-        """In what this session, with `dataset` (may be NULL), differs from the run that saved a checkpoint. A
+    def compare(self, path: core.Text, dataset: Optional[Dataset] = None, **call: Any) -> str:
+        """In what this session, with `dataset` (may be None), differs from the run that saved a checkpoint. A
         JSON array of objects: "key" ("optimizer.lr"), "checkpoint" and "session" (both values as text),
         "topic" (model, data, batch, order, loss, optimizer or options) and "breaks": whether going on is not
         a continuation of that run (another model, other data), or a choice that may change (a rate)."""
         path_data, path_length = core.text(path)
         json_out = c.c_void_p()
-        core.check(core.library().epl_session_compare(self.pointer, path_data, path_length, core.pointer(dataset), core.call_options(call), c.byref(json_out)))
+        core.check(core.library().epl_session_compare(core.pointer(self), path_data, path_length, core.pointer(dataset), core.call_options(call), c.byref(json_out)))
         return core.take(json_out)
 
-    def export_onnx(self, path, **call):
+    def export_onnx(self, path: core.Text, **call: Any) -> None:
         """The model's file again with the trained weights and running statistics, ready for inference: batch
         norm and dropout in inference mode, outputs that only training needs cut (running statistics, and a
         loss that is an output of the graph, unless it is the only one) with all that only they read.
         Everything else keeps its bytes."""
         path_data, path_length = core.text(path)
-        core.check(core.library().epl_session_export_onnx(self.pointer, path_data, path_length, core.call_options(call)))
+        core.check(core.library().epl_session_export_onnx(core.pointer(self), path_data, path_length, core.call_options(call)))
 
-    def export_onnx_for_training(self, path, **call):
+    def export_onnx_for_training(self, path: core.Text, **call: Any) -> None:
         """The same, but to train on: only the weights and running statistics have changed."""
         path_data, path_length = core.text(path)
-        core.check(core.library().epl_session_export_onnx_for_training(self.pointer, path_data, path_length, core.call_options(call)))
+        core.check(core.library().epl_session_export_onnx_for_training(core.pointer(self), path_data, path_length, core.call_options(call)))
 
-    def export_adapters(self, folder, **call):
+    def export_adapters(self, folder: core.Text, **call: Any) -> None:
         """The low-rank adapters, and modules that are trained beside them, as Hugging Face PEFT loads them:
         adapter_model.safetensors and adapter_config.json in `folder`, which is made where it is missing. What
         PEFT has no place for is logged as a warning."""
         folder_data, folder_length = core.text(folder)
-        core.check(core.library().epl_session_export_adapters(self.pointer, folder_data, folder_length, core.call_options(call)))
+        core.check(core.library().epl_session_export_adapters(core.pointer(self), folder_data, folder_length, core.call_options(call)))
 
-    def export_safetensors(self, path, **call):
+    def export_safetensors(self, path: core.Text, **call: Any) -> None:
         """Parameters and buffers under their names, adapters merged into their weights."""
         path_data, path_length = core.text(path)
-        core.check(core.library().epl_session_export_safetensors(self.pointer, path_data, path_length, core.call_options(call)))
+        core.check(core.library().epl_session_export_safetensors(core.pointer(self), path_data, path_length, core.call_options(call)))
 
-    def export_to(self, format, write=None, userdata=None, **call):
-        """An export as one stream, by the name of its format: "onnx" (as epl_session_export_onnx),
+    def export_to(self, format: core.Text, write: Optional[Callable[..., Any]] = None, userdata: Any = None, **call: Any) -> None:
+        """An export as one stream, by the name of its format: "onnx" (as Session.export_onnx),
         "onnx_for_training" or "safetensors". What lies beside the model's file becomes part of it, so that an
         ONNX file must stay below 2 GiB. Weights are written from where they lie. Over processes that of rank
-        0 writes, and the others pass NULL for `write`."""
+        0 writes, and the others pass None for `write`."""
         format_data, format_length = core.text(format)
-        core.check(core.library().epl_session_export_to(self.pointer, format_data, format_length, write, userdata, core.call_options(call)))
+        core.check(core.library().epl_session_export_to(core.pointer(self), format_data, format_length, write, userdata, core.call_options(call)))
 
-    def step_async(self, inputs, **call):
+    def step_async(self, inputs: Sequence[Tensor], **call: Any) -> Event:
         inputs_data, inputs_length = core.handles(inputs)
         event_out = c.c_void_p()
-        core.check(core.library().epl_session_step_async(self.pointer, inputs_data, inputs_length, core.call_options(call), c.byref(event_out)))
-        return core.kind("event").own(event_out.value)
+        core.check(core.library().epl_session_step_async(core.pointer(self), inputs_data, inputs_length, core.call_options(call), c.byref(event_out)))
+        return core.kind("event").own(event_out.value, self)
 
-    def evaluate_async(self, inputs, **call):
+    def evaluate_async(self, inputs: Sequence[Tensor], **call: Any) -> Event:
         inputs_data, inputs_length = core.handles(inputs)
         event_out = c.c_void_p()
-        core.check(core.library().epl_session_evaluate_async(self.pointer, inputs_data, inputs_length, core.call_options(call), c.byref(event_out)))
-        return core.kind("event").own(event_out.value)
+        core.check(core.library().epl_session_evaluate_async(core.pointer(self), inputs_data, inputs_length, core.call_options(call), c.byref(event_out)))
+        return core.kind("event").own(event_out.value, self)
 
-    def predict_async(self, inputs, outputs, **call):
-        """As epl_session_predict_into. Of its metrics, `step` and `nanoseconds` say something."""
+    def predict_async(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], **call: Any) -> Event:
+        """As Session.predict_into. Of its metrics, `step` and `nanoseconds` say something."""
         inputs_data, inputs_length = core.handles(inputs)
         outputs_data, outputs_length = core.handles(outputs)
         event_out = c.c_void_p()
-        core.check(core.library().epl_session_predict_async(self.pointer, inputs_data, inputs_length, core.call_options(call), outputs_data, outputs_length, c.byref(event_out)))
-        return core.kind("event").own(event_out.value)
+        core.check(core.library().epl_session_predict_async(core.pointer(self), inputs_data, inputs_length, core.call_options(call), outputs_data, outputs_length, c.byref(event_out)))
+        return core.kind("event").own(event_out.value, self)
 
 
 class Dataset(core.Handle):
     KIND = "dataset"
 
     @classmethod
-    def open(cls, engine, path, options=None, **call):
+    def open(cls, engine: Engine, path: core.Text, options: Optional[core.Text] = None, **call: Any) -> Dataset:
         """A file (or a folder of files) of a known format, or several files, by * and ? in the last part of the
         path: in the order of their names, their samples one after another. `options` is a JSON object, empty
         for defaults:
@@ -686,22 +704,22 @@ class Dataset(core.Handle):
           seed      of the shuffling
           prefetch  batches read ahead by a thread, 0 (default) for none
           partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples, which
-                    a step takes where the trainer has that shape too (epl_trainer_add_shape)
+                    a step takes where the trainer has that shape too (Trainer.add_shape)
           split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is
                     not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
                     out.
           reader    the reader's name; found by the file itself if not set
-          and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}.
+          and what the reader declares (Engine.describe and docs/readers.md list it), for example {"context": 128}.
         The options may be a stranger's: a file that one of them names lies in the folder of the data. An
         absolute name, `..`, or a link that leads out of that folder is an error."""
         path_data, path_length = core.text(path)
         options_data, options_length = core.text(options)
         dataset_out = c.c_void_p()
         core.check(core.library().epl_dataset_open(core.pointer(engine), path_data, path_length, options_data, options_length, core.call_options(call), c.byref(dataset_out)))
-        return cls.own(dataset_out.value)
+        return cls.own(dataset_out.value, engine)
 
     @classmethod
-    def open_within(cls, engine, path, folder, options=None, **call):
+    def open_within(cls, engine: Engine, path: core.Text, folder: core.Text, options: Optional[core.Text] = None, **call: Any) -> Dataset:
         """The same where files that the options name may lie anywhere in `folder`. "/" is for options that are
         the host's own. A relative name still begins at the folder of the data."""
         path_data, path_length = core.text(path)
@@ -709,126 +727,127 @@ class Dataset(core.Handle):
         options_data, options_length = core.text(options)
         dataset_out = c.c_void_p()
         core.check(core.library().epl_dataset_open_within(core.pointer(engine), path_data, path_length, folder_data, folder_length, options_data, options_length, core.call_options(call), c.byref(dataset_out)))
-        return cls.own(dataset_out.value)
+        return cls.own(dataset_out.value, engine)
 
     @classmethod
-    def create(cls, engine, fields, samples, read, userdata=None, destroy=None, options=None):
+    def create(cls, engine: Engine, fields: Iterable[core.Fields], samples: int, read: Callable[..., Any], userdata: Any = None, destroy: Optional[Callable[..., Any]] = None, options: Optional[core.Text] = None) -> Dataset:
         """`fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0
         and a sample is a batch. `samples`: how many there are; -1: nobody knows, and the function itself
-        gives an error for one that is not there, EPL_ERROR_NOT_FOUND for example. Options are those of
-        epl_dataset_open that no reader declares: batches, order, reading ahead, parts, positions in
-        checkpoints and the samples of each process are as those of files. `destroy` is called once with the
-        userdata when the dataset is gone; where this function fails they are still the caller's."""
+        gives an error for one that is not there, ERROR_NOT_FOUND for example. Options are those of
+        Dataset.open that no reader declares: batches, order, reading ahead, parts, positions in checkpoints
+        and the samples of each process are as those of files. `destroy` is called once with the userdata when
+        the dataset is gone; where this function fails they are still the caller's."""
         fields_data, fields_length = core.structs(raw.TensorInfo, fields)
         options_data, options_length = core.text(options)
         dataset_out = c.c_void_p()
         core.check(core.library().epl_dataset_create(core.pointer(engine), fields_data, fields_length, samples, read, userdata, destroy, options_data, options_length, c.byref(dataset_out)))
-        return cls.own(dataset_out.value)
+        return cls.own(dataset_out.value, engine)
 
     @classmethod
-    def of_feed(cls, feed):
+    def of_feed(cls, feed: Feed) -> Dataset:
         """The dataset of a feed, which has one. Its position counts batches as others do: when a checkpoint is
-        loaded with it, or epl_dataset_seek moves it, batches that wait are dropped where they are not those
+        loaded with it, or Dataset.seek moves it, batches that wait are dropped where they are not those
         wanted, and the host pushes from that position on."""
         dataset_out = c.c_void_p()
         core.check(core.library().epl_dataset_of_feed(core.pointer(feed), c.byref(dataset_out)))
-        return cls.own(dataset_out.value)
+        return cls.own(dataset_out.value, feed)
 
-    def field_count(self):
-        return core.library().epl_dataset_field_count(self.pointer)
+    def field_count(self) -> int:
+        return core.library().epl_dataset_field_count(core.pointer(self))
 
-    def field(self, index):
+    def field(self, index: int) -> raw.TensorInfo:
         """Name and type of a field as batches have it."""
         info_out = raw.TensorInfo()
-        core.check(core.library().epl_dataset_field(self.pointer, index, c.byref(info_out)))
+        info_out._kept.append(self)  # whose texts these are
+        core.check(core.library().epl_dataset_field(core.pointer(self), index, c.byref(info_out)))
         return info_out
 
-    def samples(self):
+    def samples(self) -> int:
         """-1 where nobody knows, as of a feed."""
-        return core.library().epl_dataset_samples(self.pointer)
+        return core.library().epl_dataset_samples(core.pointer(self))
 
-    def batches(self):
+    def batches(self) -> int:
         """Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is
         set, else left out. -1 where nobody knows."""
-        return core.library().epl_dataset_batches(self.pointer)
+        return core.library().epl_dataset_batches(core.pointer(self))
 
-    def describe(self):
+    def describe(self) -> str:
         """What was read and how, as JSON: path, reader, samples, fields with their columns and the names of
         their classes, and `options`, under which another file is read to the same meaning."""
         json_out = c.c_void_p()
-        core.check(core.library().epl_dataset_describe(self.pointer, c.byref(json_out)))
+        core.check(core.library().epl_dataset_describe(core.pointer(self), c.byref(json_out)))
         return core.take(json_out)
 
-    def bind(self, plan, entry):
+    def bind(self, plan: Plan, entry: int) -> None:
         """From now on batches have the fields that an entry of the plan takes, in its order; each input takes
         the field of its name, or input.<name>. Element types are converted; a value that the plan's type
         cannot hold is an error of the batch that has it. Shapes that do not fit are an error. The handles
-        that epl_dataset_next gave before are gone."""
-        core.check(core.library().epl_dataset_bind(self.pointer, core.pointer(plan), entry))
+        that Dataset.next gave before are gone."""
+        core.check(core.library().epl_dataset_bind(core.pointer(self), core.pointer(plan), entry))
 
-    def bind_slice(self, plan, entry, first_rank, ranks):
+    def bind_slice(self, plan: Plan, entry: int, first_rank: int, ranks: int) -> None:
         """The same for a session that takes slices: of each batch the samples alone that the ranks [first_rank,
-        first_rank + ranks) read are read from the file and given, as epl_plan_slice names them. Of an input
-        that none of them reads nothing is, and epl_dataset_next gives NULL. Positions are those of whole
-        batches, so that a run goes on with the same samples in another number of processes. What the last
-        batch of an epoch lacks ("partial": true) is filled up with its last sample;
-        epl_evaluation_add_dataset leaves that out again."""
-        core.check(core.library().epl_dataset_bind_slice(self.pointer, core.pointer(plan), entry, first_rank, ranks))
+        first_rank + ranks) read are read from the file and given, as Plan.slice names them. Of an input that
+        none of them reads nothing is, and Dataset.next gives None. Positions are those of whole batches, so
+        that a run goes on with the same samples in another number of processes. What the last batch of an
+        epoch lacks ("partial": true) is filled up with its last sample; Evaluation.add_dataset leaves that
+        out again."""
+        core.check(core.library().epl_dataset_bind_slice(core.pointer(self), core.pointer(plan), entry, first_rank, ranks))
 
-    def check(self, plan, entry, **call):
+    def check(self, plan: Plan, entry: int, **call: Any) -> None:
         """Reads every sample once and looks for integers that the model cannot take, class indices and rows of
         tables out of range: an error names field, row and value. The dataset need not be bound. One that
         gives slices reads its share: all processes together read every sample."""
-        core.check(core.library().epl_dataset_check(self.pointer, core.pointer(plan), entry, core.call_options(call)))
+        core.check(core.library().epl_dataset_check(core.pointer(self), core.pointer(plan), entry, core.call_options(call)))
 
-    def next(self, count, **call):
+    def next(self, count: int, **call: Any) -> list[Tensor]:
         """The next batch: the handles of the dataset's own tensors, filled anew by each call of this function
         and left alone by every other. After the last batch of an epoch the next begins. `count` must be that
         of the fields, or of the inputs once bound."""
         tensors_out = (c.c_void_p * count)()
-        core.check(core.library().epl_dataset_next(self.pointer, core.call_options(call), tensors_out, count))
+        core.check(core.library().epl_dataset_next(core.pointer(self), core.call_options(call), tensors_out, count))
         return [core.kind("tensor").borrow(each, self) for each in tensors_out]
 
-    def position(self):
+    def position(self) -> int:
         """Batches given so far, which is where a checkpoint resumes."""
-        return core.library().epl_dataset_position(self.pointer)
+        return core.library().epl_dataset_position(core.pointer(self))
 
-    def seek(self, position):
-        core.check(core.library().epl_dataset_seek(self.pointer, position))
+    def seek(self, position: int) -> None:
+        core.check(core.library().epl_dataset_seek(core.pointer(self), position))
 
 
 class Feed(core.Handle):
     KIND = "feed"
 
     @classmethod
-    def create(cls, engine, fields, capacity):
+    def create(cls, engine: Engine, fields: Iterable[core.Fields], capacity: int) -> Feed:
         """Batches that the host pushes when it has them: a feed is the end that they are pushed into, and a
         dataset the one that they come out of. `fields` are those of a batch, and `capacity` batches wait at
         most. A feed that is destroyed before it was finished is an error to who waits for a batch."""
         fields_data, fields_length = core.structs(raw.TensorInfo, fields)
         feed_out = c.c_void_p()
         core.check(core.library().epl_feed_create(core.pointer(engine), fields_data, fields_length, capacity, c.byref(feed_out)))
-        return cls.own(feed_out.value)
+        return cls.own(feed_out.value, engine)
 
-    def push(self, tensors, **call):
+    def push(self, tensors: Sequence[Tensor], **call: Any) -> None:
         """Copies a batch, a tensor for each field, and waits while there is no room: that is the back-pressure.
-        A deadline or a token ends the wait, and nothing was pushed. Any threads may push; EPL_ERROR_MISUSE
-        once the dataset is gone."""
+        A deadline or a token ends the wait, and nothing was pushed. Any threads may push; ERROR_MISUSE once
+        the dataset is gone."""
         tensors_data, tensors_length = core.handles(tensors)
-        core.check(core.library().epl_feed_push(self.pointer, tensors_data, tensors_length, core.call_options(call)))
+        core.check(core.library().epl_feed_push(core.pointer(self), tensors_data, tensors_length, core.call_options(call)))
 
-    def finish(self):
-        """No batch follows: when those that wait have been taken, epl_dataset_next is EPL_ERROR_NOT_FOUND."""
-        core.check(core.library().epl_feed_finish(self.pointer))
+    def finish(self) -> None:
+        """No batch follows: when those that wait have been taken, Dataset.next is ERROR_NOT_FOUND."""
+        core.check(core.library().epl_feed_finish(core.pointer(self)))
 
 
 class Evaluation(core.Handle):
     KIND = "evaluation"
 
     @classmethod
-    def create(cls, plan, metrics=None):
+    def create(cls, plan: Plan, metrics: Optional[core.Text] = None) -> Evaluation:
         """Metrics of sessions of `plan`, which must have been made with a trainer. `metrics` names them, with
-        options: "accuracy, top_k(k=5)"; empty: those of the loss; "none": the loss alone. epl_engine_describe
+        options: "accuracy, top_k(k=5)"; empty: those of the loss; "none": the loss alone. Engine.describe
         lists metrics and their options; those that every metric has are output and target, names of an output
         of the model and an input of the plan that are compared instead of the loss's, and ignore_index, a
         class that does not count. Numbers are those of all samples together: they depend neither on the
@@ -836,43 +855,43 @@ class Evaluation(core.Handle):
         metrics_data, metrics_length = core.text(metrics)
         evaluation_out = c.c_void_p()
         core.check(core.library().epl_evaluation_create(core.pointer(plan), metrics_data, metrics_length, c.byref(evaluation_out)))
-        return cls.own(evaluation_out.value)
+        return cls.own(evaluation_out.value, plan)
 
-    def add(self, session, inputs, **call):
-        """One forward pass over a batch, inputs in the order of EPL_ENTRY_EVALUATE, or over fewer samples."""
+    def add(self, session: Session, inputs: Sequence[Tensor], **call: Any) -> None:
+        """One forward pass over a batch, inputs in the order of ENTRY_EVALUATE, or over fewer samples."""
         inputs_data, inputs_length = core.handles(inputs)
-        core.check(core.library().epl_evaluation_add(self.pointer, core.pointer(session), inputs_data, inputs_length, core.call_options(call)))
+        core.check(core.library().epl_evaluation_add(core.pointer(self), core.pointer(session), inputs_data, inputs_length, core.call_options(call)))
 
-    def add_dataset(self, session, dataset, batches, **call):
-        """The next `batches` batches of a dataset that is bound to EPL_ENTRY_EVALUATE (or EPL_ENTRY_TRAIN, which
-        has the same inputs); 0: an epoch from its start, after which it stands at its start. The last batch
-        counts in full where the dataset gives it ("partial": true). The deadline of `call` is that of all of
-        them. After an error the batches before it have been added."""
-        core.check(core.library().epl_evaluation_add_dataset(self.pointer, core.pointer(session), core.pointer(dataset), batches, core.call_options(call)))
+    def add_dataset(self, session: Session, dataset: Dataset, batches: int, **call: Any) -> None:
+        """The next `batches` batches of a dataset that is bound to ENTRY_EVALUATE (or ENTRY_TRAIN, which has the
+        same inputs); 0: an epoch from its start, after which it stands at its start. The last batch counts in
+        full where the dataset gives it ("partial": true). The deadline of `call` is that of all of them.
+        After an error the batches before it have been added."""
+        core.check(core.library().epl_evaluation_add_dataset(core.pointer(self), core.pointer(session), core.pointer(dataset), batches, core.call_options(call)))
 
-    def merge(self, other):
+    def merge(self, other: Evaluation) -> None:
         """What `other`, of an equal plan with the same metrics, has seen: of another part of the data, say."""
-        core.check(core.library().epl_evaluation_merge(self.pointer, core.pointer(other)))
+        core.check(core.library().epl_evaluation_merge(core.pointer(self), core.pointer(other)))
 
-    def reset(self):
-        core.check(core.library().epl_evaluation_reset(self.pointer))
+    def reset(self) -> None:
+        core.check(core.library().epl_evaluation_reset(core.pointer(self)))
 
-    def samples(self):
-        return core.library().epl_evaluation_samples(self.pointer)
+    def samples(self) -> int:
+        return core.library().epl_evaluation_samples(core.pointer(self))
 
-    def result(self, name):
+    def result(self, name: core.Text) -> float:
         """"loss", or a metric by the name it was given: "top_k(k=5)", or "top_k" where that is clear. NaN where
         nothing counted."""
         name_data, name_length = core.text(name)
         value_out = c.c_double()
-        core.check(core.library().epl_evaluation_result(self.pointer, name_data, name_length, c.byref(value_out)))
+        core.check(core.library().epl_evaluation_result(core.pointer(self), name_data, name_length, c.byref(value_out)))
         return value_out.value
 
-    def describe(self):
+    def describe(self) -> str:
         """All of it as JSON, the loss first: {"samples": n, "batch": of the plan, "takes_partial": whether fewer
         samples can be added, "metrics": [{"name", "value", "higher_is_better"}, ...]}."""
         json_out = c.c_void_p()
-        core.check(core.library().epl_evaluation_describe(self.pointer, c.byref(json_out)))
+        core.check(core.library().epl_evaluation_describe(core.pointer(self), c.byref(json_out)))
         return core.take(json_out)
 
 
@@ -880,70 +899,70 @@ class Tensor(core.Handle):
     KIND = "tensor"
 
     @classmethod
-    def create(cls, engine, dtype, dims=None):
+    def create(cls, engine: Engine, dtype: int, dims: Optional[Iterable[int]] = None) -> Tensor:
         """Zeros, owned by the tensor."""
         dims_data, dims_length = core.array(c.c_int64, dims)
         tensor_out = c.c_void_p()
         core.check(core.library().epl_tensor_create(core.pointer(engine), dtype, dims_data, dims_length, c.byref(tensor_out)))
-        return cls.own(tensor_out.value)
+        return cls.own(tensor_out.value, engine)
 
     @classmethod
-    def create_copy(cls, engine, dtype, dims, data):
+    def create_copy(cls, engine: Engine, dtype: int, dims: Optional[Iterable[int]], data: core.Buffer) -> Tensor:
         """A copy of `bytes` bytes at `data`, row-major; the count must be that of the type."""
         dims_data, dims_length = core.array(c.c_int64, dims)
         data_data, data_length = core.memory(data)
         tensor_out = c.c_void_p()
         core.check(core.library().epl_tensor_create_copy(core.pointer(engine), dtype, dims_data, dims_length, data_data, data_length, c.byref(tensor_out)))
-        return cls.own(tensor_out.value)
+        return cls.own(tensor_out.value, engine)
 
     @classmethod
-    def create_borrow(cls, engine, dtype, dims, data, flags, release=None, userdata=None):
+    def create_borrow(cls, engine: Engine, dtype: int, dims: Optional[Iterable[int]], data: core.Buffer, flags: int, release: Optional[Callable[..., Any]] = None, userdata: Any = None) -> Tensor:
         """The host's own memory, aliased. `release(userdata)` is called once the library no longer needs it,
         also when this call fails; without `release` the memory must stay until the tensor is destroyed and
-        every call that was given it has returned. `flags`: EPL_TENSOR_..., or 0."""
+        every call that was given it has returned. `flags`: TENSOR_..., or 0."""
         dims_data, dims_length = core.array(c.c_int64, dims)
         data_data, data_length = core.memory(data)
         tensor_out = c.c_void_p()
         core.check(core.library().epl_tensor_create_borrow(core.pointer(engine), dtype, dims_data, dims_length, data_data, data_length, flags, release, userdata, c.byref(tensor_out)))
-        return cls.own(tensor_out.value)
+        return cls.own(tensor_out.value, engine)
 
-    def dtype(self):
-        return core.library().epl_tensor_dtype(self.pointer)
+    def dtype(self) -> int:
+        return core.library().epl_tensor_dtype(core.pointer(self))
 
-    def ndim(self):
-        return core.library().epl_tensor_ndim(self.pointer)
+    def ndim(self) -> int:
+        return core.library().epl_tensor_ndim(core.pointer(self))
 
-    def dim(self, dim):
+    def dim(self, dim: int) -> int:
         """The size of a dimension counted from 0; -1 if there is no such dimension."""
-        return core.library().epl_tensor_dim(self.pointer, dim)
+        return core.library().epl_tensor_dim(core.pointer(self), dim)
 
-    def bytes(self):
-        return core.library().epl_tensor_bytes(self.pointer)
+    def bytes(self) -> int:
+        return core.library().epl_tensor_bytes(core.pointer(self))
 
-    def data(self):
-        """The bytes, row-major; NULL for memory that the host cannot read. Where epl_tensor_is_read_only says 1
-        they must not be written."""
-        return core.library().epl_tensor_data(self.pointer)
+    def data(self) -> Any:
+        """The bytes, row-major; None for memory that the host cannot read. Where Tensor.is_read_only says 1 they
+        must not be written."""
+        return core.library().epl_tensor_data(core.pointer(self))
 
-    def is_read_only(self):
-        return core.library().epl_tensor_is_read_only(self.pointer)
+    def is_read_only(self) -> int:
+        return core.library().epl_tensor_is_read_only(core.pointer(self))
 
-    def device(self):
-        """Where its memory is: EPL_DEVICE_...; -1 for NULL."""
-        return core.library().epl_tensor_device(self.pointer)
+    def device(self) -> int:
+        """Where its memory is: DEVICE_...; -1 for None."""
+        return core.library().epl_tensor_device(core.pointer(self))
 
     @classmethod
-    def from_dlpack(cls, engine, dl_managed_tensor_versioned):
+    def from_dlpack(cls, engine: Engine, dl_managed_tensor_versioned: Any) -> Tensor:
         """DLPack, as DLManagedTensorVersioned* (version 1). `from` takes the struct over, also when it fails,
         and accepts row-major tensors of the CPU; `to` gives one that keeps the data alive and whose deleter
         the receiver calls."""
         tensor_out = c.c_void_p()
         core.check(core.library().epl_tensor_from_dlpack(core.pointer(engine), dl_managed_tensor_versioned, c.byref(tensor_out)))
-        return cls.own(tensor_out.value)
+        return cls.own(tensor_out.value, engine)
 
-    def to_dlpack(self):
+    def to_dlpack(self) -> Any:
         dl_managed_tensor_versioned_out = c.c_void_p()
-        core.check(core.library().epl_tensor_to_dlpack(self.pointer, c.byref(dl_managed_tensor_versioned_out)))
+        core.check(core.library().epl_tensor_to_dlpack(core.pointer(self), c.byref(dl_managed_tensor_versioned_out)))
         return dl_managed_tensor_versioned_out.value
 
 
@@ -951,18 +970,18 @@ class Cancel(core.Handle):
     KIND = "cancel"
 
     @classmethod
-    def create(cls, engine):
+    def create(cls, engine: Engine) -> Cancel:
         """A token that any thread may trigger, once and for all; calls that were given it return
-        EPL_ERROR_CANCELLED, before they change anything or not at all. A token may go to any number of calls."""
+        ERROR_CANCELLED, before they change anything or not at all. A token may go to any number of calls."""
         cancel_out = c.c_void_p()
         core.check(core.library().epl_cancel_create(core.pointer(engine), c.byref(cancel_out)))
-        return cls.own(cancel_out.value)
+        return cls.own(cancel_out.value, engine)
 
-    def trigger(self):
-        core.library().epl_cancel_trigger(self.pointer)
+    def trigger(self) -> None:
+        core.library().epl_cancel_trigger(core.pointer(self))
 
     @classmethod
-    def triggered(cls, cancel=None):
+    def triggered(cls, cancel: Optional[Cancel] = None) -> int:
         return core.library().epl_cancel_triggered(core.pointer(cancel))
 
 
@@ -970,162 +989,161 @@ class Store(core.Handle):
     KIND = "store"
 
     @classmethod
-    def create(cls, engine, options=None):
+    def create(cls, engine: Engine, options: Optional[core.Fields] = None) -> Store:
         """Serves a store for the processes of one job, by a thread of its own, until it is destroyed: when the
         sessions that use it are gone. One process makes it, any one that lives long enough; what it keeps is
         small."""
         store_out = c.c_void_p()
         core.check(core.library().epl_store_create(core.pointer(engine), core.struct(raw.StoreOptions, options), c.byref(store_out)))
-        return cls.own(store_out.value)
+        return cls.own(store_out.value, engine)
 
     @classmethod
-    def address(cls, store=None):
-        """"HOST:PORT" with the port that it has; empty for NULL. `length` may be NULL."""
+    def address(cls, store: Optional[Store] = None) -> str:
+        """"HOST:PORT" with the port that it has; empty for None. `length` may be None."""
         length = c.c_size_t()
         return core.view(core.library().epl_store_address(core.pointer(store), c.byref(length)), length.value)
 
-    def id(self):
-        """Address and secret as one text without spaces, for epl_session_options.rendezvous. The host hands it
-        to the other processes by its own means, which nobody else must see. Shorter than 256 bytes for a
-        secret of up to 64."""
+    def id(self) -> str:
+        """Address and secret as one text without spaces, for SessionOptions.rendezvous. The host hands it to the
+        other processes by its own means, which nobody else must see. Shorter than 256 bytes for a secret of
+        up to 64."""
         id_out = c.c_void_p()
-        core.check(core.library().epl_store_id(self.pointer, c.byref(id_out)))
+        core.check(core.library().epl_store_id(core.pointer(self), c.byref(id_out)))
         return core.take(id_out)
 
 
 class Event(core.Handle):
     KIND = "event"
 
-    def ready(self):
+    def ready(self) -> int:
         """1: the work is done or has failed, and the session is free; 0: not yet. In a child of fork() it stays
         as it was."""
-        return core.library().epl_event_ready(self.pointer)
+        return core.library().epl_event_ready(core.pointer(self))
 
-    def wait(self, **call):
+    def wait(self, **call: Any) -> raw.Metrics:
         """Waits, and gives the error and the metrics of the work, as often as it is asked.
-        EPL_ERROR_DEADLINE_EXCEEDED and EPL_ERROR_CANCELLED of an event that is not ready are those of the
-        waiting alone. A callback of an event cannot wait for another one of its session, whose thread it runs
-        on: EPL_ERROR_MISUSE."""
+        ERROR_DEADLINE_EXCEEDED and ERROR_CANCELLED of an event that is not ready are those of the waiting
+        alone. A callback of an event cannot wait for another one of its session, whose thread it runs on:
+        ERROR_MISUSE."""
         metrics_out = raw.Metrics()
-        core.check(core.library().epl_event_wait(self.pointer, core.call_options(call), c.byref(metrics_out)))
+        core.check(core.library().epl_event_wait(core.pointer(self), core.call_options(call), c.byref(metrics_out)))
         return metrics_out
 
-    def fd(self):
+    def fd(self) -> int:
         """For poll, epoll and event loops: a descriptor that becomes readable when the event is ready, and stays
         so. It is the event's own: neither read nor close it; it is closed with the event. Where there is none
-        (EPL_ERROR_EXHAUSTED, or EPL_ERROR_UNSUPPORTED on systems other than Linux) it is -1."""
+        (ERROR_EXHAUSTED, or ERROR_UNSUPPORTED on systems other than Linux) it is -1."""
         fd_out = c.c_int32()
-        core.check(core.library().epl_event_fd(self.pointer, c.byref(fd_out)))
+        core.check(core.library().epl_event_fd(core.pointer(self), c.byref(fd_out)))
         return fd_out.value
 
-    def on_ready(self, fn, userdata=None, destroy=None):
-        """`fn` is called once, and `destroy`, which may be NULL, behind it: by the session's thread when the
+    def on_ready(self, fn: Callable[..., Any], userdata: Any = None, destroy: Optional[Callable[..., Any]] = None) -> None:
+        """`fn` is called once, and `destroy`, which may be None, behind it: by the session's thread when the
         event is ready, or by this call where it is already. The session is free by then; it may be used,
         destroyed, and given its next step. Several functions are called in the order in which they came. On
         an error neither is called."""
-        core.check(core.library().epl_event_on_ready(self.pointer, fn, userdata, destroy))
+        core.check(core.library().epl_event_on_ready(core.pointer(self), fn, userdata, destroy))
 
 
 class Predictor(core.Handle):
     KIND = "predictor"
 
     @classmethod
-    def create(cls, session, shapes=None, **call):
+    def create(cls, session: Session, shapes: Optional[Plan] = None, **call: Any) -> Predictor:
         """`shapes` is another plan of the same model, with the same trainer and other sizes (its loss may be
-        "none"); NULL: the session's own. A plan that reads other weights, or weights of another type, is
-        EPL_ERROR_INVALID_ARGUMENT. Where the session is one of several processes, `shapes` is needed, and all
-        weights must be in this one (EPL_ERROR_UNSUPPORTED)."""
+        "none"); None: the session's own. A plan that reads other weights, or weights of another type, is
+        ERROR_INVALID_ARGUMENT. Where the session is one of several processes, `shapes` is needed, and all
+        weights must be in this one (ERROR_UNSUPPORTED)."""
         predictor_out = c.c_void_p()
         core.check(core.library().epl_predictor_create(core.pointer(session), core.pointer(shapes), core.call_options(call), c.byref(predictor_out)))
-        return cls.own(predictor_out.value)
+        return cls.own(predictor_out.value, session)
 
-    def refresh(self, **call):
+    def refresh(self, **call: Any) -> None:
         """Takes the weights of the session's last step. The deadline and the token of `call` are looked at until
-        it copies. EPL_ERROR_MISUSE: the session was destroyed; EPL_ERROR_STATE_LOST: the session's state is
-        of no step. Both leave the predictor as it was."""
-        core.check(core.library().epl_predictor_refresh(self.pointer, core.call_options(call)))
+        it copies. ERROR_MISUSE: the session was destroyed; ERROR_STATE_LOST: the session's state is of no
+        step. Both leave the predictor as it was."""
+        core.check(core.library().epl_predictor_refresh(core.pointer(self), core.call_options(call)))
 
-    def steps(self):
+    def steps(self) -> int:
         """Steps that the session had done when these were its weights."""
-        return core.library().epl_predictor_steps(self.pointer)
+        return core.library().epl_predictor_steps(core.pointer(self))
 
-    def memory_bytes(self):
+    def memory_bytes(self) -> int:
         """What it has allocated for weights and work, of all its ranks: the plan knows it."""
-        return core.library().epl_predictor_memory_bytes(self.pointer)
+        return core.library().epl_predictor_memory_bytes(core.pointer(self))
 
-    def predict(self, inputs, output_count, **call):
-        """As epl_session_predict and epl_session_predict_into."""
+    def predict(self, inputs: Sequence[Tensor], output_count: int, **call: Any) -> list[Tensor]:
+        """As Session.predict and Session.predict_into."""
         inputs_data, inputs_length = core.handles(inputs)
         outputs_out = (c.c_void_p * output_count)()
-        core.check(core.library().epl_predictor_predict(self.pointer, inputs_data, inputs_length, core.call_options(call), outputs_out, output_count))
-        return [core.kind("tensor").own(each) for each in outputs_out]
+        core.check(core.library().epl_predictor_predict(core.pointer(self), inputs_data, inputs_length, core.call_options(call), outputs_out, output_count))
+        return [core.kind("tensor").own(each, self) for each in outputs_out]
 
-    def predict_into(self, inputs, outputs, **call):
+    def predict_into(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], **call: Any) -> None:
         inputs_data, inputs_length = core.handles(inputs)
         outputs_data, outputs_length = core.handles(outputs)
-        core.check(core.library().epl_predictor_predict_into(self.pointer, inputs_data, inputs_length, core.call_options(call), outputs_data, outputs_length))
+        core.check(core.library().epl_predictor_predict_into(core.pointer(self), inputs_data, inputs_length, core.call_options(call), outputs_data, outputs_length))
 
 
 class FolderLock(core.Handle):
     KIND = "folder_lock"
 
     @classmethod
-    def create(cls, engine, path):
+    def create(cls, engine: Engine, path: core.Text) -> FolderLock:
         """A folder that exists, for one owner: a service, a job. While the lock lives a second one of the same
-        folder is EPL_ERROR_BUSY, in this process and in others, with a message that names the owner: the
-        process, and its host. It goes with epl_folder_lock_destroy, or with the process however that ends; a
-        child of fork() does not hold it. It is a file `.epl.lock` in the folder, which nobody else removes
-        while it is locked. It holds against those alone who lock the folder as well: reads and writes are
-        free, those of checkpoints too. EPL_ERROR_UNSUPPORTED: the file system has no locks. NFS has them,
-        between hosts as well, where its server does; when a host is lost the server may take a minute and
-        more to let go."""
+        folder is ERROR_BUSY, in this process and in others, with a message that names the owner: the process,
+        and its host. It goes with FolderLock.destroy, or with the process however that ends; a child of
+        fork() does not hold it. It is a file `.epl.lock` in the folder, which nobody else removes while it is
+        locked. It holds against those alone who lock the folder as well: reads and writes are free, those of
+        checkpoints too. ERROR_UNSUPPORTED: the file system has no locks. NFS has them, between hosts as well,
+        where its server does; when a host is lost the server may take a minute and more to let go."""
         path_data, path_length = core.text(path)
         lock_out = c.c_void_p()
         core.check(core.library().epl_folder_lock_create(core.pointer(engine), path_data, path_length, c.byref(lock_out)))
-        return cls.own(lock_out.value)
+        return cls.own(lock_out.value, engine)
 
 
-def version():
+def version() -> int:
     """Of the library in use: major * 1000000 + minor * 1000 + patch."""
     return core.library().epl_version()
 
 
-def abi_version():
-    """The ABI major: programs built for EPL_ABI_VERSION n run with every library that answers n."""
+def abi_version() -> int:
+    """The ABI major: programs built for ABI_VERSION n run with every library that answers n."""
     return core.library().epl_abi_version()
 
 
-def live_handles():
+def live_handles() -> int:
     """Handles alive in this process, errors and texts included: zero after the last destroy. For leak tests."""
     return core.library().epl_live_handles()
 
 
-def dtype_bits(dtype):
+def dtype_bits(dtype: int) -> int:
     """Bits of one element in memory; 0 for a value that is not an element type."""
     return core.library().epl_dtype_bits(dtype)
 
 
-def dtype_name(dtype):
-    """"f32", ...; NULL for a value that is not an element type."""
+def dtype_name(dtype: int) -> str:
+    """"f32", ...; None for a value that is not an element type."""
     return core.name(core.library().epl_dtype_name(dtype))
 
 
-def x_template_write(engine, family, options, path, **call):
-    """Writes a model of a known family (epl_engine_describe lists them) to `path`, with weights drawn from a
-    seed. `options` is a JSON object, for example {"layers": 4, "width": 128, "seed": 1}; empty for defaults."""
+def x_template_write(engine: Engine, family: core.Text, options: Optional[core.Text], path: core.Text, **call: Any) -> None:
+    """Writes a model of a known family (Engine.describe lists them) to `path`, with weights drawn from a seed.
+    `options` is a JSON object, for example {"layers": 4, "width": 128, "seed": 1}; empty for defaults."""
     family_data, family_length = core.text(family)
     options_data, options_length = core.text(options)
     path_data, path_length = core.text(path)
     core.check(core.library().epl_x_template_write(core.pointer(engine), family_data, family_length, options_data, options_length, path_data, path_length, core.call_options(call)))
 
 
-def checkpoint_remove(engine, path):
+def checkpoint_remove(engine: Engine, path: core.Text) -> None:
     """Removes a checkpoint: the files that it consists of, and the folder if nothing else lies there."""
     path_data, path_length = core.text(path)
     core.check(core.library().epl_checkpoint_remove(core.pointer(engine), path_data, path_length))
 
 
-def checkpoint_describe(engine, path, **call):
+def checkpoint_describe(engine: Engine, path: core.Text, **call: Any) -> str:
     """What a checkpoint holds, as JSON: the step, the tensors, and under "facts" what the run was (optimizer,
     loss, data, ...)."""
     path_data, path_length = core.text(path)
