@@ -7,11 +7,15 @@
 // Handles are classes with one owner, which move and do not copy, and destroy what they own; they convert to the pointer
 // of C, which is what arguments take, so that nullptr and borrowed handles fit too. Texts are std::string_view in and
 // std::string out, memory and arrays are std::span, what C writes is returned (several things as a std::tuple). Options
-// are C's structs with every default in place:
+// are C's structs with every default in place, constants are enum classes (those of C fit too), callbacks are whatever can
+// be called, and the options of a call stand at its end:
 //
 //   epl::engine_options options;
 //   options.threads = 2;
+//   options.set_log([](epl::log_level, std::string_view text) { std::clog << text << '\n'; });
 //   auto engine = epl::engine::create(options);
+//   ...
+//   std::span<float> scores = session.predict({x}).front().as<float>();
 //
 // A call that fails throws epl::error. With EPL_CPP_RESULT defined before the header it returns an epl::result instead,
 // a value or an error, and the header needs no exceptions. The two live in inline namespaces, so that a program may have
@@ -25,10 +29,14 @@
 
 #include <epl.h>
 
+#include <atomic>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
+#include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,6 +47,127 @@
 #include <vector>
 
 namespace epl {
+/// What an error is about.
+enum class code : std::int32_t {
+  ok = EPL_OK,
+  invalid_argument = EPL_ERROR_INVALID_ARGUMENT,
+  invalid_model = EPL_ERROR_INVALID_MODEL,
+  unsupported = EPL_ERROR_UNSUPPORTED,
+  not_found = EPL_ERROR_NOT_FOUND,
+  io = EPL_ERROR_IO,
+  out_of_memory = EPL_ERROR_OUT_OF_MEMORY,
+  cancelled = EPL_ERROR_CANCELLED,
+  deadline_exceeded = EPL_ERROR_DEADLINE_EXCEEDED,
+  peer_failed = EPL_ERROR_PEER_FAILED,
+  misuse = EPL_ERROR_MISUSE,
+  not_finite = EPL_ERROR_NOT_FINITE,
+  internal = EPL_ERROR_INTERNAL,
+  data_loss = EPL_ERROR_DATA_LOSS,
+  busy = EPL_ERROR_BUSY,
+  state_lost = EPL_ERROR_STATE_LOST,
+  exhausted = EPL_ERROR_EXHAUSTED,
+};
+constexpr bool operator==(code a, std::int32_t b) noexcept { return static_cast<std::int32_t>(a) == b; }
+
+/// How important a message is.
+enum class log_level : std::int32_t {
+  default_ = EPL_LOG_DEFAULT,
+  debug = EPL_LOG_DEBUG,
+  info = EPL_LOG_INFO,
+  warning = EPL_LOG_WARNING,
+  error = EPL_LOG_ERROR,
+};
+constexpr bool operator==(log_level a, std::int32_t b) noexcept { return static_cast<std::int32_t>(a) == b; }
+
+/// What a device is.
+enum class device_kind : std::int32_t {
+  cpu = EPL_DEVICE_CPU,
+  sim = EPL_DEVICE_SIM,
+};
+constexpr bool operator==(device_kind a, std::int32_t b) noexcept { return static_cast<std::int32_t>(a) == b; }
+
+/// Element types.
+enum class dtype : std::int32_t {
+  none = EPL_DTYPE_NONE,
+  f32 = EPL_DTYPE_F32,
+  f64 = EPL_DTYPE_F64,
+  f16 = EPL_DTYPE_F16,
+  bf16 = EPL_DTYPE_BF16,
+  i8 = EPL_DTYPE_I8,
+  i16 = EPL_DTYPE_I16,
+  i32 = EPL_DTYPE_I32,
+  i64 = EPL_DTYPE_I64,
+  u8 = EPL_DTYPE_U8,
+  u16 = EPL_DTYPE_U16,
+  u32 = EPL_DTYPE_U32,
+  u64 = EPL_DTYPE_U64,
+  bool_ = EPL_DTYPE_BOOL,
+};
+constexpr bool operator==(dtype a, std::int32_t b) noexcept { return static_cast<std::int32_t>(a) == b; }
+
+/// What a model or an entry takes and gives.
+enum class port : std::int32_t {
+  input = EPL_PORT_INPUT,
+  output = EPL_PORT_OUTPUT,
+  initializer = EPL_PORT_INITIALIZER,
+};
+constexpr bool operator==(port a, std::int32_t b) noexcept { return static_cast<std::int32_t>(a) == b; }
+
+/// What a scope does.
+enum class scope : std::int32_t {
+  replicate = EPL_SCOPE_REPLICATE,
+  split = EPL_SCOPE_SPLIT,
+  expert = EPL_SCOPE_EXPERT,
+};
+constexpr bool operator==(scope a, std::int32_t b) noexcept { return static_cast<std::int32_t>(a) == b; }
+
+/// What a plan can run.
+enum class entry : std::int32_t {
+  train = EPL_ENTRY_TRAIN,
+  evaluate = EPL_ENTRY_EVALUATE,
+  predict = EPL_ENTRY_PREDICT,
+};
+constexpr bool operator==(entry a, std::int32_t b) noexcept { return static_cast<std::int32_t>(a) == b; }
+
+/// What a session keeps.
+enum class state : std::int32_t {
+  parameter = EPL_STATE_PARAMETER,
+  frozen = EPL_STATE_FROZEN,
+  buffer = EPL_STATE_BUFFER,
+  optimizer = EPL_STATE_OPTIMIZER,
+  gradient = EPL_STATE_GRADIENT,
+};
+constexpr bool operator==(state a, std::int32_t b) noexcept { return static_cast<std::int32_t>(a) == b; }
+/// An enumerator, or the constant of C that it stands for.
+template <class E> class one_of {
+ public:
+  constexpr one_of(E value) noexcept : value_(static_cast<std::int32_t>(value)) {}
+  constexpr one_of(std::int32_t value) noexcept : value_(value) {}
+  constexpr operator std::int32_t() const noexcept { return value_; }
+
+ private:
+  std::int32_t value_;
+};
+
+/// An entry of the plan's shape number `shape`, counted from 0 (trainer::add_shape).
+constexpr entry entry_of_shape(entry of, std::int32_t shape) noexcept {
+  return static_cast<entry>(static_cast<std::int32_t>(of) + EPL_ENTRY_SHAPE * shape);
+}
+
+/// The element type of a type of C++: dtype_of<float> is dtype::f32.
+template <class T> inline constexpr dtype dtype_of = dtype::none;
+template <> inline constexpr dtype dtype_of<float> = dtype::f32;
+template <> inline constexpr dtype dtype_of<double> = dtype::f64;
+template <> inline constexpr dtype dtype_of<std::int8_t> = dtype::i8;
+template <> inline constexpr dtype dtype_of<std::int16_t> = dtype::i16;
+template <> inline constexpr dtype dtype_of<std::int32_t> = dtype::i32;
+template <> inline constexpr dtype dtype_of<std::int64_t> = dtype::i64;
+template <> inline constexpr dtype dtype_of<std::uint8_t> = dtype::u8;
+template <> inline constexpr dtype dtype_of<std::uint16_t> = dtype::u16;
+template <> inline constexpr dtype dtype_of<std::uint32_t> = dtype::u32;
+template <> inline constexpr dtype dtype_of<std::uint64_t> = dtype::u64;
+template <> inline constexpr dtype dtype_of<bool> = dtype::bool_;
+
 #ifdef EPL_CPP_RESULT
 inline namespace returning {
 #else
@@ -49,6 +178,8 @@ inline namespace throwing {
 class error : public std::exception {
  public:
   error() = default;
+  /// One of the program's own, for what the library calls back.
+  error(epl::code code, std::string_view message) : code_(static_cast<std::int32_t>(code)), message_(message) {}
   /// Takes over an error of C.
   explicit error(epl_error* from) : code_(epl_error_code(from)), rank_(epl_error_rank(from)) {
     retryable_ = epl_error_retryable(from) != 0;
@@ -61,8 +192,7 @@ class error : public std::exception {
   }
   const char* what() const noexcept override { return message_.c_str(); }
   const std::string& message() const noexcept { return message_; }
-  /// EPL_ERROR_...
-  std::int32_t code() const noexcept { return code_; }
+  epl::code code() const noexcept { return static_cast<epl::code>(code_); }
   /// The node, file or handle; empty where there is none.
   const std::string& where() const noexcept { return where_; }
   /// -1 where there is none.
@@ -90,7 +220,16 @@ template <class T> class [[nodiscard]] result {
   T&& operator*() && { return std::move(*value_); }
   T* operator->() { return &*value_; }
   const T* operator->() const { return &*value_; }
+  /// The value; only where there is one.
+  T& value() & { return *value_; }
+  T&& value() && { return std::move(*value_); }
+  T value_or(T other) && { return value_ ? std::move(*value_) : std::move(other); }
   const epl::error& error() const noexcept { return error_; }
+  /// What `next` makes of the value, itself a result; or this error.
+  template <class F> auto and_then(F&& next) && -> decltype(next(std::declval<T>())) {
+    if (!value_) return std::move(error_);
+    return next(std::move(*value_));
+  }
 
  private:
   std::optional<T> value_;
@@ -154,6 +293,84 @@ template <class C, void (*Destroy)(C*)> class handle {
   C* owned_ = nullptr;
 };
 
+inline epl_error* failure(epl::code code, std::string_view message) noexcept {
+  return epl_error_create(static_cast<std::int32_t>(code), message.data(), message.size());
+}
+
+/// Calls a function of the program for the library: what it throws, or the error that it returns, is the library's.
+template <class F, class... A> epl_error* call_back(F& function, A&&... arguments) noexcept {
+  using made = std::invoke_result_t<F&, A...>;
+#ifdef EPL_CPP_RESULT
+  if constexpr (std::is_same_v<made, epl_error*>) {
+    return function(std::forward<A>(arguments)...);
+  } else if constexpr (std::is_same_v<made, result<void>>) {
+    const result<void> done = function(std::forward<A>(arguments)...);
+    return done ? nullptr : failure(done.error().code(), done.error().message());
+  } else {
+    function(std::forward<A>(arguments)...);
+    return nullptr;
+  }
+#else
+  try {
+    if constexpr (std::is_same_v<made, epl_error*>) {
+      return function(std::forward<A>(arguments)...);
+    } else {
+      function(std::forward<A>(arguments)...);
+      return nullptr;
+    }
+  } catch (const error& thrown) {
+    return failure(thrown.code(), thrown.message());
+  } catch (const std::bad_alloc&) {
+    return failure(code::out_of_memory, "the program has no memory left");
+  } catch (const std::exception& thrown) {
+    return failure(code::internal, thrown.what());
+  } catch (...) {
+    return failure(code::internal, "a function of the program threw something that is no exception");
+  }
+#endif
+}
+
+/// Functions of the program that the library calls until it has done with them. The options that hold them are one
+/// owner, each object that was made of the options another one.
+struct functions {
+  std::atomic<int> owners{1};
+  virtual ~functions() = default;
+  static void release(void* held) {
+    auto* one = static_cast<functions*>(held);
+    if (one != nullptr && one->owners.fetch_sub(1) == 1) delete one;
+  }
+};
+template <class... F> struct functions_of final : functions {
+  explicit functions_of(F... each) : all(std::move(each)...) {}
+  std::tuple<F...> all;
+};
+
+class owner {
+ public:
+  owner() = default;
+  explicit owner(functions* held) noexcept : held_(held) {}
+  owner(const owner& other) noexcept : held_(other.held_) {
+    if (held_ != nullptr) held_->owners.fetch_add(1);
+  }
+  owner& operator=(owner other) noexcept {
+    std::swap(held_, other.held_);
+    return *this;
+  }
+  ~owner() { functions::release(held_); }
+  functions* get() const noexcept { return held_; }
+  /// The library owns it too.
+  void lend() noexcept { held_ = nullptr; }
+
+ private:
+  functions* held_ = nullptr;
+};
+
+template <class F> void* address_of(F& function) {
+  return const_cast<void*>(static_cast<const void*>(std::addressof(function)));
+}
+
+template <class F> inline constexpr bool is_function = !std::is_null_pointer_v<std::remove_cvref_t<F>>;
+
 /// What a call gives: `value()`, or the failure.
 template <class F> auto give(epl_error* failure, F&& value) -> returned<decltype(value())> {
 #ifdef EPL_CPP_RESULT
@@ -186,6 +403,51 @@ template <class T, class C> std::vector<T> own(const std::vector<C*>& handles) {
 }
 
 inline std::string_view view(const char* text) { return text == nullptr ? std::string_view() : text; }
+
+// Where a function of the program lies: by itself, or among those that are kept together.
+template <class F> F& alone(void* userdata) { return *static_cast<F*>(userdata); }
+template <std::size_t I, class... F> auto& among(void* userdata) {
+  return std::get<I>(static_cast<functions_of<F...>*>(static_cast<functions*>(userdata))->all);
+}
+template <auto Function> void* allocate_fn(void* userdata, size_t bytes, size_t alignment) noexcept {
+  return Function(userdata)(bytes, alignment);
+}
+template <auto Function> void release_fn(void* userdata, void* memory, size_t bytes, size_t alignment) noexcept {
+  epl_error_destroy(call_back(Function(userdata), memory, bytes, alignment));
+}
+template <auto Function> void log_fn(void* userdata, int32_t level, const char* message, size_t length) noexcept {
+  epl_error_destroy(call_back(Function(userdata), static_cast<epl::log_level>(level), std::string_view(message, length)));
+}
+template <auto Function> epl_error* write_fn(void* userdata, const void* data, size_t bytes) noexcept {
+  return call_back(Function(userdata), std::span(static_cast<const std::byte*>(data), bytes));
+}
+template <auto Function> epl_error* read_fn(void* userdata, uint64_t offset, void* target, size_t bytes) noexcept {
+  return call_back(Function(userdata), offset, std::span(static_cast<std::byte*>(target), bytes));
+}
+template <auto Function> epl_error* open_fn(void* userdata, const char* location, size_t location_length, epl_source* source) noexcept {
+  return call_back(Function(userdata), std::string_view(location, location_length), *source);
+}
+template <auto Function> epl_error* op_shape_fn(void* userdata, const char* attributes, size_t attributes_length, const epl_op_tensor* inputs, size_t input_count, epl_op_tensor* outputs, size_t output_count) noexcept {
+  return call_back(Function(userdata), std::string_view(attributes, attributes_length), std::span(inputs, input_count), std::span(outputs, output_count));
+}
+template <auto Function> epl_error* op_run_fn(void* userdata, const char* attributes, size_t attributes_length, const epl_op_tensor* inputs, size_t input_count, const epl_op_tensor* outputs, size_t output_count) noexcept {
+  return call_back(Function(userdata), std::string_view(attributes, attributes_length), std::span(inputs, input_count), std::span(outputs, output_count));
+}
+template <auto Function> epl_error* op_gradient_fn(void* userdata, const char* attributes, size_t attributes_length, const epl_op_tensor* inputs, size_t input_count, const epl_op_tensor* outputs, const epl_op_tensor* upstream, size_t output_count, const epl_op_tensor* gradients) noexcept {
+  return call_back(Function(userdata), std::string_view(attributes, attributes_length), std::span(inputs, input_count), std::span(outputs, output_count), std::span(upstream, output_count), std::span(gradients, input_count));
+}
+template <auto Function> epl_error* samples_fn(void* userdata, int32_t field, const int64_t* samples, size_t count, void* target, size_t bytes) noexcept {
+  return call_back(Function(userdata), field, std::span(samples, count), std::span(static_cast<std::byte*>(target), bytes));
+}
+template <auto Function> epl_error* put_fn(void* userdata, const char* key, size_t key_length, const void* value, size_t bytes) noexcept {
+  return call_back(Function(userdata), std::string_view(key, key_length), std::span(static_cast<const std::byte*>(value), bytes));
+}
+template <auto Function> epl_error* get_fn(void* userdata, const char* key, size_t key_length, int64_t timeout_nanoseconds, void* value, size_t capacity, size_t* bytes) noexcept {
+  return call_back(Function(userdata), std::string_view(key, key_length), timeout_nanoseconds, std::span(static_cast<std::byte*>(value), capacity), *bytes);
+}
+template <auto Function> void event_fn(void* userdata) noexcept {
+  epl_error_destroy(call_back(Function(userdata)));
+}
 }  // namespace detail
 
 struct engine_options : epl_engine_options {
@@ -196,6 +458,27 @@ struct engine_options : epl_engine_options {
     packs_length = text.size();
     return *this;
   }
+  /// allocate, release: whatever can be called (docs/cpp.md); nullptr leaves one out.
+  template <class F0, class F1 = std::nullptr_t>
+  engine_options& set_allocator(F0 allocate_function, F1 release_function = {}) {
+    owner_of_allocator_userdata = detail::owner(new detail::functions_of<F0, F1>(std::move(allocate_function), std::move(release_function)));
+    allocator_userdata = owner_of_allocator_userdata.get();
+    allocator_destroy = detail::functions::release;
+    if constexpr (detail::is_function<F0>) allocate = detail::allocate_fn<&detail::among<0, F0, F1>>;
+    if constexpr (detail::is_function<F1>) release = detail::release_fn<&detail::among<1, F0, F1>>;
+    return *this;
+  }
+  /// log: whatever can be called (docs/cpp.md); nullptr leaves one out.
+  template <class F0>
+  engine_options& set_log(F0 log_function) {
+    owner_of_log_userdata = detail::owner(new detail::functions_of<F0>(std::move(log_function)));
+    log_userdata = owner_of_log_userdata.get();
+    log_destroy = detail::functions::release;
+    if constexpr (detail::is_function<F0>) log = detail::log_fn<&detail::among<0, F0>>;
+    return *this;
+  }
+  detail::owner owner_of_allocator_userdata;
+  detail::owner owner_of_log_userdata;
 };
 
 struct device_info : epl_device_info {
@@ -217,17 +500,38 @@ struct source : epl_source {
     name_length = text.size();
     return *this;
   }
+  /// read, open: whatever can be called (docs/cpp.md); nullptr leaves one out.
+  template <class F0, class F1 = std::nullptr_t>
+  source& set_functions(F0 read_function, F1 open_function = {}) {
+    owner_of_userdata = detail::owner(new detail::functions_of<F0, F1>(std::move(read_function), std::move(open_function)));
+    userdata = owner_of_userdata.get();
+    destroy = detail::functions::release;
+    if constexpr (detail::is_function<F0>) read = detail::read_fn<&detail::among<0, F0, F1>>;
+    if constexpr (detail::is_function<F1>) open = detail::open_fn<&detail::among<1, F0, F1>>;
+    return *this;
+  }
+  detail::owner owner_of_userdata;
 };
 
 /// Name and type of an input, an output or an initialiser. `name` is borrowed and ends with a zero.
 struct tensor_info : epl_tensor_info {
   tensor_info() : epl_tensor_info(EPL_TENSOR_INFO_INIT) {}
   std::string_view name_text() const { return {name, name_length}; }
+  std::span<const std::int64_t> shape() const { return {dims, static_cast<std::size_t>(ndim)}; }
+  epl::dtype type() const { return static_cast<epl::dtype>(dtype); }
+  /// The text must outlive the call that the struct is given to. There are EPL_MAX_NDIM dimensions at most.
+  tensor_info& set(std::string_view text, one_of<epl::dtype> of, std::initializer_list<std::int64_t> sizes) {
+    name = text.data(), name_length = text.size(), dtype = of, ndim = 0;
+    for (std::int64_t size : sizes) if (ndim < EPL_MAX_NDIM) dims[ndim++] = size;
+    return *this;
+  }
 };
 
 /// An operand in the host's memory: dense and row-major. Of one that is absent, `dtype` is EPL_DTYPE_NONE.
 struct op_tensor : epl_op_tensor {
   op_tensor() : epl_op_tensor() {}
+  std::span<const std::int64_t> shape() const { return {dims, static_cast<std::size_t>(ndim)}; }
+  epl::dtype type() const { return static_cast<epl::dtype>(dtype); }
 };
 
 struct op_options : epl_op_options {
@@ -250,6 +554,18 @@ struct op_options : epl_op_options {
     sharding_length = text.size();
     return *this;
   }
+  /// shape, run, gradient: whatever can be called (docs/cpp.md); nullptr leaves one out.
+  template <class F0, class F1 = std::nullptr_t, class F2 = std::nullptr_t>
+  op_options& set_functions(F0 shape_function, F1 run_function = {}, F2 gradient_function = {}) {
+    owner_of_userdata = detail::owner(new detail::functions_of<F0, F1, F2>(std::move(shape_function), std::move(run_function), std::move(gradient_function)));
+    userdata = owner_of_userdata.get();
+    destroy = detail::functions::release;
+    if constexpr (detail::is_function<F0>) shape = detail::op_shape_fn<&detail::among<0, F0, F1, F2>>;
+    if constexpr (detail::is_function<F1>) run = detail::op_run_fn<&detail::among<1, F0, F1, F2>>;
+    if constexpr (detail::is_function<F2>) gradient = detail::op_gradient_fn<&detail::among<2, F0, F1, F2>>;
+    return *this;
+  }
+  detail::owner owner_of_userdata;
 };
 
 struct model_options : epl_model_options {
@@ -319,6 +635,17 @@ struct session_options : epl_session_options {
     transport_length = text.size();
     return *this;
   }
+  /// put, get: whatever can be called (docs/cpp.md); nullptr leaves one out.
+  template <class F0, class F1 = std::nullptr_t>
+  session_options& set_functions(F0 put_function, F1 get_function = {}) {
+    owner_of_userdata = detail::owner(new detail::functions_of<F0, F1>(std::move(put_function), std::move(get_function)));
+    userdata = owner_of_userdata.get();
+    destroy = detail::functions::release;
+    if constexpr (detail::is_function<F0>) put = detail::put_fn<&detail::among<0, F0, F1>>;
+    if constexpr (detail::is_function<F1>) get = detail::get_fn<&detail::among<1, F0, F1>>;
+    return *this;
+  }
+  detail::owner owner_of_userdata;
 };
 
 struct metrics : epl_metrics {
@@ -347,7 +674,11 @@ class engine : public detail::handle<epl_engine, epl_engine_destroy> {
 
   static returned<epl::engine> create(const epl::engine_options& options = {}) {
     epl_engine* engine_out = nullptr;
+    detail::owner options_allocator_userdata = options.owner_of_allocator_userdata;
+    detail::owner options_log_userdata = options.owner_of_log_userdata;
     epl_error* failure = epl_engine_create(&options, &engine_out);
+    if (failure == nullptr) options_allocator_userdata.lend();
+    if (failure == nullptr) options_log_userdata.lend();
     return detail::give(failure, [&]() -> epl::engine { return epl::engine(engine_out); });
   }
 
@@ -377,7 +708,9 @@ class engine : public detail::handle<epl_engine, epl_engine_destroy> {
 
   /// From now on models that are loaded with this engine may have the operator.
   returned<void> add_op(const epl::op_options& options = {}) const {
+    detail::owner options_userdata = options.owner_of_userdata;
     epl_error* failure = epl_engine_add_op(*this, &options);
+    if (failure == nullptr) options_userdata.lend();
     return detail::give(failure, [] {});
   }
 };
@@ -406,16 +739,18 @@ class model : public detail::handle<epl_model, epl_model_destroy> {
   /// model's tensors name beside it is opened by the source's own function, once each.
   static returned<epl::model> load_from(const epl_engine* engine, const epl::source& source = {}, const epl::model_options& options = {}, const epl::call_options& call = {}) {
     epl_model* model_out = nullptr;
+    detail::owner source_userdata = source.owner_of_userdata;
     epl_error* failure = epl_model_load_from(engine, &source, &options, &call, &model_out);
+    if (failure == nullptr) source_userdata.lend();
     return detail::give(failure, [&]() -> epl::model { return epl::model(model_out); });
   }
 
   /// `kind` is EPL_PORT_...; 0 for a kind that is unknown.
-  int64_t port_count(int32_t kind) const {
+  int64_t port_count(one_of<epl::port> kind) const {
     return epl_model_port_count(*this, kind);
   }
 
-  returned<epl::tensor_info> port(int32_t kind, int64_t index) const {
+  returned<epl::tensor_info> port(one_of<epl::port> kind, int64_t index) const {
     epl::tensor_info info_out{};
     epl_error* failure = epl_model_port(*this, kind, index, &info_out);
     return detail::give(failure, [&]() -> epl::tensor_info { return info_out; });
@@ -423,7 +758,7 @@ class model : public detail::handle<epl_model, epl_model_destroy> {
 
   /// The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is fixed
   /// or is not there.
-  std::string_view dim_symbol(int32_t kind, int64_t index, int32_t dim) const {
+  std::string_view dim_symbol(one_of<epl::port> kind, int64_t index, int32_t dim) const {
     std::size_t length = 0;
     const char* data = epl_model_dim_symbol(*this, kind, index, dim, &length);
     return std::string_view(data, length);
@@ -558,7 +893,7 @@ class trainer : public detail::handle<epl_trainer, epl_trainer_destroy> {
 
   /// Binds the shape of an input, or, by the name "target", type and shape of the target of the loss. `dtype`
   /// may be EPL_DTYPE_NONE for inputs; another one must be that of the model.
-  returned<void> bind_input(std::string_view input, int32_t dtype, std::span<const int64_t> dims = {}) {
+  returned<void> bind_input(std::string_view input, one_of<epl::dtype> dtype, std::span<const int64_t> dims = {}) {
     epl_error* failure = epl_trainer_bind_input(*this, input.data(), input.size(), dtype, dims.data(), static_cast<int32_t>(dims.size()));
     return detail::give(failure, [] {});
   }
@@ -624,7 +959,7 @@ class strategy : public detail::handle<epl_strategy, epl_strategy_destroy> {
 
   /// Adds a scope behind those that are there. `outer`: the number of a scope, or one of the two above. Without
   /// a pattern it matches every node. `scope`: its number, for the calls below.
-  returned<int64_t> add_scope(int64_t outer, int32_t kind, int64_t device_count, std::string_view name = {}) {
+  returned<int64_t> add_scope(int64_t outer, one_of<epl::scope> kind, int64_t device_count, std::string_view name = {}) {
     int64_t scope_out = 0;
     epl_error* failure = epl_strategy_add_scope(*this, outer, kind, device_count, name.data(), name.size(), &scope_out);
     return detail::give(failure, [&]() -> int64_t { return scope_out; });
@@ -686,6 +1021,14 @@ class plan : public detail::handle<epl_plan, epl_plan_destroy> {
     return detail::give(failure, [] {});
   }
 
+  /// The same with a function of the program, whatever can be called: docs/cpp.md.
+  template <class F>
+    requires(!std::is_convertible_v<F, epl_write_fn>)
+  returned<void> save_to(F&& write, const epl::call_options& call = {}) const {
+    epl_error* failure = epl_plan_save_to(*this, detail::write_fn<&detail::alone<std::remove_reference_t<F>>>, detail::address_of(write), &call);
+    return detail::give(failure, [] {});
+  }
+
   static returned<epl::plan> load_bytes(const epl_model* model, const epl_trainer* trainer, const epl_strategy* strategy, const epl::plan_options& options, std::span<const std::byte> data, const epl::call_options& call = {}) {
     epl_plan* plan_out = nullptr;
     epl_error* failure = epl_plan_load_bytes(model, trainer, strategy, &options, data.data(), data.size(), &call, &plan_out);
@@ -701,18 +1044,18 @@ class plan : public detail::handle<epl_plan, epl_plan_destroy> {
 
   /// Inputs in the order in which steps take them, and outputs, of an entry (EPL_ENTRY_...). 0 for an unknown
   /// entry.
-  int64_t port_count(int32_t entry, int32_t kind) const {
+  int64_t port_count(one_of<epl::entry> entry, one_of<epl::port> kind) const {
     return epl_plan_port_count(*this, entry, kind);
   }
 
-  returned<epl::tensor_info> port(int32_t entry, int32_t kind, int64_t index) const {
+  returned<epl::tensor_info> port(one_of<epl::entry> entry, one_of<epl::port> kind, int64_t index) const {
     epl::tensor_info info_out{};
     epl_error* failure = epl_plan_port(*this, entry, kind, index, &info_out);
     return detail::give(failure, [&]() -> epl::tensor_info { return info_out; });
   }
 
   /// The index of the input or output of that name; -1 where there is none.
-  int64_t find_port(int32_t entry, int32_t kind, std::string_view name) const {
+  int64_t find_port(one_of<epl::entry> entry, one_of<epl::port> kind, std::string_view name) const {
     return epl_plan_find_port(*this, entry, kind, name.data(), name.size());
   }
 
@@ -720,7 +1063,7 @@ class plan : public detail::handle<epl_plan, epl_plan_destroy> {
   /// the batch: what a process with these ranks passes with epl_session_options.slices, in a tensor of so many
   /// samples. 0 samples: none of them reads it. All of the batch where the input counts no samples, or they do
   /// not lie in one run.
-  returned<std::tuple<int64_t, int64_t>> slice(int32_t entry, int64_t input, int64_t first_rank, int64_t ranks) const {
+  returned<std::tuple<int64_t, int64_t>> slice(one_of<epl::entry> entry, int64_t input, int64_t first_rank, int64_t ranks) const {
     int64_t first_out = 0;
     int64_t samples_out = 0;
     epl_error* failure = epl_plan_slice(*this, entry, input, first_rank, ranks, &first_out, &samples_out);
@@ -812,6 +1155,17 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
     return detail::give(failure, [&]() -> epl::dataset { return epl::dataset(dataset_out); });
   }
 
+  /// The same with a function of the program, whatever can be called: docs/cpp.md.
+  template <class F>
+    requires(!std::is_convertible_v<F, epl_samples_fn>)
+  static returned<epl::dataset> create(const epl_engine* engine, std::span<const epl::tensor_info> fields, int64_t samples, F&& read, std::string_view options = {}) {
+    epl_dataset* dataset_out = nullptr;
+    detail::owner held(new detail::functions_of<std::decay_t<F>>(std::forward<F>(read)));
+    epl_error* failure = epl_dataset_create(engine, fields.data(), fields.size(), samples, detail::samples_fn<&detail::among<0, std::decay_t<F>>>, held.get(), detail::functions::release, options.data(), options.size(), &dataset_out);
+    if (failure == nullptr) held.lend();
+    return detail::give(failure, [&]() -> epl::dataset { return epl::dataset(dataset_out); });
+  }
+
   /// The dataset of a feed, which has one. Its position counts batches as others do: when a checkpoint is
   /// loaded with it, or epl_dataset_seek moves it, batches that wait are dropped where they are not those
   /// wanted, and the host pushes from that position on.
@@ -855,9 +1209,9 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
   /// field of its name, or input.<name>. Element types are converted; a value that the plan's type cannot hold
   /// is an error of the batch that has it. Shapes that do not fit are an error. The handles that
   /// epl_dataset_next gave before are gone.
-  returned<void> bind(const epl_plan* plan, int32_t entry) {
+  returned<void> bind(const epl_plan* plan, one_of<epl::entry> entry) {
     epl_error* failure = epl_dataset_bind(*this, plan, entry);
-    return detail::give(failure, [] {});
+    return detail::give(failure, [&] { bound_ = static_cast<std::size_t>(epl_plan_port_count(plan, entry, EPL_PORT_INPUT)); });
   }
 
   /// The same for a session that takes slices: of each batch the samples alone that the ranks [first_rank,
@@ -866,15 +1220,15 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
   /// that a run goes on with the same samples in another number of processes. What the last batch of an epoch
   /// lacks ("partial": true) is filled up with its last sample; epl_evaluation_add_dataset leaves that out
   /// again.
-  returned<void> bind_slice(const epl_plan* plan, int32_t entry, int64_t first_rank, int64_t ranks) {
+  returned<void> bind_slice(const epl_plan* plan, one_of<epl::entry> entry, int64_t first_rank, int64_t ranks) {
     epl_error* failure = epl_dataset_bind_slice(*this, plan, entry, first_rank, ranks);
-    return detail::give(failure, [] {});
+    return detail::give(failure, [&] { bound_ = static_cast<std::size_t>(epl_plan_port_count(plan, entry, EPL_PORT_INPUT)); });
   }
 
   /// Reads every sample once and looks for integers that the model cannot take, class indices and rows of
   /// tables out of range: an error names field, row and value. The dataset need not be bound. One that gives
   /// slices reads its share: all processes together read every sample.
-  returned<void> check(const epl_plan* plan, int32_t entry, const epl::call_options& call = {}) {
+  returned<void> check(const epl_plan* plan, one_of<epl::entry> entry, const epl::call_options& call = {}) {
     epl_error* failure = epl_dataset_check(*this, plan, entry, &call);
     return detail::give(failure, [] {});
   }
@@ -882,7 +1236,7 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
   /// The next batch: the handles of the dataset's own tensors, filled anew by each call of this function and
   /// left alone by every other. After the last batch of an epoch the next begins. `count` must be that of the
   /// fields, or of the inputs once bound.
-  returned<std::vector<const epl_tensor*>> next(const epl::call_options& call, std::size_t count) {
+  returned<std::vector<const epl_tensor*>> next(std::size_t count, const epl::call_options& call = {}) {
     std::vector<const epl_tensor*> tensors_out(count);
     epl_error* failure = epl_dataset_next(*this, &call, tensors_out.data(), count);
     return detail::give(failure, [&]() -> std::vector<const epl_tensor*> { return tensors_out; });
@@ -897,6 +1251,14 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
     epl_error* failure = epl_dataset_seek(*this, position);
     return detail::give(failure, [] {});
   }
+
+  /// The next batch: a tensor for each field, or once bound for each input, borrowed until the next call.
+  returned<std::vector<const epl_tensor*>> next(const epl::call_options& call = {}) {
+    return next(bound_ != 0 ? bound_ : static_cast<std::size_t>(field_count()), call);
+  }
+
+ private:
+  std::size_t bound_ = 0;
 };
 
 class feed : public detail::handle<epl_feed, epl_feed_destroy> {
@@ -995,14 +1357,14 @@ class tensor : public detail::handle<epl_tensor, epl_tensor_destroy> {
   using handle::handle;
 
   /// Zeros, owned by the tensor.
-  static returned<epl::tensor> create(const epl_engine* engine, int32_t dtype, std::span<const int64_t> dims = {}) {
+  static returned<epl::tensor> create(const epl_engine* engine, one_of<epl::dtype> dtype, std::span<const int64_t> dims = {}) {
     epl_tensor* tensor_out = nullptr;
     epl_error* failure = epl_tensor_create(engine, dtype, dims.data(), static_cast<int32_t>(dims.size()), &tensor_out);
     return detail::give(failure, [&]() -> epl::tensor { return epl::tensor(tensor_out); });
   }
 
   /// A copy of `bytes` bytes at `data`, row-major; the count must be that of the type.
-  static returned<epl::tensor> create_copy(const epl_engine* engine, int32_t dtype, std::span<const int64_t> dims, std::span<const std::byte> data) {
+  static returned<epl::tensor> create_copy(const epl_engine* engine, one_of<epl::dtype> dtype, std::span<const int64_t> dims, std::span<const std::byte> data) {
     epl_tensor* tensor_out = nullptr;
     epl_error* failure = epl_tensor_create_copy(engine, dtype, dims.data(), static_cast<int32_t>(dims.size()), data.data(), data.size(), &tensor_out);
     return detail::give(failure, [&]() -> epl::tensor { return epl::tensor(tensor_out); });
@@ -1011,14 +1373,14 @@ class tensor : public detail::handle<epl_tensor, epl_tensor_destroy> {
   /// The host's own memory, aliased. `release(userdata)` is called once the library no longer needs it, also
   /// when this call fails; without `release` the memory must stay until the tensor is destroyed and every call
   /// that was given it has returned. `flags`: EPL_TENSOR_..., or 0.
-  static returned<epl::tensor> create_borrow(const epl_engine* engine, int32_t dtype, std::span<const int64_t> dims, std::span<std::byte> data, int32_t flags, epl_destroy_fn release = nullptr, void* userdata = nullptr) {
+  static returned<epl::tensor> create_borrow(const epl_engine* engine, one_of<epl::dtype> dtype, std::span<const int64_t> dims, std::span<std::byte> data, int32_t flags, epl_destroy_fn release = nullptr, void* userdata = nullptr) {
     epl_tensor* tensor_out = nullptr;
     epl_error* failure = epl_tensor_create_borrow(engine, dtype, dims.data(), static_cast<int32_t>(dims.size()), data.data(), data.size(), flags, release, userdata, &tensor_out);
     return detail::give(failure, [&]() -> epl::tensor { return epl::tensor(tensor_out); });
   }
 
-  int32_t dtype() const {
-    return epl_tensor_dtype(*this);
+  epl::dtype dtype() const {
+    return static_cast<epl::dtype>(epl_tensor_dtype(*this));
   }
 
   int32_t ndim() const {
@@ -1040,8 +1402,8 @@ class tensor : public detail::handle<epl_tensor, epl_tensor_destroy> {
     return epl_tensor_data(*this);
   }
 
-  int32_t is_read_only() const {
-    return epl_tensor_is_read_only(*this);
+  bool is_read_only() const {
+    return epl_tensor_is_read_only(*this) != 0;
   }
 
   /// Where its memory is: EPL_DEVICE_...; -1 for NULL.
@@ -1063,6 +1425,34 @@ class tensor : public detail::handle<epl_tensor, epl_tensor_destroy> {
     epl_error* failure = epl_tensor_to_dlpack(*this, &dl_managed_tensor_versioned_out);
     return detail::give(failure, [&]() -> void* { return dl_managed_tensor_versioned_out; });
   }
+
+  /// A new tensor with a copy of these numbers, row-major: tensor::of(engine, {2, 3}, numbers).
+  template <class R> static returned<epl::tensor> of(const epl_engine* engine, std::initializer_list<std::int64_t> dims,
+                                                     const R& numbers) {
+    return create_copy(engine, dtype_of<std::remove_cvref_t<decltype(*std::span(numbers).data())>>,
+                       std::span(dims.begin(), dims.size()), bytes_of(numbers));
+  }
+
+  std::vector<std::int64_t> shape() const {
+    std::vector<std::int64_t> dims(static_cast<std::size_t>(ndim()));
+    for (std::size_t i = 0; i < dims.size(); ++i) dims[i] = dim(static_cast<std::int32_t>(i));
+    return dims;
+  }
+
+  /// The elements where they lie, row-major: as<float>(), or as<const float>() of a tensor that may not be written.
+  /// Another type than that of the elements is code::invalid_argument.
+  template <class T> returned<std::span<T>> as() const {
+    epl_error* failure = nullptr;
+    if (dtype_of<std::remove_const_t<T>> != dtype()) {
+      failure = detail::failure(code::invalid_argument, "the tensor has elements " + std::string(detail::view(
+          epl_dtype_name(static_cast<std::int32_t>(dtype())))) + ", which the type that is asked for is not");
+    } else if (is_read_only() && !std::is_const_v<T>) {
+      failure = detail::failure(code::invalid_argument, "the tensor may only be read: ask for as<const T>()");
+    }
+    return detail::give(failure, [&] {
+      return std::span<T>(static_cast<T*>(data()), static_cast<std::size_t>(bytes()) / sizeof(T));
+    });
+  }
 };
 
 class cancel : public detail::handle<epl_cancel, epl_cancel_destroy> {
@@ -1081,8 +1471,8 @@ class cancel : public detail::handle<epl_cancel, epl_cancel_destroy> {
     epl_cancel_trigger(*this);
   }
 
-  static int32_t triggered(const epl_cancel* cancel = nullptr) {
-    return epl_cancel_triggered(cancel);
+  static bool triggered(const epl_cancel* cancel = nullptr) {
+    return epl_cancel_triggered(cancel) != 0;
   }
 };
 
@@ -1122,8 +1512,8 @@ class event : public detail::handle<epl_event, epl_event_destroy> {
 
   /// 1: the work is done or has failed, and the session is free; 0: not yet. In a child of fork() it stays as
   /// it was.
-  int32_t ready() const {
-    return epl_event_ready(*this);
+  bool ready() const {
+    return epl_event_ready(*this) != 0;
   }
 
   /// Waits, and gives the error and the metrics of the work, as often as it is asked.
@@ -1153,6 +1543,16 @@ class event : public detail::handle<epl_event, epl_event_destroy> {
     epl_error* failure = epl_event_on_ready(*this, fn, userdata, destroy);
     return detail::give(failure, [] {});
   }
+
+  /// The same with a function of the program, whatever can be called: docs/cpp.md.
+  template <class F>
+    requires(!std::is_convertible_v<F, epl_event_fn>)
+  returned<void> on_ready(F&& fn) {
+    detail::owner held(new detail::functions_of<std::decay_t<F>>(std::forward<F>(fn)));
+    epl_error* failure = epl_event_on_ready(*this, detail::event_fn<&detail::among<0, std::decay_t<F>>>, held.get(), detail::functions::release);
+    if (failure == nullptr) held.lend();
+    return detail::give(failure, [] {});
+  }
 };
 
 class session : public detail::handle<epl_session, epl_session_destroy> {
@@ -1161,8 +1561,14 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
 
   static returned<epl::session> create(const epl_plan* plan, const epl::session_options& options = {}, const epl::call_options& call = {}) {
     epl_session* session_out = nullptr;
+    detail::owner options_userdata = options.owner_of_userdata;
     epl_error* failure = epl_session_create(plan, &options, &call, &session_out);
-    return detail::give(failure, [&]() -> epl::session { return epl::session(session_out); });
+    if (failure == nullptr) options_userdata.lend();
+    return detail::give(failure, [&]() -> epl::session {
+      epl::session made = epl::session(session_out);
+      made.outputs_ = static_cast<std::size_t>(epl_plan_port_count(plan, EPL_ENTRY_PREDICT, EPL_PORT_OUTPUT));
+      return made;
+    });
   }
 
   /// One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: on an
@@ -1204,7 +1610,7 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   /// The outputs of the model, in the order of the plan's outputs of EPL_ENTRY_PREDICT, into `output_count` new
   /// tensors. With fewer samples than the plan's batch the outputs have as many. Outputs that the strategy
   /// merges ("outputs. global_mean" and its other keys) are given merged.
-  returned<std::vector<epl::tensor>> predict(list<const epl_tensor> inputs, const epl::call_options& call, std::size_t output_count) {
+  returned<std::vector<epl::tensor>> predict(list<const epl_tensor> inputs, std::size_t output_count, const epl::call_options& call = {}) {
     std::vector<epl_tensor*> outputs_out(output_count);
     epl_error* failure = epl_session_predict(*this, inputs.data(), inputs.size(), &call, outputs_out.data(), output_count);
     return detail::give(failure, [&]() -> std::vector<epl::tensor> { return detail::own<epl::tensor>(outputs_out); });
@@ -1214,7 +1620,7 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   /// (epl_tensor_create_borrow makes them of its own memory); NULL for one that is not wanted. They share no
   /// memory with the inputs. Of whole batches it copies nothing, unless the strategy merges an output. After an
   /// error they hold anything.
-  returned<void> predict_into(list<const epl_tensor> inputs, const epl::call_options& call, list<epl_tensor> outputs) {
+  returned<void> predict_into(list<const epl_tensor> inputs, list<epl_tensor> outputs, const epl::call_options& call = {}) {
     epl_error* failure = epl_session_predict_into(*this, inputs.data(), inputs.size(), &call, outputs.data(), outputs.size());
     return detail::give(failure, [] {});
   }
@@ -1222,7 +1628,7 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   /// An output of the last step (EPL_ENTRY_TRAIN) or of the last epl_session_evaluate (EPL_ENTRY_EVALUATE), by
   /// its name: what a key of the strategy merges ("outputs.global_mean" and so on), as it asks; of a step also
   /// its own, for example "loss". A new tensor.
-  returned<epl::tensor> output(int32_t entry, std::string_view name) {
+  returned<epl::tensor> output(one_of<epl::entry> entry, std::string_view name) {
     epl_tensor* output_out = nullptr;
     epl_error* failure = epl_session_output(*this, entry, name.data(), name.size(), &output_out);
     return detail::give(failure, [&]() -> epl::tensor { return epl::tensor(output_out); });
@@ -1312,12 +1718,12 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
     return epl_session_memory_bytes_peak(*this, rank);
   }
 
-  int64_t state_count(int32_t kind) const {
+  int64_t state_count(one_of<epl::state> kind) const {
     return epl_session_state_count(*this, kind);
   }
 
   /// In the order of their names.
-  returned<epl::tensor_info> state_port(int32_t kind, int64_t index) const {
+  returned<epl::tensor_info> state_port(one_of<epl::state> kind, int64_t index) const {
     epl::tensor_info info_out{};
     epl_error* failure = epl_session_state_port(*this, kind, index, &info_out);
     return detail::give(failure, [&]() -> epl::tensor_info { return info_out; });
@@ -1365,12 +1771,22 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
     return detail::give(failure, [] {});
   }
 
+  /// The same with a function of the program, whatever can be called: docs/cpp.md.
+  template <class F>
+    requires(!std::is_convertible_v<F, epl_write_fn>)
+  returned<void> save_to(F&& write, const epl_dataset* dataset = nullptr, const epl::call_options& call = {}) {
+    epl_error* failure = epl_session_save_to(*this, detail::write_fn<&detail::alone<std::remove_reference_t<F>>>, detail::address_of(write), dataset, &call);
+    return detail::give(failure, [] {});
+  }
+
   /// Loads such a stream. It is read twice: to check its hashes before anything changes, and to take its
   /// values. An error on the first way leaves the session as it was, one on the second means
   /// EPL_ERROR_STATE_LOST from then on, until a checkpoint is loaded. Over processes each has a source of the
   /// same bytes.
   returned<void> load_from(const epl::source& source = {}, epl_dataset* dataset = nullptr, const epl::call_options& call = {}) {
+    detail::owner source_userdata = source.owner_of_userdata;
     epl_error* failure = epl_session_load_from(*this, &source, dataset, &call);
+    if (failure == nullptr) source_userdata.lend();
     return detail::give(failure, [] {});
   }
 
@@ -1427,6 +1843,14 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
     return detail::give(failure, [] {});
   }
 
+  /// The same with a function of the program, whatever can be called: docs/cpp.md.
+  template <class F>
+    requires(!std::is_convertible_v<F, epl_write_fn>)
+  returned<void> export_to(std::string_view format, F&& write, const epl::call_options& call = {}) {
+    epl_error* failure = epl_session_export_to(*this, format.data(), format.size(), detail::write_fn<&detail::alone<std::remove_reference_t<F>>>, detail::address_of(write), &call);
+    return detail::give(failure, [] {});
+  }
+
   returned<epl::event> step_async(list<const epl_tensor> inputs, const epl::call_options& call = {}) {
     epl_event* event_out = nullptr;
     epl_error* failure = epl_session_step_async(*this, inputs.data(), inputs.size(), &call, &event_out);
@@ -1440,11 +1864,22 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   }
 
   /// As epl_session_predict_into. Of its metrics, `step` and `nanoseconds` say something.
-  returned<epl::event> predict_async(list<const epl_tensor> inputs, const epl::call_options& call, list<epl_tensor> outputs) {
+  returned<epl::event> predict_async(list<const epl_tensor> inputs, list<epl_tensor> outputs, const epl::call_options& call = {}) {
     epl_event* event_out = nullptr;
     epl_error* failure = epl_session_predict_async(*this, inputs.data(), inputs.size(), &call, outputs.data(), outputs.size(), &event_out);
     return detail::give(failure, [&]() -> epl::event { return epl::event(event_out); });
   }
+
+  /// The model's outputs, new tensors in the plan's order.
+  returned<std::vector<epl::tensor>> predict(list<const epl_tensor> inputs, const epl::call_options& call = {}) {
+    return predict(inputs, outputs_, call);
+  }
+
+  /// How many outputs a prediction has, of a session that create() made.
+  std::size_t outputs() const noexcept { return outputs_; }
+
+ private:
+  std::size_t outputs_ = 0;
 };
 
 class predictor : public detail::handle<epl_predictor, epl_predictor_destroy> {
@@ -1480,16 +1915,33 @@ class predictor : public detail::handle<epl_predictor, epl_predictor_destroy> {
   }
 
   /// As epl_session_predict and epl_session_predict_into.
-  returned<std::vector<epl::tensor>> predict(list<const epl_tensor> inputs, const epl::call_options& call, std::size_t output_count) {
+  returned<std::vector<epl::tensor>> predict(list<const epl_tensor> inputs, std::size_t output_count, const epl::call_options& call = {}) {
     std::vector<epl_tensor*> outputs_out(output_count);
     epl_error* failure = epl_predictor_predict(*this, inputs.data(), inputs.size(), &call, outputs_out.data(), output_count);
     return detail::give(failure, [&]() -> std::vector<epl::tensor> { return detail::own<epl::tensor>(outputs_out); });
   }
 
-  returned<void> predict_into(list<const epl_tensor> inputs, const epl::call_options& call, list<epl_tensor> outputs) {
+  returned<void> predict_into(list<const epl_tensor> inputs, list<epl_tensor> outputs, const epl::call_options& call = {}) {
     epl_error* failure = epl_predictor_predict_into(*this, inputs.data(), inputs.size(), &call, outputs.data(), outputs.size());
     return detail::give(failure, [] {});
   }
+
+  /// A predictor of this session, for predictions without a count of outputs.
+  static returned<epl::predictor> of(const epl::session& session, const epl::call_options& call = {}) {
+    auto made = create(session, nullptr, call);
+#ifdef EPL_CPP_RESULT
+    if (made) made->outputs_ = session.outputs();
+#else
+    made.outputs_ = session.outputs();
+#endif
+    return made;
+  }
+  returned<std::vector<epl::tensor>> predict(list<const epl_tensor> inputs, const epl::call_options& call = {}) {
+    return predict(inputs, outputs_, call);
+  }
+
+ private:
+  std::size_t outputs_ = 0;
 };
 
 class folder_lock : public detail::handle<epl_folder_lock, epl_folder_lock_destroy> {
@@ -1526,12 +1978,12 @@ inline int64_t live_handles() {
 }
 
 /// Bits of one element in memory; 0 for a value that is not an element type.
-inline int32_t dtype_bits(int32_t dtype) {
+inline int32_t dtype_bits(one_of<epl::dtype> dtype) {
   return epl_dtype_bits(dtype);
 }
 
 /// "f32", ...; NULL for a value that is not an element type.
-inline std::string_view dtype_name(int32_t dtype) {
+inline std::string_view dtype_name(one_of<epl::dtype> dtype) {
   return detail::view(epl_dtype_name(dtype));
 }
 

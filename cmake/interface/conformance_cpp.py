@@ -35,7 +35,7 @@ template <class T, class C> T filled(const void* memory) {
 span span_of(const std::string& text) { return {const_cast<char*>(text.data()), text.size()}; }
 
 void give_failure(call* c, const epl::error& e) {
-  give_failure(c, e.code(), span_of(e.message()), span_of(e.where()), e.rank(), e.retryable());
+  give_failure(c, static_cast<int32_t>(e.code()), span_of(e.message()), span_of(e.where()), e.rank(), e.retryable());
 }'''
 
 
@@ -78,7 +78,7 @@ def give(of, a, value):
 def call(f):
     """The call with what it gives."""
     outs = list(written(f))
-    values = []
+    values, last = [], []
     for i, a in enumerate(f.arguments):
         if a is f.text_length or a.role == "length" or (i == 0 and is_method(f)):
             continue
@@ -86,10 +86,10 @@ def call(f):
             if a.role == "handles":
                 values.append("targets_left(c)")
         else:
-            values.append(argument(f, a))
+            (last if a.type.base == "epl_call_options" else values).append(argument(f, a))
     name = word(f.method if owner(f) else f.name.removeprefix("epl_"))
     call = f"self->{name}" if is_method(f) else f"{cpp(owner(f))}::{name}" if owner(f) else f"epl::{name}"
-    call += f"({', '.join(values)})"
+    call += f"({', '.join(values + last)})"
     returned = str(f.returns)
     if outs:
         yield f"    auto made = {call};"
@@ -108,7 +108,7 @@ def call(f):
     elif f.returns.depth:
         yield f"    give_memory(c, {call}, {f.arguments[0].name});"
     else:
-        yield "    " + conformance_c.give_scalar(returned, call)
+        yield "    " + conformance_c.give_scalar(returned, f"static_cast<{returned}>({call})")
 
 
 def function(f):

@@ -22,7 +22,8 @@ set_tests_properties(bindings.python PROPERTIES LABELS "bindings;only_release" S
 # C++: the wrapper with exceptions and without them in one program, and the page's sample.
 add_executable(bindings_cpp bindings/cpp_throwing.cc bindings/cpp_returning.cc)
 add_executable(sample_cpp ${PROJECT_SOURCE_DIR}/samples/cpp/first.cc)
-foreach(target bindings_cpp sample_cpp)
+add_executable(second_day_cpp ${PROJECT_SOURCE_DIR}/samples/cpp/second_day.cc)
+foreach(target bindings_cpp sample_cpp second_day_cpp)
   set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
   target_compile_options(${target} PRIVATE -Wall -Wextra -pedantic-errors -Werror)
   target_link_libraries(${target} PRIVATE epl)
@@ -31,4 +32,5 @@ set_source_files_properties(bindings/cpp_returning.cc PROPERTIES COMPILE_OPTIONS
 file(MAKE_DIRECTORY ${BINDINGS_OUT}/cpp)
 add_test(NAME bindings.cpp COMMAND bindings_cpp ${BINDINGS_OUT}/cpp)
 add_test(NAME bindings.cpp_sample COMMAND sample_cpp WORKING_DIRECTORY ${BINDINGS_OUT}/cpp)
-set_tests_properties(bindings.cpp bindings.cpp_sample PROPERTIES LABELS bindings)
+add_test(NAME bindings.cpp_second_day COMMAND second_day_cpp WORKING_DIRECTORY ${BINDINGS_OUT}/cpp)
+set_tests_properties(bindings.cpp bindings.cpp_sample bindings.cpp_second_day PROPERTIES LABELS bindings)

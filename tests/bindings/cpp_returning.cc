@@ -24,6 +24,18 @@ void test_results(const std::string& folder) {
   expect(!wrong && wrong.error().code() == EPL_ERROR_INVALID_ARGUMENT, "a group that is not there is an error");
   auto plan = epl::plan::create(*model, *trainer);
   expect(bool(plan), "a plan");
+  std::string written;
+  auto session = epl::session::create(*plan);
+  const auto refuse = [](std::span<const std::byte>) -> epl::result<void> {
+    return epl::error(epl::code::exhausted, "the disk is full");
+  };
+  epl::result<void> full = session->save_to(refuse);
+  expect(!full && full.error().code() == epl::code::exhausted, "a function's error is the call's");
+  expect(bool(session->save_to([&](std::span<const std::byte> data) { written.append(data.size(), 'x'); })), "saved");
+  expect(!written.empty(), "a function without a result");
+  auto ranks =
+      epl::plan::create(*model, *trainer).and_then([](epl::plan made) -> epl::result<int64_t> { return made.ranks(); });
+  expect(ranks.value() == 1, "one call behind another");
   epl::plan owned = *std::move(plan);
   expect(owned.ranks() == 1, "a rank");
 }

@@ -153,7 +153,8 @@ TEST(Docs, RustPredictsInAsyncCodeAsTheCrateDoes) {
 
 // Everything that is shown of the second day is part of a program that runs.
 TEST(Docs, TheSecondDayIsWhatRuns) {
-  for (const auto& [page, sample] : {std::pair("python", "samples/python/second_day.py")}) {
+  for (const auto& [page, sample] :
+       {std::pair("cpp", "samples/cpp/second_day.cc"), std::pair("python", "samples/python/second_day.py")}) {
     const std::string text = read_text(kTop / "docs" / (std::string(page) + ".md")), program = read_text(kTop / sample);
     const size_t section = text.find("\n## The second day\n"), next = text.find("\n## ", section + 4);
     ASSERT_NE(section, std::string::npos) << page;
@@ -162,7 +163,8 @@ TEST(Docs, TheSecondDayIsWhatRuns) {
       const size_t begin = text.find('\n', fence + 1) + 1;
       fence = text.find("\n```", begin);
       EXPECT_NE(program.find(text.substr(begin, fence - begin)), std::string::npos)
-          << sample << " does not have what docs/" << page << ".md shows:\n" << text.substr(begin, fence - begin);
+          << sample << " does not have what docs/" << page << ".md shows:\n"
+          << text.substr(begin, fence - begin);
     }
     EXPECT_GE(shown, 5) << page;
   }
