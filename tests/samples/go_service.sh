@@ -1,5 +1,6 @@
 #!/bin/sh
-# go_service.sh SOURCE LIBRARY_FOLDER OUT: generates, builds and tests the training service. gRPC's modules are
+# go_service.sh SOURCE LIBRARY_FOLDER OUT: generates, builds and tests the training service, and lets the client of all
+# services (service_client.py) use it. gRPC's modules are
 # fetched as go.sum has them.
 set -eu
 command -v go >/dev/null 2>&1 || { echo "SKIP: go is not installed"; exit 0; }
@@ -14,10 +15,13 @@ rm -rf "$3/service"
 mkdir "$3/service"
 cd "$1/samples/go/service"
 [ -z "$(gofmt -l ./*.go)" ] || { gofmt -d ./*.go; exit 1; }
-cp ./*.go ./*.sh go.mod go.sum page.html training.proto "$3/service"
+cp ./*.go ./*.sh go.mod go.sum training.proto ../../service/page.html "$3/service"
 cd "$3/service"
 go mod edit -replace "epl.ai/go=$1/bindings/go"
 go mod download || { echo "SKIP: the modules of gRPC cannot be fetched"; exit 0; }
 go generate .
 go vet .
 TMPDIR="$3" go test -race -count=1 .
+go build -o training .
+# Without gRPC: the client of all services knows HTTP.
+EPL_LIBRARY="$2/libepl.so" python3 "$1/tests/samples/service_client.py" "$3/client" -- ./training --grpc ""

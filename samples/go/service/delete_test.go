@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,10 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -92,12 +88,7 @@ func TestFailedJobs(t *testing.T) {
 	budget := fmt.Sprint(c.newJob(10).Memory)
 	c = start(t, folder, "-budget", budget)
 	spec := c.spec(100)
-	_, table := files(t)
-	lines := strings.SplitAfter(string(table), "\n")
-	lines[101] = "0,0,7\n" // there are two classes
-	var upload struct{ ID string }
-	c.call("POST", "/v1/uploads/table.csv", []byte(strings.Join(lines, "")), &upload)
-	spec.Data, spec.Dataset = upload.ID, map[string]any{"batch": 16, "order": "sequential"}
+	spec.Trainer["optimizer.lr"] = 1e30 // a step soon gives no number
 	var job Status
 	if code := c.call("POST", "/v1/jobs", spec, &job); code != http.StatusCreated {
 		t.Fatal(code, job)
@@ -105,7 +96,7 @@ func TestFailedJobs(t *testing.T) {
 	c.wants(http.StatusInsufficientStorage, "POST", "/v1/jobs", spec)
 	c.wants(http.StatusOK, "POST", "/v1/jobs/"+job.ID+"/start", nil)
 	failed := c.watch(job.ID)()
-	if failed.Phase != Failed || failed.Step != 6 || failed.Loss == 0 || failed.Error == "" || failed.Memory != 0 {
+	if failed.Phase != Failed || failed.Step < 1 || failed.Loss == 0 || failed.Error == "" || failed.Memory != 0 {
 		t.Errorf("%+v", failed)
 	}
 	other := c.newJob(100)
@@ -115,7 +106,7 @@ func TestFailedJobs(t *testing.T) {
 		c.check(c.command.Process.Signal(signal))
 		c.command.Wait()
 		c = start(t, folder, "-budget", budget)
-		if again := c.status(job.ID); again != record || again.Error != failed.Error || again.Step != 6 {
+		if again := c.status(job.ID); again != record || again.Error != failed.Error || again.Step != failed.Step {
 			t.Errorf("%+v, %+v", again, record)
 		}
 		if again := c.status(other.ID); again.Phase != Waiting || again.Memory != other.Memory {
@@ -254,19 +245,15 @@ func TestKilledWhileDeleting(t *testing.T) {
 // opened is a service in this process, with what a job needs.
 func opened(t *testing.T) (*Manager, Spec) {
 	t.Helper()
-	m, err := Open(t.TempDir(), 0, 1, slog.New(slog.DiscardHandler))
+	m, err := Open(t.TempDir(), Limits{Budget: 0}, 1, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	model, table := files(t)
 	spec := Spec{Steps: 1 << 40, Checkpoint: 20, Dataset: map[string]any{"batch": 16},
 		Trainer: map[string]any{"symbols": map[string]any{"batch": 16}}}
-	if spec.Model, err = m.Upload("model.onnx", bytes.NewReader(model)); err != nil {
-		t.Fatal(err)
-	}
-	if spec.Data, err = m.Upload("table.csv", bytes.NewReader(table)); err != nil {
-		t.Fatal(err)
-	}
+	spec.Model = uploaded(t, m, "model.onnx", model)
+	spec.Data = uploaded(t, m, "table.csv", table)
 	return m, spec
 }
 
@@ -397,11 +384,14 @@ func TestDeleteBeside(t *testing.T) {
 func TestDeleteFailedAtOnce(t *testing.T) {
 	m, spec := opened(t)
 	defer m.Close()
-	spec.Dataset["batch"] = 8 // the plan is for 16
+	spec.Trainer["optimizer.lr"] = 1e30 // its second step gives no number
 	ctx := context.Background()
 	for range 100 {
 		job, err := m.Create(ctx, spec)
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := job.setPhase(ctx, Running); err != nil {
 			t.Fatal(err)
 		}
 		<-job.done
@@ -467,45 +457,5 @@ func TestDeleteWantsToken(t *testing.T) {
 		if handler.ServeHTTP(answer, request); answer.Code != one.code {
 			t.Error(one, answer.Code)
 		}
-	}
-}
-
-// TestDeletedOnPage: a page that is open loses a job that is deleted: here before it looks for the second time.
-func TestDeletedOnPage(t *testing.T) {
-	browser, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("chromium is not installed")
-	}
-	c := start(t, t.TempDir())
-	job, stays := c.newJob(50), c.newJob(50)
-	for _, one := range []Status{job, stays} {
-		c.wants(http.StatusOK, "POST", "/v1/jobs/"+one.ID+"/start", nil)
-		c.finish(one.ID)
-	}
-	target, err := url.Parse(c.address)
-	c.check(err)
-	var looks, watched atomic.Int64
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/v1/jobs" && looks.Add(1) == 2 {
-			c.wants(http.StatusOK, "DELETE", "/v1/jobs/"+job.ID, nil)
-		} else if r.URL.Path == "/v1/jobs/"+job.ID+"/events" {
-			watched.Add(1)
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	defer server.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	command := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu",
-		"--user-data-dir="+t.TempDir(), "--virtual-time-budget=6000", "--dump-dom", server.URL+"/")
-	command.WaitDelay = time.Second
-	text, err := command.Output()
-	c.check(err)
-	if looks.Load() < 2 || watched.Load() != 1 {
-		t.Fatal(looks.Load(), watched.Load())
-	}
-	if page := string(text); strings.Contains(page, job.ID) || !strings.Contains(page, "Job "+stays.ID) {
-		t.Error(page)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	pb "epl.ai/samples/service/trainingpb"
 	"google.golang.org/grpc"
@@ -29,7 +28,7 @@ func newGRPC(manager *Manager, token Token) *grpc.Server {
 	allowed := func(ctx context.Context) error {
 		given := ""
 		if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) == 1 {
-			given, _ = strings.CutPrefix(values[0], "Bearer ")
+			given = bearer(values[0])
 		}
 		if !token.known(given) {
 			return errStranger
@@ -41,7 +40,7 @@ func newGRPC(manager *Manager, token Token) *grpc.Server {
 			return err // nothing, or an error of the stream, which has its code
 		}
 		_, code := kindOf(err)
-		return status.Error(code, err.Error())
+		return status.Error(code, manager.told(err))
 	}
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(largestDocument),
 		grpc.UnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo,
@@ -90,15 +89,16 @@ func (d *grpcDoor) Upload(stream grpc.ClientStreamingServer[pb.UploadRequest, pb
 	if err != nil {
 		return err
 	}
-	id, err := d.manager.Upload(first.Name, &pieces{stream, first.Piece})
+	upload, err := d.manager.uploads.add(first.Name, &pieces{stream, first.Piece})
 	if err != nil {
 		return err
 	}
-	return stream.SendAndClose(&pb.UploadReply{Id: id})
+	return stream.SendAndClose(&pb.UploadReply{Id: upload.ID})
 }
 
 func (d *grpcDoor) Create(ctx context.Context, r *pb.CreateRequest) (*pb.Status, error) {
-	spec := Spec{Model: r.Model, Data: r.Data, Ranks: int(r.Ranks), Steps: r.Steps, Checkpoint: r.Checkpoint}
+	spec := Spec{Model: r.Model, Data: r.Data, Ranks: int(r.Ranks), Steps: r.Steps, Checkpoint: r.Checkpoint,
+		Seconds: r.CheckpointSeconds}
 	for _, one := range []struct {
 		name, text string
 		into       *map[string]any
@@ -220,6 +220,7 @@ func (d *grpcDoor) Download(r *pb.Job, stream grpc.ServerStreamingServer[pb.Piec
 }
 
 func statusMessage(s Status) *pb.Status {
-	return &pb.Status{Id: s.ID, Phase: string(s.Phase), Step: s.Step, Steps: s.Steps, Loss: s.Loss, LearningRate: s.Rate,
-		SecondsPerStep: s.Seconds, MemoryBytes: s.Memory, CheckpointStep: s.Checkpoint, Error: s.Error, Log: s.Log}
+	return &pb.Status{Id: s.ID, Phase: string(s.Phase), Step: s.Step, Steps: s.Steps, Loss: float64(s.Loss), LearningRate: float64(s.Rate),
+		SecondsPerStep: float64(s.Seconds), MemoryBytes: s.Memory, CheckpointStep: s.Checkpoint, Error: s.Error, Log: s.Log,
+		Created: s.Created}
 }

@@ -245,7 +245,7 @@ func TestGRPCBudgetAndToken(t *testing.T) {
 // the others see the end. Here the service is in the test's own process, so that what is left of it can be counted.
 func TestGRPCWatchers(t *testing.T) {
 	before := epl.LiveHandles()
-	manager, err := Open(t.TempDir(), 0, 1, slog.New(slog.DiscardHandler))
+	manager, err := Open(t.TempDir(), Limits{Budget: 0}, 1, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
+	"path"
 	"time"
 )
 
 //go:embed page.html
-var page []byte
+var page []byte // samples/service/page.html, which all services have
 
-const largestDocument = 16 << 20
+const (
+	largestDocument = 16 << 20
+	mostDrained     = 64 << 20
+)
 
 // httpDoor answers clients of a manager by HTTP.
 type httpDoor struct {
@@ -24,23 +27,49 @@ type httpDoor struct {
 
 func (s *httpDoor) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if err := s.token.guard(r); err != nil {
+			s.refuse(w, r, err)
+			return
+		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'")
 		w.Write(page)
 	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.refuse(w, r, errUnknown) })
 	handle := func(pattern string, f func(http.ResponseWriter, *http.Request) error) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			err := errStranger
-			if s.token.known(tokenOf(r)) {
-				err = f(w, r)
-			} else {
+			err := s.token.guard(r)
+			if err == nil && !s.token.known(tokenOf(r)) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
+				err = errStranger
+			}
+			if err == nil {
+				err = f(w, r)
 			}
 			if err != nil {
-				refuse(w, err)
+				s.refuse(w, r, err)
 			}
 		})
 	}
+	handle("GET /v1/uploads", func(w http.ResponseWriter, r *http.Request) error {
+		all, err := s.manager.uploads.list(s.manager.users)
+		if err != nil {
+			return err
+		}
+		return answer(w, all)
+	})
+	handle("DELETE /v1/uploads/{id}", func(w http.ResponseWriter, r *http.Request) error {
+		gone, err := s.manager.DeleteUpload(r.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		return answer(w, gone)
+	})
+	handle("GET /v1/events", s.allEvents)
+	handle("GET /v1/jobs/{id}/history", s.withJob(func(w http.ResponseWriter, r *http.Request, j *Job) error {
+		return answer(w, j.history)
+	}))
 	handle("POST /v1/uploads/{name}", s.upload)
 	handle("POST /v1/jobs", s.create)
 	handle("GET /v1/jobs", func(w http.ResponseWriter, r *http.Request) error { return answer(w, s.manager.List()) })
@@ -78,13 +107,19 @@ func (s *httpDoor) Handler() http.Handler {
 	handle("GET /v1/jobs/{id}/model", s.withJob(s.download))
 	handle("POST /v1/jobs/{id}/predict", s.withJob(s.predict))
 	handle("GET /v1/jobs/{id}/events", s.withJob(s.events))
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path.Clean(r.URL.Path) != r.URL.Path { // the mux would lead to another path
+			s.refuse(w, r, errUnknown)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // tokenOf is what a client brings. The page's EventSource cannot set a header, so a token may come in the query as well.
 func tokenOf(r *http.Request) string {
-	if given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		return given
+	if header := r.Header.Get("Authorization"); header != "" {
+		return bearer(header)
 	}
 	return r.URL.Query().Get("token")
 }
@@ -100,18 +135,16 @@ func (s *httpDoor) withJob(f func(http.ResponseWriter, *http.Request, *Job) erro
 }
 
 func (s *httpDoor) upload(w http.ResponseWriter, r *http.Request) error {
-	id, err := s.manager.Upload(r.PathValue("name"), r.Body)
+	upload, err := s.manager.uploads.add(r.PathValue("name"), r.Body)
 	if err != nil {
 		return err
 	}
-	return answer(w, map[string]string{"id": id})
+	return answer(w, upload)
 }
 
 func (s *httpDoor) create(w http.ResponseWriter, r *http.Request) error {
 	var spec Spec
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, largestDocument))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&spec); err != nil {
+	if err := document(r, &spec); err != nil {
 		return err
 	}
 	j, err := s.manager.Create(r.Context(), spec)
@@ -119,6 +152,7 @@ func (s *httpDoor) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Location", "/v1/jobs/"+j.Status().ID)
+	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
 	return answer(w, j.Status())
 }
@@ -139,7 +173,7 @@ func (s *httpDoor) predict(w http.ResponseWriter, r *http.Request, j *Job) error
 	var asked struct {
 		Inputs map[string]Value `json:"inputs"`
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, largestDocument)).Decode(&asked); err != nil {
+	if err := document(r, &asked); err != nil {
 		return err
 	}
 	step, outputs, err := j.predict(r.Context(), asked.Inputs)
@@ -149,8 +183,38 @@ func (s *httpDoor) predict(w http.ResponseWriter, r *http.Request, j *Job) error
 	return answer(w, map[string]any{"step": step, "outputs": outputs})
 }
 
+// document reads a body of JSON, which has no fields that are not known.
+func document(r *http.Request, into any) error {
+	if !isJSON(r) {
+		return errNoJSON
+	}
+	decoder := json.NewDecoder(http.MaxBytesReader(nil, r.Body, largestDocument))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("the body cannot be read: %w", err)
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return errors.New("the body is more than one JSON document")
+	}
+	return nil
+}
+
 // events streams the job's status as server-sent events, until the client goes or the job has ended.
 func (s *httpDoor) events(w http.ResponseWriter, r *http.Request, j *Job) error {
+	send, quiet := stream(w)
+	j.follow(r.Context(), send, quiet)
+	return nil // the answer has begun, so its end is all that can be told
+}
+
+// allEvents streams the statuses of all jobs, a few times a second: now, and after each change.
+func (s *httpDoor) allEvents(w http.ResponseWriter, r *http.Request) error {
+	send, quiet := stream(w)
+	s.manager.follow(r.Context(), send, quiet)
+	return nil
+}
+
+// stream begins an answer of server-sent events.
+func stream(w http.ResponseWriter) (send func(Status) error, quiet func() error) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	control := http.NewResponseController(w)
@@ -158,15 +222,16 @@ func (s *httpDoor) events(w http.ResponseWriter, r *http.Request, j *Job) error 
 		_, err := fmt.Fprintf(w, format, values...)
 		return errors.Join(err, control.Flush())
 	}
-	send := func(status Status) error {
+	send = func(status Status) error {
 		text, err := json.Marshal(status)
 		if err != nil {
 			return err
 		}
 		return write("id: %d\ndata: %s\n\n", status.Step, text)
 	}
-	j.follow(r.Context(), send, func() error { return write(": alive\n\n") })
-	return nil // the answer has begun, so its end is all that can be told
+	quiet = func() error { return write(": alive\n\n") }
+	quiet() // the head goes out at once
+	return send, quiet
 }
 
 func answer(w http.ResponseWriter, value any) error {
@@ -176,9 +241,11 @@ func answer(w http.ResponseWriter, value any) error {
 	return json.NewEncoder(w).Encode(value)
 }
 
-func refuse(w http.ResponseWriter, err error) {
+func (s *httpDoor) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	// A client that is still sending reads the answer only when it has sent all.
+	io.CopyN(io.Discard, r.Body, mostDrained)
 	status, _ := kindOf(err)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
+	json.NewEncoder(w).Encode(map[string]string{"error": s.manager.told(err)})
 }

@@ -24,7 +24,8 @@ type Spec struct {
 	Strategy   map[string]any `json:"strategy"`   // docs/strategy.md
 	Ranks      int            `json:"ranks"`      // 0: 1
 	Steps      int64          `json:"steps"`      // to make in all
-	Checkpoint int64          `json:"checkpoint"` // a checkpoint after so many steps; 0: 100
+	Checkpoint int64          `json:"checkpoint"` // a checkpoint after so many steps; 0: by time
+	Seconds    float64        `json:"checkpoint_seconds"`
 }
 
 // Phase says where a job is.
@@ -41,17 +42,18 @@ const (
 
 // Status is what watchers see. Its JSON is the service's promise.
 type Status struct {
-	ID         string  `json:"id"`
-	Phase      Phase   `json:"phase"`
-	Step       int64   `json:"step"`
-	Steps      int64   `json:"steps"`
-	Loss       float64 `json:"loss"`
-	Rate       float64 `json:"learning_rate"`
-	Seconds    float64 `json:"seconds_per_step"`
-	Memory     int64   `json:"memory_bytes"` // its part of the budget; 0 of a job that has failed
-	Checkpoint int64   `json:"checkpoint_step"`
-	Error      string  `json:"error,omitempty"`
-	Log        string  `json:"log,omitempty"` // a line, of this event alone
+	ID         string `json:"id"`
+	Phase      Phase  `json:"phase"`
+	Step       int64  `json:"step"`
+	Steps      int64  `json:"steps"`
+	Loss       Number `json:"loss"`
+	Rate       Number `json:"learning_rate"`
+	Seconds    Number `json:"seconds_per_step"`
+	Memory     int64  `json:"memory_bytes"` // its part of the budget; 0 of a job that has failed
+	Checkpoint int64  `json:"checkpoint_step"`
+	Created    int64  `json:"created"` // milliseconds since 1970
+	Error      string `json:"error,omitempty"`
+	Log        string `json:"log,omitempty"` // a line, of this event alone
 }
 
 // Job trains one model. One goroutine has the session; others ask it by way of `asked`, between two steps. Predictions
@@ -63,13 +65,17 @@ type Job struct {
 	inputs, outputs []epl.Info // of predictions
 	engine          *epl.Engine
 	hub             *hub
+	board           *board
+	history         *History
 	log             *slog.Logger
 
 	asked      chan request
 	predictors chan *epl.Predictor // has the job's only one, while nobody predicts
 	done       chan struct{}       // closed when the goroutine has ended
 	ends       <-chan struct{}     // closed when the service ends
+	told       func(error) string  // an error as a client hears it
 	deleted    atomic.Bool         // its folder is gone, or about to go
+	saved      time.Time           // when a checkpoint was looked for last; of the goroutine
 
 	lock   sync.Mutex
 	status Status
@@ -94,6 +100,7 @@ func (j *Job) change(f func(*Status)) {
 	j.status.Log = ""
 	j.lock.Unlock()
 	j.hub.send(status)
+	j.board.send(status)
 }
 
 // ask runs f in the job's goroutine, between two steps.
@@ -134,12 +141,15 @@ func (j *Job) gone() error {
 
 // setPhase starts, pauses and resumes. Only a job that is not done can.
 func (j *Job) setPhase(ctx context.Context, phase Phase) error {
-	return j.ask(ctx, func(context.Context, *epl.Session, *epl.Dataset) error {
+	return j.ask(ctx, func(_ context.Context, session *epl.Session, data *epl.Dataset) error {
 		if now := j.Status().Phase; now == Done || now == Failed {
 			return fmt.Errorf("the job is %s", now)
 		}
 		j.change(func(s *Status) { s.Phase = phase; s.Log = string(phase) })
-		return j.writeNote()
+		if err := j.writeNote(); err != nil || phase != Paused {
+			return err
+		}
+		return j.save(session, data)
 	})
 }
 
@@ -268,7 +278,7 @@ func (j *Job) run(ctx context.Context, session *epl.Session, predictor *epl.Pred
 	}
 	// Who hears that it has failed finds its part of the budget free.
 	j.log.Error("job", "id", j.status.ID, "error", err)
-	j.change(func(s *Status) { s.Phase, s.Error, s.Memory = Failed, err.Error(), 0 })
+	j.change(func(s *Status) { s.Phase, s.Error, s.Memory = Failed, j.told(err), 0 })
 	if err := j.writeNote(); err != nil {
 		j.log.Error("job", "id", j.status.ID, "error", err)
 	}
@@ -290,6 +300,9 @@ func (j *Job) train(ctx context.Context, session *epl.Session, predictor *epl.Pr
 			return err
 		}
 		steps := session.Steps()
+		if err := j.history.load(filepath.Join(j.folder, "history.json"), steps); err != nil {
+			return err
+		}
 		j.change(func(s *Status) {
 			s.Step, s.Checkpoint = steps, steps
 			s.Log = fmt.Sprintf("goes on after step %d", steps)
@@ -299,6 +312,7 @@ func (j *Job) train(ctx context.Context, session *epl.Session, predictor *epl.Pr
 		j.predictors <- predictor
 		defer func() { <-j.predictors }() // a prediction under way ends first
 	}
+	j.saved = time.Now()
 	for !j.deleted.Load() {
 		running := j.Status().Phase == Running
 		if running && session.Steps() >= j.spec.Steps {
@@ -335,9 +349,10 @@ func (j *Job) train(ctx context.Context, session *epl.Session, predictor *epl.Pr
 			return err
 		}
 		j.change(func(s *Status) {
-			s.Step, s.Loss, s.Rate, s.Seconds = m.Step, m.Loss, m.LearningRate, m.Duration.Seconds()
+			s.Step, s.Loss, s.Rate, s.Seconds = m.Step, Number(m.Loss), Number(m.LearningRate), Number(m.Duration.Seconds())
 		})
-		if every := max(j.spec.Checkpoint, 1); m.Step%every == 0 {
+		j.history.add(m.Step, m.Loss, m.LearningRate)
+		if j.due(m.Step) {
 			if err := j.save(session, data); err != nil {
 				return err
 			}
@@ -346,9 +361,18 @@ func (j *Job) train(ctx context.Context, session *epl.Session, predictor *epl.Pr
 	return nil
 }
 
+// due says whether it is time for a checkpoint.
+func (j *Job) due(step int64) bool {
+	if j.spec.Checkpoint > 0 {
+		return step%j.spec.Checkpoint == 0
+	}
+	return time.Since(j.saved).Seconds() >= j.spec.Seconds
+}
+
 // save writes a checkpoint, if there are steps that none has.
 func (j *Job) save(session *epl.Session, data *epl.Dataset) error {
 	steps := session.Steps()
+	j.saved = time.Now()
 	if steps == j.Status().Checkpoint {
 		return nil
 	}
@@ -356,7 +380,7 @@ func (j *Job) save(session *epl.Session, data *epl.Dataset) error {
 		return err
 	}
 	j.change(func(s *Status) { s.Checkpoint = steps; s.Log = fmt.Sprintf("checkpoint at step %d", steps) })
-	return nil
+	return j.history.save(filepath.Join(j.folder, "history.json"))
 }
 
 // note is kept in the job's folder: the spec, whether it was to run, and the record of a job that has failed.

@@ -1,7 +1,8 @@
 // A training service: clients upload a model and data, start jobs, watch them by server-sent events, ask for predictions
 // while they train, pause, resume, delete, and download what was learnt.
 //
-//	service -folder DIR [-listen 127.0.0.1:8080] [-grpc 127.0.0.1:8081] [-budget BYTES] [-threads N] [-token-file FILE]
+//	service -folder DIR [-listen 127.0.0.1:8080] [-grpc 127.0.0.1:8081] [-budget BYTES] [-quota BYTES]
+//	        [-largest-upload BYTES] [-threads N] [-token-file FILE]
 //
 // SIGTERM ends it: every job ends the step it is in and saves. Started again, it goes on. README.md has a session by curl.
 package main
@@ -12,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -23,18 +25,21 @@ func main() {
 	folder := flag.String("folder", "", "where uploads, jobs and checkpoints are kept")
 	listen := flag.String("listen", "127.0.0.1:8080", "HOST:PORT of HTTP; port 0: any that is free")
 	grpc := flag.String("grpc", "127.0.0.1:8081", "HOST:PORT of gRPC; empty: none")
-	budget := flag.Int64("budget", 0, "bytes for all jobs together; 0: no limit")
+	var limits Limits
+	flag.Int64Var(&limits.Budget, "budget", 0, "bytes of memory for all jobs together; 0: no limit")
+	flag.Int64Var(&limits.Quota, "quota", 20<<30, "bytes for all uploads together; 0: no limit")
+	flag.Int64Var(&limits.Largest, "largest-upload", 8<<30, "bytes for one upload; 0: no limit")
 	threads := flag.Int("threads", 0, "of the engine; 0: one for each processor")
 	tokenFile := flag.String("token-file", "", "a file with the bearer token that clients must bring")
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if err := serve(*folder, *listen, *grpc, *budget, *threads, *tokenFile, log); err != nil {
+	if err := serve(*folder, *listen, *grpc, limits, *threads, *tokenFile, log); err != nil {
 		log.Error("the service ends", "error", err)
 		os.Exit(1)
 	}
 }
 
-func serve(folder, listen, grpcListen string, budget int64, threads int, tokenFile string, log *slog.Logger) error {
+func serve(folder, listen, grpcListen string, limits Limits, threads int, tokenFile string, log *slog.Logger) error {
 	if folder == "" {
 		return errors.New("-folder is missing")
 	}
@@ -42,25 +47,29 @@ func serve(folder, listen, grpcListen string, budget int64, threads int, tokenFi
 	if err != nil {
 		return err
 	}
+	// Doors that cannot be opened are found before a job trains.
 	listener, err := token.listen(listen)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	manager, err := Open(folder, budget, threads, log)
+	var grpcListener net.Listener
+	if grpcListen != "" {
+		if grpcListener, err = token.listen(grpcListen); err != nil {
+			return err
+		}
+		defer grpcListener.Close()
+	}
+	manager, err := Open(folder, limits, threads, log)
 	if err != nil {
 		return err
 	}
 	ended := make(chan error, 2)
 	byGRPC := newGRPC(manager, token)
 	defer byGRPC.Stop()
-	if grpcListen != "" {
-		listener, err := token.listen(grpcListen)
-		if err != nil {
-			return errors.Join(err, manager.Close())
-		}
-		go func() { ended <- byGRPC.Serve(listener) }()
-		fmt.Printf("listening for gRPC on %s\n", listener.Addr())
+	if grpcListener != nil {
+		go func() { ended <- byGRPC.Serve(grpcListener) }()
+		fmt.Printf("listening for gRPC on %s\n", grpcListener.Addr())
 	}
 	byHTTP := &http.Server{Handler: (&httpDoor{manager, token}).Handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() { ended <- byHTTP.Serve(listener) }()

@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,10 +22,13 @@ import (
 
 // Manager has the jobs of one folder, under one memory budget. The folder has `uploads` and `jobs`.
 type Manager struct {
-	folder string
-	budget int64 // bytes of all sessions and predictors together; 0: none
-	engine *epl.Engine
-	log    *slog.Logger
+	folder  string
+	budget  int64 // bytes of all sessions and predictors together; 0: none
+	engine  *epl.Engine
+	owner   *epl.FolderLock // no other process trains the same jobs
+	uploads *Uploads
+	board   *board
+	log     *slog.Logger
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -33,30 +36,73 @@ type Manager struct {
 	making sync.Mutex // a job after the other is let in
 	lock   sync.Mutex
 	jobs   map[string]*Job
+	last   int64 // when the last one was created
 }
+
+// What a client may ask for.
+const (
+	mostSteps = 1 << 40
+	mostRanks = 64
+	mostAhead = 16 // batches, which are memory beside the budget
+)
+
+// Options of a dataset that a client may set (docs/readers.md). A file that one of them names lies among the uploads:
+// the library sees to that.
+var datasetOptions = []string{"batch", "channels", "classes", "context", "fields", "fit", "header", "height", "held_out",
+	"ignore", "input", "inputs", "layout", "mean", "missing", "order", "partial", "prefetch", "reader", "seed", "separator",
+	"split", "split_seed", "std", "stride", "target", "target_column", "width"}
+
+var unknown = Number(math.NaN())
 
 // Where folders of deleted jobs are until all of their files are removed. No job has this name.
 var deletedJobs = filepath.Join("jobs", "deleted")
 
 // Open takes up a folder with what is in it: jobs that ran go on from their last checkpoint.
-func Open(folder string, budget int64, threads int, log *slog.Logger) (*Manager, error) {
-	if err := os.RemoveAll(filepath.Join(folder, deletedJobs)); err != nil {
-		return nil, err
+func Open(folder string, limits Limits, threads int, log *slog.Logger) (*Manager, error) {
+	folder, err := filepath.Abs(folder)
+	if err == nil {
+		err = os.MkdirAll(folder, 0o777)
 	}
-	for _, one := range []string{"uploads", "jobs", deletedJobs} {
-		if err := os.MkdirAll(filepath.Join(folder, one), 0o777); err != nil {
-			return nil, err
-		}
+	if err == nil {
+		folder, err = filepath.EvalSymlinks(folder) // messages name it as it is, and clients do not hear it
+	}
+	if err != nil {
+		return nil, err
 	}
 	engine, err := epl.NewEngine(epl.EngineOptions{Threads: threads, Logger: log})
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{folder: folder, budget: budget, engine: engine, log: log, jobs: map[string]*Job{}}
+	m := &Manager{folder: folder, budget: limits.Budget, engine: engine, board: newBoard(), log: log, jobs: map[string]*Job{}}
 	m.ctx, m.stop = context.WithCancel(context.Background())
-	notes, err := filepath.Glob(filepath.Join(folder, "jobs", "*", "job.json"))
+	if m.owner, err = engine.LockFolder(folder); err == nil {
+		if err = m.takeUp(limits); err != nil {
+			err = errors.Join(err, m.Close())
+			return nil, err
+		}
+		return m, nil
+	}
+	engine.Close()
+	return nil, err
+}
+
+// takeUp opens what is in the folder.
+func (m *Manager) takeUp(limits Limits) error {
+	if err := os.RemoveAll(filepath.Join(m.folder, deletedJobs)); err != nil {
+		return err
+	}
+	for _, one := range []string{"uploads", "jobs", deletedJobs} {
+		if err := os.MkdirAll(filepath.Join(m.folder, one), 0o777); err != nil {
+			return err
+		}
+	}
+	var err error
+	if m.uploads, err = openUploads(filepath.Join(m.folder, "uploads"), limits); err != nil {
+		return err
+	}
+	notes, err := filepath.Glob(filepath.Join(m.folder, "jobs", "*", "job.json"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	slices.Sort(notes)
 	for _, path := range notes {
@@ -66,12 +112,13 @@ func Open(folder string, budget int64, threads int, log *slog.Logger) (*Manager,
 			err = json.Unmarshal(text, &n)
 		}
 		id := filepath.Base(filepath.Dir(path))
+		m.last = max(m.last, n.Created)
 		if err == nil && n.Phase != Failed {
-			_, err = m.begin(m.ctx, id, n.Spec, n.Phase)
+			_, err = m.begin(m.ctx, id, n.Spec, n.Phase, n.Created)
 		}
 		if err != nil { // its note keeps its phase: when the service starts again, there may be what it lacks
-			log.Error("a job cannot go on", "note", path, "error", err)
-			n.Phase, n.Error = Failed, err.Error()
+			m.log.Error("a job cannot go on", "note", path, "error", err)
+			n.Phase, n.Error = Failed, m.told(err)
 		}
 		if n.Phase == Failed {
 			j := m.newJob(id, n.Spec)
@@ -81,12 +128,13 @@ func Open(folder string, budget int64, threads int, log *slog.Logger) (*Manager,
 			m.jobs[id] = j
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // newJob makes one that has nothing yet.
 func (m *Manager) newJob(id string, spec Spec) *Job {
 	return &Job{spec: spec, folder: filepath.Join(m.folder, "jobs", id), engine: m.engine, hub: newHub(), log: m.log,
+		board: m.board, history: newHistory(), told: m.told,
 		asked: make(chan request), predictors: make(chan *epl.Predictor, 1), done: make(chan struct{}), ends: m.ctx.Done()}
 }
 
@@ -96,69 +144,89 @@ func newID() string {
 	return hex.EncodeToString(bytes[:])
 }
 
-const largestUpload = 8 << 30
-
-// What a client may name a file: it becomes part of a path.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,100}$`)
-
-// Upload keeps a file under an id, which ends in its name, so that a reader is found by the ending.
-func (m *Manager) Upload(name string, body io.Reader) (string, error) {
-	if !plainName.MatchString(name) {
-		return "", fmt.Errorf("%q is no plain file name", name)
-	}
-	id := newID() + "-" + name
-	path := filepath.Join(m.folder, "uploads", id)
-	file, err := os.Create(path + ".part")
-	if err != nil {
-		return "", err
-	}
-	// One byte more than is allowed shows that there are more.
-	if size, failure := io.Copy(file, io.LimitReader(body, largestUpload+1)); failure != nil {
-		err = failure
-	} else if size > largestUpload {
-		err = errTooLarge
-	}
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(path+".part", path)
-	}
-	if err != nil {
-		return "", errors.Join(err, os.Remove(path+".part"))
-	}
-	return id, nil
-}
-
 // Create plans a job, which bounds its memory before anything is allocated, and takes it on if the budget allows.
 func (m *Manager) Create(ctx context.Context, spec Spec) (*Job, error) {
-	for _, upload := range []string{spec.Model, spec.Data} {
-		if !plainName.MatchString(upload) {
-			return nil, errUnknown
-		}
-		if _, err := os.Stat(filepath.Join(m.folder, "uploads", upload)); err != nil {
-			return nil, fmt.Errorf("%w: %s", errUnknown, upload)
-		}
-	}
-	if spec.Steps <= 0 {
-		return nil, errors.New("steps must be positive")
-	}
-	if spec.Checkpoint == 0 {
-		spec.Checkpoint = 100
+	if err := m.check(&spec); err != nil {
+		return nil, err
 	}
 	id := newID()
-	j, err := m.begin(ctx, id, spec, Waiting)
+	j, err := m.begin(ctx, id, spec, Waiting, m.moment())
 	if err != nil {
 		os.RemoveAll(filepath.Join(m.folder, "jobs", id))
 	}
 	return j, err
 }
 
-func (m *Manager) begin(ctx context.Context, id string, spec Spec, phase Phase) (*Job, error) {
+// moment is when a job is created: in milliseconds, and no two at once.
+func (m *Manager) moment() int64 {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.last = max(time.Now().UnixMilli(), m.last+1)
+	return m.last
+}
+
+// check looks at what a client asks for, before anything is made of it.
+func (m *Manager) check(spec *Spec) error {
+	for _, upload := range []string{spec.Model, spec.Data} {
+		if _, err := m.uploads.find(upload); err != nil {
+			return err
+		}
+	}
+	if spec.Steps <= 0 || spec.Steps > mostSteps {
+		return fmt.Errorf("steps is %d; a number from 1 to %d is expected", spec.Steps, int64(mostSteps))
+	}
+	if spec.Ranks < 0 || spec.Ranks > mostRanks {
+		return fmt.Errorf("ranks is %d; a number from 0 to %d is expected", spec.Ranks, mostRanks)
+	}
+	if spec.Checkpoint < 0 || spec.Seconds < 0 {
+		return errors.New("checkpoint and checkpoint_seconds are not negative")
+	}
+	if spec.Seconds == 0 {
+		spec.Seconds = 60
+	}
+	for name, value := range spec.Dataset {
+		if !slices.Contains(datasetOptions, name) {
+			return fmt.Errorf("a client cannot set the dataset's option %q; there are: %s", excerpt(name),
+				strings.Join(datasetOptions, ", "))
+		}
+		if ahead, ok := value.(float64); name == "prefetch" && ok && ahead > mostAhead {
+			return fmt.Errorf("prefetch is %g; this service reads at most %d batches ahead", ahead, mostAhead)
+		}
+	}
+	return nil
+}
+
+// try opens a job's data as its goroutine will, and looks at every sample: what cannot run is not taken on.
+func (m *Manager) try(ctx context.Context, plan *epl.Plan, spec Spec) error {
+	path, err := m.uploads.find(spec.Data)
+	if err != nil {
+		return err
+	}
+	data, err := m.engine.OpenDataset(ctx, path, spec.Dataset)
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	if err := data.Bind(plan, epl.Train); err != nil {
+		return err
+	}
+	return data.Check(ctx, plan, epl.Train)
+}
+
+func (m *Manager) begin(ctx context.Context, id string, spec Spec, phase Phase, created int64) (*Job, error) {
 	plan, err := m.plan(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
+	if phase == Waiting {
+		if err := m.try(ctx, plan, spec); err != nil {
+			plan.Close()
+			return nil, err
+		}
+	}
 	j := m.newJob(id, spec)
-	j.plan, j.status = plan, Status{ID: id, Phase: phase, Steps: spec.Steps}
+	j.plan, j.status = plan, Status{ID: id, Phase: phase, Steps: spec.Steps, Created: created, Loss: unknown,
+		Rate: unknown, Seconds: unknown}
 	err = os.MkdirAll(j.folder, 0o777)
 	if err == nil {
 		err = j.writeNote()
@@ -198,6 +266,7 @@ func (m *Manager) admit(ctx context.Context, j *Job) error {
 		return errors.Join(errEnds, session.Close())
 	}
 	m.jobs[j.status.ID] = j
+	m.board.send(j.Status())
 	go j.run(m.ctx, session, predictor)
 	return nil
 }
@@ -247,13 +316,60 @@ func (m *Manager) List() []Status {
 	for _, j := range m.jobs {
 		all = append(all, j.Status())
 	}
-	slices.SortFunc(all, func(a, b Status) int {
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, byTime)
 	return all
+}
+
+// users are the jobs that need an upload.
+func (m *Manager) users(upload string) []string {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	ids := []string{}
+	for id, j := range m.jobs {
+		if j.spec.uses(upload) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// DeleteUpload removes one that no job uses. Jobs are not let in meanwhile.
+func (m *Manager) DeleteUpload(id string) (Upload, error) {
+	m.making.Lock()
+	defer m.making.Unlock()
+	return m.uploads.remove(id, m.users)
+}
+
+// follow sends the status of every job, now and after each change, at most some times a second.
+func (m *Manager) follow(ctx context.Context, send func(Status) error, quiet func() error) error {
+	reader := m.board.join(m.List())
+	defer m.board.leave(reader)
+	alive := time.NewTicker(15 * time.Second)
+	defer alive.Stop()
+	for {
+		select {
+		case <-reader.wake:
+			for _, one := range m.board.take(reader) {
+				if err := send(one); err != nil {
+					return err
+				}
+			}
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case <-alive.C:
+			if err := quiet(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-m.ctx.Done():
+			return errEnds
+		}
+	}
 }
 
 // Delete ends a job between two steps, without a checkpoint, and removes it with its files. What is under way with it,
@@ -305,6 +421,7 @@ func (m *Manager) Close() error {
 			err = errors.Join(err, j.writeNote())
 		}
 	}
+	err = errors.Join(err, m.owner.Close())
 	m.engine.Close()
 	return err
 }

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	epl "epl.ai/go"
 )
 
 // Value is a tensor as clients write it: its elements row by row.
 type Value struct {
-	Dims   []int64   `json:"dims"`
-	Values []float64 `json:"values"`
+	Dims   []int64 `json:"dims"`
+	Values Numbers `json:"values"` // null is NaN
 }
 
 // predict computes the outputs beside the steps, with the weights of the last one that is done, and says which it was.
@@ -22,6 +23,11 @@ func (j *Job) predict(ctx context.Context, given map[string]Value) (step int64, 
 	}
 	if len(j.outputs) == 0 {
 		return 0, nil, errors.New("the model of this job has no outputs")
+	}
+	for name := range given {
+		if !slices.ContainsFunc(j.inputs, func(info epl.Info) bool { return info.Name == name }) {
+			return 0, nil, fmt.Errorf("the model has no input %q", excerpt(name))
+		}
 	}
 	var inputs, outputs []*epl.Tensor
 	defer func() {
@@ -34,7 +40,7 @@ func (j *Job) predict(ctx context.Context, given map[string]Value) (step int64, 
 		if !ok {
 			return 0, nil, fmt.Errorf("input %q is missing", info.Name)
 		}
-		tensor, err := tensorOf(j.engine, info.DType, one)
+		tensor, err := tensorOf(j.engine, info, one)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -68,18 +74,29 @@ func (j *Job) predict(ctx context.Context, given map[string]Value) (step int64, 
 	return step, answers, nil
 }
 
-func tensorOf(engine *epl.Engine, dtype epl.DType, value Value) (*epl.Tensor, error) {
-	switch dtype {
-	case epl.F32:
-		return epl.NewTensor(engine, converted[float32](value.Values), value.Dims...)
-	case epl.F64:
-		return epl.NewTensor(engine, value.Values, value.Dims...)
-	case epl.I64:
-		return epl.NewTensor(engine, converted[int64](value.Values), value.Dims...)
-	case epl.I32:
-		return epl.NewTensor(engine, converted[int32](value.Values), value.Dims...)
+func tensorOf(engine *epl.Engine, info epl.Info, value Value) (*epl.Tensor, error) {
+	elements := int64(1)
+	for _, one := range value.Dims {
+		if one < 0 || one > largestDocument {
+			return nil, fmt.Errorf("input %q: there are no dims %v", info.Name, value.Dims)
+		}
+		elements = min(elements*one, largestDocument)
 	}
-	return nil, fmt.Errorf("inputs of type %v cannot be given as numbers", dtype)
+	if elements != int64(len(value.Values)) {
+		return nil, fmt.Errorf("input %q: dims %v have %d elements, and there are %d values", info.Name, value.Dims,
+			elements, len(value.Values))
+	}
+	switch info.DType {
+	case epl.F32:
+		return epl.NewTensor(engine, converted[float32]([]float64(value.Values)), value.Dims...)
+	case epl.F64:
+		return epl.NewTensor(engine, []float64(value.Values), value.Dims...)
+	case epl.I64:
+		return epl.NewTensor(engine, converted[int64]([]float64(value.Values)), value.Dims...)
+	case epl.I32:
+		return epl.NewTensor(engine, converted[int32]([]float64(value.Values)), value.Dims...)
+	}
+	return nil, fmt.Errorf("inputs of type %v cannot be given as numbers", info.DType)
 }
 
 func valueOf(t *epl.Tensor) (value Value, err error) {

@@ -102,6 +102,7 @@ func (c *client) call(method, path string, body any, into any) int {
 	}
 	request, err := http.NewRequest(method, c.address+path, reader)
 	c.check(err)
+	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
 	c.check(err)
 	defer response.Body.Close()
@@ -148,6 +149,16 @@ func filesOf(t *testing.T, sizes string) (model, table []byte) {
 		fmt.Fprintf(&text, "%g,%g,%d\n", float64(a)/50-1, float64(b)/50-1, class)
 	}
 	return model, []byte(text.String())
+}
+
+// uploaded gives the id of an upload of a service in this process.
+func uploaded(t *testing.T, m *Manager, name string, data []byte) string {
+	t.Helper()
+	upload, err := m.uploads.add(name, bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return upload.ID
 }
 
 // spec uploads what a job needs.
@@ -352,7 +363,7 @@ func TestKilledAndTerminated(t *testing.T) {
 // TestBesideSteps: predictions are answered while a step is under way, of the weights before it. The service is in this
 // process, so that no request takes longer than a step.
 func TestBesideSteps(t *testing.T) {
-	m, err := Open(t.TempDir(), 0, 1, slog.New(slog.DiscardHandler))
+	m, err := Open(t.TempDir(), Limits{Budget: 0}, 1, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,12 +372,8 @@ func TestBesideSteps(t *testing.T) {
 	spec := Spec{Steps: 100_000, Checkpoint: 100_000, Dataset: map[string]any{"batch": 256},
 		Trainer: map[string]any{"symbols": map[string]any{"batch": 256},
 			"shapes": []any{map[string]any{"symbols": map[string]any{"batch": 1}}}}} // so that one sample is quick
-	if spec.Model, err = m.Upload("model.onnx", bytes.NewReader(model)); err != nil {
-		t.Fatal(err)
-	}
-	if spec.Data, err = m.Upload("table.csv", bytes.NewReader(table)); err != nil {
-		t.Fatal(err)
-	}
+	spec.Model = uploaded(t, m, "model.onnx", model)
+	spec.Data = uploaded(t, m, "table.csv", table)
 	ctx := context.Background()
 	job, err := m.Create(ctx, spec)
 	if err != nil {
@@ -434,36 +441,6 @@ func TestToken(t *testing.T) {
 		text, err := command.CombinedOutput()
 		if err == nil || !strings.Contains(string(text), "-token-file") {
 			t.Error(door, err, string(text))
-		}
-	}
-}
-
-// TestPage looks at the live page with a browser.
-func TestPage(t *testing.T) {
-	browser, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("chromium is not installed")
-	}
-	c := start(t, t.TempDir())
-	job := c.newJob(500)
-	c.call("POST", "/v1/jobs/"+job.ID+"/start", nil, nil)
-	c.finish(job.ID)
-	page := func() string {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		command := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
-			"--virtual-time-budget=4000", "--dump-dom", c.address+"/")
-		command.WaitDelay = time.Second
-		text, err := command.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	text := page()
-	for _, wanted := range []string{"Job " + job.ID, "done, step 500 of 500", `polyline points="`, "MiB", `width: 100%`} {
-		if !strings.Contains(text, wanted) {
-			t.Errorf("%q is not in %s", wanted, text)
 		}
 	}
 }

@@ -32,6 +32,14 @@ func (t Token) known(given string) bool {
 	return t == "" || subtle.ConstantTimeCompare([]byte(given), []byte(t)) == 1
 }
 
+// bearer is the token of an Authorization header. The word before it has no case.
+func bearer(header string) string {
+	if scheme, token, ok := strings.Cut(header, " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(token)
+	}
+	return ""
+}
+
 // listen opens a door. One that other hosts reach is not opened without a token.
 func (t Token) listen(address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)

@@ -43,8 +43,10 @@ fn same(given: &[u8], token: &[u8]) -> bool {
 
 async fn known(State(token): State<Option<Arc<str>>>, request: Request, next: Next) -> Result<Response> {
     if let Some(token) = token {
-        let given = request.headers().get(AUTHORIZATION).and_then(|one| one.as_bytes().strip_prefix(b"Bearer "));
-        if !given.is_some_and(|given| same(given, token.as_bytes())) {
+        // The word before the token has no case.
+        let header = request.headers().get(AUTHORIZATION).map_or(&b""[..], |one| one.as_bytes());
+        let (scheme, given) = header.split_at(header.len().min(7));
+        if !scheme.eq_ignore_ascii_case(b"bearer ") || !same(given, token.as_bytes()) {
             return Err(Failure::Stranger);
         }
     }

@@ -2,7 +2,7 @@
 use crate::failure::{Failure, Result};
 use crate::seat::Worker;
 use crate::user::{plain, Phase, Status, User, Wish};
-use epl::{Call, DType, Engine, Entry, Model, Plan, PlanOptions, Session, SessionOptions, Tensor, Trainer};
+use epl::{Call, DType, Engine, Entry, FolderLock, Model, Plan, PlanOptions, Session, SessionOptions, Tensor, Trainer};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs;
@@ -54,6 +54,8 @@ pub struct Tutor {
     /// A session for users who are not seated: they are only read.
     reader: Mutex<Reader>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// No other process trains the same users.
+    _owner: FolderLock,
 }
 
 #[derive(Default)]
@@ -118,6 +120,8 @@ impl Tutor {
     pub fn open(options: Options) -> Result<Arc<Tutor>> {
         let call = Call::new();
         let engine = Engine::builder().threads(options.threads).build()?;
+        fs::create_dir_all(&options.folder)?;
+        let owner = FolderLock::new(&engine, &options.folder)?;
         let model = Model::load(&engine, &options.model, &call)?;
         let mut trainer = Trainer::parse(&engine, &options.trainer)?;
         let plan = Plan::new(&model, Some(&mut trainer), None, &PlanOptions::default(), &call)?;
@@ -144,6 +148,7 @@ impl Tutor {
             ending: watch::Sender::new(false),
             reader: Mutex::new(reader),
             threads: Mutex::default(),
+            _owner: owner,
         });
         tutor.take_up_users()?;
         let mut worker = Some(first);
@@ -163,7 +168,7 @@ impl Tutor {
         fs::create_dir_all(&self.folder)?;
         let mut folders = fs::read_dir(&self.folder)?.map(|one| Ok(one?.path())).collect::<Result<Vec<_>>>()?;
         folders.sort();
-        for folder in folders {
+        for folder in folders.into_iter().filter(|one| one.is_dir()) {
             let user = match User::open(folder.clone()) {
                 Ok(user) => Arc::new(user),
                 Err(failure) => {
