@@ -147,6 +147,9 @@ class Stopping : public testing::Test {
     out["epl_plan_export_onnx"] = [&](Call c) { return epl_plan_export_onnx(plan, TEXT(w.out), c); };
     out["epl_dataset_open"] = makes<epl_dataset>(
         [&](Call c, auto p) { return epl_dataset_open(w.engine, TEXT(w.csv_path), nullptr, 0, c, p); });
+    out["epl_dataset_open_within"] = makes<epl_dataset>([&](Call c, auto p) {
+      return epl_dataset_open_within(w.engine, TEXT(w.csv_path), EPL_STR("/"), nullptr, 0, c, p);
+    });
     out["epl_dataset_check"] = [&](Call c) { return epl_dataset_check(dataset, plan, EPL_ENTRY_TRAIN, c); };
     out["epl_dataset_next"] = [&](Call c) {
       const epl_tensor* batch[2] = {untouched<epl_tensor>(), untouched<epl_tensor>()};
