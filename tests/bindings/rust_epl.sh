@@ -13,8 +13,8 @@ cp -r "$1/bindings/rust" "$3/rust"
 cp "$1/rustfmt.toml" "$3/rust"
 cd "$3/rust/epl"
 if cargo fmt --version >/dev/null 2>&1; then cargo fmt --check; fi
-cargo fetch --quiet || { echo "SKIP: the crates ndarray and safetensors cannot be fetched"; exit 0; }
-cargo test --quiet --features ndarray,safetensors
-RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --features ndarray,safetensors
+cargo fetch --quiet || { echo "SKIP: the crates of its features cannot be fetched"; exit 0; }
+cargo test --quiet --features ndarray,safetensors,serde,tracing,futures
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --features ndarray,safetensors,serde,tracing,futures
 cargo clippy --version >/dev/null 2>&1 || exit 0
-cargo clippy --quiet --all-targets --features ndarray,safetensors -- -D warnings
+cargo clippy --quiet --all-targets --features ndarray,safetensors,serde,tracing,futures -- -D warnings

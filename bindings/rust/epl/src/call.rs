@@ -74,6 +74,13 @@ impl Call {
         self.samples = samples as i64;
         self
     }
+    /// Sees to it that there is a token.
+    pub(crate) fn own_token(&mut self, engine: &Engine) -> Result<()> {
+        if self.token.is_none() {
+            self.token = Some(CancelToken::new(engine)?);
+        }
+        Ok(())
+    }
     /// Triggers its token, if it has one.
     pub(crate) fn trigger(&self) {
         if let Some(token) = &self.token {

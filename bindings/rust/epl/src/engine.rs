@@ -1,18 +1,16 @@
 use crate::call::Call;
 use crate::error::{check, Result};
-use crate::handle::{given, given_text, handle, path_text, raw, text_of};
+use crate::handle::{given, given_text, path_text, raw, shared_handle, text_of};
 use epl_sys as sys;
 use std::ffi::{c_char, c_void};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 
-handle!(
-    /// What everything else is made from: threads, logger, packs. Several may live in one process.
+shared_handle!(
+    /// What everything else is made from: threads, logger, packs. Several may live in one process. Clones are the same
+    /// engine.
     Engine, epl_engine, epl_engine_destroy
 );
-// The header: engines are for any threads.
-unsafe impl Send for Engine {}
-unsafe impl Sync for Engine {}
 
 /// How much a line of the log matters.
 #[allow(missing_docs)]
@@ -69,6 +67,16 @@ impl EngineBuilder {
         self.threads = i32::try_from(threads).unwrap_or(i32::MAX);
         self
     }
+    /// The log as events of the crate `tracing`, with the target "epl".
+    #[cfg(feature = "tracing")]
+    pub fn tracing(self) -> Self {
+        self.log(Level::Debug, |level, message| match level {
+            Level::Debug => tracing::debug!(target: "epl", "{message}"),
+            Level::Info => tracing::info!(target: "epl", "{message}"),
+            Level::Warning => tracing::warn!(target: "epl", "{message}"),
+            Level::Error => tracing::error!(target: "epl", "{message}"),
+        })
+    }
     /// Called from any thread with what happens, from that level on.
     pub fn log(mut self, least: Level, log: impl Fn(Level, &str) + Send + Sync + 'static) -> Self {
         self.log = Some((least, Box::new(log)));
@@ -103,7 +111,7 @@ impl EngineBuilder {
         if made.is_err() && !userdata.is_null() {
             unsafe { drop_log(userdata) }; // where it fails they are still ours
         }
-        Ok(Engine(made?))
+        Ok(Engine::own(made?))
     }
 }
 

@@ -16,6 +16,7 @@ mod plan;
 mod predictor;
 mod session;
 mod source;
+mod steps;
 mod store;
 mod streams;
 mod tensor;
@@ -35,6 +36,9 @@ pub use plan::{Entry, Plan, PlanOptions, Strategy};
 pub use predictor::Predictor;
 pub use session::{Metrics, Session, SessionOptions, StateKind};
 pub use source::Source;
+#[cfg(feature = "futures")]
+pub use steps::StepStream;
+pub use steps::Steps;
 pub use store::Store;
 pub use streams::Format;
 pub use tensor::{DType, Element, Info, Tensor, TensorRef};

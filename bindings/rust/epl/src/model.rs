@@ -1,18 +1,15 @@
 use crate::call::Call;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::handle::{given, given_text, handle, path_text, raw};
+use crate::handle::{given, given_text, path_text, raw, shared_handle};
 use crate::tensor::{infos, Info};
 use epl_sys as sys;
 use std::path::Path;
 
-handle!(
-    /// A model file with its parameters.
-    Model, epl_model, epl_model_destroy
+shared_handle!(
+    /// A model file with its parameters. Clones are the same model.
+    Model, epl_model, epl_model_destroy, engine: Engine
 );
-// The header: models are for any threads.
-unsafe impl Send for Model {}
-unsafe impl Sync for Model {}
 
 impl Model {
     /// Reads a model file. Large weights stay in the file until a session or an export needs them.
@@ -21,7 +18,7 @@ impl Model {
         given(|place| unsafe {
             sys::epl_model_load(engine.0.as_ptr(), path, length, std::ptr::null(), &call.raw(), place)
         })
-        .map(Model)
+        .map(|raw| Model::own(raw, engine))
     }
     /// Reads a model from memory, which is copied.
     pub fn from_bytes(engine: &Engine, bytes: &[u8], call: &Call) -> Result<Model> {
@@ -35,7 +32,7 @@ impl Model {
                 place,
             )
         })
-        .map(Model)
+        .map(|raw| Model::own(raw, engine))
     }
     fn ports(&self, kind: i32) -> Result<Vec<Info>> {
         infos(unsafe { sys::epl_model_port_count(self.0.as_ptr(), kind) }, |index, info| unsafe {

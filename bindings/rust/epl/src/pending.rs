@@ -58,23 +58,39 @@ unsafe extern "C" fn drop_shared(userdata: *mut c_void) {
 }
 
 /// Work of a session as a future: [`Session::step_async`]. It begins when it is polled first. Where it is dropped before
-/// it is ready, it triggers the token of its [`Call`], if that has one, and waits for the work to end: milliseconds then,
-/// and the session is free.
+/// it is ready, in a `select!` or by a timeout, it triggers the token of its [`Call`], or one of its own where that has
+/// none, and waits for the work to end: milliseconds, and the session is free.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Pending<'s> {
     session: &'s mut Session,
+    running: Running,
+}
+
+/// The work of one call: what has begun when there is an event.
+pub(crate) struct Running {
     work: Work,
     call: Call,
     shared: Arc<Shared>,
     event: Option<RawEvent>,
 }
 // The header: events are for any threads. The rest is Send by itself.
-unsafe impl Send for Pending<'_> {}
+unsafe impl Send for Running {}
 
-impl Pending<'_> {
-    fn start(&mut self) -> Result<()> {
+impl Running {
+    fn new(
+        work: Work, inputs: impl IntoIterator<Item = Arc<Tensor<'static>>>, outputs: Vec<Tensor<'static>>, call: &Call,
+    ) -> Running {
+        let inputs = inputs.into_iter().collect();
+        let shared = Arc::new(Shared { waker: Mutex::new(None), inputs, outputs: Mutex::new(outputs) });
+        Running { work, call: call.clone(), shared, event: None }
+    }
+    pub(crate) fn step(inputs: impl IntoIterator<Item = Arc<Tensor<'static>>>, call: &Call) -> Running {
+        Running::new(Work::Metrics(sys::epl_session_step_async), inputs, Vec::new(), call)
+    }
+    fn start(&mut self, session: &mut Session) -> Result<()> {
+        self.call.own_token(&session.1)?;
         let inputs: Vec<_> = self.shared.inputs.iter().map(|one| one.raw.as_ptr().cast_const()).collect();
-        let (session, call) = (self.session.0.as_ptr(), self.call.raw());
+        let (session, call) = (session.0.as_ptr(), self.call.raw());
         let event = RawEvent(given(|place| match self.work {
             Work::Metrics(begin) => unsafe { begin(session, inputs.as_ptr(), inputs.len(), &call, place) },
             Work::Outputs => {
@@ -106,14 +122,9 @@ impl Pending<'_> {
         self.event = Some(event);
         Ok(())
     }
-}
-
-impl Future for Pending<'_> {
-    type Output = Result<Metrics>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    pub(crate) fn poll(&mut self, session: &mut Session, context: &mut Context<'_>) -> Poll<Result<Metrics>> {
         if self.event.is_none() {
-            self.start()?;
+            self.start(session)?;
         }
         // First the waker, then the question: the callback comes behind the answer 1.
         *self.shared.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
@@ -127,7 +138,16 @@ impl Future for Pending<'_> {
     }
 }
 
-impl Drop for Pending<'_> {
+impl Future for Pending<'_> {
+    type Output = Result<Metrics>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        this.running.poll(this.session, context)
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         let Some(event) = self.event.as_ref().map(|one| one.0.as_ptr()) else { return };
         if unsafe { sys::epl_event_ready(event) } == 0 {
@@ -147,7 +167,7 @@ impl Future for Predicting<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let done = Pin::new(&mut self.0).poll(context);
-        done.map(|result| result.map(|_| std::mem::take(&mut *self.0.shared.outputs())))
+        done.map(|result| result.map(|_| std::mem::take(&mut *self.0.running.shared.outputs())))
     }
 }
 
@@ -173,8 +193,6 @@ impl Session {
         &mut self, work: Work, inputs: impl IntoIterator<Item = Arc<Tensor<'static>>>, outputs: Vec<Tensor<'static>>,
         call: &Call,
     ) -> Pending<'_> {
-        let inputs = inputs.into_iter().collect();
-        let shared = Arc::new(Shared { waker: Mutex::new(None), inputs, outputs: Mutex::new(outputs) });
-        Pending { session: self, work, call: call.clone(), shared, event: None }
+        Pending { session: self, running: Running::new(work, inputs, outputs, call) }
     }
 }

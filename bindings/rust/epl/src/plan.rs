@@ -1,7 +1,7 @@
 use crate::call::Call;
 use crate::engine::Engine;
 use crate::error::{check, Result};
-use crate::handle::{given, given_text, handle, path_text, raw};
+use crate::handle::{given, given_text, handle, path_text, raw, shared_handle};
 use crate::model::Model;
 use crate::tensor::{infos, Info};
 use crate::trainer::Trainer;
@@ -20,6 +20,11 @@ impl Strategy {
     pub fn parse(engine: &Engine, json: &str) -> Result<Strategy> {
         let (json, length) = raw(json);
         given(|place| unsafe { sys::epl_strategy_parse(engine.0.as_ptr(), json, length, place) }).map(Strategy)
+    }
+    /// Of what serde writes as that JSON.
+    #[cfg(feature = "serde")]
+    pub fn of(engine: &Engine, strategy: &impl serde::Serialize) -> Result<Strategy> {
+        Strategy::parse(engine, &crate::handle::json(strategy)?)
     }
     /// What the model's file itself asks for on that many ranks.
     pub fn of_model(model: &Model, ranks: u64) -> Result<Strategy> {
@@ -86,13 +91,10 @@ impl PlanOptions {
     }
 }
 
-handle!(
-    /// Everything decided and nothing allocated.
-    Plan, epl_plan, epl_plan_destroy
+shared_handle!(
+    /// Everything decided and nothing allocated. Clones are the same plan.
+    Plan, epl_plan, epl_plan_destroy, engine: Engine
 );
-// The header: plans are for any threads.
-unsafe impl Send for Plan {}
-unsafe impl Sync for Plan {}
 
 fn pointer<T>(handle: Option<&mut T>, get: impl Fn(&T) -> *const u8) -> *const u8 {
     handle.map_or(std::ptr::null(), |one| get(one))
@@ -110,7 +112,7 @@ impl Plan {
         given(|place| unsafe {
             sys::epl_plan_create(model.0.as_ptr(), trainer, strategy, &options.raw(), &call.raw(), place)
         })
-        .map(Plan)
+        .map(|raw| Plan::own(raw, &model.1))
     }
     /// The same with the decisions of a file of [`Plan::save`].
     pub fn load(
@@ -123,7 +125,7 @@ impl Plan {
         given(|place| unsafe {
             sys::epl_plan_load(model.0.as_ptr(), trainer, strategy, &options.raw(), path, length, &call.raw(), place)
         })
-        .map(Plan)
+        .map(|raw| Plan::own(raw, &model.1))
     }
     /// The same with the decisions that [`Plan::save_to`] wrote.
     pub fn load_bytes(
@@ -144,7 +146,7 @@ impl Plan {
                 place,
             )
         })
-        .map(Plan)
+        .map(|raw| Plan::own(raw, &model.1))
     }
     fn ports(&self, entry: Entry, kind: i32) -> Result<Vec<Info>> {
         infos(unsafe { sys::epl_plan_port_count(self.0.as_ptr(), entry.raw(), kind) }, |index, info| unsafe {

@@ -1,7 +1,8 @@
 use crate::call::Call;
 use crate::dataset::Dataset;
+use crate::engine::Engine;
 use crate::error::{check, Result};
-use crate::handle::{given, given_text, handle, path_text, raw};
+use crate::handle::{given, given_text, path_text, raw};
 use crate::plan::{Entry, Plan};
 use crate::tensor::{infos, Info, Tensor, TensorRef};
 use epl_sys as sys;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 /// The options of a [`Session`]. The default: the ranks of the plan are threads of this process. Otherwise each process of
 /// a job has some of the ranks, and all make the same calls (docs/processes.md).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct SessionOptions {
     /// This process has the ranks from this one on.
     pub first_rank: u64,
@@ -33,8 +34,24 @@ pub struct SessionOptions {
     pub slices: bool,
 }
 
+impl std::fmt::Debug for SessionOptions {
+    // Whoever prints options for a log does not mean to print the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionOptions")
+            .field("first_rank", &self.first_rank)
+            .field("ranks", &self.ranks)
+            .field("address", &self.address)
+            .field("transport", &self.transport)
+            .field("join_timeout", &self.join_timeout)
+            .field("silence_timeout", &self.silence_timeout)
+            .field("slices", &self.slices)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What a step or an evaluation tells.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Metrics {
     /// Steps done, this one included.
@@ -72,10 +89,20 @@ pub enum StateKind {
     Gradient = sys::EPL_STATE_GRADIENT as isize,
 }
 
-handle!(
-    /// A running training job.
-    Session, epl_session, epl_session_destroy
-);
+/// A running training job.
+pub struct Session(pub(crate) NonNull<sys::epl_session>, pub(crate) Engine);
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        unsafe { sys::epl_session_destroy(self.0.as_ptr()) }
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("steps", &self.steps()).finish()
+    }
+}
 // The header: one caller at a time, from any thread. `&mut self` is one caller.
 unsafe impl Send for Session {}
 
@@ -124,7 +151,8 @@ impl Session {
             slices: options.slices.into(),
             ..Default::default()
         };
-        given(|place| unsafe { sys::epl_session_create(plan.0.as_ptr(), &options, &call.raw(), place) }).map(Session)
+        given(|place| unsafe { sys::epl_session_create(plan.0.as_ptr(), &options, &call.raw(), place) })
+            .map(|raw| Session(raw, plan.1.clone()))
     }
     /// One optimizer step over the global batch, inputs in the order of [`Plan::inputs`]. A step happens or does not:
     /// after an error nothing has changed.

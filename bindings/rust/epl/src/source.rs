@@ -87,7 +87,7 @@ impl Model {
             given(|place| unsafe {
                 sys::epl_model_load_from(engine.0.as_ptr(), source, std::ptr::null(), &call.raw(), place)
             })
-            .map(Model)
+            .map(|raw| Model::own(raw, engine))
         })
     }
 }

@@ -32,6 +32,12 @@ impl Trainer {
         let (json, length) = raw(json);
         given(|place| unsafe { sys::epl_trainer_parse(engine.0.as_ptr(), json, length, place) }).map(Trainer)
     }
+    /// A trainer of settings that serde writes: a map, `serde_json::json!`, or a struct of your own with names such as
+    /// `#[serde(rename = "optimizer.lr")]`.
+    #[cfg(feature = "serde")]
+    pub fn of(engine: &Engine, settings: &impl serde::Serialize) -> Result<Trainer> {
+        Trainer::parse(engine, &crate::handle::json(settings)?)
+    }
     /// Sets a key: "loss", "optimizer", "optimizer.lr", "schedule", "clip_norm" and others (docs/training.md).
     pub fn set(&mut self, key: &str, value: impl std::fmt::Display) -> Result<&mut Trainer> {
         let text = value.to_string();
