@@ -234,7 +234,7 @@ def test_a_session(folder):
             seen = list(events)
         wants(seen[-1]["phase"] == "done" and seen[-1]["step"] == 4000, seen[-1])
         steps = [s["step"] for s in seen]
-        wants(steps == sorted(steps) and len(set(steps)) > 3, "steps as they were seen:", steps[:50])
+        wants(steps == sorted(steps) and len(set(steps)) > 2, "steps as they were seen:", steps[:50])
         trained = service.done(job)
         wants(trained == trained_here(4000), "the model is not what the library trains")
         answer = service.post(job, "predict", SAMPLE)
@@ -261,8 +261,8 @@ def test_a_session(folder):
 def test_predicts_beside_steps(folder):
     with Service(folder) as service:
         job = service.start(10 ** 9)
-        seen = set()
-        for _ in range(40):
+        seen, end = set(), time.monotonic() + LIMIT
+        while len(seen) <= 10 and time.monotonic() < end:
             before = service.status(job)["step"]
             answer = service.post(job, "predict", SAMPLE)
             wants(answer["step"] >= before, "step", before, "was done, and the weights are of", answer["step"])
@@ -501,7 +501,8 @@ def test_what_cannot_run_is_refused(folder):
             (400, {"data": good["model"]}, ""),
             (400, {"data": service.upload("t.csv", binary)}, ""),
             (400, {"data": service.upload("e.csv", b"")}, ""),
-            (400, {"data": service.upload("l.csv", b"a,b,target\n" + b"1,2,0\n" * 20 + b"1,2,7\n")}, "7"),
+            (400, {"data": service.upload("l.csv", b"a,b,target\n" + b"1,2,0\n" * 20 + b"1,2,7\n"),
+                   "dataset": {"batch": 16, "classes": True}}, "7"),
             (400, {"data": service.upload("w.csv", b"a,b,c,target\n" + b"1,2,3,0\n" * 20)}, ""),
         ]
         for code, change, says in wrong:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -188,7 +189,14 @@ func document(r *http.Request, into any) error {
 	if !isJSON(r) {
 		return errNoJSON
 	}
-	decoder := json.NewDecoder(http.MaxBytesReader(nil, r.Body, largestDocument))
+	text, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, largestDocument))
+	if err != nil {
+		return err
+	}
+	if text = bytes.TrimSpace(text); !bytes.HasPrefix(text, []byte("{")) { // a null would be an object without fields
+		return errors.New("the body is an object of JSON")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
 		return fmt.Errorf("the body cannot be read: %w", err)

@@ -209,6 +209,7 @@ func (j *Job) follow(ctx context.Context, send func(Status) error, quiet func() 
 			if err := send(status); err != nil || over(status) {
 				return err
 			}
+			time.Sleep(10 * time.Millisecond) // a step may take some microseconds
 		case <-alive:
 			if err := quiet(); err != nil {
 				return err

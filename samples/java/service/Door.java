@@ -198,7 +198,7 @@ final class Door implements HttpHandler {
         }
         if (news.isEmpty()) write(out, ": alive\n\n");
         if (manager.board.isEnded()) return;
-        if (job == null) Thread.sleep(100); // some times a second
+        Thread.sleep(job == null ? 100 : 10); // a step may take some microseconds, and there may be many jobs
       }
     }
   }

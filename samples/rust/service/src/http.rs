@@ -329,9 +329,8 @@ fn events(
             _ = ending.wait_for(|ends| *ends) => return None,
         };
         let over = !all && news.iter().any(Status::is_over);
-        if all {
-            tokio::time::sleep(Duration::from_millis(100)).await; // some times a second
-        }
+        // A step may take some microseconds, and there may be many jobs.
+        tokio::time::sleep(Duration::from_millis(if all { 100 } else { 10 })).await;
         Some((stream::iter(news), (watcher, ending, over)))
     });
     let events = news.flatten().map(|one| {
