@@ -943,8 +943,9 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_create(const epl_plan* plan, const epl_session_options* EPL_NULLABLE options,
     const epl_call_options* EPL_NULLABLE call, epl_session** EPL_OUT session);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_session_destroy(epl_session* EPL_NULLABLE session);
-/* One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: on an error before
- * the update nothing has changed. A class index or table row out of range is found before anything runs
+/* One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: after an error
+ * nothing has changed, and the same call may be made again. EPL_ERROR_STATE_LOST: something failed within an update,
+ * and every call says so until a checkpoint is loaded. A class index or table row out of range is found before anything runs
  * (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value). */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_step(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
@@ -954,7 +955,9 @@ epl_session_step(epl_session* session, const epl_tensor* const* EPL_COUNT(count)
  * gradients are read by epl_session_get and changed by epl_session_set (clipped, summed over other sessions, ...),
  * under "<parameter>.gradient": whole tensors in every layout, before clip_norm, which the update applies. A step
  * leaves its gradients there too. epl_session_gradients takes the dropout of the next step, updates running statistics,
- * and does not count as a step; epl_session_apply does. Its metrics have the loss of the last batch. */
+ * and does not count as a step; epl_session_apply does. Its metrics have the loss of the last batch. An update takes
+ * each gradient once. EPL_ERROR_MISUSE: one was neither computed nor set since the last update, or since weights or
+ * buffers were loaded or set. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_gradients(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
     const epl_call_options* EPL_NULLABLE call, epl_metrics* EPL_OUT EPL_NULLABLE metrics);

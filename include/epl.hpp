@@ -1571,9 +1571,10 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
     });
   }
 
-  /// One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: on an
-  /// error before the update nothing has changed. A class index or table row out of range is found before
-  /// anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value).
+  /// One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: after an
+  /// error nothing has changed, and the same call may be made again. EPL_ERROR_STATE_LOST: something failed
+  /// within an update, and every call says so until a checkpoint is loaded. A class index or table row out of
+  /// range is found before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value).
   returned<epl::metrics> step(list<const epl_tensor> inputs, const epl::call_options& call = {}) {
     epl::metrics metrics_out{};
     epl_error* failure = epl_session_step(*this, inputs.data(), inputs.size(), &call, &metrics_out);
@@ -1586,7 +1587,8 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   /// over other sessions, ...), under "<parameter>.gradient": whole tensors in every layout, before clip_norm,
   /// which the update applies. A step leaves its gradients there too. epl_session_gradients takes the dropout
   /// of the next step, updates running statistics, and does not count as a step; epl_session_apply does. Its
-  /// metrics have the loss of the last batch.
+  /// metrics have the loss of the last batch. An update takes each gradient once. EPL_ERROR_MISUSE: one was
+  /// neither computed nor set since the last update, or since weights or buffers were loaded or set.
   returned<epl::metrics> gradients(list<const epl_tensor> inputs, const epl::call_options& call = {}) {
     epl::metrics metrics_out{};
     epl_error* failure = epl_session_gradients(*this, inputs.data(), inputs.size(), &call, &metrics_out);

@@ -18,10 +18,8 @@ struct Job {
     epl_metrics metrics = EPL_METRICS_INIT;
     Status status;
     try {
-      status = work(*this, metrics);
-    } catch (const InternalError&) {
-      session.poisoned = true;
-      status = current_exception_status();
+      status =
+          session.session->make_call([&] { return unless_poisoned(session, [&] { return work(*this, metrics); }); });
     } catch (...) {
       status = current_exception_status();
     }
@@ -47,17 +45,21 @@ epl_error* begin(epl_session* session, const epl_tensor* const* inputs, size_t c
         job->event = made->event;
         job->caller = std::make_unique<Caller<epl_session>>(*session);
         EPL_TRY(job->caller->status());
-        EPL_TRY(check_poison(*session));
-        EPL_ASSIGN(job->call, begin_call(*session, call));
-        job->inputs = std::make_unique<Inputs>(*session);
-        EPL_TRY(job->inputs->take(inputs, count));
-        EPL_TRY(prepare(*job));
-        if (!session->worker) {
-          EPL_ASSIGN(session->worker, Worker::start("epl-async"));
-        }
-        made->event->done_by(session->worker->thread(), name);
-        std::function<void()> run = [job, session, work] { job->run(*session, work); };
-        session->worker->give(std::move(run));
+        const Status begun = session->session->make_call([&]() -> Status {
+          EPL_TRY(check_poison(*session));
+          EPL_ASSIGN(job->call, begin_call(*session, call));
+          job->inputs = std::make_unique<Inputs>(*session);
+          EPL_TRY(job->inputs->take(inputs, count));
+          EPL_TRY(prepare(*job));
+          if (!session->worker) {
+            EPL_ASSIGN(session->worker, Worker::start("epl-async"));
+          }
+          made->event->done_by(session->worker->thread(), name);
+          std::function<void()> run = [job, session, work] { job->run(*session, work); };
+          session->worker->give(std::move(run));
+          return {};
+        });
+        if (!begun.ok()) return begun;
         return made;
       },
       name);

@@ -13,7 +13,7 @@ epl_error* with_evaluation(epl_evaluation* evaluation, F&& f, const char* call =
 // With the session as well, which a bug of ours poisons.
 template <class F>
 epl_error* with_both(epl_evaluation* evaluation, epl_session* session, F&& f, const char* call = __builtin_FUNCTION()) {
-  return with_session(session, [&] { return with_caller(evaluation, "evaluation", f); }, call);
+  return with_job(session, [&] { return with_caller(evaluation, "evaluation", f); }, call);
 }
 
 std::string describe_evaluation(const Evaluation& evaluation) {

@@ -43,8 +43,12 @@ Status with_metrics(epl_session& session, const epl_call_options* call, epl_metr
   return metrics == nullptr ? Status() : write_output(out, metrics, "epl_metrics");
 }
 
-void log_step(const Host& host, const StepMetrics& step, double seconds) {
-  log(host, LogLevel::debug, "step ", step.step + 1, ": loss ", step.loss, ", ", seconds, " s");
+// The step has been made, so that a text which finds no memory must not say that it was not.
+void log_step(const Host& host, const StepMetrics& step, double seconds) noexcept {
+  try {
+    log(host, LogLevel::debug, "step ", step.step + 1, ": loss ", step.loss, ", ", seconds, " s");
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 }  // namespace
@@ -125,7 +129,7 @@ void epl_session_destroy(epl_session* session) { destroy(session); }
 
 epl_error* epl_session_step(epl_session* session, const epl_tensor* const* inputs, size_t count,
                             const epl_call_options* call, epl_metrics* metrics) {
-  return with_session(session, [&] {
+  return with_job(session, [&] {
     return with_metrics(*session, call, metrics, [&](const Call& begun, epl_metrics& out) -> Status {
       Inputs taken(*session);
       EPL_TRY(taken.take(inputs, count));
@@ -136,7 +140,7 @@ epl_error* epl_session_step(epl_session* session, const epl_tensor* const* input
 
 epl_error* epl_session_gradients(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                  const epl_call_options* call, epl_metrics* metrics) {
-  return with_session(session, [&] {
+  return with_job(session, [&] {
     return with_metrics(*session, call, metrics, [&](const Call& begun, epl_metrics& out) -> Status {
       Inputs taken(*session);
       EPL_TRY(taken.take(inputs, count));
@@ -148,7 +152,7 @@ epl_error* epl_session_gradients(epl_session* session, const epl_tensor* const* 
 }
 
 epl_error* epl_session_apply(epl_session* session, const epl_call_options* call, epl_metrics* metrics) {
-  return with_session(session, [&] {
+  return with_job(session, [&] {
     return with_metrics(*session, call, metrics, [&](const Call& begun, epl_metrics& out) {
       return take_step(*session, out,
                        [&](StepMetrics& step) { return session->session->apply(step, session_call(begun)); });
@@ -158,7 +162,7 @@ epl_error* epl_session_apply(epl_session* session, const epl_call_options* call,
 
 epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                 const epl_call_options* call, epl_metrics* metrics) {
-  return with_session(session, [&] {
+  return with_job(session, [&] {
     return with_metrics(*session, call, metrics, [&](const Call& begun, epl_metrics& out) -> Status {
       Inputs taken(*session);
       EPL_TRY(taken.take(inputs, count));
@@ -170,7 +174,7 @@ epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* i
 epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                const epl_call_options* call, epl_tensor** outputs, size_t output_count) {
   if (outputs != nullptr) std::fill_n(outputs, output_count, nullptr);
-  return with_session(session, [&]() -> Status {
+  return with_job(session, [&]() -> Status {
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
@@ -180,7 +184,7 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
 
 epl_error* epl_session_predict_into(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                     const epl_call_options* call, epl_tensor* const* outputs, size_t output_count) {
-  return with_session(session, [&]() -> Status {
+  return with_job(session, [&]() -> Status {
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));

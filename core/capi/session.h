@@ -12,23 +12,34 @@ inline Status check_poison(const epl_session& session) {
                "this session has met an internal error and cannot go on; make a new one and load a checkpoint");
 }
 
-// Runs f with the session to itself. A bug of ours (InternalError) poisons the session: it must not go on with weights
-// that may be wrong.
+// A bug of ours (InternalError) poisons the session: it must not go on with weights that may be wrong.
+template <class F> Status unless_poisoned(epl_session& session, F&& f) {
+  EPL_TRY(check_poison(session));
+  try {
+    return f();
+  } catch (const InternalError&) {
+    session.poisoned = true;
+    throw;
+  }
+}
+
+// Runs f with the session to itself.
 template <class F> Status in_session(epl_session* session, F&& f) {
-  return with_caller(session, "session", [&]() -> Status {
-    EPL_TRY(check_poison(*session));
-    try {
-      return f();
-    } catch (const InternalError&) {
-      session->poisoned = true;
-      throw;
-    }
-  });
+  return with_caller(session, "session", [&] { return unless_poisoned(*session, f); });
 }
 
 // The same as a complete entry point.
 template <class F> epl_error* with_session(epl_session* session, F&& f, const char* call = __builtin_FUNCTION()) {
   return guarded([&] { return in_session(session, f); }, call);
+}
+
+// An entry point that all processes of a job call. What this one refuses, for whatever reason, the others hear of.
+template <class F> Status in_job(epl_session* session, F&& f) {
+  return with_caller(session, "session",
+                     [&] { return session->session->make_call([&] { return unless_poisoned(*session, f); }); });
+}
+template <class F> epl_error* with_job(epl_session* session, F&& f, const char* call = __builtin_FUNCTION()) {
+  return guarded([&] { return in_job(session, f); }, call);
 }
 
 // Of a session over processes the others come to the call as well and would wait for this one: the session itself looks

@@ -1,6 +1,8 @@
 // What a session keeps, by name, and how it gets out: tensors, checkpoints, exported models.
 #include "core/runtime/session_state.h"
 
+#include <algorithm>
+
 #include "core/base/check.h"
 #include "core/base/json.h"
 #include "core/capi/session.h"
@@ -22,6 +24,15 @@ template <class F> Status write_or_help(epl_write_fn write, void* userdata, cons
   if (write == nullptr) return f(nullptr);
   HostWriter writer(write, userdata, stop);
   return f(&writer);
+}
+
+// Reads what may be in this process alone, or in pieces with all: then they call together.
+template <class F> Status read_state(const epl_session& session, bool whole, F&& f) {
+  return whole || !session.session->over_processes() ? f() : session.session->make_call(f);
+}
+bool has_all_weights(const Session& session) {
+  const std::vector<std::string> names = state_names(session.plan(), StateKind::parameter);
+  return std::ranges::all_of(names, [&](const std::string& name) { return session.has_whole(name); });
 }
 
 // Takes the dataset for a call that has the session already; NULL is fine.
@@ -59,15 +70,18 @@ epl_error* epl_session_get(epl_session* session, const char* name, size_t name_l
     auto made = std::make_unique<epl_tensor>();
     EPL_TRY(in_session(session, [&]() -> Status {
       EPL_TEXT_ARGUMENT(name);
-      EPL_ASSIGN(const Call begun, begin_call(*session, call));
-      const Session::Call calling(*session->session, begun.stop);
-      EPL_ASSIGN(const Tensor value, session->session->state_view(name_text));
-      std::shared_ptr<const void> memory = allocate_bytes(session->engine, static_cast<size_t>(value.bytes()));
-      EPL_TRY(value.read(0, value.bytes(), const_cast<void*>(memory.get())));
-      const void* data = memory.get();
-      made->tensor = Tensor(value.type(), std::move(memory), data);
-      made->engine = session->engine;
-      return {};
+      const bool known = session->session->plan().state().find(name_text) != nullptr;
+      return read_state(*session, !known || session->session->has_whole(name_text), [&]() -> Status {
+        EPL_ASSIGN(const Call begun, begin_call(*session, call));
+        const Session::Call calling(*session->session, begun.stop);
+        EPL_ASSIGN(const Tensor value, session->session->state_view(name_text));
+        std::shared_ptr<const void> memory = allocate_bytes(session->engine, static_cast<size_t>(value.bytes()));
+        EPL_TRY(value.read(0, value.bytes(), const_cast<void*>(memory.get())));
+        const void* data = memory.get();
+        made->tensor = Tensor(value.type(), std::move(memory), data);
+        made->engine = session->engine;
+        return {};
+      });
     }));
     return made;
   });
@@ -86,17 +100,19 @@ epl_error* epl_session_set(epl_session* session, const char* name, size_t name_l
 
 epl_error* epl_session_hash(epl_session* session, const epl_call_options* call, uint64_t* hash) {
   return with_session(session, [&]() -> Status {
-    EPL_REQUIRE(hash);
-    EPL_ASSIGN(const Call begun, begin_call(*session, call));
-    const Session::Call calling(*session->session, begun.stop);
-    EPL_ASSIGN(*hash, weights_hash(*session->session));
-    return {};
+    return read_state(*session, has_all_weights(*session->session), [&]() -> Status {
+      EPL_REQUIRE(hash);
+      EPL_ASSIGN(const Call begun, begin_call(*session, call));
+      const Session::Call calling(*session->session, begun.stop);
+      EPL_ASSIGN(*hash, weights_hash(*session->session));
+      return {};
+    });
   });
 }
 
 epl_error* epl_session_save(epl_session* session, const char* path, size_t path_length, const epl_dataset* dataset,
                             const epl_call_options* call) {
-  return with_session(session, [&]() -> Status {
+  return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
@@ -108,7 +124,7 @@ epl_error* epl_session_save(epl_session* session, const char* path, size_t path_
 
 epl_error* epl_session_load(epl_session* session, const char* path, size_t path_length, epl_dataset* dataset,
                             const epl_call_options* call) {
-  return with_session(session, [&]() -> Status {
+  return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
@@ -119,7 +135,7 @@ epl_error* epl_session_load(epl_session* session, const char* path, size_t path_
 
 epl_error* epl_session_save_to(epl_session* session, epl_write_fn write, void* userdata, const epl_dataset* dataset,
                                const epl_call_options* call) {
-  return with_session(session, [&]() -> Status {
+  return with_job(session, [&]() -> Status {
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
     return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
@@ -132,7 +148,7 @@ epl_error* epl_session_save_to(epl_session* session, epl_write_fn write, void* u
 
 epl_error* epl_session_load_from(epl_session* session, const epl_source* source, epl_dataset* dataset,
                                  const epl_call_options* call) {
-  return with_session(session, [&]() -> Status {
+  return with_job(session, [&]() -> Status {
     EPL_ASSIGN(HostSource from, HostSource::of(source, "source"));
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
@@ -146,7 +162,7 @@ epl_error* epl_session_load_from(epl_session* session, const epl_source* source,
 
 epl_error* epl_session_load_bytes(epl_session* session, const void* data, size_t bytes, epl_dataset* dataset,
                                   const epl_call_options* call) {
-  return with_session(session, [&]() -> Status {
+  return with_job(session, [&]() -> Status {
     EPL_REQUIRE(data);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
@@ -220,7 +236,7 @@ epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path, s
 
 epl_error* epl_session_export_onnx(epl_session* session, const char* path, size_t path_length,
                                    const epl_call_options* call) {
-  return with_session(session, [&]() -> Status {
+  return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
@@ -230,7 +246,7 @@ epl_error* epl_session_export_onnx(epl_session* session, const char* path, size_
 
 epl_error* epl_session_export_onnx_for_training(epl_session* session, const char* path, size_t path_length,
                                                 const epl_call_options* call) {
-  return with_session(session, [&]() -> Status {
+  return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
@@ -240,7 +256,7 @@ epl_error* epl_session_export_onnx_for_training(epl_session* session, const char
 
 epl_error* epl_session_export_adapters(epl_session* session, const char* folder, size_t folder_length,
                                        const epl_call_options* call) {
-  return with_session(session, [&]() -> Status {
+  return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(folder);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
@@ -250,7 +266,7 @@ epl_error* epl_session_export_adapters(epl_session* session, const char* folder,
 
 epl_error* epl_session_export_safetensors(epl_session* session, const char* path, size_t path_length,
                                           const epl_call_options* call) {
-  return with_session(session, [&]() -> Status {
+  return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);
@@ -260,7 +276,7 @@ epl_error* epl_session_export_safetensors(epl_session* session, const char* path
 
 epl_error* epl_session_export_to(epl_session* session, const char* format, size_t format_length, epl_write_fn write,
                                  void* userdata, const epl_call_options* call) {
-  return with_session(session, [&]() -> Status {
+  return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(format);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
     const Session::Call calling(*session->session, begun.stop);

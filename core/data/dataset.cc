@@ -346,6 +346,18 @@ Status Dataset::slice(int64_t count, const SliceOptions& options, bool keep) {
 int64_t Dataset::slices() const { return state_->sliced() ? state_->slices.count() : 1; }
 const SliceOptions& Dataset::slice_options() const { return state_->slice_options; }
 
+Dataset::Place Dataset::place() const { return {position(), slices(), slice_options(), state_->slices_kept}; }
+
+// There was room for that order once.
+void Dataset::go_back(const Place& place) noexcept {
+  try {
+    static_cast<void>(slice(place.slices, place.slice_options, true));
+  } catch (const std::bad_alloc&) {
+  }
+  state_->slices_kept = place.kept;
+  static_cast<void>(seek(place.position));
+}
+
 const Reader& Dataset::reader() const { return *state_->file; }
 
 Status Dataset::retype(const std::vector<TensorType>& wanted) {

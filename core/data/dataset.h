@@ -65,6 +65,14 @@ class Dataset {
   // against later calls. An error says why the files cannot be dealt; the order is then as before.
   Status slice(int64_t count, const SliceOptions& options, bool keep = false);
   int64_t slices() const;
+  // Everything that says which batch comes next, to come back to.
+  struct Place {
+    int64_t position = 0, slices = 1;
+    SliceOptions slice_options;
+    bool kept = false;
+  };
+  Place place() const;
+  void go_back(const Place& place) noexcept;
   const SliceOptions& slice_options() const;
   const Reader& reader() const;  // of the file, whatever types its fields are given in
   const DatasetOptions& options() const;

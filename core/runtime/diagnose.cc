@@ -1,11 +1,13 @@
-// Where the first NaN of a step comes from: the executor's part that looks at every result. It runs only after a step
-// has been refused, so it may allocate, and reads everything through the host.
+// Where the first NaN of a step comes from: the executor's part that looks at every result, and the session's, which
+// compares what its ranks have found. It runs only after a step has been refused, so it may allocate, and reads
+// everything through the host.
 #include <cmath>
 #include <optional>
+#include <sstream>
 
 #include "core/program/pieces.h"
 #include "core/program/transfer.h"
-#include "core/runtime/executor.h"
+#include "core/runtime/session_rank.h"
 
 namespace epl {
 namespace {
@@ -83,6 +85,79 @@ void Executor::inspect(const Instruction& in, int64_t micro_batch) {
                   cat(nan ? "nan" : "an infinity", " comes first out of node ", in.name, " (", in.query->op, ")"));
     }
   }
+}
+
+namespace {
+
+// The first number that is not finite, and the rank that has met it; -1: the caller gave it.
+struct FirstOfRank {
+  Executor::Origin origin;
+  int rank = -1;
+};
+
+std::string told(const FirstOfRank& first) {
+  const Executor::Origin& origin = first.origin;
+  return cat(origin.order, " ", int{origin.nan}, " ", first.rank, " ", origin.node.size(), " ", origin.node,
+             origin.text);
+}
+
+// "ORDER NAN RANK LENGTH NODETEXT", as a process tells it.
+FirstOfRank read_first(const std::string& said) {
+  FirstOfRank out;
+  std::istringstream in(said);
+  int nan = 0;
+  size_t length = 0;
+  in >> out.origin.order >> nan >> out.rank >> length;
+  in.ignore(1);
+  out.origin.nan = nan != 0;
+  const auto at = std::min(said.size(), static_cast<size_t>(std::max<std::streamoff>(in.tellg(), 0)));
+  out.origin.node = said.substr(at, length);
+  out.origin.text = said.substr(std::min(said.size(), at + length));
+  return out;
+}
+
+}  // namespace
+
+// Why a step was skipped. Nothing has changed, so the same step again meets the same NaN and can look for where it
+// begins.
+Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRequest request, int64_t verdict) {
+  const size_t index = index_of(entry);
+  const double loss = next_results_[index][static_cast<size_t>(entry.loss_output)].get(0);
+  const std::string& name = plan_->trained()[static_cast<size_t>(std::max<int64_t>(verdict, 1) - 1)];
+  std::string all = name;  // that stand in its place, of which each rank has looked at its own
+  for (size_t i = 0; i < entry.plan.value_leader.size(); ++i) {
+    const Value v{static_cast<int>(i)}, leader = entry.plan.leader_of(v);
+    if (leader != v && entry.plan.graph->value(leader).name == name)
+      all += cat(" or ", entry.plan.graph->value(v).name);
+  }
+  const Status failure =
+      verdict == 0 || !std::isfinite(loss)
+          ? Status(Code::not_finite, cat("loss is ", number_text(loss), "; the step was not applied"), "loss")
+          : Status(Code::not_finite,
+                   cat("the gradient of ", all, " is not finite, though the loss is; the step was not applied"), name);
+  request.diagnose = true;
+  std::vector<Tensor> whole;
+  if (!slices_.empty()) {  // all of the inputs is looked at
+    whole = whole_inputs(entry, inputs);
+    for (size_t i = 0; i < whole.size(); ++i) input_pointers_[i] = whole[i].data();
+  }
+  if (!run_ranks(index, request).status.ok()) return failure;
+  FirstOfRank first;
+  const auto consider = [&](const FirstOfRank& other) {
+    const Executor::Origin &a = other.origin, &b = first.origin;
+    const bool better = a.nan != b.nan ? a.nan : a.order != b.order ? a.order < b.order : other.rank < first.rank;
+    if (a.order >= 0 && (b.order < 0 || better)) first = other;
+  };
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    const Executor::Origin& origin = ranks_[r]->executors[index]->origin();
+    consider({origin, origin.given ? -1 : options_.first_rank + static_cast<int>(r)});
+  }
+  // Of all processes, so that each gives the same reason.
+  auto said = tell(told(first));
+  for (const std::string& other : said.ok() ? *said : std::vector<std::string>()) consider(read_first(other));
+  if (first.origin.order < 0) return failure;
+  return Status(Code::not_finite, cat(failure.message(), ". ", first.origin.text), first.origin.node)
+      .of_rank(first.rank);
 }
 
 }  // namespace epl

@@ -77,24 +77,31 @@ Status ParameterStore::gather(Stream& stream, const StateSlot& slot, Tensor& who
   return stream.synchronize();
 }
 
-Status ParameterStore::scatter(Stream& stream, const StateSlot& slot, const Tensor& whole) {
+Result<Tensor> ParameterStore::cut(const StateSlot& slot, const Tensor& whole) const {
   if (whole.type() != slot.type) return invalid(slot.name, " is ", slot.type.text(), ", got ", whole.type().text());
-  if (!slot.sharding.dealt.is_at(mesh_, place_)) return {};
-  std::byte* const target = data() + slot.offset;
-  if (slot.local == slot.type) return upload(stream, target, whole);
-  std::vector<std::byte> piece(static_cast<size_t>(slot.local.bytes()));
+  if (!slot.sharding.dealt.is_at(mesh_, place_)) return Tensor();
+  if (slot.local == slot.type) return whole;
+  Tensor piece(slot.local);
+  auto* target = static_cast<std::byte*>(piece.data());
   Status status;
   for_each_run(slot.type, slot.sharding, mesh_, place_, [&](int64_t global, int64_t local, int64_t bytes) {
     if (whole.in_memory()) {
-      std::memcpy(piece.data() + local, static_cast<const std::byte*>(whole.data()) + global,
-                  static_cast<size_t>(bytes));
+      std::memcpy(target + local, static_cast<const std::byte*>(whole.data()) + global, static_cast<size_t>(bytes));
     } else if (status.ok()) {
-      status = whole.read(global, bytes, piece.data() + local);
+      status = whole.read(global, bytes, target + local);
     }
   });
   EPL_TRY(status);
-  stream.upload(target, piece.data(), slot.local.bytes());
-  return stream.synchronize();
+  return piece;
+}
+
+Status ParameterStore::put(Stream& stream, const StateSlot& slot, const Tensor& piece) {
+  return piece.empty() ? Status() : upload(stream, data() + slot.offset, piece);
+}
+
+Status ParameterStore::scatter(Stream& stream, const StateSlot& slot, const Tensor& whole) {
+  EPL_ASSIGN(const Tensor piece, cut(slot, whole));
+  return put(stream, slot, piece);
 }
 
 }  // namespace epl

@@ -28,8 +28,10 @@ class ParameterStore {
   Status read(Stream& stream, const StateSlot& slot, Tensor& piece) const;
   // Writes what the rank holds of a slot to where it belongs in `whole`, of the slot's type.
   Status gather(Stream& stream, const StateSlot& slot, Tensor& whole) const;
-  // Takes what the rank holds of a slot from `whole`, of the slot's type.
+  // Takes what the rank holds of a slot from `whole`, of the slot's type: what is cut is then put.
   Status scatter(Stream& stream, const StateSlot& slot, const Tensor& whole);
+  Result<Tensor> cut(const StateSlot& slot, const Tensor& whole) const;  // empty where the rank holds nothing
+  Status put(Stream& stream, const StateSlot& slot, const Tensor& piece);
 
  private:
   std::unique_ptr<Buffer> buffer_;

@@ -1,9 +1,8 @@
 #include "core/runtime/session.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 #include <limits>
-#include <sstream>
 
 #include "core/base/check.h"
 #include "core/base/exception.h"
@@ -12,6 +11,7 @@
 #include "core/runtime/facts.h"
 #include "core/runtime/mean_loss.h"
 #include "core/runtime/session_rank.h"
+#include "core/runtime/session_state.h"
 
 namespace epl {
 
@@ -81,6 +81,7 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
     max_inputs = std::max(max_inputs, entry.inputs.size());
     max_outputs = std::max(max_outputs, entry.outputs.size());
     auto& results = session->results_.emplace_back();
+    auto& next = session->next_results_.emplace_back();
     // Of evaluate and predict the rest is wanted by few, who bring the room.
     for (const Port& port : entry.outputs) {
       const bool merged = entry.merges[results.size()].has_value();
@@ -88,8 +89,11 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
           session->runs(entry) &&
           (entry.kind == EntryKind::train || (entry.kind == EntryKind::evaluate && (merged || port.name == "loss")));
       results.push_back(kept ? Tensor(port.global_type) : Tensor());
+      next.push_back(kept ? Tensor(port.global_type) : Tensor());
     }
   }
+  if (p.options().train.keep_gradients) session->has_gradient_.assign(p.trained().size(), 0);
+  session->gradients_are("none were computed yet");
   if (options.slices) EPL_TRY(session->find_slices());
   session->input_pointers_.reserve(max_inputs);
   session->output_pointers_.reserve(max_outputs);
@@ -224,18 +228,21 @@ Result<int64_t> Session::samples_of(const Entry& entry, std::span<const Tensor> 
 }
 
 // Inputs of whole batches, already checked but for what they hold.
-Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options) {
+Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options,
+                                  Part part) {
   if (!healthy_) {
-    return Status(Code::state_lost,
-                  "an earlier step failed while the weights were changing; restore the session from a checkpoint");
+    return {.status = refuse(Status(
+                Code::state_lost,
+                "an earlier step failed while the weights were changing; restore the session from a checkpoint"))};
   }
-  const bool applies = entry.kind == EntryKind::train && part_ == Part::update;
+  const bool applies = entry.kind == EntryKind::train && part == Part::update;
   const size_t index = index_of(entry);
   input_pointers_.clear();
-  if (!applies) EPL_TRY(refuse(check_bounds(entry, inputs)));
+  if (const Status bounds = applies ? Status() : check_bounds(entry, inputs); !bounds.ok())
+    return {.status = refuse(bounds)};
   for (size_t i = 0; i < inputs.size(); ++i) input_pointers_.push_back(memory_of(entry, i, inputs[i]));
   if (entry.kind == EntryKind::train) {
-    plan_->scalars(entry, facts(), scalars_);
+    plan_->scalars(entry, facts(part), scalars_);
   } else {
     scalars_.clear();
   }
@@ -248,85 +255,10 @@ Status Session::execute(const Entry& entry, std::span<const Tensor> inputs, cons
                      .applies = applies,
                      .stop = options.stop,
                      .gate = &gate_};
-  skipped_ = {};
-  const Status status = run_ranks(index, request);
-  if (!status.ok() && !applied_) return status;
-  const int64_t verdict = ranks_[0]->executors[index]->verdict();
-  if (verdict >= 0) skipped_ = reason(entry, inputs, request, verdict);
-  return status;
-}
-
-namespace {
-
-// The first number that is not finite, and the rank that has met it; -1: the caller gave it.
-struct FirstOfRank {
-  Executor::Origin origin;
-  int rank = -1;
-};
-
-std::string told(const FirstOfRank& first) {
-  const Executor::Origin& origin = first.origin;
-  return cat(origin.order, " ", int{origin.nan}, " ", first.rank, " ", origin.node.size(), " ", origin.node,
-             origin.text);
-}
-
-// "ORDER NAN RANK LENGTH NODETEXT", as a process tells it.
-FirstOfRank read_first(const std::string& said) {
-  FirstOfRank out;
-  std::istringstream in(said);
-  int nan = 0;
-  size_t length = 0;
-  in >> out.origin.order >> nan >> out.rank >> length;
-  in.ignore(1);
-  out.origin.nan = nan != 0;
-  const auto at = std::min(said.size(), static_cast<size_t>(std::max<std::streamoff>(in.tellg(), 0)));
-  out.origin.node = said.substr(at, length);
-  out.origin.text = said.substr(std::min(said.size(), at + length));
-  return out;
-}
-
-}  // namespace
-
-// Why a step was skipped. Nothing has changed, so the same step again meets the same NaN and can look for where it
-// begins.
-Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRequest request, int64_t verdict) {
-  const size_t index = index_of(entry);
-  const double loss = results_[index][static_cast<size_t>(entry.loss_output)].get(0);
-  const std::string& name = plan_->trained()[static_cast<size_t>(std::max<int64_t>(verdict, 1) - 1)];
-  std::string all = name;  // that stand in its place, of which each rank has looked at its own
-  for (size_t i = 0; i < entry.plan.value_leader.size(); ++i) {
-    const Value v{static_cast<int>(i)}, leader = entry.plan.leader_of(v);
-    if (leader != v && entry.plan.graph->value(leader).name == name)
-      all += cat(" or ", entry.plan.graph->value(v).name);
-  }
-  const Status failure =
-      verdict == 0 || !std::isfinite(loss)
-          ? Status(Code::not_finite, cat("loss is ", number_text(loss), "; the step was not applied"), "loss")
-          : Status(Code::not_finite,
-                   cat("the gradient of ", all, " is not finite, though the loss is; the step was not applied"), name);
-  request.diagnose = true;
-  std::vector<Tensor> whole;
-  if (!slices_.empty()) {  // all of the inputs is looked at
-    whole = whole_inputs(entry, inputs);
-    for (size_t i = 0; i < whole.size(); ++i) input_pointers_[i] = whole[i].data();
-  }
-  if (Status again = run_ranks(index, request); !again.ok()) return failure;
-  FirstOfRank first;
-  const auto consider = [&](const FirstOfRank& other) {
-    const Executor::Origin &a = other.origin, &b = first.origin;
-    const bool better = a.nan != b.nan ? a.nan : a.order != b.order ? a.order < b.order : other.rank < first.rank;
-    if (a.order >= 0 && (b.order < 0 || better)) first = other;
-  };
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    const Executor::Origin& origin = ranks_[r]->executors[index]->origin();
-    consider({origin, origin.given ? -1 : options_.first_rank + static_cast<int>(r)});
-  }
-  // Of all processes, so that each gives the same reason.
-  auto said = tell(told(first));
-  for (const std::string& other : said.ok() ? *said : std::vector<std::string>()) consider(read_first(other));
-  if (first.origin.order < 0) return failure;
-  return Status(Code::not_finite, cat(failure.message(), ". ", first.origin.text), first.origin.node)
-      .of_rank(first.rank);
+  Outcome outcome = run_ranks(index, request);
+  const int64_t verdict = outcome.done ? ranks_[0]->executors[index]->verdict() : -1;
+  if (verdict >= 0) outcome.skipped = reason(entry, inputs, request, verdict);
+  return outcome;
 }
 
 // On every local rank at once, or one after another where they are simulated and nothing blocks.
@@ -373,9 +305,10 @@ void Session::run_rank(size_t index, const RunRequest& request, int r) {
   executor.drain();
 }
 
-Status Session::run_ranks(size_t index, const RunRequest& request) {
-  applied_ = false;
-  EPL_TRY(reconnect());
+Session::Outcome Session::run_ranks(size_t index, const RunRequest& request) {
+  if (const Status connected = reconnect(); !connected.ok()) return {.status = connected};
+  ++meetings_;
+  for (const auto& rank : ranks_) rank->events_before = rank->events.size();
   on_ranks([&](int r) { run_rank(index, request, r); });
   measure_memory();
   // The first cause wins over the ranks that only heard of it.
@@ -390,21 +323,30 @@ Status Session::run_ranks(size_t index, const RunRequest& request) {
     if (failure.ok() || (failure.code() == Code::peer_failed && rank->status.code() != Code::peer_failed))
       failure = rank->status;
   }
-  applied_ = failure.ok() && !request.diagnose;
-  const bool bug = failure.code() == Code::internal;
-  if (!failure.ok() && (changing || bug)) healthy_ = false;
-  if (!failure.ok() && !over_processes()) connected_ = false;  // an aborted group is never used again
-  if (!failure.ok() && over_processes()) static_cast<void>(give_up_world(failure));
-  if (bug) throw InternalError(failure.message());  // the C API poisons the session
-  EPL_TRY(failure);
-  if (!over_processes() || request.diagnose) return {};
+  if (!failure.ok() || request.diagnose) {  // a step that did not happen is not recorded
+    for (const auto& rank : ranks_) rank->events.resize(rank->events_before);
+  }
+  if (!failure.ok()) {
+    const bool bug = failure.code() == Code::internal;
+    if (changing || bug) healthy_ = false;
+    connected_ = false;  // an aborted group is never used again
+    if (over_processes()) failure = give_up_world(failure);
+    if (bug) throw InternalError(failure.message());  // the C API poisons the session
+    return {.status = failure};
+  }
+  if (!over_processes() || request.diagnose) return {.done = !request.diagnose};
   // A step that has changed the state is not given up any more.
   const Entry& entry = plan_->entries()[index];
   Rank& first = *ranks_.front();
   if (entry.kind != EntryKind::train) first.world->watch([&] { return first.executors[index]->check_stop(); });
-  const Status shared = share_outputs(entry, request);
+  Status shared;
+  try {
+    shared = share_outputs(entry, request);
+  } catch (...) {
+    shared = give_up_world(current_exception_status());
+  }
   if (first.world) first.world->watch(nullptr);
-  return shared;
+  return {.status = shared, .done = true};
 }
 
 Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options) {
@@ -421,39 +363,93 @@ Status Session::apply(StepMetrics& metrics, const CallOptions& options) {
 
 Status Session::train(Part part, std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options) {
   if (plan_->entries().front().kind != EntryKind::train)
-    return Status(Code::invalid_argument, "the plan was made without a trainer and only predicts");
+    return refuse(Status(Code::invalid_argument, "the plan was made without a trainer and only predicts"));
   if (part != Part::all && !plan_->options().train.keep_gradients)
-    return invalid("this plan keeps no gradients; set keep_gradients = true of its trainer");
+    return refuse(invalid("this plan keeps no gradients; set keep_gradients = true of its trainer"));
   const double began = host_.seconds();
-  const StateGate::Change change(gate_, false);  // begins with the update
-  part_ = part;
+  const StateGate::Change change(gate_, false);    // begins with the update
   const Entry* entry = &plan_->entries().front();  // an update is the same in all shapes
-  if (part != Part::update) {
+  if (part == Part::update) {
+    EPL_TRY(refuse(check_gradients()));
+  } else {
     const auto fitting = fit(EntryKind::train, inputs, options);
     EPL_TRY(refuse(fitting.status()));
     entry = fitting->entry;
   }
-  std::vector<Tensor>& results = results_[index_of(*entry)];
-  output_pointers_.clear();
-  for (Tensor& result : results) output_pointers_.push_back(result.data());
-  const Status status = execute(*entry, inputs, options);
-  if (!status.ok() && !applied_) return status;
+  const size_t index = index_of(*entry);
+  make_room(index, part);
+  const Outcome outcome = execute(*entry, inputs, options, part);
+  if (!outcome.done) return outcome.status;
+  take_results(index, part);
   if (part != Part::update) stepped_ = entry;
-  metrics.skipped = skipped_;
+  last_applied_ = outcome.skipped.ok();
+  metrics.skipped = outcome.skipped;
   metrics.step = steps_done_;
   metrics.loss = stepped_ ? results_[index_of(*stepped_)][static_cast<size_t>(stepped_->loss_output)].get(0)
                           : std::numeric_limits<double>::quiet_NaN();
-  metrics.learning_rate = plan_->learning_rate(facts());
+  metrics.learning_rate = plan_->learning_rate(facts(part));
   metrics.gradient_norm = -1;
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (entry->outputs[i].name == "gradient_norm") metrics.gradient_norm = results[i].get(0);
+  for (size_t i = 0; i < results_[index].size(); ++i) {
+    if (entry->outputs[i].name == "gradient_norm") metrics.gradient_norm = results_[index][i].get(0);
   }
   metrics.seconds = host_.seconds() - began;
-  if (skipped_.ok() && part != Part::gradients) {
+  if (!outcome.skipped.ok()) return outcome.status;
+  if (part == Part::gradients) {
+    std::ranges::fill(has_gradient_, uint8_t{1});
+  } else {
+    gradients_are("they were applied already");
     ++steps_done_;
     progress_.write({steps_done_, metrics.loss, metrics.gradient_norm, metrics.learning_rate, metrics.seconds});
   }
-  return status;  // not ok: the step was done, and then a process was lost
+  return outcome.status;  // not ok: the step was done, and then a process was lost
+}
+
+// An update gives few numbers anew, and none of the samples: the others stay those of the batch.
+void Session::make_room(size_t index, Part part) {
+  output_pointers_.clear();
+  for (size_t i = 0; i < next_results_[index].size(); ++i) {
+    Tensor& room = next_results_[index][i];
+    const bool wanted = part != Part::update || room.elements() == 1;
+    if (part == Part::update && wanted)
+      std::memcpy(room.data(), results_[index][i].data(), static_cast<size_t>(room.bytes()));
+    output_pointers_.push_back(wanted ? room.data() : nullptr);
+  }
+}
+
+void Session::take_results(size_t index, Part part) {
+  for (size_t i = 0; i < next_results_[index].size(); ++i) {
+    Tensor& room = next_results_[index][i];
+    if (part != Part::update || room.elements() == 1) std::swap(results_[index][i], room);
+  }
+}
+
+// There is none of any parameter, for this reason.
+void Session::gradients_are(std::string_view why_not) {
+  why_no_gradients_ = why_not;
+  std::ranges::fill(has_gradient_, uint8_t{0});
+}
+
+// An update by gradients that are zero, of another batch's weights or applied already would change weights in silence.
+Status Session::check_gradients() const {
+  const auto missing = std::ranges::find(has_gradient_, 0);
+  if (missing == has_gradient_.end()) return {};
+  const bool none = std::ranges::find(has_gradient_, 1) == has_gradient_.end();
+  const std::string& name = plan_->trained()[static_cast<size_t>(missing - has_gradient_.begin())];
+  return Status(
+      Code::misuse,
+      cat("there ", none ? cat("are no gradients to apply: ") : cat("is no gradient of ", name, " to apply: "),
+          why_no_gradients_, "; compute the gradients of a batch, or set ", none ? "them" : cat(name, gradient_suffix)),
+      none ? std::string() : name);
+}
+
+// Gradients are of the weights and buffers that there were.
+void Session::note_set(const StateSlot& slot) {
+  if (has_gradient_.empty()) return;
+  if (slot.kind == ValueKind::parameter || slot.kind == ValueKind::buffer)
+    return gradients_are("those that there were are of other weights, which were set or loaded since");
+  const std::string_view of = gradient_of(*plan_, slot.name);
+  const auto trained = std::ranges::find(plan_->trained(), of);
+  if (trained != plan_->trained().end()) has_gradient_[static_cast<size_t>(trained - plan_->trained().begin())] = 1;
 }
 
 void Session::set_steps_done(int64_t steps) {
@@ -461,14 +457,14 @@ void Session::set_steps_done(int64_t steps) {
   progress_.write({.steps = steps});
 }
 
-StepFacts Session::facts() const {
+StepFacts Session::facts(Part part) const {
   return {.step = steps_done_,
           .rate_scale = rate_scale_.scale,
           .rates = rates_,
           .frozen = frozen_,
-          .updates = part_ != Part::gradients,
-          .gradients_given = part_ == Part::update,
-          .last_applied = skipped_.ok(),
+          .updates = part != Part::gradients,
+          .gradients_given = part == Part::update,
+          .last_applied = last_applied_,
           .last_output = [this](std::string_view name) -> const Tensor* {
             if (stepped_ == nullptr) return nullptr;
             const auto port = std::ranges::find(stepped_->outputs, name, &Port::name);
@@ -479,56 +475,63 @@ StepFacts Session::facts() const {
 
 Status Session::run(EntryKind kind, std::span<const Tensor> inputs, std::span<Tensor> outputs,
                     const CallOptions& options) {
-  if (kind == EntryKind::train) return invalid("a train entry runs in steps");
+  if (kind == EntryKind::train) return refuse(invalid("a train entry runs in steps"));
   const auto fitting = fit(kind, inputs, options);
   EPL_TRY(refuse(fitting.status()));
   const auto [entry, samples] = *fitting;
-  const auto& ports = entry->outputs;
-  if (outputs.size() != ports.size())
-    return invalid(entry_name(kind), " gives ", ports.size(), " outputs, got room for ", outputs.size());
-  const bool partial = samples != entry->samples.batch;
+  EPL_TRY(refuse(check_room(*entry, samples, outputs)));
   output_pointers_.clear();
+  for (Tensor& output : outputs) output_pointers_.push_back(output.data());
+  if (samples == entry->samples.batch || !slices_.empty()) return execute(*entry, inputs, options).status;
+  return execute(*entry, padded(*entry, inputs), options).status;
+}
+
+// Room for the outputs of a whole batch of which so many samples count.
+Status Session::check_room(const Entry& entry, int64_t samples, std::span<const Tensor> outputs) const {
+  const auto& ports = entry.outputs;
+  if (outputs.size() != ports.size())
+    return invalid(entry_name(entry.kind), " gives ", ports.size(), " outputs, got room for ", outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    output_pointers_.push_back(outputs[i].data());
     if (outputs[i].empty()) continue;
     if (outputs[i].type() != ports[i].global_type) {
       return invalid("output ", ports[i].name, " is ", ports[i].global_type.text(), ", got room for ",
                      outputs[i].type().text());
     }
-    if (partial && entry->samples.outputs[i] < 0) {
+    if (samples != entry.samples.batch && entry.samples.outputs[i] < 0) {
       return unsupported("output ", ports[i].name, " does not keep the samples of a batch apart, so it needs all ",
-                         entry->samples.batch, "; got ", samples)
+                         entry.samples.batch, "; got ", samples)
           .at(ports[i].name);
     }
   }
-  if (!partial || !slices_.empty()) return execute(*entry, inputs, options);
-  return execute(*entry, padded(*entry, inputs), options);
+  return {};
 }
 
 Status Session::evaluate(std::span<const Tensor> inputs, double& loss, const CallOptions& options) {
   const auto fitting = fit(EntryKind::evaluate, inputs, options);
   EPL_TRY(refuse(fitting.status()));
   const auto [entry, samples] = *fitting;
-  auto& results = results_[index_of(*entry)];
-  evaluated_ = entry;
-  evaluated_samples_ = samples;
+  const size_t index = index_of(*entry);
+  std::vector<Tensor>& results = next_results_[index];
   if (samples == entry->samples.batch) {
     EPL_TRY(run(EntryKind::evaluate, inputs, results, options));
     loss = results[static_cast<size_t>(entry->loss_output)].get(0);
-    return {};
+  } else {
+    if (entry->loss_terms < 0) {
+      return refuse(unsupported("the model computes its own loss of a whole batch, ", entry->samples.batch,
+                                " samples; got ", samples));
+    }
+    MeanLoss mean;
+    std::vector<Tensor> terms = MeanLoss::room(*entry);
+    for (size_t i = 0; i < terms.size(); ++i) {
+      if (terms[i].empty() && entry->merges[i] && entry->samples.outputs[i] >= 0) terms[i] = results[i];
+    }
+    EPL_TRY(run(EntryKind::evaluate, inputs, terms, options));
+    mean.add(*entry, terms, samples);
+    loss = mean.value();
   }
-  if (entry->loss_terms < 0) {
-    return unsupported("the model computes its own loss of a whole batch, ", entry->samples.batch, " samples; got ",
-                       samples);
-  }
-  MeanLoss mean;
-  std::vector<Tensor> terms = MeanLoss::room(*entry);
-  for (size_t i = 0; i < terms.size(); ++i) {
-    if (terms[i].empty() && entry->merges[i] && entry->samples.outputs[i] >= 0) terms[i] = results[i];
-  }
-  EPL_TRY(run(EntryKind::evaluate, inputs, terms, options));
-  mean.add(*entry, terms, samples);
-  loss = mean.value();
+  std::swap(results_[index], results);
+  evaluated_ = entry;
+  evaluated_samples_ = samples;
   return {};
 }
 

@@ -53,6 +53,8 @@ struct SessionOptions {
   bool predicts_only = false;
 };
 
+Status check_rate_scale(const RateScale& scale);
+
 // Over processes, each makes the same calls with the same inputs, the whole batch of all ranks, of which its ranks take
 // their pieces, or with its slice of them (SessionOptions::slices), a whole batch in all; outputs that are wanted are
 // the same, and whole on each. What fails on one fails on all: a step may be called again when the reason is gone, but
@@ -73,6 +75,7 @@ class Session {
   Status step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options = {});
   // The two halves of a step, where the trainer keeps gradients: those of a batch, which become state, and an update by
   // the gradients that the state has. A step is one behind the other, bit by bit; buffers are those of the first half.
+  // An update takes each gradient once, computed or set since the last update, and since weights were set or loaded.
   // The metrics of an update have the loss of the last batch, NaN where there was none.
   Status gradients(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options = {});
   Status apply(StepMetrics& metrics, const CallOptions& options = {});
@@ -105,8 +108,10 @@ class Session {
   // up, unless that is done. No error is none.
   Status enter_call() { return reconnect(); }
   Status leave_call(const Status& why);
-  // The same for an error of inputs that this process alone was given, where inputs are slices; no error is none.
+  // The same for what this process may be alone to refuse, before it comes to the others; no error is none.
   Status refuse(const Status& why);
+  // Runs a call that all processes make. An error of it before it came to the others is told to them (give_up).
+  Status make_call(FunctionRef<Status()> call);
   // An output of the last step besides the loss, for example "gradient_norm:<parameter>".
   Result<double> step_scalar(std::string_view name) const;
   Result<Tensor> step_output(std::string_view name) const;
@@ -136,7 +141,7 @@ class Session {
   // The last step that was done. Any thread.
   Progress::Numbers progress() const { return progress_.read(); }
   // What the next step's host scalars are computed from.
-  StepFacts facts() const;
+  StepFacts facts() const { return facts(Part::all); }
   void set_steps_done(int64_t steps);
   // What the learning rate is multiplied with besides its schedule, from the next step on.
   const RateScale& rate_scale() const { return rate_scale_; }
@@ -203,15 +208,29 @@ class Session {
   Result<int64_t> samples_of(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options) const;
   const void* memory_of(const Entry& entry, size_t input, const Tensor& tensor);
   std::vector<Tensor> whole_inputs(const Entry& entry, std::span<const Tensor> inputs) const;
+  Status check_room(const Entry& entry, int64_t samples, std::span<const Tensor> outputs) const;
   SampleRange given_range(const Entry& entry, size_t index, int64_t samples) const;
   bool runs(const Entry& entry) const { return !options_.predicts_only || entry.kind == EntryKind::predict; }
   void measure_memory();
-  enum class Part : uint8_t { all, gradients, update };
+  enum class Part : uint8_t { all, gradients, update };  // of a step
+  // What became of a call that came to its ranks. Nothing else of a call is kept, so that no later one meets it.
+  struct Outcome {
+    Status status;
+    bool done = false;  // all ranks of this process have carried it out, whatever became of its outputs
+    Status skipped;     // why a step that was carried out has not changed the state
+  };
   Status train(Part part, std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options);
+  StepFacts facts(Part part) const;
+  void make_room(size_t entry, Part part);
+  void take_results(size_t entry, Part part);
+  Status check_gradients() const;
+  void gradients_are(std::string_view why_not);
+  void note_set(const StateSlot& slot);
   Result<size_t> group_of(std::string_view name) const;
   std::vector<size_t> trained_matching(std::string_view pattern) const;
-  Status execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options);
-  Status run_ranks(size_t entry, const RunRequest& request);
+  Outcome execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options,
+                  Part part = Part::all);
+  Outcome run_ranks(size_t entry, const RunRequest& request);
   void run_rank(size_t entry, const RunRequest& request, int rank);
   Status reason(const Entry& entry, std::span<const Tensor> inputs, RunRequest request, int64_t verdict);
   Result<const Entry*> find_entry(EntryKind kind) const;
@@ -245,11 +264,11 @@ class Session {
   std::shared_ptr<Teams> rank_threads_;  // none where one thread drives all ranks
   int joins_ = 0;                        // of the world, over processes
   bool connected_ = false;
+  uint64_t meetings_ = 0;                // how often this process has come to the others
   std::vector<int> processes_;           // the first rank of each, ascending
   std::unique_ptr<Communicator> among_;  // of the first ranks, over processes
   std::vector<std::byte> parts_;         // of an output, on their way
   Status lost_;                          // why the world never comes together again
-  bool applied_ = false;  // all of this process's ranks have carried out the last call, whatever became of its outputs
   StateGate gate_;
   Progress progress_;
   std::atomic<int64_t> memory_bytes_used_{0};
@@ -258,16 +277,20 @@ class Session {
   const Entry* stepped_ = nullptr;    // of the last step, whose results there are
   const Entry* evaluated_ = nullptr;  // the same of `evaluate`
   int64_t evaluated_samples_ = 0;
-  Status skipped_;  // the last step
+  bool last_applied_ = true;  // whether the last step has changed the state
   RateScale rate_scale_;
   std::vector<double> rates_;    // by group; empty: those of the plan
   std::vector<uint8_t> frozen_;  // by trained parameter; empty: none
-  Part part_ = Part::all;        // of the step at hand
-  Stop stop_;                    // of the call at hand
+  // By trained parameter, where gradients are kept: there is one that no update has taken. And why there is none.
+  std::vector<uint8_t> has_gradient_;
+  std::string_view why_no_gradients_;
+  Stop stop_;  // of the call at hand
   std::vector<uint64_t> scalars_;
   std::vector<const void*> input_pointers_;
   std::vector<void*> output_pointers_;
-  std::vector<std::vector<Tensor>> results_;  // by entry: where metrics land
+  // By entry: what the last step, or the last evaluation, gave, and where the next one writes. They change places when
+  // it is done.
+  std::vector<std::vector<Tensor>> results_, next_results_;
   // By entry and input, where inputs are slices: the samples, and a whole batch where they do not lie in one run.
   std::vector<std::vector<SampleRange>> slices_;
   std::vector<std::vector<Tensor>> staged_;

@@ -27,9 +27,13 @@ Status unknown(std::string_view name) {
 
 }  // namespace
 
+Status check_rate_scale(const RateScale& scale) {
+  if (scale.scale >= 0 && std::isfinite(scale.scale)) return {};
+  return invalid("the scale of the learning rate is ", scale.scale, "; it is a number from 0 on");
+}
+
 Status Session::set_rate_scale(const RateScale& scale) {
-  if (!(scale.scale >= 0 && std::isfinite(scale.scale)))
-    return invalid("the scale of the learning rate is ", scale.scale, "; it is a number from 0 on");
+  EPL_TRY(check_rate_scale(scale));
   rate_scale_ = scale;
   return {};
 }

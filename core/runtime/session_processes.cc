@@ -2,8 +2,10 @@
 // what others have all or a part of, outputs and state.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/base/check.h"
+#include "core/base/exception.h"
 #include "core/program/pieces.h"
 #include "core/runtime/session_rank.h"
 
@@ -42,6 +44,7 @@ size_t Session::process_of(int rank) const {
 // The others must not wait for this process, and all of them come together again at the next call.
 Status Session::give_up_world(const Status& why) {
   connected_ = false;
+  ++meetings_;
   for (const auto& rank : ranks_) {
     if (!rank->world) continue;
     rank->world->abort(Status(Code::peer_failed, cat("rank ", options_.first_rank, ": ", why.message()), why.where())
@@ -63,11 +66,24 @@ Status Session::give_up(const Status& why) {
   return give_up_world(why);
 }
 
+Status Session::make_call(FunctionRef<Status()> call) {
+  const uint64_t before = meetings_;
+  Status status;
+  try {
+    status = call();
+  } catch (...) {
+    if (meetings_ == before) static_cast<void>(give_up(current_exception_status()));
+    throw;
+  }
+  return status.ok() || meetings_ != before ? status : give_up(status);
+}
+
 Status Session::leave_call(const Status& why) {
   return why.ok() || !over_processes() || !connected_ ? why : give_up_world(why);
 }
 
 Status Session::among_processes(const Collective& call) {
+  ++meetings_;
   Stream& stream = *ranks_.front()->stream;
   Status status = among_->run(stream, call);
   if (status.ok()) status = stream.synchronize();
@@ -309,13 +325,30 @@ Result<std::vector<Session::StatePiece>> Session::state_pieces(std::string_view 
   return out;
 }
 
+// What may fail for want of memory or of a file comes before anything changes, but for values that are too large to be
+// in memory, which only a checkpoint has.
 Status Session::set_state(std::string_view name, const Tensor& value) {
-  EPL_TRY(held(name).status());
-  const StateGate::Change change(gate_);
-  for (auto& rank : ranks_) {
+  EPL_ASSIGN(const Held held, this->held(name));
+  if (value.type() != held.slot->type)
+    return invalid(name, " is ", held.slot->type.text(), ", got ", value.type().text());
+  std::vector<Tensor> pieces;
+  for (const auto& rank : ranks_) {
     const StateSlot* slot = plan_->state_of(rank->rank_class).find(name);
-    if (slot) EPL_TRY(rank->store.scatter(*rank->stream, *slot, value));
+    const bool now = slot != nullptr && value.in_memory();
+    EPL_ASSIGN(Tensor piece, now ? rank->store.cut(*slot, value) : Result<Tensor>(value));
+    pieces.push_back(std::move(piece));
   }
+  const StateGate::Change change(gate_);
+  const bool was_healthy = std::exchange(healthy_, false);  // until all ranks have it
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    Rank& rank = *ranks_[r];
+    const StateSlot* slot = plan_->state_of(rank.rank_class).find(name);
+    if (slot == nullptr) continue;
+    EPL_TRY(value.in_memory() ? rank.store.put(*rank.stream, *slot, pieces[r])
+                              : rank.store.scatter(*rank.stream, *slot, value));
+  }
+  healthy_ = was_healthy;
+  note_set(*held.slot);
   return {};
 }
 

@@ -21,6 +21,7 @@ struct Session::Rank {
   std::vector<Groups> groups_of_entry;
   Status status;
   std::vector<TraceEvent> events;  // of the steps that are recorded
+  size_t events_before = 0;        // the call at hand
 };
 
 // Who has what of one name of the state.

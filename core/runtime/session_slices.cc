@@ -69,8 +69,8 @@ Status Session::check_slices(const Entry& entry, std::span<const Tensor> inputs)
   return {};
 }
 
-// What one process alone is given, it alone refuses, and the others must not wait for it.
-Status Session::refuse(const Status& why) { return why.ok() || slices_.empty() ? why : give_up(why); }
+// What this process alone may refuse: the others must not wait for it.
+Status Session::refuse(const Status& why) { return why.ok() ? why : give_up(why); }
 
 // Ranks read their samples where these lie in the whole batch, of which a slice is a part.
 const void* Session::memory_of(const Entry& entry, size_t i, const Tensor& input) {

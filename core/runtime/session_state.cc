@@ -205,7 +205,7 @@ Result<Fitting> find_fitting(Session& session, const CheckpointFiles& files, con
         Code::invalid_argument,
         "the checkpoint was saved without a dataset, so it has no position for this one; load it with dataset NULL",
         path);
-  if (data.dataset) EPL_TRY(keep_slices(*data.dataset, checkpoint.facts));
+  EPL_TRY(check_rate_scale(parse_rate(checkpoint.facts)));
   const Host& host = session.host();
   if (checkpoint.numerics != numerics_version)
     log(host, LogLevel::warning, path, ": numerics version ", checkpoint.numerics, ", this library has ",
@@ -222,7 +222,7 @@ Result<Fitting> find_fitting(Session& session, const CheckpointFiles& files, con
   return Fitting{path, std::move(checkpoint), std::move(left_out)};
 }
 
-Status restore(Session& session, const Fitting& from, const TrainingData& data) {
+Status restore(Session& session, const Fitting& from) {
   const auto& [path, checkpoint, left_out] = from;
   const StateGate::Change change(session.gate());
   session.torn();  // until all of it is there: reading may fail, and so may memory
@@ -233,9 +233,30 @@ Status restore(Session& session, const Fitting& from, const TrainingData& data) 
   session.set_steps_done(checkpoint.step);
   session.set_seed(checkpoint.seed);
   session.restored();
-  log(session.host(), LogLevel::info, "loaded checkpoint ", path, " of step ", checkpoint.step);
-  return data.dataset ? data.dataset->seek(checkpoint.data_position) : Status();
+  return {};
 }
+
+// Sets the order and the place of the data, and sets them back unless the checkpoint is loaded.
+class DataInTurn {
+ public:
+  explicit DataInTurn(Dataset* dataset) : dataset_(dataset) {
+    if (dataset_) before_ = dataset_->place();
+  }
+  ~DataInTurn() {
+    if (dataset_) dataset_->go_back(before_);
+  }
+  DataInTurn(const DataInTurn&) = delete;
+  Status go_to(const Checkpoint& checkpoint) {
+    if (!dataset_) return {};
+    EPL_TRY(keep_slices(*dataset_, checkpoint.facts));
+    return dataset_->seek(checkpoint.data_position);
+  }
+  void stay() { dataset_ = nullptr; }
+
+ private:
+  Dataset* dataset_;
+  Dataset::Place before_;
+};
 
 }  // namespace
 
@@ -380,7 +401,15 @@ Status load_session(Session& session, const std::string& path, const TrainingDat
 Status load_session(Session& session, const Result<CheckpointFiles>& files, const TrainingData& data) {
   const Result<Fitting> fitting = files.ok() ? find_fitting(session, *files, data) : files.status();
   EPL_TRY(session.agree(fitting.status()));  // in all processes or in none
-  return session.agree(restore(session, *fitting, data));
+  DataInTurn turn(data.dataset);
+  EPL_TRY(session.agree(turn.go_to(fitting->checkpoint)));
+  if (const Status status = session.agree(restore(session, *fitting)); !status.ok()) {
+    session.torn();  // in one process at least
+    return status;
+  }
+  turn.stay();
+  log(session.host(), LogLevel::info, "loaded checkpoint ", fitting->path, " of step ", fitting->checkpoint.step);
+  return {};
 }
 
 Result<std::vector<FactDifference>> compare_session(const Session& session, const std::string& folder,

@@ -200,7 +200,8 @@ static epl_error* run_epl_session_gradients(void** out) {
 static epl_error* run_epl_session_apply(void** out) {
   epl_metrics metrics = EPL_METRICS_INIT;
   (void)out;
-  return epl_session_apply(keeper, NULL, &metrics);
+  epl_error* error = epl_session_gradients(keeper, w.inputs, 2, NULL, NULL);
+  return error ? error : epl_session_apply(keeper, NULL, &metrics);
 }
 static epl_error* run_frozen(void** out) {
   (void)out;

@@ -1,5 +1,6 @@
-// Every function in which the processes of a job come together, with a token that one of them has triggered before: it
-// says so, the others are told instead of waiting for it, and the next call of all works. A function of the header that
+// Every function in which the processes of a job come together, with a token that one of them has triggered before, and
+// with arguments that one of them refuses: it says so, the others are told instead of waiting for it, and the next call
+// of all works. A function of the header that
 // is missing here fails the test. Two threads with an engine and a session each stand for the processes.
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/capi/world.h"
 #include "tests/temporary_folder.h"
@@ -71,11 +73,14 @@ class Side {
     must(epl_tensor_create(w_.engine, EPL_DTYPE_F32, dims, 2, &room_));
     must(epl_cancel_create(w_.engine, &triggered_));
     epl_cancel_trigger(triggered_);
+    const int64_t classes[world_batch] = {0, 1, 0, 1, 0, 2, 0, 1}, samples[] = {world_batch};
+    must(epl_tensor_create_copy(w_.engine, EPL_DTYPE_I64, samples, 1, classes, sizeof classes, &label_));
   }
   Side(const Side&) = delete;
   ~Side() {
     epl_cancel_destroy(triggered_);
     epl_tensor_destroy(room_);
+    epl_tensor_destroy(label_);
     epl_dataset_destroy(dataset_);
     epl_evaluation_destroy(evaluation_);
     epl_session_destroy(session_);
@@ -83,7 +88,25 @@ class Side {
     world_destroy(&w_);
   }
 
-  int32_t call(const std::string& name, bool cancelled) { return call(name, cancelled ? triggered_ : nullptr); }
+  // What is wrong with a call.
+  enum class Fault { none, cancelled, options, inputs, label, shape };
+  int32_t call(const std::string& name, Fault fault) {
+    const epl_tensor* const wrong[] = {fault == Fault::shape    ? w_.target
+                                       : fault == Fault::inputs ? nullptr
+                                                                : w_.x,
+                                       fault == Fault::label ? label_ : w_.target};
+    inputs_ = fault == Fault::none || fault == Fault::cancelled ? w_.inputs : wrong;
+    const bool options = fault == Fault::options;
+    const int32_t code =
+        options ? with_wrong_options(name) : call(name, fault == Fault::cancelled ? triggered_ : nullptr);
+    inputs_ = w_.inputs;
+    return code;
+  }
+  int32_t with_wrong_options(const std::string& name) {
+    epl_call_options options = EPL_CALL_OPTIONS_INIT;
+    options.struct_size = 4;
+    return taken(calls().at(name)(&options));
+  }
   int32_t call(const std::string& name, epl_cancel* token) {
     epl_call_options options = EPL_CALL_OPTIONS_INIT;
     options.timeout_nanoseconds = 60'000'000'000;  // who waits for a peer that does not come is found out
@@ -107,32 +130,35 @@ class Side {
   std::map<std::string, std::function<epl_error*(Call)>> calls() {
     std::map<std::string, std::function<epl_error*(Call)>> out;
     const std::string checkpoint = folder_ + "/checkpoint";
-    out["epl_session_step"] = [&](Call c) { return epl_session_step(session_, w_.inputs, 2, c, nullptr); };
-    out["epl_session_gradients"] = [&](Call c) { return epl_session_gradients(session_, w_.inputs, 2, c, nullptr); };
-    out["epl_session_apply"] = [&](Call c) { return epl_session_apply(session_, c, nullptr); };
-    out["epl_session_evaluate"] = [&](Call c) { return epl_session_evaluate(session_, w_.inputs, 2, c, nullptr); };
+    out["epl_session_step"] = [&](Call c) { return epl_session_step(session_, inputs_, 2, c, nullptr); };
+    out["epl_session_gradients"] = [&](Call c) { return epl_session_gradients(session_, inputs_, 2, c, nullptr); };
+    out["epl_session_apply"] = [&](Call c) {  // each time by gradients of its own
+      epl_error* error = epl_session_gradients(session_, w_.inputs, 2, nullptr, nullptr);
+      return error != nullptr ? error : epl_session_apply(session_, c, nullptr);
+    };
+    out["epl_session_evaluate"] = [&](Call c) { return epl_session_evaluate(session_, inputs_, 2, c, nullptr); };
     out["epl_session_predict"] = [&](Call c) {
       epl_tensor* output = nullptr;
-      epl_error* error = epl_session_predict(session_, w_.inputs, 1, c, &output, 1);
+      epl_error* error = epl_session_predict(session_, inputs_, 1, c, &output, 1);
       epl_tensor_destroy(output);
       return error;
     };
     out["epl_session_predict_into"] = [&](Call c) {
-      return epl_session_predict_into(session_, w_.inputs, 1, c, &room_, 1);
+      return epl_session_predict_into(session_, inputs_, 1, c, &room_, 1);
     };
     out["epl_session_step_async"] = [&](Call c) {
       epl_event* event = nullptr;
-      epl_error* error = epl_session_step_async(session_, w_.inputs, 2, c, &event);
+      epl_error* error = epl_session_step_async(session_, inputs_, 2, c, &event);
       return ended(error, event);
     };
     out["epl_session_evaluate_async"] = [&](Call c) {
       epl_event* event = nullptr;
-      epl_error* error = epl_session_evaluate_async(session_, w_.inputs, 2, c, &event);
+      epl_error* error = epl_session_evaluate_async(session_, inputs_, 2, c, &event);
       return ended(error, event);
     };
     out["epl_session_predict_async"] = [&](Call c) {
       epl_event* event = nullptr;
-      epl_error* error = epl_session_predict_async(session_, w_.inputs, 1, c, &room_, 1, &event);
+      epl_error* error = epl_session_predict_async(session_, inputs_, 1, c, &room_, 1, &event);
       return ended(error, event);
     };
     out["epl_session_hash"] = [&](Call c) { return epl_session_hash(session_, c, &hash_); };
@@ -175,7 +201,7 @@ class Side {
     out["epl_session_export_to"] = [&](Call c) {
       return epl_session_export_to(session_, EPL_STR("safetensors"), keep, this, c);
     };
-    out["epl_evaluation_add"] = [&](Call c) { return epl_evaluation_add(evaluation_, session_, w_.inputs, 2, c); };
+    out["epl_evaluation_add"] = [&](Call c) { return epl_evaluation_add(evaluation_, session_, inputs_, 2, c); };
     out["epl_evaluation_add_dataset"] = [&](Call c) {
       return epl_evaluation_add_dataset(evaluation_, session_, dataset_, 0, c);
     };
@@ -204,7 +230,8 @@ class Side {
   epl_session* session_ = nullptr;
   epl_evaluation* evaluation_ = nullptr;
   epl_dataset* dataset_ = nullptr;
-  epl_tensor* room_ = nullptr;
+  epl_tensor *room_ = nullptr, *label_ = nullptr;  // a class that the model lacks
+  const epl_tensor* const* inputs_ = w_.inputs;
   epl_cancel* triggered_ = nullptr;
   const std::string* kept_ = nullptr;
   uint64_t hash_ = 0;
@@ -220,10 +247,11 @@ class StopOverProcesses : public testing::TestWithParam<Layout> {
     f(0);
     other.join();
   }
-  // The codes of both; `cancelled`: whose token is triggered, -1 for none.
-  std::pair<int32_t, int32_t> call(const std::string& name, int cancelled) {
+  using Fault = Side::Fault;
+  // The codes of both; `wrong`: whose call is, -1 for none.
+  std::pair<int32_t, int32_t> call(const std::string& name, int wrong, Fault fault = Fault::cancelled) {
     int32_t codes[2];
-    both([&](int rank) { codes[rank] = sides[rank]->call(name, rank == cancelled); });
+    both([&](int rank) { codes[rank] = sides[rank]->call(name, rank == wrong ? fault : Fault::none); });
     return {codes[0], codes[1]};
   }
 
@@ -249,7 +277,7 @@ TEST_P(StopOverProcesses, ACallIsCancelledAtAnyMoment) {
       int32_t codes[2];
       both([&](int rank) {
         codes[rank] =
-            rank == cancelled ? sides[rank]->call_cancelled_after(name, delay) : sides[rank]->call(name, false);
+            rank == cancelled ? sides[rank]->call_cancelled_after(name, delay) : sides[rank]->call(name, Fault::none);
       });
       const int32_t own = codes[cancelled], other = codes[1 - cancelled];
       ASSERT_TRUE(own == EPL_OK || own == EPL_ERROR_CANCELLED) << own;
@@ -259,7 +287,7 @@ TEST_P(StopOverProcesses, ACallIsCancelledAtAnyMoment) {
       if (own != EPL_OK && other == EPL_OK) {
         both([&](int rank) {
           if (rank == cancelled) return;
-          next = sides[rank]->call("epl_session_evaluate", false);
+          next = sides[rank]->call("epl_session_evaluate", Fault::none);
         });
       }
       ASSERT_TRUE(next == EPL_OK || next == EPL_ERROR_PEER_FAILED) << next;
@@ -299,6 +327,45 @@ TEST_P(StopOverProcesses, NobodyWaitsForWhoWasCancelled) {
     ASSERT_EQ(call("epl_session_load", -1), well);
   }
   EXPECT_EQ(sides[0]->samples(), sides[1]->samples());
+}
+
+// What one process is given wrong, whatever else the other one is given: no call waits for who has refused, nothing has
+// changed in either, and all make the same call again.
+TEST_P(StopOverProcesses, NobodyWaitsForWhoRefuses) {
+  const std::pair<int32_t, int32_t> well{EPL_OK, EPL_OK};
+  for (const char* first : {"epl_session_step", "epl_session_save", "epl_session_save_to", "epl_session_hash"})
+    ASSERT_EQ(call(first, -1), well) << first;
+  const std::string kept = sides[0]->written;
+  for (auto& side : sides) side->take(&kept);
+  const std::set<std::string> with_inputs = {
+      "epl_session_step",           "epl_session_gradients",     "epl_session_evaluate",
+      "epl_session_predict",        "epl_session_predict_into",  "epl_session_step_async",
+      "epl_session_evaluate_async", "epl_session_predict_async", "epl_evaluation_add"};
+  for (const std::string& name : functions_of_all()) {
+    std::vector<Fault> faults = {Fault::options};
+    if (with_inputs.contains(name)) faults.insert(faults.end(), {Fault::inputs, Fault::shape});
+    if (with_inputs.contains(name) && name.find("predict") == std::string::npos) faults.push_back(Fault::label);
+    for (const Fault fault : faults) {
+      for (const int wrong : {0, 1}) {
+        SCOPED_TRACE(name + ", fault " + std::to_string(static_cast<int>(fault)) + " of " + std::to_string(wrong));
+        ASSERT_EQ(call("epl_session_hash", -1), well);
+        const uint64_t hash = sides[0]->hash();
+        const int64_t steps = sides[0]->steps(), samples = sides[0]->samples();
+        const auto [first, second] = call(name, wrong, fault);
+        EXPECT_EQ(wrong == 0 ? first : second, EPL_ERROR_INVALID_ARGUMENT);
+        const int32_t other = wrong == 0 ? second : first;
+        EXPECT_TRUE(other == EPL_OK || other == EPL_ERROR_PEER_FAILED) << other;  // it may need no other process
+        ASSERT_EQ(call("epl_session_hash", -1), well);
+        for (const auto& side : sides) {
+          EXPECT_EQ(side->hash(), hash);
+          EXPECT_EQ(side->steps(), steps);
+          EXPECT_EQ(side->samples(), samples);
+        }
+        ASSERT_EQ(call(name, -1), well) << "all make the same call again";
+        ASSERT_EQ(call("epl_session_step", -1), well);
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, StopOverProcesses,

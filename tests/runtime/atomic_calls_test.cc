@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "core/base/hash.h"
 #include "tests/backend/failing_device.h"
+#include "tests/backend/far_device.h"
 #include "tests/runtime/trained.h"
 #include "tools/layouts.h"
 
@@ -79,11 +82,13 @@ std::vector<std::string> forward_nodes(std::string_view model) {
   return names;
 }
 
-Result<std::shared_ptr<const CompiledPlan>> plan_of(const tools::StrategyRow& row, bool keep_gradients) {
+Result<std::shared_ptr<const CompiledPlan>> plan_of(const tools::StrategyRow& row, bool keep_gradients,
+                                                    const std::string& device = "cpu") {
   const std::string_view model = row.layout.experts ? mixture : deep;
   const std::string strategy = tools::print_json(tools::strategy_of(row.layout, {}, forward_nodes(model)));
   auto options = layout_options(GraphModel::parse(model), row.layout.ranks(), strategy);
   if (options.ok()) {
+    options->device = device;
     options->train.keep_gradients = keep_gradients;
     options->train.schedule = {.name = "linear", .options = {{"total_steps", int64_t{1000000}}}};
   }
@@ -112,6 +117,14 @@ uint64_t all_of(Session& session) {
                             session.rate_scale().scale, static_cast<double>(progress.steps), progress.loss};
   hash.add(numbers, sizeof numbers);
   return hash.value();
+}
+
+// What a session gives of its last step, if there was one.
+std::vector<double> outputs_of(Session& session) {
+  std::vector<double> out;
+  if (session.steps_done() == 0) return out;
+  for (const char* name : {"loss", "gradient_norm"}) out.push_back(session.step_scalar(name).value());
+  return out;
 }
 
 enum class Kind { step, gradients, apply, evaluate, predict };
@@ -157,6 +170,7 @@ class Pair {
     ASSERT_TRUE(other.ok()) << said << ": " << other.to_string();
     if (kind == Kind::step || kind == Kind::apply) ++step;
     ASSERT_EQ(all_of(*failing), all_of(*twin)) << said;
+    ASSERT_EQ(outputs_of(*failing), outputs_of(*twin)) << said;
   }
 
   // As from a checkpoint.
@@ -202,6 +216,7 @@ class AtomicCalls : public testing::TestWithParam<tools::StrategyRow> {
       return pair.both(Kind::step, cat("the step behind ", said));
     }
     ASSERT_EQ(all_of(*pair.failing), all_of(*pair.twin)) << said;
+    ASSERT_EQ(outputs_of(*pair.failing), outputs_of(*pair.twin)) << said;
     pair.both(Kind::step, cat("the step behind ", said));
   }
 
@@ -244,8 +259,6 @@ TEST_P(AtomicCalls, HappenOrDoNot) {
   EXPECT_GT(tries_, 50);
 }
 
-void PrintTo(const tools::StrategyRow& row, std::ostream* out) { *out << row.name; }
-
 std::string row_name(const testing::TestParamInfo<tools::StrategyRow>& info) {
   std::string name = cat(info.index, "_", info.param.name);
   std::ranges::replace_if(name, [](unsigned char c) { return !std::isalnum(c); }, '_');
@@ -267,6 +280,131 @@ TEST_P(AtomicHalves, HappenOrDoNot) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, AtomicHalves, testing::ValuesIn(rows(4)), row_name);
+
+// Where commands are carried out later than they are given, and errors come up when somebody waits.
+class AtomicCallsFarAway : public AtomicCalls {};
+
+TEST_P(AtomicCallsFarAway, HappenOrDoNot) {
+  static const bool added = (add_backend(far_backend("far_atomic", 5)), true);
+  const auto plan = plan_of(GetParam(), false, added ? "far_atomic" : "");
+  if (!plan.ok()) GTEST_SKIP() << plan.status().to_string();
+  Pair pair(*plan);
+  const auto nothing = [] {};
+  for (const Kind kind : {Kind::step, Kind::evaluate})
+    ASSERT_NO_FATAL_FAILURE(fail_everywhere(pair, kind, false, nothing));
+  EXPECT_GT(tries_, 50);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, AtomicCallsFarAway, testing::ValuesIn(rows(2)), row_name);
+
+// A job of two processes, which are sessions of a rank each here, and the same in one process.
+class Job {
+ public:
+  explicit Job(const std::shared_ptr<const CompiledPlan>& plan) {
+    const auto place = memory_rendezvous();
+    for (auto& one : devices) one = std::make_shared<FailingDevice>(plan->device());
+    both([&](int r) {
+      const SessionOptions options{
+          .seed = 7, .device = devices[r], .first_rank = r, .ranks = 1, .rendezvous = place, .join_seconds = 30};
+      sessions[r] = Session::create(test_host(1), plan, options).value();
+    });
+    twin = Session::create(test_host(2), plan, {.seed = 7}).value();
+  }
+  template <class F> static void both(const F& f) {
+    std::thread other([&] { f(1); });
+    f(0);
+    other.join();
+  }
+  // Of each process.
+  std::array<Status, 2> steps(const Stop& stop = {}, int stopped = -1) {
+    std::array<Status, 2> out;
+    const std::vector<Tensor> inputs = batch(twin->plan().entries().front(), step);
+    both([&](int r) {
+      StepMetrics metrics;
+      out[static_cast<size_t>(r)] = sessions[r]->step(inputs, metrics, {.stop = r == stopped ? stop : Stop()});
+    });
+    return out;
+  }
+  void twin_step() {
+    StepMetrics metrics;
+    ASSERT_TRUE(twin->step(batch(twin->plan().entries().front(), step), metrics).ok());
+    ++step;
+  }
+  // What is in pieces is put together by both.
+  void expect_alike(const std::string& said) {
+    for (const StateSlot& slot : twin->plan().state().slots()) {
+      const Tensor wanted = twin->state(slot.name).value();
+      both([&](int r) {
+        const auto value = sessions[r]->state(slot.name);
+        EXPECT_TRUE(value.ok()) << said << ": " << value.status().to_string();
+        EXPECT_TRUE(value.ok() && identical(*value, wanted)) << said << ": " << slot.name << " of process " << r;
+      });
+    }
+    for (const auto& session : sessions) EXPECT_EQ(session->steps_done(), twin->steps_done()) << said;
+  }
+
+  std::shared_ptr<FailingDevice> devices[2];
+  std::unique_ptr<Session> sessions[2], twin;
+  int64_t step = 0;
+};
+
+class AtomicCallsOverProcesses : public testing::TestWithParam<tools::StrategyRow> {};
+
+TEST_P(AtomicCallsOverProcesses, HappenInAllOrInNone) {
+  const auto plan = plan_of(GetParam(), false);
+  if (!plan.ok()) GTEST_SKIP() << plan.status().to_string();
+  auto made = std::make_unique<Job>(*plan);
+  for (auto& device : made->devices) device->arm();
+  for (const Status& status : made->steps()) ASSERT_TRUE(status.ok()) << status.to_string();
+  std::vector<FailingDevice::Counted> counted[2];
+  for (size_t p = 0; p < 2; ++p) counted[p] = made->devices[p]->counted();
+  made->twin_step();
+  size_t turn = 0;
+  for (size_t p = 0; p < 2; ++p) {
+    for (size_t stream = 0; stream < counted[p].size(); ++stream) {
+      const int64_t agreement = counted[p][stream].agreement;
+      const int64_t end = agreement < 0 ? counted[p][stream].commands : agreement + 1;
+      for (int64_t command = 0; command < end; command += command + 3 < end ? 3 : 1, ++turn) {
+        constexpr Fails ways[] = {Fails::refuses, Fails::later, Fails::no_memory, Fails::calls};
+        const Fails how = ways[turn % std::size(ways)];
+        StopToken token;
+        Job& job = *made;
+        job.devices[p]->call = [&] { token.cancel(); };
+        job.devices[p]->arm(static_cast<int>(stream), command, how);
+        const auto codes = job.steps(how == Fails::calls ? Stop(&token, nullptr, 0) : Stop(), static_cast<int>(p));
+        const std::string said =
+            cat("process ", p, ", stream ", stream, ", command ", command, " (", job.devices[p]->failed_command(), ") ",
+                fails_name(how), ": ", codes[0].to_string(), "; ", codes[1].to_string());
+        job.devices[p]->arm();
+        ASSERT_EQ(codes[0].ok(), codes[1].ok()) << said;
+        if (codes[0].ok()) job.twin_step();
+        if (!job.sessions[p]->healthy() &&
+            agreement < 0) {  // behind the agreement, of which a side stream knows nothing
+          const auto next = job.steps();
+          ASSERT_EQ(next[p].code(), Code::state_lost) << said;
+          ASSERT_FALSE(next[1 - p].ok()) << said << ", then the other process goes on alone";
+          made = std::make_unique<Job>(*plan);
+          continue;
+        }
+        for (const auto& session : job.sessions) ASSERT_TRUE(session->healthy()) << said;
+        job.expect_alike(said);
+        for (const Status& status : job.steps()) ASSERT_TRUE(status.ok()) << said << ", then " << status.to_string();
+        job.twin_step();
+        job.expect_alike(said);
+        if (HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_GT(turn, 20u);
+}
+
+// On two ranks.
+std::vector<tools::StrategyRow> pairs() {
+  std::vector<tools::StrategyRow> out = rows(2);
+  std::erase_if(out, [](const tools::StrategyRow& row) { return row.layout.ranks() != 2; });
+  return out;
+}
+INSTANTIATE_TEST_SUITE_P(Layouts, AtomicCallsOverProcesses, testing::ValuesIn(pairs()), row_name);
 
 // Else the test above would show nothing: what fails behind the agreement tears the state, and the session knows.
 TEST(TornCalls, AreSaid) {

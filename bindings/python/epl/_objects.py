@@ -436,9 +436,11 @@ class Session(core.Handle):
         return cls.own(session_out.value, plan)
 
     def step(self, inputs: Sequence[Tensor], **call: Any) -> raw.Metrics:
-        """One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: on
-        an error before the update nothing has changed. A class index or table row out of range is found
-        before anything runs (ERROR_INVALID_ARGUMENT, which names input, row and value)."""
+        """One optimizer step over the global batch: inputs in the plan's order. A step happens or does not:
+        after an error nothing has changed, and the same call may be made again. ERROR_STATE_LOST: something
+        failed within an update, and every call says so until a checkpoint is loaded. A class index or table
+        row out of range is found before anything runs (ERROR_INVALID_ARGUMENT, which names input, row and
+        value)."""
         inputs_data, inputs_length = core.handles(inputs)
         metrics_out = raw.Metrics()
         core.check(core.library().epl_session_step(core.pointer(self), inputs_data, inputs_length, core.call_options(call), c.byref(metrics_out)))
@@ -451,7 +453,9 @@ class Session(core.Handle):
         over other sessions, ...), under "<parameter>.gradient": whole tensors in every layout, before
         clip_norm, which the update applies. A step leaves its gradients there too. Session.gradients takes
         the dropout of the next step, updates running statistics, and does not count as a step; Session.apply
-        does. Its metrics have the loss of the last batch."""
+        does. Its metrics have the loss of the last batch. An update takes each gradient once. ERROR_MISUSE:
+        one was neither computed nor set since the last update, or since weights or buffers were loaded or
+        set."""
         inputs_data, inputs_length = core.handles(inputs)
         metrics_out = raw.Metrics()
         core.check(core.library().epl_session_gradients(core.pointer(self), inputs_data, inputs_length, core.call_options(call), c.byref(metrics_out)))

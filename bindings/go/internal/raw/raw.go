@@ -1912,9 +1912,10 @@ func SessionDestroy(session *Session) {
 
 // SessionStep is epl_session_step.
 //
-// One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: on an error
-// before the update nothing has changed. A class index or table row out of range is found before anything runs
-// (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value).
+// One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: after an
+// error nothing has changed, and the same call may be made again. EPL_ERROR_STATE_LOST: something failed within
+// an update, and every call says so until a checkpoint is loaded. A class index or table row out of range is
+// found before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value).
 func SessionStep(session *Session, inputs []*Tensor, call *CallOptions, metrics *Metrics) (failure *Error) {
 	failure = C.epl_session_step(session, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), (*C.epl_metrics)(unsafe.Pointer(metrics)))
 	return
@@ -1928,7 +1929,8 @@ func SessionStep(session *Session, inputs []*Tensor, call *CallOptions, metrics 
 // sessions, ...), under "<parameter>.gradient": whole tensors in every layout, before clip_norm, which the
 // update applies. A step leaves its gradients there too. epl_session_gradients takes the dropout of the next
 // step, updates running statistics, and does not count as a step; epl_session_apply does. Its metrics have the
-// loss of the last batch.
+// loss of the last batch. An update takes each gradient once. EPL_ERROR_MISUSE: one was neither computed nor set
+// since the last update, or since weights or buffers were loaded or set.
 func SessionGradients(session *Session, inputs []*Tensor, call *CallOptions, metrics *Metrics) (failure *Error) {
 	failure = C.epl_session_gradients(session, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), (*C.epl_metrics)(unsafe.Pointer(metrics)))
 	return

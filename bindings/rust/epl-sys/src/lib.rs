@@ -1392,9 +1392,11 @@ extern "C" {
     pub fn epl_session_create(plan: *const epl_plan, options: *const epl_session_options, call: *const epl_call_options, session: *mut *mut epl_session) -> *mut epl_error;
     /// Since 0.1, any thread. `session`: may be null.
     pub fn epl_session_destroy(session: *mut epl_session);
-    /// One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: on
-    /// an error before the update nothing has changed. A class index or table row out of range is found
-    /// before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value).
+    /// One optimizer step over the global batch: inputs in the plan's order. A step happens or does not:
+    /// after an error nothing has changed, and the same call may be made again. EPL_ERROR_STATE_LOST:
+    /// something failed within an update, and every call says so until a checkpoint is loaded. A class index
+    /// or table row out of range is found before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names
+    /// input, row and value).
     ///
     /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `metrics`:
     /// written, may be null.
@@ -1405,7 +1407,9 @@ extern "C" {
     /// (clipped, summed over other sessions, ...), under "<parameter>.gradient": whole tensors in every
     /// layout, before clip_norm, which the update applies. A step leaves its gradients there too.
     /// epl_session_gradients takes the dropout of the next step, updates running statistics, and does not
-    /// count as a step; epl_session_apply does. Its metrics have the loss of the last batch.
+    /// count as a step; epl_session_apply does. Its metrics have the loss of the last batch. An update takes
+    /// each gradient once. EPL_ERROR_MISUSE: one was neither computed nor set since the last update, or since
+    /// weights or buffers were loaded or set.
     ///
     /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `metrics`:
     /// written, may be null.

@@ -1964,9 +1964,10 @@ public final class Raw {
   public static native void epl_session_destroy(long session);
 
   /**
-   * One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: on an
-   * error before the update nothing has changed. A class index or table row out of range is found before
-   * anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value).
+   * One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: after an
+   * error nothing has changed, and the same call may be made again. EPL_ERROR_STATE_LOST: something failed
+   * within an update, and every call says so until a checkpoint is loaded. A class index or table row out of
+   * range is found before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value).
    */
   public static native void epl_session_step(long session, long[] inputs, CallOptions call, Metrics metrics);
 
@@ -1977,7 +1978,8 @@ public final class Raw {
    * over other sessions, ...), under "&lt;parameter&gt;.gradient": whole tensors in every layout, before
    * clip_norm, which the update applies. A step leaves its gradients there too. epl_session_gradients takes the
    * dropout of the next step, updates running statistics, and does not count as a step; epl_session_apply does.
-   * Its metrics have the loss of the last batch.
+   * Its metrics have the loss of the last batch. An update takes each gradient once. EPL_ERROR_MISUSE: one was
+   * neither computed nor set since the last update, or since weights or buffers were loaded or set.
    */
   public static native void epl_session_gradients(long session, long[] inputs, CallOptions call, Metrics metrics);
 
