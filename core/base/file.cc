@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "core/base/shown.h"
+
 namespace epl {
 namespace {
 
@@ -42,7 +44,8 @@ Status system_error(std::string_view doing, const std::string& path, int error_n
                     : error_number == ENOMEM ? Code::out_of_memory
                                              : Code::io;
   std::string hint = error_number == ENOSPC ? "; free some space and try again" : "";
-  return Status(code, cat(doing, " ", path, ": ", std::generic_category().message(error_number), hint), path);
+  return Status(
+      code, cat(doing, " ", shown_plain(path, 500), ": ", std::generic_category().message(error_number), hint), path);
 }
 
 Result<std::unique_ptr<FileWriter>> FileWriter::create(const std::string& path, const FileHook& hook) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/base/json.h"
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 
 namespace epl {
@@ -20,7 +21,7 @@ std::string expected(const Option& option) {
 }
 
 Status wrong(const Option& option, std::string_view given, std::string_view what) {
-  return invalid("option ", quoted(option.name), " of ", what, " is ", excerpt(given, 80), "; ", expected(option),
+  return invalid("option ", shown(option.name), " of ", what, " is ", excerpt(given, 80), "; ", expected(option),
                  " is expected");
 }
 
@@ -118,8 +119,8 @@ std::string_view take_part(std::string_view& text, char separator) {
 }  // namespace
 
 Status unknown_option(std::string_view name, const std::vector<std::string>& known, std::string_view what) {
-  if (known.empty()) return error(Code::not_found, what, " has no option ", quoted(name), "; it has none");
-  return error(Code::not_found, what, " has no option ", quoted(name), choices(name, known));
+  if (known.empty()) return error(Code::not_found, what, " has no option ", shown(name), "; it has none");
+  return error(Code::not_found, what, " has no option ", shown(name), choices(name, known));
 }
 
 Result<Attribute> parse_option(std::string_view text, const Option& option, std::string_view what) {
@@ -140,7 +141,7 @@ Result<Attribute> parse_option(std::string_view text, const Option& option, std:
   } else if (Doubles* numbers = std::get_if<Doubles>(&out)) {
     fine = parse_list(text, *numbers);
   }
-  if (!fine) return wrong(option, quoted(text), what);
+  if (!fine) return wrong(option, shown(text), what);
   return out;
 }
 
@@ -197,7 +198,7 @@ namespace {
 Result<RowText> parse_row(std::string_view text, std::string_view kind) {
   const size_t open = text.find('(');
   RowText out{.name = std::string(trimmed(text.substr(0, open))), .options = {}};
-  if (out.name.empty()) return invalid(kind, ": a name is missing, got ", quoted(excerpt(text, 80)));
+  if (out.name.empty()) return invalid(kind, ": a name is missing, got ", shown(text, 80));
   if (open == std::string_view::npos) return out;
   if (text.back() != ')') return invalid(kind, " ", text, ": the parenthesis is not closed");
   std::string_view inside = text.substr(open + 1, text.size() - open - 2);
@@ -205,7 +206,7 @@ Result<RowText> parse_row(std::string_view text, std::string_view kind) {
     const std::string_view part = take_part(inside, ',');
     const size_t equals = part.find('=');
     std::string name(trimmed(part.substr(0, equals)));
-    if (name.empty()) return invalid(kind, " ", text, ": ", quoted(part), " is not NAME=VALUE");
+    if (name.empty()) return invalid(kind, " ", text, ": ", shown(part), " is not NAME=VALUE");
     if (std::ranges::find(out.options, name, &std::pair<std::string, std::string>::first) != out.options.end())
       return invalid(kind, " ", text, ": ", name, " is given twice");
     out.options.emplace_back(std::move(name),

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/base/text.h"
+#include "core/base/shown.h"
 
 namespace epl {
 namespace {
@@ -31,7 +31,7 @@ std::string probably(std::string_view name, std::span<const std::string> known) 
 
 std::string did_you_mean(std::string_view name, std::span<const std::string> known) {
   const std::string meant = probably(name, known);
-  return meant.empty() ? "" : cat("; did you mean ", meant, "?");
+  return meant.empty() ? "" : cat("; did you mean ", shown_plain(meant, 200), "?");
 }
 
 std::string choices(std::string_view name, std::span<const std::string> known) {
@@ -41,11 +41,16 @@ std::string choices(std::string_view name, std::span<const std::string> known) {
 }
 
 std::string short_list(std::span<const std::string> names) {
-  constexpr size_t max_names = 30;
-  std::vector<std::string> shown;
-  for (const std::string& one : names.first(std::min(max_names, names.size())))
-    shown.push_back(one.empty() ? "\"\"" : excerpt(one, 60));
-  return cat(join(shown, ", "), names.size() > max_names ? cat(" and ", names.size() - max_names, " more") : "");
+  constexpr size_t max_names = 30, max_bytes = 1200;
+  std::vector<std::string> listed;
+  size_t bytes = 0;
+  for (const std::string& one : names.first(std::min(max_names, names.size()))) {
+    listed.push_back(one.empty() ? "\"\"" : shown_plain(one));
+    bytes += listed.back().size();
+    if (bytes > max_bytes) break;
+  }
+  return cat(join(listed, ", "),
+             names.size() > listed.size() ? cat(" and ", names.size() - listed.size(), " more") : "");
 }
 
 }  // namespace epl

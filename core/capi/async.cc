@@ -28,7 +28,7 @@ void Event::complete(Status status, const epl_metrics& metrics) {
 
 Status Event::check_process() const {
   if (process_ == ::getpid()) return {};
-  return error(Code::misuse, "this epl_event belongs to the process that called fork(), and its work goes on there");
+  return error(Code::misuse, "this event belongs to the process that called fork(), and its work goes on there");
 }
 
 Status Event::wait(const Stop& stop) {
@@ -63,7 +63,7 @@ Result<int> Event::descriptor() {
   }
   return descriptor_;
 #else
-  return unsupported("this operating system has no descriptors for events; use epl_event_on_ready");
+  return unsupported("this operating system has no descriptors for events; use its on_ready");
 #endif
 }
 

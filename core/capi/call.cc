@@ -9,7 +9,7 @@ Result<Call> read_call(const Engine& engine, const epl_call_options* options) {
   if (known.timeout_nanoseconds < 0) return invalid("timeout_nanoseconds is ", known.timeout_nanoseconds);
   Call call;
   if (known.cancel) {
-    EPL_TRY(check_pointer(known.cancel, "epl_call_options.cancel"));
+    EPL_TRY(check_pointer(known.cancel, "call option cancel"));
     call.token = known.cancel->token;
   }
   call.samples = known.samples;

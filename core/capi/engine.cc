@@ -9,6 +9,7 @@
 #include "core/backend/device.h"
 #include "core/base/memory.h"
 #include "core/base/processor.h"
+#include "core/base/shown.h"
 #include "core/capi/describe.h"
 #include "core/capi/handle.h"
 
@@ -70,7 +71,7 @@ Host make_host(const epl_engine_options& o) {
   host.least_logged = static_cast<LogLevel>(least - EPL_LOG_DEBUG);
   if (o.log) {
     host.log = [f = o.log, u = o.log_userdata](LogLevel level, std::string_view message) {
-      const std::string text = to_utf8(message);
+      const std::string text = whole_message(message);
       f(u, static_cast<int32_t>(level) + EPL_LOG_DEBUG, text.data(), text.size());
     };
   }
@@ -130,7 +131,7 @@ epl_error* epl_engine_create(const epl_engine_options* options, epl_engine** eng
     if ((known.allocate == nullptr) != (known.release == nullptr))
       return invalid("allocate and release go together; one is NULL");
     EPL_ASSIGN([[maybe_unused]] std::string_view packs,
-               text_argument(known.packs, known.packs_length, "epl_engine_options.packs"));
+               text_argument(known.packs, known.packs_length, "engine option packs"));
     EPL_TRY(check_processor());
     auto made = std::make_unique<epl_engine>();
     made->engine = std::make_shared<Engine>();

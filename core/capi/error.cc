@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/shown.h"
 #include "core/capi/handle.h"
 
 namespace epl::capi {
@@ -17,10 +18,9 @@ bool is_static(const epl_error* e) { return reinterpret_cast<const char*>(e) == 
 }  // namespace
 
 std::string_view handle_name(HandleType type) {
-  static constexpr std::string_view names[] = {
-      "handle",         "epl_error", "epl_text",    "epl_engine",  "epl_model",     "epl_trainer",
-      "epl_strategy",   "epl_plan",  "epl_session", "epl_dataset", "epl_tensor",    "epl_cancel",
-      "epl_evaluation", "epl_store", "epl_feed",    "epl_event",   "epl_predictor", "epl_folder_lock"};
+  static constexpr std::string_view names[] = {"handle",     "error", "text",    "engine",  "model",     "trainer",
+                                               "strategy",   "plan",  "session", "dataset", "tensor",    "cancel token",
+                                               "evaluation", "store", "feed",    "event",   "predictor", "folder lock"};
   return names[static_cast<size_t>(type)];
 }
 
@@ -29,10 +29,11 @@ epl_error* make_error(const Status& status, const char* call) noexcept {
   try {
     auto made = std::make_unique<epl_error>();
     made->code = static_cast<int32_t>(status.code());
-    made->message = to_utf8(status.message());
+    made->message = whole_message(status.message());
     // Nothing else says which call failed: memory may run out anywhere.
-    if (status.code() == Code::out_of_memory && call != nullptr) made->message = cat(call, ": ", made->message);
-    made->where = to_utf8(status.where());
+    if (status.code() == Code::out_of_memory && call != nullptr)
+      made->message = cat(std::string_view(call).substr(std::string_view("epl_").size()), ": ", made->message);
+    made->where = whole_message(status.where());
     made->rank = status.rank();
     return made.release();
   } catch (...) {

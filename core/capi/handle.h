@@ -52,7 +52,7 @@ enum class HandleType : uint64_t {
   predictor,
   folder_lock
 };
-std::string_view handle_name(HandleType type);  // "epl_error", ...
+std::string_view handle_name(HandleType type);  // "error", ...: every language has its own word for epl_error
 
 // The base of all handles. Its mark makes a handle of another type, and usually a destroyed one, an error instead of a
 // crash. It is not the first member, because allocators overwrite the beginning of freed memory.

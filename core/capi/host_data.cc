@@ -1,6 +1,7 @@
 // Datasets of what the host gives: by a function that is asked, or batches that are pushed into a feed.
 #include "core/data/host_data.h"
 
+#include "core/base/shown.h"
 #include "core/capi/dataset.h"
 #include "core/capi/streams.h"
 
@@ -20,7 +21,7 @@ Result<HostFields> fields_argument(const epl_tensor_info* fields, size_t count) 
     auto type = type_argument(known.dtype, known.dims, known.ndim);
     if (!type.ok()) return type.status().with_context(cat("field ", name));
     for (const auto& one : out) {
-      if (one.first == name) return invalid("two fields are called ", quoted(name));
+      if (one.first == name) return invalid("two fields are called ", shown(name));
     }
     out.emplace_back(std::string(name), *std::move(type));
   }

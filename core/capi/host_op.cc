@@ -86,17 +86,17 @@ epl_error* epl_engine_add_op(const epl_engine* engine, const epl_op_options* opt
     epl_op_options& known = functions->options;
     EPL_TRY(copy_options(options, known, "epl_op_options"));
     if (known.shape == nullptr || known.run == nullptr)
-      return invalid("epl_op_options has no function for ", known.shape == nullptr ? "shapes" : "running");
+      return invalid("the op has no function for ", known.shape == nullptr ? "shapes" : "running");
     const auto text = [](const char* data, uint64_t length, std::string_view name) -> Result<std::string> {
       EPL_ASSIGN(const std::string_view given, text_argument(data, length, name));
       return std::string(given);
     };
     HostOp op;
-    EPL_ASSIGN(op.domain, text(known.domain, known.domain_length, "epl_op_options.domain"));
-    EPL_ASSIGN(op.type, text(known.name, known.name_length, "epl_op_options.name"));
-    EPL_ASSIGN(op.sharding, text(known.sharding, known.sharding_length, "epl_op_options.sharding"));
+    EPL_ASSIGN(op.domain, text(known.domain, known.domain_length, "op option domain"));
+    EPL_ASSIGN(op.type, text(known.name, known.name_length, "op option name"));
+    EPL_ASSIGN(op.sharding, text(known.sharding, known.sharding_length, "op option sharding"));
     if (known.output_count < 0 || known.output_count > 64)
-      return invalid("epl_op_options.output_count is ", known.output_count, "; 1 to 64 are possible");
+      return invalid("op option output_count is ", known.output_count, "; 1 to 64 are possible");
     op.outputs = known.output_count == 0 ? 1 : static_cast<int>(known.output_count);
     op.infer = [functions, count = op.outputs](const std::string& attributes,
                                                std::span<const TensorType* const> inputs) {

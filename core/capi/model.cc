@@ -25,7 +25,7 @@ std::unique_ptr<epl_model> make_model(const epl_engine* engine, const epl_model_
 
 Status check_model_options(const epl_model_options* options, epl_model_options& known) {
   EPL_TRY(copy_options(options, known, "epl_model_options"));
-  if (known.reserved != 0) return unsupported("epl_model_options.reserved is ", known.reserved, "; leave it zero");
+  if (known.reserved != 0) return unsupported("model option reserved is ", known.reserved, "; leave it zero");
   return {};
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/base/shown.h"
 #include "core/base/stop_hook.h"
 #include "core/base/suggestion.h"
 #include "core/capi/describe.h"
@@ -64,7 +65,7 @@ Result<std::string> print_stage(const epl_plan& handle, std::string_view stage) 
   }
   const std::vector<std::string> stages = {"graph", "plan", "local", "program", "kernels", "explain"};
   if (std::ranges::find(stages, part) == stages.end() || part == "explain")
-    return error(Code::not_found, "a plan has no text ", quoted(stage), choices(stage, stages));
+    return error(Code::not_found, "a plan has no text ", shown(stage), choices(stage, stages));
   return plan.text(kind, part, of_shape);
 }
 
@@ -78,7 +79,7 @@ Result<std::string> describe_plan(const epl_plan& handle, std::string_view docum
   if (document == "parameters") return describe_parameters(plan);
   if (document == "notes") return describe_notes(plan);
   const std::vector<std::string> documents = {"overview", "memory", "parameters", "notes"};
-  return error(Code::not_found, "a plan has no document ", quoted(document), choices(document, documents));
+  return error(Code::not_found, "a plan has no document ", shown(document), choices(document, documents));
 }
 
 // An initialiser that a group names in full is a parameter, whatever it looks like in the file.
@@ -118,7 +119,7 @@ Result<PlanShape> bind_shape(const epl_trainer& trainer, const epl_trainer::Size
   }
   if (!out.target)
     return invalid(
-        "the element type of the target is not known; bind it for the first shape, by epl_trainer_bind_input");
+        "the element type of the target is not known; bind it for the first shape, by the trainer's bind_input");
   out.target->shape = target->second;
   return out;
 }
@@ -200,7 +201,7 @@ Result<PlanWish> plan_wish(const epl_model& model, const epl_trainer* trainer, c
   request.ranks = known.ranks;
   request.local_ranks = known.local_ranks;
   if (known.device != nullptr) {
-    EPL_ASSIGN(request.device, text_argument(known.device, known.device_length, "epl_plan_options.device"));
+    EPL_ASSIGN(request.device, text_argument(known.device, known.device_length, "plan option device"));
   }
   return wish;
 }

@@ -7,6 +7,7 @@
 
 #include "core/backend/handshake.h"
 #include "core/backend/transport.h"
+#include "core/base/shown.h"
 #include "core/capi/session.h"
 #include "core/capi/store.h"
 
@@ -31,10 +32,10 @@ Result<std::string> from_hexadecimal(std::string_view digits) {
   for (size_t i = 0; i + 1 < digits.size(); i += 2) {
     unsigned byte = 0;
     const auto [end, failure] = std::from_chars(digits.data() + i, digits.data() + i + 2, byte, 16);
-    if (failure != std::errc() || end != digits.data() + i + 2) return invalid("an id that epl_store_id has not made");
+    if (failure != std::errc() || end != digits.data() + i + 2) return invalid("an id that no store has made");
     out += static_cast<char>(byte);
   }
-  if (digits.size() % 2 != 0) return invalid("an id that epl_store_id has not made");
+  if (digits.size() % 2 != 0) return invalid("an id that no store has made");
   return out;
 }
 
@@ -49,7 +50,7 @@ struct HostStore {
 Status taken(epl_error* error, std::string_view call, const std::string& key) {
   if (error == nullptr) return {};
   const auto code = static_cast<Code>(epl_error_code(error));
-  std::string message = cat("the host's ", call, " of ", quoted(key), " failed: ", epl_error_message(error, nullptr));
+  std::string message = cat("the host's ", call, " of ", shown(key), " failed: ", epl_error_message(error, nullptr));
   epl_error_destroy(error);
   return Status(code, std::move(message));
 }
@@ -74,7 +75,7 @@ class HostRendezvous final : public Rendezvous {
                 "get", key);
       if (status.code() == Code::deadline_exceeded) return nobody_came(key, timeout_seconds);
       EPL_TRY(status);
-      if (bytes > max_bytes) return error(Code::misuse, "the host's get of ", quoted(key), " says ", bytes, " bytes");
+      if (bytes > max_bytes) return error(Code::misuse, "the host's get of ", shown(key), " says ", bytes, " bytes");
       const bool whole = bytes <= value.size();
       value.resize(bytes);
       if (whole) return value;
@@ -102,10 +103,10 @@ Result<Door> open_named(std::string_view name, std::string_view secret, const Ho
     return Door{std::move(rendezvous), std::string(secret)};
   }
   if (!name.starts_with(id_begins)) {
-    return invalid("rendezvous ", quoted(excerpt(name, 100)),
-                   " is neither tcp://HOST:PORT nor file:///FOLDER nor an id of epl_store_id");
+    return invalid("rendezvous ", shown(name, 100),
+                   " is neither tcp://HOST:PORT nor file:///FOLDER nor the id of a store");
   }
-  if (!secret.empty()) return invalid("an id has its own secret; epl_session_options.secret is set as well");
+  if (!secret.empty()) return invalid("an id has its own secret; the session option secret is set as well");
   name.remove_prefix(id_begins.size());
   const size_t end = std::min(name.find(':'), name.size());
   EPL_ASSIGN(const std::string known, from_hexadecimal(name.substr(0, end)));
@@ -113,7 +114,7 @@ Result<Door> open_named(std::string_view name, std::string_view secret, const Ho
 }
 
 Result<double> seconds_of(int64_t nanoseconds, double otherwise, std::string_view name) {
-  if (nanoseconds < 0) return invalid("epl_session_options.", name, " is ", nanoseconds);
+  if (nanoseconds < 0) return invalid("session option ", name, " is ", nanoseconds);
   return nanoseconds == 0 ? otherwise : static_cast<double>(nanoseconds) * 1e-9;
 }
 
@@ -121,22 +122,19 @@ Result<double> seconds_of(int64_t nanoseconds, double otherwise, std::string_vie
 
 Result<SessionOptions> session_options(const epl_session_options& known, const epl_plan& plan) {
   EPL_ASSIGN(const std::string_view name,
-             text_argument(known.rendezvous, known.rendezvous_length, "epl_session_options.rendezvous"));
-  EPL_ASSIGN(const std::string_view secret,
-             text_argument(known.secret, known.secret_length, "epl_session_options.secret"));
+             text_argument(known.rendezvous, known.rendezvous_length, "session option rendezvous"));
+  EPL_ASSIGN(const std::string_view secret, text_argument(known.secret, known.secret_length, "session option secret"));
   EPL_ASSIGN(const std::string_view address,
-             text_argument(known.address, known.address_length, "epl_session_options.address"));
+             text_argument(known.address, known.address_length, "session option address"));
   EPL_ASSIGN(const std::string_view transport,
-             text_argument(known.transport, known.transport_length, "epl_session_options.transport"));
+             text_argument(known.transport, known.transport_length, "session option transport"));
   const int64_t world = plan.plan->options().ranks;
   if (known.first_rank < 0 || known.ranks < 0 || known.ranks > world || known.first_rank > world - known.ranks) {
-    return invalid("epl_session_options has ", known.ranks, " ranks from rank ", known.first_rank, " on; the plan has ",
-                   world);
+    return invalid("the session has ", known.ranks, " ranks from rank ", known.first_rank, " on; the plan has ", world);
   }
   if ((known.put == nullptr) != (known.get == nullptr))
-    return invalid("epl_session_options.put and get go together; one is NULL");
-  if (known.put && !name.empty())
-    return invalid("epl_session_options has a rendezvous and callbacks; it takes one of them");
+    return invalid("session option put and get go together; one is NULL");
+  if (known.put && !name.empty()) return invalid("the session has a rendezvous and callbacks; it takes one of them");
   SessionOptions options{
       .seed = plan.seed, .first_rank = static_cast<int>(known.first_rank), .ranks = static_cast<int>(known.ranks)};
   EPL_ASSIGN(options.join_seconds,
@@ -144,11 +142,11 @@ Result<SessionOptions> session_options(const epl_session_options& known, const e
   EPL_ASSIGN(options.silence_seconds,
              seconds_of(known.silence_timeout_nanoseconds, default_silence_seconds, "silence_timeout_nanoseconds"));
   if (known.slices != 0 && known.slices != 1)
-    return invalid("epl_session_options.slices is ", known.slices, "; it is 0 or 1");
+    return invalid("session option slices is ", known.slices, "; it is 0 or 1");
   options.slices = known.slices == 1;
   options.secret = secret;
   if (!transport.empty()) {
-    EPL_TRY(parse_transport(transport).status().with_context("epl_session_options.transport"));
+    EPL_TRY(parse_transport(transport).status().with_context("session option transport"));
     options.transport = transport;
   }
   if (!name.empty()) {
@@ -181,10 +179,8 @@ epl_error* epl_store_create(const epl_engine* engine, const epl_store_options* o
     EPL_REQUIRE(engine);
     epl_store_options known = EPL_STORE_OPTIONS_INIT;
     EPL_TRY(copy_options(options, known, "epl_store_options"));
-    EPL_ASSIGN(std::string_view address,
-               text_argument(known.address, known.address_length, "epl_store_options.address"));
-    EPL_ASSIGN(const std::string_view secret,
-               text_argument(known.secret, known.secret_length, "epl_store_options.secret"));
+    EPL_ASSIGN(std::string_view address, text_argument(known.address, known.address_length, "store option address"));
+    EPL_ASSIGN(const std::string_view secret, text_argument(known.secret, known.secret_length, "store option secret"));
     auto made = std::make_unique<epl_store>();
     made->engine = engine->engine;
     made->secret = secret;

@@ -13,7 +13,7 @@ std::unique_ptr<epl_strategy> make_strategy(const epl_engine& engine, Strategy s
 
 Result<Scope*> find_scope(epl_strategy& strategy, int64_t number) {
   if (number < 0 || number >= static_cast<int64_t>(strategy.scopes.size()))
-    return invalid("there is no scope ", number, "; epl_strategy_add_scope has given ", strategy.scopes.size());
+    return invalid("there is no scope ", number, "; add_scope has given ", strategy.scopes.size());
   Scope* at = nullptr;
   for (const int64_t step : strategy.scopes[static_cast<size_t>(number)]) {
     if (step == EPL_SCOPE_DEFAULT) {

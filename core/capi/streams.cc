@@ -63,7 +63,7 @@ Result<HostSource> HostSource::of(const epl_source* source, std::string_view nam
   epl_source known = EPL_SOURCE_INIT;
   EPL_TRY(copy_options(source, known, "epl_source"));
   if (known.read == nullptr) return invalid(name, " has no function that reads");
-  EPL_ASSIGN(const std::string_view given, text_argument(known.name, known.name_length, "epl_source.name"));
+  EPL_ASSIGN(const std::string_view given, text_argument(known.name, known.name_length, "name of the source"));
   HostSource out;
   out.userdata_ = std::make_shared<Userdata>();
   out.userdata_->userdata = known.userdata;

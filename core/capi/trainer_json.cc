@@ -1,6 +1,7 @@
 // A trainer as JSON: what epl_trainer_parse reads and epl_trainer_describe gives.
 #include "core/base/json.h"
 #include "core/base/options.h"
+#include "core/base/shown.h"
 #include "core/capi/objects.h"
 
 namespace epl::capi {
@@ -18,7 +19,7 @@ Result<std::string> value_text(const Json& value, std::string_view key) {
   if (value.is_string()) return value.text();
   if (value.is_boolean() || value.is_number()) return print_json(value);
   if (!value.is_array())
-    return invalid("key ", quoted(key), " of a trainer is ", excerpt(print_json(value), 80),
+    return invalid("key ", shown(key), " of a trainer is ", excerpt(print_json(value), 80),
                    "; a text, a number, true or false is expected");
   std::string list;
   for (const Json& one : value) {
@@ -29,7 +30,7 @@ Result<std::string> value_text(const Json& value, std::string_view key) {
 }
 
 Status wrong(std::string_view key, const Json& value, std::string_view expected) {
-  return invalid("key ", quoted(key), " of a trainer is ", excerpt(print_json(value), 80), "; ", expected,
+  return invalid("key ", shown(key), " of a trainer is ", excerpt(print_json(value), 80), "; ", expected,
                  " is expected");
 }
 
@@ -173,7 +174,7 @@ Status read_trainer(const Json& json, epl_trainer& trainer) {
       if (!value.is_array()) return wrong(key, value, "a list of objects");
       for (const Json& one : value) EPL_TRY(read_shape(one, trainer));
     } else if (key == "values") {
-      return unsupported("\"values\" of a trainer cannot be read; bind them by epl_trainer_bind_value");
+      return unsupported("\"values\" of a trainer cannot be read; bind them by the trainer's bind_value");
     } else {
       EPL_ASSIGN(keys[key], value_text(value, key));
     }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/base/json.h"
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 
 namespace epl {
@@ -70,10 +71,10 @@ Status choose(const std::string& path, const std::string& fields, std::vector<Sa
   }
   std::vector<SampleArray> chosen;
   for (const auto& [field, name] : json.items()) {
-    if (!name.is_string()) return invalid("option fields: ", quoted(field), " is not the name of an array");
+    if (!name.is_string()) return invalid("option fields: ", shown(field), " is not the name of an array");
     const auto it = found.find(name.text());
     if (it == found.end()) {
-      return Status(Code::not_found, cat("no array ", quoted(name.text()), choices(name.text(), known)), path);
+      return Status(Code::not_found, cat("no array ", shown(name.text()), choices(name.text(), known)), path);
     }
     chosen.push_back(*it->second);
     chosen.back().name = field;
@@ -101,15 +102,15 @@ Result<std::unique_ptr<Reader>> read_arrays(const std::string& path, std::vector
   for (const SampleArray& array : arrays) {
     if (array.type.shape.empty()) {
       return Status(Code::invalid_argument,
-                    cat("tensor ", quoted(excerpt(array.name, 200)),
+                    cat("tensor ", shown(array.name, 200),
                         " is a scalar; rows need a first dimension; the option fields can leave it out"),
                     path);
     }
     const int64_t rows = array.type.shape[0], first = arrays[0].type.shape[0];
     if (rows != first) {
       return Status(Code::invalid_argument,
-                    cat("tensor ", quoted(excerpt(array.name, 200)), " has ", rows, " rows, ",
-                        quoted(excerpt(arrays[0].name, 200)), " has ", first, "; the option fields can leave one out"),
+                    cat("tensor ", shown(array.name, 200), " has ", rows, " rows, ", shown(arrays[0].name, 200),
+                        " has ", first, "; the option fields can leave one out"),
                     path);
     }
   }

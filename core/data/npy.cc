@@ -4,6 +4,8 @@
 #include <cstring>
 #include <optional>
 
+#include "core/base/shown.h"
+
 namespace epl {
 namespace {
 
@@ -81,21 +83,21 @@ Status read_dtype(const std::string& name, const std::string& descr, NpyHeader& 
   if (descr.find('U') != std::string::npos || descr.find('S') != std::string::npos)
     why = "is texts; save their numbers: numpy.unique(texts, return_inverse=True)[1]";
   if (descr.find('c') != std::string::npos) why = "is complex numbers; save real and imaginary parts";
-  return Status(Code::unsupported, cat("the array's element type ", quoted(excerpt(descr, 40)), " ", why), name);
+  return Status(Code::unsupported, cat("the array's element type ", shown(descr, 40), " ", why), name);
 }
 
 Status read_shape(const std::string& name, Literal& in, Shape& shape) {
-  if (!in.take('(')) return damaged_npy(name, cat("its shape is not a tuple: ", quoted(excerpt(in.rest(), 60))));
+  if (!in.take('(')) return damaged_npy(name, cat("its shape is not a tuple: ", shown(in.rest(), 60)));
   int64_t elements = 1;
   while (!in.take(')')) {
     const std::optional<int64_t> size = in.size();
     if (!size || shape.size() == 32)
-      return damaged_npy(name, cat("its shape has an entry that is not a size: ", quoted(excerpt(in.rest(), 60))));
+      return damaged_npy(name, cat("its shape has an entry that is not a size: ", shown(in.rest(), 60)));
     if (*size > 0 && elements > (int64_t{1} << 58) / *size) return damaged_npy(name, "its shape has impossible sizes");
     if (*size > 0) elements *= *size;  // a zero does not make the others possible
     shape.push_back(*size);
     if (!in.take(',')) {
-      if (!in.take(')')) return damaged_npy(name, cat("its shape does not end: ", quoted(excerpt(in.rest(), 60))));
+      if (!in.take(')')) return damaged_npy(name, cat("its shape does not end: ", shown(in.rest(), 60)));
       return {};
     }
   }
@@ -105,11 +107,10 @@ Status read_shape(const std::string& name, Literal& in, Shape& shape) {
 Status read_literal(const std::string& name, std::string_view text, NpyHeader& header) {
   Literal in(text);
   bool descr = false, order = false, shape = false;
-  if (!in.take('{')) return damaged_npy(name, cat("its header is not a dictionary: ", quoted(excerpt(text, 60))));
+  if (!in.take('{')) return damaged_npy(name, cat("its header is not a dictionary: ", shown(text, 60)));
   while (!in.take('}')) {
     const std::optional<std::string> key = in.quoted_text();
-    if (!key || !in.take(':'))
-      return damaged_npy(name, cat("its header has no key here: ", quoted(excerpt(in.rest(), 60))));
+    if (!key || !in.take(':')) return damaged_npy(name, cat("its header has no key here: ", shown(in.rest(), 60)));
     if (*key == "descr" && !descr) {
       descr = true;
       const std::optional<std::string> value = in.quoted_text();
@@ -123,19 +124,19 @@ Status read_literal(const std::string& name, std::string_view text, NpyHeader& h
       order = true;
       header.column_major = in.take("True");
       if (!header.column_major && !in.take("False"))
-        return damaged_npy(name, cat("fortran_order is neither True nor False: ", quoted(excerpt(in.rest(), 60))));
+        return damaged_npy(name, cat("fortran_order is neither True nor False: ", shown(in.rest(), 60)));
     } else if (*key == "shape" && !shape) {
       shape = true;
       EPL_TRY(read_shape(name, in, header.type.shape));
     } else {
-      return damaged_npy(name, cat("its header has the key ", quoted(excerpt(*key, 40)), " unexpectedly"));
+      return damaged_npy(name, cat("its header has the key ", shown(*key, 40), " unexpectedly"));
     }
     if (!in.take(',')) {
-      if (!in.take('}')) return damaged_npy(name, cat("its header does not end: ", quoted(excerpt(in.rest(), 60))));
+      if (!in.take('}')) return damaged_npy(name, cat("its header does not end: ", shown(in.rest(), 60)));
       break;
     }
   }
-  if (!in.at_end()) return damaged_npy(name, cat("behind its header stands ", quoted(excerpt(in.rest(), 60))));
+  if (!in.at_end()) return damaged_npy(name, cat("behind its header stands ", shown(in.rest(), 60)));
   if (!descr || !order || !shape) return damaged_npy(name, "its header lacks descr, fortran_order or shape");
   return {};
 }

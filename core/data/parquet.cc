@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/base/shown.h"
 #include "core/data/thrift.h"
 
 namespace epl {
@@ -174,7 +175,7 @@ Status read_columns(const FileReader& file, const Footer& footer, std::vector<Pa
     --open.back();
     const Element& e = schema[i];
     if (e.children < 0 || (e.children == 0 && (e.type < 0 || e.type > 7)))
-      return damaged_parquet(file, cat("column ", quoted(excerpt(e.name, 60)), " has no type"));
+      return damaged_parquet(file, cat("column ", shown(e.name, 60), " has no type"));
     const bool top = open.size() == 1;
     if (top) columns.push_back(column_of(e));
     if (e.children == 0) {
@@ -231,10 +232,10 @@ Result<ParquetFile> read_parquet(const FileReader& file) {
       if (!leaves[i].readable) continue;
       if (c.elsewhere) column.unreadable = "is in another file";
       if (c.chunk.values != group_rows && column.unreadable.empty())
-        return damaged_parquet(file, cat("column ", quoted(excerpt(column.name, 60)), " has ", c.chunk.values,
-                                         " values in ", group_rows, " rows"));
+        return damaged_parquet(
+            file, cat("column ", shown(column.name, 60), " has ", c.chunk.values, " values in ", group_rows, " rows"));
       if (c.data_offset < 4 || c.chunk.offset > file.size() || c.chunk.bytes > file.size() - c.chunk.offset) {
-        return damaged_parquet(file, cat("column ", quoted(excerpt(column.name, 60)), " lies outside the file"));
+        return damaged_parquet(file, cat("column ", shown(column.name, 60), " lies outside the file"));
       }
       group.chunks[leaves[i].column] = c.chunk;
     }

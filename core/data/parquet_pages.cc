@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/base/shown.h"
 #include "core/data/parquet.h"
 #include "core/data/thrift.h"
 #include "core/data/varint.h"
@@ -265,7 +266,7 @@ class ChunkReader {
 
  private:
   Status wrong(uint64_t at, std::string what) const {
-    return Status(Code::data_loss, cat("column ", quoted(excerpt(column_.name, 60)), ", page at byte ", at, ": ", what),
+    return Status(Code::data_loss, cat("column ", shown(column_.name, 60), ", page at byte ", at, ": ", what),
                   file_.path());
   }
 

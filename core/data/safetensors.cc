@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/base/json.h"
+#include "core/base/shown.h"
 #include "core/base/tensor_file.h"
 
 namespace epl {
@@ -166,10 +167,10 @@ Status write_safetensors(ByteWriter& writer, const NamedTensors& tensors,
   std::set<std::string_view> names;
   int64_t at = 0;
   for (const auto& [name, tensor] : tensors) {
-    if (!names.insert(name).second) return invalid("two tensors are called \"", name, "\"");
+    if (!names.insert(name).second) return invalid("two tensors are called ", shown(name, 200));
     // Replaced bytes would make another name of it, under which nobody finds the tensor again.
     if (!is_utf8(name))
-      return invalid("the name of tensor \"", name, "\" is not UTF-8, and a safetensors file holds no other");
+      return invalid("the name of tensor ", shown(name, 200), " is not UTF-8, and a safetensors file holds no other");
     members.push_back({name,
                        {{"dtype", type_names[static_cast<size_t>(tensor.dtype())]},
                         {"shape", tensor.shape()},

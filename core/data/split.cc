@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/base/shown.h"
 #include "core/data/order.h"
 
 namespace epl {
@@ -45,7 +46,7 @@ Result<std::unique_ptr<Reader>> split_reader(std::unique_ptr<Reader> full, std::
   if (!(share >= 0 && share < 1)) return invalid("held_out is ", share, "; it is a share from 0 to 1");
   if (part == "all") return full;
   if (part != "train" && part != "held_out")
-    return invalid("split is ", quoted(part), "; there are all, train and held_out");
+    return invalid("split is ", shown(part), "; there are all, train and held_out");
   const int64_t samples = full->samples(),
                 held_out = static_cast<int64_t>(std::llround(static_cast<double>(samples) * share));
   const int64_t trained = samples - held_out, count = part == "train" ? trained : held_out;

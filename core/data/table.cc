@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 #include "core/data/table_layout.h"
 
@@ -110,9 +111,9 @@ class TableReader : public Reader {
           means_[column] = sum / static_cast<double>(values);
         } else if (gaps != missing.end()) {
           return Status(Code::data_loss,
-                        cat("column ", quoted(names_[column]), " has no value at all",
+                        cat("column ", shown(names_[column]), " has no value at all",
                             count < rows_ ? " in what is trained on" : "",
-                            ", so no mean; leave it out by {\"ignore\": ", quoted(names_[column]), "}"),
+                            ", so no mean; leave it out by {\"ignore\": ", shown(names_[column]), "}"),
                         path_);
         }
         for (const Gap& gap : gaps_) {
@@ -273,7 +274,7 @@ Status Table::set_text(int64_t row, size_t column, std::string_view value) {
     if (c.closed) {
       std::vector<std::string> known;
       for (const auto& [name, number] : c.numbers) known.push_back(name);
-      return invalid(quoted(excerpt(value, 80)), " is none of the classes that were given", choices(value, known));
+      return invalid(shown(value, 80), " is none of the classes that were given", choices(value, known));
     }
     found = c.numbers.emplace(std::string(value), static_cast<int64_t>(c.numbers.size())).first;
   }
@@ -292,7 +293,7 @@ Status Table::set_missing(int64_t row, size_t column, std::string_view text) {
   }
   if (rule.kind == MissingRule::Kind::error || (kind != CellKind::real && rule.kind == MissingRule::Kind::mean) ||
       kind == CellKind::text) {
-    return invalid("the value is missing (", quoted(excerpt(text, 20)), "); the option missing says what to do: ",
+    return invalid("the value is missing (", shown(text, 20), "); the option missing says what to do: ",
                    target                   ? "\"drop\" leaves such rows out"
                    : kind == CellKind::real ? "\"drop\" leaves such rows out, \"mean\" or a number fills in"
                                             : "\"drop\" leaves such rows out, a number fills in");

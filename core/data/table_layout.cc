@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 
 namespace epl {
@@ -46,11 +47,11 @@ class Layouter {
     const auto found = std::ranges::find(names_, name);
     if (found != names_.end()) {
       if (std::find(found + 1, names_.end(), name) != names_.end())
-        return wrong(option, cat("two columns are called ", quoted(name), "; give them different names"));
+        return wrong(option, cat("two columns are called ", shown(name), "; give them different names"));
       return static_cast<size_t>(found - names_.begin());
     }
     return Status(Code::not_found,
-                  cat("option ", option, " of a table: there is no column ", quoted(name), choices(name, names_)),
+                  cat("option ", option, " of a table: there is no column ", shown(name), choices(name, names_)),
                   path_);
   }
 
@@ -67,7 +68,7 @@ class Layouter {
       if (user_[i].empty() && glob_match(name, names_[i])) columns.push_back(i);
     }
     if (columns.size() == before)
-      return wrong(option, cat("no column that is left fits ", quoted(name), "; there are: ", short_list(names_)));
+      return wrong(option, cat("no column that is left fits ", shown(name), "; there are: ", short_list(names_)));
     return {};
   }
 
@@ -87,7 +88,7 @@ class Layouter {
   Status take(std::string_view option, const std::vector<size_t>& columns, const std::string& user) {
     for (const size_t column : columns) {
       if (!user_[column].empty())
-        return wrong(option, cat("column ", quoted(names_[column]), " is in ", user_[column], " and in ", user));
+        return wrong(option, cat("column ", shown(names_[column]), " is in ", user_[column], " and in ", user));
       user_[column] = user;
     }
     return {};
@@ -134,13 +135,14 @@ class Layouter {
                                    "\"\"}, or write the file with index=False"));
       }
       if (std::ranges::count(names_, names_[i]) > 1)
-        return Status(Code::data_loss, cat("two columns are called ", quoted(names_[i]), "; give them different names"),
+        return Status(Code::data_loss, cat("two columns are called ", shown(names_[i]), "; give them different names"),
                       path_);
       if (texts_[i]) {
-        return wrong("inputs", cat("column ", quoted(names_[i]),
-                                   " holds texts, no numbers. Leave it out by {\"ignore\": ", quoted(names_[i]),
+        return wrong("inputs", cat("column ", shown(names_[i]),
+                                   " holds texts, no numbers. Leave it out by {\"ignore\": ", shown(names_[i]),
                                    "}, or give the model its class numbers as an input of their own: {\"inputs\": {\"",
-                                   rest.name, "\": [...], \"", names_[i], "\": ", quoted(names_[i]), "}}"));
+                                   shown_plain(rest.name), "\": [...], \"", shown_plain(names_[i]),
+                                   "\": ", shown(names_[i]), "}}"));
       }
       rest.columns.push_back(i);
     }
@@ -148,7 +150,7 @@ class Layouter {
       return target.empty() ? Status()
                             : Status(Code::data_loss,
                                      cat("line 1: a table needs two columns, one of them the target; the one here is ",
-                                         quoted(excerpt(names_[target[0]], 80)), ". Is the option separator right?"),
+                                         shown(names_[target[0]], 80), ". Is the option separator right?"),
                                      path_);
     }
     return add_field(std::move(rest));
@@ -157,7 +159,7 @@ class Layouter {
   // {"columns": ..., "dtype": "i64", "classes": [[...], ...]}, or the columns alone.
   Status read_input(const std::string& name, const Json& json) {
     TableLayout::Field field{.name = name};
-    const std::string option = cat("inputs, field ", quoted(name));
+    const std::string option = cat("inputs, field ", shown(name));
     if (!json.is_object()) {
       EPL_ASSIGN(field.columns, columns_of(option, json));
       return add_field(std::move(field));
@@ -192,7 +194,7 @@ class Layouter {
       if (!name.is_string())
         return wrong(option, cat("the names of classes are texts; one is ", excerpt(print_json(name), 40)));
       if (std::ranges::find(out, name.text()) != out.end())
-        return wrong(option, cat("class ", quoted(name.text()), " comes twice"));
+        return wrong(option, cat("class ", shown(name.text()), " comes twice"));
       out.push_back(name.text());
     }
     return {};
@@ -208,8 +210,8 @@ class Layouter {
     if (!given && first_text < field.columns.size()) {
       for (const size_t column : field.columns) {
         if (texts_[column]) continue;
-        return wrong("inputs", cat("column ", quoted(names_[field.columns[first_text]]), " of field ", field.name,
-                                   " holds texts, column ", quoted(names_[column]),
+        return wrong("inputs", cat("column ", shown(names_[field.columns[first_text]]), " of field ", field.name,
+                                   " holds texts, column ", shown(names_[column]),
                                    " numbers; give the texts a field of their own"));
       }
     }
@@ -240,7 +242,7 @@ class Layouter {
     } else if (!json.is_null() && json != false) {
       return wrong("classes", "true, false, \"names\" or a list of names is expected");
     } else if (texts) {
-      return wrong("classes", cat("it is false, and the target ", quoted(name), " holds texts"));
+      return wrong("classes", cat("it is false, and the target ", shown(name), " holds texts"));
     }
     if (kind != CellKind::real && !one) return wrong("target", "classes are one column; several columns are numbers");
     field.scalar = kind != CellKind::real;
@@ -290,7 +292,7 @@ class Layouter {
       const bool fits = out_.kinds[i] != CellKind::integer || rule.kind != MissingRule::Kind::number ||
                         (rule.number == std::floor(rule.number) && std::fabs(rule.number) < 1e15);
       if (!fits)
-        return wrong("missing", cat(rule.number, " is not an integer, and column ", quoted(names_[i]), " holds such"));
+        return wrong("missing", cat(rule.number, " is not an integer, and column ", shown(names_[i]), " holds such"));
     }
     return {};
   }

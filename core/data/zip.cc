@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/base/shown.h"
+
 namespace epl {
 namespace {
 
@@ -118,32 +120,29 @@ Status read_entry(const FileReader& file, Record& in, size_t left, ZipEntry& ent
   if (used > left) return damaged_zip(file, "an entry of its directory is cut off");
   entry.name = in.text(name);
   read_large_sizes(in.text(extra), entry, header);
-  if (flags & 1)
-    return Status(Code::unsupported, cat("entry ", quoted(excerpt(entry.name, 200)), " is encrypted"), file.path());
+  if (flags & 1) return Status(Code::unsupported, cat("entry ", shown(entry.name, 200), " is encrypted"), file.path());
   if (method != 0 && method != 8) {
     return Status(Code::unsupported,
-                  cat("entry ", quoted(excerpt(entry.name, 200)), " is packed by method ", method,
+                  cat("entry ", shown(entry.name, 200), " is packed by method ", method,
                       "; numpy.savez and savez_compressed use others"),
                   file.path());
   }
   entry.deflated = method == 8;
   std::string local;
-  EPL_TRY(bytes_at(file, header, 30, cat("entry ", quoted(excerpt(entry.name, 200))), local));
+  EPL_TRY(bytes_at(file, header, 30, cat("entry ", shown(entry.name, 200)), local));
   if (!local.starts_with("PK\x03\x04"))
-    return damaged_zip(file,
-                       cat("entry ", quoted(excerpt(entry.name, 200)), " does not begin where the directory says"));
+    return damaged_zip(file, cat("entry ", shown(entry.name, 200), " does not begin where the directory says"));
   Record lengths(std::string_view(local).substr(26));
   const uint64_t local_name = lengths.take<uint16_t>(), local_extra = lengths.take<uint16_t>();
   entry.offset = header + 30 + local_name + local_extra;
   if (entry.offset > file.size() || entry.packed > file.size() - entry.offset)
-    return damaged_zip(file,
-                       cat("entry ", quoted(excerpt(entry.name, 200)), " ends outside the file; is it truncated?"));
+    return damaged_zip(file, cat("entry ", shown(entry.name, 200), " ends outside the file; is it truncated?"));
   if (!entry.deflated && entry.packed != entry.size)
-    return damaged_zip(file, cat("entry ", quoted(excerpt(entry.name, 200)), " has two sizes"));
+    return damaged_zip(file, cat("entry ", shown(entry.name, 200), " has two sizes"));
   // Deflate packs 258 bytes into two bits at the very best.
   if (entry.deflated && entry.size / 1040 > entry.packed)
-    return damaged_zip(
-        file, cat("entry ", quoted(excerpt(entry.name, 200)), " cannot hold ", entry.size, " bytes in ", entry.packed));
+    return damaged_zip(file,
+                       cat("entry ", shown(entry.name, 200), " cannot hold ", entry.size, " bytes in ", entry.packed));
   return {};
 }
 
@@ -201,13 +200,11 @@ Result<std::vector<std::byte>> read_zip_entry(const FileReader& file, const ZipE
     EPL_TRY(status);
     if (result == Z_MEM_ERROR) return error(Code::out_of_memory, "there is no memory to unpack ", file.path());
     if (result != Z_STREAM_END || made != out.size())
-      return damaged_zip(
-          file, cat("entry ", quoted(excerpt(entry.name, 200)), " does not unpack to its ", entry.size, " bytes"));
+      return damaged_zip(file, cat("entry ", shown(entry.name, 200), " does not unpack to its ", entry.size, " bytes"));
   }
   sum = add_to_sum(sum, out.data(), out.size());
   if (sum != entry.crc)
-    return damaged_zip(
-        file, cat("entry ", quoted(excerpt(entry.name, 200)), " has another checksum than the directory says"));
+    return damaged_zip(file, cat("entry ", shown(entry.name, 200), " has another checksum than the directory says"));
   return out;
 }
 

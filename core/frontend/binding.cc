@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 
 namespace epl {
@@ -9,7 +10,7 @@ namespace {
 
 Status unknown_name(std::string_view what, const std::string& name, const std::vector<std::string>& known,
                     std::string_view kind) {
-  return error(Code::not_found, what, " ", quoted(name), ", but the model has no such ", kind, choices(name, known));
+  return error(Code::not_found, what, " ", shown(name), ", but the model has no such ", kind, choices(name, known));
 }
 
 bool has(const std::vector<std::string>& names, const std::string& name) {

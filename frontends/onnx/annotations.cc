@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/base/json.h"
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 #include "frontends/onnx/model.h"
 
@@ -57,8 +58,8 @@ class OwnWords {
         if (names.back() == name) found = &scopes[i];
       }
       if (found == nullptr)
-        return damaged(node, "\"", scope_key, "\" is ", quoted(std::string(node.scope)), ", and \"", strategy_key,
-                       "\" has no scope ", quoted(name), choices(name, names));
+        return damaged(node, "\"", scope_key, "\" is ", shown(node.scope), ", and \"", strategy_key, "\" has no scope ",
+                       shown(name), choices(name, names));
       at = found;
     }
     Json& match = (*at)["match"];
@@ -116,7 +117,7 @@ class StandardWords {
     for (const ShardingSpec& spec : devices.specs) {
       if (std::ranges::find(node.inputs, spec.tensor) == node.inputs.end() &&
           std::ranges::find(node.outputs, spec.tensor) == node.outputs.end())
-        return damaged(node, "a sharding spec is for ", quoted(std::string(spec.tensor)),
+        return damaged(node, "a sharding spec is for ", shown(spec.tensor),
                        ", which is no input or output of the node");
       EPL_TRY(add_devices(node, spec, stage));
       int64_t shards = 1;
@@ -202,7 +203,7 @@ class StandardWords {
   }
 
   std::string configuration_text() const {
-    return cat("configuration ", quoted(std::string(configuration_.name)), " has ", configuration_.devices, " devices");
+    return cat("configuration ", shown(configuration_.name), " has ", configuration_.devices, " devices");
   }
 
   const OnnxModel& model_;

@@ -113,6 +113,10 @@ void call(const char* name, R (*function)(A...), World& world, Handles handles, 
       EXPECT_TRUE(epl_error_code(error) == EPL_ERROR_MISUSE || epl_error_code(error) == EPL_ERROR_INVALID_ARGUMENT)
           << name << ": " << epl_error_message(error, nullptr);
     }
+    // Only of structs, which only C and C++ fill in, does a message have C's names.
+    const std::string_view message = error == nullptr ? "" : epl_error_message(error, nullptr);
+    EXPECT_TRUE(message.find("epl_") == message.npos || message.find("struct_size") != message.npos)
+        << name << ": " << message;
     if (error != nullptr) {
       EXPECT_FALSE((... || (I != without && std::get<I>(arguments).left_alone())))
           << name << " leaves a handle alone, without argument " << without;

@@ -430,7 +430,8 @@ static long try_call(const call* c, long n) {
   if (code == EPL_ERROR_OUT_OF_MEMORY && strcmp(epl_error_message(error, NULL), "out of memory") != 0) {
     const size_t name = strcspn(c->name, " ");
     const char* message = epl_error_message(error, NULL);
-    EXPECT(strncmp(message, c->name, name) == 0 && message[name] == ':', "%s, allocation %ld: %s", c->name, n, message);
+    EXPECT(strncmp(message, c->name + 4, name - 4) == 0 && message[name - 4] == ':', "%s, allocation %ld: %s", c->name,
+           n, message);
   }
   epl_error_destroy(error);
   if (c->destroy) {

@@ -295,7 +295,7 @@ TEST_F(Processes, what_cannot_be_is_refused_with_a_reason) {
   expect_words(refused({-1, 1, 2, "file:///never"}), {"from rank -1 on"});
   expect_words(refused({0, 1, 2, "ftp://a:1"}), {"\"ftp://a:1\"", "tcp://HOST:PORT"});
   expect_words(refused({0, 1, 2, "tcp://a"}), {"\"a\"", "HOST:PORT"});
-  expect_words(refused({0, 1, 2, "epl-id-1:0g:a:1"}), {"id that epl_store_id has not made"});
+  expect_words(refused({0, 1, 2, "epl-id-1:0g:a:1"}), {"id that no store has made"});
   expect_words(refused({0, 1, 2, "epl-id-1:00:127.0.0.1:1", "secret"}), {"an id has its own secret"});
   expect_words(refused({0, 1, 2, "tcp://127.0.0.1:1", "", folder}), {"it takes one of them"});
   expect_words(refused({0, 1, 2, "tcp://127.0.0.1:1", "", "", 0.01, 0.1}), {"127.0.0.1:1 cannot be reached"});

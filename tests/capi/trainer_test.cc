@@ -79,7 +79,7 @@ TEST_F(TrainerApi, WhatWasSetByCallsIsDescribed) {
   EXPECT_EQ(read.at("optimizer.lr"), Json(0.125));
   EXPECT_EQ(read.at("groups")[0].at("frozen"), Json(true));
   EXPECT_EQ(read.at("values")[0], Json("rate"));
-  EXPECT_NE(refused(described(trainer)).find("epl_trainer_bind_value"), std::string::npos);
+  EXPECT_NE(refused(described(trainer)).find("bind_value"), std::string::npos);
   epl_trainer_destroy(trainer);
 }
 

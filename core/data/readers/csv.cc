@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/base/file.h"
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 #include "core/data/table.h"
 
@@ -58,7 +59,7 @@ class CsvCells {
   Status wrong(std::string_view what) const {
     const auto column = static_cast<size_t>(column_);
     const std::string name = names_ && column >= 1 && column <= names_->size() && !(*names_)[column - 1].empty()
-                                 ? cat(" ", quoted(excerpt((*names_)[column - 1], 60)))
+                                 ? cat(" ", shown((*names_)[column - 1], 60))
                                  : "";
     return Status(
         Code::data_loss,
@@ -237,15 +238,15 @@ class Csv {
     if (kind == CellKind::integer) {
       const std::optional<int64_t> value = whole_in(cell);
       if (!value)
-        return invalid(quoted(excerpt(cell, 40)), " is not an integer",
+        return invalid(shown(cell, 40), " is not an integer",
                        number_in(cell) ? ", as a class is" : "; {\"classes\": \"names\"} takes texts as classes");
       table_->set_integer(row, column, *value);
       return {};
     }
     const std::optional<double> value = number_in(cell);
-    if (!value) return invalid(quoted(excerpt(cell, 40)), " is not a number");
+    if (!value) return invalid(shown(cell, 40), " is not a number");
     if (!std::isfinite(static_cast<float>(*value)))
-      return invalid(quoted(excerpt(cell, 40)),
+      return invalid(shown(cell, 40),
                      std::isfinite(*value) ? " is too large for a 32-bit number" : " is not a finite number");
     table_->set_real(row, column, *value);
     return {};
@@ -262,7 +263,7 @@ class Csv {
 Result<std::unique_ptr<Reader>> open_csv(const ReaderRequest& request) {
   const std::string& separator = request.options.text("separator");
   if (separator.size() != 1 || separator == "\"" || separator == "\n" || separator == "\r")
-    return invalid("option separator of a table is ", quoted(separator), "; it is one character");
+    return invalid("option separator of a table is ", shown(separator), "; it is one character");
   return Csv(request, separator[0]).read();
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/base/file.h"
 #include "core/base/json.h"
+#include "core/base/shown.h"
 #include "core/data/codecs.h"
 #include "core/data/image.h"
 #include "core/data/reader.h"
@@ -103,9 +104,9 @@ class ImageReader : public Reader {
     }
     const std::string &fit = options.text("fit"), &layout = options.text("layout");
     if (fit != "stretch" && fit != "crop")
-      return invalid("option fit of reader images is ", quoted(fit), "; there are stretch and crop");
+      return invalid("option fit of reader images is ", shown(fit), "; there are stretch and crop");
     if (layout != "nchw" && layout != "nhwc")
-      return invalid("option layout of reader images is ", quoted(layout), "; there are nchw and nhwc");
+      return invalid("option layout of reader images is ", shown(layout), "; there are nchw and nhwc");
     wanted_.crop = fit == "crop";
     wanted_.channels_first = layout == "nchw";
     EPL_TRY(read_list("mean", std::get<Doubles>(*options.find("mean")), 0, wanted_.mean));
@@ -179,8 +180,7 @@ class ImageReader : public Reader {
     for (const std::string& folder : top.folders) {
       const auto found = std::ranges::find(names_, folder);
       if (found == names_.end())
-        return Status(Code::not_found, cat("folder ", quoted(folder), " is none of the classes that were given"),
-                      root_);
+        return Status(Code::not_found, cat("folder ", shown(folder), " is none of the classes that were given"), root_);
       EPL_TRY(add_class(folder, found - names_.begin(), 0, stop));
     }
     return {};

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "core/base/shown.h"
 #include "core/data/table.h"
 
 namespace epl {
@@ -21,7 +22,7 @@ class Filler {
             .text =
                 [this](std::string_view value) {
                   return said(kind_ == CellKind::text ? table_.set_text(row_, column_, value)
-                                                      : invalid(quoted(excerpt(value, 40)), " is not a number"));
+                                                      : invalid(shown(value, 40), " is not a number"));
                 }};
   }
 
@@ -29,10 +30,9 @@ class Filler {
   // Goes to the next row, or says which one is wrong.
   Status said(Status status) {
     ++row_;
-    return status.ok()
-               ? status
-               : Status(Code::data_loss,
-                        cat("row ", row_, ", column ", quoted(excerpt(name_, 60)), ": ", status.message()), path_);
+    return status.ok() ? status
+                       : Status(Code::data_loss,
+                                cat("row ", row_, ", column ", shown(name_, 60), ": ", status.message()), path_);
   }
   Status set_integer(int64_t value) {
     if (kind_ == CellKind::text) return table_.set_text(row_, column_, std::to_string(value));
@@ -77,10 +77,10 @@ Result<std::unique_ptr<Reader>> open_parquet(const ReaderRequest& request) {
   for (size_t c = 0; c < names.size(); ++c) {
     const std::string& why = parquet.columns[c].unreadable;
     if (table->kinds()[c] == CellKind::unused || why.empty()) continue;
-    return Status(Code::unsupported,
-                  cat("column ", quoted(excerpt(names[c], 60)), " ", why,
-                      ". Or leave it out by {\"ignore\": ", quoted(names[c]), "}"),
-                  request.path);
+    return Status(
+        Code::unsupported,
+        cat("column ", shown(names[c], 60), " ", why, ". Or leave it out by {\"ignore\": ", shown(names[c]), "}"),
+        request.path);
   }
   table->add_rows(parquet.rows);
   Codecs codecs(request.packs);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/base/file.h"
+#include "core/base/shown.h"
 #include "core/data/reader.h"
 
 namespace epl {
@@ -59,7 +60,7 @@ class TextFileReader : public Reader {
       return invalid("option held_out of reader text is ", share, "; it is a share from 0 to 1");
     const int64_t cut = all - static_cast<int64_t>(std::floor(static_cast<double>(all) * share));
     if (part != "all" && part != "train" && part != "held_out")
-      return invalid("option split of reader text is \"", part, "\"; it is all, train or held_out");
+      return invalid("option split of reader text is ", shown(part), "; it is all, train or held_out");
     begin_ = part == "held_out" ? cut : 0;
     size_ = (part == "train" ? cut : all) - begin_;
     return {};
