@@ -191,7 +191,7 @@ Json plan_page(Json overview, const std::string& model) {
                                    Json::array({"samples of a step", with_thousands(number("batch"))}),
                                    Json::array({"micro-batches", with_thousands(number("micro_batches"))}),
                                    Json::array({"memory of a rank", readable_bytes(number("memory_bytes_peak"))}),
-                                   Json::array({"seconds of a step, predicted", short_number(seconds)})});
+                                   Json::array({"a step, predicted", readable_seconds(seconds)})});
   overview["command"] = command_line();
   return overview;
 }

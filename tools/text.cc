@@ -32,6 +32,11 @@ std::string fixed(double value, int digits) {
   return buffer;
 }
 
+std::string readable_seconds(double s) {
+  if (s >= 1) return fixed(s, 2) + " s";
+  return s >= 1e-3 ? fixed(s * 1e3, 2) + " ms" : fixed(s * 1e6, 1) + " us";
+}
+
 std::string clock_text(double seconds) {
   if (!(seconds >= 0) || seconds > 1e7) return "?";
   const int64_t s = static_cast<int64_t>(std::llround(seconds));

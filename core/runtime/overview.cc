@@ -194,6 +194,22 @@ std::string reason_of_lent(const Plan& plan, Value v, const std::vector<int>& ot
              " keeps it", whole ? " whole" : "", ", sends it there in each step, and gets its gradient back");
 }
 
+// Why a node lies so: first how it is cut, then where it is. A weight has no samples.
+std::string told(const std::string& why, bool weight) {
+  std::string out, place;
+  for (size_t from = 0; from < why.size();) {
+    const size_t to = std::min(why.find("; ", from), why.size());
+    const std::string_view one = std::string_view(why).substr(from, to - from);
+    if (from == 0 && one.starts_with("in ")) {
+      place = one;
+    } else if (!weight || !one.starts_with("cut by samples")) {
+      out += cat(out.empty() ? "" : "; ", one);
+    }
+    from = to + 2;
+  }
+  return place.empty() ? out : cat(out, out.empty() ? "" : "; ", place);
+}
+
 // Parameters, buffers, inputs, and what the forward pass computes: the rest lies as these do.
 std::vector<Overview::Tensor> tensors_of(const Plan& plan) {
   const Graph& graph = *plan.graph;
@@ -209,13 +225,14 @@ std::vector<Overview::Tensor> tensors_of(const Plan& plan) {
     const bool result = info.producer && graph.node(info.producer).phase == Phase::forward;
     if (!leaf && !result) continue;
     const auto& used_by = users[static_cast<size_t>(i)];
-    std::string reason = result ? why(info.producer.index) : "";
+    std::string reason = result ? told(why(info.producer.index), false) : "";
     if (leaf && !used_by.empty()) {
       const std::string& node = graph.node(NodeId{used_by.front()}).name;
-      const std::string of_node = why(used_by.front());
+      const std::string of_node = told(why(used_by.front()), true);
       reason = info.kind == ValueKind::input && info.batch_dim >= 0
                    ? cat("dimension ", info.batch_dim, " counts samples")
-                   : cat("as ", node, " needs it", of_node.empty() ? "" : cat(" (", of_node, ")"));
+               : of_node.empty() ? cat("as ", node, " reads it")
+                                 : cat(of_node, " (", node, " reads it)");
       const std::vector<int> others = other_classes(plan, Value{i}, used_by);
       if (!others.empty() && info.kind != ValueKind::input) reason = reason_of_lent(plan, Value{i}, others);
     }

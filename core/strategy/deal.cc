@@ -299,7 +299,7 @@ class Dealing {
       for (const Row& row : rows) {
         plan_.node_shardings[static_cast<size_t>(row[e])].dealt = dealt(e, experts);
         plan_.node_leader[static_cast<size_t>(row[e])] = row[first];
-        plan_.explain(row[e], cat("experts: whole, on piece ", piece[e], " of ", pieces_));
+        plan_.explain(row[e], cat("an expert that is whole on piece ", piece[e], " of ", pieces_));
         const Node& one = node(row[e]);
         for (size_t o = 0; o < one.outputs.size(); ++o) {
           const auto goes = [&](int n) { return node(n).outputs[o] && leaves(node(n).outputs[o]); };

@@ -1,5 +1,8 @@
 #include "core/strategy/reasons.h"
 
+#include <cmath>
+#include <iterator>
+
 #include "core/base/text.h"
 #include "core/ir/op.h"
 
@@ -9,6 +12,15 @@ namespace {
 constexpr size_t max_in_reason = 4;
 
 }  // namespace
+
+std::string bytes_text(double bytes) {
+  static constexpr const char* units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
+  const bool tenths = unit > 0 && bytes < 10;  // two digits at least
+  const auto digits = static_cast<int64_t>(std::llround(tenths ? bytes * 10 : bytes));
+  return cat(tenths ? digits / 10 : digits, tenths ? cat(".", digits % 10) : "", " ", units[unit]);
+}
 
 void Reasons::add(int node, std::string sentence) {
   if (!sentence.empty()) sentences_.emplace_back(node, std::move(sentence));

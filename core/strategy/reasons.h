@@ -11,6 +11,9 @@
 
 namespace epl {
 
+// "16 KiB".
+std::string bytes_text(double bytes);
+
 class Reasons {
  public:
   // Of one node; nothing where the sentence is empty.

@@ -144,10 +144,10 @@ TEST(Overview, EveryCutHasAReason) {
     const std::string& why = decided.why[static_cast<size_t>(n)];
     const auto& sharding = decided.node_shardings[static_cast<size_t>(n)];
     const std::string& name = decided.graph->node(NodeId{n}).name;
-    EXPECT_EQ(sharding.cut_by(decided.mesh().find(data_axis)), why.find("batch: ") != std::string::npos) << name;
+    EXPECT_EQ(sharding.cut_by(decided.mesh().find(data_axis)), why.find("cut by samples") != std::string::npos) << name;
     for (const int axis : decided.task_graphs[0].split) {
       if (sharding.cut_by(axis)) {
-        EXPECT_NE(why.find("split: "), std::string::npos) << name;
+        EXPECT_NE(why.find(" instead of "), std::string::npos) << name << ": " << why;
       }
     }
   }
@@ -156,9 +156,12 @@ TEST(Overview, EveryCutHasAReason) {
     return *std::ranges::find(overview.tensors, name, &Overview::Tensor::name);
   };
   EXPECT_EQ(tensor("transformer.h.0.mlp.c_fc.weight").sharding, "[-, split]");
-  EXPECT_TRUE(tensor("transformer.h.0.mlp.c_fc.weight")
-                  .why.starts_with("as transformer.h.0.mlp.c_fc needs it (first: "
-                                   "its scope matches; batch: follows "));
+  const std::string reason = tensor("transformer.h.0.mlp.c_fc.weight").why;
+  EXPECT_TRUE(reason.starts_with("cut by columns: ")) << reason;
+  EXPECT_TRUE(reason.ends_with("; in first, whose pattern matches its name (transformer.h.0.mlp.c_fc reads it)"))
+      << reason;
+  EXPECT_NE(reason.find("KiB"), std::string::npos) << reason;
+  EXPECT_NE(tensor("transformer.h.0.mlp.c_proj.weight").why.find("cut by rows: "), std::string::npos);
   EXPECT_EQ(tensor("transformer.h.3.mlp.c_fc.weight").scope, "second");
   EXPECT_EQ(tensor("transformer.h.0.ln_1.weight").pieces, 1);
   EXPECT_EQ(tensor("transformer.wte.weight").why,

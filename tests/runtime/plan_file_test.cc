@@ -94,8 +94,9 @@ TEST(PlanFile, SaysWhatThePinsAre) {
   const auto made = plan_of(options_of(pinned, 2));
   ASSERT_TRUE(made);
   const std::string text = print_plan_file(decisions_of(*made, version));
-  for (const char* part : {"pin \"w1\" 0\n", "pin \"g\" 1\n", "value w1 f32[12,16] @ [split, -]\n",
-                           "split: pinned to dimension 0 of w1, at ", "pinned to dimension 1 of g, "})
+  for (const char* part :
+       {"pin \"w1\" 0\n", "pin \"g\" 1\n", "value w1 f32[12,16] @ [split, -]\n",
+        "cut by rows, as the strategy asks for dimension 0 of w1: ", "as the strategy asks for dimension 1 of g: "})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 

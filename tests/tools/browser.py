@@ -22,12 +22,17 @@ PROBE = """<script>addEventListener('load', () => {
   const charts = svg.filter(visible).length;
   const smallest = Math.min(...svg.flatMap(s => [...s.querySelectorAll('text')].map(t => t.getBoundingClientRect().height)));
   const cut = svg.filter(visible).flatMap(s => [...s.querySelectorAll('text')].filter(t => t.getBoundingClientRect().right > s.getBoundingClientRect().right + 0.5)).map(t => t.textContent);
+  const scroll = [...document.querySelectorAll('.scroll')].filter(s => s.scrollWidth > s.clientWidth + 1).map(s => s.querySelector('table').id);
+  const inside = e => e.closest('.scroll') && getComputedStyle(e.closest('.scroll')).overflowX === 'auto';
+  const over = [...document.body.querySelectorAll('*')].filter(e => visible(e) && !inside(e) && e.getBoundingClientRect().right > innerWidth + 0.5).map(e => e.tagName + ' ' + e.textContent.slice(0, 40));
+  const cards = Object.fromEntries([...document.querySelectorAll('.card')].map(c => [c.querySelector('span').textContent, c.querySelector('b').textContent]));
+  const reasons = [...document.querySelectorAll('#tensors td:last-child')].map(c => c.textContent);
   const control = document.getElementById('log') || document.getElementById('more');
   control.click();   // draws anew
   const seen = {
     drawn: document.documentElement.dataset.drawn, errors: window.errors, width: innerWidth,
     wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    charts, smallest, cut, curves: document.querySelectorAll('.curve').length,
+    charts, smallest, cut, scroll, over, cards, reasons, curves: document.querySelectorAll('.curve').length,
     points: document.querySelectorAll('#loss circle').length,
     rectangles: document.querySelectorAll('#arena rect').length, ranks: document.querySelectorAll('[data-rank]').length,
     kinds: new Set([...document.querySelectorAll('#step [data-span]')].map(r => r.getAttribute('fill'))).size,
@@ -103,6 +108,7 @@ def main(epl, out):
                    seen["width"] == width and seen["wider"] <= 0)
             expect(f"{where}: text of {seen['smallest']} pixels is too small to read", seen["smallest"] >= 10)
             expect(f"{where}: cut off at the edge: {seen['cut']}", not seen["cut"])
+            expect(f"{where}: reaches over the edge: {seen['over']}", not seen["over"])
             for word in ("-0 ", "NaN", "undefined", "[object"):
                 expect(f"{where}: shows \"{word}\"", word not in seen["text"])
             holds(where, seen)
@@ -123,11 +129,18 @@ def main(epl, out):
         expect(f"{where}: what a rank does under the pointer: {seen['tip']}", "first" in seen["tip"]
                and "micro-batch" in seen["tip"])
         expect(f"{where}: every tensor after a click, {seen['tensors']} seen", seen["tensors"] > 60)
-        for word in ("epl plan", "simulated cpu_core", "all_reduce", "split: cheapest of", "follows"):
+        # Every column is seen without a scroll bar, but on the screen of a telephone.
+        expect(f"{where}: tables are wider than the page: {seen['scroll']}", not seen["scroll"] or seen["width"] < 800)
+        takes = seen["cards"].get("a step, predicted", "")
+        expect(f"{where}: a step takes \"{takes}\"", re.fullmatch(r"\d+\.\d+ (us|ms|s)", takes)
+               and float(takes.split()[0]) > 0)
+        for reason in seen["reasons"]:
+            expect(f"{where}: no sentence for people: {reason}", not re.search(r"^$|needs it|split: |batch: ", reason))
+        for word in ("epl plan", "simulated cpu_core", "all_reduce", " move instead of ", "cut by columns"):
             expect(f"{where}: says \"{word}\"", word in seen["text"])
 
     look_at(out / "run" / "report.html", everywhere, report)
-    look_at(out / "plan.html", [(390, "light"), (820, "dark"), (1440, "light")], plan)
+    look_at(out / "plan.html", [(390, "light"), (800, "dark"), (1280, "light"), (1920, "light")], plan)
     expect(f"light and dark differ: {backgrounds}", len({colour for _, colour in backgrounds}) == 2)
     shutil.rmtree(out / "profile", ignore_errors=True)
     return bool(failed)

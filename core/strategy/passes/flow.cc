@@ -142,7 +142,7 @@ class Scattering {
         EPL_ASSIGN(const std::optional<Sharding> wanted, piece_of_users(node.outputs[o]));
         if (!wanted || !cuts_by(*wanted, operands.outputs[o].partial)) continue;
         plan_.shardings[index(node.outputs[o])] = *wanted;
-        plan_.explain(n, "flow: scatters its sum, of which all users take the same pieces");
+        plan_.explain(n, "its sum is scattered, because all that read it take the same pieces");
       }
     }
     return {};

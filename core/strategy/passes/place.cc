@@ -351,9 +351,9 @@ class Placement {
       const Node& node = graph_.node(NodeId{n});
       if (at(n) == every_task_graph) continue;
       const bool pinned = node.phase == Phase::forward && scope_of(n) == at(n);
-      plan_.explain(n, cat(scope_name(at(n)), ": ",
-                           pinned && staging_.by_cost      ? "stages of about the same cost begin and end so"
-                           : pinned                        ? "its scope matches"
+      plan_.explain(n, cat("in ", scope_name(at(n)), ", ",
+                           pinned && staging_.by_cost      ? "so that stages have about the same cost"
+                           : pinned                        ? "whose pattern matches its name"
                            : node.phase == Phase::forward  ? "where its operands are"
                            : node.phase == Phase::backward ? "where its forward node is"
                                                            : "where its parameter is"));

@@ -138,9 +138,8 @@ class Propagation {
       if (!factor_[n]) continue;
       const Node& node = graph_.node(NodeId{n});
       const auto carries = std::ranges::find_if(node.inputs, [&](Value v) { return v && cut_[v.index]; });
-      plan_.explain(n, carries == node.inputs.end()
-                           ? std::string("batch: made in pieces, because it is used in pieces alone")
-                           : cat("batch: follows ", graph_.value(*carries).name));
+      plan_.explain(n, carries == node.inputs.end() ? std::string("cut by samples, because it is used in pieces alone")
+                                                    : cat("cut by samples, as ", graph_.value(*carries).name, " is"));
     }
   }
 

@@ -175,7 +175,7 @@ class Rows {
       for (Value v : node.outputs) {
         if (!stays(v)) continue;
         for (const int axis : axes_) plan_.shardings[index(v)].partial.push_back({axis, ShardingRule::Reduce::owner});
-        plan_.explain(n, "rows: what experts answer stays with them");
+        plan_.explain(n, "what experts answer stays with them");
       }
     }
   }

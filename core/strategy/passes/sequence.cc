@@ -292,7 +292,7 @@ class Between {
       const size_t wanted = static_cast<size_t>(factor.factor) < known.added ? known.added : known.rule.factors.size();
       if (factors.size() < wanted) factors.resize(wanted);
       add_cut(factors[static_cast<size_t>(factor.factor)], factor.outer, factor.of);
-      plan_.explain(n, "sequence: follows an operand that lies in pieces between cut nodes");
+      plan_.explain(n, "in pieces between cut nodes, as its operand is");
     }
     for (size_t v = 0; v < taken_.at.size(); ++v) {
       const CutPlace& place = taken_.at[v];

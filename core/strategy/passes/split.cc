@@ -247,7 +247,6 @@ class Splitting {
   std::string reason(int n, const std::vector<PinnedOperand>& pinned, size_t ways, const Choice& best, double whole,
                      double cheapest_cut) const {
     const Node& node = graph_.node(NodeId{n});
-    const auto cost = [](double bytes) { return grouped(static_cast<int64_t>(std::min(bytes, 9e18))); };
     if (best.factor) {
       std::string from;
       for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -255,17 +254,41 @@ class Splitting {
           from = graph_.value(node.inputs[i]).name;
       }
       const bool slides = extended_of(n).window(best.factor.factor) >= 0;
-      return cat("split: ", pinned.empty() ? "" : cat("pinned to ", pins_text(graph_, pinned), ", "),
-                 slides ? "its windows read over borders of pieces, " : "",
-                 from.empty() ? "" : cat("follows ", from, ", "),
-                 pinned.empty() ? cat("cheapest of ", ways + 1, " ways at ") : "at ", cost(best.cost), ", whole ",
-                 cost(whole));
+      return cat("cut by ", dimension_text(n, best.factor.factor), from.empty() ? "" : cat(", as ", from, " is"),
+                 pinned.empty() ? "" : cat(", as the strategy asks for ", pins_text(graph_, pinned)), ": ",
+                 best.cost > 0 ? cat(bytes_text(best.cost), " move") : "nothing moves", " instead of ",
+                 bytes_text(whole), slides ? "; its windows read over the borders of pieces" : "");
     }
+    if (ways > 0 && cheapest_cut > 9e18) return "whole on every rank, because no cut is possible";
     if (ways > 0)
-      return cat("split: whole, cheapest of ", ways + 1, " ways at ", cost(whole), ", cut ",
-                 cheapest_cut > 9e18 ? std::string("impossible") : cost(cheapest_cut));
-    if (node.op->random) return "split: whole, because it draws random numbers";
-    return work(n) > 0 ? cat("split: whole, because no factor has ", parts_, uneven_ ? "" : " equal", " pieces") : "";
+      return cat("whole on every rank, because a cut would move ", bytes_text(cheapest_cut), " instead of ",
+                 bytes_text(whole));
+    if (node.op->random) return "whole on every rank, because it draws random numbers";
+    return work(n) > 0
+               ? cat("whole on every rank, because no dimension has ", parts_, uneven_ ? "" : " equal", " pieces")
+               : "";
+  }
+
+  // What a person calls the dimension that a factor cuts: the columns and rows of the weight that the node reads.
+  std::string dimension_text(int n, int factor) const {
+    const Node& node = graph_.node(NodeId{n});
+    const ShardingRule& rule = rule_of(n);
+    const auto dim_in = [&](const ShardingRule::Operand& operand) {
+      for (size_t d = 0; d < operand.size(); ++d) {
+        if (std::ranges::find(operand[d], factor) != operand[d].end()) return static_cast<int>(d);
+      }
+      return -1;
+    };
+    const int result = dim_in(rule.outputs[0]), last = graph_.type(node.outputs[0]).ndim() - 1;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!node.inputs[i] || graph_.value(node.inputs[i]).kind != ValueKind::parameter) continue;
+      const int dim = dim_in(rule.inputs[i]);
+      if (dim < 0) continue;
+      if (graph_.type(node.inputs[i]).ndim() > 2)
+        return cat("dimension ", dim, " of ", graph_.value(node.inputs[i]).name);
+      return result == last ? "columns" : "rows";
+    }
+    return result < 0 ? std::string("what it sums over") : cat("dimension ", result, " of its result");
   }
 
   // The factors that operands bring, and of a node with much work all others, as what uses its results would like them.

@@ -161,7 +161,7 @@ class Sharing {
     EPL_ASSIGN(auto made, cut_as(n, plan_.node_shardings[static_cast<size_t>(n)], wanted));
     if (!made || made->operands.outputs[0] != wanted) return false;
     plan_.node_shardings[static_cast<size_t>(n)] = std::move(made->sharding);
-    plan_.explain(n, "zero: each copy has a piece");
+    plan_.explain(n, "each copy of the weight updates a piece of it");
     for (size_t i = 0; i < node(n).inputs.size(); ++i) {
       if (node(n).inputs[i]) EPL_TRY(leave_in_pieces(node(n).inputs[i], made->operands.inputs[i], n));
     }
@@ -296,7 +296,7 @@ class Sharing {
     const int64_t sum = local_bytes(n, graph_.type(maker.outputs[0]), now.outputs[0]);
     if (sum - meeting_bytes < 2 * moved) return {};
     plan_.node_shardings[static_cast<size_t>(n)] = std::move(made->sharding);
-    plan_.explain(n, "zero: each copy has a piece, and gets all samples for it");
+    plan_.explain(n, "each copy of the weight has a piece of its gradient, of all samples");
     return {};
   }
 
