@@ -89,7 +89,7 @@ Json describe_training(const Model& model) {
   // What is wrong at a guessed size need not be wrong at the right one.
   out["refused"] = has_open_dimension(model) && refused.code() != Code::unsupported
                        ? cat("sizes of its open dimensions were guessed, from 1 to 512, and it fits none of them; a "
-                             "plan at the right sizes (epl plan MODEL --symbol NAME=SIZE) tells more. At 8: ",
+                             "plan at the right sizes (epl plan MODEL --shape INPUT=SIZE,...) tells more. At 8: ",
                              refused.to_string())
                        : refused.to_string();
   return out;

@@ -46,6 +46,7 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
     epl::DType precision = epl::DType::f32;
     bool report_gradient_norms = false, keep_gradients = false, freezable = false;
     bool free_batch = false;
+    std::vector<std::pair<std::string, int64_t>> max_trip_counts;  // by glob of loops
   };
   // What a further shape changes of the binding.
   struct Sizes {

@@ -133,6 +133,7 @@ Status bind_trainer(const epl_trainer& trainer, const Model& model, PlanOptions&
   }
   request.binding = trainer.binding;
   request.binding.free_batch = trainer.settings.free_batch;
+  request.binding.max_trip_counts = trainer.settings.max_trip_counts;
   request.adapters.specs = trainer.adapters;
   name_parameters(trainer, request.binding);
   for (const auto& [name, dim] : trainer.binding.batch_dims) request.named_batch_dims.insert(name);

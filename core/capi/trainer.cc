@@ -1,5 +1,6 @@
 // The trainer: keys are kept as text and get their types when a plan is made, because an option's type is its row's.
 #include <algorithm>
+#include <charconv>
 
 #include "core/base/options.h"
 #include "core/capi/objects.h"
@@ -45,6 +46,24 @@ OptionTexts* options_of(epl_trainer::Settings& t, std::string_view key) {
   return key.starts_with("schedule.") ? &t.schedule_options : nullptr;
 }
 
+// "100" or "decoder*=20,100": the loops that a pattern matches, and how often each may run.
+Result<std::vector<std::pair<std::string, int64_t>>> trip_counts(std::string_view text) {
+  std::vector<std::pair<std::string, int64_t>> out;
+  for (size_t from = 0; from <= text.size();) {
+    const size_t to = std::min(text.find(',', from), text.size());
+    const std::string_view one = text.substr(from, to - from);
+    const size_t equals = one.rfind('=');
+    const std::string_view number = equals == std::string_view::npos ? one : one.substr(equals + 1);
+    int64_t count = 0;
+    const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), count);
+    if (failure != std::errc() || end != number.data() + number.size() || count < 0 || equals == 0)
+      return invalid("max_trip_count is \"", text, "\"; N is expected, or NODE=N,... for loops of their own");
+    out.emplace_back(equals == std::string_view::npos ? "*" : one.substr(0, equals), count);
+    from = to + 1;
+  }
+  return out;
+}
+
 Status check_key(std::string_view key) {
   static const std::vector<std::string> known = {"loss",
                                                  "loss.output",
@@ -60,7 +79,8 @@ Status check_key(std::string_view key) {
                                                  "precision",
                                                  "report.gradient_norms",
                                                  "keep_gradients",
-                                                 "freezable"};
+                                                 "freezable",
+                                                 "max_trip_count"};
   epl_trainer::Settings any;
   if (options_of(any, key) != nullptr || std::ranges::find(known, key) != known.end()) return {};
   return unknown_option(key, known, "a trainer");
@@ -93,6 +113,8 @@ Status set_key(epl_trainer::Settings& t, std::string_view key, std::string_view 
     return set_own(t.keep_gradients, key, value);
   } else if (key == "freezable") {
     return set_own(t.freezable, key, value);
+  } else if (key == "max_trip_count") {
+    EPL_ASSIGN(t.max_trip_counts, trip_counts(value));
   } else if (key == "free_batch") {
     return set_own(t.free_batch, key, value);
   } else {

@@ -13,6 +13,20 @@ Status unknown_name(std::string_view what, const std::string& name, const std::v
   return error(Code::not_found, what, " ", shown(name), ", but the model has no such ", kind, choices(name, known));
 }
 
+// A size is bound to the place of a dimension that has another name, or a size of its own.
+Status not_a_symbol(const std::string& name, const Model& model, const std::vector<std::string>& symbols) {
+  for (const ModelPort& port : model.inputs()) {
+    for (size_t d = 0; d < port.dims.size(); ++d) {
+      if (name != dimension_place(port.name, d)) continue;
+      const ModelDim& dim = port.dims[d];
+      if (dim.size >= 0) return invalid("a size is bound to the dimension ", name, ", which is fixed at ", dim.size);
+      return invalid("a size is bound to the dimension ", name, ", which is called ", quoted(dim.symbol),
+                     "; bind it by this name");
+    }
+  }
+  return unknown_name("a size is bound to the dimension", name, symbols, "symbolic dimension");
+}
+
 bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
@@ -34,8 +48,7 @@ Status check_binding(const Binding& binding, const std::map<std::string, DType>&
         .at(port.name);
   }
   for (const auto& [name, size] : binding.symbols) {
-    if (!has(symbols, name))
-      return unknown_name("a size is bound to the dimension", name, symbols, "symbolic dimension");
+    if (!has(symbols, name)) return not_a_symbol(name, model, symbols);
   }
   for (const auto& [name, value] : binding.values) {
     if (!has(inputs, name)) return unknown_name("a value is bound to", name, inputs, "input");

@@ -19,11 +19,13 @@ namespace epl {
 class ByteWriter;
 struct ModelSource;  // core/frontend/model_source.h
 
-// A dimension of a model's input or output: a size, or a symbol (size -1) with a name that may be empty.
+// A dimension of a model's input or output: a size, or a symbol (size -1). An input's symbol without a name in the file
+// is called by its place, "x[2]"; an output's name may be empty.
 struct ModelDim {
   int64_t size = -1;
   std::string symbol;
 };
+inline std::string dimension_place(const std::string& input, size_t dim) { return cat(input, "[", dim, "]"); }
 struct ModelPort {
   std::string name;
   DType dtype = DType::f32;
@@ -43,7 +45,8 @@ struct Binding {
   std::map<std::string, Tensor> values;       // inputs that are constants: one number for all elements, or all of them
   std::vector<std::string> inner_outputs;  // results of nodes that become outputs too; the others may then need what is
                                            // not supported, and are left out
-  bool free_batch = false;                 // input_shapes may have another number of samples than the file fixes
+  std::vector<std::pair<std::string, int64_t>> max_trip_counts;  // of loops, by glob of their nodes: the first counts
+  bool free_batch = false;  // input_shapes may have another number of samples than the file fixes
   // `train` keeps dropout and batch statistics as the file says; `evaluate` turns dropout off and uses running
   // statistics.
   enum class Mode : uint8_t { train, evaluate } mode = Mode::train;

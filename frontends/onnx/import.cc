@@ -101,16 +101,7 @@ void Import::set_sequence(int i, Sequence sequence) {
   outputs_[i].sequence = std::make_shared<const Sequence>(std::move(sequence));
 }
 
-Var Import::take(const Sequence::Item& item) {
-  Slot slot = item.value;
-  Var v = importer_.materialize(slot);
-  if (item.axis < 0 || !v) return v;
-  Var slice = b.slice(v, {item.axis}, {item.begin}, {item.end});
-  if (!item.squeeze) return slice;
-  Shape shape = slice.shape();
-  if (item.axis < static_cast<int64_t>(shape.size())) shape.erase(shape.begin() + item.axis);
-  return b.reshape(slice, shape);
-}
+Var Import::take(const Sequence::Item& item) { return importer_.take(item); }
 
 void Import::set(int i, const Var& v) {
   if (i >= outputs() || !v) return;

@@ -10,6 +10,7 @@
 #include "core/ir/host_op.h"
 #include "core/ir/op.h"
 #include "core/ir/rewriter.h"
+#include "frontends/onnx/control_flow.h"
 #include "frontends/onnx/file_check.h"
 #include "frontends/onnx/host_ops.h"
 #include "frontends/onnx/missing.h"
@@ -164,9 +165,10 @@ Status Importer::bind_inputs() {
       if ((size < 0 || batch_.to > 0) && given != binding_.input_shapes.end()) size = given->second[i];
       auto symbol = symbols.find(port.dims[i].symbol);
       if (size < 0 && symbol != symbols.end()) size = symbol->second;
-      if (size < 0)
-        open.push_back(
-            cat(port.name, "[", i, "]", port.dims[i].symbol.empty() ? "" : cat(" (\"", port.dims[i].symbol, "\")")));
+      if (size < 0) {
+        const std::string place = dimension_place(port.name, i);
+        open.push_back(port.dims[i].symbol == place ? place : cat(place, " (\"", port.dims[i].symbol, "\")"));
+      }
       type.shape.push_back(size);
     }
     if (!open.empty()) continue;
@@ -189,7 +191,7 @@ Status Importer::bind_inputs() {
   }
   if (!open.empty())
     return invalid("symbolic dimensions without a size: ", join(open, ", "),
-                   "; bind them by name (NAME=SIZE), or bind the shapes of the inputs");
+                   "; bind each by its name, or the shape of its input (on the command line: --shape INPUT=SIZE,...)");
   return {};
 }
 
@@ -216,12 +218,31 @@ Status Importer::add_initializers() {
   return {};
 }
 
-Slot* Importer::find(std::string_view name, Scope& scope) {
-  for (Scope* s = &scope; s; s = s->outer) {
-    auto it = s->values.find(name);
-    if (it != s->values.end()) return &it->second;
+Result<Slot> Importer::held_tensor(const Tensor& tensor, std::string_view name, const Scope& scope) {
+  const auto guarded = [&](Slot slot) {
+    for (const Scope* s = &scope; s != nullptr; s = s->within) {
+      if (s->taken) slot = ControlFlow::guarded(builder_, slot, s->taken);
+    }
+    return slot;
+  };
+  if (auto it = held_tensors_.find(tensor.at); it != held_tensors_.end()) return guarded(it->second);
+  Slot slot;
+  if (const std::string* weight = model_.weight_name(tensor)) {
+    EPL_ASSIGN(slot, stored(name, *weight, tensor, true));
+  } else {
+    EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, model_.stored()));
+    slot = {builder_.constant(value), value, value.type(), {}};  // once, for all iterations
   }
-  return nullptr;
+  held_tensors_[tensor.at] = slot;
+  return guarded(std::move(slot));
+}
+
+Slot* Importer::find(std::string_view name, Scope& scope) {
+  if (auto it = scope.values.find(name); it != scope.values.end()) return &it->second;
+  Slot* found = scope.outer != nullptr ? find(name, *scope.outer) : nullptr;
+  if (found == nullptr || !scope.taken) return found;
+  builder_.set_scope(scope.prefix);
+  return &(scope.values[name] = ControlFlow::guarded(builder_, *found, scope.taken));
 }
 
 std::string Importer::node_name(const Node& node, const Scope& scope) const {
@@ -291,12 +312,11 @@ Status Importer::run_node(const Node& node, Scope& scope) {
     return Status(Code::invalid_model, cat("its functions unfold into more than ", max_nodes, " nodes"));
   if (const Function* function = model_.function(node.domain, node.op_type, node.overload))
     return call_function(*function, node, scope);
-  if (node.op_type == "If" && (node.domain.empty() || node.domain == "ai.onnx")) return choose_branch(node, scope);
-  if (node.op_type == "Constant" && node.attributes.size() == 1 && node.attributes[0].t) {
-    if (const std::string* weight = model_.weight_name(*node.attributes[0].t)) {
-      EPL_ASSIGN(scope.values[node.outputs[0]], stored(node.outputs[0], *weight, *node.attributes[0].t, true));
-      return {};
-    }
+  if (is_control_flow(node)) return ControlFlow(*this, node, scope).run();
+  if (node.op_type == "Constant" && node.attributes.size() == 1 && node.attributes[0].t &&
+      (scope.outer != nullptr || model_.weight_name(*node.attributes[0].t) != nullptr)) {
+    EPL_ASSIGN(scope.values[node.outputs[0]], held_tensor(*node.attributes[0].t, node.outputs[0], scope));
+    return {};
   }
   if (&scope == &top_ && node.outputs.size() == 1 &&
       model_.quantized().contains(node.outputs[0])) {  // a weight, stored as integers
@@ -317,8 +337,11 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
     inputs.push_back(name.empty() ? nullptr : find(name, scope));
     if (!name.empty() && !inputs.back())
       return Status(Code::invalid_model, cat("uses \"", name, "\", which is not defined"));
-    if (inputs.back() && inputs.back()->not_computed)
-      return unsupported("uses \"", name, "\", a result that is not computed in this mode").at(node_name(node, scope));
+    if (inputs.back() && inputs.back()->not_computed) {
+      return unsupported("uses \"", name, "\", ",
+                         inputs.back()->why ? *inputs.back()->why : "a result that is not computed in this mode")
+          .at(node_name(node, scope));
+    }
     if (training() && inputs.back() && inputs.back()->through_rounding && row.quantizes != Quantizes::takes) {
       return unsupported("uses the quantised \"", name,
                          "\", which a gradient comes through at a DequantizeLinear alone; train the model before it "
@@ -441,6 +464,17 @@ Var Importer::materialize(Slot& slot) {
   return slot.var;
 }
 
+Var Importer::take(const Sequence::Item& item) {
+  Slot slot = item.value;
+  Var v = materialize(slot);
+  if (item.axis < 0 || !v) return v;
+  Var slice = builder_.slice(v, {item.axis}, {item.begin}, {item.end});
+  if (!item.squeeze) return slice;
+  Shape shape = slice.shape();
+  if (item.axis < static_cast<int64_t>(shape.size())) shape.erase(shape.begin() + item.axis);
+  return builder_.reshape(slice, shape);
+}
+
 Status Importer::call_function(const Function& function, const Node& node, Scope& scope) {
   if (scope.depth >= max_call_depth)
     return Status(Code::invalid_model, cat("function ", function.name, " calls itself, or calls nest too deeply"));
@@ -448,6 +482,7 @@ Status Importer::call_function(const Function& function, const Node& node, Scope
     return Status(Code::invalid_model, cat("function ", function.name, " has fewer operands than the node"));
   }
   Scope inner;
+  inner.within = &scope;
   inner.function = &function;
   inner.prefix = node_name(node, scope);
   inner.depth = scope.depth + 1;
@@ -498,48 +533,16 @@ Status Importer::call_function(const Function& function, const Node& node, Scope
   return {};
 }
 
-// An If whose condition is known is the branch it takes.
-Status Importer::choose_branch(const Node& node, Scope& scope) {
-  Slot* condition = node.inputs.size() == 1 ? find(node.inputs[0], scope) : nullptr;
-  if (!condition || condition->constant.empty() || condition->constant.elements() != 1)
-    return unsupported("If with a condition that is only known at run time");
-  if (scope.depth >= max_call_depth) return Status(Code::invalid_model, "branches nest too deeply");
-  std::string_view wanted = condition->constant.get_int(0) ? "then_branch" : "else_branch";
-  for (const Attribute& attribute : node.attributes) {
-    if (attribute.name != wanted || !attribute.g) continue;
-    const Graph& branch = *attribute.g;
-    Scope inner;
-    inner.outer = &scope;
-    inner.prefix = node_name(node, scope);
-    inner.depth = scope.depth + 1;
-    for (const Tensor& tensor : branch.initializers) {
-      const std::string* weight = model_.weight_name(tensor);
-      if (weight) {
-        EPL_ASSIGN(inner.values[tensor.name], stored(tensor.name, *weight, tensor, true));
-        continue;
-      }
-      EPL_ASSIGN(epl::Tensor value, tensor_value(tensor, model_.stored()));
-      inner.values[tensor.name] = {{}, value, value.type(), {}};
-    }
-    std::vector<std::string_view> results;
-    for (const ValueInfo& output : branch.outputs) results.push_back(output.name);
-    EPL_TRY(run_nodes(branch.nodes, inner, results));
-    for (size_t i = 0; i < node.outputs.size() && i < branch.outputs.size(); ++i) {
-      Slot* slot = find(branch.outputs[i].name, inner);
-      if (!slot) return Status(Code::invalid_model, cat("the branch does not define ", branch.outputs[i].name));
-      scope.values[node.outputs[i]] = *slot;
-    }
-    return {};
-  }
-  return Status(Code::invalid_model, cat("If without ", wanted));
-}
-
 Status Importer::finish_outputs() {
   for (const ModelPort& port : model_.outputs()) {
     Slot* slot = find(port.name, top_);
     if (!slot) return Status(Code::invalid_model, cat("no node computes output \"", port.name, "\""), port.name);
     if (left_out_.contains(port.name)) continue;
-    if (slot->not_computed) return unsupported("output \"", port.name, "\" is not computed in this mode").at(port.name);
+    if (slot->not_computed) {
+      return unsupported("output \"", port.name, "\"",
+                         slot->why ? cat(": ", *slot->why) : " is not computed in this mode")
+          .at(port.name);
+    }
     if (slot->sequence) return unsupported("output \"", port.name, "\" is a sequence of tensors").at(port.name);
     builder_.set_scope(port.name);
     Var v = materialize(*slot);

@@ -62,20 +62,25 @@ class Importer {
   bool training() const { return binding_.mode == Binding::Mode::train; }
   int64_t opset(std::string_view domain) const;
   Var materialize(Slot& slot);
-  Status hold(int64_t bytes);  // counts constants that are computed; an error where they are too many
+  Var take(const Sequence::Item& item);  // an item of a sequence, cut out of its value
+  Status hold(int64_t bytes);            // counts constants that are computed; an error where they are too many
   // The value of a buffer after the nodes so far, and how to change it: a layer used twice updates its statistics
   // twice.
   Value updated(Value state) const;
   void update(Value state, Value next);
 
  private:
+  friend class ControlFlow;
+
   // The values of a graph, or of one call of a function.
   struct Scope {
     std::unordered_map<std::string_view, Slot> values;
-    Scope* outer = nullptr;
+    Scope* outer = nullptr;         // whose names it sees
+    const Scope* within = nullptr;  // where its nodes are: that one, or the call of the function
     const Function* function = nullptr;
     std::string prefix;  // of node names
     int depth = 0;
+    Var taken;  // data says whether its results count: what it takes from `outer` is guarded (control_flow.h)
   };
 
   Status bind_inputs();
@@ -83,6 +88,8 @@ class Importer {
   // A tensor of the file as a parameter, a running statistic or a constant. `name` is that of the value in its graph,
   // `known_as` that of the initialiser; `in_node`: a node or a branch holds it.
   Result<Slot> stored(std::string_view name, const std::string& known_as, const Tensor& tensor, bool in_node);
+  // The same of a tensor that a node or a graph of the scope holds; a loop's iterations share it.
+  Result<Slot> held_tensor(const Tensor& tensor, std::string_view name, const Scope& scope);
   Status run_nodes(const std::vector<Node>& nodes, Scope& scope, const std::vector<std::string_view>& wanted);
   std::vector<std::string_view> wanted() const;  // values that are needed when every node is imported
   bool leave_out(const Node& node, Scope& scope, const Status& status);
@@ -90,7 +97,6 @@ class Importer {
   Status run_node(const Node& node, Scope& scope);
   Status run_row(const OnnxOpRow& row, const Node& node, Scope& scope);
   Status call_function(const Function& function, const Node& node, Scope& scope);
-  Status choose_branch(const Node& node, Scope& scope);
   Status fold(int first_node, std::vector<Slot>& results);
   void follow_shapes(const Node& node, int64_t index, const std::vector<Slot>& operands, std::vector<Slot>& results);
   Status finish_outputs();
@@ -106,6 +112,7 @@ class Importer {
   std::string source_;
   Scope top_;
   std::map<std::string_view, Status, std::less<>> left_out_;  // results that are not computed, with the reason
+  std::unordered_map<size_t, Slot> held_tensors_;             // by their place in the file
   int64_t held_bytes_ = 0;                                    // of constants that were computed and are still needed
   double folding_work_ = 0;                                   // operations so far
   int64_t imported_ = 0;                                      // nodes so far, those of functions once a call

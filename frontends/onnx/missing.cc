@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "frontends/onnx/control_flow.h"
 #include "frontends/onnx/host_ops.h"
 #include "frontends/onnx/model.h"
 #include "frontends/onnx/uses.h"
@@ -28,7 +29,6 @@ const std::vector<Family>& families() {
        {"ai.onnx.ml.LinearClassifier", "ai.onnx.ml.LinearRegressor"}},
       {"the size of its result depends on data, and sizes must be known when the model is bound",
        {"NonMaxSuppression", "Unique"}},
-      {"a loop of nodes; export the model with the loop unrolled", {"Loop", "Scan", "SequenceMap"}},
       {"an operator that a runtime makes when it optimises a file; train the file from before that",
        {"com.microsoft.*", "com.microsoft.nchwc.*"}},
       {"it works on texts or tables of labels; train the model without it",
@@ -59,9 +59,15 @@ class Search {
       return;
     }
     if (host_op(model_, node) != nullptr) return;
-    const bool branch = node.op_type == "If" && (node.domain.empty() || node.domain == "ai.onnx");
-    if (branch || onnx_op_table().find(node.domain, node.op_type, std::max<int64_t>(model_.opset(node.domain), 1)))
+    if (is_control_flow(node)) {
+      if (node.op_type == "If") return;  // nobody knows yet which branch is needed
+      for (const Attribute& a : node.attributes) {
+        if (!a.g) continue;
+        for (const Node& inner : a.g->nodes) look(inner);
+      }
       return;
+    }
+    if (onnx_op_table().find(node.domain, node.op_type, std::max<int64_t>(model_.opset(node.domain), 1))) return;
     const std::string_view name = !node.name.empty()      ? node.name
                                   : !node.outputs.empty() ? node.outputs[0]
                                                           : node.op_type;

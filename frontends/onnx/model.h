@@ -56,7 +56,8 @@ class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
   Status check(const Stop& stop);
   Status fill_ports();
   void add_weights(const Graph& graph, const ParameterRule& rule, const std::string& place);
-  void add_weight(std::string_view name, const Tensor& tensor, const ParameterRule& rule, const std::string& place);
+  void add_weight(std::string_view name, const Tensor& tensor, const ParameterRule& rule, const std::string& place,
+                  bool initializer);
 
   std::shared_ptr<const ModelBytes> bytes_;
   std::shared_ptr<const HostOps> host_ops_;

@@ -35,11 +35,12 @@ struct Slot {
   epl::Tensor constant;  // empty when not known at import
   TensorType type;
   std::shared_ptr<const Sequence> sequence;
-  int64_t held_bytes = 0;        // of a constant that counts against what may be held
-  bool not_computed = false;     // the row gave no such result; an error where something uses it
-  Var through_rounding;          // of quantised numbers: the same as real ones, with a gradient
-  std::optional<Shape> in_file;  // its shape at the file's own sizes, where the batch is freed (free_batch.h)
-  int64_t outer = 1;             // how many runs of samples lie in the dimension that differs from the file's
+  int64_t held_bytes = 0;                  // of a constant that counts against what may be held
+  bool not_computed = false;               // the row gave no such result; an error where something uses it
+  std::shared_ptr<const std::string> why;  // ... and the reason, if there is more to say
+  Var through_rounding;                    // of quantised numbers: the same as real ones, with a gradient
+  std::optional<Shape> in_file;            // its shape at the file's own sizes, where the batch is freed (free_batch.h)
+  int64_t outer = 1;                       // how many runs of samples lie in the dimension that differs from the file's
 };
 
 // Sequences exist at import alone: an item is a value, or a slice of one, cut when it is taken out.

@@ -99,6 +99,14 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
     for (const Attribute& a : node.attributes) {
       if (!a.g) continue;
       for (const Node& inner : a.g->nodes) self(inner, self);
+      if (node.op_type != "Loop" && node.op_type != "Scan") continue;
+      // What a loop is given takes the places that its graph's inputs take.
+      const size_t before = node.op_type == "Scan" && model.opset("") < 9 ? 1 : 0;
+      for (size_t k = 0; k < a.g->inputs.size() && k + before < node.inputs.size(); ++k) {
+        for (auto* places : {&statistics_, &structural_, &weights_, &shifts_}) {
+          if (places->contains(a.g->inputs[k].name)) places->insert(node.inputs[k + before]);
+        }
+      }
     }
     for (std::string_view name : statistics.of(node)) statistics_.insert(name);
     if (const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, model.opset(node.domain))) {

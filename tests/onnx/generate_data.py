@@ -175,6 +175,40 @@ def main():
                      node("Add", ["x", "t"], ["y"])],
          [x], [value("y", F, None)],
          [array("size", [3, 1 << 10], np.int64), array("zero", 0.0), array("far", float(1 << 10)), array("one", 1.0)])
+    # Loops and branches, of which data ends or decides some.
+    body = helper.make_graph(
+        [node("Mul", ["s", "fc.weight"], ["m"]), node("Tanh", ["m"], ["t"]), node("Less", ["i", "two"], ["go"]),
+         node("SequenceInsert", ["list", "t"], ["longer"])], "body",
+        [value("i", I, []), value("c", B, []), value("s", F, None),
+         helper.make_tensor_sequence_value_info("list", F, None)],
+        [value("go", B, []), value("t", F, None), helper.make_tensor_sequence_value_info("longer", F, None),
+         value("t", F, None)])
+    save("loop", [node("SequenceEmpty", [], ["none"]), node("Loop", ["four", "", "x", "none"], ["end", "all", "rows"],
+        name="turns", body=body), node("ConcatFromSequence", ["all"], ["y"], axis=0),
+                  node("ReduceSum", ["rows"], ["z"])],
+         [x], [value("y", F, None), value("z", F, None)],
+         [array("fc.weight", [0.5, -1, 2]), array("four", 4, np.int64), array("two", 2, np.int64)])
+    row = helper.make_graph([node("Add", ["h", "a"], ["n"]), node("Identity", ["n"], ["r"])], "row",
+                            [value("h", F, [3]), value("a", F, [3])], [value("n", F, [3]), value("r", F, [3])])
+    seed("scan", [node("Scan", ["start", "x"], ["h", "y"], body=row, num_scan_inputs=1, scan_input_directions=[1],
+                       scan_output_axes=[-1])], [x], [value("y", F, None)], [array("start", [0.0, 1, 2])])
+    log = helper.make_graph([node("Log", ["s"], ["l"]), node("Mul", ["l", "fc.weight"], ["t"])], "log", [],
+                            [value("t", F, None)])
+    less = helper.make_graph([node("Neg", ["s"], ["e"])], "less", [], [value("e", F, None)])
+    turn = helper.make_graph(
+        [node("ReduceSum", ["s"], ["sum"], keepdims=0), node("Greater", ["sum", "zero"], ["big"]),
+         node("If", ["big"], ["s2"], then_branch=log, else_branch=less, name="choose"), node("Not", ["big"], ["go"])],
+        "turn", [value("i", I, []), value("c", B, []), value("s", F, None)],
+        [value("go", B, []), value("s2", F, None)])
+    seed("data_decides", [node("Loop", ["four", "", "x"], ["y"], body=turn)], [x], [value("y", F, None)],
+         [array("fc.weight", [0.5, -1, 2]), array("four", 4, np.int64), array("zero", 0.0)])
+    # Of its input's dimensions one is fixed, and none has a name.
+    save("nameless", [node("Conv", ["x", "conv.weight", "conv.bias"], ["c"], pads=[1, 1, 1, 1]),
+                      node("GlobalAveragePool", ["c"], ["p"]), node("Flatten", ["p"], ["f"]),
+                      node("Gemm", ["f", "fc.weight", "fc.bias"], ["y"])],
+         [value("x", F, [None, 3, None, None])], [value("y", F, [None, 2])],
+         [array("conv.weight", np.linspace(-1, 1, 108).reshape(4, 3, 3, 3)), array("conv.bias", [0.5, 1, -1, 0.25]),
+          array("fc.weight", np.linspace(-1, 1, 8).reshape(4, 2)), array("fc.bias", [0, 1])], corpus=False)
     save("opset_old", [node("Neg", ["x"], ["y"])], [x], [value("y", F, ["batch", 3])], opset=6)
     save("wrong_type", [node("Add", ["x", "whole"], ["y"], name="sum")], [x], [value("y", F, ["batch", 3])],
          [array("whole", [1, 2, 3], np.int64)])
