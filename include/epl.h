@@ -475,7 +475,7 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_model_port_count(co
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_CHECKED epl_error*
 epl_model_port(const epl_model* model, int32_t kind, int64_t index, epl_tensor_info* EPL_OUT info);
 /* The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is fixed or is not
- * there. */
+ * there. A dimension of an input that the file does not name is called by its place, as "x[2]". */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char*
 epl_model_dim_symbol(const epl_model* model, int32_t kind, int64_t index, int32_t dim,
     size_t* EPL_OUT EPL_NULLABLE length);
@@ -527,6 +527,9 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_trainer_destroy(epl_trainer* EPL
  *   precision        f32 (default), or f64: the float32 of the model is computed and trained as float64, slowly
  *   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
  *                    it
+ *   max_trip_count   how often a Loop or a Scan of the model may run: a number (1024 if not set), or NODE=N for the loops
+ *                    whose nodes match a glob, several with commas. A loop whose end depends on data runs as often as
+ *                    this key says, and its values after its end are not used
  *   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)
  *   keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
  *   freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each */
@@ -575,8 +578,9 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_adapter_options_init(e
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_trainer_add_adapter(epl_trainer* trainer, const char* EPL_TEXT(pattern_length) pattern, size_t pattern_length,
     const epl_adapter_options* EPL_NULLABLE options);
-/* Binds a symbolic dimension of the model, for example "batch". Here and in the calls that follow, a name that the
- * model does not have is an error of epl_plan_create. */
+/* Binds a symbolic dimension of the model, for example "batch", or "x[2]" for dimension 2 of input x where the file
+ * gives it no name. Here and in the calls that follow, a name that the model does not have is an error of
+ * epl_plan_create. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_trainer_bind_symbol(epl_trainer* trainer, const char* EPL_TEXT(symbol_length) symbol, size_t symbol_length,
     int64_t size);

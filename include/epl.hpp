@@ -757,7 +757,7 @@ class model : public detail::handle<epl_model, epl_model_destroy> {
   }
 
   /// The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is fixed
-  /// or is not there.
+  /// or is not there. A dimension of an input that the file does not name is called by its place, as "x[2]".
   std::string_view dim_symbol(one_of<epl::port> kind, int64_t index, int32_t dim) const {
     std::size_t length = 0;
     const char* data = epl_model_dim_symbol(*this, kind, index, dim, &length);
@@ -826,6 +826,9 @@ class trainer : public detail::handle<epl_trainer, epl_trainer_destroy> {
   ///   precision        f32 (default), or f64: the float32 of the model is computed and trained as float64, slowly
   ///   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
   ///                    it
+  ///   max_trip_count   how often a Loop or a Scan of the model may run: a number (1024 if not set), or NODE=N for the loops
+  ///                    whose nodes match a glob, several with commas. A loop whose end depends on data runs as often as
+  ///                    this key says, and its values after its end are not used
   ///   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)
   ///   keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
   ///   freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each
@@ -884,8 +887,9 @@ class trainer : public detail::handle<epl_trainer, epl_trainer_destroy> {
     return detail::give(failure, [] {});
   }
 
-  /// Binds a symbolic dimension of the model, for example "batch". Here and in the calls that follow, a name
-  /// that the model does not have is an error of epl_plan_create.
+  /// Binds a symbolic dimension of the model, for example "batch", or "x[2]" for dimension 2 of input x where
+  /// the file gives it no name. Here and in the calls that follow, a name that the model does not have is an
+  /// error of epl_plan_create.
   returned<void> bind_symbol(std::string_view symbol, int64_t size) {
     epl_error* failure = epl_trainer_bind_symbol(*this, symbol.data(), symbol.size(), size);
     return detail::give(failure, [] {});

@@ -143,6 +143,7 @@ Run add_bench(CLI::App& app) {
   app.option_defaults()->group(groups::data);
   app.add_option("cases", o->cases, "folders with model.onnx, train.safetensors and reference.json, as of epl check")
       ->required();
+  add_shape_options(app, o->job);
   app.option_defaults()->group(groups::machine);
   app.add_option("--levels", o->levels, "the levels to compare; the cost of each is against the first")
       ->type_name("NAME,...")

@@ -1,84 +1,21 @@
 #include "tools/binding.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
 
 #include "tools/data_notes.h"
+#include "tools/sizes.h"
 #include "tools/usage.h"
 #include "tools/values.h"
+#include "tools/words.h"
 
 namespace epl::tools {
 namespace {
 
 constexpr int64_t usual_batch = 8;
-
-std::vector<Port> inputs_of(const Model& model) {
-  std::vector<Port> out;
-  for (int64_t i = 0; i < epl_model_port_count(model.get(), EPL_PORT_INPUT); ++i)
-    out.push_back(port_of(epl_model_port, model.get(), EPL_PORT_INPUT, i));
-  return out;
-}
-
-// "NAME=VALUE" cut at the last =, so that a name may hold one.
-std::pair<std::string, std::string> name_and_value(const std::string& option, const std::string& text,
-                                                   const std::string& shape) {
-  const size_t equals = text.rfind('=');
-  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
-    throw UsageError(option + " " + text + ": " + shape + " is expected");
-  return {text.substr(0, equals), text.substr(equals + 1)};
-}
-
-bool read_integer(const std::string& text, int64_t& out) {
-  char* end = nullptr;
-  errno = 0;
-  out = std::strtoll(text.c_str(), &end, 10);
-  return !text.empty() && *end == '\0' && errno == 0;
-}
-
-// What --symbol, --batch-dim or --value says, by name. --batch-dim takes a list with commas as well.
-std::map<std::string, std::string> named(const std::string& option, const std::vector<std::string>& texts,
-                                         const std::string& shape, bool lists = false) {
-  std::map<std::string, std::string> out;
-  for (const std::string& text : texts) {
-    for (size_t from = 0; from <= text.size();) {
-      const size_t to = lists ? std::min(text.find(',', from), text.size()) : text.size();
-      const auto [name, value] = name_and_value(option, text.substr(from, to - from), shape);
-      out[name] = value;
-      from = to + 1;
-    }
-  }
-  return out;
-}
-
-std::map<std::string, int64_t> sizes_of_symbols(const JobOptions& o) {
-  std::map<std::string, int64_t> out;
-  for (const auto& [name, value] : named("--symbol", o.symbols, "NAME=SIZE")) {
-    if (!read_integer(value, out[name]) || out[name] < 0)
-      throw UsageError("--symbol " + name + "=" + value + ": NAME=SIZE is expected");
-  }
-  return out;
-}
-
-std::map<std::string, int64_t> batch_dims_of(const JobOptions& o) {
-  std::map<std::string, int64_t> out;
-  for (const auto& [name, value] : named("--batch-dim", o.batch_dims, "NAME=D", true)) {
-    if (!read_integer(value, out[name]) || out[name] < -1 || out[name] >= EPL_MAX_NDIM) {
-      throw UsageError("--batch-dim " + name + "=" + value +
-                       ": NAME=D is expected, a dimension counted from 0, or -1 where none counts samples");
-    }
-  }
-  return out;
-}
-
-// The dimension of an input that counts samples, -1 for none.
-int64_t batch_dim(const Port& port, const std::map<std::string, int64_t>& dims) {
-  const auto it = dims.find(port.name);
-  const int64_t dim = it == dims.end() ? 0 : it->second;
-  return dim < static_cast<int64_t>(port.dims.size()) ? dim : -1;
-}
+constexpr char value_expected[] = "NAME=V is expected";
 
 // "16000", "true", "0.5" or "1,2,3".
 TensorHandle value_tensor(const Engine& engine, const std::string& name, const std::string& text) {
@@ -158,6 +95,20 @@ std::string misfit(const Port& input, const Port& field, int64_t samples_in) {
   return "";
 }
 
+void bind_symbols(const Trainer& trainer, const std::map<std::string, int64_t>& symbols) {
+  for (const auto& [name, size] : symbols)
+    check(epl_trainer_bind_symbol(trainer.get(), name.data(), name.size(), size));
+}
+
+// Where one is not, the plan's error names it.
+bool all_known(const std::map<std::string, int64_t>& symbols, const std::vector<ModelInput>& inputs) {
+  return std::all_of(symbols.begin(), symbols.end(), [&](const auto& one) {
+    return std::any_of(inputs.begin(), inputs.end(), [&](const ModelInput& input) {
+      return std::find(input.symbols.begin(), input.symbols.end(), one.first) != input.symbols.end();
+    });
+  });
+}
+
 void bind_field(const Trainer& trainer, const std::string& name, int32_t dtype, const Port& field) {
   check(epl_trainer_bind_input(trainer.get(), name.data(), name.size(), dtype, field.dims.data(),
                                static_cast<int32_t>(field.dims.size())));
@@ -188,10 +139,20 @@ void add_binding_options(CLI::App& app, JobOptions& o) {
       ->allow_extra_args(false);
   app.add_flag("--no-peel", o.no_peel,
                "apply a loss of scores to the output as it is, a last softmax or sigmoid included");
-  app.option_defaults()->group(groups::shapes);
+  add_shape_options(app, o);
   app.add_option("--context", o.context, "bytes of text a sample sees, where the model leaves it open (default: 64)")
       ->check(integer_value(0));
-  app.add_option("--symbol", o.symbols, "the size of a symbolic dimension; may be repeated")
+}
+
+void add_shape_options(CLI::App& app, JobOptions& o) {
+  app.option_defaults()->group(groups::shapes);
+  app.add_option("--shape", o.shapes,
+                 "the sizes of an input, as x=8,3,48,192; ? leaves a size to --batch, --symbol or the data; may be "
+                 "repeated")
+      ->type_name("NAME=N,...")
+      ->allow_extra_args(false);
+  app.add_option("--symbol", o.symbols,
+                 "the size of an open dimension, by its name in the file or its place, as 'x[2]=48'; may be repeated")
       ->type_name("NAME=SIZE")
       ->allow_extra_args(false);
   app.add_option("--value", o.values,
@@ -203,20 +164,28 @@ void add_binding_options(CLI::App& app, JobOptions& o) {
                  "repeated (default: 0 where the inputs agree)")
       ->type_name("NAME=D")
       ->allow_extra_args(false);
+  app.add_option("--max-trip-count", o.trip_counts,
+                 "how often a loop of the model may run (default: 1024), or the loops whose nodes match; a loop whose "
+                 "end depends on data runs as often as this says; may be repeated")
+      ->type_name("[NODE=]N")
+      ->allow_extra_args(false);
   app.add_flag("--free-batch", o.free_batch, "another batch than the file fixes, where its nodes allow it");
 }
 
 int64_t batch_of(const Model& model, const JobOptions& o) {
-  if (o.batch > 0) return o.batch;
-  if (o.free_batch) return usual_batch;
   const auto dims = batch_dims_of(o);
-  const auto values = named("--value", o.values, "NAME=V");
-  for (const Port& port : inputs_of(model)) {
+  const auto values = named("--value", o.values, value_expected);
+  const SaidSizes said(model, o);
+  int64_t fixed = 0;
+  for (const ModelInput& port : inputs_of(model)) {
     const int64_t dim = batch_dim(port, dims);
     if (values.contains(port.name) || dim < 0) continue;
-    if (port.dims[static_cast<size_t>(dim)] > 0) return port.dims[static_cast<size_t>(dim)];
+    const int64_t size = said.of(port, static_cast<size_t>(dim));
+    if (size > 0 && o.batch == 0) return size;
+    if (fixed == 0 && port.dims[static_cast<size_t>(dim)] > 0) fixed = port.dims[static_cast<size_t>(dim)];
   }
-  return usual_batch;
+  if (o.batch > 0) return o.batch;
+  return fixed > 0 && !o.free_batch ? fixed : usual_batch;
 }
 
 int64_t samples_of_batch(const Model& model, const Dataset& dataset, int64_t batch, const JobOptions& o) {
@@ -235,21 +204,22 @@ int64_t samples_of_batch(const Model& model, const Dataset& dataset, int64_t bat
 
 void bind_names(const Engine& engine, const Trainer& trainer, const JobOptions& o) {
   epl_trainer* t = trainer.get();
-  for (const auto& [name, size] : sizes_of_symbols(o))
-    check(epl_trainer_bind_symbol(t, name.data(), name.size(), size));
   for (const auto& [name, dim] : batch_dims_of(o))
     check(epl_trainer_bind_batch_dim(t, name.data(), name.size(), static_cast<int32_t>(dim)));
-  for (const auto& [name, value] : named("--value", o.values, "NAME=V")) {
+  for (const auto& [name, value] : named("--value", o.values, value_expected)) {
     const TensorHandle tensor = value_tensor(engine, name, value);
     check(epl_trainer_bind_value(t, name.data(), name.size(), tensor.get()));
   }
+  if (!o.trip_counts.empty()) set(t, "max_trip_count", joined(o.trip_counts, ","));
   if (o.free_batch) set(t, "free_batch", "true");
   if (o.no_peel) set(t, "loss.peel", "false");
 }
 
 void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& dataset, const JobOptions& o) {
   const auto dims = batch_dims_of(o);
-  const auto values = named("--value", o.values, "NAME=V");
+  const auto values = named("--value", o.values, value_expected);
+  const SaidSizes said(model, o);
+  bind_symbols(trainer, said.symbols());
   std::map<std::string, Port> fields;
   for (int64_t i = 0; i < epl_dataset_field_count(dataset.get()); ++i) {
     Port field = port_of(epl_dataset_field, dataset.get(), i);
@@ -272,6 +242,7 @@ void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& data
     const std::string problem = misfit(input, field, samples_in);
     const bool freed = o.free_batch && batch_dim(input, dims) >= 0 && input.dims.size() == field.dims.size();
     if (!problem.empty() && !freed) throw ApiError(EPL_ERROR_INVALID_ARGUMENT, problem, "");
+    said.check_data(input.name, field);
     bind_field(trainer, input.name, EPL_DTYPE_NONE, field);
   }
   const auto target = fields.find("target");
@@ -279,32 +250,37 @@ void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& data
 }
 
 void bind_open(const Trainer& trainer, const Model& model, const JobOptions& o, int64_t fallback) {
-  auto symbols = sizes_of_symbols(o);
+  const SaidSizes said(model, o);
+  auto symbols = said.symbols();
+  bind_symbols(trainer, symbols);  // those too that the model does not have, which is an error of the plan
   const auto dims = batch_dims_of(o);
   const int64_t batch = batch_of(model, o);
-  const std::vector<Port> inputs = inputs_of(model);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    Port port = inputs[i];
-    const int64_t samples_in = batch_dim(port, dims);
-    bool nameless = o.free_batch;
+  const std::vector<ModelInput> inputs = inputs_of(model);
+  std::vector<std::vector<int64_t>> sizes;
+  bool open = false;
+  for (const ModelInput& input : inputs) {
+    const int64_t samples_in = batch_dim(input, dims);
+    Port port = input;
     for (size_t d = 0; d < port.dims.size(); ++d) {
       const bool samples = static_cast<int64_t>(d) == samples_in;
       if (samples && o.free_batch) port.dims[d] = batch;
       if (port.dims[d] >= 0) continue;
-      size_t length = 0;
-      const char* text =
-          epl_model_dim_symbol(model.get(), EPL_PORT_INPUT, static_cast<int64_t>(i), static_cast<int32_t>(d), &length);
-      const std::string symbol(text, length);
-      const int64_t wanted = samples ? batch : d == 1 && o.context > 0 ? o.context : fallback > 0 ? fallback : -1;
-      const auto known = symbols.find(symbol);
-      port.dims[d] = !symbol.empty() && known != symbols.end() ? known->second : wanted;
-      nameless = nameless || symbol.empty();
-      if (symbol.empty() || port.dims[d] < 0 || !symbols.emplace(symbol, port.dims[d]).second) continue;
-      check(epl_trainer_bind_symbol(trainer.get(), symbol.data(), symbol.size(), port.dims[d]));
+      const int64_t size = said.of(input, d);
+      const auto known = symbols.find(input.symbols[d]);
+      port.dims[d] = size >= 0                 ? size
+                     : known != symbols.end()  ? known->second
+                     : samples                 ? batch
+                     : d == 1 && o.context > 0 ? o.context
+                     : fallback > 0            ? fallback
+                                               : -1;
+      open = open || port.dims[d] < 0;
+      if (port.dims[d] >= 0 && !input.symbols[d].empty()) symbols.emplace(input.symbols[d], port.dims[d]);
     }
-    if (nameless && std::find(port.dims.begin(), port.dims.end(), -1) == port.dims.end())
+    sizes.push_back(port.dims);
+    if (std::find(port.dims.begin(), port.dims.end(), -1) == port.dims.end())
       bind_field(trainer, port.name, EPL_DTYPE_NONE, port);
   }
+  if (open && all_known(said.symbols(), inputs)) refuse_open(inputs, symbols, sizes);
 }
 
 std::vector<std::string> warnings_of(const Model& model, const Plan& plan) {

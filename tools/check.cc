@@ -219,6 +219,7 @@ Run add_check(CLI::App& app) {
       ->check(integer_value(1))
       ->capture_default_str()
       ->excludes(layouts);
+  add_shape_options(app, o->job);
   app.option_defaults()->group(groups::watching);
   app.add_flag("--details", o->details, "every number that is compared, on standard error");
   app.add_flag("--json", o->job.json, "a JSON line for each case");

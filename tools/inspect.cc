@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 
+#include "tools/binding.h"
 #include "tools/data_notes.h"
 #include "tools/inspect_build.h"
 #include "tools/output_folder.h"
+#include "tools/sizes.h"
 #include "tools/text.h"
+#include "tools/words.h"
 
 namespace epl::tools {
 namespace {
@@ -46,7 +50,8 @@ Lines typed_lines(const Json& list) {
 // Which initialisers can be trained, and what stands in the way of gradients.
 void print_training(const Json& t, bool all) {
   if (t.contains("refused")) {
-    std::printf("\ntraining\n  the model does not bind: %s\n", text(t, "refused").c_str());
+    std::printf("\ntraining\n  %s%s\n",
+                t.contains("shapes") ? "" : "the model does not bind: ", text(t, "refused").c_str());
     return;
   }
   long long trainable = 0;
@@ -55,16 +60,51 @@ void print_training(const Json& t, bool all) {
     trainable += one.at("trainable").get<bool>();
     if (!one.at("trainable").get<bool>()) left_out.push_back("not " + text(one, "name") + ": " + text(one, "reason"));
   }
-  for (const Json& one : t.at("obstacles")) {
+  for (const Json& one : t.value("obstacles", Json::array())) {
     obstacles.push_back(std::string(one.at("blocks").get<bool>() ? "no gradient" : "gradients stop") + " at node " +
                         text(one, "node") + " (" + text(one, "op") + "): " + text(one, "reason"));
   }
   std::printf("\ntraining: %lld of %zu initialisers can be trained", trainable, t.at("initializers").size());
   if (t.contains("open_dimensions_as"))
     std::printf(" (open dimensions taken as %lld)", static_cast<long long>(t.at("open_dimensions_as").get<int64_t>()));
+  Lines shapes;
+  for (const Json& one : t.value("shapes", Json::array())) shapes.push_back(typed(one));
+  if (!shapes.empty()) std::printf(" (%s)", joined(shapes, ", ").c_str());
   std::printf("\n");
   print_list(left_out, all);
   print_list(obstacles, all);
+}
+
+// What can be trained at the sizes that the options say: that of a plan. `training`: what the model says for itself.
+Json training_at(const Engine& engine, const Model& model, const JobOptions& o, const Json& training) {
+  constexpr int64_t usual_size = 8;
+  Json out = {{"shapes", Json::array()}};
+  Trainer trainer = make_trainer(engine, o);
+  bind_open(trainer, model, o, usual_size);
+  Plan plan;
+  try {
+    plan = make_plan(model, trainer, make_strategy(engine, o), o);
+  } catch (const ApiError& e) {
+    out["refused"] = e.what();
+    return out;
+  }
+  for (int64_t i = 0; i < epl_plan_port_count(plan.get(), EPL_ENTRY_PREDICT, EPL_PORT_INPUT); ++i) {
+    const Port port = port_of(epl_plan_port, plan.get(), EPL_ENTRY_PREDICT, EPL_PORT_INPUT, i);
+    out["shapes"].push_back({{"name", port.name}, {"dtype", epl_dtype_name(port.dtype)}, {"dims", port.dims}});
+  }
+  std::map<std::string, Json> known;
+  for (const Json& one : training.value("initializers", Json::array())) known[text(one, "name")] = one;
+  for (const Json& one : parse_json(text_of(epl_plan_describe, plan.get(), "parameters", size_t{10}, nullptr))) {
+    Json& entry = known[text(one, "name")];
+    entry["name"] = one.at("name");
+    entry["trainable"] = one.at("trained");
+    entry.erase("reason");
+    if (one.contains("reason")) entry["reason"] = one.at("reason");
+  }
+  out["initializers"] = Json::array();
+  for (auto& [name, one] : known) out["initializers"].push_back(std::move(one));
+  if (training.contains("obstacles")) out["obstacles"] = training.at("obstacles");
+  return out;
 }
 
 void print_model(const Json& m, bool all) {
@@ -139,6 +179,7 @@ int run_inspect(const JobOptions& o, const std::string& path, bool all) {
   } else {
     Model model = load_model(engine, path);
     json = parse_json(text_of(epl_model_describe, model.get()));
+    if (says_sizes(o)) json["training"] = training_at(engine, model, o, json.at("training"));
     if (!o.json) print_model(printable_json(json), all);
   }
   if (o.json) std::printf("%s\n", print_json(json).c_str());

@@ -12,6 +12,7 @@
 #include "tools/binding.h"
 #include "tools/data_notes.h"
 #include "tools/lora.h"
+#include "tools/sizes.h"
 #include "tools/usage.h"
 #include "tools/values.h"
 #include "tools/words.h"
@@ -361,10 +362,12 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
   }
   const Port input = text_input(model);
   out.batch = batch_of(model, o);
-  out.context = input.dims[1] > 0 ? input.dims[1] : o.context > 0 ? o.context : 64;
+  const int64_t said = SaidSizes(model, o).of(input.name, 1);
+  out.context = input.dims[1] > 0 ? input.dims[1] : said > 0 ? said : o.context > 0 ? o.context : 64;
   if (o.context > 0 && out.context != o.context) {
-    throw UsageError("--context " + std::to_string(o.context) + ": the model's input " + input.name + " has " +
-                     std::to_string(out.context));
+    const std::string has = input.dims[1] > 0 ? "the model's input " + input.name + " has "
+                                              : "--shape or --symbol gives input " + input.name + " ";
+    throw UsageError("--context " + std::to_string(o.context) + ": " + has + std::to_string(out.context));
   }
   Json options = {{"reader", "text"},
                   {"batch", out.batch},

@@ -31,7 +31,8 @@ struct JobOptions {
   int threads = 0;
   int64_t batch = 0, context = 0;  // 0: as the model fixes it (batch_of)
   uint64_t seed = 0;
-  std::vector<std::string> symbols, batch_dims, values;  // NAME=SIZE, NAME=D, NAME=V
+  std::vector<std::string> shapes, symbols, batch_dims, values;  // NAME=N,..., NAME=SIZE, NAME=D, NAME=V
+  std::vector<std::string> trip_counts;                          // N or NODE=N
   bool free_batch = false, no_peel = false;
   std::string loss = "softmax_cross_entropy", loss_output, ignore_index, class_weights;
   std::optional<double> label_smoothing;
@@ -56,6 +57,7 @@ struct JobOptions {
 void add_machine_options(CLI::App& app, JobOptions& o);   // device, strategy, ranks, threads, micro-batches
 void add_plan_option(CLI::App& app, JobOptions& o);       // a file of decisions, where a plan is made for training
 void add_binding_options(CLI::App& app, JobOptions& o);   // batch, context, symbols, loss: tools/binding.cc
+void add_shape_options(CLI::App& app, JobOptions& o);     // those of the inputs alone
 void add_training_options(CLI::App& app, JobOptions& o);  // optimizer with its options, schedule
 void add_data_options(CLI::App& app, JobOptions& o);
 

@@ -25,6 +25,46 @@ expect 0 "each of 2 copies computes all of it" "$epl" plan mlp.onnx --batch 16 -
   batch=16
 expect 3 "power of two" "$epl" plan mlp.onnx --batch 33 --micro-batches 3
 
+# Shapes. The model leaves every size of x open but one, and names none: symbols are called by their places.
+cp "$source/tests/onnx/data/nameless.onnx" . || exit 1
+# zeros SHAPE BYTES: an array of NumPy.
+zeros() {
+  printf '\223NUMPY\001\000\166\000'
+  printf '%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': ($1), }"
+  head -c "$2" /dev/zero
+}
+zeros "8, 3, 12, 16" 18432 >x.npy
+zeros "8, 2" 64 >t.npy
+arrays='{"input": "x", "target": "t.npy"}'
+for command in plan trace "inspect --kernels"; do
+  expect 3 "x[2] and x[3] of input x, which is f32[x[0],3,x[2],x[3]]. Give them as in --shape x=8,3,64,64" "$epl" $command \
+    nameless.onnx --loss mse
+  expect 0 "" "$epl" $command nameless.onnx --loss mse --shape x=8,3,64,64
+done
+expect 0 "batch: 2 samples" "$epl" plan nameless.onnx --loss mse --shape x=2,3,12,16
+expect 0 "batch: 8 samples" "$epl" plan nameless.onnx --loss mse --shape 'x=?,3,12,16'
+expect 0 "batch: 4 samples" "$epl" plan nameless.onnx --loss mse --shape 'x=?,?,12,16' --batch 4
+expect 0 "batch: 4 samples" "$epl" plan nameless.onnx --loss mse --shape 'x=?,3,12,?' --symbol 'x[3]=16' --symbol 'x[0]=4'
+expect 0 "4 of 4 initialisers can be trained (x: f32[2,3,12,16])" "$epl" inspect nameless.onnx --loss mse --shape \
+  x=2,3,12,16
+expect 3 "input x has 4 dimensions, f32[x[0],3,x[2],x[3]]" "$epl" plan nameless.onnx --shape x=2,3,12
+expect 3 "dimension 1 of input x is fixed at 3 in the file" "$epl" plan nameless.onnx --shape x=2,4,12,12
+expect 3 "has no input y. There are: x" "$epl" plan nameless.onnx --shape y=2,3
+expect 3 "has a --shape already" "$epl" plan nameless.onnx --shape x=2,3,4,4 --shape x=2,3,4,4
+expect 3 "is 5 by another option" "$epl" plan nameless.onnx --shape x=2,3,4,4 --symbol 'x[2]=5'
+expect 3 "--batch says 3 samples" "$epl" plan nameless.onnx --shape x=2,3,4,4 --batch 3
+expect 3 "is fixed at 3" "$epl" plan nameless.onnx --symbol 'x[1]=3'
+expect 3 "bind it by this name" "$epl" plan mlp.onnx --symbol 'x[0]=3'
+expect 2 "NAME=2,3,48 is expected" "$epl" plan nameless.onnx --shape x=2,-3,4,4
+expect 2 "NAME=2,3,48 is expected" "$epl" plan nameless.onnx --shape 2,3,4,4
+expect 0 "" "$epl" train nameless.onnx --data x.npy --data-options "$arrays" --loss mse --shape \
+  x=2,3,12,16 --steps 2 --out shaped
+expect 3 "the data gives f32[8,3,12,16] for that input" "$epl" train nameless.onnx --data x.npy --data-options \
+  "$arrays" --loss mse --shape 'x=?,3,12,17' --steps 2 --out other
+expect 0 "loss" "$epl" evaluate nameless.onnx --data x.npy --data-options "$arrays" --loss mse --shape \
+  x=4,3,12,16 --checkpoint shaped
+expect 0 "wrote" "$epl" export nameless.onnx --loss mse --shape x=2,3,12,16 --checkpoint shaped --out trained.onnx
+
 # Fields that do not fit.
 expect 3 "no field of the data for input x; there are X, target" "$epl" train mlp.onnx --data table.csv --data-options \
   '{"classes": true, "input": "X"}' --steps 1 --out o

@@ -100,7 +100,8 @@ class Model(core.Handle):
 
     def dim_symbol(self, kind: int, index: int, dim: int) -> str:
         """The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is
-        fixed or is not there."""
+        fixed or is not there. A dimension of an input that the file does not name is called by its place, as
+        "x[2]"."""
         length = c.c_size_t()
         return core.view(core.library().epl_model_dim_symbol(core.pointer(self), kind, index, dim, c.byref(length)), length.value)
 
@@ -165,6 +166,9 @@ class Trainer(core.Handle):
           precision        f32 (default), or f64: the float32 of the model is computed and trained as float64, slowly
           free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
                            it
+          max_trip_count   how often a Loop or a Scan of the model may run: a number (1024 if not set), or NODE=N for the loops
+                           whose nodes match a glob, several with commas. A loop whose end depends on data runs as often as
+                           this key says, and its values after its end are not used
           report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (Session.metric)
           keep_gradients  true: gradients are state, as many bytes as what is trained (Session.gradients)
           freezable       true: parameters can be frozen between steps (Session.set_number), for one number each"""
@@ -219,8 +223,9 @@ class Trainer(core.Handle):
         core.check(core.library().epl_trainer_add_adapter(core.pointer(self), pattern_data, pattern_length, core.struct(raw.AdapterOptions, options)))
 
     def bind_symbol(self, symbol: core.Text, size: int) -> None:
-        """Binds a symbolic dimension of the model, for example "batch". Here and in the calls that follow, a
-        name that the model does not have is an error of Plan.create."""
+        """Binds a symbolic dimension of the model, for example "batch", or "x[2]" for dimension 2 of input x
+        where the file gives it no name. Here and in the calls that follow, a name that the model does not
+        have is an error of Plan.create."""
         symbol_data, symbol_length = core.text(symbol)
         core.check(core.library().epl_trainer_bind_symbol(core.pointer(self), symbol_data, symbol_length, size))
 

@@ -1233,7 +1233,7 @@ func ModelPort(model *Model, kind int32, index int64, info *TensorInfo) (failure
 // ModelDimSymbol is epl_model_dim_symbol.
 //
 // The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is fixed or
-// is not there.
+// is not there. A dimension of an input that the file does not name is called by its place, as "x[2]".
 func ModelDimSymbol(model *Model, kind int32, index int64, dim int32) (result string) {
 	var length C.size_t
 	data := C.epl_model_dim_symbol(model, C.int32_t(kind), C.int64_t(index), C.int32_t(dim), &length)
@@ -1319,6 +1319,9 @@ func TrainerDestroy(trainer *Trainer) {
 //	precision        f32 (default), or f64: the float32 of the model is computed and trained as float64, slowly
 //	free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
 //	                 it
+//	max_trip_count   how often a Loop or a Scan of the model may run: a number (1024 if not set), or NODE=N for the loops
+//	                 whose nodes match a glob, several with commas. A loop whose end depends on data runs as often as
+//	                 this key says, and its values after its end are not used
 //	report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)
 //	keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
 //	freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each
@@ -1397,8 +1400,9 @@ func TrainerAddAdapter(trainer *Trainer, pattern string, options *AdapterOptions
 
 // TrainerBindSymbol is epl_trainer_bind_symbol.
 //
-// Binds a symbolic dimension of the model, for example "batch". Here and in the calls that follow, a name that
-// the model does not have is an error of epl_plan_create.
+// Binds a symbolic dimension of the model, for example "batch", or "x[2]" for dimension 2 of input x where the
+// file gives it no name. Here and in the calls that follow, a name that the model does not have is an error of
+// epl_plan_create.
 func TrainerBindSymbol(trainer *Trainer, symbol string, size int64) (failure *Error) {
 	failure = C.epl_trainer_bind_symbol(trainer, (*C.char)(unsafe.Pointer(unsafe.StringData(symbol))), C.size_t(len(symbol)), C.int64_t(size))
 	return

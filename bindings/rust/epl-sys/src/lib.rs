@@ -994,7 +994,8 @@ extern "C" {
     /// Since 0.1, any thread, quick. `info`: written.
     pub fn epl_model_port(model: *const epl_model, kind: i32, index: i64, info: *mut epl_tensor_info) -> *mut epl_error;
     /// The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is
-    /// fixed or is not there.
+    /// fixed or is not there. A dimension of an input that the file does not name is called by its place, as
+    /// "x[2]".
     ///
     /// Since 0.1, any thread, quick. `length`: written, may be null.
     pub fn epl_model_dim_symbol(model: *const epl_model, kind: i32, index: i64, dim: i32, length: *mut usize) -> *const c_char;
@@ -1049,6 +1050,9 @@ extern "C" {
     ///   precision        f32 (default), or f64: the float32 of the model is computed and trained as float64, slowly
     ///   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
     ///                    it
+    ///   max_trip_count   how often a Loop or a Scan of the model may run: a number (1024 if not set), or NODE=N for the loops
+    ///                    whose nodes match a glob, several with commas. A loop whose end depends on data runs as often as
+    ///                    this key says, and its values after its end are not used
     ///   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)
     ///   keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
     ///   freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each
@@ -1093,8 +1097,9 @@ extern "C" {
     ///
     /// Since 0.1, one caller at a time. `pattern`: pattern_length bytes of UTF-8; `options`: may be null.
     pub fn epl_trainer_add_adapter(trainer: *mut epl_trainer, pattern: *const c_char, pattern_length: usize, options: *const epl_adapter_options) -> *mut epl_error;
-    /// Binds a symbolic dimension of the model, for example "batch". Here and in the calls that follow, a
-    /// name that the model does not have is an error of epl_plan_create.
+    /// Binds a symbolic dimension of the model, for example "batch", or "x[2]" for dimension 2 of input x
+    /// where the file gives it no name. Here and in the calls that follow, a name that the model does not
+    /// have is an error of epl_plan_create.
     ///
     /// Since 0.1, one caller at a time. `symbol`: symbol_length bytes of UTF-8.
     pub fn epl_trainer_bind_symbol(trainer: *mut epl_trainer, symbol: *const c_char, symbol_length: usize, size: i64) -> *mut epl_error;
