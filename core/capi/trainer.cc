@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "core/base/options.h"
+#include "core/base/shown.h"
 #include "core/capi/objects.h"
 
 namespace epl::capi {
@@ -57,7 +58,7 @@ Result<std::vector<std::pair<std::string, int64_t>>> trip_counts(std::string_vie
     int64_t count = 0;
     const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), count);
     if (failure != std::errc() || end != number.data() + number.size() || count < 0 || equals == 0)
-      return invalid("max_trip_count is \"", text, "\"; N is expected, or NODE=N,... for loops of their own");
+      return invalid("max_trip_count is ", shown(text), "; N is expected, or NODE=N,... for loops of their own");
     out.emplace_back(equals == std::string_view::npos ? "*" : one.substr(0, equals), count);
     from = to + 1;
   }

@@ -216,8 +216,8 @@ Result<Slot> ControlFlow::selected(const Var& condition, const Slot& yes, const 
   if (same_constant(yes, no) || (yes.var && no.var && yes.var.value() == no.var.value())) return yes;
   const auto differ = [&](const std::string& a, const std::string& b) {
     return unsupported_here(cat(what, " is ", a, " or ", b, ", as data says", depends_on(condition),
-                                "; a plan has one shape. Make what decides a constant (--value NAME=V, "
-                                "epl_trainer_bind_value), or export the model for one case"));
+                                "; a plan has one shape. Make what decides a constant (--value NAME=V), or "
+                                "export the model for one case"));
   };
   if (yes.sequence || no.sequence) {
     if (!yes.sequence || !no.sequence || yes.sequence->items.size() != no.sequence->items.size())
