@@ -1,4 +1,5 @@
 //! What can go wrong, and what it is by HTTP.
+use axum::extract::rejection::{BytesRejection, JsonRejection};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::Json;
@@ -17,6 +18,8 @@ pub enum Failure {
     Conflict(String),
     /// The service ends: 503.
     Ends,
+    /// A body that is not what it should be, as axum says it.
+    Body(StatusCode, String),
     /// What the library says.
     Library(epl::Error),
     Io(std::io::Error),
@@ -28,6 +31,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Wrong(text) | Failure::Unknown(text) | Failure::Conflict(text) => f.write_str(text),
+            Failure::Body(_, text) => f.write_str(text),
             Failure::Stranger => f.write_str("this service wants a bearer token"),
             Failure::Ends => f.write_str("the service ends"),
             Failure::Library(error) => error.fmt(f),
@@ -44,6 +48,18 @@ impl From<epl::Error> for Failure {
     }
 }
 
+impl From<JsonRejection> for Failure {
+    fn from(error: JsonRejection) -> Failure {
+        Failure::Body(error.status(), error.body_text())
+    }
+}
+
+impl From<BytesRejection> for Failure {
+    fn from(error: BytesRejection) -> Failure {
+        Failure::Body(error.status(), error.body_text())
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
         Failure::Io(error)
@@ -54,6 +70,7 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = match &self {
             Failure::Wrong(_) => StatusCode::BAD_REQUEST,
+            Failure::Body(status, _) => *status,
             Failure::Stranger => StatusCode::UNAUTHORIZED,
             Failure::Unknown(_) => StatusCode::NOT_FOUND,
             Failure::Conflict(_) => StatusCode::CONFLICT,

@@ -3,6 +3,7 @@ use crate::failure::{Failure, Result};
 use crate::tutor::{Memory, Tutor, Value};
 use crate::user::{Phase, Status, Wish};
 use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, JsonRejection};
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::StatusCode;
@@ -79,12 +80,17 @@ async fn forget(State(tutor): State<Arc<Tutor>>, Path(user): Path<String>) -> Re
 }
 
 async fn put_data(
-    State(tutor): State<Arc<Tutor>>, Path((user, file)): Path<(String, String)>, body: Bytes,
+    State(tutor): State<Arc<Tutor>>, Path((user, file)): Path<(String, String)>,
+    body: std::result::Result<Bytes, BytesRejection>,
 ) -> Result<(StatusCode, Json<Status>)> {
+    let body = body?;
     let user = blocking(move || tutor.put_data(&user, &file, &body)).await?;
     let status = user.status.borrow().clone();
     Ok((StatusCode::CREATED, Json(status)))
 }
+
+/// A body of JSON, or what is wrong with it: that is told as JSON as well.
+type Sent<T> = std::result::Result<Json<T>, JsonRejection>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -94,9 +100,8 @@ struct Start {
     dataset: serde_json::Map<String, serde_json::Value>,
 }
 
-async fn start(
-    State(tutor): State<Arc<Tutor>>, Path(user): Path<String>, Json(asked): Json<Start>,
-) -> Result<Json<Status>> {
+async fn start(State(tutor): State<Arc<Tutor>>, Path(user): Path<String>, asked: Sent<Start>) -> Result<Json<Status>> {
+    let Json(asked) = asked?;
     let user = tutor.user(&user)?;
     let wish = Wish { steps: asked.steps, dataset: asked.dataset, ..Default::default() };
     Ok(Json(blocking(move || tutor.start(&user, &wish)).await?))
@@ -115,8 +120,9 @@ async fn pause(State(tutor): State<Arc<Tutor>>, Path(user): Path<String>, _: Byt
 }
 
 async fn predict(
-    State(tutor): State<Arc<Tutor>>, Path(user): Path<String>, Json(asked): Json<Asked>,
+    State(tutor): State<Arc<Tutor>>, Path(user): Path<String>, asked: Sent<Asked>,
 ) -> Result<Json<serde_json::Value>> {
+    let Json(asked) = asked?;
     let user = tutor.user(&user)?;
     let token = CancelToken::new(&tutor.engine)?;
     let _stops_when_the_client_goes = token.drop_guard();

@@ -316,6 +316,29 @@ fn says_what_is_wrong() {
 }
 
 /// What is set apart is what sessions and predictors themselves say that they have, and what the engine gives them.
+/// Whatever is wrong with a body, the answer is JSON; and no option reads a file that is not the user's.
+#[test]
+fn refuses_in_one_way() {
+    let folder = Folder::new();
+    let service = Service::start(&folder, &[]);
+    service.user("anna", 0);
+    for (body, kind, wanted) in [
+        ("{", "application/json", 400),
+        ("{}", "text/plain", 415),
+        (r#"{"steps": 1, "speed": 2}"#, "application/json", 422),
+        (r#"{"steps": "one"}"#, "application/json", 422),
+    ] {
+        let (status, answer) = service.raw("POST", "users/anna/start", body.as_bytes(), kind);
+        let answer: Value = serde_json::from_slice(&answer).expect("a refusal is JSON");
+        assert_eq!(status, wanted, "{body}: {answer}");
+        assert!(answer["error"].is_string(), "{answer}");
+    }
+    // A second process is told who has the folder.
+    let second = command(&folder.0, &[]).output().unwrap();
+    let text = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(!second.status.success() && text.contains("in use by process"), "{text}");
+}
+
 #[test]
 fn sets_apart_what_it_takes() {
     let folder = Folder::new();
