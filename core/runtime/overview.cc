@@ -195,7 +195,7 @@ std::string reason_of_lent(const Plan& plan, Value v, const std::vector<int>& ot
 }
 
 // Why a node lies so: first how it is cut, then where it is. A weight has no samples.
-std::string told(const std::string& why, bool weight) {
+std::string ordered_reason(const std::string& why, bool weight) {
   std::string out, place;
   for (size_t from = 0; from < why.size();) {
     const size_t to = std::min(why.find("; ", from), why.size());
@@ -225,10 +225,10 @@ std::vector<Overview::Tensor> tensors_of(const Plan& plan) {
     const bool result = info.producer && graph.node(info.producer).phase == Phase::forward;
     if (!leaf && !result) continue;
     const auto& used_by = users[static_cast<size_t>(i)];
-    std::string reason = result ? told(why(info.producer.index), false) : "";
+    std::string reason = result ? ordered_reason(why(info.producer.index), false) : "";
     if (leaf && !used_by.empty()) {
       const std::string& node = graph.node(NodeId{used_by.front()}).name;
-      const std::string of_node = told(why(used_by.front()), true);
+      const std::string of_node = ordered_reason(why(used_by.front()), true);
       reason = info.kind == ValueKind::input && info.batch_dim >= 0
                    ? cat("dimension ", info.batch_dim, " counts samples")
                : of_node.empty() ? cat("as ", node, " reads it")

@@ -1,5 +1,6 @@
 #include "core/strategy/reasons.h"
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 
@@ -11,8 +12,7 @@ namespace {
 
 constexpr size_t max_in_reason = 4;
 
-}  // namespace
-
+// "16 KiB".
 std::string bytes_text(double bytes) {
   static constexpr const char* units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
   size_t unit = 0;
@@ -20,6 +20,31 @@ std::string bytes_text(double bytes) {
   const bool tenths = unit > 0 && bytes < 10;  // two digits at least
   const auto digits = static_cast<int64_t>(std::llround(tenths ? bytes * 10 : bytes));
   return cat(tenths ? digits / 10 : digits, tenths ? cat(".", digits % 10) : "", " ", units[unit]);
+}
+
+}  // namespace
+
+std::string moves_text(double bytes, double instead_of) {
+  return cat(bytes > 0 ? cat(bytes_text(bytes), " move") : "nothing moves", " instead of ", bytes_text(instead_of));
+}
+
+std::string dimension_text(const Graph& graph, NodeId n, const ShardingRule& rule, int factor) {
+  const Node& node = graph.node(n);
+  const auto dim_in = [&](const ShardingRule::Operand& operand) {
+    for (size_t d = 0; d < operand.size(); ++d) {
+      if (std::ranges::find(operand[d], factor) != operand[d].end()) return static_cast<int>(d);
+    }
+    return -1;
+  };
+  const int result = dim_in(rule.outputs[0]), last = graph.type(node.outputs[0]).ndim() - 1;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!node.inputs[i] || graph.value(node.inputs[i]).kind != ValueKind::parameter) continue;
+    const int dim = dim_in(rule.inputs[i]);
+    if (dim < 0) continue;
+    if (graph.type(node.inputs[i]).ndim() > 2) return cat("dimension ", dim, " of ", graph.value(node.inputs[i]).name);
+    return result == last ? "columns" : "rows";
+  }
+  return result < 0 ? std::string("what it sums over") : cat("dimension ", result, " of its result");
 }
 
 void Reasons::add(int node, std::string sentence) {

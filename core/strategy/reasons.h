@@ -11,8 +11,11 @@
 
 namespace epl {
 
-// "16 KiB".
-std::string bytes_text(double bytes);
+// "16 KiB move instead of 75 MiB".
+std::string moves_text(double bytes, double instead_of);
+
+// What a person calls the dimension that a factor cuts: the columns and rows of the weight that the node reads.
+std::string dimension_text(const Graph& graph, NodeId n, const ShardingRule& rule, int factor);
 
 class Reasons {
  public:

@@ -167,7 +167,8 @@ Status Importer::bind_inputs() {
       if (size < 0 && symbol != symbols.end()) size = symbol->second;
       if (size < 0) {
         const std::string place = dimension_place(port.name, i);
-        open.push_back(port.dims[i].symbol == place ? place : cat(place, " (\"", port.dims[i].symbol, "\")"));
+        const std::string& symbol = port.dims[i].symbol;
+        open.push_back(symbol.empty() || symbol == place ? place : cat(place, " (\"", symbol, "\")"));
       }
       type.shape.push_back(size);
     }

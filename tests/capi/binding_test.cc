@@ -146,32 +146,6 @@ TEST_F(BindingApi, ScoresOfTheFullBatchHaveOneClass) {
       expected, 1e-5);
 }
 
-// A dimension without a name in the file is bound by its place, as one with a name by that.
-TEST_F(BindingApi, NamelessDimensionsAreCalledByTheirPlaces) {
-  Parts parts;
-  parts.nodes = {node("MatMul", {"x", "layer.weight"}, {"y"})};
-  parts.initializers = {onnx::testing::tensor("layer.weight", weight)};
-  parts.inputs = {port("x", {"?", "?", "2"})};
-  parts.outputs = {port("y", {"?", "?", "3"})};
-  load(onnx::testing::model(parts, {}, {.opset = 17}));
-  size_t length = 0;
-  EXPECT_EQ(std::string(epl_model_dim_symbol(model, EPL_PORT_INPUT, 0, 1, &length)), "x[1]");
-  EXPECT_EQ(length, 4U);
-  EXPECT_EQ(std::string(epl_model_dim_symbol(model, EPL_PORT_INPUT, 0, 2, nullptr)), "");   // it is fixed
-  EXPECT_EQ(std::string(epl_model_dim_symbol(model, EPL_PORT_OUTPUT, 0, 1, nullptr)), "");  // nobody binds it
-  set("loss", "mse");
-  EXPECT_NE(make_plan().message.find("without a size: x[0], x[1]; bind each by its name"), std::string::npos);
-  symbol("x[0]", 4);
-  EXPECT_NE(make_plan().message.find("without a size: x[1];"), std::string::npos);
-  symbol("x[1]", 5);
-  EXPECT_EQ(make_plan().message, "");
-  epl_tensor_info info = EPL_TENSOR_INFO_INIT;
-  EXPECT_OK(epl_plan_port(plan, EPL_ENTRY_TRAIN, EPL_PORT_INPUT, 0, &info));
-  EXPECT_EQ(std::vector<int64_t>(info.dims, info.dims + info.ndim), (std::vector<int64_t>{4, 5, 2}));
-  symbol("x[2]", 7);
-  EXPECT_NE(make_plan().message.find("x[2], which is fixed at 2"), std::string::npos);
-}
-
 TEST_F(BindingApi, NamesThatTheModelLacksAreErrorsOfThePlan) {
   load(product({}, "y", {"batch", "3"}));
   const int64_t dims[2] = {4, 2};

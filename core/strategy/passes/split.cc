@@ -253,42 +253,18 @@ class Splitting {
         if (node.inputs[i] && best.inputs[i] && at_[index(node.inputs[i])] == best.inputs[i] && work(n) == 0)
           from = graph_.value(node.inputs[i]).name;
       }
-      const bool slides = extended_of(n).window(best.factor.factor) >= 0;
-      return cat("cut by ", dimension_text(n, best.factor.factor), from.empty() ? "" : cat(", as ", from, " is"),
+      return cat("cut by ", dimension_text(graph_, NodeId{n}, rule_of(n), best.factor.factor),
+                 from.empty() ? "" : cat(", as ", from, " is"),
                  pinned.empty() ? "" : cat(", as the strategy asks for ", pins_text(graph_, pinned)), ": ",
-                 best.cost > 0 ? cat(bytes_text(best.cost), " move") : "nothing moves", " instead of ",
-                 bytes_text(whole), slides ? "; its windows read over the borders of pieces" : "");
+                 moves_text(best.cost, whole),
+                 extended_of(n).window(best.factor.factor) >= 0 ? "; its windows read over the borders of pieces" : "");
     }
-    if (ways > 0 && cheapest_cut > 9e18) return "whole on every rank, because no cut is possible";
     if (ways > 0)
-      return cat("whole on every rank, because a cut would move ", bytes_text(cheapest_cut), " instead of ",
-                 bytes_text(whole));
+      return cat("whole on every rank, because ",
+                 cheapest_cut > 9e18 ? "no cut is possible" : cat("with a cut ", moves_text(cheapest_cut, whole)));
     if (node.op->random) return "whole on every rank, because it draws random numbers";
-    return work(n) > 0
-               ? cat("whole on every rank, because no dimension has ", parts_, uneven_ ? "" : " equal", " pieces")
-               : "";
-  }
-
-  // What a person calls the dimension that a factor cuts: the columns and rows of the weight that the node reads.
-  std::string dimension_text(int n, int factor) const {
-    const Node& node = graph_.node(NodeId{n});
-    const ShardingRule& rule = rule_of(n);
-    const auto dim_in = [&](const ShardingRule::Operand& operand) {
-      for (size_t d = 0; d < operand.size(); ++d) {
-        if (std::ranges::find(operand[d], factor) != operand[d].end()) return static_cast<int>(d);
-      }
-      return -1;
-    };
-    const int result = dim_in(rule.outputs[0]), last = graph_.type(node.outputs[0]).ndim() - 1;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (!node.inputs[i] || graph_.value(node.inputs[i]).kind != ValueKind::parameter) continue;
-      const int dim = dim_in(rule.inputs[i]);
-      if (dim < 0) continue;
-      if (graph_.type(node.inputs[i]).ndim() > 2)
-        return cat("dimension ", dim, " of ", graph_.value(node.inputs[i]).name);
-      return result == last ? "columns" : "rows";
-    }
-    return result < 0 ? std::string("what it sums over") : cat("dimension ", result, " of its result");
+    if (work(n) <= 0) return "";
+    return cat("whole on every rank, because no dimension has ", parts_, uneven_ ? "" : " equal", " pieces");
   }
 
   // The factors that operands bring, and of a node with much work all others, as what uses its results would like them.
