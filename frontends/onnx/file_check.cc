@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "frontends/onnx/function_call.h"
 #include "frontends/onnx/operators.h"
 
 namespace epl::onnx {
@@ -127,10 +128,11 @@ Status check_file(const OnnxModel& model) {
   for (const ValueInfo& info : file.graph.inputs) known.push_back(info.name);
   for (const Tensor& tensor : file.graph.initializers) known.push_back(tensor.name);
   EPL_TRY(nodes.check(file.graph.nodes, known));
+  EPL_TRY(check_references(file.graph.nodes, nullptr));
   for (const Function& function : file.functions) {
-    if (Status status = nodes.check(function.nodes, function.inputs); !status.ok()) {
-      return status.with_context(cat("function ", function.domain, ".", function.name));
-    }
+    Status status = nodes.check(function.nodes, function.inputs);
+    if (status.ok()) status = check_references(function.nodes, &function);
+    if (!status.ok()) return status.with_context(cat("function ", function.domain, ".", function.name));
   }
   return {};
 }

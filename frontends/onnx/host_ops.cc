@@ -7,6 +7,7 @@
 #include "core/ir/host_op.h"
 #include "frontends/onnx/importer.h"
 #include "frontends/onnx/model.h"
+#include "frontends/onnx/operators.h"
 #include "frontends/onnx/schema.h"
 
 namespace epl::onnx {
@@ -17,6 +18,7 @@ Result<std::string> attributes_text(const Node& node) {
   namespace f = schema::AttributeProto;
   Json out = Json::object();
   for (const Attribute& a : node.attributes) {
+    EPL_TRY(check_attribute(a, a.type));
     Json& value = out[a.name];
     switch (a.type) {
       case f::AttributeType_FLOAT:

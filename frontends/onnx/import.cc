@@ -3,6 +3,8 @@
 
 #include "core/base/check.h"
 #include "frontends/onnx/importer.h"
+#include "frontends/onnx/operators.h"
+#include "frontends/onnx/schema.h"
 
 namespace epl::onnx {
 
@@ -116,48 +118,56 @@ void Import::set_constant(int i, epl::Tensor value) {
 
 int64_t Import::opset() const { return importer_.opset(node_.domain); }
 bool Import::training() const { return importer_.training(); }
+bool Import::runs() const { return importer_.runs(); }
 
-const Attribute* Import::find(std::string_view name) const {
-  for (const Attribute& attribute : node_.attributes) {
-    if (attribute.name == name) return &attribute;
-  }
+bool Import::has_attribute(std::string_view name) const {
+  return std::ranges::find(node_.attributes, name, &Attribute::name) != node_.attributes.end();
+}
+
+// Nodes of the standard were checked when the file was read; those of other operators are checked here alone.
+const Attribute* Import::find(std::string_view name, int32_t type) const {
+  const auto found = std::ranges::find(node_.attributes, name, &Attribute::name);
+  if (found == node_.attributes.end()) return nullptr;
+  const Status status = check_attribute(*found, type);
+  if (status.ok()) return &*found;
+  b.fail(status.at(b.scope()));
   return nullptr;
 }
 
 int64_t Import::integer(std::string_view name, int64_t fallback) const {
-  const Attribute* a = find(name);
+  const Attribute* a = find(name, schema::AttributeProto::AttributeType_INT);
   return a ? a->i : fallback;
 }
 
 double Import::number(std::string_view name, double fallback) const {
-  const Attribute* a = find(name);
+  const Attribute* a = find(name, schema::AttributeProto::AttributeType_FLOAT);
   return a ? static_cast<double>(a->f) : fallback;
 }
 
 std::string Import::text(std::string_view name, std::string_view fallback) const {
-  const Attribute* a = find(name);
+  const Attribute* a = find(name, schema::AttributeProto::AttributeType_STRING);
   return std::string(a ? a->s : fallback);
 }
 
 Ints Import::ints(std::string_view name, Ints fallback) const {
-  const Attribute* a = find(name);
+  const Attribute* a = find(name, schema::AttributeProto::AttributeType_INTS);
   return a ? a->ints : fallback;
 }
 
 std::vector<std::string> Import::strings(std::string_view name) const {
-  const Attribute* a = find(name);
+  const Attribute* a = find(name, schema::AttributeProto::AttributeType_STRINGS);
   return a ? std::vector<std::string>(a->strings.begin(), a->strings.end()) : std::vector<std::string>();
 }
 
 Doubles Import::numbers(std::string_view name, Doubles fallback) const {
-  const Attribute* a = find(name);
+  const Attribute* a = find(name, schema::AttributeProto::AttributeType_FLOATS);
   return a ? Doubles(a->floats.begin(), a->floats.end()) : fallback;
 }
 
 epl::Tensor Import::tensor(std::string_view name) {
-  const Attribute* a = find(name);
+  const Attribute* a = find(name, schema::AttributeProto::AttributeType_TENSOR);
   if (!a || !a->t) {
-    fail(cat("attribute ", name, " is missing"));
+    fail(cat("attribute ", name, " is missing"));  // unless find() has said more
     return {};
   }
   auto value = tensor_value(*a->t, importer_.model().stored());

@@ -12,6 +12,7 @@
 #include "core/ir/rewriter.h"
 #include "frontends/onnx/control_flow.h"
 #include "frontends/onnx/file_check.h"
+#include "frontends/onnx/function_call.h"
 #include "frontends/onnx/host_ops.h"
 #include "frontends/onnx/missing.h"
 #include "frontends/onnx/operators.h"
@@ -494,35 +495,9 @@ Status Importer::call_function(const Function& function, const Node& node, Scope
     inner.values[function.inputs[i]] = *slot;
     inner.values[function.inputs[i]].held_bytes = 0;  // counted where it is
   }
-  // Attributes of the body that refer to the call's, with the function's defaults; what is given nowhere is absent.
-  std::vector<Node> body = function.nodes;
-  for (Node& step : body) {
-    for (std::string_view& input : step.inputs) {
-      if (!input.empty() && std::ranges::find(function.inputs, input) != function.inputs.end() &&
-          !inner.values.contains(input))
-        input = "";
-    }
-    std::vector<Attribute> resolved;
-    for (const Attribute& attribute : step.attributes) {
-      if (attribute.ref.empty()) {
-        resolved.push_back(attribute);
-        continue;
-      }
-      auto named = [&](const Attribute& a) { return a.name == attribute.ref; };
-      auto given = std::ranges::find_if(node.attributes, named);
-      auto standard = std::ranges::find_if(function.attribute_defaults, named);
-      if (given == node.attributes.end() && standard == function.attribute_defaults.end()) continue;
-      Attribute made = given != node.attributes.end() ? *given : *standard;
-      made.name = attribute.name;
-      resolved.push_back(std::move(made));
-    }
-    const bool referred = std::ranges::any_of(step.attributes, [](const Attribute& a) { return !a.ref.empty(); });
-    step.attributes = std::move(resolved);
-    if (!referred) continue;  // checked when the file was read
-    if (Status status = check_node(step, opset(step.domain)); !status.ok())
-      return status.with_context(step.op_type).at(node_name(step, inner));
-  }
-  EPL_TRY(run_nodes(body, inner, function.outputs));
+  auto body = body_of(model_, function, node);
+  if (!body.ok()) return body.status().at(cat(inner.prefix, "/", body.status().where()));
+  EPL_TRY(run_nodes(*body, inner, function.outputs));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;
     Slot* slot = find(function.outputs[i], inner);

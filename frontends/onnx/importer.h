@@ -60,6 +60,7 @@ class Importer {
   const OnnxModel& model() const { return model_; }
   const std::string& source() const { return source_; }  // of the nodes at hand: Node::source
   bool training() const { return binding_.mode == Binding::Mode::train; }
+  bool runs() const { return noted_ == nullptr; }  // else this import only finds the shapes in the file
   int64_t opset(std::string_view domain) const;
   Var materialize(Slot& slot);
   Var take(const Sequence::Item& item);  // an item of a sequence, cut out of its value

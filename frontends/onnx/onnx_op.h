@@ -87,7 +87,10 @@ class Import {
   int64_t opset() const;  // of the node's domain
   const Importer& importer() const { return importer_; }
   bool training() const;  // the graph is made for training
-  bool has_attribute(std::string_view name) const { return find(name) != nullptr; }
+  bool runs() const;      // the graph is what will run, and its shapes those of the data
+  bool has_attribute(std::string_view name) const;
+  // An attribute's value, or `fallback` where the node does not have it. One that has no value of this type fails: no
+  // zero, empty text or empty list stands for it.
   int64_t integer(std::string_view name, int64_t fallback) const;
   double number(std::string_view name, double fallback) const;
   std::string text(std::string_view name, std::string_view fallback) const;
@@ -110,7 +113,7 @@ class Import {
   void fail(const Status& status);
 
  private:
-  const Attribute* find(std::string_view name) const;
+  const Attribute* find(std::string_view name, int32_t type) const;
   Importer& importer_;
   const Node& node_;
   std::vector<Slot*> inputs_;

@@ -39,6 +39,10 @@ const AttributeKind* kind_of(int32_t type) {
   const AttributeKind* kind = std::ranges::find(kinds, type, &AttributeKind::type);
   return kind == std::end(kinds) ? nullptr : kind;
 }
+const AttributeKind* kind_of(std::string_view name) {
+  const AttributeKind* kind = std::ranges::find(kinds, name, &AttributeKind::name);
+  return kind == std::end(kinds) ? nullptr : kind;
+}
 
 struct AttributeRule {
   std::string_view name, type;
@@ -86,23 +90,6 @@ Status check_counts(const Node& node, const OperatorVersion& version) {
   return {};
 }
 
-// An attribute that says one type and holds another would be read as zero.
-Status check_value(const Attribute& attribute, const AttributeRule& rule) {
-  const AttributeKind* given = kind_of(attribute.type);
-  if (!given)
-    return error(Code::invalid_model, "attribute ", attribute.name, " does not say its type; it must be ", rule.type);
-  if (given->name != rule.type)
-    return error(Code::invalid_model, "attribute ", attribute.name, " is of type ", given->name, "; it must be ",
-                 rule.type);
-  for (const AttributeKind& kind : kinds) {
-    if (kind.field != given->field && (attribute.fields >> kind.field & 1) != 0) {
-      return error(Code::invalid_model, "attribute ", attribute.name, " says that it is of type ", given->name,
-                   ", and holds a value of type ", kind.name);
-    }
-  }
-  return {};
-}
-
 Status check_attributes(const Node& node, const OperatorVersion& version) {
   for (size_t k = 0; k < node.attributes.size(); ++k) {
     const Attribute& attribute = node.attributes[k];
@@ -119,7 +106,7 @@ Status check_attributes(const Node& node, const OperatorVersion& version) {
       return error(Code::invalid_model, node.op_type, " of opset ", version.since, " has no attribute ", attribute.name,
                    "; ", names_of(version.attributes));
     }
-    if (attribute.ref.empty()) EPL_TRY(check_value(attribute, found));
+    if (attribute.ref.empty()) EPL_TRY(check_attribute(attribute, kind_of(found.type)->type));
   }
   Status missing;
   for_each_rule(version.attributes, [&](const AttributeRule& rule) {
@@ -132,6 +119,28 @@ Status check_attributes(const Node& node, const OperatorVersion& version) {
 }
 
 }  // namespace
+
+// One that says one type and holds another would be read as zero.
+Status check_attribute(const Attribute& attribute, int32_t type) {
+  const AttributeKind* kind = kind_of(type);
+  const std::string_view wanted = kind == nullptr ? "of a known type" : kind->name;
+  if (!attribute.ref.empty())
+    return error(Code::invalid_model, "attribute ", attribute.name, " refers to attribute ", attribute.ref,
+                 " of a function, which gives it no value");
+  const AttributeKind* given = kind_of(attribute.type);
+  if (!given)
+    return error(Code::invalid_model, "attribute ", attribute.name, " does not say its type; it must be ", wanted);
+  if (given->type != type)
+    return error(Code::invalid_model, "attribute ", attribute.name, " is of type ", given->name, "; it must be ",
+                 wanted);
+  for (const AttributeKind& other : kinds) {
+    if (other.field != given->field && (attribute.fields >> other.field & 1) != 0) {
+      return error(Code::invalid_model, "attribute ", attribute.name, " says that it is of type ", given->name,
+                   ", and holds a value of type ", other.name);
+    }
+  }
+  return {};
+}
 
 const OperatorVersion* find_operator(std::string_view domain, std::string_view name, int64_t opset) {
   if (domain == "ai.onnx") domain = "";

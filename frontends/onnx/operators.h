@@ -29,4 +29,7 @@ const OperatorVersion* find_operator(std::string_view domain, std::string_view n
 // function's body that refers to one of its call's (`ref`) has no value yet, and counts as given.
 Status check_node(const Node& node, int64_t opset);
 
+// Whether an attribute says that it is of this type, one of schema::AttributeProto, and holds a value of no other.
+Status check_attribute(const Attribute& attribute, int32_t type);
+
 }  // namespace epl::onnx
