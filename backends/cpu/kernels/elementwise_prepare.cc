@@ -248,7 +248,7 @@ class PlanBuilder {
       const bool truth = value(b).truth && value(c).truth;
       return real_step(x.op, {a, as_real(b), as_real(c)}, truth);
     }
-    if (x.op == ScalarOp::pow && value(b).constant) {
+    if (x.op == ScalarOp::pow && value(b).constant && !runs_on_integers(x.op, {a, b})) {
       if (int y = small_power(as_real(a), value(b).number); y >= 0) return y;
     }
     const bool integer = arity == 1   ? runs_on_integers(x.op, {a})

@@ -5,6 +5,7 @@
 
 #include "core/ir/op.h"
 #include "frontends/onnx/onnx_op.h"
+#include "frontends/onnx/ops/types.h"
 
 namespace epl::onnx {
 namespace {
@@ -17,6 +18,9 @@ class AttentionImport {
 
   void run() {
     if (!read_operands()) return;
+    const DType as = q_.dtype();
+    const Var keys = k_, values = v_;
+    widen();
     read_mask();
     double scale = i_.number("scale", 1.0 / std::sqrt(static_cast<double>(q_.dim(3)))), cap = i_.number("softcap", 0);
     bool causal = i_.integer("is_causal", 0) != 0;
@@ -28,10 +32,10 @@ class AttentionImport {
     if (bias_) operands.push_back(bias_);
     Var y = b_.emit("attention", operands, {{"scale", scale}, {"causal", plain_causal}, {"softcap", cap}});
     if (sees_) y = b_.select(sees_, y, b_.like(y, 0));
-    set_result(y);
-    if (i_.wants(1)) i_.set(1, k_);
-    if (i_.wants(2)) i_.set(2, v_);
-    if (i_.wants(3)) i_.set(3, shown_scores(scale, cap, plain_causal));
+    set_result(b_.cast(y, as));
+    if (i_.wants(1)) i_.set(1, keys);
+    if (i_.wants(2)) i_.set(2, values);
+    if (i_.wants(3)) i_.set(3, b_.cast(shown_scores(scale, cap, plain_causal), as));
   }
 
  private:
@@ -56,6 +60,14 @@ class AttentionImport {
       v_ = b_.concat({i_.in(5), v_}, 2);
     }
     return q_ && k_ && v_ && b_.status().ok();
+  }
+
+  // Values and a mask may have other types. In the widest one the lowest number of a mask is not an infinity, which
+  // would make NaN of a query that it hides every key from.
+  void widen() {
+    DType type = real_type(q_.dtype(), v_.dtype());
+    if (i_.has(3) && i_.type(3).dtype != DType::boolean) type = real_type(type, i_.type(3).dtype);
+    for (Var* v : {&q_, &k_, &v_}) *v = b_.cast(*v, type);
   }
 
   // The mask with four dimensions and all keys; those it does not name are hidden.

@@ -3,6 +3,7 @@
 
 #include "core/ir/op.h"
 #include "frontends/onnx/onnx_op.h"
+#include "frontends/onnx/ops/types.h"
 
 namespace epl::onnx {
 namespace {
@@ -85,9 +86,37 @@ EPL_ONNX_OP(Mean) {
   }};
 }
 
+namespace {
+
+// Whether each number is one of the type's own.
+bool holds(const epl::Tensor& value, DType dtype) {
+  epl::Tensor one(TensorType{dtype, {}});
+  for (int64_t k = 0; k < value.elements(); ++k) {
+    one.set(0, value.get(k));
+    if (one.get(0) != value.get(k)) return false;
+  }
+  return true;
+}
+
+// The type in which a power is computed. Integers stay integers; of 64 bits without a sign are exponents that no other
+// integer holds.
+DType power_type(DType base, DType exponent, const epl::Tensor* known) {
+  if (base == exponent) return base;
+  if (is_integer(base) && is_integer(exponent) && exponent != DType::u64 && base != DType::u64) return DType::i64;
+  if (is_float(base) && known && known->elements() <= 64 && holds(*known, base)) return base;
+  return real_type(base, exponent);
+}
+
+}  // namespace
+
 // The exponent may have another type than the base, which the result has.
 EPL_ONNX_OP(Pow) {
-  return {.run = [](Import& i) { i.set(0, i.b.pow(i.in(0), i.b.cast(i.in(1), i.in(0).dtype()))); }};
+  return {.run = [](Import& i) {
+    Builder& b = i.b;
+    const Var base = i.in(0), exponent = i.in(1);
+    const DType type = power_type(base.dtype(), exponent.dtype(), i.constant(1));
+    i.set(0, b.cast(b.pow(b.cast(base, type), b.cast(exponent, type)), base.dtype()));
+  }};
 }
 
 EPL_ONNX_OP(Mod) {
@@ -184,12 +213,13 @@ EPL_ONNX_OP(Swish) {
   }};
 }
 
-// Towards zero by `bias`, and zero within `lambd` of it.
+// Towards zero by `bias`, and zero within `lambd` of it: real numbers, which x need not hold.
 EPL_ONNX_OP(Shrink) {
   return {.run = [](Import& i) {
-    Var x = i.in(0);
+    const DType as = i.in(0).dtype();
+    Var x = is_float(as) ? i.in(0) : i.b.cast(i.in(0), real_type(as, DType::f32));
     const double bias = i.number("bias", 0), lambd = i.number("lambd", 0.5);
-    i.set(0, i.b.select(x > lambd, x - bias, i.b.select(x < -lambd, x + bias, i.b.like(x, 0))));
+    i.set(0, i.b.cast(i.b.select(x > lambd, x - bias, i.b.select(x < -lambd, x + bias, i.b.like(x, 0))), as));
   }};
 }
 

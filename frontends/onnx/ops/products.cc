@@ -1,6 +1,7 @@
 // Matrix products.
 #include "core/ir/op.h"
 #include "frontends/onnx/onnx_op.h"
+#include "frontends/onnx/ops/types.h"
 
 namespace epl::onnx {
 EPL_ONNX_OP(MatMul) {
@@ -22,9 +23,16 @@ EPL_ONNX_OP(Gemm) {
   return {.weights = {0, 1, 2}, .product = true, .run = [](Import& i) {
             double alpha = i.number("alpha", 1.0), beta = i.number("beta", 1.0);
             Var y = i.b.matmul(i.in(0), i.in(1), i.integer("transA", 0) != 0, i.integer("transB", 0) != 0);
+            // Real factors of integers.
+            const bool real = !is_float(y.dtype()) && (alpha != 1.0 || (i.has(2) && beta != 1.0));
+            const DType as = y.dtype(), type = real ? real_type(as, DType::f32) : as;
+            y = i.b.cast(y, type);
             if (alpha != 1.0) y = y * alpha;
-            if (i.has(2) && beta != 0.0) y = y + (beta == 1.0 ? i.in(2) : i.in(2) * beta);
-            i.set(0, y);
+            if (i.has(2) && beta != 0.0) {
+              const Var c = i.b.cast(i.in(2), type);
+              y = y + (beta == 1.0 ? c : c * beta);
+            }
+            i.set(0, i.b.cast(y, as));
           }};
 }
 

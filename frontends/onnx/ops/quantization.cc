@@ -6,6 +6,7 @@
 
 #include "core/ir/op.h"
 #include "frontends/onnx/onnx_op.h"
+#include "frontends/onnx/ops/types.h"
 
 namespace epl::onnx {
 namespace {
@@ -28,7 +29,8 @@ Var beside(Import& i, int input, const Var& x) {
 
 bool plain(Import& i) {
   if (i.integer("block_size", 0) != 0)
-    i.fail(unsupported("scales for blocks (block_size ", i.integer("block_size", 0), ")"));
+    i.fail(unsupported("it has a scale for each block (block_size ", i.integer("block_size", 0),
+                       "), which is not supported; quantise by tensor or by channel, or train the model from before"));
   if (i.type(1).elements() == 0) i.fail("no scale");
   return i.b.status().ok();
 }
@@ -37,14 +39,18 @@ bool plain(Import& i) {
 
 // Beside the integers, for whoever takes them back, the same numbers as real ones that a gradient comes through.
 EPL_ONNX_OP(QuantizeLinear) {
-  return {.quantizes = Quantizes::gives, .run = [](Import& i) {
+  return {.structural = {1, 2}, .quantizes = Quantizes::gives, .run = [](Import& i) {
             if (!plain(i)) return;
             Builder& b = i.b;
             const DType as = i.has(2) ? i.type(2).dtype : DType::u8;
             if (!is_integer(as) || dtype_bytes(as) > 2 || i.integer("output_dtype", 0) != 0)
-              return i.fail(unsupported("quantising to other integers than the 8 or 16 bits of a zero point"));
-            Var x = i.in(0);
-            if (!is_float(x.dtype())) x = b.cast(x, DType::f32);
+              return i.fail(unsupported(
+                  "it rounds to other integers than those of 8 or 16 bits that a zero point has; train the model "
+                  "from before it was quantised"));
+            // A zero point of 16 bits lies beyond the numbers of an f16.
+            const Var x = b.cast(
+                i.in(0),
+                at_least_f32(real_type(is_float(i.type(0).dtype) ? i.type(0).dtype : DType::f32, i.type(1).dtype)));
             const double span = std::ldexp(1.0, static_cast<int>(dtype_bytes(as)) * 8),
                          low = as == DType::i8 || as == DType::i16 ? -span / 2 : 0, high = low + span - 1;
             const Var scaled = x / b.cast(beside(i, 1, x), x.dtype());
@@ -59,21 +65,23 @@ EPL_ONNX_OP(QuantizeLinear) {
 }
 
 EPL_ONNX_OP(DequantizeLinear) {
-  return {.quantizes = Quantizes::takes, .run = [](Import& i) {
+  return {.structural = {1, 2}, .quantizes = Quantizes::takes, .run = [](Import& i) {
             if (!plain(i)) return;
             Builder& b = i.b;
             const DType as = i.type(1).dtype;
             if (!is_float(as) || i.integer("output_dtype", 0) != 0)
-              return i.fail(unsupported("a result of another type than the scale has"));
+              return i.fail(
+                  unsupported("its result has another type than its scale, which is not supported; make them alike"));
             Var x = i.through_rounding();
             if (!x) {
               x = i.in(0);
               if (i.has(2)) x = b.cast(x, DType::i32) - b.cast(beside(i, 2, x), DType::i32);
-              return i.set(0, b.cast(x, as) * beside(i, 1, x));
+            } else if (i.has(2)) {
+              x = x - b.cast(beside(i, 2, x), x.dtype());
             }
-            x = b.cast(x, as);
-            if (i.has(2)) x = x - b.cast(beside(i, 2, x), as);
-            i.set(0, x * beside(i, 1, x));
+            // What a scale of 16 bits multiplies may itself need more.
+            const DType type = at_least_f32(as);
+            i.set(0, b.cast(b.cast(x, type) * b.cast(beside(i, 1, x), type), as));
           }};
 }
 

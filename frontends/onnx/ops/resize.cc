@@ -6,6 +6,7 @@
 #include "core/ir/op.h"
 #include "frontends/onnx/onnx_op.h"
 #include "frontends/onnx/ops/axes.h"
+#include "frontends/onnx/ops/types.h"
 
 namespace epl::onnx {
 namespace {
@@ -146,7 +147,9 @@ bool read_sizes(Import& i, Sizes& s) {
 
 void resize(Import& i, const Options& o, const Sizes& s) {
   Builder& b = i.b;
-  Var x = i.in(0);
+  // Between integers lie real numbers; the nearest one is taken as it is.
+  const DType as = i.in(0).dtype();
+  const Var x = is_float(as) || o.mode == "nearest" ? i.in(0) : b.cast(i.in(0), real_type(as, DType::f32));
   const Shape from = x.shape();
   const bool cuts = o.transform == "tf_crop_and_resize";
   Var y = x, outside;
@@ -165,7 +168,7 @@ void resize(Import& i, const Options& o, const Sizes& s) {
     outside = outside ? b.emit("logical_or", {outside, here}) : here;
   }
   if (outside) y = b.select(outside, b.like(y, i.number("extrapolation_value", 0)), y);
-  i.set(0, y.value() == x.value() ? b.unary("identity", x) : y);
+  i.set(0, y.value() == i.in(0).value() ? b.unary("identity", y) : b.cast(y, as));
 }
 
 // The operators before opset 11: a scale for every dimension, and one way to find an element's place.

@@ -4,6 +4,7 @@
 
 #include "core/ir/op.h"
 #include "frontends/onnx/onnx_op.h"
+#include "frontends/onnx/ops/types.h"
 
 namespace epl::onnx {
 namespace {
@@ -84,7 +85,10 @@ std::vector<Neighbour> neighbours(Builder& b, Var p, int64_t size, const std::st
 EPL_ONNX_OP(GridSample) {
   return {.run = [](Import& i) {
     Builder& b = i.b;
-    Var x = i.in(0), grid = i.in(1);
+    const DType as = i.in(0).dtype();
+    const Var x = is_float(as) ? i.in(0) : b.cast(i.in(0), real_type(as, i.in(1).dtype()));
+    // Positions need more digits than 16 bits have, and weights those of what they weigh.
+    const Var grid = b.cast(i.in(1), at_least_f32(real_type(i.in(1).dtype(), x.dtype())));
     int dims = x.ndim() - 2;
     if (dims < 1 || dims > 3 || grid.ndim() != dims + 2 || grid.dim(-1) != dims || grid.dim(0) != x.dim(0)) {
       return i.fail(cat("a grid of ", grid.type().text(), " does not fit ", x.type().text()));
@@ -123,7 +127,7 @@ EPL_ONNX_OP(GridSample) {
     }
     Shape shape = {n, x.dim(1)};
     shape.insert(shape.end(), out.begin() + 1, out.end());
-    i.set(0, b.reshape(total, shape));
+    i.set(0, b.cast(b.reshape(total, shape), as));
   }};
 }
 

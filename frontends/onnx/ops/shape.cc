@@ -28,7 +28,9 @@ EPL_ONNX_OP(Constant) {
       for (size_t k = 0; k < numbers.size(); ++k) value.set(static_cast<int64_t>(k), numbers[k]);
       return i.set_constant(0, std::move(value));
     }
-    i.fail("a constant of text, or sparse, is not supported");
+    i.fail(unsupported(i.has_attribute("sparse_value")
+                           ? "its value is sparse, which is not supported; store it dense, as attribute value"
+                           : "its value is a text, which nothing can compute with; train the model without it"));
   }};
 }
 
@@ -65,10 +67,16 @@ EPL_ONNX_OP(Range) {
     DType dtype = i.type(0).dtype;
     double start = i.constant(0)->get(0), limit = i.constant(1)->get(0), delta = i.constant(2)->get(0);
     if (delta == 0) return i.fail("a step of zero");
-    int64_t count = std::max<int64_t>(0, static_cast<int64_t>(std::ceil((limit - start) / delta)));
-    if (count > (int64_t{1} << 24)) return i.fail(cat("a range of ", count, " elements"));
-    epl::Tensor value(TensorType{dtype, {count}});
-    for (int64_t k = 0; k < count; ++k) value.set(k, start + static_cast<double>(k) * delta);
+    const double wanted = std::max(0.0, std::ceil((limit - start) / delta));
+    if (!(wanted <= 1 << 24)) return i.fail(cat("a range of ", wanted, " elements"));
+    epl::Tensor value(TensorType{dtype, {static_cast<int64_t>(wanted)}});
+    for (int64_t k = 0; k < value.elements(); ++k) {
+      if (is_float(dtype)) {
+        value.set(k, start + static_cast<double>(k) * delta);
+      } else {  // integers have more digits than a double
+        value.set_int(k, i.constant(0)->get_int(0) + k * i.constant(2)->get_int(0));
+      }
+    }
     i.set_constant(0, std::move(value));
   }};
 }

@@ -1,0 +1,211 @@
+"""Operators whose operands may have different types: every pair of types that the standard allows, against onnxruntime,
+and against NumPy's float64 where onnxruntime lacks the pair.
+
+    python tests/python/types_test.py [NAME...]
+
+What is computed must have the digits of the wider type, and the type that the standard gives the result.
+Prints `N passed, N failed, N skipped` as its last line.
+"""
+import sys
+
+import ml_dtypes  # comes with onnx
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper
+
+import epl_api
+from epl_api import OUTPUT, PREDICT
+
+FLOATS = ["float16", "float32", "float64"]
+SIGNED = ["int32", "int64"]
+SMALL = ["int8", "uint8", "int16", "uint16"]
+INTS = SMALL + SIGNED + ["uint32", "uint64"]
+SLACK = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-12}
+
+
+def array(values, dtype):
+    return np.array(values).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+
+
+def code(value):
+    return helper.np_dtype_to_tensor_dtype(value.dtype)
+
+
+def model_of(op, feeds, opset, attributes, constants=()):
+    names = list(feeds)
+    node = helper.make_node(op, names, ["y"], name="node", **attributes)
+    inputs = [helper.make_tensor_value_info(n, code(v), v.shape) for n, v in feeds.items() if n not in constants]
+    stored = [helper.make_tensor(n, code(feeds[n]), feeds[n].shape, feeds[n].tobytes(), raw=True) for n in constants]
+    graph = helper.make_graph([node], "main", inputs, [helper.make_empty_tensor_value_info("y")], stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def onnxruntime_of(model, feeds):
+    """None where onnxruntime has no kernel for these types."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        wanted = {i.name for i in session.get_inputs()}
+        return session.run(None, {
+  n: v for n, v in feeds.items() if n in wanted})[0]
+    except Exception:  # of many kinds: the type is unknown, the kernel is missing, a feed cannot be given
+        return None
+
+
+def cases():
+    """(label, op, opset, feeds, attributes, constants, what NumPy gives or None, whether onnxruntime is asked)."""
+    for base in FLOATS + SIGNED + ["bfloat16"]:
+        for exponent in FLOATS + INTS + ["bfloat16"]:
+            real = "float" in exponent
+            x = array([4, 9, 16, 2, 25, 1], base)
+            y = array([0.5, 1.5, 2, 0.5, -0.5, 3] if real else [1, 2, 3, 3, 0, 2], exponent)
+            wanted = np.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)
+            for constants in ((), ("e",)):
+                yield (f"Pow {base} {exponent}{' known' * bool(constants)}", "Pow", 15, {"x": x, "e": y}, {}, constants,
+                       wanted, base != "bfloat16" and exponent != "bfloat16")
+#An exponent that the base's type does not hold, and digits that it does.
+    yield ("Pow float16 huge", "Pow", 15, {"x": array([1, 0.5], "float16"), "e": array([70000, 70001], "int64")}, {},
+           ("e",), array([1, 0], "float16"), True)
+    yield ("Pow float32 digits", "Pow", 15,
+           {"x": array([1.0000001, 1], "float32"), "e": array([16777217, 16777217], "int64")}, {}, ("e",),
+           np.power(array([1.0000001, 1], "float32").astype(np.float64), 16777217.0).astype(np.float32), False)
+    yield ("Pow int64 digits", "Pow", 15, {"x": array([3], "int64"), "e": array([39], "int32")}, {}, (),
+           np.array([3 ** 39], np.int64), False)  # onnxruntime computes it in float64
+    for x in ("float32", "float16"):
+        for zero in ("uint8", "int8", "uint16", "int16"):
+            span = np.iinfo(zero)
+            values = array([-3.2, 0.1, 2.55, 1000, -1000], x)
+            scale, point = array(0.25, x), array((span.max + span.min) // 2 + 3, zero)
+            ours = np.clip(np.round(values.astype(np.float64) / 0.25) + float(point), span.min, span.max).astype(zero)
+            yield (f"QuantizeLinear {x} {zero}", "QuantizeLinear", 21, {"x": values, "scale": scale, "zero": point}, {},
+                   (), ours, True)
+    yield ("QuantizeLinear mixed", "QuantizeLinear", 23,
+           {"x": array([6000.0, 3.0], "float16"), "scale": array(1e-2, "float32"), "zero": array(7, "uint16")}, {}, (),
+           np.array([65535, 307], np.uint16), False)
+    yield ("QuantizeLinear int32", "QuantizeLinear", 21,
+           {"x": array([1000, -3], "int32"), "scale": array(0.5, "float32"), "zero": array(3, "int16")}, {}, (),
+           np.array([2003, -3], np.int16), False)
+    for x in ("uint8", "int8", "uint16", "int16", "int32"):
+        for scale in ("float32", "float16", "bfloat16"):
+            span = np.iinfo(x)
+            values = array([span.min if x != "int32" else -100000, 0, 7, span.max if x != "int32" else 100000], x)
+            feeds = {"x": values, "scale": array(1e-3, scale)}
+            zero = 0
+            if x != "int32":
+                zero = int(span.max if span.min == 0 else span.min)
+                feeds["zero"] = array(zero, x)
+            ours = ((values.astype(np.float64) - zero) * feeds["scale"].astype(np.float64)).astype(feeds["scale"].dtype)
+            yield (f"DequantizeLinear {x} {scale}", "DequantizeLinear", 21, feeds, {}, (), ours, scale != "bfloat16")
+    for x in SMALL + SIGNED:
+        values = array([[[[10, 20], [30, 41]]]], x)
+        for mode in ("linear", "nearest"):
+            feeds = {"x": values, "roi": array([], "float32"), "scales": array([1, 1, 2, 2], "float32")}
+            yield (f"Resize {x} {mode}", "Resize", 13, feeds, {"mode": mode}, ("roi", "scales"), None, True)
+    for x in FLOATS + ["int32", "int64"]:
+        for grid in ("float32", "float64"):
+            values = array([[[[10, 20], [30, 41]]]], x)
+            points = array([[[[-0.5, -0.5], [0, 0], [0.3, 0.7]]]], grid)
+#Between the four pixels, by hand.
+            px, py = points[0, 0, :, 0].astype(np.float64), points[0, 0, :, 1].astype(np.float64)
+            px, py = ((px + 1) * 2 - 1) / 2, ((py + 1) * 2 - 1) / 2
+            full = np.pad(values[0, 0].astype(np.float64), 1)
+            ours = []
+            for a, b in zip(px, py):
+                i, j = int(np.floor(a)), int(np.floor(b))
+                u, v = a - i, b - j
+                ours.append(full[j + 1, i + 1] * (1 - u) * (1 - v) + full[j + 1, i + 2] * u * (1 - v)
+                            + full[j + 2, i + 1] * (1 - u) * v + full[j + 2, i + 2] * u * v)
+            yield (f"GridSample {x} {grid}", "GridSample", 20, {"x": values, "grid": points}, {}, (),
+                   np.array(ours).reshape(1, 1, 1, 3).astype(x), False)
+    for x in FLOATS + SMALL + SIGNED:
+        values = array([-3, -2, -1, 0, 1, 2, 3] if x[0] != "u" else [0, 1, 2, 3, 4, 5, 6], x)
+        yield f"Shrink {x}", "Shrink", 9, {"x": values}, {"bias": 0.5, "lambd": 1.5}, (), None, True
+    for x in FLOATS:
+        for scale in FLOATS:
+            values, factors = array([[1, 2, 3, 4]], x), array([1, 0.5, 2, 1], scale)
+            w = values.astype(np.float64)
+            ours = (w / np.sqrt((w * w).mean(-1, keepdims=True) + 1e-5) * factors.astype(np.float64)).astype(scale)
+            yield (f"RMSNormalization {x} {scale}", "RMSNormalization", 23, {"x": values, "s": factors}, {}, (), ours,
+                   False)
+            for mean in FLOATS:
+                values = array([[1, 2], [3, 4]], x)
+                feeds = {"x": values, "s": array([1, 2], scale), "b": array([0.5, 0], scale),
+                         "m": array([0.25, 1], mean), "v": array([1, 4], mean)}
+                ours = (values.astype(np.float64) - [0.25, 1]) / np.sqrt(np.array([1, 4]) + 1e-5) * [1, 2] + [0.5, 0]
+                yield (f"BatchNormalization {x} {scale} {mean}", "BatchNormalization", 15, feeds, {}, (),
+                       ours.astype(x), x == scale == mean)  # onnxruntime has fewer digits where they differ
+    for x in SIGNED:
+        first = 2 ** 53 + 1 if x == "int64" else 5
+        feeds = {"start": array(first, x), "limit": array(first + 4, x), "delta": array(1, x)}
+        ours = np.arange(*[int(v) for v in feeds.values()], dtype=x)
+        yield f"Range {x}", "Range", 11, feeds, {}, tuple(feeds), ours, True
+    ints = {"a": array([[1, 2], [3, 4]], "int32"), "b": array([[1, 0], [0, 1]], "int32"), "c": array([3, 5], "int32")}
+    yield "Gemm int32", "Gemm", 13, ints, {"alpha": 0.5, "beta": 0.5}, (), array([[2, 3], [3, 4]], "int32"), False
+    for mask in ("float16", "float32", "float64", "bool"):
+        for q in ("float16", "float32"):
+            lowest = -3e38 if mask in ("float32", "float64") else -6e4
+            given = array([[0, lowest], [lowest if mask != "float16" else 0] * 2], mask)
+            if mask == "bool":
+                given = np.array([[True, False], [True, True]])
+            k = array(np.arange(8).reshape(1, 1, 2, 4) / 8, q)
+            feeds = {"q": k, "k": k, "v": k, "mask": given}
+            bias = np.where(given, 0, -np.inf) if mask == "bool" else given.astype(np.float64)
+            s = (k.astype(np.float64)[0, 0] @ k.astype(np.float64)[0, 0].T) / 2 + bias
+            p = np.exp(s - s.max(-1, keepdims=True))
+            ours = ((p / p.sum(-1, keepdims=True)) @ k.astype(np.float64)[0, 0])[None, None].astype(q)
+            yield f"Attention {q} {mask}", "Attention", 23, feeds, {}, (), ours, False
+    for q, v in (("float32", "float16"), ("float16", "float32")):
+        a, b = array(np.arange(8).reshape(1, 1, 2, 4) / 8, q), array(np.arange(8).reshape(1, 1, 2, 4) / 4, v)
+        s = (a.astype(np.float64)[0, 0] @ a.astype(np.float64)[0, 0].T) / 2
+        p = np.exp(s - s.max(-1, keepdims=True))
+        ours = ((p / p.sum(-1, keepdims=True)) @ b.astype(np.float64)[0, 0])[None, None].astype(q)
+        yield f"Attention {q} values {v}", "Attention", 23, {"q": a, "k": a, "v": b}, {}, (), ours, False
+
+
+def wrong(got, wanted):
+    if got.dtype != wanted.dtype:
+        return f"is {got.dtype}, should be {wanted.dtype}"
+    if got.shape != wanted.shape:
+        return f"has shape {got.shape}, should be {wanted.shape}"
+    a, b = got.astype(np.float64), wanted.astype(np.float64)
+    slack = SLACK.get(str(wanted.dtype), 0)
+    if not np.allclose(a, b, rtol=slack, atol=slack * 0.1, equal_nan=True):
+        return f"is {got.ravel()}, should be {wanted.ravel()}"
+    return None
+
+
+def run_case(api, op, opset, feeds, attributes, constants, by_hand, asks):
+    model = model_of(op, feeds, opset, attributes, constants)
+    plan = api.plan(api.model_bytes(model.SerializeToString()), None)
+    given = [v for n, v in feeds.items() if n not in constants]
+    got = api.predict(api.session(plan), given, len(api.ports(plan, PREDICT, OUTPUT)))[0]
+    theirs = onnxruntime_of(model, feeds) if asks else None
+    if by_hand is None and theirs is None:  # as of real numbers
+        real = {**feeds, "x": feeds["x"].astype(np.float32)}
+        theirs = onnxruntime_of(model_of(op, real, opset, attributes, constants), real).astype(feeds["x"].dtype)
+    assert by_hand is not None or theirs is not None, "nothing to compare with"
+    for name, wanted in (("by hand", by_hand), ("onnxruntime", theirs)):
+        if wanted is not None:
+            assert not wrong(got, wanted), f"{name}: {wrong(got, wanted)}"
+
+
+def main():
+    api = epl_api.Api()
+    passed = failed = 0
+    for label, *case in cases():
+        if sys.argv[1:] and not any(label.startswith(w) for w in sys.argv[1:]):
+            continue
+        try:
+            run_case(api, *case)
+            passed += 1
+        except Exception as error:  # any failure of any kind is this case's failure
+            print(f"FAILED {label}: {type(error).__name__} {str(error)[:300]}")
+            failed += 1
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
