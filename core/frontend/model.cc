@@ -9,17 +9,36 @@
 namespace epl {
 namespace {
 
-// What is named must be a plain file under the folder. Symbolic links may not lead out of it.
-Result<std::shared_ptr<const FileReader>> open_beside(const std::string& folder, const std::string& location) {
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Where a path leads when all its links are followed; empty where nothing is there.
+std::string real_path(const std::string& path) {
+  char* found = realpath(path.c_str(), nullptr);
+  const std::string out = found ? found : "";
+  std::free(found);
+  return out;
+}
+
+bool lies_in(const std::string& path, const std::string& folder) {
+  return !folder.empty() && path.starts_with(folder.ends_with('/') ? folder : folder + "/");
+}
+
+// What is named must be a plain file under the folder of the model, or under that of the file which the model is a link
+// to: a cache of downloads may keep all files in one folder, and links to them in others. No link may lead elsewhere.
+Result<std::shared_ptr<const FileReader>> open_beside(const std::string& model, const std::string& location) {
   const auto refuse = [](auto&&... parts) { return Status(Code::invalid_model, cat(parts...)); };
-  const std::string path = folder + "/" + location;
-  char* real_folder = realpath(folder.c_str(), nullptr);
-  char* real_path = realpath(path.c_str(), nullptr);
-  const std::string inside = real_folder ? std::string(real_folder) + "/" : "", target = real_path ? real_path : "";
-  std::free(real_folder);
-  std::free(real_path);
+  const std::string folder = folder_of(model), path = folder + "/" + location, own = real_path(model),
+                    own_folder = own.empty() ? "" : folder_of(own);
+  std::string target = real_path(path);
+  if (target.empty() && !own_folder.empty()) target = real_path(own_folder + "/" + location);
   if (target.empty()) return refuse("its external data ", path, " cannot be found");
-  if (!target.starts_with(inside)) return refuse("external data at \"", location, "\" leads out of the model's folder");
+  if (!lies_in(target, real_path(folder)) && !lies_in(target, own_folder)) {
+    return refuse("external data at \"", location, "\" leads out of the model's folder, to ", target,
+                  "; put the file itself beside the model (cp -L follows links)");
+  }
   struct stat info{};
   if (stat(target.c_str(), &info) != 0 || !S_ISREG(info.st_mode))
     return refuse("its external data ", path, " is not a plain file");
@@ -31,9 +50,7 @@ Result<std::shared_ptr<const FileReader>> open_beside(const std::string& folder,
 Result<ModelSource> ModelSource::of_file(const std::string& path) {
   ModelSource out;
   EPL_ASSIGN(out.file, FileReader::open(path));
-  const size_t slash = path.rfind('/');
-  std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-  out.beside = [folder = std::move(folder)](const std::string& location) { return open_beside(folder, location); };
+  out.beside = [path](const std::string& location) { return open_beside(path, location); };
   return out;
 }
 

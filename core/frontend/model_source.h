@@ -22,7 +22,8 @@ struct ModelSource {
   std::shared_ptr<const HostOps> ops;  // that the host brings, for operators that no frontend knows; null: none
   Stop stop;                           // while the model is loaded; not kept
 
-  // What lies beside it must be a plain file under its folder, reached without a link that leaves it.
+  // What lies beside it must be a plain file under its folder, or under that of the file which it is a link to, reached
+  // without a link that leaves both.
   static Result<ModelSource> of_file(const std::string& path);
 };
 

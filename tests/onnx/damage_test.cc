@@ -381,6 +381,34 @@ TEST_F(ExternalData, StaysInTheFolderOfTheModel) {
   expect_refused(at("missing.bin"), "cannot be found", "\"w\"");
 }
 
+// A cache of downloads keeps the files of a model in one folder, and in another one links to them. What lies in the
+// folder of the model's own file is beside the model, and nothing else is.
+TEST_F(ExternalData, MayLieBesideTheFileThatTheModelIsALinkTo) {
+  const std::string numbers(16, '\0');
+  const fs::path cache = folder_ / "cache", snapshot = cache / "snapshots" / "abc" / "onnx", blobs = cache / "blobs";
+  fs::create_directories(snapshot);
+  fs::create_directories(blobs);
+  std::ofstream(blobs / "bbb") << numbers;
+  std::ofstream(cache / "secret") << numbers;
+  const auto of_cache = [&](const std::string& location, const fs::path& target) {
+    std::ofstream(blobs / "aaa", std::ios::binary)
+        << of({node("MatMul", {"x", "w"}, {"y"})}, {testing::external_tensor("w", f32, {2, 2}, location)});
+    for (const char* name : {"m.onnx", "w.bin"}) fs::remove(snapshot / name);
+    fs::create_symlink("../../../blobs/aaa", snapshot / "m.onnx");
+    if (!target.empty()) fs::create_symlink(target, snapshot / "w.bin");
+    auto model = OnnxModel::load((snapshot / "m.onnx").string());
+    return model.ok() ? (*model)->bind({.symbols = {{"n", 2}}}).status() : model.status();
+  };
+  EXPECT_TRUE(of_cache("w.bin", "../../../blobs/bbb").ok()) << of_cache("w.bin", "../../../blobs/bbb").to_string();
+  EXPECT_TRUE(of_cache("bbb", "").ok()) << "beside the file itself";
+  for (const fs::path& out : {fs::path("../../../secret"), cache / "secret"}) {
+    const std::string said = of_cache("w.bin", out).to_string();
+    EXPECT_NE(said.find("leads out of the model's folder, to "), std::string::npos) << said;
+    EXPECT_NE(said.find("cp -L"), std::string::npos) << said;
+  }
+  EXPECT_FALSE(of_cache("../secret", "").ok());
+}
+
 TEST_F(ExternalData, IsAsLongAsTheTensor) {
   std::ofstream(folder_ / "model" / "w.bin") << std::string(20, '\0');
   EXPECT_TRUE(at("w.bin", {{"offset", "4"}, {"length", "16"}}).ok());
