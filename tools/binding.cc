@@ -128,6 +128,10 @@ void add_binding_options(CLI::App& app, JobOptions& o) {
          "--loss-output", o.loss_output,
          "what the loss is applied to: an output of the model or of any of its nodes (default: the first output)")
       ->type_name("NAME");
+  app.add_option("--loss-target", o.loss_target,
+                 "the field of the data that the loss compares with, where the model has an input called target")
+      ->capture_default_str()
+      ->type_name("NAME");
   app.add_option("--ignore-index", o.ignore_index, "target value that does not count")
       ->type_name("N")
       ->check(integer_value(INT64_MIN));
@@ -245,8 +249,10 @@ void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& data
     said.check_data(input.name, field);
     bind_field(trainer, input.name, EPL_DTYPE_NONE, field);
   }
-  const auto target = fields.find("target");
-  if (target != fields.end() && o.loss != "none") bind_target(trainer, target->second, o.loss);
+  const std::vector<Port> inputs = inputs_of(model);
+  const bool taken = std::ranges::find(inputs, o.loss_target, &Port::name) != inputs.end();  // by the model
+  const auto target = fields.find(o.loss_target);
+  if (target != fields.end() && o.loss != "none" && !taken) bind_target(trainer, target->second, o.loss);
 }
 
 void bind_open(const Trainer& trainer, const Model& model, const JobOptions& o, int64_t fallback) {

@@ -34,8 +34,8 @@ void bind_target(const Trainer& trainer, const Port& field, const std::string& l
   } else if (dtype != EPL_DTYPE_I32) {
     dtype = EPL_DTYPE_I64;
   }
-  check(
-      epl_trainer_bind_input(trainer.get(), EPL_STR("target"), dtype, dims.data(), static_cast<int32_t>(dims.size())));
+  check(epl_trainer_bind_input(trainer.get(), field.name.data(), field.name.size(), dtype, dims.data(),
+                               static_cast<int32_t>(dims.size())));
 }
 
 std::string data_text(const Json& description) {

@@ -239,6 +239,7 @@ Trainer make_trainer(const Engine& engine, const JobOptions& o) {
   epl_trainer* t = trainer.get();
   set(t, "loss", o.loss);
   if (!o.loss_output.empty()) set(t, "loss.output", o.loss_output);
+  if (o.loss_target != "target") set(t, "loss.target", o.loss_target);
   if (!o.ignore_index.empty()) set(t, "loss.ignore_index", o.ignore_index);
   if (o.label_smoothing) set(t, "loss.label_smoothing", *o.label_smoothing);
   if (!o.class_weights.empty()) set(t, "loss.class_weights", o.class_weights);

@@ -35,6 +35,7 @@ struct JobOptions {
   std::vector<std::string> trip_counts;                          // N or NODE=N
   bool free_batch = false, no_peel = false;
   std::string loss = "softmax_cross_entropy", loss_output, ignore_index, class_weights;
+  std::string loss_target = "target";
   std::optional<double> label_smoothing;
   std::string optimizer = "adamw";
   std::map<std::string, std::string> optimizer_values;  // of its options that were given by their own names

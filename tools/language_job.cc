@@ -13,7 +13,8 @@ void measure_baselines(const Engine& engine, const Plan& plan, const DataFiles& 
   const int64_t inputs = epl_plan_port_count(plan.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT);
   bool has_target = false;
   for (int64_t i = 0; i < inputs; ++i)
-    has_target = has_target || port_of(epl_plan_port, plan.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT, i).name == "target";
+    has_target =
+        has_target || port_of(epl_plan_port, plan.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT, i).name == o.loss_target;
   if (!has_target || inputs != 2) return;  // the loss has no target of its own
   ByteCounts counts;
   Json options = {{"reader", "text"},

@@ -107,6 +107,7 @@ std::string difference_text(const Json& one) {
       {"loss", "--loss"},
       {"loss.output", "--loss-output"},
       {"loss.peel", "--no-peel"},
+      {"loss.target", "--loss-target"},
       {"data.batch", "--batch"},
       {"data.seed", "--seed"},
       {"seed", "--seed"},

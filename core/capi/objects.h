@@ -38,6 +38,7 @@ struct epl_trainer : epl::capi::ExclusiveHandle<epl::capi::HandleType::trainer> 
   struct Settings {
     std::string loss = epl::LossSpec().name, loss_output;
     bool peel = true;
+    std::string loss_target = std::string(epl::target_name);
     std::string optimizer = epl::TrainOptions().optimizer;
     std::string schedule = epl::LearningRateSchedule().name;
     epl::OptionTexts loss_options, optimizer_options, schedule_options;

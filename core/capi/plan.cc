@@ -95,12 +95,15 @@ void name_parameters(const epl_trainer& trainer, Binding& binding) {
   }
 }
 
+bool has_input(const Model& model, const std::string& name) {
+  return std::ranges::find(model.inputs(), name, &ModelPort::name) != model.inputs().end();
+}
+
 // It is the loss's own input, unless the model has one of this name.
-void leave_target_to_loss(const Model& model, Binding& binding) {
-  const auto& inputs = model.inputs();
-  if (std::ranges::find(inputs, target_name, &ModelPort::name) != inputs.end()) return;
-  binding.input_shapes.erase(std::string(target_name));
-  binding.batch_dims.erase(std::string(target_name));
+void leave_target_to_loss(const Model& model, const std::string& target, Binding& binding) {
+  if (has_input(model, target)) return;
+  binding.input_shapes.erase(target);
+  binding.batch_dims.erase(target);
 }
 
 // The first shape with other sizes.
@@ -109,8 +112,10 @@ Result<PlanShape> bind_shape(const epl_trainer& trainer, const epl_trainer::Size
   PlanShape out{request.binding, request.train.loss.target};
   for (const auto& [symbol, size] : sizes.symbols) out.binding.symbols[symbol] = size;
   for (const auto& [input, shape] : sizes.inputs) out.binding.input_shapes[input] = shape;
-  EPL_TRY(check_binding(out.binding, trainer.input_types, model, {std::string(target_name)}));
-  const auto target = sizes.inputs.find(std::string(target_name));
+  const std::string& name = trainer.settings.loss_target;
+  EPL_TRY(check_binding(out.binding, trainer.input_types, model, {name}));
+  const auto target = sizes.inputs.find(name);
+  if (has_input(model, name)) return out;  // it is the model's own
   if (target == sizes.inputs.end()) {
     if (out.target)
       return invalid("the trainer binds the target to ", out.target->text(),
@@ -126,7 +131,11 @@ Result<PlanShape> bind_shape(const epl_trainer& trainer, const epl_trainer::Size
 
 // What the trainer says of the inputs.
 Status bind_trainer(const epl_trainer& trainer, const Model& model, PlanOptions& request) {
-  EPL_TRY(check_binding(trainer.binding, trainer.input_types, model, {std::string(target_name)}));
+  const std::string& target = trainer.settings.loss_target;
+  EPL_TRY(check_binding(trainer.binding, trainer.input_types, model, {target}));
+  if (trainer.binding.input_shapes.contains(target) && !trainer.input_types.contains(target) &&
+      !has_input(model, target))
+    return invalid("the target ", quoted(target), " needs an element type; the model does not know it");
   request.training = trainer.settings.loss != "none";
   if (request.training) {
     EPL_ASSIGN(request.train, resolve_trainer(trainer));
@@ -142,8 +151,8 @@ Status bind_trainer(const epl_trainer& trainer, const Model& model, PlanOptions&
     if (!shape.ok()) return shape.status().with_context(cat("shape ", s + 1));
     request.shapes.push_back(*std::move(shape));
   }
-  leave_target_to_loss(model, request.binding);
-  for (PlanShape& shape : request.shapes) leave_target_to_loss(model, shape.binding);
+  leave_target_to_loss(model, target, request.binding);
+  for (PlanShape& shape : request.shapes) leave_target_to_loss(model, target, shape.binding);
   return {};
 }
 

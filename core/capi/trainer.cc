@@ -69,6 +69,7 @@ Status check_key(std::string_view key) {
   static const std::vector<std::string> known = {"loss",
                                                  "loss.output",
                                                  "loss.peel",
+                                                 "loss.target",
                                                  "loss.OPTION",
                                                  "free_batch",
                                                  "optimizer",
@@ -96,6 +97,9 @@ Status set_key(epl_trainer::Settings& t, std::string_view key, std::string_view 
     t.loss_output = value;
   } else if (key == "loss.peel") {
     return set_own(t.peel, key, value);
+  } else if (key == "loss.target") {
+    if (value.empty()) return invalid("loss.target is empty; it is the name of the input that the loss compares with");
+    t.loss_target = value;
   } else if (key == "optimizer") {
     EPL_TRY(find_optimizer(value).status());
     t.optimizer = value;
@@ -161,8 +165,6 @@ Status bind_symbol(epl_trainer& trainer, std::string_view symbol, int64_t size) 
 
 Status bind_input(epl_trainer& trainer, std::string_view input, int32_t dtype, const int64_t* dims, int32_t ndim) {
   const std::string name(input);
-  if (dtype == EPL_DTYPE_NONE && name == "target")
-    return invalid("the target needs an element type; the model does not know it");
   EPL_ASSIGN(TensorType type, type_argument(dtype == EPL_DTYPE_NONE ? EPL_DTYPE_U8 : dtype, dims, ndim));
   trainer.binding.input_shapes[name] = type.shape;
   if (dtype != EPL_DTYPE_NONE) trainer.input_types[name] = type.dtype;
@@ -183,10 +185,11 @@ Result<TrainOptions> resolve_trainer(const epl_trainer& trainer) {
   out.loss.peel = set.peel;
   EPL_ASSIGN(const std::vector<Option> loss, loss_options(set.loss));
   EPL_ASSIGN(out.loss.options, parse_options(set.loss_options, loss, cat("loss ", set.loss)));
-  if (auto type = trainer.input_types.find("target"); type != trainer.input_types.end()) {
-    out.loss.target = TensorType{type->second, trainer.binding.input_shapes.at("target")};
+  out.loss.target_input = set.loss_target;
+  if (auto type = trainer.input_types.find(set.loss_target); type != trainer.input_types.end()) {
+    out.loss.target = TensorType{type->second, trainer.binding.input_shapes.at(set.loss_target)};
   }
-  if (auto dim = trainer.binding.batch_dims.find("target"); dim != trainer.binding.batch_dims.end())
+  if (auto dim = trainer.binding.batch_dims.find(set.loss_target); dim != trainer.binding.batch_dims.end())
     out.loss.target_batch_dim = dim->second;
   EPL_ASSIGN(const OptimizerRow* row, find_optimizer(set.optimizer));
   out.optimizer = row->name;

@@ -141,7 +141,6 @@ Status read_shape(const Json& shape, epl_trainer& trainer) {
         const bool dims_alone = input.is_object() && input.size() == 1 && input.find("dims") != nullptr;
         if (!dims_alone) return wrong(cat("inputs.", name), input, R"(an object with "dims" alone)");
         Json untyped = {{"dims", *input.find("dims")}};
-        if (name == target_name) untyped["dtype"] = "f32";  // whatever it is: that is said once, for all shapes
         EPL_TRY(read_input(name, untyped, read));
       }
     } else {

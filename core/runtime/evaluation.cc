@@ -75,7 +75,8 @@ Result<Evaluation::One> Evaluation::prepare(MetricSpec spec) {
     EPL_ASSIGN(one.output, find_port(outputs, static_cast<size_t>(entry_.first_output), spec.output, "output"));
   }
   EPL_ASSIGN(one.target,
-             find_port(entry_.inputs, 0, spec.target.empty() ? target_name : std::string_view(spec.target), "input"));
+             find_port(entry_.inputs, 0, spec.target.empty() ? plan_->options().train.loss.target_input : spec.target,
+                       "input"));
   EPL_ASSIGN(one.subject, subject_of(spec, one.output, one.target));
   auto made = spec.row->make(spec.options, one.subject);
   // Floating-point targets that the host named are numbers or probabilities, as the metric takes them.

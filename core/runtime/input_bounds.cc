@@ -29,7 +29,7 @@ template <class T> int64_t find_outside(const InputBound& bound, const Tensor& t
 
 }  // namespace
 
-std::vector<InputBound> input_bounds(const Graph& graph, const LossFacts& loss) {
+std::vector<InputBound> input_bounds(const Graph& graph, const LossFacts& loss, std::string_view target_input) {
   std::vector<InputBound> bounds;
   const std::vector<int> source = sources_of(graph);
   const auto add = [&](int input, const IndexRange& range, const std::string& node) {
@@ -39,7 +39,7 @@ std::vector<InputBound> input_bounds(const Graph& graph, const LossFacts& loss) 
     };
     if (std::ranges::none_of(bounds, same)) bounds.push_back({input, range, node});
   };
-  const Value target = graph.find(target_name);
+  const Value target = graph.find(target_input);
   if (loss.classes > 0 && target && source[static_cast<size_t>(target.index)] >= 0) {
     add(source[static_cast<size_t>(target.index)],
         {.low = 0, .high = loss.classes, .ignored = loss.ignored, .what = cat("class of ", loss.classes)}, "loss");

@@ -22,7 +22,7 @@ struct InputBound {
 
 // An input reaches an op as it is, or through ops that only move elements. `loss` bounds the target where its classes
 // are known.
-std::vector<InputBound> input_bounds(const Graph& graph, const LossFacts& loss);
+std::vector<InputBound> input_bounds(const Graph& graph, const LossFacts& loss, std::string_view target);
 
 // The first element that breaks the bound, -1 for none.
 int64_t find_out_of_bounds(const InputBound& bound, const Tensor& tensor);

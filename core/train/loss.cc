@@ -111,13 +111,14 @@ void find_scores(LossBuilder& loss, const LossRow& row, std::vector<std::string>
 
 Var LossBuilder::target(const TensorType& fallback) {
   Graph& graph = b.graph();
-  if (Value taken = graph.find(target_name)) {
+  if (Value taken = graph.find(spec_.target_input)) {
     if (graph.value(taken).kind != ValueKind::result) {
-      b.fail(invalid("the model has ", value_kind_name(graph.value(taken).kind), " ", target_name,
-                     "; the loss needs this name for its target"));
+      b.fail(invalid("the model has ", value_kind_name(graph.value(taken).kind), " ", quoted(spec_.target_input),
+                     ", and the loss needs this name for what it compares with; give that another name (loss.target, "
+                     "--loss-target NAME), which the field of the data then has too"));
       return {};
     }
-    graph.rename(taken, graph.unique_name(target_name));
+    graph.rename(taken, graph.unique_name(spec_.target_input));
   }
   const TensorType type = spec_.target.value_or(fallback);
   // One number for the batch (the target of a scalar output) has no dimension that could count samples.
@@ -126,7 +127,7 @@ Var LossBuilder::target(const TensorType& fallback) {
     b.fail(invalid("the target, ", type.text(), ", has no dimension ", batch_dim, " to count samples in"));
     return {};
   }
-  return b.var(graph.add_input(std::string(target_name), type, batch_dim));
+  return b.var(graph.add_input(spec_.target_input, type, batch_dim));
 }
 
 std::string_view loss_output_name(const LossSpec& spec) {

@@ -9,6 +9,9 @@
 
 namespace epl {
 
+// Name of the graph input that holds what the loss compares with, unless the host gives another one.
+inline constexpr std::string_view target_name = "target";
+
 struct LossSpec {
   std::string name = "softmax_cross_entropy";  // a row, or "output:<name>": a scalar output of the graph
   std::string output;                          // which output of the model it is applied to; empty: the first
@@ -17,10 +20,8 @@ struct LossSpec {
   std::optional<TensorType> target;
   bool peel = true;          // apply a loss of scores to the scores under a last softmax or sigmoid
   int target_batch_dim = 0;  // the dimension of the target that counts samples, -1 for none
+  std::string target_input = std::string(target_name);
 };
-
-// Name of the graph input that holds what the loss compares with.
-inline constexpr std::string_view target_name = "target";
 
 // What targets are; it says which metrics apply.
 enum class Task : uint8_t { numbers, classes, probabilities };
@@ -42,7 +43,7 @@ struct Loss {
   Var value, terms, weights;
 };
 
-// What a row builds its loss with. `target` adds the graph input "target" and returns it.
+// What a row builds its loss with. `target` adds the graph input of the targets and returns it.
 class LossBuilder {
  public:
   LossBuilder(Builder& builder, Var output, const Attributes& options, const LossSpec& spec)

@@ -239,7 +239,8 @@ class TrainStepBuilder {
   Result<Value> add_state(const std::string& name, const TensorType& type) {
     if (Value taken = step_.graph.find(name)) {
       if (step_.graph.value(taken).kind != ValueKind::result)
-        return invalid("the model has a tensor ", name, "; the training needs this name for its state");
+        return invalid("the model has a tensor ", name,
+                       "; the training needs this name for its state; rename it in the model");
       step_.graph.rename(taken, step_.graph.unique_name(name));
     }
     return step_.graph.add_leaf(ValueKind::state, name, type);

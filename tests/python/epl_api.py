@@ -158,6 +158,10 @@ class Api:
         options = PlanOptions(c.sizeof(PlanOptions), ranks, 0, None, 0)
         return self.make("plan", "epl_plan_create", model, trainer, None, c.byref(options), None)
 
+    def printed(self, plan, stage):
+        made = self.make("text", "epl_plan_print", plan, text(stage), None)
+        return self.lib.epl_text_data(made.pointer, None).decode()
+
     def ports(self, plan, entry, kind):
         names = []
         for i in range(self.lib.epl_plan_port_count(plan.pointer, c.c_int32(entry), c.c_int32(kind))):

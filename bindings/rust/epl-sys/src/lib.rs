@@ -1040,6 +1040,8 @@ extern "C" {
     ///                    not set
     ///   loss.peel        true (default): where the loss takes scores and that output is a softmax or sigmoid of scores, it
     ///                    is applied to the scores; false: to the output as it is
+    ///   loss.target      the input that the loss compares with, and the field of a dataset with it: "target" if not set. A
+    ///                    model that has an input of this name needs another one
     ///   loss.<option>    as the loss declares, for example loss.ignore_index = -100
     ///   optimizer        sgd, momentum, adam, adamw, ...
     ///   optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, ...
