@@ -75,23 +75,25 @@ Result<DType> type_of_dlpack(const dlpack::DataType& type) {
     dlpack::DataType known = dlpack_type(static_cast<DType>(i));
     if (known.code == type.code && known.bits == type.bits && type.lanes == 1) return static_cast<DType>(i);
   }
-  return unsupported("DLPack element type with code ", type.code, ", ", type.bits, " bits, ", type.lanes, " lanes");
+  return unsupported("a DLPack tensor has elements of code ", type.code, ", ", type.bits, " bits and ", type.lanes,
+                     " lanes, which no type of EPL is; convert it first");
 }
 
 Status check_dlpack(const dlpack::ManagedTensorVersioned& managed) {
   const dlpack::Tensor& t = managed.dl_tensor;
   if (managed.version.major != dlpack::major_version) {
-    return unsupported("DLPack version ", managed.version.major, ".", managed.version.minor,
-                       "; version 1 is understood");
+    return unsupported("the DLPack tensor is of version ", managed.version.major, ".", managed.version.minor,
+                       ", and version 1 is understood");
   }
   if (t.device.device_type != dlpack::device_cpu)
-    return unsupported("a DLPack tensor on device type ", t.device.device_type, "; only CPU memory (1) is taken");
+    return unsupported("the DLPack tensor is on device type ", t.device.device_type,
+                       ", and only CPU memory (1) is taken; copy it first");
   if (t.ndim < 0 || t.ndim > EPL_MAX_NDIM) return invalid("a DLPack tensor with ", t.ndim, " dimensions");
   if (t.strides == nullptr) return {};
   int64_t expected = 1;
   for (int i = t.ndim - 1; i >= 0; --i) {
     if (t.shape[i] > 1 && t.strides[i] != expected) {
-      return unsupported("a DLPack tensor that is not row-major: dimension ", i, " has stride ", t.strides[i], ", ",
+      return unsupported("the DLPack tensor is not row-major: dimension ", i, " has stride ", t.strides[i], ", ",
                          expected, " is expected; copy it first");
     }
     expected *= std::max<int64_t>(t.shape[i], 1);

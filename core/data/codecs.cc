@@ -43,9 +43,10 @@ Result<const epl_pack_codec*> Codecs::find(std::string_view codec) {
       const epl_pack_codec* one = (*pack)->codecs[i];
       if (codec == one->name) return found_.emplace(codec, one).first->second;
     }
-    return unsupported("the pack ", row.name, " has no ", codec);
+    return unsupported("the pack ", row.name, " that is here does not unpack ", codec,
+                       "; build the pack of this version");
   }
-  return unsupported("no codec ", codec);
+  return unsupported("no pack unpacks ", codec, "; store the data with another compression, or without one");
 }
 
 Status Codecs::unpack(std::string_view codec, std::span<const std::byte> packed, std::span<std::byte> target) {

@@ -44,7 +44,8 @@ Result<Value> Partition::unpadded(Value v, const Sharding& lies, const ReadPaddi
 Status Partition::count_over_time(Node& node, int block) {
   const PieceRule* row = piece_table().find(node.op->name);
   if (!row || row->counts < 0)
-    return unsupported("batch.semantics = per_micro_batch: op ", node.op->name, " draws random numbers in one order")
+    return unsupported("batch.semantics = per_micro_batch cannot be had: op ", node.op->name,
+                       " draws the random numbers of all samples in one order")
         .at(node.name);
   const int64_t count = global_.type(node.outputs[0]).elements();
   Tensor firsts({DType::i64, {mesh_.size(micro_batch_axis)}});

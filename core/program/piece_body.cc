@@ -97,7 +97,8 @@ class Following {
           const bool added = add(n, sharding, rules_.back().rule.inputs[i], static_cast<int>(d), cut);
           // An axis of size one cuts nothing, and where it stands behind all samples there is no factor for it.
           if (!added && plan_.mesh(plan_.node_task_graph[static_cast<size_t>(n)]).pieces(cut.axes) > 1)
-            return unsupported("dimension ", d, " of operand ", i, " of ", node.op->name, " is cut");
+            return unsupported("dimension ", d, " of operand ", i, " of ", node.op->name,
+                               " is cut, and this op needs it whole; leave the node out of the scope that cuts it");
         }
       }
     }

@@ -126,9 +126,12 @@ class Resharding {
       std::erase(due_, partial);
       if (axis(partial.axis).size == 1) continue;
       if (partial.kind == ShardingRule::Reduce::owner)
-        return unsupported("rows that one rank of ", axis(partial.axis).name, " has, for all of them");
+        return unsupported("rows lie on one rank of ", axis(partial.axis).name,
+                           " each, and this use of them needs them on all; leave out the scope that places them");
       if (partial.kind != ShardingRule::Reduce::sum) {
-        if (kind == Kind::time) return unsupported("a maximum or minimum over the pieces of ", axis(partial.axis).name);
+        if (kind == Kind::time)
+          return unsupported("a maximum or minimum is taken over the pieces of ", axis(partial.axis).name,
+                             ", which only sums are; use fewer micro-batches");
         const bool largest = partial.kind == ShardingRule::Reduce::max;
         add("all_reduce", largest ? ".largest" : ".smallest",
             {{"axis", axis(partial.axis).name}, {"reduction", largest ? "max" : "min"}}, type_.shape);
@@ -238,7 +241,8 @@ class Resharding {
   Status gather_axis(size_t d, const AxisCut& cut) {
     const int over = cut.axes[0];
     if (axis(over).kind != Kind::rank)
-      return unsupported("gathering dimension ", d, ", which ", axis(over).name, " cuts");
+      return unsupported("dimension ", d, " is cut over ", axis(over).name,
+                         ", which is not an axis of ranks, and cannot be gathered; use fewer micro-batches");
     std::erase(now_[d], cut);
     const Runs pieces = runs(type_.shape, d, cut.outer, 1);
     Shape shape = type_.shape, gathered = type_.shape;

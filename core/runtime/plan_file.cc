@@ -79,7 +79,9 @@ std::string print_plan_file(const PlanFile& file) {
 
 Result<PlanFile> parse_plan_file(std::string_view text) {
   if (!text.starts_with("epl plan ")) return error(Code::data_loss, "it is not a plan file of EPL");
-  if (!text.starts_with(head)) return unsupported("a plan file of another format: ", text.substr(0, text.find('\n')));
+  if (!text.starts_with(head))
+    return unsupported("the plan file has a format that this version does not read: ", text.substr(0, text.find('\n')),
+                       "; make it again");
   text.remove_prefix(head.size());
   const std::string_view first = text.substr(0, text.find('\n'));
   const std::string_view body = text.substr(std::min(first.size() + 1, text.size()));

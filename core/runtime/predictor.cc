@@ -36,7 +36,8 @@ Result<std::unique_ptr<Predictor>> Predictor::create(const std::shared_ptr<Sessi
   if (made->alike_) shapes = session->plan_;
   if (!shapes->entry(EntryKind::predict)) return invalid("the plan has no predict entry");
   if (!session->device_->executes())
-    return unsupported("a predictor on ", session->device_->description(), ", which computes nothing");
+    return unsupported("a predictor needs a device that computes, and ", session->device_->description(),
+                       " computes nothing");
   if (made->alike_ && session->over_processes()) {
     return unsupported("a predictor lives in one process, and this session is one of several: give it a plan of its ",
                        "own, of one rank");

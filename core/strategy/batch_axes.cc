@@ -81,8 +81,8 @@ Result<BatchAxes> BatchAxes::find(const std::set<int64_t>& degrees) {
     if (gaps < 2) continue;
     std::vector<std::string> all;
     for (int64_t d : degrees) all.push_back(cat(d));
-    return unsupported("stages of ", join(all, ", "), " copies: the samples of one with ", degree,
-                       " would not lie evenly among those of the others");
+    return unsupported("stages have ", join(all, ", "), " copies: the samples of one with ", degree,
+                       " would not lie evenly among those of the others; give them numbers that divide one another");
   }
   return out;
 }

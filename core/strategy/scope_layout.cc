@@ -160,8 +160,9 @@ class LayingOut {
   Status refuse_default_beside_stages() const {
     const Scope& scope = strategy_.default_scope;
     if (!strategy_.has_default || (scope.kind == ScopeKind::replicate && scope.scopes.empty())) return {};
-    return unsupported("a default of ", scope_kind_name(scope.kind), "(", scope.device_count,
-                       ") beside stages: what no stage matches goes where its operands are; give it a scope");
+    return unsupported(
+        "a default of ", scope_kind_name(scope.kind), "(", scope.device_count,
+        ") cannot stand beside stages: what no stage matches goes where its operands are; give it a scope");
   }
 
   const Strategy& strategy_;

@@ -18,7 +18,8 @@ Result<Scope> scope_of_default(const Strategy& strategy) {
   Scope one = strategy.has_default ? strategy.default_scope : Scope();
   if (one.kind == ScopeKind::replicate) one.device_count = 1;
   if (!one.scopes.empty())
-    return unsupported("pipeline.num_stages beside a default with ", one.scopes.size(), " scopes inside it");
+    return unsupported("pipeline.num_stages makes stages, and the default has ", one.scopes.size(),
+                       " scopes inside it, which no stage can share; name the stages as scopes instead");
   return one;
 }
 

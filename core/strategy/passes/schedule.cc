@@ -32,7 +32,8 @@ class Scheduling {
       EPL_TRY(loop());
     }
     const PipelineRow* row = stages() == 1 ? &one_stage() : find_pipeline(plan_.strategy.text("pipeline.strategy"));
-    if (!row) return unsupported("no pipeline schedule ", quoted(plan_.strategy.text("pipeline.strategy")), " yet");
+    if (!row)
+      return unsupported("this version has no pipeline schedule ", quoted(plan_.strategy.text("pipeline.strategy")));
     if (stages() > 1) part_forward_and_backward();
     if (stages() > plan_.classes() || row->parts_weights) look_at_the_end();
     if (row->parts_weights) part_weights();
