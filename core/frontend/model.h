@@ -50,6 +50,8 @@ struct Binding {
   // `train` keeps dropout and batch statistics as the file says; `evaluate` turns dropout off and uses running
   // statistics.
   enum class Mode : uint8_t { train, evaluate } mode = Mode::train;
+  // Takes what the owner of the model should know about it at these sizes; null: nobody wants it.
+  std::vector<std::string>* notes = nullptr;
 };
 
 // Something about a file that its owner should know before training it.
@@ -124,6 +126,9 @@ class Model {
                        const ModelSaveOptions& options) const = 0;
   // Equal for the same model with other weights, another number for another model; 0 where a frontend does not tell.
   virtual uint64_t fingerprint() const { return 0; }
+  // What the fingerprint leaves out and no checkpoint holds, by name: versions of operators, and constants (scales,
+  // masks, tables), one number as it is and several as a hash. Which tensors are constants follows from the binding.
+  virtual std::map<std::string, std::string> constants(const Binding&) const { return {}; }
   // How the file itself asks to be spread over ranks: the JSON form of a strategy; empty where it does not. A file may
   // ask for several numbers of devices; the one for most of them that divides `ranks` is given, else the first.
   virtual Result<std::string> strategy(int64_t) const { return std::string(); }

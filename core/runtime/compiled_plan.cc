@@ -149,7 +149,7 @@ Result<Entry> compile(EntryKind kind, int shape, Graph graph, SamplePlaces outpu
   entry.first_output = kind == EntryKind::evaluate
                            ? 1 + (entry.loss_scores >= 0) + (entry.loss_terms >= 0) + (entry.loss_weights >= 0)
                            : 0;
-  entry.bounds = input_bounds(*runnable, loss);
+  entry.bounds = input_bounds(*runnable, loss, options.train.loss.target_input);
   entry.samples = sample_dims(entry.plan);
   EPL_ASSIGN(entry.merges, output_merges(entry.plan));
   return entry;
@@ -233,7 +233,10 @@ bool same_names(const std::vector<Adapter>& a, const std::vector<Adapter>& b) {
 // The model's graph with its adapters, which are the same in every entry.
 Result<Graph> CompiledPlan::bound(Binding binding, Binding::Mode mode) {
   binding.mode = mode;
+  std::vector<std::string> notes;
+  binding.notes = &notes;
   EPL_ASSIGN(Graph graph, bind(options_, binding, apart_, batch_));
+  add_notes(notes);
   if (options_.train.precision == DType::f64) {
     EPL_ASSIGN(graph, with_float64(graph));
   }
@@ -435,6 +438,7 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   for (const Entry& entry : plan->entries_) {
     if (entry.kind == plan->entries_.front().kind) plan->add_notes(entry.notes);
   }
+  plan->constants_ = options.model->constants(options.binding);
   EPL_TRY(options.stop.check());
   plan->options_.stop = Stop();
   return std::shared_ptr<const CompiledPlan>(std::move(plan));

@@ -112,6 +112,8 @@ class CompiledPlan {
   const std::vector<std::pair<std::string, std::string>>& untrained() const { return untrained_; }
   // What the owner of the job should know about how its inputs and its loss were taken.
   const std::vector<std::string>& notes() const { return notes_; }
+  // Of the model, what neither its fingerprint nor a checkpoint holds (Model::constants).
+  const std::map<std::string, std::string>& constants() const { return constants_; }
   // The low-rank adapters beside the model's weights.
   const std::vector<Adapter>& adapters() const { return adapters_; }
   const LossFacts& loss() const { return loss_; }  // empty where there is no train entry
@@ -176,6 +178,7 @@ class CompiledPlan {
   std::vector<double> rates_;
   int first_group_ = 0;
   std::vector<std::string> notes_;
+  std::map<std::string, std::string> constants_;
   int threads_ = 1;
   // Micro-batches that stand by themselves, of the graph at hand, and where there are several: the samples of them all.
   int64_t apart_ = 1, batch_ = 0;

@@ -110,6 +110,7 @@ Facts describe_run(const CompiledPlan& plan) {
   Facts facts;
   if (const uint64_t fingerprint = options.model->fingerprint(); fingerprint != 0)
     facts["model.graph"] = hex(fingerprint);
+  for (const auto& [name, value] : plan.constants()) facts[cat("model.", name)] = value;
   if (!options.training) return facts;
   const TrainOptions& train = options.train;
   facts["optimizer"] = train.optimizer;
@@ -119,6 +120,7 @@ Facts describe_run(const CompiledPlan& plan) {
   facts["loss"] = train.loss.name;
   facts["loss.output"] = train.loss.output;
   facts["loss.peel"] = cat(train.loss.peel);
+  if (train.loss.target_input != target_name) facts["loss.target"] = train.loss.target_input;
   for (const LossRow& row : loss_table().rows) {
     if (row.name == train.loss.name) add_options(facts, "loss.", row.options, train.loss.options);
   }

@@ -17,8 +17,8 @@ struct RateScale;
 // "optimizer" -> "adamw", "optimizer.lr" -> "0.001", "data.fields" -> "x f32[8,4]; target i64[8]", ...
 using Facts = std::map<std::string, std::string>;
 
-// Of the model and of how it is trained. The model counts without its weights: its operators, their attributes, and how
-// they are connected.
+// Of the model and of how it is trained. The model counts without its weights: its operators, their attributes, how
+// they are connected, and the constants that no checkpoint holds, each by its name.
 Facts describe_run(const CompiledPlan& plan);
 // Of what it learns from: fields, batch, order and seed, and a hash over samples spread over the data.
 Facts describe_data(const Dataset& dataset);

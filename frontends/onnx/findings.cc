@@ -47,9 +47,10 @@ std::vector<ModelFinding> OnnxModel::findings() const {
   for (const Tensor& tensor : file_.graph.initializers) {
     auto type = tensor_type(tensor);
     if (!type.ok() || !is_float(type->dtype) || type->elements() <= 1) continue;
-    bool dotted = tensor.name.find('.') != std::string_view::npos;
+    const bool dotted = tensor.name.find('.') != std::string_view::npos;
+    const bool lost = rule.keeps_names() ? rule.made_by_exporter(tensor.name) : !dotted;
     if (dotted) ++named;
-    if (!dotted && rule.judge(tensor).parameter && type->ndim() >= 2) {
+    if (lost && rule.judge(tensor).parameter && type->ndim() >= 2) {
       ++nameless;
       nameless_elements += type->elements();
       example = tensor.name;

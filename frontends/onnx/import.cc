@@ -118,7 +118,7 @@ void Import::set_constant(int i, epl::Tensor value) {
 
 int64_t Import::opset() const { return importer_.opset(node_.domain); }
 bool Import::training() const { return importer_.training(); }
-bool Import::runs() const { return importer_.runs(); }
+void Import::note(const std::string& text) { importer_.note(cat("node ", b.scope(), ": ", text)); }
 
 bool Import::has_attribute(std::string_view name) const {
   return std::ranges::find(node_.attributes, name, &Attribute::name) != node_.attributes.end();

@@ -29,7 +29,7 @@ constexpr int max_ndim = 16;                               // EPL_MAX_NDIM: what
 
 Status check_size(const TensorType& type) {
   if (type.ndim() > max_ndim)
-    return unsupported("a value of ", type.ndim(), " dimensions; tensors have up to ", max_ndim);
+    return unsupported("a value has ", type.ndim(), " dimensions, and tensors have up to ", max_ndim, "; merge some");
   int64_t elements = 1;
   for (int64_t size : type.shape) {
     if (size < 0 || __builtin_mul_overflow(elements, std::max<int64_t>(size, 1), &elements) ||
@@ -329,7 +329,7 @@ Status Importer::run_node(const Node& node, Scope& scope) {
   }
   if (&scope == &top_ && model_.quantized().only_serves(node)) return {};
   const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, opset(node.domain));
-  if (!row && host_op(model_, node) == nullptr) return unsupported("operator ", node.op_type);
+  if (!row && host_op(model_, node) == nullptr) return unsupported("operator ", node.op_type, " is not supported");
   return run_row(row ? *row : host_op_row(), node, scope);
 }
 

@@ -8,42 +8,14 @@
 #include <map>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "frontends/onnx/free_batch.h"
 #include "frontends/onnx/model.h"
 #include "frontends/onnx/onnx_op.h"
+#include "frontends/onnx/parameter_rule.h"
 
 namespace epl::onnx {
-
-// Whether an initialiser is a parameter, judged by its type, name, content and use; else why not.
-struct ParameterVerdict {
-  bool parameter = false;
-  std::string reason;
-  bool left_out = false;  // not a parameter by its name alone
-  bool mask = false;      // not a parameter by its numbers alone
-};
-class ParameterRule {
- public:
-  explicit ParameterRule(const OnnxModel& model);
-  ParameterVerdict judge(const Tensor& tensor) const {
-    return judge(tensor.name, tensor, weights_.contains(tensor.name));
-  }
-  // Of a tensor under another name than its own; `placed`: it stands where weights do.
-  ParameterVerdict judge(std::string_view name, const Tensor& tensor, bool placed) const;
-  // Whether a tensor that a node holds is a weight or a running statistic, by what takes it, or by its name.
-  bool is_weight(std::string_view name, const TensorType& type) const;
-  bool is_statistic(std::string_view name) const { return statistics_.contains(name); }
-
- private:
-  const OnnxModel& model_;
-  std::unordered_set<std::string_view> statistics_;  // operands that are running statistics
-  std::unordered_set<std::string_view> structural_;  // operands that decide shapes
-  std::unordered_set<std::string_view> weights_;     // operands in the place of a weight (OnnxOpRow::weights)
-  std::unordered_set<std::string_view> shifts_;      // operands that are added to a product or a convolution
-  bool dotted_ = false;                              // some float initialisers have names like "block.0.weight"
-};
 
 class Importer {
  public:
@@ -61,6 +33,9 @@ class Importer {
   const std::string& source() const { return source_; }  // of the nodes at hand: Node::source
   bool training() const { return binding_.mode == Binding::Mode::train; }
   bool runs() const { return noted_ == nullptr; }  // else this import only finds the shapes in the file
+  void note(std::string text) const {
+    if (binding_.notes && runs()) binding_.notes->push_back(std::move(text));
+  }
   int64_t opset(std::string_view domain) const;
   Var materialize(Slot& slot);
   Var take(const Sequence::Item& item);  // an item of a sequence, cut out of its value

@@ -20,6 +20,20 @@ std::string function_key(std::string_view domain, std::string_view name, std::st
   return cat(named_once(domain), std::string_view("\0", 1), name, std::string_view("\0", 1), overload);
 }
 
+// Sparse initialisers become ordinary ones, in the graphs of branches too.
+Status store_dense(Graph& graph, const std::shared_ptr<const ModelBytes>& bytes) {
+  for (const SparseTensor& sparse : graph.sparse_initializers) {
+    EPL_ASSIGN(Tensor dense, dense_tensor(sparse, bytes));
+    graph.initializers.push_back(std::move(dense));
+  }
+  for (Node& node : graph.nodes) {
+    for (Attribute& a : node.attributes) {
+      if (a.g) EPL_TRY(store_dense(*a.g, bytes));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Model>> OnnxModel::load(const ModelSource& source) {
@@ -67,7 +81,7 @@ Status OnnxModel::check(const Stop& stop) {
     return unsupported("opset ", it->second, "; ", schema::oldest_opset, " to ", schema::newest_opset,
                        " are read. Convert the model with onnx.version_converter");
   }
-  if (file_.graph.sparse_initializers) return unsupported("sparse initialisers");
+  EPL_TRY(store_dense(file_.graph, bytes_));
   for (const Tensor& tensor : file_.graph.initializers) {
     if (!by_name_.emplace(tensor.name, &tensor).second)
       return refuse("two initialisers are called \"", tensor.name, "\"");
@@ -114,7 +128,7 @@ void OnnxModel::add_weight(std::string_view name, const Tensor& tensor, const Pa
                            const std::string& place, bool initializer) {
   auto type = tensor_type(tensor);
   if (!type.ok() || !is_float(type->dtype) || type->elements() <= 1) return;
-  if (!rule.is_weight(name, *type) && !(initializer && rule.judge(tensor).parameter)) return;
+  if (!rule.is_weight(name, tensor, *type) && !(initializer && rule.judge(tensor).parameter)) return;
   // The two branches of an If may use one name.
   std::string unique = by_name_.contains(name) ? cat(place, name) : std::string(name);
   if (by_name_.contains(unique)) return;
@@ -149,7 +163,12 @@ void name_places(std::vector<ModelPort>& inputs) {
 
 Status OnnxModel::fill_ports() {
   auto port = [](const ValueInfo& info) -> Result<ModelPort> {
-    if (info.elem_type == 0) return unsupported("\"", info.name, "\" is not a tensor").at(info.name);
+    if (info.elem_type == 0)
+      return unsupported(
+                 "\"", info.name,
+                 "\" is a sequence, a map or an optional value, and only tensors are supported; export the model "
+                 "with tensors alone")
+          .at(info.name);
     auto dtype = dtype_of(info.elem_type);
     if (!dtype.ok()) return dtype.status().with_context(cat("\"", info.name, "\"")).at(info.name);
     ModelPort made{std::string(info.name), *dtype, {}};
@@ -168,7 +187,10 @@ Status OnnxModel::fill_ports() {
   for (const ValueInfo& info : file_.graph.inputs) {
     if (by_name_.contains(info.name)) continue;  // an initialiser that may be overridden: its value stands
     EPL_ASSIGN(ModelPort made, port(info));
-    if (!info.has_shape) return unsupported("input \"", info.name, "\" has no shape").at(info.name);
+    if (!info.has_shape)
+      return unsupported("input \"", info.name,
+                         "\" has no shape, not even the number of its dimensions; export the model with shapes")
+          .at(info.name);
     inputs_.push_back(std::move(made));
   }
   name_places(inputs_);

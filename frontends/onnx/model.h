@@ -37,6 +37,7 @@ class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
   Status write(ByteWriter& out, const std::map<std::string, epl::Tensor>& replaced,
                const ModelSaveOptions& options) const override;
   uint64_t fingerprint() const override;
+  std::map<std::string, std::string> constants(const Binding& binding) const override;
   Result<std::string> strategy(int64_t ranks) const override;
 
   const File& file() const { return file_; }

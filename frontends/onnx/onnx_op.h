@@ -86,8 +86,8 @@ class Import {
 
   int64_t opset() const;  // of the node's domain
   const Importer& importer() const { return importer_; }
-  bool training() const;  // the graph is made for training
-  bool runs() const;      // the graph is what will run, and its shapes those of the data
+  bool training() const;               // the graph is made for training
+  void note(const std::string& text);  // what the owner of the model should know about this node
   bool has_attribute(std::string_view name) const;
   // An attribute's value, or `fallback` where the node does not have it. One that has no value of this type fails: no
   // zero, empty text or empty list stands for it.
@@ -131,7 +131,7 @@ struct OnnxOpRow {
   std::vector<int> statistics;  // inputs that are running statistics
   // Whether a node learns them, of the statistics of its batch; absent: no node does.
   bool (*learns)(const Node& node, int64_t opset) = nullptr;
-  std::vector<int> structural;  // inputs that decide shapes or places though they may be real numbers
+  std::vector<int> structural;  // inputs that are settings though they may be real numbers: shapes, places, roundings
   std::vector<int> weights;     // inputs in which a constant tensor is a weight as a rule
   Quantizes quantizes = Quantizes::no;
   bool product = false;  // what is added to its result is a bias

@@ -1,13 +1,18 @@
-// Which initialisers are parameters. A file does not say; exporters put weights, masks and tables side by side.
+// See parameter_rule.h.
+#include "frontends/onnx/parameter_rule.h"
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
-#include <unordered_map>
 
-#include "frontends/onnx/importer.h"
+#include "frontends/onnx/onnx_op.h"
+#include "frontends/onnx/weight_findings.h"
 
 namespace epl::onnx {
 namespace {
+
+constexpr int64_t max_elements_read = int64_t{1} << 22;
 
 // Removes the digits at the end; false when there is none.
 bool cut_number(std::string_view& name) {
@@ -16,8 +21,23 @@ bool cut_number(std::string_view& name) {
   return name.size() < length;
 }
 
+// Constants that PyTorch's newer exporter computes have the name of the operation: "softmax", "expand_1", "mul_12".
+bool named_as_operation(std::string_view name) {
+  static constexpr std::array operations = {
+      "abs",    "add",         "addmm",   "arange",   "bmm",       "cat",   "clamp",   "clone",     "cos",
+      "cumsum", "detach",      "div",     "einsum",   "embedding", "eq",    "exp",     "expand",    "flatten",
+      "full",   "gather",      "ge",      "gelu",     "gt",        "index", "le",      "linspace",  "log",
+      "lt",     "masked_fill", "matmul",  "mean",     "mm",        "mul",   "neg",     "ones",      "permute",
+      "pow",    "reciprocal",  "relu",    "repeat",   "reshape",   "rsqrt", "rsub",    "select",    "sigmoid",
+      "sin",    "slice",       "softmax", "softplus", "split",     "sqrt",  "squeeze", "stack",     "sub",
+      "sum",    "t",           "tanh",    "to",       "transpose", "tril",  "triu",    "unsqueeze", "view",
+      "where",  "zeros"};
+  if (cut_number(name) && name.ends_with('_')) name.remove_suffix(1);
+  return std::ranges::find(operations, name) != operations.end();
+}
+
 // "val_7", "onnx::MatMul_12", "_to_copy_3", "12", "/layer/Reshape_output_0", "x.Constant_1_output_0".
-bool made_by_exporter(std::string_view name) {
+bool named_by_exporter(std::string_view name) {
   if (name.starts_with("onnx::") || name.starts_with("_to_copy") || name.starts_with("/")) return true;
   if (!cut_number(name)) return false;
   if (name.empty() || name == "val_" || name == "_val_") return true;
@@ -26,17 +46,39 @@ bool made_by_exporter(std::string_view name) {
   return cut_number(name) && name.ends_with("Constant_");
 }
 
+bool dotted(std::string_view name) { return name.find('.') != std::string_view::npos; }
+// Of an attribute in its module, and the module.
+std::string_view own_name(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+std::string_view module_of(std::string_view name) { return name.substr(0, dotted(name) ? name.rfind('.') : 0); }
+
+// Names that modules give to what they do not train.
 bool known_buffer(std::string_view name) {
-  for (std::string_view tail :
-       {"inv_freq", "original_inv_freq", "running_mean", "running_var", "position_ids", "masked_bias"}) {
-    if (name == tail || (name.ends_with(tail) && name[name.size() - tail.size() - 1] == '.')) return true;
-  }
-  return false;
+  static constexpr std::array names = {
+      "inv_freq",   "original_inv_freq", "running_mean", "running_var", "position_ids", "masked_bias",
+      "attn_mask",  "attention_mask",    "causal_mask",  "mask",        "anchors",      "anchor_grid",
+      "cos_cached", "sin_cached",        "freqs_cis",    "freqs_cos",   "freqs_sin",    "embed_scale",
+      "eps",        "epsilon",           "zero_point",   "min_val",     "max_val",      "pixel_mean",
+      "pixel_std",  "image_mean",        "image_std",    "mel_basis",   "dct_mat",      "relative_coords_table"};
+  return std::ranges::find(names, own_name(name)) != names.end();
+}
+
+// Of the colours of an image. Its model takes them from what it gets.
+bool statistics_of_images(std::string_view name, const TensorType& type) {
+  const std::string_view own = own_name(name);
+  return (own == "mean" || own == "std") && type.elements() <= 4;
 }
 
 // PyTorch's names, and PaddlePaddle's.
 bool named_as_weight(std::string_view name) {
   return name.ends_with(".bias") || name.ends_with(".weight") || name.ends_with(".w_0") || name.ends_with(".b_0");
+}
+
+// As people name things in a program: single numbers of other names are what tools make.
+bool named_by_people(std::string_view name) {
+  return !name.empty() && !named_by_exporter(name) && !named_as_operation(name) &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.") ==
+             std::string_view::npos &&
+         name.find("__") == std::string_view::npos;
 }
 
 // A mask holds numbers that weights do not have.
@@ -46,6 +88,25 @@ bool looks_like_mask(const epl::Tensor& value) {
     if (!(std::fabs(value.get(i)) < 1e9)) return true;
   }
   return false;
+}
+
+// What an exporter writes in the place of a scale or a shift that the layer does not have.
+bool stands_for_nothing(const epl::Tensor& value) {
+  if (value.type().ndim() != 1) return false;
+  const double first = value.get(0);
+  if (first != 0 && first != 1) return false;
+  for (int64_t i = 1; i < value.elements(); ++i) {
+    if (value.get(i) != first) return false;
+  }
+  return true;
+}
+
+// Operands with which nothing is computed that a gradient could come through.
+bool only_sets(std::string_view op, size_t operand) {
+  static constexpr std::array comparisons = {"Equal", "Greater", "GreaterOrEqual",    "Less",   "LessOrEqual", "Shape",
+                                             "Size",  "Range",   "NonMaxSuppression", "OneHot", "CastLike"};
+  if (std::ranges::find(comparisons, op) != comparisons.end()) return true;
+  return operand > 0 && (op == "Clip" || op == "Pow" || op == "Dropout" || op == "Pad" || op == "Resize");
 }
 
 // Which operands of a node are running statistics; a function's are those that its nodes take as such.
@@ -87,14 +148,35 @@ class Statistics {
 }  // namespace
 
 ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
-  for (const Tensor& tensor : model.file().graph.initializers) {
+  const File& file = model.file();
+  read_signature(file.graph.signature);
+  pytorch_ = file.producer_name == "pytorch" || !said_.empty();
+  for (const Tensor& tensor : file.graph.initializers) {
     auto dtype = dtype_of(tensor.data_type);
     if (!dtype.ok() || !is_float(*dtype) || tensor.dims.empty()) continue;
-    dotted_ = dotted_ || tensor.name.find('.') != std::string_view::npos;
+    dotted_ = dotted_ || dotted(tensor.name);
   }
-  Statistics statistics(model);
+  look_at_uses();
+  if (pytorch_ && said_.empty()) look_at_order();
+}
+
+void ParameterRule::look_at_uses() {
+  const std::vector<Node>& nodes = model_.file().graph.nodes;
+  Statistics statistics(model_);
   std::unordered_set<std::string_view> products;  // results of products and convolutions
+  std::unordered_set<std::string_view> roots;     // what a root, a logarithm or a quotient is taken of
   std::unordered_map<std::string_view, std::string_view> before_reshape;
+  auto note_roots = [&](const Node& node, auto& self) -> void {
+    for (const Attribute& a : node.attributes) {
+      if (!a.g) continue;
+      for (const Node& inner : a.g->nodes) self(inner, self);
+    }
+    const std::string_view op = node.op_type;
+    const bool root = op == "Sqrt" || op == "Log" || op == "Reciprocal" || op == "Pow";
+    if (root && !node.inputs.empty()) roots.insert(node.inputs[0]);
+    if (op == "Div" && node.inputs.size() == 2) roots.insert(node.inputs[1]);
+  };
+  for (const Node& node : nodes) note_roots(node, note_roots);
   auto note = [&](const Node& node, auto& self) -> void {
     for (const Attribute& a : node.attributes) {
       if (!a.g) continue;
@@ -109,7 +191,7 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
       }
     }
     for (std::string_view name : statistics.of(node)) statistics_.insert(name);
-    if (const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, model.opset(node.domain))) {
+    if (const OnnxOpRow* row = onnx_op_table().find(node.domain, node.op_type, model_.opset(node.domain))) {
       const auto insert = [&](const std::vector<int>& operands, auto& names) {
         for (int i : operands) {
           if (i < static_cast<int>(node.inputs.size())) names.insert(node.inputs[i]);
@@ -120,6 +202,11 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
       if (row->product && !node.outputs.empty()) products.insert(node.outputs[0]);
     }
     const std::string_view op = node.op_type;
+    // What keeps a root or a quotient away from zero.
+    const bool guards = (op == "Add" || op == "Max") && !node.outputs.empty() && roots.contains(node.outputs[0]);
+    for (size_t i = 0; i < node.inputs.size() && !guards; ++i) {
+      if (!only_sets(op, i)) computed_with_.insert(node.inputs[i]);
+    }
     if (op == "Reshape" && node.inputs.size() == 2 && !node.outputs.empty())
       before_reshape.emplace(node.outputs[0], node.inputs[0]);
     if (op == "Add" && node.inputs.size() == 2) {
@@ -130,7 +217,54 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
       }
     }
   };
-  for (const Node& node : model.file().graph.nodes) note(node, note);
+  for (const Node& node : nodes) note(node, note);
+}
+
+// "p_fc_weight: PARAMETER target='fc.weight'", a line each; older versions print the same as one list,
+// "InputSpec(kind=<InputKind.PARAMETER: 2>, arg=..., target='fc.weight', persistent=None), ...".
+void ParameterRule::read_signature(std::string_view text) {
+  constexpr std::string_view begins = "target='";
+  const auto in_word = [](char c) { return c == '_' || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); };
+  for (const auto& [word, kind] : {std::pair<std::string_view, Kind>{"PARAMETER", Kind::parameter},
+                                   {"BUFFER", Kind::buffer},
+                                   {"CONSTANT_TENSOR", Kind::buffer}}) {
+    for (size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + word.size())) {
+      const size_t end = at + word.size();
+      if ((at > 0 && in_word(text[at - 1])) || (end < text.size() && in_word(text[end]))) continue;
+      const size_t line = std::min(text.find('\n', end), text.size()), target = text.find(begins, end);
+      if (target == std::string_view::npos || target > line) continue;
+      const size_t name = target + begins.size(), close = std::min(text.find('\'', name), text.size());
+      const std::string_view found = text.substr(name, close - name);
+      if (said_.emplace(found, kind).second && kind == Kind::parameter) said_parameters_.push_back(found);
+    }
+  }
+}
+
+// A module lists its parameters and then its buffers, and the older exporter keeps that order: what stands before a
+// weight is a parameter, and what stands behind a buffer is a buffer.
+void ParameterRule::look_at_order() {
+  std::map<std::string_view, std::vector<std::pair<std::string_view, Kind>>> modules;
+  for (const Tensor& tensor : model_.file().graph.initializers) {
+    const std::string_view name = tensor.name;
+    if (named_by_exporter(name) || named_as_operation(name)) continue;
+    auto dtype = dtype_of(tensor.data_type);
+    const bool real = dtype.ok() && is_float(*dtype);
+    const bool buffer = !real || known_buffer(name) || statistics_.contains(name);
+    const bool mask = name.ends_with(".bias") && tensor.dims.size() > 2;  // perhaps: so GPT-2's is called
+    const bool parameter = (named_as_weight(name) && !mask) || weights_.contains(name);
+    const Kind kind = buffer ? Kind::buffer : parameter ? Kind::parameter : Kind::unknown;
+    modules[module_of(name)].emplace_back(name, kind);
+  }
+  for (const auto& [module, members] : modules) {
+    size_t last_parameter = 0, first_buffer = members.size();  // one behind it
+    for (size_t k = 0; k < members.size(); ++k) {
+      if (members[k].second == Kind::parameter) last_parameter = k + 1;
+      if (members[k].second == Kind::buffer) first_buffer = std::min(first_buffer, k);
+    }
+    if (last_parameter > first_buffer) continue;  // another tool has changed the order
+    for (size_t k = 0; k < last_parameter; ++k) ordered_[members[k].first] = Kind::parameter;
+    for (size_t k = first_buffer; k < members.size(); ++k) ordered_[members[k].first] = Kind::buffer;
+  }
 }
 
 bool ParameterRule::is_weight(std::string_view name, const TensorType& type) const {
@@ -139,27 +273,78 @@ bool ParameterRule::is_weight(std::string_view name, const TensorType& type) con
   return vector && (shifts_.contains(name) || named_as_weight(name));
 }
 
+bool ParameterRule::is_weight(std::string_view name, const Tensor& tensor, const TensorType& type) const {
+  if (!is_weight(name, type)) return false;
+  if (!pytorch_ || !named_by_exporter(name)) return true;
+  auto value = tensor_value(tensor, model_.stored());
+  return !value.ok() || !stands_for_nothing(*value);
+}
+
+ParameterRule::Kind ParameterRule::said(std::string_view name) const {
+  auto found = said_.find(name);
+  return found == said_.end() ? Kind::unknown : found->second;
+}
+
+bool ParameterRule::made_by_exporter(std::string_view name) const {
+  return said(name) == Kind::unknown &&
+         (named_by_exporter(name) || named_as_operation(name) || (!said_.empty() && !dotted(name)));
+}
+
+ParameterRule::Kind ParameterRule::by_order(std::string_view name) const {
+  auto found = ordered_.find(name);
+  return found == ordered_.end() ? Kind::unknown : found->second;
+}
+
+// A vector of one element may be the bias of a layer with one output. Of other single numbers PyTorch's files say by
+// their names that they are attributes of a module, and those are rarely constants.
+ParameterVerdict ParameterRule::judge_single(std::string_view name, const TensorType& type, bool placed) const {
+  if ((placed && !type.shape.empty()) || (named_as_weight(name) && (pytorch_ || !type.shape.empty())))
+    return {true, ""};
+  const bool of_module = pytorch_ && !named_by_exporter(name) && !named_as_operation(name);
+  if (of_module) return {true, ""};
+  return {false, "it has one element", named_by_people(name) && is_learnable_place(name)};
+}
+
 ParameterVerdict ParameterRule::judge(std::string_view name, const Tensor& tensor, bool placed) const {
   auto type = tensor_type(tensor);
   if (!type.ok()) return {false, type.status().message()};
   if (!is_float(type->dtype)) return {false, cat("its type is ", type->text())};
   if (model_.quantized().only_serves(name)) return {false, "it belongs to weights that are stored as integers"};
   if (statistics_.contains(name)) return {false, "it is a running statistic"};
-  if (structural_.contains(name)) return {false, "it decides a shape"};
-  if (known_buffer(name)) return {false, "its name is that of a buffer"};
-  // The bias of a layer with one output is a vector of one element; other single numbers are usually constants.
-  if (type->elements() <= 1 && (type->shape.empty() || made_by_exporter(name) || !(placed || named_as_weight(name)))) {
-    return {false, "it has one element"};
+  if (structural_.contains(name)) return {false, "it is a setting of a node"};
+  if (said(name) == Kind::parameter) return {true, ""};
+  if (said(name) == Kind::buffer) return {false, "the exporter says that it is a buffer"};
+  if (known_buffer(name) || statistics_of_images(name, *type)) {
+    // Some layers of graphs learn their epsilon.
+    const bool learnable = type->elements() <= 1 && own_name(name).starts_with("eps") && is_learnable_place(name);
+    return {false, "its name is that of a buffer", learnable};
   }
-  if (made_by_exporter(name) && !placed) return {false, "it is a constant that the exporter made", true};
-  if (dotted_ && name.find('.') == std::string_view::npos && !placed) {
-    return {false, "its name is not like those of the parameters, and it is not used as a weight", true};
+  if (by_order(name) == Kind::buffer) return {false, "it stands among the buffers of its module"};
+  const bool made = made_by_exporter(name);
+  // The older exporter writes single numbers into nodes: one of its initialisers was computed from others.
+  if (made && !placed)
+    return {false, "it is a constant that the exporter made", type->elements() > 1 || name.starts_with("onnx::")};
+  if (type->elements() <= 1 && !(made && pytorch_)) return judge_single(name, *type, placed);
+  if (by_order(name) == Kind::parameter || (type->elements() > max_elements_read && dotted(name) && !made))
+    return {true, ""};
+  return judge_numbers(name, tensor, *type, placed, made);
+}
+
+// By what is in it, where nothing else tells.
+ParameterVerdict ParameterRule::judge_numbers(std::string_view name, const Tensor& tensor, const TensorType& type,
+                                              bool placed, bool made) const {
+  auto value = tensor_value(tensor, model_.stored());
+  if (!value.ok() || value->elements() == 0) return {true, ""};
+  if (made && pytorch_ && stands_for_nothing(*value))
+    return {false, "it stands for a weight that the layer does not have"};
+  if (type.elements() <= 1) return judge_single(name, type, placed);
+  if ((made || !dotted(name)) && looks_like_mask(*value)) {
+    return {false, "it holds the numbers of a mask", false, placed};
   }
-  if (made_by_exporter(name) || name.find('.') == std::string_view::npos) {
-    auto value = tensor_value(tensor, model_.stored());
-    if (value.ok() && looks_like_mask(*value)) return {false, "it holds the numbers of a mask", false, placed};
-  }
-  return {true, ""};
+  const std::string table = table_kind(*value);
+  // A bias of many dimensions may hold a mask: so do GPT-2's.
+  if (table.empty() || (named_as_weight(name) && !(table == triangular_mask && type.ndim() > 2))) return {true, ""};
+  return {false, cat("it looks like ", table), false, false, table};
 }
 
 }  // namespace epl::onnx

@@ -265,8 +265,7 @@ class Reading {
           read(message(m), graph.initializers.emplace_back());
           break;
         case f::sparse_initializer:
-          graph.sparse_initializers = true;
-          m.skip();
+          read(message(m), graph.sparse_initializers.emplace_back());
           break;
         case f::input:
           read(message(m), graph.inputs.emplace_back());
@@ -274,10 +273,48 @@ class Reading {
         case f::output:
           read(message(m), graph.outputs.emplace_back());
           break;
+        case f::value_info:
+          read_folding(message(m), graph);
+          break;
+        case f::metadata_props:
+          metadata(message(m), signature_key, graph.signature);
+          break;
         default:
           m.skip();
       }
     }
+  }
+
+  void read(protozero::data_view data, SparseTensor& sparse) {
+    namespace f = schema::SparseTensorProto;
+    begin(data);
+    for (pbf_reader m(data); m.next();) {
+      if (m.tag() == f::values || m.tag() == f::indices) {
+        Tensor& part = m.tag() == f::values ? sparse.values : sparse.indices;
+        read(message(m), part);
+      } else if (m.tag() == f::dims) {
+        numbers(m, sparse.dims);
+      } else {
+        m.skip();
+      }
+    }
+  }
+
+  // What the description of a value says of how it was computed.
+  void read_folding(protozero::data_view data, Graph& graph) {
+    namespace f = schema::ValueInfoProto;
+    begin(data);
+    std::pair<std::string_view, std::string_view> found;
+    for (pbf_reader m(data); m.next();) {
+      if (m.tag() == f::name) {
+        found.first = text(m);
+      } else if (m.tag() == f::metadata_props) {
+        metadata(message(m), folded_key, found.second);
+      } else {
+        m.skip();
+      }
+    }
+    if (!found.second.empty()) graph.folded_from.push_back(found);
   }
 
   void read(protozero::data_view data, Function& function) {

@@ -34,7 +34,14 @@ struct Tensor {
   bool external = false;
   std::string_view location;
   int64_t offset = 0, length = -1;
-  size_t at = 0;  // byte offset in the file
+  std::shared_ptr<const epl::Tensor> dense;  // all numbers of one that the file stores sparse
+  size_t at = 0;                             // byte offset in the file
+};
+
+// The numbers that are not zero, and where they stand: in the flat tensor, or an index for each dimension.
+struct SparseTensor {
+  Tensor values, indices;
+  std::vector<int64_t> dims;
 };
 
 struct Attribute {
@@ -100,7 +107,11 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<Tensor> initializers;
   std::vector<ValueInfo> inputs, outputs;
-  bool sparse_initializers = false;
+  std::vector<SparseTensor> sparse_initializers;
+  // Metadata of PyTorch's exporter: what the module's parameters and buffers are, and for constants that were computed
+  // from others the names of those, as texts of Python.
+  std::string_view signature;
+  std::vector<std::pair<std::string_view, std::string_view>> folded_from;
 };
 
 struct OpsetId {
@@ -129,6 +140,9 @@ struct File {
 
 // Keys of our own metadata, of the model and of a node.
 inline constexpr std::string_view strategy_key = "epl.strategy", scope_key = "epl.scope";
+// Of PyTorch's exporter: of the graph, and of a value.
+inline constexpr std::string_view signature_key = "pkg.torch.export.ExportedProgram.graph_signature",
+                                  folded_key = "pkg.onnxscript.optimizer.folded_from";
 
 // `bytes` must outlive the result.
 Result<File> read_file(std::span<const std::byte> bytes);
@@ -144,5 +158,7 @@ Result<epl::Tensor> stored_tensor(const Tensor& tensor, const std::shared_ptr<co
 // The same in memory: borrowed from the model's bytes where they are there, raw and aligned.
 Result<epl::Tensor> tensor_value(const Tensor& tensor, const std::shared_ptr<const ModelBytes>& model);
 Result<TensorType> tensor_type(const Tensor& tensor);
+// A tensor that the file stores sparse, with all its numbers. The error names it.
+Result<Tensor> dense_tensor(const SparseTensor& sparse, const std::shared_ptr<const ModelBytes>& model);
 
 }  // namespace epl::onnx

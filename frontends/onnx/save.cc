@@ -104,7 +104,7 @@ class Rewriting {
     MessageParts out;
     EPL_TRY(fields(message, out, [&](uint32_t tag, std::string_view view) {
       if (tag == schema::GraphProto::node) return node(view, top);
-      if (top && cut(tag, view)) return Result<Change>(Change::gone);
+      if (top && (cut(tag, view) || stored_dense(tag, view))) return Result<Change>(Change::gone);
       return tag == schema::GraphProto::initializer ? tensor(view) : Result<Change>(Change::none);
     }));
     for (const auto& [name, value] : dequantized_.added) {
@@ -128,6 +128,13 @@ class Rewriting {
       return tag == schema::FunctionProto::node ? node(view, false) : Result<Change>(Change::none);
     }));
     return made(std::move(out));
+  }
+
+  // Whether a field is a sparse initialiser that has new numbers.
+  bool stored_dense(uint32_t tag, std::string_view message) const {
+    if (tag != schema::GraphProto::sparse_initializer) return false;
+    const std::string_view values = text_of(message, schema::SparseTensorProto::values);
+    return dequantized_.added.contains(text_of(values, schema::TensorProto::name));
   }
 
   // Whether the edits cut a field of the graph.
@@ -328,6 +335,7 @@ struct OnnxModel::Rewrite {
   std::map<std::string_view, epl::Tensor> dequantized;
   DequantizedEdits real_numbers;
   std::optional<InferenceEdits> edits;
+  std::map<std::string_view, epl::Tensor> sparse;  // stored dense from now on
   const DeviceAnnotations* annotations = nullptr;
   bool external = false;  // the original has data beside it
   size_t bytes = 0;       // at most, where all is in one file
@@ -359,7 +367,11 @@ Result<OnnxModel::Rewrite> OnnxModel::rewrite(const Replaced& replaced, const Mo
     EPL_ASSIGN(TensorType type, tensor_type(*tensor));
     if (type != value.type())
       return invalid("initialiser ", name, " is ", type.text(), ", its new value ", value.type().text());
-    out.values.emplace(tensor->at, value);
+    if (tensor->dense) {
+      out.sparse.emplace(tensor->name, value);
+    } else {
+      out.values.emplace(tensor->at, value);
+    }
   }
   // Data that lies beside the original goes along as well.
   for (const Tensor* tensor : external_tensors(file_)) {
@@ -373,6 +385,7 @@ Result<OnnxModel::Rewrite> OnnxModel::rewrite(const Replaced& replaced, const Mo
     EPL_ASSIGN(out.edits, InferenceEdits::of(file_, options.loss_output));
   }
   out.real_numbers = quantized_.edits(out.dequantized);
+  out.real_numbers.added.insert(out.sparse.begin(), out.sparse.end());
   return out;
 }
 

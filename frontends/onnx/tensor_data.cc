@@ -132,7 +132,8 @@ Result<DType> dtype_of(int32_t data_type) {
   for (const TypeRow& row : type_rows) {
     if (row.code == data_type) return row.dtype;
   }
-  return unsupported("element type ", data_type_name(data_type));
+  return unsupported("element type ", data_type_name(data_type),
+                     " is not supported; convert it to a float, an integer of 8 to 64 bits, or bool");
 }
 
 int32_t data_type_of(DType dtype) {
@@ -167,6 +168,7 @@ Result<TensorType> tensor_type(const Tensor& tensor) {
 
 Result<epl::Tensor> stored_tensor(const Tensor& tensor, const std::shared_ptr<const ModelBytes>& model) {
   EPL_ASSIGN(TensorType type, tensor_type(tensor));
+  if (tensor.dense) return *tensor.dense;
   if (tensor.external) return external_value(tensor, type, *model);
   if (!tensor.has_raw) return typed_value(tensor, type);
   if (static_cast<int64_t>(tensor.raw.size()) != type.bytes()) {
@@ -178,6 +180,44 @@ Result<epl::Tensor> stored_tensor(const Tensor& tensor, const std::shared_ptr<co
 Result<epl::Tensor> tensor_value(const Tensor& tensor, const std::shared_ptr<const ModelBytes>& model) {
   EPL_ASSIGN(epl::Tensor stored, stored_tensor(tensor, model));
   return stored.load();
+}
+
+Result<Tensor> dense_tensor(const SparseTensor& sparse, const std::shared_ptr<const ModelBytes>& model) {
+  constexpr int64_t max_elements = int64_t{1} << 28;  // a few bytes may ask for any size
+  EPL_ASSIGN(const epl::Tensor values, tensor_value(sparse.values, model));
+  EPL_ASSIGN(const epl::Tensor indices, tensor_value(sparse.indices, model));
+  Tensor out = sparse.values;
+  out.dims = sparse.dims;
+  out.external = false;
+  EPL_ASSIGN(const TensorType type, tensor_type(out));
+  if (type.elements() > max_elements)
+    return bad(out, cat("is stored sparse and has ", type.elements(), " numbers; up to ", max_elements, " are read"));
+  const int64_t count = values.elements(), each = indices.type().ndim() == 2 ? indices.shape()[1] : 1;
+  if (values.type().ndim() != 1 || indices.dtype() != DType::i64 || indices.elements() != count * each ||
+      (indices.type().ndim() == 2 ? each != type.ndim() : indices.type().ndim() != 1)) {
+    return bad(out, cat("is stored sparse: its values ", values.type().text(), " and indices ", indices.type().text(),
+                        " do not fit ", type.text()));
+  }
+  epl::Tensor dense(type);
+  for (int64_t i = 0; i < dense.elements(); ++i) dense.set(i, 0);
+  for (int64_t k = 0; k < count; ++k) {
+    int64_t at = 0;
+    bool inside = true;
+    for (int64_t d = 0; d < each; ++d) {
+      const int64_t size = indices.type().ndim() == 2 ? type.shape[static_cast<size_t>(d)] : type.elements(),
+                    index = indices.get_int(k * each + d);
+      inside = inside && index >= 0 && index < size;
+      at = inside ? at * size + index : 0;
+    }
+    if (!inside) return bad(out, cat("is stored sparse: index ", k, " lies outside of ", type.text()));
+    if (is_float(type.dtype)) {
+      dense.set(at, values.get(k));
+    } else {
+      dense.set_int(at, values.get_int(k));
+    }
+  }
+  out.dense = std::make_shared<const epl::Tensor>(std::move(dense));
+  return out;
 }
 
 }  // namespace epl::onnx

@@ -117,12 +117,62 @@ bool are_sinusoids(const Lines& x) {
   return waves >= 4;
 }
 
+// One number above the diagonal of a square, and another one on it and below, or the other way round.
+bool is_triangle(const Lines& x) {
+  if (x.count != x.length || x.count < 2) return false;
+  const double low = x.at(1, 0), high = x.at(0, 1), diagonal = x.at(0, 0);
+  if (low == high || (diagonal != low && diagonal != high)) return false;
+  for (int64_t line = 0; line < x.count; ++line) {
+    for (int64_t i = 0; i < x.length; ++i) {
+      if (x.at(line, i) != (i < line ? low : i > line ? high : diagonal)) return false;
+    }
+  }
+  return true;
+}
+
+// Each number is the one before it and a step, or that times a factor.
+bool is_evenly_spaced(const Lines& x) {
+  if (x.length < 4) return false;
+  const double step = x.at(0, 1) - x.at(0, 0), factor = x.at(0, 1) / x.at(0, 0);
+  double largest = 0;
+  for (int64_t i = 0; i < x.length; ++i) largest = std::max(largest, std::fabs(x.at(0, i)));
+  if (!(std::fabs(step) > 1e-6 * largest)) return false;
+  bool steps = true, factors = std::isfinite(factor) && factor > 0;
+  for (int64_t i = 1; i < x.length; ++i) {
+    const double before = x.at(0, i - 1), now = x.at(0, i);
+    steps = steps && std::fabs(now - before - step) < 1e-5 * largest;
+    factors = factors && std::fabs(now - before * factor) < 1e-4 * std::fabs(now);
+  }
+  return steps || factors;
+}
+
+constexpr int64_t max_findings_of_a_kind = 24;
+
+// Tensors that count as constants, each with a finding until there are too many of them.
 struct LeftOut {
   int64_t count = 0, elements = 0;
   std::string example;
+  void add(std::string_view name, const TensorType& type) {
+    ++count;
+    elements += type.elements();
+    if (example.empty()) example = std::string(name);
+  }
 };
 
 bool scales_or_shifts(std::string_view op) { return op == "Mul" || op == "Add" || op == "Sub" || op == "Div"; }
+
+std::string trains_it(std::string_view name) { return cat("; --train-also '", name, "' trains it"); }
+
+// Of a parameter that an optimising exporter has computed away: what of it is left cannot be trained in its place.
+std::string folded_parameter(const OnnxModel& model, const ParameterRule& rule, std::string_view constant) {
+  for (const auto& [name, from] : model.file().graph.folded_from) {
+    if (name != constant) continue;
+    for (std::string_view parameter : rule.said_parameters()) {
+      if (from.find(cat("'", parameter, "'")) != std::string_view::npos) return std::string(parameter);
+    }
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -132,7 +182,12 @@ std::string table_kind(const epl::Tensor& value) {
     if (size != 1) shape.push_back(size);
   }
   if (shape.empty() || shape.size() > 2 || value.elements() > max_elements_looked_at) return "";
-  if (shape.size() == 1) return shape[0] >= min_line && is_window(Lines(value, 1, shape[0], false)) ? "a window" : "";
+  if (shape.size() == 1) {
+    const Lines line(value, 1, shape[0], false);
+    if (is_evenly_spaced(line)) return "evenly spaced numbers";
+    return shape[0] >= min_line && is_window(line) ? "a window" : "";
+  }
+  if (is_triangle(Lines(value, shape[0], shape[1], false))) return std::string(triangular_mask);
   if (shape[0] < min_line / 2 || shape[1] < min_line / 2) return "";
   for (bool by_column : {false, true}) {
     const Lines lines(value, shape[0], shape[1], by_column);
@@ -149,46 +204,62 @@ void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std:
   for (const Node& node : model.file().graph.nodes) {
     if (scales_or_shifts(node.op_type)) scaling.insert(node.inputs.begin(), node.inputs.end());
   }
-  LeftOut left_out;
+  LeftOut named, made;
   int64_t small = 0, looked_at = 0;
   DType small_type = DType::f16;
+  const auto warn = [&](std::string_view name, std::string text) {
+    out.push_back({Level::warning, std::string(name), std::move(text)});
+  };
   for (const Tensor& tensor : model.file().graph.initializers) {
     auto type = tensor_type(tensor);
-    if (!type.ok() || !is_float(type->dtype) || type->elements() <= 1) continue;
-    const std::string name(tensor.name);
+    if (!type.ok() || !is_float(type->dtype)) continue;
+    const std::string_view name = tensor.name;
     const ParameterVerdict verdict = rule.judge(tensor);
     if (verdict.mask) {
-      out.push_back({Level::warning, name,
-                     "it is used as a weight, but holds NaN or numbers of 1e9 and more, so it is taken for a mask and "
-                     "not trained; mend the file, or train it by --train-also '" +
-                         name + "'"});
+      warn(name,
+           cat("it is used as a weight, but holds NaN or numbers of 1e9 and more, so it is taken for a mask and not "
+               "trained; mend the file, or train it by --train-also '",
+               name, "'"));
     }
-    if (verdict.left_out && scaling.contains(tensor.name)) {
-      ++left_out.count;
-      left_out.elements += type->elements();
-      if (left_out.example.empty()) left_out.example = name;
+    if (!verdict.table.empty() && rule.is_learnable_place(name))
+      warn(name, cat("it looks like a table, ", verdict.table, ", so it is taken for a constant", trains_it(name)));
+    if (const std::string parameter = verdict.parameter ? "" : folded_parameter(model, rule, name);
+        !parameter.empty()) {
+      warn(name, cat("the exporter has computed this constant from the parameter ", parameter,
+                     ", which therefore is not trained; export again with torch.onnx.export(..., optimize=False)"));
+    } else if (verdict.left_out && rule.made_by_exporter(name)) {
+      if (scaling.contains(name)) made.add(name, *type);
+    } else if (verdict.left_out) {
+      if (named.count++ < max_findings_of_a_kind)
+        warn(name, cat(type->text(), " is not trained: ", verdict.reason, trains_it(name)));
     }
-    if (!verdict.parameter) continue;
+    if (!verdict.parameter || type->elements() <= 1) continue;
     if (type->dtype == DType::f16 || type->dtype == DType::bf16) {
       ++small;
       small_type = type->dtype;
     }
     looked_at += type->elements();
-    if (type->elements() > max_elements_looked_at || looked_at > max_elements_of_all) continue;
+    if (type->elements() > max_elements_looked_at || looked_at > max_elements_of_all || rule.is_said_parameter(name))
+      continue;
     auto value = tensor_value(tensor, model.stored());
     const std::string kind = value.ok() ? table_kind(*value) : "";
     if (kind.empty()) continue;
-    out.push_back(
-        {Level::warning, name,
-         "it looks like a table, " + kind + ", that training would change; --freeze '" + name + "' leaves it alone"});
+    warn(name,
+         cat("it looks like a table, ", kind, ", that training would change; --freeze '", name, "' leaves it alone"));
   }
-  if (left_out.count > 0) {
-    out.push_back({Level::warning, left_out.example,
-                   cat(left_out.count, " tensors (", grouped(left_out.elements),
-                       " numbers), this one the first, scale or shift what the model computes, but their names are not "
-                       "those of parameters, so they "
-                       "count as constants; --train-also '",
-                       left_out.example, "', or a pattern for all of them, trains them")});
+  if (named.count > max_findings_of_a_kind) {
+    warn("", cat(named.count - max_findings_of_a_kind,
+                 " more values are not trained for such reasons; epl inspect --json lists them all"));
+  }
+  if (made.count > 0) {
+    warn(made.example,
+         cat(made.count, " tensors (", grouped(made.elements),
+             " numbers), this one the first, scale or shift what the model computes, but their names are not "
+             "those of parameters, so they count as constants",
+             rule.keeps_names() ? ". If the exporter has computed them from parameters, export again with "
+                                  "do_constant_folding=False (dynamo: optimize=False)"
+                                : "",
+             "; --train-also '", made.example, "', or a pattern for all of them, trains them"));
   }
   if (small > 0) {
     out.push_back({Level::note, "",

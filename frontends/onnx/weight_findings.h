@@ -8,8 +8,11 @@
 
 namespace epl::onnx {
 
+// What a triangular mask is called.
+inline constexpr std::string_view triangular_mask = "a mask";
+
 // Which kind of fixed table the numbers are, recognised by their values: "a window", "a bank of filters", "a
-// transform", "sinusoids"; empty if they look like weights.
+// transform", "sinusoids", "a mask", "evenly spaced numbers"; empty if they look like weights.
 std::string table_kind(const epl::Tensor& value);
 
 void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std::vector<ModelFinding>& out);

@@ -55,6 +55,16 @@ TEST(WeightFindings, TablesAreToldFromWeights) {
                               })),
             "a bank of filters");
 
+  EXPECT_EQ(table_kind(filled({4, 4}, [](int64_t r, int64_t c) { return c <= r ? 1.0 : 0.0; })), "a mask");
+  EXPECT_EQ(
+      table_kind(filled({1, 1, 8, 8},
+                        [](int64_t r, int64_t c) { return c > r % 8 ? -std::numeric_limits<double>::infinity() : 0; })),
+      "a mask");
+  EXPECT_EQ(table_kind(filled({16}, [](int64_t, int64_t i) { return static_cast<double>(i); })),
+            "evenly spaced numbers");
+  EXPECT_EQ(table_kind(filled({1, 8}, [](int64_t, int64_t i) { return std::pow(2.0, static_cast<double>(-i)); })),
+            "evenly spaced numbers");
+
   EXPECT_EQ(table_kind(filled({64}, noise)), "");
   EXPECT_EQ(table_kind(filled({32, 64}, noise)), "");
   EXPECT_EQ(table_kind(filled({64}, [](int64_t, int64_t) { return 1.0; })), "") << "a scale at its start";
@@ -81,13 +91,16 @@ Message with(const std::vector<Message>& initializers, const std::vector<Message
 }
 
 TEST(WeightFindings, SayWhichOptionHelps) {
-  const std::string table = all_findings(with(
-      {tensor(
-          "stft.basis",
-          filled({64, 33}, [](int64_t i, int64_t f) { return std::cos(2 * pi * static_cast<double>(f * i) / 64); }))},
-      {node("MatMul", {"x", "stft.basis"}, {"y"})}));
-  EXPECT_NE(table.find("stft.basis: it looks like a table"), std::string::npos) << table;
-  EXPECT_NE(table.find("--freeze 'stft.basis'"), std::string::npos) << table;
+  // Under the name of a weight a table is trained, and under any other it is a constant.
+  for (const std::string name : {"stft.weight", "stft.basis"}) {
+    const std::string table = all_findings(with(
+        {tensor(name, filled({64, 33},
+                             [](int64_t i, int64_t f) { return std::cos(2 * pi * static_cast<double>(f * i) / 64); }))},
+        {node("MatMul", {"x", name}, {"y"})}));
+    EXPECT_NE(table.find(cat(name, ": it looks like a table, a transform")), std::string::npos) << table;
+    EXPECT_NE(table.find(cat(name == "stft.weight" ? "--freeze '" : "--train-also '", name, "'")), std::string::npos)
+        << table;
+  }
 
   const std::string left_out =
       all_findings(with({tensor("fc.weight", filled({64, 8}, noise)), tensor("val_3", filled({8}, noise)),

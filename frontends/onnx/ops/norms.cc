@@ -5,6 +5,7 @@
 #include "core/ir/op.h"
 #include "frontends/onnx/onnx_op.h"
 #include "frontends/onnx/ops/axes.h"
+#include "frontends/onnx/ops/types.h"
 
 namespace epl::onnx {
 namespace {
@@ -26,18 +27,31 @@ Var per_channel(Builder& b, const Var& v, int ndim) {
 
 namespace {
 
+// A variance of one value is zero, whatever the value is: the result is the bias alone, and no gradient comes through.
+void check_count(Import& i, double count, std::string_view each, std::string_view advice) {
+  if (!i.training() || count > 1) return;
+  i.note(cat("training normalises ", i.type(0).text(), " over one value for each ", each,
+             ", whose variance is zero: the result is the bias, and nothing before it learns. PyTorch refuses such a "
+             "step; ",
+             advice));
+}
+
 // In training the statistics are those of the batch, and the running ones move towards them: by PyTorch's convention,
-// which takes the unbiased variance. Written out in sums, so that every cut of the batch follows from theirs.
+// which takes the unbiased variance. Written out in sums, so that every cut of the batch follows from theirs. Operands
+// may have different types; all is computed in the widest of them.
 void batch_norm(Import& i, bool trains) {
-  Var x = i.in(0), scale = i.in(1), bias = i.in(2);
   Builder& b = i.b;
-  double epsilon = i.number("epsilon", 1e-5), momentum = i.number("momentum", 0.9);
+  const double epsilon = i.number("epsilon", 1e-5), momentum = i.number("momentum", 0.9);
+  const DType result = i.type(0).dtype, statistics = i.type(3).dtype,
+              type = real_type(real_type(result, i.type(1).dtype), statistics);
+  const auto in = [&](int k) { return b.cast(i.in(k), type); };
+  Var x = in(0), scale = in(1), bias = in(2);
   Shape channel(std::max(x.ndim(), 2), 1);
   channel[1] = x.dim(1);
   auto wide = [&](const Var& v) { return b.reshape(v, channel); };
   if (!i.training() || !trains) {
-    Var rstd = b.reciprocal(b.sqrt(i.in(4) + epsilon));
-    i.set(0, (x - wide(i.in(3))) * wide(rstd * scale) + wide(bias));
+    Var rstd = b.reciprocal(b.sqrt(in(4) + epsilon));
+    i.set(0, b.cast((x - wide(in(3))) * wide(rstd * scale) + wide(bias), result));
     for (int k = 1; k <= 2; ++k) {  // a file for training also names the running statistics, which stay
       if (i.wants(k)) i.set(k, b.unary("identity", i.in(k + 2)));
     }
@@ -50,21 +64,27 @@ void batch_norm(Import& i, bool trains) {
     axes.push_back(d);
     count *= static_cast<double>(x.dim(d));
   }
+  check_count(i, count, "channel",
+              "train with more samples in a batch (in a micro-batch, where batch.semantics is per_micro_batch). The "
+              "running variance stays as it is");
   Var mean = b.mean(x, axes, true);
   Var centred = x - mean;
   Var variance = b.mean(centred * centred, axes, true);
   Var rstd = b.reciprocal(b.sqrt(variance + epsilon));
-  i.set(0, centred * (rstd * wide(scale)) + wide(bias));
-  Var flat_mean = b.emit("stop_gradient", {b.reshape(mean, {x.dim(1)})});
-  Var flat_variance = b.emit("stop_gradient", {b.reshape(variance, {x.dim(1)})}) * (count / std::max(count - 1, 1.0));
+  i.set(0, b.cast(centred * (rstd * wide(scale)) + wide(bias), result));
+  const auto flat = [&](const Var& v) { return b.cast(b.reshape(v, {x.dim(1)}), statistics); };
+  Var flat_mean = b.emit("stop_gradient", {flat(mean)});
+  // There is no unbiased variance of one value.
+  const bool varies = count > 1;
+  Var flat_variance = b.emit("stop_gradient", {flat(variance)}) * (varies ? count / (count - 1) : 1.0);
   const Var old_mean = i.statistic(3), old_variance = i.statistic(4);
   Var next_mean = old_mean * momentum + flat_mean * (1.0 - momentum);
-  Var next_variance = old_variance * momentum + flat_variance * (1.0 - momentum);
+  Var next_variance = varies ? old_variance * momentum + flat_variance * (1.0 - momentum) : old_variance;
   i.update_statistic(3, next_mean);
   i.update_statistic(4, next_variance);
   if (i.wants(1)) i.set(1, next_mean);
   // The output is the standard's, which takes the variance of the batch as it is.
-  if (i.wants(2)) i.set(2, old_variance * momentum + b.reshape(variance, {x.dim(1)}) * (1.0 - momentum));
+  if (i.wants(2)) i.set(2, old_variance * momentum + flat(variance) * (1.0 - momentum));
 }
 
 // Whether a BatchNormalization takes the statistics of its batch and learns the running ones. Before opset 14 a file
@@ -82,7 +102,10 @@ bool learns_statistics(const Node& node, int64_t opset) {
 // them.
 EPL_ONNX_OP(BatchNormalization) {
   return {.statistics = {3, 4}, .learns = learns_statistics, .weights = {1, 2}, .run = [](Import& i) {
-            if (i.integer("spatial", 1) == 0) return i.fail(unsupported("statistics for each element (spatial 0)"));
+            if (i.integer("spatial", 1) == 0)
+              return i.fail(
+                  unsupported("it keeps statistics for each element (spatial 0), which is not supported; those "
+                              "of each channel are"));
             batch_norm(i, learns_statistics(i.node(), i.opset()));
           }};
 }
@@ -105,10 +128,12 @@ EPL_ONNX_OP(LayerNormalization) {
 
 EPL_ONNX_OP(RMSNormalization) {
   return {.weights = {1}, .run = [](Import& i) {
+            const Var x = i.in(0), scale = i.in(1);
+            const DType as = scale.dtype(), type = real_type(x.dtype(), as);
             auto results =
-                i.b.emit_all("rms_norm", {i.in(0), i.has(1) ? i.in(1) : Var()},
+                i.b.emit_all("rms_norm", {i.b.cast(x, type), i.b.cast(scale, type)},
                              {{"axis", i.axis("axis", -1, i.type(0).ndim())}, {"epsilon", i.number("epsilon", 1e-5)}});
-            i.set(0, results[0]);
+            i.set(0, i.b.cast(results[0], as));
           }};
 }
 
@@ -116,6 +141,9 @@ EPL_ONNX_OP(InstanceNormalization) {
   return {.weights = {1, 2}, .run = [](Import& i) {
             Var x = i.in(0);
             if (x.ndim() < 3) return i.fail(cat(x.type().text(), " has no space to normalise over"));
+            double count = 1;
+            for (int64_t axis : spatial_axes(x.ndim())) count *= static_cast<double>(x.dim(static_cast<int>(axis)));
+            check_count(i, count, "channel of a sample", "train with larger samples");
             Var y = standardized(i.b, x, spatial_axes(x.ndim()), i.number("epsilon", 1e-5));
             i.set(0, y * per_channel(i.b, i.in(1), x.ndim()) + per_channel(i.b, i.in(2), x.ndim()));
           }};
@@ -129,6 +157,8 @@ EPL_ONNX_OP(GroupNormalization) {
             int64_t groups = i.integer("num_groups", 0);
             if (x.ndim() < 2 || groups < 1 || x.dim(0) < 1 || x.dim(1) % groups != 0)
               return i.fail(cat(groups, " groups do not fit ", x.type().text()));
+            check_count(i, static_cast<double>(x.type().elements() / (x.dim(0) * groups)), "group of a sample",
+                        "train with larger samples, or with fewer groups");
             Var y = standardized(b, b.reshape(x, {x.dim(0), groups, x.type().elements() / (x.dim(0) * groups)}), {2},
                                  i.number("epsilon", 1e-5));
             if (scale.type().elements() == groups && groups != x.dim(1)) {
@@ -184,16 +214,16 @@ EPL_ONNX_OP(LRN) {
 EPL_ONNX_OP(Scaler) {
   return {.domain = "ai.onnx.ml", .run = [](Import& i) {
             Builder& b = i.b;
-            Var x = b.cast(i.in(0), DType::f32);
+            const Var x = b.cast(i.in(0), real_type(i.type(0).dtype, DType::f32));
             auto numbers = [&](std::string_view name, double fallback) {
               Doubles given = i.numbers(name, {fallback});
               if (given.size() != 1 && static_cast<int64_t>(given.size()) != x.dim(-1))
                 i.fail(cat(given.size(), " numbers in ", name, " for ", x.type().text()));
               epl::Tensor made(TensorType{DType::f32, {static_cast<int64_t>(given.size())}});
               for (size_t k = 0; k < given.size(); ++k) made.set(static_cast<int64_t>(k), given[k]);
-              return b.constant(made);
+              return b.cast(b.constant(made), x.dtype());
             };
-            i.set(0, (x - numbers("offset", 0)) * numbers("scale", 1));
+            i.set(0, b.cast((x - numbers("offset", 0)) * numbers("scale", 1), DType::f32));
           }};
 }
 

@@ -46,7 +46,8 @@ EPL_ONNX_OP(MaxPool) {
     i.set(0, results[0]);
     if (!i.wants(1)) return;
     if (i.integer("storage_order", 0) != 0)
-      return i.fail(unsupported("positions counted by columns (storage_order 1)"));
+      return i.fail(
+          unsupported("it counts positions by columns (storage_order 1), which is not supported; by rows (0) it is"));
     i.set(1, i.b.cast(results[1], DType::i64));
   }};
 }

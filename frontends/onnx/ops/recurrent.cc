@@ -89,7 +89,9 @@ class Recurrent {
     }
     if (i_.has(4)) lengths_ = b_.cast(i_.in(4), DType::i64);
     if (cell && i_.integer("input_forget", 0) != 0)
-      i_.fail(unsupported("a forget gate coupled with the input gate (input_forget)"));
+      i_.fail(unsupported(
+          "its forget gate is coupled with its input gate (input_forget), which is not supported; export the "
+          "layer as single operators"));
     return b_.status().ok();
   }
 
@@ -136,7 +138,8 @@ class Recurrent {
     for (const char* known : {"sigmoid", "tanh", "relu", "softsign", "softplus"}) {
       if (name == known) return b_.unary(known, x);
     }
-    i_.fail(unsupported("activation \"", name, "\""));
+    i_.fail(unsupported("activation \"", name,
+                        "\" is not supported; there are sigmoid, tanh, relu, softsign and softplus"));
     return {};
   }
 

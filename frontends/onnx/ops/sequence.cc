@@ -29,7 +29,8 @@ EPL_ONNX_OP(SplitToSequence) {
     const int64_t axis = i.axis("axis", 0, type.ndim());
     if (!i.b.status().ok()) return;
     const int64_t size = type.dim(static_cast<int>(axis));
-    if (size > max_items) return i.fail(unsupported("a sequence of ", size, " items"));
+    if (size > max_items)
+      return i.fail(unsupported("a sequence of ", size, " items is too long; up to ", max_items, " are unrolled"));
     Ints parts = i.has(1) ? i.ints(1) : Ints(size, 1);
     const bool equal = i.has(1) && i.type(1).ndim() == 0;  // one number: parts of that size, the last one smaller
     if (equal) {

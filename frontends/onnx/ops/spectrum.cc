@@ -18,7 +18,9 @@ struct Transform {
 
 bool sized(Import& i, int64_t length, int64_t bins) {
   if (length < 1 || bins < 1 || length > max_entries / bins) {
-    i.fail(unsupported("a Fourier transform of length ", length));
+    i.fail(unsupported("a Fourier transform of length ", length,
+                       " is too large: it is computed as a product with a matrix of ", max_entries,
+                       " numbers at most"));
     return false;
   }
   i.hold(2 * length * bins * static_cast<int64_t>(sizeof(double)));
@@ -86,7 +88,10 @@ void dft(Import& i, int64_t given_axis) {
   const int64_t axis = i.axis(given_axis, x.ndim());
   if (axis == parts) return i.fail("the parts cannot be what is transformed");
   Transform t{.length = number(i, 1, x.dim(static_cast<int>(axis)))};
-  if (i.integer("inverse", 0) != 0) return i.fail(unsupported("the way back from a spectrum (inverse)"));
+  if (i.integer("inverse", 0) != 0)
+    return i.fail(
+        unsupported("the transform from a spectrum back to a signal (inverse) is not supported; train what comes "
+                    "before it (loss.output)"));
   t.bins = i.integer("onesided", 0) != 0 ? t.length / 2 + 1 : t.length;
   if (!sized(i, t.length, t.bins)) return;
   Ints last, back;  // the axis to the end, and, before the parts, to where it was
