@@ -5,15 +5,12 @@
 #include <limits>
 
 #include "tools/binding.h"
+#include "tools/case_scale.h"
 #include "tools/layouts.h"
 #include "tools/trained.h"
 
 namespace epl::tools {
 namespace {
-
-// A gradient that is zero but for rounding (a key's bias under softmax) has no relative error: it is compared with this
-// share of the largest norm, so that it may be one rounding of a float32 of that size, 1e-7.
-constexpr double rounding_share = 1e-4;
 
 double norm_of(const epl_tensor* tensor) {
   double sum = 0;
@@ -277,11 +274,13 @@ class Case {
 
   void train(bool compare) {
     const std::vector<double>& losses = reference_.losses;
+    Scale scale;
+    for (double loss : losses) scale.add(loss);
     for (size_t i = 0; i < losses.size(); ++i) {
       const epl_metrics metrics = step();
       if (!compare) continue;
       out_.step_seconds.push_back(static_cast<double>(metrics.nanoseconds) * 1e-9);
-      const double error = std::fabs(metrics.loss - losses[i]) / std::max(std::fabs(losses[i]), 1e-12);
+      const double error = scale.error(metrics.loss, losses[i]);
       const double allowed = reference_.loss_tolerance_at(i);
       if (!(error <= allowed)) out_.pass = false;
       if (o_.details)
@@ -293,17 +292,13 @@ class Case {
   }
 
   void compare_gradients() {
-    double largest = 0;
-    for (const auto& [name, norm] : reference_.gradients) largest = std::max(largest, norm);
+    const Scale scale(reference_.gradients);
     for (const auto& [name, expected] : reference_.gradients) {
       const std::string metric = "gradient_norm:" + name_here(name, state_);
       double ours = 0;
       check(epl_session_metric(session_.get(), metric.data(), metric.size(), &ours));
-      // What the reference has below a float32 rounding of the largest, ours must have there too.
-      const bool rounding_only = expected < 1e-7 * largest;
-      if (rounding_only) rounding_only_.insert(name);
-      const double scale = rounding_only ? rounding_share * largest : expected;
-      note("gradient", std::fabs(ours - expected) / scale, reference_.tolerance_of_norms(), ours, expected, name,
+      if (scale.is_zero(expected)) rounding_only_.insert(name);
+      note("gradient", scale.error(ours, expected), reference_.tolerance_of_norms(), ours, expected, name,
            out_.gradient_error, out_.worst_gradient);
     }
   }
@@ -342,13 +337,14 @@ class Case {
 
   void compare_final_parameters() {
     std::string listed;
+    const Scale scale(reference_.parameters);
     for (const auto& [name, expected] : reference_.parameters) {
       if (!state_.contains(name_here(name, state_)) && reference_.missing.contains(name)) continue;
       double elements = 0;
       const double ours = final_norm(name, elements);
       if (!only_rounds(name, expected)) {
-        note("weight", std::fabs(ours - expected) / std::max(expected, 1e-12), reference_.tolerance_of(name), ours,
-             expected, name, out_.parameter_error, out_.worst_parameter);
+        note("weight", scale.error(ours, expected), reference_.tolerance_of(name), ours, expected, name,
+             out_.parameter_error, out_.worst_parameter);
         continue;
       }
       listed += (listed.empty() ? "" : ", ") + name;
@@ -358,22 +354,33 @@ class Case {
       note("weight", std::fabs(ours - expected) <= reach ? 0 : std::fabs(ours - expected) / std::max(reach, 1e-12),
            reference_.tolerance_of_norms(), ours, expected, name, out_.parameter_error, out_.worst_parameter);
     }
-    if (!listed.empty()) out_.notes.push_back("insensitive, moved by rounding alone: " + listed);
+    note_insensitive(listed);
+  }
+
+  void note_insensitive(const std::string& listed) {
+    const std::string said = "insensitive, moved by rounding alone: " + listed;
+    if (!listed.empty() && std::find(out_.notes.begin(), out_.notes.end(), said) == out_.notes.end())
+      out_.notes.push_back(said);
   }
 
   void compare_final_buffers() {
-    std::string apart;
+    std::string apart, listed;
     for (const auto& [name, expected] : reference_.buffers) {
       // Buffers that a model computes with but does not keep (a table of frequencies) are constants of the file.
       if (!state_.contains(name_here(name, state_))) {
         apart += (apart.empty() ? "" : ", ") + name;
         continue;
       }
+      if (reference_.insensitive.contains(name)) {
+        listed += (listed.empty() ? "" : ", ") + name;
+        continue;
+      }
       double elements = 0;
       const double ours = final_norm(name, elements);
-      note("buffer", std::fabs(ours - expected) / std::max(expected, 1e-12), reference_.tolerance_of_norms(), ours,
-           expected, name, out_.parameter_error, out_.worst_parameter);
+      note("buffer", scale_of_statistic(reference_.buffers, name).error(ours, expected),
+           reference_.tolerance_of_norms(), ours, expected, name, out_.parameter_error, out_.worst_parameter);
     }
+    note_insensitive(listed);
     const std::string said = "no state of the file, so not compared: " + apart;
     if (!apart.empty() && std::find(out_.notes.begin(), out_.notes.end(), said) == out_.notes.end())
       out_.notes.push_back(said);

@@ -131,7 +131,9 @@ void Reference::check_names() const {
     if (!known(parameters, name)) reject("\"final_param_norms\" lacks " + name + ", which is trained");
   }
   for (const std::string& name : insensitive) {
-    if (!parameters.contains(name)) reject("\"insensitive\" names " + name + ", which \"final_param_norms\" lacks");
+    if (!parameters.contains(name) && !buffers.contains(name)) {
+      reject("\"insensitive\" names " + name + ", which neither \"final_param_norms\" nor \"final_buffer_norms\" has");
+    }
   }
   for (const Norms& table : parameters_f32_) {
     for (const auto& [name, unused] : parameters) {

@@ -27,7 +27,8 @@ class Reference {
   std::vector<std::string> trainable;
   std::vector<std::vector<std::string>> tied;  // names of one tensor
   Norms gradients, parameters, buffers;
-  std::set<std::string> insensitive;          // parameters whose true gradient is zero: a step of theirs is rounding
+  // Parameters whose true gradient is zero, so that a step of theirs is rounding, and buffers that are zero in truth.
+  std::set<std::string> insensitive;
   std::set<std::string> missing;              // names that the exporter left out of the file
   std::map<std::string, int64_t> batch_dims;  // by input; -1: no samples
   double lr = 0;

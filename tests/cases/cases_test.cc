@@ -370,6 +370,25 @@ TEST(CaseFolders, TolerancesAreThoseOfTheFile) {
   fs::remove_all(copy);
 }
 
+// A statistic that is zero in truth may be listed as well, and one that should be zero and is not fails.
+TEST(CaseFolders, StatisticsThatAreZeroInTruth) {
+  const TemporaryFolder temporary;
+  const fs::path copy = temporary / "zero_statistics";
+  fs::copy(own / "resnet_adamw", copy);
+  const Json whole = Json::parse(std::ifstream(copy / "reference.json"));
+  const auto result = [&](double norm, const std::vector<std::string>& insensitive) {
+    Json reference = whole;
+    reference["final_buffer_norms"]["bn1.running_mean"] = norm;
+    if (!insensitive.empty()) reference["insensitive"] = insensitive;
+    std::ofstream(copy / "reference.json") << reference;
+    return check(copy, "");
+  };
+  EXPECT_FALSE(result(1e-13, {}).value("pass", true));
+  EXPECT_TRUE(result(1e-13, {"bn1.running_mean"}).value("pass", false));
+  EXPECT_NE(result(1e-13, {"bn1.mean"}).value("error", "").find("\"insensitive\" names bn1.mean, which neither"),
+            std::string::npos);
+}
+
 // Statistics may start elsewhere, but must move as batch norm moves them.
 TEST(CaseFolders, WrongRunningStatisticsFail) {
   const TemporaryFolder temporary;
