@@ -44,8 +44,8 @@ struct Group {
 
 class Fuser {
  public:
-  Fuser(const Graph& graph, const KernelTable* kernels)
-      : graph_(graph), kernels_(kernels), users_(graph.users()), kept_(graph.value_count(), false) {
+  Fuser(const Graph& graph, const KernelTable* kernels, RegionNodes* regions)
+      : graph_(graph), kernels_(kernels), regions_(regions), users_(graph.users()), kept_(graph.value_count(), false) {
     for (const Graph::Output& output : graph.outputs) kept_[output.value.index] = true;
     for (const Graph::Update& update : graph.updates) kept_[update.next.index] = true;
   }
@@ -277,6 +277,7 @@ class Fuser {
 
   const Graph& graph_;
   const KernelTable* kernels_;
+  RegionNodes* regions_;
   std::vector<std::vector<int32_t>> users_;
   std::vector<bool> kept_;     // by value: the graph's outputs and updates
   std::vector<Group> groups_;  // by the node they began with
@@ -291,6 +292,7 @@ class RegionWriter {
   RegionWriter(const Graph& graph, const Group& group) : graph_(graph), group_(group), at_(graph.value_count(), -1) {}
 
   void add(const Node& node) {
+    node_ = {node.name, node.op->name, node.source};
     std::vector<const TensorType*> types;
     const ScalarExpr own = scalar_expression(query_of(graph_, node, types));
     std::vector<int> now;
@@ -309,9 +311,12 @@ class RegionWriter {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i]) at_[node.outputs[i].index] = now[own.outputs[i]];
     }
+    nodes_.resize(expression_.code.size(), node_);
   }
   void give(Value value) { expression_.outputs.push_back(at_[value.index]); }
   const std::vector<Value>& inputs() const { return inputs_; }
+  // The node of each instruction of the expression.
+  const std::vector<DoneNode>& nodes() const { return nodes_; }
 
   // The expression; its inputs are inputs(), which broadcast to the region's shape.
   ScalarExpr finish() {
@@ -339,7 +344,11 @@ class RegionWriter {
     const ScalarExpr::Instruction& x = expression_.code[at];
     if (type == DType::f64 || x.op == ScalarOp::input || (x.op == ScalarOp::cast && x.type == type)) return at;
     if (type == DType::boolean && scalar_op_info(x.op).truth()) return at;
-    return expression_.cast(at, type);
+    nodes_.resize(expression_.code.size(), node_);
+    const DoneNode producer = nodes_[static_cast<size_t>(at)];
+    const int rounds = expression_.cast(at, type);
+    nodes_.resize(expression_.code.size(), producer);
+    return rounds;
   }
 
   int outside(Value value) {
@@ -393,7 +402,9 @@ class RegionWriter {
   const Group& group_;
   ScalarExpr expression_;
   std::vector<Value> inputs_, numbers_, broadcast_;
-  std::vector<int> at_;  // instruction of a value, -1 for none yet
+  std::vector<int> at_;          // instruction of a value, -1 for none yet
+  std::vector<DoneNode> nodes_;  // by instruction
+  DoneNode node_;                // at hand
 };
 
 void Fuser::write_fused(int index, GraphRewriter& now, Graph& target) {
@@ -444,12 +455,21 @@ void Fuser::write_fused(int index, GraphRewriter& now, Graph& target) {
   }
   fused.attributes.set("expression", expression.text());
   fused.attributes.set("types", type_names);
+  if (regions_) {
+    std::vector<DoneNode>& nodes = (*regions_)[fused.name] = writer.nodes();
+    for (int n : group.reductions) {
+      const Node& node = graph_.node(NodeId{n});
+      nodes.push_back({node.name, node.op->name, node.source});
+    }
+  }
   const NodeId made = target.add_node(std::move(fused), std::move(types), std::move(names));
   for (size_t i = 0; i < outputs.size(); ++i) now.set(outputs[i], target.node(made).outputs[i]);
 }
 
 }  // namespace
 
-Graph fuse_elementwise(const Graph& graph, const KernelTable* kernels) { return Fuser(graph, kernels).run(); }
+Graph fuse_elementwise(const Graph& graph, const KernelTable* kernels, RegionNodes* regions) {
+  return Fuser(graph, kernels, regions).run();
+}
 
 }  // namespace epl

@@ -1,8 +1,13 @@
 // Regions of elementwise nodes become single `fused` nodes, so that their intermediate results never reach memory.
 #pragma once
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "core/backend/kernel.h"
 #include "core/ir/graph.h"
+#include "core/program/program.h"
 
 namespace epl {
 
@@ -14,6 +19,8 @@ namespace epl {
 // single. No value is computed
 // twice. Constants of one element become numbers of the expression; an operand that is only broadcast is read where it
 // comes from.
-Graph fuse_elementwise(const Graph& graph, const KernelTable* kernels = nullptr);
+// `regions`, if not null, is given what stands for what in each: Instruction::nodes, by the name of the `fused` node.
+using RegionNodes = std::map<std::string, std::vector<DoneNode>>;
+Graph fuse_elementwise(const Graph& graph, const KernelTable* kernels = nullptr, RegionNodes* regions = nullptr);
 
 }  // namespace epl

@@ -2,15 +2,16 @@
 
 #include "core/backend/device.h"
 #include "core/ir/rewriter.h"
-#include "core/program/fusion.h"
 #include "core/program/lowering.h"
 #include "core/program/uploads.h"
 
 namespace epl {
 
-Lowering::Lowering(const LocalGraph& local_graph, Graph fused, const LowerOptions& lower_options)
+Lowering::Lowering(const LocalGraph& local_graph, Graph fused, RegionNodes region_nodes,
+                   const LowerOptions& lower_options)
     : local(local_graph),
       graph(std::move(fused)),
+      regions(std::move(region_nodes)),
       options(lower_options),
       root(static_cast<size_t>(graph.value_count())),
       place(static_cast<size_t>(graph.value_count())),
@@ -44,9 +45,10 @@ int Program::group(const ProgramGroup& wanted) {
 }
 
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
-  Graph graph = options.fuse ? fuse_elementwise(local.graph, options.kernels) : local.graph;
+  RegionNodes regions;
+  Graph graph = options.fuse ? fuse_elementwise(local.graph, options.kernels, &regions) : local.graph;
   if (options.device && !options.device->shares_host_memory()) graph = with_uploads(graph, local.sample_block());
-  Lowering lowering(local, without_dead_nodes(graph), options);
+  Lowering lowering(local, without_dead_nodes(graph), std::move(regions), options);
   EPL_TRY(select_instructions(lowering));
   find_lifetimes(lowering);
   lay_out_program(lowering);

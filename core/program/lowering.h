@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/program/fusion.h"
 #include "core/program/memory.h"
 #include "core/program/program.h"
 
@@ -28,10 +29,11 @@ struct Loop {
 };
 
 struct Lowering {
-  Lowering(const LocalGraph& local, Graph graph, const LowerOptions& options);
+  Lowering(const LocalGraph& local, Graph graph, RegionNodes regions, const LowerOptions& options);
 
   const LocalGraph& local;
   const Graph graph;
+  const RegionNodes regions;
   const LowerOptions& options;
   Program program;
   struct Operands {

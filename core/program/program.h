@@ -29,6 +29,12 @@ struct Location {
 
 struct TransferRow;  // core/program/transfer.h
 
+// A node that an instruction does the work of, as it was before it was joined with others.
+struct DoneNode {
+  std::string name, op;
+  std::string source;  // Node::source
+};
+
 // A launch of a kernel, or a transfer.
 struct Instruction {
   const TransferRow* transfer = nullptr;  // null: a launch of `row`
@@ -52,6 +58,8 @@ struct Instruction {
     int64_t outer = 1, run_bytes = 0, global_bytes = 0;
   } slice;
   std::vector<Refusal> refusals;  // of better kernels, with their reasons
+  // Of a region, the node of each instruction of its expression and, behind these, of each sum; else the node itself.
+  std::vector<DoneNode> nodes;
   // Arena ranges that are dead after this instruction; `last_turn`: only after the last turn of the loop.
   struct Release {
     Location at;

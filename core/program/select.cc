@@ -190,6 +190,9 @@ class Selection {
     const TransferRow* transfer = transfer_of(node.op->name);
     Instruction& in = l_.append(transfer, node.name);
     l_.operands.back() = {node.inputs, node.outputs};
+    const auto region = l_.regions.find(node.name);
+    in.nodes =
+        region == l_.regions.end() ? std::vector<DoneNode>{{node.name, node.op->name, node.source}} : region->second;
     fill_query(node, *in.query);
     if (transfer) EPL_TRY(write_transfer(node, *transfer, in));
     if (!transfer || !transfer->kernel.empty()) EPL_TRY(choose_kernel(node, in));

@@ -1,24 +1,21 @@
-// Where the first NaN of a step comes from: the executor's part that looks at every result, and the session's, which
-// compares what its ranks have found. It runs only after a step has been refused, so it may allocate, and reads
-// everything through the host.
+// A run that looks for what made a step not finite: the executor's part, which has each instruction looked at, and the
+// session's, which compares what its ranks have found. It runs only after a step has been refused, so it may allocate,
+// and reads everything through the host.
 #include <cmath>
 #include <optional>
 #include <sstream>
 
 #include "core/program/pieces.h"
 #include "core/program/transfer.h"
+#include "core/runtime/diagnosis.h"
 #include "core/runtime/session_rank.h"
 
 namespace epl {
 namespace {
 
-enum class Wanted : uint8_t { nan, infinity };
-
-std::optional<int64_t> find(DType type, const void* data, int64_t elements, Wanted wanted) {
-  for (int64_t i = 0; i < elements; ++i) {
-    const double value = load_double(type, data, i);
-    if (wanted == Wanted::nan ? std::isnan(value) : std::isinf(value)) return i;
-  }
+std::optional<int64_t> find_nan(DType type, const void* data, int64_t elements) {
+  for (int64_t i = 0; i < elements; ++i)
+    if (std::isnan(load_double(type, data, i))) return i;
   return std::nullopt;
 }
 
@@ -34,57 +31,54 @@ std::string place(const Shape& shape, int64_t element) {
 
 }  // namespace
 
-// A NaN is worth more than an infinity, which a mask may hold on purpose; among equals the first counts.
-void Executor::note_origin(bool nan, std::string node, std::string text) {
-  if (origin_.order >= 0 && (origin_.nan || !nan)) return;
-  origin_ = {.order = looked_at_, .nan = nan, .node = std::move(node), .text = std::move(text)};
-}
+Executor::~Executor() = default;
 
 void Executor::inspect_leaves() {
   origin_ = {};
-  looked_at_ = 0;
   if (!device_.executes()) return;
   for (size_t i = 0; i < program_.inputs.size(); ++i) {
     const ProgramPort& port = program_.inputs[i];
-    if (!is_float(port.global_type.dtype)) continue;
-    if (auto at = find(port.global_type.dtype, request_->inputs[static_cast<size_t>(port.index)],
-                       port.global_type.elements(), Wanted::nan)) {
-      note_origin(true, port.name, cat("input ", port.name, " holds nan at ", place(port.global_type.shape, *at)));
-      origin_.given = true;
-      return;
-    }
+    const TensorType& type = port.global_type;
+    if (!is_float(type.dtype)) continue;
+    const auto at = find_nan(type.dtype, request_->inputs[static_cast<size_t>(port.index)], type.elements());
+    if (!at) continue;
+    origin_ = {.order = 0,
+               .traced = true,
+               .given = true,
+               .node = port.name,
+               .text = cat("input ", port.name, " holds nan at ", place(type.shape, *at))};
+    return;
   }
+  std::vector<std::byte> seen;
   for (const StateSlot& slot : program_.state) {
     if (!is_float(slot.type.dtype) || !slot.sharding.dealt.is_at(program_.mesh, place_)) continue;
-    seen_.resize(static_cast<size_t>(slot.local.bytes()));
-    stream().download(seen_.data(), store_.data() + slot.offset, slot.local.bytes());
+    seen.resize(static_cast<size_t>(slot.local.bytes()));
+    stream().download(seen.data(), store_.data() + slot.offset, slot.local.bytes());
     if (!stream().synchronize().ok()) return;
-    const auto at = find(slot.type.dtype, seen_.data(), slot.local.elements(), Wanted::nan);
+    const auto at = find_nan(slot.type.dtype, seen.data(), slot.local.elements());
     if (!at) continue;
     const int64_t element = global_element(slot.type, slot.sharding, program_.mesh, place_, *at);
-    return note_origin(true, slot.name, cat(slot.name, " itself holds nan at ", place(slot.type.shape, element)));
+    origin_ = {.order = 0,
+               .traced = true,
+               .node = slot.name,
+               .text = cat(slot.name, " itself holds nan at ", place(slot.type.shape, element))};
+    return;
   }
+  diagnosis_ = std::make_unique<Diagnosis>(stream(), request_->refused);
 }
 
-void Executor::inspect(const Instruction& in, int64_t micro_batch) {
-  ++looked_at_;
-  if (!device_.executes() || origin_.nan) return;
-  if (in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches())
-    return;  // nothing is there yet
-  for (size_t o = 0; o < in.outputs.size(); ++o) {
-    const TensorType& type = in.query->out(static_cast<int>(o));
-    const void* from = at(in.outputs[o], micro_batch);
-    if (!from || !is_float(type.dtype)) continue;
-    seen_.resize(static_cast<size_t>(type.bytes()));
-    stream().download(seen_.data(), from, type.bytes());
-    if (!stream().synchronize().ok()) return;
-    for (Wanted wanted : {Wanted::nan, Wanted::infinity}) {
-      if (!find(type.dtype, seen_.data(), type.elements(), wanted)) continue;
-      const bool nan = wanted == Wanted::nan;
-      note_origin(nan, in.name,
-                  cat(nan ? "nan" : "an infinity", " comes first out of node ", in.name, " (", in.query->op, ")"));
-    }
-  }
+LookedAt Executor::looked_at(const Instruction& in, int64_t micro_batch) {
+  LookedAt places;
+  for (const Location& location : in.inputs) places.inputs.push_back(at(location, micro_batch));
+  for (const Location& location : in.outputs) places.outputs.push_back(at(location, micro_batch));
+  places.empty = in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches();
+  return places;
+}
+
+Status Executor::end_diagnosis() {
+  if (diagnosis_) origin_ = diagnosis_->origin();
+  diagnosis_.reset();
+  return synchronize();
 }
 
 namespace {
@@ -97,19 +91,19 @@ struct FirstOfRank {
 
 std::string told(const FirstOfRank& first) {
   const Executor::Origin& origin = first.origin;
-  return cat(origin.order, " ", int{origin.nan}, " ", first.rank, " ", origin.node.size(), " ", origin.node,
+  return cat(origin.order, " ", int{origin.traced}, " ", first.rank, " ", origin.node.size(), " ", origin.node,
              origin.text);
 }
 
-// "ORDER NAN RANK LENGTH NODETEXT", as a process tells it.
+// "ORDER TRACED RANK LENGTH NODETEXT", as a process tells it.
 FirstOfRank read_first(const std::string& said) {
   FirstOfRank out;
   std::istringstream in(said);
-  int nan = 0;
+  int traced = 0;
   size_t length = 0;
-  in >> out.origin.order >> nan >> out.rank >> length;
+  in >> out.origin.order >> traced >> out.rank >> length;
   in.ignore(1);
-  out.origin.nan = nan != 0;
+  out.origin.traced = traced != 0;
   const auto at = std::min(said.size(), static_cast<size_t>(std::max<std::streamoff>(in.tellg(), 0)));
   out.origin.node = said.substr(at, length);
   out.origin.text = said.substr(std::min(said.size(), at + length));
@@ -136,6 +130,7 @@ Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRe
           : Status(Code::not_finite,
                    cat("the gradient of ", all, " is not finite, though the loss is; the step was not applied"), name);
   request.diagnose = true;
+  request.refused = verdict;
   std::vector<Tensor> whole;
   if (!slices_.empty()) {  // all of the inputs is looked at
     whole = whole_inputs(entry, inputs);
@@ -145,7 +140,7 @@ Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRe
   FirstOfRank first;
   const auto consider = [&](const FirstOfRank& other) {
     const Executor::Origin &a = other.origin, &b = first.origin;
-    const bool better = a.nan != b.nan ? a.nan : a.order != b.order ? a.order < b.order : other.rank < first.rank;
+    const bool better = a.traced != b.traced ? a.traced : a.order != b.order ? a.order < b.order : other.rank < first.rank;
     if (a.order >= 0 && (b.order < 0 || better)) first = other;
   };
   for (size_t r = 0; r < ranks_.size(); ++r) {

@@ -7,8 +7,14 @@
 #include "core/base/stop_tasks.h"
 #include "core/ir/host_op.h"
 #include "core/program/transfer.h"
+#include "core/runtime/diagnosis.h"
 
 namespace epl {
+
+Executor::Executor(const Host& host, Device& device, Stream& stream, const Program& program, ParameterStore& store,
+                   Buffer& arena)
+    : host_(host), device_(device), program_(program), store_(store), arena_(arena), streams_{&stream} {}
+
 Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& device, Stream& stream,
                                                    const Program& program, int64_t agreement_bytes,
                                                    ParameterStore& store, Buffer& arena, const Mesh& mesh, int rank) {
@@ -95,6 +101,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   stop_tasks_.reset();
   const auto wanted = [this] { return request_->stop.why() != Code::ok; };
   if (request.stop.can_stop()) stop_tasks_.emplace(stream().threads(), wanted);
+  diagnosis_.reset();
   if (request.diagnose) inspect_leaves();
   Status status;
   for (size_t c = 0; c < program_.calls.size() && status.ok(); ++c) {
@@ -102,13 +109,13 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
     if (request.applies && leaves_out(program_.calls[c])) continue;
     for (int event : program_.waits[c]) stream().wait(*events_[static_cast<size_t>(event)]);
     status = run_call(program_.calls[c], groups);
-    if (committed_ && request.diagnose) return synchronize();
+    if (committed_ && request.diagnose) return end_diagnosis();
     if (status.ok() && verdict_ >= 0) return {};  // the step is not applied
   }
   if (status.ok() && program_.commits && !committed_) status = commit(groups);  // for the ranks that change something
   stop_tasks_.reset();
   EPL_TRY(status);
-  return synchronize();
+  return request.diagnose ? end_diagnosis() : synchronize();
 }
 
 // Of an update alone: all of the call comes before the state changes.
@@ -127,11 +134,12 @@ Status Executor::run_call(const BlockCall& call, const Groups& groups) {
     }
     if (request_->applies && !(*applied_)[static_cast<size_t>(i)]) continue;
     const Instruction& in = program_.instructions[static_cast<size_t>(i)];
+    if (diagnosis_) EPL_TRY(diagnosis_->before(in, looked_at(in, call.micro_batch)));
     EPL_TRY(carry_out(in, call.micro_batch, groups));
     // Results that are not whole are read by nobody: they may be indices.
     if (stop_tasks_ && stop_tasks_->left_out()) return check_stop();
     observe(in, call.micro_batch);
-    if (request_->diagnose) inspect(in, call.micro_batch);
+    if (diagnosis_) EPL_TRY(diagnosis_->after(in, looked_at(in, call.micro_batch)));
 #if defined(EPL_DEV)
     poison(in, call.micro_batch);
 #endif

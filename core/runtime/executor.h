@@ -27,8 +27,10 @@ struct RunRequest {
   int64_t step = 0;
   // The i64 output that says whether the state may change: it may where this is -1, on every rank. -1: it does.
   int verdict_output = -1;
-  // Do not commit; look at every result on the way for where the first NaN came from (see Executor::origin).
+  // Do not commit; look at every result on the way for where what the verdict refused came from (see
+  // Executor::origin).
   bool diagnose = false;
+  int64_t refused = 0;  // of a diagnosing run: the verdict
   // What `set_applied` says alone: the update by gradients that the state has, without a batch.
   bool applies = false;
   Stop stop;                  // shared by the ranks of the session
@@ -41,8 +43,12 @@ struct Groups {
   std::vector<Communicator*> of_program;  // in the order of Program::groups
 };
 
+class Diagnosis;  // core/runtime/diagnosis.h
+struct LookedAt;
+
 class Executor {
  public:
+  ~Executor();
   // The arena must hold program.arena_bytes. `agreement_bytes`: Entry::agreement_bytes.
   static Result<std::unique_ptr<Executor>> create(const Host& host, Device& device, Stream& stream,
                                                   const Program& program, int64_t agreement_bytes,
@@ -71,11 +77,11 @@ class Executor {
   // heard what they decided; all have decided to change it, so that a rank that fails now tears it.
   enum class Agreement : uint8_t { none, asked, reached };
   Agreement agreement() const { return agreement_; }
-  // What a diagnosing run has found: where NaNs (or, where there is none, infinities) begin. Runs of different ranks
-  // are compared by `order`.
+  // What a diagnosing run has found: where that began which made the loss, or the gradient, not finite. Origins of
+  // different ranks are compared by `traced`, then by `order`.
   struct Origin {
-    int64_t order = -1;  // results looked at before it; -1: nothing found
-    bool nan = false;
+    int64_t order = -1;      // instructions looked at before it; -1: nothing found
+    bool traced = false;     // from what was refused back to here; else it has left this rank, for another one
     bool given = false;      // in what the caller gave, which is of no rank
     std::string node, text;  // "input x holds nan at element 7", "nan comes first out of node y (softmax)"
   };
@@ -85,8 +91,7 @@ class Executor {
 
  private:
   Executor(const Host& host, Device& device, Stream& stream, const Program& program, ParameterStore& store,
-           Buffer& arena)
-      : host_(host), device_(device), program_(program), store_(store), arena_(arena), streams_{&stream} {}
+           Buffer& arena);
 
   std::byte* at(const Location& location, int64_t micro_batch);
   Stream& stream() { return *streams_[0]; }
@@ -103,8 +108,8 @@ class Executor {
   Status before_commit(Communicator* world);
   const ProgramPort* output_port(int index) const;  // by the caller's number; null: it is not of this program
   void inspect_leaves();
-  void inspect(const Instruction& in, int64_t micro_batch);
-  void note_origin(bool nan, std::string node, std::string text);
+  LookedAt looked_at(const Instruction& in, int64_t micro_batch);
+  Status end_diagnosis();
   void observe(const Instruction& in, int64_t micro_batch);
   void poison(const Instruction& in, int64_t micro_batch);
 
@@ -132,8 +137,7 @@ class Executor {
   const RunRequest* request_ = nullptr;
   StepContext context_;
   Origin origin_;
-  int64_t looked_at_ = 0;        // by a diagnosing run
-  std::vector<std::byte> seen_;  // of a diagnosing run: a copy of one result
+  std::unique_ptr<Diagnosis> diagnosis_;  // of a diagnosing run
   int64_t verdict_ = -1;
   int64_t high_water_ = 0;
   std::optional<StopTasks> stop_tasks_;  // of a run that a host may stop
