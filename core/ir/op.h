@@ -133,6 +133,9 @@ struct OpDef {
   // same bits. Attributes: those of `fused`, of the reduction, and their number.
   std::string with_region;
   bool boundary = false;  // only `partition` writes it and the executor carries it out: no meaning of its own
+  // Of a mean: the operand that holds how much counts, one number. Where that is 0 the result means nothing, and no
+  // gradient flows back. -1: of none.
+  int counts = -1;
   bool random = false;    // keyed by (seed, step, node name, element)
   // It looks at each operand by itself and skips absent ones: ranks that have only some operands look at those.
   bool takes_any_operands = false;

@@ -34,15 +34,28 @@ static void pow_gradient(Grad& g) {
                       : c == 2         ? a * 2
                       : c == 3         ? a * a * 3
                                        : g.b.pow(a, g.b.like(a, c - 1)) * c;
-    g.set(0, dy * slope);
+    const bool steep_at_zero = c != 0 && c < 1;
+    if (steep_at_zero && is_base_of_norm(g.b.graph(), a.value())) {
+      g.set(0, g.b.select(g.b.equal(a, zero), zero, dy * slope));
+    } else {
+      g.set(0, steep_at_zero ? unless_cut(g, dy * slope) : dy * slope);
+    }
     return;
   }
   // Where b is 0 the derivative is 0 even at a = 0, where a^(b-1) is infinite; the same for the logarithm.
-  if (g.needs(0)) g.set(0, g.b.select(g.b.equal(b, g.b.like(b, 0)), zero, dy * b * g.b.pow(a, b - 1)));
+  if (g.needs(0)) g.set(0, g.b.select(g.b.equal(b, g.b.like(b, 0)), zero, unless_cut(g, dy * b * g.b.pow(a, b - 1))));
   if (g.needs(1)) {
     const Var safe = g.b.select(a > 0, a, g.b.like(a, 1));
-    g.set(1, dy * g.out(0) * g.b.log(safe));
+    g.set(1, unless_cut(g, dy * g.out(0) * g.b.log(safe)));
   }
+}
+
+// x log y is selected away where both are zero.
+static bool is_logarithm(const Graph& graph, Value value) {
+  const ValueInfo& info = graph.value(value);
+  if (info.kind != ValueKind::result) return false;
+  const std::string& op = graph.node(info.producer).op->name;
+  return op == "log" || op == "log1p";
 }
 
 EPL_OP(add) {
@@ -59,8 +72,12 @@ EPL_OP(sub) {
 }
 EPL_OP(mul) {
   return binary<ScalarOp::mul>("y = a * b.", [](Grad& g) {
-    if (g.needs(0)) g.set(0, g.upstream(0) * g.in(1));
-    if (g.needs(1)) g.set(1, g.upstream(0) * g.in(0));
+    const auto times = [&](const Var& other) {
+      const Var product = g.upstream(0) * other;
+      return is_logarithm(g.b.graph(), other.value()) ? unless_cut(g, product) : product;
+    };
+    if (g.needs(0)) g.set(0, times(g.in(1)));
+    if (g.needs(1)) g.set(1, times(g.in(0)));
   });
 }
 EPL_OP(div) {
@@ -68,8 +85,9 @@ EPL_OP(div) {
       "y = a / b; integers round toward zero.",
       [](Grad& g) {
         const Var da = g.upstream(0) / g.in(1);
-        g.set(0, da);
-        if (g.needs(1)) g.set(1, -(da * g.out(0)));
+        const bool constant = g.b.graph().value(g.in(1).value()).kind == ValueKind::constant;
+        g.set(0, constant ? da : unless_cut(g, da));
+        if (g.needs(1)) g.set(1, unless_cut(g, -(da * g.out(0))));
       },
       "", "(0.5..2)");
 }
@@ -102,7 +120,8 @@ EPL_OP(atan2) {
   return binary<ScalarOp::atan2>(
       "y = the angle of the point (b, a).",
       [](Grad& g) {
-        const Var a = g.in(0), b = g.in(1), scaled = g.upstream(0) / (a * a + b * b);
+        const Var a = g.in(0), b = g.in(1), square = a * a + b * b, zero = g.b.like(square, 0);
+        const Var scaled = g.b.select(g.b.equal(square, zero), zero, g.upstream(0) / square);
         if (g.needs(0)) g.set(0, scaled * b);
         if (g.needs(1)) g.set(1, -(scaled * a));
       },
@@ -130,6 +149,30 @@ EPL_OP(where) {
           .samples = {"bool[4,7], f32[4,7], f32[4,7]", "bool[4,1], f32[3], f32[]", "bool[3], i64[3], i64[3]"}};
 }
 
+static void clip_gradient(Grad& g) {
+  if (!g.needs(1) && !g.needs(2)) {
+    const Var dy = g.upstream(0), x = g.in(0), zero = g.b.like(dy, 0);
+    Var dx = dy;
+    if (g.has(1)) dx = g.b.select(x > g.in(1), dx, zero);
+    if (g.has(2)) dx = g.b.select(x < g.in(2), dx, zero);
+    return g.set(0, dx);
+  }
+  const Var raised = g.has(1) ? g.b.maximum(g.in(0), g.in(1)) : g.in(0);
+  Var dy = g.upstream(0), zero = g.b.like(dy, 0), half = dy * 0.5;
+  if (g.has(2)) {
+    const Var tie = g.b.select(g.b.equal(raised, g.in(2)), half, zero);
+    if (g.needs(2)) g.set(2, g.b.select(raised > g.in(2), dy, tie));
+    dy = g.b.select(raised < g.in(2), dy, tie);
+    half = dy * 0.5;
+  }
+  if (g.has(1)) {
+    const Var tie = g.b.select(g.b.equal(g.in(0), g.in(1)), half, zero);
+    if (g.needs(1)) g.set(1, g.b.select(g.in(0) < g.in(1), dy, tie));
+    dy = g.b.select(g.in(0) > g.in(1), dy, tie);
+  }
+  g.set(0, dy);
+}
+
 EPL_OP(clip) {
   return {.doc = "y = x kept between the scalars low and high, either of which may be absent; high wins over low.",
           .signature = "x, low?, high? -> y",
@@ -146,17 +189,9 @@ EPL_OP(clip) {
                 if (b.has(2)) y = b.b.minimum(y, b.in(2));
                 b.set(0, b.has(1) || b.has(2) ? y : b.b.unary("identity", y));
               },
-          // Inside the bounds, ends included, all of the gradient is x's; outside, all is the bound's.
-          .gradient =
-              [](Grad& g) {
-                const Var dy = g.upstream(0), x = g.in(0), zero = g.b.like(dy, 0);
-                Var dx = dy;
-                if (g.has(1)) dx = g.b.select(x >= g.in(1), dx, zero);
-                if (g.has(2)) dx = g.b.select(x <= g.in(2), dx, zero);
-                g.set(0, dx);
-                if (g.needs(1)) g.set(1, g.b.select(x < g.in(1), dy, zero));
-                if (g.needs(2)) g.set(2, g.b.select(x > g.in(2), dy, zero));
-              },
+          // PyTorch's: at a bound that is a number nothing flows, as outside; a bound that is learnt is one of two
+          // operands of max or min, which share a tie.
+          .gradient = clip_gradient,
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
             return elementwise_rule(input_types(q), output_types(q));
           },

@@ -65,6 +65,59 @@ std::vector<TensorType> output_types(const OpQuery& query) {
   return types;
 }
 
+namespace {
+
+bool is_constant(const Graph& graph, Value value) { return graph.value(value).kind == ValueKind::constant; }
+
+// The exponent of a pow, if it is one constant number; else 0.
+double constant_power(const Graph& graph, const Node& node) {
+  const Tensor& data = graph.value(node.inputs[1]).data;
+  return is_constant(graph, node.inputs[1]) && !data.empty() && data.elements() == 1 ? data.get(0) : 0;
+}
+
+// What the value is a view of, or an order of.
+Value unmoved(const Graph& graph, Value value) {
+  while (graph.value(value).kind == ValueKind::result) {
+    const Node& node = graph.node(graph.value(value).producer);
+    if (node.op->moves != Moves::all) break;
+    value = node.inputs[0];
+  }
+  return value;
+}
+
+constexpr int deepest_norm = 24;
+
+bool is_base(const Graph& graph, Value value, int depth) {
+  if (graph.value(value).kind != ValueKind::result || depth == deepest_norm) return false;
+  const Node& node = graph.node(graph.value(value).producer);
+  const std::string& op = node.op->name;
+  const auto operand = [&](int i) { return is_base(graph, node.inputs[static_cast<size_t>(i)], depth + 1); };
+  const auto constant = [&](int i) { return is_constant(graph, node.inputs[static_cast<size_t>(i)]); };
+  if (op == "abs" || op == "relu") return true;
+  if (op == "pow") return constant_power(graph, node) > 1;
+  if (op == "mul" || op == "matmul") {
+    if (unmoved(graph, node.inputs[0]) == unmoved(graph, node.inputs[1])) return true;
+    if (op == "mul" && (constant(0) || constant(1))) return operand(constant(0) ? 1 : 0);
+    return operand(0) && operand(1);
+  }
+  if (op == "add" || op == "max" || op == "min")
+    return (constant(0) || operand(0)) && (constant(1) || operand(1)) && !(constant(0) && constant(1));
+  if (op == "where") return (constant(1) || operand(1)) && (constant(2) || operand(2));
+  const bool sums = op == "sum" || op == "avg_pool" || op == "div" || op == "clip";
+  return (sums || node.op->moves != Moves::none) && operand(0);
+}
+
+}  // namespace
+
+Var unless_cut(Grad& g, const Var& product) {
+  const Var dy = g.upstream(0);
+  if (!product || is_constant(g.b.graph(), dy.value())) return product;
+  const Var cut = g.b.emit("logical_and", {g.b.equal(dy, g.b.like(dy, 0)), g.b.unary("is_nan", product)});
+  return g.b.select(cut, dy, product);
+}
+
+bool is_base_of_norm(const Graph& graph, Value value) { return is_base(graph, value, 0); }
+
 Var saved_output(Grad& g, int output) {
   if (g.out(output)) return g.out(output);
   std::vector<Var> inputs;

@@ -33,6 +33,15 @@ Status expect_shape(const OpQuery& query, int input, const Shape& shape, std::st
 std::vector<TensorType> input_types(const OpQuery& query);
 std::vector<TensorType> output_types(const OpQuery& query);
 
+// --- gradients at singular points ---
+
+// `product`, the gradient of upstream output 0 times a slope that may be infinite, but zero where it is NaN because the
+// upstream gradient is zero: nothing flows back through what was selected away, however steep it is there.
+Var unless_cut(Grad& g, const Var& product);
+// Whether the value is zero only where the gradients of all that it is made of are zero as well: a sum of squares, of
+// powers above 1 or of magnitudes. A root of it is a norm, whose gradient at zero is zero, though the root has none.
+bool is_base_of_norm(const Graph& graph, Value value);
+
 // An output that the forward node keeps for its gradient; computed again where the graph did not ask for it.
 Var saved_output(Grad& g, int output);
 

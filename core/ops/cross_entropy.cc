@@ -1,5 +1,5 @@
 // Softmax cross-entropy with integer targets, as the SUM over the positions that count; the mean over the global batch
-// divides by count_valid. Both sum over the batch and therefore honour units.
+// divides by count_valid (counted_mean). Both sum over the batch and therefore honour units.
 #include <cmath>
 #include <limits>
 
@@ -224,6 +224,23 @@ EPL_OP(cross_entropy_grad) {
 }
 
 EPL_PIECES(cross_entropy_grad) { return along_classes(cross_entropy_grad_body); }
+
+EPL_OP(counted_mean) {
+  return {.doc =
+              "y = total / count: the mean of what counts. Where count is 0 nothing counts: y is NaN, and no gradient "
+              "flows back.",
+          .signature = "total, count -> y",
+          .scalar = [](ScalarExpr& s) { s.outputs = {s.emit(ScalarOp::div, s.input(0), s.input(1))}; },
+          .gradient =
+              [](Grad& g) {
+                const Var count = g.in(1), zero = g.b.like(count, 0), nothing = g.b.equal(count, zero);
+                const Var slope = g.upstream(0) / count;
+                g.set(0, g.b.select(nothing, zero, slope));
+                if (g.needs(1)) g.set(1, g.b.select(nothing, zero, -(slope * g.out(0))));
+              },
+          .counts = 1,
+          .samples = {"f32[], f32[](0.5..3)", "f64[4], f64[4](0.5..3)", "f32[3], f32[](0.5..3)"}};
+}
 
 EPL_OP(count_valid) {
   return {.doc = "How many targets are not `ignore_index`, as f32[].",

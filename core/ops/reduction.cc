@@ -86,6 +86,18 @@ void extremum_reduction_gradient(Grad& g) {
   g.set(0, hit * (dy / count));
 }
 
+// The product divided by an element is that of the others. A zero takes the product of the others as it is, which is
+// zero as well where there is another zero.
+void product_gradient(Grad& g) {
+  const Ints axes = g.attributes().ints("axes");
+  const Var x = g.in(0), zero = g.b.like(x, 0), one = g.b.like(x, 1), is_zero = g.b.equal(x, zero);
+  const Var divided = with_kept_dims(g, g.upstream(0) * g.out(0)) / g.b.select(is_zero, one, x);
+  const Var zeros = g.b.sum(g.b.cast(is_zero, x.dtype()), axes);
+  const Var others = g.b.emit("prod_reduce", {g.b.select(is_zero, one, x)}, {{"axes", axes}, {"keep", true}});
+  const Var alone = g.b.select(g.b.equal(zeros, one), with_kept_dims(g, g.upstream(0)) * others, zero);
+  g.set(0, g.b.select(is_zero, alone, divided));
+}
+
 Result<ShardingRule> reduction_rule(const OpQuery& q, ShardingRule::Reduce reduce, bool unshardable) {
   const TensorType& x = q.in(0);
   const std::vector<bool> mask = axis_mask(q.attributes().ints("axes"), x.ndim());
@@ -160,7 +172,7 @@ EPL_OP(min_reduce) {
 }
 
 EPL_OP(prod_reduce) {
-  return {.doc = "Product along `axes`. Its gradient divides by the elements, so it is not finite where one is zero.",
+  return {.doc = "Product along `axes`.",
           .signature = "x -> y",
           .attributes = reduction_attributes(),
           .infer = reduced_type,
@@ -179,7 +191,7 @@ EPL_OP(prod_reduce) {
                                             : r.out(0).set_int(o, static_cast<int64_t>(integers));
                 }
               },
-          .gradient = [](Grad& g) { g.set(0, with_kept_dims(g, g.upstream(0) * g.out(0)) / g.in(0)); },
+          .gradient = product_gradient,
           .sharding_of = [](const OpQuery& q) { return reduction_rule(q, ShardingRule::Reduce::sum, true); },
           .flops = [](const OpQuery& q) { return static_cast<double>(q.in(0).elements()); },
           .samples = {"f32[4,5](0.5..1.5) {axes=[1]}", "f32[4,3,2](0.5..1.5) {axes=[0,2],keep=false}",

@@ -27,26 +27,34 @@ EPL_OP(round) {
 
 EPL_OP(sqrt) {
   return unary<ScalarOp::sqrt>(
-      "y = the square root of x.", [](Grad& g) { g.set(0, g.upstream(0) * 0.5 / g.out(0)); }, "(0.1..2)");
+      "y = the square root of x. Where x is zero, a root of a sum of squares has a gradient of zero, as a norm has.",
+      [](Grad& g) {
+        const Var slope = g.upstream(0) * 0.5 / g.out(0), zero = g.b.like(slope, 0);
+        const bool norm = is_base_of_norm(g.b.graph(), g.in(0).value());
+        g.set(0, norm ? g.b.select(g.b.equal(g.out(0), zero), zero, slope) : unless_cut(g, slope));
+      },
+      "(0.1..2)");
 }
 EPL_OP(reciprocal) {
   return unary<ScalarOp::reciprocal>(
-      "y = 1 / x.", [](Grad& g) { g.set(0, -(g.upstream(0) * g.out(0) * g.out(0))); }, "(0.5..2)");
+      "y = 1 / x.", [](Grad& g) { g.set(0, unless_cut(g, -(g.upstream(0) * g.out(0) * g.out(0)))); }, "(0.5..2)");
 }
 EPL_OP(exp) {
-  return unary<ScalarOp::exp>("y = e to the power of x.", [](Grad& g) { g.set(0, g.upstream(0) * g.out(0)); });
+  return unary<ScalarOp::exp>("y = e to the power of x.",
+                              [](Grad& g) { g.set(0, unless_cut(g, g.upstream(0) * g.out(0))); });
 }
 EPL_OP(expm1) {
   return unary<ScalarOp::expm1>("y = exp(x) - 1, exact near 0.",
-                                [](Grad& g) { g.set(0, g.upstream(0) * (g.out(0) + 1)); });
+                                [](Grad& g) { g.set(0, unless_cut(g, g.upstream(0) * (g.out(0) + 1))); });
 }
 EPL_OP(log) {
   return unary<ScalarOp::log>(
-      "y = the natural logarithm of x.", [](Grad& g) { g.set(0, g.upstream(0) / g.in(0)); }, "(0.1..2)");
+      "y = the natural logarithm of x.", [](Grad& g) { g.set(0, unless_cut(g, g.upstream(0) / g.in(0))); }, "(0.1..2)");
 }
 EPL_OP(log1p) {
   return unary<ScalarOp::log1p>(
-      "y = log(1 + x), exact near 0.", [](Grad& g) { g.set(0, g.upstream(0) / (g.in(0) + 1)); }, "(-0.5..2)");
+      "y = log(1 + x), exact near 0.", [](Grad& g) { g.set(0, unless_cut(g, g.upstream(0) / (g.in(0) + 1))); },
+      "(-0.5..2)");
 }
 EPL_OP(erf) {
   return unary<ScalarOp::erf>("y = the error function of x.", [](Grad& g) {
@@ -68,16 +76,16 @@ EPL_OP(tan) {
 EPL_OP(asin) {
   return unary<ScalarOp::asin>(
       "y = the angle in [-pi/2, pi/2] whose sine is x.",
-      [](Grad& g) { g.set(0, g.upstream(0) / g.b.sqrt(1 - g.in(0) * g.in(0))); }, "(-0.9..0.9)");
+      [](Grad& g) { g.set(0, unless_cut(g, g.upstream(0) / g.b.sqrt(1 - g.in(0) * g.in(0)))); }, "(-0.9..0.9)");
 }
 EPL_OP(acos) {
   return unary<ScalarOp::acos>(
       "y = the angle in [0, pi] whose cosine is x.",
-      [](Grad& g) { g.set(0, -(g.upstream(0) / g.b.sqrt(1 - g.in(0) * g.in(0)))); }, "(-0.9..0.9)");
+      [](Grad& g) { g.set(0, unless_cut(g, -(g.upstream(0) / g.b.sqrt(1 - g.in(0) * g.in(0))))); }, "(-0.9..0.9)");
 }
 EPL_OP(atan) {
   return unary<ScalarOp::atan>("y = the angle in [-pi/2, pi/2] whose tangent is x.",
-                               [](Grad& g) { g.set(0, g.upstream(0) / (g.in(0) * g.in(0) + 1)); });
+                               [](Grad& g) { g.set(0, unless_cut(g, g.upstream(0) / (g.in(0) * g.in(0) + 1))); });
 }
 EPL_OP(sinh) {
   return unary<ScalarOp::sinh>("y = sinh(x).", [](Grad& g) { g.set(0, g.upstream(0) * g.b.unary("cosh", g.in(0))); });
@@ -95,12 +103,12 @@ EPL_OP(asinh) {
 EPL_OP(acosh) {
   return unary<ScalarOp::acosh>(
       "y = the number not below 0 whose hyperbolic cosine is x.",
-      [](Grad& g) { g.set(0, g.upstream(0) / g.b.sqrt(g.in(0) * g.in(0) - 1)); }, "(1.2..3)");
+      [](Grad& g) { g.set(0, unless_cut(g, g.upstream(0) / g.b.sqrt(g.in(0) * g.in(0) - 1))); }, "(1.2..3)");
 }
 EPL_OP(atanh) {
   return unary<ScalarOp::atanh>(
       "y = the number whose hyperbolic tangent is x.",
-      [](Grad& g) { g.set(0, g.upstream(0) / (1 - g.in(0) * g.in(0))); }, "(-0.9..0.9)");
+      [](Grad& g) { g.set(0, unless_cut(g, g.upstream(0) / (1 - g.in(0) * g.in(0)))); }, "(-0.9..0.9)");
 }
 EPL_OP(sigmoid) {
   OpDef op = unary<ScalarOp::sigmoid>("y = 1 / (1 + exp(-x)).",

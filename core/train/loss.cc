@@ -109,6 +109,30 @@ void find_scores(LossBuilder& loss, const LossRow& row, std::vector<std::string>
 
 }  // namespace
 
+LossCounts loss_counts(const Graph& graph, Value loss) {
+  LossCounts found{.all = true};
+  std::vector<bool> seen(static_cast<size_t>(graph.value_count()), false);
+  std::vector<Value> open = {loss};
+  while (!open.empty()) {
+    const Value value = open.back();
+    open.pop_back();
+    if (!value || seen[static_cast<size_t>(value.index)]) continue;
+    seen[static_cast<size_t>(value.index)] = true;
+    const ValueInfo& info = graph.value(value);
+    if (info.kind == ValueKind::parameter) found.all = false;
+    if (info.kind != ValueKind::result) continue;
+    const Node& node = graph.node(info.producer);
+    const Value count = node.op->counts < 0 ? Value() : node.inputs[static_cast<size_t>(node.op->counts)];
+    if (count && graph.type(count).elements() == 1) {
+      if (std::ranges::find(found.counts, count) == found.counts.end()) found.counts.push_back(count);
+    } else {
+      open.insert(open.end(), node.inputs.begin(), node.inputs.end());
+    }
+  }
+  found.all = found.all && !found.counts.empty();
+  return found;
+}
+
 Var LossBuilder::target(const TensorType& fallback) {
   Graph& graph = b.graph();
   if (Value taken = graph.find(spec_.target_input)) {
@@ -137,21 +161,27 @@ std::string_view loss_output_name(const LossSpec& spec) {
 
 namespace {
 
-// sum(terms) / sum(weights). Both sums are over the full batch, so that no cut of it changes the result.
-Var loss_mean(const Loss& loss) {
-  if (!loss.terms) return {};
-  Builder& b = loss.terms.builder();
-  Ints axes;
-  for (int i = 0; i < loss.terms.ndim(); ++i) axes.push_back(i);
-  if (axes.empty()) return loss.weights ? loss.terms / loss.weights : loss.terms;
-  if (!loss.weights) return b.mean(loss.terms, std::move(axes), false);
-  return b.sum(loss.terms, axes, false) / b.sum(loss.weights, axes, false);
+// The least of what counts in the means that a loss is made of; none where it is made of no such mean.
+Result<Value> least_count(Graph& graph, Value loss) {
+  Builder builder(graph);
+  builder.set_scope("loss.counted");
+  Var least;
+  for (Value count : loss_counts(graph, loss).counts) {
+    const Var one = builder.cast(builder.var(count), graph.type(loss).dtype);
+    least = least ? builder.minimum(least, one) : one;
+  }
+  EPL_TRY(builder.status());
+  return least ? least.value() : Value();
 }
 
 Result<MeasuredLoss> build_loss(Graph& graph, const LossSpec& spec, bool measures, std::vector<std::string>* notes) {
   if (spec.name.starts_with(own_output)) {
     EPL_ASSIGN(Value own, own_loss(graph, loss_output_name(spec)));
-    return MeasuredLoss{.value = own};
+    MeasuredLoss made{.value = own};
+    if (measures) {
+      EPL_ASSIGN(made.counted, least_count(graph, own));
+    }
+    return made;
   }
   EPL_ASSIGN(const LossRow* row, find_named(loss_table(), spec.name, "loss", {"output:NAME"}));
   EPL_ASSIGN(Attributes options, complete_options(row->options, spec.options, cat("loss ", row->name)));
@@ -175,8 +205,11 @@ Result<MeasuredLoss> build_loss(Graph& graph, const LossSpec& spec, bool measure
   if (!made.ok()) return made.status().with_context(cat("loss ", row->name));
   Var value = made->value ? made->value : loss_mean(*made);
   EPL_TRY(builder.status());
-  return MeasuredLoss{value.value(), made->terms ? made->terms.value() : Value{},
-                      made->weights ? made->weights.value() : Value{}, loss.output.value(), loss.facts};
+  return MeasuredLoss{.value = value.value(),
+                      .terms = made->terms ? made->terms.value() : Value{},
+                      .weights = made->weights ? made->weights.value() : Value{},
+                      .scores = loss.output.value(),
+                      .facts = loss.facts};
 }
 
 }  // namespace

@@ -43,6 +43,9 @@ struct Loss {
   Var value, terms, weights;
 };
 
+// sum(terms) / sum(weights). Both sums are over the full batch, so that no cut of it changes the result.
+Var loss_mean(const Loss& loss);
+
 // What a row builds its loss with. `target` adds the graph input of the targets and returns it.
 class LossBuilder {
  public:
@@ -80,15 +83,22 @@ const LossTable& loss_table();  // generated
 // should know about where it was applied.
 Result<Value> add_loss(Graph& graph, const LossSpec& spec, LossFacts* facts = nullptr,
                        std::vector<std::string>* notes = nullptr);
+// How much counts in the means of what counts (OpDef::counts) that a loss is made of. Where one of them is 0, the loss
+// is NaN though every gradient is finite.
+struct LossCounts {
+  std::vector<Value> counts;  // one number each
+  bool all = false;           // no parameter takes part in the loss but through these means
+};
+LossCounts loss_counts(const Graph& graph, Value loss);
 // The graph's output that a loss is applied to, by the name it has; empty for the first.
 std::string_view loss_output_name(const LossSpec& spec);
 
 // The same with the terms, for evaluation: over batches of which some are not full, the mean of what counts is
 // sum(terms) / sum(weights) over all of them.
 struct MeasuredLoss {
-  Value value, terms,
-      weights;   // terms: none where the model computes its loss itself; weights: none where each counts one
-  Value scores;  // what is compared with the target; none where the model computes its loss itself
+  Value value, terms, weights;  // terms: none where the model computes its loss itself; weights: none where all count 1
+  Value scores;                 // what is compared with the target; none where the model computes its loss itself
+  Value counted;  // of a loss that the model computes itself: 0 where a mean that it is made of is over nothing
   LossFacts facts;
 };
 Result<MeasuredLoss> add_measured_loss(Graph& graph, const LossSpec& spec);

@@ -40,6 +40,30 @@ class MlpWithLoss(nn.Module):
         return F.cross_entropy(self.body(x), labels)
 
 
+class Singular(nn.Module):
+    """Rows of zeros, as padding has them, where norms, quotients and products have no derivative of their own; and a
+    class that a mask leaves no chance."""
+
+    def __init__(self, width, classes):
+        super().__init__()
+        self.direction = nn.Linear(width, 5, bias=False)
+        self.spread = nn.Linear(width, 4, bias=False)
+        self.factors = nn.Linear(width, 3, bias=False)
+        self.left = nn.Linear(width, 4, bias=False)
+        self.right = nn.Linear(width, 4, bias=False)
+        self.head = nn.Linear(5 + 1 + 1 + 1 + 1, classes)
+        mask = torch.zeros(classes)
+        mask[0] = -math.inf
+        self.register_buffer("mask", mask, persistent=False)
+
+    def forward(self, x):
+        length = torch.linalg.vector_norm(self.left(x), 2, 1, keepdim=True)
+        product = self.factors(x).prod(1, keepdim=True)
+        alike = F.cosine_similarity(self.left(x), self.right(x), 1).unsqueeze(1)
+        parts = [F.normalize(self.direction(x), dim=1), self.spread(x).std(1, keepdim=True), length, product, alike]
+        return self.head(torch.cat(parts, 1)) + self.mask
+
+
 class Scorer(nn.Module):
     """One logit, with parameters that look like constants: a scale at the top and a single number; x[batch, n] ->
     [batch, 1]."""

@@ -76,7 +76,7 @@ Loss plain(LossBuilder& l, const Var& target, const Options& o) {
       b.emit_all("cross_entropy", {l.output, target}, {{"axis", o.axis}, {"ignore_index", o.ignored}});
   Var count = b.emit("count_valid", {target}, {{"ignore_index", o.ignored}});
   if (sum.size() < 2 || !sum[1]) return {};  // the builder knows why
-  Loss loss{.value = sum[0] / b.cast(count, sum[0].dtype())};
+  Loss loss{.value = b.emit("counted_mean", {sum[0], b.cast(count, sum[0].dtype())})};
   if (l.measures) {
     const Var counts = counted(b, target, o.ignored);
     loss.terms = b.select(counts, sum[1] - b.cast(picked(b, l.output, target, counts, o.axis), sum[1].dtype()),
@@ -101,12 +101,15 @@ Loss weighted(LossBuilder& l, const Var& target, const Options& o) {
   const Var weights = b.constant(std::move(table));
   const Var index = b.select(counts, target, b.like(target, 0));
   const Var own = b.select(counts, b.emit("gather", {weights, index}, {{"axis", int64_t{0}}}), zero);
-  Var terms = (o.smoothing - 1) * (own * picked(b, log_p, target, counts, o.axis));
+  // What counts nothing is selected away: 0 times the logarithm of a class without a chance would be NaN.
+  const Var p = b.select(b.equal(own, zero), zero, picked(b, log_p, target, counts, o.axis));
+  Var terms = (o.smoothing - 1) * (own * p);
   if (o.smoothing > 0) {
     Shape along(static_cast<size_t>(l.output.ndim()), 1);
     along[static_cast<size_t>(o.axis)] = classes;
-    const Var spread = b.sum(log_p * b.reshape(weights, along), {o.axis}, false);
-    terms = terms - (o.smoothing / static_cast<double>(classes)) * b.select(counts, spread, zero);
+    const Var share = b.reshape(weights, along);
+    const Var each = b.select(b.equal(share, zero), zero, log_p) * share;
+    terms = terms - (o.smoothing / static_cast<double>(classes)) * b.select(counts, b.sum(each, {o.axis}, false), zero);
   }
   return {.terms = terms, .weights = own};
 }

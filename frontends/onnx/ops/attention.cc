@@ -26,7 +26,11 @@ class AttentionImport {
     bool causal = i_.integer("is_causal", 0) != 0;
     bool window = i_.integer("left_window_size", -1) >= 0 || i_.integer("right_window_size", -1) >= 0;
     bool plain_causal = causal && !truth_ && !i_.has(6) && past_ == 0 && !window;
+    // What a mask of numbers hides is only known beside what all others hide.
+    const bool may_hide = bias_ && !is_finite(i_.constant(3));
+    plain_causal = plain_causal && !may_hide;
     if ((causal && !plain_causal) || window || truth_ || i_.has(6)) allow_keys(causal);
+    if (may_hide && b_.status().ok()) show_hidden_queries();
     if (!b_.status().ok()) return;
     std::vector<Var> operands = {q_, k_, v_};
     if (bias_) operands.push_back(bias_);
@@ -108,6 +112,20 @@ class AttentionImport {
     hidden = b_.select(any, hidden, b_.scalar(q_.dtype(), 0));
     bias_ = bias_ ? bias_ + hidden : hidden;
     sees_ = any;
+  }
+
+  static bool is_finite(const epl::Tensor* mask) {
+    for (int64_t k = 0; mask && k < mask->elements(); ++k) {
+      if (!std::isfinite(mask->get(k))) return false;
+    }
+    return mask != nullptr;
+  }
+
+  // A query to which numbers hide every key gets zeros as well, and its scores no bias, so that they are finite.
+  void show_hidden_queries() {
+    const Var any = b_.max_along(bias_, {3}) > minus_infinity;
+    bias_ = b_.select(any, bias_, b_.like(bias_, 0));
+    sees_ = sees_ ? b_.emit("logical_and", {sees_, any}) : any;
   }
 
   Var positions(int64_t count) {

@@ -28,7 +28,10 @@ Likelihoods likelihoods(Import& i, const Var& logs, const Var& target, int64_t i
   out.weights = i.has(2) ? b.emit("gather", {i.in(2), classes}, {{"axis", int64_t{0}}})
                          : b.broadcast_to(b.scalar(logs.dtype(), 1), classes.shape());
   if (valid) out.weights = b.select(valid, out.weights, b.like(out.weights, 0));
-  out.losses = -picked * out.weights;
+  // What counts nothing is selected away: 0 times the logarithm of a class without a chance would be NaN.
+  const Var zero = b.like(picked, 0);
+  const Var counted = i.has(2) || valid ? b.select(b.equal(out.weights, zero), zero, picked) : picked;
+  out.losses = -counted * out.weights;
   return out;
 }
 
@@ -42,7 +45,8 @@ void reduce_loss(Import& i, const Likelihoods& l) {
   std::string reduction = i.choice("reduction", {"mean", "sum", "none"});
   if (reduction == "none") return i.set(0, l.losses);
   Var total = i.b.sum(l.losses, every_axis(l.losses), false);
-  i.set(0, reduction == "sum" ? total : total / i.b.sum(l.weights, every_axis(l.weights), false));
+  if (reduction == "sum") return i.set(0, total);
+  i.set(0, i.b.emit("counted_mean", {total, i.b.sum(l.weights, every_axis(l.weights), false)}));
 }
 
 int64_t ignored_class(Import& i) {
@@ -78,8 +82,10 @@ EPL_ONNX_OP(SoftmaxCrossEntropyLoss) {
     }
     int64_t ignored = i.has_attribute("ignore_index") ? i.integer("ignore_index", 0) : int64_t{-100};
     Var sum = b.emit_all("cross_entropy", {scores, target}, {{"axis", int64_t{1}}, {"ignore_index", ignored}})[0];
-    if (reduction == "mean")
-      sum = sum / b.cast(b.emit("count_valid", {target}, {{"ignore_index", ignored}}), sum.dtype());
+    if (reduction == "mean") {
+      const Var count = b.cast(b.emit("count_valid", {target}, {{"ignore_index", ignored}}), sum.dtype());
+      sum = b.emit("counted_mean", {sum, count});
+    }
     i.set(0, b.cast(sum, scores.dtype()));
   }};
 }

@@ -107,6 +107,7 @@ EPL_ONNX_OP(ReduceLogSumExp) {
   return {.run = [](Import& i) {
     reduce(i, [&](const Var& x, const Ints& axes, bool keep) {
       Var top = i.b.emit("stop_gradient", {i.b.max_along(x, axes, true)});
+      top = i.b.select(i.b.emit("is_inf", {top}), i.b.like(top, 0), top);  // a row of -inf, or with inf, is that
       Var y = i.b.log(i.b.sum(i.b.exp(x - top), axes, true)) + top;
       Shape shape;
       for (int d = 0; d < x.ndim(); ++d) {

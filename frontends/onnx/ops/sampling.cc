@@ -37,16 +37,17 @@ Var inside(Builder& b, const Var& p, int64_t size, const Outside& outside) {
   return p;
 }
 
-// A neighbour along one dimension: its position, an integer, and its weight; a weight of zero where it lies outside.
+// A neighbour along one dimension: its position, an integer, and its weight; a weight of zero where it lies outside,
+// and does not exist (absent: it does).
 struct Neighbour {
-  Var at, weight;
+  Var at, weight, exists;
 };
 
 Neighbour neighbour(Builder& b, const Var& at, const Var& weight, int64_t size, const Outside& outside) {
   double last = static_cast<double>(size - 1);
-  if (outside.mode != "zeros") return {clamp(b, b.unary("round", inside(b, at, size, outside)), 0, last), weight};
+  if (outside.mode != "zeros") return {clamp(b, b.unary("round", inside(b, at, size, outside)), 0, last), weight, {}};
   Var exists = b.emit("logical_and", {at >= 0.0, at <= last});
-  return {clamp(b, at, 0, last), b.select(exists, weight, b.like(weight, 0))};
+  return {clamp(b, at, 0, last), b.select(exists, weight, b.like(weight, 0)), exists};
 }
 
 // Keys' kernel with a = -0.75 at the four neighbours of a point that lies t after the second one.
@@ -103,7 +104,7 @@ EPL_ONNX_OP(GridSample) {
     Shape strides = row_major_strides(Shape(x.shape().begin() + 2, x.shape().end()));
     Var flat = b.reshape(x, {n, x.dim(1), element_count(Shape(x.shape().begin() + 2, x.shape().end()))});
     // Sums over the neighbours along one dimension after the other: partial positions and products of weights.
-    std::vector<Neighbour> corners = {{Var(), Var()}};
+    std::vector<Neighbour> corners = {{}};
     for (int d = 0; d < dims; ++d) {
       int64_t size = x.dim(d + 2), column = dims - 1 - d;
       Var g = b.reshape(b.slice(grid, {dims + 1}, {column}, {column + 1}), {n, 1, points});
@@ -113,8 +114,8 @@ EPL_ONNX_OP(GridSample) {
       for (const Neighbour& along : neighbours(b, p, size, mode, outside)) {
         for (const Neighbour& before : corners) {
           Var at = b.cast(along.at, DType::i64) * static_cast<double>(strides[d]);
-          next.push_back(
-              {before.at ? before.at + at : at, before.weight ? before.weight * along.weight : along.weight});
+          next.push_back({before.at ? before.at + at : at, before.weight ? before.weight * along.weight : along.weight,
+                          before.exists ? b.emit("logical_and", {before.exists, along.exists}) : along.exists});
         }
       }
       corners = std::move(next);
@@ -122,6 +123,8 @@ EPL_ONNX_OP(GridSample) {
     Var total;
     for (const Neighbour& corner : corners) {
       Var value = b.emit("gather_elements", {flat, b.broadcast_to(corner.at, {n, x.dim(1), points})}, {{"axis", 2}});
+      // 0 times an infinity at the border would be NaN.
+      if (corner.exists) value = b.select(corner.exists, value, b.like(value, 0));
       Var part = value * b.cast(corner.weight, x.dtype());
       total = total ? total + part : part;
     }
