@@ -823,7 +823,8 @@ EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_samples(con
  * out. -1 where nobody knows. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_batches(const epl_dataset* dataset);
 /* What was read and how, as JSON: path, reader, samples, fields with their columns and the names of their classes, and
- * `options`, under which another file is read to the same meaning. */
+ * `options`, under which another file is read to the same meaning. Once there was a batch, `rows_given` are the rows of
+ * the file, counted from 0, that the last one was read from. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_dataset_describe(const epl_dataset* dataset, epl_text** EPL_OUT EPL_OWNED json);
 /* From now on batches have the fields that an entry of the plan takes, in its order; each input takes the field of its
@@ -937,7 +938,7 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_session_options_init(e
 typedef struct epl_metrics {
   uint64_t struct_size;
   int64_t step;   /* steps done, this one included */
-  double loss;    /* before the update */
+  double loss;    /* before the update; NaN where it is a mean over nothing */
   double gradient_norm; /* global, before clipping; -1 when it is not computed */
   double learning_rate; /* of the ungrouped parameters at this step; 0 for evaluate */
   int64_t nanoseconds;  /* of this call */
@@ -952,7 +953,9 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_session_destroy(epl_session* EPL
 /* One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: after an error
  * nothing has changed, and the same call may be made again. EPL_ERROR_STATE_LOST: something failed within an update,
  * and every call says so until a checkpoint is loaded. A class index or table row out of range is found before anything runs
- * (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value). */
+ * (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value). Where nothing in the batch counts, because every
+ * target is ignored or its class has weight 0, the step is no error: it counts and changes nothing else, its loss is
+ * NaN, and a warning is logged. `epl_dataset_describe` says which rows the batch is. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_step(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
     const epl_call_options* EPL_NULLABLE call, epl_metrics* EPL_OUT EPL_NULLABLE metrics);
@@ -971,7 +974,8 @@ EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_apply(epl_session* session, const epl_call_options* EPL_NULLABLE call,
     epl_metrics* EPL_OUT EPL_NULLABLE metrics);
 /* The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it is the
- * mean of theirs; a model that computes its loss itself takes whole batches alone. */
+ * mean of theirs; a model that computes its loss itself takes whole batches alone. NaN where nothing counts; the means of
+ * an `epl_evaluation` leave such a batch out. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_evaluate(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
     const epl_call_options* EPL_NULLABLE call, epl_metrics* EPL_OUT EPL_NULLABLE metrics);

@@ -1204,7 +1204,8 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
   }
 
   /// What was read and how, as JSON: path, reader, samples, fields with their columns and the names of their
-  /// classes, and `options`, under which another file is read to the same meaning.
+  /// classes, and `options`, under which another file is read to the same meaning. Once there was a batch,
+  /// `rows_given` are the rows of the file, counted from 0, that the last one was read from.
   returned<std::string> describe() const {
     epl_text* json_out = nullptr;
     epl_error* failure = epl_dataset_describe(*this, &json_out);
@@ -1580,7 +1581,10 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   /// One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: after an
   /// error nothing has changed, and the same call may be made again. EPL_ERROR_STATE_LOST: something failed
   /// within an update, and every call says so until a checkpoint is loaded. A class index or table row out of
-  /// range is found before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value).
+  /// range is found before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value). Where
+  /// nothing in the batch counts, because every target is ignored or its class has weight 0, the step is no
+  /// error: it counts and changes nothing else, its loss is NaN, and a warning is logged.
+  /// `epl_dataset_describe` says which rows the batch is.
   returned<epl::metrics> step(list<const epl_tensor> inputs, const epl::call_options& call = {}) {
     epl::metrics metrics_out{};
     epl_error* failure = epl_session_step(*this, inputs.data(), inputs.size(), &call, &metrics_out);
@@ -1608,7 +1612,8 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   }
 
   /// The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch
-  /// it is the mean of theirs; a model that computes its loss itself takes whole batches alone.
+  /// it is the mean of theirs; a model that computes its loss itself takes whole batches alone. NaN where
+  /// nothing counts; the means of an `epl_evaluation` leave such a batch out.
   returned<epl::metrics> evaluate(list<const epl_tensor> inputs, const epl::call_options& call = {}) {
     epl::metrics metrics_out{};
     epl_error* failure = epl_session_evaluate(*this, inputs.data(), inputs.size(), &call, &metrics_out);

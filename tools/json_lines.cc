@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 
 #include "tools/signals.h"
 
@@ -40,6 +41,8 @@ bool read_event(const Json& event, StepDone& e) {
   take(event, "step", e.step);
   take(event, "epoch", e.epoch);
   take(event, "loss", e.loss);
+  // JSON has no word for the loss of a batch in which nothing counts.
+  if (event.contains("loss") && event["loss"].is_null()) e.loss = std::numeric_limits<double>::quiet_NaN();
   take(event, "learning_rate", e.learning_rate);
   take(event, "gradient_norm", e.gradient_norm);
   take(event, "seconds", e.seconds);

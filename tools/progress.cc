@@ -49,7 +49,8 @@ std::string Progress::line(const StepDone& e, int columns) const {
   const double done = static_cast<double>(std::max<int64_t>(e.step - job_.first_step, 1)),
                seconds = std::max(e.seconds - job_.earlier_seconds, 1e-9);
   const std::string step = "step " + std::to_string(e.step) + "/" + std::to_string(job_.steps);
-  const std::string alone = "loss " + fixed(smooth_loss_, 4);
+  const bool none = smooth_loss_ < 0 && std::isnan(last_loss_);  // nothing has counted so far
+  const std::string alone = "loss " + fixed(none ? last_loss_ : smooth_loss_, 4);
   std::string loss = alone;
   if (held_out_ >= 0) loss += " held-out " + fixed(held_out_, 4);
   if (!measured_.empty()) loss += " " + measured_.substr(0, measured_.find(','));
@@ -81,7 +82,7 @@ std::string Progress::line(const StepDone& e, int columns) const {
 
 void Progress::step(const StepDone& e) {
   last_loss_ = e.loss;
-  smooth_loss_ = smooth_loss_ < 0 ? e.loss : 0.9 * smooth_loss_ + 0.1 * e.loss;
+  if (!std::isnan(e.loss)) smooth_loss_ = smooth_loss_ < 0 ? e.loss : 0.9 * smooth_loss_ + 0.1 * e.loss;
   const double pause = terminal_ ? 0.1 : 10;
   if (e.step != job_.steps && last_shown_ >= 0 && e.seconds - last_shown_ < pause) return;
   last_shown_ = e.seconds;

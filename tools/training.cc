@@ -228,6 +228,18 @@ void Training::read_batch() {
   }
 }
 
+// Which rows of the file the batch is. The library has said what is wrong with it.
+std::string Training::rows_of_batch() const {
+  constexpr size_t most = 16;
+  const Json data = parse_json(text_of(epl_dataset_describe, data_.train.get()));
+  std::vector<int64_t> given = data.value("rows_given", std::vector<int64_t>());
+  std::ranges::sort(given);
+  std::string rows;
+  for (size_t i = 0; i < std::min(most, given.size()); ++i) rows += (i ? ", " : "") + std::to_string(given[i]);
+  if (given.size() > most) rows += " and " + std::to_string(given.size() - most) + " more";
+  return "its batch is rows " + rows + " (counted from 0) of " + data.value("path", "");
+}
+
 StepDone Training::take_step() {
   const int64_t before = epl_dataset_position(data_.train.get()), steps = epl_session_steps(session_.get());
   read_batch();
@@ -240,6 +252,10 @@ StepDone Training::take_step() {
     const bool given_up = e.code == EPL_ERROR_CANCELLED || e.code == EPL_ERROR_PEER_FAILED;
     if (given_up && epl_session_steps(session_.get()) == steps) check(epl_dataset_seek(data_.train.get(), before));
     throw;
+  }
+  if (std::isnan(metrics.loss)) {  // of a step that is made: a mean over nothing
+    tell_warnings();
+    tell_warning("step " + std::to_string(metrics.step) + ": " + rows_of_batch());
   }
   const int64_t position = epl_dataset_position(data_.train.get());
   StepDone out;

@@ -42,6 +42,7 @@ class Training {
   void train();
   void read_batch();
   StepDone take_step();
+  std::string rows_of_batch() const;
   bool tell_held_out(const Json& earlier);
   void evaluate(bool counts);
   void save_checkpoint(bool best);

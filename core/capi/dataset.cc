@@ -42,6 +42,7 @@ std::string describe_dataset(const epl_dataset& dataset) {
     fields.push_back(std::move(field));
   }
   out["fields"] = fields;
+  if (const std::vector<int64_t> rows = opened.rows_given(); !rows.empty()) out["rows_given"] = rows;
   out["options"] = parse_json(dataset.opened.options_alike()).value();
   return print_json(out, 2);
 }

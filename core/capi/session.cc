@@ -47,6 +47,14 @@ Status with_metrics(epl_session& session, const epl_call_options* call, epl_metr
 void log_step(const Host& host, const StepMetrics& step, double seconds) noexcept {
   try {
     log(host, LogLevel::debug, "step ", step.step + 1, ": loss ", step.loss, ", ", seconds, " s");
+    if (step.counts_nothing) {
+      log(host, LogLevel::warning, "step ", step.step + 1,
+          ": nothing in its batch counts: every target is ignored, or its class has weight 0; the loss is nan, and the "
+          "step has changed nothing");
+    } else if (step.counts_in_part) {
+      log(host, LogLevel::warning, "step ", step.step + 1,
+          ": a part of its loss is a mean over nothing, so the loss is nan; the other parts have trained");
+    }
   } catch (const std::bad_alloc&) {
   }
 }

@@ -263,6 +263,13 @@ int64_t Dataset::batches() const { return state_->batches(); }
 const DatasetOptions& Dataset::options() const { return state_->options; }
 int64_t Dataset::position() const { return state_->position; }
 int64_t Dataset::samples_given() const { return state_->samples_given; }
+std::vector<int64_t> Dataset::rows_given() const {
+  std::lock_guard lock(state_->mutex);
+  std::vector<int64_t> rows;
+  if (state_->held == nullptr) return rows;
+  for (int64_t sample : state_->held->samples) rows.push_back(state_->file->row(sample));
+  return rows;
+}
 
 Result<std::span<const Tensor>> Dataset::next(const Stop& stop) {
   State& s = *state_;

@@ -46,6 +46,9 @@ class Dataset {
   int64_t position() const;  // batches given so far
   // How many samples the batch given last has, whatever part of it was given.
   int64_t samples_given() const;
+  // The rows of the file, counted from 0, that the batch given last was read from; of a part that part's. Empty before
+  // the first batch.
+  std::vector<int64_t> rows_given() const;
   Status seek(int64_t position);
   // From now on batches have fields of these types, one for each; what differs from what the file has is converted
   // (core/data/convert.h). Batches given before are gone.

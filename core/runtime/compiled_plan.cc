@@ -145,10 +145,11 @@ Result<Entry> compile(EntryKind kind, int shape, Graph graph, SamplePlaces outpu
     if (name == terms_name) entry.loss_terms = static_cast<int>(i);
     if (name == weights_name) entry.loss_weights = static_cast<int>(i);
     if (kind == EntryKind::train && name == verdict_output) entry.verdict_output = static_cast<int>(i);
+    if (kind != EntryKind::predict && name == counted_output) entry.counted_output = static_cast<int>(i);
   }
-  entry.first_output = kind == EntryKind::evaluate
-                           ? 1 + (entry.loss_scores >= 0) + (entry.loss_terms >= 0) + (entry.loss_weights >= 0)
-                           : 0;
+  entry.first_output = kind == EntryKind::evaluate ? 1 + (entry.loss_scores >= 0) + (entry.loss_terms >= 0) +
+                                                         (entry.loss_weights >= 0) + (entry.counted_output >= 0)
+                                                   : 0;
   entry.bounds = input_bounds(*runnable, loss, options.train.loss.target_input);
   entry.samples = sample_dims(entry.plan);
   EPL_ASSIGN(entry.merges, output_merges(entry.plan));
@@ -294,9 +295,10 @@ Result<Graph> CompiledPlan::evaluation_graph(const Binding& binding) {
   if (loss.scores) outputs.push_back({std::string(scores_name), loss.scores});
   if (loss.terms) outputs.push_back({std::string(terms_name), loss.terms});
   if (loss.weights) outputs.push_back({std::string(weights_name), loss.weights});
+  if (loss.counted) outputs.push_back({std::string(counted_output), loss.counted});
   for (Graph::Output& output : graph.outputs) {
-    const bool taken =
-        output.name == "loss" || output.name == scores_name || output.name == terms_name || output.name == weights_name;
+    const bool taken = output.name == "loss" || output.name == scores_name || output.name == terms_name ||
+                       output.name == weights_name || output.name == counted_output;
     outputs.push_back({taken ? cat("output:", output.name) : std::move(output.name), output.value});
   }
   graph.outputs = std::move(outputs);

@@ -75,6 +75,7 @@ struct Entry {
   std::vector<std::string> scalars;
   int loss_output = -1;            // port of the scalar loss
   int verdict_output = -1;         // port of `verdict_output` (core/train/train_step.h), of the train entry
+  int counted_output = -1;         // port of what counts in a batch: of train, and of evaluate where it has no terms
   std::vector<std::string> notes;  // how its inputs were taken, where nobody has said it
   // Of evaluate: ports of what the loss compares, of its terms and of their weights (core/train/loss.h), -1 for none,
   // and the model's outputs, which are ports from `first_output` on, in its order.

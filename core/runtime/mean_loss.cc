@@ -25,12 +25,14 @@ std::vector<Tensor> MeanLoss::room(const Entry& evaluate) {
   };
   want(evaluate.loss_terms >= 0 ? evaluate.loss_terms : evaluate.loss_output);
   want(evaluate.loss_weights);
+  want(evaluate.counted_output);
   return out;
 }
 
 void MeanLoss::add(const Entry& evaluate, std::span<const Tensor> outputs, int64_t samples) {
   if (evaluate.loss_terms < 0) {
-    // The model's own mean of a batch: each of its samples counts the same.
+    // The model's own mean of a batch: each of its samples counts the same, and none where the mean is over nothing.
+    if (evaluate.counted_output >= 0 && outputs[static_cast<size_t>(evaluate.counted_output)].get(0) == 0) return;
     terms_.add(outputs[static_cast<size_t>(evaluate.loss_output)].get(0) * static_cast<double>(samples));
     weights_.add(static_cast<double>(samples));
     return;

@@ -1,6 +1,7 @@
 #include "core/runtime/session.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -257,8 +258,30 @@ Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> in
                      .gate = &gate_};
   Outcome outcome = run_ranks(index, request);
   const int64_t verdict = outcome.done ? ranks_[0]->executors[index]->verdict() : -1;
-  if (verdict >= 0) outcome.skipped = reason(entry, inputs, request, verdict);
+  outcome.counts_nothing = verdict == 0 && counts_nothing(entry);
+  if (outcome.counts_nothing && part == Part::gradients) clear_gradients();
+  if (verdict >= 0 && !outcome.counts_nothing) outcome.skipped = reason(entry, inputs, request, verdict);
   return outcome;
+}
+
+// Whether the loss of the last step is NaN because it is over nothing.
+bool Session::counts_nothing(const Entry& entry) const {
+  if (entry.counted_output < 0) return false;
+  return next_results_[index_of(entry)][static_cast<size_t>(entry.counted_output)].get(0) == 0;
+}
+
+// The gradients that a batch has in which nothing counts.
+void Session::clear_gradients() {
+  const StateGate::Change change(gate_);
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    Rank& rank = *ranks_[r];
+    for (const StateSlot& slot : plan_->state_of(rank.rank_class).slots()) {
+      if (!slot.name.ends_with(gradient_suffix)) continue;
+      const bool kept = std::ranges::any_of(
+          plan_->trained(), [&](const std::string& name) { return slot.name == cat(name, gradient_suffix); });
+      if (kept && device_->executes()) rank.stream->fill(rank.store.data() + slot.offset, slot.local.bytes(), 0);
+    }
+  }
 }
 
 // On every local rank at once, or one after another where they are simulated and nothing blocks.
@@ -382,14 +405,19 @@ Status Session::train(Part part, std::span<const Tensor> inputs, StepMetrics& me
   if (!outcome.done) return outcome.status;
   take_results(index, part);
   if (part != Part::update) stepped_ = entry;
-  last_applied_ = outcome.skipped.ok();
+  last_applied_ = outcome.skipped.ok() && !outcome.counts_nothing;
   metrics.skipped = outcome.skipped;
+  metrics.counts_nothing = outcome.counts_nothing;
   metrics.step = steps_done_;
   metrics.loss = stepped_ ? results_[index_of(*stepped_)][static_cast<size_t>(stepped_->loss_output)].get(0)
                           : std::numeric_limits<double>::quiet_NaN();
+  metrics.counts_in_part =
+      part != Part::update && outcome.skipped.ok() && !outcome.counts_nothing && std::isnan(metrics.loss);
   metrics.learning_rate = plan_->learning_rate(facts(part));
   metrics.gradient_norm = -1;
   for (size_t i = 0; i < results_[index].size(); ++i) {
+    // Norms belong to the update, which has not run.
+    if (outcome.counts_nothing && entry->outputs[i].name.starts_with("gradient_norm")) results_[index][i].set(0, 0);
     if (entry->outputs[i].name == "gradient_norm") metrics.gradient_norm = results_[index][i].get(0);
   }
   metrics.seconds = host_.seconds() - began;

@@ -25,6 +25,10 @@ struct StepMetrics {
   double gradient_norm = -1;  // before clipping; -1 when it was not computed
   double learning_rate = 0;
   double seconds = 0;  // that it took
+  // Nothing in the batch counts, as where all targets are ignored: the loss is NaN, and the step has counted but
+  // changed nothing besides. Gradients that are kept are zero.
+  bool counts_nothing = false;
+  bool counts_in_part = false;  // one of several means is over nothing: the loss is NaN, and the others have trained
   // Why the step has not changed the state, Code::not_finite: the loss or a gradient is not finite. Its message names
   // the first parameter whose gradient is not, and `where` is the node (input, parameter) that the first NaN came out
   // of.
@@ -218,6 +222,7 @@ class Session {
     Status status;
     bool done = false;  // all ranks of this process have carried it out, whatever became of its outputs
     Status skipped;     // why a step that was carried out has not changed the state
+    bool counts_nothing = false;  // StepMetrics::counts_nothing
   };
   Status train(Part part, std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options);
   StepFacts facts(Part part) const;
@@ -232,6 +237,8 @@ class Session {
                   Part part = Part::all);
   Outcome run_ranks(size_t entry, const RunRequest& request);
   void run_rank(size_t entry, const RunRequest& request, int rank);
+  bool counts_nothing(const Entry& entry) const;
+  void clear_gradients();
   Status reason(const Entry& entry, std::span<const Tensor> inputs, RunRequest request, int64_t verdict);
   Result<const Entry*> find_entry(EntryKind kind) const;
   void on_ranks(FunctionRef<void(int)> body);

@@ -188,9 +188,26 @@ class TrainStepBuilder {
   void guard() {
     builder_.set_phase(Phase::backward);
     builder_.set_scope(std::string(verdict_output));
-    std::vector<Var> all = {builder_.var(loss_)};
+    std::vector<Var> all = {checked_loss()};
     for (Value gradient : gradients_) all.push_back(builder_.var(gradient));
     step_.graph.outputs.push_back({std::string(verdict_output), builder_.first_not_finite(all).value()});
+  }
+
+  // The loss, or 0 where it is NaN because some of the means that it is made of are over nothing: their gradients are
+  // zero, and the others train.
+  Var checked_loss() {
+    const LossCounts found = loss_counts(step_.graph, loss_);
+    const Var loss = builder_.var(loss_), zero = builder_.like(loss, 0);
+    Var total, least;
+    for (Value value : found.counts) {
+      const Var count = builder_.cast(builder_.var(value), loss.dtype());
+      total = total ? total + count : count;
+      least = least ? builder_.minimum(least, count) : count;
+    }
+    if (found.all) step_.graph.outputs.push_back({std::string(counted_output), total.value()});
+    if (!total || (found.all && found.counts.size() == 1)) return loss;
+    const Var excused = builder_.select(builder_.equal(least, zero), zero, loss);
+    return found.all ? builder_.select(builder_.equal(total, zero), loss, excused) : excused;
   }
 
   Var square_sum(Value gradient) {

@@ -61,9 +61,14 @@ struct HostScalar {
 // number, from 1 on, of the first of `TrainStep::trained` whose gradient holds a NaN or an infinity.
 inline constexpr std::string_view verdict_output = "first_not_finite_value";
 
+// The output that says how much counts in the batch, where all that is trained goes through means of what counts: at 0
+// the loss is NaN, because it is over nothing.
+inline constexpr std::string_view counted_output = "loss.counted";
+
 struct TrainStep {
-  Graph graph;  // outputs: "loss", the verdict, "gradient_norm" where it clips, "gradient_norm:<parameter>" on request
-  std::vector<std::string> trained;                            // names of the parameters that have an update
+  Graph graph;                       // outputs: "loss", the verdict, what counts, "gradient_norm" where it clips,
+                                     // "gradient_norm:<parameter>" on request
+  std::vector<std::string> trained;  // names of the parameters that have an update
   std::vector<std::pair<std::string, std::string>> untrained;  // name, reason
   std::vector<HostScalar> scalars;
   std::vector<double> rates;       // the option lr of each group, those outside any first

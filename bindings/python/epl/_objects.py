@@ -447,7 +447,9 @@ class Session(core.Handle):
         after an error nothing has changed, and the same call may be made again. ERROR_STATE_LOST: something
         failed within an update, and every call says so until a checkpoint is loaded. A class index or table
         row out of range is found before anything runs (ERROR_INVALID_ARGUMENT, which names input, row and
-        value)."""
+        value). Where nothing in the batch counts, because every target is ignored or its class has weight 0,
+        the step is no error: it counts and changes nothing else, its loss is NaN, and a warning is logged.
+        `Dataset.describe` says which rows the batch is."""
         inputs_data, inputs_length = core.handles(inputs)
         metrics_out = raw.Metrics()
         core.check(core.library().epl_session_step(core.pointer(self), inputs_data, inputs_length, core.call_options(call), c.byref(metrics_out)))
@@ -475,7 +477,8 @@ class Session(core.Handle):
 
     def evaluate(self, inputs: Sequence[Tensor], **call: Any) -> raw.Metrics:
         """The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's
-        batch it is the mean of theirs; a model that computes its loss itself takes whole batches alone."""
+        batch it is the mean of theirs; a model that computes its loss itself takes whole batches alone. NaN
+        where nothing counts; the means of an `Evaluation` leave such a batch out."""
         inputs_data, inputs_length = core.handles(inputs)
         metrics_out = raw.Metrics()
         core.check(core.library().epl_session_evaluate(core.pointer(self), inputs_data, inputs_length, core.call_options(call), c.byref(metrics_out)))
@@ -784,7 +787,8 @@ class Dataset(core.Handle):
 
     def describe(self) -> str:
         """What was read and how, as JSON: path, reader, samples, fields with their columns and the names of
-        their classes, and `options`, under which another file is read to the same meaning."""
+        their classes, and `options`, under which another file is read to the same meaning. Once there was a
+        batch, `rows_given` are the rows of the file, counted from 0, that the last one was read from."""
         json_out = c.c_void_p()
         core.check(core.library().epl_dataset_describe(core.pointer(self), c.byref(json_out)))
         return core.take(json_out)

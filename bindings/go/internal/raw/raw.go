@@ -798,7 +798,7 @@ type Metrics struct {
 	// steps done, this one included
 	Step int64
 
-	// before the update
+	// before the update; NaN where it is a mean over nothing
 	Loss float64
 
 	// global, before clipping; -1 when it is not computed
@@ -1794,7 +1794,8 @@ func DatasetBatches(dataset *Dataset) (result int64) {
 // DatasetDescribe is epl_dataset_describe.
 //
 // What was read and how, as JSON: path, reader, samples, fields with their columns and the names of their
-// classes, and `options`, under which another file is read to the same meaning.
+// classes, and `options`, under which another file is read to the same meaning. Once there was a batch,
+// `rows_given` are the rows of the file, counted from 0, that the last one was read from.
 func DatasetDescribe(dataset *Dataset) (json *Text, failure *Error) {
 	failure = C.epl_dataset_describe(dataset, &json)
 	return
@@ -1921,7 +1922,10 @@ func SessionDestroy(session *Session) {
 // One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: after an
 // error nothing has changed, and the same call may be made again. EPL_ERROR_STATE_LOST: something failed within
 // an update, and every call says so until a checkpoint is loaded. A class index or table row out of range is
-// found before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value).
+// found before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value). Where nothing in
+// the batch counts, because every target is ignored or its class has weight 0, the step is no error: it counts
+// and changes nothing else, its loss is NaN, and a warning is logged. `epl_dataset_describe` says which rows the
+// batch is.
 func SessionStep(session *Session, inputs []*Tensor, call *CallOptions, metrics *Metrics) (failure *Error) {
 	failure = C.epl_session_step(session, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), (*C.epl_metrics)(unsafe.Pointer(metrics)))
 	return
@@ -1951,7 +1955,8 @@ func SessionApply(session *Session, call *CallOptions, metrics *Metrics) (failur
 // SessionEvaluate is epl_session_evaluate.
 //
 // The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it is
-// the mean of theirs; a model that computes its loss itself takes whole batches alone.
+// the mean of theirs; a model that computes its loss itself takes whole batches alone. NaN where nothing counts;
+// the means of an `epl_evaluation` leave such a batch out.
 func SessionEvaluate(session *Session, inputs []*Tensor, call *CallOptions, metrics *Metrics) (failure *Error) {
 	failure = C.epl_session_evaluate(session, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), (*C.epl_metrics)(unsafe.Pointer(metrics)))
 	return

@@ -771,7 +771,7 @@ pub struct epl_metrics {
     pub struct_size: u64,
     /// steps done, this one included
     pub step: i64,
-    /// before the update
+    /// before the update; NaN where it is a mean over nothing
     pub loss: f64,
     /// global, before clipping; -1 when it is not computed
     pub gradient_norm: f64,
@@ -1332,7 +1332,8 @@ extern "C" {
     /// Since 0.1, one caller at a time, quick.
     pub fn epl_dataset_batches(dataset: *const epl_dataset) -> i64;
     /// What was read and how, as JSON: path, reader, samples, fields with their columns and the names of
-    /// their classes, and `options`, under which another file is read to the same meaning.
+    /// their classes, and `options`, under which another file is read to the same meaning. Once there was a
+    /// batch, `rows_given` are the rows of the file, counted from 0, that the last one was read from.
     ///
     /// Since 0.1, one caller at a time. `json`: written, owned by the caller.
     pub fn epl_dataset_describe(dataset: *const epl_dataset, json: *mut *mut epl_text) -> *mut epl_error;
@@ -1403,7 +1404,9 @@ extern "C" {
     /// after an error nothing has changed, and the same call may be made again. EPL_ERROR_STATE_LOST:
     /// something failed within an update, and every call says so until a checkpoint is loaded. A class index
     /// or table row out of range is found before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names
-    /// input, row and value).
+    /// input, row and value). Where nothing in the batch counts, because every target is ignored or its class
+    /// has weight 0, the step is no error: it counts and changes nothing else, its loss is NaN, and a warning
+    /// is logged. `epl_dataset_describe` says which rows the batch is.
     ///
     /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `metrics`:
     /// written, may be null.
@@ -1424,7 +1427,8 @@ extern "C" {
     /// Since 0.1, one caller at a time, blocking. `call`: may be null; `metrics`: written, may be null.
     pub fn epl_session_apply(session: *mut epl_session, call: *const epl_call_options, metrics: *mut epl_metrics) -> *mut epl_error;
     /// The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's
-    /// batch it is the mean of theirs; a model that computes its loss itself takes whole batches alone.
+    /// batch it is the mean of theirs; a model that computes its loss itself takes whole batches alone. NaN
+    /// where nothing counts; the means of an `epl_evaluation` leave such a batch out.
     ///
     /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `metrics`:
     /// written, may be null.

@@ -1295,7 +1295,7 @@ public final class Raw {
     }
 
     /**
-     * before the update
+     * before the update; NaN where it is a mean over nothing
      */
     public double loss() {
       return memory.getDouble(16);
@@ -1901,7 +1901,8 @@ public final class Raw {
 
   /**
    * What was read and how, as JSON: path, reader, samples, fields with their columns and the names of their
-   * classes, and `options`, under which another file is read to the same meaning.
+   * classes, and `options`, under which another file is read to the same meaning. Once there was a batch,
+   * `rows_given` are the rows of the file, counted from 0, that the last one was read from.
    */
   public static native byte[] epl_dataset_describe(long dataset);
 
@@ -1973,7 +1974,10 @@ public final class Raw {
    * One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: after an
    * error nothing has changed, and the same call may be made again. EPL_ERROR_STATE_LOST: something failed
    * within an update, and every call says so until a checkpoint is loaded. A class index or table row out of
-   * range is found before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value).
+   * range is found before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value). Where
+   * nothing in the batch counts, because every target is ignored or its class has weight 0, the step is no
+   * error: it counts and changes nothing else, its loss is NaN, and a warning is logged. `epl_dataset_describe`
+   * says which rows the batch is.
    */
   public static native void epl_session_step(long session, long[] inputs, CallOptions call, Metrics metrics);
 
@@ -1993,7 +1997,8 @@ public final class Raw {
 
   /**
    * The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it
-   * is the mean of theirs; a model that computes its loss itself takes whole batches alone.
+   * is the mean of theirs; a model that computes its loss itself takes whole batches alone. NaN where nothing
+   * counts; the means of an `epl_evaluation` leave such a batch out.
    */
   public static native void epl_session_evaluate(long session, long[] inputs, CallOptions call, Metrics metrics);
 
