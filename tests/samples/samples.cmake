@@ -29,6 +29,8 @@ epl_language_sample(go_service go)
 epl_language_sample(rust rustc)
 epl_language_sample(rust_service cargo)
 epl_language_sample(java javac)
+# Each compiles its service with what it is made of, and kills it some times.
+set_tests_properties(samples.go_service samples.rust_service samples.java PROPERTIES TIMEOUT 1500)
 # A cluster, and three trainings on it: minutes, for ./test --all.
 epl_language_sample(spark javac)
 set_tests_properties(samples.spark PROPERTIES TIMEOUT 2400 RUN_SERIAL ON)
