@@ -90,7 +90,9 @@ Result<std::unique_ptr<Communicator>> join_processes(const Joining& given, Rende
   Ties ties;
   EPL_ASSIGN(ties.links,
              Connections::create(joining.group, joining.rank, std::move(met.sockets), joining.silence_seconds, clock));
+  ties.links->watch([stop = joining.stop] { return stop.check(); });
   EPL_ASSIGN(ties.neighbours, meet_neighbours(joining, *ties.links, met.offers));
+  ties.links->watch(nullptr);
   if (!transport.carrier.empty() && joining.size > 1) {
     EPL_ASSIGN(ties.carrier, Carrier::join(transport.carrier, packs, joining, rendezvous));
   }

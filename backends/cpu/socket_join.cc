@@ -36,11 +36,36 @@ template <class T> bool take_number(std::string_view& text, T& value) {
 }
 
 std::string signed_lines(const Joining& joining, int rank, std::string_view lines) {
-  return digest_text(hmac_sha256(joining.secret, cat(protocol, "\n", joining.group, "\n", rank, "\n", lines)));
+  return digest_text(hmac_sha256(joining.secret.view(), cat(protocol, "\n", joining.group, "\n", rank, "\n", lines)));
+}
+
+// What stands in place of the card of a rank that cannot come any more: nobody waits for it.
+constexpr std::string_view notice = "epl sockets: nobody comes";
+
+Status read_notice(const Joining& joining, int rank, std::string_view text) {
+  const std::string_view signature = take_line(text);
+  if (signature != signed_lines(joining, rank, text)) {
+    return invalid(own(joining), "; ", who(joining, rank),
+                   " is refused by a process that has not the secret of this rank");
+  }
+  return invalid(own(joining), "; ", text);
+}
+
+// This rank's name at the rendezvous is taken. The processes that have come wait for another rank, which may be this
+// one: they are told in its place.
+Status tell_twice(const Joining& joining, Rendezvous& rendezvous, const std::string& why) {
+  const std::string text = cat("another process has come as rank ", joining.rank, " too: ", why);
+  for (int r = 0; r < joining.size; ++r) {
+    if (r == joining.rank) continue;
+    const std::string said = cat(notice, "\n", signed_lines(joining, r, text), "\n", text);
+    static_cast<void>(rendezvous.put_text(card_key(joining.group, r), said, joining.stop));
+  }
+  return invalid(own(joining), ": ", why);
 }
 
 Result<Card> read_card(const Joining& joining, int rank, std::string_view text) {
   const std::string_view theirs = take_line(text);
+  if (theirs == notice) return read_notice(joining, rank, text);
   if (theirs != protocol) {
     return invalid(own(joining), "; ", who(joining, rank), " is of another version of this library: it speaks ",
                    quoted(excerpt(theirs, 40)), ", this one ", quoted(protocol));
@@ -76,6 +101,10 @@ std::string named(const std::vector<int>& ranks) {
   return text;
 }
 
+void note_awaited(const Joining& joining, int rank) {
+  if (joining.awaited != nullptr) joining.awaited->store(rank, std::memory_order_relaxed);
+}
+
 // What the others say; an error names all who have said nothing.
 Result<std::vector<Card>> read_cards(const Joining& joining, Rendezvous& rendezvous, const Deadline& deadline) {
   std::vector<Card> cards(static_cast<size_t>(joining.size));
@@ -83,7 +112,9 @@ Result<std::vector<Card>> read_cards(const Joining& joining, Rendezvous& rendezv
   for (int r = 0; r < joining.size; ++r) {
     if (r == joining.rank) continue;
     const std::string key = card_key(joining.group, r);
-    auto text = rendezvous.get_text(key, missing.empty() ? std::max(deadline.left(), 0.0) : 0);
+    note_awaited(joining, r);
+    auto text = rendezvous.get_text(key, missing.empty() ? std::max(deadline.left(), 0.0) : 0, joining.stop);
+    if (!text.ok()) EPL_TRY(joining.stop.check().with_context(own(joining)));
     if (text.ok()) {
       EPL_ASSIGN(cards[static_cast<size_t>(r)], read_card(joining, r, *text));
     } else if (text.status().code() == Code::deadline_exceeded) {
@@ -99,6 +130,7 @@ Result<std::vector<Card>> read_cards(const Joining& joining, Rendezvous& rendezv
 }
 
 Result<Descriptor> reach(const Joining& joining, int rank, const Card& card, const Deadline& deadline) {
+  note_awaited(joining, rank);
   const Endpoint at{card.address, card.port};
   auto socket = connect_within(at, deadline, false);
   Status status = socket.status();
@@ -106,6 +138,7 @@ Result<Descriptor> reach(const Joining& joining, int rank, const Card& card, con
     status = introduce(*socket, joining.secret, card_subject(joining, rank, card), joining.rank, deadline);
     if (status.ok()) return socket;
   }
+  EPL_TRY(deadline.stopped());
   const bool far = !is_loopback(joining.address) && is_loopback(card.address);
   return Status(status.code(),
                 cat(own(joining), "; ", who(joining, rank), " cannot be reached at ", at.text(), ": ", status.message(),
@@ -123,16 +156,19 @@ class Door {
 
   Status take_all(const Deadline& deadline) {
     for (std::vector<int> missing; !(missing = absent()).empty();) {
+      note_awaited(joining_, missing.front());
       std::vector<pollfd> waiting = {{.fd = listener_.number(), .events = POLLIN, .revents = 0}};
       for (Guest& guest : guests_) waiting.push_back({.fd = guest.socket().number(), .events = POLLIN, .revents = 0});
       const int ready = ::poll(waiting.data(), waiting.size(), deadline.milliseconds());
       if (ready < 0 && errno != EINTR)
         return error(Code::io, own(joining_), ": it cannot wait: ", std::generic_category().message(errno));
-      if (ready == 0) {
+      EPL_TRY(deadline.stopped());
+      if (ready > 0) look(waiting);
+      missing = absent();
+      if (!missing.empty() && deadline.left() <= 0) {
         return error(Code::deadline_exceeded, own(joining_), "; after ", joining_.join_seconds, " s ", named(missing),
                      " said where to be found, but did not connect; the process may have ended", strangers());
       }
-      if (ready > 0) EPL_TRY(look(waiting));
     }
     return {};
   }
@@ -145,19 +181,26 @@ class Door {
     return missing;
   }
 
-  Status look(const std::vector<pollfd>& waiting) {
+  void look(const std::vector<pollfd>& waiting) {
     auto guest = guests_.begin();
     for (size_t i = 1; i < waiting.size(); ++i) {
       const bool stays = waiting[i].revents == 0 || !serve(*guest);
       guest = stays ? std::next(guest) : guests_.erase(guest);
     }
-    if (waiting[0].revents == 0) return {};
-    EPL_ASSIGN(Descriptor socket, accept_next(listener_));
-    if (!socket.open()) return {};
+    if (waiting[0].revents == 0) return;
+    auto socket = accept_next(listener_);
+    if (!socket.ok()) return make_room();
+    if (!socket->open()) return;
     if (guests_.size() == max_guests) guests_.pop_front();
-    EPL_ASSIGN(Guest came, Guest::greet(std::move(socket), joining_.secret, about_));
-    guests_.push_back(std::move(came));
-    return {};
+    auto came = Guest::greet(std::move(*socket), joining_.secret, about_);
+    if (came.ok()) guests_.push_back(std::move(*came));
+  }
+
+  // Where there are no more descriptors, the longest unknown goes; else it is tried again, until the deadline.
+  void make_room() {
+    constexpr int busy_milliseconds = 10;
+    if (!guests_.empty()) guests_.pop_front();
+    ::poll(nullptr, 0, busy_milliseconds);
   }
 
   // Whether the guest is done with.
@@ -226,7 +269,7 @@ std::string card_subject(const Joining& joining, int rank, const Card& card) {
 Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, Rendezvous& rendezvous,
                             const std::function<double()>& clock) {
   EPL_TRY(check(joining));
-  const Deadline deadline(clock, joining.join_seconds);
+  const Deadline deadline(clock, joining.join_seconds, &joining.stop);
   MetPeers met;
   std::vector<Descriptor>& sockets = met.sockets;
   sockets.resize(static_cast<size_t>(joining.size));
@@ -242,10 +285,12 @@ Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, 
             .host = host_identity(),
             .job = joining.job};
   if (card.host.empty()) card.offer = {};
-  Status put = rendezvous.put_text(card_key(joining.group, joining.rank), card_text(joining, joining.rank, card));
+  const Status put =
+      rendezvous.put_text(card_key(joining.group, joining.rank), card_text(joining, joining.rank, card), joining.stop);
+  if (put.code() == Code::misuse) return tell_twice(joining, rendezvous, put.message());
   if (!put.ok()) return put.with_context(own(joining));
   EPL_ASSIGN(const std::vector<Card> cards, read_cards(joining, rendezvous, deadline));
-  const Deadline connected(clock, joining.join_seconds);  // all of them are there now
+  const Deadline connected(clock, joining.join_seconds, &joining.stop);  // all of them are there now
   for (int r = 0; r < joining.rank; ++r) {
     EPL_ASSIGN(sockets[static_cast<size_t>(r)], reach(joining, r, cards[static_cast<size_t>(r)], connected));
   }

@@ -6,6 +6,7 @@
 // is until then: memory of the host too. Nothing here allocates between the first and last command of a step.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -18,6 +19,8 @@
 #include "core/backend/posts.h"
 #include "core/backend/rendezvous.h"
 #include "core/base/host.h"
+#include "core/base/secret.h"
+#include "core/base/stop.h"
 #include "core/base/thread_pool.h"
 
 namespace epl {
@@ -79,13 +82,16 @@ struct Joining {
   std::string job;  // what must be the same on all ranks: whoever says something else is refused
   // What all ranks know and nobody else: whoever does not is refused. It is never sent. Empty: whoever reads the
   // rendezvous may join.
-  std::string secret;
+  Secret secret{};
   std::string address = "127.0.0.1";  // of this host, under which the others reach it
   // What moves operands between processes: "sockets" or a pack that carries ("gloo", "mpi"); behind "shared," for
   // groups of several hosts alone, and ranks of one host share memory.
   std::string transport = "shared,sockets";
   double join_seconds = 60;      // to wait for the others to come
   double silence_seconds = 600;  // to wait, within a call, for a peer that says nothing
+  Stop stop{};                   // while it joins
+  // Where it is given: a rank that is waited for at the moment, -1 for none.
+  std::atomic<int>* awaited = nullptr;
 };
 
 class Device {

@@ -12,17 +12,17 @@ namespace {
 constexpr std::array<char, 16> protocol = {"epl handshake 1"};
 
 // What is signed: who speaks, what both mean, and all that was said before.
-Digest signature_of(const std::string& secret, std::string_view speaker, std::string_view about,
-                    const Challenge& challenge, const Answer& answer, std::string_view last) {
+Digest signature_of(const Secret& secret, std::string_view speaker, std::string_view about, const Challenge& challenge,
+                    const Answer& answer, std::string_view last) {
   const uint64_t length = about.size();
-  return hmac_sha256(secret, cat(speaker, bytes_of(length), about, bytes_of(challenge.drawn), bytes_of(answer.number),
-                                 bytes_of(answer.drawn), last));
+  return hmac_sha256(secret.view(), cat(speaker, bytes_of(length), about, bytes_of(challenge.drawn),
+                                        bytes_of(answer.number), bytes_of(answer.drawn), last));
 }
 
-Digest answered(const std::string& secret, std::string_view about, const Challenge& challenge, const Answer& answer) {
+Digest answered(const Secret& secret, std::string_view about, const Challenge& challenge, const Answer& answer) {
   return signature_of(secret, "connects", about, challenge, answer, "");
 }
-Digest ended(const std::string& secret, std::string_view about, const Challenge& challenge, const Answer& answer,
+Digest ended(const Secret& secret, std::string_view about, const Challenge& challenge, const Answer& answer,
              Verdict verdict) {
   return signature_of(secret, "listens.", about, challenge, answer, bytes_of(verdict));
 }
@@ -36,7 +36,7 @@ Result<Digest> draw() {
   return drawn;
 }
 
-Result<Guest> Guest::greet(Descriptor socket, const std::string& secret, const std::string& about) {
+Result<Guest> Guest::greet(Descriptor socket, const Secret& secret, const std::string& about) {
   Guest guest(std::move(socket), secret, about);
   guest.challenge_.protocol = protocol;
   EPL_ASSIGN(guest.challenge_.drawn, draw());
@@ -69,7 +69,7 @@ Status Guest::tell(Verdict verdict) {
   return error(Code::peer_failed, "who connected has gone");
 }
 
-Status introduce(const Descriptor& socket, const std::string& secret, const std::string& about, int64_t number,
+Status introduce(const Descriptor& socket, const Secret& secret, const std::string& about, int64_t number,
                  const Deadline& deadline) {
   Challenge challenge;
   EPL_TRY(receive_whole(socket, &challenge, sizeof challenge, deadline));
@@ -84,8 +84,7 @@ Status introduce(const Descriptor& socket, const std::string& secret, const std:
   if (last.verdict == Verdict::other_secret || !signed_well)
     return invalid("the two ends do not have the same secret: one has another or none");
   if (last.verdict == Verdict::already_here)
-    return error(Code::misuse, "it has a connection of rank ", number,
-                 " already: two processes take themselves for the same rank");
+    return invalid("it has a connection of rank ", number, " already: two processes take themselves for the same rank");
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "core/backend/tcp.h"
+#include "core/base/secret.h"
 #include "core/base/sha256.h"
 
 namespace epl {
@@ -38,7 +39,7 @@ Result<Digest> draw();
 class Guest {
  public:
   // `about` is what both ends must mean: which group of which job, say.
-  static Result<Guest> greet(Descriptor socket, const std::string& secret, const std::string& about);
+  static Result<Guest> greet(Descriptor socket, const Secret& secret, const std::string& about);
   enum class State { unknown, known, stranger };
   // Reads what has come. A stranger is told so where it has said anything.
   State read();
@@ -49,17 +50,19 @@ class Guest {
   const std::string& address() const { return address_; }  // where it comes from
 
  private:
-  Guest(Descriptor socket, const std::string& secret, const std::string& about)
+  Guest(Descriptor socket, const Secret& secret, const std::string& about)
       : socket_(std::move(socket)), address_(peer_address(socket_)), secret_(secret), about_(about) {}
   Descriptor socket_;
-  std::string address_, secret_, about_;
+  std::string address_;
+  Secret secret_;
+  std::string about_;
   Challenge challenge_{};
   Answer answer_;
   size_t read_ = 0;
 };
 
 // The end that connects, as `number`. An error says who has refused whom.
-Status introduce(const Descriptor& socket, const std::string& secret, const std::string& about, int64_t number,
+Status introduce(const Descriptor& socket, const Secret& secret, const std::string& about, int64_t number,
                  const Deadline& deadline);
 
 }  // namespace epl

@@ -8,6 +8,7 @@
 
 #include "core/backend/rendezvous.h"
 #include "core/backend/tcp.h"
+#include "core/base/secret.h"
 
 namespace epl {
 
@@ -16,12 +17,12 @@ class Store {
  public:
   virtual ~Store() = default;
   // Where it listens; port 0 has become the one that was free.
-  static Result<std::unique_ptr<Store>> serve(const Endpoint& at, const std::string& secret);
+  static Result<std::unique_ptr<Store>> serve(const Endpoint& at, const Secret& secret);
   virtual const Endpoint& at() const = 0;
 };
 
 // The rendezvous of a store elsewhere. It is reached at the first call, for which it may take so long to begin.
-std::shared_ptr<Rendezvous> store_rendezvous(const Endpoint& at, const std::string& secret,
+std::shared_ptr<Rendezvous> store_rendezvous(const Endpoint& at, const Secret& secret,
                                              const std::function<double()>& clock, double connect_seconds);
 
 }  // namespace epl

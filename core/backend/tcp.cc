@@ -1,5 +1,6 @@
 #include "core/backend/tcp.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -18,6 +19,7 @@ namespace epl {
 namespace {
 
 constexpr int try_again_milliseconds = 20;
+constexpr double slice_seconds = 0.02;  // how long a wait lasts that may be stopped before that is asked
 
 std::string reason(int error_number) { return std::generic_category().message(error_number); }
 
@@ -34,7 +36,8 @@ Result<Addresses> resolve(const Endpoint& endpoint, int flags) {
   const std::string port = cat(endpoint.port);
   const int failure = ::getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &found);
   if (failure == EAI_MEMORY) return Status::no_memory();
-  if (failure != 0) return error(Code::io, "no address is known for ", endpoint.host, ": ", ::gai_strerror(failure));
+  if (failure != 0)
+    return error(Code::io, "no address is known for ", without_secrets(endpoint.host), ": ", ::gai_strerror(failure));
   return Addresses(found);
 }
 
@@ -53,8 +56,9 @@ int wait_for(const Descriptor& socket, short events, const Deadline& deadline) {
     pollfd waiting{.fd = socket.number(), .events = events, .revents = 0};
     const int ready = ::poll(&waiting, 1, deadline.milliseconds());
     if (ready > 0) return 0;
-    if (ready == 0) return ETIMEDOUT;
-    if (errno != EINTR) return errno;
+    if (ready < 0 && errno != EINTR) return errno;
+    if (!deadline.stopped().ok()) return ECANCELED;
+    if (ready == 0 && deadline.left() <= 0) return ETIMEDOUT;
   }
 }
 
@@ -77,9 +81,29 @@ std::string numeric(const sockaddr_storage& address, socklen_t length) {
   return failure == 0 ? host : "";
 }
 
+// Whether it may be the name of a host, or an address. Nothing else is asked for in the network: it might be a secret.
+bool is_host(std::string_view host) {
+  constexpr size_t longest_name = 253, longest_part = 63;
+  if (host.empty() || host.size() > longest_name) return false;
+  if (host.find(':') != std::string_view::npos) {
+    in6_addr ignored;
+    return ::inet_pton(AF_INET6, std::string(host.substr(0, host.find('%'))).c_str(), &ignored) == 1;
+  }
+  size_t part = 0;
+  for (const char c : host) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (c != '.' && c != '-' && c != '_' && !letter) return false;
+    part = c == '.' ? 0 : part + 1;
+    if (part > longest_part) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
-int Deadline::milliseconds() const { return static_cast<int>(std::ceil(std::clamp(left(), 0.0, 1e6) * 1e3)); }
+int Deadline::milliseconds() const {
+  return static_cast<int>(std::ceil(std::clamp(left(), 0.0, stop_ != nullptr ? slice_seconds : 1e6) * 1e3));
+}
 
 std::string Endpoint::text() const {
   return host.find(':') == std::string::npos ? cat(host, ":", port) : cat("[", host, "]:", port);
@@ -93,8 +117,9 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
   const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   const bool well = failure == std::errc() && end == digits.data() + digits.size() && port >= 0 && port <= 65535;
-  if (!well || host.empty() || host.find('\0') != std::string_view::npos)
-    return invalid("address ", quoted(excerpt(text, 100)), " is not HOST:PORT, as 10.0.0.1:29511");
+  if (!well || !is_host(host)) {
+    return invalid("address ", quoted(excerpt(without_secrets(text), 100)), " is not HOST:PORT, as 10.0.0.1:29511");
+  }
   return Endpoint{std::string(host), port};
 }
 
@@ -136,10 +161,12 @@ Result<Descriptor> connect_within(const Endpoint& to, const Deadline& deadline, 
     for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
       Descriptor socket;
       failure = try_to_connect(*one, deadline, socket);
+      if (failure == ECANCELED) break;
       if (failure != 0) continue;
       EPL_TRY(set_up(socket));
       return socket;
     }
+    EPL_TRY(deadline.stopped());
     if (!patient || deadline.left() <= 0)
       return error(Code::peer_failed, to.text(), " cannot be reached: ", reason(failure));
     ::poll(nullptr, 0, std::min(try_again_milliseconds, deadline.milliseconds()));
@@ -152,6 +179,7 @@ Status send_whole(const Descriptor& socket, std::string_view bytes, const Deadli
     int failure = sent < 0 ? errno : 0;
     if (sent > 0) bytes.remove_prefix(static_cast<size_t>(sent));
     if (failure == EAGAIN) failure = wait_for(socket, POLLOUT, deadline);
+    if (failure == ECANCELED) return deadline.stopped();
     if (failure == ETIMEDOUT) return error(Code::deadline_exceeded, "the other end does not read");
     if (failure != 0 && failure != EINTR)
       return error(Code::peer_failed, "the connection has ended: ", reason(failure));
@@ -167,6 +195,7 @@ Status receive_whole(const Descriptor& socket, void* bytes, size_t count, const 
     if (got == 0) return error(Code::peer_failed, "the connection has ended");
     if (got > 0) to += got, count -= static_cast<size_t>(got);
     if (failure == EAGAIN) failure = wait_for(socket, POLLIN, deadline);
+    if (failure == ECANCELED) return deadline.stopped();
     if (failure == ETIMEDOUT) return error(Code::deadline_exceeded, "the other end says nothing");
     if (failure != 0 && failure != EINTR)
       return error(Code::peer_failed, "the connection has ended: ", reason(failure));

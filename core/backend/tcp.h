@@ -6,20 +6,27 @@
 #include <string_view>
 
 #include "core/base/descriptor.h"
+#include "core/base/secret.h"
 #include "core/base/status.h"
+#include "core/base/stop.h"
 
 namespace epl {
 
-// A point in time by the host's clock.
+// Until when something is waited for: a point in time by the host's clock, or until the call is to stop (`stop`, which
+// must outlive this), whatever comes first.
 class Deadline {
  public:
-  Deadline(const std::function<double()>& clock, double seconds) : clock_(clock), at_(clock() + seconds) {}
+  Deadline(const std::function<double()>& clock, double seconds, const Stop* stop = nullptr)
+      : clock_(clock), at_(clock() + seconds), stop_(stop != nullptr && stop->can_stop() ? stop : nullptr) {}
   double left() const { return at_ - clock_(); }  // negative when it has passed
-  int milliseconds() const;                       // the same for poll, rounded up, not negative
+  Status stopped() const { return stop_ != nullptr ? stop_->check() : Status(); }
+  // How long poll may wait before these are asked again: `left`, rounded up, not negative, or a slice of it.
+  int milliseconds() const;
 
  private:
   const std::function<double()>& clock_;
   double at_;
+  const Stop* stop_;
 };
 
 // "10.0.0.1:29511", "name:29511", "[fe80::1]:29511".

@@ -1,5 +1,7 @@
 #include "core/base/sha256.h"
 
+#include <string.h>  // explicit_bzero
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -62,6 +64,11 @@ void Sha256::add(std::string_view bytes) {
   }
 }
 
+Sha256::~Sha256() {
+  ::explicit_bzero(block_.data(), block_.size());
+  ::explicit_bzero(state_.data(), sizeof state_);
+}
+
 Digest Sha256::value() const {
   Sha256 end = *this;
   const uint64_t bits = bytes_ * 8;
@@ -82,17 +89,23 @@ Digest sha256(std::string_view bytes) {
 }
 
 Digest hmac_sha256(std::string_view key, std::string_view bytes) {
-  std::string block(key.size() > block_bytes ? std::string(digest_bytes(sha256(key))) : std::string(key));
-  block.resize(block_bytes, '\0');
+  std::array<char, block_bytes> block{};
+  const Digest shorter = key.size() > block_bytes ? sha256(key) : Digest();
+  if (key.size() > block_bytes) key = digest_bytes(shorter);
+  std::ranges::copy(key, block.begin());
   const auto keyed = [&](char mask, std::string_view text) {
-    std::string pad = block;
+    std::array<char, block_bytes> pad = block;
     for (char& c : pad) c = static_cast<char>(c ^ mask);
     Sha256 hash;
-    hash.add(pad);
+    hash.add({pad.data(), pad.size()});
     hash.add(text);
-    return hash.value();
+    const Digest out = hash.value();
+    ::explicit_bzero(pad.data(), pad.size());
+    return out;
   };
-  return keyed('\x5c', digest_bytes(keyed('\x36', bytes)));
+  const Digest out = keyed('\x5c', digest_bytes(keyed('\x36', bytes)));
+  ::explicit_bzero(block.data(), block.size());  // a key must not stay on the stack
+  return out;
 }
 
 bool same_digest(const Digest& a, const Digest& b) {

@@ -13,6 +13,9 @@ using Digest = std::array<uint8_t, 32>;
 
 class Sha256 {
  public:
+  Sha256() = default;
+  Sha256(const Sha256&) = default;
+  ~Sha256();  // leaves nothing of what was added in memory, since it may have been a key
   void add(std::string_view bytes);
   Digest value() const;  // of all that was added
 

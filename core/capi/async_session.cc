@@ -75,14 +75,16 @@ using namespace epl::capi;
 
 epl_error* epl_session_step_async(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                   const epl_call_options* call, epl_event** event) {
-  return begin(session, inputs, count, call, event, nothing,
-               [session](Job& job, epl_metrics& metrics) { return step_session(*session, job.call, metrics); });
+  return begin(session, inputs, count, call, event, nothing, [session](Job& job, epl_metrics& metrics) {
+    return step_session(*session, session_call(job.call), metrics);
+  });
 }
 
 epl_error* epl_session_evaluate_async(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                       const epl_call_options* call, epl_event** event) {
-  return begin(session, inputs, count, call, event, nothing,
-               [session](Job& job, epl_metrics& metrics) { return evaluate_session(*session, job.call, metrics); });
+  return begin(session, inputs, count, call, event, nothing, [session](Job& job, epl_metrics& metrics) {
+    return evaluate_session(*session, session_call(job.call), job.call.started, metrics);
+  });
 }
 
 epl_error* epl_session_predict_async(epl_session* session, const epl_tensor* const* inputs, size_t count,

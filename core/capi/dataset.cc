@@ -173,6 +173,8 @@ epl_error* epl_dataset_next(epl_dataset* dataset, const epl_call_options* call, 
     const std::span<const Tensor> batch = *next;
     for (size_t i = 0; i < count; ++i) {
       dataset->tensors[i]->tensor = batch[i];
+      dataset->tensors[i]->source = dataset->opened.dataset.get();
+      dataset->tensors[i]->asked = i;
       tensors[i] = batch[i].empty() ? nullptr : dataset->tensors[i].get();  // nothing of it is read in this process
     }
     return {};

@@ -55,7 +55,7 @@ epl_error* epl_evaluation_add(epl_evaluation* evaluation, epl_session* session, 
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
-    return evaluation->evaluation->add(*session->session, session->inputs, session_call(begun));
+    return evaluation->evaluation->add(*session->session, session->inputs, taken.options(begun));
   });
 }
 

@@ -265,7 +265,13 @@ struct epl_text : epl::capi::Handle<epl::capi::HandleType::text> {
 struct epl_engine : epl::capi::Handle<epl::capi::HandleType::engine> {
   std::shared_ptr<epl::capi::Engine> engine;
 };
+namespace epl {
+class Dataset;
+}
+
 struct epl_tensor : epl::capi::Handle<epl::capi::HandleType::tensor> {
+  const epl::Dataset* source = nullptr;  // of which this is tensor `asked` of a batch; it lives longer
+  size_t asked = 0;
   std::shared_ptr<epl::capi::Engine> engine;
   epl::Tensor tensor;
   bool read_only = false;

@@ -134,7 +134,8 @@ struct epl_evaluation : epl::capi::ExclusiveHandle<epl::capi::HandleType::evalua
 struct epl_store : epl::capi::ExclusiveHandle<epl::capi::HandleType::store> {
   std::shared_ptr<epl::capi::Engine> engine;
   std::unique_ptr<epl::Store> store;
-  std::string secret, address;
+  epl::Secret secret;
+  std::string address;
   void abandon() { static_cast<void>(store.release()); }
 };
 

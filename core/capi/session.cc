@@ -80,20 +80,20 @@ template <class F> Status take_step(epl_session& session, epl_metrics& metrics, 
 
 }  // namespace
 
-Status step_session(epl_session& session, const Call& call, epl_metrics& metrics) {
+Status step_session(epl_session& session, const CallOptions& options, epl_metrics& metrics) {
   return take_step(session, metrics,
-                   [&](StepMetrics& step) { return session.session->step(session.inputs, step, session_call(call)); });
+                   [&](StepMetrics& step) { return session.session->step(session.inputs, step, options); });
 }
 
-Status evaluate_session(epl_session& session, const Call& call, epl_metrics& metrics) {
+Status evaluate_session(epl_session& session, const CallOptions& options, double started, epl_metrics& metrics) {
   double loss = 0;
-  EPL_TRY(session.session->evaluate(session.inputs, loss, session_call(call)));
+  EPL_TRY(session.session->evaluate(session.inputs, loss, options));
   metrics = {sizeof metrics,
              session.session->steps_done(),
              loss,
              -1,
              0,
-             nanoseconds(session.engine->host.seconds() - call.started)};
+             nanoseconds(session.engine->host.seconds() - started)};
   return {};
 }
 
@@ -118,7 +118,7 @@ epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* o
     EPL_ASSIGN(const Call begun, begin_call(*plan->engine, call));
     auto made = std::make_unique<epl_session>();
     made->engine = plan->engine;
-    EPL_ASSIGN(SessionOptions here, session_options(known, *plan));
+    EPL_ASSIGN(SessionOptions here, session_options(known, *plan, begun.stop));
     EPL_TRY(check_budget(*plan, here));
     here.stop = begun.stop;
     EPL_ASSIGN(made->session, Session::create(plan->engine->host, plan->plan, here));
@@ -141,7 +141,7 @@ epl_error* epl_session_step(epl_session* session, const epl_tensor* const* input
     return with_metrics(*session, call, metrics, [&](const Call& begun, epl_metrics& out) -> Status {
       Inputs taken(*session);
       EPL_TRY(taken.take(inputs, count));
-      return step_session(*session, begun, out);
+      return step_session(*session, taken.options(begun), out);
     });
   });
 }
@@ -153,7 +153,7 @@ epl_error* epl_session_gradients(epl_session* session, const epl_tensor* const* 
       Inputs taken(*session);
       EPL_TRY(taken.take(inputs, count));
       return take_step(*session, out, [&](StepMetrics& step) {
-        return session->session->gradients(session->inputs, step, session_call(begun));
+        return session->session->gradients(session->inputs, step, taken.options(begun));
       });
     });
   });
@@ -174,7 +174,7 @@ epl_error* epl_session_evaluate(epl_session* session, const epl_tensor* const* i
     return with_metrics(*session, call, metrics, [&](const Call& begun, epl_metrics& out) -> Status {
       Inputs taken(*session);
       EPL_TRY(taken.take(inputs, count));
-      return evaluate_session(*session, begun, out);
+      return evaluate_session(*session, taken.options(begun), begun.started, out);
     });
   });
 }
@@ -186,7 +186,8 @@ epl_error* epl_session_predict(epl_session* session, const epl_tensor* const* in
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
-    return predict_new(session->engine, *session->session, session->inputs, session_call(begun), outputs, output_count);
+    return predict_new(session->engine, *session->session, session->inputs, taken.options(begun), outputs,
+                       output_count);
   });
 }
 
@@ -197,7 +198,7 @@ epl_error* epl_session_predict_into(epl_session* session, const epl_tensor* cons
     Inputs taken(*session);
     EPL_TRY(taken.take(inputs, count));
     EPL_TRY(take_outputs(session->session->plan(), outputs, output_count, session->outputs));
-    const Status status = session->session->predict_into(session->inputs, session->outputs, session_call(begun));
+    const Status status = session->session->predict_into(session->inputs, session->outputs, taken.options(begun));
     for (Tensor& slot : session->outputs) slot.forget_data();
     return status;
   });

@@ -52,8 +52,8 @@ inline Result<Call> begin_call(const epl_session& session, const epl_call_option
 CallOptions session_call(const Call& call);
 int64_t nanoseconds(double seconds);
 // With the session's inputs, in a call or behind it.
-Status step_session(epl_session& session, const Call& call, epl_metrics& metrics);
-Status evaluate_session(epl_session& session, const Call& call, epl_metrics& metrics);
+Status step_session(epl_session& session, const CallOptions& options, epl_metrics& metrics);
+Status evaluate_session(epl_session& session, const CallOptions& options, double started, epl_metrics& metrics);
 
 // Takes the inputs for the time of a call, without allocating once the slots have their shapes.
 class Inputs {
@@ -68,6 +68,7 @@ class Inputs {
     if (count > 0 && inputs == nullptr) return invalid("inputs is NULL but count is ", count);
     if (count > 65536) return invalid("count is ", count);
     slots_.resize(count);
+    given_ = {inputs, count};
     for (size_t i = 0; i < count; ++i) {
       slots_[i] = Tensor();
       if (inputs[i] == nullptr && slices_) continue;  // the session knows whether it is wanted
@@ -76,9 +77,20 @@ class Inputs {
     }
     return {};
   }
+  // What the call is given besides, while these inputs live.
+  CallOptions options(const Call& call) const {
+    CallOptions out = session_call(call);
+    out.place = [this](size_t input, int64_t row) {
+      const epl_tensor* given = input < given_.size() ? given_[input] : nullptr;
+      return given != nullptr && given->source != nullptr ? given->source->place_given(given->asked, row)
+                                                          : std::string();
+    };
+    return out;
+  }
 
  private:
   std::vector<Tensor>& slots_;
+  std::span<const epl_tensor* const> given_;
   bool slices_;
 };
 

@@ -27,17 +27,24 @@ std::string hexadecimal(std::string_view bytes) {
   return out;
 }
 
-Result<std::string> from_hexadecimal(std::string_view digits) {
-  std::string out;
-  for (size_t i = 0; i + 1 < digits.size(); i += 2) {
+Result<Secret> from_hexadecimal(std::string_view digits) {
+  std::string bytes;
+  bool well = digits.size() % 2 == 0;
+  for (size_t i = 0; well && i < digits.size(); i += 2) {
     unsigned byte = 0;
     const auto [end, failure] = std::from_chars(digits.data() + i, digits.data() + i + 2, byte, 16);
-    if (failure != std::errc() || end != digits.data() + i + 2) return invalid("an id that no store has made");
-    out += static_cast<char>(byte);
+    well = failure == std::errc() && end == digits.data() + i + 2;
+    bytes += static_cast<char>(byte);
   }
-  if (digits.size() % 2 != 0) return invalid("an id that no store has made");
+  Secret out(bytes);
+  wipe(bytes);
+  if (!well) return invalid("the rendezvous is an id that no store has made");
   return out;
 }
+
+// A rendezvous for a message. One that nobody understands may be an id with a slip in it, so that digits of a secret
+// are left out.
+std::string shown_door(std::string_view name) { return shown(without_secrets(name), 100); }
 
 // What the host has of a store of its own.
 struct HostStore {
@@ -57,22 +64,29 @@ Status taken(epl_error* error, std::string_view call, const std::string& key) {
 
 class HostRendezvous final : public Rendezvous {
  public:
-  explicit HostRendezvous(const HostStore& host) : host_(host) {}
+  HostRendezvous(const HostStore& host, std::function<double()> seconds) : host_(host), seconds_(std::move(seconds)) {}
 
-  Status put(const std::string& key, std::span<const std::byte> value) override {
+  Status put(const std::string& key, std::span<const std::byte> value, const Stop&) override {
     Status status = taken(host_.put(host_.userdata, key.data(), key.size(), value.data(), value.size()), "put", key);
     return status.code() == Code::misuse ? put_twice(key) : status;
   }
 
-  Result<std::vector<std::byte>> get(const std::string& key, double timeout_seconds) override {
+  // The host is asked in slices where the wait may be stopped, since nothing ends a call that it is in.
+  Result<std::vector<std::byte>> get(const std::string& key, double timeout_seconds, const Stop& stop) override {
     constexpr size_t usual_bytes = 4096, max_bytes = size_t{1} << 30;
+    constexpr int64_t slice = 250'000'000;
     std::vector<std::byte> value(usual_bytes);
-    const auto nanoseconds = static_cast<int64_t>(std::clamp(timeout_seconds, 0.0, 1e8) * 1e9);
+    const double until = seconds_() + timeout_seconds;
     for (;;) {
+      EPL_TRY(stop.check());
+      const double left = std::clamp(until - seconds_(), 0.0, 1e8);
+      auto nanoseconds = static_cast<int64_t>(left * 1e9);
+      if (stop.can_stop()) nanoseconds = std::min(nanoseconds, slice);
       size_t bytes = 0;
       const Status status =
           taken(host_.get(host_.userdata, key.data(), key.size(), nanoseconds, value.data(), value.size(), &bytes),
                 "get", key);
+      if (status.code() == Code::deadline_exceeded && nanoseconds == slice && stop.can_stop()) continue;
       if (status.code() == Code::deadline_exceeded) return nobody_came(key, timeout_seconds);
       EPL_TRY(status);
       if (bytes > max_bytes) return error(Code::misuse, "the host's get of ", shown(key), " says ", bytes, " bytes");
@@ -84,32 +98,36 @@ class HostRendezvous final : public Rendezvous {
 
  private:
   const HostStore host_;
+  const std::function<double()> seconds_;
 };
 
 struct Door {
   std::shared_ptr<Rendezvous> rendezvous;
-  std::string secret;
+  Secret secret;
 };
 
 // "tcp://HOST:PORT", "file:///FOLDER" or an id.
 Result<Door> open_named(std::string_view name, std::string_view secret, const Host& host, double join_seconds) {
-  const auto store = [&](std::string_view at, const std::string& known) -> Result<Door> {
+  const auto store = [&](std::string_view at, const Secret& known) -> Result<Door> {
     EPL_ASSIGN(const Endpoint endpoint, parse_endpoint(at));
     return Door{store_rendezvous(endpoint, known, host.seconds, join_seconds), known};
   };
-  if (name.starts_with(tcp_begins)) return store(name.substr(tcp_begins.size()), std::string(secret));
+  if (name.starts_with(tcp_begins)) return store(name.substr(tcp_begins.size()), secret);
   if (name.starts_with(folder_begins)) {
-    EPL_ASSIGN(auto rendezvous, folder_rendezvous(std::string(name.substr(folder_begins.size()))));
-    return Door{std::move(rendezvous), std::string(secret)};
+    const std::string_view folder = name.substr(folder_begins.size());
+    if (!folder.starts_with('/'))
+      return invalid("rendezvous ", shown_door(name), " is not file:///FOLDER: a folder from / on is expected");
+    EPL_ASSIGN(auto rendezvous, folder_rendezvous(std::string(folder)));
+    return Door{std::move(rendezvous), secret};
   }
   if (!name.starts_with(id_begins)) {
-    return invalid("rendezvous ", shown(name, 100),
+    return invalid("rendezvous ", shown_door(name),
                    " is neither tcp://HOST:PORT nor file:///FOLDER nor the id of a store");
   }
   if (!secret.empty()) return invalid("an id has its own secret; the session option secret is set as well");
   name.remove_prefix(id_begins.size());
   const size_t end = std::min(name.find(':'), name.size());
-  EPL_ASSIGN(const std::string known, from_hexadecimal(name.substr(0, end)));
+  EPL_ASSIGN(const Secret known, from_hexadecimal(name.substr(0, end)));
   return store(name.substr(std::min(end + 1, name.size())), known);
 }
 
@@ -120,7 +138,7 @@ Result<double> seconds_of(int64_t nanoseconds, double otherwise, std::string_vie
 
 }  // namespace
 
-Result<SessionOptions> session_options(const epl_session_options& known, const epl_plan& plan) {
+Result<SessionOptions> session_options(const epl_session_options& known, const epl_plan& plan, const Stop& stop) {
   EPL_ASSIGN(const std::string_view name,
              text_argument(known.rendezvous, known.rendezvous_length, "session option rendezvous"));
   EPL_ASSIGN(const std::string_view secret, text_argument(known.secret, known.secret_length, "session option secret"));
@@ -144,7 +162,7 @@ Result<SessionOptions> session_options(const epl_session_options& known, const e
   if (known.slices != 0 && known.slices != 1)
     return invalid("session option slices is ", known.slices, "; it is 0 or 1");
   options.slices = known.slices == 1;
-  options.secret = secret;
+  options.secret = Secret(secret);
   if (!transport.empty()) {
     EPL_TRY(parse_transport(transport).status().with_context("session option transport"));
     options.transport = transport;
@@ -158,10 +176,12 @@ Result<SessionOptions> session_options(const epl_session_options& known, const e
   if (!address.empty()) {
     options.address = address;
   } else if (options.rendezvous && !alone) {
-    EPL_ASSIGN(std::string own, options.rendezvous->own_address());
+    EPL_ASSIGN(std::string own, options.rendezvous->own_address(stop));
     if (!own.empty()) options.address = std::move(own);
   }
-  if (known.put) options.rendezvous = std::make_shared<HostRendezvous>(HostStore{known.put, known.get, known.userdata});
+  if (known.put)
+    options.rendezvous =
+        std::make_shared<HostRendezvous>(HostStore{known.put, known.get, known.userdata}, plan.engine->host.seconds);
   return options;
 }
 
@@ -183,7 +203,7 @@ epl_error* epl_store_create(const epl_engine* engine, const epl_store_options* o
     EPL_ASSIGN(const std::string_view secret, text_argument(known.secret, known.secret_length, "store option secret"));
     auto made = std::make_unique<epl_store>();
     made->engine = engine->engine;
-    made->secret = secret;
+    made->secret = Secret(secret);
     if (known.secret == nullptr) {
       EPL_ASSIGN(const Digest drawn, draw());
       made->secret = digest_text(drawn);
@@ -206,6 +226,6 @@ const char* epl_store_address(const epl_store* store, size_t* length) {
 epl_error* epl_store_id(const epl_store* store, epl_text** id) {
   return giving_text(id, "id", [&]() -> Result<std::string> {
     EPL_REQUIRE(store);
-    return cat(id_begins, hexadecimal(store->secret), ":", store->address);
+    return cat(id_begins, hexadecimal(store->secret.view()), ":", store->address);
   });
 }

@@ -5,6 +5,7 @@
 
 namespace epl::capi {
 
-Result<SessionOptions> session_options(const epl_session_options& known, const epl_plan& plan);
+// It may have to reach a store elsewhere.
+Result<SessionOptions> session_options(const epl_session_options& known, const epl_plan& plan, const Stop& stop);
 
 }  // namespace epl::capi

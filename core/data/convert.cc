@@ -160,7 +160,7 @@ Status ConvertingReader::read_samples(std::span<const int64_t> samples, int fiel
                          static_cast<std::byte*>(target) + static_cast<size_t>(to.bytes()) * i, to.elements());
     if (!status.ok())
       return status.with_context(
-          cat("field ", fields_[static_cast<size_t>(field)].first, ", sample ", samples[i], " (counted from 0)"));
+          cat("field ", fields_[static_cast<size_t>(field)].first, ", ", place_of(reader_, samples[i])));
   }
   return {};
 }

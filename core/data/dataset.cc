@@ -17,8 +17,9 @@ struct Batch {
   std::vector<Tensor> fields;    // what is read of them; empty: nothing
   std::vector<Tensor> given;     // views of what the consumer gets
   std::vector<Tensor> rest;      // the same with as many samples as an epoch's last batch has
-  std::vector<int64_t> samples;  // scratch: which ones are read
-  int64_t position = -1;         // which batch it holds
+  std::vector<int64_t> samples;  // which ones are read, from place `first` of the whole batch on
+  int64_t first = 0;
+  int64_t position = -1;  // which batch it holds
   Status status;
 };
 
@@ -36,6 +37,7 @@ struct Dataset::State {
   std::vector<SampleRange> parts;  // by field, what is given of each batch
   bool parted = false;             // not the whole batch: what an epoch's last one lacks is filled up
   std::vector<Tensor> given;       // those of the batch given last
+  const Batch* last = nullptr;     // that batch
   int64_t samples_given = 0;       // of the whole batch
   int64_t position = 0;            // next batch to give
   Slices slices;                   // none: the samples are not dealt
@@ -80,6 +82,7 @@ struct Dataset::State {
     SampleRange any;
     for (const SampleRange& part : parts) any = any.with(read_of(part));
     batch.samples.clear();
+    batch.first = any.first;
     for (int64_t slice = 0; slice < count; ++slice) {
       const int64_t samples = sliced() ? slices.samples(slice) : reader->samples(), begin = slice * each;
       const int64_t end = parted && slice == count - 1 ? batch_samples() : begin + each;
@@ -129,7 +132,7 @@ struct Dataset::State {
     slots = std::move(made);
     parts = std::move(wanted_parts);
     parted = are_parted;
-    held = nullptr;
+    held = last = nullptr;
   }
 
   static TensorType rows_of(TensorType type, int64_t count) {
@@ -300,12 +303,22 @@ Result<std::span<const Tensor>> Dataset::next(const Stop& stop) {
     s.wanted_from = at + 1;
     s.changed.notify_all();
   }
+  s.last = batch;
   ++s.position;
   s.file->go_to(s.position);
   s.samples_given = s.samples_at(at);
   const std::vector<Tensor>& fields = s.samples_given == s.batch_samples() ? batch->given : batch->rest;
   for (size_t i = 0; i < s.asked.size(); ++i) s.given[i] = fields[static_cast<size_t>(s.asked[i])];
   return std::span<const Tensor>(s.given);
+}
+
+std::string Dataset::place_given(size_t asked, int64_t row) const {
+  const State& s = *state_;
+  if (s.last == nullptr || s.options.batch == 0 || asked >= s.asked.size()) return {};
+  const int64_t at = s.parts[static_cast<size_t>(s.asked[asked])].first + row - s.last->first;
+  if (at < 0 || at >= static_cast<int64_t>(s.last->samples.size())) return {};
+  const int64_t sample = s.last->samples[static_cast<size_t>(at)];
+  return cat(place_of(*s.file, sample, ""), s.file->file(sample).empty() ? " of the dataset" : "");
 }
 
 Status Dataset::seek(int64_t position) {

@@ -49,6 +49,9 @@ class Dataset {
   // The rows of the file, counted from 0, that the batch given last was read from; of a part that part's. Empty before
   // the first batch.
   std::vector<int64_t> rows_given() const;
+  // Which sample of the file stands in row `row` of tensor `asked` of the batch given last: "row 41 of the dataset".
+  // Empty where nobody knows, as of a batch that is one sample. For messages, by the consumer.
+  std::string place_given(size_t asked, int64_t row) const;
   Status seek(int64_t position);
   // From now on batches have fields of these types, one for each; what differs from what the file has is converted
   // (core/data/convert.h). Batches given before are gone.

@@ -12,7 +12,8 @@ namespace fs = std::filesystem;
 
 class Files : public Reader {
  public:
-  explicit Files(std::vector<std::unique_ptr<Reader>> files) : files_(std::move(files)) {
+  Files(std::vector<std::unique_ptr<Reader>> files, std::vector<std::string> names)
+      : files_(std::move(files)), names_(std::move(names)) {
     int64_t end = 0;
     for (const auto& file : files_) ends_.push_back(end += file->samples());
   }
@@ -26,6 +27,7 @@ class Files : public Reader {
     const size_t at = file_of(index);
     return files_[at]->row(index - begin_of(at));
   }
+  std::string file(int64_t index) const override { return names_[file_of(index)]; }
   std::vector<int64_t> file_samples() const override {
     std::vector<int64_t> out;
     for (const auto& file : files_) out.push_back(file->samples());
@@ -42,6 +44,7 @@ class Files : public Reader {
   int64_t begin_of(size_t file) const { return file == 0 ? 0 : ends_[file - 1]; }
 
   std::vector<std::unique_ptr<Reader>> files_;
+  std::vector<std::string> names_;
   std::vector<int64_t> ends_;
 };
 
@@ -80,7 +83,7 @@ Result<std::unique_ptr<Reader>> join_files(std::vector<std::unique_ptr<Reader>> 
                   names[i]);
   }
   if (files.size() == 1) return std::move(files[0]);
-  return std::unique_ptr<Reader>(std::make_unique<Files>(std::move(files)));
+  return std::unique_ptr<Reader>(std::make_unique<Files>(std::move(files), names));
 }
 
 }  // namespace epl

@@ -27,6 +27,7 @@ class HostReader final : public Reader {
     return read_(field, samples, target, bytes);
   }
   bool repeatable() const override { return false; }
+  std::string_view unit() const override { return "sample"; }
 
  private:
   HostFields fields_;

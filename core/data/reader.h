@@ -22,6 +22,10 @@ struct ClassNames {
   std::vector<std::string> names;
 };
 
+class Reader;
+// "row 41 (counted from 0)", "row 3 (counted from 0) of b.csv": of sample `index`, for messages.
+std::string place_of(const Reader& reader, int64_t index, std::string_view behind_number = " (counted from 0)");
+
 // As many samples as nobody will ever come to the end of: their number is not known.
 inline constexpr int64_t endless_samples = int64_t{1} << 52;
 
@@ -50,8 +54,11 @@ class Reader {
   // How many samples each of its files has, in their order, where it reads several; what a file is dealt by. A reader
   // that mixes the samples of its files has none.
   virtual std::vector<int64_t> file_samples() const { return {samples()}; }
-  // Which sample of the file this is, where the reader gives a part of it.
+  // Which sample of the file this is, where the reader gives a part of it; and which file, where it reads several.
   virtual int64_t row(int64_t index) const { return index; }
+  virtual std::string file(int64_t /*index*/) const { return {}; }
+  // What people call one: a row of a file, or a sample where there is none.
+  virtual std::string_view unit() const { return "row"; }
   // What texts of the file became integers.
   virtual std::vector<ClassNames> classes() const { return {}; }
   // What a field is put together from, in order: names of columns. Empty where the file has no columns.

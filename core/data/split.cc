@@ -32,6 +32,8 @@ class Part : public Reader {
   std::vector<std::string> columns(int field) const override { return full_->columns(field); }
   std::string options_alike() const override { return full_->options_alike(); }
   int64_t row(int64_t index) const override { return full_->row(order_.at(first_ + index)); }
+  std::string file(int64_t index) const override { return full_->file(order_.at(first_ + index)); }
+  std::string_view unit() const override { return full_->unit(); }
 
  private:
   std::unique_ptr<Reader> full_;

@@ -39,6 +39,7 @@ struct Table::State {
   std::vector<Cells> cells;  // of each field
   std::vector<Gap> gaps;
   std::vector<bool> dropped;
+  std::vector<int64_t> kept;  // which rows of the file those that are left are; empty: all of them
   int64_t rows = 0;
 
   template <class T> T& at(std::vector<T>& values, int64_t row, size_t column) {
@@ -56,13 +57,14 @@ using FieldTypes = std::vector<std::pair<std::string, TensorType>>;
 class TableReader : public Reader {
  public:
   TableReader(std::string path, TableLayout layout, std::vector<std::string> names, std::vector<Cells> cells,
-              std::vector<ClassNames> classes, std::vector<Gap> gaps, int64_t rows)
+              std::vector<ClassNames> classes, std::vector<Gap> gaps, std::vector<int64_t> kept, int64_t rows)
       : path_(std::move(path)),
         layout_(std::move(layout)),
         names_(std::move(names)),
         cells_(std::move(cells)),
         classes_(std::move(classes)),
         gaps_(std::move(gaps)),
+        kept_(std::move(kept)),
         rows_(rows) {
     for (const TableLayout::Field& field : layout_.fields) {
       fields_.emplace_back(
@@ -74,6 +76,7 @@ class TableReader : public Reader {
   }
   const FieldTypes& fields() const override { return fields_; }
   int64_t samples() const override { return rows_; }
+  int64_t row(int64_t index) const override { return kept_.empty() ? index : kept_[static_cast<size_t>(index)]; }
   Status read(int64_t index, int field, void* target) const override {
     const Cells& cells = cells_[static_cast<size_t>(field)];
     const size_t from = static_cast<size_t>(index) * cells.width;
@@ -143,6 +146,7 @@ class TableReader : public Reader {
   std::vector<Cells> cells_;
   std::vector<ClassNames> classes_;
   std::vector<Gap> gaps_;
+  std::vector<int64_t> kept_;
   std::map<size_t, double> means_;  // by column
   int64_t rows_;
 };
@@ -268,6 +272,7 @@ void Table::set_integer(int64_t row, size_t column, int64_t value) {
 
 Status Table::set_text(int64_t row, size_t column, std::string_view value) {
   State& s = *state_;
+  if (!is_utf8(value)) return invalid(not_utf8(value));
   Column& c = s.columns[column];
   auto found = c.numbers.find(value);
   if (found == c.numbers.end()) {
@@ -332,20 +337,21 @@ void Table::State::leave_out_dropped() {
   if (std::ranges::find(dropped, true) == dropped.end()) return;
   std::erase_if(gaps, [&](const Gap& gap) { return dropped[static_cast<size_t>(gap.row)]; });
   std::vector<int64_t> place(static_cast<size_t>(rows));
-  int64_t kept = 0;
+  int64_t count = 0;
   for (int64_t row = 0; row < rows; ++row) {
-    place[static_cast<size_t>(row)] = kept;
+    place[static_cast<size_t>(row)] = count;
     if (dropped[static_cast<size_t>(row)]) continue;
+    kept.push_back(row);
     for (Cells& c : cells) {
       const auto from = static_cast<long>(static_cast<size_t>(row) * c.width),
-                 to = static_cast<long>(static_cast<size_t>(kept) * c.width), width = static_cast<long>(c.width);
+                 to = static_cast<long>(static_cast<size_t>(count) * c.width), width = static_cast<long>(c.width);
       if (!c.reals.empty()) std::copy_n(c.reals.begin() + from, width, c.reals.begin() + to);
       if (!c.wholes.empty()) std::copy_n(c.wholes.begin() + from, width, c.wholes.begin() + to);
     }
-    ++kept;
+    ++count;
   }
   for (Gap& gap : gaps) gap.row = place[static_cast<size_t>(gap.row)];
-  rows = kept;
+  rows = count;
 }
 
 Result<std::unique_ptr<Reader>> Table::finish(std::unique_ptr<Table> table) {
@@ -365,9 +371,17 @@ Result<std::unique_ptr<Reader>> Table::finish(std::unique_ptr<Table> table) {
     }
   }
   auto reader = std::make_unique<TableReader>(s.path, s.layout, s.names, std::move(s.cells), std::move(classes),
-                                              std::move(s.gaps), s.rows);
+                                              std::move(s.gaps), std::move(s.kept), s.rows);
   EPL_TRY(reader->learn_from(s.rows, [](int64_t i) { return i; }));
   return std::unique_ptr<Reader>(std::move(reader));
+}
+
+std::string not_utf8(std::string_view name) {
+  size_t at = 0;
+  while (at < name.size() && utf8_sequence(name.substr(at)) > 0) at += utf8_sequence(name.substr(at));
+  return cat(
+      quoted(excerpt(to_utf8(name), 60)), " is not in UTF-8 (byte ", at,
+      " of it); the file may be in ISO-8859-1 or Windows-1252: convert it, as by: iconv -f WINDOWS-1252 -t UTF-8");
 }
 
 bool is_missing(std::string_view text) {

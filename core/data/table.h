@@ -43,6 +43,9 @@ class Table {
   std::unique_ptr<State> state_;
 };
 
+// What is to be said of a name that is not in UTF-8.
+std::string not_utf8(std::string_view name);
+
 // Whether the text stands for a value that is not there: "", NA, nan, null, None, ? and their kin.
 bool is_missing(std::string_view text);
 

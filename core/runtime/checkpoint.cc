@@ -222,28 +222,44 @@ Status check_is_ours(const std::string& folder) {
 Result<std::unique_ptr<CheckpointSave>> CheckpointSave::begin(const std::string& folder, int parts,
                                                               const FileHook& hook) {
   if (folder.empty()) return invalid("a checkpoint needs a folder");
+  const bool was_there = is_folder(folder);
   EPL_TRY(make_folder(folder, hook));
   std::unique_ptr<CheckpointSave> save(new CheckpointSave(folder, parts, hook));
+  save->made_folder_ = !was_there;
   EPL_TRY(check_is_ours(folder));
-  // Newer than what is there, and than what a process of a save that was given up may still write.
-  EPL_ASSIGN(std::vector<std::string> known, noted(folder));
-  EPL_TRY(tidy_up(folder, hook));
-  for (std::string& name : files_of(folder)) known.push_back(std::move(name));
-  for (std::string& name : known) {
-    if (name.ends_with(".part")) name.resize(name.size() - 5);
-    save->generation_ = std::max(save->generation_, generation_of(name) + 1);
+  const auto prepare = [&]() -> Status {
+    // Newer than what is there, and than what a process of a save that was given up may still write.
+    EPL_ASSIGN(std::vector<std::string> known, noted(folder));
+    EPL_TRY(tidy_up(folder, hook));
+    for (std::string& name : files_of(folder)) known.push_back(std::move(name));
+    for (std::string& name : known) {
+      if (name.ends_with(".part")) name.resize(name.size() - 5);
+      save->generation_ = std::max(save->generation_, generation_of(name) + 1);
+    }
+    EPL_ASSIGN(std::vector<std::string> named, current_tensors(folder));
+    for (int part = 0; part < parts; ++part) named.push_back(tensors_name(save->generation_, part));
+    return write_note(cat(folder, "/", note_name), lines(named), hook);
+  };
+  const Status ready = prepare();
+  if (!ready.ok()) {
+    save->give_up(true);
+    return ready;
   }
-  EPL_ASSIGN(std::vector<std::string> named, current_tensors(folder));
-  for (int part = 0; part < parts; ++part) named.push_back(tensors_name(save->generation_, part));
-  EPL_TRY(write_note(cat(folder, "/", note_name), lines(named), hook));
   return save;
 }
 
-void CheckpointSave::give_up() {
+void CheckpointSave::give_up(bool all_written) {
   // The new manifest may be in place already, when only syncing its folder failed: then the next save tidies up.
   const auto now = current_tensors(folder_);
   const bool counts = now.ok() && !now->empty() && generation_of(now->front()) == generation_;
-  if (now.ok() && !counts) static_cast<void>(parts_ > 1 ? remove_named(folder_, nullptr) : tidy_up(folder_, nullptr));
+  if (!now.ok() || counts) return;
+  static_cast<void>(all_written ? tidy_up(folder_, nullptr) : remove_named(folder_, nullptr));
+  if (all_written && made_folder_) static_cast<void>(remove_empty_folder(folder_));
+}
+
+void remove_checkpoint_part(const std::string& folder, uint64_t generation, int part) {
+  static_cast<void>(remove_file(cat(folder, "/", tensors_name(generation, part))));
+  static_cast<void>(remove_empty_folder(folder));
 }
 
 Status CheckpointSave::finish(const Checkpoint& checkpoint, std::span<const std::string> parts) {
@@ -310,7 +326,7 @@ Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, 
     EPL_ASSIGN(const std::unique_ptr<CheckpointSave> save, CheckpointSave::begin(folder, 1, hook));
     const auto part = write_checkpoint_part(folder, save->generation(), 0, pieces, hook);
     const Status status = part.ok() ? save->finish(checkpoint, std::span(&*part, 1)) : part.status();
-    if (!status.ok()) save->give_up();
+    if (!status.ok()) save->give_up(true);
     return status;
   };
   const Status status = attempt();

@@ -65,9 +65,10 @@ class CheckpointSave {
   uint64_t generation() const { return generation_; }
   // `checkpoint` without its items.
   Status finish(const Checkpoint& checkpoint, std::span<const std::string> parts);
-  // Removes what is not finished. Of several parts one may still be on its way, by a process that has not noticed yet;
-  // then a note of their names stays, by which the next save or `remove_checkpoint` removes it.
-  void give_up();
+  // Removes what is not finished, and the folder where this save has made it. `all_written`: nobody writes a part any
+  // more. Else one may still be on its way, by a process that has not noticed yet; then a note of their names stays, by
+  // which the next save or `remove_checkpoint` removes it.
+  void give_up(bool all_written);
 
  private:
   CheckpointSave(const std::string& folder, int parts, const FileHook& hook)
@@ -77,7 +78,10 @@ class CheckpointSave {
   const FileHook hook_;
   const FolderLock turn_;
   uint64_t generation_ = 1;
+  bool made_folder_ = false;
 };
+// A process that gives up its part takes it away again.
+void remove_checkpoint_part(const std::string& folder, uint64_t generation, int part);
 // Returns what `finish` needs of it.
 Result<std::string> write_checkpoint_part(const std::string& folder, uint64_t generation, int part,
                                           std::span<const CheckpointPiece> pieces, const FileHook& hook = nullptr);

@@ -417,7 +417,28 @@ Status CompiledPlan::take_annotations() {
   return {};
 }
 
+namespace {
+
+// What the verifiers of plans and programs find is our mistake, unless the decisions came from a file.
+Status of_file(const std::string& why) {
+  return error(Code::data_loss,
+               "the plan file is damaged, or was changed by hand: its decisions cannot be carried out: ", why);
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& host, const PlanOptions& given) {
+  if (!given.decisions) return compile_all(host, given);
+  try {
+    auto made = compile_all(host, given);
+    if (made.status().code() == Code::internal) return of_file(made.status().message());
+    return made;
+  } catch (const InternalError& e) {
+    return of_file(e.what());
+  }
+}
+
+Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::compile_all(const Host& host, const PlanOptions& given) {
   auto plan = std::make_shared<CompiledPlan>();
   plan->options_ = given;
   EPL_TRY(plan->take_annotations());

@@ -148,6 +148,7 @@ class CompiledPlan {
   std::string explain() const;
 
  private:
+  static Result<std::shared_ptr<const CompiledPlan>> compile_all(const Host& host, const PlanOptions& options);
   Status take_annotations();
   Status add_entries(int shape);
   Status add_train_entry(const Binding& binding, int shape);

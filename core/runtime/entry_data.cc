@@ -2,26 +2,60 @@
 
 #include <algorithm>
 
+#include "core/data/convert.h"
 #include "core/runtime/sample_slices.h"
 
 namespace epl {
 namespace {
 
-Status check_field(const Dataset& dataset, int field, const InputBound& bound, const Stop& stop) {
-  const Reader& reader = dataset.reader();
-  const auto& [name, type] = reader.fields()[static_cast<size_t>(field)];
-  if (!is_integer(type.dtype)) return {};
-  Tensor sample(type);
-  return dataset.visit(field, [&, &name = name](int64_t i) -> Status {
-    EPL_TRY(stop.check());
-    EPL_TRY(reader.read(i, field, sample.data()));
-    const int64_t wrong = find_out_of_bounds(bound, sample);
-    if (wrong < 0) return {};
-    return invalid("field ", name, ", row ", reader.row(i), " (counted from 0), ",
-                   bound_text(bound, sample.get_int(wrong)))
-        .at(name);
-  });
-}
+// A sample as the file has it, and as the input takes it.
+class FieldCheck {
+ public:
+  FieldCheck(const Dataset& dataset, int field, DType wanted, std::vector<const InputBound*> bounds)
+      : reader_(dataset.reader()), field_(field), bounds_(std::move(bounds)) {
+    TensorType type = reader_.fields()[static_cast<size_t>(field)].second;
+    sample_ = Tensor(type);
+    type.dtype = wanted;
+    given_ = sample_.dtype() == wanted ? sample_ : Tensor(type);
+  }
+
+  Status operator()(int64_t index) {
+    EPL_TRY(reader_.read(index, field_, sample_.data()));
+    const int64_t count = sample_.elements();
+    if (converts() && !convert(0, count).ok()) {
+      int64_t at = 0;  // the first that cannot be had
+      while (convert(at, 1).ok()) ++at;
+      const double number = sample_.get(at);
+      const std::string value =
+          sample_.dtype() == DType::f32 ? number_text(static_cast<float>(number)) : number_text(number);
+      const Status why = convert(at, 1);
+      return wrong(index, bounds_.empty() ? why.message() : bound_text(*bounds_.front(), value));
+    }
+    for (const InputBound* bound : bounds_) {
+      const int64_t at = find_out_of_bounds(*bound, given_);
+      if (at >= 0) return wrong(index, bound_text(*bound, cat(given_.get_int(at))));
+    }
+    return {};
+  }
+
+ private:
+  bool converts() const { return sample_.dtype() != given_.dtype(); }
+  Status convert(int64_t first, int64_t count) {
+    const auto at = [&](Tensor& of) {
+      return static_cast<std::byte*>(of.data()) + first * (of.bytes() / std::max<int64_t>(of.elements(), 1));
+    };
+    return convert_elements(sample_.dtype(), at(sample_), given_.dtype(), at(given_), count);
+  }
+  Status wrong(int64_t index, const std::string& what) const {
+    const std::string& name = reader_.fields()[static_cast<size_t>(field_)].first;
+    return invalid("field ", name, ", ", place_of(reader_, index), ", ", what).at(name);
+  }
+
+  const Reader& reader_;
+  const int field_;
+  const std::vector<const InputBound*> bounds_;
+  Tensor sample_, given_;
+};
 
 std::vector<std::pair<std::string, TensorType>> inputs_of(const Entry& entry) {
   std::vector<std::pair<std::string, TensorType>> inputs;
@@ -99,9 +133,21 @@ Result<std::string> deal_files(Dataset& dataset, const Entry& entry) {
 }
 
 Status check_dataset(const Dataset& dataset, const Entry& entry, const Stop& stop) {
-  for (const InputBound& bound : entry.bounds) {
-    const int field = dataset.find(entry.inputs[static_cast<size_t>(bound.input)].name);
-    if (field >= 0) EPL_TRY(check_field(dataset, field, bound, stop));
+  for (size_t i = 0; i < entry.inputs.size(); ++i) {
+    const Port& port = entry.inputs[i];
+    const int field = dataset.find(port.name);
+    if (field < 0 || !is_integer(port.global_type.dtype)) continue;
+    std::vector<const InputBound*> bounds;
+    for (const InputBound& bound : entry.bounds) {
+      if (bound.input == static_cast<int>(i)) bounds.push_back(&bound);
+    }
+    const DType stored = dataset.reader().fields()[static_cast<size_t>(field)].second.dtype;
+    if (bounds.empty() && stored == port.global_type.dtype) continue;
+    FieldCheck check(dataset, field, port.global_type.dtype, std::move(bounds));
+    EPL_TRY(dataset.visit(field, [&](int64_t sample) -> Status {
+      EPL_TRY(stop.check());
+      return check(sample);
+    }));
   }
   return {};
 }

@@ -17,9 +17,8 @@ Status bind_slice(Dataset& dataset, const CompiledPlan& plan, const Entry& entry
 // replica then takes its part of batches of all files.
 Result<std::string> deal_files(Dataset& dataset, const Entry& entry);
 
-// Every sample against what the plan knows of the integers of its inputs; the error names the field and the row. Of a
-// dataset that gives slices, its share of the samples. Fields of other types are converted, and looked at, batch by
-// batch.
+// Every sample against what the plan knows of the integers of its inputs, whatever type the file has for them: the
+// error names the field, the row and the value. Of a dataset that gives slices, its share of the samples.
 Status check_dataset(const Dataset& dataset, const Entry& entry, const Stop& stop = {});
 
 }  // namespace epl

@@ -68,17 +68,22 @@ int64_t find_out_of_bounds(const InputBound& bound, const Tensor& tensor) {
   return -1;
 }
 
-std::string bound_text(const InputBound& bound, int64_t value) {
+std::string bound_text(const InputBound& bound, const std::string& value) {
   std::string out = cat("holds ", value, ", which is not a ", bound.range.what);
   if (bound.range.ignored) out += cat(" and not the ignored ", *bound.range.ignored);
   return out + "; they count from 0";
 }
 
-std::string place_text(const TensorType& type, int dim, int64_t element) {
-  if (dim < 0 || dim >= type.ndim()) return cat("element ", element);
+int64_t row_of(const TensorType& type, int dim, int64_t element) {
+  if (dim < 0 || dim >= type.ndim()) return -1;
   int64_t inner = 1;
   for (int d = dim + 1; d < type.ndim(); ++d) inner *= type.shape[static_cast<size_t>(d)];
-  return cat("row ", element / inner % type.shape[static_cast<size_t>(dim)]);
+  return element / inner % type.shape[static_cast<size_t>(dim)];
+}
+
+std::string place_text(const TensorType& type, int dim, int64_t element) {
+  const int64_t row = row_of(type, dim, element);
+  return row < 0 ? cat("element ", element) : cat("row ", row);
 }
 
 }  // namespace epl

@@ -27,7 +27,9 @@ std::vector<InputBound> input_bounds(const Graph& graph, const LossFacts& loss, 
 // The first element that breaks the bound, -1 for none.
 int64_t find_out_of_bounds(const InputBound& bound, const Tensor& tensor);
 // "holds 7, which is not a class of 3": what is wrong with an element.
-std::string bound_text(const InputBound& bound, int64_t value);
+std::string bound_text(const InputBound& bound, const std::string& value);
+// Where an element stands in the dimension that counts samples; -1 where none does.
+int64_t row_of(const TensorType& type, int dim, int64_t element);
 // "row 3", or "element 12" where no dimension counts samples.
 std::string place_text(const TensorType& type, int dim, int64_t element);
 

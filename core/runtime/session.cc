@@ -76,7 +76,7 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
     session->rank_threads_ = workers->teams(local_ranks);
     Team started(*session->rank_threads_);  // now, so that a step finds them
   }
-  EPL_TRY(session->connect());
+  EPL_TRY(session->connect(options.stop));
   size_t max_inputs = 0, max_outputs = 0;
   for (const Entry& entry : p.entries()) {
     max_inputs = std::max(max_inputs, entry.inputs.size());
@@ -133,7 +133,7 @@ Result<int64_t> samples_in(const Port& port, const TensorType& type, int dim, in
   return invalid("input ", port.name, " is ", port.global_type.text(), " in the plan, got ", type.text()).at(port.name);
 }
 
-Status check_bounds(const Entry& entry, std::span<const Tensor> inputs) {
+Status check_bounds(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options) {
   for (const InputBound& bound : entry.bounds) {
     const Tensor& input = inputs[static_cast<size_t>(bound.input)];
     if (input.empty()) continue;  // no rank here reads it
@@ -141,8 +141,11 @@ Status check_bounds(const Entry& entry, std::span<const Tensor> inputs) {
     if (wrong < 0) continue;
     const std::string& name = entry.inputs[static_cast<size_t>(bound.input)].name;
     const int dim = entry.samples.inputs[static_cast<size_t>(bound.input)];
-    return invalid("input ", name, " ", bound_text(bound, input.get_int(wrong)), " (",
-                   place_text(input.type(), dim, wrong), ", node ", bound.node, ")")
+    const int64_t row = row_of(input.type(), dim, wrong);
+    std::string place = row >= 0 && options.place ? options.place(static_cast<size_t>(bound.input), row) : "";
+    if (place.empty()) place = place_text(input.type(), dim, wrong);
+    return invalid("input ", name, " ", bound_text(bound, cat(input.get_int(wrong))), " (", place, ", node ",
+                   bound.node, ")")
         .at(name);
   }
   return {};
@@ -239,7 +242,7 @@ Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> in
   const bool applies = entry.kind == EntryKind::train && part == Part::update;
   const size_t index = index_of(entry);
   input_pointers_.clear();
-  if (const Status bounds = applies ? Status() : check_bounds(entry, inputs); !bounds.ok())
+  if (const Status bounds = applies ? Status() : check_bounds(entry, inputs, options); !bounds.ok())
     return {.status = refuse(bounds)};
   for (size_t i = 0; i < inputs.size(); ++i) input_pointers_.push_back(memory_of(entry, i, inputs[i]));
   if (entry.kind == EntryKind::train) {
@@ -294,12 +297,16 @@ void Session::on_ranks(FunctionRef<void(int)> body) {
   }
 }
 
-// Over processes there is one try: who did not come now would look for the others under another name.
-Status Session::reconnect() {
+// Over processes there is one try: who did not come now would look for the others under another name. Where one has
+// stopped meanwhile, all hear of it and try the next name.
+Status Session::reconnect(const Stop& stop) {
   if (connected_) return {};
-  if (!over_processes()) return connect();
-  if (lost_.ok()) lost_ = connect();
-  return lost_;
+  if (!over_processes()) return connect(stop);
+  EPL_TRY(lost_);
+  const Status joined = join_world(stop);
+  if (!joined.ok()) return pending_.empty() ? lost_ = joined : joined;
+  const Status met = meet(stop);
+  return met.ok() ? met : give_up_world(met);
 }
 
 // Whatever ends it, the other ranks do not wait for this one, and nothing that it has issued goes on.
@@ -329,7 +336,7 @@ void Session::run_rank(size_t index, const RunRequest& request, int r) {
 }
 
 Session::Outcome Session::run_ranks(size_t index, const RunRequest& request) {
-  if (const Status connected = reconnect(); !connected.ok()) return {.status = connected};
+  if (const Status connected = reconnect(request.stop); !connected.ok()) return {.status = connected};
   ++meetings_;
   for (const auto& rank : ranks_) rank->events_before = rank->events.size();
   on_ranks([&](int r) { run_rank(index, request, r); });

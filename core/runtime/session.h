@@ -13,6 +13,7 @@
 #include "core/runtime/compiled_plan.h"
 #include "core/runtime/executor.h"
 #include "core/runtime/facts.h"
+#include "core/runtime/pending_join.h"
 #include "core/runtime/progress.h"
 #include "core/runtime/sample_slices.h"
 #include "core/runtime/state_gate.h"
@@ -38,6 +39,8 @@ struct StepMetrics {
 struct CallOptions {
   Stop stop;
   int64_t samples = 0;  // of slices: how many of the whole batch count, its first ones; 0: all
+  // Which sample stands in a row of an input, for messages; "" where nobody knows. May be empty.
+  std::function<std::string(size_t input, int64_t row)> place{};
 };
 
 // Which ranks of the plan live in this process, and how they find the others.
@@ -46,7 +49,7 @@ struct SessionOptions {
   std::shared_ptr<Device> device;            // null: the plan's; else one that stands for it
   int first_rank = 0, ranks = 0;             // [first_rank, first_rank + ranks); 0: all of them
   std::shared_ptr<Rendezvous> rendezvous;    // where some live elsewhere
-  std::string secret;                        // that they share: Joining::secret
+  Secret secret{};                           // that they share: Joining::secret
   std::string address = "127.0.0.1";         // under which they reach this process
   std::string transport = "shared,sockets";  // Joining::transport
   double join_seconds = 60;                  // to wait for the others to come
@@ -108,9 +111,10 @@ class Session {
   // Over processes: the call that the others are in, or their next one, ends with Code::peer_failed and this reason,
   // because this process will not make it. All can go on afterwards. Returns the reason.
   Status give_up(const Status& why);
+  const Status& lost() const { return lost_; }  // why it cannot go on over its processes; ok: it can
   // A call in which processes give each other parts of the state: all come together, and one that cannot go on gives it
   // up, unless that is done. No error is none.
-  Status enter_call() { return reconnect(); }
+  Status enter_call() { return reconnect(stop_); }
   Status leave_call(const Status& why);
   // The same for what this process may be alone to refuse, before it comes to the others; no error is none.
   Status refuse(const Status& why);
@@ -243,7 +247,8 @@ class Session {
   Result<const Entry*> find_entry(EntryKind kind) const;
   void on_ranks(FunctionRef<void(int)> body);
   Result<int> local_ranks() const;
-  Status connect();
+  Status connect(const Stop& stop);
+  Status meet(const Stop& stop);
   std::vector<int> members_of(const ProgramGroup& group, int rank_class, int rank) const;
   std::string group_name(const ProgramGroup& group, const std::vector<int>& members) const;
   struct Held;
@@ -254,10 +259,13 @@ class Session {
   Status await_processes();
   Status among_processes(const Collective& call);
   Status give_up_world(const Status& why);
-  Status reconnect();
+  Status reconnect(const Stop& stop);
   void disconnect();
   Status make_world();
-  Status join_world();
+  Status join_world(const Stop& stop);
+  Status join_first(const Stop& stop);
+  Status begin_join();
+  Joining joining_world() const;
   std::string job() const;
   Status share_outputs(const Entry& entry, const RunRequest& request);
   Status share_output(const Mesh& mesh, const ProgramPort& port, std::byte* whole);
@@ -268,8 +276,9 @@ class Session {
   uint64_t seed_;
   std::shared_ptr<Device> device_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  std::shared_ptr<Teams> rank_threads_;  // none where one thread drives all ranks
-  int joins_ = 0;                        // of the world, over processes
+  std::shared_ptr<Teams> rank_threads_;                // none where one thread drives all ranks
+  int joins_ = 0;                                      // of the world, over processes
+  std::vector<std::unique_ptr<PendingJoin>> pending_;  // by local rank; none where nobody is on the way
   bool connected_ = false;
   uint64_t meetings_ = 0;                // how often this process has come to the others
   std::vector<int> processes_;           // the first rank of each, ascending

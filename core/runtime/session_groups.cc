@@ -8,14 +8,40 @@
 
 namespace epl {
 
-// The world, and of each axis that a program names the part of it that a rank is in.
-Status Session::connect() {
+Status Session::connect(const Stop& stop) {
   if (world() == 1) {
     ranks_[0]->groups_of_entry.resize(plan_->entries().size());
     connected_ = true;
     return {};
   }
-  EPL_TRY(over_processes() ? join_world() : make_world());
+  EPL_TRY(over_processes() ? join_world(stop) : make_world());
+  return meet(stop);
+}
+
+namespace {
+
+// While it lives, waiting for other processes ends where `stop` says so.
+class Watched {
+ public:
+  Watched(std::vector<Communicator*> worlds, const Stop& stop) : worlds_(std::move(worlds)) {
+    for (Communicator* world : worlds_) world->watch([&stop] { return stop.check(); });
+  }
+  Watched(const Watched&) = delete;
+  ~Watched() {
+    for (Communicator* world : worlds_) world->watch(nullptr);
+  }
+
+ private:
+  const std::vector<Communicator*> worlds_;
+};
+
+}  // namespace
+
+// Of each axis that a program names the part of the world that a rank is in.
+Status Session::meet(const Stop& stop) {
+  std::vector<Communicator*> worlds;
+  for (const auto& rank : ranks_) worlds.push_back(rank->world.get());
+  const Watched watched(over_processes() ? worlds : std::vector<Communicator*>(), stop);
   if (over_processes()) EPL_TRY(meet_processes());
   for (size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = *ranks_[r];
@@ -96,16 +122,21 @@ Status Session::make_world() {
 }
 
 // Each time under another name, because a rendezvous keeps what it has.
-Status Session::join_world() {
-  disconnect();
-  Joining joining{.group = joins_ == 0 ? "world" : cat("world ", joins_ + 1),
-                  .size = world(),
-                  .job = job(),
-                  .secret = options_.secret,
-                  .address = options_.address,
-                  .transport = options_.transport,
-                  .join_seconds = options_.join_seconds,
-                  .silence_seconds = options_.silence_seconds};
+Joining Session::joining_world() const {
+  return {.group = joins_ == 0 ? "world" : cat("world ", joins_ + 1),
+          .size = world(),
+          .job = job(),
+          .secret = options_.secret,
+          .address = options_.address,
+          .transport = options_.transport,
+          .join_seconds = options_.join_seconds,
+          .silence_seconds = options_.silence_seconds};
+}
+
+// The first time the caller's thread joins, which a transport may want, and a call that stops makes no session.
+Status Session::join_first(const Stop& stop) {
+  Joining joining = joining_world();
+  joining.stop = stop;
   ++joins_;
   on_ranks([&](int r) {
     Joining own = joining;
@@ -116,6 +147,50 @@ Status Session::join_world() {
   });
   for (const auto& rank : ranks_) EPL_TRY(rank->status);
   return {};
+}
+
+Status Session::begin_join() {
+  disconnect();
+  Joining joining = joining_world();
+  ++joins_;
+  std::vector<std::unique_ptr<PendingJoin>> begun;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    joining.rank = options_.first_rank + static_cast<int>(r);
+    EPL_ASSIGN(auto one, PendingJoin::begin(device_, options_.rendezvous, joining));
+    begun.push_back(std::move(one));
+  }
+  pending_ = std::move(begun);
+  return {};
+}
+
+// Later the others count on this process to come, whatever becomes of its call: one that stops is told to them in the
+// world that it has waited for, and all try the next name then.
+Status Session::join_world(const Stop& stop) {
+  if (joins_ == 0) return join_first(stop);
+  for (;;) {
+    if (pending_.empty()) EPL_TRY(begin_join());
+    const bool given_up = pending_.front()->given_up();
+    for (const auto& one : pending_) {
+      const Status stopped = one->wait(stop);
+      if (stopped.ok()) continue;
+      const Status why = Status(Code::peer_failed, cat("rank ", options_.first_rank, ": ", stopped.message()))
+                             .of_rank(options_.first_rank);
+      for (const auto& other : pending_) other->give_up(why);
+      ++meetings_;  // this call is told to the others
+      return stopped;
+    }
+    Status failure;
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      auto joined = pending_[r]->take();
+      if (joined.ok()) {
+        ranks_[r]->world = std::move(*joined);
+      } else if (failure.ok()) {
+        failure = joined.status();
+      }
+    }
+    pending_.clear();
+    if (!failure.ok() || !given_up) return failure;
+  }
 }
 
 // What must be the same in all processes: what runs, how it is trained, what random numbers follow from.

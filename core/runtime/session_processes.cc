@@ -62,7 +62,7 @@ Status Session::give_up_world(const Status& why) {
 // Who has given up before comes together with the others first: they wait for that at their next call.
 Status Session::give_up(const Status& why) {
   if (!over_processes()) return why;
-  static_cast<void>(reconnect());
+  static_cast<void>(reconnect(stop_));
   return give_up_world(why);
 }
 
@@ -92,7 +92,7 @@ Status Session::among_processes(const Collective& call) {
 
 Status Session::agree(const Status& own) {
   if (!over_processes()) return own;
-  EPL_TRY(reconnect());
+  EPL_TRY(reconnect(stop_));
   float failed = own.ok() ? 0.0f : 1.0f;
   const Status status = among_processes({.kind = Collective::Kind::all_reduce,
                                          .dtype = DType::f32,
@@ -112,7 +112,7 @@ Status Session::agree(const Status& own) {
 // Two gatherings: of the lengths, and of the texts in room for the longest.
 Result<std::vector<std::string>> Session::tell(const std::string& own) {
   if (!over_processes()) return std::vector<std::string>{own};
-  EPL_TRY(reconnect());
+  EPL_TRY(reconnect(stop_));
   const auto gather = [&](const void* source, void* target, size_t bytes) {
     return among_processes({.kind = Collective::Kind::all_gather,
                             .count = static_cast<int64_t>(bytes),
@@ -265,7 +265,7 @@ bool Session::has_whole(std::string_view name) const {
 // A piece that some process lacks goes from its first holder to all.
 Result<Tensor> Session::state(std::string_view name) {
   EPL_ASSIGN(const Held held, this->held(name));
-  if (!held.everywhere) EPL_TRY(reconnect());
+  if (!held.everywhere) EPL_TRY(reconnect(stop_));
   if (const Status stopped = stop_.check(); !stopped.ok()) return held.everywhere ? stopped : give_up_world(stopped);
   const StateSlot& slot = *held.slot;
   Tensor whole(slot.type);

@@ -283,17 +283,22 @@ Status save_parts(Session& session, const std::string& folder, const Checkpoint&
     return {};
   };
   EPL_TRY(session.agree(begin()));
+  uint64_t generation = 0;
+  bool all_written = false;  // from then on the checkpoint may be made, by the process that leads
   const auto write = [&]() -> Status {
     EPL_ASSIGN(const std::vector<std::string> said, session.tell(leads ? cat(save->generation()) : std::string()));
-    uint64_t generation = 0;
     std::from_chars(said[0].data(), said[0].data() + said[0].size(), generation);
     const auto part = write_checkpoint_part(folder, generation, session.options().first_rank, *pieces);
     EPL_TRY(session.agree(part.status()));
+    all_written = true;
     EPL_ASSIGN(const std::vector<std::string> parts, session.tell(*part));
     return session.agree(leads ? save->finish(checkpoint, parts) : Status());
   };
   const Status status = write();
-  if (!status.ok() && save) save->give_up();
+  if (status.ok()) return status;
+  if (save) save->give_up(session.lost().ok());
+  if (!leads && generation > 0 && !all_written && session.lost().ok())
+    remove_checkpoint_part(folder, generation, session.options().first_rank);
   return status;
 }
 

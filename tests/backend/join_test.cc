@@ -1,10 +1,17 @@
 // Ranks that come together over processes: what keeps them from it and what ends them is an error that names who, and
 // nobody waits for ever. What a wrong peer does is done here by hand, over a socket.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <sstream>
 
 #include "backends/cpu/socket_join.h"
 #include "core/backend/handshake.h"
+#include "core/backend/store.h"
 #include "tests/backend/conformance.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::join_test {
 namespace {
@@ -38,6 +45,12 @@ class Joined : public testing::Test {
   std::shared_ptr<Rendezvous> place = memory_rendezvous();
 };
 
+// What a rank with this card puts.
+void put_card(const Joining& joining, Rendezvous& place, const cpu::Card& card) {
+  ASSERT_TRUE(place.put_text(cpu::card_key("world", joining.rank), cpu::card_text(joining, joining.rank, card)).ok());
+}
+cpu::Card card_at(int port) { return {.size = 2, .address = "127.0.0.1", .port = port, .drawn = "1", .job = "a job"}; }
+
 TEST_F(Joined, who_does_not_come_is_named) {
   expect_words(device->join(rank(1, 4, 0.02), *place).status(), Code::deadline_exceeded,
                {"rank 1 of 4 joins group world", "ranks 0, 2, 3 have not come", "\"world/rank 0\""});
@@ -45,8 +58,64 @@ TEST_F(Joined, who_does_not_come_is_named) {
 
 TEST_F(Joined, a_rank_comes_once) {
   ASSERT_FALSE(device->join(rank(0, 2, 0), *place).ok());
-  expect_words(device->join(rank(0, 2, 0), *place).status(), Code::misuse,
+  expect_words(device->join(rank(0, 2, 0), *place).status(), Code::invalid_argument,
                {"rank 0 of 2", "two processes take themselves for the same rank"});
+}
+
+// Nor do the others wait for a rank that cannot come, because another process has its name.
+TEST_F(Joined, who_comes_twice_is_told_to_those_who_wait) {
+  for (const std::string secret : {"", "shared"}) {
+    place = memory_rendezvous();
+    const auto of = [&](int r, int size, double seconds) {
+      Joining joining = rank(r, size, seconds);
+      joining.secret = Secret(secret);
+      return joining;
+    };
+    Status first;
+    std::thread waits([&] { first = device->join(of(1, 3, 60), *place).status(); });
+    ASSERT_TRUE(place->get_text(cpu::card_key("world", 1), 20).ok());
+    const auto start = std::chrono::steady_clock::now();
+    expect_words(device->join(of(1, 3, 60), *place).status(), Code::invalid_argument,
+                 {"rank 1 of 3", "two processes take themselves for the same rank"});
+    waits.join();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+    expect_words(first, Code::invalid_argument, {"rank 1 of 3", "another process has come as rank 1 too"});
+  }
+}
+
+// A call that stops does so wherever the join is: before anybody else has come, before a store is there, while another
+// rank is to connect, and while one that listens says nothing.
+TEST_F(Joined, a_stop_is_seen_everywhere_in_a_join) {
+  Endpoint at{"127.0.0.1", 0};
+  const Descriptor mute = listen_at(at, 4).value();
+  const std::function<double()> clock = TestHost().host().seconds;
+  const TemporaryFolder temporary;
+  const auto folder = folder_rendezvous(temporary / "meet").value();
+  const auto prepared = [&](int other, int port) {
+    auto made = memory_rendezvous();
+    put_card(rank(other, 2), *made, card_at(port));
+    return made;
+  };
+  const std::pair<int, std::shared_ptr<Rendezvous>> cases[] = {
+      {0, memory_rendezvous()},
+      {0, folder},
+      {0, store_rendezvous({"127.0.0.1", 1}, "", clock, 60)},  // nobody is there
+      {0, store_rendezvous(at, "", clock, 60)},                // says nothing
+      {0, prepared(1, at.port)},                               // does not connect
+      {1, prepared(0, at.port)}};                              // says nothing
+  for (const auto& [own, where] : cases) {
+    StopToken token;
+    Joining joining = rank(own, 2, 60);
+    joining.stop = Stop(&token, nullptr, 0);
+    Status status;
+    std::thread joins([&] { status = device->join(joining, *where).status(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    token.cancel();
+    const auto start = std::chrono::steady_clock::now();
+    joins.join();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+    EXPECT_EQ(status.code(), Code::cancelled) << status.to_string();
+  }
 }
 
 TEST_F(Joined, worlds_of_other_sizes_do_not_meet) {
@@ -83,12 +152,6 @@ TEST_F(Joined, who_has_another_secret_or_none_is_refused_by_name) {
   const auto both = join_both(own, other);
   EXPECT_TRUE(both[0].ok() && both[1].ok()) << both[0].status().to_string();
 }
-
-// What a rank with this card puts.
-void put_card(const Joining& joining, Rendezvous& place, const cpu::Card& card) {
-  ASSERT_TRUE(place.put_text(cpu::card_key("world", joining.rank), cpu::card_text(joining, joining.rank, card)).ok());
-}
-cpu::Card card_at(int port) { return {.size = 2, .address = "127.0.0.1", .port = port, .drawn = "1", .job = "a job"}; }
 
 TEST_F(Joined, versions_do_not_meet) {
   for (const std::string& card :
@@ -256,6 +319,56 @@ TEST_F(Joined, strangers_who_say_nothing_keep_nobody_out) {
   EXPECT_TRUE(other.ok()) << other.status().to_string();
 }
 
+// Strangers cost nothing: where descriptors are short, the longest unknown makes room. The rank that comes at last is a
+// process of its own.
+TEST_F(Joined, strangers_who_hold_connections_keep_nobody_out) {
+  const TemporaryFolder temporary;
+  const auto folder = folder_rendezvous(temporary / "meet").value();
+  int go[2];
+  ASSERT_EQ(::pipe2(go, O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    char ignored = 0;
+    const bool told = ::read(go[0], &ignored, 1) == 1;
+    const ByHand comes(rank(1, 2), *folder);
+    const bool well = told && comes.introduce().ok();
+    static_cast<void>(::read(go[0], &ignored, 1));  // it stays until the other one has seen it
+    ::_exit(well ? 0 : 1);
+  }
+  put_card(rank(1, 2), *folder, card_at(1));
+  rlimit before{}, few{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  few = before;
+  few.rlim_cur = 200;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<Descriptor> strangers;
+  std::thread hold([&] {
+    const std::function<double()> clock = TestHost().host().seconds;
+    const Deadline deadline(clock, 20);
+    std::istringstream lines(folder->get_text("world/rank 0", 20).value());
+    std::string line, address;
+    for (int i = 0; i < 3; ++i) std::getline(lines, line);
+    std::getline(lines, address), std::getline(lines, line);
+    for (;;) {  // both ends count
+      auto one = connect_within({address, std::atoi(line.c_str())}, deadline, false);
+      if (!one.ok()) break;
+      strangers.push_back(std::move(*one));
+    }
+    EXPECT_EQ(::write(go[1], "!", 1), 1);
+  });
+  const auto own = device->join(rank(0, 2), *folder);
+  hold.join();
+  EXPECT_EQ(::write(go[1], "!", 1), 1);
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(own.ok()) << own.status().to_string();
+  EXPECT_GT(strangers.size(), 50u);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ::close(go[0]), ::close(go[1]);
+}
+
 TEST_F(Joined, a_listener_that_says_nothing_is_not_waited_for_for_ever) {
   Endpoint at{"127.0.0.1", 0};
   const Descriptor listener = listen_at(at, 4).value();
@@ -288,7 +401,8 @@ TEST_F(Joined, a_rank_that_connects_twice_is_told) {
   std::thread thread([&] {
     const ByHand first(rank(1, 3), *place), second(rank(1, 3), *place);
     EXPECT_TRUE(first.introduce().ok());
-    expect_words(second.introduce(), Code::misuse, {"rank 1", "two processes take themselves for the same rank"});
+    expect_words(second.introduce(), Code::invalid_argument,
+                 {"rank 1", "two processes take themselves for the same rank"});
     EXPECT_TRUE(ByHand(rank(2, 3), *place).introduce().ok());
   });
   EXPECT_TRUE(device->join(rank(0, 3), *place).ok());

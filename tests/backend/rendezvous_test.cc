@@ -1,12 +1,15 @@
 // Where processes find each other: what is put once is got by everyone, whatever its name and whoever comes first.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
+#include "core/backend/handshake.h"
 #include "core/backend/store.h"
 #include "tests/temporary_folder.h"
 
@@ -19,6 +22,13 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 const std::function<double()> clock_of_tests = seconds_now;
+
+int64_t resident_bytes() {
+  std::ifstream in("/proc/self/statm");
+  int64_t all = 0, resident = 0;
+  in >> all >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
 
 class Meeting : public testing::TestWithParam<std::string> {
  protected:
@@ -156,6 +166,43 @@ TEST(StoreMeeting, strangers_do_no_harm) {
   EXPECT_EQ(place->get_text("a", 20).value(), "x");
 }
 
+// What one client asks for and does not read is not kept for it, however often it asks; the others are served
+// meanwhile.
+TEST(StoreMeeting, what_nobody_reads_takes_no_memory) {
+  constexpr size_t large = 16 << 20, looks = 200;
+  const auto store = Store::serve({"127.0.0.1", 0}, "secret").value();
+  const auto place = store_rendezvous(store->at(), "secret", seconds_now, 20);
+  ASSERT_TRUE(place->put_text("large", std::string(large, 'x')).ok());
+  const Deadline deadline(clock_of_tests, 20);
+  const Descriptor greedy = connect_within(store->at(), deadline, false).value();
+  ASSERT_TRUE(introduce(greedy, "secret", "epl store 1", 0, deadline).ok());
+  const int64_t before = resident_bytes();
+  const uint32_t head[] = {2, 5, 0, 0};  // look, for a key of five bytes
+  std::string asked;
+  for (size_t i = 0; i < looks; ++i) asked += std::string(reinterpret_cast<const char*>(head), sizeof head) + "large";
+  ASSERT_TRUE(send_whole(greedy, asked, deadline).ok());
+  for (int i = 0; i < 50; ++i) {
+    const double start = seconds_now();
+    EXPECT_EQ(place->get_text("large", 20).value().size(), large);
+    EXPECT_LT(seconds_now() - start, 5);
+    if (i % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_LT(resident_bytes() - before, static_cast<int64_t>(8 * large));
+}
+
+// Nor is there room for ever: who fills the store is told so, and it goes on for the others.
+TEST(StoreMeeting, a_store_takes_no_more_than_it_can_hold) {
+  const auto store = Store::serve({"127.0.0.1", 0}, "").value();
+  const auto place = store_rendezvous(store->at(), "", seconds_now, 20);
+  const std::string large(32 << 20, 'x');
+  Status status;
+  int taken = 0;
+  for (; taken < 16 && status.ok(); ++taken) status = place->put_text(cat("key ", taken), large);
+  expect_words(status, Code::exhausted, {"has no room", "\"key "});
+  EXPECT_TRUE(place->put_text("small", "x").ok());
+  EXPECT_EQ(place->get_text("small", 20).value(), "x");
+}
+
 TEST(StoreMeeting, a_store_that_is_not_there_or_silent_is_an_error_in_time) {
   const auto nobody = store_rendezvous({"127.0.0.1", 1}, "", seconds_now, 0.05);
   expect_words(nobody->put_text("a", "x"), Code::peer_failed, {"127.0.0.1:1", "cannot be reached"});
@@ -174,9 +221,30 @@ TEST(StoreMeeting, addresses_are_read_or_refused) {
   EXPECT_EQ(parse_endpoint("10.0.0.1:80")->text(), "10.0.0.1:80");
   EXPECT_EQ(parse_endpoint("[::1]:80")->host, "::1");
   EXPECT_EQ(parse_endpoint("[::1]:80")->text(), "[::1]:80");
-  for (const char* bad : {"", ":", "a", "a:", ":80", "a:65536", "a:-1", "a:8x", "a: 8"})
-    EXPECT_EQ(parse_endpoint(bad).status().code(), Code::invalid_argument) << bad;
+  const std::string digits(64, 'a'), names = std::string(300, 'x') + ":80";
+  for (const std::string& bad :
+       {std::string(""), std::string(":"), std::string("a"), std::string("a:"), std::string(":80"),
+        std::string("a:65536"), std::string("a:-1"), std::string("a:8x"), std::string("a: 8"), std::string("a b:8"),
+        "epl-id-1:" + digits + ":127.0.0.1:80", digits + ":80", names, std::string("a:b:80"), std::string("[x]y:80")}) {
+    const Status status = parse_endpoint(bad).status();
+    EXPECT_EQ(status.code(), Code::invalid_argument) << bad;
+    EXPECT_EQ(status.message().find("aaaaaa"), std::string::npos) << "a secret is not repeated: " << status.message();
+  }
   EXPECT_EQ(Store::serve({"192.0.2.1", 0}, "").status().code(), Code::io) << "not an address of this host";
+}
+
+// Who is there and where is nobody else's business, however the process makes its files.
+TEST(FolderMeeting, is_of_this_user_alone) {
+  const mode_t before = ::umask(0);
+  const TemporaryFolder temporary;
+  const std::string folder = temporary / "above/meet/";
+  const auto place = folder_rendezvous(folder);
+  ASSERT_TRUE(place.ok()) << place.status().to_string();
+  ASSERT_TRUE((*place)->put_text("a", "x").ok());
+  ::umask(before);
+  EXPECT_EQ(fs::status(folder).permissions(), fs::perms::owner_all);
+  for (const fs::directory_entry& file : fs::directory_iterator(folder))
+    EXPECT_EQ(file.status().permissions(), fs::perms::owner_read | fs::perms::owner_write) << file.path();
 }
 
 TEST(FolderMeeting, refuses_what_cannot_be) {

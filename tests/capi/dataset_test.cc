@@ -90,7 +90,25 @@ TEST_F(DatasetApi, AColumnOfNumbersIsClassesWhereTheLossTakesThem) {
   EXPECT_EQ(static_cast<const int64_t*>(epl_tensor_data(batch[1]))[1], 2);
   ok(epl_session_step(session, batch, 2, nullptr, nullptr));
   EXPECT_EQ(message_of(epl_dataset_next(dataset, nullptr, batch, 2)),
-            "field target, sample 3 (counted from 0): the value is 1.5, which i64 cannot hold: it is not an integer");
+            "field target, row 3 (counted from 0): the value is 1.5, which i64 cannot hold: it is not an integer");
+}
+
+// Whether it was looked at before or not: a class that the loss does not have is found where the data has it.
+TEST_F(DatasetApi, AClassOutOfRangeIsNamedByItsRow) {
+  make_plan("softmax_cross_entropy", 3);
+  const std::string path = file("a.csv", "a,b,y\n1,2,0\n3,4,2\n5,6,1\n7,8,3\n");
+  ok(open(path, "{\"batch\": 2}"));
+  for (int bound = 0; bound < 2; ++bound) {
+    EXPECT_EQ(message_of(epl_dataset_check(dataset, plan, EPL_ENTRY_TRAIN, nullptr)),
+              "field target, row 3 (counted from 0), holds 3, which is not a class of 3; they count from 0");
+    if (bound == 0) ok(epl_dataset_bind(dataset, plan, EPL_ENTRY_TRAIN));
+  }
+  ok(epl_dataset_next(dataset, nullptr, batch, 2));
+  ok(epl_session_step(session, batch, 2, nullptr, nullptr));
+  ok(epl_dataset_next(dataset, nullptr, batch, 2));
+  EXPECT_EQ(message_of(epl_session_step(session, batch, 2, nullptr, nullptr)),
+            "input target holds 3, which is not a class of 3 and not the ignored -100; they count from 0 (row 3 of the "
+            "dataset, node loss)");
 }
 
 TEST_F(DatasetApi, WhatWasReadIsDescribed) {

@@ -41,6 +41,62 @@ TEST(Csv, ColumnsBecomeInputAndTarget) {
   EXPECT_EQ(floats(**named, 0, 1), (std::vector<float>{2}));
 }
 
+std::string in_units(const std::string& text, size_t bytes, bool big_endian, const std::string& mark) {
+  std::string out = mark;
+  for (const char c : text) {
+    std::string unit(bytes, '\0');
+    unit[big_endian ? bytes - 1 : 0] = c;
+    out += unit;
+  }
+  return out;
+}
+
+// A file that is no text in UTF-8 is named as what it is, and what to do with it.
+TEST(Csv, OtherEncodingsAreNamed) {
+  const std::string text = "width,kind\n1,a\n22,b\n3,a\n";
+  const std::pair<std::string, std::string> files[] = {
+      {in_units(text, 2, false, "\xff\xfe"), "UTF-16LE; convert it to UTF-8"},
+      {in_units(text, 2, true, "\xfe\xff"), "UTF-16BE; convert it to UTF-8"},
+      {in_units(text, 4, false, std::string("\xff\xfe\0\0", 4)), "UTF-32LE; convert it to UTF-8"},
+      {in_units(text, 4, true, std::string("\0\0\xfe\xff", 4)), "UTF-32BE; convert it to UTF-8"},
+      {in_units(text, 2, false, ""), "UTF-16LE; convert it to UTF-8"},
+      {in_units(text, 2, true, ""), "UTF-16BE; convert it to UTF-8"},
+      {in_units(text, 4, false, ""), "UTF-32LE; convert it to UTF-8"},
+      {in_units(text, 4, true, ""), "UTF-32BE; convert it to UTF-8"},
+      {"width,kind\r1,a\r22,b\r", "carriage returns alone"},
+      {"width,kind\n1,a\r22,b\r3,a\n", "line 2, column 2 \"kind\" (byte 13): a carriage return alone"},
+      {"width,kind\n1,a\n2" + std::string("\0", 1) + "2,b\n", "line 3 (byte 16) has a byte that is zero"},
+      {"width,kind\n1,caf\xe9\n2,b\n", "line 2, column 2 \"kind\" (byte 13): \"caf\xef\xbf\xbd\" is not in UTF-8"},
+      {"width,gr\xf6\xdf"
+       "e\n1,2\n",
+       "line 1, column 2 (byte 6): \"gr\xef\xbf\xbd\xef\xbf\xbd"
+       "e\" is not in UTF-8"},
+      {"PK\x03\x04 and so on", "a zip archive, as workbooks of spreadsheets are"},
+      {"\x1f\x8b\x08 and so on", "compressed by gzip"}};
+  for (const auto& [bytes, words] : files) {
+    for (const char* reader : {"csv", "tsv"}) {
+      const auto opened =
+          open_reader(reader, table(bytes), {{"classes", std::string("\"names\"")}, {"separator", std::string(",")}});
+      ASSERT_FALSE(opened.ok()) << words;
+      EXPECT_EQ(opened.status().code(), Code::data_loss);
+      EXPECT_NE(opened.status().message().find(words), std::string::npos) << opened.status().message();
+    }
+  }
+  // What is right stays right: quoted returns, other letters, and bytes that nobody reads.
+  for (const char* well : {"width,kind\r\n1,\"a\rb\"\r\n2,b\r\n",
+                           "width,gr\xc3\xb6\xc3\x9f"
+                           "e\n1,2\n",
+                           "width,other,kind\n1,caf\xe9,a\n2,b,b\n"}) {
+    const auto opened =
+        open_reader("csv", table(well), {{"classes", std::string("\"names\"")}, {"ignore", std::string("\"other\"")}});
+    if (std::string_view(well).find("other") == std::string_view::npos) {
+      EXPECT_TRUE(open_reader("csv", table(well), {{"classes", std::string("\"names\"")}}).ok()) << well;
+    } else {
+      EXPECT_TRUE(opened.ok()) << opened.status().to_string();
+    }
+  }
+}
+
 TEST(Csv, ClassesAreIntegers) {
   auto reader = open_reader(
       "", table("kind;a;b\n2;0.5;1\n-100;1;2\n"),
@@ -302,7 +358,7 @@ TEST(Csv, HostileTablesAreRefusedWithThePlace) {
       {"a,b\n1,2\n3\n", "line 3, column 1 \"a\" (byte 8): the line ends after 1 cells"},
       {"a,b\n\"1,2\n", "line 2, column 1 \"a\" (byte 4): a quote that is never closed"},
       {"a,b\n\"1\"2,3\n", "text behind a closed quote"},
-      {std::string("a,b\n1,1\n1,2\0\n", 13), "is not a number"},
+      {std::string("a,b\n1,1\n1,2\0\n", 13), "line 3 (byte 11) has a byte that is zero"},
       {"a,b\n1,2\n" + std::string(100000, '"') + "\n", "line 3, column 1 \"a\" (byte 8): \"\\\"\\\""},
       {"a,b\n1," + std::string(100000, '9') + "\n", "is not a finite number"},
   };

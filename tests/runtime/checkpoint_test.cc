@@ -330,7 +330,7 @@ Status save_cut(const std::string& folder, const std::vector<std::vector<Checkpo
     if (part.ok()) parts.push_back(*part);
   }
   if (status.ok()) status = save->finish(checkpoint, parts);
-  if (!status.ok()) save->give_up();
+  if (!status.ok()) save->give_up(false);
   return status;
 }
 
@@ -411,7 +411,7 @@ TEST(Checkpoint, APartThatComesTooLateGoesWithTheNextSave) {
       const auto given_up = CheckpointSave::begin(folder, 2);
       ASSERT_TRUE(given_up.ok()) << given_up.status().to_string();
       ASSERT_TRUE(write_checkpoint_part(folder, (*given_up)->generation(), 0, pieces[0]).ok());
-      (*given_up)->give_up();
+      (*given_up)->give_up(false);
       EXPECT_GT((*given_up)->generation(), before);
       before = (*given_up)->generation();
       ASSERT_TRUE(write_checkpoint_part(folder, before, 1, pieces[1]).ok());
@@ -428,11 +428,46 @@ TEST(Checkpoint, APartThatComesTooLateGoesWithTheNextSave) {
     EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
   }
   auto given_up = CheckpointSave::begin(folder, 2).value();
-  given_up->give_up();
+  given_up->give_up(false);
   ASSERT_TRUE(write_checkpoint_part(folder, given_up->generation(), 1, pieces[1]).ok());
   given_up.reset();
   ASSERT_TRUE(remove_checkpoint(folder).ok());
   EXPECT_FALSE(fs::exists(folder));
+}
+
+// A save that fails leaves nothing of it, and not the folder that it has made: a run on a full disk tries again and
+// again.
+TEST(Checkpoint, ASaveThatFailsLeavesNoLitter) {
+  const std::string folder = fresh_folder("litter");
+  int operations = 0;
+  ASSERT_TRUE(save_checkpoint(folder, example(2), [&](std::string_view, const std::string&) {
+                ++operations;
+                return Status();
+              }).ok());
+  fs::remove_all(folder);
+  int failed = 0;
+  for (int fails = 0; fails < operations; ++fails) {
+    for (const bool there : {false, true}) {
+      if (there) fs::create_directories(folder);
+      int count = 0;
+      const Status status = save_checkpoint(folder, example(2), [&](std::string_view doing, const std::string&) {
+        return count++ == fails && doing != "sync" ? error(Code::exhausted, "no space left") : Status();
+      });
+      const bool saved = fs::exists(folder + "/manifest.epl");
+      if (status.ok() || saved) {
+        fs::remove_all(folder);
+        continue;
+      }
+      ++failed;
+      EXPECT_EQ(status.code(), Code::exhausted);
+      EXPECT_EQ(fs::exists(folder), there) << "operation " << fails;
+      if (there) {
+        EXPECT_TRUE(fs::is_empty(folder)) << "operation " << fails << ": " << fs::directory_iterator(folder)->path();
+      }
+      fs::remove_all(folder);
+    }
+  }
+  EXPECT_GT(failed, 4);
 }
 
 Result<Checkpoint> load_archive(const std::string& bytes) {

@@ -53,7 +53,7 @@ TEST(InputBounds, NameTheElement) {
     EXPECT_EQ(place_text(tensor.type(), 1, 7), "row 1");
     EXPECT_EQ(place_text(tensor.type(), -1, 7), "element 7");
   }
-  EXPECT_EQ(bound_text(bound, 3), "holds 3, which is not a class of 3 and not the ignored -1; they count from 0");
+  EXPECT_EQ(bound_text(bound, "3"), "holds 3, which is not a class of 3 and not the ignored -1; they count from 0");
 }
 
 TEST(SampleDims, OutputsThatRestOnOtherSamplesStandNotAlone) {

@@ -148,6 +148,54 @@ TEST(PlanFile, DamageIsFound) {
   EXPECT_FALSE(parse_plan_file("").ok());
 }
 
+// Decisions that were changed and sealed again are an error of the file, whatever verifier finds them: never a mistake
+// of ours. What is taken all the same trains.
+TEST(PlanFile, DecisionsThatCannotBeCarriedOutAreOfTheFile) {
+  int refused = 0;
+  for (const auto& [strategy, ranks] :
+       {std::pair(std::string_view(R"({"default": {"split": 2}})"), 2), {split_stages, 4}}) {
+    const auto made = plan_of(options_of(strategy, ranks));
+    ASSERT_TRUE(made);
+    const PlanFile file = decisions_of(*made, version);
+    PlanOptions options = options_of("{}", 0);
+    ASSERT_TRUE(take_decisions(file, version, false, options).ok());
+    const auto attempt = [&](const PlanFile& changed, const std::string& how) {
+      options.decisions = std::make_shared<const PlanFile>(changed);
+      const auto again = CompiledPlan::create(test_host(2), options);
+      if (again.ok()) return;
+      ++refused;
+      EXPECT_NE(again.status().code(), Code::internal) << how << ": " << again.status().to_string();
+    };
+    for (size_t e = 0; e < file.entries.size(); ++e) {
+      const std::string& text = file.entries[e].second;
+      std::vector<std::string> lines;
+      for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+        lines.push_back(text.substr(begin, end - begin));
+      const auto with = [&](const std::vector<std::string>& all, const std::string& how) {
+        PlanFile changed = file;
+        changed.entries[e].second.clear();
+        for (const std::string& line : all) changed.entries[e].second += line + "\n";
+        attempt(changed, how);
+      };
+      for (size_t i = 0; i < lines.size(); ++i) {
+        if (lines[i].starts_with("why") || lines[i].starts_with("note")) continue;
+        std::vector<std::string> changed = lines;
+        if (i + 1 < lines.size()) std::swap(changed[i], changed[i + 1]);
+        with(changed, cat("line ", i + 1, " swapped: ", lines[i]));
+        changed = lines;
+        changed.erase(changed.begin() + static_cast<long>(i));
+        with(changed, cat("line ", i + 1, " gone: ", lines[i]));
+        const size_t digit = lines[i].find_last_of("0123456789");
+        if (digit == std::string::npos) continue;
+        changed = lines;
+        changed[i][digit] = changed[i][digit] == '9' ? '0' : static_cast<char>(changed[i][digit] + 1);
+        with(changed, cat("line ", i + 1, " with another number: ", changed[i]));
+      }
+    }
+  }
+  EXPECT_GT(refused, 100);
+}
+
 TEST(PlanFile, DifferencesAreSaidInWords) {
   const PlanFile whole = decisions_of(*plan_of(options_of("{}", 4)), version);
   const PlanFile staged = decisions_of(*plan_of(options_of(split_stages, 8)), version);

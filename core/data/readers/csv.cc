@@ -1,5 +1,6 @@
 // Tables as text (RFC 4180): a head with the names of the columns, then a sample a line. Read in full when opened.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -11,6 +12,69 @@
 
 namespace epl {
 namespace {
+
+std::string convert_from(std::string_view name) {
+  return cat("the file is in ", name, "; convert it to UTF-8, as by: iconv -f ", name, " -t UTF-8");
+}
+
+// Unicode in units of two or four bytes has a zero byte at the same place of nearly every unit, as long as most letters
+// are Latin ones. Digits, separators and line ends are such in every language.
+std::string wide_encoding(std::string_view bytes) {
+  constexpr size_t enough = 4096;
+  const std::string_view head = bytes.substr(0, enough);
+  std::array<size_t, 4> zeros{};
+  for (size_t i = 0; i < head.size(); ++i) zeros[i % 4] += head[i] == '\0';
+  const size_t units = head.size() / 4;
+  if (units == 0) return "";
+  const auto mostly = [&](size_t place) { return zeros[place] * 10 >= units * 4; };
+  const auto never = [&](size_t place) { return zeros[place] * 20 <= units; };
+  if (never(0) && mostly(1) && mostly(2) && mostly(3)) return "UTF-32LE";
+  if (mostly(0) && mostly(1) && mostly(2) && never(3)) return "UTF-32BE";
+  if (never(0) && mostly(1) && never(2) && mostly(3)) return "UTF-16LE";
+  if (mostly(0) && never(1) && mostly(2) && never(3)) return "UTF-16BE";
+  return "";
+}
+
+// How a file begins that is no text, and what it then is.
+struct Beginning {
+  std::string_view bytes, what;
+};
+constexpr Beginning archives[] = {
+    {{"PK\x03\x04", 4}, "a zip archive, as workbooks of spreadsheets are; save the table as CSV in UTF-8"},
+    {{"\xd0\xcf\x11\xe0", 4}, "a workbook of a spreadsheet; save the table as CSV in UTF-8"},
+    {{"\x1f\x8b", 2}, "compressed by gzip; unpack it, as by gunzip"},
+    {{"\x28\xb5\x2f\xfd", 4}, "compressed by zstd; unpack it, as by unzstd"},
+    {{"BZh", 3}, "compressed by bzip2; unpack it, as by bunzip2"},
+    {{"\xfd"
+      "7zXZ",
+      5},
+     "compressed by xz; unpack it, as by unxz"}};
+constexpr Beginning marks[] = {{{"\xff\xfe\0\0", 4}, "UTF-32LE"},
+                               {{"\0\0\xfe\xff", 4}, "UTF-32BE"},
+                               {{"\xff\xfe", 2}, "UTF-16LE"},
+                               {{"\xfe\xff", 2}, "UTF-16BE"}};
+
+// Why this is no text in UTF-8 with lines, and what to do: UTF-16 and UTF-32 with and without their marks, an archive,
+// bytes that are zero, lines that end in carriage returns alone. Empty where it may be one.
+std::string not_text(std::string_view bytes) {
+  for (const Beginning& mark : marks) {
+    if (bytes.starts_with(mark.bytes)) return convert_from(mark.what);
+  }
+  for (const Beginning& archive : archives) {
+    if (bytes.starts_with(archive.bytes)) return cat("the file is ", archive.what);
+  }
+  const size_t zero = bytes.find('\0');
+  if (zero != std::string_view::npos) {
+    if (const std::string wide = wide_encoding(bytes); !wide.empty()) return convert_from(wide);
+    const auto line = 1 + std::ranges::count(bytes.substr(0, zero), '\n');
+    return cat("line ", line, " (byte ", zero,
+               ") has a byte that is zero, which no text has; the file is damaged, or is "
+               "not a text");
+  }
+  if (bytes.find('\n') == std::string_view::npos && bytes.find('\r') != std::string_view::npos)
+    return "the lines of the file end in carriage returns alone, as on old Macs; convert them, as by: tr '\\r' '\\n'";
+  return "";
+}
 
 // The cells of a file, one after the other.
 class CsvCells {
@@ -52,6 +116,11 @@ class CsvCells {
     while (!cell.empty() &&
            (space(cell.back()) || (cell.back() == '\r' && (end == text_.size() || text_[end] == '\n'))))
       cell.remove_suffix(1);
+    if (cell.find('\r') != std::string_view::npos) {
+      return wrong(
+          "a carriage return alone, which ends a line on old Macs; convert it to a line feed, or put quotes "
+          "around the text that it is in");
+    }
     leave(end);
     return {};
   }
@@ -146,8 +215,10 @@ class Csv {
 
   Result<std::unique_ptr<Reader>> read() {
     EPL_ASSIGN(std::shared_ptr<const FileReader> file, FileReader::open(request_.path));
-    EPL_ASSIGN(const std::vector<std::byte> text, file->read_all());
-    CsvCells cells({reinterpret_cast<const char*>(text.data()), text.size()}, separator_, request_.path);
+    EPL_ASSIGN(const std::vector<std::byte> bytes, file->read_all());
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (const std::string why = not_text(text); !why.empty()) return Status(Code::data_loss, why, request_.path);
+    CsvCells cells(text, separator_, request_.path);
     EPL_TRY(read_head(cells));
     cells.name_columns(&names_);
     EPL_ASSIGN(const std::vector<bool> texts, find_texts(cells));
@@ -172,6 +243,7 @@ class Csv {
     while (cells.more()) {
       std::string_view name;
       EPL_TRY(cells.next(name));
+      if (header != "false" && !is_utf8(name)) return cells.wrong(not_utf8(name));
       numbers = numbers && number_in(name);
       names_.emplace_back(name);
     }
