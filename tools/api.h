@@ -14,10 +14,11 @@ namespace epl::tools {
 
 class ApiError : public std::runtime_error {
  public:
-  ApiError(int32_t code, const std::string& message, std::string where)
-      : std::runtime_error(message), code(code), where(std::move(where)) {}
+  ApiError(int32_t code, const std::string& message, std::string where, int64_t rank = -1)
+      : std::runtime_error(message), code(code), where(std::move(where)), rank(rank) {}
   int32_t code;
   std::string where;
+  int64_t rank;  // of the job; -1: of none
 };
 
 // Something the person at the command line must change.
@@ -28,7 +29,8 @@ class UsageError : public std::runtime_error {
 
 inline void check(epl_error* error) {
   if (error == nullptr) return;
-  ApiError thrown(epl_error_code(error), epl_error_message(error, nullptr), epl_error_where(error, nullptr));
+  ApiError thrown(epl_error_code(error), epl_error_message(error, nullptr), epl_error_where(error, nullptr),
+                  epl_error_rank(error));
   epl_error_destroy(error);
   throw thrown;
 }

@@ -53,7 +53,7 @@ Contender contender(const BenchOptions& o, const std::string& folder, const std:
   job.ranks = ranks;
   job.loss = reference.loss;
   job.optimizer = reference.optimizer;
-  Json strategy = o.job.strategy.empty() ? Json::object() : parse_json(json_argument(o.job.strategy));
+  Json strategy = o.job.strategy.empty() ? Json::object() : parse_json(json_argument(o.job.strategy), "--strategy");
   strategy["reproducible.level"] = level;
   job.strategy = print_json(strategy);
   made.engine = make_engine(job);

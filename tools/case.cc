@@ -122,7 +122,7 @@ class Case {
   Session new_session() {
     Processes processes = job_.processes;
     processes.rendezvous += "/" + std::to_string(sessions_++);
-    return make_session(engine_, plan_, processes, job_.ranks, store_, false);
+    return make_session(engine_, plan_, processes, job_.ranks, store_, nullptr, false);
   }
 
   // One step with the dataset's next batch.

@@ -167,11 +167,11 @@ class StrategyCheck {
 // In this process, which may be one of several, or in several that this one starts.
 int run_check(CheckOptions& o) {
   if (!o.strategies.empty()) return StrategyCheck(o).run();
-  if (o.processes == 1) o.job.processes = find_processes(surroundings());
+  if (o.processes == 1) o.job.processes = find_processes(o.job);
   if (o.job.processes.several() && !o.job.processes.rendezvous.starts_with("file://")) {
-    throw UsageError("epl check makes several sessions, and processes that meet at " + o.job.processes.rendezvous +
-                     " can make one; epl check --processes " + std::to_string(o.job.processes.count) +
-                     " starts them itself");
+    throw UsageError(
+        "epl check makes several sessions, and processes that meet at a store can make one; epl check --processes " +
+        std::to_string(o.job.processes.count) + " starts them itself");
   }
   o.job.ranks *= o.processes;
   bool all = true;
@@ -185,7 +185,6 @@ int run_check(CheckOptions& o) {
       all = false;
     }
   }
-  leave(o.job.processes);
   return all ? 0 : 1;
 }
 

@@ -38,6 +38,7 @@ int exit_code(int32_t error);                     // of an EPL_ERROR_...
 
 // An error of the library as a person reads it: the message, and where, unless the message says so.
 class ApiError;
-std::string described_failure(const ApiError& error);
+// `of_another_rank`: it may be of a rank that this process does not have, so that the rank is named.
+std::string described_failure(const ApiError& error, bool of_another_rank = false);
 
 }  // namespace epl::tools

@@ -69,7 +69,7 @@ void tell_data(const Dataset& data, const std::string& out, Listener& listener) 
 
 Json reader_options(const char* flag, const std::string& argument) {
   if (argument.empty()) return Json::object();
-  Json own = try_parse_json(json_argument(argument));
+  Json own = parse_json(json_argument(argument), flag);
   if (own.is_object() && own.contains("fields") && own.contains("options"))
     own = own.at("options");  // the data.json of a run
   if (!own.is_object()) throw UsageError(std::string(flag) + " is not a JSON object, as {\"classes\": true}");
@@ -90,9 +90,9 @@ Json options_of_run(const std::string& path, const std::string& data) {
     const fs::path file = folder / "data.json";
     if (fs::exists(file, ignored)) {
       const Json told = try_parse_json(read_file(file.string()));
-      if (!told.is_object() || !told.contains("options") || told.value("reader", "") == "npy")
+      if (!told.is_object() || !told.contains("options") || text_at(told, "reader") == "npy")
         return {};  // an array's targets are a file beside it
-      return options_alike(told.at("options"), told.value("path", ""), data);
+      return options_alike(told.at("options"), text_at(told, "path"), data);
     }
     if (folder.filename() != "checkpoints") break;
   }

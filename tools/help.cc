@@ -179,7 +179,7 @@ const std::vector<ExitCode>& exit_codes() {
       {2, "the command line cannot be meant like this; nothing was done"},
       {3, "a model, a file, data or an option does not fit"},
       {4, "this build does not support what was asked for"},
-      {5, "the system refused a read or a write"},
+      {5, "the system refused a read or a write, or has no room on the disk, no thread or no descriptor left"},
       {6, "out of memory"},
       {7, "a bug of EPL's: please report it"},
       {8, "a step failed, as at a loss that is not finite; the weights of the steps before it are saved"},

@@ -14,7 +14,7 @@ void read_history(const std::string& path, int64_t last_step, JobStart& start) {
   std::ifstream in(path, std::ios::binary);
   for (std::string line; std::getline(in, line);) {
     const Json event = try_parse_json(line);
-    if (event.is_object() && event.value("event", "") == "held_out") start.earlier_held_out = event;
+    if (text_at(event, "event") == "held_out") start.earlier_held_out = event;
     if (!event.is_object() || !event.contains("step") || !event["step"].is_number_integer() ||
         event["step"].get<int64_t>() > last_step)
       continue;
@@ -39,7 +39,7 @@ void History::step(const StepDone& e) {
 void History::evaluated(const Evaluated& e) { pending_ += print_json(event_of(e)) + "\n"; }
 
 void History::notice(const Json& event, const std::string&) {
-  if (event.value("event", "") == "held_out") pending_ += print_json(event) + "\n";
+  if (text_at(event, "event") == "held_out") pending_ += print_json(event) + "\n";
 }
 
 // Losing it must not end a run: it is only for a curve.

@@ -25,6 +25,25 @@ void add_plan_option(CLI::App& app, JobOptions& o) {
       ->check(existing_file());
 }
 
+void add_process_options(CLI::App& app, JobOptions& o) {
+  app.option_defaults()->group(groups::machine);
+  app.add_option("--join-timeout", o.join_seconds, "seconds to wait for all processes of a job to come")
+      ->check(above(0))
+      ->capture_default_str();
+  app.add_option("--silence-timeout", o.silence_seconds,
+                 "seconds to wait, within a step, for a process that lives and says nothing")
+      ->check(above(0))
+      ->capture_default_str();
+}
+
+Processes find_processes(const JobOptions& o) {
+  Processes found = find_processes(surroundings());
+  found.join_seconds = o.join_seconds;
+  found.silence_seconds = o.silence_seconds;
+  enter(surroundings(), found);
+  return found;
+}
+
 void add_machine_options(CLI::App& app, JobOptions& o) {
   app.option_defaults()->group(groups::machine);
   app.add_option("--device", o.device, "where to run; sim gives virtual time and no numbers")

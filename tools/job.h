@@ -52,10 +52,12 @@ struct JobOptions {
   double lora_alpha = 16, lora_dropout = 0;
   std::vector<Adapter> adapters;  // those of a checkpoint, instead of the four above
   bool json = false;
+  double join_seconds = 60, silence_seconds = 600;
   Processes processes;  // of the job, of which this is one
 };
 
 void add_machine_options(CLI::App& app, JobOptions& o);   // device, strategy, ranks, threads, micro-batches
+void add_process_options(CLI::App& app, JobOptions& o);   // how long processes of a job wait for each other
 void add_plan_option(CLI::App& app, JobOptions& o);       // a file of decisions, where a plan is made for training
 void add_binding_options(CLI::App& app, JobOptions& o);   // batch, context, symbols, loss: tools/binding.cc
 void add_shape_options(CLI::App& app, JobOptions& o);     // those of the inputs alone
@@ -90,6 +92,9 @@ struct DataFiles {
 };
 // `once`: the data is gone through once, in its order and to its last sample, instead of being trained on.
 DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& o, bool once = false);
+
+// The processes that a launcher's variables speak of, with the options of add_process_options.
+Processes find_processes(const JobOptions& o);
 
 // What epl_checkpoint_describe says.
 Json describe_checkpoint(const Engine& engine, const std::string& path);

@@ -9,10 +9,13 @@ namespace epl::tools {
 
 using Json = nlohmann::ordered_json;
 
-// Throws Json::parse_error, which says where, for a text that is not JSON.
-Json parse_json(std::string_view text);
+// Throws a UsageError, which says what it is of and where it is wrong, for a text that is not JSON or nests too deep.
+// Nothing else in the tool parses JSON.
+Json parse_json(std::string_view text, const std::string& what = "what the library says");
 // `is_discarded()` instead.
 Json try_parse_json(std::string_view text);
+// What an object of a file has there, where that is a text; else "".
+std::string text_at(const Json& json, const char* key);
 // In one line. Bytes that are not UTF-8 become U+FFFD.
 std::string print_json(const Json& json);
 

@@ -37,7 +37,7 @@ Json event_of(const Evaluated& e) {
 }
 
 bool read_event(const Json& event, StepDone& e) {
-  if (event.value("event", "") != "step") return false;
+  if (text_at(event, "event") != "step") return false;
   take(event, "step", e.step);
   take(event, "epoch", e.epoch);
   take(event, "loss", e.loss);
@@ -51,7 +51,7 @@ bool read_event(const Json& event, StepDone& e) {
 }
 
 bool read_event(const Json& event, Evaluated& e) {
-  if (event.value("event", "") != "evaluation") return false;
+  if (text_at(event, "event") != "evaluation") return false;
   for (const auto& [key, value] : event.items()) {
     const bool own = key == "step" || key == "samples" || key == "seconds";
     if (!own && value.is_number()) e.metrics.emplace_back(key, value.get<double>());

@@ -9,7 +9,7 @@
 namespace epl::tools {
 
 void measure_baselines(const Engine& engine, const Plan& plan, const DataFiles& whole, const JobOptions& o,
-                       int64_t batches, Listener& listener) {
+                       int64_t batches, Listener& listener, const Ending& ending) {
   const int64_t inputs = epl_plan_port_count(plan.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT);
   bool has_target = false;
   for (int64_t i = 0; i < inputs; ++i)
@@ -27,14 +27,14 @@ void measure_baselines(const Engine& engine, const Plan& plan, const DataFiles& 
       make<Dataset>(epl_dataset_open, engine.get(), o.text.data(), o.text.size(), text.data(), text.size(), nullptr);
   const epl_tensor* fields[2];
   for (int64_t i = 0; i < epl_dataset_batches(all.get()); ++i) {
-    check(epl_dataset_next(all.get(), nullptr, fields, 2));
+    check(epl_dataset_next(all.get(), ending.call(), fields, 2));
     counts.add(static_cast<const int64_t*>(epl_tensor_data(fields[0])),
                static_cast<const int64_t*>(epl_tensor_data(fields[1])), whole.context);
   }
   ByteCounts::Loss loss;
   const int64_t there = epl_dataset_batches(whole.held_out.get());
   for (int64_t i = 0; i < (batches > 0 ? std::min(batches, there) : there); ++i) {
-    check(epl_dataset_next(whole.held_out.get(), nullptr, fields, 2));
+    check(epl_dataset_next(whole.held_out.get(), ending.call(), fields, 2));
     counts.measure(static_cast<const int64_t*>(epl_tensor_data(fields[0])),
                    static_cast<const int64_t*>(epl_tensor_data(fields[1])),
                    static_cast<int64_t>(epl_tensor_bytes(fields[0]) / sizeof(int64_t)), loss);

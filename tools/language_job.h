@@ -10,7 +10,7 @@ namespace epl::tools {
 // Tells of the loss of a unigram and of a bigram model of the same training text, on the held-out windows, `batches` of
 // them, that the model is measured on. `whole`: not bound to the plan, so that batches are whole.
 void measure_baselines(const Engine& engine, const Plan& plan, const DataFiles& whole, const JobOptions& o,
-                       int64_t batches, Listener& listener);
+                       int64_t batches, Listener& listener, const Ending& ending);
 
 // Every row of the batch goes on from a window of held-out text; the first row's is returned, "" where the model does
 // not predict bytes. `ending`: of the job that it belongs to; one that is asked to end throws.

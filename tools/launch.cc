@@ -2,9 +2,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -20,7 +20,9 @@
 #include "tools/clock.h"
 #include "tools/commands.h"
 #include "tools/job.h"
+#include "tools/launch_output.h"
 #include "tools/processes.h"
+#include "tools/secret.h"
 #include "tools/text.h"
 #include "tools/usage.h"
 #include "tools/values.h"
@@ -30,25 +32,18 @@ extern char** environ;
 namespace epl::tools {
 namespace {
 
-constexpr int not_found = 127;  // what a shell says of a program that is not there
+constexpr int not_found = 127;             // what a shell says of a program that is not there
+constexpr double idle_milliseconds = 100;  // without output, before a line that has not ended is shown
 
 [[noreturn]] void fail(const std::string& doing) {
   throw ApiError(EPL_ERROR_IO, doing + ": " + std::strerror(errno), "");
 }
 
-std::string drawn_secret() {
-  unsigned char bytes[32];
-  if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes) fail("the system gives no random numbers");
-  std::string out;
-  for (const unsigned char byte : bytes) out += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
-  return out;
-}
-
 // Of the file, which the first host makes where it is not there; or of the environment; or drawn.
-std::string secret_of(const LaunchOptions& o, bool several_hosts, bool first_host) {
+SecretText secret_of(const LaunchOptions& o, bool several_hosts, bool first_host) {
   const Surroundings around = surroundings();
   if (o.secret_file.empty()) {
-    const std::string given = find_secret(around);
+    SecretText given = find_secret(around);
     if (given.empty() && several_hosts)
       throw UsageError(
           "several hosts need a secret that all of them have: --secret-file FILE (epl makes it on the first "
@@ -58,19 +53,21 @@ std::string secret_of(const LaunchOptions& o, bool several_hosts, bool first_hos
   struct stat info{};
   if (::stat(o.secret_file.c_str(), &info) != 0 && errno == ENOENT && first_host) {
     const int file = ::open(o.secret_file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    const std::string made = drawn_secret() + "\n";
-    if (file < 0 || ::write(file, made.data(), made.size()) != static_cast<ssize_t>(made.size()) || ::close(file) != 0)
+    const SecretText made = drawn_secret();
+    if (file < 0 || ::write(file, made.data(), made.size()) != static_cast<ssize_t>(made.size()) ||
+        ::write(file, "\n", 1) != 1 || ::close(file) != 0)
       fail("cannot write " + o.secret_file);
     std::fprintf(stderr, "epl: a secret was made in %s\n", o.secret_file.c_str());
   }
-  std::string secret = around.read_file(o.secret_file);
-  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
+  SecretText secret(around.read_file(o.secret_file));
   if (secret.empty()) throw UsageError(o.secret_file + " is empty; it should hold the secret of the job");
+  if (const std::string others = readable_by_others(o.secret_file); !others.empty())
+    std::fprintf(stderr, "epl: warning: %s\n", others.c_str());
   return secret;
 }
 
 // Memory that processes inherit: what is in it stands neither in their arguments nor in their environment.
-int secret_memory(const std::string& secret) {
+int secret_memory(const SecretText& secret) {
   const int memory = ::memfd_create("epl-secret", MFD_CLOEXEC);
   if (memory < 0 || ::write(memory, secret.data(), secret.size()) != static_cast<ssize_t>(secret.size()))
     fail("cannot hand over the secret");
@@ -78,9 +75,10 @@ int secret_memory(const std::string& secret) {
 }
 
 struct Stream {
-  int from = -1;  // a pipe
-  int to = -1;    // standard output or error, or a file
-  std::string kept;
+  int from = -1;                   // a pipe
+  int file = -1;                   // of --logs
+  LaunchOutput* output = nullptr;  // else
+  PrefixedLines lines{""};
 };
 
 struct Child {
@@ -97,6 +95,7 @@ class Launch {
 
   Launch(const Launch&) = delete;
   ~Launch() {
+    if (wake_ >= 0) ::close(wake_);
     if (signals_ < 0) return;
     ::close(signals_);
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
@@ -104,7 +103,7 @@ class Launch {
 
   int run() {
     const bool several = hosts_.size() > 1, first = own_ == 0;
-    const std::string secret = secret_of(o_, several, first);
+    SecretText secret = secret_of(o_, several, first);
     const int memory = secret_memory(secret);
     memory_path_ = "/proc/self/fd/" + std::to_string(memory);
     if (!o_.rendezvous.empty()) {
@@ -112,6 +111,7 @@ class Launch {
     } else if (first) {
       serve(secret, several);
     }
+    secret = SecretText();
     if (!first) rendezvous_ = "tcp://" + hosts_[0].name + ":" + std::to_string(o_.port);
     if (first && several) tell_other_hosts();
     watch();
@@ -119,7 +119,7 @@ class Launch {
     ::close(memory);
     while (std::ranges::any_of(children_, &Child::alive)) {
       const double left = end_at_ > 0 ? std::max(0.0, end_at_ - steady_seconds()) : 3600;
-      look(static_cast<int>(left * 1e3) + 1);
+      look(static_cast<int>(std::min(left * 1e3, idle_milliseconds - 1.0)) + 1);
     }
     // All that they have printed lies in the pipes by now. What a process left running may hold these open; nobody
     // waits for that.
@@ -127,13 +127,14 @@ class Launch {
     while (any_open() && look(0) > 0 && steady_seconds() < enough) continue;
     for (Child& child : children_) {
       for (Stream* stream : {&child.out, &child.error})
-        if (stream->from >= 0) end(child, *stream);
+        if (stream->from >= 0) end(*stream);
     }
+    await_reader();
     return code_;
   }
 
  private:
-  void serve(const std::string& secret, bool several) {
+  void serve(const SecretText& secret, bool several) {
     const std::string at = several ? hosts_[0].name + ":" + std::to_string(o_.port) : "127.0.0.1:0";
     epl_store_options options = EPL_STORE_OPTIONS_INIT;
     options.address = at.data();
@@ -157,6 +158,17 @@ class Launch {
     }
   }
 
+  // A reader who takes his time gets all of it, until this process is asked to end: then he has another second.
+  void await_reader() {
+    const double enough = steady_seconds() + 1;
+    for (LaunchOutput* output : {out_.get(), error_.get()}) {
+      while (output != nullptr && !output->drain(100)) {
+        take_signals();
+        if (ending_ && steady_seconds() > enough) return;
+      }
+    }
+  }
+
   // Signals are read like anything else; the processes begin with those of this one before.
   void watch() {
     sigset_t wanted;
@@ -164,8 +176,15 @@ class Launch {
     for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) ::sigaddset(&wanted, signal);
     ::sigprocmask(SIG_BLOCK, &wanted, &before_);
     signals_ = ::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (signals_ < 0) fail("cannot wait for signals");
+    wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (signals_ < 0 || wake_ < 0) fail("cannot wait for signals");
     ::signal(SIGPIPE, SIG_IGN);
+    // Behind the mask, so that signals come to this thread. What leads to one place stays in its order.
+    struct stat out{}, error{};
+    const bool same = ::fstat(STDOUT_FILENO, &out) == 0 && ::fstat(STDERR_FILENO, &error) == 0 &&
+                      out.st_dev == error.st_dev && out.st_ino == error.st_ino;
+    error_ = std::make_shared<LaunchOutput>(STDERR_FILENO, wake_);
+    out_ = same ? error_ : std::make_shared<LaunchOutput>(STDOUT_FILENO, wake_);
   }
 
   std::vector<std::string> environment(int64_t local, int memory) const {
@@ -189,21 +208,25 @@ class Launch {
     return out;
   }
 
-  int output_of(const Child& child, const char* which, int otherwise) const {
-    if (o_.logs.empty()) return otherwise;
+  Stream stream_of(const Child& child, int from, const char* which, LaunchOutput* output) const {
+    const bool prefixes = !o_.plain && o_.logs.empty();
+    Stream out{.from = from,
+               .output = output,
+               .lines = PrefixedLines(prefixes ? "[" + std::to_string(child.rank) + "] " : "")};
+    if (o_.logs.empty()) return out;
     std::filesystem::create_directories(o_.logs);
     const std::string path = o_.logs + "/" + std::to_string(child.rank) + which;
-    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file < 0) fail("cannot write " + path);
-    return file;
+    out.file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (out.file < 0) fail("cannot write " + path);
+    return out;
   }
 
   void start(int64_t local, int memory) {
     Child child{.rank = hosts_[own_].first + local};
     int out[2], error[2];
     if (::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(error, O_CLOEXEC) != 0) fail("cannot make a pipe");
-    child.out = {out[0], output_of(child, ".out", STDOUT_FILENO), ""};
-    child.error = {error[0], output_of(child, ".err", STDERR_FILENO), ""};
+    child.out = stream_of(child, out[0], ".out", out_.get());
+    child.error = stream_of(child, error[0], ".err", error_.get());
     // All that needs memory comes before the fork.
     std::vector<std::string> words = o_.command, variables = environment(local, memory);
     std::vector<char*> arguments, environment;
@@ -243,18 +266,26 @@ class Launch {
     return std::ranges::any_of(children_, [](const Child& one) { return one.out.from >= 0 || one.error.from >= 0; });
   }
 
-  // Waits for so many milliseconds at most; how many streams and signals there was something of.
+  // Waits for so many milliseconds at most; how many streams and signals there was something of. A process whose reader
+  // is behind waits in its own writing.
   int look(int milliseconds) {
-    std::vector<pollfd> waiting = {{.fd = signals_, .events = POLLIN, .revents = 0}};
+    std::vector<pollfd> waiting = {{.fd = signals_, .events = POLLIN, .revents = 0},
+                                   {.fd = wake_, .events = POLLIN, .revents = 0}};
     for (const Child& child : children_) {
       for (const Stream* stream : {&child.out, &child.error})
-        waiting.push_back({.fd = stream->from, .events = POLLIN, .revents = 0});
+        waiting.push_back({.fd = waits_for_reader(*stream) ? -1 : stream->from, .events = POLLIN, .revents = 0});
     }
     const int ready = ::poll(waiting.data(), waiting.size(), milliseconds);
-    size_t at = 1;
+    eventfd_t ignored = 0;
+    if (waiting[1].revents != 0) static_cast<void>(::eventfd_read(wake_, &ignored));
+    size_t at = 2;
     for (Child& child : children_) {
       for (Stream* stream : {&child.out, &child.error}) {
-        if (waiting[at++].revents != 0) pass_on(child, *stream);
+        if (waiting[at++].revents != 0) {
+          pass_on(*stream);
+        } else if (ready == 0) {
+          put(*stream, stream->lines.idle());
+        }
       }
     }
     if (waiting[0].revents != 0) take_signals();
@@ -265,30 +296,33 @@ class Launch {
     return ready;
   }
 
-  void pass_on(const Child& child, Stream& stream) {
+  static bool waits_for_reader(const Stream& stream) { return stream.file < 0 && stream.output->full(); }
+  static void pass_on(Stream& stream) {
     char room[1 << 16];
     const ssize_t got = ::read(stream.from, room, sizeof room);
     if (got < 0 && errno == EINTR) return;
-    if (got <= 0) return end(child, stream);
-    stream.kept.append(room, static_cast<size_t>(got));
-    write_kept(child, stream, false);
+    if (got <= 0) return end(stream);
+    put(stream, stream.lines.take({room, static_cast<size_t>(got)}));
   }
-  void end(const Child& child, Stream& stream) {
-    write_kept(child, stream, true);
+  static void end(Stream& stream) {
+    put(stream, stream.lines.end());
     ::close(std::exchange(stream.from, -1));
   }
-  // Whole lines; at the end what is left as well.
-  void write_kept(const Child& child, Stream& stream, bool all) {
-    const bool prefixes = !o_.plain && o_.logs.empty();
-    write_all(stream.to, prefixed_lines(stream.kept, prefixes ? "[" + std::to_string(child.rank) + "] " : "", all));
-  }
-  static void write_all(int to, std::string_view text) {
-    while (!text.empty()) {
-      const ssize_t wrote = ::write(to, text.data(), text.size());
+  static void put(const Stream& stream, std::string text) {
+    if (stream.file < 0) return stream.output->write(std::move(text));
+    for (std::string_view left = text; !left.empty();) {
+      const ssize_t wrote = ::write(stream.file, left.data(), left.size());
       if (wrote < 0 && errno == EINTR) continue;
-      if (wrote <= 0) return;  // nobody reads it; the job goes on
-      text.remove_prefix(static_cast<size_t>(wrote));
+      if (wrote <= 0) return;  // the disk is full; the job goes on
+      left.remove_prefix(static_cast<size_t>(wrote));
     }
+  }
+
+  // The processes end, and must not wait for a reader of what they still print.
+  void begin_ending() {
+    ending_ = true;
+    out_->be_lossy();
+    error_->be_lossy();
   }
 
   void take_signals() {
@@ -297,6 +331,7 @@ class Launch {
       const int number = static_cast<int>(info.ssi_signo);
       if (number == SIGCHLD) continue;
       // The processes decide what it means: epl train saves first. A second one goes on to them as well.
+      begin_ending();
       signal_all(number);
     }
     for (Child& child : children_) {
@@ -311,12 +346,13 @@ class Launch {
     if (code == 0 || code_ != 0) return;
     code_ = code;
     const bool others = std::ranges::any_of(children_, &Child::alive);
-    if (!o_.quiet)
-      std::fprintf(stderr, "epl: process %lld ended %s%s\n", static_cast<long long>(child.rank),
-                   (WIFSIGNALED(status) ? "by signal " + std::to_string(WTERMSIG(status))
-                                        : "with exit code " + std::to_string(code))
-                       .c_str(),
-                   others ? "; the others are asked to end" : "");
+    if (!o_.quiet) {
+      const std::string how = WIFSIGNALED(status) ? "by signal " + std::to_string(WTERMSIG(status))
+                                                  : "with exit code " + std::to_string(code);
+      error_->write("epl: process " + std::to_string(child.rank) + " ended " + how +
+                    (others ? "; the others are asked to end" : "") + "\n");
+    }
+    begin_ending();
     signal_all(SIGTERM);
     end_at_ = steady_seconds() + o_.patience_seconds;
   }
@@ -335,7 +371,9 @@ class Launch {
   std::string rendezvous_, memory_path_;
   std::vector<Child> children_;
   sigset_t before_{};
-  int signals_ = -1, code_ = 0;
+  int signals_ = -1, wake_ = -1, code_ = 0;
+  std::shared_ptr<LaunchOutput> out_, error_;
+  bool ending_ = false;
   double end_at_ = 0;  // when those that are left are ended; 0: nobody has failed
   bool killed_ = false;
 };

@@ -30,9 +30,6 @@ std::vector<LaunchHost> launch_hosts(const std::vector<std::string>& words);
 // Which of the hosts the one called `name` is: by its whole name, or by what stands before the first dot. Throws where
 // none or several are.
 size_t own_host(const std::vector<LaunchHost>& hosts, const std::string& name);
-// What a process's output is given on its way: its whole lines with "[rank] " before each, the rest kept in `kept`.
-std::string prefixed_lines(std::string& kept, const std::string& prefix, bool at_end);
-
 int launch(LaunchOptions o);
 
 }  // namespace epl::tools

@@ -41,16 +41,4 @@ size_t own_host(const std::vector<LaunchHost>& hosts, const std::string& name) {
                    " of --hosts; --host NAME says which it is");
 }
 
-std::string prefixed_lines(std::string& kept, const std::string& prefix, bool at_end) {
-  std::string out;
-  size_t begin = 0;
-  for (size_t end = kept.find('\n'); end != std::string::npos; end = kept.find('\n', begin)) {
-    out += prefix + kept.substr(begin, end + 1 - begin);
-    begin = end + 1;
-  }
-  kept.erase(0, begin);
-  if (at_end && !kept.empty()) out += prefix + kept + "\n", kept.clear();
-  return out;
-}
-
 }  // namespace epl::tools

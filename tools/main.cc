@@ -29,6 +29,7 @@ int exit_code(int32_t error) {
     case EPL_ERROR_UNSUPPORTED:
       return 4;
     case EPL_ERROR_IO:
+    case EPL_ERROR_EXHAUSTED:
       return 5;
     case EPL_ERROR_OUT_OF_MEMORY:
       return 6;
@@ -42,8 +43,10 @@ int exit_code(int32_t error) {
   }
 }
 
-std::string described_failure(const ApiError& e) {
-  const std::string message = e.what();
+std::string described_failure(const ApiError& e, bool of_another_rank) {
+  std::string message = e.what();
+  const std::string rank = "rank " + std::to_string(e.rank);
+  if (of_another_rank && e.rank >= 0 && message.find(rank) == std::string::npos) message = rank + ": " + message;
   return e.where.empty() || message.find(e.where) != std::string::npos ? message : message + " (at " + e.where + ")";
 }
 
@@ -151,7 +154,8 @@ int main(int argc, char** argv) {
   try {
     return with_output(run(argc, argv));
   } catch (const ApiError& e) {
-    return report_failure(argc, argv, exit_code(e.code), described_failure(e), e.where);
+    const bool asked = e.code == EPL_ERROR_CANCELLED && interrupted();
+    return report_failure(argc, argv, asked ? signal_exit_code() : exit_code(e.code), described_failure(e), e.where);
   } catch (const UsageError& e) {
     return report_failure(argc, argv, exit_usage, e.what(), "");
   } catch (const std::bad_alloc&) {

@@ -79,9 +79,9 @@ std::string metrics_text(const std::vector<std::pair<std::string, double>>& metr
   return out;
 }
 
-void check_labels(const Plan& plan, const Dataset& dataset, const std::string& path) {
+void check_labels(const Plan& plan, const Dataset& dataset, const std::string& path, const epl_call_options* call) {
   try {
-    check(epl_dataset_check(dataset.get(), plan.get(), EPL_ENTRY_TRAIN, nullptr));
+    check(epl_dataset_check(dataset.get(), plan.get(), EPL_ENTRY_TRAIN, call));
   } catch (const ApiError& e) {
     throw ApiError(e.code, path + ": " + e.what(), path);
   }

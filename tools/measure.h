@@ -45,6 +45,7 @@ void add_metrics_option(CLI::App& app, std::string& metrics);
 std::string metrics_text(const std::vector<std::pair<std::string, double>>& metrics, size_t from = 0);
 
 // Looks for labels and indices that the model cannot take before anything runs; an error names the file.
-void check_labels(const Plan& plan, const Dataset& dataset, const std::string& path);
+void check_labels(const Plan& plan, const Dataset& dataset, const std::string& path,
+                  const epl_call_options* call = nullptr);
 
 }  // namespace epl::tools

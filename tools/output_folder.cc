@@ -1,6 +1,7 @@
 #include "tools/output_folder.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -79,6 +80,12 @@ void try_file(const std::string& path) {
   ::unlink(beside.c_str());
 }
 
+void leave_mark(const std::string& path) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) refuse("cannot write", path, errno);
+  ::close(file);
+}
+
 bool lies_in(const std::string& path, const std::string& folder) {
   std::error_code failure;
   const fs::path inside = fs::canonical(path, failure), outside = fs::canonical(folder, failure);
@@ -97,11 +104,14 @@ std::string find_checkpoint(const std::string& path) {
 }
 
 OutputFolder::OutputFolder(const Engine& engine, std::string path, const std::string& resume, bool overwrite,
-                           bool leads)
+                           int64_t process)
     : engine_(engine), path_(std::move(path)) {
   while (path_.size() > 1 && path_.back() == '/') path_.pop_back();
-  make_folders(leads ? path_ : path_ + "/checkpoints");
-  if (!leads) return;
+  make_folders(process == 0 ? path_ : path_ + "/checkpoints");
+  if (process > 0) {
+    leave_mark(mark(process));
+    return;
+  }
   try {
     lock_ = make<FolderLock>(epl_folder_lock_create, engine.get(), path_.data(), path_.size());
   } catch (const ApiError& e) {
@@ -126,6 +136,29 @@ OutputFolder::OutputFolder(const Engine& engine, std::string path, const std::st
       if (step_name(step) == name) best_ = step;
     }
   }
+}
+
+std::string OutputFolder::mark(int64_t process) const {
+  return path_ + "/checkpoints/process-" + std::to_string(process);
+}
+
+std::string OutputFolder::who_does_not_see_it(int64_t processes) const {
+  constexpr int tries = 30;  // a file system of several hosts may show a new file late
+  std::string missing;
+  for (int i = 0; i < tries; ++i) {
+    missing.clear();
+    for (int64_t process = 1; process < processes; ++process) {
+      if (::access(mark(process).c_str(), F_OK) != 0)
+        missing += (missing.empty() ? "" : ", ") + std::to_string(process);
+    }
+    if (missing.empty()) break;
+    ::poll(nullptr, 0, 100);
+  }
+  for (int64_t process = 1; process < processes; ++process) ::unlink(mark(process).c_str());
+  if (missing.empty()) return "";
+  const bool one = missing.find(',') == std::string::npos;
+  return (one ? "process " : "processes ") + missing + (one ? " does" : " do") + " not see the folder " + path_ +
+         " of process 0; all write checkpoints there: give --out a folder that all of them see under one name";
 }
 
 std::string OutputFolder::step_folder(int64_t step) const { return path_ + "/checkpoints/" + step_name(step); }
@@ -169,8 +202,10 @@ void OutputFolder::point(const std::string& link, int64_t step) {
   fs::remove(beside, failure);
   fs::create_symlink("checkpoints/" + step_name(step), beside, failure);
   if (!failure) fs::rename(beside, link, failure);
-  if (failure)
-    throw ApiError(EPL_ERROR_IO, "cannot point " + link + " at the new checkpoint: " + failure.message(), link);
+  if (!failure) return;
+  std::error_code ignored;
+  fs::remove(beside, ignored);
+  throw ApiError(EPL_ERROR_IO, "cannot point " + link + " at the new checkpoint: " + failure.message(), link);
 }
 
 bool OutputFolder::remove(int64_t step) {

@@ -24,8 +24,9 @@ class OutputFolder {
  public:
   // Makes the folder and takes its lock. A folder that holds a run is refused, unless it is overwritten or `resume`
   // lies in it.
-  // Of the processes of a job the one that leads does this; for the others the folder is a name.
-  OutputFolder(const Engine& engine, std::string path, const std::string& resume, bool overwrite, bool leads = true);
+  // Of the processes of a job the one that leads does this; each of the others leaves a mark there, that it sees the
+  // folder.
+  OutputFolder(const Engine& engine, std::string path, const std::string& resume, bool overwrite, int64_t process = 0);
   OutputFolder(const OutputFolder&) = delete;
 
   const std::string& path() const { return path_; }
@@ -36,6 +37,9 @@ class OutputFolder {
   std::string history() const { return path_ + "/history.jsonl"; }
   std::string step_folder(int64_t step) const;
 
+  // By the process that leads, once all have come: takes their marks away. What to tell where some are missing, since
+  // they would write their parts of a checkpoint elsewhere; else "".
+  std::string who_does_not_see_it(int64_t processes) const;
   // Throws unless the files that the job will write can be written: `report` among them, and `needed_bytes` on the
   // disk.
   void check_outputs(const std::string& report, int64_t needed_bytes) const;
@@ -46,6 +50,7 @@ class OutputFolder {
   void saved(int64_t step, bool best, int64_t keep);
 
  private:
+  std::string mark(int64_t process) const;
   void point(const std::string& link, int64_t step);
   bool remove(int64_t step);
 

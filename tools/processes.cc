@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -49,11 +50,17 @@ std::string tcp(const std::string& host, int64_t port) {
   return "tcp://" + (colons ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
-// A folder of this run that nobody else can read. Its name follows from what all processes of the run know.
-void meet_in_folder(const Surroundings& around, std::string run, Processes& out) {
+std::string folders_of_user(const Surroundings& around) {
+  return around.temporary + "/epl-" + std::to_string(around.user) + "-";
+}
+// Its name follows from what all processes of the run know.
+std::string meeting_path(const Surroundings& around, std::string run) {
   for (char& c : run)
     if (std::strchr("/.@ ", c) != nullptr) c = '-';
-  out.folder = around.temporary + "/epl-" + std::to_string(around.user) + "-" + run;
+  return folders_of_user(around) + run;
+}
+void meet_in_folder(const Surroundings& around, const std::string& run, Processes& out) {
+  out.folder = meeting_path(around, run);
   out.rendezvous = "file://" + out.folder;
 }
 
@@ -148,11 +155,6 @@ const std::vector<Launcher>& launchers() {
   return rows;
 }
 
-std::string without_line_ends(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  return text;
-}
-
 bool of_this_host(const std::string& rendezvous) {
   constexpr const char* begins[] = {"file://", "tcp://127.", "tcp://localhost:", "tcp://[::1]:", "epl-id-"};
   return std::any_of(std::begin(begins), std::end(begins),
@@ -161,21 +163,28 @@ bool of_this_host(const std::string& rendezvous) {
 
 }  // namespace
 
-std::string find_secret(const Surroundings& around) {
+SecretText find_secret(const Surroundings& around) {
   const Reader from(around, "the environment");
-  std::string secret, name;
+  SecretText secret;
+  std::string name;
   if (from.has("EPL_SECRET_FD")) {
     name = "EPL_SECRET_FD";
-    secret = around.read_descriptor(static_cast<int>(std::min<int64_t>(from.number("EPL_SECRET_FD"), INT_MAX)));
+    secret =
+        SecretText(around.read_descriptor(static_cast<int>(std::min<int64_t>(from.number("EPL_SECRET_FD"), INT_MAX))));
   } else if (from.has("EPL_SECRET_FILE")) {
-    name = "EPL_SECRET_FILE=" + from.text("EPL_SECRET_FILE");
-    secret = around.read_file(from.text("EPL_SECRET_FILE"));
+    name = "the file of EPL_SECRET_FILE";
+    secret = SecretText(around.read_file(from.text("EPL_SECRET_FILE")));
   } else {
-    return from.text("EPL_SECRET");
+    return SecretText(from.text("EPL_SECRET"));
   }
-  secret = without_line_ends(secret);
   if (secret.empty()) throw UsageError(name + " hands over an empty secret");
   return secret;
+}
+
+std::string readable_by_others(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0 || (info.st_mode & 077) == 0) return "";
+  return path + ": others than its owner may read this secret; chmod 600 keeps it";
 }
 
 Processes find_processes(const Surroundings& around) {
@@ -208,11 +217,29 @@ Processes find_processes(const Surroundings& around) {
                      "all of them EPL_RENDEZVOUS=tcp://HOST:PORT, an address of the first one's host");
   }
   if (out.secret.empty() && !of_this_host(out.rendezvous)) {
-    throw UsageError("processes that meet at " + out.rendezvous +
+    const std::string where = from.has("EPL_RENDEZVOUS") ? "EPL_RENDEZVOUS" : out.rendezvous;
+    throw UsageError("processes that meet at " + where +
                      " need a secret, because others may reach that as well: give all of them the same EPL_SECRET_FILE "
                      "or EPL_SECRET");
   }
+  // Other users of this host reach the port as well. The folder's name is that of the port, which one job has at a
+  // time. Process 0 serves there, so that the secret is its own to draw.
+  const bool served = out.rendezvous.starts_with("tcp://") && out.launcher != "epl launch";
+  if (out.secret.empty() && served && out.local_count == out.count) {
+    out.draws_secret = true;
+    out.folder = meeting_path(around, "port-" + out.rendezvous.substr(out.rendezvous.rfind(':') + 1));
+  }
   return out;
+}
+
+void enter(const Surroundings& around, Processes& processes) {
+  if (const char* file = around.environment("EPL_SECRET_FILE"); file != nullptr && processes.leads()) {
+    const std::string others = readable_by_others(file);
+    if (processes.several() && !others.empty()) std::fprintf(stderr, "epl: warning: %s\n", others.c_str());
+  }
+  if (processes.folder.empty()) return;
+  processes.meeting = std::make_shared<const MeetingFolder>(processes.folder, folders_of_user(around));
+  if (processes.draws_secret) processes.secret = processes.meeting->secret(processes.leads(), processes.join_seconds);
 }
 
 Surroundings surroundings() {
@@ -226,7 +253,9 @@ Surroundings surroundings() {
   around.parent = ::getppid();
   around.read_file = [](const std::string& path) {
     std::ifstream in(path, std::ios::binary);
-    if (!in) throw ApiError(EPL_ERROR_NOT_FOUND, "cannot read the secret in " + path, path);
+    if (!in)
+      throw ApiError(EPL_ERROR_NOT_FOUND, "cannot read the file of the secret: " + std::string(std::strerror(errno)),
+                     "");
     return std::string{std::istreambuf_iterator<char>(in), {}};
   };
   // It stays as it is, for other programs that this process may start.
@@ -252,23 +281,14 @@ int threads_beside(int64_t local_count) {
 
 namespace {
 
-// What others could have put there is not trusted.
-void make_private_folder(const std::string& path) {
-  struct stat info{};
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    throw ApiError(EPL_ERROR_IO, "cannot make " + path + ": " + std::strerror(errno), path);
-  if (::lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != ::getuid() ||
-      (info.st_mode & 077) != 0)
-    throw ApiError(EPL_ERROR_IO, path + " is not a folder of this user alone; remove it", path);
-}
+int64_t nanoseconds(double seconds) { return static_cast<int64_t>(std::min(seconds, 1e9) * 1e9); }
 
 }  // namespace
 
 Session make_session(const Engine& engine, const Plan& plan, const Processes& processes, int64_t ranks, Store& store,
-                     bool slices) {
+                     const epl_call_options* call, bool slices) {
   epl_session_options options = EPL_SESSION_OPTIONS_INIT;
-  if (!processes.several()) return make<Session>(epl_session_create, plan.get(), &options, nullptr);
-  if (!processes.folder.empty()) make_private_folder(processes.folder);
+  if (!processes.several()) return make<Session>(epl_session_create, plan.get(), &options, call);
   if (processes.serves && !store) {
     const std::string at = processes.rendezvous.substr(std::strlen("tcp://"));
     epl_store_options serving = EPL_STORE_OPTIONS_INIT;
@@ -289,17 +309,14 @@ Session make_session(const Engine& engine, const Plan& plan, const Processes& pr
   options.address_length = processes.address.size();
   options.transport = processes.transport.data();
   options.transport_length = processes.transport.size();
-  return make<Session>(epl_session_create, plan.get(), &options, nullptr);
+  options.join_timeout_nanoseconds = nanoseconds(processes.join_seconds);
+  options.silence_timeout_nanoseconds = nanoseconds(processes.silence_seconds);
+  return make<Session>(epl_session_create, plan.get(), &options, call);
 }
 
 void bind_data(const Dataset& data, const Plan& plan, int32_t entry, const Processes& processes, int64_t ranks) {
   if (!processes.several()) return check(epl_dataset_bind(data.get(), plan.get(), entry));
   check(epl_dataset_bind_slice(data.get(), plan.get(), entry, processes.rank * ranks, ranks));
-}
-
-void leave(const Processes& processes) {
-  std::error_code ignored;
-  if (processes.leads() && !processes.folder.empty()) std::filesystem::remove_all(processes.folder, ignored);
 }
 
 }  // namespace epl::tools

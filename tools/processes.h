@@ -7,6 +7,8 @@
 #include <string>
 
 #include "tools/api.h"
+#include "tools/meeting_folder.h"
+#include "tools/secret.h"
 
 namespace epl::tools {
 
@@ -18,9 +20,14 @@ struct Processes {
   int64_t local_count = 1;      // of those on this host
   std::string rendezvous;       // as epl_session_options takes it
   bool serves = false;          // process 0 serves the store that it names
-  std::string secret, address;  // of this host; empty: found out
-  std::string transport;        // as epl_session_options takes it; empty: the library's own choice
-  std::string folder;           // that process 0 removes at the end
+  SecretText secret;
+  std::string address;        // of this host; empty: found out
+  std::string transport;      // as epl_session_options takes it; empty: the library's own choice
+  std::string folder;         // of a MeetingFolder, which `enter` makes; empty: they need none
+  bool draws_secret = false;  // that process 0 leaves in it
+  std::shared_ptr<const MeetingFolder> meeting;
+  // To wait for all processes to come, and within a call for one that says nothing; 0: as the library has it.
+  double join_seconds = 0, silence_seconds = 0;
   bool several() const { return count > 1; }
   bool leads() const { return rank == 0; }
 };
@@ -39,17 +46,19 @@ Surroundings surroundings();
 // Throws where variables contradict each other or something is missing.
 Processes find_processes(const Surroundings& around);
 // The secret that EPL_SECRET_FD, EPL_SECRET_FILE or EPL_SECRET hands over; empty for none.
-std::string find_secret(const Surroundings& around);
+SecretText find_secret(const Surroundings& around);
+// A sentence where others than this user may read the file; empty where they may not.
+std::string readable_by_others(const std::string& path);
+// Before the first session: the folder in which they meet or find their secret, where they need one. It goes with the
+// last of the processes.
+void enter(const Surroundings& around, Processes& processes);
 
 // Threads of a process that shares this host with others; 0: as many as there are processors.
 int threads_beside(int64_t local_count);
 // For a session whose process has `ranks` ranks; `store` is what process 0 serves and outlives the session. `slices`:
 // of several processes each gives its own samples of a batch (bind_data), and else the whole batch.
 Session make_session(const Engine& engine, const Plan& plan, const Processes& processes, int64_t ranks, Store& store,
-                     bool slices = true);
+                     const epl_call_options* call = nullptr, bool slices = true);
 // From now on the data gives what such a session takes: the inputs of an entry, or this process's samples of them.
 void bind_data(const Dataset& data, const Plan& plan, int32_t entry, const Processes& processes, int64_t ranks);
-// After the last session of the job.
-void leave(const Processes& processes);
-
 }  // namespace epl::tools

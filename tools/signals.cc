@@ -1,5 +1,7 @@
 #include "tools/signals.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -13,6 +15,8 @@ namespace {
 
 volatile std::sig_atomic_t seen = 0;
 std::atomic<int64_t> seen_at = 0;  // milliseconds
+std::atomic<epl_cancel*> triggered = nullptr;
+volatile std::sig_atomic_t seconds_to_end = 0;
 
 int64_t now() {
   timespec time{};
@@ -29,6 +33,8 @@ void on_signal(int number) {
   if (seen == 0) {
     seen_at = now();
     seen = number;
+    if (epl_cancel* token = triggered) epl_cancel_trigger(token);
+    if (seconds_to_end > 0) ::alarm(static_cast<unsigned>(seconds_to_end));
   } else if (now() - seen_at > 1000) {
     ::signal(number, SIG_DFL);
     ::raise(number);
@@ -36,9 +42,18 @@ void on_signal(int number) {
   errno = kept;
 }
 
+void on_alarm(int) {
+  constexpr char said[] =
+      "epl: another process of the job hangs in a step, which cannot be left alone; this one ends without saving\n";
+  static_cast<void>(!::write(STDERR_FILENO, said, sizeof said - 1));
+  ::_exit(128 + seen);
+}
+
 }  // namespace
 
-void watch_signals() {
+void watch_signals(epl_cancel* token) {
+  triggered = token;
+  ::signal(SIGALRM, on_alarm);
   for (int number : watched) {
     struct sigaction before{};
     if (::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
@@ -50,6 +65,13 @@ void watch_signals() {
   }
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
+}
+
+void forget_token() { triggered = nullptr; }
+
+void end_within(unsigned seconds) {
+  seconds_to_end = static_cast<int>(seconds);
+  if (seconds == 0) ::alarm(0);
 }
 
 int signal_seen() { return seen; }

@@ -186,11 +186,10 @@ Run add_evaluate(CLI::App& app) {
   app.option_defaults()->group(groups::watching);
   app.add_flag("--json", o->json, "one JSON object");
   add_machine_options(app, *o);
+  add_process_options(app, *o);
   return [=] {
-    o->processes = find_processes(surroundings());
-    const int code = run_evaluate(*o, *checkpoint, *batches, *metrics);
-    leave(o->processes);
-    return code;
+    o->processes = find_processes(*o);
+    return run_evaluate(*o, *checkpoint, *batches, *metrics);
   };
 }
 

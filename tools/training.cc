@@ -36,7 +36,7 @@ Training::Training(const TrainOptions& o)
     : o_(o),
       resume_(o.resume.empty() ? "" : find_checkpoint(o.resume)),
       engine_(make_engine(o.job, &log_)),
-      folder_(engine_, folder_of(o), resume_, o.overwrite, leads()),
+      folder_(engine_, folder_of(o), resume_, o.overwrite, o.job.processes.rank),
       model_(load_model(engine_, o.job.model)),
       data_(open_data(engine_, model_, o.job)),
       validation_(o_.validation, o_.job, plan_, session_, data_),
@@ -44,7 +44,9 @@ Training::Training(const TrainOptions& o)
       report_(std::make_shared<ReportData>()) {
   plan_for_data();
   if (data_.held_out) bind_data(data_.held_out, plan_, EPL_ENTRY_EVALUATE, o_.job.processes, o_.job.ranks);
-  session_ = make_session(engine_, plan_, o_.job.processes, o_.job.ranks, store_);
+  ending_ = std::make_unique<Ending>(engine_);
+  session_ = make_session(engine_, plan_, o_.job.processes, o_.job.ranks, store_, ending_->call());
+  if (leads()) check_folder();
   batch_.resize(static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
   validation_.prepare(engine_);
   check_data();
@@ -53,8 +55,15 @@ Training::Training(const TrainOptions& o)
     folder_.check_adapters(!o_.job.lora.empty());
   }
   if (!resume_.empty()) resume();
-  ending_ = std::make_unique<Ending>(engine_);
   if (leads()) add_listeners();
+}
+
+// The others hear of it at their next call.
+void Training::check_folder() {
+  const std::string why = folder_.who_does_not_see_it(o_.job.processes.count);
+  if (why.empty()) return;
+  check(epl_session_give_up(session_.get(), why.data(), why.size(), ending_->call()));
+  throw UsageError(why);
 }
 
 // How many steps some epochs are follows from the batches of one, which follow from the plan where it deals files; the
@@ -89,11 +98,12 @@ void Training::check_data() const {
   if (data_.context > 0) {
     const DataFiles windows = open_data(engine_, model_, o_.job, true);
     bind_data(windows.train, plan_, EPL_ENTRY_TRAIN, o_.job.processes, o_.job.ranks);
-    check_labels(plan_, windows.train, path);
+    check_labels(plan_, windows.train, path, ending_->call());
   } else {
-    check_labels(plan_, data_.train, path);
+    check_labels(plan_, data_.train, path, ending_->call());
   }
-  if (data_.held_out) check_labels(plan_, data_.held_out, o_.job.validation.empty() ? path : o_.job.validation);
+  if (!data_.held_out) return;
+  check_labels(plan_, data_.held_out, o_.job.validation.empty() ? path : o_.job.validation, ending_->call());
 }
 
 namespace {
@@ -142,7 +152,7 @@ void Training::resume() {
   }
   // Before the processes of a job go on together: then the one that leads writes this file.
   read_history(folder_.history(), describe_checkpoint(engine_, resume_).at("step").get<int64_t>(), earlier_);
-  check(epl_session_load(session_.get(), resume_.data(), resume_.size(), data_.train.get(), nullptr));
+  check(epl_session_load(session_.get(), resume_.data(), resume_.size(), data_.train.get(), ending_->call()));
 }
 
 int64_t Training::bytes_to_write() const {
@@ -161,7 +171,6 @@ int64_t Training::bytes_to_write() const {
 }
 
 int Training::run() {
-  watch_signals();
   started_ = last_saved_ = steady_seconds();
   const JobStart start = describe();
   earlier_seconds_ = start.earlier_seconds;
@@ -241,6 +250,11 @@ std::string Training::rows_of_batch() const {
 }
 
 StepDone Training::take_step() {
+  // Long enough for the others to come to the end of a step that they are in, as far as steps tell.
+  constexpr double usual_seconds = 15, longest_seconds = 3600;
+  if (o_.job.processes.several())
+    end_within(static_cast<unsigned>(std::clamp(3 * step_seconds_, usual_seconds, longest_seconds)));
+  const double begun = steady_seconds();
   const int64_t before = epl_dataset_position(data_.train.get()), steps = epl_session_steps(session_.get());
   read_batch();
   epl_metrics metrics = EPL_METRICS_INIT;
@@ -258,6 +272,7 @@ StepDone Training::take_step() {
     tell_warning("step " + std::to_string(metrics.step) + ": " + rows_of_batch());
   }
   const int64_t position = epl_dataset_position(data_.train.get());
+  step_seconds_ = steady_seconds() - begun;
   StepDone out;
   out.step = metrics.step;
   out.epoch = static_cast<double>(position) / static_cast<double>(epl_dataset_batches(data_.train.get()));
@@ -274,7 +289,8 @@ StepDone Training::take_step() {
 void Training::train() {
   try {
     if (leads() && validation_.any() && data_.context > 0)
-      measure_baselines(engine_, plan_, open_data(engine_, model_, o_.job), o_.job, validation_.batches(), listeners_);
+      measure_baselines(engine_, plan_, open_data(engine_, model_, o_.job), o_.job, validation_.batches(), listeners_,
+                        *ending_);
     while (ended_ == "steps" && epl_session_steps(session_.get()) < o_.job.steps) {
       const StepDone step = take_step();
       listeners_.step(step);
@@ -297,7 +313,8 @@ void Training::train() {
       return;
     }
     ended_ = "failed";
-    reason_ = "step " + std::to_string(epl_session_steps(session_.get()) + 1) + ": " + described_failure(e);
+    reason_ = "step " + std::to_string(epl_session_steps(session_.get()) + 1) + ": " +
+              described_failure(e, o_.job.processes.several());
     failure_ = exit_code(e.code);
   }
 }
@@ -329,7 +346,7 @@ bool Training::tell_held_out(const Json& earlier) {
                        "; which weights are the best, and --patience, begin anew");
   }
   event["monitor"] = validation_.monitor();
-  if (const std::string before = earlier.value("monitor", validation_.monitor()); before != validation_.monitor()) {
+  if (const std::string before = text_at(earlier, "monitor"); !before.empty() && before != validation_.monitor()) {
     listeners_.warning("--monitor was " + before + ", now it is " + validation_.monitor());
   }
   listeners_.notice(event, data_.context > 0 ? "" : line);
@@ -344,11 +361,10 @@ void Training::evaluate(bool counts) {
   if (result.best) save_on_the_way(true);
 }
 
-void Training::save_checkpoint(bool best) {
+void Training::save_checkpoint(bool best, const epl_call_options* call) {
   const int64_t step = epl_session_steps(session_.get());
   const std::string path = folder_.step_folder(step);
-  if (saved_step_ != step)
-    check(epl_session_save(session_.get(), path.data(), path.size(), data_.train.get(), nullptr));
+  if (saved_step_ != step) check(epl_session_save(session_.get(), path.data(), path.size(), data_.train.get(), call));
   if (saved_step_ == step && !best) return;
   saved_step_ = step;
   last_saved_ = steady_seconds();
@@ -356,14 +372,16 @@ void Training::save_checkpoint(bool best) {
   listeners_.saved({step, path, best});
 }
 
-// A disk that is full for a moment must not end a run that goes well.
+// A disk that is full for a moment must not end a run that goes well. A signal ends what waits for other processes; a
+// process alone finishes its checkpoint.
 void Training::save_on_the_way(bool best) {
   try {
-    save_checkpoint(best);
+    save_checkpoint(best, o_.job.processes.several() ? ending_->call() : nullptr);
   } catch (const ApiError& e) {
+    if (interrupted() && Ending::explains(e)) throw;
     last_saved_ = steady_seconds();
     tell_warning("no checkpoint after step " + std::to_string(epl_session_steps(session_.get())) + ": " +
-                 described_failure(e) + "; training goes on");
+                 described_failure(e, o_.job.processes.several()) + "; training goes on");
   }
 }
 
@@ -373,7 +391,7 @@ template <class F> void Training::attempt(const char* what, F&& f) {
     f();
   } catch (const ApiError& e) {
     if (failure_ == 0 || failure_ == exit_weights_are_saved) failure_ = exit_code(e.code);
-    tell_warning(std::string(what) + " failed: " + described_failure(e));
+    tell_warning(std::string(what) + " failed: " + described_failure(e, o_.job.processes.several()));
   }
 }
 
@@ -387,24 +405,27 @@ std::string Training::sample() {
   }
 }
 
-void Training::finish() {
-  const double spent = seconds();
-  const int before = failure_;
-  attempt("the checkpoint", [&] {
-    save_checkpoint(false);
-    if (before != 0) failure_ = exit_weights_are_saved;
-  });
+// A job that ends early does not wait long for a process that may never come: one that hangs, for example. How long the
+// save itself takes is another matter.
+void Training::save_last() {
+  epl_call_options soon = EPL_CALL_OPTIONS_INIT;
+  soon.timeout_nanoseconds = 10'000'000'000;
+  if (!o_.job.processes.several() || ended_ == "steps" || ended_ == "stopped") return save_checkpoint(false, nullptr);
+  try {
+    save_checkpoint(false, &soon);
+  } catch (const ApiError& e) {
+    if (e.code != EPL_ERROR_DEADLINE_EXCEEDED || e.rank >= 0) throw;
+    save_checkpoint(false, nullptr);
+  }
+}
+
+// What all processes write together, and what they tell of the weights.
+void Training::write_results(JobDone& done) {
   if (!o_.job.lora.empty()) attempt("writing the adapters", [&] { export_adapters(session_, folder_.adapters()); });
   attempt("writing trained.onnx", [&] {
     const std::string said = export_onnx(session_, model_, o_.job, folder_.onnx(), o_.for_training);
     listeners_.notice({{"event", "exported"}, {"path", folder_.onnx()}, {"for_training", o_.for_training}}, said);
   });
-  JobDone done;
-  done.step = epl_session_steps(session_.get());
-  done.seconds = spent;
-  done.ended = ended_;
-  done.reason = reason_;
-  done.resume = folder_.path();
   attempt("the hash of the weights", [&] {
     uint64_t hash = 0;
     check(epl_session_hash(session_.get(), nullptr, &hash));
@@ -413,6 +434,29 @@ void Training::finish() {
     done.weights_hash = hex;
   });
   if (ended_ != "failed" && ended_ != "interrupted") attempt("the sample text", [&] { done.sample = sample(); });
+}
+
+void Training::finish() {
+  end_within(0);
+  const double spent = seconds();
+  const int before = failure_;
+  JobDone done;
+  bool together = true;
+  attempt("the checkpoint", [&] {
+    try {
+      save_last();
+    } catch (const ApiError& e) {
+      together = e.code != EPL_ERROR_DEADLINE_EXCEEDED;
+      throw;
+    }
+    if (before != 0) failure_ = exit_weights_are_saved;
+  });
+  if (together) write_results(done);  // else it would wait for the same process
+  done.step = epl_session_steps(session_.get());
+  done.seconds = spent;
+  done.ended = ended_;
+  done.reason = reason_;
+  done.resume = folder_.path();
   tell_warnings();
   if (!leads()) return;
   report_->done(done);  // before the others hear of the end the page is there

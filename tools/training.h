@@ -34,6 +34,7 @@ class Training {
   int run();
 
  private:
+  void check_folder();
   void check_data() const;
   void resume();
   bool leads() const { return o_.job.processes.leads(); }
@@ -45,7 +46,9 @@ class Training {
   std::string rows_of_batch() const;
   bool tell_held_out(const Json& earlier);
   void evaluate(bool counts);
-  void save_checkpoint(bool best);
+  void save_checkpoint(bool best, const epl_call_options* call);
+  void save_last();
+  void write_results(JobDone& done);
   void save_on_the_way(bool best);
   std::string sample();
   void finish();
@@ -73,7 +76,7 @@ class Training {
   std::shared_ptr<ReportData> report_;
   Listeners listeners_;
   JobStart earlier_;  // what the history says of a run that goes on
-  double started_ = 0, last_saved_ = 0, earlier_seconds_ = 0;
+  double started_ = 0, last_saved_ = 0, earlier_seconds_ = 0, step_seconds_ = 0;
   int64_t saved_step_ = -1, measured_step_ = -1;
   std::string ended_ = "steps", reason_;
   int failure_ = 0;  // an exit code: of what went wrong first

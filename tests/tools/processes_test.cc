@@ -1,11 +1,16 @@
 // What launchers say in the environment, and what of epl launch is computed from words alone.
 #include "tools/processes.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <map>
 
 #include "tools/launch.h"
+#include "tools/launch_output.h"
 
 namespace epl::tools::processes_test {
 namespace {
@@ -67,7 +72,7 @@ TEST(Processes, epl_launch_says_all) {
   EXPECT_EQ(out.count, 4);
   EXPECT_EQ(out.local_count, 2);
   EXPECT_EQ(out.rendezvous, "tcp://node1:5");
-  EXPECT_EQ(out.secret, "of 8");
+  EXPECT_EQ(out.secret.view(), "of 8");
   EXPECT_FALSE(out.serves);
   EXPECT_FALSE(found({{"EPL_RANK", "0"}, {"EPL_WORLD_SIZE", "4"}, {"EPL_RENDEZVOUS", "tcp://127.0.0.1:5"}}).serves);
 }
@@ -97,7 +102,7 @@ TEST(Processes, open_mpi_and_mpich) {
   variables["EPL_RENDEZVOUS"] = "tcp://head:5";
   EXPECT_WORDS(refusal(variables), "EPL_SECRET_FILE");
   variables["EPL_SECRET_FILE"] = "job.secret";
-  EXPECT_EQ(found(variables).secret, "of job.secret");
+  EXPECT_EQ(found(variables).secret.view(), "of job.secret");
   EXPECT_FALSE(found(variables).serves);
   variables["OMPI_COMM_WORLD_RANK"] = "0";
   EXPECT_TRUE(found(variables).serves);
@@ -164,12 +169,61 @@ TEST(Launch, hosts) {
 }
 
 TEST(Launch, lines_are_passed_on_whole) {
-  std::string kept = "one\ntw";
-  EXPECT_EQ(prefixed_lines(kept, "[3] ", false), "[3] one\n");
-  EXPECT_EQ(kept, "tw");
-  kept += "o\n\nend";
-  EXPECT_EQ(prefixed_lines(kept, "[3] ", true), "[3] two\n[3] \n[3] end\n");
-  EXPECT_EQ(kept, "");
+  PrefixedLines lines("[3] ");
+  EXPECT_EQ(lines.take("one\ntw"), "[3] one\n");
+  EXPECT_EQ(lines.idle(), "") << "half a line waits for its end";
+  EXPECT_EQ(lines.take("o\n\nend"), "[3] two\n[3] \n");
+  EXPECT_EQ(lines.end(), "[3] end\n");
+  EXPECT_EQ(lines.end(), "");
+}
+
+TEST(Launch, progress_that_writes_over_itself_passes_through) {
+  PrefixedLines behind("[3] "), before("[3] ");
+  EXPECT_EQ(behind.take("step 1\rstep 2\r"), "[3] step 1\r[3] step 2\r");
+  EXPECT_EQ(behind.take("\nend\r"), "\n[3] end\r");
+  EXPECT_EQ(behind.take("\n"), "\n") << "one line end";
+  EXPECT_EQ(before.take("\rstep 1"), "\r");
+  EXPECT_EQ(before.idle(), "[3] step 1");
+  EXPECT_EQ(before.take("\rstep 2\n"), "\r[3] step 2\n");
+  EXPECT_EQ(before.end(), "");
+}
+
+TEST(Launch, a_line_without_an_end_goes_on_in_pieces) {
+  PrefixedLines lines("[3] ");
+  std::string all;
+  const std::string piece(1000, 'x');
+  for (int i = 0; i < 1000; ++i) all += lines.take(piece);
+  EXPECT_GT(all.size(), 900'000u) << "it is not kept";
+  all += lines.end();
+  EXPECT_EQ(all.size(), 4 + 1'000'000u + 1);
+  EXPECT_EQ(all.substr(0, 8), "[3] xxxx");
+}
+
+// A reader who takes nothing: nobody waits, and what has found room is there for him in its order.
+TEST(Launch, output_waits_for_nobody) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const int wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  {
+    LaunchOutput output(ends[1], wake);
+    for (int i = 0; !output.full(); ++i) output.write(std::to_string(i) + std::string(100'000, ' ') + "\n");
+    output.be_lossy();
+    EXPECT_FALSE(output.full()) << "its producers go on";
+    for (int i = 0; i < 1000; ++i) output.write(std::string(100'000, 'x'));
+    EXPECT_FALSE(output.drain(1));
+    ASSERT_EQ(::fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+    std::string read(size_t{64} << 20, '\0');
+    size_t at = 0;
+    while (!output.drain(0)) {
+      const ssize_t got = ::read(ends[0], read.data() + at, read.size() - at);
+      if (got < 0 && errno == EAGAIN) continue;
+      ASSERT_GT(got, 0);
+      at += static_cast<size_t>(got);
+    }
+    EXPECT_EQ(read.substr(0, 2), "0 ");
+    EXPECT_LT(at, size_t{8} << 20) << "the rest is left out";
+  }
+  ::close(ends[0]), ::close(ends[1]), ::close(wake);
 }
 
 }  // namespace

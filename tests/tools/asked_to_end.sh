@@ -1,0 +1,79 @@
+#!/bin/sh
+# asked_to_end.sh EPL OUT: a signal is seen wherever a job is: in a step whose peer hangs, and while processes come
+# together. How long they wait for each other is for the user to say.
+. "$(dirname "$0")/begin.sh"
+small_job
+train="$epl train model.onnx --text book.txt --batch 8 --threads 1 --sample-bytes 0 --json"
+now() { date +%s; }
+# ends_within SECONDS PID: it ends by then; its exit code is in $got.
+ends_within() {
+  until=$(($(now) + $1))
+  while kill -0 "$2" 2>/dev/null && [ "$(now)" -lt $until ]; do sleep 0.1; done
+  if kill -0 "$2" 2>/dev/null; then
+    fail "it is still there after $1 s"
+    kill -KILL "$2"
+  fi
+  wait "$2"
+  got=$?
+}
+# one RANK COUNT: a process that is told its place, and finds the others in the folder "meet".
+one() {
+  rank=$1 count=$2
+  shift 2
+  exec env EPL_RANK=$rank EPL_WORLD_SIZE=$count EPL_RENDEZVOUS=file://$PWD/meet EPL_SECRET=word $train "$@"
+}
+
+# Nobody else comes. The first signal ends it.
+for signal in TERM INT HUP; do
+  case $signal in TERM) code=143 ;; HUP) code=129 ;; INT) code=130 ;; esac
+  rm -rf meet
+  if [ $signal = INT ]; then   # a shell's background jobs ignore it
+    timeout --preserve-status -s INT 2 env EPL_RANK=1 EPL_WORLD_SIZE=2 EPL_RENDEZVOUS=file://$PWD/meet \
+      EPL_SECRET=word $train --steps 5 --out join 2>err &
+  else
+    (one 1 2 --steps 5 --out join) 2>err &
+  fi
+  child=$!
+  for i in $(seq 200); do [ -f "meet/key.world%2frank%201" ] && break; sleep 0.05; done
+  [ $signal = INT ] || kill -$signal $child
+  ends_within 20 $child
+  [ $got = $code ] || fail "SIG$signal in the join ended it with $got, not $code: $(cat err)"
+done
+
+# Nor does it wait longer than it is told to.
+rm -rf meet
+start=$(now)
+expect 3 "rank 0 has not come" env EPL_RANK=1 EPL_WORLD_SIZE=2 EPL_RENDEZVOUS=file://$PWD/meet EPL_SECRET=word $train \
+  --steps 5 --join-timeout 0.5 --out join
+[ $(($(now) - start)) -lt 20 ] || fail "--join-timeout is not looked at"
+
+# hung SIGNALLED...: a job of three whose process 2 hangs in mid-step.
+hang() {
+  rm -rf hung hung.json
+  "$epl" launch -n 3 --patience 5 -- $train --steps 100000 --checkpoint-every 1000000 --out hung "$@" >hung.json \
+    2>err &
+  launcher=$!
+  for i in $(seq 600); do grep -q '"step":2,' hung.json && break; sleep 0.1; done
+  hung=$(cat /proc/$launcher/task/$launcher/children | cut -d' ' -f3)
+  kill -STOP "$hung"
+  sleep 1
+}
+# One SIGTERM is enough, though the peer says nothing: the others end their step, and do not wait long for it to save.
+hang
+kill -TERM $launcher
+ends_within 60 $launcher
+[ $got != 0 ] || fail "a job of which one hangs ended well"
+grep -q "rank 2\|another process of the job hangs" err || fail "nobody says that one hangs: $(cat err)"
+# And without one, the others notice in the time that is given.
+hang --silence-timeout 1 --join-timeout 2
+ends_within 60 $launcher
+grep -q "rank 2" err || fail "nobody says which one is silent: $(cat err)"
+
+# A process that ends before the others have come is not waited for either: they are asked to end.
+start=$(now)
+early="$train --steps 5 --out early"
+"$epl" launch -n 2 --patience 20 -- sh -c "test \$EPL_RANK = 1 && sleep 1 && exit 5; exec $early" >/dev/null 2>err
+got=$?
+[ $got = 5 ] || fail "the exit code of the first that failed is $got: $(cat err)"
+[ $(($(now) - start)) -lt 15 ] || fail "the other one waited in the join"
+exit $failed
