@@ -249,7 +249,7 @@ void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& data
     said.check_data(input.name, field);
     bind_field(trainer, input.name, EPL_DTYPE_NONE, field);
   }
-  const std::vector<Port> inputs = inputs_of(model);
+  const std::vector<ModelInput> inputs = inputs_of(model);
   const bool taken = std::ranges::find(inputs, o.loss_target, &Port::name) != inputs.end();  // by the model
   const auto target = fields.find(o.loss_target);
   if (target != fields.end() && o.loss != "none" && !taken) bind_target(trainer, target->second, o.loss);

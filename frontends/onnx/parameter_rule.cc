@@ -183,7 +183,7 @@ void ParameterRule::look_at_uses() {
       for (const Node& inner : a.g->nodes) self(inner, self);
       if (node.op_type != "Loop" && node.op_type != "Scan") continue;
       // What a loop is given takes the places that its graph's inputs take.
-      const size_t before = node.op_type == "Scan" && model.opset("") < 9 ? 1 : 0;
+      const size_t before = node.op_type == "Scan" && model_.opset("") < 9 ? 1 : 0;
       for (size_t k = 0; k < a.g->inputs.size() && k + before < node.inputs.size(); ++k) {
         for (auto* places : {&statistics_, &structural_, &weights_, &shifts_}) {
           if (places->contains(a.g->inputs[k].name)) places->insert(node.inputs[k + before]);
