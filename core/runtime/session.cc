@@ -314,9 +314,13 @@ void Session::run_rank(size_t index, const RunRequest& request, int r) {
   Rank& rank = *ranks_[static_cast<size_t>(r)];
   Executor& executor = *rank.executors[index];
   const int number = options_.first_rank + r;
+  rank.bug = false;
   try {
     if (over_processes()) rank.world->watch([&] { return executor.check_stop(); });
     rank.status = executor.run(request, rank.groups_of_entry[index]);
+  } catch (const InternalError&) {
+    rank.bug = true;
+    rank.status = current_exception_status();
   } catch (...) {
     rank.status = current_exception_status();
   }
@@ -357,7 +361,7 @@ Session::Outcome Session::run_ranks(size_t index, const RunRequest& request) {
     for (const auto& rank : ranks_) rank->events.resize(rank->events_before);
   }
   if (!failure.ok()) {
-    const bool bug = failure.code() == Code::internal;
+    const bool bug = std::ranges::any_of(ranks_, [](const auto& rank) { return rank->bug; });
     if (changing || bug) healthy_ = false;
     connected_ = false;  // an aborted group is never used again
     if (over_processes()) failure = give_up_world(failure);

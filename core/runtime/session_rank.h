@@ -20,6 +20,7 @@ struct Session::Rank {
   std::map<std::string, std::unique_ptr<Communicator>> groups;  // by name
   std::vector<Groups> groups_of_entry;
   Status status;
+  bool bug = false;                // a check of our own failed in the call at hand
   std::vector<TraceEvent> events;  // of the steps that are recorded
   size_t events_before = 0;        // the call at hand
 };

@@ -200,8 +200,7 @@ static epl_error* run_epl_session_gradients(void** out) {
 static epl_error* run_epl_session_apply(void** out) {
   epl_metrics metrics = EPL_METRICS_INIT;
   (void)out;
-  epl_error* error = epl_session_gradients(keeper, w.inputs, 2, NULL, NULL);
-  return error ? error : epl_session_apply(keeper, NULL, &metrics);
+  return epl_session_apply(keeper, NULL, &metrics);
 }
 static epl_error* run_frozen(void** out) {
   (void)out;
@@ -340,7 +339,7 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_session_create, destroy_session, NULL),
                              ROW(epl_session_step, NULL, check_step),
                              ROW(epl_session_gradients, NULL, NULL),
-                             ROW(epl_session_apply, NULL, NULL),
+                             ROW(epl_session_apply, NULL, check_apply),
                              ROW(epl_session_evaluate, NULL, NULL),
                              ROW(epl_session_predict, destroy_tensor, NULL),
                              ROW(epl_session_predict_into, NULL, NULL),
