@@ -44,11 +44,12 @@ struct Completed {
 struct Abort {
   Status why;
   std::vector<Completed> completed;
+  bool lost = false;  // a rank is gone for good
 };
 
 std::string packed(const Abort& abort) {
   const uint64_t numbers[] = {abort.completed.size(), static_cast<uint64_t>(abort.why.code()),
-                              static_cast<uint64_t>(abort.why.rank()), abort.why.where().size()};
+                              static_cast<uint64_t>(abort.why.rank()), abort.why.where().size(), abort.lost ? 1u : 0u};
   std::string text(reinterpret_cast<const char*>(numbers), sizeof numbers);
   for (const Completed& one : abort.completed) text.append(reinterpret_cast<const char*>(&one), sizeof one);
   return text + abort.why.where() + abort.why.message();
@@ -56,11 +57,12 @@ std::string packed(const Abort& abort) {
 
 Abort unpacked(std::string_view text) {
   Abort out{error(Code::peer_failed, "a peer ended the group for a reason that cannot be read"), {}};
-  uint64_t numbers[4] = {};
+  uint64_t numbers[5] = {};
   if (text.size() < sizeof numbers) return out;
   std::memcpy(numbers, text.data(), sizeof numbers);
   text.remove_prefix(sizeof numbers);
-  const auto [count, code, rank, where] = numbers;
+  const auto [count, code, rank, where, lost] = numbers;
+  out.lost = lost != 0;
   if (count > text.size() / sizeof out.completed[0]) return out;
   out.completed.resize(count);
   std::memcpy(out.completed.data(), text.data(), count * sizeof out.completed[0]);
@@ -245,7 +247,7 @@ void Connections::leave(Group& group) {
 }
 
 void Connections::tell_why(const Group& group) {
-  Abort abort{group.status, {}};
+  Abort abort{group.status, {}, lost_};
   for (const auto& [id, other] : groups_) {
     if (below(*other, group)) abort.completed.push_back({id, other->completed});
   }
@@ -377,6 +379,7 @@ void Connections::take(int rank, Message message) {
     case FrameHead::Type::abort: {
       const Abort abort =
           unpacked({reinterpret_cast<const char*>(message.data()), static_cast<size_t>(message.head.bytes)});
+      lost_ = lost_ || abort.lost;
       for (const auto& [id, completed] : abort.completed) {
         Group& ended = at(id);
         ended.ends_after = std::max(ended.ends_after, completed);
