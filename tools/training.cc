@@ -226,15 +226,21 @@ void Training::tell_warning(const std::string& message) {
 
 double Training::seconds() const { return earlier_seconds_ + steady_seconds() - started_; }
 
-// The next batch. Each process reads its own samples; where it cannot, the others are told why there is no step.
-void Training::read_batch() {
+// What a process does alone, between the calls that all make; where it cannot, the others are told why there is no
+// step.
+template <class F> void Training::alone(F&& f) {
   try {
-    check(epl_dataset_next(data_.train.get(), ending_->call(), batch_.data(), batch_.size()));
+    f();
   } catch (const ApiError& e) {
     const std::string why = described_failure(e);
     if (o_.job.processes.several()) check(epl_session_give_up(session_.get(), why.data(), why.size(), nullptr));
     throw;
   }
+}
+
+// The next batch. Each process reads its own samples.
+void Training::read_batch() {
+  alone([&] { check(epl_dataset_next(data_.train.get(), ending_->call(), batch_.data(), batch_.size())); });
 }
 
 // Which rows of the file the batch is. The library has said what is wrong with it.
@@ -288,9 +294,12 @@ StepDone Training::take_step() {
 // Whatever a step meets, the weights that the steps before it have trained stay and are saved by `finish`.
 void Training::train() {
   try {
-    if (leads() && validation_.any() && data_.context > 0)
-      measure_baselines(engine_, plan_, open_data(engine_, model_, o_.job), o_.job, validation_.batches(), listeners_,
-                        *ending_);
+    if (leads() && validation_.any() && data_.context > 0) {
+      alone([&] {
+        measure_baselines(engine_, plan_, open_data(engine_, model_, o_.job), o_.job, validation_.batches(), listeners_,
+                          *ending_);
+      });
+    }
     while (ended_ == "steps" && epl_session_steps(session_.get()) < o_.job.steps) {
       const StepDone step = take_step();
       listeners_.step(step);

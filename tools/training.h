@@ -41,6 +41,7 @@ class Training {
   JobStart describe() const;
   int64_t bytes_to_write() const;
   void train();
+  template <class F> void alone(F&& f);
   void read_batch();
   StepDone take_step();
   std::string rows_of_batch() const;
