@@ -23,17 +23,19 @@ bool cut_number(std::string_view& name) {
 
 // Constants that PyTorch's newer exporter computes have the name of the operation: "softmax", "expand_1", "mul_12".
 bool named_as_operation(std::string_view name) {
-  static constexpr std::array operations = {
-      "abs",    "add",         "addmm",   "arange",   "bmm",       "cat",   "clamp",   "clone",     "cos",
-      "cumsum", "detach",      "div",     "einsum",   "embedding", "eq",    "exp",     "expand",    "flatten",
-      "full",   "gather",      "ge",      "gelu",     "gt",        "index", "le",      "linspace",  "log",
-      "lt",     "masked_fill", "matmul",  "mean",     "mm",        "mul",   "neg",     "ones",      "permute",
-      "pow",    "reciprocal",  "relu",    "repeat",   "reshape",   "rsqrt", "rsub",    "select",    "sigmoid",
-      "sin",    "slice",       "softmax", "softplus", "split",     "sqrt",  "squeeze", "stack",     "sub",
-      "sum",    "t",           "tanh",    "to",       "transpose", "tril",  "triu",    "unsqueeze", "view",
-      "where",  "zeros"};
+  static constexpr std::string_view operations =
+      " abs acos add addmm alias amax amin arange asin atan atan2 baddbmm bitwise_and bitwise_not bitwise_or "
+      "bmm cat chunk clamp clamp_max clamp_min clone conv1d conv2d convert_element_type copy cos "
+      "cosine_similarity cumprod cumsum detach diff div dot dropout einsum embedding eq erf exp expand "
+      "flatten floor floor_divide full full_like gather ge gelu getitem gt index item layer_norm le "
+      "lift_fresh_copy linear linspace log log_softmax logical_and logical_not logical_or logsumexp lt "
+      "masked_fill matmul max maximum mean min minimum mm mul ne neg new_full new_ones new_zeros norm "
+      "one_hot ones ones_like outer pad permute pow rand randn reciprocal relu remainder repeat reshape "
+      "rms_norm roll round rsqrt rsub scalar_tensor scatter select sigmoid sign silu sin slice softmax "
+      "softplus sort split sqrt squeeze stack std sub sum t tanh to transpose tril triu true_divide trunc "
+      "type_as unbind unfold unsafe_view unsqueeze var view where zeros zeros_like ";
   if (cut_number(name) && name.ends_with('_')) name.remove_suffix(1);
-  return std::ranges::find(operations, name) != operations.end();
+  return name.find(' ') == std::string_view::npos && operations.find(cat(" ", name, " ")) != std::string_view::npos;
 }
 
 // "val_7", "onnx::MatMul_12", "_to_copy_3", "12", "/layer/Reshape_output_0", "x.Constant_1_output_0".
@@ -156,6 +158,10 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
     if (!dtype.ok() || !is_float(*dtype) || tensor.dims.empty()) continue;
     dotted_ = dotted_ || dotted(tensor.name);
   }
+  // The newer exporter names its nodes so.
+  operations_ =
+      std::ranges::any_of(file.graph.nodes, [](const Node& node) { return node.name.starts_with("node_"); }) ||
+      (!pytorch_ && dotted_);
   look_at_uses();
   if (pytorch_ && said_.empty()) look_at_order();
 }
@@ -246,7 +252,7 @@ void ParameterRule::look_at_order() {
   std::map<std::string_view, std::vector<std::pair<std::string_view, Kind>>> modules;
   for (const Tensor& tensor : model_.file().graph.initializers) {
     const std::string_view name = tensor.name;
-    if (named_by_exporter(name) || named_as_operation(name)) continue;
+    if (made_by_exporter(name)) continue;
     auto dtype = dtype_of(tensor.data_type);
     const bool real = dtype.ok() && is_float(*dtype);
     const bool buffer = !real || known_buffer(name) || statistics_.contains(name);
@@ -287,7 +293,7 @@ ParameterRule::Kind ParameterRule::said(std::string_view name) const {
 
 bool ParameterRule::made_by_exporter(std::string_view name) const {
   return said(name) == Kind::unknown &&
-         (named_by_exporter(name) || named_as_operation(name) || (!said_.empty() && !dotted(name)));
+         (named_by_exporter(name) || (operations_ && named_as_operation(name)) || (!said_.empty() && !dotted(name)));
 }
 
 ParameterRule::Kind ParameterRule::by_order(std::string_view name) const {
@@ -300,7 +306,7 @@ ParameterRule::Kind ParameterRule::by_order(std::string_view name) const {
 ParameterVerdict ParameterRule::judge_single(std::string_view name, const TensorType& type, bool placed) const {
   if ((placed && !type.shape.empty()) || (named_as_weight(name) && (pytorch_ || !type.shape.empty())))
     return {true, ""};
-  const bool of_module = pytorch_ && !named_by_exporter(name) && !named_as_operation(name);
+  const bool of_module = pytorch_ && !made_by_exporter(name);
   if (of_module) return {true, ""};
   return {false, "it has one element", named_by_people(name) && is_learnable_place(name)};
 }

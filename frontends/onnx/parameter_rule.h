@@ -65,6 +65,7 @@ class ParameterRule {
   std::unordered_set<std::string_view> weights_;        // operands in the place of a weight (OnnxOpRow::weights)
   std::unordered_set<std::string_view> shifts_;         // operands that are added to a product or a convolution
   std::unordered_set<std::string_view> computed_with_;  // operands of nodes that compute, but for small constants
+  bool operations_ = false;                             // constants may have the names of operations
   bool dotted_ = false;                                 // some float initialisers have names like "block.0.weight"
   bool pytorch_ = false;  // names are those of the module's parameters and buffers, unless the exporter made them
 };
