@@ -31,7 +31,7 @@ constexpr std::string_view ids_text = R"(graph ids(ids: i32[4,3] batch 0, other:
 TEST(InputBounds, FollowWhatOnlyMovesElements) {
   auto graph = parse(ids_text);
   ASSERT_NE(graph, nullptr);
-  const std::vector<InputBound> bounds = input_bounds(*graph, {});
+  const std::vector<InputBound> bounds = input_bounds(*graph, {}, "target");
   ASSERT_EQ(bounds.size(), 1u) << "of a sum of inputs nothing is known";
   EXPECT_EQ(bounds[0].input, 0);
   EXPECT_EQ(bounds[0].node, "rows");
