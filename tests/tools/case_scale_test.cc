@@ -12,7 +12,7 @@ constexpr double tolerance = 1e-3;  // of norms, in float32
 
 TEST(CaseScale, AValueCountsAgainstItself) {
   const Scale scale(Norms{{"a", 10.0}, {"b", 1e-4}});
-  EXPECT_DOUBLE_EQ(scale.error(10.02, 10), 0.002);
+  EXPECT_NEAR(scale.error(10.02, 10), 0.002, 1e-12);
   EXPECT_DOUBLE_EQ(scale.error(2e-4, 1e-4), 1) << "small beside the others, but no rounding";
   EXPECT_FALSE(scale.is_zero(1e-4));
 }
