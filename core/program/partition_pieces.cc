@@ -134,9 +134,9 @@ Value Partition::dispatched(Value now, const std::vector<Move>& moves, const Rou
   // [a, b, the rest] as [b, a, the rest].
   const auto swapped = [&](Value v, int64_t a, int64_t b, const char* suffix) {
     return write(behind, suffix, block, [&](Builder& to) {
-      const Shape& shape = local_.graph.type(v).shape;
-      const Var parted = to.reshape(to.var(v), {a, b, local_.graph.type(v).elements() / (a * b)});
-      return to.reshape(to.transpose(parted, {1, 0, 2}), shape).value();
+      const TensorType whole = local_.graph.type(v);  // a copy: what is written moves the graph's own
+      const Var parted = to.reshape(to.var(v), {a, b, whole.elements() / (a * b)});
+      return to.reshape(to.transpose(parted, {1, 0, 2}), whole.shape).value();
     });
   };
   TensorType type = local_.graph.type(now);

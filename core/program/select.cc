@@ -142,6 +142,7 @@ class Selection {
   Status write_instructions() {
     for (int b = 0; b < static_cast<int>(local_.blocks.size()); ++b) {
       Block block{local_.blocks[static_cast<size_t>(b)], size(), 0};
+      if (!block_loops(local_.blocks[static_cast<size_t>(b)].kind)) emit_late();
       for (int n = 0; n < graph_.node_count(); ++n) {
         const Node& node = graph_.node(NodeId{n});
         if (node.region != b || is_view(node)) continue;
@@ -153,6 +154,7 @@ class Selection {
       block.last = size();
       program_.blocks.push_back(block);
     }
+    EPL_CHECK(late_.empty());  // a loop that sums has a block behind it
     if (program_.commit_begin == 0) program_.commit_begin = size();
     return {};
   }
@@ -171,8 +173,19 @@ class Selection {
   void emit_outputs(const Node& node) {
     for (size_t port = 0; port < local_.outputs.size(); ++port) {
       const NodeId producer = graph_.value(Value{root(graph_.outputs[port].value)}).producer;
-      if (producer && &graph_.node(producer) == &node) emit(port);
+      if (!producer || &graph_.node(producer) != &node) continue;
+      const TransferRow* transfer = transfer_of(node.op->name);
+      // What is complete when a loop has ended leaves behind the loop.
+      if (transfer && transfer->at_last_turn && block_loops(local_.block(node).kind))
+        late_.push_back(port);
+      else
+        emit(port);
     }
+  }
+
+  void emit_late() {
+    for (const size_t port : late_) emit(port);
+    late_.clear();
   }
 
   void emit(size_t port) {
@@ -302,6 +315,7 @@ class Selection {
   const Graph& graph_;
   const LowerOptions& options_;
   Program& program_;
+  std::vector<size_t> late_;  // outputs of a loop that leave behind it
 };
 
 }  // namespace

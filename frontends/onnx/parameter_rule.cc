@@ -55,12 +55,22 @@ std::string_view module_of(std::string_view name) { return name.substr(0, dotted
 
 // Names that modules give to what they do not train.
 bool known_buffer(std::string_view name) {
-  static constexpr std::array names = {
-      "inv_freq",   "original_inv_freq", "running_mean", "running_var", "position_ids", "masked_bias",
-      "attn_mask",  "attention_mask",    "causal_mask",  "mask",        "anchors",      "anchor_grid",
-      "cos_cached", "sin_cached",        "freqs_cis",    "freqs_cos",   "freqs_sin",    "embed_scale",
-      "eps",        "epsilon",           "zero_point",   "min_val",     "max_val",      "pixel_mean",
-      "pixel_std",  "image_mean",        "image_std",    "mel_basis",   "dct_mat",      "relative_coords_table"};
+  static constexpr std::array names = {"inv_freq",     "original_inv_freq",
+                                       "running_mean", "running_var",
+                                       "position_ids", "masked_bias",
+                                       "attn_mask",    "attention_mask",
+                                       "causal_mask",  "mask",
+                                       "anchors",      "anchor_grid",
+                                       "cos",          "sin",
+                                       "cos_cached",   "sin_cached",
+                                       "freqs_cis",    "freqs_cos",
+                                       "freqs_sin",    "embed_scale",
+                                       "eps",          "epsilon",
+                                       "zero_point",   "min_val",
+                                       "max_val",      "pixel_mean",
+                                       "pixel_std",    "image_mean",
+                                       "image_std",    "mel_basis",
+                                       "dct_mat",      "relative_coords_table"};
   return std::ranges::find(names, own_name(name)) != names.end();
 }
 

@@ -64,10 +64,12 @@ TEST(WeightsInNodes, AreParametersWhereTheyStandForWeights) {
     ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
     std::vector<std::string> listed;
     for (const ModelInitializer& one : (*loaded)->initializers()) listed.push_back(one.name);
-    EXPECT_EQ(listed, (std::vector<std::string>{"yes", "fc.w_0", "shift", "v", "node_y/else_branch/v"}));
+    EXPECT_EQ(listed, (std::vector<std::string>{"yes", "fc.w_0", "shift", "stored", "v", "node_y/else_branch/stored",
+                                                "node_y/else_branch/v"}));
     auto graph = (*loaded)->bind({.symbols = {{"n", 3}}});
     ASSERT_TRUE(graph.ok()) << graph.status().to_string();
-    std::vector<std::string> wanted = {"fc.w_0", "shift", taken ? "v" : "node_y/else_branch/v"};
+    std::vector<std::string> wanted = {"fc.w_0", "shift", taken ? "stored" : "node_y/else_branch/stored",
+                                       taken ? "v" : "node_y/else_branch/v"};
     std::ranges::sort(wanted);
     EXPECT_EQ(names(*graph), wanted);
     // What only scales is a constant, unless its name says otherwise.

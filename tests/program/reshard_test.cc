@@ -47,7 +47,8 @@ TEST(Reshard, SumsGoOverMicroBatchesAndThenOverRanks) {
   EXPECT_EQ(moves(lying({{}, {}}, {{data, ShardingRule::Reduce::max}}), lying({{}, {}})),
             "all_reduce(data) f32[64,16]");
   EXPECT_EQ(moves(lying({{}, {}}, {{micro_batch, ShardingRule::Reduce::max}}), lying({{}, {}})),
-            "error: a maximum or minimum over the pieces of micro_batch");
+            "error: a maximum or minimum is taken over the pieces of micro_batch, which only sums are; use fewer "
+            "micro-batches");
 }
 
 TEST(Reshard, ASumThatIsWantedInPiecesIsScattered) {
@@ -131,8 +132,10 @@ TEST(Reshard, BetweenTwoWaysToPadADimensionIsWhole) {
 }
 
 TEST(Reshard, WhatNoTransferMovesIsSaid) {
-  EXPECT_EQ(moves(lying({by({micro_batch}), {}}), lying({{}, {}})),
-            "error: gathering dimension 0, which micro_batch cuts");
+  EXPECT_EQ(
+      moves(lying({by({micro_batch}), {}}), lying({{}, {}})),
+      "error: dimension 0 is cut over micro_batch, which is not an axis of ranks, and cannot be gathered; use fewer "
+      "micro-batches");
 }
 
 TEST(Operands, FollowFromTheRuleAndTheNode) {
