@@ -207,10 +207,11 @@ TEST(TrainStep, KeepsTheModelsOwnUpdatesAndPutsItsOwnLast) {
   EXPECT_EQ(made->graph.updates.size(), 1u + 3 * 4);
   EXPECT_TRUE(made->graph.find("first.weight.mean"));
   EXPECT_EQ(made->graph.leaves(ValueKind::scalar).size(), 3u);
-  ASSERT_EQ(made->graph.outputs.size(), 6u);
+  ASSERT_EQ(made->graph.outputs.size(), 7u);
   EXPECT_EQ(made->graph.outputs[0].name, "loss");
-  EXPECT_EQ(made->graph.outputs[1].name, verdict_output);
-  EXPECT_EQ(made->graph.outputs[2].name, "gradient_norm:first.weight");
+  EXPECT_EQ(made->graph.outputs[1].name, counted_output);
+  EXPECT_EQ(made->graph.outputs[2].name, verdict_output);
+  EXPECT_EQ(made->graph.outputs[3].name, "gradient_norm:first.weight");
   for (const Node& node : made->graph.nodes()) {
     if (node.op->name == "adam") {
       EXPECT_EQ(node.phase, Phase::update);
