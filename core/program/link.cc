@@ -74,8 +74,8 @@ Result<StateLayout> link(std::span<Program* const> programs) {
       const StateSlot& stored = layout.slot(slot);
       if (used[p].contains(slot.offset) &&
           (stored.local != slot.local || stored.sharding != slot.sharding || stored.leader != slot.leader))
-        return error(Code::internal, "entries of one plan have other pieces of ", slot.name, ": ", stored.local.text(),
-                     " and ", slot.local.text())
+        return unsupported("entries of one plan would keep other pieces of ", slot.name, ": ", stored.local.text(),
+                           " and ", slot.local.text(), "; give all nodes that use it to one scope")
             .at(slot.name);
       const int64_t offset = stored.offset;
       moved[slot.offset] = offset;

@@ -106,6 +106,8 @@ class Service:
         own = text  # what the client itself has not sent
         for sent in re.findall(r'[^"]{9,}', json.dumps(body) if isinstance(body, dict) else ""):
             own = own.replace(sent, "")
+            shown = next((sent[:n] for n in range(len(sent), 8, -1) if sent[:n] + "..." in own), None)
+            own = own.replace(shown + "...", "") if shown else own  # cut, because it is long
         wants(str(self.folder) not in own and str(OUT) not in own, "a path of the server is in", text)
         wants(all(c == "\n" or ord(c) >= 32 and ord(c) != 127 for c in text), "control characters are in", repr(text[:300]))
         return text
