@@ -84,6 +84,7 @@ impl Running {
         let shared = Arc::new(Shared { waker: Mutex::new(None), inputs, outputs: Mutex::new(outputs) });
         Running { work, call: call.clone(), shared, event: None }
     }
+    #[cfg(feature = "futures")]
     pub(crate) fn step(inputs: impl IntoIterator<Item = Arc<Tensor<'static>>>, call: &Call) -> Running {
         Running::new(Work::Metrics(sys::epl_session_step_async), inputs, Vec::new(), call)
     }
