@@ -61,12 +61,13 @@ class Lifetimes {
         if (v) use(root(v), p);
       }
     }
-    // What decides whether the step is applied is looked at again right before the state changes.
+    // What decides whether the step is applied, an integer, is looked at again right before the state changes.
     const int commit = program_.commit_begin;
     for (const Graph::Output& output : graph_.outputs) {
       const int r = root(output.value);
       const bool before = first(r) >= 0 && first(r) < commit;
-      if (before && graph_.type(output.value).elements() == 1 && commit < size()) outlive(r, commit);
+      const bool decides = graph_.type(output.value) == TensorType{DType::i64, {}};
+      if (before && decides && commit < size()) outlive(r, commit);
     }
   }
 
