@@ -5,6 +5,7 @@ COMMAND starts a service; options follow it, the same for all of them: --folder,
 --largest-upload, --token-file. EPL_LIBRARY names libepl.so: the script trains the same job in this process, by the Python
 binding, and wants the service's bytes to be the same. Screenshots of the page go to OUT."""
 import json
+import re
 import pathlib
 import shutil
 import subprocess
@@ -261,7 +262,7 @@ def test_no_file_of_the_server(folder):
                        "/nowhere", "../../nothing.npy", "/etc/shadow", "//etc/passwd", str(secret)[1:]]:
             text = service.bad(400, "POST", "/v1/jobs", spec(target))
             if target != str(secret)[1:]:
-                texts.add(text.replace(json.dumps(target), ""))
+                texts.add(re.sub(r'names "[^"]*"', "names", text))  # what was asked for, cut where it is long
         wants(len(texts) == 1, "the refusals differ:", texts)
         for name in ["folder", "root", "path", "packs", "targets", "files"]:
             service.bad(400, "POST", "/v1/jobs", {**service.spec(20), "dataset": {"batch": 16, name: str(secret)}}, says=name)
