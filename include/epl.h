@@ -137,7 +137,7 @@ typedef struct epl_folder_lock epl_folder_lock;
 #define EPL_ERROR_NOT_FINITE 11       /* NaN or infinity where the step had to stop */
 #define EPL_ERROR_INTERNAL 12         /* a bug of ours */
 #define EPL_ERROR_DATA_LOSS 13        /* a checkpoint or plan file is damaged */
-#define EPL_ERROR_BUSY 14             /* another thread is inside a call with this handle: try again; a folder has another owner */
+#define EPL_ERROR_BUSY 14             /* another thread is in a call with this handle: try again; or a folder has another owner */
 #define EPL_ERROR_STATE_LOST 15       /* the state of this session is no longer that of one step: load a checkpoint */
 #define EPL_ERROR_EXHAUSTED 16        /* no thread, descriptor or space on the disk: the host can give more */
 
@@ -237,12 +237,12 @@ epl_engine_device(const epl_engine* engine, int64_t index, epl_device_info* EPL_
 /* --- A folder for one process ------------------------------------------------------------------------------------- */
 
 /* A folder that exists, for one owner: a service, a job. While the lock lives a second one of the same folder is
- * EPL_ERROR_BUSY, in this process and in others, with a message that names the owner: the process, and its host. It goes with
- * epl_folder_lock_destroy, or with the process however that ends; a child of fork() does not hold it. It is a file
- * `.epl.lock` in the folder, which nobody else removes while it is locked. It holds against those alone who lock the
+ * EPL_ERROR_BUSY, in this process and in others, with a message that names the owner: the process, and its host. It
+ * goes with epl_folder_lock_destroy, or with the process however that ends; a child of fork() does not hold it. It is a
+ * file `.epl.lock` in the folder, which nobody else removes while it is locked. It holds against those alone who lock the
  * folder as well: reads and writes are free, those of checkpoints too.
- * EPL_ERROR_UNSUPPORTED: the file system has no locks. NFS has them, between hosts as well, where its server does; when a
- * host is lost the server may take a minute and more to let go. */
+ * EPL_ERROR_UNSUPPORTED: the file system has no locks. NFS has them, between hosts as well, where its server does; when
+ * a host is lost the server may take a minute and more to let go. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
 epl_folder_lock_create(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
     epl_folder_lock** EPL_OUT lock);
@@ -529,9 +529,9 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_trainer_destroy(epl_trainer* EPL
  *   precision        f32 (default), or f64: the float32 of the model is computed and trained as float64, slowly
  *   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
  *                    it
- *   max_trip_count   how often a Loop or a Scan of the model may run: a number (1024 if not set), or NODE=N for the loops
- *                    whose nodes match a glob, several with commas. A loop whose end depends on data runs as often as
- *                    this key says, and its values after its end are not used
+ *   max_trip_count   how often a Loop or a Scan of the model may run: a number (1024 if not set), or NODE=N for the
+ *                    loops whose nodes match a glob, several with commas. A loop whose end depends on data runs as often
+ *                    as this key says, and its values after its end are not used
  *   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)
  *   keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
  *   freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each */
@@ -952,8 +952,8 @@ epl_session_create(const epl_plan* plan, const epl_session_options* EPL_NULLABLE
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_session_destroy(epl_session* EPL_NULLABLE session);
 /* One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: after an error
  * nothing has changed, and the same call may be made again. EPL_ERROR_STATE_LOST: something failed within an update,
- * and every call says so until a checkpoint is loaded. A class index or table row out of range is found before anything runs
- * (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value). Where nothing in the batch counts, because every
+ * and every call says so until a checkpoint is loaded. A class index or table row out of range is found before anything
+ * runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value). Where nothing in the batch counts, because every
  * target is ignored or its class has weight 0, the step is no error: it counts and changes nothing else, its loss is
  * NaN, and a warning is logged. `epl_dataset_describe` says which rows the batch is. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
@@ -974,8 +974,8 @@ EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_apply(epl_session* session, const epl_call_options* EPL_NULLABLE call,
     epl_metrics* EPL_OUT EPL_NULLABLE metrics);
 /* The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it is the
- * mean of theirs; a model that computes its loss itself takes whole batches alone. NaN where nothing counts; the means of
- * an `epl_evaluation` leave such a batch out. */
+ * mean of theirs; a model that computes its loss itself takes whole batches alone. NaN where nothing counts; the means
+ * of an `epl_evaluation` leave such a batch out. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_evaluate(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
     const epl_call_options* EPL_NULLABLE call, epl_metrics* EPL_OUT EPL_NULLABLE metrics);

@@ -98,7 +98,8 @@ def spoken(interface, comment):
 
     def one(found):
         name = found[0]
-        return methods.get(name) or (camel(short(name)) if interface.struct(name) or name in interface.handles else name)
+        known = interface.struct(name) or name in interface.handles
+        return methods.get(name) or (camel(short(name)) if known else name)
     comment = re.sub(r"\bepl_[a-z0-9_]*[a-z0-9]\b", one, comment)
     return re.sub(r"\bNULL\b", "None", re.sub(r"\bEPL_([A-Z0-9_]+)", r"\1", comment))
 

@@ -136,7 +136,7 @@ struct OpDef {
   // Of a mean: the operand that holds how much counts, one number. Where that is 0 the result means nothing, and no
   // gradient flows back. -1: of none.
   int counts = -1;
-  bool random = false;    // keyed by (seed, step, node name, element)
+  bool random = false;  // keyed by (seed, step, node name, element)
   // It looks at each operand by itself and skips absent ones: ranks that have only some operands look at those.
   bool takes_any_operands = false;
   std::vector<std::string> samples;  // "f32[4,7], f32[7,3] {axis=1}": tests are made from these

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <sstream>
+#include <tuple>
 
 #include "core/program/pieces.h"
 #include "core/program/transfer.h"
@@ -140,7 +141,8 @@ Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRe
   FirstOfRank first;
   const auto consider = [&](const FirstOfRank& other) {
     const Executor::Origin &a = other.origin, &b = first.origin;
-    const bool better = a.traced != b.traced ? a.traced : a.order != b.order ? a.order < b.order : other.rank < first.rank;
+    const auto key = [](const Executor::Origin& o, int64_t rank) { return std::tuple(!o.traced, o.order, rank); };
+    const bool better = key(a, other.rank) < key(b, first.rank);
     if (a.order >= 0 && (b.order < 0 || better)) first = other;
   };
   for (size_t r = 0; r < ranks_.size(); ++r) {

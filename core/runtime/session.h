@@ -224,8 +224,8 @@ class Session {
   // What became of a call that came to its ranks. Nothing else of a call is kept, so that no later one meets it.
   struct Outcome {
     Status status;
-    bool done = false;  // all ranks of this process have carried it out, whatever became of its outputs
-    Status skipped;     // why a step that was carried out has not changed the state
+    bool done = false;            // all ranks of this process have carried it out, whatever became of its outputs
+    Status skipped;               // why a step that was carried out has not changed the state
     bool counts_nothing = false;  // StepMetrics::counts_nothing
   };
   Status train(Part part, std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options);

@@ -100,7 +100,8 @@ TEST_F(DatasetApi, AClassOutOfRangeIsNamedByItsRow) {
   ok(open(path, "{\"batch\": 2}"));
   for (int bound = 0; bound < 2; ++bound) {
     EXPECT_EQ(message_of(epl_dataset_check(dataset, plan, EPL_ENTRY_TRAIN, nullptr)),
-              "field target, row 3 (counted from 0), holds 3, which is not a class of 3 and not the ignored -100; they count from 0");
+              "field target, row 3 (counted from 0), holds 3, which is not a class of 3 and not the ignored -100; "
+              "they count from 0");
     if (bound == 0) ok(epl_dataset_bind(dataset, plan, EPL_ENTRY_TRAIN));
   }
   ok(epl_dataset_next(dataset, nullptr, batch, 2));

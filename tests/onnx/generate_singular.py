@@ -2,7 +2,8 @@
 
 Run with PyTorch 2.15: python tests/onnx/generate_singular.py > tests/onnx/singular.txt
 
-A case is the nodes of a model, its inputs (those of `grad` are trained), its result y, and the gradients of sum(y * dy).
+A case is the nodes of a model, its inputs (those of `grad` are trained), its result y, and the gradients of
+sum(y * dy).
 Where PyTorch's gradient is finite, ours is the same; where PyTorch has none (nan, inf), ours may be anything, and so may
 our result where PyTorch's is nan.
 A row of the importer, or an op with a gradient or a body, that is in no case must be in `smooth`, with the reason.

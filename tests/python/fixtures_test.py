@@ -29,7 +29,7 @@ def loss_of(kind, output, target):
         axis = 1 if output.ndim > 2 and output.shape[:1] + output.shape[2:] == target.shape else -1
         logs = log_softmax(output, axis)
         picked = np.take_along_axis(logs, np.expand_dims(np.where(target < 0, 0, target), axis), axis).squeeze(axis)
-        return -(picked * (target != -100)).sum() / (target != -100).sum()
+        return -picked[target != -100].sum() / (target != -100).sum()
     if kind == "mse":
         return ((output - target) ** 2).mean()
     if kind == "bce_with_logits":

@@ -1,6 +1,6 @@
 #!/bin/sh
-# java.sh SOURCE LIBRARY_FOLDER OUT: builds the training service of samples/java as its page says, and lets the client of
-# all services (service_client.py) use it.
+# java.sh SOURCE LIBRARY_FOLDER OUT: builds the training service of samples/java as its page says, and lets the client
+# of all services (service_client.py) use it.
 set -eu
 source=$1 out=$3
 command -v javac >/dev/null 2>&1 || { echo "SKIP: javac is not installed"; exit 0; }

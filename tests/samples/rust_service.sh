@@ -1,7 +1,7 @@
 #!/bin/sh
-# rust_service.sh SOURCE LIBRARY_FOLDER OUT: builds the services of samples/rust, and asks rustfmt and clippy. The one for
-# adapters has its own tests; the client of all training services (service_client.py) uses the other. Their crates come
-# from the registry, as their Cargo.lock has them.
+# rust_service.sh SOURCE LIBRARY_FOLDER OUT: builds the services of samples/rust, and asks rustfmt and clippy. The one
+# for adapters has its own tests; the client of all training services (service_client.py) uses the other. Their crates
+# come from the registry, as their Cargo.lock has them.
 set -eu
 command -v cargo >/dev/null 2>&1 || { echo "SKIP: cargo is not installed"; exit 0; }
 minor=$(rustc --version | sed 's/^rustc 1\.\([0-9]*\).*/\1/')

@@ -2,8 +2,8 @@
 """service_client.py OUT [--only WORD] -- COMMAND...: what every training service of samples/ must do, by HTTP alone.
 
 COMMAND starts a service; options follow it, the same for all of them: --folder, --listen, --threads, --budget, --quota,
---largest-upload, --token-file. EPL_LIBRARY names libepl.so: the script trains the same job in this process, by the Python
-binding, and wants the service's bytes to be the same. Screenshots of the page go to OUT."""
+--largest-upload, --token-file. EPL_LIBRARY names libepl.so: the script trains the same job in this process, by the
+Python binding, and wants the service's bytes to be the same. Screenshots of the page go to OUT."""
 import json
 import re
 import pathlib

@@ -65,7 +65,8 @@ TEST(Strategy, WhatIsNotBuiltIsAnErrorWithAllOfIt) {
 TEST(Strategy, ADefaultIsNotIgnoredBesideStages) {
   const std::string stages = R"("scopes": [{"replicate": 1, "match": "a"}, {"replicate": 1, "match": "b"}])";
   EXPECT_EQ(message_of(cat("{", stages, "}")), "");
-  EXPECT_NE(message_of(cat(R"({"default": {"split": 2}, )", stages, "}")).find("a default of split(2) cannot stand beside stages"),
+  EXPECT_NE(message_of(cat(R"({"default": {"split": 2}, )", stages, "}"))
+                .find("a default of split(2) cannot stand beside stages"),
             std::string::npos);
 }
 

@@ -114,8 +114,16 @@ EPL_ONNX_OP(Pow) {
   return {.run = [](Import& i) {
     Builder& b = i.b;
     const Var base = i.in(0), exponent = i.in(1);
-    const DType type = power_type(base.dtype(), exponent.dtype(), i.constant(1));
-    i.set(0, b.cast(b.pow(b.cast(base, type), b.cast(exponent, type)), base.dtype()));
+    DType type = power_type(base.dtype(), exponent.dtype(), i.constant(1));
+    const bool cut = is_integer(base.dtype()) && is_float(type);
+    if (cut) type = DType::f64;
+    Var power = b.pow(b.cast(base, type), b.cast(exponent, type));
+    if (cut) {  // to an integer: 9^3 must not be 728 because a rounding made it a little less than 729
+      const Var whole = b.emit("round", {power});
+      const Var far = b.emit("abs", {power - whole}), all = b.emit("abs", {whole});
+      power = b.select(b.emit("less_equal", {far, all * 0x1p-40}), whole, power);
+    }
+    i.set(0, b.cast(power, base.dtype()));
   }};
 }
 

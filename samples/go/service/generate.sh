@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes trainingpb of training.proto, and takes the page. It wants protoc; the plugins are tools of go.mod, and built from it.
+# Makes trainingpb of training.proto, and takes the page. It wants protoc; the plugins are tools of go.mod, and built
+# from it.
 set -eu
 cd "$(dirname "$0")"
 protoc --plugin="protoc-gen-go=$(go tool -n protoc-gen-go)" \

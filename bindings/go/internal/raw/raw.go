@@ -83,7 +83,7 @@ const EPL_ERROR_INTERNAL = 12
 // EPL_ERROR_DATA_LOSS: a checkpoint or plan file is damaged
 const EPL_ERROR_DATA_LOSS = 13
 
-// EPL_ERROR_BUSY: another thread is inside a call with this handle: try again; a folder has another owner
+// EPL_ERROR_BUSY: another thread is in a call with this handle: try again; or a folder has another owner
 const EPL_ERROR_BUSY = 14
 
 // EPL_ERROR_STATE_LOST: the state of this session is no longer that of one step: load a checkpoint
@@ -1321,9 +1321,9 @@ func TrainerDestroy(trainer *Trainer) {
 //	precision        f32 (default), or f64: the float32 of the model is computed and trained as float64, slowly
 //	free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
 //	                 it
-//	max_trip_count   how often a Loop or a Scan of the model may run: a number (1024 if not set), or NODE=N for the loops
-//	                 whose nodes match a glob, several with commas. A loop whose end depends on data runs as often as
-//	                 this key says, and its values after its end are not used
+//	max_trip_count   how often a Loop or a Scan of the model may run: a number (1024 if not set), or NODE=N for the
+//	                 loops whose nodes match a glob, several with commas. A loop whose end depends on data runs as often
+//	                 as this key says, and its values after its end are not used
 //	report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)
 //	keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
 //	freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each

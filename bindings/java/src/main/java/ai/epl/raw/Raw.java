@@ -82,7 +82,7 @@ public final class Raw {
   public static final int EPL_ERROR_DATA_LOSS = 13;
 
   /**
-   * another thread is inside a call with this handle: try again; a folder has another owner
+   * another thread is in a call with this handle: try again; or a folder has another owner
    */
   public static final int EPL_ERROR_BUSY = 14;
 
@@ -1604,9 +1604,9 @@ public final class Raw {
    *   precision        f32 (default), or f64: the float32 of the model is computed and trained as float64, slowly
    *   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
    *                    it
-   *   max_trip_count   how often a Loop or a Scan of the model may run: a number (1024 if not set), or NODE=N for the loops
-   *                    whose nodes match a glob, several with commas. A loop whose end depends on data runs as often as
-   *                    this key says, and its values after its end are not used
+   *   max_trip_count   how often a Loop or a Scan of the model may run: a number (1024 if not set), or NODE=N for the
+   *                    loops whose nodes match a glob, several with commas. A loop whose end depends on data runs as often
+   *                    as this key says, and its values after its end are not used
    *   report.gradient_norms  true: each step reports "gradient_norm:&lt;parameter&gt;" (epl_session_metric)
    *   keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
    *   freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each
