@@ -1053,8 +1053,8 @@ extern "C" {
     ///   free_batch       true: inputs may be bound to another number of samples than the file fixes, where its nodes allow
     ///                    it
     ///   max_trip_count   how often a Loop or a Scan of the model may run: a number (1024 if not set), or NODE=N for the
-    ///                    loops whose nodes match a glob, several with commas. A loop whose end depends on data runs as often
-    ///                    as this key says, and its values after its end are not used
+    ///                    loops whose nodes match a glob, several with commas. A loop whose end depends on data runs as
+    ///                    often as this key says, and its values after its end are not used
     ///   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)
     ///   keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
     ///   freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each
