@@ -137,7 +137,7 @@ typedef struct epl_folder_lock epl_folder_lock;
 #define EPL_ERROR_NOT_FINITE 11       /* NaN or infinity where the step had to stop */
 #define EPL_ERROR_INTERNAL 12         /* a bug of ours */
 #define EPL_ERROR_DATA_LOSS 13        /* a checkpoint or plan file is damaged */
-#define EPL_ERROR_BUSY 14             /* another thread is in a call with this handle: try again; or a folder has another owner */
+#define EPL_ERROR_BUSY 14             /* another thread is in a call with this handle, or a folder has an owner: try again */
 #define EPL_ERROR_STATE_LOST 15       /* the state of this session is no longer that of one step: load a checkpoint */
 #define EPL_ERROR_EXHAUSTED 16        /* no thread, descriptor or space on the disk: the host can give more */
 
@@ -239,8 +239,8 @@ epl_engine_device(const epl_engine* engine, int64_t index, epl_device_info* EPL_
 /* A folder that exists, for one owner: a service, a job. While the lock lives a second one of the same folder is
  * EPL_ERROR_BUSY, in this process and in others, with a message that names the owner: the process, and its host. It
  * goes with epl_folder_lock_destroy, or with the process however that ends; a child of fork() does not hold it. It is a
- * file `.epl.lock` in the folder, which nobody else removes while it is locked. It holds against those alone who lock the
- * folder as well: reads and writes are free, those of checkpoints too.
+ * file `.epl.lock` in the folder, which nobody else removes while it is locked. It holds against those alone who lock
+ * the folder as well: reads and writes are free, those of checkpoints too.
  * EPL_ERROR_UNSUPPORTED: the file system has no locks. NFS has them, between hosts as well, where its server does; when
  * a host is lost the server may take a minute and more to let go. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
