@@ -137,7 +137,7 @@ typedef struct epl_folder_lock epl_folder_lock;
 #define EPL_ERROR_NOT_FINITE 11       /* NaN or infinity where the step had to stop */
 #define EPL_ERROR_INTERNAL 12         /* a bug of ours */
 #define EPL_ERROR_DATA_LOSS 13        /* a checkpoint or plan file is damaged */
-#define EPL_ERROR_BUSY 14             /* another thread is in a call with this handle, or a folder has an owner: try again */
+#define EPL_ERROR_BUSY 14             /* another thread is in a call with this handle, or a folder has an owner */
 #define EPL_ERROR_STATE_LOST 15       /* the state of this session is no longer that of one step: load a checkpoint */
 #define EPL_ERROR_EXHAUSTED 16        /* no thread, descriptor or space on the disk: the host can give more */
 

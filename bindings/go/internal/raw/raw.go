@@ -83,7 +83,7 @@ const EPL_ERROR_INTERNAL = 12
 // EPL_ERROR_DATA_LOSS: a checkpoint or plan file is damaged
 const EPL_ERROR_DATA_LOSS = 13
 
-// EPL_ERROR_BUSY: another thread is in a call with this handle, or a folder has an owner: try again
+// EPL_ERROR_BUSY: another thread is in a call with this handle, or a folder has an owner
 const EPL_ERROR_BUSY = 14
 
 // EPL_ERROR_STATE_LOST: the state of this session is no longer that of one step: load a checkpoint

@@ -36,7 +36,7 @@ pub const EPL_ERROR_NOT_FINITE: i32 = 11;
 pub const EPL_ERROR_INTERNAL: i32 = 12;
 /// a checkpoint or plan file is damaged
 pub const EPL_ERROR_DATA_LOSS: i32 = 13;
-/// another thread is in a call with this handle, or a folder has an owner: try again
+/// another thread is in a call with this handle, or a folder has an owner
 pub const EPL_ERROR_BUSY: i32 = 14;
 /// the state of this session is no longer that of one step: load a checkpoint
 pub const EPL_ERROR_STATE_LOST: i32 = 15;

@@ -82,7 +82,7 @@ public final class Raw {
   public static final int EPL_ERROR_DATA_LOSS = 13;
 
   /**
-   * another thread is in a call with this handle, or a folder has an owner: try again
+   * another thread is in a call with this handle, or a folder has an owner
    */
   public static final int EPL_ERROR_BUSY = 14;
 
