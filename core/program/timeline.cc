@@ -9,6 +9,7 @@ namespace epl {
 Timeline::Timeline(const Program& program) : program_(program), begins_(program.blocks.size()) {
   for (const BlockCall& call : program.calls) {
     const auto b = static_cast<size_t>(program.find(call.id()));
+    EPL_CHECK(b < begins_.size(), "a call of a block that is not there");
     const bool turns = block_takes_turns(call.block);
     if (!turns && !begins_[b].empty()) {
       call_begins_.push_back(begins_[b].back());
@@ -30,6 +31,8 @@ size_t Timeline::block(int position) const {
 
 int Timeline::time(int position, size_t turn) const {
   const size_t b = block(position);
+  // The decisions of a plan file may say that a value of one micro-batch is used where micro-batches have no turns.
+  EPL_CHECK(turn < begins_[b].size(), "instruction ", position, " has no turn ", turn);
   return begins_[b][turn] + position - program_.blocks[b].first;
 }
 
