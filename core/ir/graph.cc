@@ -180,7 +180,7 @@ Status verify(const Graph& graph) {
       return error(Code::internal, "output ", output.name, " is never computed");
   }
   for (const Graph::Update& update : graph.updates) {
-    if (!defined[update.next.index])
+    if (!update.next || !defined[update.next.index])
       return error(Code::internal, "the update of ", graph.value(update.state).name, " is never computed");
     if (graph.type(update.state) != graph.type(update.next)) {
       return error(Code::internal, graph.value(update.state).name, " is ", graph.type(update.state).text(),
