@@ -10,13 +10,15 @@
 
 #include "backends/cpu/process_communicator.h"
 #include "core/backend/handshake.h"
+#include "core/backend/job_call.h"
 
 namespace epl::cpu {
 namespace {
 
 // What is said at the rendezvous and in frames; raised when either changes.
-constexpr std::string_view protocol = "epl sockets 5";
-constexpr size_t max_guests = 256;  // whom nobody knows yet; of more the first one goes
+constexpr std::string_view protocol = "epl sockets 6";
+constexpr double look_seconds = 0.1;  // how long a rank waits for another one before it asks whether it should
+constexpr size_t max_guests = 256;    // whom nobody knows yet; of more the first one goes
 
 std::string who(const Joining& joining, int rank) { return cat("rank ", rank, " of group ", joining.group); }
 std::string own(const Joining& joining) {
@@ -64,8 +66,8 @@ Result<Card> read_card(const Joining& joining, int rank, std::string_view text) 
   if (card.size != joining.size)
     return invalid(own(joining), "; ", who(joining, rank), " says that there are ", card.size, " ranks");
   if (card.job != joining.job) {
-    return invalid(own(joining), "; ", who(joining, rank), " does not do the same job: here it is ",
-                   quoted(excerpt(joining.job, 200)), ", there ", quoted(excerpt(card.job, 200)));
+    return invalid(own(joining), "; ", who(joining, rank),
+                   " does not do the same job: ", line_difference(joining.job, card.job));
   }
   return card;
 }
@@ -76,6 +78,17 @@ std::string named(const std::vector<int>& ranks) {
   return text;
 }
 
+// The text at a key, unless it has not come at the deadline.
+Result<std::string> await_text(const Joining& joining, Rendezvous& rendezvous, const std::string& key,
+                               const Deadline& deadline, bool patient) {
+  for (;;) {
+    if (joining.watch) EPL_TRY(joining.watch());
+    const double left = patient ? std::max(deadline.left(), 0.0) : 0;
+    auto text = rendezvous.get_text(key, joining.watch ? std::min(left, look_seconds) : left);
+    if (text.ok() || text.status().code() != Code::deadline_exceeded || left <= look_seconds) return text;
+  }
+}
+
 // What the others say; an error names all who have said nothing.
 Result<std::vector<Card>> read_cards(const Joining& joining, Rendezvous& rendezvous, const Deadline& deadline) {
   std::vector<Card> cards(static_cast<size_t>(joining.size));
@@ -83,7 +96,7 @@ Result<std::vector<Card>> read_cards(const Joining& joining, Rendezvous& rendezv
   for (int r = 0; r < joining.size; ++r) {
     if (r == joining.rank) continue;
     const std::string key = card_key(joining.group, r);
-    auto text = rendezvous.get_text(key, missing.empty() ? std::max(deadline.left(), 0.0) : 0);
+    auto text = await_text(joining, rendezvous, key, deadline, missing.empty());
     if (text.ok()) {
       EPL_ASSIGN(cards[static_cast<size_t>(r)], read_card(joining, r, *text));
     } else if (text.status().code() == Code::deadline_exceeded) {
@@ -98,13 +111,21 @@ Result<std::vector<Card>> read_cards(const Joining& joining, Rendezvous& rendezv
                " is not at the rendezvous)");
 }
 
-Result<Descriptor> reach(const Joining& joining, int rank, const Card& card, const Deadline& deadline) {
+// Of the end that connects, or of the one that listens. A key of each direction.
+FrameKeys frame_keys(const Digest& key, bool connects) {
+  const std::string_view bytes = bytes_of(key);
+  const Digest there = hmac_sha256(bytes, "to who listens"), back = hmac_sha256(bytes, "to who connects");
+  return connects ? FrameKeys{there, back} : FrameKeys{back, there};
+}
+
+Result<Link> reach(const Joining& joining, int rank, const Card& card, const Deadline& deadline) {
   const Endpoint at{card.address, card.port};
   auto socket = connect_within(at, deadline, false);
   Status status = socket.status();
   if (status.ok()) {
-    status = introduce(*socket, joining.secret, card_subject(joining, rank, card), joining.rank, deadline);
-    if (status.ok()) return socket;
+    const auto key = introduce(*socket, joining.secret, card_subject(joining, rank, card), joining.rank, deadline);
+    if (key.ok()) return Link{std::move(*socket), frame_keys(*key, true)};
+    status = key.status();
   }
   const bool far = !is_loopback(joining.address) && is_loopback(card.address);
   return Status(status.code(),
@@ -118,17 +139,19 @@ Result<Descriptor> reach(const Joining& joining, int rank, const Card& card, con
 // nothing keeps nobody from coming in.
 class Door {
  public:
-  Door(const Joining& joining, const Descriptor& listener, const Card& card, std::vector<Descriptor>& sockets)
-      : joining_(joining), listener_(listener), about_(card_subject(joining, joining.rank, card)), sockets_(sockets) {}
+  Door(const Joining& joining, const Descriptor& listener, const Card& card, std::vector<Link>& links)
+      : joining_(joining), listener_(listener), about_(card_subject(joining, joining.rank, card)), links_(links) {}
 
   Status take_all(const Deadline& deadline) {
     for (std::vector<int> missing; !(missing = absent()).empty();) {
       std::vector<pollfd> waiting = {{.fd = listener_.number(), .events = POLLIN, .revents = 0}};
       for (Guest& guest : guests_) waiting.push_back({.fd = guest.socket().number(), .events = POLLIN, .revents = 0});
-      const int ready = ::poll(waiting.data(), waiting.size(), deadline.milliseconds());
+      if (joining_.watch) EPL_TRY(joining_.watch());
+      const int slice = static_cast<int>(look_seconds * 1000);
+      const int ready = ::poll(waiting.data(), waiting.size(), std::min(deadline.milliseconds(), slice));
       if (ready < 0 && errno != EINTR)
         return error(Code::io, own(joining_), ": it cannot wait: ", std::generic_category().message(errno));
-      if (ready == 0) {
+      if (ready == 0 && deadline.left() <= 0) {
         return error(Code::deadline_exceeded, own(joining_), "; after ", joining_.join_seconds, " s ", named(missing),
                      " said where to be found, but did not connect; the process may have ended", strangers());
       }
@@ -141,7 +164,7 @@ class Door {
   std::vector<int> absent() const {
     std::vector<int> missing;
     for (int r = joining_.rank + 1; r < joining_.size; ++r)
-      if (!sockets_[static_cast<size_t>(r)].open()) missing.push_back(r);
+      if (!links_[static_cast<size_t>(r)].socket.open()) missing.push_back(r);
     return missing;
   }
 
@@ -170,9 +193,12 @@ class Door {
       stranger_ = guest.address();
       return true;
     }
-    Descriptor& socket = sockets_[static_cast<size_t>(rank)];
+    auto& [socket, keys] = links_[static_cast<size_t>(rank)];
     const Status told = guest.tell(socket.open() ? Verdict::already_here : Verdict::welcome);
-    if (told.ok() && !socket.open()) socket = std::move(guest.socket());
+    if (told.ok() && !socket.open()) {
+      keys = frame_keys(guest.key(), false);
+      socket = std::move(guest.socket());
+    }
     return true;
   }
 
@@ -185,7 +211,7 @@ class Door {
   const Joining& joining_;
   const Descriptor& listener_;
   const std::string about_;
-  std::vector<Descriptor>& sockets_;
+  std::vector<Link>& links_;
   std::list<Guest> guests_;
   int strangers_ = 0;
   std::string stranger_;
@@ -199,6 +225,8 @@ Status check(const Joining& joining) {
   }
   if (joining.rank < 0 || joining.rank >= joining.size)
     return invalid("rank ", joining.rank, " of ", joining.size, " joins group ", joining.group);
+  if (joining.signs_frames && joining.secret.empty())
+    return invalid(own(joining), " and is to sign what it sends, which needs a secret");
   if (!(joining.join_seconds >= 0) || !(joining.silence_seconds > 0)) {
     return invalid(own(joining), " and waits ", joining.join_seconds, " s for its peers to come and ",
                    joining.silence_seconds, " s for what they say");
@@ -228,8 +256,8 @@ Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, 
   EPL_TRY(check(joining));
   const Deadline deadline(clock, joining.join_seconds);
   MetPeers met;
-  std::vector<Descriptor>& sockets = met.sockets;
-  sockets.resize(static_cast<size_t>(joining.size));
+  std::vector<Link>& links = met.links;
+  links.resize(static_cast<size_t>(joining.size));
   Endpoint at{joining.address, 0};
   auto listener = listen_at(at, std::max(joining.size, 16));
   if (!listener.ok()) return listener.status().with_context(own(joining));
@@ -247,9 +275,9 @@ Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, 
   EPL_ASSIGN(const std::vector<Card> cards, read_cards(joining, rendezvous, deadline));
   const Deadline connected(clock, joining.join_seconds);  // all of them are there now
   for (int r = 0; r < joining.rank; ++r) {
-    EPL_ASSIGN(sockets[static_cast<size_t>(r)], reach(joining, r, cards[static_cast<size_t>(r)], connected));
+    EPL_ASSIGN(links[static_cast<size_t>(r)], reach(joining, r, cards[static_cast<size_t>(r)], connected));
   }
-  EPL_TRY(Door(joining, *listener, card, sockets).take_all(connected));
+  EPL_TRY(Door(joining, *listener, card, links).take_all(connected));
   for (int r = 0; r < joining.size; ++r) {
     const Card& peer = r == joining.rank ? card : cards[static_cast<size_t>(r)];
     met.offers.push_back(peer.host == card.host ? peer.offer : SharedAddress());

@@ -54,6 +54,12 @@ void Sha256::take_block(const uint8_t* block) {
 
 void Sha256::add(std::string_view bytes) {
   while (!bytes.empty()) {
+    if (bytes_ % block_bytes == 0 && bytes.size() >= block_bytes) {  // where it lies
+      take_block(reinterpret_cast<const uint8_t*>(bytes.data()));
+      bytes_ += block_bytes;
+      bytes.remove_prefix(block_bytes);
+      continue;
+    }
     const size_t at = bytes_ % block_bytes, taken = std::min(bytes.size(), block_bytes - at);
     std::memcpy(block_.data() + at, bytes.data(), taken);
     bytes_ += taken;
@@ -65,10 +71,11 @@ void Sha256::add(std::string_view bytes) {
 Digest Sha256::value() const {
   Sha256 end = *this;
   const uint64_t bits = bytes_ * 8;
-  std::string tail(1, '\x80');
-  while ((bytes_ + tail.size()) % block_bytes != block_bytes - 8) tail += '\0';
-  for (int shift = 56; shift >= 0; shift -= 8) tail += static_cast<char>(bits >> shift & 0xff);
-  end.add(tail);
+  std::array<char, 2 * block_bytes> tail{'\x80'};
+  size_t size = 1;
+  while ((bytes_ + size) % block_bytes != block_bytes - 8) ++size;
+  for (int shift = 56; shift >= 0; shift -= 8) tail[size++] = static_cast<char>(bits >> shift & 0xff);
+  end.add({tail.data(), size});
   Digest digest;
   for (size_t i = 0; i < digest.size(); ++i)
     digest[i] = static_cast<uint8_t>(end.state_[i / 4] >> (24 - 8 * (i % 4)) & 0xff);
@@ -81,18 +88,29 @@ Digest sha256(std::string_view bytes) {
   return hash.value();
 }
 
-Digest hmac_sha256(std::string_view key, std::string_view bytes) {
+HmacSha256::HmacSha256(std::string_view key) {
   std::string block(key.size() > block_bytes ? std::string(digest_bytes(sha256(key))) : std::string(key));
   block.resize(block_bytes, '\0');
-  const auto keyed = [&](char mask, std::string_view text) {
+  const auto begin = [&](Sha256& hash, char mask) {
     std::string pad = block;
     for (char& c : pad) c = static_cast<char>(c ^ mask);
-    Sha256 hash;
     hash.add(pad);
-    hash.add(text);
-    return hash.value();
   };
-  return keyed('\x5c', digest_bytes(keyed('\x36', bytes)));
+  begin(inner_, '\x36');
+  begin(outer_, '\x5c');
+}
+
+Digest HmacSha256::value() const {
+  const Digest inner = inner_.value();
+  Sha256 outer = outer_;
+  outer.add(digest_bytes(inner));
+  return outer.value();
+}
+
+Digest hmac_sha256(std::string_view key, std::string_view bytes) {
+  HmacSha256 hash(key);
+  hash.add(bytes);
+  return hash.value();
 }
 
 bool same_digest(const Digest& a, const Digest& b) {

@@ -16,6 +16,8 @@ Status Session::connect() {
     return {};
   }
   EPL_TRY(over_processes() ? join_world() : make_world());
+  call_.number = 0;  // the others have been told nothing there
+  told_call_ = false;
   if (over_processes()) EPL_TRY(meet_processes());
   for (size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = *ranks_[r];
@@ -39,7 +41,9 @@ Status Session::connect() {
   }
   if (over_processes()) EPL_TRY(await_processes());
   connected_ = true;
-  return {};
+  if (!over_processes() || options_.predicts_only) return {};
+  compare_due_ = joins_ > 1;  // something had failed
+  return joins_ == 1 ? compare_weights() : Status();
 }
 
 // Nobody goes on before all have all of their groups: a process may give up its first call, which must not look to a
@@ -95,9 +99,18 @@ Status Session::make_world() {
   return {};
 }
 
-// Each time under another name, because a rendezvous keeps what it has.
+// Each time under another name, because a rendezvous keeps what it has. The ranks stay in their old world until all are
+// in the new one: who ends meanwhile, or has given up the job, is noticed there.
 Status Session::join_world() {
+  std::vector<std::unique_ptr<Communicator>> before;
+  for (auto& rank : ranks_) before.push_back(std::move(rank->world));
   disconnect();
+  const auto lost = [&]() -> Status {
+    for (const auto& world : before) {
+      if (world) EPL_TRY(lost_process(world->lost()));
+    }
+    return {};
+  };
   Joining joining{.group = joins_ == 0 ? "world" : cat("world ", joins_ + 1),
                   .size = world(),
                   .job = job(),
@@ -105,26 +118,46 @@ Status Session::join_world() {
                   .address = options_.address,
                   .transport = options_.transport,
                   .join_seconds = options_.join_seconds,
-                  .silence_seconds = options_.silence_seconds};
+                  .silence_seconds = options_.silence_seconds,
+                  .signs_frames = options_.signs_frames};
   ++joins_;
   on_ranks([&](int r) {
     Joining own = joining;
     own.rank = options_.first_rank + r;
+    own.watch = lost;
     auto joined = device_->join(own, *options_.rendezvous);
     ranks_[static_cast<size_t>(r)]->status = joined.status();
     if (joined.ok()) ranks_[static_cast<size_t>(r)]->world = std::move(*joined);
   });
   for (const auto& rank : ranks_) EPL_TRY(rank->status);
+  for (const auto& world : before) {
+    if (world) world->retire();
+  }
   return {};
 }
 
-// What must be the same in all processes: what runs, how it is trained, what random numbers follow from.
+// What must be the same in all processes, a line each: what runs, how it is trained, what random numbers follow from.
 std::string Session::job() const {
-  Hash64 hash;
-  const auto add = [&](const std::string& text) { hash.add(text.c_str(), text.size() + 1); };
-  for (const auto& [key, value] : describe_run(*plan_)) add(key), add(value);
-  for (const Entry& entry : plan_->entries()) add(plan_->text(entry.kind, "local", entry.shape).value());
-  return cat("plan ", hash.value(), ", numerics ", numerics_version, ", seed ", seed_, ", step ", steps_done_);
+  std::string out;
+  const auto say = [&](std::string_view key, const auto& value) { out += cat(key, ": ", value, "\n"); };
+  say("numerics", numerics_version);
+  for (const auto& [key, value] : describe_run(*plan_)) say(key, quoted(value));
+  Hash64 plan, constants;
+  for (const Entry& entry : plan_->entries()) {
+    const std::string text = plan_->text(entry.kind, "local", entry.shape).value();
+    plan.add(text.c_str(), text.size() + 1);
+    const Graph& graph = *entry.plan.graph;
+    for (const Value constant : graph.leaves(ValueKind::constant)) add_to_hash(constants, graph.value(constant).data);
+  }
+  say("plan", plan.value());
+  say("constants", constants.value());
+  say("seed", seed_);
+  say("step", steps_done_);
+  say("slices", options_.slices);
+  say("take_weights", options_.take_weights);
+  say("compare_every", options_.compare_every);
+  say("signed frames", options_.signs_frames);
+  return out;
 }
 
 }  // namespace epl

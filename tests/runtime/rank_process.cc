@@ -63,6 +63,21 @@ struct Holdings {
 };
 
 constexpr int lost_a_peer = 3;
+constexpr double soon = 10;  // seconds, of a busy machine; nobody waits for a rank that is known to be lost
+
+// Who has lost a peer, or has heard of it, says so again at once.
+Status say_it_again(const Host& host, Session& session, const Status& why) {
+  if (why.code() != Code::peer_failed) return why;
+  const double begin = host.seconds();
+  StepMetrics metrics;
+  const Status again = session.step(mlp_batch(static_cast<int>(session.steps_done())), metrics);
+  const bool known = again.code() == Code::peer_failed || again.code() == Code::state_lost;
+  if (!known || host.seconds() - begin > soon) {
+    return error(Code::internal, "after \"", why.message(), "\" the next step gave, after ", host.seconds() - begin,
+                 " s: ", again.to_string());
+  }
+  return why;
+}
 
 // Trains up to so many steps from the newest checkpoint in `folder` on, which it makes after each step. When a peer is
 // lost it writes what it was told, checks that nothing is left of the session, and ends with `lost_a_peer`.
@@ -77,9 +92,10 @@ int survive(const Host& host, const std::shared_ptr<const CompiledPlan>& plan, c
     if (std::filesystem::exists(folder + "/manifest.epl")) EPL_TRY(load_session(*session, folder));
     while (session->steps_done() < steps) {
       StepMetrics metrics;
-      EPL_TRY(session->step(mlp_batch(static_cast<int>(session->steps_done())), metrics,
-                            {.stop = Stop::after(host.seconds, 60)}));
-      EPL_TRY(save_session(*session, folder));
+      Status status = session->step(mlp_batch(static_cast<int>(session->steps_done())), metrics,
+                                    {.stop = Stop::after(host.seconds, 60)});
+      if (status.ok()) status = save_session(*session, folder);
+      EPL_TRY(say_it_again(host, *session, status));
     }
     EPL_ASSIGN(const std::string state, gathered_state(*session, {}));
     out << state;
