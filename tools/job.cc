@@ -25,6 +25,25 @@ void add_plan_option(CLI::App& app, JobOptions& o) {
       ->check(existing_file());
 }
 
+void add_process_options(CLI::App& app, JobOptions& o) {
+  app.option_defaults()->group(groups::machine);
+  app.add_flag(
+      "--take-weights", o.agreement.take_weights,
+      "of several processes: take weights that the model's file of rank 0 has and this one's has not, instead of "
+      "refusing them");
+  app.add_option(
+         "--compare-every", o.agreement.compare_every,
+         "of several processes: compare the copies of weights every so many steps, and with each checkpoint; 0: "
+         "with these alone")
+      ->check(integer_value(0))
+      ->capture_default_str();
+  app.add_option("--integrity", o.agreement.integrity,
+                 "of several processes: hmac signs what goes over connections between them, by the secret of the job")
+      ->type_name("WORD")
+      ->check(one_of({"none", "hmac"}))
+      ->capture_default_str();
+}
+
 void add_machine_options(CLI::App& app, JobOptions& o) {
   app.option_defaults()->group(groups::machine);
   app.add_option("--device", o.device, "where to run; sim gives virtual time and no numbers")

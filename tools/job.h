@@ -53,9 +53,11 @@ struct JobOptions {
   std::vector<Adapter> adapters;  // those of a checkpoint, instead of the four above
   bool json = false;
   Processes processes;  // of the job, of which this is one
+  Agreement agreement;  // of these
 };
 
 void add_machine_options(CLI::App& app, JobOptions& o);   // device, strategy, ranks, threads, micro-batches
+void add_process_options(CLI::App& app, JobOptions& o);   // what several processes compare
 void add_plan_option(CLI::App& app, JobOptions& o);       // a file of decisions, where a plan is made for training
 void add_binding_options(CLI::App& app, JobOptions& o);   // batch, context, symbols, loss: tools/binding.cc
 void add_shape_options(CLI::App& app, JobOptions& o);     // those of the inputs alone

@@ -47,6 +47,14 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const 
                            nullptr));
   const Dataset& set = data.held_out ? data.held_out : data.train;
   bind_data(set, plan, EPL_ENTRY_EVALUATE, o.processes, o.ranks);
+  if (o.processes.several()) {
+    agree(session,
+          {{"--batches", batches},
+           {"--metrics", metrics},
+           {"--text", content_of(o.text)},
+           {"--data", content_of(o.data)}},
+          &set);
+  }
   check_labels(plan, set, !o.validation.empty() ? o.validation : o.text.empty() ? o.data : o.text);
   const Measured found = Measurer(plan, metrics).run(session, set, batches);
   if (!o.processes.leads()) return 0;
@@ -186,8 +194,10 @@ Run add_evaluate(CLI::App& app) {
   app.option_defaults()->group(groups::watching);
   app.add_flag("--json", o->json, "one JSON object");
   add_machine_options(app, *o);
+  add_process_options(app, *o);
   return [=] {
     o->processes = find_processes(surroundings());
+    o->processes.agreement = o->agreement;
     const int code = run_evaluate(*o, *checkpoint, *batches, *metrics);
     leave(o->processes);
     return code;

@@ -69,9 +69,11 @@ Run add_train(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--temperature", o->temperature, "of that text")->check(between(0.01, 10))->capture_default_str();
   add_machine_options(app, o->job);
+  add_process_options(app, o->job);
   add_plan_option(app, o->job);
   return [o] {
     o->job.processes = find_processes(surroundings());
+    o->job.processes.agreement = o->job.agreement;
     const int code = Training(*o).run();
     leave(o->job.processes);
     return code;

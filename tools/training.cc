@@ -47,6 +47,7 @@ Training::Training(const TrainOptions& o)
   session_ = make_session(engine_, plan_, o_.job.processes, o_.job.ranks, store_);
   batch_.resize(static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
   validation_.prepare(engine_);
+  compare_processes();
   check_data();
   if (leads()) {
     folder_.check_outputs(report_path_, bytes_to_write());
@@ -217,10 +218,11 @@ void Training::tell_warning(const std::string& message) {
 
 double Training::seconds() const { return earlier_seconds_ + steady_seconds() - started_; }
 
-// The next batch. Each process reads its own samples; where it cannot, the others are told why there is no step.
-void Training::read_batch() {
+// What a process does alone, between the calls that all make. Where it cannot, the others are told why there is no next
+// one.
+template <class F> void Training::alone(F&& f) {
   try {
-    check(epl_dataset_next(data_.train.get(), ending_->call(), batch_.data(), batch_.size()));
+    f();
   } catch (const ApiError& e) {
     const std::string why = described_failure(e);
     if (o_.job.processes.several()) check(epl_session_give_up(session_.get(), why.data(), why.size(), nullptr));
@@ -238,6 +240,33 @@ std::string Training::rows_of_batch() const {
   for (size_t i = 0; i < std::min(most, given.size()); ++i) rows += (i ? ", " : "") + std::to_string(given[i]);
   if (given.size() > most) rows += " and " + std::to_string(given.size() - most) + " more";
   return "its batch is rows " + rows + " (counted from 0) of " + data.value("path", "");
+}
+
+// The next batch. Each process reads its own samples.
+void Training::read_batch() {
+  alone([&] { check(epl_dataset_next(data_.train.get(), ending_->call(), batch_.data(), batch_.size())); });
+}
+
+// Options on which the calls depend that the processes make, and the data. What the plan says is compared where they
+// meet.
+void Training::compare_processes() const {
+  if (!o_.job.processes.several()) return;
+  agree(session_,
+        {{"--steps", o_.job.steps},
+         {"--checkpoint-every", o_.checkpoint_every},
+         {"--keep", o_.keep},
+         {"--for-training", o_.for_training},
+         {"--sample-bytes", o_.sample_bytes},
+         {"--evaluate-every", o_.validation.every},
+         {"--evaluate-epochs", o_.validation.every_epochs},
+         {"--evaluate-batches", validation_.batches()},
+         {"--monitor", validation_.monitor()},
+         {"--patience", o_.validation.patience},
+         {"--text", content_of(o_.job.text)},
+         {"--data", content_of(o_.job.data)},
+         {"--validation", content_of(o_.job.validation)}},
+        &data_.train);
+  if (data_.held_out) agree(session_, Json::object(), &data_.held_out);
 }
 
 StepDone Training::take_step() {
@@ -273,8 +302,12 @@ StepDone Training::take_step() {
 // Whatever a step meets, the weights that the steps before it have trained stay and are saved by `finish`.
 void Training::train() {
   try {
-    if (leads() && validation_.any() && data_.context > 0)
-      measure_baselines(engine_, plan_, open_data(engine_, model_, o_.job), o_.job, validation_.batches(), listeners_);
+    if (leads() && validation_.any() && data_.context > 0) {
+      alone([&] {
+        measure_baselines(engine_, plan_, open_data(engine_, model_, o_.job), o_.job, validation_.batches(),
+                          listeners_);
+      });
+    }
     while (ended_ == "steps" && epl_session_steps(session_.get()) < o_.job.steps) {
       const StepDone step = take_step();
       listeners_.step(step);

@@ -40,6 +40,8 @@ class Training {
   JobStart describe() const;
   int64_t bytes_to_write() const;
   void train();
+  template <class F> void alone(F&& f);
+  void compare_processes() const;
   void read_batch();
   StepDone take_step();
   std::string rows_of_batch() const;
