@@ -134,7 +134,8 @@ expect 0 "after 5 steps" "$epl" inspect whole
 (train --steps 100000000 --out held) >held.json 2>/dev/null &
 child=$!
 wait_for held.json '"step"' 1
-expect 2 "held is in use by process $child" "$epl" train m.onnx --data t.csv --data-options "$classes" --steps 5 --out held
+expect 2 "held is in use by process $child" "$epl" train m.onnx --data t.csv --data-options "$classes" --steps 5 \
+  --out held
 kill -9 $child
 wait $child 2>/dev/null
 
