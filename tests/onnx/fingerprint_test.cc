@@ -12,15 +12,6 @@ namespace {
 
 using namespace testing;
 
-Message value_attribute(const std::string& name, const epl::Tensor& value) {
-  Message out;
-  protozero::pbf_writer w(out);
-  w.add_string(schema::AttributeProto::name, name);
-  w.add_message(schema::AttributeProto::t, tensor("", value));
-  w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_TENSOR);
-  return out;
-}
-
 epl::Tensor number(double value) { return epl::Tensor::scalar(DType::f32, value); }
 epl::Tensor row(float a, float b) { return epl::Tensor::from_floats({2}, {a, b}); }
 
@@ -36,20 +27,19 @@ Message model_of(const Numbers& n) {
   epl::Tensor yes({DType::boolean, {}}), indices({DType::i64, {1024}});
   yes.set_int(0, 1);
   indices.set_int(1000, n.large);
-  const Message taken =
-                    graph({.nodes = {node("Constant", {}, {"c"}, {value_attribute("value", number(n.in_branch_node))}),
-                                     node("Mul", {"d", "c"}, {"e"}), node("Mul", {"e", "inner"}, {"f"})},
-                           .initializers = {tensor("inner", number(n.in_branch))},
-                           .outputs = {port("f", {"a"})}}),
+  const Message taken = graph({.nodes = {node("Constant", {}, {"c"}, {attribute("value", number(n.in_branch_node))}),
+                                         node("Mul", {"d", "c"}, {"e"}), node("Mul", {"e", "inner"}, {"f"})},
+                               .initializers = {tensor("inner", number(n.in_branch))},
+                               .outputs = {port("f", {"a"})}}),
                 other = graph({.nodes = {node("Neg", {"d"}, {"g"})}, .outputs = {port("g", {"a"})}});
   const Message scaled =
       function("Scaled", {"a"}, {"r"},
-               {node("Constant", {}, {"q"}, {value_attribute("value", number(n.in_function))}),
+               {node("Constant", {}, {"q"}, {attribute("value", number(n.in_function))}),
                 node("Mul", {"a", "q"}, {"s"}), node("LeakyRelu", {"s"}, {"r"}, {reference("alpha", "slope")})},
                {}, {attribute("slope", static_cast<float>(n.by_default))});
   return model(
       {.nodes = {node("Mul", {"x", "k"}, {"a"}),
-                 node("Constant", {}, {"held"}, {value_attribute("value", number(n.in_node))}),
+                 node("Constant", {}, {"held"}, {attribute("value", number(n.in_node))}),
                  node("Add", {"a", "held"}, {"b"}), node("Mul", {"b", "attn_mask"}, {"m"}),
                  node("Add", {"m", "eps"}, {"b2"}), node("MatMul", {"b2", "w.weight"}, {"h"}),
                  node("BatchNormalization", {"h", "n.weight", "n.bias", "n.running_mean", "n.running_var"}, {"n"}),
@@ -57,7 +47,7 @@ Message model_of(const Numbers& n) {
                  node("If", {"yes"}, {"i"}, {subgraph("then_branch", taken), subgraph("else_branch", other)}),
                  node("Scaled", {"i"}, {"j"}, {}, "own"), node("Shape", {"large"}, {"size"}),
                  node("ConstantOfShape", {"size"}, {"filled"},
-                      {value_attribute("value", number(n.of_attribute).reshaped({1}))}),
+                      {attribute("value", number(n.of_attribute).reshaped({1}))}),
                  node("ReduceMean", {"filled"}, {"one"}), node("Mul", {"j", "one"}, {"y"})},
        .initializers = {tensor("k", number(n.scalar)), tensor("eps", row(n.table, 1)),
                         tensor("attn_mask", row(n.mask, 0)),

@@ -16,36 +16,8 @@ using namespace testing;
     EXPECT_NE(said.find(text), std::string::npos) << "\"" << text << "\" is not in: " << said; \
   } while (false)
 
-Message typed(const std::string& name, const std::string& value) {
-  Message out;
-  protozero::pbf_writer w(out);
-  w.add_string(schema::AttributeProto::name, name);
-  w.add_string(schema::AttributeProto::s, value);
-  w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_STRING);
-  return out;
-}
-Message typed(const std::string& name, const std::vector<float>& values) {
-  Message out;
-  protozero::pbf_writer w(out);
-  w.add_string(schema::AttributeProto::name, name);
-  for (float value : values) w.add_float(schema::AttributeProto::floats, value);
-  w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_FLOATS);
-  return out;
-}
-Message typed(const std::string& name, const epl::Tensor& value) {
-  Message out;
-  protozero::pbf_writer w(out);
-  w.add_string(schema::AttributeProto::name, name);
-  w.add_message(schema::AttributeProto::t, tensor("", value));
-  w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_TENSOR);
-  return out;
-}
-
-const Message yes = tensor("yes", [] {
-  epl::Tensor value({DType::boolean, {}});
-  value.set_int(0, 1);
-  return value;
-}());
+const epl::Tensor truth = epl::Tensor::scalar(DType::boolean, 1);
+const Message yes = tensor("yes", truth);
 
 // An If around `nodes`, which compute `name`_in; it gives `name`.
 Message branch(const std::string& name, const std::vector<Message>& nodes) {
@@ -76,10 +48,11 @@ const std::vector<Case> cases = {
     {"LeakyRelu", "alpha", false, [](const std::string& name) { return testing::attribute(name, 0.3f); }},
     {"Softmax", "axis", false, [](const std::string& name) { return testing::attribute(name, int64_t{0}); }},
     {"Transpose", "perm", false, [](const std::string& name) { return testing::attribute(name, Ints{1, 2, 0}); }},
-    {"Gelu", "approximate", false, [](const std::string& name) { return typed(name, std::string("tanh")); }},
-    {"Constant", "value_floats", true, [](const std::string& name) { return typed(name, std::vector<float>{2, 3}); }},
+    {"Gelu", "approximate", false, [](const std::string& name) { return testing::attribute(name, "tanh"); }},
+    {"Constant", "value_floats", true,
+     [](const std::string& name) { return testing::attribute(name, std::vector<float>{2, 3}); }},
     {"Constant", "value", true,
-     [](const std::string& name) { return typed(name, epl::Tensor::from_floats({2}, {4, 5})); }}};
+     [](const std::string& name) { return testing::attribute(name, epl::Tensor::from_floats({2}, {4, 5})); }}};
 
 // The node of a case in a function: within `depth` branches, or in a function that is called from there.
 std::vector<Message> functions_of(const Case& c, int depth, bool called, bool by_default) {
@@ -94,12 +67,7 @@ std::vector<Message> functions_of(const Case& c, int depth, bool called, bool by
     made = branch(name, {made});
   }
   std::vector<Message> body = {made};
-  if (depth > 0)
-    body.insert(body.begin(), node("Constant", {}, {"yes"}, {typed("value", [] {
-                                     epl::Tensor value({DType::boolean, {}});
-                                     value.set_int(0, 1);
-                                     return value;
-                                   }())}));
+  if (depth > 0) body.insert(body.begin(), node("Constant", {}, {"yes"}, {testing::attribute("value", truth)}));
   std::vector<Message> out = {function("Outer", {"a"}, {"c"}, body, by_default ? Names{} : Names{"given"},
                                        by_default ? std::vector{c.make("given")} : std::vector<Message>{})};
   if (called)
@@ -152,13 +120,7 @@ TEST(Function, CallsInsideBranchesHandAttributesOn) {
       // Inner takes its condition from outside of the branch as well.
       functions[1] = function(
           "Inner", {"a"}, {"c"},
-          {node("Constant", {}, {"yes"},
-                {typed("value",
-                       [] {
-                         epl::Tensor value({DType::boolean, {}});
-                         value.set_int(0, 1);
-                         return value;
-                       }())}),
+          {node("Constant", {}, {"yes"}, {testing::attribute("value", truth)}),
            branch("c", {node(c.op, c.leaf ? Names{} : Names{"a"}, {"c_in"}, {reference(c.attribute, "passed")})})},
           {"passed"});
       const auto wanted =
@@ -215,11 +177,7 @@ TEST(Function, AttributesHaveOneType) {
 
 // An operand that a call does not give is absent in the branches of the body too.
 TEST(Function, AbsentOperandsAreAbsentInBranches) {
-  const Message yes_node = node("Constant", {}, {"yes"}, {typed("value", [] {
-                                  epl::Tensor value({DType::boolean, {}});
-                                  value.set_int(0, 1);
-                                  return value;
-                                }())});
+  const Message yes_node = node("Constant", {}, {"yes"}, {testing::attribute("value", truth)});
   const Message clip =
       function("Outer", {"a", "low"}, {"c"}, {yes_node, branch("c", {node("Clip", {"a", "low"}, {"c_in"})})});
   Parts parts = around({node("Outer", {"x"}, {"y"}, {}, "own")});
@@ -240,8 +198,9 @@ TEST(Function, GraphsAreHandedOver) {
                     {node("If", {"yes"}, {"c"}, {reference("then_branch", "given"), subgraph("else_branch", taken)})},
                     {"given"});
   };
-  const Message own = graph({.nodes = {node("Constant", {}, {"k"}, {typed("value_floats", std::vector<float>{7})})},
-                             .outputs = {port("k", {"a"})}});
+  const Message own =
+      graph({.nodes = {node("Constant", {}, {"k"}, {testing::attribute("value_floats", std::vector<float>{7})})},
+             .outputs = {port("k", {"a"})}});
   const Message capturing = graph({.nodes = {node("Neg", {"x"}, {"n"})}, .outputs = {port("n", {"a"})}});
   const auto got =
       computed(model(around({node("Outer", {"x", "yes"}, {"y"}, {subgraph("given", own)}, "own")}), {outer(own)}));

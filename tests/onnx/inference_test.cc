@@ -168,20 +168,13 @@ TEST_F(Inference, TheLossGoesWithItsTarget) {
 }
 
 TEST_F(Inference, FunctionsAndBranchesAreEditedToo) {
-  const Message body =
-      testing::function("Norm", {"x", "scale", "bias", "mean", "var"}, {"y", "m"},
-                        {node("Constant", {}, {"on"}, {[] {
-                                Message a;
-                                protozero::pbf_writer w(a);
-                                w.add_string(schema::AttributeProto::name, "value");
-                                w.add_message(schema::AttributeProto::t, truth("", true));
-                                w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_TENSOR);
-                                return a;
-                              }()}),
-                         node("BatchNormalization", {"x", "scale", "bias", "mean", "var"}, {"h", "m", "v"},
-                              {testing::reference("training_mode", "train")}),
-                         node("Dropout", {"h", "", "on"}, {"y"})},
-                        {"train"});
+  const Message body = testing::function(
+      "Norm", {"x", "scale", "bias", "mean", "var"}, {"y", "m"},
+      {node("Constant", {}, {"on"}, {testing::attribute("value", epl::Tensor::scalar(DType::boolean, 1))}),
+       node("BatchNormalization", {"x", "scale", "bias", "mean", "var"}, {"h", "m", "v"},
+            {testing::reference("training_mode", "train")}),
+       node("Dropout", {"h", "", "on"}, {"y"})},
+      {"train"});
   Message own_opset = body;
   {
     protozero::pbf_writer w(own_opset);
@@ -224,12 +217,7 @@ TEST_F(Inference, FunctionsAndBranchesAreEditedToo) {
 // without them would predict wrong.
 TEST(Statistics, InConstantNodesAreUpdated) {
   auto constant = [](const char* name) {
-    Message value;
-    protozero::pbf_writer w(value);
-    w.add_string(schema::AttributeProto::name, "value");
-    w.add_message(schema::AttributeProto::t, ones(""));
-    w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_TENSOR);
-    return node("Constant", {}, {name}, {value});
+    return node("Constant", {}, {name}, {testing::attribute("value", epl::Tensor::from_floats({2}, {1, 1}))});
   };
   auto graph = testing::import(testing::model({.nodes = {constant("mean"), constant("var"), batch_norm({"y"})},
                                                .initializers = {ones("scale"), ones("bias")},

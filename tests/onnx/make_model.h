@@ -49,31 +49,46 @@ inline Message external_tensor(const std::string& name, int32_t type, const Ints
   return out;
 }
 
-inline Message attribute(const std::string& name, int64_t value) {
+// One whose value `put` writes.
+template <class F> Message attribute_of(const std::string& name, int32_t type, const F& put) {
   Message out;
   protozero::pbf_writer w(out);
   w.add_string(schema::AttributeProto::name, name);
-  w.add_int64(schema::AttributeProto::i, value);
-  w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_INT);
+  put(w);
+  w.add_enum(schema::AttributeProto::type, type);
   return out;
+}
+
+inline Message attribute(const std::string& name, int64_t value) {
+  return attribute_of(name, schema::AttributeProto::AttributeType_INT,
+                      [&](auto& w) { w.add_int64(schema::AttributeProto::i, value); });
 }
 
 inline Message attribute(const std::string& name, float value) {
-  Message out;
-  protozero::pbf_writer w(out);
-  w.add_string(schema::AttributeProto::name, name);
-  w.add_float(schema::AttributeProto::f, value);
-  w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_FLOAT);
-  return out;
+  return attribute_of(name, schema::AttributeProto::AttributeType_FLOAT,
+                      [&](auto& w) { w.add_float(schema::AttributeProto::f, value); });
+}
+
+inline Message attribute(const std::string& name, const std::string& value) {
+  return attribute_of(name, schema::AttributeProto::AttributeType_STRING,
+                      [&](auto& w) { w.add_string(schema::AttributeProto::s, value); });
+}
+
+inline Message attribute(const std::string& name, const epl::Tensor& value) {
+  return attribute_of(name, schema::AttributeProto::AttributeType_TENSOR,
+                      [&](auto& w) { w.add_message(schema::AttributeProto::t, tensor("", value)); });
 }
 
 inline Message attribute(const std::string& name, const Ints& values) {
-  Message out;
-  protozero::pbf_writer w(out);
-  w.add_string(schema::AttributeProto::name, name);
-  for (int64_t value : values) w.add_int64(schema::AttributeProto::ints, value);
-  w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_INTS);
-  return out;
+  return attribute_of(name, schema::AttributeProto::AttributeType_INTS, [&](auto& w) {
+    for (int64_t value : values) w.add_int64(schema::AttributeProto::ints, value);
+  });
+}
+
+inline Message attribute(const std::string& name, const std::vector<float>& values) {
+  return attribute_of(name, schema::AttributeProto::AttributeType_FLOATS, [&](auto& w) {
+    for (float value : values) w.add_float(schema::AttributeProto::floats, value);
+  });
 }
 
 // Refers to an attribute of the function around it.
@@ -86,12 +101,8 @@ inline Message reference(const std::string& name, const std::string& of_function
 }
 
 inline Message subgraph(const std::string& name, const Message& graph) {
-  Message out;
-  protozero::pbf_writer w(out);
-  w.add_string(schema::AttributeProto::name, name);
-  w.add_message(schema::AttributeProto::g, graph);
-  w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_GRAPH);
-  return out;
+  return attribute_of(name, schema::AttributeProto::AttributeType_GRAPH,
+                      [&](auto& w) { w.add_message(schema::AttributeProto::g, graph); });
 }
 
 inline Message node(const std::string& op, const Names& inputs, const Names& outputs,

@@ -35,16 +35,10 @@ class Stored : public ::testing::Test {
   void SetUp() override {
     path_ = (folder_ / "m.onnx").string();
     // A parameter, a constant by its name, and the value of a Constant node, each too large to be read with the rest.
-    std::string value;
-    {
-      protozero::pbf_writer w(value);
-      w.add_string(schema::AttributeProto::name, "value");
-      w.add_message(schema::AttributeProto::t, testing::tensor("c", large(3)));
-      w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_TENSOR);
-    }
     const testing::Parts parts{
-        .nodes = {node("MatMul", {"x", "layer.w"}, {"h"}), node("Constant", {}, {"k"}, {value}),
-                  node("Add", {"h", "k"}, {"i"}), node("Add", {"i", "onnx::Add_7"}, {"y"})},
+        .nodes = {node("MatMul", {"x", "layer.w"}, {"h"}),
+                  node("Constant", {}, {"k"}, {testing::attribute("value", large(3))}), node("Add", {"h", "k"}, {"i"}),
+                  node("Add", {"i", "onnx::Add_7"}, {"y"})},
         .initializers = {testing::tensor("layer.w", large(1)), testing::tensor("onnx::Add_7", large(2)),
                          testing::tensor("layer.b", epl::Tensor::from_floats({1}, {5}))},
         .inputs = {port("x", {"300", "300"})},

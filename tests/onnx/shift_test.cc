@@ -12,14 +12,9 @@ using namespace testing;
 
 // What an input of one type shifted to the right by another becomes.
 epl::Tensor shifted_right(const epl::Tensor& x, const epl::Tensor& by) {
-  Message direction;
-  protozero::pbf_writer w(direction);
-  w.add_string(schema::AttributeProto::name, "direction");
-  w.add_string(schema::AttributeProto::s, "RIGHT");
-  w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_STRING);
   const int32_t type = data_type_of(x.dtype());
   const std::string n = std::to_string(x.elements());
-  const Message bytes = model({.nodes = {node("BitShift", {"x", "by"}, {"y"}, {direction})},
+  const Message bytes = model({.nodes = {node("BitShift", {"x", "by"}, {"y"}, {attribute("direction", "RIGHT")})},
                                .inputs = {port("x", {n}, type), port("by", {n}, type)},
                                .outputs = {port("y", {n}, type)}});
   auto loaded = OnnxModel::load_bytes(std::as_bytes(std::span(bytes.data(), bytes.size())));

@@ -70,12 +70,7 @@ testing::Message attribute_message(const Attributes::Entry& entry) {
   if (const auto* value = std::get_if<double>(&entry.value))
     return testing::attribute(entry.name, static_cast<float>(*value));
   if (const auto* value = std::get_if<Ints>(&entry.value)) return testing::attribute(entry.name, *value);
-  testing::Message out;
-  protozero::pbf_writer w(out);
-  w.add_string(schema::AttributeProto::name, entry.name);
-  w.add_string(schema::AttributeProto::s, std::get<std::string>(entry.value));
-  w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_STRING);
-  return out;
+  return testing::attribute(entry.name, std::get<std::string>(entry.value));
 }
 
 std::string operator_of(const std::string& node) { return node.substr(0, node.find(' ')); }

@@ -14,15 +14,6 @@ using testing::Message;
 using testing::node;
 using testing::port;
 
-Message text(const std::string& name, const std::string& value) {
-  Message out;
-  protozero::pbf_writer w(out);
-  w.add_string(schema::AttributeProto::name, name);
-  w.add_string(schema::AttributeProto::s, value);
-  w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_STRING);
-  return out;
-}
-
 // What a model of one node, x[2,3] and k to y, is told.
 std::string told(const Message& node, int64_t opset = 20, Shape shape = {2, 3},
                  const epl::Tensor& k = epl::Tensor::from_floats({3}, {1, 2, 3})) {
@@ -66,14 +57,14 @@ TEST(Standard, AttributesGivenWrongly) {
 
 TEST(Standard, TextsThatMeanNothing) {
   EXPECT_TOLD("may be constant, edge, reflect",
-              told(node("Pad", {"x"}, {"y"}, {attribute("pads", Ints{0, 0, 0, 0}), text("mode", "mirror")}), 9));
-  EXPECT_TOLD("approximate is \"erf\"", told(node("Gelu", {"x"}, {"y"}, {text("approximate", "erf")})));
+              told(node("Pad", {"x"}, {"y"}, {attribute("pads", Ints{0, 0, 0, 0}), attribute("mode", "mirror")}), 9));
+  EXPECT_TOLD("approximate is \"erf\"", told(node("Gelu", {"x"}, {"y"}, {attribute("approximate", "erf")})));
   EXPECT_TOLD("auto_pad is \"SAME\"",
-              told(node("MaxPool", {"x"}, {"y"}, {attribute("kernel_shape", Ints{2}), text("auto_pad", "SAME")}), 20,
-                   {1, 2, 5}));
+              told(node("MaxPool", {"x"}, {"y"}, {attribute("kernel_shape", Ints{2}), attribute("auto_pad", "SAME")}),
+                   20, {1, 2, 5}));
   const epl::Tensor at = epl::Tensor::from_ints({0, 1}).reshaped({1, 2});
   EXPECT_TOLD("reduction is \"sum\"",
-              told(node("ScatterElements", {"x", "k", "x"}, {"y"}, {text("reduction", "sum")}), 20, {1, 2}, at));
+              told(node("ScatterElements", {"x", "k", "x"}, {"y"}, {attribute("reduction", "sum")}), 20, {1, 2}, at));
 }
 
 TEST(Standard, AxesThatAreNotThere) {

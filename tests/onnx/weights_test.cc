@@ -18,12 +18,7 @@ using testing::node;
 using testing::port;
 
 Message constant(const std::string& name, const epl::Tensor& value) {
-  Message attribute;
-  protozero::pbf_writer w(attribute);
-  w.add_string(schema::AttributeProto::name, "value");
-  w.add_message(schema::AttributeProto::t, testing::tensor("", value));
-  w.add_enum(schema::AttributeProto::type, schema::AttributeProto::AttributeType_TENSOR);
-  return node("Constant", {}, {name}, {attribute});
+  return node("Constant", {}, {name}, {testing::attribute("value", value)});
 }
 
 const epl::Tensor square = epl::Tensor::from_floats({2, 2}, {1, 2, 3, 4});
