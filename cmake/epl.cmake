@@ -128,8 +128,8 @@ endforeach()
 set(EPL_ALL_OBJECTS $<TARGET_OBJECTS:epl_objects> $<TARGET_OBJECTS:epl_called_once> ${simd_objects})
 
 # Everything as an archive, internals included: what the tests link, and programs that want no shared library
-# (`--target epl_internal`, build/PRESET/static/libepl.a; it needs libstdc++, libz and libm). Two of them do not go into
-# one program.
+# (build/PRESET/static/libepl.a, target epl_internal; it needs libstdc++, libz and libm). Two of them do not go into one
+# program.
 add_library(epl_internal STATIC EXCLUDE_FROM_ALL ${EPL_ALL_OBJECTS})
 set_target_properties(epl_internal PROPERTIES OUTPUT_NAME epl ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/static)
 target_include_directories(epl_internal PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)

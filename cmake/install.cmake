@@ -1,7 +1,7 @@
-# What `cmake --install` puts where, the Debian packages of `cpack`, and the target `uninstall`. Five components, a
-# package each:
+# What `cmake --install` puts where, the Debian packages of `cpack`, and the target `uninstall`. Components, a package
+# each; those of the languages are in languages.cmake:
 #   runtime      libepl1            libepl.so.1
-#   development  libepl-dev         epl.h, epl_dl.h, epl.hpp, libepl.so, the CMake package, pkg-config
+#   development  libepl-dev         epl.h, epl_dl.h, epl.hpp, libepl.so, libepl.a, the CMake package, pkg-config
 #   tool         epl                the command line, its man page and completions
 #   pack_onednn  libepl1-onednn     the oneDNN pack, where it is built: alone, because of what it brings along
 #   pack_gloo    libepl1-gloo       the Gloo pack, alone for the same reason
@@ -15,6 +15,10 @@ install(TARGETS epl EXPORT epl_targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development)
 install(FILES ${PROJECT_SOURCE_DIR}/include/epl.h ${PROJECT_SOURCE_DIR}/include/epl_dl.h
   ${PROJECT_SOURCE_DIR}/include/epl.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+# The archive, for programs that take the library in (the feature `static` of the crate). It names zlib, libstdc++ and
+# libm, which Libs.private of pkg-config says too.
+set_target_properties(epl_internal PROPERTIES EXCLUDE_FROM_ALL OFF)
+install(FILES ${PROJECT_BINARY_DIR}/static/libepl.a DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 
 # find_package(epl), then epl::epl. Before 1.0 a minor version may break what the one before promised.
 install(EXPORT epl_targets NAMESPACE epl:: FILE epl-targets.cmake DESTINATION ${EPL_PACKAGE_DIR} COMPONENT development)
@@ -38,7 +42,8 @@ set(EPL_PC_RPATH " -Wl,-rpath,\${libdir}")
 configure_file(${PROJECT_SOURCE_DIR}/cmake/epl.pc.in ${PROJECT_BINARY_DIR}/pkgconfig/epl.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/epl.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 
-set(components runtime development)
+include(${CMAKE_CURRENT_LIST_DIR}/languages.cmake)
+set(components runtime development ${languages})
 if(EPL_TOOL)
   list(APPEND components tool)
   file(RELATIVE_PATH library_from_bin /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
@@ -72,7 +77,8 @@ list(REMOVE_DUPLICATES components)
 
 # Every package carries the licence; the documents go where the header goes.
 foreach(pair runtime:libepl1 development:libepl-dev tool:epl pack_onednn:libepl1-onednn pack_readers:libepl1-readers
-    pack_gloo:libepl1-gloo pack_mpi:libepl1-mpi)
+    pack_gloo:libepl1-gloo pack_mpi:libepl1-mpi go:golang-epl-go-dev rust:librust-epl-dev python:python3-epl
+    java:libepl-java)
   string(REGEX MATCH "^(.*):(.*)$" found ${pair})
   if(CMAKE_MATCH_1 IN_LIST components)
     install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CMAKE_MATCH_2}
@@ -129,6 +135,22 @@ epl_debian_package(pack_gloo libepl1-gloo libs "libepl1 ${version}"
   "What libepl needs to move data between processes by Gloo.")
 epl_debian_package(pack_mpi libepl1-mpi libs "libepl1 ${version}, openmpi-bin"
   "What libepl needs to move data between processes by Open MPI.")
+epl_debian_package(go golang-epl-go-dev golang "libepl-dev ${version}"
+  "The Go module epl.ai/go, which trains neural networks inside a Go program.")
+set(CPACK_DEBIAN_GO_PACKAGE_PROVIDES "golang-epl-dev ${version}")
+epl_debian_package(rust librust-epl-dev rust "libepl-dev ${version}"
+  "The Rust crates epl and epl-sys, which train neural networks inside a Rust program.")
+set(CPACK_DEBIAN_RUST_PACKAGE_PROVIDES "librust-epl-sys-dev ${version}")
+set(CPACK_DEBIAN_RUST_PACKAGE_RECOMMENDS "zlib1g-dev")  # the feature `static`
+epl_debian_package(python python3-epl python "libepl1 ${version}, python3 (>= 3.9)"
+  "The Python package epl, which trains neural networks inside a Python program.")
+set(CPACK_DEBIAN_PYTHON_PACKAGE_RECOMMENDS "python3-numpy")
+epl_debian_package(java libepl-java java "libepl1 ${version}"
+  "The Java package ai.epl, which trains neural networks inside a Java program.")
+set(CPACK_DEBIAN_JAVA_PACKAGE_SUGGESTS "java17-runtime-headless")
+foreach(language GO RUST PYTHON)  # sources alone
+  set(CPACK_DEBIAN_${language}_PACKAGE_ARCHITECTURE all)
+endforeach()
 if(pack_readers IN_LIST components)
   set(CPACK_DEBIAN_TOOL_PACKAGE_RECOMMENDS "libepl1-readers ${version}")
 endif()

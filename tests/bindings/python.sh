@@ -7,7 +7,7 @@ for python in "$1/.venv/bin/python" "${EPL_PYTHON:-python3}" python3; do
     mkdir -p "$3/run"
     "$python" "$1/bindings/python/wheel.py" "$2" "$3"
     # A wheel is unpacked by what installs it, and so is it here: nothing but this folder is on the path.
-    "$python" -m zipfile -e "$3"/epl-*.whl "$3/installed"
+    "$python" -m zipfile -e "$3"/epl_engine-*.whl "$3/installed"
     cd "$3/run"
     unset EPL_LIBRARY
     export PYTHONPATH="$3/installed"

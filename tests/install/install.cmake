@@ -13,6 +13,12 @@ foreach(language go rust python java)
     ${STRANGER}/root/usr ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/packaging/${language})
 endforeach()
 
+# What the target `archives` makes has the same bytes whoever makes it.
+add_test(NAME packaging.archives COMMAND sh ${CMAKE_CURRENT_LIST_DIR}/archives.sh ${PROJECT_SOURCE_DIR}
+  ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/packaging/archives ${PROJECT_VERSION} ${Python3_EXECUTABLE}
+  $ENV{EPL_TEST_WHOLE})
+set_tests_properties(packaging.archives PROPERTIES LABELS "packaging;only_release" TIMEOUT 300)
+
 # The library as it is shipped is small, and a program that loads it does not wait.
 add_executable(start_time install/start_time.c)
 target_include_directories(start_time PRIVATE ${PROJECT_SOURCE_DIR}/include)

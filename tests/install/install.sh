@@ -15,13 +15,20 @@ run() {
   "$@" >log 2>&1 || { fail "$what: $*"; tail -30 log; }
 }
 
+java=
+[ ! -d "$build/languages/java" ] || java=libepl-java
+python=
+[ ! -d "$build/languages/python" ] || python=python3-epl
 prefix=$out/a\ prefix
 run "install" cmake --install "$build" --prefix "$prefix"
 for file in include/epl.h include/epl.hpp include/epl_dl.h lib/libepl.so lib/libepl.so.1 \
   lib/cmake/epl/epl-config.cmake lib/pkgconfig/epl.pc bin/epl \
   share/man/man1/epl.1 \
   share/bash-completion/completions/epl share/zsh/site-functions/_epl share/fish/vendor_completions.d/epl.fish \
-  share/doc/libepl1/copyright share/doc/libepl-dev/README.md share/doc/libepl-dev/docs/strategy.md; do
+  share/doc/libepl1/copyright share/doc/libepl-dev/README.md share/doc/libepl-dev/docs/strategy.md lib/libepl.a \
+  share/gocode/src/epl.ai/go/go.mod share/cargo/registry/epl-0.1.0/Cargo.toml \
+  share/cargo/registry/epl-sys-0.1.0/.cargo-checksum.json ${python:+lib/python3/dist-packages/epl/__init__.py} \
+  ${java:+share/java/epl.jar lib/jni/libepl_jni.so share/maven-repo/ai/epl/epl/0.1.0/epl-0.1.0.jar}; do
   [ -s "$prefix/$file" ] || fail "$file is not installed"
 done
 run "the installed tool finds its library" env -i "$prefix/bin/epl" --version
@@ -72,14 +79,15 @@ if command -v dpkg-deb >/dev/null; then
   rm -rf "$out/packages/_CPack_Packages"
   ls packages/*.deb >log 2>&1 || fail "no packages"
   set --
-  for package in libepl1 libepl-dev epl; do
+  for package in libepl1 libepl-dev epl golang-epl-go-dev librust-epl-dev $python $java; do
     deb=$(ls packages/${package}_*.deb 2>/dev/null | head -1)
     [ -n "$deb" ] || { fail "no package $package"; continue; }
     set -- "$@" "$deb"
     dpkg-deb --field "$deb" Depends >log
     case $package in
       libepl1) grep -q libc6 log && ! grep -q 'libstdc++' log || fail "libepl1 depends on $(cat log)" ;;
-      *) grep -q libepl1 log || fail "$package depends on $(cat log)" ;;
+      golang-* | librust-*) grep -q 'libepl-dev (= ' log || fail "$package depends on $(cat log)" ;;
+      *) grep -q 'libepl1 (= ' log || fail "$package depends on $(cat log)" ;;
     esac
   done
   if [ "$(id -u)" = 0 ]; then
@@ -91,13 +99,17 @@ if command -v dpkg-deb >/dev/null; then
       echo
       : >"root/var/lib/dpkg/info/$package:$(dpkg --print-architecture).list"
     done >root/var/lib/dpkg/status
+    # And a Python, which one of the packages asks for.
+    printf 'Package: python3\nStatus: install ok installed\nArchitecture: %s\nVersion: 3.11\nMaintainer: none\nDescription: none\n\n' \
+      "$(dpkg --print-architecture)" >>root/var/lib/dpkg/status
+    : >root/var/lib/dpkg/info/python3.list
     printf '#!/bin/sh\necho "$DPKG_MAINTSCRIPT_NAME" >>"%s/ldconfig.log"\n' "$out" >scripts/ldconfig
     chmod +x scripts/ldconfig
     packager() {
       run "dpkg $1" env PATH="$out/scripts:$PATH" dpkg --root="$out/root" --force-script-chrootless --log=dpkg.log "$@"
     }
     packager -i "$@"
-    packager -r epl libepl-dev libepl1
+    packager -r epl golang-epl-go-dev librust-epl-dev $python $java libepl-dev libepl1
     left=$(find root ! -type d ! -path 'root/var/lib/dpkg/*')
     [ -z "$left" ] || fail "dpkg -r left $left"
     packager -i "$@"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# python.sh SOURCES PREFIX BUILD OUT: wheels by pip, of the sources and of the source archive, with the library of
-# PREFIX inside; installed into an environment that has nothing else, and used there without NumPy.
+# python.sh SOURCES PREFIX BUILD OUT: wheels by pip, of a folder that was copied out of the sources and of the source
+# archive, with the library of PREFIX inside; installed into an environment that has nothing else, and used there
+# without NumPy. The same program with the Debian package of PREFIX.
 set -eu
 sources=$1 prefix=$2 out=$4
 python=${EPL_PYTHON:-python3}
@@ -12,33 +13,47 @@ mkdir -p "$out/run"
 unset EPL_LIBRARY PYTHONPATH
 export PKG_CONFIG_PATH="$prefix/lib/pkgconfig" PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 cp -r "$sources/bindings/python" "$out/python"
-cp "$sources/LICENSE" "$out/python"
 "$python" -m pip wheel --quiet --no-index "$out/python" -w "$out/wheels"
-(cd "$out/python" && "$python" -c 'import sys; sys.path.insert(0, "."); import wheel; wheel.build_sdist("..")')
-"$python" -m pip wheel --quiet --no-index "$out"/epl-*.tar.gz -w "$out/wheels_of_archive" \
+"$python" "$sources/bindings/python/wheel.py" --source "$out"
+"$python" -m pip wheel --quiet --no-index "$out"/epl_engine-*.tar.gz -w "$out/wheels_of_archive" \
   --config-settings library="$prefix/lib/libepl.so.1"
-cmp "$out"/wheels/*.whl "$out"/wheels_of_archive/*.whl
+"$python" - "$out"/wheels/*.whl "$out"/wheels_of_archive/*.whl <<'END'
+import sys
+import zipfile
+
+copied, archived = ({name: wheel.read(name) for name in wheel.namelist() if not name.endswith("/RECORD")}
+                    for wheel in map(zipfile.ZipFile, sys.argv[1:]))
+licence = [name for name in archived if name.endswith("/LICENSE")]
+assert licence and archived == {**copied, **{name: archived[name] for name in licence}}, set(archived) ^ set(copied)
+END
+# Without a library it is said which ways there are, and nothing of Python's own.
+if PKG_CONFIG_LIBDIR=/nowhere PKG_CONFIG_PATH= "$python" -m pip wheel --no-index "$out/python" -w "$out/none" \
+  >"$out/log" 2>&1; then
+  echo "FAILED: a wheel without a library" && exit 1
+fi
+grep -q 'name it by --config-settings library=PATH' "$out/log" && ! grep -q 'Traceback' "$out/log" ||
+  { cat "$out/log" && exit 1; }
 
 "$python" -m venv --without-pip "$out/venv"
 "$python" -m pip --python "$out/venv/bin/python" install --quiet --no-index "$out"/wheels/*.whl
 cd "$out/run"
-"$out/venv/bin/python" - <<'END'
-import array
+# The program of the description, and then what it has left.
+{
+  awk '/^```python$/ {on = 1; next} /^```/ {if (on) exit} on' "$sources/bindings/python/README.md"
+  cat <<'END'
+
+import importlib.metadata
 import pathlib
 import sys
 
-import epl
-
-assert pathlib.Path(epl.__file__).is_relative_to(sys.prefix), epl.__file__
-engine = epl.Engine()
-engine.write_template("mlp", {"sizes": [4, 16, 2], "seed": 1}, "first.onnx")
-trainer = epl.Trainer(engine, {"optimizer": "adamw", "optimizer.lr": 0.05, "symbols": {"batch": 4}})
-session = epl.Session(epl.Plan(epl.Model(engine, "first.onnx"), trainer))
-x = epl.Tensor.create_copy(engine, epl.DTYPE_F32, [4, 4], array.array("f", [1, 0, 0, 0, 0] * 3 + [1]))
-target = epl.Tensor.create_copy(engine, epl.DTYPE_I64, [4], array.array("q", [0, 1, 0, 1]))
-losses = [session.step([x, target]).loss for _ in range(50)]
-session.export_onnx("trained.onnx")
-print(f"loss {losses[0]:.4f} at first, {losses[-1]:.4f} after {len(losses)} steps")
-assert losses[-1] < 0.1 < losses[0]
+assert session.step([x, [0, 1, 0, 1]]).loss < 0.1
+assert "import epl" in importlib.metadata.metadata("epl-engine").get_payload()
+print("version", importlib.metadata.version("epl-engine"), "of", pathlib.Path(epl.__file__).parent)
+assert pathlib.Path(epl.__file__).is_relative_to(sys.argv[1])
 END
+} >first.py
+"$out/venv/bin/python" first.py "$out/venv" | tail -1
+test -s trained.onnx
+rm trained.onnx
+PYTHONPATH="$prefix/lib/python3/dist-packages" LD_LIBRARY_PATH="$prefix/lib" "$python" first.py "$prefix" | tail -1
 test -s trained.onnx

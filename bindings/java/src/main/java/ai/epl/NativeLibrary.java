@@ -1,6 +1,7 @@
 package ai.epl;
 
 import ai.epl.raw.Raw;
+import java.io.File;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
@@ -22,7 +23,8 @@ import java.util.concurrent.TimeoutException;
 
 /**
  * Loads the native library once: from the folder in the system property {@code ai.epl.library}, or from the jar, out of
- * which it is unpacked into a folder of the temporary folder that has its name from what is in it.
+ * which it is unpacked into a folder of the temporary folder that has its name from what is in it. A jar without it is
+ * that of a system which has it in a folder of {@code java.library.path}.
  */
 final class NativeLibrary {
   private static final String[] FILES = {"libepl.so.1", "libepl_jni.so"};
@@ -35,7 +37,7 @@ final class NativeLibrary {
     if (loaded) return;
     String given = System.getProperty("ai.epl.library");
     try {
-      open((given == null ? unpacked() : Path.of(given)).resolve(Raw.library()));
+      open((given != null ? Path.of(given) : inJar() ? unpacked() : ofSystem()).resolve(Raw.library()));
     } catch (IOException error) {
       throw failure("the native library cannot be unpacked into " + System.getProperty("java.io.tmpdir")
           + ": set java.io.tmpdir to a folder that can be written, or ai.epl.library to one that has it", error);
@@ -53,7 +55,9 @@ final class NativeLibrary {
             + "another one, or ai.epl.library to one that has it", error);
       }
       // A file can be loaded by one class loader alone: another web application, a task of Spark. It gets its own.
-      Path copy = Files.createTempFile(library.getParent(), "libepl_jni", ".so");
+      Path folder = library.getParent();
+      if (!Files.isWritable(folder)) folder = Path.of(System.getProperty("java.io.tmpdir"));
+      Path copy = Files.createTempFile(folder, "libepl_jni", ".so");
       try {
         Files.copy(library, copy, StandardCopyOption.REPLACE_EXISTING);
         Raw.load(copy.toAbsolutePath().toString());
@@ -63,16 +67,30 @@ final class NativeLibrary {
     }
   }
 
+  private static String platform() {
+    return System.getProperty("os.name").toLowerCase(Locale.ROOT) + "-" + System.getProperty("os.arch");
+  }
+
+  private static String inJar(String file) {
+    return "native/" + platform() + "/" + file;
+  }
+
+  private static boolean inJar() {
+    return NativeLibrary.class.getResource(inJar(FILES[0])) != null;
+  }
+
+  private static Path ofSystem() {
+    for (String folder : System.getProperty("java.library.path", "").split(File.pathSeparator)) {
+      if (!folder.isEmpty() && Files.exists(Path.of(folder, Raw.library()))) return Path.of(folder);
+    }
+    throw failure("this jar has no library for " + platform() + ", and no folder of java.library.path has "
+        + Raw.library() + ": set ai.epl.library to a folder that has it", null);
+  }
+
   private static Path unpacked() throws IOException {
-    String platform = System.getProperty("os.name").toLowerCase(Locale.ROOT) + "-" + System.getProperty("os.arch");
     byte[][] contents = new byte[FILES.length][];
     for (int i = 0; i < FILES.length; ++i) {
-      String name = "native/" + platform + "/" + FILES[i];
-      try (InputStream stream = NativeLibrary.class.getResourceAsStream(name)) {
-        if (stream == null) {
-          throw failure("this jar has no library for " + platform + ": set ai.epl.library to a folder that has it",
-              null);
-        }
+      try (InputStream stream = NativeLibrary.class.getResourceAsStream(inJar(FILES[i]))) {
         contents[i] = stream.readAllBytes();
       }
     }
