@@ -145,6 +145,8 @@ set(CPACK_DEBIAN_RUST_PACKAGE_RECOMMENDS "zlib1g-dev")  # the feature `static`
 epl_debian_package(python python3-epl python "libepl1 ${version}, python3 (>= 3.9)"
   "The Python package epl, which trains neural networks inside a Python program.")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_RECOMMENDS "python3-numpy")
+set(CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_LIST_DIR}/python3-epl/postinst
+  ${CMAKE_CURRENT_LIST_DIR}/python3-epl/prerm)
 epl_debian_package(java libepl-java java "libepl1 ${version}"
   "The Java package ai.epl, which trains neural networks inside a Java program.")
 set(CPACK_DEBIAN_JAVA_PACKAGE_SUGGESTS "java17-runtime-headless")

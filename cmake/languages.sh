@@ -97,7 +97,10 @@ archives() { # archives BUILD OUT VERSION PYTHON [PART...]
         done
         ;;
       source) [ -z "$python" ] || "$python" "$sources/bindings/python/wheel.py" --source "$out" >"$work/log" ;;
-      python) [ -z "$python" ] || "$python" "$sources/bindings/python/wheel.py" "$work/libepl.so.1" "$out" >"$work/log" ;;
+      python)
+        [ -z "$python" ] ||
+          "$python" "$sources/bindings/python/wheel.py" "$work/libepl.so.1" "$out" >"$work/log"
+        ;;
       java)
         [ -d "$build/languages/java" ] || continue
         java "$work/java" "$version" "$work/libepl.so.1" '$ORIGIN/..'

@@ -1,8 +1,8 @@
 #!/bin/sh
 # build.sh LIBRARY OUT [RPATH]: the jar OUT/epl.jar, with LIBRARY (a libepl.so) and the JNI library in it. Needs a JDK
-# from 17 on and a C compiler. OUT/classes is made anew. With a JDK from 22 on, JAVA_HOME's or another one beside it, the
-# jar has what such a Java uses instead of JNI as well. With RPATH also OUT/system, for a system that has the library: a
-# jar of the classes alone, and libepl_jni.so, which looks for libepl.so.1 in RPATH.
+# from 17 on and a C compiler. OUT/classes is made anew. With a JDK from 22 on, JAVA_HOME's or another one beside it,
+# the jar has what such a Java uses instead of JNI as well. With RPATH also OUT/system, for a system that has the
+# library: a jar of the classes alone, and libepl_jni.so, which looks for libepl.so.1 in RPATH.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 library=$(readlink -f "$1")

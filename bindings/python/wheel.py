@@ -54,8 +54,9 @@ def package():
 
 def information(tag):
     """What pip knows of the package, once it is there."""
-    wheel = f"Wheel-Version: 1.0\nGenerator: wheel.py\nRoot-Is-Purelib: {str(tag == 'py3-none-any').lower()}\nTag: {tag}\n"
-    files = {"WHEEL": wheel.encode(), "METADATA": METADATA, **LICENSE}
+    pure = str(tag == "py3-none-any").lower()
+    wheel = f"Wheel-Version: 1.0\nGenerator: wheel.py\nRoot-Is-Purelib: {pure}\nTag: {tag}\n".encode()
+    files = {"WHEEL": wheel, "METADATA": METADATA, **LICENSE}
     return {f"{STEM}.dist-info/{name}": data for name, data in files.items()}
 
 

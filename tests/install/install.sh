@@ -92,7 +92,7 @@ if command -v dpkg-deb >/dev/null; then
   done
   if [ "$(id -u)" = 0 ]; then
     # A system with the libraries of C and C++ alone, as far as dpkg knows. The packages' scripts run outside of it, for
-    # it has no shell, and find an ldconfig that leaves this machine's cache alone.
+    # it has no shell, and find an ldconfig that leaves this machine's cache alone, and no Python's tools.
     mkdir -p root/var/lib/dpkg/info root/var/lib/dpkg/updates scripts
     for package in libc6 libgcc-s1 libstdc++6; do
       dpkg-query -s $package | grep -v -E '^(Depends|Pre-Depends|Recommends|Conffiles| /)'
@@ -100,11 +100,12 @@ if command -v dpkg-deb >/dev/null; then
       : >"root/var/lib/dpkg/info/$package:$(dpkg --print-architecture).list"
     done >root/var/lib/dpkg/status
     # And a Python, which one of the packages asks for.
-    printf 'Package: python3\nStatus: install ok installed\nArchitecture: %s\nVersion: 3.11\nMaintainer: none\nDescription: none\n\n' \
-      "$(dpkg --print-architecture)" >>root/var/lib/dpkg/status
+    printf '%s\n' "Package: python3" "Status: install ok installed" "Architecture: $(dpkg --print-architecture)" \
+      "Version: 3.11" "Maintainer: none" "Description: none" "" >>root/var/lib/dpkg/status
     : >root/var/lib/dpkg/info/python3.list
     printf '#!/bin/sh\necho "$DPKG_MAINTSCRIPT_NAME" >>"%s/ldconfig.log"\n' "$out" >scripts/ldconfig
-    chmod +x scripts/ldconfig
+    printf '#!/bin/sh\n[ "$*" = "-p python3-epl" ]\n' | tee scripts/py3compile >scripts/py3clean
+    chmod +x scripts/*
     packager() {
       run "dpkg $1" env PATH="$out/scripts:$PATH" dpkg --root="$out/root" --force-script-chrootless --log=dpkg.log "$@"
     }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# java.sh SOURCES PREFIX BUILD OUT: the program of docs/java.md in a clean folder: with the Debian package of PREFIX, and
-# in a project that names the artefact by its coordinates, which `mvn install` with the library of PREFIX has put into a
-# repository that has nothing.
+# java.sh SOURCES PREFIX BUILD OUT: the program of docs/java.md in a clean folder: with the Debian package of PREFIX,
+# and in a project that names the artefact by its coordinates, which `mvn install` with the library of PREFIX has put
+# into a repository that has nothing.
 set -eu
 sources=$1 prefix=$2 library=$2/lib/libepl.so.1 out=$4
 command -v javac >/dev/null 2>&1 || { echo "SKIP: javac is not installed"; exit 0; }

@@ -71,8 +71,9 @@ if [ ! -e /usr/lib/libepl.so ] && [ ! -e /usr/local/lib/libepl.so ]; then
 fi
 rm -r .cargo Cargo.lock
 
-project "{ path = \"$packages/epl-0.1.0\" }"
-printf '\n[patch.crates-io]\nepl-sys = { path = "%s" }\n' "$packages/epl-sys-0.1.0" >>Cargo.toml
+project '"0.1"'
+printf '\n[patch.crates-io]\nepl = { path = "%s" }\nepl-sys = { path = "%s" }\n' "$packages/epl-0.1.0" \
+  "$packages/epl-sys-0.1.0" >>Cargo.toml
 export PKG_CONFIG_PATH="$build/pkgconfig" RUSTFLAGS="-C link-arg=-Wl,-rpath,$build/lib"
 cargo build --quiet --offline
 trains
