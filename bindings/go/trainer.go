@@ -71,7 +71,8 @@ func textOf(value any) string {
 	return fmt.Sprint(value)
 }
 
-// Set sets a key: "loss", "optimizer", "optimizer.lr", "schedule", "clip_norm" and others (docs/training.md).
+// Set sets a key: "loss", "optimizer", "optimizer.lr", "schedule", "clip_norm" and others, all of which docs/training.md
+// lists.
 func (t *Trainer) Set(key string, value any) error {
 	return t.do(func(trainer *raw.Trainer) *raw.Error {
 		return raw.TrainerSet(trainer, key, textOf(value))

@@ -4,6 +4,7 @@
 #include "core/base/json.h"
 #include "core/base/pack.h"
 #include "core/base/processor.h"
+#include "core/capi/objects.h"
 #include "core/data/reader.h"
 #include "core/frontend/model.h"
 #include "core/frontend/template.h"
@@ -31,14 +32,21 @@ Json attribute_json(const Attribute& value) {
       value);
 }
 
+std::string_view option_type(const Option& option) {
+  static constexpr std::string_view names[] = {"boolean", "integer",  "number",  "text",
+                                               "text",    "integers", "numbers", "text"};
+  return option.json ? "json" : names[option.value.index()];
+}
+
 // Options that take any JSON have no default, and those that must be given none either: null.
 Json row_json(const std::string& name, const std::string& doc, const std::vector<Option>& declared) {
-  Json options = Json::object(), docs = Json::object();
+  Json options = Json::object(), docs = Json::object(), types = Json::object();
   for (const Option& option : declared) {
+    types[option.name] = std::string(option_type(option));
     options[option.name] = option.json || option.required ? Json() : attribute_json(option.value);
     if (!option.doc.empty()) docs[option.name] = option.doc;
   }
-  return {{"name", name}, {"doc", doc}, {"options", options}, {"option_docs", docs}};
+  return {{"name", name}, {"doc", doc}, {"options", options}, {"option_docs", docs}, {"option_types", types}};
 }
 
 // The rows of a table; `more` adds what only they have.
@@ -121,6 +129,7 @@ std::string describe_engine(const Engine& engine) {
     one["folder"] = row.folder;
     one["files"] = row.files;
   });
+  out["trainer"] = row_json("trainer", "what is learnt and how", trainer_options());
   out["templates"] = rows_json(template_table().rows, [](Json&, const ModelTemplate&) {});
   Json keys = Json::array();
   for (const ConfigKey& key : config_keys()) {

@@ -141,6 +141,8 @@ struct epl_store : epl::capi::ExclusiveHandle<epl::capi::HandleType::store> {
 
 namespace epl::capi {
 
+// The keys of epl_trainer_set.
+const std::vector<Option>& trainer_options();
 // What a key of a parameter group is set to.
 Status set_group_key(epl_trainer::Group& group, std::string_view key, std::string_view value);
 // Takes the keys for those that were set, or none of them where one is wrong.

@@ -66,25 +66,14 @@ Result<std::vector<std::pair<std::string, int64_t>>> trip_counts(std::string_vie
 }
 
 Status check_key(std::string_view key) {
-  static const std::vector<std::string> known = {"loss",
-                                                 "loss.output",
-                                                 "loss.peel",
-                                                 "loss.target",
-                                                 "loss.OPTION",
-                                                 "free_batch",
-                                                 "optimizer",
-                                                 "optimizer.OPTION",
-                                                 "schedule",
-                                                 "schedule.warmup_steps",
-                                                 "schedule.OPTION",
-                                                 "clip_norm",
-                                                 "precision",
-                                                 "report.gradient_norms",
-                                                 "keep_gradients",
-                                                 "freezable",
-                                                 "max_trip_count"};
   epl_trainer::Settings any;
-  if (options_of(any, key) != nullptr || std::ranges::find(known, key) != known.end()) return {};
+  std::vector<std::string> known;
+  for (const Option& option : trainer_options()) {
+    if (option.name == key) return {};
+    known.push_back(option.name);
+  }
+  if (options_of(any, key) != nullptr) return {};
+  for (const char* more : {"loss.OPTION", "optimizer.OPTION", "schedule.OPTION"}) known.emplace_back(more);
   return unknown_option(key, known, "a trainer");
 }
 
@@ -141,6 +130,46 @@ template <class F> epl_error* with_trainer(epl_trainer* trainer, F&& f, const ch
 }
 
 }  // namespace
+
+// What rows of losses, optimizers and schedules declare is theirs.
+const std::vector<Option>& trainer_options() {
+  static const epl_trainer::Settings set;
+  static const std::vector<Option> options = {
+      {.name = "loss", .value = set.loss, .doc = "a loss, output:NAME for a scalar that the model computes, or none"},
+      {.name = "loss.output",
+       .value = set.loss_output,
+       .doc = "what the loss is applied to: an output of the model or of any of its nodes; empty: the first output"},
+      {.name = "loss.target",
+       .value = set.loss_target,
+       .doc = "the input that the loss compares with, where it is not called target"},
+      {.name = "loss.peel",
+       .value = set.peel,
+       .doc = "where the output is a softmax or sigmoid of scores, a loss of scores is applied to the scores"},
+      {.name = "optimizer", .value = set.optimizer, .doc = "how weights follow their gradients"},
+      {.name = "schedule", .value = set.schedule, .doc = "how the learning rate moves from step to step"},
+      {.name = "schedule.warmup_steps",
+       .value = set.warmup_steps,
+       .doc = "steps in which the learning rate rises from zero first"},
+      {.name = "clip_norm", .value = set.clip_norm, .doc = "largest global norm of the gradient; 0: no clipping"},
+      {.name = "precision",
+       .value = std::string("f32"),
+       .doc = "f64: the float32 of the model is computed and trained as float64, slowly",
+       .words = {"f32", "f64"}},
+      {.name = "free_batch",
+       .value = set.free_batch,
+       .doc = "inputs may be bound to another number of samples than the file fixes, where its nodes allow it"},
+      {.name = "report.gradient_norms",
+       .value = set.report_gradient_norms,
+       .doc = "each step reports \"gradient_norm:<parameter>\""},
+      {.name = "keep_gradients",
+       .value = set.keep_gradients,
+       .doc = "gradients are state, as many bytes as what is trained"},
+      {.name = "freezable", .value = set.freezable, .doc = "parameters can be frozen between steps"},
+      {.name = "max_trip_count",
+       .value = std::string(),
+       .doc = "how often a Loop whose trip count only data knows may run, as N, or NODE=N,... for loops of their own"}};
+  return options;
+}
 
 Status set_keys(epl_trainer& trainer, epl_trainer::Keys keys) {
   epl_trainer::Settings settings;
