@@ -24,6 +24,11 @@ of_package java
 jdk22=$(sh "$sources/bindings/java/jdk22.sh" "$home")
 [ -z "$jdk22" ] || of_package "$jdk22/bin/java" --enable-native-access=ALL-UNNAMED
 
+if java -Djava.library.path="$out" -cp "$prefix/share/java/epl.jar" src/main/java/First.java "$out" 2>"$out/log"; then
+  echo "FAILED: the package's jar needs no library" && exit 1
+fi
+grep -q 'no folder of java.library.path has libepl_jni.so: set ai.epl.library' "$out/log" || { cat "$out/log" && exit 1; }
+
 command -v mvn >/dev/null 2>&1 || { echo "SKIP: mvn is not installed"; exit 0; }
 maven() {
   mvn -q -B -Dmaven.repo.local="$out/repository" "$@" >"$out/mvn.log" 2>&1 || {

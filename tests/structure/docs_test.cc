@@ -127,6 +127,10 @@ TEST(Docs, PagesOfLanguagesHaveTheSameParts) {
       at = text.find(part, at);
       EXPECT_NE(at, std::string::npos) << "docs/" << page << ".md lacks, or has elsewhere: " << part;
     }
+    EXPECT_NE(text.substr(0, text.find("\n## Install\n")).find("x86-64"), std::string::npos)
+        << "docs/" << page << ".md does not begin with the machines that programs run on";
+    EXPECT_NE(text.find("training.md#the-keys-of-a-trainer"), std::string::npos)
+        << "docs/" << page << ".md does not say where the keys of a trainer are";
     for (const char* topic : {"Errors", "Threads", "emory"}) {
       EXPECT_TRUE(text.find(std::string("**") + topic) != std::string::npos ||
                   std::regex_search(text, std::regex(std::string("(\\*\\*|## )[^\n]*") + topic)))
