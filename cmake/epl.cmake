@@ -40,7 +40,7 @@ epl_sources(sources core/base core/ir core/frontend core/ops core/autodiff core/
   core/rewrite core/rewrite/rows core/strategy core/strategy/passes
   core/strategy/pipelines core/program core/program/transfers core/backend core/data core/data/readers
   core/runtime core/capi frontends/onnx frontends/onnx/ops frontends/onnx/templates backends/cpu backends/cpu/kernels
-  backends/sim)
+  backends/sim core/job)
 list(TRANSFORM pack_rows PREPEND ${PROJECT_SOURCE_DIR}/)
 list(APPEND sources ${pack_rows})
 
@@ -105,7 +105,7 @@ mark_as_advanced(ZLIB_INCLUDE ZLIB_ARCHIVE)
 # What runs once for a model or a call, never in a loop over numbers, is compiled for its size: the library stays under
 # 10 MB, which tests/install holds.
 set(called_once ${plain})
-list(FILTER called_once INCLUDE REGEX "/frontends/onnx/|/core/capi/")
+list(FILTER called_once INCLUDE REGEX "/frontends/onnx/|/core/capi/|/core/job/")
 list(REMOVE_ITEM plain ${called_once})
 add_library(epl_called_once OBJECT ${called_once} ${schema_headers})
 target_compile_options(epl_called_once PRIVATE $<$<CONFIG:Release>:-Os>)

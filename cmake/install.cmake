@@ -1,7 +1,7 @@
 # What `cmake --install` puts where, the Debian packages of `cpack`, and the target `uninstall`. Components, a package
 # each; those of the languages are in languages.cmake:
 #   runtime      libepl1            libepl.so.1
-#   development  libepl-dev         epl.h, epl_dl.h, epl.hpp, libepl.so, libepl.a, the CMake package, pkg-config
+#   development  libepl-dev         the headers, libepl.so, libepl.a, the CMake package, pkg-config
 #   tool         epl                the command line, its man page and completions
 #   pack_onednn  libepl1-onednn     the oneDNN pack, where it is built: alone, because of what it brings along
 #   pack_gloo    libepl1-gloo       the Gloo pack, alone for the same reason
@@ -14,7 +14,9 @@ set(EPL_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/epl)
 install(TARGETS epl EXPORT epl_targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development)
 install(FILES ${PROJECT_SOURCE_DIR}/include/epl.h ${PROJECT_SOURCE_DIR}/include/epl_dl.h
-  ${PROJECT_SOURCE_DIR}/include/epl.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+  ${PROJECT_SOURCE_DIR}/include/epl.hpp ${PROJECT_SOURCE_DIR}/include/epl_settings.hpp
+  ${PROJECT_SOURCE_DIR}/include/epl_launch.hpp
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 # The archive, for programs that take the library in (the feature `static` of the crate). It names zlib, libstdc++ and
 # libm, which Libs.private of pkg-config says too.
 set_target_properties(epl_internal PROPERTIES EXCLUDE_FROM_ALL OFF)

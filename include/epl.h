@@ -17,10 +17,10 @@
  * - A handle that was destroyed, or is of another type, is an error (EPL_ERROR_MISUSE), and to `_destroy` nothing,
  *   wherever that can be seen; it mostly can, until its memory is used again. Do not rely on it.
  * - Engines, models, plans, tensors, stores and events may be used by any threads at once, and are destroyed when no
- *   call uses them any more. A session, trainer, strategy, dataset, evaluation and predictor have one caller at a time,
- *   from any thread; a second caller gets EPL_ERROR_BUSY. These may be destroyed beside such a call, by a finaliser for
- *   example: the call goes on to its end, and what it had goes with it. What is EPL_ANY_THREAD may be called beside
- *   another call with the same handle, but not beside its destruction. No call may begin after a destroy.
+ *   call uses them any more. A session, trainer, strategy, dataset, evaluation, predictor and job have one caller at a
+ *   time, from any thread; a second caller gets EPL_ERROR_BUSY. These may be destroyed beside such a call, by a
+ *   finaliser say: the call goes on to its end, and what it had goes with it. What is EPL_ANY_THREAD may be called
+ *   beside another call with the same handle, but not beside its destruction. No call may begin after a destroy.
  * - Memory that a call is given is read until the call returns and not kept, unless the function says "borrow".
  * - The library reads no environment variable, prints nothing, installs no signal handler and starts threads only for
  *   sessions, predictors, stores and prefetching datasets; they are gone when those are destroyed, but for one that is
@@ -120,6 +120,7 @@ typedef struct epl_store epl_store;
 typedef struct epl_event epl_event;
 typedef struct epl_predictor epl_predictor;
 typedef struct epl_folder_lock epl_folder_lock;
+typedef struct epl_job epl_job;
 
 /* --- Errors ----------------------------------------------------------------------------------------------------- */
 
@@ -591,6 +592,11 @@ epl_trainer_bind_symbol(epl_trainer* trainer, const char* EPL_TEXT(symbol_length
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_trainer_bind_input(epl_trainer* trainer, const char* EPL_TEXT(input_length) input, size_t input_length,
     int32_t dtype, const int64_t* EPL_COUNT(ndim) EPL_NULLABLE dims, int32_t ndim);
+/* Binds the inputs of a model, and the "target" where it is a class, as batches of a dataset have them: each takes the
+ * field of its name, or input.<name>, and dimensions of 1 are added or left out as the model wants. What has a value
+ * (epl_trainer_bind_value) is left alone. EPL_ERROR_NOT_FOUND names an input without a field. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_bind_dataset(epl_trainer* trainer, const epl_model* model, const epl_dataset* dataset);
 /* Which dimension of an input, or of the "target", counts samples, -1 for none. Those that are named must agree about
  * the number of samples. The others count them in dimension 0 where they agree, else they count none. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
@@ -1263,6 +1269,119 @@ epl_evaluation_result(epl_evaluation* evaluation, const char* EPL_TEXT(name_leng
  * added, "metrics": [{"name", "value", "higher_is_better"}, ...]}. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_evaluation_describe(epl_evaluation* evaluation, epl_text** EPL_OUT EPL_OWNED json);
+
+/* --- Jobs: the loop around steps ------------------------------------------------------------------------------------
+ *
+ * A job trains a session on a dataset, measures it on data that it does not train on, saves checkpoints, keeps the best
+ * weights, ends early, and goes on with an earlier run to the bit. It is what `epl train` does.
+ * A job is asked for one event after the other (epl_job_next), and works until there is one. There are no callbacks:
+ * between two events the host shows progress, predicts with the session, or ends the job (epl_job_end).
+ *
+ *   epl_job_create(engine, EPL_STR("{\"epochs\": 10, \"folder\": \"run\", \"patience\": 3}"), &job);
+ *   epl_job_start(job, session, data, held_out, NULL);
+ *   do epl_job_next(job, NULL, &event); while (event.kind != EPL_JOB_DONE);
+ *
+ * Over processes all make the same calls; each has the session and the datasets of its own ranks. The process with rank
+ * 0 looks after the folder, which all must see. */
+
+/* Kinds of events. */
+#define EPL_JOB_STEP 1     /* a step was done */
+#define EPL_JOB_MEASURED 2 /* the held-out data was measured; `text` has the numbers as JSON: {"loss": 0.5, ...} */
+#define EPL_JOB_SAVED 3    /* a checkpoint was written, to the path `text` */
+#define EPL_JOB_WARNING 4  /* `text` is a sentence, for example that a disk is full; training goes on */
+#define EPL_JOB_DONE 5     /* nothing follows. `ended` says why, and `text` in words, where there is more to say */
+/* Why a job has ended. */
+#define EPL_JOB_RUNNING 0
+#define EPL_JOB_ENDED_STEPS 1     /* all steps were done */
+#define EPL_JOB_ENDED_STOPPED 2   /* by epl_job_end */
+#define EPL_JOB_ENDED_PATIENCE 3  /* so many measurements in a row were no better */
+#define EPL_JOB_ENDED_CANCELLED 4 /* by epl_job_end, as the next */
+#define EPL_JOB_ENDED_FAILED 5
+#define EPL_JOB_ENDED_DATA 6      /* a feed was finished, or a host's function has no more samples */
+
+/* Numbers as they stand after the event. NaN where there is none yet. */
+typedef struct epl_job_event {
+  uint64_t struct_size;
+  int32_t kind;  /* EPL_JOB_... */
+  int32_t ended; /* of EPL_JOB_DONE: EPL_JOB_ENDED_... */
+  int64_t step;  /* steps done, those of earlier runs included */
+  int64_t steps; /* that are wanted in all; 0: until the data ends */
+  double epoch;  /* times through the data */
+  int64_t samples; /* seen, those of earlier runs included; of EPL_JOB_MEASURED those that were measured */
+  double loss;     /* of the last step, as are the next two */
+  double learning_rate;
+  double gradient_norm; /* global, before clipping; -1 when it is not computed */
+  double held_out_loss; /* as measured last */
+  double monitored;     /* the number that says which weights are best, as measured last */
+  double best_value;    /* the best of it so far */
+  int64_t best_step;    /* of which step those weights are; -1 where there are none */
+  int32_t best; /* 1: of EPL_JOB_MEASURED, better than all before; of EPL_JOB_SAVED, the best weights so far */
+  int32_t reserved;
+  double seconds;      /* of training, those of earlier runs included */
+  double seconds_left; /* about */
+  double samples_per_second; /* of this run */
+  int64_t memory_bytes; /* that a rank has used at its fullest */
+  const char* text;     /* borrowed until the next call with the job; ends with a zero */
+  uint64_t text_length;
+} epl_job_event;
+#define EPL_JOB_EVENT_INIT                                                                                             \
+  {sizeof(epl_job_event), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0}
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_job_event_init(epl_job_event* EPL_OUT event);
+
+/* `settings` is a JSON object with the keys of epl_job_set, empty for none. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_job_create(const epl_engine* engine, const char* EPL_TEXT(settings_length) EPL_NULLABLE settings,
+    size_t settings_length, epl_job** EPL_OUT job);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_job_destroy(epl_job* EPL_NULLABLE job);
+/* Sets a key from text, before the job starts. epl_engine_describe lists them under "job", with types and defaults:
+ *   steps, epochs       how long, one of them; of a dataset that nobody knows the end of neither is needed
+ *   folder              where checkpoints and the history are written; without one nothing is
+ *   resume              a checkpoint to go on from, or the folder of a run; "auto": the newest of the folder, if any
+ *   resume_anyway       go on although these differ from that run: model, data, batch, order, loss, optimizer, ...
+ *   overwrite           replace the run that the folder holds; else that is refused
+ *   checkpoint_every, checkpoint_seconds, keep   when to save on the way, and how many of the newest stay
+ *   evaluate_every, evaluate_epochs, evaluate_batches   when to measure, and on how much
+ *   metrics, monitor    what is measured beside the loss, and which number says what is best
+ *   patience            end after so many measurements in a row without a better one
+ *   restore_best        the session has the best weights in the end
+ *   check               look through all data for wrong labels and indices before the first step
+ *   measured_on         what the held-out data is, for the history */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_job_set(epl_job* job, const char* EPL_TEXT(key_length) key, size_t key_length,
+    const char* EPL_TEXT(value_length) value, size_t value_length);
+/* Takes the folder now, which epl_job_start does otherwise: what is in its way is known before a model is loaded.
+ * EPL_ERROR_BUSY: another job, in any process, writes to it. EPL_ERROR_INVALID_ARGUMENT: it holds an earlier run, which
+ * is neither replaced nor gone on with. It is held until the job is destroyed. Of several processes the one with rank
+ * 0 may do this. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_job_take_folder(epl_job* job);
+/* Refuses what would fail later, and loads the checkpoint to go on from; its position becomes `data`'s. What
+ * makes another run of it is refused by name. Datasets that are not bound to the session's plan are bound to it.
+ * `held_out` may be NULL. The job uses all three in its calls and leaves them alone in between; where one of them was
+ * destroyed, EPL_ERROR_MISUSE. After an error it has not started. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_job_start(epl_job* job, epl_session* session, epl_dataset* data, epl_dataset* EPL_NULLABLE held_out,
+    const epl_call_options* EPL_NULLABLE call);
+/* Works until there is an event. After an error, of a token for example, nothing has changed: the same call again does
+ * the same work, no sample is left out. A host that does not go on ends the job (epl_job_end), and asks on for events,
+ * without that token: so the last checkpoint is written. After EPL_JOB_DONE it gives that event again. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_job_next(epl_job* job, const epl_call_options* EPL_NULLABLE call, epl_job_event* EPL_OUT event);
+/* No step follows the one that runs. What is left to do is done by epl_job_next as at any end: a last measurement, but
+ * for EPL_JOB_ENDED_CANCELLED and EPL_JOB_ENDED_FAILED, a last checkpoint, EPL_JOB_DONE. `ended` is one of these two or
+ * EPL_JOB_ENDED_STOPPED; `reason` is in words, for the event. The first call counts. Over processes all make it between
+ * the same two events. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_job_end(epl_job* job, int32_t ended, const char* EPL_TEXT(reason_length) EPL_NULLABLE reason, size_t reason_length);
+/* As JSON: settings, folder, checkpoint and best_checkpoint (paths, or null), resumed_from, first_step, step, steps,
+ * seconds, monitor, best_step, best_value, held_out (what is measured on), ended and reason, and "history": what was
+ * measured in this run and in those that it goes on with, the objects of FOLDER/history.jsonl. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_job_describe(epl_job* job, epl_text** EPL_OUT EPL_OWNED json);
+/* The checkpoint that a path means: it, or the newest of the folder of a job. A path that is neither stays as it is. */
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_checkpoint_find(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
+    epl_text** EPL_OUT EPL_OWNED found);
 
 #ifdef __cplusplus
 }

@@ -652,6 +652,12 @@ struct metrics : epl_metrics {
   metrics() : epl_metrics(EPL_METRICS_INIT) {}
 };
 
+/// Numbers as they stand after the event. NaN where there is none yet.
+struct job_event : epl_job_event {
+  job_event() : epl_job_event(EPL_JOB_EVENT_INIT) {}
+  std::string_view text_text() const { return {text, text_length}; }
+};
+
 class engine;
 class model;
 class trainer;
@@ -667,6 +673,7 @@ class store;
 class event;
 class predictor;
 class folder_lock;
+class job;
 
 class engine : public detail::handle<epl_engine, epl_engine_destroy> {
  public:
@@ -901,6 +908,15 @@ class trainer : public detail::handle<epl_trainer, epl_trainer_destroy> {
   /// may be EPL_DTYPE_NONE for inputs; another one must be that of the model.
   returned<void> bind_input(std::string_view input, one_of<epl::dtype> dtype, std::span<const int64_t> dims = {}) {
     epl_error* failure = epl_trainer_bind_input(*this, input.data(), input.size(), dtype, dims.data(), static_cast<int32_t>(dims.size()));
+    return detail::give(failure, [] {});
+  }
+
+  /// Binds the inputs of a model, and the "target" where it is a class, as batches of a dataset have them: each
+  /// takes the field of its name, or input.<name>, and dimensions of 1 are added or left out as the model
+  /// wants. What has a value (epl_trainer_bind_value) is left alone. EPL_ERROR_NOT_FOUND names an input without
+  /// a field.
+  returned<void> bind_dataset(const epl_model* model, const epl_dataset* dataset) {
+    epl_error* failure = epl_trainer_bind_dataset(*this, model, dataset);
     return detail::give(failure, [] {});
   }
 
@@ -1975,6 +1991,84 @@ class folder_lock : public detail::handle<epl_folder_lock, epl_folder_lock_destr
   }
 };
 
+class job : public detail::handle<epl_job, epl_job_destroy> {
+ public:
+  using handle::handle;
+
+  /// `settings` is a JSON object with the keys of epl_job_set, empty for none.
+  static returned<epl::job> create(const epl_engine* engine, std::string_view settings = {}) {
+    epl_job* job_out = nullptr;
+    epl_error* failure = epl_job_create(engine, settings.data(), settings.size(), &job_out);
+    return detail::give(failure, [&]() -> epl::job { return epl::job(job_out); });
+  }
+
+  /// Sets a key from text, before the job starts. epl_engine_describe lists them under "job", with types and
+  /// defaults:
+  ///   steps, epochs       how long, one of them; of a dataset that nobody knows the end of neither is needed
+  ///   folder              where checkpoints and the history are written; without one nothing is
+  ///   resume              a checkpoint to go on from, or the folder of a run; "auto": the newest of the folder, if any
+  ///   resume_anyway       go on although these differ from that run: model, data, batch, order, loss, optimizer, ...
+  ///   overwrite           replace the run that the folder holds; else that is refused
+  ///   checkpoint_every, checkpoint_seconds, keep   when to save on the way, and how many of the newest stay
+  ///   evaluate_every, evaluate_epochs, evaluate_batches   when to measure, and on how much
+  ///   metrics, monitor    what is measured beside the loss, and which number says what is best
+  ///   patience            end after so many measurements in a row without a better one
+  ///   restore_best        the session has the best weights in the end
+  ///   check               look through all data for wrong labels and indices before the first step
+  ///   measured_on         what the held-out data is, for the history
+  returned<void> set(std::string_view key, std::string_view value) {
+    epl_error* failure = epl_job_set(*this, key.data(), key.size(), value.data(), value.size());
+    return detail::give(failure, [] {});
+  }
+
+  /// Takes the folder now, which epl_job_start does otherwise: what is in its way is known before a model is
+  /// loaded. EPL_ERROR_BUSY: another job, in any process, writes to it. EPL_ERROR_INVALID_ARGUMENT: it holds an
+  /// earlier run, which is neither replaced nor gone on with. It is held until the job is destroyed. Of several
+  /// processes the one with rank 0 may do this.
+  returned<void> take_folder() {
+    epl_error* failure = epl_job_take_folder(*this);
+    return detail::give(failure, [] {});
+  }
+
+  /// Refuses what would fail later, and loads the checkpoint to go on from; its position becomes `data`'s. What
+  /// makes another run of it is refused by name. Datasets that are not bound to the session's plan are bound to
+  /// it. `held_out` may be NULL. The job uses all three in its calls and leaves them alone in between; where
+  /// one of them was destroyed, EPL_ERROR_MISUSE. After an error it has not started.
+  returned<void> start(epl_session* session, epl_dataset* data, epl_dataset* held_out = nullptr, const epl::call_options& call = {}) {
+    epl_error* failure = epl_job_start(*this, session, data, held_out, &call);
+    return detail::give(failure, [] {});
+  }
+
+  /// Works until there is an event. After an error, of a token for example, nothing has changed: the same call
+  /// again does the same work, no sample is left out. A host that does not go on ends the job (epl_job_end),
+  /// and asks on for events, without that token: so the last checkpoint is written. After EPL_JOB_DONE it gives
+  /// that event again.
+  returned<epl::job_event> next(const epl::call_options& call = {}) {
+    epl::job_event event_out{};
+    epl_error* failure = epl_job_next(*this, &call, &event_out);
+    return detail::give(failure, [&]() -> epl::job_event { return event_out; });
+  }
+
+  /// No step follows the one that runs. What is left to do is done by epl_job_next as at any end: a last
+  /// measurement, but for EPL_JOB_ENDED_CANCELLED and EPL_JOB_ENDED_FAILED, a last checkpoint, EPL_JOB_DONE.
+  /// `ended` is one of these two or EPL_JOB_ENDED_STOPPED; `reason` is in words, for the event. The first call
+  /// counts. Over processes all make it between the same two events.
+  returned<void> end(int32_t ended, std::string_view reason = {}) {
+    epl_error* failure = epl_job_end(*this, ended, reason.data(), reason.size());
+    return detail::give(failure, [] {});
+  }
+
+  /// As JSON: settings, folder, checkpoint and best_checkpoint (paths, or null), resumed_from, first_step,
+  /// step, steps, seconds, monitor, best_step, best_value, held_out (what is measured on), ended and reason,
+  /// and "history": what was measured in this run and in those that it goes on with, the objects of
+  /// FOLDER/history.jsonl.
+  returned<std::string> describe() {
+    epl_text* json_out = nullptr;
+    epl_error* failure = epl_job_describe(*this, &json_out);
+    return detail::give(failure, [&]() -> std::string { return detail::take(json_out); });
+  }
+};
+
 /// Of the library in use: major * 1000000 + minor * 1000 + patch.
 inline uint32_t version() {
   return epl_version();
@@ -2019,6 +2113,79 @@ inline returned<std::string> checkpoint_describe(const epl_engine* engine, std::
   epl_text* json_out = nullptr;
   epl_error* failure = epl_checkpoint_describe(engine, path.data(), path.size(), &call, &json_out);
   return detail::give(failure, [&]() -> std::string { return detail::take(json_out); });
+}
+
+/// The checkpoint that a path means: it, or the newest of the folder of a job. A path that is neither stays as
+/// it is.
+inline returned<std::string> checkpoint_find(const epl_engine* engine, std::string_view path) {
+  epl_text* found_out = nullptr;
+  epl_error* failure = epl_checkpoint_find(engine, path.data(), path.size(), &found_out);
+  return detail::give(failure, [&]() -> std::string { return detail::take(found_out); });
+}
+
+namespace detail {
+// Whatever ends the loop of fit, an exception of its caller's too: the last checkpoint is written.
+struct running_job {
+  epl_job* job;
+  int32_t ended = EPL_JOB_ENDED_CANCELLED;
+  bool done = false;
+  running_job(epl_job* started) : job(started) {}
+  running_job(const running_job&) = delete;
+  ~running_job() {
+    epl_error* failure = done ? nullptr : epl_job_end(job, ended, nullptr, 0);
+    for (epl_job_event event = EPL_JOB_EVENT_INIT; !done && failure == nullptr; done = event.kind == EPL_JOB_DONE)
+      failure = epl_job_next(job, nullptr, &event);
+    epl_error_destroy(failure);
+  }
+};
+}  // namespace detail
+
+/// Runs a job from its start to its end, and gives its last event. `progress(event)` is called with every other one,
+/// and says whether to go on. `settings` are those of epl::job; `held_out` may be NULL.
+template <class F>
+returned<epl::job_event> fit(const epl_engine* engine, epl_session* session, epl_dataset* data, epl_dataset* held_out,
+                             std::string_view settings, F&& progress, const epl::call_options& call = {}) {
+  epl_job* made = nullptr;
+  epl::job_event event;
+  epl_error* failure = epl_job_create(engine, settings.data(), settings.size(), &made);
+  const epl::job owned(made);
+  if (failure == nullptr) failure = epl_job_start(made, session, data, held_out, &call);
+  if (failure == nullptr) {
+    detail::running_job running(made);
+    while (!running.done && failure == nullptr) {
+      failure = epl_job_next(made, &call, &event);
+      running.done = failure == nullptr && event.kind == EPL_JOB_DONE;
+      if (failure == nullptr && !running.done && !progress(static_cast<const epl::job_event&>(event)))
+        failure = epl_job_end(made, EPL_JOB_ENDED_STOPPED, nullptr, 0);
+    }
+    const int32_t code = epl_error_code(failure);
+    if (failure != nullptr && code != EPL_ERROR_CANCELLED && code != EPL_ERROR_DEADLINE_EXCEEDED)
+      running.ended = EPL_JOB_ENDED_FAILED;
+  }
+  event.text = nullptr;  // it goes with the job
+  event.text_length = 0;
+  return detail::give(failure, [&]() -> epl::job_event { return event; });
+}
+
+/// Inputs by name in the order in which calls of an entry take them:
+/// session.step(epl::named(plan, EPL_ENTRY_TRAIN, {{"x", x}, {"target", target}})).
+inline returned<std::vector<const epl_tensor*>> named(
+    const epl_plan* plan, int32_t entry, std::initializer_list<std::pair<std::string_view, const epl_tensor*>> inputs) {
+  std::vector<const epl_tensor*> ordered(static_cast<std::size_t>(epl_plan_port_count(plan, entry, EPL_PORT_INPUT)));
+  std::string wrong;
+  for (const auto& [name, tensor] : inputs) {
+    const int64_t place = epl_plan_find_port(plan, entry, EPL_PORT_INPUT, name.data(), name.size());
+    if (place < 0) wrong = "there is no input " + std::string(name);
+    if (place >= 0) ordered[static_cast<std::size_t>(place)] = tensor;
+  }
+  for (std::size_t i = 0; i < ordered.size() && wrong.empty(); ++i) {
+    epl_tensor_info info = EPL_TENSOR_INFO_INIT;
+    if (ordered[i] != nullptr) continue;
+    epl_error_destroy(epl_plan_port(plan, entry, EPL_PORT_INPUT, static_cast<int64_t>(i), &info));
+    wrong = "nothing is given for " + std::string(info.name == nullptr ? "" : info.name);
+  }
+  epl_error* failure = wrong.empty() ? nullptr : epl_error_create(EPL_ERROR_INVALID_ARGUMENT, wrong.data(), wrong.size());
+  return detail::give(failure, [&]() -> std::vector<const epl_tensor*> { return std::move(ordered); });
 }
 
 }  // inline namespace

@@ -89,6 +89,7 @@
   X(epl_error*, trainer_add_adapter, (epl_trainer* trainer, const char* pattern, size_t pattern_length, const epl_adapter_options* options), 0, 1) \
   X(epl_error*, trainer_bind_symbol, (epl_trainer* trainer, const char* symbol, size_t symbol_length, int64_t size), 0, 1) \
   X(epl_error*, trainer_bind_input, (epl_trainer* trainer, const char* input, size_t input_length, int32_t dtype, const int64_t* dims, int32_t ndim), 0, 1) \
+  X(epl_error*, trainer_bind_dataset, (epl_trainer* trainer, const epl_model* model, const epl_dataset* dataset), 0, 1) \
   X(epl_error*, trainer_bind_batch_dim, (epl_trainer* trainer, const char* input, size_t input_length, int32_t dim), 0, 1) \
   X(epl_error*, trainer_bind_value, (epl_trainer* trainer, const char* input, size_t input_length, const epl_tensor* value), 0, 1) \
   X(epl_error*, trainer_add_shape, (epl_trainer* trainer, const char* json, size_t json_length), 0, 1) \
@@ -205,7 +206,17 @@
   X(epl_error*, evaluation_reset, (epl_evaluation* evaluation), 0, 1) \
   X(int64_t, evaluation_samples, (const epl_evaluation* evaluation), 0, 1) \
   X(epl_error*, evaluation_result, (epl_evaluation* evaluation, const char* name, size_t name_length, double* value), 0, 1) \
-  X(epl_error*, evaluation_describe, (epl_evaluation* evaluation, epl_text** json), 0, 1)
+  X(epl_error*, evaluation_describe, (epl_evaluation* evaluation, epl_text** json), 0, 1) \
+  X(void, job_event_init, (epl_job_event* event), 0, 1) \
+  X(epl_error*, job_create, (const epl_engine* engine, const char* settings, size_t settings_length, epl_job** job), 0, 1) \
+  X(void, job_destroy, (epl_job* job), 0, 1) \
+  X(epl_error*, job_set, (epl_job* job, const char* key, size_t key_length, const char* value, size_t value_length), 0, 1) \
+  X(epl_error*, job_take_folder, (epl_job* job), 0, 1) \
+  X(epl_error*, job_start, (epl_job* job, epl_session* session, epl_dataset* data, epl_dataset* held_out, const epl_call_options* call), 0, 1) \
+  X(epl_error*, job_next, (epl_job* job, const epl_call_options* call, epl_job_event* event), 0, 1) \
+  X(epl_error*, job_end, (epl_job* job, int32_t ended, const char* reason, size_t reason_length), 0, 1) \
+  X(epl_error*, job_describe, (epl_job* job, epl_text** json), 0, 1) \
+  X(epl_error*, checkpoint_find, (const epl_engine* engine, const char* path, size_t path_length, epl_text** found), 0, 1)
 
 typedef struct epl_table {
 #define EPL_DL_FIELD(type, name, arguments, major, minor) type(*name) arguments;

@@ -49,6 +49,7 @@ using Session = Handle<epl_session, epl_session_destroy>;
 using Dataset = Handle<epl_dataset, epl_dataset_destroy>;
 using TensorHandle = Handle<epl_tensor, epl_tensor_destroy>;
 using Cancel = Handle<epl_cancel, epl_cancel_destroy>;
+using Job = Handle<epl_job, epl_job_destroy>;
 
 // make<Engine>(epl_engine_create, options): calls f(arguments..., &handle).
 template <class H, class F, class... Args> H make(F f, Args... args) {

@@ -409,6 +409,10 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
   return out;
 }
 
+std::string find_checkpoint(const std::string& path) {
+  return text_of(epl_checkpoint_find, make_engine({}).get(), path.data(), path.size());
+}
+
 Json describe_checkpoint(const Engine& engine, const std::string& path) {
   return parse_json(text_of(epl_checkpoint_describe, engine.get(), path.data(), path.size(), nullptr));
 }

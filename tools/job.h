@@ -96,6 +96,8 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
 // The processes that a launcher's variables speak of, with the options of add_process_options.
 Processes find_processes(const JobOptions& o);
 
+// A checkpoint's folder from what --resume and --checkpoint take: it, or the folder of a run, whose newest it is.
+std::string find_checkpoint(const std::string& path);
 // What epl_checkpoint_describe says.
 Json describe_checkpoint(const Engine& engine, const std::string& path);
 // What the library has (epl_engine_describe), asked once. An ApiError where there can be no engine.

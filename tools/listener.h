@@ -1,5 +1,5 @@
-// The events of a training job, for whoever shows them, stores them or wants the job stopped. A listener is a file of
-// its own, added in Training's constructor. It hears of everything in the order in which it happens.
+// The events of a training job, for whoever shows or stores them. A listener is a file of its own, added in Training's
+// constructor. It hears of everything in the order in which it happens.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,6 @@ struct JobStart {
   // Of a run that goes on: what was measured before, and how long that took.
   std::vector<StepDone> earlier_steps;
   std::vector<Evaluated> earlier_evaluations;
-  Json earlier_held_out = Json::object();  // the event of that name
   double earlier_seconds = 0;
 };
 
@@ -66,7 +65,7 @@ struct JobDone {
   int64_t step = 0;
   double seconds = 0;  // of training in all
   std::string weights_hash;
-  std::string ended = "steps";  // "steps"; "interrupted"; "failed", with the reason; or what a listener wanted
+  std::string ended = "steps";  // "steps"; "interrupted"; "failed" or "stopped", with the reason
   std::string reason;           // in words, where it did not end at its steps
   std::string resume;           // the checkpoint to go on from
   std::string sample;           // text that the model wrote
@@ -83,8 +82,6 @@ class Listener {
   virtual void notice(const Json& event, const std::string& line) { static_cast<void>(event), static_cast<void>(line); }
   virtual void warning(const std::string& message) { static_cast<void>(message); }
   virtual void done(const JobDone&) {}
-  // Why training should end after this step; empty to go on. Asked after each step and its evaluation.
-  virtual std::string wants_stop() { return {}; }
 };
 
 // All of them, in order.
@@ -111,12 +108,6 @@ class Listeners : public Listener {
   }
   void done(const JobDone& e) override {
     for (auto& one : all_) one->done(e);
-  }
-  std::string wants_stop() override {
-    for (auto& one : all_) {
-      if (std::string why = one->wants_stop(); !why.empty()) return why;
-    }
-    return {};
   }
 
  private:

@@ -17,7 +17,7 @@ Measurer::Measurer(const Plan& plan, const std::string& metrics)
 
 Json Measurer::described() const { return parse_json(text_of(epl_evaluation_describe, evaluation_.get())); }
 
-Measured Measurer::run(const Session& session, const Dataset& dataset, int64_t batches, Ending* ending) {
+Measured Measurer::run(const Session& session, const Dataset& dataset, int64_t batches) {
   const int64_t samples = epl_dataset_samples(dataset.get()), all = epl_dataset_batches(dataset.get());
   const int64_t full = takes_partial_ || batch_ == 0 ? all : samples / batch_;
   const int64_t count = batches > 0 ? std::min(batches, full) : full;
@@ -27,10 +27,7 @@ Measured Measurer::run(const Session& session, const Dataset& dataset, int64_t b
   }
   check(epl_evaluation_reset(evaluation_.get()));
   check(epl_dataset_seek(dataset.get(), 0));
-  for (int64_t i = 0; i < count; ++i) {
-    const epl_call_options* call = ending ? ending->call() : nullptr;
-    check(epl_evaluation_add_dataset(evaluation_.get(), session.get(), dataset.get(), 1, call));
-  }
+  check(epl_evaluation_add_dataset(evaluation_.get(), session.get(), dataset.get(), count, nullptr));
   Measured out;
   const Json about = described();
   for (const Json& one : about.at("metrics")) {
@@ -40,28 +37,6 @@ Measured Measurer::run(const Session& session, const Dataset& dataset, int64_t b
   out.samples = epl_evaluation_samples(evaluation_.get());
   out.left_out = batches > 0 ? 0 : samples - out.samples;
   return out;
-}
-
-bool Measurer::higher_is_better(const std::string& name) const {
-  const std::string wanted = label(name);
-  const Json about = described();
-  for (const Json& one : about.at("metrics")) {
-    if (one.at("name") == wanted) return one.at("higher_is_better");
-  }
-  return false;
-}
-
-std::string Measurer::label(const std::string& name) const {
-  double ignored = 0;
-  check(epl_evaluation_result(evaluation_.get(), name.data(), name.size(), &ignored));
-  std::string found = name;
-  const Json about = described();
-  for (const Json& one : about.at("metrics")) {
-    const std::string label = one.at("name");
-    if (label == name) return name;
-    if (label.starts_with(name + "(")) found = label;
-  }
-  return found;
 }
 
 void add_metrics_option(CLI::App& app, std::string& metrics) {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "tools/api.h"
-#include "tools/ending.h"
 #include "tools/json.h"
 
 namespace epl::tools {
@@ -24,13 +23,8 @@ class Measurer {
  public:
   // `metrics` as epl_evaluation_create takes them; a name that does not fit is an error here.
   Measurer(const Plan& plan, const std::string& metrics);
-  // The first `batches` batches of a dataset that is bound to the plan, 0 for all of them. `ending`: of a job that may
-  // be asked to end; null for none.
-  Measured run(const Session& session, const Dataset& dataset, int64_t batches, Ending* ending = nullptr);
-  // Whether more is better, of a metric by its name; an error names those that there are.
-  bool higher_is_better(const std::string& name) const;
-  // The name that results have: "top_k" may be "top_k(k=3)".
-  std::string label(const std::string& name) const;
+  // The first `batches` batches of a dataset that is bound to the plan, 0 for all of them.
+  Measured run(const Session& session, const Dataset& dataset, int64_t batches);
 
  private:
   Json described() const;

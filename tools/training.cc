@@ -10,9 +10,9 @@
 #include "tools/commands.h"
 #include "tools/data_notes.h"
 #include "tools/export.h"
-#include "tools/history.h"
 #include "tools/json_lines.h"
 #include "tools/language_job.h"
+#include "tools/measure.h"
 #include "tools/progress.h"
 #include "tools/signals.h"
 #include "tools/tensorboard.h"
@@ -30,40 +30,69 @@ std::string folder_of(const TrainOptions& o) {
   return !o.resume.empty() && find_checkpoint(o.resume) != o.resume ? o.resume : "out";
 }
 
+// What a job is told before its data is known.
+Json folder_settings(const TrainOptions& o, const std::string& folder, const std::string& resume) {
+  std::string anyway;
+  for (const std::string& topic : o.resume_anyway) anyway += (anyway.empty() ? "" : ",") + topic;
+  return {{"folder", folder},
+          {"resume", resume},
+          {"resume_anyway", anyway},
+          {"overwrite", o.overwrite},
+          {"keep", o.keep},
+          {"checkpoint_every", o.checkpoint_every},
+          {"checkpoint_seconds", 60 * o.checkpoint_minutes},
+          {"check", false}};  // it is done here, where files and windows of a text have names
+}
+
+Job make_job(const Engine& engine, const Json& settings) {
+  const std::string text = print_json(settings);
+  return make<Job>(epl_job_create, engine.get(), text.data(), text.size());
+}
+
+void set(epl_job* job, const Json& settings) {
+  for (const auto& [key, value] : settings.items()) {
+    const std::string text = value.is_string() ? value.get<std::string>() : print_json(value);
+    check(epl_job_set(job, key.data(), key.size(), text.data(), text.size()));
+  }
+}
+
 }  // namespace
 
 Training::Training(const TrainOptions& o)
     : o_(o),
       resume_(o.resume.empty() ? "" : find_checkpoint(o.resume)),
       engine_(make_engine(o.job, &log_)),
-      folder_(engine_, folder_of(o), resume_, o.overwrite, o.job.processes.rank),
-      model_(load_model(engine_, o.job.model)),
-      data_(open_data(engine_, model_, o.job)),
-      validation_(o_.validation, o_.job, plan_, session_, data_),
+      folder_(folder_of(o)),
+      job_(make_job(engine_, folder_settings(o, folder_.path(), resume_))),
       report_path_(o.report.empty() ? folder_.path() + "/report.html" : o.report),
       report_(std::make_shared<ReportData>()) {
+  if (leads()) take_folder();
+  model_ = load_model(engine_, o.job.model);
+  data_ = open_data(engine_, model_, o.job);
   plan_for_data();
   if (data_.held_out) bind_data(data_.held_out, plan_, EPL_ENTRY_EVALUATE, o_.job.processes, o_.job.ranks);
   ending_ = std::make_unique<Ending>(engine_);
   session_ = make_session(engine_, plan_, o_.job.processes, o_.job.ranks, store_, ending_->call());
-  if (leads()) check_folder();
-  batch_.resize(static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
-  validation_.prepare(engine_);
+  check_validation(engine_, o_.validation, o_.job, data_);
   check_data();
   if (leads()) {
     folder_.check_outputs(report_path_, bytes_to_write());
     folder_.check_adapters(!o_.job.lora.empty());
   }
-  if (!resume_.empty()) resume();
+  start_job();
   if (leads()) add_listeners();
 }
 
-// The others hear of it at their next call.
-void Training::check_folder() {
-  const std::string why = folder_.who_does_not_see_it(o_.job.processes.count);
-  if (why.empty()) return;
-  check(epl_session_give_up(session_.get(), why.data(), why.size(), ending_->call()));
-  throw UsageError(why);
+void Training::take_folder() {
+  try {
+    check(epl_job_take_folder(job_.get()));
+  } catch (const ApiError& e) {
+    if (e.code == EPL_ERROR_BUSY)
+      throw UsageError("another run is writing to this folder: " + std::string(e.what()) + " with --out");
+    if (e.code == EPL_ERROR_INVALID_ARGUMENT) refuse_used_folder(folder_.path());
+    throw;
+  }
+  folder_.check_unused(resume_, o_.overwrite);
 }
 
 // How many steps some epochs are follows from the batches of one, which follow from the plan where it deals files; the
@@ -83,7 +112,6 @@ void Training::plan_for_data() {
 
 void Training::add_listeners() {
   listeners_.add(report_);
-  listeners_.add(std::make_shared<History>(folder_.history(), log_));
   if (o_.tensorboard) listeners_.add(std::make_shared<TensorBoard>(folder_.path(), log_));
   if (o_.job.json) {
     listeners_.add(std::make_shared<JsonLines>());
@@ -116,8 +144,8 @@ std::string difference_text(const Json& one) {
       {"optimizer", "--optimizer"},
       {"loss", "--loss"},
       {"loss.output", "--loss-output"},
-      {"loss.peel", "--no-peel"},
       {"loss.target", "--loss-target"},
+      {"loss.peel", "--no-peel"},
       {"data.batch", "--batch"},
       {"data.seed", "--seed"},
       {"seed", "--seed"},
@@ -131,28 +159,35 @@ std::string difference_text(const Json& one) {
 
 }  // namespace
 
-// Options that make another run of it must be meant: they are named, or the run goes on under those it began with.
-void Training::resume() {
+// The job says which differences make another run of it; here they are named by their options.
+void Training::refuse_resume() const {
   const Json differences = parse_json(text_of(epl_session_compare, session_.get(), resume_.data(), resume_.size(),
                                               static_cast<const epl_dataset*>(data_.train.get()), nullptr));
   std::string what, topics;
   for (const Json& one : differences) {
     const std::string topic = one.at("topic");
-    const auto named = [&](const char* text) {
-      return std::ranges::find(o_.resume_anyway, text) != o_.resume_anyway.end();
-    };
-    if (!one.at("breaks").get<bool>() || named(topic.c_str()) || named("all")) continue;
+    const bool named = std::ranges::find(o_.resume_anyway, topic) != o_.resume_anyway.end();
+    if (!one.at("breaks").get<bool>() || named) continue;
     what += (what.empty() ? "" : "; ") + difference_text(one);
     if (("," + topics + ",").find("," + topic + ",") == std::string::npos)
       topics += (topics.empty() ? "" : ",") + topic;
   }
-  if (!what.empty()) {
-    throw UsageError("--resume " + o_.resume + ": this would not go on with that run: " + what +
-                     ". Give the options that it began with, or --resume-anyway " + topics);
+  if (what.empty()) return;
+  throw UsageError("--resume " + o_.resume + ": this would not go on with that run: " + what +
+                   ". Give the options that it began with, or --resume-anyway " + topics);
+}
+
+void Training::start_job() {
+  set(job_.get(), {{"steps", o_.job.steps}});
+  set(job_.get(), validation_settings(o_.validation, o_.job, data_));
+  try {
+    check(epl_job_start(job_.get(), session_.get(), data_.train.get(), data_.held_out.get(), ending_->call()));
+  } catch (const ApiError& e) {
+    if (e.code == EPL_ERROR_INVALID_ARGUMENT && !resume_.empty() && e.where == resume_) refuse_resume();
+    if (e.code == EPL_ERROR_INVALID_ARGUMENT && e.where == folder_.path())
+      throw UsageError(std::string(e.what()) + " (--out)");
+    throw;
   }
-  // Before the processes of a job go on together: then the one that leads writes this file.
-  read_history(folder_.history(), describe_checkpoint(engine_, resume_).at("step").get<int64_t>(), earlier_);
-  check(epl_session_load(session_.get(), resume_.data(), resume_.size(), data_.train.get(), ending_->call()));
 }
 
 int64_t Training::bytes_to_write() const {
@@ -171,19 +206,14 @@ int64_t Training::bytes_to_write() const {
 }
 
 int Training::run() {
-  started_ = last_saved_ = steady_seconds();
-  const JobStart start = describe();
-  earlier_seconds_ = start.earlier_seconds;
+  const Json job = parse_json(text_of(epl_job_describe, job_.get()));
+  const JobStart start = describe(job);
+  seconds_ = start.earlier_seconds;
   listeners_.start(start);
   for (const std::string& warning : warnings_of(model_, plan_)) listeners_.warning(warning);
   tell_warnings();
   if (!o_.job.data.empty() && leads()) tell_data(data_.train, folder_.path(), listeners_);
-  const bool comparable = !validation_.any() || tell_held_out(start.earlier_held_out);
-  validation_.resume(comparable ? start.earlier_evaluations : std::vector<Evaluated>());
-  if (start.first_step >= start.steps) {
-    listeners_.warning("the checkpoint is of step " + std::to_string(start.first_step) + ": --steps " +
-                       std::to_string(start.steps) + " leaves nothing to do");
-  }
+  if (data_.held_out) tell_held_out(job.at("held_out"));
   train();
   finish();
   if (const char* why = output_failure()) {
@@ -195,8 +225,8 @@ int Training::run() {
   return interrupted() ? signal_exit_code() : 0;
 }
 
-JobStart Training::describe() const {
-  JobStart out = earlier_;
+JobStart Training::describe(const Json& job) const {
+  JobStart out;
   out.model = o_.job.model;
   out.out = folder_.path();
   out.tensors = epl_session_state_count(session_.get(), EPL_STATE_PARAMETER);
@@ -210,7 +240,13 @@ JobStart Training::describe() const {
   out.unit = data_.context > 0 ? "tokens" : "samples";
   out.planned_bytes = epl_plan_memory_bytes_peak(plan_.get(), 0);
   out.command = command_line();
-  if (!out.earlier_steps.empty()) out.earlier_seconds = out.earlier_steps.back().seconds;
+  for (const Json& line : job.at("history")) {
+    StepDone step;
+    Evaluated evaluated;
+    if (read_event(line, step)) out.earlier_steps.push_back(step);
+    if (read_event(line, evaluated)) out.earlier_evaluations.push_back(evaluated);
+  }
+  out.earlier_seconds = job.at("earlier_seconds");
   return out;
 }
 
@@ -224,23 +260,12 @@ void Training::tell_warning(const std::string& message) {
   std::fprintf(stderr, "epl: warning: %s\n", printable(message).c_str());
 }
 
-double Training::seconds() const { return earlier_seconds_ + steady_seconds() - started_; }
-
-// What a process does alone, between the calls that all make; where it cannot, the others are told why there is no
-// step.
-template <class F> void Training::alone(F&& f) {
-  try {
-    f();
-  } catch (const ApiError& e) {
-    const std::string why = described_failure(e);
-    if (o_.job.processes.several()) check(epl_session_give_up(session_.get(), why.data(), why.size(), nullptr));
-    throw;
-  }
-}
-
-// The next batch. Each process reads its own samples.
-void Training::read_batch() {
-  alone([&] { check(epl_dataset_next(data_.train.get(), ending_->call(), batch_.data(), batch_.size())); });
+// Which samples those are follows from this alone, so another run can hold out the same.
+void Training::tell_held_out(const Json& event) {
+  const std::string& file = o_.job.validation;
+  const std::string line = "measuring on " + with_thousands(event.at("samples")) + (file.empty() ? " held-out " : " ") +
+                           "samples" + (file.empty() ? "" : " of " + file);
+  listeners_.notice(event, data_.context > 0 ? "" : line);
 }
 
 // Which rows of the file the batch is. The library has said what is wrong with it.
@@ -255,143 +280,125 @@ std::string Training::rows_of_batch() const {
   return "its batch is rows " + rows + " (counted from 0) of " + data.value("path", "");
 }
 
-StepDone Training::take_step() {
-  // Long enough for the others to come to the end of a step that they are in, as far as steps tell.
-  constexpr double usual_seconds = 15, longest_seconds = 3600;
-  if (o_.job.processes.several())
-    end_within(static_cast<unsigned>(std::clamp(3 * step_seconds_, usual_seconds, longest_seconds)));
-  const double begun = steady_seconds();
-  const int64_t before = epl_dataset_position(data_.train.get()), steps = epl_session_steps(session_.get());
-  read_batch();
-  epl_metrics metrics = EPL_METRICS_INIT;
-  try {
-    check(epl_session_step(session_.get(), batch_.data(), batch_.size(), ending_->call(), &metrics));
-  } catch (const ApiError& e) {
-    // Of a step that was given up the run goes on with the same batch. It may also have been made before a peer was
-    // lost.
-    const bool given_up = e.code == EPL_ERROR_CANCELLED || e.code == EPL_ERROR_PEER_FAILED;
-    if (given_up && epl_session_steps(session_.get()) == steps) check(epl_dataset_seek(data_.train.get(), before));
-    throw;
-  }
-  if (std::isnan(metrics.loss)) {  // of a step that is made: a mean over nothing
-    tell_warnings();
-    tell_warning("step " + std::to_string(metrics.step) + ": " + rows_of_batch());
-  }
-  const int64_t position = epl_dataset_position(data_.train.get());
-  step_seconds_ = steady_seconds() - begun;
-  StepDone out;
-  out.step = metrics.step;
-  out.epoch = static_cast<double>(position) / static_cast<double>(epl_dataset_batches(data_.train.get()));
-  out.loss = metrics.loss;
-  out.learning_rate = metrics.learning_rate;
-  out.gradient_norm = metrics.gradient_norm;
-  out.seconds = seconds();
-  out.samples = position * data_.batch;
-  out.used_bytes = epl_session_memory_bytes_peak(session_.get(), 0);
-  return out;
-}
-
-// Whatever a step meets, the weights that the steps before it have trained stay and are saved by `finish`.
-void Training::train() {
-  try {
-    if (leads() && validation_.any() && data_.context > 0) {
-      alone([&] {
-        measure_baselines(engine_, plan_, open_data(engine_, model_, o_.job), o_.job, validation_.batches(), listeners_,
-                          *ending_);
-      });
-    }
-    while (ended_ == "steps" && epl_session_steps(session_.get()) < o_.job.steps) {
-      const StepDone step = take_step();
-      listeners_.step(step);
-      tell_warnings();
-      const bool last = step.step >= o_.job.steps;
-      if (!last && validation_.due(step.step, o_.job.steps)) evaluate(true);
-      const bool due = o_.checkpoint_every > 0 ? step.step % o_.checkpoint_every == 0
-                                               : o_.checkpoint_minutes > 0 && !o_.job.processes.several() &&
-                                                     steady_seconds() - last_saved_ > 60 * o_.checkpoint_minutes;
-      if (due && !last) save_on_the_way(false);
-      reason_ = validation_.wants_stop();
-      if (reason_.empty()) reason_ = listeners_.wants_stop();
-      if (!reason_.empty()) ended_ = "stopped";
-    }
-    const int64_t end = epl_session_steps(session_.get());
-    if (validation_.any() && measured_step_ != end) evaluate(validation_.due(end, o_.job.steps));
-  } catch (const ApiError& e) {
-    if (Ending::explains(e)) {
-      ended_ = "interrupted";
-      return;
-    }
-    ended_ = "failed";
+// What has ended the job: a signal, or a failure of the step that would have come.
+void Training::end_by(const ApiError& e) {
+  const bool stopped = Ending::explains(e);
+  ended_ = stopped ? "interrupted" : "failed";
+  if (!stopped) {
     reason_ = "step " + std::to_string(epl_session_steps(session_.get()) + 1) + ": " +
               described_failure(e, o_.job.processes.several());
     failure_ = exit_code(e.code);
   }
+  check(epl_job_end(job_.get(), stopped ? EPL_JOB_ENDED_CANCELLED : EPL_JOB_ENDED_FAILED, reason_.data(),
+                    reason_.size()));
 }
 
-// Which samples those are follows from this alone, so another run can hold out the same. `earlier`: what a run that
-// goes on was measured on and by. False where its numbers are of other data, so that they say nothing about which
-// weights are best.
-bool Training::tell_held_out(const Json& earlier) {
-  const int64_t samples = epl_dataset_samples(data_.held_out.get());
-  Json event = {{"event", "held_out"}, {"samples", samples}};
-  std::string line = "measuring on " + with_thousands(samples) + (o_.job.validation.empty() ? " held-out " : " ") +
-                     (data_.context > 0 ? "windows" : "samples");
-  if (!o_.job.validation.empty()) {
-    event["file"] = o_.job.validation;
-    line += " of " + o_.job.validation;
-  } else {
-    event["share"] = data_.context > 0 ? o_.job.text_held_out() : *o_.job.held_out;
-    event["drawn"] = data_.context > 0 ? "the end of the text" : "by split_seed 0";
+// One call of the job. A job that ends early does not wait long for a process that may never come: one that hangs, for
+// example. How long a save itself takes is another matter.
+void Training::ask(epl_job_event& event) {
+  const bool several = o_.job.processes.several();
+  if (ended_ == "steps") {
+    // Long enough for the others to come to the end of a step that they are in, as far as steps tell.
+    constexpr double usual_seconds = 15, longest_seconds = 3600;
+    if (several) end_within(static_cast<unsigned>(std::clamp(3 * call_seconds_, usual_seconds, longest_seconds)));
+    const double begun = steady_seconds();
+    check(epl_job_next(job_.get(), ending_->call(), &event));
+    call_seconds_ = steady_seconds() - begun;
+    return;
   }
-  event["batches"] = validation_.batches();
-  bool same = true;
-  for (const auto& [key, value] : earlier.items()) {
-    if (key == "monitor") continue;
-    const Json now = event.value(key, Json());
-    if (now == value) continue;
-    same = false;
-    listeners_.warning("this run was measured on other data until now: " + key + " was " + print_json(value) +
-                       ", now it is " + (now.is_null() ? "not given" : print_json(now)) +
-                       "; which weights are the best, and --patience, begin anew");
-  }
-  event["monitor"] = validation_.monitor();
-  if (const std::string before = text_at(earlier, "monitor"); !before.empty() && before != validation_.monitor()) {
-    listeners_.warning("--monitor was " + before + ", now it is " + validation_.monitor());
-  }
-  listeners_.notice(event, data_.context > 0 ? "" : line);
-  return same;
-}
-
-void Training::evaluate(bool counts) {
-  Evaluated result = validation_.measure(counts, *ending_);
-  measured_step_ = result.step;
-  result.seconds = seconds();
-  listeners_.evaluated(result);
-  if (result.best) save_on_the_way(true);
-}
-
-void Training::save_checkpoint(bool best, const epl_call_options* call) {
-  const int64_t step = epl_session_steps(session_.get());
-  const std::string path = folder_.step_folder(step);
-  if (saved_step_ != step) check(epl_session_save(session_.get(), path.data(), path.size(), data_.train.get(), call));
-  if (saved_step_ == step && !best) return;
-  saved_step_ = step;
-  last_saved_ = steady_seconds();
-  if (leads()) folder_.saved(step, best, o_.keep);
-  listeners_.saved({step, path, best});
-}
-
-// A disk that is full for a moment must not end a run that goes well. A signal ends what waits for other processes; a
-// process alone finishes its checkpoint.
-void Training::save_on_the_way(bool best) {
+  end_within(0);
+  if (!several) return check(epl_job_next(job_.get(), nullptr, &event));
+  epl_call_options soon = EPL_CALL_OPTIONS_INIT;
+  soon.timeout_nanoseconds = 10'000'000'000;
   try {
-    save_checkpoint(best, o_.job.processes.several() ? ending_->call() : nullptr);
+    check(epl_job_next(job_.get(), &soon, &event));
   } catch (const ApiError& e) {
-    if (interrupted() && Ending::explains(e)) throw;
-    last_saved_ = steady_seconds();
-    tell_warning("no checkpoint after step " + std::to_string(epl_session_steps(session_.get())) + ": " +
-                 described_failure(e, o_.job.processes.several()) + "; training goes on");
+    if (e.code != EPL_ERROR_DEADLINE_EXCEEDED || e.rank >= 0) throw;
+    check(epl_job_next(job_.get(), nullptr, &event));
   }
+}
+
+// The next event of the job; false where there is none. Whatever a step meets, the weights that the steps before it
+// have trained stay and are saved.
+bool Training::next(epl_job_event& event) {
+  const bool ending = ended_ != "steps", several = o_.job.processes.several();
+  try {
+    ask(event);
+    return true;
+  } catch (const ApiError& e) {
+    if (ending) {
+      together_ = e.code != EPL_ERROR_DEADLINE_EXCEEDED;
+      failure_ = exit_code(e.code);
+      tell_warning("the checkpoint failed: " + described_failure(e, several));
+      return false;
+    }
+    end_by(e);
+    return next(event);
+  }
+}
+
+// The process that leads does this alone: where it cannot, the others are told why there is no step.
+void Training::tell_baselines() {
+  try {
+    measure_baselines(engine_, plan_, open_data(engine_, model_, o_.job), o_.job,
+                      validation_batches(o_.validation, data_), listeners_, *ending_);
+  } catch (const ApiError& e) {
+    const std::string why = described_failure(e);
+    if (o_.job.processes.several()) check(epl_session_give_up(session_.get(), why.data(), why.size(), nullptr));
+    end_by(e);
+  }
+}
+
+void Training::train() {
+  if (leads() && data_.held_out && data_.context > 0) tell_baselines();
+  epl_job_event event = EPL_JOB_EVENT_INIT;
+  while (next(event)) {
+    tell(event);
+    if (event.kind == EPL_JOB_DONE) break;
+  }
+}
+
+void Training::tell(const epl_job_event& e) {
+  const std::string text(e.text, e.text_length);
+  seconds_ = e.seconds;
+  if (e.kind == EPL_JOB_STEP) tell_step(e);
+  if (e.kind == EPL_JOB_MEASURED) tell_measured(e);
+  if (e.kind == EPL_JOB_SAVED) listeners_.saved({e.step, text, e.best != 0});
+  // A setting of the job is an option here.
+  if (e.kind == EPL_JOB_WARNING) tell_warning((text.starts_with("monitor was ") ? "--" : "") + text);
+  if (e.kind == EPL_JOB_DONE && e.ended == EPL_JOB_ENDED_PATIENCE) {
+    ended_ = "stopped";
+    reason_ = text;
+  }
+  if (e.kind == EPL_JOB_DONE && e.ended == EPL_JOB_ENDED_FAILED && failure_ != 0) failure_ = exit_weights_are_saved;
+}
+
+void Training::tell_step(const epl_job_event& e) {
+  StepDone out;
+  out.step = e.step;
+  out.epoch = e.epoch;
+  out.loss = e.loss;
+  out.learning_rate = e.learning_rate;
+  out.gradient_norm = e.gradient_norm;
+  out.seconds = e.seconds;
+  out.samples = e.samples;
+  out.used_bytes = e.memory_bytes;
+  tell_warnings();
+  if (std::isnan(e.loss))  // of a step that is made: a mean over nothing
+    tell_warning("step " + std::to_string(e.step) + ": " + rows_of_batch());
+  listeners_.step(out);
+}
+
+void Training::tell_measured(const epl_job_event& e) {
+  Evaluated out;
+  out.step = e.step;
+  out.samples = e.samples;
+  out.seconds = e.seconds;
+  out.best = e.best != 0;
+  const Json metrics = parse_json({e.text, e.text_length});
+  for (const auto& [name, value] : metrics.items())
+    out.metrics.emplace_back(name, value.is_number() ? value.get<double>() : std::nan(""));
+  listeners_.evaluated(out);
 }
 
 // A part that fails is reported and does not keep the others from being saved.
@@ -414,20 +421,6 @@ std::string Training::sample() {
   }
 }
 
-// A job that ends early does not wait long for a process that may never come: one that hangs, for example. How long the
-// save itself takes is another matter.
-void Training::save_last() {
-  epl_call_options soon = EPL_CALL_OPTIONS_INIT;
-  soon.timeout_nanoseconds = 10'000'000'000;
-  if (!o_.job.processes.several() || ended_ == "steps" || ended_ == "stopped") return save_checkpoint(false, nullptr);
-  try {
-    save_checkpoint(false, &soon);
-  } catch (const ApiError& e) {
-    if (e.code != EPL_ERROR_DEADLINE_EXCEEDED || e.rank >= 0) throw;
-    save_checkpoint(false, nullptr);
-  }
-}
-
 // What all processes write together, and what they tell of the weights.
 void Training::write_results(JobDone& done) {
   if (!o_.job.lora.empty()) attempt("writing the adapters", [&] { export_adapters(session_, folder_.adapters()); });
@@ -447,22 +440,10 @@ void Training::write_results(JobDone& done) {
 
 void Training::finish() {
   end_within(0);
-  const double spent = seconds();
-  const int before = failure_;
   JobDone done;
-  bool together = true;
-  attempt("the checkpoint", [&] {
-    try {
-      save_last();
-    } catch (const ApiError& e) {
-      together = e.code != EPL_ERROR_DEADLINE_EXCEEDED;
-      throw;
-    }
-    if (before != 0) failure_ = exit_weights_are_saved;
-  });
-  if (together) write_results(done);  // else it would wait for the same process
+  if (together_) write_results(done);  // else it would wait for the same process
   done.step = epl_session_steps(session_.get());
-  done.seconds = spent;
+  done.seconds = seconds_;
   done.ended = ended_;
   done.reason = reason_;
   done.resume = folder_.path();

@@ -34,23 +34,24 @@ class Training {
   int run();
 
  private:
-  void check_folder();
+  void take_folder();
   void check_data() const;
-  void resume();
+  void start_job();
+  void refuse_resume() const;
   bool leads() const { return o_.job.processes.leads(); }
-  JobStart describe() const;
+  JobStart describe(const Json& job) const;
   int64_t bytes_to_write() const;
   void train();
-  template <class F> void alone(F&& f);
-  void read_batch();
-  StepDone take_step();
   std::string rows_of_batch() const;
-  bool tell_held_out(const Json& earlier);
-  void evaluate(bool counts);
-  void save_checkpoint(bool best, const epl_call_options* call);
-  void save_last();
+  void end_by(const ApiError& e);
+  void tell_baselines();
+  void ask(epl_job_event& event);
+  bool next(epl_job_event& event);
   void write_results(JobDone& done);
-  void save_on_the_way(bool best);
+  void tell(const epl_job_event& event);
+  void tell_step(const epl_job_event& event);
+  void tell_measured(const epl_job_event& event);
+  void tell_held_out(const Json& event);
   std::string sample();
   void finish();
   void plan_for_data();
@@ -58,27 +59,24 @@ class Training {
   void tell_warnings();
   void tell_warning(const std::string& message);
   template <class F> void attempt(const char* what, F&& f);
-  double seconds() const;
 
   TrainOptions o_;      // with --epochs as steps, once the data is known
   std::string resume_;  // the checkpoint to go on from; empty for none
   HostLog log_;         // before the engine, which writes into it to its end
   Engine engine_;
   OutputFolder folder_;
+  Job job_;
   Model model_;
   DataFiles data_;
   Plan plan_;
   Store store_;
   Session session_;
   std::unique_ptr<Ending> ending_;
-  std::vector<const epl_tensor*> batch_;
-  Validation validation_;
   std::string report_path_;
   std::shared_ptr<ReportData> report_;
   Listeners listeners_;
-  JobStart earlier_;  // what the history says of a run that goes on
-  double started_ = 0, last_saved_ = 0, earlier_seconds_ = 0, step_seconds_ = 0;
-  int64_t saved_step_ = -1, measured_step_ = -1;
+  double seconds_ = 0, call_seconds_ = 0;  // of training, earlier runs included; of the last call of the job
+  bool together_ = true;                   // all processes have come to the last checkpoint
   std::string ended_ = "steps", reason_;
   int failure_ = 0;  // an exit code: of what went wrong first
 };

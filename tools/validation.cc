@@ -1,8 +1,6 @@
 #include "tools/validation.h"
 
-#include <algorithm>
-#include <cmath>
-
+#include "tools/measure.h"
 #include "tools/usage.h"
 #include "tools/values.h"
 
@@ -26,80 +24,44 @@ void add_validation_options(CLI::App& app, ValidationOptions& o) {
       ->capture_default_str();
 }
 
-void Validation::prepare(const Engine& engine) {
+void check_validation(const Engine& engine, const ValidationOptions& o, const JobOptions& job, const DataFiles& data) {
+  if (data.held_out) return;
+  bool watches = false;
   const Json schedules = described(engine, "schedules");
   for (const Json& row : schedules) {
-    if (row.at("name") == job_.schedule) watches_ = row.at("watches");
+    if (row.at("name") == job.schedule) watches = row.at("watches");
   }
-  if (!any()) {
-    const char* wants = watches_                              ? "--schedule plateau"
-                        : o_.patience > 0                     ? "--patience"
-                        : o_.monitor != "loss"                ? "--monitor"
-                        : !o_.metrics.empty()                 ? "--metrics"
-                        : o_.every > 0 || o_.every_epochs > 0 ? "--evaluate-every"
-                                                              : nullptr;
-    if (wants)
-      throw UsageError(std::string(wants) +
-                       " needs data that is not trained on: --held-out SHARE or --validation FILE");
-    return;
+  const char* wants = watches                             ? "--schedule plateau"
+                      : o.patience > 0                    ? "--patience"
+                      : o.monitor != "loss"               ? "--monitor"
+                      : !o.metrics.empty()                ? "--metrics"
+                      : o.every > 0 || o.every_epochs > 0 ? "--evaluate-every"
+                                                          : nullptr;
+  if (wants == nullptr) return;
+  throw UsageError(std::string(wants) + " needs data that is not trained on: --held-out SHARE or --validation FILE");
+}
+
+int64_t validation_batches(const ValidationOptions& o, const DataFiles& data) {
+  return o.batches.value_or(data.context > 0 ? 40 : 0);
+}
+
+Json validation_settings(const ValidationOptions& o, const JobOptions& job, const DataFiles& data) {
+  if (!data.held_out) return Json::object();
+  const bool each_epoch = job.epochs && o.every == 0 && o.every_epochs == 0;
+  Json measured_on = Json::object();
+  if (!job.validation.empty()) {
+    measured_on["file"] = job.validation;
+  } else {
+    measured_on["share"] = data.context > 0 ? job.text_held_out() : *job.held_out;
+    measured_on["drawn"] = data.context > 0 ? "the end of the text" : "by split_seed 0";
   }
-  measurer_ = std::make_unique<Measurer>(plan_, o_.metrics);
-  monitor_ = measurer_->label(o_.monitor);
-  higher_is_better_ = measurer_->higher_is_better(monitor_);
-}
-
-void Validation::resume(const std::vector<Evaluated>& earlier) {
-  for (const Evaluated& one : earlier) {
-    for (const auto& [name, value] : one.metrics) {
-      if (name == monitor_) note(value, true, better(value));
-    }
-  }
-}
-
-bool Validation::due(int64_t step, int64_t steps) const {
-  if (!any()) return false;
-  const auto epoch = static_cast<double>(epl_dataset_batches(data_.train.get()));
-  const double epochs = o_.every_epochs > 0 ? o_.every_epochs : job_.epochs ? 1 : 0;
-  const int64_t every = o_.every > 0 ? o_.every
-                        : epochs > 0 ? static_cast<int64_t>(std::llround(epochs * epoch))
-                                     : steps / 4;
-  return step % std::max<int64_t>(every, 1) == 0;
-}
-
-int64_t Validation::batches() const { return o_.batches.value_or(data_.context > 0 ? 40 : 0); }
-
-bool Validation::better(double value) const {
-  if (std::isnan(value)) return false;
-  return !best_ || (higher_is_better_ ? value > *best_ : value < *best_);
-}
-
-void Validation::note(double value, bool counts, bool best) {
-  if (best) {
-    best_ = value;
-    since_best_ = 0;
-  } else if (counts) {
-    ++since_best_;
-  }
-}
-
-Evaluated Validation::measure(bool counts, Ending& ending) {
-  const Measured measured = measurer_->run(session_, data_.held_out, batches(), &ending);
-  Evaluated out;
-  out.step = epl_session_steps(session_.get());
-  out.metrics = measured.metrics;
-  out.samples = measured.samples;
-  for (const auto& [name, value] : measured.metrics) {
-    if (name != monitor_) continue;
-    out.best = better(value);
-    note(value, counts, out.best);
-    if (watches_ && counts) check(epl_session_observe(session_.get(), value, higher_is_better_));
-  }
-  return out;
-}
-
-std::string Validation::wants_stop() const {
-  if (o_.patience == 0 || since_best_ < o_.patience) return "";
-  return "no better " + monitor_ + " in " + std::to_string(since_best_) + " measurements";
+  return {{"metrics", o.metrics},
+          {"monitor", o.monitor},
+          {"patience", o.patience},
+          {"evaluate_every", o.every},
+          {"evaluate_epochs", each_epoch ? 1 : o.every_epochs},
+          {"evaluate_batches", validation_batches(o, data)},
+          {"measured_on", measured_on}};
 }
 
 }  // namespace epl::tools

@@ -53,6 +53,65 @@ func Example() {
 	// Output: 50 steps, learnt: true
 }
 
+// Data to measure on, metrics, early stopping, checkpoints, and going on after an interruption.
+func ExampleFit() {
+	ctx := context.Background()
+	folder, err := os.MkdirTemp("", "epl")
+	check(err)
+	defer os.RemoveAll(folder)
+	table, run := filepath.Join(folder, "table.csv"), filepath.Join(folder, "run")
+	check(os.WriteFile(table, []byte("a,b,target\n"+strings.Repeat("1,2,0\n3,1,1\n", 20)), 0o666))
+	engine, err := epl.NewEngine(epl.EngineOptions{})
+	check(err)
+	defer engine.Close()
+	file := filepath.Join(folder, "model.onnx")
+	check(engine.WriteTemplate(ctx, "mlp", `{"sizes": [2, 8, 2]}`, file))
+	model, err := engine.LoadModel(ctx, file, epl.ModelOptions{})
+	check(err)
+	defer model.Close()
+	data, err := engine.OpenDataset(ctx, table, map[string]any{"batch": 8, "order": "shuffled"})
+	check(err)
+	defer data.Close()
+	heldOut, err := engine.OpenDataset(ctx, table, map[string]any{"batch": 8})
+	check(err)
+	defer heldOut.Close()
+	trainer, err := engine.ParseTrainer(map[string]any{"optimizer": "adamw"})
+	check(err)
+	defer trainer.Close()
+	check(trainer.BindDataset(model, data))
+	plan, err := model.Plan(ctx, trainer, nil, epl.PlanOptions{})
+	check(err)
+	defer plan.Close()
+	session, err := plan.Session(ctx, epl.SessionOptions{})
+	check(err)
+	defer session.Close()
+
+	last, err := epl.Fit(ctx, session, data, epl.FitOptions{
+		HeldOut:  heldOut,
+		Settings: map[string]any{"epochs": 10, "folder": run, "resume": "auto", "patience": 3, "metrics": "accuracy"},
+		Progress: func(event epl.JobEvent) bool {
+			if event.Kind == epl.Measured {
+				fmt.Println("step", event.Step, "accuracy is known:", event.Metrics["accuracy"] >= 0)
+			}
+			return true // false ends the job
+		},
+	})
+	check(err)
+	fmt.Println("ended by", last.Ended, "after", last.Step, "steps")
+	// Output:
+	// step 5 accuracy is known: true
+	// step 10 accuracy is known: true
+	// step 15 accuracy is known: true
+	// step 20 accuracy is known: true
+	// step 25 accuracy is known: true
+	// step 30 accuracy is known: true
+	// step 35 accuracy is known: true
+	// step 40 accuracy is known: true
+	// step 45 accuracy is known: true
+	// step 50 accuracy is known: true
+	// ended by steps after 50 steps
+}
+
 // An epoch of 10 samples in batches of 4 ends with one of 2.
 func ExampleEntry_Shape() {
 	ctx := context.Background()

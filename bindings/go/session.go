@@ -40,8 +40,12 @@ func metricsOf(m *raw.Metrics) Metrics {
 type Session struct {
 	child
 	outputs int
+	names   map[Entry]names
 	tokens  tokens
 }
+
+// names are those of an entry's inputs and outputs, in their order.
+type names struct{ inputs, outputs []string }
 
 // Session makes a session: memory is allocated and weights are read.
 func (p *Plan) Session(ctx context.Context, options SessionOptions) (*Session, error) {
@@ -81,7 +85,12 @@ func (p *Plan) Session(ctx context.Context, options SessionOptions) (*Session, e
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{outputs: int(raw.PlanPortCount(plan, raw.EPL_ENTRY_PREDICT, raw.EPL_PORT_OUTPUT))}
+	named, err := p.names()
+	if err != nil {
+		raw.SessionDestroy(made)
+		return nil, err
+	}
+	s := &Session{outputs: len(named[Predict].outputs), names: named}
 	s.adopt(p.owner, unsafe.Pointer(made), func(at unsafe.Pointer) { raw.SessionDestroy((*raw.Session)(at)) })
 	return watch(s, &s.handle), nil
 }

@@ -7,7 +7,7 @@
     python3 cmake/interface FOLDER     what tests are built with, into FOLDER
 
 header.py reads the header, rules.py says what it must tell, model.py is what comes out of it. Each other file writes
-one output.
+one output. Settings are those of core/capi/options.json, which options.py reads.
 """
 import pathlib
 import sys
@@ -24,10 +24,16 @@ import java_raw
 import python_objects
 import python_raw
 import rust_sys
+import settings_cpp
+import settings_go
+import settings_java
+import settings_python
+import settings_rust
 import test_inputs
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-COMMITTED = (abi, api_page, cpp_wrapper, dl_header, go_raw, java_ffm, java_raw, python_objects, python_raw, rust_sys)
+COMMITTED = (abi, api_page, cpp_wrapper, dl_header, go_raw, java_ffm, java_raw, python_objects, python_raw, rust_sys,
+             settings_cpp, settings_go, settings_java, settings_python, settings_rust)
 REFRESH = "python3 cmake/interface"
 
 

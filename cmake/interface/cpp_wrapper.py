@@ -1,4 +1,5 @@
 """include/epl.hpp: the C API as C++20 classes in one header."""
+from cpp_job import JOB
 from cpp_parts import AFTER, EXTRAS, HEAD, KEYWORDS, TAIL
 from model import sentences, short
 
@@ -384,6 +385,7 @@ def lines(interface):
     for f in interface.functions:
         if not owner(f) and f.object not in INSIDE and not f.is_init:
             yield from function(interface, f, "")
+    yield from JOB.split("\n")
     yield from TAIL.split("\n")
 
 

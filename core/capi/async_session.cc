@@ -7,7 +7,7 @@ namespace epl::capi {
 namespace {
 
 // Everything that the work needs until its end; the session is its own for so long.
-struct Job {
+struct AsyncCall {
   std::unique_ptr<Caller<epl_session>> caller;
   std::unique_ptr<Inputs> inputs;
   std::vector<Tensor> outputs;
@@ -41,7 +41,7 @@ epl_error* begin(epl_session* session, const epl_tensor* const* inputs, size_t c
         EPL_REQUIRE(session);
         auto made = std::make_unique<epl_event>();
         made->engine = session->engine;
-        auto job = std::make_shared<Job>();
+        auto job = std::make_shared<AsyncCall>();
         job->event = made->event;
         job->caller = std::make_unique<Caller<epl_session>>(*session);
         EPL_TRY(job->caller->status());
@@ -65,7 +65,7 @@ epl_error* begin(epl_session* session, const epl_tensor* const* inputs, size_t c
       name);
 }
 
-Status nothing(Job&) { return {}; }
+Status nothing(AsyncCall&) { return {}; }
 
 }  // namespace
 }  // namespace epl::capi
@@ -75,14 +75,14 @@ using namespace epl::capi;
 
 epl_error* epl_session_step_async(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                   const epl_call_options* call, epl_event** event) {
-  return begin(session, inputs, count, call, event, nothing, [session](Job& job, epl_metrics& metrics) {
+  return begin(session, inputs, count, call, event, nothing, [session](AsyncCall& job, epl_metrics& metrics) {
     return step_session(*session, session_call(job.call), metrics);
   });
 }
 
 epl_error* epl_session_evaluate_async(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                       const epl_call_options* call, epl_event** event) {
-  return begin(session, inputs, count, call, event, nothing, [session](Job& job, epl_metrics& metrics) {
+  return begin(session, inputs, count, call, event, nothing, [session](AsyncCall& job, epl_metrics& metrics) {
     return evaluate_session(*session, session_call(job.call), job.call.started, metrics);
   });
 }
@@ -90,10 +90,10 @@ epl_error* epl_session_evaluate_async(epl_session* session, const epl_tensor* co
 epl_error* epl_session_predict_async(epl_session* session, const epl_tensor* const* inputs, size_t count,
                                      const epl_call_options* call, epl_tensor* const* outputs, size_t output_count,
                                      epl_event** event) {
-  const auto take = [&](Job& job) -> Status {
+  const auto take = [&](AsyncCall& job) -> Status {
     return take_outputs(session->session->plan(), outputs, output_count, job.outputs);
   };
-  return begin(session, inputs, count, call, event, take, [session](Job& job, epl_metrics& metrics) -> Status {
+  return begin(session, inputs, count, call, event, take, [session](AsyncCall& job, epl_metrics& metrics) -> Status {
     EPL_TRY(session->session->predict_into(session->inputs, job.outputs, session_call(job.call)));
     metrics.step = session->session->steps_done();
     metrics.nanoseconds = nanoseconds(session->engine->host.seconds() - job.call.started);

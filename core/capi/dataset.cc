@@ -48,15 +48,16 @@ std::string describe_dataset(const epl_dataset& dataset) {
 }
 
 // `bind` ties the dataset to the entry.
-template <class F> Status bind_tensors(epl_dataset& dataset, const epl_plan* plan, int32_t entry, F&& bind) {
-  EPL_REQUIRE(plan);
-  EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
+template <class F>
+Status bind_tensors(epl_dataset& dataset, const std::shared_ptr<const CompiledPlan>& plan, const Entry& entry,
+                    F&& bind) {
   Tensors tensors;  // first, so that nothing can fail once the dataset is bound
-  for (const Port& port : found->inputs) add_tensor(tensors, dataset, port.global_type);
-  EPL_ASSIGN(const std::string told, deal_files(*dataset.opened.dataset, *found));
-  EPL_TRY(bind(*found));
+  for (const Port& port : entry.inputs) add_tensor(tensors, dataset, port.global_type);
+  EPL_ASSIGN(const std::string told, deal_files(*dataset.opened.dataset, entry));
+  EPL_TRY(bind());
   if (!told.empty()) log(dataset.engine->host, LogLevel::warning, dataset.path, ": ", told);
   dataset.tensors = std::move(tensors);
+  dataset.bound = plan;
   return {};
 }
 
@@ -75,11 +76,32 @@ Result<std::unique_ptr<epl_dataset>> open_file(const epl_engine& engine, std::st
   return made;
 }
 
+Status bind_whole(epl_dataset& dataset, const std::shared_ptr<const CompiledPlan>& plan, const Entry& entry) {
+  return bind_tensors(dataset, plan, entry, [&] { return bind_dataset(*dataset.opened.dataset, entry); });
+}
+
+Status bind_part(epl_dataset& dataset, const std::shared_ptr<const CompiledPlan>& plan, const Entry& entry, int first,
+                 int ranks) {
+  return bind_tensors(dataset, plan, entry,
+                      [&] { return bind_slice(*dataset.opened.dataset, *plan, entry, first, ranks); });
+}
+
 template <class F> epl_error* with_dataset(epl_dataset* dataset, F&& f, const char* call = __builtin_FUNCTION()) {
   return guarded([&] { return with_caller(dataset, "dataset", f); }, call);
 }
 
 }  // namespace
+
+Status bind_for(epl_dataset& dataset, const Session& session, EntryKind kind) {
+  const std::shared_ptr<const CompiledPlan>& plan = session.shared_plan();
+  const Entry* entry = plan->entry(kind);
+  if (dataset.bound == plan || entry == nullptr) return {};
+  const SessionOptions& options = session.options();
+  if (!options.slices) return bind_whole(dataset, plan, *entry);
+  return bind_part(dataset, plan, *entry, options.first_rank,
+                   options.ranks > 0 ? options.ranks : plan->options().ranks);
+}
+
 }  // namespace epl::capi
 
 using namespace epl;
@@ -143,20 +165,20 @@ epl_error* epl_dataset_describe(const epl_dataset* dataset, epl_text** json) {
 }
 
 epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry) {
-  return with_dataset(dataset, [&] {
-    return bind_tensors(*dataset, plan, entry,
-                        [&](const Entry& found) { return bind_dataset(*dataset->opened.dataset, found); });
+  return with_dataset(dataset, [&]() -> Status {
+    EPL_REQUIRE(plan);
+    EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
+    return bind_whole(*dataset, plan->plan, *found);
   });
 }
 
 epl_error* epl_dataset_bind_slice(epl_dataset* dataset, const epl_plan* plan, int32_t entry, int64_t first_rank,
                                   int64_t ranks) {
-  return with_dataset(dataset, [&] {
-    return bind_tensors(*dataset, plan, entry, [&](const Entry& found) -> Status {
-      EPL_TRY(check_ranks(*plan->plan, first_rank, ranks));
-      return bind_slice(*dataset->opened.dataset, *plan->plan, found, static_cast<int>(first_rank),
-                        static_cast<int>(ranks));
-    });
+  return with_dataset(dataset, [&]() -> Status {
+    EPL_REQUIRE(plan);
+    EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
+    EPL_TRY(check_ranks(*plan->plan, first_rank, ranks));
+    return bind_part(*dataset, plan->plan, *found, static_cast<int>(first_rank), static_cast<int>(ranks));
   });
 }
 

@@ -8,6 +8,7 @@
 #include "core/data/reader.h"
 #include "core/frontend/model.h"
 #include "core/frontend/template.h"
+#include "core/job/settings.h"
 #include "core/strategy/built.h"
 #include "core/train/loss.h"
 #include "core/train/metric.h"
@@ -130,6 +131,7 @@ std::string describe_engine(const Engine& engine) {
     one["files"] = row.files;
   });
   out["trainer"] = row_json("trainer", "what is learnt and how", trainer_options());
+  out["job"] = row_json("job", "what a job is told", job_options());
   out["templates"] = rows_json(template_table().rows, [](Json&, const ModelTemplate&) {});
   Json keys = Json::array();
   for (const ConfigKey& key : config_keys()) {

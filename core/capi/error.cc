@@ -18,9 +18,10 @@ bool is_static(const epl_error* e) { return reinterpret_cast<const char*>(e) == 
 }  // namespace
 
 std::string_view handle_name(HandleType type) {
-  static constexpr std::string_view names[] = {"handle",     "error", "text",    "engine",  "model",     "trainer",
-                                               "strategy",   "plan",  "session", "dataset", "tensor",    "cancel token",
-                                               "evaluation", "store", "feed",    "event",   "predictor", "folder lock"};
+  static constexpr std::string_view names[] = {"handle",  "error",        "text",        "engine",  "model",
+                                               "trainer", "strategy",     "plan",        "session", "dataset",
+                                               "tensor",  "cancel token", "evaluation",  "store",   "feed",
+                                               "event",   "predictor",    "folder lock", "job"};
   return names[static_cast<size_t>(type)];
 }
 

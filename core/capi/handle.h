@@ -50,7 +50,8 @@ enum class HandleType : uint64_t {
   feed,
   event,
   predictor,
-  folder_lock
+  folder_lock,
+  job
 };
 std::string_view handle_name(HandleType type);  // "error", ...: every language has its own word for epl_error
 

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,12 +14,44 @@
 #include "core/data/host_data.h"
 #include "core/data/open.h"
 #include "core/frontend/model.h"
+#include "core/job/job.h"
 #include "core/runtime/evaluation.h"
 #include "core/runtime/facts.h"
 #include "core/runtime/predictor.h"
 #include "core/runtime/session.h"
 #include "core/strategy/strategy.h"
 #include "core/train/train_step.h"
+
+namespace epl::capi {
+
+// By which a handle is found that its owner may destroy meanwhile, from any thread.
+template <class H> class Anchor {
+ public:
+  explicit Anchor(H* handle) : handle_(handle) {}
+  void forget() {
+    const std::lock_guard lock(mutex_);
+    handle_ = nullptr;
+  }
+  // f(handle) with the handle to itself.
+  template <class F> Status with_caller(F&& f) {
+    std::optional<Caller<H>> caller;
+    H* handle = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      if (handle_ == nullptr) return error(Code::misuse, "the ", handle_name(H::type), " of this job was destroyed");
+      handle = handle_;
+      caller.emplace(*handle);
+    }
+    EPL_TRY(caller->status());
+    return f(*handle);
+  }
+
+ private:
+  std::mutex mutex_;
+  H* handle_;
+};
+
+}  // namespace epl::capi
 
 struct epl_model : epl::capi::Handle<epl::capi::HandleType::model> {
   std::shared_ptr<epl::capi::Engine> engine;
@@ -87,6 +120,9 @@ struct epl_dataset : epl::capi::ExclusiveHandle<epl::capi::HandleType::dataset> 
   epl::OpenedDataset opened;
   mutable std::optional<epl::Facts> facts;           // what a checkpoint says of it, once it was asked for
   std::vector<std::unique_ptr<epl_tensor>> tensors;  // what `next` hands out
+  std::shared_ptr<const epl::CompiledPlan> bound;    // to an entry of this plan; null: to none
+  std::shared_ptr<epl::capi::Anchor<epl_dataset>> anchor = std::make_shared<epl::capi::Anchor<epl_dataset>>(this);
+  ~epl_dataset() { anchor->forget(); }
   void abandon() { static_cast<void>(opened.dataset.release()); }
 };
 
@@ -111,6 +147,8 @@ struct epl_session : epl::capi::ExclusiveHandle<epl::capi::HandleType::session> 
   std::unique_ptr<epl::capi::Worker> worker;  // once something was asynchronous
   std::vector<std::string> names[5];          // by EPL_STATE_..., sorted
   bool poisoned = false;                      // a bug of ours has been seen: nothing goes on from here
+  std::shared_ptr<epl::capi::Anchor<epl_session>> anchor = std::make_shared<epl::capi::Anchor<epl_session>>(this);
+  ~epl_session() { anchor->forget(); }
   void abandon() {
     static_cast<void>(worker.release());
     static_cast<void>(new std::shared_ptr<epl::Session>(std::move(session)));
@@ -129,6 +167,16 @@ struct epl_evaluation : epl::capi::ExclusiveHandle<epl::capi::HandleType::evalua
   std::shared_ptr<epl::capi::Engine> engine;
   std::unique_ptr<epl::Evaluation> evaluation;
   void abandon() {}  // it has no threads
+};
+
+struct epl_job : epl::capi::ExclusiveHandle<epl::capi::HandleType::job> {
+  std::shared_ptr<epl::capi::Engine> engine;
+  std::unique_ptr<epl::Job> job;
+  // What it was started with.
+  std::shared_ptr<epl::capi::Anchor<epl_session>> session;
+  std::shared_ptr<epl::capi::Anchor<epl_dataset>> data, held_out;  // held_out: null for none
+  std::string text;                                                // of the last event
+  void abandon() {}
 };
 
 struct epl_store : epl::capi::ExclusiveHandle<epl::capi::HandleType::store> {

@@ -5,19 +5,20 @@
 
 #include "core/base/check.h"
 #include "core/base/json.h"
+#include "core/capi/dataset.h"
 #include "core/capi/session.h"
 #include "core/capi/streams.h"
 #include "core/runtime/export.h"
 
 namespace epl::capi {
-namespace {
-
 // The data is looked at once: its samples do not change, or nothing holds.
 TrainingData training_data(const epl_dataset* dataset) {
   if (dataset == nullptr) return {};
   if (!dataset->facts) dataset->facts = describe_data(*dataset->opened.dataset);
   return {dataset->opened.dataset.get(), *dataset->facts};
 }
+
+namespace {
 
 // Writes by f(writer) where there is a function to write by, and calls f(null) where other processes write.
 template <class F> Status write_or_help(epl_write_fn write, void* userdata, const Stop& stop, F&& f) {

@@ -76,6 +76,7 @@ class Session {
   ~Session();
 
   const CompiledPlan& plan() const { return *plan_; }
+  const std::shared_ptr<const CompiledPlan>& shared_plan() const { return plan_; }
   // Inputs of the global batch in the order of the entry's program, exactly of the types of one of the plan's shapes;
   // evaluate and predict take fewer samples as well. On an error that leaves the state whole, the same step may be
   // called again. A step that was skipped is none, and does not count.

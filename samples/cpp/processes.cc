@@ -1,23 +1,16 @@
 // A training in several processes, started by `epl launch -n 2 -- ./processes`. Each gets the whole batch, and works on
 // its part.
-#include <unistd.h>
-
 #include <cstdio>
-#include <cstdlib>
 #include <epl.hpp>
-
-// What a variable says, or the number for a program that was started alone.
-static int number(const char* name, int alone) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? alone : std::atoi(value);
-}
+#include <epl_launch.hpp>
 
 int main() {
-  const int rank = number("EPL_RANK", 0), ranks = number("EPL_WORLD_SIZE", 1);
+  const auto launch = epl::launch::from_environment();  // what epl launch says; another launcher has other means
+  if (!launch.wrong.empty()) return std::fprintf(stderr, "%s\n", launch.wrong.c_str()), 1;
   epl::engine_options one_thread;
   one_thread.threads = 1;
   auto engine = epl::engine::create(one_thread);
-  const std::string file = "model-" + std::to_string(rank) + ".onnx";
+  const std::string file = "model-" + std::to_string(launch.rank) + ".onnx";
   epl::x_template_write(engine, "mlp", R"({"sizes":[4,16,2],"seed":1})", file);
   auto model = epl::model::load(engine, file);
   auto trainer = epl::trainer::create(engine);
@@ -25,21 +18,8 @@ int main() {
   trainer.set("optimizer.lr", "0.05");
   trainer.bind_symbol("batch", 8);
 
-  epl::plan_options options;
-  options.ranks = ranks;
-  options.local_ranks = 1;
-  auto plan = epl::plan::create(model, trainer, nullptr, options);
-  epl::session_options place;
-  place.first_rank = rank;
-  place.ranks = 1;
-  char secret[256];
-  if (ranks > 1) {  // as epl launch says it; another launcher has other means
-    const ssize_t length = pread(number("EPL_SECRET_FD", -1), secret, sizeof secret, 0);
-    if (length < 0) return 1;
-    place.set_rendezvous(std::getenv("EPL_RENDEZVOUS"));
-    place.set_secret({secret, static_cast<std::size_t>(length)});
-  }
-  auto session = epl::session::create(plan, place);
+  auto plan = epl::plan::create(model, trainer, nullptr, launch.plan_options());
+  auto session = epl::session::create(plan, launch.session_options());
 
   float numbers[8][4];
   std::int64_t classes[8];

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <epl.hpp>
+#include <epl_settings.hpp>
+#include <filesystem>
 #include <stdexcept>
 #include <thread>
 
@@ -73,6 +75,88 @@ void test_training(const std::string& folder) {
   EXPECT(session.hash() != 0 && epl::dtype_name(epl::dtype::bf16) == "bf16" && epl::dtype_name(-1).empty());
   engine = epl::engine();  // children keep it
   session.export_onnx(folder + "/cpp_trained.onnx");
+}
+
+void test_job(const std::string& folder) {
+  auto engine = epl::engine::create();
+  const std::string model_path = folder + "/cpp_job.onnx", table = folder + "/rows.csv", run = folder + "/cpp_run";
+  std::filesystem::remove_all(run);
+  epl::x_template_write(engine, "mlp", R"({"sizes":[2,4,2],"seed":1})", model_path);
+  std::FILE* file = std::fopen(table.c_str(), "w");
+  EXPECT(file != nullptr);
+  std::fputs("a,b,y\n", file);
+  for (int i = 0; i < 32; ++i) std::fprintf(file, "%d,%d,%d\n", i % 2, i % 5, i % 2);
+  std::fclose(file);
+  auto model = epl::model::load(engine, model_path);
+  auto trainer = epl::trainer::create(engine);
+  auto open = [&] { return epl::dataset::open(engine, table, R"({"batch":4,"classes":true,"order":"shuffled"})"); };
+  auto data = open();
+  trainer.bind_dataset(model, data);
+  auto plan = epl::plan::create(model, trainer);
+  auto whole = epl::session::create(plan);
+  int steps = 0;
+  const auto count = [&](const epl::job_event& event) { return steps += event.kind == EPL_JOB_STEP, true; };
+  EXPECT(epl::fit(engine, whole, data, nullptr, R"({"epochs":2})", count).ended == EPL_JOB_ENDED_STEPS && steps == 16);
+  // Whatever ends the loop, a checkpoint is written.
+  const std::string goes_on = R"({"steps":16,"resume":"auto","folder":")" + run + "\"}";
+  for (int last : {3, 6, 16}) {
+    auto session = epl::session::create(plan);
+    auto again = open();
+    try {
+      const auto end = epl::fit(engine, session, again, nullptr, goes_on, [&](const epl::job_event& event) {
+        if (last == 6 && event.step == 6) throw 6;
+        return event.step < last || last == 16;
+      });
+      EXPECT(end.step == last && end.ended == (last == 16 ? EPL_JOB_ENDED_STEPS : EPL_JOB_ENDED_STOPPED));
+    } catch (int thrown) {
+      EXPECT(thrown == last);
+    }
+    EXPECT(session.steps() == last);
+    EXPECT(last < 16 || session.hash() == whole.hash());
+  }
+  auto session = epl::session::create(plan);
+  auto held_out = open();
+  const std::string page = folder + "/cpp_page";
+  std::filesystem::remove_all(page);
+  std::string settings_of_page =
+      R"({"epochs": 10, "folder": "run", "resume": "auto", "patience": 3, "metrics": "accuracy"})";
+  settings_of_page.replace(settings_of_page.find("run"), 3, page);
+  {
+    const std::string& settings = settings_of_page;
+    data = open();
+    const auto last = epl::fit(engine, session, data, held_out, settings, [](const epl::job_event& event) {
+      if (event.kind == EPL_JOB_MEASURED) std::printf("step %lld: %s\n", (long long)event.step, event.text);
+      return true;  // false ends the job
+    });
+    std::printf("ended by %d after %lld steps\n", last.ended, (long long)last.step);
+    EXPECT(last.best_step > 0);
+  }
+  const epl::trainer_settings how{
+      .loss = epl::losses::softmax_cross_entropy{.ignore_index = -1},
+      .optimizer = epl::optimizers::adamw{.lr = 0.05, .betas = {{0.8, 0.99}}, .weight_decay = 0},
+      .schedule = epl::schedules::step{.step_size = 5},
+      .clip_norm = 1,
+      .precision = "f32"};
+  const std::string told = epl::trainer::parse(engine, how.json()).describe();
+  for (const char* want : {"\"optimizer\": \"adamw\"", "\"optimizer.lr\": 0.05", "\"loss.ignore_index\": -1",
+                           "\"schedule.step_size\": 5", "\"clip_norm\": 1"})
+    EXPECT(told.find(want) != std::string::npos);
+  const epl::job_settings job{.epochs = 2, .folder = "a \"b\" \\ c", .keep = 3, .check = false};
+  EXPECT(epl::job::create(engine, job.json()).describe().find("\"keep\": 3") != std::string::npos);
+  // By name, in any order.
+  const std::vector<float> zeros(8);
+  const std::int64_t classes[] = {0, 1, 0, 1}, dims[] = {4, 2};
+  auto x = epl::tensor::create_copy(engine, EPL_DTYPE_F32, dims, epl::bytes_of(zeros));
+  auto target = epl::tensor::create_copy(engine, EPL_DTYPE_I64, std::span(dims, 1), epl::bytes_of(classes));
+  auto one = epl::session::create(plan), other = epl::session::create(plan);
+  const double loss = other.step(epl::named(plan, EPL_ENTRY_TRAIN, {{"target", target}, {"x", x}})).loss;
+  EXPECT(loss == one.step({x, target}).loss);
+  try {
+    epl::named(plan, EPL_ENTRY_TRAIN, {{"y", x}, {"target", target}});
+    EXPECT(false);
+  } catch (const epl::error& error) {
+    EXPECT(error.code() == EPL_ERROR_INVALID_ARGUMENT && error.message().find("there is no input y") == 0);
+  }
 }
 
 void test_errors() {
@@ -199,6 +283,7 @@ void test_functions(const std::string& folder) {
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : ".";
   test_training(folder);
+  test_job(folder);
   test_functions(folder);
   test_errors();
   test_results(folder);

@@ -3,6 +3,7 @@
     PYTHONPATH=bindings/python EPL_LIBRARY=libepl.so python3 python_test.py FOLDER
 """
 import gc
+import json
 import pathlib
 import sys
 import threading
@@ -133,6 +134,93 @@ class Package(unittest.TestCase):
         del engine, model, plan, session, worker, inputs
         gc.collect()
         self.assertEqual(len(epl._core._held), 0)
+
+    def fitting(self, engine):
+        rows = np.random.default_rng(1).standard_normal((40, 4), dtype=np.float32)
+        kinds = (rows[:, 0] < rows[:, 3]).astype(np.int64)
+        options = {"batch": 8, "order": "shuffled", "held_out": 0.2}
+        make = lambda split: epl.Dataset.of_arrays(engine, {"x": rows, "target": kinds}, {**options, "split": split})
+        return make("train"), make("held_out")
+
+    def test_fit_and_going_on(self):
+        engine, model, _ = world()
+        data, held_out = self.fitting(engine)
+        events, trainer = [], {"optimizer": "adam", "optimizer.lr": 0.05, "schedule": "cosine"}
+        whole = epl.fit(model, data, held_out, trainer=trainer, epochs=4, metrics="accuracy", progress=events.append)
+        self.assertEqual((whole.ended, whole.step), ("steps", 16))
+        self.assertEqual([e.step for e in events if e.kind == "step"], list(range(1, 17)))
+        self.assertEqual([e.step for e in events if e.kind == "measured"], [4, 8, 12, 16])
+        self.assertIn("accuracy", whole.metrics)
+        self.assertEqual(whole.metrics["loss"], whole.event.held_out_loss)
+        folder, settings = str(FOLDER / "fit run"), {"steps": 16, "metrics": "accuracy", "resume": "auto"}
+        first, second = self.fitting(engine), self.fitting(engine)
+        part = epl.fit(model, *first, trainer=trainer, folder=folder, progress=lambda e: e.step < 7, **settings)
+        self.assertEqual((part.ended, part.step), ("stopped", 7))
+        rest = epl.fit(model, *second, trainer=trainer, folder=folder, **settings)
+        self.assertEqual(rest.session.hash(), whole.session.hash())
+        self.assertEqual(rest.checkpoint, epl.checkpoint_find(engine, folder))
+
+    def test_a_job_ends_as_its_loop_does(self):
+        engine, _, plan = world()
+        data, _ = self.fitting(engine)
+        session, token = epl.Session(plan), epl.Cancel(engine)
+        with self.assertRaisesRegex(epl.Error, "did you mean steps"):
+            epl.Job(engine, stps=3)
+        folder = str(FOLDER / "job run")
+        with epl.Job(engine, steps=100, folder=folder) as job:
+            job.start(session, data)
+            for event in job:
+                if event.step == 3:
+                    break
+            del event
+            gc.collect()
+            self.assertEqual(job.describe()["ended"], "cancelled")
+        with epl.Job(engine, steps=100, folder=folder, resume="auto") as job:
+            job.start(session, data)
+            with self.assertRaises(epl.Error) as caught:
+                for event in job.events(cancel=token):
+                    token.trigger()
+            self.assertEqual(caught.exception.code, epl.ERROR_CANCELLED)
+            self.assertEqual(epl.checkpoint_find(engine, folder), folder + "/checkpoint")
+        self.assertEqual(session.steps(), 4)
+
+    def test_the_page(self):
+        engine, model, _ = world()
+        rows = "".join(f"{i % 2},{i % 3},{i % 5},0,{i % 2}\n" for i in range(80))
+        pathlib.Path("rows.csv").write_text("a,b,c,d,y\n" + rows)
+        options = {"batch": 8, "classes": True, "held_out": 0.2}  # a fifth of the rows is not trained on
+        data = epl.Dataset(engine, "rows.csv", {**options, "split": "train", "order": "shuffled"})
+        held_out = epl.Dataset(engine, "rows.csv", {**options, "split": "held_out", "partial": True})
+        fitted = epl.fit(model, data, held_out, trainer={"optimizer": "adamw", "optimizer.lr": 0.05},
+                         epochs=10, folder="run", resume="auto", patience=3, metrics="accuracy", restore_best=True,
+                         progress=lambda event: print(event.kind, event.step, event.loss, event.metrics))
+        print(fitted.ended, fitted.metrics["accuracy"], fitted.best_checkpoint)
+        fitted.session.export_onnx("best.onnx")
+        self.assertIn(fitted.ended, ("steps", "patience"))
+        self.assertTrue(pathlib.Path("best.onnx").exists())
+
+    def test_settings_of_every_row(self):
+        """With all their options given, as the library itself describes them."""
+        engine, model, _ = world()
+        listed, values = json.loads(engine.describe()), {"step_size": 3, "gamma": 0.5}
+        for kind, module in (("optimizer", epl.optimizers), ("loss", epl.losses), ("schedule", epl.schedules)):
+            classes = {c.NAME: c for c in vars(module).values() if isinstance(c, type) and getattr(c, "NAME", "")}
+            rows = {row["name"]: row["options"] for row in listed["losses" if kind == "loss" else kind + "s"]}
+            self.assertEqual(set(classes), set(rows))
+            for name, options in rows.items():
+                given = {option: values.get(option) if value is None else value for option, value in options.items()}
+                setting = classes[name](**given)
+                described = json.loads(epl.Trainer(engine, {kind: setting}).describe())
+                self.assertEqual(described[kind], name)
+                self.assertEqual({key for key in described if key.startswith(kind + ".")},
+                                 {f"{kind}.{option}" for option in options})
+                if kind == "optimizer":  # the types are looked at when a plan is made
+                    epl.Plan(model, epl.Trainer(engine, {kind: setting, "symbols": {"batch": 8}}))
+        with self.assertRaisesRegex(TypeError, "unexpected keyword"):
+            epl.optimizers.AdamW(lrr=0.1)
+        told = epl.Job(engine, steps=3, keep=4, monitor="loss").describe()["settings"]
+        self.assertEqual(set(told), set(epl._settings.JobSettings.__annotations__))
+        self.assertEqual((told["steps"], told["keep"], told["patience"]), (3, 4, 0))
 
     def test_dataset_and_evaluation(self):
         engine, model, plan = world()

@@ -20,7 +20,7 @@ inline constexpr bool is_handle =
     std::is_same_v<T, epl_plan> || std::is_same_v<T, epl_session> || std::is_same_v<T, epl_dataset> ||
     std::is_same_v<T, epl_tensor> || std::is_same_v<T, epl_cancel> || std::is_same_v<T, epl_evaluation> ||
     std::is_same_v<T, epl_store> || std::is_same_v<T, epl_feed> || std::is_same_v<T, epl_event> ||
-    std::is_same_v<T, epl_predictor> || std::is_same_v<T, epl_folder_lock>;
+    std::is_same_v<T, epl_predictor> || std::is_same_v<T, epl_folder_lock> || std::is_same_v<T, epl_job>;
 
 // One live handle of two types: where a function wants another, it gets one of these.
 struct World {

@@ -112,6 +112,7 @@ CALL(epl_trainer_train_only, w.trainer, EPL_STR("net.*"))
 CALL(epl_trainer_add_adapter, w.trainer, EPL_STR("net.2"), NULL)
 
 #include "out_of_memory_host.h"
+#include "out_of_memory_jobs.h"
 static epl_error* run_epl_trainer_add_group(void** out) {
   int64_t group;
   (void)out;
@@ -266,6 +267,7 @@ GIVES(dataset)
 GIVES(session)
 GIVES(evaluation)
 GIVES(predictor)
+GIVES(job)
 static void destroy_dlpack(void* out) {
   epl_tensor* tensor = NULL;
   must(epl_tensor_from_dlpack(w.engine, out, &tensor));
@@ -390,6 +392,15 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_evaluation_result, NULL, NULL),
                              ROW(epl_evaluation_describe, destroy_text, NULL),
                              ROW(epl_evaluation_reset, NULL, check_reset),
+                             ROW(epl_job_create, destroy_job, NULL),
+                             ROW(epl_job_set, NULL, NULL),
+                             ROW(epl_job_take_folder, NULL, NULL),
+                             ROW(epl_job_start, NULL, NULL),
+                             ROW(epl_job_next, NULL, check_job_position),
+                             ROW(epl_job_describe, destroy_text, NULL),
+                             ROW(epl_job_end, NULL, NULL),
+                             ROW(epl_checkpoint_find, destroy_text, NULL),
+                             ROW(epl_trainer_bind_dataset, NULL, NULL),
                              /* These change the trainer for the calls above, so they come last. */
                              ROW(epl_trainer_train_only, NULL, NULL),
                              ROW(epl_trainer_add_adapter, NULL, NULL),
@@ -506,6 +517,7 @@ int main(int argc, char** argv) {
                              &evaluation)); /* auc keeps what it has seen */
   must(epl_evaluation_create(w.plan, EPL_STR("accuracy, top_k(k=2), auc"), &other));
   must(epl_evaluation_add(other, w.session, w.inputs, 2, NULL));
+  make_jobs();
   epl_plan* plateau = NULL;
   must(epl_trainer_set(w.trainer, EPL_STR("schedule"), EPL_STR("plateau")));
   must(epl_plan_create(w.model, w.trainer, w.strategy, NULL, NULL, &plateau));
@@ -556,6 +568,7 @@ int main(int argc, char** argv) {
   epl_dataset_destroy(bound);
   epl_evaluation_destroy(evaluation);
   epl_evaluation_destroy(other);
+  destroy_jobs();
   epl_session_destroy(watcher);
   epl_strategy_destroy(scoped);
   epl_model_destroy(annotated);

@@ -83,6 +83,8 @@ class Stopping : public testing::Test {
     must(epl_evaluation_create(plan, nullptr, 0, &evaluation));
     must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true}"), nullptr, &dataset));
     must(epl_dataset_bind(dataset, plan, EPL_ENTRY_TRAIN));
+    must(epl_job_create(w.engine, EPL_STR("{\"steps\": 9}"), &job));
+    must(epl_job_start(job, session, dataset, nullptr, nullptr));
     epl_tensor_info field = EPL_TENSOR_INFO_INIT;
     field.name = "x", field.name_length = 1, field.dtype = EPL_DTYPE_F32, field.ndim = 2;
     field.dims[0] = 8, field.dims[1] = 4;
@@ -99,6 +101,7 @@ class Stopping : public testing::Test {
     epl_plan_destroy(with_adapters);
   }
   void TearDown() override {
+    epl_job_destroy(job);
     epl_event_destroy(event);
     epl_tensor_destroy(room);
     epl_tensor_destroy(bias);
@@ -216,6 +219,17 @@ class Stopping : public testing::Test {
     out["epl_predictor_predict_into"] = [&](Call c) {
       return epl_predictor_predict_into(predictor, w.inputs, 1, c, &room, 1);
     };
+    out["epl_job_start"] = [&](Call c) {
+      epl_job* own = nullptr;
+      must(epl_job_create(w.engine, EPL_STR("{\"steps\": 9}"), &own));
+      epl_error* error = epl_job_start(own, session, dataset, nullptr, c);
+      epl_job_destroy(own);
+      return error;
+    };
+    out["epl_job_next"] = [&](Call c) {
+      epl_job_event happened = EPL_JOB_EVENT_INIT;
+      return epl_job_next(job, c, &happened);
+    };
     out["epl_evaluation_add"] = [&](Call c) { return epl_evaluation_add(evaluation, session, w.inputs, 2, c); };
     out["epl_evaluation_add_dataset"] = [&](Call c) {
       return epl_evaluation_add_dataset(evaluation, session, dataset, 0, c);
@@ -237,6 +251,7 @@ class Stopping : public testing::Test {
   epl_evaluation* evaluation = nullptr;
   epl_dataset* dataset = nullptr;
   epl_feed* feed = nullptr;
+  epl_job* job = nullptr;
   epl_event* event = nullptr;
   epl_tensor *room = nullptr, *bias = nullptr;
 };

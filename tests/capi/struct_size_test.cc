@@ -50,6 +50,9 @@ class StructSizes : public testing::Test {
  protected:
   void SetUp() override {
     ::world_make(&w, folder.c_str(), 1, 8);
+    must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\": 8, \"classes\": true}"), nullptr, &data));
+    must(epl_job_create(w.engine, EPL_STR("{\"steps\": 1000000}"), &job));
+    must(epl_job_start(job, w.session, data, nullptr, nullptr));
     structs["epl_engine_options"] = {sizeof(epl_engine_options), false, [](void* o) {
                                        epl_engine* made = nullptr;
                                        epl_error* error = epl_engine_create(static_cast<epl_engine_options*>(o), &made);
@@ -118,6 +121,8 @@ class StructSizes : public testing::Test {
                                 return epl_session_evaluate(w.session, w.inputs, 2, nullptr,
                                                             static_cast<epl_metrics*>(o));
                               }};
+    structs["epl_job_event"] = {sizeof(epl_job_event), true,
+                                [this](void* o) { return epl_job_next(job, nullptr, static_cast<epl_job_event*>(o)); }};
     structs["epl_device_info"] = {sizeof(epl_device_info), true, [this](void* o) {
                                     return epl_engine_device(w.engine, 0, static_cast<epl_device_info*>(o));
                                   }};
@@ -128,12 +133,16 @@ class StructSizes : public testing::Test {
   }
   void TearDown() override {
     failures = 0;
+    epl_job_destroy(job);
+    epl_dataset_destroy(data);
     ::world_end(&w);
     EXPECT_EQ(failures, 0);
   }
   const epl::TemporaryFolder temporary;
   const std::string folder = temporary.path();
   world w;
+  epl_dataset* data = nullptr;
+  epl_job* job = nullptr;
   std::map<std::string, Struct> structs;
   Guarded room;
 };

@@ -21,7 +21,8 @@ python=
 [ ! -d "$build/languages/python" ] || python=python3-epl
 prefix=$out/a\ prefix
 run "install" cmake --install "$build" --prefix "$prefix"
-for file in include/epl.h include/epl.hpp include/epl_dl.h lib/libepl.so lib/libepl.so.1 \
+for file in include/epl.h include/epl.hpp include/epl_settings.hpp include/epl_launch.hpp include/epl_dl.h \
+  lib/libepl.so lib/libepl.so.1 \
   lib/cmake/epl/epl-config.cmake lib/pkgconfig/epl.pc bin/epl \
   share/man/man1/epl.1 \
   share/bash-completion/completions/epl share/zsh/site-functions/_epl share/fish/vendor_completions.d/epl.fish \

@@ -139,6 +139,32 @@ TEST(Docs, PagesOfLanguagesHaveTheSameParts) {
   }
 }
 
+// What a page shows of jobs is what a test of that language runs, but for where lines begin.
+TEST(Docs, PagesOfLanguagesShowAJobThatIsTested) {
+  const auto trimmed = [](const std::string& text) {
+    std::istringstream lines(text);
+    std::string out;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("/// ")) line = line.substr(4);
+      const size_t from = line.find_first_not_of(" \t");
+      out += (from == std::string::npos ? "" : line.substr(from)) + "\n";
+    }
+    return out;
+  };
+  for (const auto& [page, source] :
+       {std::pair("python", "tests/bindings/python_test.py"), std::pair("go", "bindings/go/example_test.go"),
+        std::pair("rust", "bindings/rust/epl/src/job.rs"),
+        std::pair("java", "bindings/java/src/test/java/ai/epl/JobTest.java"),
+        std::pair("cpp", "tests/bindings/cpp_throwing.cc")}) {
+    const std::string text = read_text(kTop / "docs" / (std::string(page) + ".md"));
+    const size_t section = text.find("\n## A training with everything\n"), fence = text.find("```", section),
+                 begin = text.find('\n', fence) + 1, end = text.find("```", begin);
+    ASSERT_NE(section, std::string::npos) << page;
+    EXPECT_NE(trimmed(read_text(kTop / source)).find(trimmed(text.substr(begin, end - begin))), std::string::npos)
+        << "docs/" << page << ".md shows something else than " << source;
+  }
+}
+
 // The page on Rust shows how an async program predicts, which the crate's documentation shows and its tests run.
 TEST(Docs, RustPredictsInAsyncCodeAsTheCrateDoes) {
   std::istringstream lines(read_text(kTop / "bindings/rust/epl/src/predictor.rs"));

@@ -20,11 +20,11 @@ class OutputFolders : public testing::Test {
  protected:
   const TemporaryFolder temporary;
   std::string path = temporary / "out";
-  Engine engine = make<Engine>(epl_engine_create, static_cast<const epl_engine_options*>(nullptr));
 };
 
 TEST_F(OutputFolders, ADiskWithoutRoomIsRefusedBeforeTheFirstStep) {
-  const OutputFolder folder(engine, path, "", false);
+  const OutputFolder folder(path);
+  fs::create_directory(path);
   struct statvfs disk{};
   ASSERT_EQ(::statvfs(path.c_str(), &disk), 0);
   const auto room = static_cast<int64_t>(disk.f_bavail * disk.f_frsize);

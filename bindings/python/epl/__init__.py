@@ -13,11 +13,16 @@ from . import _core, _host, _objects, _raw, _tensor
 from ._core import Error, Handle
 from ._objects import *  # noqa: F401,F403  dtype_bits, checkpoint_describe, ...
 from ._raw import *  # noqa: F401,F403  constants and structs
+from . import losses, optimizers, schedules
+from ._job import Fitted, Job, JobEvent, fit
+from ._launch import Launch, from_launch
+from ._settings import trainer_keys as _trainer_keys
 from ._tensor import Tensor
 
 __version__ = _raw.VERSION
 __all__ = [*_raw.__all__, *_objects.__all__, "Error", "Handle", "Engine", "Model", "Trainer", "Strategy", "Plan",
-           "Session", "Predictor", "Event", "Dataset", "Feed", "Evaluation", "Tensor", "Cancel", "FolderLock", "Store"]
+           "Session", "Job", "JobEvent", "Fitted", "fit", "Launch", "from_launch", "losses", "optimizers", "schedules",
+           "Predictor", "Event", "Dataset", "Feed", "Evaluation", "Tensor", "Cancel", "FolderLock", "Store"]
 
 # What calls take for tensors: a sequence in the plan's order, or a dictionary by name, of whatever becomes a tensor.
 _Inputs = _t.Union[_t.Sequence[_t.Any], _t.Mapping[str, _t.Any]]
@@ -91,11 +96,12 @@ class Model(_objects.Model):
 
 
 class Trainer(_objects.Trainer):
-    """Loss, optimizer, schedule and what is bound: {"optimizer": "adamw", "optimizer.lr": 0.05, "symbols": {"batch": 4}}
-    and all else that Trainer.parse reads."""
+    """Loss, optimizer, schedule and what is bound: {"optimizer": epl.optimizers.AdamW(lr=0.05), "symbols": {"batch": 4}}
+    and all else that Trainer.parse reads ("optimizer.lr": 0.05)."""
 
     def __init__(self, engine: Engine, settings: _Settings = ()) -> None:
-        self.adopt(_objects.Trainer.parse(engine, _text(settings)))
+        known = settings if isinstance(settings, (str, bytes)) else _trainer_keys(settings)
+        self.adopt(_objects.Trainer.parse(engine, _text(known)))
 
     def bind_value(self, input: str, value: _t.Any, dtype: _t.Any = None) -> None:
         """Makes an input a constant, of a tensor, an array, a list or a number. `dtype` ("f32") is that of what is no

@@ -21,6 +21,7 @@ __all__ = [
     "x_template_write",
     "checkpoint_remove",
     "checkpoint_describe",
+    "checkpoint_find",
 ]
 
 
@@ -237,6 +238,13 @@ class Trainer(core.Handle):
         input_data, input_length = core.text(input)
         dims_data, dims_length = core.array(c.c_int64, dims)
         core.check(core.library().epl_trainer_bind_input(core.pointer(self), input_data, input_length, dtype, dims_data, dims_length))
+
+    def bind_dataset(self, model: Model, dataset: Dataset) -> None:
+        """Binds the inputs of a model, and the "target" where it is a class, as batches of a dataset have them:
+        each takes the field of its name, or input.<name>, and dimensions of 1 are added or left out as the
+        model wants. What has a value (Trainer.bind_value) is left alone. ERROR_NOT_FOUND names an input
+        without a field."""
+        core.check(core.library().epl_trainer_bind_dataset(core.pointer(self), core.pointer(model), core.pointer(dataset)))
 
     def bind_batch_dim(self, input: core.Text, dim: int) -> None:
         """Which dimension of an input, or of the "target", counts samples, -1 for none. Those that are named
@@ -1118,6 +1126,78 @@ class FolderLock(core.Handle):
         return cls.own(lock_out.value, engine)
 
 
+class Job(core.Handle):
+    KIND = "job"
+
+    @classmethod
+    def create(cls, engine: Engine, settings: Optional[core.Text] = None) -> Job:
+        """`settings` is a JSON object with the keys of Job.set, empty for none."""
+        settings_data, settings_length = core.text(settings)
+        job_out = c.c_void_p()
+        core.check(core.library().epl_job_create(core.pointer(engine), settings_data, settings_length, c.byref(job_out)))
+        return cls.own(job_out.value, engine)
+
+    def set(self, key: core.Text, value: core.Text) -> None:
+        """Sets a key from text, before the job starts. Engine.describe lists them under "job", with types and
+        defaults:
+          steps, epochs       how long, one of them; of a dataset that nobody knows the end of neither is needed
+          folder              where checkpoints and the history are written; without one nothing is
+          resume              a checkpoint to go on from, or the folder of a run; "auto": the newest of the folder, if any
+          resume_anyway       go on although these differ from that run: model, data, batch, order, loss, optimizer, ...
+          overwrite           replace the run that the folder holds; else that is refused
+          checkpoint_every, checkpoint_seconds, keep   when to save on the way, and how many of the newest stay
+          evaluate_every, evaluate_epochs, evaluate_batches   when to measure, and on how much
+          metrics, monitor    what is measured beside the loss, and which number says what is best
+          patience            end after so many measurements in a row without a better one
+          restore_best        the session has the best weights in the end
+          check               look through all data for wrong labels and indices before the first step
+          measured_on         what the held-out data is, for the history"""
+        key_data, key_length = core.text(key)
+        value_data, value_length = core.text(value)
+        core.check(core.library().epl_job_set(core.pointer(self), key_data, key_length, value_data, value_length))
+
+    def take_folder(self) -> None:
+        """Takes the folder now, which Job.start does otherwise: what is in its way is known before a model is
+        loaded. ERROR_BUSY: another job, in any process, writes to it. ERROR_INVALID_ARGUMENT: it holds an
+        earlier run, which is neither replaced nor gone on with. It is held until the job is destroyed. Of
+        several processes the one with rank 0 may do this."""
+        core.check(core.library().epl_job_take_folder(core.pointer(self)))
+
+    def start(self, session: Session, data: Dataset, held_out: Optional[Dataset] = None, **call: Any) -> None:
+        """Refuses what would fail later, and loads the checkpoint to go on from; its position becomes `data`'s.
+        What makes another run of it is refused by name. Datasets that are not bound to the session's plan are
+        bound to it. `held_out` may be None. The job uses all three in its calls and leaves them alone in
+        between; where one of them was destroyed, ERROR_MISUSE. After an error it has not started."""
+        core.check(core.library().epl_job_start(core.pointer(self), core.pointer(session), core.pointer(data), core.pointer(held_out), core.call_options(call)))
+
+    def next(self, **call: Any) -> raw.JobEvent:
+        """Works until there is an event. After an error, of a token for example, nothing has changed: the same
+        call again does the same work, no sample is left out. A host that does not go on ends the job
+        (Job.end), and asks on for events, without that token: so the last checkpoint is written. After
+        JOB_DONE it gives that event again."""
+        event_out = raw.JobEvent()
+        event_out._kept.append(self)  # whose texts these are
+        core.check(core.library().epl_job_next(core.pointer(self), core.call_options(call), c.byref(event_out)))
+        return event_out
+
+    def end(self, ended: int, reason: Optional[core.Text] = None) -> None:
+        """No step follows the one that runs. What is left to do is done by Job.next as at any end: a last
+        measurement, but for JOB_ENDED_CANCELLED and JOB_ENDED_FAILED, a last checkpoint, JOB_DONE. `ended` is
+        one of these two or JOB_ENDED_STOPPED; `reason` is in words, for the event. The first call counts.
+        Over processes all make it between the same two events."""
+        reason_data, reason_length = core.text(reason)
+        core.check(core.library().epl_job_end(core.pointer(self), ended, reason_data, reason_length))
+
+    def describe(self) -> str:
+        """As JSON: settings, folder, checkpoint and best_checkpoint (paths, or null), resumed_from, first_step,
+        step, steps, seconds, monitor, best_step, best_value, held_out (what is measured on), ended and
+        reason, and "history": what was measured in this run and in those that it goes on with, the objects of
+        FOLDER/history.jsonl."""
+        json_out = c.c_void_p()
+        core.check(core.library().epl_job_describe(core.pointer(self), c.byref(json_out)))
+        return core.take(json_out)
+
+
 def version() -> int:
     """Of the library in use: major * 1000000 + minor * 1000 + patch."""
     return core.library().epl_version()
@@ -1165,3 +1245,12 @@ def checkpoint_describe(engine: Engine, path: core.Text, **call: Any) -> str:
     json_out = c.c_void_p()
     core.check(core.library().epl_checkpoint_describe(core.pointer(engine), path_data, path_length, core.call_options(call), c.byref(json_out)))
     return core.take(json_out)
+
+
+def checkpoint_find(engine: Engine, path: core.Text) -> str:
+    """The checkpoint that a path means: it, or the newest of the folder of a job. A path that is neither stays
+    as it is."""
+    path_data, path_length = core.text(path)
+    found_out = c.c_void_p()
+    core.check(core.library().epl_checkpoint_find(core.pointer(engine), path_data, path_length, c.byref(found_out)))
+    return core.take(found_out)

@@ -65,6 +65,18 @@ __all__ = [
     "STATE_BUFFER",
     "STATE_OPTIMIZER",
     "STATE_GRADIENT",
+    "JOB_STEP",
+    "JOB_MEASURED",
+    "JOB_SAVED",
+    "JOB_WARNING",
+    "JOB_DONE",
+    "JOB_RUNNING",
+    "JOB_ENDED_STEPS",
+    "JOB_ENDED_STOPPED",
+    "JOB_ENDED_PATIENCE",
+    "JOB_ENDED_CANCELLED",
+    "JOB_ENDED_FAILED",
+    "JOB_ENDED_DATA",
     "EngineOptions",
     "DeviceInfo",
     "CallOptions",
@@ -78,6 +90,7 @@ __all__ = [
     "StoreOptions",
     "SessionOptions",
     "Metrics",
+    "JobEvent",
 ]
 VERSION = "0.1.0"
 VERSION_MAJOR = 0
@@ -141,6 +154,18 @@ STATE_FROZEN = 1
 STATE_BUFFER = 2
 STATE_OPTIMIZER = 3
 STATE_GRADIENT = 4
+JOB_STEP = 1
+JOB_MEASURED = 2
+JOB_SAVED = 3
+JOB_WARNING = 4
+JOB_DONE = 5
+JOB_RUNNING = 0
+JOB_ENDED_STEPS = 1
+JOB_ENDED_STOPPED = 2
+JOB_ENDED_PATIENCE = 3
+JOB_ENDED_CANCELLED = 4
+JOB_ENDED_FAILED = 5
+JOB_ENDED_DATA = 6
 epl_allocate_fn = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)
 epl_release_fn = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)
 epl_log_fn = c.CFUNCTYPE(None, c.c_void_p, c.c_int32, c.c_void_p, c.c_size_t)
@@ -466,6 +491,56 @@ class Metrics(Struct):
     ]
 
 
+class JobEvent(Struct):
+    # Numbers as they stand after the event. NaN where there is none yet.
+    struct_size: int
+    kind: int
+    ended: int
+    step: int
+    steps: int
+    epoch: float
+    samples: int
+    loss: float
+    learning_rate: float
+    gradient_norm: float
+    held_out_loss: float
+    monitored: float
+    best_value: float
+    best_step: int
+    best: int
+    reserved: int
+    seconds: float
+    seconds_left: float
+    samples_per_second: float
+    memory_bytes: int
+    text: Any
+    text_length: int
+    _fields_ = [
+        ("struct_size", c.c_uint64),
+        ("kind", c.c_int32),
+        ("ended", c.c_int32),
+        ("step", c.c_int64),
+        ("steps", c.c_int64),
+        ("epoch", c.c_double),
+        ("samples", c.c_int64),
+        ("loss", c.c_double),
+        ("learning_rate", c.c_double),
+        ("gradient_norm", c.c_double),
+        ("held_out_loss", c.c_double),
+        ("monitored", c.c_double),
+        ("best_value", c.c_double),
+        ("best_step", c.c_int64),
+        ("best", c.c_int32),
+        ("reserved", c.c_int32),
+        ("seconds", c.c_double),
+        ("seconds_left", c.c_double),
+        ("samples_per_second", c.c_double),
+        ("memory_bytes", c.c_int64),
+        ("text", c.c_void_p),
+        ("text_length", c.c_uint64),
+    ]
+
+
 # name: (result, arguments)
 FUNCTIONS = {
     "epl_version": (c.c_uint32, []),
@@ -541,6 +616,7 @@ FUNCTIONS = {
     "epl_trainer_add_adapter": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(AdapterOptions)]),
     "epl_trainer_bind_symbol": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_int64]),
     "epl_trainer_bind_input": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_int32, c.POINTER(c.c_int64), c.c_int32]),
+    "epl_trainer_bind_dataset": (c.c_void_p, [c.c_void_p, c.c_void_p, c.c_void_p]),
     "epl_trainer_bind_batch_dim": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_int32]),
     "epl_trainer_bind_value": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_void_p]),
     "epl_trainer_add_shape": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t]),
@@ -658,6 +734,16 @@ FUNCTIONS = {
     "epl_evaluation_samples": (c.c_int64, [c.c_void_p]),
     "epl_evaluation_result": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(c.c_double)]),
     "epl_evaluation_describe": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p)]),
+    "epl_job_event_init": (None, [c.POINTER(JobEvent)]),
+    "epl_job_create": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(c.c_void_p)]),
+    "epl_job_destroy": (None, [c.c_void_p]),
+    "epl_job_set": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_char_p, c.c_size_t]),
+    "epl_job_take_folder": (c.c_void_p, [c.c_void_p]),
+    "epl_job_start": (c.c_void_p, [c.c_void_p, c.c_void_p, c.c_void_p, c.c_void_p, c.POINTER(CallOptions)]),
+    "epl_job_next": (c.c_void_p, [c.c_void_p, c.POINTER(CallOptions), c.POINTER(JobEvent)]),
+    "epl_job_end": (c.c_void_p, [c.c_void_p, c.c_int32, c.c_char_p, c.c_size_t]),
+    "epl_job_describe": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p)]),
+    "epl_checkpoint_find": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(c.c_void_p)]),
 }
 
 

@@ -6,19 +6,18 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"os"
-	"strconv"
 
 	epl "epl.ai/go"
 )
 
 func main() {
 	ctx := context.Background()
-	rank, ranks := number("EPL_RANK", 0), number("EPL_WORLD_SIZE", 1)
+	launch, err := epl.FromLaunch() // what epl launch says; another launcher has other means
+	check(err)
 	engine, err := epl.NewEngine(epl.EngineOptions{Threads: 1})
 	check(err)
 	defer engine.Close()
-	file := fmt.Sprintf("model-%d.onnx", rank)
+	file := fmt.Sprintf("model-%d.onnx", launch.Rank)
 	check(engine.WriteTemplate(ctx, "mlp", map[string]any{"sizes": []int{4, 16, 2}, "seed": 1}, file))
 	model, err := engine.LoadModel(ctx, file, epl.ModelOptions{})
 	check(err)
@@ -28,16 +27,10 @@ func main() {
 	check(err)
 	defer trainer.Close()
 
-	plan, err := model.Plan(ctx, trainer, nil, epl.PlanOptions{Ranks: ranks, LocalRanks: 1})
+	plan, err := model.Plan(ctx, trainer, nil, launch.PlanOptions())
 	check(err)
 	defer plan.Close()
-	place := epl.SessionOptions{FirstRank: rank, Ranks: 1}
-	if ranks > 1 { // as epl launch says it; another launcher has other means
-		secret := make([]byte, 256)
-		n, _ := os.NewFile(uintptr(number("EPL_SECRET_FD", 0)), "secret").ReadAt(secret, 0)
-		place.Rendezvous, place.Secret = os.Getenv("EPL_RENDEZVOUS"), string(secret[:n])
-	}
-	session, err := plan.Session(ctx, place)
+	session, err := plan.Session(ctx, launch.SessionOptions())
 	check(err)
 	defer session.Close()
 
@@ -64,15 +57,6 @@ func main() {
 	hash, err := session.Hash(ctx)
 	check(err)
 	fmt.Printf("loss %.4f  weights %016x\n", metrics.Loss, hash)
-}
-
-// What a variable says, or the number for a program that was started alone.
-func number(name string, alone int) int {
-	value, err := strconv.Atoi(os.Getenv(name))
-	if err != nil {
-		return alone
-	}
-	return value
 }
 
 func check(err error) {

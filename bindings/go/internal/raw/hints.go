@@ -112,5 +112,7 @@ package raw
 // #cgo noescape epl_predictor_memory_bytes
 // #cgo nocallback epl_evaluation_samples
 // #cgo noescape epl_evaluation_samples
+// #cgo nocallback epl_job_event_init
+// #cgo noescape epl_job_event_init
 // #include <epl.h>
 import "C"

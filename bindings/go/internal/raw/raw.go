@@ -186,6 +186,41 @@ const EPL_STATE_OPTIMIZER = 3
 // EPL_STATE_GRADIENT: "<parameter>.gradient" of each that is trained, where the trainer keeps them
 const EPL_STATE_GRADIENT = 4
 
+// EPL_JOB_STEP: a step was done
+const EPL_JOB_STEP = 1
+
+// EPL_JOB_MEASURED: the held-out data was measured; `text` has the numbers as JSON: {"loss": 0.5, ...}
+const EPL_JOB_MEASURED = 2
+
+// EPL_JOB_SAVED: a checkpoint was written, to the path `text`
+const EPL_JOB_SAVED = 3
+
+// EPL_JOB_WARNING: `text` is a sentence, for example that a disk is full; training goes on
+const EPL_JOB_WARNING = 4
+
+// EPL_JOB_DONE: nothing follows. `ended` says why, and `text` in words, where there is more to say
+const EPL_JOB_DONE = 5
+
+// EPL_JOB_RUNNING: Why a job has ended.
+const EPL_JOB_RUNNING = 0
+
+// EPL_JOB_ENDED_STEPS: all steps were done
+const EPL_JOB_ENDED_STEPS = 1
+
+// EPL_JOB_ENDED_STOPPED: by epl_job_end
+const EPL_JOB_ENDED_STOPPED = 2
+
+// EPL_JOB_ENDED_PATIENCE: so many measurements in a row were no better
+const EPL_JOB_ENDED_PATIENCE = 3
+
+// EPL_JOB_ENDED_CANCELLED: by epl_job_end, as the next
+const EPL_JOB_ENDED_CANCELLED = 4
+
+const EPL_JOB_ENDED_FAILED = 5
+
+// EPL_JOB_ENDED_DATA: a feed was finished, or a host's function has no more samples
+const EPL_JOB_ENDED_DATA = 6
+
 // Error is epl_error, by pointer alone.
 type Error = C.epl_error
 
@@ -236,6 +271,9 @@ type Predictor = C.epl_predictor
 
 // FolderLock is epl_folder_lock, by pointer alone.
 type FolderLock = C.epl_folder_lock
+
+// Job is epl_job, by pointer alone.
+type Job = C.epl_job
 
 // AllocateFn is epl_allocate_fn, a function of C.
 //
@@ -823,6 +861,102 @@ var _ [16]struct{} = [unsafe.Offsetof(Metrics{}.Loss)]struct{}{}
 var _ [24]struct{} = [unsafe.Offsetof(Metrics{}.GradientNorm)]struct{}{}
 var _ [32]struct{} = [unsafe.Offsetof(Metrics{}.LearningRate)]struct{}{}
 var _ [40]struct{} = [unsafe.Offsetof(Metrics{}.Nanoseconds)]struct{}{}
+
+// JobEvent is epl_job_event.
+//
+// Numbers as they stand after the event. NaN where there is none yet.
+type JobEvent struct {
+	StructSize uint64
+
+	// EPL_JOB_...
+	Kind int32
+
+	// of EPL_JOB_DONE: EPL_JOB_ENDED_...
+	Ended int32
+
+	// steps done, those of earlier runs included
+	Step int64
+
+	// that are wanted in all; 0: until the data ends
+	Steps int64
+
+	// times through the data
+	Epoch float64
+
+	// seen, those of earlier runs included; of EPL_JOB_MEASURED those that were measured
+	Samples int64
+
+	// of the last step, as are the next two
+	Loss float64
+
+	LearningRate float64
+
+	// global, before clipping; -1 when it is not computed
+	GradientNorm float64
+
+	// as measured last
+	HeldOutLoss float64
+
+	// the number that says which weights are best, as measured last
+	Monitored float64
+
+	// the best of it so far
+	BestValue float64
+
+	// of which step those weights are; -1 where there are none
+	BestStep int64
+
+	// 1: of EPL_JOB_MEASURED, better than all before; of EPL_JOB_SAVED, the best weights so far
+	Best int32
+
+	Reserved int32
+
+	// of training, those of earlier runs included
+	Seconds float64
+
+	// about
+	SecondsLeft float64
+
+	// of this run
+	SamplesPerSecond float64
+
+	// that a rank has used at its fullest
+	MemoryBytes int64
+
+	// borrowed until the next call with the job; ends with a zero
+	Text *C.char
+
+	TextLength uint64
+}
+
+// NewJobEvent has the default in every field.
+func NewJobEvent() JobEvent {
+	return JobEvent{StructSize: uint64(unsafe.Sizeof(JobEvent{}))}
+}
+
+// Go and C agree on the layout, else this does not compile.
+var _ [160]struct{} = [unsafe.Sizeof(JobEvent{})]struct{}{}
+var _ [8]struct{} = [unsafe.Offsetof(JobEvent{}.Kind)]struct{}{}
+var _ [12]struct{} = [unsafe.Offsetof(JobEvent{}.Ended)]struct{}{}
+var _ [16]struct{} = [unsafe.Offsetof(JobEvent{}.Step)]struct{}{}
+var _ [24]struct{} = [unsafe.Offsetof(JobEvent{}.Steps)]struct{}{}
+var _ [32]struct{} = [unsafe.Offsetof(JobEvent{}.Epoch)]struct{}{}
+var _ [40]struct{} = [unsafe.Offsetof(JobEvent{}.Samples)]struct{}{}
+var _ [48]struct{} = [unsafe.Offsetof(JobEvent{}.Loss)]struct{}{}
+var _ [56]struct{} = [unsafe.Offsetof(JobEvent{}.LearningRate)]struct{}{}
+var _ [64]struct{} = [unsafe.Offsetof(JobEvent{}.GradientNorm)]struct{}{}
+var _ [72]struct{} = [unsafe.Offsetof(JobEvent{}.HeldOutLoss)]struct{}{}
+var _ [80]struct{} = [unsafe.Offsetof(JobEvent{}.Monitored)]struct{}{}
+var _ [88]struct{} = [unsafe.Offsetof(JobEvent{}.BestValue)]struct{}{}
+var _ [96]struct{} = [unsafe.Offsetof(JobEvent{}.BestStep)]struct{}{}
+var _ [104]struct{} = [unsafe.Offsetof(JobEvent{}.Best)]struct{}{}
+var _ [108]struct{} = [unsafe.Offsetof(JobEvent{}.Reserved)]struct{}{}
+var _ [112]struct{} = [unsafe.Offsetof(JobEvent{}.Seconds)]struct{}{}
+var _ [120]struct{} = [unsafe.Offsetof(JobEvent{}.SecondsLeft)]struct{}{}
+var _ [128]struct{} = [unsafe.Offsetof(JobEvent{}.SamplesPerSecond)]struct{}{}
+var _ [136]struct{} = [unsafe.Offsetof(JobEvent{}.MemoryBytes)]struct{}{}
+var _ [144]struct{} = [unsafe.Offsetof(JobEvent{}.Text)]struct{}{}
+var _ [152]struct{} = [unsafe.Offsetof(JobEvent{}.TextLength)]struct{}{}
 
 // AllocText copies a text into C's memory, for a field of a struct and that of its length. FreeText gives it back.
 func AllocText(text string) (data *C.char, length uint64) {
@@ -1416,6 +1550,16 @@ func TrainerBindSymbol(trainer *Trainer, symbol string, size int64) (failure *Er
 // be EPL_DTYPE_NONE for inputs; another one must be that of the model.
 func TrainerBindInput(trainer *Trainer, input string, dtype int32, dims []int64) (failure *Error) {
 	failure = C.epl_trainer_bind_input(trainer, (*C.char)(unsafe.Pointer(unsafe.StringData(input))), C.size_t(len(input)), C.int32_t(dtype), (*C.int64_t)(unsafe.SliceData(dims)), C.int32_t(len(dims)))
+	return
+}
+
+// TrainerBindDataset is epl_trainer_bind_dataset.
+//
+// Binds the inputs of a model, and the "target" where it is a class, as batches of a dataset have them: each
+// takes the field of its name, or input.<name>, and dimensions of 1 are added or left out as the model wants.
+// What has a value (epl_trainer_bind_value) is left alone. EPL_ERROR_NOT_FOUND names an input without a field.
+func TrainerBindDataset(trainer *Trainer, model *Model, dataset *Dataset) (failure *Error) {
+	failure = C.epl_trainer_bind_dataset(trainer, model, dataset)
 	return
 }
 
@@ -2453,5 +2597,109 @@ func EvaluationResult(evaluation *Evaluation, name string) (value float64, failu
 // can be added, "metrics": [{"name", "value", "higher_is_better"}, ...]}.
 func EvaluationDescribe(evaluation *Evaluation) (json *Text, failure *Error) {
 	failure = C.epl_evaluation_describe(evaluation, &json)
+	return
+}
+
+// JobEventInit is epl_job_event_init.
+func JobEventInit(event *JobEvent) {
+	C.epl_job_event_init((*C.epl_job_event)(unsafe.Pointer(event)))
+}
+
+// JobCreate is epl_job_create.
+//
+// `settings` is a JSON object with the keys of epl_job_set, empty for none.
+func JobCreate(engine *Engine, settings string) (job *Job, failure *Error) {
+	failure = C.epl_job_create(engine, (*C.char)(unsafe.Pointer(unsafe.StringData(settings))), C.size_t(len(settings)), &job)
+	return
+}
+
+// JobDestroy is epl_job_destroy.
+func JobDestroy(job *Job) {
+	C.epl_job_destroy(job)
+}
+
+// JobSet is epl_job_set.
+//
+// Sets a key from text, before the job starts. epl_engine_describe lists them under "job", with types and
+// defaults:
+//
+//	steps, epochs       how long, one of them; of a dataset that nobody knows the end of neither is needed
+//	folder              where checkpoints and the history are written; without one nothing is
+//	resume              a checkpoint to go on from, or the folder of a run; "auto": the newest of the folder, if any
+//	resume_anyway       go on although these differ from that run: model, data, batch, order, loss, optimizer, ...
+//	overwrite           replace the run that the folder holds; else that is refused
+//	checkpoint_every, checkpoint_seconds, keep   when to save on the way, and how many of the newest stay
+//	evaluate_every, evaluate_epochs, evaluate_batches   when to measure, and on how much
+//	metrics, monitor    what is measured beside the loss, and which number says what is best
+//	patience            end after so many measurements in a row without a better one
+//	restore_best        the session has the best weights in the end
+//	check               look through all data for wrong labels and indices before the first step
+//	measured_on         what the held-out data is, for the history
+func JobSet(job *Job, key string, value string) (failure *Error) {
+	failure = C.epl_job_set(job, (*C.char)(unsafe.Pointer(unsafe.StringData(key))), C.size_t(len(key)), (*C.char)(unsafe.Pointer(unsafe.StringData(value))), C.size_t(len(value)))
+	return
+}
+
+// JobTakeFolder is epl_job_take_folder.
+//
+// Takes the folder now, which epl_job_start does otherwise: what is in its way is known before a model is
+// loaded. EPL_ERROR_BUSY: another job, in any process, writes to it. EPL_ERROR_INVALID_ARGUMENT: it holds an
+// earlier run, which is neither replaced nor gone on with. It is held until the job is destroyed. Of several
+// processes the one with rank 0 may do this.
+func JobTakeFolder(job *Job) (failure *Error) {
+	failure = C.epl_job_take_folder(job)
+	return
+}
+
+// JobStart is epl_job_start.
+//
+// Refuses what would fail later, and loads the checkpoint to go on from; its position becomes `data`'s. What
+// makes another run of it is refused by name. Datasets that are not bound to the session's plan are bound to it.
+// `held_out` may be NULL. The job uses all three in its calls and leaves them alone in between; where one of
+// them was destroyed, EPL_ERROR_MISUSE. After an error it has not started.
+func JobStart(job *Job, session *Session, data *Dataset, heldOut *Dataset, call *CallOptions) (failure *Error) {
+	failure = C.epl_job_start(job, session, data, heldOut, (*C.epl_call_options)(unsafe.Pointer(call)))
+	return
+}
+
+// JobNext is epl_job_next.
+//
+// Works until there is an event. After an error, of a token for example, nothing has changed: the same call
+// again does the same work, no sample is left out. A host that does not go on ends the job (epl_job_end), and
+// asks on for events, without that token: so the last checkpoint is written. After EPL_JOB_DONE it gives that
+// event again.
+func JobNext(job *Job, call *CallOptions, event *JobEvent) (failure *Error) {
+	failure = C.epl_job_next(job, (*C.epl_call_options)(unsafe.Pointer(call)), (*C.epl_job_event)(unsafe.Pointer(event)))
+	return
+}
+
+// JobEnd is epl_job_end.
+//
+// No step follows the one that runs. What is left to do is done by epl_job_next as at any end: a last
+// measurement, but for EPL_JOB_ENDED_CANCELLED and EPL_JOB_ENDED_FAILED, a last checkpoint, EPL_JOB_DONE.
+// `ended` is one of these two or EPL_JOB_ENDED_STOPPED; `reason` is in words, for the event. The first call
+// counts. Over processes all make it between the same two events.
+func JobEnd(job *Job, ended int32, reason string) (failure *Error) {
+	failure = C.epl_job_end(job, C.int32_t(ended), (*C.char)(unsafe.Pointer(unsafe.StringData(reason))), C.size_t(len(reason)))
+	return
+}
+
+// JobDescribe is epl_job_describe.
+//
+// As JSON: settings, folder, checkpoint and best_checkpoint (paths, or null), resumed_from, first_step, step,
+// steps, seconds, monitor, best_step, best_value, held_out (what is measured on), ended and reason, and
+// "history": what was measured in this run and in those that it goes on with, the objects of
+// FOLDER/history.jsonl.
+func JobDescribe(job *Job) (json *Text, failure *Error) {
+	failure = C.epl_job_describe(job, &json)
+	return
+}
+
+// CheckpointFind is epl_checkpoint_find.
+//
+// The checkpoint that a path means: it, or the newest of the folder of a job. A path that is neither stays as it
+// is.
+func CheckpointFind(engine *Engine, path string) (found *Text, failure *Error) {
+	failure = C.epl_checkpoint_find(engine, (*C.char)(unsafe.Pointer(unsafe.StringData(path))), C.size_t(len(path)), &found)
 	return
 }

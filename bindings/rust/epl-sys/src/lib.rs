@@ -103,6 +103,30 @@ pub const EPL_STATE_OPTIMIZER: i32 = 3;
 /// "<parameter>.gradient" of each that is trained, where the trainer keeps them
 pub const EPL_STATE_GRADIENT: i32 = 4;
 
+/// a step was done
+pub const EPL_JOB_STEP: i32 = 1;
+/// the held-out data was measured; `text` has the numbers as JSON: {"loss": 0.5, ...}
+pub const EPL_JOB_MEASURED: i32 = 2;
+/// a checkpoint was written, to the path `text`
+pub const EPL_JOB_SAVED: i32 = 3;
+/// `text` is a sentence, for example that a disk is full; training goes on
+pub const EPL_JOB_WARNING: i32 = 4;
+/// nothing follows. `ended` says why, and `text` in words, where there is more to say
+pub const EPL_JOB_DONE: i32 = 5;
+/// Why a job has ended.
+pub const EPL_JOB_RUNNING: i32 = 0;
+/// all steps were done
+pub const EPL_JOB_ENDED_STEPS: i32 = 1;
+/// by epl_job_end
+pub const EPL_JOB_ENDED_STOPPED: i32 = 2;
+/// so many measurements in a row were no better
+pub const EPL_JOB_ENDED_PATIENCE: i32 = 3;
+/// by epl_job_end, as the next
+pub const EPL_JOB_ENDED_CANCELLED: i32 = 4;
+pub const EPL_JOB_ENDED_FAILED: i32 = 5;
+/// a feed was finished, or a host's function has no more samples
+pub const EPL_JOB_ENDED_DATA: i32 = 6;
+
 #[repr(C)]
 pub struct epl_error {
     _data: [u8; 0],
@@ -201,6 +225,12 @@ pub struct epl_predictor {
 
 #[repr(C)]
 pub struct epl_folder_lock {
+    _data: [u8; 0],
+    _marker: core::marker::PhantomData<(*mut u8, core::marker::PhantomPinned)>,
+}
+
+#[repr(C)]
+pub struct epl_job {
     _data: [u8; 0],
     _marker: core::marker::PhantomData<(*mut u8, core::marker::PhantomPinned)>,
 }
@@ -802,6 +832,89 @@ const _: () = {
     assert!(core::mem::offset_of!(epl_metrics, nanoseconds) == 40);
 };
 
+/// Numbers as they stand after the event. NaN where there is none yet.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct epl_job_event {
+    pub struct_size: u64,
+    /// EPL_JOB_...
+    pub kind: i32,
+    /// of EPL_JOB_DONE: EPL_JOB_ENDED_...
+    pub ended: i32,
+    /// steps done, those of earlier runs included
+    pub step: i64,
+    /// that are wanted in all; 0: until the data ends
+    pub steps: i64,
+    /// times through the data
+    pub epoch: f64,
+    /// seen, those of earlier runs included; of EPL_JOB_MEASURED those that were measured
+    pub samples: i64,
+    /// of the last step, as are the next two
+    pub loss: f64,
+    pub learning_rate: f64,
+    /// global, before clipping; -1 when it is not computed
+    pub gradient_norm: f64,
+    /// as measured last
+    pub held_out_loss: f64,
+    /// the number that says which weights are best, as measured last
+    pub monitored: f64,
+    /// the best of it so far
+    pub best_value: f64,
+    /// of which step those weights are; -1 where there are none
+    pub best_step: i64,
+    /// 1: of EPL_JOB_MEASURED, better than all before; of EPL_JOB_SAVED, the best weights so far
+    pub best: i32,
+    pub reserved: i32,
+    /// of training, those of earlier runs included
+    pub seconds: f64,
+    /// about
+    pub seconds_left: f64,
+    /// of this run
+    pub samples_per_second: f64,
+    /// that a rank has used at its fullest
+    pub memory_bytes: i64,
+    /// borrowed until the next call with the job; ends with a zero
+    pub text: *const c_char,
+    pub text_length: u64,
+}
+
+impl Default for epl_job_event {
+    /// All zero but `struct_size`: every default.
+    fn default() -> Self {
+        // Zero is a value of every field: numbers, null pointers and callbacks that are None.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u64;
+        all
+    }
+}
+
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(core::mem::size_of::<epl_job_event>() == 160);
+    assert!(core::mem::offset_of!(epl_job_event, struct_size) == 0);
+    assert!(core::mem::offset_of!(epl_job_event, kind) == 8);
+    assert!(core::mem::offset_of!(epl_job_event, ended) == 12);
+    assert!(core::mem::offset_of!(epl_job_event, step) == 16);
+    assert!(core::mem::offset_of!(epl_job_event, steps) == 24);
+    assert!(core::mem::offset_of!(epl_job_event, epoch) == 32);
+    assert!(core::mem::offset_of!(epl_job_event, samples) == 40);
+    assert!(core::mem::offset_of!(epl_job_event, loss) == 48);
+    assert!(core::mem::offset_of!(epl_job_event, learning_rate) == 56);
+    assert!(core::mem::offset_of!(epl_job_event, gradient_norm) == 64);
+    assert!(core::mem::offset_of!(epl_job_event, held_out_loss) == 72);
+    assert!(core::mem::offset_of!(epl_job_event, monitored) == 80);
+    assert!(core::mem::offset_of!(epl_job_event, best_value) == 88);
+    assert!(core::mem::offset_of!(epl_job_event, best_step) == 96);
+    assert!(core::mem::offset_of!(epl_job_event, best) == 104);
+    assert!(core::mem::offset_of!(epl_job_event, reserved) == 108);
+    assert!(core::mem::offset_of!(epl_job_event, seconds) == 112);
+    assert!(core::mem::offset_of!(epl_job_event, seconds_left) == 120);
+    assert!(core::mem::offset_of!(epl_job_event, samples_per_second) == 128);
+    assert!(core::mem::offset_of!(epl_job_event, memory_bytes) == 136);
+    assert!(core::mem::offset_of!(epl_job_event, text) == 144);
+    assert!(core::mem::offset_of!(epl_job_event, text_length) == 152);
+};
+
 extern "C" {
     /// Of the library in use: major * 1000000 + minor * 1000 + patch.
     ///
@@ -1111,6 +1224,13 @@ extern "C" {
     /// Since 0.1, one caller at a time. `input`: input_length bytes of UTF-8; `dims`: ndim elements, may be
     /// null.
     pub fn epl_trainer_bind_input(trainer: *mut epl_trainer, input: *const c_char, input_length: usize, dtype: i32, dims: *const i64, ndim: i32) -> *mut epl_error;
+    /// Binds the inputs of a model, and the "target" where it is a class, as batches of a dataset have them:
+    /// each takes the field of its name, or input.<name>, and dimensions of 1 are added or left out as the
+    /// model wants. What has a value (epl_trainer_bind_value) is left alone. EPL_ERROR_NOT_FOUND names an
+    /// input without a field.
+    ///
+    /// Since 0.1, one caller at a time.
+    pub fn epl_trainer_bind_dataset(trainer: *mut epl_trainer, model: *const epl_model, dataset: *const epl_dataset) -> *mut epl_error;
     /// Which dimension of an input, or of the "target", counts samples, -1 for none. Those that are named
     /// must agree about the number of samples. The others count them in dimension 0 where they agree, else
     /// they count none.
@@ -1726,4 +1846,71 @@ extern "C" {
     ///
     /// Since 0.1, one caller at a time. `json`: written, owned by the caller.
     pub fn epl_evaluation_describe(evaluation: *mut epl_evaluation, json: *mut *mut epl_text) -> *mut epl_error;
+    /// Since 0.1, any thread, quick. `event`: written.
+    pub fn epl_job_event_init(event: *mut epl_job_event);
+    /// `settings` is a JSON object with the keys of epl_job_set, empty for none.
+    ///
+    /// Since 0.1, any thread. `settings`: settings_length bytes of UTF-8, may be null; `job`: written, owned
+    /// by the caller.
+    pub fn epl_job_create(engine: *const epl_engine, settings: *const c_char, settings_length: usize, job: *mut *mut epl_job) -> *mut epl_error;
+    /// Since 0.1, any thread. `job`: may be null.
+    pub fn epl_job_destroy(job: *mut epl_job);
+    /// Sets a key from text, before the job starts. epl_engine_describe lists them under "job", with types
+    /// and defaults:
+    ///   steps, epochs       how long, one of them; of a dataset that nobody knows the end of neither is needed
+    ///   folder              where checkpoints and the history are written; without one nothing is
+    ///   resume              a checkpoint to go on from, or the folder of a run; "auto": the newest of the folder, if any
+    ///   resume_anyway       go on although these differ from that run: model, data, batch, order, loss, optimizer, ...
+    ///   overwrite           replace the run that the folder holds; else that is refused
+    ///   checkpoint_every, checkpoint_seconds, keep   when to save on the way, and how many of the newest stay
+    ///   evaluate_every, evaluate_epochs, evaluate_batches   when to measure, and on how much
+    ///   metrics, monitor    what is measured beside the loss, and which number says what is best
+    ///   patience            end after so many measurements in a row without a better one
+    ///   restore_best        the session has the best weights in the end
+    ///   check               look through all data for wrong labels and indices before the first step
+    ///   measured_on         what the held-out data is, for the history
+    ///
+    /// Since 0.1, one caller at a time. `key`: key_length bytes of UTF-8; `value`: value_length bytes of
+    /// UTF-8.
+    pub fn epl_job_set(job: *mut epl_job, key: *const c_char, key_length: usize, value: *const c_char, value_length: usize) -> *mut epl_error;
+    /// Takes the folder now, which epl_job_start does otherwise: what is in its way is known before a model
+    /// is loaded. EPL_ERROR_BUSY: another job, in any process, writes to it. EPL_ERROR_INVALID_ARGUMENT: it
+    /// holds an earlier run, which is neither replaced nor gone on with. It is held until the job is
+    /// destroyed. Of several processes the one with rank 0 may do this.
+    ///
+    /// Since 0.1, one caller at a time.
+    pub fn epl_job_take_folder(job: *mut epl_job) -> *mut epl_error;
+    /// Refuses what would fail later, and loads the checkpoint to go on from; its position becomes `data`'s.
+    /// What makes another run of it is refused by name. Datasets that are not bound to the session's plan are
+    /// bound to it. `held_out` may be NULL. The job uses all three in its calls and leaves them alone in
+    /// between; where one of them was destroyed, EPL_ERROR_MISUSE. After an error it has not started.
+    ///
+    /// Since 0.1, one caller at a time, blocking. `held_out`: may be null; `call`: may be null.
+    pub fn epl_job_start(job: *mut epl_job, session: *mut epl_session, data: *mut epl_dataset, held_out: *mut epl_dataset, call: *const epl_call_options) -> *mut epl_error;
+    /// Works until there is an event. After an error, of a token for example, nothing has changed: the same
+    /// call again does the same work, no sample is left out. A host that does not go on ends the job
+    /// (epl_job_end), and asks on for events, without that token: so the last checkpoint is written. After
+    /// EPL_JOB_DONE it gives that event again.
+    ///
+    /// Since 0.1, one caller at a time, blocking. `call`: may be null; `event`: written.
+    pub fn epl_job_next(job: *mut epl_job, call: *const epl_call_options, event: *mut epl_job_event) -> *mut epl_error;
+    /// No step follows the one that runs. What is left to do is done by epl_job_next as at any end: a last
+    /// measurement, but for EPL_JOB_ENDED_CANCELLED and EPL_JOB_ENDED_FAILED, a last checkpoint,
+    /// EPL_JOB_DONE. `ended` is one of these two or EPL_JOB_ENDED_STOPPED; `reason` is in words, for the
+    /// event. The first call counts. Over processes all make it between the same two events.
+    ///
+    /// Since 0.1, any thread. `reason`: reason_length bytes of UTF-8, may be null.
+    pub fn epl_job_end(job: *mut epl_job, ended: i32, reason: *const c_char, reason_length: usize) -> *mut epl_error;
+    /// As JSON: settings, folder, checkpoint and best_checkpoint (paths, or null), resumed_from, first_step,
+    /// step, steps, seconds, monitor, best_step, best_value, held_out (what is measured on), ended and
+    /// reason, and "history": what was measured in this run and in those that it goes on with, the objects of
+    /// FOLDER/history.jsonl.
+    ///
+    /// Since 0.1, one caller at a time. `json`: written, owned by the caller.
+    pub fn epl_job_describe(job: *mut epl_job, json: *mut *mut epl_text) -> *mut epl_error;
+    /// The checkpoint that a path means: it, or the newest of the folder of a job. A path that is neither
+    /// stays as it is.
+    ///
+    /// Since 0.1, any thread. `path`: path_length bytes of UTF-8; `found`: written, owned by the caller.
+    pub fn epl_checkpoint_find(engine: *const epl_engine, path: *const c_char, path_length: usize, found: *mut *mut epl_text) -> *mut epl_error;
 }

@@ -1,7 +1,7 @@
 use crate::call::Call;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::handle::{given, given_text, path_text, raw, shared_handle};
+use crate::handle::{given, given_text, path_text, raw, shared_handle, text_of};
 use crate::tensor::{infos, Info};
 use epl_sys as sys;
 use std::path::Path;
@@ -50,6 +50,17 @@ impl Model {
     /// What the file has values of, parameters and constants.
     pub fn initializers(&self) -> Result<Vec<Info>> {
         self.ports(sys::EPL_PORT_INITIALIZER)
+    }
+    /// The name of a symbolic dimension of an input, "batch"; none where it has none.
+    /// [`Trainer::bind`](crate::Trainer::bind) gives it its size.
+    pub fn symbol(&self, input: usize, dim: usize) -> Option<String> {
+        let (input, mut length) = (i64::try_from(input).ok()?, 0);
+        let dim = i32::try_from(dim).ok()?;
+        let name = unsafe {
+            let data = sys::epl_model_dim_symbol(self.0.as_ptr(), sys::EPL_PORT_INPUT, input, dim, &mut length);
+            text_of(data, length)
+        };
+        (!name.is_empty()).then_some(name)
     }
     /// As JSON, all that is known about the file.
     pub fn describe(&self) -> Result<String> {

@@ -3,7 +3,7 @@ use crate::engine::Engine;
 use crate::error::{check, Result};
 use crate::handle::{given, given_text, handle, path_text, raw, shared_handle};
 use crate::model::Model;
-use crate::tensor::{infos, Info};
+use crate::tensor::{infos, Info, TensorRef};
 use crate::trainer::Trainer;
 use epl_sys as sys;
 use std::path::Path;
@@ -166,6 +166,23 @@ impl Plan {
         let (name, length) = raw(name);
         let index = unsafe { sys::epl_plan_find_port(self.0.as_ptr(), entry.raw(), sys::EPL_PORT_INPUT, name, length) };
         usize::try_from(index).ok()
+    }
+    /// Inputs by name in the order in which calls take them: `session.step(plan.named(Entry::TRAIN, [("x", &x), ("target",
+    /// &target)])?, &call)`. An error names what is missing, or is no input.
+    pub fn named<'t, 'n, T: Into<TensorRef<'t>>>(
+        &self, entry: Entry, inputs: impl IntoIterator<Item = (&'n str, T)>,
+    ) -> Result<Vec<TensorRef<'t>>> {
+        let names: Vec<String> = self.inputs(entry)?.into_iter().map(|one| one.name).collect();
+        let mut found: Vec<Option<TensorRef<'t>>> = names.iter().map(|_| None).collect();
+        for (name, one) in inputs {
+            let Some(place) = names.iter().position(|known| known == name) else {
+                let message = format!("there is no input {name:?}; there are {}", names.join(", "));
+                return Err(crate::Error::invalid(message));
+            };
+            found[place] = Some(one.into());
+        }
+        let missing = |name: &String| crate::Error::invalid(format!("nothing is given for {name}"));
+        found.into_iter().zip(&names).map(|(one, name)| one.ok_or_else(|| missing(name))).collect()
     }
     /// The samples of an input, first and number, that any of so many ranks from `first_rank` on reads: what a process
     /// with these ranks passes where [`SessionOptions::slices`](crate::SessionOptions) is set.

@@ -214,6 +214,14 @@ impl Session {
         })?;
         Ok(outputs.into_iter().filter_map(NonNull::new).map(Tensor::own).collect())
     }
+    /// The same with inputs and outputs by name.
+    pub fn predict_named<'t, 'n, T: Into<TensorRef<'t>>>(
+        &mut self, plan: &Plan, inputs: impl IntoIterator<Item = (&'n str, T)>, call: &Call,
+    ) -> Result<std::collections::BTreeMap<String, Tensor<'static>>> {
+        let names = plan.outputs(Entry::PREDICT)?.into_iter().map(|one| one.name);
+        let outputs = self.predict(plan, plan.named(Entry::PREDICT, inputs)?, call)?;
+        Ok(names.zip(outputs).collect())
+    }
     /// The same into tensors that are there, of the types and sizes of the outputs of so many samples. After an error they
     /// hold anything.
     pub fn predict_into<'t, T: Into<TensorRef<'t>>>(

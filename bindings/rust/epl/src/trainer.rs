@@ -1,6 +1,8 @@
+use crate::dataset::Dataset;
 use crate::engine::Engine;
 use crate::error::{check, Result};
 use crate::handle::{given, given_text, handle, raw};
+use crate::model::Model;
 use crate::tensor::{DType, TensorRef};
 use epl_sys as sys;
 
@@ -64,6 +66,11 @@ impl Trainer {
         let dtype = dtype.map_or(sys::EPL_DTYPE_NONE, |one| one.0);
         let ndim = i32::try_from(dims.len()).unwrap_or(i32::MAX);
         check(unsafe { sys::epl_trainer_bind_input(self.0.as_ptr(), input, length, dtype, dims.as_ptr(), ndim) })?;
+        Ok(self)
+    }
+    /// Binds the inputs of a model, and the target where it is a class, as batches of a dataset have them.
+    pub fn bind_dataset(&mut self, model: &Model, dataset: &mut Dataset) -> Result<&mut Trainer> {
+        check(unsafe { sys::epl_trainer_bind_dataset(self.0.as_ptr(), model.0.as_ptr(), dataset.0.as_ptr()) })?;
         Ok(self)
     }
     /// Which dimension of an input, or of the "target", counts samples; none: it counts none.

@@ -1092,6 +1092,13 @@ static void JNICALL raw_epl_trainer_bind_input(JNIEnv* env, jclass type, jlong j
   give_bytes(env, &input);
 }
 
+static void JNICALL raw_epl_trainer_bind_dataset(JNIEnv* env, jclass type, jlong j_trainer, jlong j_model, jlong j_dataset) {
+  (void)env;
+  (void)type;
+  epl_error* error = epl_trainer_bind_dataset((epl_trainer*)(intptr_t)j_trainer, (const epl_model*)(intptr_t)j_model, (const epl_dataset*)(intptr_t)j_dataset);
+  thrown(env, error);
+}
+
 static void JNICALL raw_epl_trainer_bind_batch_dim(JNIEnv* env, jclass type, jlong j_trainer, jbyteArray j_input, jint j_dim) {
   (void)env;
   (void)type;
@@ -2328,6 +2335,101 @@ static jbyteArray JNICALL raw_epl_evaluation_describe(JNIEnv* env, jclass type, 
   return result;
 }
 
+static jlong JNICALL raw_epl_job_create(JNIEnv* env, jclass type, jlong j_engine, jbyteArray j_settings) {
+  (void)env;
+  (void)type;
+  jlong result = 0;
+  bytes_of settings = take_bytes(env, j_settings);
+  epl_job* job = 0;
+  if (!settings.bad) {
+    epl_error* error = epl_job_create((const epl_engine*)(intptr_t)j_engine, settings.data, (size_t)settings.length, &job);
+    if (!thrown(env, error)) {
+      result = (jlong)(intptr_t)job;
+    }
+  }
+  give_bytes(env, &settings);
+  return result;
+}
+
+static void JNICALL raw_epl_job_destroy(JNIEnv* env, jclass type, jlong j_job) {
+  (void)env;
+  (void)type;
+  epl_job_destroy((epl_job*)(intptr_t)j_job);
+}
+
+static void JNICALL raw_epl_job_set(JNIEnv* env, jclass type, jlong j_job, jbyteArray j_key, jbyteArray j_value) {
+  (void)env;
+  (void)type;
+  bytes_of key = take_bytes(env, j_key);
+  bytes_of value = take_bytes(env, j_value);
+  if (!key.bad && !value.bad) {
+    epl_error* error = epl_job_set((epl_job*)(intptr_t)j_job, key.data, (size_t)key.length, value.data, (size_t)value.length);
+    thrown(env, error);
+  }
+  give_bytes(env, &value);
+  give_bytes(env, &key);
+}
+
+static void JNICALL raw_epl_job_take_folder(JNIEnv* env, jclass type, jlong j_job) {
+  (void)env;
+  (void)type;
+  epl_error* error = epl_job_take_folder((epl_job*)(intptr_t)j_job);
+  thrown(env, error);
+}
+
+static void JNICALL raw_epl_job_start(JNIEnv* env, jclass type, jlong j_job, jlong j_session, jlong j_data, jlong j_held_out, jobject j_call) {
+  (void)env;
+  (void)type;
+  epl_error* error = epl_job_start((epl_job*)(intptr_t)j_job, (epl_session*)(intptr_t)j_session, (epl_dataset*)(intptr_t)j_data, (epl_dataset*)(intptr_t)j_held_out, (const epl_call_options*)struct_at(env, j_call));
+  thrown(env, error);
+}
+
+static void JNICALL raw_epl_job_next(JNIEnv* env, jclass type, jlong j_job, jobject j_call, jobject j_event) {
+  (void)env;
+  (void)type;
+  epl_error* error = epl_job_next((epl_job*)(intptr_t)j_job, (const epl_call_options*)struct_at(env, j_call), (epl_job_event*)struct_at(env, j_event));
+  thrown(env, error);
+}
+
+static void JNICALL raw_epl_job_end(JNIEnv* env, jclass type, jlong j_job, jint j_ended, jbyteArray j_reason) {
+  (void)env;
+  (void)type;
+  bytes_of reason = take_bytes(env, j_reason);
+  if (!reason.bad) {
+    epl_error* error = epl_job_end((epl_job*)(intptr_t)j_job, (int32_t)j_ended, reason.data, (size_t)reason.length);
+    thrown(env, error);
+  }
+  give_bytes(env, &reason);
+}
+
+static jbyteArray JNICALL raw_epl_job_describe(JNIEnv* env, jclass type, jlong j_job) {
+  (void)env;
+  (void)type;
+  jbyteArray result = 0;
+  epl_text* json = 0;
+  epl_error* error = epl_job_describe((epl_job*)(intptr_t)j_job, &json);
+  if (!thrown(env, error)) {
+    result = take_text(env, json);
+  }
+  return result;
+}
+
+static jbyteArray JNICALL raw_epl_checkpoint_find(JNIEnv* env, jclass type, jlong j_engine, jbyteArray j_path) {
+  (void)env;
+  (void)type;
+  jbyteArray result = 0;
+  bytes_of path = take_bytes(env, j_path);
+  epl_text* found = 0;
+  if (!path.bad) {
+    epl_error* error = epl_checkpoint_find((const epl_engine*)(intptr_t)j_engine, path.data, (size_t)path.length, &found);
+    if (!thrown(env, error)) {
+      result = take_text(env, found);
+    }
+  }
+  give_bytes(env, &path);
+  return result;
+}
+
 static const JNINativeMethod methods[] = {
     {"address", "(Ljava/nio/ByteBuffer;)J", (void*)raw_address},
     {"buffer", "(JJ)Ljava/nio/ByteBuffer;", (void*)raw_buffer},
@@ -2399,6 +2501,7 @@ static const JNINativeMethod methods[] = {
     {"epl_trainer_add_adapter", "(J[BLai/epl/raw/Raw$AdapterOptions;)V", (void*)raw_epl_trainer_add_adapter},
     {"epl_trainer_bind_symbol", "(J[BJ)V", (void*)raw_epl_trainer_bind_symbol},
     {"epl_trainer_bind_input", "(J[BI[J)V", (void*)raw_epl_trainer_bind_input},
+    {"epl_trainer_bind_dataset", "(JJJ)V", (void*)raw_epl_trainer_bind_dataset},
     {"epl_trainer_bind_batch_dim", "(J[BI)V", (void*)raw_epl_trainer_bind_batch_dim},
     {"epl_trainer_bind_value", "(J[BJ)V", (void*)raw_epl_trainer_bind_value},
     {"epl_trainer_add_shape", "(J[B)V", (void*)raw_epl_trainer_add_shape},
@@ -2512,6 +2615,15 @@ static const JNINativeMethod methods[] = {
     {"epl_evaluation_samples", "(J)J", (void*)raw_epl_evaluation_samples},
     {"epl_evaluation_result", "(J[B)D", (void*)raw_epl_evaluation_result},
     {"epl_evaluation_describe", "(J)[B", (void*)raw_epl_evaluation_describe},
+    {"epl_job_create", "(J[B)J", (void*)raw_epl_job_create},
+    {"epl_job_destroy", "(J)V", (void*)raw_epl_job_destroy},
+    {"epl_job_set", "(J[B[B)V", (void*)raw_epl_job_set},
+    {"epl_job_take_folder", "(J)V", (void*)raw_epl_job_take_folder},
+    {"epl_job_start", "(JJJJLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_job_start},
+    {"epl_job_next", "(JLai/epl/raw/Raw$CallOptions;Lai/epl/raw/Raw$JobEvent;)V", (void*)raw_epl_job_next},
+    {"epl_job_end", "(JI[B)V", (void*)raw_epl_job_end},
+    {"epl_job_describe", "(J)[B", (void*)raw_epl_job_describe},
+    {"epl_checkpoint_find", "(J[B)[B", (void*)raw_epl_checkpoint_find},
 };
 
 static const struct {

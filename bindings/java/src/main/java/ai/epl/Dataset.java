@@ -41,6 +41,11 @@ public final class Dataset extends Handle {
     }
   }
 
+  /** A job takes the next batch: that of the last {@link #next} is gone. */
+  void endBatch() {
+    given.end();
+  }
+
   public List<TensorInfo> fields() {
     return use(dataset -> TensorInfo.all(Raw.epl_dataset_field_count(dataset),
         (i, info) -> Raw.epl_dataset_field(dataset, i, info)));

@@ -6,6 +6,7 @@ import java.nio.ByteOrder;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.Function;
 import java.util.stream.LongStream;
@@ -127,6 +128,10 @@ public final class Engine extends Handle {
     return use(engine -> new Trainer(this, Raw.epl_trainer_create(engine)));
   }
 
+  public Trainer parseTrainer(TrainerSettings settings) {
+    return parseTrainer(settings.toString());
+  }
+
   /** From the JSON form, which {@link Trainer#describe} gives. */
   public Trainer parseTrainer(String json) {
     return use(engine -> new Trainer(this, Raw.epl_trainer_parse(engine, Text.utf8(json))));
@@ -152,6 +157,25 @@ public final class Engine extends Handle {
   }
 
   // --- Data, processes, checkpoints
+
+  /** The loop around steps, with settings of docs/training.md: Map.of("epochs", 10, "folder", "run"). */
+  public Job newJob(Map<String, ?> settings) {
+    return newJob(Json.of(settings));
+  }
+
+  public Job newJob(JobSettings settings) {
+    return newJob(settings.toString());
+  }
+
+  /** The same, as a JSON object. */
+  public Job newJob(String settings) {
+    return use(engine -> new Job(this, Raw.epl_job_create(engine, Text.utf8(settings))));
+  }
+
+  /** The checkpoint that a path means: it, or the newest of a job's folder. A path that is neither stays as it is. */
+  public Path findCheckpoint(Path path) {
+    return Path.of(Text.of(use(engine -> Raw.epl_checkpoint_find(engine, Text.utf8(path)))));
+  }
 
   /** A file, a folder, or files by * and ?; the options are a JSON object: {"batch": 32, "order": "shuffled"}. */
   public Dataset openDataset(Path path, String options) {

@@ -4,7 +4,11 @@ import ai.epl.raw.Raw;
 import java.io.OutputStream;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 
 /**
@@ -13,12 +17,38 @@ import java.util.concurrent.CompletableFuture;
  */
 public final class Session extends Handle {
   private final int outputs;
+  private final Map<Entry, List<String>> inputNames = new HashMap<>();
+  private final List<String> outputNames;
   /** What was asked for by calls that return at once; the first of it is at work. */
   private final ArrayDeque<Pending> pending = new ArrayDeque<>();
 
   Session(Plan plan, long address) {
     super(plan.engine, address);
-    outputs = plan.outputs(Entry.PREDICT).size();
+    outputNames = names(plan.outputs(Entry.PREDICT));
+    outputs = outputNames.size();
+    for (Entry entry : List.of(Entry.TRAIN, Entry.EVALUATE, Entry.PREDICT)) {
+      inputNames.put(entry, names(plan.inputs(entry)));
+    }
+  }
+
+  private static List<String> names(List<TensorInfo> ports) {
+    return ports.stream().map(TensorInfo::name).toList();
+  }
+
+  /** Inputs by name in the order in which calls take them; an exception names what is missing, or is no input. */
+  private List<Tensor> ordered(Entry entry, Map<String, Tensor> inputs) {
+    List<String> names = inputNames.get(entry);
+    for (String name : inputs.keySet()) {
+      if (!names.contains(name)) {
+        throw new IllegalArgumentException("there is no input " + name + "; there are " + String.join(", ", names));
+      }
+    }
+    List<Tensor> all = new ArrayList<>();
+    for (String name : names) {
+      if (!inputs.containsKey(name)) throw new IllegalArgumentException("nothing is given for " + name);
+      all.add(inputs.get(name));
+    }
+    return all;
   }
 
   // --- Calls
@@ -26,6 +56,15 @@ public final class Session extends Handle {
   /** One optimizer step over the whole batch, inputs in the plan's order. It happens or does not. */
   public Metrics step(List<Tensor> inputs) {
     return step(inputs, CallOptions.NONE);
+  }
+
+  /** The same by name: {@code session.step(Map.of("x", x, "target", target))}. */
+  public Metrics step(Map<String, Tensor> inputs) {
+    return step(inputs, CallOptions.NONE);
+  }
+
+  public Metrics step(Map<String, Tensor> inputs, CallOptions options) {
+    return step(ordered(Entry.TRAIN, inputs), options);
   }
 
   public Metrics step(List<Tensor> inputs, CallOptions options) {
@@ -93,6 +132,11 @@ public final class Session extends Handle {
     return evaluate(inputs, CallOptions.NONE);
   }
 
+  /** The same by name. */
+  public Metrics evaluate(Map<String, Tensor> inputs, CallOptions options) {
+    return evaluate(ordered(Entry.EVALUATE, inputs), options);
+  }
+
   public Metrics evaluate(List<Tensor> inputs, CallOptions options) {
     try (Tensors tensors = new Tensors(inputs)) {
       return use(session -> engine.block(options, call -> {
@@ -105,6 +149,18 @@ public final class Session extends Handle {
   /** The outputs of the model, in the plan's order, of a whole batch or of fewer samples. Close each. */
   public List<Tensor> predict(List<Tensor> inputs) {
     return predict(inputs, CallOptions.NONE);
+  }
+
+  /** The same with inputs and outputs by name. */
+  public Map<String, Tensor> predict(Map<String, Tensor> inputs) {
+    return predict(inputs, CallOptions.NONE);
+  }
+
+  public Map<String, Tensor> predict(Map<String, Tensor> inputs, CallOptions options) {
+    List<Tensor> found = predict(ordered(Entry.PREDICT, inputs), options);
+    Map<String, Tensor> named = new LinkedHashMap<>();
+    for (int i = 0; i < outputs; ++i) named.put(outputNames.get(i), found.get(i));
+    return named;
   }
 
   public List<Tensor> predict(List<Tensor> inputs, CallOptions options) {

@@ -84,6 +84,12 @@ public final class Trainer extends Handle {
     return this;
   }
 
+  /** Binds the inputs of a model, and the target where it is a class, as batches of a dataset have them. */
+  public Trainer bindDataset(Model model, Dataset dataset) {
+    run(trainer -> model.run(address -> dataset.run(data -> Raw.epl_trainer_bind_dataset(trainer, address, data))));
+    return this;
+  }
+
   /** Which dimension of an input counts samples, -1 for none. */
   public Trainer bindBatchDim(String input, int dim) {
     run(trainer -> Raw.epl_trainer_bind_batch_dim(trainer, Text.utf8(input), dim));

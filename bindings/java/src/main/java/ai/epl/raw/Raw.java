@@ -216,6 +216,63 @@ public final class Raw {
    */
   public static final int EPL_STATE_GRADIENT = 4;
 
+  /**
+   * a step was done
+   */
+  public static final int EPL_JOB_STEP = 1;
+
+  /**
+   * the held-out data was measured; `text` has the numbers as JSON: {"loss": 0.5, ...}
+   */
+  public static final int EPL_JOB_MEASURED = 2;
+
+  /**
+   * a checkpoint was written, to the path `text`
+   */
+  public static final int EPL_JOB_SAVED = 3;
+
+  /**
+   * `text` is a sentence, for example that a disk is full; training goes on
+   */
+  public static final int EPL_JOB_WARNING = 4;
+
+  /**
+   * nothing follows. `ended` says why, and `text` in words, where there is more to say
+   */
+  public static final int EPL_JOB_DONE = 5;
+
+  /**
+   * Why a job has ended.
+   */
+  public static final int EPL_JOB_RUNNING = 0;
+
+  /**
+   * all steps were done
+   */
+  public static final int EPL_JOB_ENDED_STEPS = 1;
+
+  /**
+   * by epl_job_end
+   */
+  public static final int EPL_JOB_ENDED_STOPPED = 2;
+
+  /**
+   * so many measurements in a row were no better
+   */
+  public static final int EPL_JOB_ENDED_PATIENCE = 3;
+
+  /**
+   * by epl_job_end, as the next
+   */
+  public static final int EPL_JOB_ENDED_CANCELLED = 4;
+
+  public static final int EPL_JOB_ENDED_FAILED = 5;
+
+  /**
+   * a feed was finished, or a host's function has no more samples
+   */
+  public static final int EPL_JOB_ENDED_DATA = 6;
+
   /** What makes exceptions of errors, and errors of exceptions that callbacks throw. */
   public interface Failures {
     RuntimeException make(int code, byte[] message, byte[] where, long rank, boolean retryable);
@@ -1344,6 +1401,258 @@ public final class Raw {
   }
 
   /**
+   * epl_job_event.
+   *
+   * Numbers as they stand after the event. NaN where there is none yet.
+   */
+  public static final class JobEvent extends Struct {
+    public static final int SIZE = 160;
+
+    public JobEvent() {
+      super(SIZE, true);
+    }
+
+    /** The struct of that number in memory that a callback was given. */
+    public JobEvent(ByteBuffer structs, int index) {
+      super(structs, index * SIZE, SIZE);
+    }
+
+    /**
+     * EPL_JOB_...
+     */
+    public int kind() {
+      return memory.getInt(8);
+    }
+
+    public JobEvent kind(int value) {
+      memory.putInt(8, value);
+      return this;
+    }
+
+    /**
+     * of EPL_JOB_DONE: EPL_JOB_ENDED_...
+     */
+    public int ended() {
+      return memory.getInt(12);
+    }
+
+    public JobEvent ended(int value) {
+      memory.putInt(12, value);
+      return this;
+    }
+
+    /**
+     * steps done, those of earlier runs included
+     */
+    public long step() {
+      return memory.getLong(16);
+    }
+
+    public JobEvent step(long value) {
+      memory.putLong(16, value);
+      return this;
+    }
+
+    /**
+     * that are wanted in all; 0: until the data ends
+     */
+    public long steps() {
+      return memory.getLong(24);
+    }
+
+    public JobEvent steps(long value) {
+      memory.putLong(24, value);
+      return this;
+    }
+
+    /**
+     * times through the data
+     */
+    public double epoch() {
+      return memory.getDouble(32);
+    }
+
+    public JobEvent epoch(double value) {
+      memory.putDouble(32, value);
+      return this;
+    }
+
+    /**
+     * seen, those of earlier runs included; of EPL_JOB_MEASURED those that were measured
+     */
+    public long samples() {
+      return memory.getLong(40);
+    }
+
+    public JobEvent samples(long value) {
+      memory.putLong(40, value);
+      return this;
+    }
+
+    /**
+     * of the last step, as are the next two
+     */
+    public double loss() {
+      return memory.getDouble(48);
+    }
+
+    public JobEvent loss(double value) {
+      memory.putDouble(48, value);
+      return this;
+    }
+
+    public double learningRate() {
+      return memory.getDouble(56);
+    }
+
+    public JobEvent learningRate(double value) {
+      memory.putDouble(56, value);
+      return this;
+    }
+
+    /**
+     * global, before clipping; -1 when it is not computed
+     */
+    public double gradientNorm() {
+      return memory.getDouble(64);
+    }
+
+    public JobEvent gradientNorm(double value) {
+      memory.putDouble(64, value);
+      return this;
+    }
+
+    /**
+     * as measured last
+     */
+    public double heldOutLoss() {
+      return memory.getDouble(72);
+    }
+
+    public JobEvent heldOutLoss(double value) {
+      memory.putDouble(72, value);
+      return this;
+    }
+
+    /**
+     * the number that says which weights are best, as measured last
+     */
+    public double monitored() {
+      return memory.getDouble(80);
+    }
+
+    public JobEvent monitored(double value) {
+      memory.putDouble(80, value);
+      return this;
+    }
+
+    /**
+     * the best of it so far
+     */
+    public double bestValue() {
+      return memory.getDouble(88);
+    }
+
+    public JobEvent bestValue(double value) {
+      memory.putDouble(88, value);
+      return this;
+    }
+
+    /**
+     * of which step those weights are; -1 where there are none
+     */
+    public long bestStep() {
+      return memory.getLong(96);
+    }
+
+    public JobEvent bestStep(long value) {
+      memory.putLong(96, value);
+      return this;
+    }
+
+    /**
+     * 1: of EPL_JOB_MEASURED, better than all before; of EPL_JOB_SAVED, the best weights so far
+     */
+    public int best() {
+      return memory.getInt(104);
+    }
+
+    public JobEvent best(int value) {
+      memory.putInt(104, value);
+      return this;
+    }
+
+    public int reserved() {
+      return memory.getInt(108);
+    }
+
+    public JobEvent reserved(int value) {
+      memory.putInt(108, value);
+      return this;
+    }
+
+    /**
+     * of training, those of earlier runs included
+     */
+    public double seconds() {
+      return memory.getDouble(112);
+    }
+
+    public JobEvent seconds(double value) {
+      memory.putDouble(112, value);
+      return this;
+    }
+
+    /**
+     * about
+     */
+    public double secondsLeft() {
+      return memory.getDouble(120);
+    }
+
+    public JobEvent secondsLeft(double value) {
+      memory.putDouble(120, value);
+      return this;
+    }
+
+    /**
+     * of this run
+     */
+    public double samplesPerSecond() {
+      return memory.getDouble(128);
+    }
+
+    public JobEvent samplesPerSecond(double value) {
+      memory.putDouble(128, value);
+      return this;
+    }
+
+    /**
+     * that a rank has used at its fullest
+     */
+    public long memoryBytes() {
+      return memory.getLong(136);
+    }
+
+    public JobEvent memoryBytes(long value) {
+      memory.putLong(136, value);
+      return this;
+    }
+
+    /**
+     * borrowed until the next call with the job; ends with a zero
+     */
+    public JobEvent text(byte[] utf8) {
+      setText(144, 152, utf8);
+      return this;
+    }
+
+    public byte[] text() {
+      return text(144, 152);
+    }
+  }
+
+  /**
    * Of the library in use: major * 1000000 + minor * 1000 + patch.
    */
   public static native int epl_version();
@@ -1664,6 +1973,14 @@ public final class Raw {
    * may be EPL_DTYPE_NONE for inputs; another one must be that of the model.
    */
   public static native void epl_trainer_bind_input(long trainer, byte[] input, int dtype, long[] dims);
+
+  /**
+   * Binds the inputs of a model, and the "target" where it is a class, as batches of a dataset have them: each
+   * takes the field of its name, or input.&lt;name&gt;, and dimensions of 1 are added or left out as the model
+   * wants. What has a value (epl_trainer_bind_value) is left alone. EPL_ERROR_NOT_FOUND names an input without
+   * a field.
+   */
+  public static native void epl_trainer_bind_dataset(long trainer, long model, long dataset);
 
   /**
    * Which dimension of an input, or of the "target", counts samples, -1 for none. Those that are named must
@@ -2317,4 +2634,75 @@ public final class Raw {
    * samples can be added, "metrics": [{"name", "value", "higher_is_better"}, ...]}.
    */
   public static native byte[] epl_evaluation_describe(long evaluation);
+
+  /**
+   * `settings` is a JSON object with the keys of epl_job_set, empty for none.
+   */
+  public static native long epl_job_create(long engine, byte[] settings);
+
+  public static native void epl_job_destroy(long job);
+
+  /**
+   * Sets a key from text, before the job starts. epl_engine_describe lists them under "job", with types and
+   * defaults:
+   *   steps, epochs       how long, one of them; of a dataset that nobody knows the end of neither is needed
+   *   folder              where checkpoints and the history are written; without one nothing is
+   *   resume              a checkpoint to go on from, or the folder of a run; "auto": the newest of the folder, if any
+   *   resume_anyway       go on although these differ from that run: model, data, batch, order, loss, optimizer, ...
+   *   overwrite           replace the run that the folder holds; else that is refused
+   *   checkpoint_every, checkpoint_seconds, keep   when to save on the way, and how many of the newest stay
+   *   evaluate_every, evaluate_epochs, evaluate_batches   when to measure, and on how much
+   *   metrics, monitor    what is measured beside the loss, and which number says what is best
+   *   patience            end after so many measurements in a row without a better one
+   *   restore_best        the session has the best weights in the end
+   *   check               look through all data for wrong labels and indices before the first step
+   *   measured_on         what the held-out data is, for the history
+   */
+  public static native void epl_job_set(long job, byte[] key, byte[] value);
+
+  /**
+   * Takes the folder now, which epl_job_start does otherwise: what is in its way is known before a model is
+   * loaded. EPL_ERROR_BUSY: another job, in any process, writes to it. EPL_ERROR_INVALID_ARGUMENT: it holds an
+   * earlier run, which is neither replaced nor gone on with. It is held until the job is destroyed. Of several
+   * processes the one with rank 0 may do this.
+   */
+  public static native void epl_job_take_folder(long job);
+
+  /**
+   * Refuses what would fail later, and loads the checkpoint to go on from; its position becomes `data`'s. What
+   * makes another run of it is refused by name. Datasets that are not bound to the session's plan are bound to
+   * it. `held_out` may be NULL. The job uses all three in its calls and leaves them alone in between; where one
+   * of them was destroyed, EPL_ERROR_MISUSE. After an error it has not started.
+   */
+  public static native void epl_job_start(long job, long session, long data, long heldOut, CallOptions call);
+
+  /**
+   * Works until there is an event. After an error, of a token for example, nothing has changed: the same call
+   * again does the same work, no sample is left out. A host that does not go on ends the job (epl_job_end), and
+   * asks on for events, without that token: so the last checkpoint is written. After EPL_JOB_DONE it gives that
+   * event again.
+   */
+  public static native void epl_job_next(long job, CallOptions call, JobEvent event);
+
+  /**
+   * No step follows the one that runs. What is left to do is done by epl_job_next as at any end: a last
+   * measurement, but for EPL_JOB_ENDED_CANCELLED and EPL_JOB_ENDED_FAILED, a last checkpoint, EPL_JOB_DONE.
+   * `ended` is one of these two or EPL_JOB_ENDED_STOPPED; `reason` is in words, for the event. The first call
+   * counts. Over processes all make it between the same two events.
+   */
+  public static native void epl_job_end(long job, int ended, byte[] reason);
+
+  /**
+   * As JSON: settings, folder, checkpoint and best_checkpoint (paths, or null), resumed_from, first_step, step,
+   * steps, seconds, monitor, best_step, best_value, held_out (what is measured on), ended and reason, and
+   * "history": what was measured in this run and in those that it goes on with, the objects of
+   * FOLDER/history.jsonl.
+   */
+  public static native byte[] epl_job_describe(long job);
+
+  /**
+   * The checkpoint that a path means: it, or the newest of the folder of a job. A path that is neither stays as
+   * it is.
+   */
+  public static native byte[] epl_checkpoint_find(long engine, byte[] path);
 }

@@ -148,6 +148,30 @@ public final class Raw {
 
   public static final int EPL_STATE_GRADIENT = 4;
 
+  public static final int EPL_JOB_STEP = 1;
+
+  public static final int EPL_JOB_MEASURED = 2;
+
+  public static final int EPL_JOB_SAVED = 3;
+
+  public static final int EPL_JOB_WARNING = 4;
+
+  public static final int EPL_JOB_DONE = 5;
+
+  public static final int EPL_JOB_RUNNING = 0;
+
+  public static final int EPL_JOB_ENDED_STEPS = 1;
+
+  public static final int EPL_JOB_ENDED_STOPPED = 2;
+
+  public static final int EPL_JOB_ENDED_PATIENCE = 3;
+
+  public static final int EPL_JOB_ENDED_CANCELLED = 4;
+
+  public static final int EPL_JOB_ENDED_FAILED = 5;
+
+  public static final int EPL_JOB_ENDED_DATA = 6;
+
   /** What makes exceptions of errors, and errors of exceptions that callbacks throw. */
   public interface Failures {
     RuntimeException make(int code, byte[] message, byte[] where, long rank, boolean retryable);
@@ -610,6 +634,7 @@ public final class Raw {
     static final MemorySegment epl_trainer_add_adapter = symbol("epl_trainer_add_adapter");
     static final MemorySegment epl_trainer_bind_symbol = symbol("epl_trainer_bind_symbol");
     static final MemorySegment epl_trainer_bind_input = symbol("epl_trainer_bind_input");
+    static final MemorySegment epl_trainer_bind_dataset = symbol("epl_trainer_bind_dataset");
     static final MemorySegment epl_trainer_bind_batch_dim = symbol("epl_trainer_bind_batch_dim");
     static final MemorySegment epl_trainer_bind_value = symbol("epl_trainer_bind_value");
     static final MemorySegment epl_trainer_add_shape = symbol("epl_trainer_add_shape");
@@ -723,6 +748,15 @@ public final class Raw {
     static final MemorySegment epl_evaluation_samples = symbol("epl_evaluation_samples");
     static final MemorySegment epl_evaluation_result = symbol("epl_evaluation_result");
     static final MemorySegment epl_evaluation_describe = symbol("epl_evaluation_describe");
+    static final MemorySegment epl_job_create = symbol("epl_job_create");
+    static final MemorySegment epl_job_destroy = symbol("epl_job_destroy");
+    static final MemorySegment epl_job_set = symbol("epl_job_set");
+    static final MemorySegment epl_job_take_folder = symbol("epl_job_take_folder");
+    static final MemorySegment epl_job_start = symbol("epl_job_start");
+    static final MemorySegment epl_job_next = symbol("epl_job_next");
+    static final MemorySegment epl_job_end = symbol("epl_job_end");
+    static final MemorySegment epl_job_describe = symbol("epl_job_describe");
+    static final MemorySegment epl_checkpoint_find = symbol("epl_checkpoint_find");
   }
 
   private static final class CIJJ_J {
@@ -1656,6 +1690,199 @@ public final class Raw {
     }
   }
 
+  public static final class JobEvent extends Struct {
+    public static final int SIZE = 160;
+
+    public JobEvent() {
+      super(SIZE, true);
+    }
+
+    /** The struct of that number in memory that a callback was given. */
+    public JobEvent(ByteBuffer structs, int index) {
+      super(structs, index * SIZE, SIZE);
+    }
+
+    public int kind() {
+      return memory.getInt(8);
+    }
+
+    public JobEvent kind(int value) {
+      memory.putInt(8, value);
+      return this;
+    }
+
+    public int ended() {
+      return memory.getInt(12);
+    }
+
+    public JobEvent ended(int value) {
+      memory.putInt(12, value);
+      return this;
+    }
+
+    public long step() {
+      return memory.getLong(16);
+    }
+
+    public JobEvent step(long value) {
+      memory.putLong(16, value);
+      return this;
+    }
+
+    public long steps() {
+      return memory.getLong(24);
+    }
+
+    public JobEvent steps(long value) {
+      memory.putLong(24, value);
+      return this;
+    }
+
+    public double epoch() {
+      return memory.getDouble(32);
+    }
+
+    public JobEvent epoch(double value) {
+      memory.putDouble(32, value);
+      return this;
+    }
+
+    public long samples() {
+      return memory.getLong(40);
+    }
+
+    public JobEvent samples(long value) {
+      memory.putLong(40, value);
+      return this;
+    }
+
+    public double loss() {
+      return memory.getDouble(48);
+    }
+
+    public JobEvent loss(double value) {
+      memory.putDouble(48, value);
+      return this;
+    }
+
+    public double learningRate() {
+      return memory.getDouble(56);
+    }
+
+    public JobEvent learningRate(double value) {
+      memory.putDouble(56, value);
+      return this;
+    }
+
+    public double gradientNorm() {
+      return memory.getDouble(64);
+    }
+
+    public JobEvent gradientNorm(double value) {
+      memory.putDouble(64, value);
+      return this;
+    }
+
+    public double heldOutLoss() {
+      return memory.getDouble(72);
+    }
+
+    public JobEvent heldOutLoss(double value) {
+      memory.putDouble(72, value);
+      return this;
+    }
+
+    public double monitored() {
+      return memory.getDouble(80);
+    }
+
+    public JobEvent monitored(double value) {
+      memory.putDouble(80, value);
+      return this;
+    }
+
+    public double bestValue() {
+      return memory.getDouble(88);
+    }
+
+    public JobEvent bestValue(double value) {
+      memory.putDouble(88, value);
+      return this;
+    }
+
+    public long bestStep() {
+      return memory.getLong(96);
+    }
+
+    public JobEvent bestStep(long value) {
+      memory.putLong(96, value);
+      return this;
+    }
+
+    public int best() {
+      return memory.getInt(104);
+    }
+
+    public JobEvent best(int value) {
+      memory.putInt(104, value);
+      return this;
+    }
+
+    public int reserved() {
+      return memory.getInt(108);
+    }
+
+    public JobEvent reserved(int value) {
+      memory.putInt(108, value);
+      return this;
+    }
+
+    public double seconds() {
+      return memory.getDouble(112);
+    }
+
+    public JobEvent seconds(double value) {
+      memory.putDouble(112, value);
+      return this;
+    }
+
+    public double secondsLeft() {
+      return memory.getDouble(120);
+    }
+
+    public JobEvent secondsLeft(double value) {
+      memory.putDouble(120, value);
+      return this;
+    }
+
+    public double samplesPerSecond() {
+      return memory.getDouble(128);
+    }
+
+    public JobEvent samplesPerSecond(double value) {
+      memory.putDouble(128, value);
+      return this;
+    }
+
+    public long memoryBytes() {
+      return memory.getLong(136);
+    }
+
+    public JobEvent memoryBytes(long value) {
+      memory.putLong(136, value);
+      return this;
+    }
+
+    public JobEvent text(byte[] utf8) {
+      setText(144, 152, utf8);
+      return this;
+    }
+
+    public byte[] text() {
+      return text(144, 152);
+    }
+  }
+
   public static int epl_version() {
     try {
       return (int) C_I_QUICK.CALL.invokeExact(At.epl_version);
@@ -2289,6 +2516,15 @@ public final class Raw {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment dims_ = copy(arena, dims);
       long error = (long) CJJJIJI_J.CALL.invokeExact(At.epl_trainer_bind_input, trainer, copy(arena, input), length(input), dtype, dims_.address(), (int) length(dims));
+      check(error);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    }
+  }
+
+  public static void epl_trainer_bind_dataset(long trainer, long model, long dataset) {
+    try {
+      long error = (long) CJJJ_J.CALL.invokeExact(At.epl_trainer_bind_dataset, trainer, model, dataset);
       check(error);
     } catch (Throwable thrown) {
       throw rethrown(thrown);
@@ -3522,6 +3758,97 @@ public final class Raw {
       long error = (long) CJJ_J.CALL.invokeExact(At.epl_evaluation_describe, evaluation, json_.address());
       check(error);
       return takeText(json_.get(JAVA_LONG, 0));
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    }
+  }
+
+  public static long epl_job_create(long engine, byte[] settings) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment job_ = arena.allocate(8);
+      long error = (long) CJJJJ_J.CALL.invokeExact(At.epl_job_create, engine, copy(arena, settings), length(settings), job_.address());
+      check(error);
+      return job_.get(JAVA_LONG, 0);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    }
+  }
+
+  public static void epl_job_destroy(long job) {
+    try {
+      CJ_V.CALL.invokeExact(At.epl_job_destroy, job);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    }
+  }
+
+  public static void epl_job_set(long job, byte[] key, byte[] value) {
+    try (Arena arena = Arena.ofConfined()) {
+      long error = (long) CJJJJJ_J.CALL.invokeExact(At.epl_job_set, job, copy(arena, key), length(key), copy(arena, value), length(value));
+      check(error);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    }
+  }
+
+  public static void epl_job_take_folder(long job) {
+    try {
+      long error = (long) CJ_J.CALL.invokeExact(At.epl_job_take_folder, job);
+      check(error);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    }
+  }
+
+  public static void epl_job_start(long job, long session, long data, long heldOut, CallOptions call) {
+    try {
+      long error = (long) CJJJJJ_J.CALL.invokeExact(At.epl_job_start, job, session, data, heldOut, at(call));
+      check(error);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    } finally {
+      Reference.reachabilityFence(call);
+    }
+  }
+
+  public static void epl_job_next(long job, CallOptions call, JobEvent event) {
+    try {
+      long error = (long) CJJJ_J.CALL.invokeExact(At.epl_job_next, job, at(call), at(event));
+      check(error);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    } finally {
+      Reference.reachabilityFence(call);
+      Reference.reachabilityFence(event);
+    }
+  }
+
+  public static void epl_job_end(long job, int ended, byte[] reason) {
+    try (Arena arena = Arena.ofConfined()) {
+      long error = (long) CJIJJ_J.CALL.invokeExact(At.epl_job_end, job, ended, copy(arena, reason), length(reason));
+      check(error);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    }
+  }
+
+  public static byte[] epl_job_describe(long job) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment json_ = arena.allocate(8);
+      long error = (long) CJJ_J.CALL.invokeExact(At.epl_job_describe, job, json_.address());
+      check(error);
+      return takeText(json_.get(JAVA_LONG, 0));
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    }
+  }
+
+  public static byte[] epl_checkpoint_find(long engine, byte[] path) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment found_ = arena.allocate(8);
+      long error = (long) CJJJJ_J.CALL.invokeExact(At.epl_checkpoint_find, engine, copy(arena, path), length(path), found_.address());
+      check(error);
+      return takeText(found_.get(JAVA_LONG, 0));
     } catch (Throwable thrown) {
       throw rethrown(thrown);
     }

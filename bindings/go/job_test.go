@@ -1,0 +1,234 @@
+package epl
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// rows is a table of two kinds of rows, which a number tells apart.
+func rows(t testing.TB) string {
+	path := filepath.Join(t.TempDir(), "rows.csv")
+	var text strings.Builder
+	text.WriteString("a,b,c,d,y\n")
+	for i := range 64 {
+		kind := i % 2
+		text.WriteString(strings.Join([]string{[]string{"1", "-1"}[kind], []string{"0", "1", "2"}[i%3], "0.5",
+			[]string{"0", "1", "2", "3", "4"}[i%5], []string{"0", "1"}[kind]}, ",") + "\n")
+	}
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+type fitting struct {
+	*world
+	session       *Session
+	data, heldOut *Dataset
+}
+
+func newFitting(w *world, path string) *fitting {
+	f := &fitting{world: w}
+	var err error
+	open := func(options map[string]any) *Dataset {
+		options["batch"], options["classes"], options["held_out"] = 4, true, 0.25
+		data, err := w.engine.OpenDataset(w.ctx, path, options)
+		w.check(err)
+		w.Cleanup(func() { data.Close() })
+		return data
+	}
+	f.data = open(map[string]any{"order": "shuffled", "split": "train"})
+	f.heldOut = open(map[string]any{"split": "held_out", "partial": true})
+	f.session, err = w.plan.Session(w.ctx, SessionOptions{})
+	w.check(err)
+	w.Cleanup(func() { f.session.Close() })
+	return f
+}
+
+func (f *fitting) hash() uint64 {
+	hash, err := f.session.Hash(f.ctx)
+	f.check(err)
+	return hash
+}
+
+func TestFit(t *testing.T) {
+	w := newWorld(t, "4,16,2", 4, nil, 1)
+	path, folder := rows(t), filepath.Join(t.TempDir(), "run")
+	f := newFitting(w, path)
+	var steps, measured int
+	last, err := Fit(w.ctx, f.session, f.data, FitOptions{
+		HeldOut:  f.heldOut,
+		Settings: map[string]any{"epochs": 3, "metrics": "accuracy", "folder": folder},
+		Progress: func(e JobEvent) bool {
+			switch e.Kind {
+			case StepDone:
+				steps++
+			case Measured:
+				measured++
+				if v, there := e.Metrics["accuracy"]; !there || math.IsNaN(v) || e.HeldOutLoss != e.Metrics["loss"] {
+					t.Errorf("measured %v, held-out loss %v", e.Metrics, e.HeldOutLoss)
+				}
+			}
+			return true
+		},
+	})
+	w.check(err)
+	if last.Ended != EndedSteps || int64(steps) != last.Steps || measured != 3 {
+		t.Fatalf("%v after %d of %d steps, %d measurements", last.Ended, steps, last.Steps, measured)
+	}
+	found, err := w.engine.FindCheckpoint(folder)
+	w.check(err)
+	if found != filepath.Join(folder, "checkpoint") {
+		t.Fatalf("the newest checkpoint is %s", found)
+	}
+}
+
+// A context that ends leaves a checkpoint, and the run that goes on has the bits of one that was never ended.
+func TestFitGoesOn(t *testing.T) {
+	w := newWorld(t, "4,16,2", 4, nil, 1)
+	path := rows(t)
+	whole := newFitting(w, path)
+	_, err := Fit(w.ctx, whole.session, whole.data, FitOptions{Settings: map[string]any{"steps": 20}})
+	w.check(err)
+
+	settings := map[string]any{"steps": 20, "folder": filepath.Join(t.TempDir(), "run"), "resume": "auto"}
+	first := newFitting(w, path)
+	ctx, cancel := context.WithCancel(w.ctx)
+	_, err = Fit(ctx, first.session, first.data, FitOptions{Settings: settings, Progress: func(e JobEvent) bool {
+		if e.Step == 7 {
+			cancel()
+		}
+		return true
+	}})
+	if !errors.Is(err, Cancelled) || !errors.Is(err, context.Canceled) {
+		t.Fatalf("a context that was cancelled gives %v", err)
+	}
+	second := newFitting(w, path)
+	last, err := Fit(w.ctx, second.session, second.data, FitOptions{Settings: settings,
+		Progress: func(e JobEvent) bool { return e.Step < 12 }})
+	w.check(err)
+	if last.Ended != EndedStopped || last.Step != 12 {
+		t.Fatalf("%v at step %d", last.Ended, last.Step)
+	}
+	third := newFitting(w, path)
+	last, err = Fit(w.ctx, third.session, third.data, FitOptions{Settings: settings})
+	w.check(err)
+	if last.Ended != EndedSteps || third.hash() != whole.hash() {
+		t.Fatalf("%v, hash %x, not %x", last.Ended, third.hash(), whole.hash())
+	}
+}
+
+// Breaking out of the loop saves as well; a job says why it cannot be.
+func TestJobEvents(t *testing.T) {
+	w := newWorld(t, "4,16,2", 4, nil, 1)
+	f := newFitting(w, rows(t))
+	folder := filepath.Join(t.TempDir(), "run")
+	if _, err := w.engine.NewJob(map[string]any{"stps": 3}); err == nil || !strings.Contains(err.Error(), "steps") {
+		t.Fatalf("an unknown setting gives %v", err)
+	}
+	job, err := w.engine.NewJob(map[string]any{"steps": 50, "folder": folder})
+	w.check(err)
+	defer job.Close()
+	w.check(job.Set("keep", 1))
+	w.check(job.TakeFolder())
+	second, err := w.engine.NewJob(map[string]any{"steps": 50, "folder": folder})
+	w.check(err)
+	defer second.Close()
+	if err := second.TakeFolder(); !errors.Is(err, Busy) {
+		t.Fatalf("a second job in a folder gives %v", err)
+	}
+	w.check(job.Start(w.ctx, f.session, f.data, nil))
+	for event, err := range job.Events(w.ctx) {
+		w.check(err)
+		if event.Step == 5 {
+			break
+		}
+	}
+	text, err := job.Describe()
+	w.check(err)
+	if !strings.Contains(text, `"ended": "stopped"`) {
+		t.Fatal(text)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "checkpoints", "step-00000005")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestInputsByName(t *testing.T) {
+	w := newWorld(t, "4,16,2", 4, nil, 1)
+	infos, err := w.model.Inputs()
+	w.check(err)
+	x := infos[0].Name
+	symbols, err := w.model.Symbols(x)
+	w.check(err)
+	if len(infos) != 1 || len(symbols) != 2 || symbols[0] != "batch" || symbols[1] != "" {
+		t.Fatalf("the inputs are %+v, their symbols %q", infos, symbols)
+	}
+	other, err := w.plan.Session(w.ctx, SessionOptions{})
+	w.check(err)
+	defer other.Close()
+	one := w.step()
+	two, err := other.StepNamed(w.ctx, Named{"target": w.inputs[1], x: w.inputs[0]})
+	w.check(err)
+	if one.Loss != two.Loss {
+		t.Fatalf("by name the loss is %v, by position %v", two.Loss, one.Loss)
+	}
+	evaluated, err := other.EvaluateNamed(w.ctx, Named{"target": w.inputs[1], x: w.inputs[0]})
+	w.check(err)
+	if !(evaluated.Loss < two.Loss) {
+		t.Fatalf("evaluated %v", evaluated.Loss)
+	}
+	outputs, err := other.PredictNamed(w.ctx, Named{x: w.inputs[0]})
+	w.check(err)
+	defer outputs.Close()
+	if len(outputs) != 1 {
+		t.Fatalf("%d outputs", len(outputs))
+	}
+	if _, err := other.StepNamed(w.ctx, Named{x: w.inputs[0]}); err == nil || !strings.Contains(err.Error(), "target") {
+		t.Fatalf("without a target: %v", err)
+	}
+	if _, err := other.PredictNamed(w.ctx, Named{"y": w.inputs[0]}); !errors.Is(err, InvalidArgument) {
+		t.Fatalf("an unknown input: %v", err)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	w := newWorld(t, "4,16,2", 4, nil, 1)
+	trainer, err := w.engine.ParseTrainer(TrainerSettings{
+		Optimizer:           AdamW{LR: To(0.05), Betas: []float64{0.8, 0.99}, WeightDecay: To(0.0)},
+		Loss:                SoftmaxCrossEntropyLoss{IgnoreIndex: To(int64(-1)), LabelSmoothing: 0.1},
+		Schedule:            StepSchedule{StepSize: 5},
+		ScheduleWarmupSteps: 3,
+		ClipNorm:            1,
+		ReportGradientNorms: true,
+		Symbols:             map[string]int64{"batch": 4},
+	})
+	w.check(err)
+	defer trainer.Close()
+	text, err := trainer.Describe()
+	w.check(err)
+	for _, want := range []string{`"optimizer": "adamw"`, `"optimizer.lr": 0.05`, `"optimizer.weight_decay": 0`, `"loss.ignore_index": -1`,
+		`"schedule.step_size": 5`, `"schedule.warmup_steps": 3`, `"clip_norm": 1`, `"report.gradient_norms": true`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is not in %s", want, text)
+		}
+	}
+	plan, err := w.model.Plan(w.ctx, trainer, nil, PlanOptions{})
+	w.check(err)
+	defer plan.Close()
+	job, err := w.engine.NewJob(JobSettings{Epochs: 2, Keep: To(int64(3)), Check: To(false)})
+	w.check(err)
+	defer job.Close()
+	text, err = job.Describe()
+	w.check(err)
+	for _, want := range []string{`"epochs": 2.0`, `"keep": 3`, `"check": false`, `"monitor": "loss"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is not in %s", want, text)
+		}
+	}
+}

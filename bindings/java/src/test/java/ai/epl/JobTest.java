@@ -1,0 +1,187 @@
+package ai.epl;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Predicate;
+import org.junit.jupiter.api.Test;
+
+/** Jobs: the loop around steps, that it goes on to the bit, and inputs by name. */
+class JobTest {
+  /** A session that has made no step, data from its start, and a file that both come from. */
+  private static final class Fitting implements AutoCloseable {
+    final Session session;
+    final Dataset data;
+    final Dataset heldOut;
+
+    Fitting(World world, Plan plan) throws Exception {
+      Path table = world.folder.resolve("rows.csv");
+      StringBuilder rows = new StringBuilder("a,b,c,d,y\n");
+      for (int i = 0; i < 80; ++i) rows.append(i % 2 == 0 ? 1 : -1).append(",0,").append(i % 3).append(",1,").append(i % 2).append('\n');
+      Files.writeString(table, rows);
+      session = plan.newSession();
+      String options = "{\"batch\": 8, \"classes\": true, \"held_out\": 0.2, ";
+      data = world.engine.openDataset(table, options + "\"split\": \"train\", \"order\": \"shuffled\"}");
+      heldOut = world.engine.openDataset(table, options + "\"split\": \"held_out\", \"partial\": true}");
+    }
+
+    JobEvent fit(Map<String, ?> settings, Predicate<JobEvent> progress) {
+      return Job.fit(session, data, heldOut, settings, progress);
+    }
+
+    @Override
+    public void close() {
+      session.close();
+      data.close();
+      heldOut.close();
+    }
+  }
+
+  @Test
+  void fitsAndGoesOnToTheBit() throws Exception {
+    long before = Engine.liveHandles();
+    try (World world = new World(); Model model = world.engine.loadModel(world.model);
+        Trainer trainer = world.engine.newTrainer().set("optimizer", "adam")) {
+      try (Plan first = world.plan(World.BATCH); Fitting any = new Fitting(world, first)) {
+        trainer.bindDataset(model, any.data);
+      }
+      try (Plan plan = model.plan(trainer)) {
+        List<JobEvent> events = new ArrayList<>();
+        long hash;
+        try (Fitting whole = new Fitting(world, plan)) {
+          JobEvent last = whole.fit(Map.of("epochs", 2, "metrics", "accuracy"), events::add);
+          assertEquals(JobEvent.End.STEPS, last.ended());
+          assertEquals(16, last.step());
+          hash = whole.session.hash();
+        }
+        assertEquals(16, events.stream().filter(e -> e.kind() == JobEvent.Kind.STEP).count());
+        List<JobEvent> measured = events.stream().filter(e -> e.kind() == JobEvent.Kind.MEASURED).toList();
+        assertEquals(List.of(8L, 16L), measured.stream().map(JobEvent::step).toList());
+        assertTrue(measured.get(0).text().contains("\"accuracy\":"), measured.get(0).text());
+
+        Map<String, Object> settings = new HashMap<>(Map.of("steps", 16, "resume", "auto"));
+        settings.put("folder", world.folder.resolve("run 😀"));
+        try (Fitting part = new Fitting(world, plan)) {
+          assertEquals(5, part.fit(settings, e -> e.step() < 5).step());
+        }
+        // What the listener throws ends the job as well, and is thrown.
+        try (Fitting part = new Fitting(world, plan)) {
+          assertThrows(ArithmeticException.class, () -> part.fit(settings, e -> {
+            if (e.step() == 9) throw new ArithmeticException();
+            return true;
+          }));
+          assertEquals(9, part.session.steps());
+        }
+        try (Fitting part = new Fitting(world, plan)) {
+          Thread.currentThread().interrupt();
+          EplException stopped = assertThrows(EplException.class, () -> part.fit(settings, e -> true));
+          assertEquals(ErrorCode.CANCELLED, stopped.code());
+          assertTrue(Thread.interrupted());
+        }
+        try (Fitting rest = new Fitting(world, plan)) {
+          rest.fit(settings, e -> true);
+          assertEquals(hash, rest.session.hash());
+        }
+        Path run = world.folder.resolve("run 😀");
+        assertEquals(run.resolve("checkpoint"), world.engine.findCheckpoint(run));
+      }
+    }
+    assertEquals(before, Engine.liveHandles());
+  }
+
+  @Test
+  void thePageSaysSo() throws Exception {
+    try (World world = new World(); Plan plan = world.plan(World.BATCH); Fitting all = new Fitting(world, plan)) {
+      Session session = all.session;
+      Dataset data = all.data;
+      Dataset heldOut = all.heldOut;
+      Path run = world.folder.resolve("run");
+      Map<String, Object> settings = Map.of("epochs", 10, "folder", run, "resume", "auto", "patience", 3,
+          "metrics", "accuracy");
+      JobEvent last = Job.fit(session, data, heldOut, settings, event -> {
+        if (event.kind() == JobEvent.Kind.MEASURED) System.out.println(event.step() + ": " + event.text());
+        return true;  // false ends the job
+      });
+      System.out.println("ended by " + last.ended() + " after " + last.step() + " steps");
+      assertEquals(80, last.step());
+    }
+  }
+
+  @Test
+  void saysWhatCannotBe() throws Exception {
+    try (World world = new World()) {
+      EplException unknown = assertThrows(EplException.class, () -> world.engine.newJob(Map.of("stps", 3)));
+      assertTrue(unknown.getMessage().contains("did you mean steps"), unknown.getMessage());
+      Path run = world.folder.resolve("run");
+      try (Job one = world.engine.newJob(Map.of("folder", run)); Job other = world.engine.newJob(Map.of("folder", run))) {
+        one.set("steps", 3).takeFolder();
+        assertEquals(ErrorCode.BUSY, assertThrows(EplException.class, other::takeFolder).code());
+        assertTrue(one.describe().contains("\"steps\": 3"));
+      }
+    }
+  }
+
+  @Test
+  void inputsHaveNames() throws Exception {
+    try (World world = new World(); Session one = world.session(); Session other = world.session()) {
+      List<Tensor> batch = world.batch();
+      Map<String, Tensor> named = Map.of("target", batch.get(1), "x", batch.get(0));
+      assertEquals(one.step(batch).loss(), other.step(named).loss());
+      assertEquals(one.evaluate(batch).loss(), other.evaluate(named, CallOptions.NONE).loss());
+      Map<String, Tensor> found = other.predict(Map.of("x", batch.get(0)));
+      assertEquals(1, found.size());
+      found.values().forEach(Tensor::close);
+      String missing = assertThrows(IllegalArgumentException.class, () -> one.step(Map.of("x", batch.get(0)))).getMessage();
+      assertEquals("nothing is given for target", missing);
+      assertThrows(IllegalArgumentException.class, () -> one.predict(Map.of("y", batch.get(0))));
+      World.close(batch);
+    }
+  }
+
+  @Test
+  void settingsHaveTypes() throws Exception {
+    TrainerSettings settings = new TrainerSettings()
+        .optimizer(new Optimizers.AdamW().lr(0.05).betas(0.8, 0.99).weightDecay(0))
+        .loss(new Losses.SoftmaxCrossEntropy().ignoreIndex(-1))
+        .schedule(new Schedules.Step().stepSize(5)).clipNorm(1).symbol("batch", 8);
+    assertThrows(IllegalArgumentException.class, () -> new TrainerSettings().loss(new Optimizers.SGD()));
+    try (World world = new World(); Model model = world.engine.loadModel(world.model);
+        Trainer trainer = world.engine.parseTrainer(settings);
+        Job job = world.engine.newJob(new JobSettings().epochs(2).keep(3).check(false))) {
+      model.plan(trainer).close();
+      for (String want : List.of("\"optimizer\": \"adamw\"", "\"optimizer.lr\": 0.05", "\"loss.ignore_index\": -1",
+          "\"schedule.step_size\": 5")) {
+        assertTrue(trainer.describe().contains(want), trainer.describe());
+      }
+      for (String want : List.of("\"epochs\": 2.0", "\"keep\": 3", "\"check\": false")) {
+        assertTrue(job.describe().contains(want), job.describe());
+      }
+    }
+  }
+
+  @Test
+  void aLaunchIsReadFromTheEnvironment() throws Exception {
+    assertEquals(1, Launch.from(Map.of()).ranks());
+    Launch launch = Launch.from(Map.of("EPL_RANK", "1", "EPL_WORLD_SIZE", "2", "EPL_RENDEZVOUS", "tcp://a:1"));
+    assertEquals(1, launch.rank());
+    assertEquals(2, launch.ranks());
+    assertThrows(IllegalArgumentException.class, () -> Launch.from(Map.of("EPL_RANK", "x")));
+    assertThrows(IllegalArgumentException.class, () -> Launch.from(Map.of("EPL_RANK", "1")));
+  }
+
+  @Test
+  void settingsAreJson() {
+    assertEquals("{\"a\":[1,2.5,true,null,\"x\\\"\\\\\\u000a\"]}",
+        Json.of(Map.of("a", java.util.Arrays.asList(1, 2.5, true, null, "x\"\\\n"))));
+    assertThrows(IllegalArgumentException.class, () -> Json.of(Double.NaN));
+    assertFalse(Json.of(Map.of()).isBlank());
+  }
+}

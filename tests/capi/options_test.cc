@@ -1,0 +1,53 @@
+// core/capi/options.json is what the typed settings of the bindings are generated from (cmake/interface): it says what
+// the library says of itself.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "core/base/json.h"
+#include "include/epl.h"
+
+namespace epl::options_test {
+namespace {
+
+constexpr const char* listing = EPL_SOURCE_DIR "/core/capi/options.json";
+
+std::string described() {
+  epl_engine* engine = nullptr;
+  epl_text* text = nullptr;
+  EXPECT_EQ(epl_engine_create(nullptr, &engine), nullptr);
+  EXPECT_EQ(epl_engine_describe(engine, &text), nullptr);
+  const Json all = parse_json(epl_text_data(text, nullptr)).value();
+  epl_text_destroy(text);
+  epl_engine_destroy(engine);
+  Json out = Json::object();
+  for (const char* key : {"trainer", "losses", "optimizers", "schedules", "job"}) {
+    const Json& rows = all.at(key);
+    Json kept = Json::array();
+    const auto keep = [&](const Json& row) {
+      Json one = Json::object();
+      for (const char* part : {"name", "doc", "options", "option_types", "option_docs"}) one[part] = row.at(part);
+      kept.push_back(std::move(one));
+    };
+    if (rows.is_object()) keep(rows);
+    for (size_t i = 0; rows.is_array() && i < rows.size(); ++i) keep(rows[i]);
+    out[key] = std::move(kept);
+  }
+  return print_json(out, 1) + "\n";
+}
+
+TEST(Options, TheListingIsWhatTheLibrarySays) {
+  std::ostringstream text;
+  text << std::ifstream(listing).rdbuf();
+  if (std::getenv("EPL_UPDATE_DOCS")) {
+    std::ofstream(listing) << described();
+    return;
+  }
+  EXPECT_TRUE(text.str() == described())
+      << "core/capi/options.json is stale: run test_capi with EPL_UPDATE_DOCS=1, then python3 cmake/interface";
+}
+
+}  // namespace
+}  // namespace epl::options_test
