@@ -27,17 +27,12 @@ Status Job::end(JobEnd how, std::string_view reason) {
 
 void Job::set_end(JobEnd how, std::string_view reason) { static_cast<void>(end(how, reason)); }
 
-bool Job::wants_end(const JobParts& parts) {
+void Job::note_end(const JobParts& parts) {
   if (settings_.steps > 0 && parts.session.steps_done() >= settings_.steps) set_end(JobEnd::steps, "");
   if (const std::string why = watch_->wants_end(); !why.empty()) set_end(JobEnd::patience, why);
-  const std::lock_guard lock(ending_);
-  return end_ != JobEnd::running;
 }
 
-bool Job::abandoned() const {
-  const std::lock_guard lock(ending_);
-  return end_ == JobEnd::cancelled || end_ == JobEnd::failed;
-}
+bool Job::abandoned() const { return ended_ == JobEnd::cancelled || ended_ == JobEnd::failed; }
 
 Result<JobEvent> Job::next(const JobParts& parts, const Stop& stop) {
   if (!started_) return error(Code::misuse, "this job has not started");
@@ -48,12 +43,17 @@ Result<JobEvent> Job::next(const JobParts& parts, const Stop& stop) {
 }
 
 Status Job::advance(const JobParts& parts, const Stop& stop) {
+  if (todo_ == Todo::step) note_end(parts);
+  EPL_TRY(meet(parts, stop));
+  return go_on_to(parts, stop);
+}
+
+Status Job::go_on_to(const JobParts& parts, const Stop& stop) {
   Session& session = parts.session;
-  if (todo_ < Todo::last_measure && abandoned()) todo_ = Todo::last_save;
   const bool last = settings_.steps > 0 && session.steps_done() >= settings_.steps;
   switch (todo_) {
     case Todo::step:
-      if (!wants_end(parts)) return take_step(parts, stop);
+      if (ended_ == JobEnd::running) return take_step(parts, stop);
       todo_ = Todo::last_measure;
       return {};
     case Todo::measure:
@@ -71,7 +71,7 @@ Status Job::advance(const JobParts& parts, const Stop& stop) {
       todo_ = Todo::step;
       return {};
     case Todo::last_measure:
-      if (!abandoned() && watch_->any() && measured_step_ != session.steps_done()) {
+      if (watch_->any() && !all_measured_) {
         const bool counts = watch_->due(session.steps_done(), settings_.steps);
         return measure(parts, stop, counts, Todo::last_best, Todo::last_save);
       }
@@ -166,6 +166,10 @@ void Job::count_samples(const JobParts& parts) {
 Status Job::measure(const JobParts& parts, const Stop& stop, bool counts, Todo best, Todo otherwise) {
   EPL_ASSIGN(const Watch::Measured measured, watch_->measure(parts.session, *parts.held_out, stop));
   const int64_t step = parts.session.steps_done();
+  if (measured_step_ == step) {  // another process was not done with it, this one was
+    todo_ = watch_->best_step() == step && folder_ ? best : otherwise;
+    return {};
+  }
   EPL_TRY(watch_->note(parts.session, measured, step, counts));
   measured_step_ = step;
   todo_ = measured.best && folder_ ? best : otherwise;
@@ -191,43 +195,59 @@ bool Job::due_to_save(const JobParts& parts) const {
 Status Job::save(const JobParts& parts, const Stop& stop, bool best) {
   const int64_t step = parts.session.steps_done();
   const std::string path = folder_->step_folder(step);
-  if (saved_step_ == step && !best) return {};
-  if (saved_step_ != step) {
+  if (all_saved_ && !best) return {};
+  if (!all_saved_) {
     const Session::Call calling(parts.session, stop);
     EPL_TRY(save_session(parts.session, path, parts.data));
   }
   if (leads_) EPL_TRY(folder_->saved(step, best, settings_.keep));
   saved_step_ = step;
+  if (best) best_saved_step_ = step;
+  best_lost_ = best_lost_ && !best;
   last_saved_ = host_.seconds();
   tell(JobEventKind::saved, path, best);
   flush_history();
   return {};
 }
 
-// A disk that is full for a moment must not end a job that goes well.
+// A disk that is full for a moment must not end a job that goes well. Where it is another process that has failed, the
+// next meeting tells whether that one goes on or comes back to this.
 Status Job::save_on_the_way(const JobParts& parts, const Stop& stop, bool best) {
   const Status status = save(parts, stop, best);
   if (status.ok() || was_stopped(status)) return status;
+  best_lost_ = best_lost_ || best;
   last_saved_ = host_.seconds();
-  tell(JobEventKind::warning,
-       cat("no checkpoint after step ", parts.session.steps_done(), ": ", status.message(), "; training goes on"));
+  const std::string warning =
+      cat("no checkpoint after step ", parts.session.steps_done(), ": ", status.message(), "; training goes on");
+  if (status.code() == Code::peer_failed) {
+    unsaved_ = warning;
+  } else {
+    tell(JobEventKind::warning, warning);
+  }
   return {};
 }
 
-// It goes on with the first batch that no step has taken.
+// It goes on with the first batch that no step has taken. A job that was ended right after a measurement has not saved
+// what is best yet.
 Status Job::save_last(const JobParts& parts, const Stop& stop) {
   if (batch_position_ >= 0) {
     const int64_t position = batch_position_;
     batch_position_ = -1;
     EPL_TRY(parts.data.dataset->seek(position));
   }
-  return folder_ ? save(parts, stop, false) : Status();
+  const bool best = watch_->best_step() == parts.session.steps_done() && best_saved_step_ != watch_->best_step();
+  return folder_ ? save(parts, stop, best) : Status();
 }
 
 Status Job::restore_best(const JobParts& parts, const Stop& stop) {
   if (!settings_.restore_best || abandoned() || watch_->best_step() < 0 ||
       watch_->best_step() == parts.session.steps_done())
     return {};
+  if (best_lost_) {
+    tell(JobEventKind::warning, cat("the best weights, those after step ", watch_->best_step(),
+                                    ", could not be saved; the session keeps the last ones"));
+    return {};
+  }
   const Session::Call calling(parts.session, stop);
   return load_session(parts.session, folder_->best());
 }

@@ -5,7 +5,8 @@
 // weights, to end the job. After an error nothing has changed, and asking again does the same again: a batch that a
 // step could not take is kept.
 // Over processes all make the same calls. What decides when something is done is the same in all of them: steps and
-// measured numbers, never the clock.
+// measured numbers, never the clock. Before each thing that they do together they say what they are about to do: so all
+// end at the same step, whoever was told to end, and a process that was cancelled alone finds the others again.
 // Thread safety: one caller at a time; `end` from any thread.
 #pragma once
 
@@ -68,7 +69,12 @@ class Job {
   Status check_continues(const JobParts& parts) const;
   Status go_on(const JobParts& parts, const Stop& stop);
   Status tell_held_out(const JobParts& parts, const Json& earlier);
+  Status check_alike(const JobParts& parts);
   Status advance(const JobParts& parts, const Stop& stop);
+  Status go_on_to(const JobParts& parts, const Stop& stop);
+  bool is_shared(const JobParts& parts, bool last) const;
+  Status meet(const JobParts& parts, const Stop& stop);
+  Status take_end(Session& session, const std::vector<int64_t>& said);
   Status read_batch(const JobParts& parts, const Stop& stop);
   bool data_ended(const JobParts& parts, const Status& status) const;
   Status take_step(const JobParts& parts, const Stop& stop);
@@ -78,7 +84,7 @@ class Job {
   Status save_on_the_way(const JobParts& parts, const Stop& stop, bool best);
   Status save_last(const JobParts& parts, const Stop& stop);
   Status restore_best(const JobParts& parts, const Stop& stop);
-  bool wants_end(const JobParts& parts);
+  void note_end(const JobParts& parts);
   bool abandoned() const;  // its numbers do not matter any more: it is saved, and that is all
   bool due_to_save(const JobParts& parts) const;
   void set_end(JobEnd how, std::string_view reason);
@@ -101,9 +107,13 @@ class Job {
   JobEvent now_;  // the numbers as they stand
   std::vector<Tensor> batch_;
   int64_t batch_position_ = -1;  // of a batch that no step has taken yet; -1: there is none
-  int64_t first_step_ = 0, first_samples_ = 0, saved_step_ = -1, measured_step_ = -1;
+  int64_t first_step_ = 0, first_samples_ = 0, saved_step_ = -1, measured_step_ = -1, best_saved_step_ = -1;
+  JobEnd ended_ = JobEnd::running;                 // what all processes go by
+  bool all_saved_ = false, all_measured_ = false;  // at this step, in all processes
+  bool best_lost_ = false;                         // the folder does not have the best weights
+  std::string unsaved_;                            // another process may come back to the checkpoint that failed
   double began_ = 0, last_saved_ = 0, earlier_seconds_ = 0;
-  // What `end` was told.
+  // What `end` was told, by the host or by the job itself.
   mutable std::mutex ending_;
   JobEnd end_ = JobEnd::running;
   std::string end_reason_;

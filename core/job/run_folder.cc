@@ -29,16 +29,21 @@ bool is_half_saved(const std::string& folder) {
          (fs::is_regular_file(folder + "/saving.epl", ignored) || fs::is_empty(folder, ignored));
 }
 
+// -1: that is not the name of a checkpoint of a step.
+int64_t step_of(const std::string& name) {
+  int64_t step = 0;
+  if (!name.starts_with(step_prefix)) return -1;
+  const auto [stop, bad] = std::from_chars(name.data() + step_prefix.size(), name.data() + name.size(), step);
+  return bad == std::errc() && stop == name.data() + name.size() ? step : -1;
+}
+
 // The steps of the folders in FOLDER/checkpoints that `counts`, ascending.
 std::vector<int64_t> steps_in(const std::string& folder, bool (*counts)(const std::string&)) {
   std::vector<int64_t> steps;
   std::error_code failure;
   for (fs::directory_iterator it(folder, failure), end; !failure && it != end; it.increment(failure)) {
-    const std::string name = it->path().filename().string();
-    int64_t step = 0;
-    if (!name.starts_with(step_prefix)) continue;
-    const auto [stop, bad] = std::from_chars(name.data() + step_prefix.size(), name.data() + name.size(), step);
-    if (bad == std::errc() && stop == name.data() + name.size() && counts(it->path().string())) steps.push_back(step);
+    const int64_t step = step_of(it->path().filename().string());
+    if (step >= 0 && counts(it->path().string())) steps.push_back(step);
   }
   std::ranges::sort(steps);
   return steps;
@@ -110,12 +115,14 @@ Status RunFolder::look(const std::string& resume, bool overwrite) {
   EPL_TRY(make_folder(checkpoints));
   if (!goes_on) stale_.swap(own_);
   for (const int64_t step : steps_in(checkpoints, is_half_saved)) stale_.push_back(step);
-  if (!goes_on || !is_checkpoint(best())) return {};
-  const std::string name = fs::canonical(best(), ignored).filename().string();
-  for (const int64_t step : own_) {
-    if (step_name(step) == name) best_ = step;
-  }
+  if (goes_on && std::ranges::find(own_, step_of_best()) != own_.end()) best_ = step_of_best();
   return {};
+}
+
+int64_t RunFolder::step_of_best() const {
+  std::error_code failure;
+  const std::string name = fs::canonical(best(), failure).filename().string();
+  return failure || !is_checkpoint(best()) ? -1 : step_of(name);
 }
 
 Status RunFolder::leave_mark() const {

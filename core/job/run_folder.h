@@ -34,6 +34,8 @@ class RunFolder {
   std::string step_folder(int64_t step) const;
   // Of a run that goes on; -1 where there is none.
   int64_t best_step() const { return best_; }
+  // The step that the link to the best leads to, whoever has made it; -1: there is none.
+  int64_t step_of_best() const;
 
   // What the process that took the folder writes there, by which the others see that it is theirs; it is taken away
   // when all have looked.

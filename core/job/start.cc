@@ -178,7 +178,7 @@ Status Job::go_on(const JobParts& parts, const Stop& stop) {
     tell(JobEventKind::warning,
          cat(first_step_, " steps were done before: steps = ", settings_.steps, " leaves nothing to do"));
   }
-  if (watch_->any()) return tell_held_out(parts, earlier);
+  if (watch_->any()) return parts.session.agree(tell_held_out(parts, earlier));
   if (!earlier.empty()) history_.add_held_out(earlier);  // for a run that measures again
   return {};
 }
@@ -190,12 +190,14 @@ Status Job::tell_held_out(const JobParts& parts, const Json& earlier) {
   history_.add_held_out(told.event);
   if (watch_->best()) now_.best_value = *watch_->best();
   now_.best_step = watch_->best_step();
+  best_lost_ = folder_ && now_.best_step >= 0 && folder_->step_of_best() != now_.best_step;
   return {};
 }
 
 Status Job::start(const JobParts& parts, const Stop& stop) {
   if (started_) return error(Code::misuse, "this job has started already");
   EPL_TRY(parts.session.agree(prepare(parts, stop)));
+  EPL_TRY(check_alike(parts));
   EPL_TRY(check_folder_is_seen(parts.session));
   EPL_TRY(go_on(parts, stop));
   started_ = true;
@@ -214,7 +216,8 @@ Json Job::describe() const {
   out["resumed_from"] = optional(!resume_.empty(), resume_);
   out["checkpoint"] = optional(folder_ && saved_step_ >= 0, folder_ ? folder_->newest() : "");
   const int64_t best_step = watch_ ? watch_->best_step() : -1;
-  out["best_checkpoint"] = optional(folder_ && folder_->best_step() >= 0, folder_ ? folder_->best() : "");
+  out["best_checkpoint"] =
+      optional(folder_ && folder_->best_step() >= 0 && !best_lost_, folder_ ? folder_->best() : "");
   out["first_step"] = first_step_;
   out["step"] = now_.step;
   out["steps"] = now_.steps;

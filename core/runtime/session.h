@@ -186,6 +186,8 @@ class Session {
   Status agree(const Status& own);
   // What each process has to say to all, in the order of their ranks. The same.
   Result<std::vector<std::string>> tell(const std::string& own);
+  // A number of each. Who waits for the others looks at `stop`.
+  Result<std::vector<int64_t>> tell(int64_t own, const Stop& stop);
   // Whether a rank of the world lives in this process.
   bool is_local(int rank) const;
   // False after a step failed halfway through changing the state: restore a checkpoint and call `restored`.

@@ -131,6 +131,21 @@ Result<std::vector<std::string>> Session::tell(const std::string& own) {
   return said;
 }
 
+Result<std::vector<int64_t>> Session::tell(int64_t own, const Stop& stop) {
+  if (!over_processes()) return std::vector<int64_t>{own};
+  EPL_TRY(reconnect(stop));
+  std::vector<int64_t> said(processes_.size());
+  Communicator& world = *ranks_.front()->world;
+  world.watch([&stop] { return stop.check(); });
+  const Status status = among_processes({.kind = Collective::Kind::all_gather,
+                                         .count = static_cast<int64_t>(sizeof own),
+                                         .source = &own,
+                                         .target = said.data()});
+  world.watch(nullptr);
+  EPL_TRY(status);
+  return said;
+}
+
 // Whether each process has a rank with each piece. `has`: this rank, this piece.
 bool Session::everywhere(FunctionRef<bool(int, int)> has, int pieces) const {
   for (size_t p = 0; over_processes() && p < processes_.size(); ++p) {

@@ -249,6 +249,54 @@ TEST_F(Jobs, TheBestWeightsAreKeptAndRestored) {
   EXPECT_EQ(hash(), restored);
 }
 
+// Whoever ends it right after a measurement: what was found to be the best is kept.
+TEST_F(Jobs, AJobThatIsEndedAfterAMeasurementKeepsTheBest) {
+  for (const int32_t how : {EPL_JOB_ENDED_STOPPED, EPL_JOB_ENDED_CANCELLED, EPL_JOB_ENDED_FAILED}) {
+    fs::remove_all(out);
+    fresh();
+    must(begin(in_folder(R"(, "steps": 12, "evaluate_every": 2)")));
+    Event e;
+    do must(next(e));
+    while (e.kind != EPL_JOB_MEASURED);
+    ASSERT_TRUE(e.best);
+    must(epl_job_end(job, how, nullptr, 0));
+    rest();
+    EXPECT_EQ(fs::canonical(out + "/best").filename(), "step-00000002");
+  }
+}
+
+// The weights that were the best could not be written: older ones do not pass for them, now or in the run that goes on.
+TEST_F(Jobs, TheBestWeightsThatWereNotSavedAreNotRestored) {
+  const std::string settings = R"(, "steps": 40, "evaluate_every": 1, "keep": 1, "restore_best": true)";
+  must(epl_session_set_number(session, EPL_STR("learning_rate"), 2));
+  const auto first = run(in_folder(settings));
+  const int64_t best_step = first.back().best_step;
+  ASSERT_GT(best_step, 1);
+  ASSERT_LT(best_step, 40);
+  fs::remove_all(out);
+  fresh();
+  must(epl_session_set_number(session, EPL_STR("learning_rate"), 2));
+  must(begin(in_folder(settings)));
+  std::ofstream(out + "/checkpoints/step-" + std::string(best_step < 10 ? "0000000" : "000000") +
+                std::to_string(best_step))
+      << "in the way";
+  const std::string words = "the best weights, those after step " + std::to_string(best_step) + ", could not be saved";
+  for (const bool resumed : {false, true}) {
+    if (resumed) {
+      fresh();
+      must(begin(in_folder(settings + R"(, "resume": "auto")")));
+    }
+    const auto all = rest();
+    ASSERT_EQ(all[all.size() - 2].kind, EPL_JOB_WARNING);
+    EXPECT_NE(all[all.size() - 2].text.find(words), std::string::npos) << all[all.size() - 2].text;
+    EXPECT_EQ(epl_session_steps(session), 40);
+    epl_text* text = nullptr;
+    must(epl_job_describe(job, &text));
+    EXPECT_NE(std::string(epl_text_data(text, nullptr)).find(R"("best_checkpoint": null)"), std::string::npos);
+    epl_text_destroy(text);
+  }
+}
+
 // What was best before counts on; numbers of other data do not.
 TEST_F(Jobs, WhatWasMeasuredIsRemembered) {
   run(in_folder(R"(, "steps": 6, "evaluate_every": 2)"));
