@@ -1282,7 +1282,8 @@ epl_evaluation_describe(epl_evaluation* evaluation, epl_text** EPL_OUT EPL_OWNED
  *   do epl_job_next(job, NULL, &event); while (event.kind != EPL_JOB_DONE);
  *
  * Over processes all make the same calls; each has the session and the datasets of its own ranks. The process with rank
- * 0 looks after the folder, which all must see. */
+ * 0 looks after the folder, which all must see. Settings that decide when something is done are the same in all, else
+ * the start is refused. */
 
 /* Kinds of events. */
 #define EPL_JOB_STEP 1     /* a step was done */
@@ -1369,8 +1370,8 @@ EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_job_next(epl_job* job, const epl_call_options* EPL_NULLABLE call, epl_job_event* EPL_OUT event);
 /* No step follows the one that runs. What is left to do is done by epl_job_next as at any end: a last measurement, but
  * for EPL_JOB_ENDED_CANCELLED and EPL_JOB_ENDED_FAILED, a last checkpoint, EPL_JOB_DONE. `ended` is one of these two or
- * EPL_JOB_ENDED_STOPPED; `reason` is in words, for the event. The first call counts. Over processes all make it between
- * the same two events. */
+ * EPL_JOB_ENDED_STOPPED; `reason` is in words, for the event. The first call counts. Over processes one of them is
+ * enough: all end after the same step, for the same reason. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
 epl_job_end(epl_job* job, int32_t ended, const char* EPL_TEXT(reason_length) EPL_NULLABLE reason, size_t reason_length);
 /* As JSON: settings, folder, checkpoint and best_checkpoint (paths, or null), resumed_from, first_step, step, steps,

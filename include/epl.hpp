@@ -29,7 +29,9 @@
 
 #include <epl.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -2052,7 +2054,7 @@ class job : public detail::handle<epl_job, epl_job_destroy> {
   /// No step follows the one that runs. What is left to do is done by epl_job_next as at any end: a last
   /// measurement, but for EPL_JOB_ENDED_CANCELLED and EPL_JOB_ENDED_FAILED, a last checkpoint, EPL_JOB_DONE.
   /// `ended` is one of these two or EPL_JOB_ENDED_STOPPED; `reason` is in words, for the event. The first call
-  /// counts. Over processes all make it between the same two events.
+  /// counts. Over processes one of them is enough: all end after the same step, for the same reason.
   returned<void> end(int32_t ended, std::string_view reason = {}) {
     epl_error* failure = epl_job_end(*this, ended, reason.data(), reason.size());
     return detail::give(failure, [] {});
@@ -2141,10 +2143,13 @@ struct running_job {
 }  // namespace detail
 
 /// Runs a job from its start to its end, and gives its last event. `progress(event)` is called with every other one,
-/// and says whether to go on. `settings` are those of epl::job; `held_out` may be NULL.
+/// and says whether to go on. `settings` are those of epl::job; `held_out` may be NULL. The time of `call` is that of the
+/// whole job, but for its last checkpoint.
 template <class F>
 returned<epl::job_event> fit(const epl_engine* engine, epl_session* session, epl_dataset* data, epl_dataset* held_out,
                              std::string_view settings, F&& progress, const epl::call_options& call = {}) {
+  const auto began = std::chrono::steady_clock::now();
+  epl::call_options left = call;
   epl_job* made = nullptr;
   epl::job_event event;
   epl_error* failure = epl_job_create(engine, settings.data(), settings.size(), &made);
@@ -2153,7 +2158,10 @@ returned<epl::job_event> fit(const epl_engine* engine, epl_session* session, epl
   if (failure == nullptr) {
     detail::running_job running(made);
     while (!running.done && failure == nullptr) {
-      failure = epl_job_next(made, &call, &event);
+      const std::chrono::nanoseconds passed = std::chrono::steady_clock::now() - began;
+      if (call.timeout_nanoseconds > 0)
+        left.timeout_nanoseconds = std::max<int64_t>(1, call.timeout_nanoseconds - passed.count());
+      failure = epl_job_next(made, &left, &event);
       running.done = failure == nullptr && event.kind == EPL_JOB_DONE;
       if (failure == nullptr && !running.done && !progress(static_cast<const epl::job_event&>(event)))
         failure = epl_job_end(made, EPL_JOB_ENDED_STOPPED, nullptr, 0);

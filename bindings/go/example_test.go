@@ -69,13 +69,15 @@ func ExampleFit() {
 	model, err := engine.LoadModel(ctx, file, epl.ModelOptions{})
 	check(err)
 	defer model.Close()
-	data, err := engine.OpenDataset(ctx, table, map[string]any{"batch": 8, "order": "shuffled"})
+	data, err := engine.OpenDataset(ctx, table, map[string]any{
+		"batch": 8, "classes": true, "held_out": 0.2, "split": "train", "order": "shuffled"})
 	check(err)
 	defer data.Close()
-	heldOut, err := engine.OpenDataset(ctx, table, map[string]any{"batch": 8})
+	heldOut, err := engine.OpenDataset(ctx, table, map[string]any{
+		"batch": 8, "classes": true, "held_out": 0.2, "split": "held_out", "partial": true})
 	check(err)
 	defer heldOut.Close()
-	trainer, err := engine.ParseTrainer(map[string]any{"optimizer": "adamw"})
+	trainer, err := engine.ParseTrainer(map[string]any{"optimizer": "adamw", "optimizer.lr": 0.05})
 	check(err)
 	defer trainer.Close()
 	check(trainer.BindDataset(model, data))
@@ -85,7 +87,6 @@ func ExampleFit() {
 	session, err := plan.Session(ctx, epl.SessionOptions{})
 	check(err)
 	defer session.Close()
-
 	last, err := epl.Fit(ctx, session, data, epl.FitOptions{
 		HeldOut:  heldOut,
 		Settings: map[string]any{"epochs": 10, "folder": run, "resume": "auto", "patience": 3, "metrics": "accuracy"},
@@ -99,17 +100,17 @@ func ExampleFit() {
 	check(err)
 	fmt.Println("ended by", last.Ended, "after", last.Step, "steps")
 	// Output:
-	// step 5 accuracy is known: true
-	// step 10 accuracy is known: true
-	// step 15 accuracy is known: true
+	// step 4 accuracy is known: true
+	// step 8 accuracy is known: true
+	// step 12 accuracy is known: true
+	// step 16 accuracy is known: true
 	// step 20 accuracy is known: true
-	// step 25 accuracy is known: true
-	// step 30 accuracy is known: true
-	// step 35 accuracy is known: true
+	// step 24 accuracy is known: true
+	// step 28 accuracy is known: true
+	// step 32 accuracy is known: true
+	// step 36 accuracy is known: true
 	// step 40 accuracy is known: true
-	// step 45 accuracy is known: true
-	// step 50 accuracy is known: true
-	// ended by steps after 50 steps
+	// ended by steps after 40 steps
 }
 
 // An epoch of 10 samples in batches of 4 ends with one of 2.

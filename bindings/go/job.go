@@ -201,19 +201,25 @@ func (j *Job) End(how JobEnd, reason string) error {
 // last checkpoint is written all the same, and then comes the error. So does breaking out of the loop.
 func (j *Job) Events(ctx context.Context) iter.Seq2[JobEvent, error] {
 	return func(yield func(JobEvent, error) bool) {
+		over := false
+		defer func() {
+			if !over { // the loop's body has panicked
+				_ = j.finish(ctx, EndedFailed, "the host has failed")
+			}
+		}()
 		for {
 			event, err := j.Next(ctx)
 			if err != nil {
+				over = true
 				yield(event, errors.Join(err, j.finish(ctx, endOf(err), err.Error())))
 				return
 			}
-			if !yield(event, nil) {
-				if event.Kind != JobDone {
-					_ = j.finish(ctx, EndedStopped, "")
-				}
+			over = event.Kind == JobDone
+			if goesOn := yield(event, nil); over {
 				return
-			}
-			if event.Kind == JobDone {
+			} else if !goesOn {
+				over = true
+				_ = j.finish(ctx, EndedStopped, "")
 				return
 			}
 		}

@@ -232,3 +232,28 @@ func TestSettings(t *testing.T) {
 		}
 	}
 }
+
+// A host that panics in its loop has lost nothing.
+func TestAPanicOfTheLoopSavesTheJob(t *testing.T) {
+	w := newWorld(t, "4,16,2", 4, nil, 1)
+	f, folder := newFitting(w, rows(t)), filepath.Join(t.TempDir(), "run")
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_, _ = Fit(w.ctx, f.session, f.data, FitOptions{
+			Settings: map[string]any{"steps": 9, "folder": folder},
+			Progress: func(event JobEvent) bool {
+				if event.Step == 3 {
+					panic("a bug of the host")
+				}
+				return true
+			},
+		})
+	}()
+	if _, err := os.Stat(filepath.Join(folder, "checkpoints", "step-00000003")); err != nil {
+		t.Error(err)
+	}
+}

@@ -19,10 +19,13 @@ struct running_job {
 }  // namespace detail
 
 /// Runs a job from its start to its end, and gives its last event. `progress(event)` is called with every other one,
-/// and says whether to go on. `settings` are those of epl::job; `held_out` may be NULL.
+/// and says whether to go on. `settings` are those of epl::job; `held_out` may be NULL. The time of `call` is that of the
+/// whole job, but for its last checkpoint.
 template <class F>
 returned<epl::job_event> fit(const epl_engine* engine, epl_session* session, epl_dataset* data, epl_dataset* held_out,
                              std::string_view settings, F&& progress, const epl::call_options& call = {}) {
+  const auto began = std::chrono::steady_clock::now();
+  epl::call_options left = call;
   epl_job* made = nullptr;
   epl::job_event event;
   epl_error* failure = epl_job_create(engine, settings.data(), settings.size(), &made);
@@ -31,7 +34,10 @@ returned<epl::job_event> fit(const epl_engine* engine, epl_session* session, epl
   if (failure == nullptr) {
     detail::running_job running(made);
     while (!running.done && failure == nullptr) {
-      failure = epl_job_next(made, &call, &event);
+      const std::chrono::nanoseconds passed = std::chrono::steady_clock::now() - began;
+      if (call.timeout_nanoseconds > 0)
+        left.timeout_nanoseconds = std::max<int64_t>(1, call.timeout_nanoseconds - passed.count());
+      failure = epl_job_next(made, &left, &event);
       running.done = failure == nullptr && event.kind == EPL_JOB_DONE;
       if (failure == nullptr && !running.done && !progress(static_cast<const epl::job_event&>(event)))
         failure = epl_job_end(made, EPL_JOB_ENDED_STOPPED, nullptr, 0);

@@ -33,7 +33,9 @@ HEAD = '''// EPL for C++20: the C API as classes, in this header alone. Generate
 
 #include <epl.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>

@@ -114,8 +114,15 @@ void test_job(const std::string& folder) {
     EXPECT(session.steps() == last);
     EXPECT(last < 16 || session.hash() == whole.hash());
   }
-  auto session = epl::session::create(plan);
-  auto held_out = open();
+  epl::call_options soon;  // the time of the whole job
+  soon.timeout_nanoseconds = 100'000'000;
+  auto timed = epl::session::create(plan);
+  try {
+    epl::fit(engine, timed, data, nullptr, R"({"steps":1000000000})", [](const auto&) { return true; }, soon);
+    EXPECT(false);
+  } catch (const epl::error& error) {
+    EXPECT(error.code() == epl::code::deadline_exceeded && timed.steps() > 0);
+  }
   const std::string page = folder + "/cpp_page";
   std::filesystem::remove_all(page);
   std::string settings_of_page =
@@ -123,7 +130,13 @@ void test_job(const std::string& folder) {
   settings_of_page.replace(settings_of_page.find("run"), 3, page);
   {
     const std::string& settings = settings_of_page;
-    data = open();
+    const std::string options = R"({"batch": 8, "classes": true, "held_out": 0.2, )";
+    auto data = epl::dataset::open(engine, table, options + R"("split": "train", "order": "shuffled"})");
+    auto held_out = epl::dataset::open(engine, table, options + R"("split": "held_out", "partial": true})");
+    auto trainer = epl::trainer::create(engine);
+    trainer.set("optimizer", "adamw");
+    trainer.bind_dataset(model, data);
+    auto session = epl::session::create(epl::plan::create(model, trainer));
     const auto last = epl::fit(engine, session, data, held_out, settings, [](const epl::job_event& event) {
       if (event.kind == EPL_JOB_MEASURED) std::printf("step %lld: %s\n", (long long)event.step, event.text);
       return true;  // false ends the job

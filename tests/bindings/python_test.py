@@ -160,6 +160,14 @@ class Package(unittest.TestCase):
         self.assertEqual(rest.session.hash(), whole.session.hash())
         self.assertEqual(rest.checkpoint, epl.checkpoint_find(engine, folder))
 
+    def test_a_timeout_is_that_of_the_whole_job(self):
+        engine, model, _ = world()
+        folder = str(FOLDER / "timed run")
+        with self.assertRaises(epl.Error) as caught:
+            epl.fit(model, self.fitting(engine)[0], steps=1 << 40, folder=folder, timeout=0.2)
+        self.assertEqual(caught.exception.code, epl.ERROR_DEADLINE_EXCEEDED)
+        self.assertEqual(epl.checkpoint_find(engine, folder), folder + "/checkpoint")
+
     def test_a_job_ends_as_its_loop_does(self):
         engine, _, plan = world()
         data, _ = self.fitting(engine)

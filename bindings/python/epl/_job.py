@@ -3,6 +3,7 @@ import ctypes as c
 import dataclasses
 import json
 import math
+import time
 
 from . import _core as core
 from . import _objects as objects
@@ -80,12 +81,13 @@ class Job(objects.Job):
         """No step follows the one that runs; the iteration goes on until the last checkpoint is written."""
         self.end(raw.JOB_ENDED_STOPPED, reason)
 
-    def events(self, **call):
-        """All events to the end. A call that fails, a token or an exception of the loop's body end the job: its last
-        checkpoint is written all the same."""
+    def events(self, timeout=None, **call):
+        """All events to the end, for which there are `timeout` seconds. A call that fails, a token or an exception of
+        the loop's body end the job: its last checkpoint is written all the same."""
+        end = None if timeout is None else time.monotonic() + timeout
         try:
             while True:
-                event = self.next(**call)
+                event = self.next(timeout=None if end is None else end - time.monotonic(), **call)
                 yield event
                 if event.kind == "done":
                     return

@@ -1184,7 +1184,7 @@ class Job(core.Handle):
         """No step follows the one that runs. What is left to do is done by Job.next as at any end: a last
         measurement, but for JOB_ENDED_CANCELLED and JOB_ENDED_FAILED, a last checkpoint, JOB_DONE. `ended` is
         one of these two or JOB_ENDED_STOPPED; `reason` is in words, for the event. The first call counts.
-        Over processes all make it between the same two events."""
+        Over processes one of them is enough: all end after the same step, for the same reason."""
         reason_data, reason_length = core.text(reason)
         core.check(core.library().epl_job_end(core.pointer(self), ended, reason_data, reason_length))
 

@@ -2678,7 +2678,7 @@ func JobNext(job *Job, call *CallOptions, event *JobEvent) (failure *Error) {
 // No step follows the one that runs. What is left to do is done by epl_job_next as at any end: a last
 // measurement, but for EPL_JOB_ENDED_CANCELLED and EPL_JOB_ENDED_FAILED, a last checkpoint, EPL_JOB_DONE.
 // `ended` is one of these two or EPL_JOB_ENDED_STOPPED; `reason` is in words, for the event. The first call
-// counts. Over processes all make it between the same two events.
+// counts. Over processes one of them is enough: all end after the same step, for the same reason.
 func JobEnd(job *Job, ended int32, reason string) (failure *Error) {
 	failure = C.epl_job_end(job, C.int32_t(ended), (*C.char)(unsafe.Pointer(unsafe.StringData(reason))), C.size_t(len(reason)))
 	return

@@ -1897,7 +1897,8 @@ extern "C" {
     /// No step follows the one that runs. What is left to do is done by epl_job_next as at any end: a last
     /// measurement, but for EPL_JOB_ENDED_CANCELLED and EPL_JOB_ENDED_FAILED, a last checkpoint,
     /// EPL_JOB_DONE. `ended` is one of these two or EPL_JOB_ENDED_STOPPED; `reason` is in words, for the
-    /// event. The first call counts. Over processes all make it between the same two events.
+    /// event. The first call counts. Over processes one of them is enough: all end after the same step, for
+    /// the same reason.
     ///
     /// Since 0.1, any thread. `reason`: reason_length bytes of UTF-8, may be null.
     pub fn epl_job_end(job: *mut epl_job, ended: i32, reason: *const c_char, reason_length: usize) -> *mut epl_error;

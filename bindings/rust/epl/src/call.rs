@@ -3,7 +3,7 @@ use crate::error::Result;
 use crate::handle::{given, handle};
 use epl_sys as sys;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 handle!(
     #[doc(hidden)]
@@ -80,6 +80,12 @@ impl Call {
             self.token = Some(CancelToken::new(engine)?);
         }
         Ok(())
+    }
+    /// The same with what is left of its time, which began then.
+    pub(crate) fn left(&self, began: Instant) -> Call {
+        let mut left = self.clone();
+        left.timeout = self.timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+        left
     }
     /// Triggers its token, if it has one.
     pub(crate) fn trigger(&self) {

@@ -6,7 +6,7 @@ use crate::handle::{given, given_text, handle, path_text, raw, text_of};
 use crate::session::{optional, Session};
 use epl_sys as sys;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a [`JobEvent`] tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,15 +161,16 @@ impl Job {
         Ok(self)
     }
     /// Refuses what would fail later, and loads the checkpoint that the job goes on from. Datasets that are not bound to
-    /// the session's plan are bound to it.
+    /// the session's plan are bound to it. The time of `call` is that of this and of all events of the iteration.
     pub fn start<'a>(
         &'a mut self, session: &'a mut Session, data: &'a mut Dataset, held_out: Option<&'a mut Dataset>, call: &Call,
     ) -> Result<Running<'a>> {
         let measured = optional(held_out);
+        let began = Instant::now();
         check(unsafe {
             sys::epl_job_start(self.0.as_ptr(), session.0.as_ptr(), data.0.as_ptr(), measured, &call.raw())
         })?;
-        Ok(Running { job: self, session, _data: data, call: call.clone(), done: false })
+        Ok(Running { job: self, session, _data: data, call: call.clone(), began, done: false })
     }
     /// As JSON: settings, paths, numbers and the history of the job and of those that it goes on with.
     pub fn describe(&mut self) -> Result<String> {
@@ -184,6 +185,7 @@ pub struct Running<'a> {
     session: &'a mut Session,
     _data: &'a mut Dataset,
     call: Call,
+    began: Instant,
     done: bool,
 }
 
@@ -226,8 +228,7 @@ impl Iterator for Running<'_> {
         if self.done {
             return None;
         }
-        let call = self.call.clone();
-        let event = self.next_event(&call);
+        let event = self.next_event(&self.call.left(self.began));
         if let Err(error) = &event {
             let stopped = matches!(error.code, Code::CANCELLED | Code::DEADLINE_EXCEEDED);
             let how = if stopped { sys::EPL_JOB_ENDED_CANCELLED } else { sys::EPL_JOB_ENDED_FAILED };
@@ -255,7 +256,7 @@ impl std::fmt::Debug for Running<'_> {
 /// returns says whether to go on.
 ///
 /// ```
-/// # use epl::{Call, Dataset, Engine, JobEventKind, Model, Plan, PlanOptions, Session, SessionOptions, Trainer};
+/// # use epl::{Call, Engine, Model, Plan, PlanOptions, Session, SessionOptions, Trainer};
 /// # fn main() -> epl::Result<()> {
 /// # let folder = std::env::temp_dir().join(format!("epl-fit-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder).unwrap();
@@ -264,12 +265,14 @@ impl std::fmt::Debug for Running<'_> {
 /// # let (engine, call) = (Engine::builder().build()?, Call::new());
 /// # engine.write_template("mlp", r#"{"sizes": [2, 8, 2]}"#, "model.onnx", &call)?;
 /// # let model = Model::load(&engine, "model.onnx", &call)?;
-/// # let mut data = Dataset::open(&engine, "rows.csv", r#"{"batch": 8, "classes": true}"#, &call)?;
-/// # let mut held_out = Dataset::open(&engine, "rows.csv", r#"{"batch": 8, "classes": true}"#, &call)?;
-/// # let mut trainer = Trainer::new(&engine)?;
-/// # trainer.bind_dataset(&model, &mut data)?;
-/// # let plan = Plan::new(&model, Some(&mut trainer), None, &PlanOptions::default(), &call)?;
-/// # let mut session = Session::new(&plan, &SessionOptions::default(), &call)?;
+/// use epl::{Dataset, JobEventKind};
+/// let split = |rest| format!(r#"{{"batch": 8, "classes": true, "held_out": 0.2, {rest}}}"#);
+/// let mut data = Dataset::open(&engine, "rows.csv", &split(r#""split": "train", "order": "shuffled""#), &call)?;
+/// let mut held_out = Dataset::open(&engine, "rows.csv", &split(r#""split": "held_out", "partial": true"#), &call)?;
+/// let mut trainer = Trainer::new(&engine)?;
+/// trainer.set("optimizer", "adamw")?.set("optimizer.lr", 0.05)?.bind_dataset(&model, &mut data)?;
+/// let plan = Plan::new(&model, Some(&mut trainer), None, &PlanOptions::default(), &call)?;
+/// let mut session = Session::new(&plan, &SessionOptions::default(), &call)?;
 /// let settings = r#"{"epochs": 10, "folder": "run", "resume": "auto", "patience": 3, "metrics": "accuracy"}"#;
 /// let last = epl::fit(&engine, &mut session, &mut data, Some(&mut held_out), settings, &call, |event| {
 ///     if event.kind == JobEventKind::Measured {

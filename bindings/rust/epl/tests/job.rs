@@ -153,3 +153,14 @@ fn takes_settings_with_types() {
         assert!(described.contains(want), "{want} is not in {described}");
     }
 }
+
+#[test]
+fn the_time_of_a_call_is_that_of_the_whole_job() {
+    let world = World::new("timed");
+    let (mut session, (mut data, _)) = (world.session(), world.data());
+    let call = Call::new().timeout(std::time::Duration::from_millis(100));
+    let settings = r#"{"steps": 1000000000}"#;
+    let end = epl::fit(&world.engine, &mut session, &mut data, None, settings, &call, |_| true);
+    assert_eq!(end.unwrap_err().code, Code::DEADLINE_EXCEEDED);
+    assert!(session.steps() > 0);
+}

@@ -32,6 +32,11 @@ public record CallOptions(Duration timeout, Cancel cancel, long samples) {
     return new CallOptions(timeout, cancel, samples);
   }
 
+  /** The same with what is left of the timeout after so much of it. */
+  CallOptions left(long nanoseconds) {
+    return timeout == null ? this : withTimeout(timeout.minusNanos(nanoseconds));
+  }
+
   /** 0 is no deadline to the library, so one that has passed is a nanosecond. */
   long nanoseconds() {
     return timeout == null ? 0 : nanoseconds(timeout);

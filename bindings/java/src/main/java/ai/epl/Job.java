@@ -83,15 +83,16 @@ public final class Job extends Handle {
 
   /**
    * Asks for all events that are left, and gives the last one. A call that fails, is cancelled or interrupted ends the
-   * job: its last checkpoint is written all the same.
+   * job: its last checkpoint is written all the same. A timeout is that of all events together.
    *
    * @param progress is given every event but the last; false ends the job
    */
   public JobEvent run(Predicate<JobEvent> progress, CallOptions options) {
+    long began = System.nanoTime();
     for (;;) {
       JobEvent event;
       try {
-        event = next(options);
+        event = next(options.left(System.nanoTime() - began));
         if (event.kind() == JobEvent.Kind.DONE) return event;
         if (!progress.test(event)) end("the host has ended it");
       } catch (RuntimeException failure) {

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -23,10 +24,7 @@ class JobTest {
     final Dataset heldOut;
 
     Fitting(World world, Plan plan) throws Exception {
-      Path table = world.folder.resolve("rows.csv");
-      StringBuilder rows = new StringBuilder("a,b,c,d,y\n");
-      for (int i = 0; i < 80; ++i) rows.append(i % 2 == 0 ? 1 : -1).append(",0,").append(i % 3).append(",1,").append(i % 2).append('\n');
-      Files.writeString(table, rows);
+      Path table = rows(world);
       session = plan.newSession();
       String options = "{\"batch\": 8, \"classes\": true, \"held_out\": 0.2, ";
       data = world.engine.openDataset(table, options + "\"split\": \"train\", \"order\": \"shuffled\"}");
@@ -43,6 +41,13 @@ class JobTest {
       data.close();
       heldOut.close();
     }
+  }
+
+  private static Path rows(World world) throws Exception {
+    StringBuilder rows = new StringBuilder("a,b,c,d,y\n");
+    for (int i = 0; i < 80; ++i)
+      rows.append(i % 2 == 0 ? 1 : -1).append(",0,").append(i % 3).append(",1,").append(i % 2).append('\n');
+    return Files.writeString(world.folder.resolve("rows.csv"), rows);
   }
 
   @Test
@@ -99,19 +104,34 @@ class JobTest {
 
   @Test
   void thePageSaysSo() throws Exception {
+    try (World world = new World(); Model model = world.engine.loadModel(world.model)) {
+      Engine engine = world.engine;
+      Path table = rows(world), run = world.folder.resolve("run");
+      String options = "{\"batch\": 8, \"classes\": true, \"held_out\": 0.2, ";
+      try (Dataset data = engine.openDataset(table, options + "\"split\": \"train\", \"order\": \"shuffled\"}");
+          Dataset heldOut = engine.openDataset(table, options + "\"split\": \"held_out\", \"partial\": true}");
+          Trainer trainer = engine.newTrainer().set("optimizer", "adamw").bindDataset(model, data);
+          Plan plan = model.plan(trainer);
+          Session session = plan.newSession()) {
+        Map<String, Object> settings = Map.of("epochs", 10, "folder", run, "resume", "auto", "patience", 3,
+            "metrics", "accuracy");
+        JobEvent last = Job.fit(session, data, heldOut, settings, event -> {
+          if (event.kind() == JobEvent.Kind.MEASURED) System.out.println(event.step() + ": " + event.text());
+          return true;  // false ends the job
+        });
+        System.out.println("ended by " + last.ended() + " after " + last.step() + " steps");
+      }
+      assertTrue(Files.exists(run.resolve("best")));
+    }
+  }
+
+  @Test
+  void aTimeoutIsThatOfTheWholeJob() throws Exception {
     try (World world = new World(); Plan plan = world.plan(World.BATCH); Fitting all = new Fitting(world, plan)) {
-      Session session = all.session;
-      Dataset data = all.data;
-      Dataset heldOut = all.heldOut;
-      Path run = world.folder.resolve("run");
-      Map<String, Object> settings = Map.of("epochs", 10, "folder", run, "resume", "auto", "patience", 3,
-          "metrics", "accuracy");
-      JobEvent last = Job.fit(session, data, heldOut, settings, event -> {
-        if (event.kind() == JobEvent.Kind.MEASURED) System.out.println(event.step() + ": " + event.text());
-        return true;  // false ends the job
-      });
-      System.out.println("ended by " + last.ended() + " after " + last.step() + " steps");
-      assertEquals(80, last.step());
+      EplException late = assertThrows(EplException.class, () -> Job.fit(all.session, all.data, null,
+          Map.of("steps", 1_000_000_000), event -> true, CallOptions.within(Duration.ofMillis(200))));
+      assertEquals(ErrorCode.DEADLINE_EXCEEDED, late.code());
+      assertTrue(all.session.steps() > 0);
     }
   }
 

@@ -2688,7 +2688,7 @@ public final class Raw {
    * No step follows the one that runs. What is left to do is done by epl_job_next as at any end: a last
    * measurement, but for EPL_JOB_ENDED_CANCELLED and EPL_JOB_ENDED_FAILED, a last checkpoint, EPL_JOB_DONE.
    * `ended` is one of these two or EPL_JOB_ENDED_STOPPED; `reason` is in words, for the event. The first call
-   * counts. Over processes all make it between the same two events.
+   * counts. Over processes one of them is enough: all end after the same step, for the same reason.
    */
   public static native void epl_job_end(long job, int ended, byte[] reason);
 
