@@ -184,7 +184,9 @@ TEST(Docs, RustPredictsInAsyncCodeAsTheCrateDoes) {
 // Everything that is shown of the second day is part of a program that runs.
 TEST(Docs, TheSecondDayIsWhatRuns) {
   for (const auto& [page, sample] :
-       {std::pair("cpp", "samples/cpp/second_day.cc"), std::pair("python", "samples/python/second_day.py")}) {
+       {std::pair("cpp", "samples/cpp/second_day.cc"), std::pair("python", "samples/python/second_day.py"),
+        std::pair("go", "bindings/go/second_day_test.go"), std::pair("rust", "bindings/rust/epl/tests/second_day.rs"),
+        std::pair("java", "bindings/java/src/test/java/ai/epl/SecondDayTest.java")}) {
     const std::string text = read_text(kTop / "docs" / (std::string(page) + ".md")), program = read_text(kTop / sample);
     const size_t section = text.find("\n## The second day\n"), next = text.find("\n## ", section + 4);
     ASSERT_NE(section, std::string::npos) << page;
