@@ -382,6 +382,25 @@ TEST_F(Jobs, ACheckpointThatCannotBeWrittenIsAWarning) {
   EXPECT_EQ(steps_of(all, EPL_JOB_SAVED), (Steps{4}));
 }
 
+// The last one must be written: its error is the call's, the session keeps its weights, and the call may be made again.
+TEST_F(Jobs, ALastCheckpointThatFailsIsTriedAgain) {
+  const uint64_t wanted = by_hand(4);
+  fresh();
+  must(begin(in_folder(R"(, "steps": 4, "evaluate_every": 9)")));
+  const std::string in_the_way = out + "/checkpoints/step-00000004";
+  std::ofstream(in_the_way) << "in the way";
+  Event e;
+  epl_error* failure = nullptr;
+  while ((failure = next(e)) == nullptr) ASSERT_NE(e.kind, EPL_JOB_DONE);
+  EXPECT_NE(message(failure).find("step-00000004"), std::string::npos);
+  must(epl_job_end(job, EPL_JOB_ENDED_FAILED, EPL_STR("the disk")));
+  EXPECT_NE(message(next(e)).find("step-00000004"), std::string::npos);
+  EXPECT_EQ(hash(), wanted);
+  fs::remove(in_the_way);
+  EXPECT_EQ(rest().back().ended, EPL_JOB_ENDED_STEPS);
+  EXPECT_TRUE(fs::exists(out + "/checkpoint/manifest.epl"));
+}
+
 TEST_F(Jobs, AClockSavesInOneProcess) {
   const auto all = run(in_folder(R"(, "steps": 3, "evaluate_every": 9, "checkpoint_seconds": 1e-9)"));
   EXPECT_EQ(steps_of(all, EPL_JOB_SAVED).front(), 1);
