@@ -936,9 +936,22 @@ typedef struct epl_session_options {
   /* 1: calls take the samples of this process's ranks alone, which epl_plan_slice names, of whole batches; inputs that
    * none of its ranks reads may be NULL. epl_dataset_bind_slice gives them from files. */
   int64_t slices;
+  /* Weights that differ between the model files of the processes: 0: an error that names the first one and the rank;
+   * 1: all take those of rank 0. */
+  int64_t take_weights;
+  /* Ranks that hold the same values of the state compare them, by hashes, with each checkpoint that is saved or loaded,
+   * and before the next step after so many; 0: 100 steps; -1: only with checkpoints. Values that differ are
+   * EPL_ERROR_STATE_LOST, which names the first one and the rank. */
+  int64_t compare_every;
+  /* "hmac": what goes over connections between processes is signed by a key that follows from the secret, which must
+   * be there: what was changed, repeated or left out on its way is an error that names the rank. Memory that ranks of
+   * one host share is no connection. NULL or "none": it is not signed. */
+  const char* integrity;
+  uint64_t integrity_length;
 } epl_session_options;
 #define EPL_SESSION_OPTIONS_INIT                                                                                       \
-  {sizeof(epl_session_options), 0, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0, NULL, 0, 0}
+  {sizeof(epl_session_options), 0, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0, NULL, 0, 0, 0, 0,       \
+   NULL, 0}
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_session_options_init(epl_session_options* EPL_OUT options);
 
 typedef struct epl_metrics {
@@ -1011,6 +1024,13 @@ epl_session_output(epl_session* session, int32_t entry, const char* EPL_TEXT(nam
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_give_up(epl_session* session, const char* EPL_TEXT(reason_length) EPL_NULLABLE reason,
     size_t reason_length, const epl_call_options* EPL_NULLABLE call);
+/* For processes that must have more in common than the session knows: each passes its `facts`, a JSON object of texts,
+ * numbers and booleans, and its dataset, of which fields, samples, batches, order, seed and a hash of some samples
+ * count. Where two processes differ, all get EPL_ERROR_INVALID_ARGUMENT, which names what differs and the ranks. In
+ * one process nothing is compared. */
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_agree(epl_session* session, const char* EPL_TEXT(facts_length) EPL_NULLABLE facts, size_t facts_length,
+    const epl_dataset* EPL_NULLABLE dataset, const epl_call_options* EPL_NULLABLE call);
 /* A scalar output of the last step by name, for example "gradient_norm:<parameter>". */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_session_metric(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,

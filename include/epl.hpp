@@ -637,6 +637,12 @@ struct session_options : epl_session_options {
     transport_length = text.size();
     return *this;
   }
+  /// The text must outlive the call that the struct is given to.
+  session_options& set_integrity(std::string_view text) {
+    integrity = text.data();
+    integrity_length = text.size();
+    return *this;
+  }
   /// put, get: whatever can be called (docs/cpp.md); nullptr leaves one out.
   template <class F0, class F1 = std::nullptr_t>
   session_options& set_functions(F0 put_function, F1 get_function = {}) {
@@ -1670,6 +1676,15 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   /// can go on afterwards, and make the same call again. In one process it does nothing.
   returned<void> give_up(std::string_view reason = {}, const epl::call_options& call = {}) {
     epl_error* failure = epl_session_give_up(*this, reason.data(), reason.size(), &call);
+    return detail::give(failure, [] {});
+  }
+
+  /// For processes that must have more in common than the session knows: each passes its `facts`, a JSON object
+  /// of texts, numbers and booleans, and its dataset, of which fields, samples, batches, order, seed and a hash
+  /// of some samples count. Where two processes differ, all get EPL_ERROR_INVALID_ARGUMENT, which names what
+  /// differs and the ranks. In one process nothing is compared.
+  returned<void> agree(std::string_view facts = {}, const epl_dataset* dataset = nullptr, const epl::call_options& call = {}) {
+    epl_error* failure = epl_session_agree(*this, facts.data(), facts.size(), dataset, &call);
     return detail::give(failure, [] {});
   }
 

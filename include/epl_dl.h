@@ -156,6 +156,7 @@
   X(epl_error*, session_predict_into, (epl_session* session, const epl_tensor* const* inputs, size_t count, const epl_call_options* call, epl_tensor* const* outputs, size_t output_count), 0, 1) \
   X(epl_error*, session_output, (epl_session* session, int32_t entry, const char* name, size_t name_length, epl_tensor** output), 0, 1) \
   X(epl_error*, session_give_up, (epl_session* session, const char* reason, size_t reason_length, const epl_call_options* call), 0, 1) \
+  X(epl_error*, session_agree, (epl_session* session, const char* facts, size_t facts_length, const epl_dataset* dataset, const epl_call_options* call), 0, 1) \
   X(epl_error*, session_metric, (epl_session* session, const char* name, size_t name_length, double* value), 0, 1) \
   X(int64_t, session_steps, (const epl_session* session), 0, 1) \
   X(void, session_progress, (const epl_session* session, epl_metrics* metrics), 0, 1) \

@@ -34,12 +34,28 @@ void add_process_options(CLI::App& app, JobOptions& o) {
                  "seconds to wait, within a step, for a process that lives and says nothing")
       ->check(above(0))
       ->capture_default_str();
+  app.add_flag(
+      "--take-weights", o.agreement.take_weights,
+      "of several processes: take weights that the model's file of rank 0 has and this one's has not, instead of "
+      "refusing them");
+  app.add_option(
+         "--compare-every", o.agreement.compare_every,
+         "of several processes: compare the copies of weights every so many steps, and with each checkpoint; 0: "
+         "with these alone")
+      ->check(integer_value(0))
+      ->capture_default_str();
+  app.add_option("--integrity", o.agreement.integrity,
+                 "of several processes: hmac signs what goes over connections between them, by the secret of the job")
+      ->type_name("WORD")
+      ->check(one_of({"none", "hmac"}))
+      ->capture_default_str();
 }
 
 Processes find_processes(const JobOptions& o) {
   Processes found = find_processes(surroundings());
   found.join_seconds = o.join_seconds;
   found.silence_seconds = o.silence_seconds;
+  found.agreement = o.agreement;
   enter(surroundings(), found);
   return found;
 }

@@ -54,10 +54,11 @@ struct JobOptions {
   bool json = false;
   double join_seconds = 60, silence_seconds = 600;
   Processes processes;  // of the job, of which this is one
+  Agreement agreement;  // of these
 };
 
 void add_machine_options(CLI::App& app, JobOptions& o);   // device, strategy, ranks, threads, micro-batches
-void add_process_options(CLI::App& app, JobOptions& o);   // how long processes of a job wait for each other
+void add_process_options(CLI::App& app, JobOptions& o);   // how long processes wait for each other, what they compare
 void add_plan_option(CLI::App& app, JobOptions& o);       // a file of decisions, where a plan is made for training
 void add_binding_options(CLI::App& app, JobOptions& o);   // batch, context, symbols, loss: tools/binding.cc
 void add_shape_options(CLI::App& app, JobOptions& o);     // those of the inputs alone

@@ -311,7 +311,36 @@ Session make_session(const Engine& engine, const Plan& plan, const Processes& pr
   options.transport_length = processes.transport.size();
   options.join_timeout_nanoseconds = nanoseconds(processes.join_seconds);
   options.silence_timeout_nanoseconds = nanoseconds(processes.silence_seconds);
+  const Agreement& agreement = processes.agreement;
+  options.take_weights = agreement.take_weights ? 1 : 0;
+  options.compare_every = agreement.compare_every == 0 ? -1 : agreement.compare_every;
+  options.integrity = agreement.integrity.data();
+  options.integrity_length = agreement.integrity.size();
   return make<Session>(epl_session_create, plan.get(), &options, call);
+}
+
+std::string content_of(const std::string& path) {
+  constexpr uintmax_t read_quickly = 64 << 20;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return "";
+  const uintmax_t size = std::filesystem::file_size(path, ignored);
+  std::string out = std::to_string(size) + " bytes";
+  if (size > read_quickly) return out;
+  std::ifstream in(path, std::ios::binary);
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (char chunk[1 << 16]; in.read(chunk, sizeof chunk), in.gcount() > 0;) {
+    for (std::streamsize i = 0; i < in.gcount(); ++i)
+      hash = (hash ^ static_cast<unsigned char>(chunk[i])) * 0x100000001b3;
+  }
+  char hex[20];
+  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
+  return out + ", hash " + hex;
+}
+
+void agree(const Session& session, const Json& facts, const Dataset* data) {
+  const std::string text = print_json(facts);
+  const epl_dataset* const dataset = data != nullptr ? data->get() : nullptr;
+  check(epl_session_agree(session.get(), text.data(), text.size(), dataset, nullptr));
 }
 
 void bind_data(const Dataset& data, const Plan& plan, int32_t entry, const Processes& processes, int64_t ranks) {

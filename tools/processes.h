@@ -7,12 +7,20 @@
 #include <string>
 
 #include "tools/api.h"
+#include "tools/json.h"
 #include "tools/meeting_folder.h"
 #include "tools/secret.h"
 
 namespace epl::tools {
 
 using Store = Handle<epl_store, epl_store_destroy>;
+
+// What the processes of a job compare, and how: the fields of epl_session_options of these names.
+struct Agreement {
+  bool take_weights = false;
+  int64_t compare_every = 100;  // 0: with checkpoints alone
+  std::string integrity = "none";
+};
 
 struct Processes {
   std::string launcher;         // whose variables said so; empty: this process is alone
@@ -28,6 +36,7 @@ struct Processes {
   std::shared_ptr<const MeetingFolder> meeting;
   // To wait for all processes to come, and within a call for one that says nothing; 0: as the library has it.
   double join_seconds = 0, silence_seconds = 0;
+  Agreement agreement;
   bool several() const { return count > 1; }
   bool leads() const { return rank == 0; }
 };
@@ -59,6 +68,11 @@ int threads_beside(int64_t local_count);
 // of several processes each gives its own samples of a batch (bind_data), and else the whole batch.
 Session make_session(const Engine& engine, const Plan& plan, const Processes& processes, int64_t ranks, Store& store,
                      const epl_call_options* call = nullptr, bool slices = true);
+// What a file holds, as a text to compare: its size, and of one that is read quickly a hash of it. Empty where it is no
+// file.
+std::string content_of(const std::string& path);
+// That all processes have the same of `facts` and of the data, where there is any; an error says what differs.
+void agree(const Session& session, const Json& facts, const Dataset* data = nullptr);
 // From now on the data gives what such a session takes: the inputs of an entry, or this process's samples of them.
 void bind_data(const Dataset& data, const Plan& plan, int32_t entry, const Processes& processes, int64_t ranks);
 }  // namespace epl::tools

@@ -47,6 +47,14 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const 
                            nullptr));
   const Dataset& set = data.held_out ? data.held_out : data.train;
   bind_data(set, plan, EPL_ENTRY_EVALUATE, o.processes, o.ranks);
+  if (o.processes.several()) {
+    agree(session,
+          {{"--batches", batches},
+           {"--metrics", metrics},
+           {"--text", content_of(o.text)},
+           {"--data", content_of(o.data)}},
+          &set);
+  }
   check_labels(plan, set, !o.validation.empty() ? o.validation : o.text.empty() ? o.data : o.text);
   const Measured found = Measurer(plan, metrics).run(session, set, batches);
   if (!o.processes.leads()) return 0;

@@ -74,6 +74,7 @@ Training::Training(const TrainOptions& o)
   ending_ = std::make_unique<Ending>(engine_);
   session_ = make_session(engine_, plan_, o_.job.processes, o_.job.ranks, store_, ending_->call());
   check_validation(engine_, o_.validation, o_.job, data_);
+  compare_processes();
   check_data();
   if (leads()) {
     folder_.check_outputs(report_path_, bytes_to_write());
@@ -278,6 +279,28 @@ std::string Training::rows_of_batch() const {
   for (size_t i = 0; i < std::min(most, given.size()); ++i) rows += (i ? ", " : "") + std::to_string(given[i]);
   if (given.size() > most) rows += " and " + std::to_string(given.size() - most) + " more";
   return "its batch is rows " + rows + " (counted from 0) of " + data.value("path", "");
+}
+
+// Options on which the calls depend that the processes make, and the data. What the plan says is compared where they
+// meet.
+void Training::compare_processes() const {
+  if (!o_.job.processes.several()) return;
+  agree(session_,
+        {{"--steps", o_.job.steps},
+         {"--checkpoint-every", o_.checkpoint_every},
+         {"--keep", o_.keep},
+         {"--for-training", o_.for_training},
+         {"--sample-bytes", o_.sample_bytes},
+         {"--evaluate-every", o_.validation.every},
+         {"--evaluate-epochs", o_.validation.every_epochs},
+         {"--evaluate-batches", validation_batches(o_.validation, data_)},
+         {"--monitor", o_.validation.monitor},
+         {"--patience", o_.validation.patience},
+         {"--text", content_of(o_.job.text)},
+         {"--data", content_of(o_.job.data)},
+         {"--validation", content_of(o_.job.validation)}},
+        &data_.train);
+  if (data_.held_out) agree(session_, Json::object(), &data_.held_out);
 }
 
 // What has ended the job: a signal, or a failure of the step that would have come.

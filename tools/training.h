@@ -42,6 +42,7 @@ class Training {
   JobStart describe(const Json& job) const;
   int64_t bytes_to_write() const;
   void train();
+  void compare_processes() const;
   std::string rows_of_batch() const;
   void end_by(const ApiError& e);
   void tell_baselines();

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "backends/cpu/abort_frame.h"
+#include "core/backend/tcp.h"
 #include "core/base/file.h"
 #include "core/base/hash.h"
 
@@ -20,10 +22,14 @@ constexpr size_t max_read = 1 << 20;  // at once from one peer, so that the othe
 constexpr size_t max_body = size_t{1} << 40;
 constexpr size_t max_spare = 64;
 constexpr auto slice = std::chrono::milliseconds(20);  // how long a call waits before it asks whether it should
+constexpr double tell_seconds = 0.1;                   // how long a call waits before it says what it is
 constexpr auto reason_wait = std::chrono::seconds(2);  // for the message of a rank that has ended a group
 constexpr int drain_milliseconds = 2000;               // for peers that stopped reading, before what is left is dropped
 
-static_assert(sizeof(FrameHead) == 72, "a head has no holes and the same size everywhere");
+constexpr std::string_view unsigned_text =
+    "what it sends is not signed as it should be: it was changed, repeated or left out on its way";
+
+static_assert(sizeof(FrameHead) == 80, "a head has no holes and the same size everywhere");
 
 uint64_t hash_of(std::string_view text) {
   Hash64 hash;
@@ -36,56 +42,20 @@ uint64_t hash_of(const std::vector<int>& members) {
   return hash.value();
 }
 
-// What an abort says: its reason, and of each group that it ends how many calls its sender has completed. Such a call
-// has been answered by all ranks, so that it completes on each: ranks agree on which calls took place.
-struct Completed {
-  uint64_t group = 0, calls = 0;
-};
-struct Abort {
-  Status why;
-  std::vector<Completed> completed;
-  bool lost = false;  // a rank is gone for good
-};
-
-std::string packed(const Abort& abort) {
-  const uint64_t numbers[] = {abort.completed.size(), static_cast<uint64_t>(abort.why.code()),
-                              static_cast<uint64_t>(abort.why.rank()), abort.why.where().size(), abort.lost ? 1u : 0u};
-  std::string text(reinterpret_cast<const char*>(numbers), sizeof numbers);
-  for (const Completed& one : abort.completed) text.append(reinterpret_cast<const char*>(&one), sizeof one);
-  return text + abort.why.where() + abort.why.message();
-}
-
-Abort unpacked(std::string_view text) {
-  Abort out{error(Code::peer_failed, "a peer ended the group for a reason that cannot be read"), {}};
-  uint64_t numbers[5] = {};
-  if (text.size() < sizeof numbers) return out;
-  std::memcpy(numbers, text.data(), sizeof numbers);
-  text.remove_prefix(sizeof numbers);
-  const auto [count, code, rank, where, lost] = numbers;
-  out.lost = lost != 0;
-  if (count > text.size() / sizeof out.completed[0]) return out;
-  out.completed.resize(count);
-  std::memcpy(out.completed.data(), text.data(), count * sizeof out.completed[0]);
-  text.remove_prefix(count * sizeof out.completed[0]);
-  const bool known = code > 0 && code <= static_cast<uint64_t>(last_code) && where <= text.size();
-  if (known) {
-    out.why = Status(static_cast<Code>(code), std::string(text.substr(where)), std::string(text.substr(0, where)))
-                  .of_rank(static_cast<int64_t>(rank));
-  }
-  return out;
-}
-
 std::string reason(int error_number) { return std::generic_category().message(error_number); }
 
 }  // namespace
 
-Connections::Connections(std::string group, int rank, std::vector<Descriptor> sockets, double silence_seconds,
+Connections::Connections(std::string group, int rank, std::vector<Link> links, bool signs, double silence_seconds,
                          std::function<double()> clock)
-    : rank_(rank), silence_seconds_(silence_seconds), clock_(std::move(clock)), peers_(sockets.size()) {
+    : rank_(rank), silence_seconds_(silence_seconds), clock_(std::move(clock)), peers_(links.size()) {
   std::vector<int> members;
-  for (size_t r = 0; r < sockets.size(); ++r) {
-    peers_[r].socket = std::move(sockets[r]);
+  for (size_t r = 0; r < links.size(); ++r) {
+    peers_[r].socket = std::move(links[r].socket);
     members.push_back(static_cast<int>(r));
+    if (!signs) continue;
+    peers_[r].sends.emplace(links[r].keys.sends);
+    peers_[r].receives.emplace(links[r].keys.receives);
   }
   root_ = &at(hash_of(group));
   root_->name = std::move(group);
@@ -93,10 +63,11 @@ Connections::Connections(std::string group, int rank, std::vector<Descriptor> so
   root_->members_hash = hash_of(root_->members);
 }
 
-Result<std::shared_ptr<Connections>> Connections::create(std::string group, int rank, std::vector<Descriptor> sockets,
-                                                         double silence_seconds, std::function<double()> clock) {
+Result<std::shared_ptr<Connections>> Connections::create(std::string group, int rank, std::vector<Link> links,
+                                                         bool signs, double silence_seconds,
+                                                         std::function<double()> clock) {
   std::shared_ptr<Connections> made(
-      new Connections(std::move(group), rank, std::move(sockets), silence_seconds, std::move(clock)));
+      new Connections(std::move(group), rank, std::move(links), signs, silence_seconds, std::move(clock)));
   made->wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!made->wake_.open()) return system_error("cannot make", "an eventfd", errno);
   if (made->peers_.size() == 1) return made;
@@ -150,18 +121,30 @@ void Connections::send(int peer, FrameHead head, const void* body) {
 void Connections::send_locked(int rank, const FrameHead& head, const void* body) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
   if (!peer.socket.open()) return;
-  iovec parts[] = {{const_cast<FrameHead*>(&head), sizeof head},
-                   {const_cast<void*>(body), static_cast<size_t>(head.bytes)}};
+  FrameTag tags[2];
+  iovec parts[4];
+  size_t count = 0;
+  const auto add = [&](const void* bytes, size_t size) { parts[count++] = {const_cast<void*>(bytes), size}; };
+  add(&head, sizeof head);
+  if (peer.sends) {
+    tags[0] = peer.sends->of_head(bytes_of(head));
+    add(&tags[0], sizeof tags[0]);
+  }
+  if (head.bytes > 0) add(body, static_cast<size_t>(head.bytes));
+  if (head.bytes > 0 && peer.sends) {
+    tags[1] = peer.sends->of_body({static_cast<const char*>(body), static_cast<size_t>(head.bytes)});
+    add(&tags[1], sizeof tags[1]);
+  }
   size_t taken = 0;
   if (peer.pending.empty()) {
-    const msghdr message{.msg_iov = parts, .msg_iovlen = head.bytes > 0 ? size_t{2} : size_t{1}};
+    const msghdr message{.msg_iov = parts, .msg_iovlen = count};
     ssize_t wrote = 0;
     while ((wrote = ::sendmsg(peer.socket.number(), &message, MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 && errno == EINTR) {
     }
     // The reading thread sees what is wrong with the connection, after it has read what came before.
     taken = wrote > 0 ? static_cast<size_t>(wrote) : 0;
   }
-  for (const iovec& part : parts) {
+  for (const iovec& part : std::span(parts, count)) {
     const size_t skipped = std::min(taken, part.iov_len);
     taken -= skipped;
     const auto* from = static_cast<const std::byte*>(part.iov_base);
@@ -185,6 +168,7 @@ Result<Message> Connections::receive(Group& group, int rank, FrameHead::Type typ
     if (std::string why = why_missing(group, rank); !why.empty()) return error(Code::peer_failed, why).of_rank(rank);
     if (changed_.wait_for(lock, slice) == std::cv_status::no_timeout) continue;
     silent += slice;
+    tell_call(silent.count());
     if (std::string why = why_given_up(rank, silent.count()); !why.empty())
       return error(Code::peer_failed, why).of_rank(rank);
     if (!stop_) continue;
@@ -243,7 +227,7 @@ void Connections::leave(Group& group) {
   // The abort message may still be on its way to other ranks. They must not take a rank that leaves because of it for
   // one that is missing.
   if (!group.status.ok()) tell_why(group);
-  tell(group, {.type = FrameHead::Type::leave}, {});
+  tell(group, {.type = FrameHead::Type::leave, .peer = retired_ ? 1 : 0}, {});
 }
 
 void Connections::tell_why(const Group& group) {
@@ -276,9 +260,10 @@ std::string Connections::why_given_up(int rank, double silent_seconds) {
   if (silent_seconds <= silence_seconds_) return "";
   const bool lives = now - peer.answered < 0.5 * silence_seconds_;
   if (lives && silent_seconds <= 2 * silence_seconds_) return "";
-  lost_ = true;
-  return lives ? cat("its process lives, but it has made no call for ", 2 * silence_seconds_, " s")
-               : cat("it has said nothing for ", silence_seconds_, " s");
+  const std::string why = lives ? cat("its process lives, but it has made no call for ", 2 * silence_seconds_, " s")
+                                : cat("it has said nothing for ", silence_seconds_, " s");
+  note_lost(rank, why);
+  return why;
 }
 
 Status Connections::why_ended(const Group& group) {
@@ -308,6 +293,7 @@ Connections::Waiting Connections::keep_waiting(const Group& group, FunctionRef<b
   std::function<Status()> stop;
   {
     std::lock_guard lock(mutex_);
+    tell_call(silent_seconds);
     if (!group.status.ok()) return {group.status, -1};
     for (size_t m = 0; m < group.members.size(); ++m) {
       const auto member = static_cast<int>(m);
@@ -327,9 +313,59 @@ void Connections::watch(std::function<Status()> stop) {
   stop_ = std::move(stop);
 }
 
-bool Connections::lost() {
+void Connections::enter(const JobCall& call) {
+  std::lock_guard lock(mutex_);
+  entered_ = call.number;
+  calls_[call.number % calls_.size()] = call;  // allocates nothing once all have their room
+  doing_.store(call.digest, std::memory_order_relaxed);
+  for (size_t r = 0; r < peers_.size(); ++r) {
+    if (peers_[r].call == entered_) compare_call(static_cast<int>(r));
+  }
+}
+
+// A rank that waits says what its process does, once for each call: one that does something else may wait for it in
+// another group.
+void Connections::tell_call(double silent_seconds) {
+  if (silent_seconds < tell_seconds || told_ == entered_) return;
+  told_ = entered_;
+  tell(*root_, {.type = FrameHead::Type::call, .call = entered_}, calls_[entered_ % calls_.size()].text());
+}
+
+// What a rank has said of a call, with what this process says of the one of the same number.
+void Connections::compare_call(int rank) {
+  const Peer& peer = peers_[static_cast<size_t>(rank)];
+  const JobCall& own = calls_[peer.call % calls_.size()];
+  if (own.number != peer.call) return;  // it is ahead, or far behind
+  const std::string text = own.text();
+  const std::string why = rank_difference(rank_, text, rank, peer.call_text);
+  if (why.empty() || !root_->status.ok()) return;
+  const auto call_of = [](std::string_view of) { return of.substr(0, of.find('\n')); };
+  const Code code = call_of(text) == call_of(peer.call_text) ? Code::invalid_argument : Code::misuse;
+  end(*root_, error(code, why, "; the processes of a job make the same calls of the same things").of_rank(rank));
+  tell_why(*root_);
+}
+
+Status Connections::why_other_call(const Group& group) {
+  {
+    std::lock_guard lock(mutex_);
+    tell_call(tell_seconds);
+  }
+  return why_ended(group);
+}
+
+Status Connections::lost() {
   std::lock_guard lock(mutex_);
   return lost_;
+}
+
+void Connections::note_lost(int rank, std::string_view why) {
+  if (!lost_.ok()) return;
+  lost_ = error(Code::peer_failed, "rank ", rank, " of ", root_->name, " is missing: ", why).of_rank(rank);
+}
+
+void Connections::retire() {
+  std::lock_guard lock(mutex_);
+  retired_ = true;
 }
 
 // Whether `other` is the group or was split from it.
@@ -376,10 +412,17 @@ void Connections::take(int rank, Message message) {
     case FrameHead::Type::alive:
       peers_[static_cast<size_t>(rank)].answered = clock_();
       return;
+    case FrameHead::Type::call: {
+      Peer& peer = peers_[static_cast<size_t>(rank)];
+      peer.call = message.head.call;
+      peer.call_text.assign(reinterpret_cast<const char*>(message.data()), static_cast<size_t>(message.head.bytes));
+      compare_call(rank);
+      break;
+    }
     case FrameHead::Type::abort: {
       const Abort abort =
           unpacked({reinterpret_cast<const char*>(message.data()), static_cast<size_t>(message.head.bytes)});
-      lost_ = lost_ || abort.lost;
+      if (lost_.ok()) lost_ = abort.lost;
       for (const auto& [id, completed] : abort.completed) {
         Group& ended = at(id);
         ended.ends_after = std::max(ended.ends_after, completed);
@@ -390,8 +433,8 @@ void Connections::take(int rank, Message message) {
     }
     case FrameHead::Type::leave:
       group.left[rank] = true;
-      // Ranks that end a group together may join another one; who leaves a group that goes on does not come back.
-      if (&group == root_ && group.status.ok()) lost_ = true;
+      // Ranks that have ended a group together may join another one, and then leave this one; others do not come back.
+      if (&group == root_ && message.head.peer == 0) note_lost(rank, "it has left the group");
       break;
   }
   changed_.notify_all();
@@ -403,7 +446,7 @@ void Connections::lose(int rank, std::string why) {
   peer.pending = {};
   peer.written = 0;
   peer.gone = std::move(why);
-  if (!root_->left.contains(rank)) lost_ = true;
+  if (!root_->left.contains(rank)) note_lost(rank, peer.gone);
   changed_.notify_all();
 }
 
@@ -422,37 +465,63 @@ void Connections::write_pending(Peer& peer) {
   peer.written = 0;
 }
 
+// Where the next bytes of a frame belong; empty when it is complete.
+std::span<std::byte> Connections::next_to_read(Peer& peer) const {
+  const size_t tag = peer.receives ? sizeof(FrameTag) : 0, body = peer.incoming.head.bytes;
+  size_t begin = 0;
+  // A part of the frame that begins at `begin`, if that is where reading stands.
+  const auto rest_of = [&](void* part, size_t size) {
+    const size_t done = std::min(peer.read - std::min(peer.read, begin), size);
+    begin += size;
+    return std::span(static_cast<std::byte*>(part) + done, size - done);
+  };
+  std::span<std::byte> rest = rest_of(&peer.incoming.head, sizeof peer.incoming.head);
+  if (rest.empty()) rest = rest_of(&peer.head_tag, tag);
+  if (rest.empty() && body > 0) rest = rest_of(peer.incoming.body.get(), body);
+  if (rest.empty() && body > 0) rest = rest_of(&peer.body_tag, tag);
+  return rest;
+}
+
+// A head has come, which is looked at before there is room for the body that it announces. Empty: it is well.
+std::string Connections::begin_body(Peer& peer) {
+  const FrameHead head = peer.incoming.head;
+  if (peer.receives && !same_tag(peer.receives->of_head(bytes_of(head)), peer.head_tag))
+    return std::string(unsigned_text);
+  const bool well = head.mark == FrameHead::right_mark && head.type <= FrameHead::Type::leave &&
+                    head.bytes <= max_body && head.kind <= Collective::Kind::barrier &&
+                    head.reduction <= Reduction::min && static_cast<int>(head.dtype) < dtype_count;
+  if (!well) return "what it sends makes no sense";
+  peer.incoming = room_for(head);
+  return "";
+}
+
+std::string Connections::end_body(Peer& peer) const {
+  const std::string_view body(reinterpret_cast<const char*>(peer.incoming.data()), peer.incoming.head.bytes);
+  const bool well = !peer.receives || body.empty() || same_tag(peer.receives->of_body(body), peer.body_tag);
+  return well ? "" : std::string(unsigned_text);
+}
+
 void Connections::read_some(int rank) {
   Peer& peer = peers_[static_cast<size_t>(rank)];
+  const size_t head_end = sizeof(FrameHead) + (peer.receives ? sizeof(FrameTag) : 0);
   for (size_t budget = max_read; budget > 0;) {
-    FrameHead& head = peer.incoming.head;
-    const bool of_head = peer.head_read < sizeof head;
-    std::byte* const to =
-        of_head ? reinterpret_cast<std::byte*>(&head) + peer.head_read : peer.incoming.body.get() + peer.body_read;
-    const size_t wanted = of_head ? sizeof head - peer.head_read : std::min(head.bytes - peer.body_read, budget);
-    if (wanted > 0) {
-      const ssize_t got = ::recv(peer.socket.number(), to, wanted, MSG_DONTWAIT);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-      if (got <= 0)
-        return lose(rank, cat("its connection has ended", got < 0 ? cat(" (", reason(errno), ")") : "",
-                              ", and with it probably its process"));
-      (of_head ? peer.head_read : peer.body_read) += static_cast<size_t>(got);
-      budget -= std::min(budget, static_cast<size_t>(got));
-      if (peer.head_read < sizeof head) continue;
+    const std::span<std::byte> to = next_to_read(peer);
+    const ssize_t got = ::recv(peer.socket.number(), to.data(), std::min(to.size(), budget), MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (got <= 0) {
+      return lose(rank, cat("its connection has ended", got < 0 ? cat(" (", reason(errno), ")") : "",
+                            ", and with it probably its process"));
     }
-    if (of_head) {
-      const bool well = head.mark == FrameHead::right_mark && head.type <= FrameHead::Type::leave &&
-                        head.bytes <= max_body && head.kind <= Collective::Kind::barrier &&
-                        head.reduction <= Reduction::min && static_cast<int>(head.dtype) < dtype_count;
-      if (!well) return lose(rank, "what it sends makes no sense");
-      peer.incoming = room_for(FrameHead(head));
-      peer.body_read = 0;
-      if (peer.incoming.head.bytes > 0) continue;
+    peer.read += static_cast<size_t>(got);
+    budget -= static_cast<size_t>(got);
+    if (peer.read == head_end) {
+      if (std::string why = begin_body(peer); !why.empty()) return lose(rank, std::move(why));
     }
-    if (peer.body_read < peer.incoming.head.bytes) continue;
+    if (peer.read < head_end || !next_to_read(peer).empty()) continue;
+    if (std::string why = end_body(peer); !why.empty()) return lose(rank, std::move(why));
+    peer.read = 0;
     take(rank, std::exchange(peer.incoming, {}));
-    peer.head_read = peer.body_read = 0;
   }
 }
 

@@ -5,13 +5,16 @@
 // system does not take at once is kept in memory of the connection, and that thread writes it when there is room.
 // Memory is reused: after the first steps of a job nothing allocates.
 //
-// A rank that leaves says so. A connection that ends otherwise means that the peer's process has ended. A child that
-// the host forks and that does not exec holds its parent's connections open, so that nobody notices the end of the
-// parent before the child's.
+// A rank that leaves says so, and whether it has come together with the others anew. A connection that ends otherwise
+// means that the peer's process has ended. Who ends a group says which rank it takes for lost, so that nobody waits for
+// that one again. A child that the host forks and that does not exec holds its parent's connections open, so that
+// nobody notices the end of the parent before the child's.
 #pragma once
 
 #include <poll.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -19,29 +22,40 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "backends/cpu/frame_seal.h"
 #include "core/backend/communicator.h"
+#include "core/backend/job_call.h"
 #include "core/base/descriptor.h"
 #include "core/base/function_ref.h"
 
 namespace epl::cpu {
 
+// A connection, and the keys that follow from how it was made.
+struct Link {
+  Descriptor socket;
+  FrameKeys keys;
+};
+
 // What a frame is about. Both ends have the same processor, so it travels as it lies in memory.
 struct FrameHead {
   // `row` and `memory`: what ranks that share memory tell each other first (process_communicator.h). `ask`: whether the
   // process lives, which its thread says.
-  enum class Type : uint32_t { together, between_two, row, memory, ask, alive, abort, leave };
+  // `call`: what its process does (job_call.h).
+  enum class Type : uint32_t { together, between_two, row, memory, ask, alive, call, abort, leave };
   static constexpr uint32_t right_mark = 0x314c5045;
   uint32_t mark = right_mark;  // detects a connection that is out of step
   Type type = Type::together;
   uint64_t group = 0;  // see Connections::Group
   uint64_t members = 0;
   uint64_t call = 0;   // of its sender, counted from 1
+  uint64_t doing = 0;  // the digest of what its sender's process does
   uint32_t phase = 0;  // of that call
   Collective::Kind kind = Collective::Kind::barrier;
   DType dtype = DType::u8;
@@ -80,8 +94,9 @@ class Connections {
     std::map<std::pair<int, FrameHead::Type>, std::vector<Message>> inbox;  // by who sent it, in order
   };
 
-  // `sockets` by rank, none for this one; they are connected and do not block. Fails where the system gives no thread.
-  static Result<std::shared_ptr<Connections>> create(std::string group, int rank, std::vector<Descriptor> sockets,
+  // `links` by rank, none for this one; they are connected and do not block. Frames are signed by their keys where the
+  // group `signs`. Fails where the system gives no thread.
+  static Result<std::shared_ptr<Connections>> create(std::string group, int rank, std::vector<Link> links, bool signs,
                                                      double silence_seconds, std::function<double()> clock);
   ~Connections();
   Group& root() { return *root_; }
@@ -113,7 +128,15 @@ class Connections {
   };
   Waiting keep_waiting(const Group& group, FunctionRef<bool(int)> awaited, double silent_seconds);
   void watch(std::function<Status()> stop);
-  bool lost();
+  // See Communicator::enter. What is said of the call at hand goes with every frame as `doing`; who waits tells it to
+  // all in a frame of its own.
+  void enter(const JobCall& call);
+  uint64_t doing() const { return doing_.load(std::memory_order_relaxed); }
+  // Two ranks of a group have met in calls of other digests: says why, once both have been told.
+  Status why_other_call(const Group& group);
+  // See Communicator::lost and retire.
+  Status lost();
+  void retire();
 
  private:
   struct Peer {
@@ -121,13 +144,18 @@ class Connections {
     std::vector<std::byte> pending;  // to be written, from `written` on
     size_t written = 0;
     Message incoming;
-    size_t head_read = 0, body_read = 0;
-    std::string gone;  // why there is no connection any more
+    size_t read = 0;  // of it: its head, the head's tag, the body, the body's tag
+    FrameTag head_tag{}, body_tag{};
+    std::optional<FrameSeal> sends, receives;  // where frames are signed
+    std::string gone;                          // why there is no connection any more
     // When it was asked last whether its process lives, and when that answered; by the host's clock, in seconds.
     double asked = -std::numeric_limits<double>::infinity(), answered = asked;
+    // What it does, as it has said last.
+    uint64_t call = 0;
+    std::string call_text;
   };
 
-  Connections(std::string group, int rank, std::vector<Descriptor> sockets, double silence_seconds,
+  Connections(std::string group, int rank, std::vector<Link> links, bool signs, double silence_seconds,
               std::function<double()> clock);
   // These have the lock.
   Group& at(uint64_t id);
@@ -139,10 +167,16 @@ class Connections {
   void mark_ended(Group& group, const Status& why);
   std::string why_missing(const Group& group, int rank) const;
   std::string why_given_up(int rank, double silent_seconds);
+  void tell_call(double silent_seconds);
+  void compare_call(int rank);
   void write_pending(Peer& peer);
+  std::span<std::byte> next_to_read(Peer& peer) const;
+  std::string begin_body(Peer& peer);
+  std::string end_body(Peer& peer) const;
   void read_some(int rank);
   void take(int rank, Message message);
   void lose(int rank, std::string why);
+  void note_lost(int rank, std::string_view why);
   Message room_for(const FrameHead& head);
   // Of the thread.
   void serve();
@@ -159,7 +193,11 @@ class Connections {
   std::vector<Message> spare_;
   std::vector<pollfd> waiting_;  // of the thread
   std::function<Status()> stop_;
-  bool lost_ = false, closing_ = false;
+  Status lost_;
+  bool retired_ = false, closing_ = false;
+  std::array<JobCall, 16> calls_;    // the last ones of this rank's process, by their numbers
+  uint64_t entered_ = 0, told_ = 0;  // numbers: of the one that it is in, of the one that the others have been told
+  std::atomic<uint64_t> doing_{0};
   Descriptor wake_;  // of the thread, when there is something to write
   std::thread thread_;
 };

@@ -88,8 +88,9 @@ Result<std::unique_ptr<Communicator>> join_processes(const Joining& given, Rende
   }
   EPL_ASSIGN(MetPeers met, meet_peers(joining, offer ? offer->address() : SharedAddress(), rendezvous, clock));
   Ties ties;
-  EPL_ASSIGN(ties.links,
-             Connections::create(joining.group, joining.rank, std::move(met.sockets), joining.silence_seconds, clock));
+  ties.signs = joining.signs_frames;
+  EPL_ASSIGN(ties.links, Connections::create(joining.group, joining.rank, std::move(met.links), joining.signs_frames,
+                                             joining.silence_seconds, clock));
   ties.links->watch([stop = joining.stop] { return stop.check(); });
   EPL_ASSIGN(ties.neighbours, meet_neighbours(joining, *ties.links, met.offers));
   ties.links->watch(nullptr);

@@ -29,6 +29,7 @@ struct Ties {
   std::shared_ptr<Connections> links;
   std::shared_ptr<const Neighbours> neighbours;
   std::shared_ptr<Carrier> carrier;  // null: sockets carry
+  bool signs = false;                // frames, and so what is carried
 };
 
 // "rank 1 of 2 is missing (rank 5 of world)": a member by its rank in the group and in the one that was joined.

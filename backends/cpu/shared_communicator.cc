@@ -104,7 +104,9 @@ class SharedCommunicator final : public Communicator {
 
   void abort(const Status& status) override { ties_.links->abort(group_, status); }
   void watch(std::function<Status()> stop) override { ties_.links->watch(std::move(stop)); }
-  bool lost() const override { return ties_.links->lost(); }
+  Status lost() const override { return ties_.links->lost(); }
+  void retire() override { ties_.links->retire(); }
+  void enter(const JobCall& call) override { ties_.links->enter(call); }
 
  private:
   using Kind = Collective::Kind;
@@ -158,7 +160,7 @@ class SharedCommunicator final : public Communicator {
     if (call.kind == Kind::send) return send(call);
     if (call.kind == Kind::receive) return receive(call);
     ++calls_;
-    called_ = Called::of(call, calls_, group_.members_hash);
+    called_ = Called::of(call, calls_, ties_.links->doing());
     switch (call.kind) {
       case Kind::all_reduce:
         return call.bytes() * size() <= small_bytes ? reduce_small(call) : all_reduce(stream, call);
@@ -226,9 +228,9 @@ class SharedCommunicator final : public Communicator {
     for (int r = 0; r < size(); ++r) {
       const Called& other = room_->arrival(r, rounds_).called;
       if (other == first) continue;
+      if (other.doing != first.doing) return ties_.links->why_other_call(group_);
       return error(Code::misuse, "ranks of group ", group_.name, " disagree at call ", calls_, ": rank 0 calls ",
-                   first.collective().text(), ", rank ", r, " calls ", other.collective().text(),
-                   first.members != other.members ? ", and they take other ranks for its members" : "");
+                   first.collective().text(), ", rank ", r, " calls ", other.collective().text());
     }
     return {};
   }
@@ -486,7 +488,7 @@ class SharedCommunicator final : public Communicator {
     const uint64_t taken = mail.taken.value.load(std::memory_order_acquire);
     Range place = room_in_ring(box, taken, whole_lines(call.bytes()));
     Mail::Entry& entry = mail.entry[number % Mail::entries];
-    entry.called = Called::of(call, number, group_.members_hash);
+    entry.called = Called::of(call, number, ties_.links->doing());
     entry.over_socket = place.first < 0;
     if (place.first < 0) {
       const int64_t end = taken == box.sent ? 0 : box.at[box.sent % Mail::entries].last;
@@ -516,6 +518,7 @@ class SharedCommunicator final : public Communicator {
     if (!spin_.until(come)) EPL_TRY(sleep_until_changed(mail.sent, come, number, call));
     const Mail::Entry& entry = mail.entry[number % Mail::entries];
     const Collective theirs = entry.called.collective();
+    if (entry.called.doing != ties_.links->doing()) return ties_.links->why_other_call(group_);
     if (!agree(call, theirs)) {
       return error(Code::misuse, "ranks of group ", group_.name, " disagree at call ", number, ": rank ", call.peer,
                    " calls ", theirs.text(), ", rank ", rank_, " calls ", call.text());

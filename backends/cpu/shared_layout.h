@@ -24,10 +24,11 @@ struct Called {
   uint8_t unused = 0;
   int32_t peer = 0;
   int64_t count = 0, rows = 0;
-  uint64_t call = 0, members = 0;
+  uint64_t call = 0;
+  uint64_t doing = 0;  // the digest of what its process does
 
-  static Called of(const Collective& call, uint64_t number, uint64_t members) {
-    return {call.kind, call.dtype, call.reduction, 0, call.peer, call.count, call.rows, number, members};
+  static Called of(const Collective& call, uint64_t number, uint64_t doing) {
+    return {call.kind, call.dtype, call.reduction, 0, call.peer, call.count, call.rows, number, doing};
   }
   Collective collective() const {
     return {.kind = kind, .dtype = dtype, .count = count, .reduction = reduction, .peer = peer, .rows = rows};

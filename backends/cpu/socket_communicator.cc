@@ -7,6 +7,7 @@
 
 #include "backends/cpu/reduce.h"
 #include "backends/cpu/stream_work.h"
+#include "core/base/sha256.h"
 #include "core/base/thread_pool.h"
 
 namespace epl::cpu {
@@ -19,7 +20,10 @@ constexpr int told_asks = 100;         // for what the others say of a carrier t
 // The body of a frame whose operand a carrier brings.
 struct Carried {
   uint64_t number = 0, bytes = 0;
+  Digest digest{};  // of the operand, where frames are signed: this one is
 };
+
+Digest digest_of(const void* bytes, size_t size) { return sha256({static_cast<const char*>(bytes), size}); }
 
 class SocketCommunicator final : public Communicator {
  public:
@@ -30,6 +34,7 @@ class SocketCommunicator final : public Communicator {
         rank_(rank),
         messages_(group.members.size()),
         receipts_(group.members.size()),
+        digests_(group.members.size()),
         sources_(group.members.size()),
         packed_(group.members.size()),
         sent_(group.members.size()),
@@ -58,7 +63,9 @@ class SocketCommunicator final : public Communicator {
 
   void abort(const Status& status) override { links_->abort(group_, status); }
   void watch(std::function<Status()> stop) override { links_->watch(std::move(stop)); }
-  bool lost() const override { return links_->lost(); }
+  Status lost() const override { return links_->lost(); }
+  void retire() override { links_->retire(); }
+  void enter(const JobCall& call) override { links_->enter(call); }
 
  private:
   using Kind = Collective::Kind;
@@ -74,6 +81,7 @@ class SocketCommunicator final : public Communicator {
       return invalid("rank ", rank_, " called ", call.text(), ", a type that cannot be reduced");
     }
     EPL_TRY(stream.synchronize());
+    doing_ = links_->doing();
     if (!call.between_two()) ++calls_;
     switch (call.kind) {
       case Kind::all_reduce:
@@ -120,6 +128,7 @@ class SocketCommunicator final : public Communicator {
             .group = group_.id,
             .members = group_.members_hash,
             .call = number,
+            .doing = doing_,
             .phase = phase,
             .kind = call.kind,
             .dtype = call.dtype,
@@ -140,6 +149,7 @@ class SocketCommunicator final : public Communicator {
     auto number = ties_.carrier->send(joined, body);
     if (!number.ok()) return carrier_failed(head, peer, number.status());
     carried.number = *number;
+    if (ties_.signs) carried.digest = digest_of(body.data(), body.size());
     head.carried = 1;
     head.bytes = sizeof carried;
     links_->send(joined, head, &carried);
@@ -158,6 +168,7 @@ class SocketCommunicator final : public Communicator {
                                           static_cast<int64_t>(carried.bytes));
     if (!receipt.ok()) return carrier_failed(head, peer, receipt.status());
     receipts_[static_cast<size_t>(peer)] = std::move(*receipt);
+    digests_[static_cast<size_t>(peer)] = carried.digest;
     return {};
   }
 
@@ -166,6 +177,7 @@ class SocketCommunicator final : public Communicator {
     Carrier::Receipt receipt = std::move(receipts_[static_cast<size_t>(peer)]);
     const FrameHead& head = messages_[static_cast<size_t>(peer)].head;
     const auto awaited = [&](int member) { return member == peer; };
+    const bool carried = receipt.open();
     for (int64_t silent = 0; receipt.open(); silent += ask_milliseconds) {
       const Result<bool> come = receipt.wait(ask_milliseconds);
       if (!come.ok()) return carrier_failed(head, peer, come.status());
@@ -173,7 +185,11 @@ class SocketCommunicator final : public Communicator {
       const Connections::Waiting waiting = links_->keep_waiting(group_, awaited, static_cast<double>(silent) * 1e-3);
       if (!waiting.status.ok()) return waiting.missing < 0 ? waiting.status : missing(head, peer, waiting.status);
     }
-    return {};
+    const Bytes body = body_of(peer);
+    if (!carried || !ties_.signs ||
+        same_digest(digest_of(body.data(), body.size()), digests_[static_cast<size_t>(peer)]))
+      return {};
+    return missing(head, peer, error(Code::peer_failed, "what was carried for it was changed on its way"));
   }
 
   Status missing(const FrameHead& head, int peer, const Status& why) const {
@@ -217,6 +233,7 @@ class SocketCommunicator final : public Communicator {
     if (carried) EPL_TRY(begin_to_receive(*message, peer));
     const FrameHead& head = message->head;
     const Collective theirs = called(head);
+    if (head.doing != doing_) return links_->why_other_call(group_);
     const bool alike = agree(call, theirs) && head.call == number && head.phase == phase &&
                        head.members == group_.members_hash && head.bytes == static_cast<uint64_t>(bytes);
     if (alike) return message;
@@ -365,8 +382,10 @@ class SocketCommunicator final : public Communicator {
   Connections::Group& group_;
   const int rank_;
   uint64_t calls_ = 0;
+  uint64_t doing_ = 0;                      // of this call: see FrameHead
   std::vector<Message> messages_;           // of this call, by rank
   std::vector<Carrier::Receipt> receipts_;  // of what is to come into them
+  std::vector<Digest> digests_;             // of that, where frames are signed
   std::vector<const void*> sources_;
   std::vector<std::byte> sum_;
   std::vector<std::vector<std::byte>> packed_;  // by rank: rows that go there

@@ -10,6 +10,7 @@
 
 #include "backends/cpu/process_communicator.h"
 #include "core/backend/handshake.h"
+#include "core/backend/job_call.h"
 
 namespace epl::cpu {
 namespace {
@@ -89,8 +90,8 @@ Result<Card> read_card(const Joining& joining, int rank, std::string_view text) 
   if (card.size != joining.size)
     return invalid(own(joining), "; ", who(joining, rank), " says that there are ", card.size, " ranks");
   if (card.job != joining.job) {
-    return invalid(own(joining), "; ", who(joining, rank), " does not do the same job: here it is ",
-                   quoted(excerpt(joining.job, 200)), ", there ", quoted(excerpt(card.job, 200)));
+    return invalid(own(joining), "; ", who(joining, rank),
+                   " does not do the same job: ", line_difference(joining.job, card.job));
   }
   return card;
 }
@@ -129,14 +130,22 @@ Result<std::vector<Card>> read_cards(const Joining& joining, Rendezvous& rendezv
                " is not at the rendezvous)");
 }
 
-Result<Descriptor> reach(const Joining& joining, int rank, const Card& card, const Deadline& deadline) {
+// Of the end that connects, or of the one that listens. A key of each direction.
+FrameKeys frame_keys(const Digest& key, bool connects) {
+  const std::string_view bytes = bytes_of(key);
+  const Digest there = hmac_sha256(bytes, "to who listens"), back = hmac_sha256(bytes, "to who connects");
+  return connects ? FrameKeys{there, back} : FrameKeys{back, there};
+}
+
+Result<Link> reach(const Joining& joining, int rank, const Card& card, const Deadline& deadline) {
   note_awaited(joining, rank);
   const Endpoint at{card.address, card.port};
   auto socket = connect_within(at, deadline, false);
   Status status = socket.status();
   if (status.ok()) {
-    status = introduce(*socket, joining.secret, card_subject(joining, rank, card), joining.rank, deadline);
-    if (status.ok()) return socket;
+    const auto key = introduce(*socket, joining.secret, card_subject(joining, rank, card), joining.rank, deadline);
+    if (key.ok()) return Link{std::move(*socket), frame_keys(*key, true)};
+    status = key.status();
   }
   EPL_TRY(deadline.stopped());
   const bool far = !is_loopback(joining.address) && is_loopback(card.address);
@@ -151,8 +160,8 @@ Result<Descriptor> reach(const Joining& joining, int rank, const Card& card, con
 // nothing keeps nobody from coming in.
 class Door {
  public:
-  Door(const Joining& joining, const Descriptor& listener, const Card& card, std::vector<Descriptor>& sockets)
-      : joining_(joining), listener_(listener), about_(card_subject(joining, joining.rank, card)), sockets_(sockets) {}
+  Door(const Joining& joining, const Descriptor& listener, const Card& card, std::vector<Link>& links)
+      : joining_(joining), listener_(listener), about_(card_subject(joining, joining.rank, card)), links_(links) {}
 
   Status take_all(const Deadline& deadline) {
     for (std::vector<int> missing; !(missing = absent()).empty();) {
@@ -177,7 +186,7 @@ class Door {
   std::vector<int> absent() const {
     std::vector<int> missing;
     for (int r = joining_.rank + 1; r < joining_.size; ++r)
-      if (!sockets_[static_cast<size_t>(r)].open()) missing.push_back(r);
+      if (!links_[static_cast<size_t>(r)].socket.open()) missing.push_back(r);
     return missing;
   }
 
@@ -213,9 +222,12 @@ class Door {
       stranger_ = guest.address();
       return true;
     }
-    Descriptor& socket = sockets_[static_cast<size_t>(rank)];
+    auto& [socket, keys] = links_[static_cast<size_t>(rank)];
     const Status told = guest.tell(socket.open() ? Verdict::already_here : Verdict::welcome);
-    if (told.ok() && !socket.open()) socket = std::move(guest.socket());
+    if (told.ok() && !socket.open()) {
+      keys = frame_keys(guest.key(), false);
+      socket = std::move(guest.socket());
+    }
     return true;
   }
 
@@ -228,7 +240,7 @@ class Door {
   const Joining& joining_;
   const Descriptor& listener_;
   const std::string about_;
-  std::vector<Descriptor>& sockets_;
+  std::vector<Link>& links_;
   std::list<Guest> guests_;
   int strangers_ = 0;
   std::string stranger_;
@@ -242,6 +254,8 @@ Status check(const Joining& joining) {
   }
   if (joining.rank < 0 || joining.rank >= joining.size)
     return invalid("rank ", joining.rank, " of ", joining.size, " joins group ", joining.group);
+  if (joining.signs_frames && joining.secret.empty())
+    return invalid(own(joining), " and is to sign what it sends, which needs a secret");
   if (!(joining.join_seconds >= 0) || !(joining.silence_seconds > 0)) {
     return invalid(own(joining), " and waits ", joining.join_seconds, " s for its peers to come and ",
                    joining.silence_seconds, " s for what they say");
@@ -271,8 +285,8 @@ Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, 
   EPL_TRY(check(joining));
   const Deadline deadline(clock, joining.join_seconds, &joining.stop);
   MetPeers met;
-  std::vector<Descriptor>& sockets = met.sockets;
-  sockets.resize(static_cast<size_t>(joining.size));
+  std::vector<Link>& links = met.links;
+  links.resize(static_cast<size_t>(joining.size));
   Endpoint at{joining.address, 0};
   auto listener = listen_at(at, std::max(joining.size, 16));
   if (!listener.ok()) return listener.status().with_context(own(joining));
@@ -292,9 +306,9 @@ Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, 
   EPL_ASSIGN(const std::vector<Card> cards, read_cards(joining, rendezvous, deadline));
   const Deadline connected(clock, joining.join_seconds, &joining.stop);  // all of them are there now
   for (int r = 0; r < joining.rank; ++r) {
-    EPL_ASSIGN(sockets[static_cast<size_t>(r)], reach(joining, r, cards[static_cast<size_t>(r)], connected));
+    EPL_ASSIGN(links[static_cast<size_t>(r)], reach(joining, r, cards[static_cast<size_t>(r)], connected));
   }
-  EPL_TRY(Door(joining, *listener, card, sockets).take_all(connected));
+  EPL_TRY(Door(joining, *listener, card, links).take_all(connected));
   for (int r = 0; r < joining.size; ++r) {
     const Card& peer = r == joining.rank ? card : cards[static_cast<size_t>(r)];
     met.offers.push_back(peer.host == card.host ? peer.offer : SharedAddress());

@@ -27,7 +27,7 @@ std::string card_text(const Joining& joining, int rank, const Card& card);
 std::string card_subject(const Joining& joining, int rank, const Card& card);
 
 struct MetPeers {
-  std::vector<Descriptor> sockets;    // connected, by rank, none for this one; they do not block
+  std::vector<Link> links;            // connected, by rank, none for this one; their sockets do not block
   std::vector<SharedAddress> offers;  // memory that shows who can share; without a file from other hosts
 };
 // `offer` is this rank's.

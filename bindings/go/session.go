@@ -21,6 +21,9 @@ type SessionOptions struct {
 	JoinTimeout      time.Duration // for all processes to come; 0: a minute
 	SilenceTimeout   time.Duration // for a process that says nothing within a call; 0: ten minutes
 	Slices           bool          // calls take the samples of this process's ranks alone: Plan.Slice
+	TakeWeights      bool          // those of rank 0 where the model file of this process has others; else an error
+	CompareEvery     int           // steps between comparisons of copies; 0: 100; -1: with checkpoints alone
+	Integrity        string        // "hmac" signs what goes over connections, by the secret; "none" if empty
 }
 
 // Metrics is what a step or an evaluation tells.
@@ -60,6 +63,14 @@ func (p *Plan) Session(ctx context.Context, options SessionOptions) (*Session, e
 	o.SilenceTimeoutNanoseconds = int64(options.SilenceTimeout)
 	if options.Slices {
 		o.Slices = 1
+	}
+	if options.TakeWeights {
+		o.TakeWeights = 1
+	}
+	o.CompareEvery = int64(options.CompareEvery)
+	if options.Integrity != "" {
+		o.Integrity, o.IntegrityLength = raw.AllocText(options.Integrity)
+		defer raw.FreeText(o.Integrity)
 	}
 	if options.Rendezvous != "" {
 		o.Rendezvous, o.RendezvousLength = raw.AllocText(options.Rendezvous)
@@ -270,6 +281,16 @@ func (s *Session) next(ctx context.Context, data *Dataset) (Metrics, error) {
 func (s *Session) GiveUp(ctx context.Context, reason string) error {
 	return s.wait(ctx, func(session *raw.Session, call *raw.CallOptions) *raw.Error {
 		return raw.SessionGiveUp(session, reason, call)
+	})
+}
+
+// Agree compares with the other processes of a job what all must have in common: facts, a JSON object of the caller's own,
+// and the data, nil for none. What differs is an error in all of them that names it. In one process it does nothing.
+func (s *Session) Agree(ctx context.Context, facts string, data *Dataset) error {
+	return withData(data, func(dataset *raw.Dataset) error {
+		return s.wait(ctx, func(session *raw.Session, call *raw.CallOptions) *raw.Error {
+			return raw.SessionAgree(session, facts, dataset, call)
+		})
 	})
 }
 

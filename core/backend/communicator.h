@@ -14,6 +14,7 @@
 namespace epl {
 
 class Stream;
+struct JobCall;
 
 enum class Reduction : uint8_t { sum, max, min };
 
@@ -104,8 +105,16 @@ class Communicator {
   // Ranks of other processes are waited for without looking at anything else. `stop` is asked now and then while a call
   // of this group, or of one split from it, waits for them; an error of it ends the group. Null: nobody is asked.
   virtual void watch(std::function<Status()> /*stop*/) {}
-  // Whether a peer has gone with its process, or said nothing for too long: these ranks never come together again.
-  virtual bool lost() const { return false; }
+  // That a peer has gone with its process, has left, or has said nothing for too long, and which: these ranks never
+  // come together again. This rank has seen it, or heard of it by the abort of another one.
+  virtual Status lost() const { return {}; }
+  // What this rank's process does from now on. A rank of another process that says something else of the call of this
+  // number is noticed as soon as one of the two waits for the other, whatever groups they wait in: both calls fail.
+  // Where nobody waits it costs no message.
+  virtual void enter(const JobCall& /*call*/) {}
+  // The ranks have come together in another group, which takes the place of this one: that this rank leaves it is no
+  // loss to the others.
+  virtual void retire() {}
 };
 
 // What `split` refuses: members that are not ascending ranks of the group, or not the caller's own.

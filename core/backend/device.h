@@ -89,7 +89,10 @@ struct Joining {
   std::string transport = "shared,sockets";
   double join_seconds = 60;      // to wait for the others to come
   double silence_seconds = 600;  // to wait, within a call, for a peer that says nothing
-  Stop stop{};                   // while it joins
+  // Frames between ranks are signed by a key that follows from the secret and is another one for each connection, so
+  // that one that is changed, repeated, left out or out of order is an error that names the peer. It needs a secret.
+  bool signs_frames = false;
+  Stop stop{};  // while it joins
   // Where it is given: a rank that is waited for at the moment, -1 for none.
   std::atomic<int>* awaited = nullptr;
 };

@@ -27,6 +27,10 @@ Digest ended(const Secret& secret, std::string_view about, const Challenge& chal
   return signature_of(secret, "listens.", about, challenge, answer, bytes_of(verdict));
 }
 
+Digest key_of(const Secret& secret, std::string_view about, const Challenge& challenge, const Answer& answer) {
+  return signature_of(secret, "the key.", about, challenge, answer, "");
+}
+
 }  // namespace
 
 Result<Digest> draw() {
@@ -61,6 +65,8 @@ Guest::State Guest::read() {
   return known ? State::known : State::stranger;
 }
 
+Digest Guest::key() const { return key_of(secret_, about_, challenge_, answer_); }
+
 Status Guest::tell(Verdict verdict) {
   LastWord last{.verdict = verdict};
   if (verdict != Verdict::other_secret) last.signature = ended(secret_, about_, challenge_, answer_, verdict);
@@ -69,8 +75,8 @@ Status Guest::tell(Verdict verdict) {
   return error(Code::peer_failed, "who connected has gone");
 }
 
-Status introduce(const Descriptor& socket, const Secret& secret, const std::string& about, int64_t number,
-                 const Deadline& deadline) {
+Result<Digest> introduce(const Descriptor& socket, const Secret& secret, const std::string& about, int64_t number,
+                         const Deadline& deadline) {
   Challenge challenge;
   EPL_TRY(receive_whole(socket, &challenge, sizeof challenge, deadline));
   if (challenge.protocol != protocol) return invalid("what listens there is not of EPL, or of another version");
@@ -85,7 +91,7 @@ Status introduce(const Descriptor& socket, const Secret& secret, const std::stri
     return invalid("the two ends do not have the same secret: one has another or none");
   if (last.verdict == Verdict::already_here)
     return invalid("it has a connection of rank ", number, " already: two processes take themselves for the same rank");
-  return {};
+  return key_of(secret, about, challenge, answer);
 }
 
 }  // namespace epl

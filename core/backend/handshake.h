@@ -1,6 +1,7 @@
 // How the two ends of a new connection show each other that they know one secret, which itself is never sent: each
 // signs what both have drawn by chance (HMAC-SHA256). The end that connects goes first, so that a stranger who connects
-// gets nothing that is signed. What is sent afterwards is neither signed nor encrypted.
+// gets nothing that is signed. What is sent afterwards is neither signed nor encrypted by itself; a key for that
+// follows from the secret and what was drawn, and is another one for each connection.
 //
 //   who listens   challenge: 32 bytes drawn by chance
 //   who connects  answer: its number, 32 bytes of its own, the signature of all that was said
@@ -46,6 +47,7 @@ class Guest {
   int64_t number() const { return answer_.number; }  // that a known one has given
   // Ends the handshake. An error says that the guest has gone.
   Status tell(Verdict verdict);
+  Digest key() const;  // of the connection, the same at both ends; of a known guest
   Descriptor& socket() { return socket_; }
   const std::string& address() const { return address_; }  // where it comes from
 
@@ -61,8 +63,8 @@ class Guest {
   size_t read_ = 0;
 };
 
-// The end that connects, as `number`. An error says who has refused whom.
-Status introduce(const Descriptor& socket, const Secret& secret, const std::string& about, int64_t number,
-                 const Deadline& deadline);
+// The end that connects, as `number`: the key of the connection, or an error that says who has refused whom.
+Result<Digest> introduce(const Descriptor& socket, const Secret& secret, const std::string& about, int64_t number,
+                         const Deadline& deadline);
 
 }  // namespace epl

@@ -345,7 +345,7 @@ class StoreRendezvous final : public Rendezvous {
     const Deadline deadline(clock_, connect_seconds_, &stop);
     auto socket = connect_within(at_, deadline, true);
     Status status = socket.status();
-    if (status.ok()) status = introduce(*socket, secret_, std::string(about), 0, deadline);
+    if (status.ok()) status = introduce(*socket, secret_, std::string(about), 0, deadline).status();
     if (!status.ok()) return status.with_context(cat("store ", at_.text()));
     return socket;
   }

@@ -56,6 +56,12 @@ void Sha256::take_block(const uint8_t* block) {
 
 void Sha256::add(std::string_view bytes) {
   while (!bytes.empty()) {
+    if (bytes_ % block_bytes == 0 && bytes.size() >= block_bytes) {  // where it lies
+      take_block(reinterpret_cast<const uint8_t*>(bytes.data()));
+      bytes_ += block_bytes;
+      bytes.remove_prefix(block_bytes);
+      continue;
+    }
     const size_t at = bytes_ % block_bytes, taken = std::min(bytes.size(), block_bytes - at);
     std::memcpy(block_.data() + at, bytes.data(), taken);
     bytes_ += taken;
@@ -72,10 +78,11 @@ Sha256::~Sha256() {
 Digest Sha256::value() const {
   Sha256 end = *this;
   const uint64_t bits = bytes_ * 8;
-  std::string tail(1, '\x80');
-  while ((bytes_ + tail.size()) % block_bytes != block_bytes - 8) tail += '\0';
-  for (int shift = 56; shift >= 0; shift -= 8) tail += static_cast<char>(bits >> shift & 0xff);
-  end.add(tail);
+  std::array<char, 2 * block_bytes> tail{'\x80'};
+  size_t size = 1;
+  while ((bytes_ + size) % block_bytes != block_bytes - 8) ++size;
+  for (int shift = 56; shift >= 0; shift -= 8) tail[size++] = static_cast<char>(bits >> shift & 0xff);
+  end.add({tail.data(), size});
   Digest digest;
   for (size_t i = 0; i < digest.size(); ++i)
     digest[i] = static_cast<uint8_t>(end.state_[i / 4] >> (24 - 8 * (i % 4)) & 0xff);
@@ -88,24 +95,33 @@ Digest sha256(std::string_view bytes) {
   return hash.value();
 }
 
-Digest hmac_sha256(std::string_view key, std::string_view bytes) {
+HmacSha256::HmacSha256(std::string_view key) {
   std::array<char, block_bytes> block{};
   const Digest shorter = key.size() > block_bytes ? sha256(key) : Digest();
   if (key.size() > block_bytes) key = digest_bytes(shorter);
   std::ranges::copy(key, block.begin());
-  const auto keyed = [&](char mask, std::string_view text) {
+  const auto begin = [&](Sha256& hash, char mask) {
     std::array<char, block_bytes> pad = block;
     for (char& c : pad) c = static_cast<char>(c ^ mask);
-    Sha256 hash;
     hash.add({pad.data(), pad.size()});
-    hash.add(text);
-    const Digest out = hash.value();
     ::explicit_bzero(pad.data(), pad.size());
-    return out;
   };
-  const Digest out = keyed('\x5c', digest_bytes(keyed('\x36', bytes)));
+  begin(inner_, '\x36');
+  begin(outer_, '\x5c');
   ::explicit_bzero(block.data(), block.size());  // a key must not stay on the stack
-  return out;
+}
+
+Digest HmacSha256::value() const {
+  const Digest inner = inner_.value();
+  Sha256 outer = outer_;
+  outer.add(digest_bytes(inner));
+  return outer.value();
+}
+
+Digest hmac_sha256(std::string_view key, std::string_view bytes) {
+  HmacSha256 hash(key);
+  hash.add(bytes);
+  return hash.value();
 }
 
 bool same_digest(const Digest& a, const Digest& b) {

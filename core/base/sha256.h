@@ -27,6 +27,17 @@ class Sha256 {
   uint64_t bytes_ = 0;
 };
 
+// HMAC of what is added, by one key.
+class HmacSha256 {
+ public:
+  explicit HmacSha256(std::string_view key);
+  void add(std::string_view bytes) { inner_.add(bytes); }
+  Digest value() const;
+
+ private:
+  Sha256 inner_, outer_;
+};
+
 Digest sha256(std::string_view bytes);
 Digest hmac_sha256(std::string_view key, std::string_view bytes);
 // In a time that does not tell how much of the two is equal.

@@ -33,13 +33,16 @@ template <class F> epl_error* with_session(epl_session* session, F&& f, const ch
   return guarded([&] { return in_session(session, f); }, call);
 }
 
-// An entry point that all processes of a job call. What this one refuses, for whatever reason, the others hear of.
-template <class F> Status in_job(epl_session* session, F&& f) {
-  return with_caller(session, "session",
-                     [&] { return session->session->make_call([&] { return unless_poisoned(*session, f); }); });
+// An entry point that all processes of a job call, by its name. What this one refuses, for whatever reason, the others
+// hear of.
+template <class F> Status in_job(epl_session* session, F&& f, const char* call) {
+  return with_caller(session, "session", [&] {
+    const Session::InCall calling(*session->session, call);
+    return session->session->make_call([&] { return unless_poisoned(*session, f); });
+  });
 }
 template <class F> epl_error* with_job(epl_session* session, F&& f, const char* call = __builtin_FUNCTION()) {
-  return guarded([&] { return in_job(session, f); }, call);
+  return guarded([&] { return in_job(session, f, call); }, call);
 }
 
 // Of a session over processes the others come to the call as well and would wait for this one: the session itself looks

@@ -28,8 +28,10 @@ template <class F> Status write_or_help(epl_write_fn write, void* userdata, cons
 }
 
 // Reads what may be in this process alone, or in pieces with all: then they call together.
-template <class F> Status read_state(const epl_session& session, bool whole, F&& f) {
-  return whole || !session.session->over_processes() ? f() : session.session->make_call(f);
+template <class F> Status read_state(const epl_session& session, const char* call, bool whole, F&& f) {
+  if (whole || !session.session->over_processes()) return f();
+  const Session::InCall calling(*session.session, call);
+  return session.session->make_call(f);
 }
 bool has_all_weights(const Session& session) {
   const std::vector<std::string> names = state_names(session.plan(), StateKind::parameter);
@@ -72,7 +74,7 @@ epl_error* epl_session_get(epl_session* session, const char* name, size_t name_l
     EPL_TRY(in_session(session, [&]() -> Status {
       EPL_TEXT_ARGUMENT(name);
       const bool known = session->session->plan().state().find(name_text) != nullptr;
-      return read_state(*session, !known || session->session->has_whole(name_text), [&]() -> Status {
+      return read_state(*session, "epl_session_get", !known || session->session->has_whole(name_text), [&]() -> Status {
         EPL_ASSIGN(const Call begun, begin_call(*session, call));
         const Session::Call calling(*session->session, begun.stop);
         EPL_ASSIGN(const Tensor value, session->session->state_view(name_text));
@@ -101,7 +103,7 @@ epl_error* epl_session_set(epl_session* session, const char* name, size_t name_l
 
 epl_error* epl_session_hash(epl_session* session, const epl_call_options* call, uint64_t* hash) {
   return with_session(session, [&]() -> Status {
-    return read_state(*session, has_all_weights(*session->session), [&]() -> Status {
+    return read_state(*session, "epl_session_hash", has_all_weights(*session->session), [&]() -> Status {
       EPL_REQUIRE(hash);
       EPL_ASSIGN(const Call begun, begin_call(*session, call));
       const Session::Call calling(*session->session, begun.stop);
@@ -196,6 +198,40 @@ epl_error* epl_session_compare(epl_session* session, const char* path, size_t pa
       });
     }));
     return print_json(out, 2);
+  });
+}
+
+namespace epl::capi {
+namespace {
+
+// Lines "key: value" of a flat object.
+Result<std::string> lines_of(std::string_view json) {
+  if (json.empty()) return std::string();
+  EPL_ASSIGN(const Json read, parse_json(json));
+  if (!read.is_object()) return invalid("facts is ", excerpt(json, 60), "; it is a JSON object");
+  std::string out;
+  for (const auto& [key, value] : read.items()) {
+    if (value.is_structured())
+      return invalid("facts: ", quoted(key), " is no text, number or boolean, and no more than these is compared");
+    out += cat(key, ": ", print_json(value), "\n");
+  }
+  return out;
+}
+
+}  // namespace
+}  // namespace epl::capi
+
+epl_error* epl_session_agree(epl_session* session, const char* facts, size_t facts_length, const epl_dataset* dataset,
+                             const epl_call_options* call) {
+  return with_job(session, [&]() -> Status {
+    EPL_TEXT_ARGUMENT(facts);
+    EPL_ASSIGN(const Call begun, begin_call(*session, call));
+    const Session::Call calling(*session->session, begun.stop);
+    EPL_ASSIGN(std::string lines, lines_of(facts_text));
+    return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
+      for (const auto& [key, value] : training_data(dataset).facts) lines += cat(key, ": ", quoted(value), "\n");
+      return session->session->compare(lines);
+    });
   });
 }
 

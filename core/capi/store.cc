@@ -138,6 +138,23 @@ Result<double> seconds_of(int64_t nanoseconds, double otherwise, std::string_vie
 
 }  // namespace
 
+namespace {
+
+Status take_integrity(const epl_session_options& known, SessionOptions& options) {
+  EPL_ASSIGN(const std::string_view integrity,
+             text_argument(known.integrity, known.integrity_length, "session option integrity"));
+  static const std::vector<std::string> words = {"none", "hmac"};
+  if (integrity.empty() || integrity == words[0]) return {};
+  if (integrity != words[1])
+    return invalid("session option integrity is ", quoted(integrity), choices(integrity, words));
+  if (options.secret.empty())
+    return invalid("session option integrity is \"hmac\", which signs by the secret, and there is no secret");
+  options.signs_frames = true;
+  return {};
+}
+
+}  // namespace
+
 Result<SessionOptions> session_options(const epl_session_options& known, const epl_plan& plan, const Stop& stop) {
   EPL_ASSIGN(const std::string_view name,
              text_argument(known.rendezvous, known.rendezvous_length, "session option rendezvous"));
@@ -162,6 +179,12 @@ Result<SessionOptions> session_options(const epl_session_options& known, const e
   if (known.slices != 0 && known.slices != 1)
     return invalid("session option slices is ", known.slices, "; it is 0 or 1");
   options.slices = known.slices == 1;
+  if (known.take_weights != 0 && known.take_weights != 1)
+    return invalid("session option take_weights is ", known.take_weights, "; it is 0 or 1");
+  options.take_weights = known.take_weights == 1;
+  if (known.compare_every < -1)
+    return invalid("session option compare_every is ", known.compare_every, "; it is a number of steps, 0 or -1");
+  if (known.compare_every != 0) options.compare_every = std::max<int64_t>(known.compare_every, 0);
   options.secret = Secret(secret);
   if (!transport.empty()) {
     EPL_TRY(parse_transport(transport).status().with_context("session option transport"));
@@ -172,6 +195,7 @@ Result<SessionOptions> session_options(const epl_session_options& known, const e
     options.rendezvous = std::move(door.rendezvous);
     options.secret = std::move(door.secret);
   }
+  EPL_TRY(take_integrity(known, options));
   const bool alone = options.ranks == world || (options.ranks == 0 && options.first_rank == 0);
   if (!address.empty()) {
     options.address = address;

@@ -445,6 +445,7 @@ Result<Checkpoint> load_checkpoint(const CheckpointFiles& from, const Stop& stop
   }
 
   Checkpoint out;
+  out.content = hash64(file);
   out.step = read->step();
   out.seed = read->seed();
   out.units = read->units();

@@ -41,7 +41,8 @@ struct Checkpoint {
   uint32_t numerics = numerics_version;
   int64_t data_position = -1;  // -1: no dataset
   std::vector<CheckpointItem> items;
-  Facts facts;  // what the run was; empty in checkpoints of older versions
+  Facts facts;           // what the run was; empty in checkpoints of older versions
+  uint64_t content = 0;  // of one that was loaded: a hash of its manifest, which holds those of its files
 };
 
 Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, const FileHook& hook = nullptr);

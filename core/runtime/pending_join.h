@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/backend/device.h"
+#include "core/base/function_ref.h"
 #include "core/base/thread.h"
 
 namespace epl {
@@ -23,8 +24,9 @@ class PendingJoin {
   PendingJoin(const PendingJoin&) = delete;
   // Gives up what is not done.
   ~PendingJoin();
-  // Waits until it is done, or until `stop` says so, which the error then is. It names a rank that has not come.
-  Status wait(const Stop& stop);
+  // Waits until it is done, or until `stop` or `look` says so, which the error then is. That of `stop` names a rank
+  // that has not come.
+  Status wait(const Stop& stop, FunctionRef<Status()> look);
   // The call that has waited for it has stopped: the others hear `why` as soon as they have come.
   void give_up(const Status& why);
   bool given_up() const;
@@ -111,10 +113,11 @@ inline bool PendingJoin::given_up() const {
   return !why_.ok();
 }
 
-inline Status PendingJoin::wait(const Stop& stop) {
+inline Status PendingJoin::wait(const Stop& stop, FunctionRef<Status()> look) {
   constexpr auto slice = std::chrono::milliseconds(10);  // before it is asked whether to stop
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, slice, [&] { return done_; })) {
+    EPL_TRY(look());
     const Status stopped = stop.check();
     if (stopped.ok()) continue;
     const int rank = awaited_.load(std::memory_order_relaxed);

@@ -76,7 +76,10 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
     session->rank_threads_ = workers->teams(local_ranks);
     Team started(*session->rank_threads_);  // now, so that a step finds them
   }
-  EPL_TRY(session->connect(options.stop));
+  {
+    const Call creating(*session, options.stop);
+    EPL_TRY(session->connect(options.stop));
+  }
   size_t max_inputs = 0, max_outputs = 0;
   for (const Entry& entry : p.entries()) {
     max_inputs = std::max(max_inputs, entry.inputs.size());
@@ -259,6 +262,7 @@ Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> in
                      .applies = applies,
                      .stop = options.stop,
                      .gate = &gate_};
+  if (over_processes()) look_at(entry, inputs, part);
   Outcome outcome = run_ranks(index, request);
   const int64_t verdict = outcome.done ? ranks_[0]->executors[index]->verdict() : -1;
   outcome.counts_nothing = verdict == 0 && counts_nothing(entry);
@@ -295,18 +299,6 @@ void Session::on_ranks(FunctionRef<void(int)> body) {
   } else {
     for (size_t r = 0; r < ranks_.size(); ++r) body(static_cast<int>(r));
   }
-}
-
-// Over processes there is one try: who did not come now would look for the others under another name. Where one has
-// stopped meanwhile, all hear of it and try the next name.
-Status Session::reconnect(const Stop& stop) {
-  if (connected_) return {};
-  if (!over_processes()) return connect(stop);
-  EPL_TRY(lost_);
-  const Status joined = join_world(stop);
-  if (!joined.ok()) return pending_.empty() ? lost_ = joined : joined;
-  const Status met = meet(stop);
-  return met.ok() ? met : give_up_world(met);
 }
 
 // Whatever ends it, the other ranks do not wait for this one, and nothing that it has issued goes on.
@@ -410,6 +402,7 @@ Status Session::train(Part part, std::span<const Tensor> inputs, StepMetrics& me
     EPL_TRY(refuse(fitting.status()));
     entry = fitting->entry;
   }
+  EPL_TRY(compare_if_due(part, options.stop));
   const size_t index = index_of(*entry);
   make_room(index, part);
   const Outcome outcome = execute(*entry, inputs, options, part);

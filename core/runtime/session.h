@@ -4,11 +4,14 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/backend/job_call.h"
 #include "core/base/function_ref.h"
 #include "core/runtime/compiled_plan.h"
 #include "core/runtime/executor.h"
@@ -54,8 +57,12 @@ struct SessionOptions {
   std::string transport = "shared,sockets";  // Joining::transport
   double join_seconds = 60;                  // to wait for the others to come
   double silence_seconds = 600;              // to wait in a call for one that says nothing
-  bool slices = false;                       // inputs are the samples that these ranks read: samples_read
-  Stop stop;                                 // while the session is made; not kept
+  bool signs_frames = false;                 // Joining::signs_frames
+  // Weights of the model's file that differ from those of rank 0 are taken from there; otherwise they are an error.
+  bool take_weights = false;
+  int64_t compare_every = 100;  // steps, before the next of which ranks compare what they share; 0: never
+  bool slices = false;          // inputs are the samples that these ranks read: samples_read
+  Stop stop;                    // while the session is made; not kept
   // The predict entry alone, with what it reads of the state and no initial values: a Predictor gives it others.
   bool predicts_only = false;
 };
@@ -168,17 +175,37 @@ class Session {
   // changes it does not: it is asked before it begins.
   class Call {
    public:
-    Call(Session& session, const Stop& stop) : session_(session) { session_.stop_ = stop; }
-    ~Call() { session_.stop_ = Stop(); }
+    Call(Session& session, const Stop& stop) : session_(session), outer_(std::exchange(session.stop_, stop)) {}
+    ~Call() { session_.stop_ = outer_; }
     Call(const Call&) = delete;
 
    private:
     Session& session_;
+    const Stop outer_;
   };
   const Stop& stop() const { return stop_; }
+  // The call of the host's that a process is in, by the name that the others are told; one within another is part of
+  // that. Over processes all are to make the same calls.
+  class InCall {
+   public:
+    InCall(Session& session, const char* name) : session_(session), outer_(session.call_name_) {
+      if (outer_ == nullptr) session_.begin_call(name);
+    }
+    ~InCall() {
+      if (outer_ == nullptr) session_.begin_call(nullptr);
+    }
+    InCall(const InCall&) = delete;
+
+   private:
+    Session& session_;
+    const char* const outer_;
+  };
   const SessionOptions& options() const { return options_; }
   uint64_t seed() const { return seed_; }
-  void set_seed(uint64_t seed) { seed_ = seed; }
+  void set_seed(uint64_t seed) {
+    seed_ = seed;
+    common_lines_ = nullptr;
+  }
   const Host& host() const { return host_; }
   int world() const { return static_cast<int>(plan_->options().ranks); }
   bool over_processes() const { return static_cast<int>(ranks_.size()) < world(); }
@@ -188,11 +215,21 @@ class Session {
   Result<std::vector<std::string>> tell(const std::string& own);
   // A number of each. Who waits for the others looks at `stop`.
   Result<std::vector<int64_t>> tell(int64_t own, const Stop& stop);
+  // The same of lines "key: value", which are to be the same in all processes: an error names the first that differs,
+  // by its key and rank, in all of them.
+  Status compare(const std::string& lines);
+  // Ranks that hold the same piece of the state compare what they have, by hashes: none of it moves. Copies that are
+  // not the same are an error that names the value and the rank, and the session is no longer `healthy`.
+  Status compare_copies();
   // Whether a rank of the world lives in this process.
   bool is_local(int rank) const;
   // False after a step failed halfway through changing the state: restore a checkpoint and call `restored`.
   bool healthy() const { return healthy_; }
-  void restored() { healthy_ = true; }
+  void restored() {
+    healthy_ = true;
+    values_set_.clear();
+    common_lines_ = nullptr;
+  }
   // Says that the state is no longer of one step: a checkpoint that could not be read to its end.
   void torn() { healthy_ = false; }
   // Whoever changes the state other than by `step` and `set_state` does it in the life of a StateGate::Change.
@@ -262,12 +299,27 @@ class Session {
   Status await_processes();
   Status among_processes(const Collective& call);
   Status give_up_world(const Status& why);
+  static Status lost_process(const Status& why);
+  Status come_together(const Stop& stop);
   Status reconnect(const Stop& stop);
+  void begin_call(const char* name);
+  Status note_value_set(std::string_view name, const Tensor& value);
+  void tell_call();
+  void look_at(const Entry& entry, std::span<const Tensor> inputs, Part part);
+  Result<std::vector<std::string>> hashes_of_weights();
+  Status compare_weights();
+  Status compare_if_due(Part part, const Stop& stop);
+  Status take_weights(const std::vector<std::string>& names);
+  struct Copies;
+  Status find_copies();
+  Result<int64_t> hash_of_copy(int rank, const std::string& name) const;
+  Status who_differs(const std::string& name, const std::vector<int>& holders);
   void disconnect();
   Status make_world();
   Status join_world(const Stop& stop);
   Status join_first(const Stop& stop);
   Status begin_join();
+  Status lost_before() const;
   Joining joining_world() const;
   std::string job() const;
   Status share_outputs(const Entry& entry, const RunRequest& request);
@@ -278,16 +330,27 @@ class Session {
   SessionOptions options_;
   uint64_t seed_;
   std::shared_ptr<Device> device_;
+  std::vector<std::vector<std::string>> input_keys_;  // by entry and input: JobCall::numbers, which the ranks keep
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::shared_ptr<Teams> rank_threads_;                // none where one thread drives all ranks
   int joins_ = 0;                                      // of the world, over processes
+  std::vector<std::unique_ptr<Communicator>> before_;  // the ranks' old world, until the new one stands
   std::vector<std::unique_ptr<PendingJoin>> pending_;  // by local rank; none where nobody is on the way
   bool connected_ = false;
-  uint64_t meetings_ = 0;                // how often this process has come to the others
-  std::vector<int> processes_;           // the first rank of each, ascending
-  std::unique_ptr<Communicator> among_;  // of the first ranks, over processes
-  std::vector<std::byte> parts_;         // of an output, on their way
-  Status lost_;                          // why the world never comes together again
+  const char* call_name_ = nullptr;     // see InCall; null: between calls
+  const char* program_call_ = nullptr;  // where it runs a program: what it does, whatever function was called for that
+  JobCall call_;                        // what the others have been told of the call at hand
+  bool told_call_ = false;              // since it began
+  std::shared_ptr<const std::string> common_lines_;          // JobCall::lines; null: a number has been set since
+  std::map<std::string, uint64_t, std::less<>> values_set_;  // by name: hashes of what the host has set
+  std::shared_ptr<const Copies> copies_;                     // null: not looked for yet
+  int64_t compared_step_ = 0;                                // before which copies were compared last
+  bool compare_due_ = false;                                 // before the next step, whichever that is
+  uint64_t meetings_ = 0;                                    // how often this process has come to the others
+  std::vector<int> processes_;                               // the first rank of each, ascending
+  std::unique_ptr<Communicator> among_;                      // of the first ranks, over processes
+  std::vector<std::byte> parts_;                             // of an output, on their way
+  Status lost_;                                              // why the world never comes together again
   StateGate gate_;
   Progress progress_;
   std::atomic<int64_t> memory_bytes_used_{0};

@@ -42,6 +42,8 @@ Status Session::meet(const Stop& stop) {
   std::vector<Communicator*> worlds;
   for (const auto& rank : ranks_) worlds.push_back(rank->world.get());
   const Watched watched(over_processes() ? worlds : std::vector<Communicator*>(), stop);
+  call_.number = 0;  // the others have been told nothing there
+  told_call_ = false;
   if (over_processes()) EPL_TRY(meet_processes());
   for (size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = *ranks_[r];
@@ -65,7 +67,9 @@ Status Session::meet(const Stop& stop) {
   }
   if (over_processes()) EPL_TRY(await_processes());
   connected_ = true;
-  return {};
+  if (!over_processes() || options_.predicts_only) return {};
+  compare_due_ = joins_ > 1;  // something had failed
+  return joins_ == 1 ? compare_weights() : Status();
 }
 
 // Nobody goes on before all have all of their groups: a process may give up its first call, which must not look to a
@@ -130,7 +134,8 @@ Joining Session::joining_world() const {
           .address = options_.address,
           .transport = options_.transport,
           .join_seconds = options_.join_seconds,
-          .silence_seconds = options_.silence_seconds};
+          .silence_seconds = options_.silence_seconds,
+          .signs_frames = options_.signs_frames};
 }
 
 // The first time the caller's thread joins, which a transport may want, and a call that stops makes no session.
@@ -149,7 +154,12 @@ Status Session::join_first(const Stop& stop) {
   return {};
 }
 
+// The ranks stay in their old world until all are in the new one: who ends meanwhile, or has given up the job, is
+// noticed there.
 Status Session::begin_join() {
+  for (auto& rank : ranks_) {
+    if (rank->world) before_.push_back(std::move(rank->world));
+  }
   disconnect();
   Joining joining = joining_world();
   ++joins_;
@@ -163,6 +173,11 @@ Status Session::begin_join() {
   return {};
 }
 
+Status Session::lost_before() const {
+  for (const auto& world : before_) EPL_TRY(lost_process(world->lost()));
+  return {};
+}
+
 // Later the others count on this process to come, whatever becomes of its call: one that stops is told to them in the
 // world that it has waited for, and all try the next name then.
 Status Session::join_world(const Stop& stop) {
@@ -171,8 +186,14 @@ Status Session::join_world(const Stop& stop) {
     if (pending_.empty()) EPL_TRY(begin_join());
     const bool given_up = pending_.front()->given_up();
     for (const auto& one : pending_) {
-      const Status stopped = one->wait(stop);
+      Status lost;
+      const Status stopped = one->wait(stop, [&] { return lost = lost_before(); });
       if (stopped.ok()) continue;
+      if (!lost.ok()) {
+        pending_.clear();
+        before_.clear();
+        return lost;
+      }
       const Status why = Status(Code::peer_failed, cat("rank ", options_.first_rank, ": ", stopped.message()))
                              .of_rank(options_.first_rank);
       for (const auto& other : pending_) other->give_up(why);
@@ -189,17 +210,55 @@ Status Session::join_world(const Stop& stop) {
       }
     }
     pending_.clear();
+    for (const auto& world : before_) {
+      if (failure.ok()) world->retire();
+    }
+    before_.clear();
     if (!failure.ok() || !given_up) return failure;
   }
 }
 
-// What must be the same in all processes: what runs, how it is trained, what random numbers follow from.
+// Over processes there is one try: who did not come now would look for the others under another name. Where one has
+// stopped meanwhile, all hear of it and try the next name.
+Status Session::come_together(const Stop& stop) {
+  if (connected_) return {};
+  if (!over_processes()) return connect(stop);
+  EPL_TRY(lost_);
+  const Status joined = join_world(stop);
+  if (!joined.ok()) return pending_.empty() ? lost_ = joined : joined;
+  const Status met = meet(stop);
+  return met.ok() ? met : give_up_world(met);
+}
+
+// The same, and this process says which call it is in.
+Status Session::reconnect(const Stop& stop) {
+  EPL_TRY(come_together(stop));
+  if (over_processes() && !told_call_) tell_call();
+  return {};
+}
+
+// What must be the same in all processes, a line each: what runs, how it is trained, what random numbers follow from.
 std::string Session::job() const {
-  Hash64 hash;
-  const auto add = [&](const std::string& text) { hash.add(text.c_str(), text.size() + 1); };
-  for (const auto& [key, value] : describe_run(*plan_)) add(key), add(value);
-  for (const Entry& entry : plan_->entries()) add(plan_->text(entry.kind, "local", entry.shape).value());
-  return cat("plan ", hash.value(), ", numerics ", numerics_version, ", seed ", seed_, ", step ", steps_done_);
+  std::string out;
+  const auto say = [&](std::string_view key, const auto& value) { out += cat(key, ": ", value, "\n"); };
+  say("numerics", numerics_version);
+  for (const auto& [key, value] : describe_run(*plan_)) say(key, quoted(value));
+  Hash64 plan, constants;
+  for (const Entry& entry : plan_->entries()) {
+    const std::string text = plan_->text(entry.kind, "local", entry.shape).value();
+    plan.add(text.c_str(), text.size() + 1);
+    const Graph& graph = *entry.plan.graph;
+    for (const Value constant : graph.leaves(ValueKind::constant)) add_to_hash(constants, graph.value(constant).data);
+  }
+  say("plan", plan.value());
+  say("constants", constants.value());
+  say("seed", seed_);
+  say("step", steps_done_);
+  say("slices", options_.slices);
+  say("take_weights", options_.take_weights);
+  say("compare_every", options_.compare_every);
+  say("signed frames", options_.signs_frames);
+  return out;
 }
 
 }  // namespace epl

@@ -35,6 +35,7 @@ Status check_rate_scale(const RateScale& scale) {
 Status Session::set_rate_scale(const RateScale& scale) {
   EPL_TRY(check_rate_scale(scale));
   rate_scale_ = scale;
+  common_lines_ = nullptr;
   return {};
 }
 
@@ -45,6 +46,7 @@ Status Session::observe(double value, bool higher_is_better) {
                    " watches no number; plateau does");
   }
   rate_scale_.observe(schedule.options, value, higher_is_better);
+  common_lines_ = nullptr;
   return {};
 }
 
@@ -96,6 +98,7 @@ Status Session::set_number(std::string_view name, double value) {
       return invalid(name, " is ", value, "; a learning rate is a number from 0 on");
     if (rates_.empty()) rates_ = plan_->rates();
     rates_[group] = value;
+    common_lines_ = nullptr;
     return {};
   }
   if (what != frozen_name || of.empty()) return unknown(name);
@@ -107,6 +110,7 @@ Status Session::set_number(std::string_view name, double value) {
     return error(Code::not_found, "no trained parameter is called ", quoted(of), did_you_mean(of, plan_->trained()));
   if (frozen_.empty()) frozen_.assign(plan_->trained().size(), 0);
   for (size_t i : found) frozen_[i] = value != 0;
+  common_lines_ = nullptr;
   return {};
 }
 
@@ -122,6 +126,7 @@ Facts Session::describe_numbers() const {
 void Session::restore_numbers(const Facts& facts) {
   rates_.clear();
   frozen_.clear();
+  common_lines_ = nullptr;
   if (const auto rates = facts.find("rate.groups"); rates != facts.end()) {
     const char* at = rates->second.data();
     const char* const end = at + rates->second.size();

@@ -41,6 +41,12 @@ size_t Session::process_of(int rank) const {
   return static_cast<size_t>(std::ranges::upper_bound(processes_, rank) - processes_.begin()) - 1;
 }
 
+Status Session::lost_process(const Status& why) {
+  if (why.ok()) return why;
+  return error(Code::peer_failed, "this session has lost a process of its job and cannot go on: ", why.message())
+      .of_rank(why.rank());
+}
+
 // The others must not wait for this process, and all of them come together again at the next call.
 Status Session::give_up_world(const Status& why) {
   connected_ = false;
@@ -50,11 +56,7 @@ Status Session::give_up_world(const Status& why) {
     rank->world->abort(Status(Code::peer_failed, cat("rank ", options_.first_rank, ": ", why.message()), why.where())
                            .of_rank(why.rank())
                            .of_rank(options_.first_rank));
-    if (rank->world->lost()) {
-      lost_ =
-          Status(Code::peer_failed, cat("this session has lost a process of its job and cannot go on: ", why.message()))
-              .of_rank(why.rank());
-    }
+    if (lost_.ok()) lost_ = lost_process(rank->world->lost());
   }
   return why;
 }
@@ -62,7 +64,7 @@ Status Session::give_up_world(const Status& why) {
 // Who has given up before comes together with the others first: they wait for that at their next call.
 Status Session::give_up(const Status& why) {
   if (!over_processes()) return why;
-  static_cast<void>(reconnect(stop_));
+  static_cast<void>(come_together(stop_));
   return give_up_world(why);
 }
 
@@ -364,7 +366,7 @@ Status Session::set_state(std::string_view name, const Tensor& value) {
   }
   healthy_ = was_healthy;
   note_set(*held.slot);
-  return {};
+  return note_value_set(name, value);
 }
 
 }  // namespace epl

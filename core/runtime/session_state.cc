@@ -307,10 +307,11 @@ Status save_parts(Session& session, const std::string& folder, const Checkpoint&
 namespace {
 
 Status check_worth_saving(Session& session) {
-  return session.agree(session.healthy() ? Status()
-                                         : error(Code::state_lost,
-                                                 "the last step failed while the weights were changing; this "
-                                                 "state is not worth saving"));
+  EPL_TRY(session.agree(session.healthy() ? Status()
+                                          : error(Code::state_lost,
+                                                  "the last step failed while the weights were changing; this "
+                                                  "state is not worth saving")));
+  return session.compare_copies();
 }
 
 // Values of the state that are written one behind the other. Over processes all put them together at the same time, so
@@ -406,6 +407,9 @@ Status load_session(Session& session, const std::string& path, const TrainingDat
 Status load_session(Session& session, const Result<CheckpointFiles>& files, const TrainingData& data) {
   const Result<Fitting> fitting = files.ok() ? find_fitting(session, *files, data) : files.status();
   EPL_TRY(session.agree(fitting.status()));  // in all processes or in none
+  const Checkpoint& found = fitting->checkpoint;
+  EPL_TRY(
+      session.compare(cat("the checkpoint's step: ", found.step, "\nthe checkpoint's hash: ", found.content, "\n")));
   DataInTurn turn(data.dataset);
   EPL_TRY(session.agree(turn.go_to(fitting->checkpoint)));
   if (const Status status = session.agree(restore(session, *fitting)); !status.ok()) {
@@ -414,7 +418,7 @@ Status load_session(Session& session, const Result<CheckpointFiles>& files, cons
   }
   turn.stay();
   log(session.host(), LogLevel::info, "loaded checkpoint ", fitting->path, " of step ", fitting->checkpoint.step);
-  return {};
+  return session.compare_copies();
 }
 
 Result<std::vector<FactDifference>> compare_session(const Session& session, const std::string& folder,

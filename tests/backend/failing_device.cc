@@ -146,7 +146,9 @@ class FailingCommunicator final : public Communicator {
   }
   void abort(const Status& status) override { inside_->abort(status); }
   void watch(std::function<Status()> stop) override { inside_->watch(std::move(stop)); }
-  bool lost() const override { return inside_->lost(); }
+  Status lost() const override { return inside_->lost(); }
+  void enter(const JobCall& call) override { inside_->enter(call); }
+  void retire() override { inside_->retire(); }
 
  private:
   template <class Work> Status carry_out(FailingStream& stream, const std::string& name, const Work& work) {

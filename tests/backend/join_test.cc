@@ -128,10 +128,13 @@ TEST_F(Joined, worlds_of_other_sizes_do_not_meet) {
 
 TEST_F(Joined, jobs_do_not_meet) {
   Joining other = rank(1, 2);
-  other.job = "another one";
-  const auto both = join_both(rank(0, 2), other);
-  for (const auto& one : both)
-    expect_words(one.status(), Code::invalid_argument, {"does not do the same job", "\"a job\"", "\"another one\""});
+  other.job = "plan: 1\nrate: 3\n";
+  Joining own = rank(0, 2);
+  own.job = "plan: 1\nrate: 2\n";
+  const auto both = join_both(own, other);
+  expect_words(both[0].status(), Code::invalid_argument,
+               {"rank 1 of group world does not do the same job: its rate is \"3\", here it is \"2\""});
+  expect_words(both[1].status(), Code::invalid_argument, {"its rate is \"2\", here it is \"3\""});
 }
 
 TEST_F(Joined, who_has_another_secret_or_none_is_refused_by_name) {
@@ -214,7 +217,7 @@ TEST_F(Joined, a_peer_that_says_nothing_is_not_waited_for_for_ever) {
   auto stream = device->create_stream(1).value();
   expect_words((*both[0])->run(*stream, {.kind = Kind::barrier}), Code::peer_failed,
                {"group world, call 1 of rank 0, barrier(): rank 1 of 2 is missing: it"});  // its process may answer
-  EXPECT_TRUE((*both[0])->lost());
+  EXPECT_FALSE((*both[0])->lost().ok());
   // The other hears of it, if not in the call that was answered, then in the next one.
   Status status;
   for (int call = 0; call < 2 && status.ok(); ++call) status = (*both[1])->run(*stream, {.kind = Kind::barrier});
@@ -230,25 +233,26 @@ TEST_F(Joined, a_call_that_waits_looks_for_a_stop) {
   auto part = (*both[0])->split("part", std::vector<int>{0, 1}).value();
   expect_words(part->run(*stream, {.kind = Kind::barrier}), Code::cancelled, {"enough"});
   EXPECT_EQ(asked, 3);
-  EXPECT_FALSE((*both[0])->lost());
+  EXPECT_TRUE((*both[0])->lost().ok());
   (*both[0])->watch(nullptr);
 }
 
-TEST_F(Joined, who_leaves_is_lost_but_for_those_who_end_together) {
+TEST_F(Joined, who_leaves_is_lost_but_for_those_who_come_together_anew) {
   auto both = join_both(rank(0, 2), rank(1, 2));
   ASSERT_TRUE(both[0].ok() && both[1].ok());
   auto stream = device->create_stream(1).value();
   both[1].value().reset();
   expect_words((*both[0])->run(*stream, {.kind = Kind::barrier}), Code::peer_failed, {"rank 1 of 2", "left the group"});
-  EXPECT_TRUE((*both[0])->lost());
+  EXPECT_FALSE((*both[0])->lost().ok());
 
   place = memory_rendezvous();
   both = join_both(rank(0, 2), rank(1, 2));
   ASSERT_TRUE(both[0].ok() && both[1].ok());
   (*both[1])->abort(error(Code::cancelled, "no more"));
+  (*both[1])->retire();
   both[1].value().reset();
   EXPECT_EQ((*both[0])->run(*stream, {.kind = Kind::barrier}).code(), Code::cancelled);
-  EXPECT_FALSE((*both[0])->lost());
+  EXPECT_TRUE((*both[0])->lost().ok());
 }
 
 TEST_F(Joined, members_of_a_part_must_be_the_same_to_all) {
@@ -278,7 +282,7 @@ class ByHand {
     socket_ = connect_within({card_.address, card_.port}, deadline_, false).value();
   }
   Status introduce() const {
-    return epl::introduce(socket_, own_.secret, cpu::card_subject(own_, 0, card_), own_.rank, deadline_);
+    return epl::introduce(socket_, own_.secret, cpu::card_subject(own_, 0, card_), own_.rank, deadline_).status();
   }
   void say(std::string_view text) const { EXPECT_TRUE(send_whole(socket_, text, deadline_).ok()); }
 
@@ -441,7 +445,7 @@ TEST_F(Joined, a_peer_that_ends_or_talks_nonsense_is_an_error_of_the_call) {
                  {"group world, call 1 of rank 0, all_reduce(1 x f32, sum): rank 1 of 2 is missing",
                   nonsense ? "makes no sense" : "its connection has ended"});
     EXPECT_EQ(x, 1);
-    EXPECT_TRUE((*joined)->lost());
+    EXPECT_FALSE((*joined)->lost().ok());
     later.join();
   }
 }

@@ -394,6 +394,17 @@ class AtomicCallsOfTheApi : public testing::TestWithParam<Layout> {
       epl_tensor* output = nullptr;
       return epl_session_output(s, EPL_ENTRY_TRAIN, EPL_STR("no such output"), &output);
     });
+    for (const char* settings : {"{}", R"({"steps": 2, "patience": 3})", R"({"steps": 2, "resume": "nowhere"})"}) {
+      out["epl_job_start"].push_back([=, this] {
+        epl_job* job = nullptr;
+        must(epl_job_create(w.engine, TEXT(settings), &job));
+        epl_error* error = epl_job_start(job, s, tried.dataset, nullptr, nullptr);
+        epl_job_destroy(job);
+        return error;
+      });
+    }
+    for (const char* facts : {"[", R"(["a"])", R"({"a": {}})"})
+      out["epl_session_agree"].push_back([=] { return epl_session_agree(s, TEXT(facts), nullptr, nullptr); });
     out["epl_session_observe"].push_back([=] { return epl_session_observe(s, 1, 0); });  // nothing watches
     for (int64_t steps : {int64_t{-1}, INT64_MAX})
       out["epl_session_record"].push_back([=] { return epl_session_record(s, steps); });

@@ -80,6 +80,7 @@ CALL(epl_session_create, w.plan, NULL, NULL, (epl_session**)out)
 CALL(epl_session_predict, w.session, w.inputs, 1, NULL, (epl_tensor**)out, 1)
 CALL(epl_session_output, w.session, EPL_ENTRY_TRAIN, EPL_STR("loss"), (epl_tensor**)out)
 CALL(epl_session_give_up, w.session, EPL_STR("a reason too long to be held in place"), NULL)
+CALL(epl_session_agree, w.session, EPL_STR("{\"steps\": 100}"), rows, NULL)
 CALL(epl_session_set_number, w.session, EPL_STR("learning_rate_scale"), 1)
 CALL(epl_session_observe, watcher, 1, 0)
 CALL(epl_session_record, w.session, 1)
@@ -358,6 +359,7 @@ static const call calls[] = {ROW(epl_engine_create, destroy_engine, NULL),
                              ROW(epl_predictor_predict_into, NULL, NULL),
                              ROW(epl_session_output, destroy_tensor, NULL),
                              ROW(epl_session_give_up, NULL, NULL),
+                             ROW(epl_session_agree, NULL, NULL),
                              ROW(epl_session_metric, NULL, NULL),
                              ROW(epl_session_hash, NULL, NULL),
                              ROW(epl_session_state_port, NULL, NULL),

@@ -278,8 +278,8 @@ TEST_F(Processes, who_does_not_belong_is_refused_by_name) {
 
   place = meet();
   results = run({{0, 1, 2, place, "", "", 0.01}, {1, 1, 2, place, "", "", 0.02}});  // another plan
-  expect_words(results[0], {"rank 1 of group world does not do the same job", "plan "});
-  expect_words(results[1], {"rank 0 of group world does not do the same job", "plan "});
+  expect_words(results[0], {"rank 1 of group world does not do the same job: its optimizer.lr is", "0.02"});
+  expect_words(results[1], {"rank 0 of group world does not do the same job: its optimizer.lr is", "0.01"});
 
   place = meet();
   results = run({{0, 1, 2, place, "", "", 0.01, 2}, {0, 1, 2, place, "", "", 0.01, 2}});  // one rank twice

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -162,6 +163,7 @@ class Side {
       epl_error* error = epl_session_predict_async(session_, inputs_, 1, c, &room_, 1, &event);
       return ended(error, event);
     };
+    out["epl_session_agree"] = [&](Call c) { return epl_session_agree(session_, EPL_STR("{\"a\": 1}"), dataset_, c); };
     out["epl_session_hash"] = [&](Call c) { return epl_session_hash(session_, c, &hash_); };
     out["epl_session_get"] = [&](Call c) {
       epl_tensor* value = nullptr;

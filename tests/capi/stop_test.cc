@@ -180,6 +180,7 @@ class Stopping : public testing::Test {
         [&](Call c, auto p) { return epl_session_predict_async(session, w.inputs, 1, c, &room, 1, p); });
     out["epl_event_wait"] = [&](Call c) { return epl_event_wait(event, c, nullptr); };
     out["epl_session_give_up"] = [&](Call c) { return epl_session_give_up(session, EPL_STR("why"), c); };
+    out["epl_session_agree"] = [&](Call c) { return epl_session_agree(session, nullptr, 0, nullptr, c); };
     out["epl_session_hash"] = [&](Call c) {
       uint64_t hash = 0;
       return epl_session_hash(session, c, &hash);

@@ -40,6 +40,7 @@ TEXTS = {
     "stage": ("graph", "explain", "predict.program", "no stage"), "document": ("memory", "notes", "no document"),
     "format": ("onnx", "safetensors", "png"), "metrics": ("accuracy", "none", "no_metric", "top_k(k=1)"),
     "options": ("{}", "{", '{\\"batch\\":2}', '{\\"seed\\":2}', '{\\"no\\":1}'), "reason": ("why not",),
+    "facts": ("{}", '{\\"rows\\":3}', "[", '{\\"a\\":{}}'),
     "settings": ("{}", '{\\"steps\\":2}', '{\\"epochs\\":1,\\"patience\\":1}', '{\\"steps\\":-1}', '{\\"stps\\":2}', "["),
     "json": ("{}", "[", '{\\"loss\\":\\"mse\\"}', '{\\"auto.auto_parallel\\":true}'), "message": ("none",)}
 NUMBERS = {"ranks": (-1, 0, 1, 2), "device_count": (0, 1, 2), "batches": (0, 1, 3, -1), "samples": (5,),

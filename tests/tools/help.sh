@@ -75,7 +75,7 @@ for command in train evaluate plan trace inspect export check fuzz-layouts bench
   for option in $(sed -n "s/^    $command) options='\(.*\)' ;;/\1/p" bash.txt); do
     line=$(grep -m1 -- "^  $option" $command.txt)
     case $option in -h|--help) continue ;; esac
-    case $option in --no-peel|--json|--overwrite|--for-training|--free-batch|--tensorboard| \
+    case $option in --no-peel|--json|--overwrite|--for-training|--free-batch|--tensorboard|--take-weights| \
         --kernels|--all|--layouts|--details)
       said "$epl" $command $base "$option=maybe"
       continue ;;

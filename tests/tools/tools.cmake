@@ -57,6 +57,7 @@ set(launch_python "")
 if(EXISTS ${PROJECT_SOURCE_DIR}/.venv/bin/python)
   set(launch_python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
 endif()
+script_test(agreement "tools;only_release" 900)
 script_test(launch "tools;only_release" 600 ${launch_python})
 # What others do to a job: signals, readers that stall, files and disks that are not what they should be.
 script_test(asked_to_end "tools;only_release" 300)

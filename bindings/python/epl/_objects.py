@@ -526,6 +526,14 @@ class Session(core.Handle):
         reason_data, reason_length = core.text(reason)
         core.check(core.library().epl_session_give_up(core.pointer(self), reason_data, reason_length, core.call_options(call)))
 
+    def agree(self, facts: Optional[core.Text] = None, dataset: Optional[Dataset] = None, **call: Any) -> None:
+        """For processes that must have more in common than the session knows: each passes its `facts`, a JSON
+        object of texts, numbers and booleans, and its dataset, of which fields, samples, batches, order, seed
+        and a hash of some samples count. Where two processes differ, all get ERROR_INVALID_ARGUMENT, which
+        names what differs and the ranks. In one process nothing is compared."""
+        facts_data, facts_length = core.text(facts)
+        core.check(core.library().epl_session_agree(core.pointer(self), facts_data, facts_length, core.pointer(dataset), core.call_options(call)))
+
     def metric(self, name: core.Text) -> float:
         """A scalar output of the last step by name, for example "gradient_norm:<parameter>"."""
         name_data, name_length = core.text(name)

@@ -452,6 +452,10 @@ class SessionOptions(Struct):
     transport: Any
     transport_length: int
     slices: int
+    take_weights: int
+    compare_every: int
+    integrity: Any
+    integrity_length: int
     _fields_ = [
         ("struct_size", c.c_uint64),
         ("first_rank", c.c_int64),
@@ -471,6 +475,10 @@ class SessionOptions(Struct):
         ("transport", c.c_void_p),
         ("transport_length", c.c_uint64),
         ("slices", c.c_int64),
+        ("take_weights", c.c_int64),
+        ("compare_every", c.c_int64),
+        ("integrity", c.c_void_p),
+        ("integrity_length", c.c_uint64),
     ]
 
 
@@ -683,6 +691,7 @@ FUNCTIONS = {
     "epl_session_predict_into": (c.c_void_p, [c.c_void_p, c.POINTER(c.c_void_p), c.c_size_t, c.POINTER(CallOptions), c.POINTER(c.c_void_p), c.c_size_t]),
     "epl_session_output": (c.c_void_p, [c.c_void_p, c.c_int32, c.c_char_p, c.c_size_t, c.POINTER(c.c_void_p)]),
     "epl_session_give_up": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(CallOptions)]),
+    "epl_session_agree": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.c_void_p, c.POINTER(CallOptions)]),
     "epl_session_metric": (c.c_void_p, [c.c_void_p, c.c_char_p, c.c_size_t, c.POINTER(c.c_double)]),
     "epl_session_steps": (c.c_int64, [c.c_void_p]),
     "epl_session_progress": (None, [c.c_void_p, c.POINTER(Metrics)]),

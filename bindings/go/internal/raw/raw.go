@@ -802,6 +802,22 @@ type SessionOptions struct {
 	// 1: calls take the samples of this process's ranks alone, which epl_plan_slice names, of whole batches; inputs
 	// that none of its ranks reads may be NULL. epl_dataset_bind_slice gives them from files.
 	Slices int64
+
+	// Weights that differ between the model files of the processes: 0: an error that names the first one and the
+	// rank; 1: all take those of rank 0.
+	TakeWeights int64
+
+	// Ranks that hold the same values of the state compare them, by hashes, with each checkpoint that is saved or
+	// loaded, and before the next step after so many; 0: 100 steps; -1: only with checkpoints. Values that differ
+	// are EPL_ERROR_STATE_LOST, which names the first one and the rank.
+	CompareEvery int64
+
+	// "hmac": what goes over connections between processes is signed by a key that follows from the secret, which
+	// must be there: what was changed, repeated or left out on its way is an error that names the rank. Memory that
+	// ranks of one host share is no connection. NULL or "none": it is not signed.
+	Integrity *C.char
+
+	IntegrityLength uint64
 }
 
 // NewSessionOptions has the default in every field.
@@ -810,7 +826,7 @@ func NewSessionOptions() SessionOptions {
 }
 
 // Go and C agree on the layout, else this does not compile.
-var _ [144]struct{} = [unsafe.Sizeof(SessionOptions{})]struct{}{}
+var _ [176]struct{} = [unsafe.Sizeof(SessionOptions{})]struct{}{}
 var _ [8]struct{} = [unsafe.Offsetof(SessionOptions{}.FirstRank)]struct{}{}
 var _ [16]struct{} = [unsafe.Offsetof(SessionOptions{}.Ranks)]struct{}{}
 var _ [24]struct{} = [unsafe.Offsetof(SessionOptions{}.Rendezvous)]struct{}{}
@@ -828,6 +844,10 @@ var _ [112]struct{} = [unsafe.Offsetof(SessionOptions{}.SilenceTimeoutNanosecond
 var _ [120]struct{} = [unsafe.Offsetof(SessionOptions{}.Transport)]struct{}{}
 var _ [128]struct{} = [unsafe.Offsetof(SessionOptions{}.TransportLength)]struct{}{}
 var _ [136]struct{} = [unsafe.Offsetof(SessionOptions{}.Slices)]struct{}{}
+var _ [144]struct{} = [unsafe.Offsetof(SessionOptions{}.TakeWeights)]struct{}{}
+var _ [152]struct{} = [unsafe.Offsetof(SessionOptions{}.CompareEvery)]struct{}{}
+var _ [160]struct{} = [unsafe.Offsetof(SessionOptions{}.Integrity)]struct{}{}
+var _ [168]struct{} = [unsafe.Offsetof(SessionOptions{}.IntegrityLength)]struct{}{}
 
 // Metrics is epl_metrics.
 type Metrics struct {
@@ -2144,6 +2164,17 @@ func SessionOutput(session *Session, entry int32, name string) (output *Tensor, 
 // afterwards, and make the same call again. In one process it does nothing.
 func SessionGiveUp(session *Session, reason string, call *CallOptions) (failure *Error) {
 	failure = C.epl_session_give_up(session, (*C.char)(unsafe.Pointer(unsafe.StringData(reason))), C.size_t(len(reason)), (*C.epl_call_options)(unsafe.Pointer(call)))
+	return
+}
+
+// SessionAgree is epl_session_agree.
+//
+// For processes that must have more in common than the session knows: each passes its `facts`, a JSON object of
+// texts, numbers and booleans, and its dataset, of which fields, samples, batches, order, seed and a hash of
+// some samples count. Where two processes differ, all get EPL_ERROR_INVALID_ARGUMENT, which names what differs
+// and the ranks. In one process nothing is compared.
+func SessionAgree(session *Session, facts string, dataset *Dataset, call *CallOptions) (failure *Error) {
+	failure = C.epl_session_agree(session, (*C.char)(unsafe.Pointer(unsafe.StringData(facts))), C.size_t(len(facts)), dataset, (*C.epl_call_options)(unsafe.Pointer(call)))
 	return
 }
 

@@ -760,6 +760,18 @@ pub struct epl_session_options {
     /// 1: calls take the samples of this process's ranks alone, which epl_plan_slice names, of whole batches;
     /// inputs that none of its ranks reads may be NULL. epl_dataset_bind_slice gives them from files.
     pub slices: i64,
+    /// Weights that differ between the model files of the processes: 0: an error that names the first one and
+    /// the rank; 1: all take those of rank 0.
+    pub take_weights: i64,
+    /// Ranks that hold the same values of the state compare them, by hashes, with each checkpoint that is
+    /// saved or loaded, and before the next step after so many; 0: 100 steps; -1: only with checkpoints.
+    /// Values that differ are EPL_ERROR_STATE_LOST, which names the first one and the rank.
+    pub compare_every: i64,
+    /// "hmac": what goes over connections between processes is signed by a key that follows from the secret,
+    /// which must be there: what was changed, repeated or left out on its way is an error that names the
+    /// rank. Memory that ranks of one host share is no connection. NULL or "none": it is not signed.
+    pub integrity: *const c_char,
+    pub integrity_length: u64,
 }
 
 impl Default for epl_session_options {
@@ -774,7 +786,7 @@ impl Default for epl_session_options {
 
 #[cfg(target_pointer_width = "64")]
 const _: () = {
-    assert!(core::mem::size_of::<epl_session_options>() == 144);
+    assert!(core::mem::size_of::<epl_session_options>() == 176);
     assert!(core::mem::offset_of!(epl_session_options, struct_size) == 0);
     assert!(core::mem::offset_of!(epl_session_options, first_rank) == 8);
     assert!(core::mem::offset_of!(epl_session_options, ranks) == 16);
@@ -793,6 +805,10 @@ const _: () = {
     assert!(core::mem::offset_of!(epl_session_options, transport) == 120);
     assert!(core::mem::offset_of!(epl_session_options, transport_length) == 128);
     assert!(core::mem::offset_of!(epl_session_options, slices) == 136);
+    assert!(core::mem::offset_of!(epl_session_options, take_weights) == 144);
+    assert!(core::mem::offset_of!(epl_session_options, compare_every) == 152);
+    assert!(core::mem::offset_of!(epl_session_options, integrity) == 160);
+    assert!(core::mem::offset_of!(epl_session_options, integrity_length) == 168);
 };
 
 #[repr(C)]
@@ -1582,6 +1598,14 @@ extern "C" {
     /// Since 0.1, one caller at a time, blocking. `reason`: reason_length bytes of UTF-8, may be null;
     /// `call`: may be null.
     pub fn epl_session_give_up(session: *mut epl_session, reason: *const c_char, reason_length: usize, call: *const epl_call_options) -> *mut epl_error;
+    /// For processes that must have more in common than the session knows: each passes its `facts`, a JSON
+    /// object of texts, numbers and booleans, and its dataset, of which fields, samples, batches, order, seed
+    /// and a hash of some samples count. Where two processes differ, all get EPL_ERROR_INVALID_ARGUMENT,
+    /// which names what differs and the ranks. In one process nothing is compared.
+    ///
+    /// Since 0.1, one caller at a time, blocking. `facts`: facts_length bytes of UTF-8, may be null;
+    /// `dataset`: may be null; `call`: may be null.
+    pub fn epl_session_agree(session: *mut epl_session, facts: *const c_char, facts_length: usize, dataset: *const epl_dataset, call: *const epl_call_options) -> *mut epl_error;
     /// A scalar output of the last step by name, for example "gradient_norm:<parameter>".
     ///
     /// Since 0.1, one caller at a time. `name`: name_length bytes of UTF-8; `value`: written.

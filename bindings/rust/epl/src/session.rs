@@ -32,6 +32,12 @@ pub struct SessionOptions {
     pub silence_timeout: Duration,
     /// Calls take the samples of this process's ranks alone: [`Plan::slice`].
     pub slices: bool,
+    /// Weights of rank 0 are taken where the model file of this process has others; otherwise they are an error.
+    pub take_weights: bool,
+    /// Steps between comparisons of the copies of weights; 0: 100; -1: with checkpoints alone.
+    pub compare_every: i64,
+    /// "hmac" signs what goes over connections between processes, by the secret; "none" if empty.
+    pub integrity: String,
 }
 
 impl std::fmt::Debug for SessionOptions {
@@ -45,6 +51,9 @@ impl std::fmt::Debug for SessionOptions {
             .field("join_timeout", &self.join_timeout)
             .field("silence_timeout", &self.silence_timeout)
             .field("slices", &self.slices)
+            .field("take_weights", &self.take_weights)
+            .field("compare_every", &self.compare_every)
+            .field("integrity", &self.integrity)
             .finish_non_exhaustive()
     }
 }
@@ -135,6 +144,7 @@ impl Session {
         let (secret, secret_length) = text(&options.secret);
         let (address, address_length) = text(&options.address);
         let (transport, transport_length) = text(&options.transport);
+        let (integrity, integrity_length) = text(&options.integrity);
         let options = sys::epl_session_options {
             first_rank: options.first_rank as i64,
             ranks: options.ranks as i64,
@@ -149,6 +159,10 @@ impl Session {
             join_timeout_nanoseconds: nanoseconds(options.join_timeout),
             silence_timeout_nanoseconds: nanoseconds(options.silence_timeout),
             slices: options.slices.into(),
+            take_weights: options.take_weights.into(),
+            compare_every: options.compare_every,
+            integrity,
+            integrity_length,
             ..Default::default()
         };
         given(|place| unsafe { sys::epl_session_create(plan.0.as_ptr(), &options, &call.raw(), place) })

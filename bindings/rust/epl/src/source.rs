@@ -107,4 +107,10 @@ impl Session {
         let (reason, length) = raw(reason);
         check(unsafe { sys::epl_session_give_up(self.0.as_ptr(), reason, length, &call.raw()) })
     }
+    /// Compares with the other processes of a job what all must have in common: `facts`, a JSON object of the caller's
+    /// own, and the data. What differs is an error in all of them that names it. In one process it does nothing.
+    pub fn agree(&mut self, facts: &str, dataset: Option<&mut Dataset>, call: &Call) -> Result<()> {
+        let (facts, length) = raw(facts);
+        check(unsafe { sys::epl_session_agree(self.0.as_ptr(), facts, length, optional(dataset), &call.raw()) })
+    }
 }

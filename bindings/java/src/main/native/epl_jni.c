@@ -1788,6 +1788,17 @@ static void JNICALL raw_epl_session_give_up(JNIEnv* env, jclass type, jlong j_se
   give_bytes(env, &reason);
 }
 
+static void JNICALL raw_epl_session_agree(JNIEnv* env, jclass type, jlong j_session, jbyteArray j_facts, jlong j_dataset, jobject j_call) {
+  (void)env;
+  (void)type;
+  bytes_of facts = take_bytes(env, j_facts);
+  if (!facts.bad) {
+    epl_error* error = epl_session_agree((epl_session*)(intptr_t)j_session, facts.data, (size_t)facts.length, (const epl_dataset*)(intptr_t)j_dataset, (const epl_call_options*)struct_at(env, j_call));
+    thrown(env, error);
+  }
+  give_bytes(env, &facts);
+}
+
 static jdouble JNICALL raw_epl_session_metric(JNIEnv* env, jclass type, jlong j_session, jbyteArray j_name) {
   (void)env;
   (void)type;
@@ -2564,6 +2575,7 @@ static const JNINativeMethod methods[] = {
     {"epl_session_predict_into", "(J[JLai/epl/raw/Raw$CallOptions;[J)V", (void*)raw_epl_session_predict_into},
     {"epl_session_output", "(JI[B)J", (void*)raw_epl_session_output},
     {"epl_session_give_up", "(J[BLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_give_up},
+    {"epl_session_agree", "(J[BJLai/epl/raw/Raw$CallOptions;)V", (void*)raw_epl_session_agree},
     {"epl_session_metric", "(J[B)D", (void*)raw_epl_session_metric},
     {"epl_session_steps", "(J)J", (void*)raw_epl_session_steps},
     {"epl_session_progress", "(JLai/epl/raw/Raw$Metrics;)V", (void*)raw_epl_session_progress},

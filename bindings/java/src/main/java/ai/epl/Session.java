@@ -201,6 +201,21 @@ public final class Session extends Handle {
     }));
   }
 
+  /**
+   * Compares with the other processes of a job what all must have in common: `facts`, a JSON object of the caller's own,
+   * and the data, null for none. What differs is an error in all of them that names it.
+   */
+  public void agree(String facts, Dataset dataset) {
+    agree(facts, dataset, CallOptions.NONE);
+  }
+
+  public void agree(String facts, Dataset dataset, CallOptions options) {
+    run(session -> use(dataset, data -> engine.block(options, call -> {
+      Raw.epl_session_agree(session, Text.utf8(facts), data, call.options);
+      return null;
+    })));
+  }
+
   // --- What it knows
 
   public long steps() {

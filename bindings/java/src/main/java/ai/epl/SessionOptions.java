@@ -19,6 +19,9 @@ public final class SessionOptions {
   private Duration silenceTimeout = Duration.ZERO;
   private String transport;
   private boolean slices;
+  private boolean takeWeights;
+  private long compareEvery;
+  private String integrity;
 
   /** All defaults. */
   public SessionOptions() {}
@@ -82,8 +85,28 @@ public final class SessionOptions {
     return this;
   }
 
+  /** Weights of rank 0 are taken where the model file of this process has others; otherwise they are an error. */
+  public SessionOptions takeWeights(boolean take) {
+    takeWeights = take;
+    return this;
+  }
+
+  /** Steps between comparisons of the copies of weights; 0: 100; -1: with checkpoints alone. */
+  public SessionOptions compareEvery(long steps) {
+    compareEvery = steps;
+    return this;
+  }
+
+  /** "hmac" signs what goes over connections between processes, by the secret; "none" if it is not set. */
+  public SessionOptions integrity(String integrity) {
+    this.integrity = integrity;
+    return this;
+  }
+
   Raw.SessionOptions raw() {
     Raw.SessionOptions raw = new Raw.SessionOptions().firstRank(firstRank).ranks(ranks).slices(slices ? 1 : 0);
+    raw.takeWeights(takeWeights ? 1 : 0).compareEvery(compareEvery);
+    if (integrity != null) raw.integrity(Text.utf8(integrity));
     if (!joinTimeout.isZero()) raw.joinTimeoutNanoseconds(CallOptions.nanoseconds(joinTimeout));
     if (!silenceTimeout.isZero()) raw.silenceTimeoutNanoseconds(CallOptions.nanoseconds(silenceTimeout));
     if (rendezvous != null) raw.rendezvous(Text.utf8(rendezvous));

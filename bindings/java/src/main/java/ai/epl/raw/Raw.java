@@ -1185,7 +1185,7 @@ public final class Raw {
    * another secret is an error that names it.
    */
   public static final class SessionOptions extends Struct {
-    public static final int SIZE = 144;
+    public static final int SIZE = 176;
 
     public SessionOptions() {
       super(SIZE, true);
@@ -1321,6 +1321,47 @@ public final class Raw {
     public SessionOptions slices(long value) {
       memory.putLong(136, value);
       return this;
+    }
+
+    /**
+     * Weights that differ between the model files of the processes: 0: an error that names the first one and
+     * the rank; 1: all take those of rank 0.
+     */
+    public long takeWeights() {
+      return memory.getLong(144);
+    }
+
+    public SessionOptions takeWeights(long value) {
+      memory.putLong(144, value);
+      return this;
+    }
+
+    /**
+     * Ranks that hold the same values of the state compare them, by hashes, with each checkpoint that is saved
+     * or loaded, and before the next step after so many; 0: 100 steps; -1: only with checkpoints. Values that
+     * differ are EPL_ERROR_STATE_LOST, which names the first one and the rank.
+     */
+    public long compareEvery() {
+      return memory.getLong(152);
+    }
+
+    public SessionOptions compareEvery(long value) {
+      memory.putLong(152, value);
+      return this;
+    }
+
+    /**
+     * "hmac": what goes over connections between processes is signed by a key that follows from the secret,
+     * which must be there: what was changed, repeated or left out on its way is an error that names the rank.
+     * Memory that ranks of one host share is no connection. NULL or "none": it is not signed.
+     */
+    public SessionOptions integrity(byte[] utf8) {
+      setText(160, 168, utf8);
+      return this;
+    }
+
+    public byte[] integrity() {
+      return text(160, 168);
     }
   }
 
@@ -2347,6 +2388,14 @@ public final class Raw {
    * go on afterwards, and make the same call again. In one process it does nothing.
    */
   public static native void epl_session_give_up(long session, byte[] reason, CallOptions call);
+
+  /**
+   * For processes that must have more in common than the session knows: each passes its `facts`, a JSON object
+   * of texts, numbers and booleans, and its dataset, of which fields, samples, batches, order, seed and a hash
+   * of some samples count. Where two processes differ, all get EPL_ERROR_INVALID_ARGUMENT, which names what
+   * differs and the ranks. In one process nothing is compared.
+   */
+  public static native void epl_session_agree(long session, byte[] facts, long dataset, CallOptions call);
 
   /**
    * A scalar output of the last step by name, for example "gradient_norm:&lt;parameter&gt;".

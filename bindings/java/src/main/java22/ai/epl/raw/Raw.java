@@ -697,6 +697,7 @@ public final class Raw {
     static final MemorySegment epl_session_predict_into = symbol("epl_session_predict_into");
     static final MemorySegment epl_session_output = symbol("epl_session_output");
     static final MemorySegment epl_session_give_up = symbol("epl_session_give_up");
+    static final MemorySegment epl_session_agree = symbol("epl_session_agree");
     static final MemorySegment epl_session_metric = symbol("epl_session_metric");
     static final MemorySegment epl_session_steps = symbol("epl_session_steps");
     static final MemorySegment epl_session_progress = symbol("epl_session_progress");
@@ -1531,7 +1532,7 @@ public final class Raw {
   }
 
   public static final class SessionOptions extends Struct {
-    public static final int SIZE = 144;
+    public static final int SIZE = 176;
 
     public SessionOptions() {
       super(SIZE, true);
@@ -1629,6 +1630,33 @@ public final class Raw {
     public SessionOptions slices(long value) {
       memory.putLong(136, value);
       return this;
+    }
+
+    public long takeWeights() {
+      return memory.getLong(144);
+    }
+
+    public SessionOptions takeWeights(long value) {
+      memory.putLong(144, value);
+      return this;
+    }
+
+    public long compareEvery() {
+      return memory.getLong(152);
+    }
+
+    public SessionOptions compareEvery(long value) {
+      memory.putLong(152, value);
+      return this;
+    }
+
+    public SessionOptions integrity(byte[] utf8) {
+      setText(160, 168, utf8);
+      return this;
+    }
+
+    public byte[] integrity() {
+      return text(160, 168);
     }
   }
 
@@ -3199,6 +3227,17 @@ public final class Raw {
   public static void epl_session_give_up(long session, byte[] reason, CallOptions call) {
     try (Arena arena = Arena.ofConfined()) {
       long error = (long) CJJJJ_J.CALL.invokeExact(At.epl_session_give_up, session, copy(arena, reason), length(reason), at(call));
+      check(error);
+    } catch (Throwable thrown) {
+      throw rethrown(thrown);
+    } finally {
+      Reference.reachabilityFence(call);
+    }
+  }
+
+  public static void epl_session_agree(long session, byte[] facts, long dataset, CallOptions call) {
+    try (Arena arena = Arena.ofConfined()) {
+      long error = (long) CJJJJJ_J.CALL.invokeExact(At.epl_session_agree, session, copy(arena, facts), length(facts), dataset, at(call));
       check(error);
     } catch (Throwable thrown) {
       throw rethrown(thrown);
