@@ -105,6 +105,8 @@ archives() { # archives BUILD OUT VERSION PYTHON [PART...]
         [ -d "$build/languages/java" ] || continue
         java "$work/java" "$version" "$work/libepl.so.1" '$ORIGIN/..'
         mv "$work/java/epl-$version.jar" "$out"
+        sh "$sources/bindings/java/docs.sh" "$work/docs"
+        for jar in sources javadoc; do mv "$work/docs/epl-$jar.jar" "$out/epl-$version-$jar.jar"; done
         cp "$work/java/share/maven-repo/ai/epl/epl/$version/epl-$version.pom" "$out"
         ;;
     esac

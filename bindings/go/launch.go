@@ -56,6 +56,15 @@ func FromLaunch() (Launch, error) {
 
 var launchedSecrets []*os.File
 
+// String is what logs show of it: all but the secret.
+func (l Launch) String() string {
+	return fmt.Sprintf("{Rank:%d Ranks:%d LocalRank:%d LocalRanks:%d Rendezvous:%s}", l.Rank, l.Ranks, l.LocalRank,
+		l.LocalRanks, l.Rendezvous)
+}
+
+// GoString is the same for %#v.
+func (l Launch) GoString() string { return "epl.Launch" + l.String() }
+
 // PlanOptions are those of a job in which each process has one rank.
 func (l Launch) PlanOptions() PlanOptions { return PlanOptions{Ranks: l.Ranks, LocalRanks: 1} }
 

@@ -3,6 +3,7 @@ package epl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 	"unsafe"
@@ -15,7 +16,7 @@ import (
 type SessionOptions struct {
 	FirstRank, Ranks int           // this process has Ranks ranks from FirstRank on
 	Rendezvous       string        // "tcp://HOST:PORT", what Store.ID gives, or "file:///FOLDER"
-	Secret           string        // what all processes know and nobody else
+	Secret           string        `json:"-"` // what all processes know and nobody else; no text of the options shows it
 	Address          string        // of this host, under which the others reach it
 	Transport        string        // "shared,sockets" if empty
 	JoinTimeout      time.Duration // for all processes to come; 0: a minute
@@ -25,6 +26,18 @@ type SessionOptions struct {
 	CompareEvery     int           // steps between comparisons of copies; 0: 100; -1: with checkpoints alone
 	Integrity        string        // "hmac" signs what goes over connections, by the secret; "none" if empty
 }
+
+// String is what logs show of the options: all but the secret.
+func (o SessionOptions) String() string {
+	type shown SessionOptions // without this method
+	if o.Secret != "" {
+		o.Secret = "(hidden)"
+	}
+	return fmt.Sprintf("%+v", shown(o))
+}
+
+// GoString is the same for %#v.
+func (o SessionOptions) GoString() string { return "epl.SessionOptions" + o.String() }
 
 // Metrics is what a step or an evaluation tells.
 type Metrics struct {

@@ -15,10 +15,10 @@ platform=linux-$("$home/bin/java" -XshowSettings:properties -version 2>&1 | sed 
 rm -rf "$out/classes" "$out/epl.jar" "$out/system"
 native="$out/classes/ai/epl/native/$platform"
 mkdir -p "$native" "$out/system"
-"$javac" -encoding UTF-8 --release 17 -Xlint:all -Werror -d "$out/classes" $(find "$here/src/main/java" -name '*.java')
+"$javac" -encoding UTF-8 --release 17 -parameters -g -Xlint:all -Werror -d "$out/classes" $(find "$here/src/main/java" -name '*.java')
 jdk22=$(sh "$here/jdk22.sh" "$home")
 if [ -n "$jdk22" ]; then
-  "$jdk22/bin/javac" --release 22 -Xlint:all,-restricted -Werror -d "$out/classes/META-INF/versions/22" \
+  "$jdk22/bin/javac" --release 22 -parameters -g -Xlint:all,-restricted -Werror -d "$out/classes/META-INF/versions/22" \
     "$here/src/main/java22/ai/epl/raw/Raw.java"
 fi
 mkdir -p "$out/classes/META-INF"

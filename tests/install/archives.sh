@@ -9,7 +9,7 @@ mkdir -p "$out/elsewhere"
 parts="go rust source"
 [ -z "$whole" ] || parts=
 java=
-[ ! -d "$build/languages/java" ] || java="epl-$version.jar epl-$version.pom"
+[ ! -d "$build/languages/java" ] || java="epl-$version.jar epl-$version.pom epl-$version-sources.jar epl-$version-javadoc.jar"
 sh "$sources/cmake/languages.sh" archives "$sources" "$build" "$out/one" "$version" "$python"
 cd "$out/one"
 sha256sum --quiet -c SHA256SUMS

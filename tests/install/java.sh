@@ -45,6 +45,8 @@ jar=$out/repository/ai/epl/epl/$version/epl-$version.jar
 test -s "$jar" || { echo "FAILED: the artefact is not of the version $version of the header"; exit 1; }
 jar --list --file "$jar" >"$out/files"
 grep -q '^META-INF/LICENSE$' "$out/files" || { echo "FAILED: the jar has no licence"; exit 1; }
+jar --list --file "${jar%.jar}-sources.jar" | grep -q '^ai/epl/Session.java$' || { echo "FAILED: no sources"; exit 1; }
+jar --list --file "${jar%.jar}-javadoc.jar" | grep -q 'ai/epl/Session.html$' || { echo "FAILED: no javadoc"; exit 1; }
 rm -rf "$out/build"  # all that a user has is the repository
 
 cat >pom.xml <<END

@@ -117,6 +117,10 @@ public final class Engine extends Handle {
     writeTemplate(family, json, path, CallOptions.NONE);
   }
 
+  public void writeTemplate(String family, Map<String, ?> settings, Path path) {
+    writeTemplate(family, Json.of(settings), path, CallOptions.NONE);
+  }
+
   public void writeTemplate(String family, String json, Path path, CallOptions options) {
     run(engine -> block(options, call -> {
       Raw.epl_x_template_write(engine, Text.utf8(family), Text.utf8(json), Text.utf8(path), call.options);
@@ -132,6 +136,11 @@ public final class Engine extends Handle {
     return parseTrainer(settings.toString());
   }
 
+  /** With the keys of docs/training.md: Map.of("optimizer", "adamw", "symbols", Map.of("batch", 8)). */
+  public Trainer parseTrainer(Map<String, ?> settings) {
+    return parseTrainer(Json.of(settings));
+  }
+
   /** From the JSON form, which {@link Trainer#describe} gives. */
   public Trainer parseTrainer(String json) {
     return use(engine -> new Trainer(this, Raw.epl_trainer_parse(engine, Text.utf8(json))));
@@ -139,6 +148,11 @@ public final class Engine extends Handle {
 
   public Strategy newStrategy() {
     return use(engine -> new Strategy(this, Raw.epl_strategy_create(engine)));
+  }
+
+  /** With the keys of docs/strategy.md: Map.of("pipeline.num_stages", 2). */
+  public Strategy parseStrategy(Map<String, ?> settings) {
+    return parseStrategy(Json.of(settings));
   }
 
   /** From the JSON form, which {@link Strategy#describe} gives. */
@@ -182,6 +196,15 @@ public final class Engine extends Handle {
     return openDataset(path, options, CallOptions.NONE);
   }
 
+  /** The same with options as a map: Map.of("batch", 32, "order", "shuffled"). */
+  public Dataset openDataset(Path path, Map<String, ?> options) {
+    return openDataset(path, Json.of(options), CallOptions.NONE);
+  }
+
+  public Dataset openDataset(Path path, Map<String, ?> options, CallOptions callOptions) {
+    return openDataset(path, Json.of(options), callOptions);
+  }
+
   public Dataset openDataset(Path path, String options, CallOptions callOptions) {
     return use(engine -> block(callOptions, call ->
         new Dataset(this, Raw.epl_dataset_open(engine, Text.utf8(path), Text.utf8(options), call.options))));
@@ -194,6 +217,14 @@ public final class Engine extends Handle {
   public Dataset openDatasetWithin(Path path, Path folder, String options, CallOptions callOptions) {
     return use(engine -> block(callOptions, call -> new Dataset(this, Raw.epl_dataset_open_within(engine,
         Text.utf8(path), Text.utf8(folder), Text.utf8(options), call.options))));
+  }
+
+  public Dataset openDatasetWithin(Path path, Path folder, Map<String, ?> options, CallOptions callOptions) {
+    return openDatasetWithin(path, folder, Json.of(options), callOptions);
+  }
+
+  public Dataset newDataset(List<TensorInfo> fields, long samples, SampleReader reader, Map<String, ?> options) {
+    return newDataset(fields, samples, reader, Json.of(options));
   }
 
   /**

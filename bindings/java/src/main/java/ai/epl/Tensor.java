@@ -10,6 +10,8 @@ public final class Tensor extends Handle {
   private final Dataset.Batch batch;
   /** What has the memory: a buffer that was borrowed stays alive with the tensor. */
   private final ByteBuffer borrowed;
+  /** What closes it; null: whoever has it. */
+  volatile Scope scope;
 
   Tensor(Engine engine, long address) {
     this(engine, address, (ByteBuffer) null);
@@ -19,6 +21,7 @@ public final class Tensor extends Handle {
     super(engine, address);
     this.borrowed = borrowed;
     batch = null;
+    scope = Scope.take(this);
   }
 
   Tensor(Engine engine, long address, Dataset.Batch batch) {
@@ -160,7 +163,10 @@ public final class Tensor extends Handle {
   /** Of a batch's tensor nothing: it belongs to its dataset. */
   @Override
   public void close() {
-    if (batch == null) super.close();
+    if (batch != null) return;
+    Scope of = scope;
+    if (of != null) of.forget(this);
+    super.close();
   }
 
   @Override

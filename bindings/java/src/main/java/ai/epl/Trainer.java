@@ -1,6 +1,7 @@
 package ai.epl;
 
 import ai.epl.raw.Raw;
+import java.util.Map;
 
 /** Loss, optimizer, schedule, and what is bound: keys and values of docs/training.md. One caller at a time. */
 public final class Trainer extends Handle {
@@ -50,10 +51,15 @@ public final class Trainer extends Handle {
   }
 
   /**
-   * One more shape that batches may have, as JSON: {@code {"symbols": {"length": 64}}} for a bucket of shorter texts,
-   * {@code {"symbols": {"batch": 3}}} for what an epoch leaves over. {@link Entry#shape}
-   * asks a plan about it; steps, evaluations and predictions find it by what they are given.
+   * One more shape that batches may have: {@code Map.of("symbols", Map.of("length", 64))} for a bucket of shorter texts,
+   * {@code Map.of("symbols", Map.of("batch", 3))} for what an epoch leaves over. {@link Entry#shape} asks a plan about
+   * it; steps, evaluations and predictions find it by what they are given.
    */
+  public Trainer addShape(Map<String, ?> shape) {
+    return addShape(Json.of(shape));
+  }
+
+  /** The same as JSON. */
   public Trainer addShape(String shape) {
     run(trainer -> Raw.epl_trainer_add_shape(trainer, Text.utf8(shape)));
     return this;
