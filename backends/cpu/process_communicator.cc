@@ -32,6 +32,19 @@ Result<std::unique_ptr<Communicator>> create_process_communicator(const Ties& ti
   return create_socket_communicator(ties, group, rank);
 }
 
+Status told_to_others(const Connections::Group& group, int member, const Status& status) {
+  Code code = status.code();
+  if (code == Code::cancelled || code == Code::deadline_exceeded) code = Code::peer_failed;
+  const bool own = code != status.code() || code == Code::out_of_memory || code == Code::exhausted || code == Code::io;
+  if (!own || status.rank() >= 0) return status;
+  try {
+    return Status(code, cat("rank ", member, " of group ", group.name, ": ", status.message()), status.where())
+        .of_rank(group.members[static_cast<size_t>(member)]);
+  } catch (const std::bad_alloc&) {  // then there is less to say
+    return status;
+  }
+}
+
 Result<std::unique_ptr<Communicator>> split_process_group(const Ties& ties, const Communicator& communicator,
                                                           Connections::Group& group, const std::string& name,
                                                           std::span<const int> members) {

@@ -35,6 +35,9 @@ struct Ties {
 // "rank 1 of 2 is missing (rank 5 of world)": a member by its rank in the group and in the one that was joined.
 std::string missing_text(const Ties& ties, const Connections::Group& group, int member);
 
+// What the other members hear of a call that has failed for this one: what only it can know says whose failure it is.
+Status told_to_others(const Connections::Group& group, int member, const Status& status);
+
 // A communicator of the group: over shared memory where all members share, else over sockets.
 Result<std::unique_ptr<Communicator>> create_process_communicator(const Ties& ties, Connections::Group& group,
                                                                   int rank);

@@ -94,7 +94,8 @@ class SharedCommunicator final : public Communicator {
 
   Status run(Stream& stream, const Collective& call) override {
     const Status status = carry_out(stream, call);
-    if (!status.ok()) ties_.links->abort(group_, to_others(status));  // peers must not wait for this rank
+    if (!status.ok())
+      ties_.links->abort(group_, told_to_others(group_, rank_, status));  // peers must not wait for this rank
     return status;
   }
 
@@ -178,14 +179,6 @@ class SharedCommunicator final : public Communicator {
       default:
         return meet(0);
     }
-  }
-
-  // A cancelled or late call of this rank is reported to the others as a failure of this rank.
-  Status to_others(const Status& status) const {
-    const bool own = status.code() == Code::cancelled || status.code() == Code::deadline_exceeded;
-    if (!own) return status;
-    return error(Code::peer_failed, "rank ", rank_, " of group ", group_.name, ": ", status.message())
-        .of_rank(group_.members[static_cast<size_t>(rank_)]);
   }
 
   std::byte* part(int rank, uint64_t round) const { return room_->memory->data() + room_->layout.slot_at(rank, round); }

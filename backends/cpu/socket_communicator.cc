@@ -50,7 +50,7 @@ class SocketCommunicator final : public Communicator {
     for (Carrier::Receipt& receipt : receipts_) receipt = {};  // before the memory that they write to
     for (Message& message : messages_) links_->use_again(std::exchange(message, {}));
     if (!status.ok()) {
-      links_->abort(group_, to_others(status));  // peers must not wait for this rank
+      links_->abort(group_, told_to_others(group_, rank_, status));  // peers must not wait for this rank
     } else if (!call.between_two()) {
       links_->complete(group_, calls_);
     }
@@ -107,13 +107,6 @@ class SocketCommunicator final : public Communicator {
     return {};
   }
 
-  // A cancelled or late call of this rank is reported to the others as a failure of this rank.
-  Status to_others(const Status& status) const {
-    const bool own = status.code() == Code::cancelled || status.code() == Code::deadline_exceeded;
-    if (!own) return status;
-    return error(Code::peer_failed, "rank ", rank_, " of group ", group_.name, ": ", status.message())
-        .of_rank(group_.members[static_cast<size_t>(rank_)]);
-  }
   static std::byte* at(void* memory, int64_t bytes) { return static_cast<std::byte*>(memory) + bytes; }
   static Bytes part(const void* memory, int64_t begin, int64_t bytes) {
     return {static_cast<const std::byte*>(memory) + begin, static_cast<size_t>(bytes)};

@@ -64,6 +64,17 @@ for files in 14 15 16 17 18 19 20; do
   [ $(($(date +%s) - start)) -lt 60 ] || fail "with $files descriptors nobody ends: $(tail -n 1 said)"
 done
 
+# Process 1 alone has too little memory: what process 0 says of that names it.
+short=0
+for kilobytes in 60000 100000 150000 200000 300000 400000; do
+  rm -rf out
+  timeout 100 "$epl" launch -n 2 --patience 5 -- sh -c '[ $EPL_RANK = 1 ] && ulimit -v '$kilobytes'
+    exec "$0" train model.onnx "$@"' "$epl" --text book.txt --steps 3 --out out $job >said 2>&1 && continue
+  grep '^\[0\].*\(memory\|gave no\)' said >of_zero && short=$((short + 1))
+  grep -v 'rank 1' of_zero && fail "with $kilobytes KiB process 0 takes the failure of process 1 for its own"
+done
+[ $short -gt 0 ] || fail "process 1 has never had too little memory"
+
 # Signed frames: the same weights, and never without a secret.
 rm -rf out
 EPL_TRANSPORT=sockets "$epl" launch -n 2 -- "$epl" train model.onnx --text book.txt --steps 3 --out out $job \
