@@ -333,6 +333,7 @@ class Launch {
       // The processes decide what it means: epl train saves first. A second one goes on to them as well.
       begin_ending();
       signal_all(number);
+      asked_ = true;
     }
     for (Child& child : children_) {
       int status = 0;
@@ -353,7 +354,8 @@ class Launch {
                     (others ? "; the others are asked to end" : "") + "\n");
     }
     begin_ending();
-    signal_all(SIGTERM);
+    if (!asked_) signal_all(SIGTERM);  // a second signal would end one that is about to save
+    asked_ = true;
     end_at_ = steady_seconds() + o_.patience_seconds;
   }
 
@@ -373,7 +375,7 @@ class Launch {
   sigset_t before_{};
   int signals_ = -1, wake_ = -1, code_ = 0;
   std::shared_ptr<LaunchOutput> out_, error_;
-  bool ending_ = false;
+  bool ending_ = false, asked_ = false;
   double end_at_ = 0;  // when those that are left are ended; 0: nobody has failed
   bool killed_ = false;
 };

@@ -44,7 +44,7 @@ void on_signal(int number) {
 
 void on_alarm(int) {
   constexpr char said[] =
-      "epl: another process of the job hangs in a step, which cannot be left alone; this one ends without saving\n";
+      "epl: another process does not end its step, which cannot be left alone; this one ends without saving\n";
   static_cast<void>(!::write(STDERR_FILENO, said, sizeof said - 1));
   ::_exit(128 + seen);
 }

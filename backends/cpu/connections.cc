@@ -23,6 +23,7 @@ constexpr size_t max_body = size_t{1} << 40;
 constexpr size_t max_spare = 64;
 constexpr auto slice = std::chrono::milliseconds(20);  // how long a call waits before it asks whether it should
 constexpr double tell_seconds = 0.1;                   // how long a call waits before it says what it is
+constexpr double hastened_silence_seconds = 5;         // of a peer that does not answer, where the job is to end
 constexpr auto reason_wait = std::chrono::seconds(2);  // for the message of a rank that has ended a group
 constexpr int drain_milliseconds = 2000;               // for peers that stopped reading, before what is left is dropped
 
@@ -251,17 +252,33 @@ std::string Connections::why_missing(const Group& group, int rank) const {
 // Empty: it is waited for. A rank that says nothing may hang, or wait for one that does: then its process still
 // answers, and who waits for the one that hangs will say so. So a process that answers is waited for twice as long.
 std::string Connections::why_given_up(int rank, double silent_seconds) {
-  Peer& peer = peers_[static_cast<size_t>(rank)];
-  const double now = clock_();
-  if (silent_seconds > 0.75 * silence_seconds_ && now - peer.asked > 0.25 * silence_seconds_) {
-    peer.asked = now;
-    send_locked(rank, {.type = FrameHead::Type::ask, .group = root_->id}, nullptr);
-  }
+  if (std::string why = why_hung(rank, silent_seconds); !why.empty()) return why;
+  if (silent_seconds > 0.75 * silence_seconds_) ask(rank, 0.25 * silence_seconds_);
   if (silent_seconds <= silence_seconds_) return "";
-  const bool lives = now - peer.answered < 0.5 * silence_seconds_;
+  const bool lives = clock_() - peers_[static_cast<size_t>(rank)].answered < 0.5 * silence_seconds_;
   if (lives && silent_seconds <= 2 * silence_seconds_) return "";
   const std::string why = lives ? cat("its process lives, but it has made no call for ", 2 * silence_seconds_, " s")
                                 : cat("it has said nothing for ", silence_seconds_, " s");
+  note_lost(rank, why);
+  return why;
+}
+
+void Connections::ask(int rank, double seconds) {
+  Peer& peer = peers_[static_cast<size_t>(rank)];
+  if (clock_() - peer.asked <= seconds) return;
+  peer.asked = clock_();
+  send_locked(rank, {.type = FrameHead::Type::ask, .group = root_->id}, nullptr);
+}
+
+// Of a job that is to end, a process that does not answer; empty where there is no such thing.
+std::string Connections::why_hung(int rank, double silent_seconds) {
+  if (!hastened_ || !hastened_()) return "";
+  const double now = clock_(), bound = std::min(silence_seconds_, hastened_silence_seconds);
+  if (hastened_at_ < 0) hastened_at_ = now;
+  ask(rank, 0.25 * bound);
+  if (std::min(silent_seconds, now - hastened_at_) <= bound) return "";
+  if (now - peers_[static_cast<size_t>(rank)].answered <= bound) return "";
+  std::string why = cat("its process has not answered for ", bound, " s");
   note_lost(rank, why);
   return why;
 }
@@ -313,6 +330,12 @@ void Connections::watch(std::function<Status()> stop) {
   stop_ = std::move(stop);
 }
 
+void Connections::hasten(std::function<bool()> asked) {
+  std::lock_guard lock(mutex_);
+  if (!asked) hastened_at_ = -1;
+  hastened_ = std::move(asked);
+}
+
 void Connections::enter(const JobCall& call) {
   std::lock_guard lock(mutex_);
   entered_ = call.number;
@@ -355,7 +378,16 @@ Status Connections::why_other_call(const Group& group) {
 
 Status Connections::lost() {
   std::lock_guard lock(mutex_);
+  constexpr double long_ago = std::numeric_limits<double>::infinity();
+  for (size_t r = 0; r < peers_.size() && lost_.ok(); ++r) {
+    if (peers_[r].socket.open()) static_cast<void>(why_hung(static_cast<int>(r), long_ago));
+  }
   return lost_;
+}
+
+bool Connections::has(int rank) {
+  std::lock_guard lock(mutex_);
+  return why_missing(*root_, rank).empty() && why_hung(rank, std::numeric_limits<double>::infinity()).empty();
 }
 
 void Connections::note_lost(int rank, std::string_view why) {

@@ -128,14 +128,16 @@ class Connections {
   };
   Waiting keep_waiting(const Group& group, FunctionRef<bool(int)> awaited, double silent_seconds);
   void watch(std::function<Status()> stop);
+  void hasten(std::function<bool()> asked);
   // See Communicator::enter. What is said of the call at hand goes with every frame as `doing`; who waits tells it to
   // all in a frame of its own.
   void enter(const JobCall& call);
   uint64_t doing() const { return doing_.load(std::memory_order_relaxed); }
   // Two ranks of a group have met in calls of other digests: says why, once both have been told.
   Status why_other_call(const Group& group);
-  // See Communicator::lost and retire.
+  // See Communicator::lost, has and retire.
   Status lost();
+  bool has(int rank);
   void retire();
 
  private:
@@ -167,6 +169,8 @@ class Connections {
   void mark_ended(Group& group, const Status& why);
   std::string why_missing(const Group& group, int rank) const;
   std::string why_given_up(int rank, double silent_seconds);
+  std::string why_hung(int rank, double silent_seconds);
+  void ask(int rank, double seconds);  // unless it was asked within so many
   void tell_call(double silent_seconds);
   void compare_call(int rank);
   void write_pending(Peer& peer);
@@ -193,6 +197,8 @@ class Connections {
   std::vector<Message> spare_;
   std::vector<pollfd> waiting_;  // of the thread
   std::function<Status()> stop_;
+  std::function<bool()> hastened_;
+  double hastened_at_ = -1;  // when it said so first; -1: it has not
   Status lost_;
   bool retired_ = false, closing_ = false;
   std::array<JobCall, 16> calls_;    // the last ones of this rank's process, by their numbers

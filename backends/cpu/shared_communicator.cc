@@ -105,7 +105,9 @@ class SharedCommunicator final : public Communicator {
 
   void abort(const Status& status) override { ties_.links->abort(group_, status); }
   void watch(std::function<Status()> stop) override { ties_.links->watch(std::move(stop)); }
+  void hasten(std::function<bool()> asked) override { ties_.links->hasten(std::move(asked)); }
   Status lost() const override { return ties_.links->lost(); }
+  bool has(int rank) override { return ties_.links->has(rank); }
   void retire() override { ties_.links->retire(); }
   void enter(const JobCall& call) override { ties_.links->enter(call); }
 

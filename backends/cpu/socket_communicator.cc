@@ -63,7 +63,9 @@ class SocketCommunicator final : public Communicator {
 
   void abort(const Status& status) override { links_->abort(group_, status); }
   void watch(std::function<Status()> stop) override { links_->watch(std::move(stop)); }
+  void hasten(std::function<bool()> asked) override { links_->hasten(std::move(asked)); }
   Status lost() const override { return links_->lost(); }
+  bool has(int rank) override { return links_->has(rank); }
   void retire() override { links_->retire(); }
   void enter(const JobCall& call) override { links_->enter(call); }
 

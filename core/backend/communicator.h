@@ -105,9 +105,14 @@ class Communicator {
   // Ranks of other processes are waited for without looking at anything else. `stop` is asked now and then while a call
   // of this group, or of one split from it, waits for them; an error of it ends the group. Null: nobody is asked.
   virtual void watch(std::function<Status()> /*stop*/) {}
+  // Where `asked` says that the job is to end, a peer whose process does not even answer is taken for lost within some
+  // seconds, by calls that must not be left as well. Null: nobody is asked.
+  virtual void hasten(std::function<bool()> /*asked*/) {}
   // That a peer has gone with its process, has left, or has said nothing for too long, and which: these ranks never
   // come together again. This rank has seen it, or heard of it by the abort of another one.
   virtual Status lost() const { return {}; }
+  // Of the group that was joined: whether this rank of another process is still in it, as far as anybody knows here.
+  virtual bool has(int /*rank*/) { return false; }
   // What this rank's process does from now on. A rank of another process that says something else of the call of this
   // number is noticed as soon as one of the two waits for the other, whatever groups they wait in: both calls fail.
   // Where nobody waits it costs no message.

@@ -201,11 +201,16 @@ Status Job::save(const JobParts& parts, const Stop& stop, bool best) {
     EPL_TRY(save_session(parts.session, path, parts.data));
   }
   if (leads_) EPL_TRY(folder_->saved(step, best, settings_.keep));
+  return note_saved(parts, best);
+}
+
+Status Job::note_saved(const JobParts& parts, bool best) {
+  const int64_t step = parts.session.steps_done();
   saved_step_ = step;
   if (best) best_saved_step_ = step;
   best_lost_ = best_lost_ && !best;
   last_saved_ = host_.seconds();
-  tell(JobEventKind::saved, path, best);
+  tell(JobEventKind::saved, folder_->step_folder(step), best);
   flush_history();
   return {};
 }
@@ -236,11 +241,41 @@ Status Job::save_last(const JobParts& parts, const Stop& stop) {
     EPL_TRY(parts.data.dataset->seek(position));
   }
   const bool best = watch_->best_step() == parts.session.steps_done() && best_saved_step_ != watch_->best_step();
-  return folder_ ? save(parts, stop, best) : Status();
+  if (!folder_) return {};
+  return parts.session.lost().ok() ? save(parts, stop, best) : save_what_is_left(parts, stop, best);
+}
+
+// By the first process that has all of the state; the others know which one that is, and wait for it: whoever has
+// started them may end all once one of them has ended.
+Status Job::save_what_is_left(const JobParts& parts, const Stop& stop, bool best) {
+  Session& session = parts.session;
+  const int64_t step = session.steps_done();
+  if (saved_step_ == step) {
+    session.leave();
+    return {};
+  }
+  const Status& lost = session.lost();
+  const int keeper = session.keeper();
+  if (keeper < 0) {
+    return Status(lost.code(), cat(lost.message(),
+                                   ". No process that is left has all of the state, so this step is not "
+                                   "saved; go on from the newest checkpoint"))
+        .of_rank(lost.rank());
+  }
+  const bool saves = session.is_local(keeper);
+  const Session::Call calling(session, stop);
+  Status status =
+      saves ? save_alone(session, folder_->step_folder(step), parts.data) : session.await_leave(keeper, stop);
+  if (saves && status.ok()) status = folder_->saved(step, best, settings_.keep);
+  if (saves) session.leave();
+  EPL_TRY(status);
+  tell(JobEventKind::warning, cat(lost.message(), saves ? "; the last checkpoint is what this process has"
+                                                        : cat("; the last checkpoint is what rank ", keeper, " has")));
+  return saves ? note_saved(parts, best) : Status();
 }
 
 Status Job::restore_best(const JobParts& parts, const Stop& stop) {
-  if (!settings_.restore_best || abandoned() || watch_->best_step() < 0 ||
+  if (!settings_.restore_best || abandoned() || !parts.session.lost().ok() || watch_->best_step() < 0 ||
       watch_->best_step() == parts.session.steps_done())
     return {};
   if (best_lost_) {

@@ -75,14 +75,17 @@ class Job {
   bool is_shared(const JobParts& parts, bool last) const;
   Status meet(const JobParts& parts, const Stop& stop);
   Status take_end(Session& session, const std::vector<int64_t>& said);
+  Status end_alone(const Session& session, const Status& why);
   Status read_batch(const JobParts& parts, const Stop& stop);
   bool data_ended(const JobParts& parts, const Status& status) const;
   Status take_step(const JobParts& parts, const Stop& stop);
   void count_samples(const JobParts& parts);
   Status measure(const JobParts& parts, const Stop& stop, bool counts, Todo best, Todo otherwise);
   Status save(const JobParts& parts, const Stop& stop, bool best);
+  Status note_saved(const JobParts& parts, bool best);
   Status save_on_the_way(const JobParts& parts, const Stop& stop, bool best);
   Status save_last(const JobParts& parts, const Stop& stop);
+  Status save_what_is_left(const JobParts& parts, const Stop& stop, bool best);
   Status restore_best(const JobParts& parts, const Stop& stop);
   void note_end(const JobParts& parts);
   bool abandoned() const;  // its numbers do not matter any more: it is saved, and that is all

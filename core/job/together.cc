@@ -74,11 +74,9 @@ Status Job::meet(const JobParts& parts, const Stop& stop) {
     const std::lock_guard lock(ending_);
     own.end = end_;
   }
+  if (own.end != JobEnd::running) session.hasten();
   const Result<std::vector<int64_t>> said = session.tell(number_of(own), stop);
-  // A process that is gone does not keep this one from its end, where there is nothing left to write.
-  const bool saved = !folder_ || own.saved;
-  if (!said.ok() && todo_ == Todo::last_save && saved && !session.lost().ok()) return {};
-  EPL_TRY(said.status());
+  if (!said.ok()) return end_alone(session, said.status());
   Said first = own;
   all_saved_ = all_measured_ = true;
   for (const int64_t number : *said) {
@@ -92,6 +90,15 @@ Status Job::meet(const JobParts& parts, const Stop& stop) {
   unsaved_.clear();
   todo_ = turns[first.turn];
   if (todo_ < Todo::last_save && abandoned()) todo_ = Todo::last_save;
+  return {};
+}
+
+// A process that is gone keeps the others from what all do together, but not from their end and its checkpoint.
+Status Job::end_alone(const Session& session, const Status& why) {
+  const std::lock_guard lock(ending_);
+  if (end_ == JobEnd::running || session.lost().ok()) return why;
+  ended_ = end_;
+  todo_ = Todo::last_save;
   return {};
 }
 

@@ -189,7 +189,10 @@ Status Executor::commit(const Groups& groups) {
   stop_tasks_.reset();
   committed_ = true;
   if (request_->diagnose) return {};
-  if (groups.world) groups.world->watch(nullptr);
+  if (groups.world) {
+    groups.world->watch(nullptr);
+    groups.world->hasten([this] { return !check_stop().ok(); });
+  }
   EPL_TRY(before_commit(groups.world));
   if (verdict_ < 0 && request_->gate) request_->gate->begin();
   return {};

@@ -316,7 +316,10 @@ void Session::run_rank(size_t index, const RunRequest& request, int r) {
   } catch (...) {
     rank.status = current_exception_status();
   }
-  if (over_processes()) rank.world->watch(nullptr);
+  if (over_processes()) {
+    rank.world->watch(nullptr);
+    rank.world->hasten(nullptr);
+  }
   if (rank.status.ok()) return;
   Status said = Status::no_memory();
   try {
@@ -339,12 +342,11 @@ Session::Outcome Session::run_ranks(size_t index, const RunRequest& request) {
   measure_memory();
   // The first cause wins over the ranks that only heard of it.
   Status failure;
-  bool changing = false;
+  bool asked = false, reached = false;
   for (const auto& rank : ranks_) {
     const Executor::Agreement agreement = rank->executors[index]->agreement();
-    // Of one process all ranks are here: where none has heard that all agree, none has changed anything.
-    changing = changing || agreement == Executor::Agreement::reached ||
-               (over_processes() && agreement == Executor::Agreement::asked);
+    reached = reached || agreement == Executor::Agreement::reached;
+    asked = asked || agreement == Executor::Agreement::asked;
     if (rank->status.ok()) continue;
     if (failure.ok() || (failure.code() == Code::peer_failed && rank->status.code() != Code::peer_failed))
       failure = rank->status;
@@ -354,7 +356,9 @@ Session::Outcome Session::run_ranks(size_t index, const RunRequest& request) {
   }
   if (!failure.ok()) {
     const bool bug = std::ranges::any_of(ranks_, [](const auto& rank) { return rank->bug; });
-    if (changing || bug) healthy_ = false;
+    // Where no rank here has heard that all agree, none here has changed anything; one of another process may have.
+    whole_here_ = whole_here_ && !reached && !bug;
+    if (!whole_here_ || (over_processes() && asked)) healthy_ = false;
     connected_ = false;  // an aborted group is never used again
     if (over_processes()) failure = give_up_world(failure);
     if (bug) throw InternalError(failure.message());  // the C API poisons the session

@@ -120,6 +120,16 @@ class Session {
   // because this process will not make it. All can go on afterwards. Returns the reason.
   Status give_up(const Status& why);
   const Status& lost() const { return lost_; }  // why it cannot go on over its processes; ok: it can
+  // The job is to end: a process that does not even answer is lost within some seconds.
+  void hasten() { hastened_ = true; }
+  // Of a session that has lost a process: the first rank of the first one left that has all of the state by itself; -1:
+  // there is none. All that are left know the same one.
+  int keeper() const;
+  // Waits until that process has done what is left to do, which it says by `leave`, or is gone.
+  Status await_leave(int rank, const Stop& stop);
+  void leave();
+  // What this process has of a value of which it has everything. An error where the last step has changed it by half.
+  Result<Tensor> state_here(std::string_view name) const;
   // A call in which processes give each other parts of the state: all come together, and one that cannot go on gives it
   // up, unless that is done. No error is none.
   Status enter_call() { return reconnect(stop_); }
@@ -226,12 +236,12 @@ class Session {
   // False after a step failed halfway through changing the state: restore a checkpoint and call `restored`.
   bool healthy() const { return healthy_; }
   void restored() {
-    healthy_ = true;
+    healthy_ = whole_here_ = true;
     values_set_.clear();
     common_lines_ = nullptr;
   }
   // Says that the state is no longer of one step: a checkpoint that could not be read to its end.
-  void torn() { healthy_ = false; }
+  void torn() { healthy_ = whole_here_ = false; }
   // Whoever changes the state other than by `step` and `set_state` does it in the life of a StateGate::Change.
   StateGate& gate() { return gate_; }
 
@@ -337,6 +347,7 @@ class Session {
   std::vector<std::unique_ptr<Communicator>> before_;  // the ranks' old world, until the new one stands
   std::vector<std::unique_ptr<PendingJoin>> pending_;  // by local rank; none where nobody is on the way
   bool connected_ = false;
+  bool hastened_ = false;
   const char* call_name_ = nullptr;     // see InCall; null: between calls
   const char* program_call_ = nullptr;  // where it runs a program: what it does, whatever function was called for that
   JobCall call_;                        // what the others have been told of the call at hand
@@ -356,6 +367,7 @@ class Session {
   std::atomic<int64_t> memory_bytes_used_{0};
   int64_t steps_done_ = 0;
   bool healthy_ = true;
+  bool whole_here_ = true;            // the state of this process is of one step, whatever the others have
   const Entry* stepped_ = nullptr;    // of the last step, whose results there are
   const Entry* evaluated_ = nullptr;  // the same of `evaluate`
   int64_t evaluated_samples_ = 0;

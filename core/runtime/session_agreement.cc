@@ -270,7 +270,7 @@ Status Session::compare_copies() {
 
 // The ranks that hold a piece say which hash it has there, so that the one that is alone with its values is named.
 Status Session::who_differs(const std::string& name, const std::vector<int>& holders) {
-  healthy_ = false;
+  torn();
   std::string here;
   for (const int rank : holders) {
     if (is_local(rank)) here += cat(rank, " ", hash_of_copy(rank, name).value(), "\n");

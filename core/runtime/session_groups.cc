@@ -174,7 +174,10 @@ Status Session::begin_join() {
 }
 
 Status Session::lost_before() const {
-  for (const auto& world : before_) EPL_TRY(lost_process(world->lost()));
+  for (const auto& world : before_) {
+    if (hastened_) world->hasten([] { return true; });
+    EPL_TRY(lost_process(world->lost()));
+  }
   return {};
 }
 
@@ -191,7 +194,7 @@ Status Session::join_world(const Stop& stop) {
       if (stopped.ok()) continue;
       if (!lost.ok()) {
         pending_.clear();
-        before_.clear();
+        if (!hastened_) before_.clear();
         return lost;
       }
       const Status why = Status(Code::peer_failed, cat("rank ", options_.first_rank, ": ", stopped.message()))

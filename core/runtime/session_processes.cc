@@ -356,7 +356,8 @@ Status Session::set_state(std::string_view name, const Tensor& value) {
     pieces.push_back(std::move(piece));
   }
   const StateGate::Change change(gate_);
-  const bool was_healthy = std::exchange(healthy_, false);  // until all ranks have it
+  const bool was_healthy = healthy_, was_whole = whole_here_;
+  torn();  // until all ranks have it
   for (size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = *ranks_[r];
     const StateSlot* slot = plan_->state_of(rank.rank_class).find(name);
@@ -365,6 +366,7 @@ Status Session::set_state(std::string_view name, const Tensor& value) {
                               : rank.store.scatter(*rank.stream, *slot, value));
   }
   healthy_ = was_healthy;
+  whole_here_ = was_whole;
   note_set(*held.slot);
   return note_value_set(name, value);
 }

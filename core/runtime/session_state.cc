@@ -264,7 +264,7 @@ namespace {
 
 Status save_whole(Session& session, const std::string& folder, Checkpoint& checkpoint, const Names& names) {
   for (const auto& [name, kind] : names) {
-    EPL_ASSIGN(Tensor value, session.state_view(name));
+    EPL_ASSIGN(Tensor value, session.over_processes() ? session.state_here(name) : session.state_view(name));
     EPL_TRY(check_finite(name, kind, value, [](int64_t element) { return element; }));
     checkpoint.items.push_back({name, kind, std::move(value)});
   }
@@ -398,6 +398,15 @@ Status save_session(Session& session, const std::string& folder, const TrainingD
           : save_whole(session, folder, *checkpoint, names);
   if (status.ok()) log(session.host(), LogLevel::info, "saved checkpoint ", folder, " of step ", checkpoint->step);
   return status;
+}
+
+Status save_alone(Session& session, const std::string& folder, const TrainingData& data) {
+  Names names;
+  EPL_ASSIGN(Checkpoint checkpoint, describe(session, data, names));
+  EPL_TRY(save_whole(session, folder, checkpoint, names));
+  log(session.host(), LogLevel::info, "saved checkpoint ", folder, " of step ", checkpoint.step,
+      " without the other processes");
+  return {};
 }
 
 Status load_session(Session& session, const std::string& path, const TrainingData& data) {

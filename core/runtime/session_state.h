@@ -37,6 +37,8 @@ Status save_session(Session& session, const std::string& folder, const TrainingD
 // The same as a stream (write_checkpoint), which it finishes, and which the process of rank 0 writes: the others give
 // no writer. Values that lie in pieces are put together one at a time. An error of the writer is passed on as it is.
 Status write_session(Session& session, ByteWriter* out, const TrainingData& data = {});
+// Of a session that has lost a process: Session::keeper saves, and no other process takes part.
+Status save_alone(Session& session, const std::string& folder, const TrainingData& data = {});
 // What the process that writes a stream says where it was given no writer.
 Status no_writer();
 // Nothing is changed before everything fits. What makes the run another one is said in the host's log.

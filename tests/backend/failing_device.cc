@@ -146,7 +146,9 @@ class FailingCommunicator final : public Communicator {
   }
   void abort(const Status& status) override { inside_->abort(status); }
   void watch(std::function<Status()> stop) override { inside_->watch(std::move(stop)); }
+  void hasten(std::function<bool()> asked) override { inside_->hasten(std::move(asked)); }
   Status lost() const override { return inside_->lost(); }
+  bool has(int rank) override { return inside_->has(rank); }
   void enter(const JobCall& call) override { inside_->enter(call); }
   void retire() override { inside_->retire(); }
 

@@ -47,27 +47,40 @@ expect 3 "rank 0 has not come" env EPL_RANK=1 EPL_WORLD_SIZE=2 EPL_RENDEZVOUS=fi
   --steps 5 --join-timeout 0.5 --out join
 [ $(($(now) - start)) -lt 20 ] || fail "--join-timeout is not looked at"
 
-# hung SIGNALLED...: a job of three whose process 2 hangs in mid-step.
+# hang VICTIM WORDS...: a job of three of which process VICTIM hangs in mid-step.
 hang() {
+  victim=$1
+  shift
   rm -rf hung hung.json
   "$epl" launch -n 3 --patience 5 -- $train --steps 100000 --checkpoint-every 1000000 --out hung "$@" >hung.json \
     2>err &
   launcher=$!
   for i in $(seq 600); do grep -q '"step":2,' hung.json && break; sleep 0.1; done
-  hung=$(cat /proc/$launcher/task/$launcher/children | cut -d' ' -f3)
-  kill -STOP "$hung"
+  kill -STOP "$(cat /proc/$launcher/task/$launcher/children | cut -d' ' -f$((victim + 1)))"
   sleep 1
 }
-# One SIGTERM is enough, though the peer says nothing: the others end their step, and do not wait long for it to save.
-hang
-kill -TERM $launcher
-ends_within 60 $launcher
-[ $got != 0 ] || fail "a job of which one hangs ended well"
-grep -q "rank 2\|another process of the job hangs" err || fail "nobody says that one hangs: $(cat err)"
+# is_saved: what the others have is a checkpoint of the job, which goes on from there as if nothing had happened.
+is_saved() {
+  step=$(ls hung/checkpoints | sed 's/step-0*//')
+  holds "a checkpoint of the job that lost process $victim" test "${step:-0}" -ge 2 || return
+  $train --steps $((step + 3)) --resume hung --out hung >on.json 2>err2 || fail "$(cat err2)"
+  $train --steps $((step + 3)) --out whole --overwrite >whole.json 2>err2 || fail "$(cat err2)"
+  holds "the same weights as without process $victim that hung" test "$(hash_of on.json)" = "$(hash_of whole.json)"
+}
+# One SIGTERM is enough, though the peer says nothing: the others do not wait long for it, and one of them saves.
+for victim in 2 0; do
+  hang $victim
+  kill -TERM $launcher
+  ends_within 60 $launcher
+  [ $got != 0 ] || fail "a job of which one hangs ended well"
+  grep -q "rank $victim of world is missing: its process has not answered" err || fail "nobody says so: $(cat err)"
+  is_saved
+done
 # And without one, the others notice in the time that is given.
-hang --silence-timeout 1 --join-timeout 2
+hang 2 --silence-timeout 1 --join-timeout 2
 ends_within 60 $launcher
 grep -q "rank 2" err || fail "nobody says which one is silent: $(cat err)"
+is_saved
 
 # A process that ends before the others have come is not waited for either: they are asked to end.
 start=$(now)
