@@ -48,8 +48,9 @@ func ended(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	return &Error{Code: Cancelled, Message: "the context had ended before the call", Rank: -1, Retryable: true,
-		cause: causeOf(ctx)}
+	err := &Error{Code: Cancelled, Message: "the context was cancelled before the call", Rank: -1, Retryable: true}
+	err.endedBy(ctx)
+	return err
 }
 
 func (t *token) call() *raw.CallOptions {

@@ -18,8 +18,8 @@
 //
 // # Contexts
 //
-// Calls that read, write, compute or wait take a context. Its end stops the call before it changes anything; the error
-// then is both epl.Cancelled and what the context says (context.Canceled or context.DeadlineExceeded).
+// Calls that read, write, compute or wait take a context. Its end stops the call before it changes anything; a cancel is
+// then both epl.Cancelled and context.Canceled, a deadline both epl.DeadlineExceeded and context.DeadlineExceeded.
 //
 // # Goroutines
 //

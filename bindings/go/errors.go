@@ -17,8 +17,8 @@ const (
 	NotFound         Code = raw.EPL_ERROR_NOT_FOUND         // a file, key or name that does not exist
 	IO               Code = raw.EPL_ERROR_IO                // the operating system refused a read or a write
 	OutOfMemory      Code = raw.EPL_ERROR_OUT_OF_MEMORY     // there is no memory
-	Cancelled        Code = raw.EPL_ERROR_CANCELLED         // the context of the call ended
-	DeadlineExceeded Code = raw.EPL_ERROR_DEADLINE_EXCEEDED // a time that was set inside the library is over
+	Cancelled        Code = raw.EPL_ERROR_CANCELLED         // the context of the call was cancelled
+	DeadlineExceeded Code = raw.EPL_ERROR_DEADLINE_EXCEEDED // the deadline of its context, or another time, is over
 	PeerFailed       Code = raw.EPL_ERROR_PEER_FAILED       // another rank died or returned an error
 	Misuse           Code = raw.EPL_ERROR_MISUSE            // calls in an order that the rules forbid
 	NotFinite        Code = raw.EPL_ERROR_NOT_FINITE        // NaN or infinity where the step had to stop
@@ -86,10 +86,19 @@ func takenIn(ctx context.Context, failure *raw.Error) error {
 		return nil
 	}
 	err := explained(failure)
-	if err.Code == Cancelled {
-		err.cause = causeOf(ctx)
+	if err.Code == Cancelled && ctx.Err() != nil {
+		err.endedBy(ctx)
 	}
 	return err
+}
+
+// endedBy says how ctx, which has ended, has ended the call. The library knows a token alone, and not why it was
+// triggered.
+func (e *Error) endedBy(ctx context.Context) {
+	e.cause = causeOf(ctx)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		e.Code, e.Message = DeadlineExceeded, "the deadline of the context has passed"
+	}
 }
 
 // causeOf is what ctx says of its end: why, where somebody has said it, and context.Canceled or DeadlineExceeded.
