@@ -458,7 +458,8 @@ struct trainer_settings {
 
 /// What epl::fit and epl::job::create take, as json().
 struct job_settings {
-  /// optimizer steps in all, those of earlier runs included (default: 0).
+  /// optimizer steps in all, those of earlier runs included; where they are done already, the job ends at once,
+  /// without a step (default: 0).
   std::optional<std::int64_t> steps = std::nullopt;
   /// instead of steps: times through the data; parts are possible (default: 0.0).
   std::optional<double> epochs = std::nullopt;

@@ -375,6 +375,9 @@ func TestDatasetDrivesTraining(t *testing.T) {
 		t.Fatal(data.Samples(), data.Batches())
 	}
 	var losses []float64
+	for range w.session.Train(w.ctx, data, w.session.Steps()) {
+		t.Fatal("a step beyond those that were asked for")
+	}
 	for m, err := range w.session.Train(w.ctx, data, 80) {
 		w.check(err)
 		losses = append(losses, m.Loss)

@@ -254,7 +254,8 @@ func (s *Session) Output(entry Entry, name string) (*Tensor, error) {
 }
 
 // Train steps over a dataset that is bound to the plan until the session has made `until` steps in all, and gives each
-// step's metrics. It ends with the first error, and the batch of a step that was given up is the next one again, unless
+// step's metrics. Where the session has made so many already, the loop ends at once, without a step, as a [Job] of so
+// many steps does. It ends with the first error, and the batch of a step that was given up is the next one again, unless
 // a feed has given it. Breaking out of the loop ends the training between two steps.
 func (s *Session) Train(ctx context.Context, data *Dataset, until int64) iter.Seq2[Metrics, error] {
 	return func(yield func(Metrics, error) bool) {

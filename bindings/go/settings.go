@@ -509,7 +509,8 @@ func (s TrainerSettings) MarshalJSON() ([]byte, error) {
 
 // JobSettings are what [Engine.NewJob] takes; what is empty has its default.
 type JobSettings struct {
-	// optimizer steps in all, those of earlier runs included (default: 0)
+	// optimizer steps in all, those of earlier runs included; where they are done already, the job ends at once,
+	// without a step (default: 0)
 	Steps int64
 
 	// instead of steps: times through the data; parts are possible (default: 0.0)

@@ -38,7 +38,10 @@ Result<std::vector<std::string>> read_topics(std::string_view text) {
 
 const std::vector<Option>& job_options() {
   static const std::vector<Option> options = {
-      {.name = "steps", .value = int64_t{0}, .doc = "optimizer steps in all, those of earlier runs included"},
+      {.name = "steps",
+       .value = int64_t{0},
+       .doc = "optimizer steps in all, those of earlier runs included; where they are done already, the job ends at "
+              "once, without a step"},
       {.name = "epochs", .value = 0.0, .doc = "instead of steps: times through the data; parts are possible"},
       {.name = "folder",
        .value = std::string(),

@@ -18,7 +18,8 @@ class Row:
 
 class JobSettings(TypedDict, total=False):
     """The keywords of epl.Job, and of epl.fit beside its own."""
-    # optimizer steps in all, those of earlier runs included (default: 0)
+    # optimizer steps in all, those of earlier runs included; where they are done already, the job ends at once,
+    # without a step (default: 0)
     steps: int
     # instead of steps: times through the data; parts are possible (default: 0.0)
     epochs: float

@@ -747,7 +747,8 @@ impl JobSettings {
     pub fn new() -> Self {
         Self::default()
     }
-    /// optimizer steps in all, those of earlier runs included (default: 0).
+    /// optimizer steps in all, those of earlier runs included; where they are done already, the job ends at once,
+    /// without a step (default: 0).
     pub fn steps(mut self, value: i64) -> Self {
         self.0.set("steps", value.json());
         self

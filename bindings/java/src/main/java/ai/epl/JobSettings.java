@@ -4,7 +4,10 @@ package ai.epl;
 public final class JobSettings extends Settings {
   public JobSettings() {}
 
-  /** optimizer steps in all, those of earlier runs included (default: 0). */
+  /**
+   * optimizer steps in all, those of earlier runs included; where they are done already, the job ends at once,
+   * without a step (default: 0).
+   */
   public JobSettings steps(long value) {
     set("steps", value);
     return this;
