@@ -123,6 +123,30 @@ func TestFitGoesOn(t *testing.T) {
 	}
 }
 
+func TestALastSaveThatFailsLosesNothing(t *testing.T) {
+	w := newWorld(t, "4,16,2", 4, nil, 1)
+	path, folder := rows(t), filepath.Join(t.TempDir(), "run")
+	whole, f := newFitting(w, path), newFitting(w, path)
+	_, err := Fit(w.ctx, whole.session, whole.data, FitOptions{Settings: map[string]any{"steps": 4}})
+	w.check(err)
+	full := func(e JobEvent) bool {
+		if e.Step == 4 {
+			checkpoints := filepath.Join(folder, "checkpoints")
+			w.check(os.RemoveAll(checkpoints))
+			w.check(os.WriteFile(checkpoints, nil, 0o600))
+		}
+		return true
+	}
+	settings := map[string]any{"steps": 4, "folder": folder}
+	if _, err := Fit(w.ctx, f.session, f.data, FitOptions{Settings: settings, Progress: full}); err == nil {
+		t.Fatal("a checkpoint was saved into a file")
+	}
+	if f.session.Steps() != 4 || f.hash() != whole.hash() {
+		t.Fatalf("%d steps, hash %x, not %x", f.session.Steps(), f.hash(), whole.hash())
+	}
+	w.check(f.session.Save(w.ctx, filepath.Join(t.TempDir(), "elsewhere"), nil))
+}
+
 // Breaking out of the loop saves as well; a job says why it cannot be.
 func TestJobEvents(t *testing.T) {
 	w := newWorld(t, "4,16,2", 4, nil, 1)

@@ -114,6 +114,23 @@ void test_job(const std::string& folder) {
     EXPECT(session.steps() == last);
     EXPECT(last < 16 || session.hash() == whole.hash());
   }
+  // A last save that fails loses nothing.
+  auto kept = epl::session::create(plan);
+  auto once_more = open();
+  try {
+    epl::fit(engine, kept, once_more, nullptr, R"({"steps":16,"folder":")" + folder + R"(/cpp_full","overwrite":true})",
+             [&](const epl::job_event& event) {
+               if (event.step < 16) return true;
+               std::filesystem::remove_all(folder + "/cpp_full/checkpoints");
+               std::fclose(std::fopen((folder + "/cpp_full/checkpoints").c_str(), "w"));
+               return true;
+             });
+    EXPECT(false);
+  } catch (const epl::error&) {
+    EXPECT(kept.steps() == 16 && kept.hash() == whole.hash());
+    kept.save(folder + "/cpp_elsewhere");
+  }
+  std::filesystem::remove_all(folder + "/cpp_full");
   epl::call_options soon;  // the time of the whole job
   soon.timeout_nanoseconds = 100'000'000;
   auto timed = epl::session::create(plan);

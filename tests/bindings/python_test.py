@@ -5,6 +5,7 @@
 import gc
 import json
 import pathlib
+import shutil
 import sys
 import threading
 import unittest
@@ -159,6 +160,28 @@ class Package(unittest.TestCase):
         rest = epl.fit(model, *second, trainer=trainer, folder=folder, **settings)
         self.assertEqual(rest.session.hash(), whole.session.hash())
         self.assertEqual(rest.checkpoint, epl.checkpoint_find(engine, folder))
+
+    def test_a_last_save_that_fails_loses_nothing(self):
+        engine, model, _ = world()
+        whole = epl.fit(model, self.fitting(engine)[0], steps=4)
+        folder = FOLDER / "full run"
+
+        def full(event):
+            if event.step == 4 and event.kind == "step":
+                shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+                (folder / "checkpoints").write_text("no folder")
+
+        def thrown(event):
+            if event.step == 4:
+                raise KeyboardInterrupt
+
+        for ends, kind in ((full, epl.Error), (thrown, KeyboardInterrupt)):
+            with self.assertRaises(kind) as caught:
+                epl.fit(model, self.fitting(engine)[0], steps=4, folder=str(folder), progress=ends, overwrite=True)
+            session = caught.exception.session
+            self.assertEqual((session.steps(), session.hash()), (4, whole.session.hash()))
+            session.save(str(FOLDER / "elsewhere"))
+            shutil.rmtree(folder)
 
     def test_a_timeout_is_that_of_the_whole_job(self):
         engine, model, _ = world()

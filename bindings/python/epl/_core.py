@@ -17,7 +17,9 @@ _numbers = itertools.count(1)
 
 
 class Error(Exception):
-    """A failure: what was wrong and what to do. `code` is one of the constants ERROR_...."""
+    """A failure: what was wrong and what to do. `code` is one of the constants ERROR_.... `session` is that of fit(),
+    with all that was trained until then; None elsewhere."""
+    session: Any = None
 
     def __init__(self, message, code=raw.ERROR_INTERNAL, where="", rank=-1, retryable=False):
         super().__init__(message)

@@ -139,11 +139,21 @@ def fit(model, data, held_out=None, *, trainer=(), strategy=None, options=None, 
 
     `data` and `held_out` are Datasets; the model's inputs are bound as the data has them. `trainer`, `strategy` and
     `options` are as Trainer, Strategy and Plan take them. `settings` are those of a job (docs/training.md). `progress`
-    is called with each JobEvent, and ends the job after its last checkpoint when it returns False."""
+    is called with each JobEvent, and ends the job after its last checkpoint when it returns False. An exception has the
+    session, with all that was trained until then, as its attribute `session`: a last checkpoint that cannot be written
+    loses nothing."""
     session = model
     if not isinstance(model, objects.Session):
         session = _session(model, data, trainer, strategy, options, settings)
     call = {name: value for name, value in (("timeout", timeout), ("cancel", cancel)) if value is not None}
+    try:
+        return _run(session, data, held_out, progress, call, settings)
+    except BaseException as error:
+        error.session = session
+        raise
+
+
+def _run(session, data, held_out, progress, call, settings):
     metrics = {}
     with core.kind("job")(session.engine, **settings) as job:
         job.start(session, data, held_out)

@@ -104,6 +104,26 @@ fn goes_on_to_the_bit() {
 }
 
 #[test]
+fn a_last_save_that_fails_loses_nothing() {
+    let world = World::new("full");
+    let (mut whole, (mut data, _)) = (world.session(), world.data());
+    epl::fit(&world.engine, &mut whole, &mut data, None, r#"{"steps": 4}"#, &Call::new(), |_| true).unwrap();
+    let run = world.folder.join("run");
+    let settings = format!(r#"{{"steps": 4, "folder": "{}"}}"#, run.display());
+    let (mut session, (mut data, _)) = (world.session(), world.data());
+    let end = epl::fit(&world.engine, &mut session, &mut data, None, &settings, &Call::new(), |event| {
+        if event.step == 4 {
+            let _ = std::fs::remove_dir_all(run.join("checkpoints"));
+            std::fs::write(run.join("checkpoints"), "no folder").unwrap();
+        }
+        true
+    });
+    assert!(end.is_err());
+    assert_eq!((session.steps(), session.hash(&Call::new()).unwrap()), (4, whole.hash(&Call::new()).unwrap()));
+    session.save(world.folder.join("elsewhere"), None, &Call::new()).unwrap();
+}
+
+#[test]
 fn is_refused() {
     let world = World::new("refused");
     assert!(Job::new(&world.engine, r#"{"stps": 3}"#).unwrap_err().message.contains("did you mean steps"));

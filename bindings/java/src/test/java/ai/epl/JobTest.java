@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -122,6 +124,29 @@ class JobTest {
         System.out.println("ended by " + last.ended() + " after " + last.step() + " steps");
       }
       assertTrue(Files.exists(run.resolve("best")));
+    }
+  }
+
+  @Test
+  void aLastSaveThatFailsLosesNothing() throws Exception {
+    try (World world = new World(); Plan plan = world.plan(World.BATCH); Fitting whole = new Fitting(world, plan);
+        Fitting part = new Fitting(world, plan)) {
+      whole.fit(Map.of("steps", 4), event -> true);
+      Path run = world.folder.resolve("run"), checkpoints = run.resolve("checkpoints");
+      Map<String, Object> settings = Map.of("steps", 4, "folder", run);
+      assertThrows(EplException.class, () -> Job.fit(part.session, part.data, null, settings, event -> {
+        if (event.step() < 4) return true;
+        try {
+          Files.delete(checkpoints);
+          Files.createFile(checkpoints);
+        } catch (IOException failure) {
+          throw new UncheckedIOException(failure);
+        }
+        return true;
+      }));
+      assertEquals(4, part.session.steps());
+      assertEquals(whole.session.hash(), part.session.hash());
+      part.session.save(world.folder.resolve("elsewhere"));
     }
   }
 
