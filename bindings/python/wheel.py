@@ -29,6 +29,7 @@ Name: {NAME}
 Version: {VERSION}
 Summary: EPL, an embedded training engine for neural networks: ONNX in, ONNX out
 Author: the EPL authors
+Project-URL: Homepage, https://epl.ai
 License: Apache-2.0
 Keywords: training,neural networks,onnx
 Platform: linux
@@ -43,7 +44,8 @@ Description-Content-Type: text/markdown
 {(HERE / "README.md").read_text()}""".encode()
 # In a checkout the licence lies at its top, in a source archive beside this file. A folder that was copied out of a
 # checkout has none; METADATA names it all the same.
-LICENSES = [HERE.parents[1] / "LICENSE"] if (HERE.parents[1] / "include/epl.h").exists() else [HERE / "LICENSE"]
+TOP = HERE.parent.parent
+LICENSES = [TOP / "LICENSE"] if (TOP / "include/epl.h").exists() else [HERE / "LICENSE"]
 LICENSE = {"LICENSE": path.read_bytes() for path in LICENSES if path.exists()}
 
 

@@ -47,7 +47,9 @@ import pathlib
 import sys
 
 assert session.step([x, [0, 1, 0, 1]]).loss < 0.1
-assert "import epl" in importlib.metadata.metadata("epl-engine").get_payload()
+known = importlib.metadata.metadata("epl-engine")
+assert "import epl" in known.get_payload() and known["Description-Content-Type"] == "text/markdown"
+assert known.get_all("Project-URL") == ["Homepage, https://epl.ai"]
 print("version", importlib.metadata.version("epl-engine"), "of", pathlib.Path(epl.__file__).parent)
 assert pathlib.Path(epl.__file__).is_relative_to(sys.argv[1])
 END
