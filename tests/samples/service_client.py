@@ -5,6 +5,7 @@ COMMAND starts a service; options follow it, the same for all of them: --folder,
 --largest-upload, --token-file. EPL_LIBRARY names libepl.so: the script trains the same job in this process, by the
 Python binding, and wants the service's bytes to be the same. Screenshots of the page go to OUT."""
 import json
+import os
 import re
 import pathlib
 import shutil
@@ -52,6 +53,36 @@ def test_a_session(folder):
             service.bad(404, method, f"/v1/jobs/{job}{path}")
         service.bad(404, "POST", f"/v1/jobs/{job}/predict", SAMPLE)
         wants(service.good("GET", "/v1/jobs").json == [], "a deleted job is listed")
+
+
+# curl says what the server has refused; that a stream was read for its time (28) is meant.
+CURL = """curl() {
+  command curl --fail-with-body "$@" && return
+  code=$?
+  [ $code = 28 ] || echo "FAILED with $code: curl $*" >&2
+}
+"""
+
+
+def test_the_session_of_the_page(folder):
+    """The lines of the page on the services, as they are but for the address."""
+    page = (pathlib.Path(__file__).resolve().parents[2] / "samples/service/README.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    wants(len(blocks) == 1 and blocks[0].count("localhost:8080/v1") == 1, "the page has another session")
+    tools = pathlib.Path(os.environ["EPL_LIBRARY"]).parent.parent / "bin"
+    shell = folder / "shell"
+    shell.mkdir()
+    with Service(folder / "jobs") as service:
+        lines = CURL + blocks[0].replace("localhost:8080/v1", service.address + "/v1")
+        ran = subprocess.run(["sh", "-eu", "-c", lines], cwd=shell, capture_output=True, text=True, timeout=LIMIT,
+                             env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}, check=False)
+        wants(ran.returncode == 0 and not ran.stderr, ran.returncode, ran.stderr, ran.stdout[-2000:])
+        for part in ('"phase": *"running"', '^data: .*"phase": *"running"', '"outputs"', '"phase": *"paused"', '"stride"',
+                     '"phase": *"deleted"'):
+            wants(re.search(part, ran.stdout, re.MULTILINE), part, "is not in", ran.stdout[-2000:])
+        wants((shell / "trained.onnx").stat().st_size > 1000, "no model came")
+        wants(not service.good("GET", "/v1/jobs").json, "the job is still there")
+        wants(len(service.good("GET", "/v1/uploads").json) == 1, "the model's upload alone is left")
 
 
 def test_predicts_beside_steps(folder):
