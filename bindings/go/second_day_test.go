@@ -20,6 +20,8 @@ func Example_secondDay() {
 	engine, err := epl.NewEngine(epl.EngineOptions{})
 	check(err)
 	defer engine.Close()
+
+	// --- A table, and a model for it
 	file, table := filepath.Join(folder, "model.onnx"), filepath.Join(folder, "table.csv")
 	check(engine.WriteTemplate(ctx, "mlp", `{"sizes": [2, 16, 2], "seed": 1}`, file))
 	check(os.WriteFile(table, []byte("a,b,target\n"+strings.Repeat("1,2,0\n3,1,1\n", 20)), 0o666))

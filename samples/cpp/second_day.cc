@@ -8,13 +8,6 @@
 #include <string_view>
 #include <vector>
 
-namespace {
-
-// Field 0 of sample i is four numbers, field 1 says whether the first is larger than the last.
-float number(std::int64_t sample, std::int64_t i) { return static_cast<float>((sample * 7 + i * i * 3) % 5) - 2; }
-
-}  // namespace
-
 int main() {
   epl::engine_options options;
   options.threads = 2;
@@ -22,13 +15,13 @@ int main() {
   auto engine = epl::engine::create(options);
   epl::x_template_write(engine, "mlp", R"({"sizes":[4,16,2],"seed":1})", "second.onnx");
   auto model = epl::model::load(engine, "second.onnx");
-  auto trainer = epl::trainer::parse(engine, R"({"optimizer":"adamw","optimizer.lr":0.05,"symbols":{"batch":8}})");
 
   // --- Data of your own
   epl::tensor_info fields[2];
   fields[0].set("x", epl::dtype::f32, {4});
-  fields[1].set("target", epl::dtype::i64, {});
-  const auto read = [](std::int32_t field, std::span<const std::int64_t> samples, std::span<std::byte> target) {
+  fields[1].set("target", epl::dtype::i64, {});  // is the first number larger than the last?
+  const auto number = [](std::int64_t sample, int i) { return static_cast<float>((sample * 7 + i * i * 3) % 5); };
+  const auto read = [number](std::int32_t field, std::span<const std::int64_t> samples, std::span<std::byte> target) {
     auto* x = reinterpret_cast<float*>(target.data());
     auto* right = reinterpret_cast<std::int64_t*>(target.data());
     for (std::size_t s = 0; s < samples.size(); ++s) {
@@ -40,6 +33,7 @@ int main() {
   auto held_out = epl::dataset::create(engine, fields, 64, read, R"({"batch":8,"split":"held_out"})");
 
   // --- Train, validate, keep the best
+  auto trainer = epl::trainer::parse(engine, R"({"optimizer":"adamw","optimizer.lr":0.05,"symbols":{"batch":8}})");
   auto plan = epl::plan::create(model, trainer);
   auto session = epl::session::create(plan);
   auto evaluation = epl::evaluation::create(plan, "accuracy");

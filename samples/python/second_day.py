@@ -5,16 +5,13 @@ import pathlib
 import epl
 import numpy as np
 
-rng = np.random.default_rng(0)
-x = rng.standard_normal((64, 4))  # float64: calls convert
-target = (x[:, 0] < x[:, 3]).astype(np.int64)
-
 engine = epl.Engine()
 engine.write_template("mlp", {"sizes": [4, 16, 2], "seed": 1}, "second.onnx")
 model = epl.Model(engine, "second.onnx")
-settings = {"optimizer": "adamw", "optimizer.lr": 0.02, "symbols": {"batch": 8}}
 
 # --- Data of your own
+x = np.random.default_rng(0).standard_normal((64, 4))  # float64: calls convert
+target = (x[:, 0] < x[:, 3]).astype(np.int64)
 data = epl.Dataset.of_arrays(engine, {"x": x, "target": target}, {"batch": 8, "order": "shuffled", "split": "train"})
 held_out = epl.Dataset.of_arrays(engine, {"x": x, "target": target}, {"batch": 8, "split": "held_out"})
 
@@ -27,6 +24,7 @@ fields = {"x": ("f32", (4,)), "target": ("i64", ())}  # of one sample
 same = epl.Dataset.of_function(engine, fields, len(x), read, {"batch": 8, "split": "train"})
 
 # --- Train, validate, keep the best
+settings = {"optimizer": "adamw", "optimizer.lr": 0.02, "symbols": {"batch": 8}}
 plan = epl.Plan(model, epl.Trainer(engine, settings))
 session, evaluation = epl.Session(plan), epl.Evaluation(plan, "accuracy")
 data.bind(plan)

@@ -15,6 +15,11 @@ for python in "$1/.venv/bin/python" "${EPL_PYTHON:-python3}" python3; do
     "$python" "$1/tests/bindings/python_values_test.py" .
     "$python" "$1/samples/python/first.py" | tail -1
     "$python" "$1/samples/python/second_day.py" | tail -1
+    # What the page shows of both days, one piece behind the other, as its reader has it.
+    awk 'BEGIN {print "import asyncio\nimport pathlib"} /^## / {on = /first training/ || /second day/}
+         /^```python$/ {show = on; next} /^```/ {show = 0} show' "$1/docs/python.md" >page.py
+    [ "$(wc -l <page.py)" -gt 60 ] || { echo "FAILED: the page shows less than two days" && exit 1; }
+    "$python" page.py | tail -1
     if "$python" -c 'import mypy' 2>/dev/null; then  # what a type checker says of programs that use the package
       MYPYPATH="$3/installed" "$python" -m mypy --strict --allow-untyped-defs --allow-untyped-calls \
         --follow-imports=silent --cache-dir "$3/mypy" \

@@ -6,6 +6,8 @@ fn the_second_day() -> Result<()> {
     let folder = std::env::temp_dir().join(format!("epl {} second day", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (engine, call) = (Engine::new()?, Call::new());
+
+    // --- A table, and a model for it
     let (table, path, best) = (folder.join("table.csv"), folder.join("model.onnx"), folder.join("best"));
     std::fs::write(&table, "a,b,target\n".to_string() + &"1,2,0\n3,1,1\n".repeat(20)).unwrap();
     engine.write_template("mlp", r#"{"sizes": [2, 16, 2], "seed": 1}"#, &path, &call)?;

@@ -15,25 +15,26 @@ class SecondDayTest {
   @Test
   void itRuns() throws Exception {
     long before = Engine.liveHandles();
+    Engine engine = Engine.create();
     Path folder = Files.createTempDirectory("epl-second-day-");
+    // --- A table, and a model for it
     Path file = folder.resolve("model.onnx"), table = folder.resolve("table.csv"), saved = folder.resolve("best");
     Files.writeString(table, "a,b,target\n" + "1,2,0\n3,1,1\n".repeat(20));
-    try (Engine engine = Engine.create();
-        Dataset data = engine.openDataset(table, "{\"batch\": 8, \"order\": \"shuffled\", \"split\": \"train\"}");
-        Dataset heldOut = engine.openDataset(table, "{\"batch\": 8, \"split\": \"held_out\"}");
-        Trainer trainer = engine.newTrainer().set("optimizer", "adamw").set("optimizer.lr", 0.05)) {
-      engine.writeTemplate("mlp", "{\"sizes\": [2, 16, 2], \"seed\": 1}", file);
-      try (Model model = engine.loadModel(file)) {
-        trainer.bindDataset(model, data);
-        try (Plan plan = model.plan(trainer); Session session = plan.newSession()) {
-          assertEquals(1, train(plan, session, data, heldOut, saved));
-          goOn(plan, data, saved);
-          predict(engine, session);
-          predictBeside(engine, session, data);
-          keepInMemory(session, data);
-        }
-        adapt(model, trainer, data, folder);
-      }
+    engine.writeTemplate("mlp", "{\"sizes\": [2, 16, 2], \"seed\": 1}", file);
+    Dataset data = engine.openDataset(table, "{\"batch\": 8, \"order\": \"shuffled\", \"split\": \"train\"}");
+    Dataset heldOut = engine.openDataset(table, "{\"batch\": 8, \"split\": \"held_out\"}");
+    Model model = engine.loadModel(file);
+    Trainer trainer = engine.newTrainer().set("optimizer", "adamw").set("optimizer.lr", 0.05).bindDataset(model, data);
+    Plan plan = model.plan(trainer);
+    Session session = plan.newSession(); // each is to be closed, in any order
+    // ---
+    try (engine; data; heldOut; model; trainer; plan; session) {
+      assertEquals(1, train(plan, session, data, heldOut, saved));
+      goOn(plan, data, saved);
+      predict(engine, session);
+      predictBeside(engine, session, data);
+      keepInMemory(session, data);
+      adapt(model, trainer, data, folder);
     }
     assertEquals(before, Engine.liveHandles());
   }
@@ -69,8 +70,8 @@ class SecondDayTest {
   }
 
   private static void predict(Engine engine, Session session) {
-    float[] scores;
     // --- Predict, and read the numbers
+    float[] scores;
     try (Tensor x = engine.tensorOf(new float[] {1, 2, 3, 1}, 2, 2); // a batch may have fewer samples than the plan's
         Tensor output = session.predict(List.of(x)).get(0);
         Tensor weight = session.get("net.0.weight")) {
