@@ -13,7 +13,9 @@ import subprocess
 import sys
 import time
 
-from service_harness import COMMAND, LIMIT, MODEL, OUT, SAMPLE, TABLE, TRAINER, Service, tail, trained_here, wants
+from service_harness import (COMMAND, LIMIT, MODEL, OUT, SAMPLE, TABLE, TRAINER, Service, labels, npy, tail,
+                             trained_here, wants)
+from service_doors import *  # noqa: F401,F403  tests
 from service_page import test_the_page  # noqa: F401  one of the tests
 
 ONLY = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv[:sys.argv.index("--")] else ""
@@ -264,17 +266,6 @@ def test_other_pages(folder):
                              ("POST", f"/v1/jobs/{job}"), ("GET", "/v1/jobs/../../etc/passwd"), ("DELETE", "/v1/jobs")]:
             service.bad(404, method, path)
         wants(service.status(job) == before and len(service.good("GET", "/v1/jobs").json) == 1, "a GET has changed a job")
-
-
-def npy(rows):
-    head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, 2), }" % rows
-    head = head.ljust(117) + "\n"
-    return b"\x93NUMPY\x01\x00\x76\x00" + head.encode() + b"\x00\x00\x80\x3f" * 2 * rows
-
-
-def labels(rows):
-    head = ("{'descr': '<i8', 'fortran_order': False, 'shape': (%d,), }" % rows).ljust(117) + "\n"
-    return b"\x93NUMPY\x01\x00\x76\x00" + head.encode() + b"\x00" * 8 * rows
 
 
 def test_no_file_of_the_server(folder):

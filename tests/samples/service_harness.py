@@ -6,6 +6,7 @@ import pathlib
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -89,6 +90,22 @@ class Service:
             return Answer(connection.getresponse())
         finally:
             connection.close()
+
+    def raw(self, method, text, may_end=False):
+        """The answer to a text as it is; None where the connection ends without one and may."""
+        host, port = self.address.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=LIMIT) as connection:
+            try:
+                connection.sendall(text.encode("latin-1"))
+                if may_end:
+                    connection.shutdown(socket.SHUT_WR)
+                response = http.client.HTTPResponse(connection, method=method)
+                response.begin()
+                return Answer(response)
+            except (OSError, http.client.HTTPException):
+                if may_end:
+                    return None
+                raise
 
     def good(self, method, path, body=None, code=200):
         answer = self.ask(method, path, body)
@@ -196,6 +213,17 @@ def make_files():
         engine.write_template("mlp", {"sizes": [2, 64, 2], "seed": 1}, str(path))
     # The last column is a class because the trainer's loss wants one.
     return path.read_bytes(), table.encode()
+
+
+def npy(rows):
+    head = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d, 2), }" % rows
+    head = head.ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00\x76\x00" + head.encode() + b"\x00\x00\x80\x3f" * 2 * rows
+
+
+def labels(rows):
+    head = ("{'descr': '<i8', 'fortran_order': False, 'shape': (%d,), }" % rows).ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00\x76\x00" + head.encode() + b"\x00" * 8 * rows
 
 
 def trained_here(steps):

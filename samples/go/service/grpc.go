@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 
 	pb "epl.ai/samples/service/trainingpb"
@@ -109,8 +107,8 @@ func (d *grpcDoor) Create(ctx context.Context, r *pb.CreateRequest) (*pb.Status,
 		if one.text == "" {
 			continue
 		}
-		if err := json.Unmarshal([]byte(one.text), one.into); err != nil {
-			return nil, fmt.Errorf("%s: %w", one.name, err)
+		if err := fromJSON(one.name, []byte(one.text), one.into); err != nil {
+			return nil, err
 		}
 	}
 	j, err := d.manager.Create(ctx, spec)

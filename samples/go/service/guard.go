@@ -2,17 +2,19 @@ package main
 
 import (
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 )
+
+// What a host of this machine alone is called, as all the services say it.
+var loopback = regexp.MustCompile(`^(?i:localhost|127(\.(0|[1-9]|[1-9][0-9]|1[0-9]{2}|2[0-4][0-9]|25[0-5])){3}|\[::1\])(:[0-9]{0,5})?$`)
 
 // guard refuses what a browser sends for a page of somebody else: pages that a user of this machine looks at reach every
 // address that the machine reaches. A token keeps them out by itself, so that then any name of the host will do.
 func (t Token) guard(r *http.Request) error {
-	host := hostName(r.Host)
-	if address := net.ParseIP(host); t == "" && host != "localhost" && (address == nil || !address.IsLoopback()) {
+	if t == "" && (!loopback.MatchString(r.Host) || r.URL.User != nil) {
 		return errForeign
 	}
 	if origin := r.Header.Get("Origin"); origin != "" {
@@ -20,18 +22,10 @@ func (t Token) guard(r *http.Request) error {
 			return errForeign
 		}
 	}
-	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Method != http.MethodGet {
+	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return errForeign
 	}
 	return nil
-}
-
-// hostName is a host without its port.
-func hostName(address string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		return host
-	}
-	return strings.Trim(address, "[]")
 }
 
 // isJSON: a form of another page's can say text/plain, not this.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -9,16 +8,14 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"strings"
 	"time"
 )
 
 //go:embed page.html
 var page []byte // samples/service/page.html, which all services have
 
-const (
-	largestDocument = 16 << 20
-	mostDrained     = 64 << 20
-)
+const mostDrained = 64 << 20
 
 // httpDoor answers clients of a manager by HTTP.
 type httpDoor struct {
@@ -109,7 +106,7 @@ func (s *httpDoor) Handler() http.Handler {
 	handle("POST /v1/jobs/{id}/predict", s.withJob(s.predict))
 	handle("GET /v1/jobs/{id}/events", s.withJob(s.events))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if path.Clean(r.URL.Path) != r.URL.Path { // the mux would lead to another path
+		if !strings.HasPrefix(r.URL.Path, "/") || path.Clean(r.URL.Path) != r.URL.Path { // the mux would lead to another path
 			s.refuse(w, r, errUnknown)
 			return
 		}
@@ -184,32 +181,12 @@ func (s *httpDoor) predict(w http.ResponseWriter, r *http.Request, j *Job) error
 	return answer(w, map[string]any{"step": step, "outputs": outputs})
 }
 
-// document reads a body of JSON, which has no fields that are not known.
-func document(r *http.Request, into any) error {
-	if !isJSON(r) {
-		return errNoJSON
-	}
-	text, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, largestDocument))
-	if err != nil {
-		return err
-	}
-	if text = bytes.TrimSpace(text); !bytes.HasPrefix(text, []byte("{")) { // a null would be an object without fields
-		return errors.New("the body is an object of JSON")
-	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
-		return fmt.Errorf("the body cannot be read: %w", err)
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return errors.New("the body is more than one JSON document")
-	}
-	return nil
-}
-
 // events streams the job's status as server-sent events, until the client goes or the job has ended.
 func (s *httpDoor) events(w http.ResponseWriter, r *http.Request, j *Job) error {
 	send, quiet := stream(w)
+	if r.Method == http.MethodHead {
+		return nil
+	}
 	j.follow(r.Context(), send, quiet)
 	return nil // the answer has begun, so its end is all that can be told
 }
@@ -217,6 +194,9 @@ func (s *httpDoor) events(w http.ResponseWriter, r *http.Request, j *Job) error 
 // allEvents streams the statuses of all jobs, a few times a second: now, and after each change.
 func (s *httpDoor) allEvents(w http.ResponseWriter, r *http.Request) error {
 	send, quiet := stream(w)
+	if r.Method == http.MethodHead {
+		return nil
+	}
 	s.manager.follow(r.Context(), send, quiet)
 	return nil
 }

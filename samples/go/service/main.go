@@ -71,7 +71,8 @@ func serve(folder, listen, grpcListen string, limits Limits, threads int, tokenF
 		go func() { ended <- byGRPC.Serve(grpcListener) }()
 		fmt.Printf("listening for gRPC on %s\n", grpcListener.Addr())
 	}
-	byHTTP := &http.Server{Handler: (&httpDoor{manager, token}).Handler(), ReadHeaderTimeout: 10 * time.Second}
+	byHTTP := &http.Server{Handler: (&httpDoor{manager, token}).Handler(), ReadHeaderTimeout: 10 * time.Second,
+		DisableGeneralOptionsHandler: true} // every request is answered by the door
 	go func() { ended <- byHTTP.Serve(listener) }()
 	fmt.Printf("listening on http://%s\n", listener.Addr())
 
@@ -83,10 +84,13 @@ func serve(folder, listen, grpcListen string, limits Limits, threads int, tokenF
 		err = nil
 	}
 	err = errors.Join(err, manager.Close()) // first: it ends the streams of events
+	// Other answers have ten seconds. All is saved: who does not take his answer until then makes this end no failure.
 	limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	context.AfterFunc(limit, byGRPC.Stop) // ends what GracefulStop waits for
-	err = errors.Join(err, byHTTP.Shutdown(limit))
+	if byHTTP.Shutdown(limit) != nil {
+		byHTTP.Close()
+	}
 	byGRPC.GracefulStop()
 	return err
 }

@@ -36,7 +36,8 @@ type Manager struct {
 	making sync.Mutex // a job after the other is let in
 	lock   sync.Mutex
 	jobs   map[string]*Job
-	last   int64 // when the last one was created
+	coming map[string]Spec // of jobs that are not let in yet
+	last   int64           // when the last one was created
 }
 
 // What a client may ask for.
@@ -73,7 +74,8 @@ func Open(folder string, limits Limits, threads int, log *slog.Logger) (*Manager
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{folder: folder, budget: limits.Budget, engine: engine, board: newBoard(), log: log, jobs: map[string]*Job{}}
+	m := &Manager{folder: folder, budget: limits.Budget, engine: engine, board: newBoard(), log: log, jobs: map[string]*Job{},
+		coming: map[string]Spec{}}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	if m.owner, err = engine.LockFolder(folder); err == nil {
 		if err = m.takeUp(limits); err != nil {
@@ -146,15 +148,30 @@ func newID() string {
 
 // Create plans a job, which bounds its memory before anything is allocated, and takes it on if the budget allows.
 func (m *Manager) Create(ctx context.Context, spec Spec) (*Job, error) {
+	id := newID()
+	defer m.claim(id, spec)()
 	if err := m.check(&spec); err != nil {
 		return nil, err
 	}
-	id := newID()
 	j, err := m.begin(ctx, id, spec, Waiting, m.moment())
 	if err != nil {
 		os.RemoveAll(filepath.Join(m.folder, "jobs", id))
 	}
 	return j, err
+}
+
+// claim keeps the uploads of a job while it is made. What it gives ends that.
+func (m *Manager) claim(id string, spec Spec) func() {
+	m.making.Lock() // no upload is being deleted
+	m.lock.Lock()
+	m.coming[id] = spec
+	m.lock.Unlock()
+	m.making.Unlock()
+	return func() {
+		m.lock.Lock()
+		delete(m.coming, id)
+		m.lock.Unlock()
+	}
 }
 
 // moment is when a job is created: in milliseconds, and no two at once.
@@ -330,8 +347,13 @@ func (m *Manager) users(upload string) []string {
 			ids = append(ids, id)
 		}
 	}
+	for id, spec := range m.coming {
+		if spec.uses(upload) {
+			ids = append(ids, id)
+		}
+	}
 	slices.Sort(ids)
-	return ids
+	return slices.Compact(ids)
 }
 
 // DeleteUpload removes one that no job uses. Jobs are not let in meanwhile.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -169,10 +170,11 @@ func (u *Uploads) remove(id string, users func(string) []string) (Upload, error)
 	return Upload{id, info.Size(), jobs}, nil
 }
 
-// uses says whether a job needs an upload, as its model, as its data, or as a file that an option names.
+// uses says whether a job needs an upload, as its model, as its data, or as a file that an option names, with a "./" before
+// it for example.
 func (s *Spec) uses(id string) bool {
 	target, _ := s.Dataset["target"].(string)
-	return slices.Contains([]string{s.Model, s.Data, target}, id)
+	return slices.Contains([]string{s.Model, s.Data, path.Base(target)}, id)
 }
 
 func excerpt(text string) string {

@@ -4,7 +4,6 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
-import java.net.InetAddress;
 import java.net.URI;
 import java.net.URLDecoder;
 import java.nio.ByteBuffer;
@@ -16,12 +15,18 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.regex.Pattern;
 
 /** Answers clients of a manager by HTTP. */
 final class Door implements HttpHandler {
   private static final int LARGEST_DOCUMENT = 16 << 20;
   private static final int MOST_DRAINED = 64 << 20;
   private static final long QUIET = 15_000;
+
+  /** What a host of this machine alone is called, as all the services say it. */
+  private static final Pattern LOOPBACK = Pattern.compile(
+      "(?:localhost|127(?:\\.(?:0|[1-9]|[1-9][0-9]|1[0-9]{2}|2[0-4][0-9]|25[0-5])){3}|\\[::1\\])(?::[0-9]{0,5})?",
+      Pattern.CASE_INSENSITIVE);
 
   private final Manager manager;
   private final String token; // empty: clients bring none
@@ -52,13 +57,17 @@ final class Door implements HttpHandler {
    * address that the machine reaches. A token keeps them out by itself, so that then any name of the host will do.
    */
   private void guard(HttpExchange call) {
-    String host = header(call, "Host");
+    URI target = call.getRequestURI();
+    if (call.getRequestHeaders().getOrDefault("Host", List.of()).size() > 1)
+      throw new Failure(400, "the request has more than one header Host");
+    // A target that names a host counts before the header.
+    String host = target.isAbsolute() ? String.valueOf(target.getRawAuthority()) : header(call, "Host");
     String origin = header(call, "Origin");
-    boolean foreign = token.isEmpty() && !isLoopback(host)
+    boolean foreign = token.isEmpty() && !LOOPBACK.matcher(host).matches()
         || !origin.isEmpty() && !host.equalsIgnoreCase(authority(origin))
-        || header(call, "Sec-Fetch-Site").equals("cross-site") && !call.getRequestMethod().equals("GET");
+        || header(call, "Sec-Fetch-Site").equals("cross-site") && !method(call).equals("GET");
     if (foreign) throw new Failure(403, "the request comes from another site's page, or asks for another host");
-    if (call.getRequestURI().getPath().equals("/") || token.isEmpty()) return;
+    if (target.getPath().equals("/") || token.isEmpty()) return;
     // In a time that does not tell how much of a token was right.
     if (MessageDigest.isEqual(tokenOf(call).getBytes(StandardCharsets.UTF_8), token.getBytes(StandardCharsets.UTF_8))) return;
     call.getResponseHeaders().set("WWW-Authenticate", "Bearer");
@@ -68,11 +77,6 @@ final class Door implements HttpHandler {
   private static String header(HttpExchange call, String name) {
     String value = call.getRequestHeaders().getFirst(name);
     return value == null ? "" : value;
-  }
-
-  private static boolean isLoopback(String host) {
-    String name = host.replaceFirst(":[0-9]*$", "");
-    return name.equalsIgnoreCase("localhost") || name.matches("127\\.[0-9]+\\.[0-9]+\\.[0-9]+") || name.equals("[::1]");
   }
 
   private static String authority(String origin) {
@@ -97,17 +101,31 @@ final class Door implements HttpHandler {
 
   // --- What is asked
 
+  /** What is asked for with a HEAD is answered as with a GET, without the body. */
+  private static String method(HttpExchange call) {
+    return isHead(call) ? "GET" : call.getRequestMethod();
+  }
+
+  private static boolean isHead(HttpExchange call) {
+    return call.getRequestMethod().equals("HEAD");
+  }
+
   private void route(HttpExchange call) throws Exception {
-    String path = call.getRequestURI().getPath();
-    List<String> parts = new ArrayList<>(List.of(path.split("/", -1)));
+    URI target = call.getRequestURI();
+    if (target.toString().startsWith("//")) throw Failure.unknown(); // a path, whatever java.net.URI makes of it
+    List<String> parts = new ArrayList<>();
+    // A "/" that is written as % and two digits is a part of a name.
+    for (String one : target.getRawPath().split("/", -1)) {
+      parts.add(URLDecoder.decode(one.replace("+", "%2B"), StandardCharsets.UTF_8));
+    }
     parts.remove(0);
-    String method = call.getRequestMethod();
-    if (path.equals("/") && method.equals("GET")) {
+    String method = method(call);
+    if (parts.equals(List.of("")) && method.equals("GET")) {
       call.getResponseHeaders().set("Content-Type", "text/html; charset=utf-8");
       call.getResponseHeaders().set("Content-Security-Policy",
           "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'");
       send(call, 200, page);
-    } else if (parts.size() < 2 || parts.size() > 4 || !parts.get(0).equals("v1")) {
+    } else if (parts.size() < 2 || parts.size() > 4 || !parts.get(0).equals("v1") || parts.contains("")) {
       throw Failure.unknown();
     } else {
       String kind = method + " " + parts.get(1) + (parts.size() > 2 ? "/*" : "") + (parts.size() > 3 ? "/" + parts.get(3) : "");
@@ -176,8 +194,8 @@ final class Door implements HttpHandler {
     try (InputStream file = export.stream()) {
       call.getResponseHeaders().set("Content-Type", "application/octet-stream");
       call.getResponseHeaders().set("Content-Disposition", "attachment; filename=\"trained.onnx\"");
-      call.sendResponseHeaders(200, export.bytes());
-      file.transferTo(call.getResponseBody());
+      begin(call, 200, export.bytes());
+      if (!isHead(call)) file.transferTo(call.getResponseBody());
     }
   }
 
@@ -187,7 +205,8 @@ final class Door implements HttpHandler {
     try (Board.Watcher watcher = manager.board.watch(id)) {
       call.getResponseHeaders().set("Content-Type", "text/event-stream");
       call.getResponseHeaders().set("Cache-Control", "no-store");
-      call.sendResponseHeaders(200, 0);
+      call.sendResponseHeaders(200, isHead(call) ? -1 : 0);
+      if (isHead(call)) return;
       OutputStream out = call.getResponseBody();
       write(out, ": alive\n\n");
       List<Status> now = job == null ? manager.list() : List.of(job.status());
@@ -216,8 +235,13 @@ final class Door implements HttpHandler {
   }
 
   private static void send(HttpExchange call, int status, byte[] bytes) throws IOException {
-    call.sendResponseHeaders(status, bytes.length == 0 ? -1 : bytes.length);
-    call.getResponseBody().write(bytes);
+    begin(call, status, bytes.length);
+    if (!isHead(call)) call.getResponseBody().write(bytes);
+  }
+
+  private static void begin(HttpExchange call, int status, long bytes) throws IOException {
+    if (isHead(call)) call.getResponseHeaders().set("Content-Length", String.valueOf(bytes));
+    call.sendResponseHeaders(status, isHead(call) || bytes == 0 ? -1 : bytes);
   }
 
   /** A client that is still sending reads the answer only when it has sent all. */

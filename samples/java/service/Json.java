@@ -68,6 +68,8 @@ final class Json {
       space();
       if (at == text.length() || text.charAt(at) != '"') throw wrong("a name in quotes is expected");
       String name = string();
+      // Other readers take the first of them: two of them would see two documents.
+      if (all.containsKey(name)) throw wrong("\"" + Failure.excerpt(name) + "\" stands twice in an object");
       want(':');
       all.put(name, value(depth + 1));
     } while (take(','));
@@ -118,7 +120,9 @@ final class Json {
     String digits = text.substring(begin, at);
     if (!digits.matches("-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?")) throw wrong("a value is expected");
     if (digits.matches("-?[0-9]{1,18}")) return Long.parseLong(digits);
-    return Double.parseDouble(digits);
+    double number = Double.parseDouble(digits);
+    if (Double.isInfinite(number)) throw wrong("a number that is too large"); // it would be written as null
+    return number;
   }
 
   static String write(Object value) {

@@ -19,6 +19,7 @@ import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 
 /** The jobs of one folder, under one memory budget. The folder has `uploads` and `jobs`. */
 final class Manager implements AutoCloseable {
@@ -32,6 +33,7 @@ final class Manager implements AutoCloseable {
   private final FolderLock owner; // no other process trains the same jobs
   private final long budget;
   private final Map<String, Job> jobs = new HashMap<>();
+  private final Map<String, Spec> coming = new HashMap<>(); // of jobs that are not let in yet; `jobs` guards it
   private final Object making = new Object(); // a job after the other is let in
   private long last; // when the last one was created
   private volatile boolean ended;
@@ -105,9 +107,21 @@ final class Manager implements AutoCloseable {
 
   /** Plans a job, which bounds its memory before anything is allocated, and takes it on if the budget allows. */
   Job create(Spec spec) throws IOException {
-    uploads.find(spec.model());
-    uploads.find(spec.data());
-    return begin(spec, Status.begin(newId(), Status.WAITING, spec.steps(), moment()));
+    String id = newId();
+    synchronized (making) { // no upload is being deleted
+      synchronized (jobs) {
+        coming.put(id, spec);
+      }
+    }
+    try {
+      uploads.find(spec.model());
+      uploads.find(spec.data());
+      return begin(spec, Status.begin(id, Status.WAITING, spec.steps(), moment()));
+    } finally {
+      synchronized (jobs) {
+        coming.remove(id);
+      }
+    }
   }
 
   private Job begin(Spec spec, Status status) throws IOException {
@@ -191,8 +205,9 @@ final class Manager implements AutoCloseable {
   /** The jobs that need an upload. */
   List<String> users(String upload) {
     synchronized (jobs) {
-      return jobs.entrySet().stream().filter(one -> one.getValue().spec.uses(upload)).map(Map.Entry::getKey).sorted()
-          .toList();
+      Map<String, Spec> all = new TreeMap<>(coming);
+      for (Job one : jobs.values()) all.put(one.status().id(), one.spec);
+      return all.keySet().stream().filter(id -> all.get(id).uses(upload)).toList();
     }
   }
 

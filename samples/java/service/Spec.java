@@ -23,7 +23,7 @@ record Spec(String model, String data, Map<String, Object> dataset, Map<String, 
   static Spec of(Object json) {
     Map<String, Object> given = object(json, "the job");
     for (String name : given.keySet()) {
-      if (!FIELDS.contains(name)) throw new Failure(400, "a job has no field \"" + Failure.excerpt(name) + "\"");
+      if (!FIELDS.contains(name)) throw new Failure(400, "there is no field \"" + Failure.excerpt(name) + "\"");
     }
     Spec spec = new Spec(text(given, "model"), text(given, "data"), object(given.get("dataset"), "dataset"),
         object(given.get("trainer"), "trainer"), object(given.get("strategy"), "strategy"),
@@ -46,9 +46,13 @@ record Spec(String model, String data, Map<String, Object> dataset, Map<String, 
         ranks, "steps", steps, "checkpoint", checkpoint, "checkpoint_seconds", checkpointSeconds);
   }
 
-  /** Whether it needs an upload: as its model, as its data, or as a file that an option names. */
+  /**
+   * Whether it needs an upload: as its model, as its data, or as a file that an option names, with a "./" before it for
+   * example.
+   */
   boolean uses(String upload) {
-    return upload.equals(model) || upload.equals(data) || upload.equals(dataset.get("target"));
+    return upload.equals(model) || upload.equals(data)
+        || dataset.get("target") instanceof String target && upload.equals(target.substring(target.lastIndexOf('/') + 1));
   }
 
   @SuppressWarnings("unchecked")
@@ -59,7 +63,8 @@ record Spec(String model, String data, Map<String, Object> dataset, Map<String, 
   }
 
   private static String text(Map<String, Object> given, String name) {
-    Object value = given.getOrDefault(name, "");
+    Object value = given.get(name);
+    if (value == null) return "";
     if (value instanceof String text) return text;
     throw new Failure(400, name + " is the id of an upload");
   }

@@ -25,7 +25,7 @@ final class Values {
     try {
       for (TensorInfo info : inputs) {
         if (!given.containsKey(info.name())) throw new Failure(400, "input \"" + info.name() + "\" is missing");
-        all.add(tensor(engine, info, Spec.object(given.get(info.name()), "an input")));
+        all.add(tensor(engine, info, Spec.object(given.get(info.name()), "input \"" + info.name() + "\"")));
       }
       return all;
     } catch (RuntimeException error) {

@@ -1,9 +1,10 @@
 //! The doors by HTTP. What blocks runs on threads of its own (`blocking`), so that no door waits behind another.
 use crate::failure::{Failure, Result};
 use crate::job::Job;
+use crate::json;
 use crate::manager::Manager;
 use crate::spec::{Phase, Spec, Status};
-use crate::values::Value;
+use crate::values::{asked, Value};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, ORIGIN};
@@ -15,8 +16,6 @@ use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use epl::{Call, CancelToken};
 use futures_util::stream::{self, Stream, StreamExt};
-use serde::de::DeserializeOwned;
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::Read;
@@ -68,44 +67,50 @@ fn text(headers: &HeaderMap, name: impl axum::http::header::AsHeaderName) -> &st
 /// Refuses what a browser sends for a page of somebody else: pages that a user of this machine looks at reach every
 /// address that the machine reaches. A token keeps them out by itself, so that then any name of the host will do.
 fn check(method: &Method, uri: &Uri, headers: &HeaderMap, token: &str) -> Result<()> {
-    let (host, origin) = (text(headers, HOST), text(headers, ORIGIN));
+    if headers.get_all(HOST).iter().count() > 1 {
+        return Err(Failure::wrong("the request has more than one header Host"));
+    }
+    // A target that names a host counts before the header.
+    let host = uri.authority().map_or_else(|| text(headers, HOST), |one| one.as_str());
+    let origin = text(headers, ORIGIN);
     let authority = origin.split_once("://").map_or("", |(_, rest)| rest);
     let foreign = token.is_empty() && !is_loopback(host)
         || !origin.is_empty() && !authority.eq_ignore_ascii_case(host)
-        || text(headers, "sec-fetch-site") == "cross-site" && method != Method::GET;
+        || text(headers, "sec-fetch-site") == "cross-site" && method != Method::GET && method != Method::HEAD;
     if foreign {
         let message = "the request comes from another site's page, or asks for another host";
         return Err(Failure::new(StatusCode::FORBIDDEN, message));
     }
-    if token.is_empty() || uri.path() == "/" || same(token_of(uri, headers).as_bytes(), token.as_bytes()) {
+    if token.is_empty() || uri.path() == "/" || same(&token_of(uri, headers), token.as_bytes()) {
         return Ok(());
     }
     Err(Failure::new(StatusCode::UNAUTHORIZED, "this service wants a bearer token"))
 }
 
+/// What a host of this machine alone is called, as all the services say it.
 fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|one| one.is_ascii_digit()) => name,
+        Some((name, port)) if port.len() <= 5 && port.bytes().all(|one| one.is_ascii_digit()) => name,
         _ => host,
     };
-    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|one| one.is_loopback())
+    let loopback = |one: std::net::Ipv4Addr| one.is_loopback();
+    name.eq_ignore_ascii_case("localhost") || name == "[::1]" || name.parse().is_ok_and(loopback)
 }
 
 /// The page's EventSource cannot set a header, so a token may come in the query as well. The word before it in the
 /// header has no case.
-fn token_of(uri: &Uri, headers: &HeaderMap) -> String {
+fn token_of(uri: &Uri, headers: &HeaderMap) -> Vec<u8> {
     let given = text(headers, AUTHORIZATION);
     if !given.is_empty() {
         let bearer = given.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        return bearer.map_or(String::new(), |(_, token)| token.trim().into());
+        return bearer.map_or(Vec::new(), |(_, token)| token.trim().into());
     }
     let query = uri.query().unwrap_or_default().split('&').find_map(|one| one.strip_prefix("token="));
     decoded(query.unwrap_or_default())
 }
 
 /// Undoes what is written as % and two digits.
-fn decoded(text: &str) -> String {
+fn decoded(text: &str) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((&first, more)) = rest.split_first() {
         let digits = more.get(..2).and_then(|two| std::str::from_utf8(two).ok());
@@ -115,7 +120,7 @@ fn decoded(text: &str) -> String {
             _ => (out.push(first), rest = more).0,
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    out
 }
 
 /// Compares in a time that does not tell how much of a token was right.
@@ -128,15 +133,22 @@ async fn guard(State((manager, token)): State<(Arc<Manager>, Arc<str>)>, request
         drain(request.into_body()).await;
         return failure.into_response();
     }
+    if String::from_utf8(decoded(request.uri().path())).is_err() {
+        return Failure::unknown().into_response(); // no name of anything
+    }
     let response = next.run(request).await;
     if response.status().is_success() {
         return response;
     }
-    // Refusals name no path of this machine.
+    // Refusals name no path of this machine, and axum's own are JSON as well.
     let (mut parts, body) = response.into_parts();
     let bytes = axum::body::to_bytes(body, LARGEST_DOCUMENT).await.unwrap_or_default();
+    let told = manager.told(&String::from_utf8_lossy(&bytes));
+    if text(&parts.headers, CONTENT_TYPE) != "application/json" {
+        return Failure::new(parts.status, told).into_response();
+    }
     parts.headers.remove("content-length");
-    Response::from_parts(parts, Body::from(manager.told(&String::from_utf8_lossy(&bytes))))
+    Response::from_parts(parts, Body::from(told))
 }
 
 // --- Bodies
@@ -157,7 +169,7 @@ fn cut_off(_: axum::Error) -> Failure {
 }
 
 /// A body of JSON. A form of another page's can say text/plain, not application/json.
-async fn document<T: DeserializeOwned>(request: Request) -> Result<T> {
+async fn document(request: Request) -> Result<serde_json::Map<String, serde_json::Value>> {
     let kind = text(request.headers(), CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {
         drain(request.into_body()).await;
@@ -178,7 +190,7 @@ async fn document<T: DeserializeOwned>(request: Request) -> Result<T> {
         let message = format!("the body is too large: it may have {LARGEST_DOCUMENT} bytes");
         return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message));
     }
-    serde_json::from_slice(&bytes).map_err(|error| Failure::wrong(format!("the body cannot be read: {error}")))
+    json::parse(&bytes)
 }
 
 async fn blocking<T: Send + 'static>(f: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
@@ -220,7 +232,7 @@ async fn delete_upload(State(manager): Shared, Path(id): Path<String>) -> Result
 // --- Jobs
 
 async fn create(State(manager): Shared, request: Request) -> Result<Response> {
-    let spec: Spec = document(request).await?;
+    let spec = Spec::of(&document(request).await?)?;
     let status = blocking(move || Ok(manager.create(spec)?.status())).await?;
     Ok((StatusCode::CREATED, [(LOCATION, format!("/v1/jobs/{}", status.id))], Json(status)).into_response())
 }
@@ -257,12 +269,6 @@ async fn checkpoint(State(manager): Shared, Path(id): Path<String>, request: Req
     Ok(Json(blocking(move || job.save_now()).await?))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Asked {
-    inputs: BTreeMap<String, Value>,
-}
-
 #[derive(serde::Serialize)]
 struct Predicted {
     step: i64,
@@ -271,12 +277,12 @@ struct Predicted {
 
 async fn predict(State(manager): Shared, Path(id): Path<String>, request: Request) -> Result<Json<Predicted>> {
     let job = manager.job(&id);
-    let asked: Asked = document(request).await?;
+    let asked = asked(&document(request).await?)?;
     let job = job?;
     let token = CancelToken::new(&manager.engine)?;
     let _stops_when_the_client_goes = token.drop_guard();
     let call = Call::new().cancel(&token);
-    let (step, outputs) = blocking(move || job.predict(&asked.inputs, &call)).await?;
+    let (step, outputs) = blocking(move || job.predict(&asked, &call)).await?;
     Ok(Json(Predicted { step, outputs }))
 }
 

@@ -10,6 +10,7 @@ mod failure;
 mod history;
 mod http;
 mod job;
+mod json;
 mod manager;
 mod spec;
 mod uploads;

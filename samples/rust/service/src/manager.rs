@@ -6,7 +6,7 @@ use crate::spec::{Phase, Spec, Status};
 use crate::uploads::{Limits, Upload, Uploads};
 use axum::http::StatusCode;
 use epl::{Call, Engine, Entry, FolderLock, Model, Plan, PlanOptions, Strategy, Trainer};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,8 @@ pub struct Manager {
     folder: PathBuf,
     budget: u64,
     jobs: Mutex<HashMap<String, Arc<Job>>>,
+    /// Of jobs that are not let in yet.
+    coming: Mutex<HashMap<String, Spec>>,
     /// A job after the other is let in. It has when the last one was created: no two at once.
     making: Mutex<i64>,
     /// No other process trains the same jobs.
@@ -52,8 +54,8 @@ impl Manager {
         let (board, uploads) = (Arc::new(Board::new()), Uploads::open(&folder.join("uploads"), limits)?);
         let world = World { engine: engine.clone(), board: board.clone(), uploads: uploads.clone(), told };
         let (jobs, making, owner) = (Mutex::new(HashMap::new()), Mutex::new(0), Mutex::new(Some(owner)));
-        let budget = limits.budget;
-        let manager = Arc::new(Manager { board, uploads, engine, world, folder, budget, jobs, making, owner });
+        let (budget, coming) = (limits.budget, Mutex::new(HashMap::new()));
+        let manager = Arc::new(Manager { board, uploads, engine, world, folder, budget, jobs, coming, making, owner });
         let mut found: Vec<_> = fs::read_dir(manager.folder.join("jobs"))?.collect::<std::io::Result<Vec<_>>>()?;
         found.sort_by_key(fs::DirEntry::file_name);
         for one in found.iter().filter(|one| one.path().join("job.json").exists()) {
@@ -90,18 +92,27 @@ impl Manager {
     /// Plans a job, which bounds its memory before anything is allocated, and takes it on if the budget allows.
     pub fn create(&self, mut spec: Spec) -> Result<Arc<Job>> {
         spec.check()?;
+        let id = new_id();
+        {
+            let _making = self.making.lock().unwrap(); // no upload is being deleted
+            self.coming.lock().unwrap().insert(id.clone(), spec.clone());
+        }
+        let made = self.make(&id, spec);
+        self.coming.lock().unwrap().remove(&id);
+        made
+    }
+    fn make(&self, id: &str, spec: Spec) -> Result<Arc<Job>> {
         self.uploads.find(&spec.model)?;
         // What cannot run is not taken on.
         let plan = self.plan(&spec)?;
         open_data(&self.world, &spec, &plan)?.check(&plan, Entry::TRAIN, &Call::new())?;
         drop(plan);
-        let id = new_id();
         let mut last = self.making.lock().unwrap();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |one| one.as_millis() as i64);
         *last = now.max(*last + 1);
-        let begun = self.begin(spec.clone(), Status::begin(&id, Phase::Waiting, spec.steps, *last));
+        let begun = self.begin(spec.clone(), Status::begin(id, Phase::Waiting, spec.steps, *last));
         if begun.is_err() {
-            let _ = fs::remove_dir_all(self.folder.join("jobs").join(&id));
+            let _ = fs::remove_dir_all(self.folder.join("jobs").join(id));
         }
         begun
     }
@@ -152,11 +163,10 @@ impl Manager {
     }
     /// The jobs that need an upload.
     pub fn users(&self, upload: &str) -> Vec<String> {
-        let jobs = self.jobs.lock().unwrap();
-        let mut all: Vec<String> =
-            jobs.iter().filter(|(_, job)| job.spec.uses(upload)).map(|(id, _)| id.clone()).collect();
-        all.sort();
-        all
+        let (jobs, coming) = (self.jobs.lock().unwrap(), self.coming.lock().unwrap());
+        let specs = jobs.iter().map(|(id, job)| (id, &job.spec)).chain(coming.iter());
+        let all: BTreeSet<&String> = specs.filter(|(_, spec)| spec.uses(upload)).map(|(id, _)| id).collect();
+        all.into_iter().cloned().collect()
     }
     /// Removes an upload that no job uses. Jobs are not let in meanwhile.
     pub fn delete_upload(&self, id: &str) -> Result<Upload> {

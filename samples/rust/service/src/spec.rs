@@ -1,5 +1,6 @@
 //! What a client asks for, and what it sees.
 use crate::failure::{excerpt, Failure, Result};
+use crate::json;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -80,6 +81,23 @@ fn within(name: &str, value: i64, least: i64, most: i64) -> Result<()> {
 }
 
 impl Spec {
+    /// As a client writes it.
+    pub fn of(given: &Map<String, Value>) -> Result<Spec> {
+        const NAMES: [&str; 9] =
+            ["model", "data", "dataset", "trainer", "strategy", "ranks", "steps", "checkpoint", "checkpoint_seconds"];
+        json::only(given, &NAMES)?;
+        Ok(Spec {
+            model: json::text(given, "model")?,
+            data: json::text(given, "data")?,
+            dataset: json::objects(given, "dataset")?,
+            trainer: json::objects(given, "trainer")?,
+            strategy: json::objects(given, "strategy")?,
+            ranks: json::whole(given, "ranks")?,
+            steps: json::whole(given, "steps")?,
+            checkpoint: json::whole(given, "checkpoint")?,
+            checkpoint_seconds: json::number(given, "checkpoint_seconds")?,
+        })
+    }
     /// Looks at what a client asks for, before anything is made of it.
     pub fn check(&mut self) -> Result<()> {
         within("steps", self.steps, 1, MOST_STEPS)?;
@@ -104,9 +122,10 @@ impl Spec {
         }
         Ok(())
     }
-    /// Whether it needs an upload: as its model, as its data, or as a file that an option names.
+    /// Whether it needs an upload: as its model, as its data, or as a file that an option names, with a "./" before it for
+    /// example.
     pub fn uses(&self, upload: &str) -> bool {
-        let target = self.dataset.get("target").and_then(Value::as_str);
+        let target = self.dataset.get("target").and_then(Value::as_str).and_then(|one| one.rsplit('/').next());
         self.model == upload || self.data == upload || target == Some(upload)
     }
 }

@@ -1,17 +1,32 @@
 //! Tensors as clients write them: {"dims": [2, 4], "values": [...]}, row by row. A null is NaN.
 use crate::failure::{excerpt, Failure, Result};
+use crate::json;
 use epl::{DType, Engine, Info, Tensor};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::Map;
 use std::collections::BTreeMap;
 
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Serialize)]
 pub struct Value {
     dims: Vec<i64>,
     values: Vec<Option<f64>>,
 }
 
 const MOST: i64 = 16 << 20;
+
+/// What a client asks to predict from: {"inputs": {...}}.
+pub fn asked(given: &Map<String, serde_json::Value>) -> Result<BTreeMap<String, Value>> {
+    json::only(given, &["inputs"])?;
+    let value = |(name, one): (&String, &serde_json::Value)| {
+        let one = json::object(&excerpt(name), one)?;
+        json::only(&one, &["dims", "values"])?;
+        let dims = json::list(&one, "dims", serde_json::Value::as_i64)?;
+        let values =
+            json::list(&one, "values", |one| one.is_null().then_some(None).or_else(|| one.as_f64().map(Some)))?;
+        Ok((name.clone(), Value { dims, values }))
+    };
+    json::objects(given, "inputs")?.iter().map(value).collect()
+}
 
 /// The inputs of a prediction, in the plan's order.
 pub fn tensors(engine: &Engine, inputs: &[Info], given: &BTreeMap<String, Value>) -> Result<Vec<Tensor<'static>>> {
