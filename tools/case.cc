@@ -178,6 +178,7 @@ class Case {
     int64_t group = -1;
     for (const std::string& name : reference_.trainable) {
       const std::string here = name_here(name, initializers);
+      if (!initializers.contains(here) && is_absent(name)) continue;
       if (group < 0) {
         check(epl_trainer_add_group(made.get(), here.data(), here.size(), &group));
       } else {
@@ -187,6 +188,13 @@ class Case {
     int64_t rest = 0;
     check(epl_trainer_add_group(made.get(), EPL_STR("*"), &rest));
     check(epl_trainer_group_set(made.get(), rest, EPL_STR("frozen"), EPL_STR("true")));
+  }
+
+  // A parameter that the file does not have: exporters leave out what no output depends on.
+  bool is_absent(const std::string& name) const {
+    const auto gradient = reference_.gradients.find(name);
+    return reference_.missing.contains(name) || reference_.without_gradient.contains(name) ||
+           (gradient != reference_.gradients.end() && gradient->second == 0);
   }
 
   using Buffers = std::map<std::string, std::vector<double>>;
@@ -292,16 +300,39 @@ class Case {
     }
   }
 
+  // A gradient that is zero in the reference needs none here: the loss need not depend on the parameter.
   void compare_gradients() {
     const Scale scale(reference_.gradients);
+    const std::set<std::string> trained = trained_names();
     for (const auto& [name, expected] : reference_.gradients) {
-      const std::string metric = "gradient_norm:" + name_here(name, state_);
-      double ours = 0;
-      check(epl_session_metric(session_.get(), metric.data(), metric.size(), &ours));
+      const std::string here = name_here(name, state_);
+      if (!trained.contains(here) && expected == 0) continue;
+      const double ours = trained.contains(here) ? gradient_norm(here) : 0;
       if (scale.is_zero(expected)) rounding_only_.insert(name);
       note("gradient", scale.error(ours, expected), reference_.tolerance_of_norms(), ours, expected, name,
            out_.gradient_error, out_.worst_gradient);
     }
+    for (const std::string& name : reference_.without_gradient) {
+      const std::string here = name_here(name, state_);
+      if (trained.contains(here) && gradient_norm(here) != 0)
+        throw UsageError(folder_ + "/reference.json: \"step0_grad_norms\" lacks " + name + ", which is trained");
+    }
+  }
+
+  double gradient_norm(const std::string& parameter) const {
+    const std::string metric = "gradient_norm:" + parameter;
+    double norm = 0;
+    check(epl_session_metric(session_.get(), metric.data(), metric.size(), &norm));
+    return norm;
+  }
+
+  // What the plan trains; a session has the gradients of these.
+  std::set<std::string> trained_names() const {
+    std::set<std::string> names;
+    for (const Json& one : parse_json(text_of(epl_plan_describe, plan_.get(), "parameters", size_t{10}, nullptr))) {
+      if (one.at("trained").get<bool>()) names.insert(one.at("name"));
+    }
+    return names;
   }
 
   void note(const char* what, double error, double allowed, double ours, double expected, const std::string& name,
@@ -340,7 +371,7 @@ class Case {
     std::string listed;
     const Scale scale(reference_.parameters);
     for (const auto& [name, expected] : reference_.parameters) {
-      if (!state_.contains(name_here(name, state_)) && reference_.missing.contains(name)) continue;
+      if (!state_.contains(name_here(name, state_)) && is_absent(name)) continue;
       double elements = 0;
       const double ours = final_norm(name, elements);
       if (!only_rounds(name, expected)) {

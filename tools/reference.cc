@@ -94,6 +94,7 @@ Norms Reference::norms(const Json& table, const std::string& what) const {
   Norms out;
   if (!table.is_object()) reject("\"" + what + "\" is not a table of norms");
   for (const auto& [name, norm] : table.items()) {
+    if (norm.is_null()) continue;  // PyTorch's gradient of it is None
     if (!norm.is_number() || !std::isfinite(norm.get<double>()) || norm.get<double>() < 0)
       reject("\"" + what + "\": the norm of " + name + " is none");
     out[name] = norm;
@@ -115,8 +116,8 @@ void Reference::check_spelling() const {
   }
 }
 
-// Every trained parameter has its norms, and PyTorch's two precisions tell of one run.
-void Reference::check_names() const {
+// Every trained parameter has its norms, but for gradients that are None, and PyTorch's two precisions tell of one run.
+void Reference::check_names() {
   const auto known = [&](const Norms& table, const std::string& name) {
     if (table.contains(name)) return true;
     for (const auto& group : tied) {
@@ -127,7 +128,7 @@ void Reference::check_names() const {
     return false;
   };
   for (const std::string& name : trainable) {
-    if (!known(gradients, name)) reject("\"step0_grad_norms\" lacks " + name + ", which is trained");
+    if (!known(gradients, name)) without_gradient.insert(name);
     if (!known(parameters, name)) reject("\"final_param_norms\" lacks " + name + ", which is trained");
   }
   for (const std::string& name : insensitive) {

@@ -27,6 +27,7 @@ class Reference {
   std::vector<std::string> trainable;
   std::vector<std::vector<std::string>> tied;  // names of one tensor
   Norms gradients, parameters, buffers;
+  std::set<std::string> without_gradient;  // trainable names that have none: PyTorch's is None
   // Parameters whose true gradient is zero, so that a step of theirs is rounding, and buffers that are zero in truth.
   std::set<std::string> insensitive;
   std::set<std::string> missing;              // names that the exporter left out of the file
@@ -46,7 +47,7 @@ class Reference {
   std::vector<std::string> names(const char* key) const;
   Norms norms(const Json& table, const std::string& what) const;
   void check_spelling() const;
-  void check_names() const;
+  void check_names();
   [[noreturn]] void reject(const std::string& why) const;
 
   std::string path_;

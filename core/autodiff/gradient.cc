@@ -19,19 +19,16 @@ std::string cut_reason(const Graph& graph, const Node& node, int i) {
   return "its results are not floating-point";
 }
 
-// Why a wanted value has no gradient, among the first `end` nodes: the nodes that let none through, or that nothing
-// leads on from it to the loss.
-std::string no_path_reason(const Graph& graph, Value wanted, int end) {
+// Why a wanted value has no gradient, among the first `end` nodes: the nodes that let none through, or `no_way`.
+std::string no_path_reason(const Graph& graph, Value wanted, int end, const char* no_way) {
   std::vector<bool> reached(graph.value_count(), false);
   reached[wanted.index] = true;
-  bool used = false;
   std::vector<std::string> cuts;
   for (int n = 0; n < end; ++n) {
     const Node& node = graph.node(NodeId{n});
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
       if (!v || !reached[v.index]) continue;
-      used = true;
       if (std::string cut = cut_reason(graph, node, static_cast<int>(i)); !cut.empty()) {
         cuts.push_back(cat("node ", node.name, " (", node.op->name, "): ", cut));
         continue;
@@ -41,8 +38,7 @@ std::string no_path_reason(const Graph& graph, Value wanted, int end) {
       }
     }
   }
-  if (!cuts.empty()) return cat("no gradient passes ", join(cuts, "; "));
-  return used ? "the loss does not depend on it" : "no node uses it";
+  return cuts.empty() ? no_way : cat("no gradient passes ", join(cuts, "; "));
 }
 
 // The sum of the parts of a gradient, if they come from nodes of one op that can compute it without adding; else Var{}.
@@ -84,7 +80,7 @@ class Differentiator {
     for (Value v : wanted) {
       Var g = total(v);
       gradients.values.push_back(g.value());
-      gradients.reasons.push_back(g ? "" : no_path_reason(graph_, v, end));
+      gradients.reasons.push_back(g ? "" : no_path_reason(graph_, v, end, "no path leads to the loss"));
     }
     EPL_TRY(builder_.status());
     return gradients;
@@ -276,7 +272,10 @@ Differentiability differentiability(const Graph& graph, const std::vector<Value>
         trains[v.index] = true;
     }
   }
-  for (Value v : wanted) found.reasons.push_back(trains[v.index] ? "" : no_path_reason(graph, v, graph.node_count()));
+  for (Value v : wanted) {
+    found.reasons.push_back(
+        trains[v.index] ? "" : no_path_reason(graph, v, graph.node_count(), "no path leads to an output"));
+  }
   return found;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "core/autodiff/gradient.h"
 #include "core/base/check.h"
@@ -81,8 +80,6 @@ class TrainStepBuilder {
       return output.name == "loss" || std::ranges::find(kept_, output.name) == kept_.end();
     });
     step_.graph.outputs = {{"loss", loss}};
-    const Graph of_loss = without_dead_nodes(step_.graph);
-    for (Value parameter : of_loss.leaves(ValueKind::parameter)) needed_.insert(of_loss.value(parameter).name);
     step_.graph.outputs.insert(step_.graph.outputs.end(), outputs.begin(), outputs.end());
     step_.graph = without_dead_nodes(step_.graph);
     loss_ = step_.graph.outputs[0].value;
@@ -100,8 +97,7 @@ class TrainStepBuilder {
   Status choose_parameters() {
     Used used;
     for (const ParameterGroup& group : options_.groups) used.emplace_back(group.patterns.size(), false);
-    std::vector<Value> parameters = step_.graph.leaves(ValueKind::parameter);
-    std::erase_if(parameters, [&](Value v) { return !needed_.contains(step_.graph.value(v).name); });
+    const std::vector<Value> parameters = step_.graph.leaves(ValueKind::parameter);
     EPL_TRY(check_train_only(parameters));
     for (Value parameter : parameters) {
       const std::string& name = step_.graph.value(parameter).name;
@@ -161,10 +157,12 @@ class TrainStepBuilder {
     for (const Trained& one : trained_) wanted.push_back(one.parameter);
     EPL_ASSIGN(Gradients gradients, add_gradients(step_.graph, loss_, wanted));
     std::vector<Trained> trained;
+    std::map<std::string, std::vector<std::string>> unreached;  // by reason
     for (size_t i = 0; i < trained_.size(); ++i) {
       const std::string& name = step_.graph.value(trained_[i].parameter).name;
       if (!gradients.values[i]) {
         step_.untrained.emplace_back(name, gradients.reasons[i]);
+        unreached[gradients.reasons[i]].push_back(name);
         continue;
       }
       trained.push_back(trained_[i]);
@@ -173,7 +171,18 @@ class TrainStepBuilder {
     }
     trained_ = std::move(trained);
     if (trained_.empty()) return invalid("no parameter can be trained", why_none());
+    for (const auto& [reason, names] : unreached) note_unreached(names, reason);
     return {};
+  }
+
+  // The others train without them, as in PyTorch, where their gradient is None.
+  void note_unreached(const std::vector<std::string>& names, const std::string& reason) {
+    const bool one = names.size() == 1;
+    step_.notes.push_back(cat("no gradient comes to ",
+                              names.size() <= 4
+                                  ? join(names, ", ")
+                                  : cat(names.size(), " parameters, from ", names.front(), " to ", names.back()),
+                              one ? ", so it stays as it is: " : ", so they stay as they are: ", reason));
   }
 
   std::string why_none() const {
@@ -326,7 +335,6 @@ class TrainStepBuilder {
 
   const TrainOptions& options_;
   const std::vector<std::string>& kept_;
-  std::set<std::string> needed_;  // parameters, by the loss
   const OptimizerRow* row_ = nullptr;
   std::vector<Attributes> group_options_, group_attributes_;  // [0] outside any group, [i + 1] of group i
   TrainStep step_;

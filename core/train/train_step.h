@@ -73,7 +73,7 @@ struct TrainStep {
   std::vector<HostScalar> scalars;
   std::vector<double> rates;       // the option lr of each group, those outside any first
   int first_group = 0;             // in `rates`, of the first trained parameter
-  std::vector<std::string> notes;  // what the owner of the model should know about its loss
+  std::vector<std::string> notes;  // what the owner of the model should know: of its loss, of what it does not reach
   Schedule schedule;
   LossFacts loss;
 };

@@ -140,13 +140,16 @@ TEST_F(GradientTest, ACutPathIsReportedAndCostsNothing) {
   for (const Node& n : graph.nodes()) EXPECT_EQ(n.name.find("stopped.gradient"), std::string::npos) << n.name;
 }
 
-TEST_F(GradientTest, UnusedValuesSaySo) {
+TEST_F(GradientTest, ValuesThatLeadNowhereSaySo) {
   const Var x = leaf("x", {3}), unused = leaf("unused", {3}), beside = leaf("beside", {3});
   node("other", "exp", {beside});
   auto g = gradients(total(x), {x, unused, beside});
   ASSERT_TRUE(g.ok());
-  EXPECT_EQ(g->reasons[1], "no node uses it");
-  EXPECT_EQ(g->reasons[2], "the loss does not depend on it");
+  EXPECT_EQ(g->reasons[1], "no path leads to the loss");
+  EXPECT_EQ(g->reasons[2], "no path leads to the loss");
+  const Differentiability found = differentiability(graph, {unused.value()});
+  ASSERT_EQ(found.reasons.size(), 1u);
+  EXPECT_EQ(found.reasons[0], "no path leads to an output");
 }
 
 TEST_F(GradientTest, IntegersCarryNoGradient) {

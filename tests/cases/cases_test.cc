@@ -309,6 +309,25 @@ TEST(CaseFolders, AWrongAnswerFails) {
   fs::remove_all(copy);
 }
 
+// PyTorch's gradient of what the loss does not depend on is None; that of what is rounded away is zero.
+TEST(CaseFolders, ParametersWithoutAGradientPass) {
+  const TemporaryFolder temporary;
+  const fs::path copy = temporary / "aside";
+  fs::copy(own / "aside_legacy_momentum", copy);
+  const Json whole = Json::parse(std::ifstream(copy / "reference.json"));
+  const auto with = [&](const Json& aside, const Json& final_norm) {
+    Json reference = whole;
+    reference["step0_grad_norms"]["aside.weight"] = aside;
+    if (aside == "left out") reference["step0_grad_norms"].erase("aside.weight");
+    if (!final_norm.is_null()) reference["final_param_norms"]["aside.weight"] = final_norm;
+    std::ofstream(copy / "reference.json") << reference;
+    return check(copy, "");
+  };
+  for (const Json& aside : {Json("left out"), Json(), Json(0), Json(0.0)}) expect_pass(with(aside, {}), aside.dump());
+  EXPECT_FALSE(with(0.5, {}).value("pass", true)) << "a gradient that the reference has and the plan has not";
+  EXPECT_FALSE(with(0, 0.5).value("pass", true)) << "the parameter itself is compared";
+}
+
 // A file that is wrong in itself is an error that names it, never a pass.
 TEST(CaseFolders, BadReferencesAreNamed) {
   const TemporaryFolder temporary;

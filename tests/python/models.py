@@ -64,6 +64,22 @@ class Singular(nn.Module):
         return self.head(torch.cat(parts, 1)) + self.mask
 
 
+class Aside(nn.Module):
+    """A second head that the loss on the first does not see, and a gate whose gradient is rounded away: PyTorch's
+    gradients of the one are None, those of the other zero; x[batch, n] -> ([batch, classes], [batch, 3])."""
+
+    def __init__(self, width, classes):
+        super().__init__()
+        self.body = nn.Linear(width, 9)
+        self.head = nn.Linear(9, classes)
+        self.aside = nn.Linear(9, 3)
+        self.gate = nn.Parameter(torch.zeros(9))
+
+    def forward(self, x):
+        x = torch.tanh(self.body(x)) * (2 + torch.round(self.gate))
+        return self.head(x), self.aside(x)
+
+
 class Scorer(nn.Module):
     """One logit, with parameters that look like constants: a scale at the top and a single number; x[batch, n] ->
     [batch, 1]."""

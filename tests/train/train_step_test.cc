@@ -187,14 +187,45 @@ TEST(TrainStep, FreezesGroupsAndSaysWhy) {
   for (const Node& node : made->graph.nodes()) EXPECT_NE(node.op->name, "tanh_grad");
 }
 
-TEST(TrainStep, NamesParametersWithoutAPath) {
+// PyTorch's gradient of them is None, and the others train.
+TEST(TrainStep, ParametersToWhichNoGradientComesAreANote) {
   Graph forward = mlp();
-  forward.add_leaf(ValueKind::parameter, "alone", {DType::f64, {3}}, series({3}, 1));
-  auto made = build_train_step(forward, {});
+  Builder b(forward);
+  const auto leaf = [&](const char* name) {
+    return b.var(forward.add_leaf(ValueKind::parameter, name, {DType::f64, {3}}, series({3}, 1)));
+  };
+  leaf("alone");
+  forward.outputs.push_back({"beside", b.exp(leaf("aside")).value()});
+  forward.outputs.push_back({"further", b.exp(leaf("kept")).value()});
+  // Groups and options that name them hold for them as for others.
+  TrainOptions options{
+      .optimizer = "adamw",
+      .groups = {{.patterns = {"alone", "first.*"}, .options = {{"lr", 0.5}}}, {.patterns = {"kept"}, .frozen = true}},
+      .clip_norm = 1,
+      .report_gradient_norms = true,
+      .keep_gradients = true,
+      .freezable = true};
+  auto made = build_train_step(forward, options);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
-  ASSERT_EQ(made->untrained.size(), 1u);
-  EXPECT_EQ(made->untrained[0].first, "alone");
-  EXPECT_FALSE(made->untrained[0].second.empty());
+  EXPECT_EQ(made->trained, (std::vector<std::string>{"first.weight", "first.bias", "second.weight", "second.bias"}));
+  ASSERT_EQ(made->untrained.size(), 3u);
+  EXPECT_EQ(made->notes,
+            (std::vector<std::string>{
+                "no gradient comes to alone, aside, so they stay as they are: no path leads to the loss"}));
+  for (const Graph::Update& update : made->graph.updates) {
+    const std::string& name = made->graph.value(update.state).name;
+    EXPECT_FALSE(name.starts_with("alone") || name.starts_with("aside") || name.starts_with("kept")) << name;
+  }
+  options.train_only = {"aside", "second.bias"};
+  options.groups.clear();
+  made = build_train_step(forward, options);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  EXPECT_EQ(made->trained, (std::vector<std::string>{"second.bias"}));
+  EXPECT_EQ(made->notes.size(), 1u) << "what is frozen is no finding";
+  options.train_only = {"aside"};
+  made = build_train_step(forward, options);
+  ASSERT_FALSE(made.ok());
+  EXPECT_NE(made.status().message().find("no parameter can be trained"), std::string::npos);
 }
 
 TEST(TrainStep, KeepsTheModelsOwnUpdatesAndPutsItsOwnLast) {
