@@ -195,7 +195,8 @@ std::string ModelWriter::ints(const Ints& values) {
 }
 
 std::string ModelWriter::number(double value) {
-  auto [at, made] = constants_.try_emplace(cat(value), cat("number_", constants_.size()));
+  // Names as exporters give them to constants: no number of these is taken for something that might be trained.
+  auto [at, made] = constants_.try_emplace(cat(value), cat("val_", constants_.size()));
   if (made) initializer(at->second, {DType::f32, {}}, [value](epl::Tensor& out) { out.set(0, value); });
   return at->second;
 }

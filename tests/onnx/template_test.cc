@@ -1,7 +1,10 @@
-// Sizes of templates that nobody means are refused before anything is made.
+// Templates: what they are made of raises no doubt, and sizes that nobody means are refused before anything is made.
 #include "core/frontend/template.h"
 
 #include <gtest/gtest.h>
+
+#include "core/frontend/model.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::template_test {
 namespace {
@@ -12,6 +15,26 @@ Status written(const std::string& name, const std::string& option, Attribute val
   for (const Option& spec : row->options) options.set(spec.name, spec.value);
   options.set(option, std::move(value));
   return row->write(options, "/nonexistent/model.onnx", nullptr);
+}
+
+TEST(Template, NoneIsWarnedOf) {
+  const TemporaryFolder folder;
+  for (const ModelTemplate& row : template_table().rows) {
+    const std::string path = folder / (row.name + ".onnx");
+    Attributes options;
+    for (const Option& spec : row.options) options.set(spec.name, spec.value);
+    for (int64_t seed = 1; seed <= (row.name == "random" ? 40 : 1); ++seed) {
+      options.set("seed", seed);
+      const Status status = row.write(options, path, nullptr);
+      ASSERT_TRUE(status.ok()) << row.name << ": " << status.to_string();
+      auto model = load_model(path);
+      ASSERT_TRUE(model.ok()) << row.name << ": " << model.status().to_string();
+      for (const ModelFinding& finding : (*model)->findings()) {
+        EXPECT_EQ(finding.level, ModelFinding::Level::note)
+            << row.name << " of seed " << seed << ": " << finding.where << ": " << finding.message;
+      }
+    }
+  }
 }
 
 TEST(Template, HasABound) {
