@@ -7,6 +7,7 @@
 #include <map>
 
 #include "frontends/onnx/onnx_op.h"
+#include "frontends/onnx/parameter_uses.h"
 #include "frontends/onnx/weight_findings.h"
 
 namespace epl::onnx {
@@ -71,7 +72,7 @@ bool known_buffer(std::string_view name) {
                                        "pixel_std",    "image_mean",
                                        "image_std",    "mel_basis",
                                        "dct_mat",      "relative_coords_table"};
-  return std::ranges::find(names, own_name(name)) != names.end();
+  return std::ranges::find(names, own_name(name)) != names.end() || own_name(name).ends_with("_mask");
 }
 
 // Of the colours of an image. Its model takes them from what it gets.
@@ -83,6 +84,14 @@ bool statistics_of_images(std::string_view name, const TensorType& type) {
 // PyTorch's names, and PaddlePaddle's.
 bool named_as_weight(std::string_view name) {
   return name.ends_with(".bias") || name.ends_with(".weight") || name.ends_with(".w_0") || name.ends_with(".b_0");
+}
+
+// What layers of PyTorch call their parameters, and no buffer.
+bool named_by_layer(std::string_view own) {
+  static constexpr std::array names = {"weight",   "bias",   "in_proj_weight", "in_proj_bias", "weight_g",
+                                       "weight_v", "bias_k", "bias_v",         "weight_orig",  "bias_orig"};
+  return std::ranges::find(names, own) != names.end() || own.starts_with("weight_ih_") ||
+         own.starts_with("weight_hh_") || own.starts_with("bias_ih_") || own.starts_with("bias_hh_");
 }
 
 // As people name things in a program: single numbers of other names are what tools make.
@@ -173,6 +182,8 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
       std::ranges::any_of(file.graph.nodes, [](const Node& node) { return node.name.starts_with("node_"); }) ||
       (!pytorch_ && dotted_);
   look_at_uses();
+  by_feature_ = scales_of_features(model);
+  waves_ = random_features(model);
   if (pytorch_ && said_.empty()) look_at_order();
 }
 
@@ -257,26 +268,32 @@ void ParameterRule::read_signature(std::string_view text) {
 }
 
 // A module lists its parameters and then its buffers, and the older exporter keeps that order: what stands before a
-// weight is a parameter, and what stands behind a buffer is a buffer.
+// weight is a parameter, and what stands behind a buffer is a buffer. Only names are certain: a product may be with a
+// buffer, and a parameter may have the name of a buffer.
 void ParameterRule::look_at_order() {
-  std::map<std::string_view, std::vector<std::pair<std::string_view, Kind>>> modules;
+  enum class Sign : uint8_t { none, parameter, buffer, called_buffer };
+  std::map<std::string_view, std::vector<std::pair<std::string_view, Sign>>> modules;
   for (const Tensor& tensor : model_.file().graph.initializers) {
     const std::string_view name = tensor.name;
     if (made_by_exporter(name)) continue;
     auto dtype = dtype_of(tensor.data_type);
     const bool real = dtype.ok() && is_float(*dtype);
-    const bool buffer = !real || known_buffer(name) || statistics_.contains(name);
-    const bool mask = name.ends_with(".bias") && tensor.dims.size() > 2;  // perhaps: so GPT-2's is called
-    const bool parameter = (named_as_weight(name) && !mask) || weights_.contains(name);
-    const Kind kind = buffer ? Kind::buffer : parameter ? Kind::parameter : Kind::unknown;
-    modules[module_of(name)].emplace_back(name, kind);
+    const bool mask = own_name(name) == "bias" && tensor.dims.size() > 2;  // perhaps: so GPT-2's is called
+    const Sign sign = !real || statistics_.contains(name)       ? Sign::buffer
+                      : known_buffer(name)                      ? Sign::called_buffer
+                      : !mask && named_by_layer(own_name(name)) ? Sign::parameter
+                                                                : Sign::none;
+    modules[module_of(name)].emplace_back(name, sign);
   }
   for (const auto& [module, members] : modules) {
-    size_t last_parameter = 0, first_buffer = members.size();  // one behind it
+    size_t last_parameter = 0;  // one behind it
     for (size_t k = 0; k < members.size(); ++k) {
-      if (members[k].second == Kind::parameter) last_parameter = k + 1;
-      if (members[k].second == Kind::buffer) first_buffer = std::min(first_buffer, k);
+      if (members[k].second == Sign::parameter) last_parameter = k + 1;
     }
+    size_t first_buffer = 0;
+    while (first_buffer < members.size() && members[first_buffer].second != Sign::buffer &&
+           (first_buffer < last_parameter || members[first_buffer].second != Sign::called_buffer))
+      ++first_buffer;
     if (last_parameter > first_buffer) continue;  // another tool has changed the order
     for (size_t k = 0; k < last_parameter; ++k) ordered_[members[k].first] = Kind::parameter;
     for (size_t k = first_buffer; k < members.size(); ++k) ordered_[members[k].first] = Kind::buffer;
@@ -330,19 +347,21 @@ ParameterVerdict ParameterRule::judge(std::string_view name, const Tensor& tenso
   if (structural_.contains(name)) return {false, "it is a setting of a node"};
   if (said(name) == Kind::parameter) return {true, ""};
   if (said(name) == Kind::buffer) return {false, "the exporter says that it is a buffer"};
+  if (by_order(name) == Kind::parameter) return {true, ""};
   if (known_buffer(name) || statistics_of_images(name, *type)) {
     // Some layers of graphs learn their epsilon.
     const bool learnable = type->elements() <= 1 && own_name(name).starts_with("eps") && is_learnable_place(name);
     return {false, "its name is that of a buffer", learnable};
   }
-  if (by_order(name) == Kind::buffer) return {false, "it stands among the buffers of its module"};
+  if (by_order(name) == Kind::buffer) return {false, "it stands among the buffers of its module", placed};
   const bool made = made_by_exporter(name);
   // The older exporter writes single numbers into nodes: one of its initialisers was computed from others.
   if (made && !placed)
     return {false, "it is a constant that the exporter made", type->elements() > 1 || name.starts_with("onnx::")};
   if (type->elements() <= 1 && !(made && pytorch_)) return judge_single(name, *type, placed);
-  if (by_order(name) == Kind::parameter || (type->elements() > max_elements_read && dotted(name) && !made))
-    return {true, ""};
+  if (waves_.contains(name) && !named_as_weight(name))
+    return {false, "only sines and cosines are taken of what is computed with it, as of random features", true};
+  if (type->elements() > max_elements_read && dotted(name) && !made) return {true, ""};
   return judge_numbers(name, tensor, *type, placed, made);
 }
 
@@ -360,6 +379,7 @@ ParameterVerdict ParameterRule::judge_numbers(std::string_view name, const Tenso
   const std::string table = table_kind(*value);
   // A bias of many dimensions may hold a mask: so do GPT-2's.
   if (table.empty() || (named_as_weight(name) && !(table == triangular_mask && type.ndim() > 2))) return {true, ""};
+  if (table == even_numbers && scales_features(name)) return {true, ""};
   return {false, cat("it looks like ", table), false, false, table};
 }
 

@@ -38,6 +38,7 @@ class ParameterRule {
   bool is_statistic(std::string_view name) const { return statistics_.contains(name); }
   // Whether something computes with the value, so that a gradient could come to it.
   bool is_learnable_place(std::string_view name) const { return computed_with_.contains(name); }
+  bool scales_features(std::string_view name) const { return by_feature_.contains(name); }
   // Names are those of the module's parameters and buffers, or made by the exporter.
   bool keeps_names() const { return pytorch_; }
   bool made_by_exporter(std::string_view name) const;  // it is no parameter or buffer of the exported module
@@ -64,6 +65,8 @@ class ParameterRule {
   std::unordered_set<std::string_view> structural_;     // operands that are settings: shapes, scales of a rounding
   std::unordered_set<std::string_view> weights_;        // operands in the place of a weight (OnnxOpRow::weights)
   std::unordered_set<std::string_view> shifts_;         // operands that are added to a product or a convolution
+  std::unordered_set<std::string_view> by_feature_;     // operands with a number for each feature of the other operand
+  std::unordered_set<std::string_view> waves_;          // tables of which only sines and cosines are taken
   std::unordered_set<std::string_view> computed_with_;  // operands of nodes that compute, but for small constants
   bool operations_ = false;                             // constants may have the names of operations
   bool dotted_ = false;                                 // some float initialisers have names like "block.0.weight"

@@ -85,8 +85,9 @@ bool is_transform(const Lines& x) {
   return true;
 }
 
-// x[i-1] + x[i+1] = c x[i] along a line: what a sine satisfies for any frequency and phase.
-bool is_sinusoid(const Lines& x, int64_t line, bool& constant) {
+// x[i-1] + x[i+1] = c x[i] along a line: what a sine satisfies for any frequency and phase. `least`: what is no more
+// than rounding, as of the sine of whole turns.
+bool is_sinusoid(const Lines& x, int64_t line, double least, bool& constant) {
   double product = 0, square = 0, largest = 0, low = x.at(line, 0), high = low;
   for (int64_t i = 0; i < x.length; ++i) {
     const double v = x.at(line, i);
@@ -97,7 +98,7 @@ bool is_sinusoid(const Lines& x, int64_t line, bool& constant) {
     product += v * (x.at(line, i - 1) + x.at(line, i + 1));
     square += v * v;
   }
-  constant = !(high - low > 1e-6);
+  constant = !(high - low > least);
   if (constant || square == 0) return true;
   const double c = product / square;
   for (int64_t i = 1; i + 1 < x.length; ++i) {
@@ -109,9 +110,13 @@ bool is_sinusoid(const Lines& x, int64_t line, bool& constant) {
 bool are_sinusoids(const Lines& x) {
   int waves = 0;
   const int64_t stride = std::max<int64_t>(x.count / 16, 1);
+  double largest = 0;
+  for (int64_t line = 0; line < x.count; line += stride) {
+    for (int64_t i = 0; i < x.length; ++i) largest = std::max(largest, std::fabs(x.at(line, i)));
+  }
   for (int64_t line = 0; line < x.count; line += stride) {
     bool constant = false;
-    if (!is_sinusoid(x, line, constant)) return false;
+    if (!is_sinusoid(x, line, std::max(1e-6, 1e-4 * largest), constant)) return false;
     waves += !constant;
   }
   return waves >= 4;
@@ -131,19 +136,43 @@ bool is_triangle(const Lines& x) {
 }
 
 // Each number is the one before it and a step, or that times a factor.
-bool is_evenly_spaced(const Lines& x) {
+bool is_evenly_spaced(const Lines& x, int64_t line) {
   if (x.length < 4) return false;
-  const double step = x.at(0, 1) - x.at(0, 0), factor = x.at(0, 1) / x.at(0, 0);
+  const double step = x.at(line, 1) - x.at(line, 0), factor = x.at(line, 1) / x.at(line, 0);
   double largest = 0;
-  for (int64_t i = 0; i < x.length; ++i) largest = std::max(largest, std::fabs(x.at(0, i)));
+  for (int64_t i = 0; i < x.length; ++i) largest = std::max(largest, std::fabs(x.at(line, i)));
   if (!(std::fabs(step) > 1e-6 * largest)) return false;
   bool steps = true, factors = std::isfinite(factor) && factor > 0;
   for (int64_t i = 1; i < x.length; ++i) {
-    const double before = x.at(0, i - 1), now = x.at(0, i);
+    const double before = x.at(line, i - 1), now = x.at(line, i);
     steps = steps && std::fabs(now - before - step) < 1e-5 * largest;
     factors = factors && std::fabs(now - before * factor) < 1e-4 * std::fabs(now);
   }
   return steps || factors;
+}
+
+bool are_evenly_spaced(const Lines& x) {
+  for (int64_t line = 0; line < x.count; ++line) {
+    if (!is_evenly_spaced(x, line)) return false;
+  }
+  return x.count > 0;
+}
+
+// Zeros and ones, of both many. An identity, from which a learnt product may begin, has one of them a line.
+bool is_of_bits(const Lines& x) {
+  int64_t ones = 0, most = 0;
+  for (int64_t line = 0; line < x.count; ++line) {
+    int64_t here = 0;
+    for (int64_t i = 0; i < x.length; ++i) {
+      const double v = x.at(line, i);
+      if (v != 0 && v != 1) return false;
+      here += v == 1;
+    }
+    ones += here;
+    most = std::max(most, here);
+  }
+  const int64_t numbers = x.count * x.length;
+  return numbers >= min_line && most > 1 && ones * 8 >= numbers && (numbers - ones) * 8 >= numbers;
 }
 
 constexpr int64_t max_findings_of_a_kind = 24;
@@ -184,10 +213,13 @@ std::string table_kind(const epl::Tensor& value) {
   if (shape.empty() || shape.size() > 2 || value.elements() > max_elements_looked_at) return "";
   if (shape.size() == 1) {
     const Lines line(value, 1, shape[0], false);
-    if (is_evenly_spaced(line)) return "evenly spaced numbers";
+    if (are_evenly_spaced(line)) return std::string(even_numbers);
     return shape[0] >= min_line && is_window(line) ? "a window" : "";
   }
-  if (is_triangle(Lines(value, shape[0], shape[1], false))) return std::string(triangular_mask);
+  const Lines rows(value, shape[0], shape[1], false);
+  if (is_triangle(rows)) return std::string(triangular_mask);
+  if (are_evenly_spaced(rows)) return std::string(even_numbers);
+  if (is_of_bits(rows)) return "zeros and ones";
   if (shape[0] < min_line / 2 || shape[1] < min_line / 2) return "";
   for (bool by_column : {false, true}) {
     const Lines lines(value, shape[0], shape[1], by_column);
@@ -223,6 +255,11 @@ void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std:
     }
     if (!verdict.table.empty() && rule.is_learnable_place(name))
       warn(name, cat("it looks like a table, ", verdict.table, ", so it is taken for a constant", trains_it(name)));
+    if (rule.is_said_parameter(name) && rule.is_statistic(name)) {
+      warn(name,
+           "it is a parameter and a running statistic at once, and not trained: the exporter has merged tensors that "
+           "hold the same numbers; export again with torch.onnx.export(..., optimize=False)");
+    }
     if (const std::string parameter = verdict.parameter ? "" : folded_parameter(model, rule, name);
         !parameter.empty()) {
       warn(name, cat("the exporter has computed this constant from the parameter ", parameter,
@@ -243,7 +280,7 @@ void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std:
       continue;
     auto value = tensor_value(tensor, model.stored());
     const std::string kind = value.ok() ? table_kind(*value) : "";
-    if (kind.empty()) continue;
+    if (kind.empty() || (kind == even_numbers && rule.scales_features(name))) continue;
     warn(name,
          cat("it looks like a table, ", kind, ", that training would change; --freeze '", name, "' leaves it alone"));
   }

@@ -90,7 +90,7 @@ std::vector<Exported> exported_by_pytorch() {
 
 TEST(OnnxParameters, AreThoseOfPyTorch) {
   const std::vector<Exported> all = exported_by_pytorch();
-  EXPECT_GE(all.size(), 28u);
+  EXPECT_GE(all.size(), 40u);
   for (const Exported& one : all) {
     SCOPED_TRACE(one.file);
     auto model = OnnxModel::load((fs::path(EPL_SOURCE_DIR) / "tests/onnx/parameters" / one.file).string());

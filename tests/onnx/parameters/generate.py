@@ -170,9 +170,73 @@ class Recurrent(nn.Module):
         return y @ (self.weight_v * (self.weight_g / self.weight_v.norm(dim=1, keepdim=True))).T
 
 
+class Spaced(nn.Module):
+    """Vectors that begin as evenly spaced numbers, beside tables of such numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.into, self.back, self.values = nn.Linear(6, 8), nn.Linear(12, 6), nn.Linear(6, 7)
+        self.grid = P(torch.linspace(-1, 1, 8))
+        self.decay = P(torch.logspace(0, 1, 8))
+        self.scale = P(torch.linspace(0.5, 1.5, 6))
+        self.register_buffer("centres", torch.linspace(0, 5, 12))
+        self.register_buffer("support", torch.linspace(-10, 10, 7))
+        self.register_buffer("slopes", 2.0 ** -torch.arange(1, 5))
+        self.register_buffer("knots", torch.linspace(-2, 2, 9).expand(6, -1).contiguous())
+        self.register_buffer("links", torch.ones(6, 6).tril(2) - torch.eye(6))
+        self.first = P(torch.eye(6))
+
+    def forward(self, x):
+        y = torch.tanh(self.into(x * self.scale) - self.grid) / self.decay
+        z = x @ self.first @ self.links
+        distance = y.abs().sum(1, keepdim=True) + torch.relu(z.unsqueeze(-1) - self.knots).sum((1, 2)).unsqueeze(1)
+        y = self.back(torch.exp(-(distance - self.centres) ** 2))
+        value = (torch.softmax(self.values(y), 1) * self.support).sum(1, keepdim=True)
+        return value - distance * self.slopes
+
+
+class Waves(nn.Module):
+    """Random features, and frequencies by any name: buffers that are multiplied with as weights are."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("B", torch.randn(3, 6))
+        self.register_buffer("rates", torch.rand(5))
+        self.omega = P(torch.randn(12, 4))  # learnt, and it has a phase
+        self.phase = P(torch.randn(4))
+        self.register_buffer("drawn", torch.randn(3, 5))
+        self.register_buffer("turned", torch.rand(5))
+        self.register_buffer("weight_mask", torch.bernoulli(torch.full((2, 19), 0.5)))
+        self.head = nn.Linear(19, 2)
+
+    def forward(self, x):
+        y = 2 * math.pi * x @ self.B
+        y = torch.cat([y.sin(), y.cos()], -1)
+        z = x[:, :1] * self.rates * 2
+        turned = torch.cos(x @ self.drawn + self.turned)
+        y = torch.cat([torch.sin(y @ self.omega + self.phase), z.sin(), z.cos(), turned], -1)
+        return F.linear(y, self.head.weight * self.weight_mask, self.head.bias)
+
+
+class Named(nn.Module):
+    """Parameters with the names of buffers: they stand before a weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.mask, self.cos, self.mean = P(torch.randn(4)), P(torch.randn(4)), P(torch.randn(4))
+        self.weight, self.bias = P(torch.randn(4, 4)), P(torch.randn(4))
+        self.register_buffer("sin", torch.randn(4))
+        self.register_buffer("beside", torch.randn(4))
+
+    def forward(self, x):
+        y = F.linear(x * torch.sigmoid(self.mask) * self.beside - self.mean, self.weight, self.bias)
+        return y * self.cos + self.sin
+
+
 MODULES = {"contrastive": (Contrastive, (4, 3)), "vision": (Vision, (2, 3, 4)), "gated": (Gated, (3, 4)),
            "tables": (Tables, (2, 16, 16)), "attending": (Attending, (2, 4, 4)), "normed": (Normed, (2, 2, 3, 3)),
-           "recurrent": (Recurrent, (5, 2, 3))}
+           "recurrent": (Recurrent, (5, 2, 3)), "spaced": (Spaced, (3, 6)), "waves": (Waves, (3, 3)),
+           "named": (Named, (3, 4))}
 
 
 def exported(module, x, kind):
