@@ -184,7 +184,7 @@ const std::vector<ExitCode>& exit_codes() {
       {7, "a bug of EPL's: please report it"},
       {8, "a step failed, as at a loss that is not finite; the weights of the steps before it are saved"},
       {129, "SIGHUP ended the run; the trained weights are saved"},
-      {130, "SIGINT (Ctrl-C) ended the run; the trained weights are saved"},
+      {130, "SIGINT (Ctrl-C), or a signal to another process of the job, ended the run; the trained weights are saved"},
       {143, "SIGTERM ended the run; the trained weights are saved"},
   };
   return rows;

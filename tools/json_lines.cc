@@ -108,7 +108,10 @@ void JsonLines::done(const JobDone& e) {
                {"weights_hash", e.weights_hash},
                {"seconds", e.seconds}};
   if (!e.reason.empty()) line["reason"] = e.reason;
-  if (!e.resume.empty()) line["resume"] = e.resume;
+  if (!e.resume.empty()) {
+    line["resume"] = e.resume;
+    line["resume_step"] = e.resume_step;
+  }
   if (!e.sample.empty()) line["sample"] = e.sample;
   print_line(line);
 }

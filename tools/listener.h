@@ -67,7 +67,8 @@ struct JobDone {
   std::string weights_hash;
   std::string ended = "steps";  // "steps"; "interrupted"; "failed" or "stopped", with the reason
   std::string reason;           // in words, where it did not end at its steps
-  std::string resume;           // the checkpoint to go on from
+  std::string resume;           // a checkpoint to go on from, or the folder of the run whose newest it is
+  int64_t resume_step = 0;      // of that checkpoint, which may be an earlier one than `step`
   std::string sample;           // text that the model wrote
 };
 

@@ -41,8 +41,9 @@ void Progress::start(const JobStart& e) {
   job_ = e;
   measurements_ = e.earlier_evaluations;
   notice({}, "training " + with_thousands(e.parameters) + " parameters in " + std::to_string(e.tensors) +
-                 " tensors for " + with_thousands(e.steps) +
-                 " steps; memory planned: " + readable_bytes(e.planned_bytes));
+                 " tensors for " + with_thousands(e.steps) + " steps" +
+                 (e.first_step > 0 ? ", of which " + with_thousands(e.first_step) + " are done" : "") +
+                 "; memory planned: " + readable_bytes(e.planned_bytes));
 }
 
 std::string Progress::line(const StepDone& e, int columns) const {
@@ -138,7 +139,10 @@ void Progress::done(const JobDone& e) {
   const Evaluated* best = best_of(measurements_);
   if (best != nullptr && best->step != measurements_.back().step)
     line += "; the best weights, of step " + with_thousands(best->step) + ", are in " + job_.out + "/best";
-  if (e.ended != "steps" && !e.resume.empty()) line += "; go on with --resume " + e.resume;
+  if (e.ended != "steps") {
+    line += e.resume.empty() ? "; there is no checkpoint to go on from"
+                             : "; go on after step " + with_thousands(e.resume_step) + " with --resume " + e.resume;
+  }
   if (!e.sample.empty()) line += "\n\nheld-out text, then what the model writes after >>>\n" + e.sample + "\n";
   notice({}, line);
 }

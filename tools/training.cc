@@ -9,7 +9,6 @@
 #include "tools/clock.h"
 #include "tools/commands.h"
 #include "tools/data_notes.h"
-#include "tools/export.h"
 #include "tools/json_lines.h"
 #include "tools/language_job.h"
 #include "tools/measure.h"
@@ -208,6 +207,7 @@ int64_t Training::bytes_to_write() const {
 
 int Training::run() {
   const Json job = parse_json(text_of(epl_job_describe, job_.get()));
+  first_step_ = epl_session_steps(session_.get());
   const JobStart start = describe(job);
   seconds_ = start.earlier_seconds;
   listeners_.start(start);
@@ -223,7 +223,8 @@ int Training::run() {
     if (failure_ == 0) failure_ = exit_code(EPL_ERROR_IO);
   }
   if (failure_ != 0) return failure_;
-  return interrupted() ? signal_exit_code() : 0;
+  if (interrupted()) return signal_exit_code();
+  return ended_ == "interrupted" ? exit_code(EPL_ERROR_CANCELLED) : 0;
 }
 
 JobStart Training::describe(const Json& job) const {
@@ -233,7 +234,7 @@ JobStart Training::describe(const Json& job) const {
   out.tensors = epl_session_state_count(session_.get(), EPL_STATE_PARAMETER);
   for (int64_t i = 0; i < out.tensors; ++i)
     out.parameters += port_of(epl_session_state_port, session_.get(), EPL_STATE_PARAMETER, i).elements();
-  out.first_step = epl_session_steps(session_.get());
+  out.first_step = first_step_;
   out.steps = o_.job.steps;
   out.batch = data_.batch;
   out.epoch_samples = epl_dataset_batches(data_.train.get()) * data_.batch;
@@ -301,19 +302,6 @@ void Training::compare_processes() const {
          {"--validation", content_of(o_.job.validation)}},
         &data_.train);
   if (data_.held_out) agree(session_, Json::object(), &data_.held_out);
-}
-
-// What has ended the job: a signal, or a failure of the step that would have come.
-void Training::end_by(const ApiError& e) {
-  const bool stopped = Ending::explains(e);
-  ended_ = stopped ? "interrupted" : "failed";
-  if (!stopped) {
-    reason_ = "step " + std::to_string(epl_session_steps(session_.get()) + 1) + ": " +
-              described_failure(e, o_.job.processes.several());
-    failure_ = exit_code(e.code);
-  }
-  check(epl_job_end(job_.get(), stopped ? EPL_JOB_ENDED_CANCELLED : EPL_JOB_ENDED_FAILED, reason_.data(),
-                    reason_.size()));
 }
 
 // One call of the job. A job that ends early does not wait long for a process that may never come: one that hangs, for
@@ -386,7 +374,10 @@ void Training::tell(const epl_job_event& e) {
   seconds_ = e.seconds;
   if (e.kind == EPL_JOB_STEP) tell_step(e);
   if (e.kind == EPL_JOB_MEASURED) tell_measured(e);
-  if (e.kind == EPL_JOB_SAVED) listeners_.saved({e.step, text, e.best != 0});
+  if (e.kind == EPL_JOB_SAVED) {
+    saved_step_ = e.step;
+    listeners_.saved({e.step, text, e.best != 0});
+  }
   // A setting of the job is an option here.
   if (e.kind == EPL_JOB_WARNING) tell_warning((text.starts_with("monitor was ") ? "--" : "") + text);
   if (e.kind == EPL_JOB_DONE && e.ended == EPL_JOB_ENDED_PATIENCE) {
@@ -394,6 +385,12 @@ void Training::tell(const epl_job_event& e) {
     reason_ = text;
   }
   if (e.kind == EPL_JOB_DONE && e.ended == EPL_JOB_ENDED_FAILED && failure_ != 0) failure_ = exit_weights_are_saved;
+  // A signal that came to another process alone, which has cancelled the step of all.
+  if (e.kind == EPL_JOB_DONE && e.ended == EPL_JOB_ENDED_CANCELLED && of_another_) {
+    ended_ = "interrupted";
+    reason_.clear();
+    failure_ = 0;
+  }
 }
 
 void Training::tell_step(const epl_job_event& e) {
@@ -422,63 +419,6 @@ void Training::tell_measured(const epl_job_event& e) {
   for (const auto& [name, value] : metrics.items())
     out.metrics.emplace_back(name, value.is_number() ? value.get<double>() : std::nan(""));
   listeners_.evaluated(out);
-}
-
-// A part that fails is reported and does not keep the others from being saved.
-template <class F> void Training::attempt(const char* what, F&& f) {
-  try {
-    f();
-  } catch (const ApiError& e) {
-    if (failure_ == 0 || failure_ == exit_weights_are_saved) failure_ = exit_code(e.code);
-    tell_warning(std::string(what) + " failed: " + described_failure(e, o_.job.processes.several()));
-  }
-}
-
-// Text that the model writes; none where that was interrupted.
-std::string Training::sample() {
-  try {
-    return write_sample(engine_, plan_, session_, data_, o_.job, o_.sample_bytes, o_.temperature, *ending_);
-  } catch (const ApiError& e) {
-    if (!Ending::explains(e)) throw;
-    return "";
-  }
-}
-
-// What all processes write together, and what they tell of the weights.
-void Training::write_results(JobDone& done) {
-  if (!o_.job.lora.empty()) attempt("writing the adapters", [&] { export_adapters(session_, folder_.adapters()); });
-  attempt("writing trained.onnx", [&] {
-    const std::string said = export_onnx(session_, model_, o_.job, folder_.onnx(), o_.for_training);
-    listeners_.notice({{"event", "exported"}, {"path", folder_.onnx()}, {"for_training", o_.for_training}}, said);
-  });
-  attempt("the hash of the weights", [&] {
-    uint64_t hash = 0;
-    check(epl_session_hash(session_.get(), nullptr, &hash));
-    char hex[20];
-    std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
-    done.weights_hash = hex;
-  });
-  if (ended_ != "failed" && ended_ != "interrupted") attempt("the sample text", [&] { done.sample = sample(); });
-}
-
-void Training::finish() {
-  end_within(0);
-  JobDone done;
-  if (together_) write_results(done);  // else it would wait for the same process
-  done.step = epl_session_steps(session_.get());
-  done.seconds = seconds_;
-  done.ended = ended_;
-  done.reason = reason_;
-  done.resume = folder_.path();
-  tell_warnings();
-  if (!leads()) return;
-  report_->done(done);  // before the others hear of the end the page is there
-  attempt("the report", [&] {
-    const Json memory = parse_json(text_of(epl_plan_describe, plan_.get(), "memory", size_t{6}, nullptr));
-    write_file(report_path_, render_report(report_->report(memory, job_facts(o_.job))));
-  });
-  listeners_.done(done);
-  tell_warnings();  // of the listeners' own files
 }
 
 }  // namespace epl::tools

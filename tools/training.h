@@ -54,6 +54,7 @@ class Training {
   void tell_measured(const epl_job_event& event);
   void tell_held_out(const Json& event);
   std::string sample();
+  void find_checkpoint_of(JobDone& done) const;
   void finish();
   void plan_for_data();
   void add_listeners();
@@ -76,8 +77,10 @@ class Training {
   std::string report_path_;
   std::shared_ptr<ReportData> report_;
   Listeners listeners_;
-  double seconds_ = 0, call_seconds_ = 0;  // of training, earlier runs included; of the last call of the job
-  bool together_ = true;                   // all processes have come to the last checkpoint
+  double seconds_ = 0, call_seconds_ = 0;     // of training, earlier runs included; of the last call of the job
+  bool together_ = true;                      // all processes have come to the last checkpoint
+  bool of_another_ = false;                   // what has ended this process was said by another one
+  int64_t first_step_ = 0, saved_step_ = -1;  // of the newest checkpoint of this run; -1: it has none yet
   std::string ended_ = "steps", reason_;
   int failure_ = 0;  // an exit code: of what went wrong first
 };

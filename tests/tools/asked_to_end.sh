@@ -82,6 +82,27 @@ ends_within 60 $launcher
 grep -q "rank 2" err || fail "nobody says which one is silent: $(cat err)"
 is_saved
 
+# One process alone is asked to end. All of them end as interrupted, with a checkpoint, and none has failed.
+for victim in 0 2; do
+  rm -rf meet alone pids
+  for rank in 0 1 2 3; do
+    (one $rank 4 --steps 1000000 --checkpoint-every 1000000 --out alone) >alone$rank.json 2>err$rank &
+    echo $! >>pids
+  done
+  for i in $(seq 600); do grep -q '"step":2,' alone0.json && break; sleep 0.1; done
+  kill -TERM "$(sed -n $((victim + 1))p pids)"
+  for rank in 0 1 2 3; do
+    ends_within 60 "$(sed -n $((rank + 1))p pids)"
+    code=130
+    [ $rank = $victim ] && code=143
+    [ $got = $code ] || fail "SIGTERM to rank $victim alone ended rank $rank with $got, not $code: $(cat err$rank)"
+  done
+  grep -q '"ended":"interrupted"' alone0.json || fail "no word of it: $(tail -n 1 alone0.json)"
+  step=$(value step alone0.json)
+  holds "a checkpoint" test -s "$(printf alone/checkpoints/step-%08d/manifest.epl "$step")"
+  holds "which is named" test "$(value resume_step alone0.json)" = "$step"
+done
+
 # A process that ends before the others have come is not waited for either: they are asked to end.
 start=$(now)
 early="$train --steps 5 --out early"

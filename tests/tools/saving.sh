@@ -74,6 +74,38 @@ if ! grep -q __tsan_init "$epl"; then
   expect 0 "after" "$epl" inspect stuck   # what was saved before is whole
 fi
 
+# Where the last checkpoint fails, the one before is what to go on from, and the end says so; there may be none.
+if command -v prlimit >/dev/null; then
+  for every in 200 1000000; do
+    mkfifo said.pipe
+    cat <said.pipe >said &
+    reader=$!
+    (exec "$epl" train m.onnx --data t.csv --data-options "$classes" --batch 8 --steps 100000000 \
+      --checkpoint-every $every --out small --overwrite) >said.pipe 2>small.err &
+    child=$!
+    tries=0
+    while ! [ -e small/checkpoints/step-00000$every/manifest.epl ] && [ $tries -lt 100 ]; do
+      sleep 0.02
+      tries=$((tries + 1))
+    done
+    prlimit --pid $child --fsize=0   # as a full disk
+    sleep 0.5
+    kill -TERM $child
+    wait $child
+    wait $reader
+    if [ $every = 200 ]; then
+      newest=$(ls small/checkpoints | tail -n 1 | sed 's/step-0*//')
+      tr -d , <said | grep -q "interrupted: .*go on after step $newest with --resume small" ||
+        fail "the end does not name step $newest: $(cat said)"
+      tr -d , <said | grep -q "interrupted: $newest steps" && fail "a save on a full disk went well"
+      (train --steps $((newest + 1)) --resume small) >on.json 2>/dev/null || fail "it does not go on"
+    else
+      grep -q "interrupted: .*there is no checkpoint to go on from" said || fail "without a checkpoint: $(cat said)"
+    fi
+    rm -rf said.pipe small
+  done
+fi
+
 # Ended by kill -9 wherever it happens to be, and gone on with: the bits are those of the run that was not.
 (train --steps 3000 --out unharmed) >unharmed.json 2>/dev/null || fail "the run that is not killed"
 for moment in 0.05 0.11 0.17 0.23 0.31; do
