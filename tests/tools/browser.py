@@ -1,6 +1,6 @@
 """The pages in a real browser: browser.py EPL OUT trains a little and draws the plan of a pipeline, opens report.html
-and plan.html in headless Chromium at three widths, in the light and in the dark, and asks the pages themselves whether
-they are whole. The screenshots stay in OUT, for people to look at.
+and plan.html in headless Chromium at several widths, in the light and in the dark, and asks the pages themselves
+whether they are whole. The screenshots stay in OUT, for people to look at.
 
 Prints SKIP and why where there is no browser. Ends with 0 only if everything holds.
 """
@@ -27,12 +27,16 @@ PROBE = """<script>addEventListener('load', () => {
   const over = [...document.body.querySelectorAll('*')].filter(e => visible(e) && !inside(e) && e.getBoundingClientRect().right > innerWidth + 0.5).map(e => e.tagName + ' ' + e.textContent.slice(0, 40));
   const cards = Object.fromEntries([...document.querySelectorAll('.card')].map(c => [c.querySelector('span').textContent, c.querySelector('b').textContent]));
   const reasons = [...document.querySelectorAll('#tensors td:last-child')].map(c => c.textContent);
+  // What names the cells that are seen: a head, or on a narrow screen the cell itself.
+  const heads = [...document.querySelectorAll('.scroll th, .scroll td')].filter(visible).map(c => c.tagName === 'TH' ? c.textContent
+    : getComputedStyle(c, '::before').content.replaceAll('"', ''));
+  const times = [...document.querySelectorAll('td[data-head=moving], #moved td[data-head=waiting], td[data-head=forward], td[data-head=backward]')].map(c => c.textContent).filter(t => !t.endsWith('%'));
   const control = document.getElementById('log') || document.getElementById('more');
   control.click();   // draws anew
   const seen = {
     drawn: document.documentElement.dataset.drawn, errors: window.errors, width: innerWidth,
     wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    charts, smallest, cut, scroll, over, cards, reasons, curves: document.querySelectorAll('.curve').length,
+    charts, smallest, cut, scroll, over, cards, reasons, heads, times, curves: document.querySelectorAll('.curve').length,
     points: document.querySelectorAll('#loss circle').length,
     rectangles: document.querySelectorAll('#arena rect').length, ranks: document.querySelectorAll('[data-rank]').length,
     kinds: new Set([...document.querySelectorAll('#step [data-span]')].map(r => r.getAttribute('fill'))).size,
@@ -129,8 +133,12 @@ def main(epl, out):
         expect(f"{where}: what a rank does under the pointer: {seen['tip']}", "first" in seen["tip"]
                and "micro-batch" in seen["tip"])
         expect(f"{where}: every tensor after a click, {seen['tensors']} seen", seen["tensors"] > 60)
-        # Every column is seen without a scroll bar, but on the screen of a telephone.
-        expect(f"{where}: tables are wider than the page: {seen['scroll']}", not seen["scroll"] or seen["width"] < 800)
+        # Every column is seen without a scroll bar, also on the screen of a telephone, and every time has a unit.
+        expect(f"{where}: tables are wider than the page: {seen['scroll']}", not seen["scroll"])
+        for name in ("forward", "backward", "memory of a rank", "waiting", "calls", "because"):
+            expect(f"{where}: no column \"{name}\"", name in seen["heads"])
+        for time in seen["times"]:
+            expect(f"{where}: a time without a unit: {time}", re.fullmatch(r"0|\d+\.\d+ (us|ms|s)", time))
         takes = seen["cards"].get("a step, predicted", "")
         expect(f"{where}: a step takes \"{takes}\"", re.fullmatch(r"\d+\.\d+ (us|ms|s)", takes)
                and float(takes.split()[0]) > 0)
@@ -140,7 +148,7 @@ def main(epl, out):
             expect(f"{where}: says \"{word}\"", word in seen["text"])
 
     look_at(out / "run" / "report.html", everywhere, report)
-    look_at(out / "plan.html", [(390, "light"), (800, "dark"), (1280, "light"), (1920, "light")], plan)
+    look_at(out / "plan.html", [(390, "light"), (800, "dark"), (1280, "light"), (1600, "light"), (1920, "dark")], plan)
     expect(f"light and dark differ: {backgrounds}", len({colour for _, colour in backgrounds}) == 2)
     shutil.rmtree(out / "profile", ignore_errors=True)
     return bool(failed)
