@@ -52,8 +52,13 @@ Difference first_difference(std::string_view here, std::string_view there) {
   return {};
 }
 
+// In quotes, once: a text of several words has them in its line already.
 std::string value_text(std::string_view value) {
-  return value == "nothing" ? std::string(value) : quoted(excerpt(value, 100));
+  if (value == "nothing") return std::string(value);
+  std::string text;
+  std::string_view rest = value;
+  const bool has_quotes = parse_quoted(rest, text) && rest.empty();
+  return quoted(excerpt(has_quotes ? std::string_view(text) : value, 100));
 }
 
 // In the words of every language: without the prefixes of C.

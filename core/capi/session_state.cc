@@ -213,7 +213,7 @@ Result<std::string> lines_of(std::string_view json) {
   for (const auto& [key, value] : read.items()) {
     if (value.is_structured())
       return invalid("facts: ", quoted(key), " is no text, number or boolean, and no more than these is compared");
-    out += cat(key, ": ", print_json(value), "\n");
+    out += cat(key, ": ", value.is_string() ? quoted(value.text()) : print_json(value), "\n");
   }
   return out;
 }

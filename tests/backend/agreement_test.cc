@@ -22,6 +22,10 @@ TEST(JobCalls, differ_in_the_first_line_that_is_not_the_same) {
   EXPECT_EQ(rank_difference(2, a.text(), 5, b.text()), "rank 2 is in step, rank 5 in save");
   EXPECT_EQ(line_difference("a: 1\nb: 2\n", "a: 1\n"), "its b is nothing, here it is \"2\"");
   EXPECT_EQ(line_difference("a: 1\n", "a: 1\nc: 5\n"), "its c is \"5\", here it is nothing");
+  // A text that has its quotes already gets no others.
+  EXPECT_EQ(line_difference("a: \"x \\\"y\"\n", "a: \"\"\n"), "its a is \"\", here it is \"x \\\"y\"");
+  EXPECT_EQ(rank_difference(0, "a: \"nothing\"\n", 1, "a: \"1\" and \"2\"\n"),
+            "the processes do not do the same: a is \"nothing\" at rank 0 and \"\\\"1\\\" and \\\"2\\\"\" at rank 1");
   EXPECT_EQ(different_keys("a: 1\nb: 2\n", "a: 2\nc: 3\n"), (std::vector<std::string>{"a", "c", "b"}));
 }
 
