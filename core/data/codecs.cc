@@ -22,7 +22,7 @@ Status unpack_gzip(std::span<const std::byte> packed, std::span<std::byte> targe
   const int result = inflate(&stream, Z_FINISH);
   const bool complete = result == Z_STREAM_END && stream.avail_out == 0;
   inflateEnd(&stream);
-  return complete ? Status() : Status(Code::data_loss, cat("gzip does not unpack to ", target.size(), " bytes"));
+  return complete ? Status() : Status(Code::invalid_argument, cat("gzip does not unpack to ", target.size(), " bytes"));
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ Status Codecs::unpack(std::string_view codec, std::span<const std::byte> packed,
   char text[200] = "";
   const epl_pack_reason reason{text, sizeof text};
   if (found->unpack(packed.data(), packed.size(), target.data(), target.size(), &reason) != 0)
-    return Status(Code::data_loss, cat(codec, ": ", to_utf8(text)));
+    return Status(Code::invalid_argument, cat(codec, ": ", to_utf8(text)));
   return {};
 }
 
@@ -64,7 +64,7 @@ Status Codecs::measure(std::string_view codec, std::span<const std::byte> packed
   char text[200] = "";
   const epl_pack_reason reason{text, sizeof text};
   if (found->measure(packed.data(), packed.size(), dims, &reason) != 0)
-    return Status(Code::data_loss, cat(codec, ": ", to_utf8(text)));
+    return Status(Code::invalid_argument, cat(codec, ": ", to_utf8(text)));
   return {};
 }
 

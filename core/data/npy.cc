@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t max_npy_header = 1 << 20;
 
 Status damaged_npy(const std::string& name, std::string message) {
-  return Status(Code::data_loss, cat("not a .npy array: ", message), name);
+  return Status(Code::invalid_argument, cat("not a .npy array: ", message), name);
 }
 
 // The header's line, a Python dictionary of three entries; nothing else of Python is understood.

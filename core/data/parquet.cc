@@ -11,7 +11,7 @@ namespace epl {
 namespace {
 
 Status damaged_parquet(const FileReader& file, std::string message) {
-  return Status(Code::data_loss, cat("not a Parquet file: ", message), file.path());
+  return Status(Code::invalid_argument, cat("not a Parquet file: ", message), file.path());
 }
 
 // An entry of the schema, which is a tree written out in order.

@@ -266,7 +266,7 @@ class ChunkReader {
 
  private:
   Status wrong(uint64_t at, std::string what) const {
-    return Status(Code::data_loss, cat("column ", shown(column_.name, 60), ", page at byte ", at, ": ", what),
+    return Status(Code::invalid_argument, cat("column ", shown(column_.name, 60), ", page at byte ", at, ": ", what),
                   file_.path());
   }
 
@@ -339,7 +339,7 @@ class ChunkReader {
     }
     if (rest.empty()) return {};  // only missing values
     Status status = codecs_.unpack(codec_, packed, rest);
-    return status.ok() || status.code() != Code::data_loss ? status : wrong(start, status.message());
+    return status.ok() || status.code() != Code::invalid_argument ? status : wrong(start, status.message());
   }
 
   Status read_data(uint64_t start, const PageHead& head, Bytes page) {

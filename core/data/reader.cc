@@ -109,7 +109,10 @@ Result<std::unique_ptr<Reader>> open_reader(const ReaderRow& row, ReaderRequest 
     EPL_ASSIGN(std::string path, path_inside(root, folder, given, cat("option ", name, " of reader ", row.name)));
     request.options.set(name, std::move(path));
   }
-  return row.open(request);
+  Result<std::unique_ptr<Reader>> opened = row.open(request);
+  // What is lost is a checkpoint or a plan. A damaged file of data, or one of another kind, is the caller's to change.
+  if (opened.ok() || opened.status().code() != Code::data_loss) return opened;
+  return Status(Code::invalid_argument, opened.status().message(), opened.status().where());
 }
 
 Result<const ReaderRow*> find_reader(std::string_view name, const std::string& path) {

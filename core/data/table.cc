@@ -113,7 +113,7 @@ class TableReader : public Reader {
         if (values > 0) {
           means_[column] = sum / static_cast<double>(values);
         } else if (gaps != missing.end()) {
-          return Status(Code::data_loss,
+          return Status(Code::invalid_argument,
                         cat("column ", shown(names_[column]), " has no value at all",
                             count < rows_ ? " in what is trained on" : "",
                             ", so no mean; leave it out by {\"ignore\": ", shown(names_[column]), "}"),
@@ -356,11 +356,11 @@ void Table::State::leave_out_dropped() {
 
 Result<std::unique_ptr<Reader>> Table::finish(std::unique_ptr<Table> table) {
   State& s = *table->state_;
-  if (s.rows == 0) return Status(Code::data_loss, "the table has no line below its head", s.path);
+  if (s.rows == 0) return Status(Code::invalid_argument, "the table has no line below its head", s.path);
   s.sort_names();
   s.leave_out_dropped();
   if (s.rows == 0)
-    return Status(Code::data_loss, "every row has a missing value, so the option missing leaves none", s.path);
+    return Status(Code::invalid_argument, "every row has a missing value, so the option missing leaves none", s.path);
   std::vector<ClassNames> classes;
   for (const TableLayout::Field& field : s.layout.fields) {
     for (const size_t column : field.columns) {

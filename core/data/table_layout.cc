@@ -135,8 +135,8 @@ class Layouter {
                                    "\"\"}, or write the file with index=False"));
       }
       if (std::ranges::count(names_, names_[i]) > 1)
-        return Status(Code::data_loss, cat("two columns are called ", shown(names_[i]), "; give them different names"),
-                      path_);
+        return Status(Code::invalid_argument,
+                      cat("two columns are called ", shown(names_[i]), "; give them different names"), path_);
       if (texts_[i]) {
         return wrong("inputs", cat("column ", shown(names_[i]),
                                    " holds texts, no numbers. Leave it out by {\"ignore\": ", shown(names_[i]),
@@ -148,7 +148,7 @@ class Layouter {
     }
     if (rest.columns.empty()) {
       return target.empty() ? Status()
-                            : Status(Code::data_loss,
+                            : Status(Code::invalid_argument,
                                      cat("line 1: a table needs two columns, one of them the target; the one here is ",
                                          shown(names_[target[0]], 80), ". Is the option separator right?"),
                                      path_);

@@ -128,6 +128,56 @@ TEST(Strangers, AnOptionThatNamesAFileSaysSo) {
   }
 }
 
+std::string content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Cut, with bytes that are others, and of another kind.
+std::vector<std::string> damaged(const std::string& whole, const std::vector<std::string>& others) {
+  std::vector<std::string> out = others;
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{9}, whole.size() / 2, whole.size() - 1})
+    out.push_back(whole.substr(0, size));
+  for (size_t at = 0; at < whole.size(); at += whole.size() / 60 + 1) {
+    out.push_back(whole);
+    out.back()[at] ^= '\x5a';
+  }
+  return out;
+}
+
+// What opening a file and reading some samples says.
+Status read_some(const std::string& reader, const std::string& file) {
+  EPL_ASSIGN(const std::unique_ptr<Reader> opened, open_reader(reader, file, {}, EPL_PACK_FOLDER));
+  for (size_t field = 0; field < opened->fields().size(); ++field) {
+    std::vector<std::byte> room(static_cast<size_t>(opened->fields()[field].second.bytes()));
+    for (int64_t i = 0; i < std::min<int64_t>(opened->samples(), 20); ++i)
+      EPL_TRY(opened->read(i, static_cast<int>(field), room.data()));
+  }
+  return {};
+}
+
+// A file of data is the caller's to change: what is wrong with it is no error of the library or the system.
+TEST(Strangers, DamagedFilesAndThoseOfAnotherKindAreTheCallersToChange) {
+  const World world;
+  std::vector<std::string> all;
+  for (const auto& [reader, file] : world.files)
+    all.push_back(content(reader == "images" ? given("images/cat/b.png") : file));
+  for (const auto& [reader, file] : world.files) {
+    const std::string path = reader == "images" ? file + "/cat/a.jpg" : file, whole = content(path);
+    int refused = 0;
+    for (const std::string& text : damaged(whole, all)) {
+      write(path, text);
+      const Status status = read_some(reader, file);
+      refused += !status.ok();
+      const Code code = status.code();
+      EXPECT_TRUE(status.ok() || code == Code::invalid_argument || code == Code::unsupported)
+          << reader << ": " << status.to_string();
+    }
+    EXPECT_GT(refused, reader == "text" ? 1 : 5) << reader;
+    write(path, whole);
+  }
+}
+
 TEST(Strangers, ARefusalDoesNotTellWhatThereIs) {
   const World world;
   const std::string file = world.data + "/x.npy";

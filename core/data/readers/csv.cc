@@ -131,7 +131,7 @@ class CsvCells {
                                  ? cat(" ", shown((*names_)[column - 1], 60))
                                  : "";
     return Status(
-        Code::data_loss,
+        Code::invalid_argument,
         cat("line ", cell_line_, ", column ", column_, name, " (byte ", static_cast<int64_t>(cell_), "): ", what),
         *path_);
   }
@@ -217,7 +217,7 @@ class Csv {
     EPL_ASSIGN(std::shared_ptr<const FileReader> file, FileReader::open(request_.path));
     EPL_ASSIGN(const std::vector<std::byte> bytes, file->read_all());
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    if (const std::string why = not_text(text); !why.empty()) return Status(Code::data_loss, why, request_.path);
+    if (const std::string why = not_text(text); !why.empty()) return Status(Code::invalid_argument, why, request_.path);
     CsvCells cells(text, separator_, request_.path);
     EPL_TRY(read_head(cells));
     cells.name_columns(&names_);
@@ -238,7 +238,7 @@ class Csv {
     if (!header.empty() && header != "true" && header != "false")
       return invalid("option header of a table is ", excerpt(header, 40), "; true or false is expected");
     const CsvCells start = cells;
-    if (!cells.next_line()) return Status(Code::data_loss, "the table is empty", request_.path);
+    if (!cells.next_line()) return Status(Code::invalid_argument, "the table is empty", request_.path);
     bool numbers = true;
     while (cells.more()) {
       std::string_view name;
@@ -251,7 +251,7 @@ class Csv {
       for (size_t i = 0; i < names_.size(); ++i) names_[i] = std::to_string(i + 1);
       cells = start;
     } else if (header.empty() && numbers) {
-      return Status(Code::data_loss,
+      return Status(Code::invalid_argument,
                     cat("the first line has no names but numbers (", short_list(names_),
                         "): say {\"header\": false} if it is a sample like the others, "
                         "{\"header\": true} if the columns are really called so"),

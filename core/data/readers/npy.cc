@@ -72,7 +72,7 @@ Result<std::unique_ptr<Reader>> open_npz(const ReaderRequest& request) {
     if (name.ends_with(".npy")) name.resize(name.size() - 4);
     const std::string where = cat(request.path, ", array ", excerpt(name, 200));
     if (std::ranges::any_of(arrays, [&](const SampleArray& array) { return array.name == name; }))
-      return Status(Code::data_loss, cat("array ", shown(name, 200), " comes twice"), request.path);
+      return Status(Code::invalid_argument, cat("array ", shown(name, 200), " comes twice"), request.path);
     std::shared_ptr<const std::vector<std::byte>> memory;
     if (entry.deflated) {  // rows cannot be read from the middle
       EPL_ASSIGN(std::vector<std::byte> bytes, read_zip_entry(*file, entry));

@@ -31,7 +31,7 @@ class Filler {
   Status said(Status status) {
     ++row_;
     return status.ok() ? status
-                       : Status(Code::data_loss,
+                       : Status(Code::invalid_argument,
                                 cat("row ", row_, ", column ", shown(name_, 60), ": ", status.message()), path_);
   }
   Status set_integer(int64_t value) {
