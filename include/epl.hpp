@@ -140,6 +140,28 @@ enum class state : std::int32_t {
   gradient = EPL_STATE_GRADIENT,
 };
 constexpr bool operator==(state a, std::int32_t b) noexcept { return static_cast<std::int32_t>(a) == b; }
+
+/// What an event of a job tells.
+enum class job_kind : std::int32_t {
+  step = EPL_JOB_STEP,
+  measured = EPL_JOB_MEASURED,
+  saved = EPL_JOB_SAVED,
+  warning = EPL_JOB_WARNING,
+  done = EPL_JOB_DONE,
+};
+constexpr bool operator==(job_kind a, std::int32_t b) noexcept { return static_cast<std::int32_t>(a) == b; }
+
+/// How a job has ended.
+enum class job_end : std::int32_t {
+  running = EPL_JOB_RUNNING,
+  steps = EPL_JOB_ENDED_STEPS,
+  stopped = EPL_JOB_ENDED_STOPPED,
+  patience = EPL_JOB_ENDED_PATIENCE,
+  cancelled = EPL_JOB_ENDED_CANCELLED,
+  failed = EPL_JOB_ENDED_FAILED,
+  data = EPL_JOB_ENDED_DATA,
+};
+constexpr bool operator==(job_end a, std::int32_t b) noexcept { return static_cast<std::int32_t>(a) == b; }
 /// An enumerator, or the constant of C that it stands for.
 template <class E> class one_of {
  public:
@@ -664,6 +686,9 @@ struct metrics : epl_metrics {
 struct job_event : epl_job_event {
   job_event() : epl_job_event(EPL_JOB_EVENT_INIT) {}
   std::string_view text_text() const { return {text, text_length}; }
+  epl::job_kind type() const { return static_cast<epl::job_kind>(kind); }
+  /// Of job_kind::done. epl::name has a word for it.
+  epl::job_end end() const { return static_cast<epl::job_end>(ended); }
 };
 
 class engine;
@@ -2070,7 +2095,7 @@ class job : public detail::handle<epl_job, epl_job_destroy> {
   /// measurement, but for EPL_JOB_ENDED_CANCELLED and EPL_JOB_ENDED_FAILED, a last checkpoint, EPL_JOB_DONE.
   /// `ended` is one of these two or EPL_JOB_ENDED_STOPPED; `reason` is in words, for the event. The first call
   /// counts. Over processes one of them is enough: all end after the same step, for the same reason.
-  returned<void> end(int32_t ended, std::string_view reason = {}) {
+  returned<void> end(one_of<epl::job_end> ended, std::string_view reason = {}) {
     epl_error* failure = epl_job_end(*this, ended, reason.data(), reason.size());
     return detail::give(failure, [] {});
   }
@@ -2138,6 +2163,20 @@ inline returned<std::string> checkpoint_find(const epl_engine* engine, std::stri
   epl_text* found_out = nullptr;
   epl_error* failure = epl_checkpoint_find(engine, path.data(), path.size(), &found_out);
   return detail::give(failure, [&]() -> std::string { return detail::take(found_out); });
+}
+
+/// How a job has ended, as a word: "steps", "patience".
+constexpr const char* name(job_end end) noexcept {
+  switch (end) {
+    case job_end::running: return "running";
+    case job_end::steps: return "steps";
+    case job_end::stopped: return "stopped";
+    case job_end::patience: return "patience";
+    case job_end::cancelled: return "cancelled";
+    case job_end::failed: return "failed";
+    case job_end::data: return "data";
+  }
+  return "";
 }
 
 namespace detail {

@@ -1,5 +1,23 @@
 """What epl.hpp has of jobs and of inputs by name beside the functions of C."""
 
+EVENT = '''  epl::job_kind type() const { return static_cast<epl::job_kind>(kind); }
+  /// Of job_kind::done. epl::name has a word for it.
+  epl::job_end end() const { return static_cast<epl::job_end>(ended); }'''
+
+
+def names(ends):
+    """A word for each end of a job."""
+    yield ""
+    yield "/// How a job has ended, as a word: \"steps\", \"patience\"."
+    yield "constexpr const char* name(job_end end) noexcept {"
+    yield "  switch (end) {"
+    for word in ["running", *(constant.name.removeprefix("EPL_JOB_ENDED_").lower() for constant in ends)]:
+        yield f"    case job_end::{word}: return \"{word}\";"
+    yield "  }"
+    yield "  return \"\";"
+    yield "}"
+
+
 JOB = '''
 namespace detail {
 // Whatever ends the loop of fit, an exception of its caller's too: the last checkpoint is written.

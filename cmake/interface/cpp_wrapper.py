@@ -1,5 +1,5 @@
 """include/epl.hpp: the C API as C++20 classes in one header."""
-from cpp_job import JOB
+from cpp_job import EVENT, JOB, names
 from cpp_parts import AFTER, EXTRAS, HEAD, KEYWORDS, TAIL
 from model import sentences, short
 
@@ -9,8 +9,11 @@ INSIDE = {"epl_error", "epl_text"}
 ENUMS = (("code", "ERROR_", "What an error is about."), ("log_level", "LOG_", "How important a message is."),
          ("device_kind", "DEVICE_", "What a device is."), ("dtype", "DTYPE_", "Element types."),
          ("port", "PORT_", "What a model or an entry takes and gives."), ("scope", "SCOPE_", "What a scope does."),
-         ("entry", "ENTRY_", "What a plan can run."), ("state", "STATE_", "What a session keeps."))
-NO_ENUMERATORS = {"EPL_ENTRY_SHAPE", "EPL_SCOPE_TOP", "EPL_SCOPE_DEFAULT"}  # numbers that are added, or another argument's
+         ("entry", "ENTRY_", "What a plan can run."), ("state", "STATE_", "What a session keeps."),
+         ("job_kind", "JOB_", "What an event of a job tells."), ("job_end", "JOB_ENDED_", "How a job has ended."))
+FIRST = {"code": "ok = EPL_OK", "job_end": "running = EPL_JOB_RUNNING"}  # without the prefix of the others
+# Numbers that are added, or another argument's.
+NO_ENUMERATORS = {"EPL_ENTRY_SHAPE", "EPL_SCOPE_TOP", "EPL_SCOPE_DEFAULT", "EPL_JOB_RUNNING"}
 # What an argument or a result that is called `kind` counts.
 KINDS = {"epl_model": "port", "epl_plan": "port", "epl_session": "state", "epl_strategy": "scope"}
 BOOLS = {"epl_event_ready", "epl_tensor_is_read_only", "epl_cancel_triggered"}
@@ -20,14 +23,22 @@ def enums(interface):
     for name, prefix, comment in ENUMS:
         yield f"/// {comment}"
         yield f"enum class {name} : std::int32_t {{"
-        if name == "code":
-            yield "  ok = EPL_OK,"
-        for constant in interface.constants:
-            if constant.name.startswith("EPL_" + prefix) and constant.name not in NO_ENUMERATORS:
-                yield f"  {enumerator(constant.name.removeprefix('EPL_' + prefix).lower())} = {constant.name},"
+        if name in FIRST:
+            yield f"  {FIRST[name]},"
+        for constant in constants(interface, prefix):
+            yield f"  {enumerator(constant.name.removeprefix('EPL_' + prefix).lower())} = {constant.name},"
         yield "};"
         yield f"constexpr bool operator==({name} a, std::int32_t b) noexcept {{ return static_cast<std::int32_t>(a) == b; }}"
         yield ""
+
+
+def constants(interface, prefix):
+    """Those of a prefix, but for those of a longer one."""
+    longer = tuple("EPL_" + other for _, other, _ in ENUMS if other != prefix and other.startswith(prefix))
+    for constant in interface.constants:
+        name = constant.name
+        if name.startswith("EPL_" + prefix) and name not in NO_ENUMERATORS and not (longer and name.startswith(longer)):
+            yield constant
 
 
 def enumerator(name):
@@ -36,6 +47,8 @@ def enumerator(name):
 
 def enum_of(f, name):
     """The enum class of a number, or empty."""
+    if name == "ended":
+        return "job_end"
     return name if name in ("dtype", "entry") else KINDS.get(f.object, "") if name == "kind" else ""
 
 
@@ -357,6 +370,8 @@ def lines(interface):
         if any(field.name == "dims" and field.array for field in s.fields):
             yield "  std::span<const std::int64_t> shape() const { return {dims, static_cast<std::size_t>(ndim)}; }"
             yield "  epl::dtype type() const { return static_cast<epl::dtype>(dtype); }"
+        if s.name == "epl_job_event":
+            yield from EVENT.split("\n")
         if s.name == "epl_tensor_info":
             yield "  /// The text must outlive the call that the struct is given to. There are EPL_MAX_NDIM dimensions at most."
             yield "  tensor_info& set(std::string_view text, one_of<epl::dtype> of, std::initializer_list<std::int64_t> sizes) {"
@@ -385,6 +400,7 @@ def lines(interface):
     for f in interface.functions:
         if not owner(f) and f.object not in INSIDE and not f.is_init:
             yield from function(interface, f, "")
+    yield from names(constants(interface, "JOB_ENDED_"))
     yield from JOB.split("\n")
     yield from TAIL.split("\n")
 

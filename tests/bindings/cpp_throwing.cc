@@ -95,7 +95,7 @@ void test_job(const std::string& folder) {
   auto plan = epl::plan::create(model, trainer);
   auto whole = epl::session::create(plan);
   int steps = 0;
-  const auto count = [&](const epl::job_event& event) { return steps += event.kind == EPL_JOB_STEP, true; };
+  const auto count = [&](const epl::job_event& event) { return steps += event.type() == epl::job_kind::step, true; };
   EXPECT(epl::fit(engine, whole, data, nullptr, R"({"epochs":2})", count).ended == EPL_JOB_ENDED_STEPS && steps == 16);
   // Whatever ends the loop, a checkpoint is written.
   const std::string goes_on = R"({"steps":16,"resume":"auto","folder":")" + run + "\"}";
@@ -155,11 +155,13 @@ void test_job(const std::string& folder) {
     trainer.bind_dataset(model, data);
     auto session = epl::session::create(epl::plan::create(model, trainer));
     const auto last = epl::fit(engine, session, data, held_out, settings, [](const epl::job_event& event) {
-      if (event.kind == EPL_JOB_MEASURED) std::printf("step %lld: %s\n", (long long)event.step, event.text);
+      if (event.type() == epl::job_kind::measured) std::printf("step %lld: %s\n", (long long)event.step, event.text);
       return true;  // false ends the job
     });
-    std::printf("ended by %d after %lld steps\n", last.ended, (long long)last.step);
+    std::printf("ended by %s after %lld steps\n", epl::name(last.end()), (long long)last.step);
     EXPECT(last.best_step > 0);
+    EXPECT(last.type() == epl::job_kind::done && last.end() == epl::job_end::steps && last.end() == last.ended);
+    EXPECT(std::string_view(epl::name(last.end())) == "steps");
   }
   const epl::trainer_settings how{
       .loss = epl::losses::softmax_cross_entropy{.ignore_index = -1},
