@@ -136,6 +136,7 @@ def cases():
                 ours = (values.astype(np.float64) - [0.25, 1]) / np.sqrt(np.array([1, 4]) + 1e-5) * [1, 2] + [0.5, 0]
                 yield (f"BatchNormalization {x} {scale} {mean}", "BatchNormalization", 15, feeds, {}, (),
                        ours.astype(x), x == scale == mean)  # onnxruntime has fewer digits where they differ
+    yield from reductions()
     for x in SIGNED:
         first = 2 ** 53 + 1 if x == "int64" else 5
         feeds = {"start": array(first, x), "limit": array(first + 4, x), "delta": array(1, x)}
@@ -162,6 +163,29 @@ def cases():
         p = np.exp(s - s.max(-1, keepdims=True))
         ours = ((p / p.sum(-1, keepdims=True)) @ b.astype(np.float64)[0, 0])[None, None].astype(q)
         yield f"Attention {q} values {v}", "Attention", 23, {"q": a, "k": a, "v": b}, {}, (), ours, False
+
+
+def reductions():
+    """Roots and logarithms of integers are taken of real numbers, and cut; over no axis each element stands alone."""
+    norms = {"ReduceL1": lambda v, **k: np.abs(v).sum(**k), "ReduceL2": lambda v, **k: np.sqrt((v * v).sum(**k)),
+             "ReduceSumSquare": lambda v, **k: (v * v).sum(**k), "ReduceLogSum": lambda v, **k: np.log(v.sum(**k)),
+             "ReduceLogSumExp": lambda v, **k: np.log(np.exp(v).sum(**k)), "ReduceSum": lambda v, **k: v.sum(**k)}
+    for op, norm in norms.items():
+        for x in SIGNED + ["uint32", "uint64", "float32"]:
+            positive = x[0] == "u" or op == "ReduceLogSum"
+            values = array([[7, 2, 3], [4, 15, 6]] if positive else [[7, -2, 3], [4, 15, -6]], x)
+            v = values.astype(np.float64)
+            for axis in (0, 1):
+                feeds = {"x": values, "axes": np.array([axis], np.int64)}
+                yield (f"{op} {x} {axis}", op, 18, feeds, {"keepdims": 0}, ("axes",), norm(v, axis=axis).astype(x),
+                       x in SIGNED)
+            single = array(3 if positive else -3, x)
+            yield f"{op} {x} single", op, 18, {"x": single}, {}, (), norm(single.astype(np.float64)).astype(x), False
+            alone = norm(np.abs(v)[..., None], axis=-1).astype(x)
+            yield (f"{op} {x} over no axis", op, 18, {"x": np.abs(values)}, {"noop_with_empty_axes": 1}, (), alone,
+                   x == "float32")
+    large = array([[3_000_000_000, 4_000_000_000]], "int64")  # the squares of which do not fit
+    yield "ReduceL2 int64 large", "ReduceL2", 13, {"x": large}, {"keepdims": 0}, (), np.array(5_000_000_000), False
 
 
 def wrong(got, wanted):

@@ -35,11 +35,24 @@ double count_along(const Var& x, const Ints& axes) {
   return count;
 }
 
-// f(x, axes, keep) where there is something to reduce.
+// f(x, axes, keep). What is summed over no axis is each element by itself: the norm of a number is its size.
 template <class F> void reduce(Import& i, F&& f) {
   Var x = i.in(0);
   Reduction r = reduction(i);
-  i.set(0, r.nothing || r.axes.empty() ? i.b.unary("identity", x) : f(x, r.axes, r.keep));
+  if (!r.nothing && !r.axes.empty()) {
+    i.set(0, f(x, r.axes, r.keep));
+    return;
+  }
+  Shape shape = x.shape();
+  shape.push_back(1);
+  i.set(0, f(i.b.reshape(x, shape), {x.ndim()}, false));
+}
+
+// Of integers in float64: the result of a root or a logarithm becomes an integer as a cast makes it one.
+template <class F> void reduce_reals(Import& i, F&& f) {
+  reduce(i, [&](const Var& x, const Ints& axes, bool keep) {
+    return is_float(x.dtype()) ? f(x, axes, keep) : i.b.cast(f(i.b.cast(x, DType::f64), axes, keep), x.dtype());
+  });
 }
 
 Var reduce_op(Builder& b, const char* op, const Var& x, const Ints& axes, bool keep) {
@@ -89,7 +102,7 @@ EPL_ONNX_OP(ReduceL1) {
 }
 EPL_ONNX_OP(ReduceL2) {
   return {.run = [](Import& i) {
-    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sqrt(i.b.sum(x * x, axes, keep)); });
+    reduce_reals(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sqrt(i.b.sum(x * x, axes, keep)); });
   }};
 }
 EPL_ONNX_OP(ReduceSumSquare) {
@@ -99,13 +112,13 @@ EPL_ONNX_OP(ReduceSumSquare) {
 }
 EPL_ONNX_OP(ReduceLogSum) {
   return {.run = [](Import& i) {
-    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.log(i.b.sum(x, axes, keep)); });
+    reduce_reals(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.log(i.b.sum(x, axes, keep)); });
   }};
 }
 // Shifted by the maximum, so that no exponential overflows.
 EPL_ONNX_OP(ReduceLogSumExp) {
   return {.run = [](Import& i) {
-    reduce(i, [&](const Var& x, const Ints& axes, bool keep) {
+    reduce_reals(i, [&](const Var& x, const Ints& axes, bool keep) {
       Var top = i.b.emit("stop_gradient", {i.b.max_along(x, axes, true)});
       top = i.b.select(i.b.emit("is_inf", {top}), i.b.like(top, 0), top);  // a row of -inf, or with inf, is that
       Var y = i.b.log(i.b.sum(i.b.exp(x - top), axes, true)) + top;
