@@ -60,6 +60,12 @@ def look_at(browser, service, ids, past, runs):
     step = f"document.querySelector('#job-{runs} dd').textContent"
     before = browser.ask(step)
     browser.until(f"{step} !== {json.dumps(before)}")
+    # The curve is that of all steps, not of those alone that the stream had.
+    points = f"jobs.get('{runs}').points"
+    begin = browser.ask(f"{points}.at(-1)[0]")
+    browser.until(f"{points}.at(-1)[0] > {3 * begin}")
+    gaps = f"{points}.slice(1, -60).map((one, i) => one[0] - {points}[i][0])"
+    browser.until(f"{points}.length > 200 && Math.max(...{gaps}) <= 2 * Math.min(...{gaps})")
     late = service.create(10)
     browser.until(f"document.getElementById('job-{late}') !== null")
     service.good("DELETE", "/v1/jobs/" + late)
