@@ -91,8 +91,10 @@ file(GLOB documents ${PROJECT_SOURCE_DIR}/docs/*.md)
 set(EPL_DOC_DIR ${CMAKE_INSTALL_DATADIR}/doc/libepl-dev)
 install(FILES ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${EPL_DOC_DIR} COMPONENT development)
 install(FILES ${documents} DESTINATION ${EPL_DOC_DIR}/docs COMPONENT development)
-file(GLOB samples ${PROJECT_SOURCE_DIR}/samples/*.c)
-install(FILES ${samples} DESTINATION ${EPL_DOC_DIR}/samples COMPONENT development)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/samples DESTINATION ${EPL_DOC_DIR} COMPONENT development
+  PATTERN target EXCLUDE PATTERN __pycache__ EXCLUDE)
+install(CODE "set(FOLDER \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${EPL_DOC_DIR}\")
+include(${PROJECT_SOURCE_DIR}/cmake/installed_links.cmake)" COMPONENT development)
 
 configure_file(${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake.in ${PROJECT_BINARY_DIR}/uninstall.cmake @ONLY)
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -P ${PROJECT_BINARY_DIR}/uninstall.cmake

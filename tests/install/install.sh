@@ -32,6 +32,15 @@ for file in include/epl.h include/epl.hpp include/epl_settings.hpp include/epl_l
   ${java:+share/java/epl.jar lib/jni/libepl_jni.so share/maven-repo/ai/epl/epl/0.1.0/epl-0.1.0.jar}; do
   [ -s "$prefix/$file" ] || fail "$file is not installed"
 done
+# What the documents link to lies beside them.
+find "$prefix/share/doc" -name '*.md' | while read -r page; do
+  awk '/```/ { code = !code; next } !code' "$page" | grep -o -E '\]\([A-Za-z.][^)# ]*' | sed 's/^](//' |
+    grep -v '://' | while read -r target; do
+    [ -e "$(dirname "$page")/$target" ] || echo "$page: $target"
+    echo "$target" >>links
+  done
+done >dangling
+[ "$(wc -l <links)" -gt 50 ] && [ ! -s dangling ] || fail "links of the documents: $(cat dangling)"
 run "the installed tool finds its library" env -i "$prefix/bin/epl" --version
 run "the installed library" env -i "$prefix/bin/epl" template mlp --sizes 4,8,2 --out mlp.onnx
 
