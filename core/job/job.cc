@@ -124,8 +124,10 @@ Status Job::take_step(const JobParts& parts, const Stop& stop) {
     return {};
   }
   const int64_t steps = session.steps_done();
+  const CallOptions options{.stop = stop,
+                            .place = [&data](size_t input, int64_t row) { return data.place_given(input, row); }};
   StepMetrics metrics;
-  Status status = session.step(batch_, metrics, {.stop = stop});
+  Status status = session.step(batch_, metrics, options);
   if (status.ok()) status = metrics.skipped;
   const bool made = session.steps_done() != steps;
   // A batch that no step has taken comes again. One that nobody can give again is kept.

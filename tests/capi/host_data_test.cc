@@ -26,6 +26,7 @@ struct Table {
   std::atomic<int64_t> fails_once_at{-1};  // the first sample of a call
   std::atomic<int> destroyed{0};
   int64_t end = samples;
+  int64_t no_class_at = -1;  // the sample whose target is none
 
   static epl_error* read(void* userdata, int32_t field, const int64_t* wanted, size_t count, void* to, size_t bytes) {
     auto* self = static_cast<Table*>(userdata);
@@ -39,7 +40,7 @@ struct Table {
       if (wanted[s] >= self->end) return epl_error_create(EPL_ERROR_NOT_FOUND, EPL_STR("the table has ended"));
       for (int64_t i = 0; field == 0 && i < features; ++i)
         static_cast<float*>(to)[static_cast<int64_t>(s) * features + i] = feature(wanted[s], i);
-      if (field == 1) static_cast<int64_t*>(to)[s] = target(wanted[s]);
+      if (field == 1) static_cast<int64_t*>(to)[s] = wanted[s] == self->no_class_at ? 7 : target(wanted[s]);
     }
     return nullptr;
   }
@@ -336,6 +337,44 @@ TEST_F(HostData, AFeedGoesOnFromACheckpoint) {
   epl_session_destroy(second);
   epl_dataset_destroy(dataset);
   epl_feed_destroy(feed);
+}
+
+// Whoever looks for the sample in the host's data has its number, and not its row in a batch.
+TEST_F(HostData, AClassOutOfRangeIsNamedByItsSample) {
+  Table table;
+  table.no_class_at = 41;
+  const auto says_which = [](epl_error* error) {
+    const std::string message = epl_error_message(error, nullptr);
+    EXPECT_EQ(taken(error), EPL_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(message.find("target holds 7"), std::string::npos) << message;
+    EXPECT_NE(message.find("(sample 41 of the dataset"), std::string::npos) << message;
+  };
+  epl_dataset* dataset = open(table, R"({"batch":8,"order":"shuffled","seed":5})");
+  epl_error* error = nullptr;
+  for (int i = 0; i < 60 && error == nullptr; ++i) {  // an epoch leaves two samples out
+    const epl_tensor* batch[2];
+    must(epl_dataset_next(dataset, nullptr, batch, 2));
+    error = epl_session_step(w.session, batch, 2, nullptr, nullptr);
+    if (error == nullptr) continue;
+    says_which(epl_session_evaluate(w.session, batch, 2, nullptr, nullptr));
+  }
+  says_which(error);
+  must(epl_dataset_seek(dataset, 0));
+  epl_evaluation* evaluation = nullptr;
+  must(epl_evaluation_create(w.plan, EPL_STR("accuracy"), &evaluation));
+  epl_dataset* measured = open(table, R"({"batch":8})");
+  must(epl_dataset_bind(measured, w.plan, EPL_ENTRY_EVALUATE));
+  says_which(epl_evaluation_add_dataset(evaluation, w.session, measured, 6, nullptr));
+  epl_evaluation_destroy(evaluation);
+  epl_job* job = nullptr;
+  must(epl_job_create(w.engine, EPL_STR(R"({"steps":1000,"check":false})"), &job));
+  must(epl_job_start(job, w.session, dataset, nullptr, nullptr));
+  for (epl_job_event event = EPL_JOB_EVENT_INIT; error = epl_job_next(job, nullptr, &event), error == nullptr;)
+    ASSERT_NE(event.kind, EPL_JOB_DONE);
+  says_which(error);
+  epl_job_destroy(job);
+  epl_dataset_destroy(measured);
+  epl_dataset_destroy(dataset);
 }
 
 TEST_F(HostData, WhatIsPushedMustFit) {
