@@ -43,7 +43,7 @@ class Reading {
       f();
     } catch (const protozero::exception& e) {
       return Status(Code::invalid_model,
-                    cat("damaged or truncated ONNX file: ", e.what(), " in the message at byte ", at_),
+                    cat("damaged or truncated ONNX file: ", damage_text(e), " in the message at byte ", at_),
                     cat("byte ", at_));
     } catch (const Refused& refused) {
       return Status(Code::invalid_model, cat(refused.why, " in the message at byte ", at_), cat("byte ", at_));

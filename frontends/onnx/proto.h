@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -147,6 +148,9 @@ inline constexpr std::string_view signature_key = "pkg.torch.export.ExportedProg
 // `bytes` must outlive the result.
 Result<File> read_file(std::span<const std::byte> bytes);
 Result<Tensor> read_tensor(std::span<const std::byte> bytes);
+
+// What is wrong with a file, in words of its user, by what the reader of the wire format has thrown.
+std::string_view damage_text(const std::exception& e);
 
 // The element type of an ONNX data type code; `unsupported` for strings, complex, 4-bit and 8-bit floats.
 Result<DType> dtype_of(int32_t data_type);

@@ -345,7 +345,7 @@ struct OnnxModel::Rewrite {
     try {
       return Rewriting(from, values, real_numbers, edits ? &*edits : nullptr, annotations, beside).model(message);
     } catch (const protozero::exception& e) {
-      return Status(Code::invalid_model, cat("the model cannot be written again: ", e.what()));
+      return Status(Code::invalid_model, cat("the model cannot be written again: ", damage_text(e)));
     }
   }
 };

@@ -97,6 +97,8 @@ TEST(Hostile, EveryByteReplaced) {
       ++refused;
       EXPECT_NE(graph.status().code(), Code::internal)
           << "byte " << at << " as " << value << ": " << graph.status().to_string();
+      for (const char* word : {"pbf", "exception"})  // the words of what reads the bytes
+        EXPECT_EQ(graph.status().message().find(word), std::string::npos) << graph.status().to_string();
       EXPECT_FALSE(graph.status().message().empty());
     }
   }
