@@ -169,7 +169,7 @@ epl_error* epl_event_fd(epl_event* event, int32_t* fd) {
 epl_error* epl_event_on_ready(epl_event* event, epl_event_fn fn, void* userdata, epl_destroy_fn destroy) {
   return guarded([&]() -> Status {
     EPL_REQUIRE(event);
-    if (fn == nullptr) return invalid("fn is NULL");
+    if (fn == nullptr) return invalid("fn is missing");
     return std::shared_ptr<Event>(event->event)->on_ready({fn, userdata, destroy});
   });
 }

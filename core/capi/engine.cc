@@ -127,9 +127,10 @@ epl_error* epl_engine_create(const epl_engine_options* options, epl_engine** eng
     if (known.threads < 0 || known.threads > 4096)
       return invalid("threads is ", known.threads, "; 0 to 4096 can be asked for");
     if (known.log_level < 0 || known.log_level > EPL_LOG_ERROR)
-      return invalid("log_level is ", known.log_level, ", which is not an EPL_LOG_...");
+      return invalid("log_level is ", known.log_level, ", which is no level of the log; 0 to ", EPL_LOG_ERROR,
+                     " are possible");
     if ((known.allocate == nullptr) != (known.release == nullptr))
-      return invalid("allocate and release go together; one is NULL");
+      return invalid("allocate and release go together; one is missing");
     EPL_ASSIGN([[maybe_unused]] std::string_view packs,
                text_argument(known.packs, known.packs_length, "engine option packs"));
     EPL_TRY(check_processor());

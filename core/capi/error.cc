@@ -18,12 +18,42 @@ bool is_static(const epl_error* e) { return reinterpret_cast<const char*>(e) == 
 }  // namespace
 
 std::string_view handle_name(HandleType type) {
-  static constexpr std::string_view names[] = {"handle",  "error",        "text",        "engine",  "model",
+  static constexpr std::string_view names[] = {"object",  "error",        "text",        "engine",  "model",
                                                "trainer", "strategy",     "plan",        "session", "dataset",
                                                "tensor",  "cancel token", "evaluation",  "store",   "feed",
                                                "event",   "predictor",    "folder lock", "job"};
   return names[static_cast<size_t>(type)];
 }
+
+namespace {
+
+std::string_view without_prefix(std::string_view name) {
+  for (const std::string_view prefix : {"epl_", "x_"}) {
+    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  }
+  return name;
+}
+
+// "epl_session_save_to" as the user of any language knows it: "session.save_to".
+std::string call_in_words(std::string_view call) {
+  std::string out(without_prefix(call));
+  for (auto type = static_cast<uint64_t>(HandleType::error); type <= static_cast<uint64_t>(HandleType::job); ++type) {
+    const std::string_view name = handle_name(static_cast<HandleType>(type)), word = name.substr(0, name.find(' '));
+    if (!out.starts_with(word) || out.size() <= word.size() || out[word.size()] != '_') continue;
+    out[word.size()] = '.';
+    break;
+  }
+  return out;
+}
+
+// "epl_plan_options": "plan options".
+std::string struct_in_words(std::string_view name) {
+  std::string out(without_prefix(name));
+  std::ranges::replace(out, '_', ' ');
+  return out;
+}
+
+}  // namespace
 
 epl_error* make_error(const Status& status, const char* call) noexcept {
   if (status.ok()) return nullptr;
@@ -33,7 +63,7 @@ epl_error* make_error(const Status& status, const char* call) noexcept {
     made->message = whole_message(status.message());
     // Nothing else says which call failed: memory may run out anywhere.
     if (status.code() == Code::out_of_memory && call != nullptr)
-      made->message = cat(std::string_view(call).substr(std::string_view("epl_").size()), ": ", made->message);
+      made->message = cat(call_in_words(call), ": ", made->message);
     made->where = whole_message(status.where());
     made->rank = status.rank();
     return made.release();
@@ -51,7 +81,7 @@ Status copy_options(const void* source, void* target, uint64_t known_size, std::
   const auto* bytes = static_cast<const unsigned char*>(source);
   for (uint64_t i = known_size; i < size; ++i) {
     if (bytes[i] != 0) {
-      return unsupported(name, " sets an option at byte ", i, " that this library (", known_size,
+      return unsupported("byte ", i, " of the ", struct_in_words(name), " is set, which this library (", known_size,
                          " bytes) does not know; use a newer library or leave it zero");
     }
   }

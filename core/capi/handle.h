@@ -53,7 +53,8 @@ enum class HandleType : uint64_t {
   folder_lock,
   job
 };
-std::string_view handle_name(HandleType type);  // "error", ...: every language has its own word for epl_error
+// "error", ...: messages have no words of C, because every language has its own for epl_error and NULL.
+std::string_view handle_name(HandleType type);
 
 // The base of all handles. Its mark makes a handle of another type, and usually a destroyed one, an error instead of a
 // crash. It is not the first member, because allocators overwrite the beginning of freed memory.
@@ -151,11 +152,11 @@ template <class H> void destroy(H* handle) noexcept {
 
 // A pointer that must not be NULL, and must be a live handle if it is one.
 template <class T> Status check_pointer(const T* pointer, std::string_view name) {
-  if (pointer == nullptr) return invalid(name, " is NULL");
+  if (pointer == nullptr) return invalid(name, " is missing");
   if constexpr (requires { pointer->marked(); }) {
     if (!pointer->marked())
       return error(Code::misuse, name, " is not a live ", handle_name(T::type),
-                   ": it was destroyed, or is a handle of another type");
+                   ": it was destroyed, or is an object of another type");
   }
   return {};
 }
@@ -183,7 +184,7 @@ epl_error* giving(H** place, std::string_view name, F&& f, const char* call = __
   if (place != nullptr) *place = nullptr;
   return guarded(
       [&]() -> Status {
-        if (place == nullptr) return invalid(name, " is NULL");
+        if (place == nullptr) return invalid(name, " is missing");
         EPL_ASSIGN(std::unique_ptr<H> made, f());
         *place = made.release();
         return {};
@@ -205,7 +206,7 @@ template <class H, class F> Status with_caller(H* handle, std::string_view name,
 
 // A text argument; null with length 0 is empty.
 inline Result<std::string_view> text_argument(const char* data, size_t length, std::string_view name) {
-  if (data == nullptr && length > 0) return invalid(name, " is NULL but its length is ", length);
+  if (data == nullptr && length > 0) return invalid(name, " is missing, but its length is ", length);
   if (length > (size_t{1} << 40)) return invalid(name, " has an impossible length, ", length);
   return std::string_view(data ? data : "", length);
 }

@@ -60,7 +60,7 @@ epl_error* epl_dataset_create(const epl_engine* engine, const epl_tensor_info* f
     EPL_REQUIRE(engine);
     EPL_TEXT_ARGUMENT(options);
     EPL_ASSIGN(HostFields known, fields_argument(fields, field_count));
-    if (read == nullptr) return invalid("read is NULL");
+    if (read == nullptr) return invalid("read is missing");
     if (samples < -1 || samples >= endless_samples) return invalid("samples is ", samples);
     const auto host = std::make_shared<Samples>();
     host->read = read;

@@ -125,7 +125,7 @@ epl_error* epl_job_start(epl_job* job, epl_session* session, epl_dataset* data, 
 epl_error* epl_job_next(epl_job* job, const epl_call_options* call, epl_job_event* event) {
   return with_job(job, [&]() -> Status {
     EPL_TRY(check_output(event, "epl_job_event"));
-    if (!job->job->started()) return error(Code::misuse, "this job has not started; epl_job_start begins it");
+    if (!job->job->started()) return error(Code::misuse, "this job has not started; its start begins it");
     return with_parts(*job, [&](epl_session& s, epl_dataset& d, epl_dataset* h) -> Status {
       EPL_ASSIGN(const Call begun, begin_call(s, call));
       EPL_ASSIGN(JobEvent told, job->job->next(parts_of(s, d, h), begun.stop));

@@ -28,7 +28,8 @@ const Entry* find_entry(const CompiledPlan& plan, int32_t entry) {
 Result<const Entry*> entry_argument(const CompiledPlan& plan, int32_t entry) {
   if (const Entry* found = find_entry(plan, entry)) return found;
   const int32_t kind = entry % EPL_ENTRY_SHAPE, shape = entry / EPL_ENTRY_SHAPE;
-  if (entry < 0 || kind > EPL_ENTRY_PREDICT) return invalid("entry is ", entry, ", which is not an EPL_ENTRY_...");
+  if (entry < 0 || kind > EPL_ENTRY_PREDICT)
+    return invalid("entry is ", entry, ", which is no entry: train, evaluate and predict are");
   if (shape >= plan.shapes())
     return error(Code::not_found, "the plan has no shape ", shape, "; it has ", plan.shapes(), ", counted from 0");
   return error(Code::not_found, "the plan has no ", entry_name(static_cast<EntryKind>(kind)), " entry");

@@ -53,7 +53,7 @@ epl_error* epl_plan_save(const epl_plan* plan, const char* path, size_t path_len
 epl_error* epl_plan_save_to(const epl_plan* plan, epl_write_fn write, void* userdata, const epl_call_options* call) {
   return guarded([&]() -> Status {
     EPL_REQUIRE(plan);
-    if (write == nullptr) return invalid("write is NULL");
+    if (write == nullptr) return invalid("write is missing");
     EPL_ASSIGN(const Call begun, begin_call(*plan->engine, call));
     const std::string text = print_plan_file(decisions_of(*plan->plan, version_text()));
     HostWriter writer(write, userdata, begun.stop);

@@ -68,7 +68,7 @@ class Inputs {
     for (Tensor& slot : slots_) slot.forget_data();
   }
   Status take(const epl_tensor* const* inputs, size_t count) {
-    if (count > 0 && inputs == nullptr) return invalid("inputs is NULL but count is ", count);
+    if (count > 0 && inputs == nullptr) return invalid("inputs is missing, but count is ", count);
     if (count > 65536) return invalid("count is ", count);
     slots_.resize(count);
     given_ = {inputs, count};

@@ -168,7 +168,7 @@ Result<SessionOptions> session_options(const epl_session_options& known, const e
     return invalid("the session has ", known.ranks, " ranks from rank ", known.first_rank, " on; the plan has ", world);
   }
   if ((known.put == nullptr) != (known.get == nullptr))
-    return invalid("session option put and get go together; one is NULL");
+    return invalid("session options put and get go together; one is missing");
   if (known.put && !name.empty()) return invalid("the session has a rendezvous and callbacks; it takes one of them");
   SessionOptions options{
       .seed = plan.seed, .first_rank = static_cast<int>(known.first_rank), .ranks = static_cast<int>(known.ranks)};

@@ -103,7 +103,8 @@ epl_error* epl_strategy_add_scope(epl_strategy* strategy, int64_t outer, int32_t
       EPL_REQUIRE(scope);
       EPL_TEXT_ARGUMENT(name);
       if (kind < EPL_SCOPE_REPLICATE || kind > EPL_SCOPE_EXPERT)
-        return invalid("kind is ", kind, "; it is one of EPL_SCOPE_REPLICATE, EPL_SCOPE_SPLIT and EPL_SCOPE_EXPERT");
+        return invalid("kind is ", kind, "; a scope replicates, splits or holds experts, ", EPL_SCOPE_REPLICATE, " to ",
+                       EPL_SCOPE_EXPERT);
       if (device_count < 1) return invalid("device_count is ", device_count, "; a scope has a device at least");
       Scope made{.name = std::string(name_text), .kind = static_cast<ScopeKind>(kind), .device_count = device_count};
       EPL_ASSIGN(*scope, add_scope(*strategy, outer, std::move(made)));

@@ -9,14 +9,14 @@
 namespace epl::capi {
 
 Result<DType> dtype_argument(int32_t dtype) {
-  if (dtype < 1 || dtype > dtype_count) return invalid("dtype is ", dtype, ", which is not an EPL_DTYPE_...");
+  if (dtype < 1 || dtype > dtype_count) return invalid("dtype is ", dtype, ", which is no element type");
   return static_cast<DType>(dtype - 1);
 }
 
 Result<TensorType> type_argument(int32_t dtype, const int64_t* dims, int32_t ndim) {
   EPL_ASSIGN(DType type, dtype_argument(dtype));
   if (ndim < 0 || ndim > EPL_MAX_NDIM) return invalid("ndim is ", ndim, "; 0 to ", EPL_MAX_NDIM, " are possible");
-  if (ndim > 0 && dims == nullptr) return invalid("dims is NULL but ndim is ", ndim);
+  if (ndim > 0 && dims == nullptr) return invalid("dims is missing, but ndim is ", ndim);
   int64_t limit = std::numeric_limits<int64_t>::max() / static_cast<int64_t>(dtype_bytes(type));
   bool empty = false;
   for (int i = 0; i < ndim; ++i) empty |= dims[i] == 0;
@@ -53,11 +53,19 @@ std::unique_ptr<epl_tensor> make_tensor(const std::shared_ptr<Engine>& engine, T
   return made;
 }
 
+std::string counted(size_t number, std::string_view what) { return cat(number, " ", what, number == 1 ? "" : "s"); }
+
+// In elements, which every language has; C alone gives bytes.
 Status check_bytes(const TensorType& type, const void* data, size_t bytes) {
-  if (static_cast<size_t>(type.bytes()) != bytes) {
-    return invalid("bytes is ", bytes, ", but ", type.text(), " has ", type.bytes());
+  if (const auto each = static_cast<size_t>(dtype_bytes(type.dtype)); static_cast<size_t>(type.bytes()) != bytes) {
+    const std::string wanted =
+        cat(", but ", type.text(), " has ", counted(static_cast<size_t>(type.elements()), "element"));
+    if (bytes % each != 0) return invalid(counted(bytes, "byte"), " were given", wanted, " of ", each, " bytes");
+    const size_t given = bytes / each;
+    return invalid(counted(given, "element"), " of ", dtype_name(type.dtype), given == 1 ? " was" : " were", " given (",
+                   counted(bytes, "byte"), ")", wanted);
   }
-  if (data == nullptr && bytes > 0) return invalid("data is NULL");
+  if (data == nullptr && bytes > 0) return invalid("data is missing");
   return {};
 }
 
@@ -152,7 +160,7 @@ epl_error* epl_tensor_create_borrow(const epl_engine* engine, int32_t dtype, con
     EPL_ASSIGN(TensorType type, type_argument(dtype, dims, ndim));
     EPL_TRY(check_bytes(type, data, bytes));
     if ((flags & ~EPL_TENSOR_READ_ONLY) != 0)
-      return unsupported("flags is ", flags, ", which has bits that are not an EPL_TENSOR_...");
+      return unsupported("flags is ", flags, ", which has bits without a meaning");
     static char nothing;
     return make_tensor(engine->engine, Tensor(std::move(type), std::move(owner), data ? data : &nothing),
                        (flags & EPL_TENSOR_READ_ONLY) != 0);

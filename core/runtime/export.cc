@@ -97,7 +97,7 @@ Result<AdapterFiles> collect_adapters(Session& session, const std::string& folde
 
 Status export_adapters(Session& session, const std::string& folder) {
   if (session.plan().adapters().empty())
-    return invalid("the plan has no low-rank adapters to export; epl_trainer_add_adapter declares them");
+    return invalid("the plan has no low-rank adapters to export; a trainer with adapters makes one that has");
   EPL_TRY(session.enter_call());
   const Result<AdapterFiles> files = collect_adapters(session, folder);
   EPL_TRY(session.leave_call(files.status()));

@@ -201,10 +201,9 @@ Result<Fitting> find_fitting(Session& session, const CheckpointFiles& files, con
   EPL_ASSIGN(std::vector<std::string> left_out, left_to_the_file(session, checkpoint, path));
   EPL_TRY(check_fits(session, checkpoint, left_out, path));
   if (data.dataset && checkpoint.data_position < 0)
-    return Status(
-        Code::invalid_argument,
-        "the checkpoint was saved without a dataset, so it has no position for this one; load it with dataset NULL",
-        path);
+    return Status(Code::invalid_argument,
+                  "the checkpoint was saved without a dataset, so it has no position for this one; load it without one",
+                  path);
   EPL_TRY(check_rate_scale(parse_rate(checkpoint.facts)));
   const Host& host = session.host();
   if (checkpoint.numerics != numerics_version)

@@ -345,7 +345,7 @@ TEST_F(HostApi, WithoutMemoryTheCallAndTheBytesAreNamed) {
     const int64_t dims[1] = {int64_t{1} << 45};
     const Failure large(epl_tensor_create(w.engine, EPL_DTYPE_U8, dims, 1, &tensor));
     EXPECT_EQ(large.code, EPL_ERROR_OUT_OF_MEMORY);
-    EXPECT_EQ(large.message, "tensor_create: there is no memory for 35,184,372,088,832 bytes");
+    EXPECT_EQ(large.message, "tensor.create: there is no memory for 35,184,372,088,832 bytes");
   }
   // A host that gives little: tensors, what a session gets and a session are its memory.
   static std::atomic<size_t> most, given;
@@ -369,7 +369,7 @@ TEST_F(HostApi, WithoutMemoryTheCallAndTheBytesAreNamed) {
   most = 16;
   const Failure created(epl_session_create(plan, nullptr, nullptr, &session));
   EXPECT_EQ(created.code, EPL_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(created.message.find("session_create: the host gave no "), 0u) << created.message;
+  EXPECT_EQ(created.message.find("session.create: the host gave no "), 0u) << created.message;
   most = SIZE_MAX;
   must(epl_session_create(plan, nullptr, nullptr, &session));
   const size_t before = given;
@@ -378,7 +378,7 @@ TEST_F(HostApi, WithoutMemoryTheCallAndTheBytesAreNamed) {
   epl_tensor_destroy(tensor);
   most = 16;
   const Failure got(epl_session_get(session, EPL_STR("net.0.bias"), nullptr, &tensor));
-  EXPECT_EQ(got.message, "session_get: there is no memory for 32 bytes");
+  EXPECT_EQ(got.message, "session.get: there is no memory for 32 bytes");
   EXPECT_EQ(tensor, nullptr);
   epl_session_destroy(session);
   epl_plan_destroy(plan);

@@ -167,6 +167,16 @@ def differences(name, wanted, have):
     return "\n".join(lines)
 
 
+# The words of C, which users of other languages do not have, and those of what the library is made of.
+WORDS_OF_C = r"\b(epl_\w+|EPL_\w+|NULL|nullptr|sizeof|struct_size|handles?|pointers?|pbf|exception)\b"
+
+
+def words_of_c(name, text):
+    """Messages that have some."""
+    messages = re.findall(r' error \d+ [a-z/ ]+ ("(?:\\.|[^"\\])*")', text)
+    return [f"{name}: a word of C: {message}" for message in messages if re.search(WORDS_OF_C, message)], len(messages)
+
+
 def missing(scripts, table):
     """Functions that no script calls, and codes of errors that no call gives."""
     lines = [line.split() for line in table.read_text().splitlines()]
@@ -198,9 +208,12 @@ def main():
         print(f"SKIP: {reason}")
         return 0
     scripts = sorted(HERE.glob("*.script"))
-    failures = []
+    failures, messages = [], 0
     for script in scripts:
         have = printed(tester, script, out)
+        found, count = words_of_c(script.name, have)
+        failures += found
+        messages += count
         recorded = script.with_suffix(".out")
         if options.record:
             recorded.write_text(have)
@@ -209,12 +222,16 @@ def main():
         difference = differences(script.name, recorded.read_text() if recorded.exists() else "", have)
         if difference:
             failures.append(difference)
+    if messages < 100:
+        failures.append(f"only {messages} messages were looked at")
     failures += missing(scripts, out / "conformance/interface.table")
     for seed in range(options.seed, options.seed + options.random):
         script = out / f"{seed}.script"
         script.write_text(random_script.text(out / "conformance/interface.table", seed))
         wanted, have = printed(reference, script, out), printed(tester, script, out)
         difference = differences(f"random script {seed}", wanted, have)
+        found, _ = words_of_c(f"random script {seed}", have)
+        failures += found
         if difference:
             failures.append(difference)
         elif not have.endswith("epl_live_handles: 0\n"):
