@@ -308,7 +308,8 @@ def test_what_cannot_run_is_refused(folder):
         wrong = [
             (400, {"steps": 0}, "steps"), (400, {"steps": -1}, ""), (400, {"steps": 2 ** 62}, ""), (400, {"steps": 1e300}, ""),
             (400, {"steps": "ten"}, ""), (400, {"ranks": 10 ** 6}, ""), (400, {"ranks": -1}, ""),
-            (400, {"checkpoint_seconds": -1}, ""), (400, {"speed": 1}, "speed"),
+            (400, {"checkpoint_seconds": -1}, ""), (400, {"checkpoint_seconds": 1e9}, "checkpoint_seconds"),
+            (400, {"checkpoint": 2 ** 41}, "checkpoint"), (400, {"speed": 1}, "speed"),
             (400, {"dataset": {"batch": 15}}, ""), (400, {"dataset": {"batch": 16, "prefetch": 10 ** 9}}, "prefetch"),
             (400, {"dataset": {"batch": "16"}}, "batch"), (400, {"dataset": {"batch": 10 ** 15}}, ""),
             (400, {"dataset": {"batch": 16, "target": "nothing"}}, "nothing"), (400, {"dataset": [1]}, ""),

@@ -2,13 +2,16 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -215,6 +218,72 @@ func TestGRPCLosesNoStep(t *testing.T) {
 	r = dial(t, c.grpc)
 	if s := r.until(job, func(s *pb.Status) bool { return s.CheckpointStep > 0 }); s.CheckpointStep < seen || seen == 0 {
 		t.Errorf("step %d was seen, and it goes on from %d", seen, s.CheckpointStep)
+	}
+}
+
+// TestGRPCReadsJSON: the texts of a request are read as bodies by HTTP are, and refusals name no type of Go's.
+func TestGRPCReadsJSON(t *testing.T) {
+	c := start(t, t.TempDir())
+	r := dial(t, c.grpc)
+	model, table := files(t)
+	good := &pb.CreateRequest{Model: r.upload("model.onnx", model), Data: r.upload("table.csv", table), Steps: 10,
+		Dataset: `{"batch": 16}`, Trainer: `{"symbols": {"batch": 16}}`}
+	for _, one := range []struct{ dataset, trainer, strategy, says string }{
+		{`{"batch": 16, "batch": 8}`, "", "", `"batch" stands twice`},
+		{`{"batch": 1e400}`, "", "", "1e400"},
+		{"[16]", "", "", "dataset is an object"},
+		{"null", "", "", "dataset is an object"},
+		{"", `{"symbols": {"batch": 16, "batch": 8}}`, "", `"batch" stands twice`},
+		{"", `{"symbols": {"batch": 16}} {}`, "", "more than one"},
+		{"", "\"adamw\"", "", "trainer is an object"},
+		{"", "", `{"scopes": [{"name": 1, "name": 2}]}`, `"name" stands twice`},
+		{"", "", `{"a":` + strings.Repeat("[", 100000) + "}", "nested too deep"},
+	} {
+		asked := &pb.CreateRequest{Model: good.Model, Data: good.Data, Steps: 10, Dataset: cmp.Or(one.dataset, good.Dataset),
+			Trainer: cmp.Or(one.trainer, good.Trainer), Strategy: one.strategy}
+		_, err := r.Create(r.ctx, asked)
+		r.wants(codes.InvalidArgument, err)
+		if said := status.Convert(err).Message(); !strings.Contains(said, one.says) || strings.Contains(said, "Go ") {
+			t.Errorf("%q does not say %q", said, one.says)
+		}
+	}
+	for _, seconds := range []float64{math.NaN(), math.Inf(1), -1} {
+		asked := &pb.CreateRequest{Model: good.Model, Data: good.Data, Steps: 10, Dataset: good.Dataset, Trainer: good.Trainer,
+			CheckpointSeconds: seconds}
+		_, err := r.Create(r.ctx, asked)
+		if said := status.Convert(err).Message(); !strings.HasPrefix(said, "checkpoint_seconds is") {
+			t.Errorf("%v: %s", seconds, said)
+		}
+	}
+	must[*pb.Status](r)(r.Create(r.ctx, good))
+}
+
+// TestGRPCHangingClients: the service ends soon and well after SIGTERM, with every step saved, whatever clients have begun.
+func TestGRPCHangingClients(t *testing.T) {
+	folder := t.TempDir()
+	c := start(t, folder)
+	r := dial(t, c.grpc)
+	job := r.create(1 << 40)
+	must[*pb.Status](r)(r.Start(r.ctx, job))
+	upload := must[grpc.ClientStreamingClient[pb.UploadRequest, pb.UploadReply]](r)(r.Upload(r.ctx))
+	c.check(upload.Send(&pb.UploadRequest{Name: "half.csv", Piece: []byte("a,b")}))
+	must[grpc.ClientStreamingClient[pb.UploadRequest, pb.UploadReply]](r)(r.Upload(r.ctx)) // says nothing
+	for range 3 {
+		must[grpc.ServerStreamingClient[pb.Status]](r)(r.Watch(r.ctx, job)) // nobody reads them
+		must[grpc.ServerStreamingClient[pb.Piece]](r)(r.Download(r.ctx, job))
+	}
+	time.Sleep(2 * time.Second)
+	before := must[*pb.Status](r)(r.Get(r.ctx, job)).Step
+	began := time.Now()
+	c.check(c.command.Process.Signal(syscall.SIGTERM))
+	if err := c.command.Wait(); err != nil || time.Since(began) > 20*time.Second {
+		t.Errorf("it ended with %v after %v", err, time.Since(began))
+	}
+	c = start(t, folder)
+	r = dial(t, c.grpc)
+	after := r.until(job, func(s *pb.Status) bool { return s.Step > 0 })
+	if before == 0 || after.CheckpointStep < before {
+		t.Errorf("step %d was done, and it goes on after %d", before, after.CheckpointStep)
 	}
 }
 

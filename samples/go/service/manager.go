@@ -160,20 +160,6 @@ func (m *Manager) Create(ctx context.Context, spec Spec) (*Job, error) {
 	return j, err
 }
 
-// claim keeps the uploads of a job while it is made. What it gives ends that.
-func (m *Manager) claim(id string, spec Spec) func() {
-	m.making.Lock() // no upload is being deleted
-	m.lock.Lock()
-	m.coming[id] = spec
-	m.lock.Unlock()
-	m.making.Unlock()
-	return func() {
-		m.lock.Lock()
-		delete(m.coming, id)
-		m.lock.Unlock()
-	}
-}
-
 // moment is when a job is created: in milliseconds, and no two at once.
 func (m *Manager) moment() int64 {
 	m.lock.Lock()
@@ -195,8 +181,11 @@ func (m *Manager) check(spec *Spec) error {
 	if spec.Ranks < 0 || spec.Ranks > mostRanks {
 		return fmt.Errorf("ranks is %d; a number from 0 to %d is expected", spec.Ranks, mostRanks)
 	}
-	if spec.Checkpoint < 0 || spec.Seconds < 0 {
-		return errors.New("checkpoint and checkpoint_seconds are not negative")
+	if spec.Checkpoint < 0 || spec.Checkpoint > mostSteps {
+		return fmt.Errorf("checkpoint is %d; a number from 0 to %d is expected", spec.Checkpoint, int64(mostSteps))
+	}
+	if !(spec.Seconds >= 0 && spec.Seconds < 1e9) { // nor NaN, which gRPC has
+		return fmt.Errorf("checkpoint_seconds is %g; a number from 0 to 1e9 is expected", spec.Seconds)
 	}
 	if spec.Seconds == 0 {
 		spec.Seconds = 60

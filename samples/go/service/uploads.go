@@ -177,6 +177,20 @@ func (s *Spec) uses(id string) bool {
 	return slices.Contains([]string{s.Model, s.Data, path.Base(target)}, id)
 }
 
+// claim keeps the uploads of a job while it is made. What it gives ends that.
+func (m *Manager) claim(id string, spec Spec) func() {
+	m.making.Lock() // no upload is being deleted
+	m.lock.Lock()
+	m.coming[id] = spec
+	m.lock.Unlock()
+	m.making.Unlock()
+	return func() {
+		m.lock.Lock()
+		delete(m.coming, id)
+		m.lock.Unlock()
+	}
+}
+
 func excerpt(text string) string {
 	if len(text) > 100 {
 		text = text[:100] + "..."
