@@ -103,8 +103,6 @@ Result<const ReaderRow*> find_reader(std::string_view name, const std::string& p
 Result<std::unique_ptr<Reader>> open_reader(const ReaderRow& row, ReaderRequest request, const std::string& root);
 // "csv (.csv), tsv (.tsv, .tab), ...": for messages.
 std::string readable_formats();
-// docs/readers.md, from the rows.
-std::string reader_documentation();
 
 #define EPL_READER(row_name) EPL_ROW(EPL_READER, row_name, ::epl::ReaderTable, ::epl::ReaderRow)
 

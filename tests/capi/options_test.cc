@@ -1,18 +1,11 @@
 // core/capi/options.json is what the typed settings of the bindings are generated from (cmake/interface): it says what
 // the library says of itself.
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-
 #include "core/base/json.h"
 #include "include/epl.h"
+#include "tests/page.h"
 
 namespace epl::options_test {
 namespace {
-
-constexpr const char* listing = EPL_SOURCE_DIR "/core/capi/options.json";
 
 std::string described() {
   epl_engine* engine = nullptr;
@@ -38,15 +31,9 @@ std::string described() {
   return print_json(out, 1) + "\n";
 }
 
+// cmake/interface reads the listing: run `python3 cmake/interface` after it has changed.
 TEST(Options, TheListingIsWhatTheLibrarySays) {
-  std::ostringstream text;
-  text << std::ifstream(listing).rdbuf();
-  if (std::getenv("EPL_UPDATE_DOCS")) {
-    std::ofstream(listing) << described();
-    return;
-  }
-  EXPECT_TRUE(text.str() == described())
-      << "core/capi/options.json is stale: run test_capi with EPL_UPDATE_DOCS=1, then python3 cmake/interface";
+  expect_page("core/capi/options.json", described(), "test_capi --gtest_filter='Options*'");
 }
 
 }  // namespace

@@ -2,18 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "include/epl.h"
+#include "tests/page.h"
 
 namespace epl::trainer_keys_test {
 namespace {
 
-constexpr const char* page = EPL_SOURCE_DIR "/docs/training.md";
+constexpr const char* page = "docs/training.md";
 constexpr std::string_view begin_mark = "<!-- keys of a trainer: run test_capi with EPL_UPDATE_DOCS=1 -->\n";
 constexpr std::string_view end_mark = "<!-- end of keys of a trainer -->\n";
 
@@ -92,19 +90,7 @@ std::string table() {
 }
 
 TEST(Options, TheTableOfATrainersKeysIsFresh) {
-  std::ostringstream stream;
-  stream << std::ifstream(page).rdbuf();
-  const std::string text = stream.str();
-  const size_t begin = text.find(begin_mark), end = text.find(end_mark);
-  ASSERT_TRUE(begin != std::string::npos && end != std::string::npos && begin < end) << page << " lacks its marks";
-  const size_t from = begin + begin_mark.size();
-  const std::string made = table();
-  if (std::getenv("EPL_UPDATE_DOCS")) {
-    std::ofstream(page) << text.substr(0, from) << made << text.substr(end);
-    return;
-  }
-  EXPECT_TRUE(text.substr(from, end - from) == made)
-      << page << " is stale: run test_capi with EPL_UPDATE_DOCS=1 and --gtest_filter='Options*'";
+  expect_part_of_page(page, begin_mark, end_mark, table(), "test_capi --gtest_filter='Options*'");
 }
 
 // Whatever the library takes is in the table, and what the table has is taken.

@@ -209,18 +209,6 @@ TEST(Dataset, FieldsAreGivenInOtherTypes) {
   }
 }
 
-TEST(Readers, DocumentationIsUpToDate) {
-  const std::string path = std::string(EPL_SOURCE_DIR) + "/docs/readers.md";
-  if (std::getenv("EPL_UPDATE_DOCS")) {
-    std::ofstream(path) << reader_documentation();
-    return;
-  }
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  EXPECT_TRUE(text.str() == reader_documentation()) << "docs/readers.md is stale: run test_data with EPL_UPDATE_DOCS=1";
-}
-
 TEST(Readers, MistakesNameWhatIsKnown) {
   EXPECT_NE(find_reader("txet", "x").status().message().find("did you mean text"), std::string::npos);
   const std::string path = temporary("short.txt");

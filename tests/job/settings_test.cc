@@ -1,17 +1,12 @@
 // What a job is told: read from text and JSON, checked, and listed in docs/training.md.
 #include "core/job/settings.h"
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
+#include "tests/page.h"
 
 namespace epl::job_test {
 namespace {
 
-constexpr const char* page = EPL_SOURCE_DIR "/docs/training.md";
-constexpr std::string_view begins = "<!-- job settings -->\n", ends = "<!-- end of job settings -->\n";
+constexpr std::string_view begin_mark = "<!-- job settings -->\n", end_mark = "<!-- end of job settings -->\n";
 
 std::string table() {
   std::string out = "\n| setting | default | meaning |\n|---|---|---|\n";
@@ -24,19 +19,7 @@ std::string table() {
 }
 
 TEST(JobSettings, ThePageListsThem) {
-  std::ostringstream read;
-  read << std::ifstream(page).rdbuf();
-  const std::string text = read.str();
-  const size_t first = text.find(begins), last = text.find(ends);
-  ASSERT_NE(first, std::string::npos);
-  ASSERT_NE(last, std::string::npos);
-  const size_t from = first + begins.size();
-  if (std::getenv("EPL_UPDATE_DOCS")) {
-    std::ofstream(page) << text.substr(0, from) << table() << text.substr(last);
-    return;
-  }
-  EXPECT_EQ(text.substr(from, last - from), table())
-      << "docs/training.md is stale: run test_job with EPL_UPDATE_DOCS=1";
+  expect_part_of_page("docs/training.md", begin_mark, end_mark, table(), "test_job");
 }
 
 Status refused(const char* name, Attribute value) {

@@ -10,7 +10,6 @@
 #include <sstream>
 
 #include "core/strategy/built.h"
-#include "core/strategy/documentation.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/pipeline.h"
 #include "core/strategy/scope_layout.h"
@@ -186,9 +185,7 @@ TEST(Strategy, KeysThatAreBuiltHaveAReader) {
   for (const char* folder :
        {"/core/strategy", "/core/strategy/passes", "/core/program", "/core/runtime", "/core/train", "/core/capi"}) {
     for (const auto& file : std::filesystem::directory_iterator(std::string(EPL_SOURCE_DIR) + folder)) {
-      if (file.path().extension() != ".cc" || file.path().filename() == "strategy.cc" ||
-          file.path().filename() == "documentation.cc")
-        continue;
+      if (file.path().extension() != ".cc" || file.path().filename() == "strategy.cc") continue;
       std::stringstream text;
       text << std::ifstream(file.path()).rdbuf();
       sources += text.str();
@@ -201,19 +198,6 @@ TEST(Strategy, KeysThatAreBuiltHaveAReader) {
         << key.name << (key.built ? " is said to run and nobody reads it" : " is read and said not to run");
   }
   EXPECT_GT(built, 2);
-}
-
-TEST(Strategy, DocumentationIsUpToDate) {
-  const std::string path = std::string(EPL_SOURCE_DIR) + "/docs/strategy.md";
-  if (std::getenv("EPL_UPDATE_DOCS")) {
-    std::ofstream(path) << strategy_documentation();
-    return;
-  }
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  EXPECT_TRUE(text.str() == strategy_documentation())
-      << "docs/strategy.md is stale: run test_strategy with EPL_UPDATE_DOCS=1";
 }
 
 // What may be drawn by those who compare layouts.

@@ -1,7 +1,10 @@
-// docs/readers.md, from the rows.
-#include "core/data/reader.h"
+// docs/readers.md, from the rows. Run with EPL_UPDATE_DOCS=1 to write the page again.
+#include <gtest/gtest.h>
 
-namespace epl {
+#include "core/data/reader.h"
+#include "tests/page.h"
+
+namespace epl::documentation_test {
 namespace {
 
 std::string default_text(const Option& option) {
@@ -9,8 +12,6 @@ std::string default_text(const Option& option) {
   if (option.json || (text && text->empty()) || std::holds_alternative<Doubles>(option.value)) return "";
   return cat("`", text && *text == "\t" ? "\"\\t\"" : attribute_text(option.value), "`");
 }
-
-}  // namespace
 
 std::string reader_documentation() {
   std::string out =
@@ -42,4 +43,7 @@ std::string reader_documentation() {
   return out;
 }
 
-}  // namespace epl
+TEST(Readers, DocumentationIsUpToDate) { expect_page("docs/readers.md", reader_documentation(), "test_data"); }
+
+}  // namespace
+}  // namespace epl::documentation_test

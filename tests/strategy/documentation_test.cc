@@ -1,9 +1,11 @@
-#include "core/strategy/documentation.h"
+// docs/strategy.md, from the table of keys. Run with EPL_UPDATE_DOCS=1 to write the page again.
+#include <gtest/gtest.h>
 
 #include "core/strategy/pipeline.h"
 #include "core/strategy/strategy.h"
+#include "tests/page.h"
 
-namespace epl {
+namespace epl::documentation_test {
 namespace {
 
 constexpr std::string_view opening = R"(# Strategies
@@ -290,8 +292,6 @@ std::string values_of(const ConfigKey& key) {
   return words.empty() ? "a text" : join(words, ", ");
 }
 
-}  // namespace
-
 std::string strategy_documentation() {
   std::string text = cat(opening, micro_batches, found_stages);
   for (const PipelineRow& row : pipeline_table().rows) {
@@ -311,4 +311,7 @@ std::string strategy_documentation() {
          "\nWhat `reproducible.level` = `run` allows, and the pack that makes use of it: [packs.md](packs.md).\n";
 }
 
-}  // namespace epl
+TEST(Strategy, DocumentationIsUpToDate) { expect_page("docs/strategy.md", strategy_documentation(), "test_strategy"); }
+
+}  // namespace
+}  // namespace epl::documentation_test
