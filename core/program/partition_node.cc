@@ -51,132 +51,172 @@ void Partition::take_means(int block) {
   }
 }
 
-Status Partition::place(int n, int block, bool again) {
-  const Node& old = global_.node(NodeId{n});
-  EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
-  EPL_ASSIGN(const PieceCut pieces, piece_cut(plan_, NodeId{n}));
-  const Cuts batch = plan_.batch_of(std::max(plan_.node_task_graph[static_cast<size_t>(n)], 0));
-  const int64_t lanes = mesh_.lanes(batch);
-  int64_t units = mesh_.units_of_lane(batch);
-  if (pieces.by_body()) return place_body(n, operands, pieces, block);
-  Node node = old;
-  node.region = block;
+// A node on its way into the local graph.
+struct Partition::Placement {
+  const Node& old;
+  int n;
+  int block;
+  OperandShardings operands;
+  PieceCut pieces;
+  Node node;                  // as it becomes
+  std::vector<Value> inputs;  // global
   std::vector<TensorType> input_types, types;
   std::vector<std::string> names;
-  if (plan_.node_task_graph[static_cast<size_t>(n)] == every_task_graph) {
-    for (Value& v : node.inputs) v = v && made_here(v) && plan_.leader_of(v) == v ? v : Value{};
-    if (std::ranges::none_of(node.inputs, [](Value v) { return static_cast<bool>(v); })) return {};
-  }
-  const std::vector<Value> inputs = node.inputs;
-  const int later = operands.added_later;
   std::optional<Routes> routes;
+  Value elsewhere;        // of what it picks: which are in other pieces
+  bool sums = false;      // over the batch
+  int64_t sum_lanes = 1;  // in each of which it sums by itself
+};
+
+Status Partition::place(int n, int block, bool again) {
+  const Node& old = global_.node(NodeId{n});
+  EPL_ASSIGN(OperandShardings operands, operand_shardings(plan_, NodeId{n}));
+  EPL_ASSIGN(PieceCut pieces, piece_cut(plan_, NodeId{n}));
+  if (pieces.by_body()) return place_body(n, operands, pieces, block);
+  Placement p{
+      .old = old, .n = n, .block = block, .operands = std::move(operands), .pieces = std::move(pieces), .node = old};
+  p.node.region = block;
+  if (plan_.node_task_graph[static_cast<size_t>(n)] == every_task_graph) {
+    for (Value& v : p.node.inputs) v = v && made_here(v) && plan_.leader_of(v) == v ? v : Value{};
+    if (std::ranges::none_of(p.node.inputs, [](Value v) { return static_cast<bool>(v); })) return {};
+  }
+  p.inputs = p.node.inputs;
+  EPL_TRY(take_operands(p));
+  EPL_TRY(fit_to_pieces(p));
+  type_results(p, again);
+  if (p.sums && p.sum_lanes > 1) return place_in_lanes(old, p.node, p.sum_lanes, p.operands, p.types, block);
+  EPL_TRY(give_results(p));
+  return p.operands.added_later >= 0 ? add_later(p) : Status();
+}
+
+// Operands as the node wants them, but for the one that is added behind it.
+Status Partition::take_operands(Placement& p) {
+  const Node& old = p.old;
+  const PieceCut& pieces = p.pieces;
   if (pieces.picks()) {
     const auto at = static_cast<size_t>(pieces.rule.row->indices);
-    EPL_ASSIGN(const Value indices, operand(inputs[at], operands.inputs[at], old.phase, block));
-    routes = routes_of(n, pieces, operands, indices, block);
+    EPL_ASSIGN(const Value indices, operand(p.inputs[at], p.operands.inputs[at], old.phase, p.block));
+    p.routes = routes_of(p.n, pieces, p.operands, indices, p.block);
   }
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (static_cast<int>(i) == later) {
-      node.inputs[i] = {};
-      input_types.emplace_back();
+  for (size_t i = 0; i < p.node.inputs.size(); ++i) {
+    if (static_cast<int>(i) == p.operands.added_later) {
+      p.node.inputs[i] = {};
+      p.input_types.emplace_back();
       continue;
     }
     // What takes any operands takes their pieces as they are stored.
-    const Sharding& wanted = old.op->takes_any_operands && inputs[i] ? stored(inputs[i]) : operands.inputs[i];
+    const bool as_stored = old.op->takes_any_operands && p.inputs[i];
+    const Sharding& wanted = as_stored ? stored(p.inputs[i]) : p.operands.inputs[i];
     const bool is_rows =
-        routes && static_cast<int>(i) != pieces.rule.row->indices && pieces.is_rows(pieces.rule.rule.inputs[i]);
-    auto value = dealt_like(n) && inputs[i] && !operands.inputs[i].dealt
-                     ? handed(n, i, wanted, block)
-                     : operand(inputs[i], wanted, old.phase, block, is_rows ? &*routes : nullptr);
+        p.routes && static_cast<int>(i) != pieces.rule.row->indices && pieces.is_rows(pieces.rule.rule.inputs[i]);
+    auto value = dealt_like(p.n) && p.inputs[i] && !p.operands.inputs[i].dealt
+                     ? handed(p.n, i, wanted, p.block)
+                     : operand(p.inputs[i], wanted, old.phase, p.block, is_rows ? &*p.routes : nullptr);
     if (!value.ok()) return value.status().with_context(cat("operand ", i, " of node ", old.name)).at(old.name);
-    node.inputs[i] = *value;
-    if (old.op->takes_any_operands && inputs[i]) {
+    p.node.inputs[i] = *value;
+    if (as_stored) {
       for (const ReadPadding& read : padding_of(wanted)) {
-        EPL_ASSIGN(node.inputs[i], unpadded(node.inputs[i], wanted, read, old, block));
+        EPL_ASSIGN(p.node.inputs[i], unpadded(p.node.inputs[i], wanted, read, old, p.block));
       }
-      EPL_ASSIGN(node.inputs[i], masked(node.inputs[i], inputs[i], old, block));
+      EPL_ASSIGN(p.node.inputs[i], masked(p.node.inputs[i], p.inputs[i], old, p.block));
     }
-    input_types.push_back(node.inputs[i] ? local_.graph.type(node.inputs[i]) : TensorType{});
+    p.input_types.push_back(p.node.inputs[i] ? local_.graph.type(p.node.inputs[i]) : TensorType{});
   }
-  const NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(n)];
-  if (sharding.uneven()) {
-    for (const ReadPadding& read : padding_before(global_, old, pieces.rule, sharding, operands.inputs)) {
-      Value& v = node.inputs[read.operand];
-      if (!v) continue;
-      EPL_ASSIGN(v, unpadded(v, operands.inputs[read.operand], read, old, block));
-    }
+  const NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(p.n)];
+  if (!sharding.uneven()) return {};
+  for (const ReadPadding& read : padding_before(global_, old, pieces.rule, sharding, p.operands.inputs)) {
+    Value& v = p.node.inputs[read.operand];
+    if (!v) continue;
+    EPL_ASSIGN(v, unpadded(v, p.operands.inputs[read.operand], read, old, p.block));
   }
-  const bool in_pieces = sharding.cut_by(batch_axis);
-  if (old.op->random && !in_pieces && mesh_.pieces(local_.batch) > 1) {
-    node.attributes.set(std::string(draws_in_full), true);
-    if (plan_.apart && !pieces.counts()) {
-      EPL_TRY(count_over_time(node, block));
-      input_types.push_back(local_.graph.type(node.inputs.back()));
-    }
-  }
-  Value elsewhere;
-  if (pieces.counts()) {
-    EPL_TRY(count_on(node, pieces, operands, block));
-    input_types.push_back(local_.graph.type(node.inputs.back()));
-  }
-  if (pieces.picks()) {
-    Value& picks = node.inputs[static_cast<size_t>(pieces.rule.row->indices)];
-    EPL_ASSIGN(elsewhere, own(picks, pieces, old, block));
-    if (const std::string_view shared = pieces.rule.row->shared; !shared.empty())
-      node.attributes.set(std::string(shared), mesh_.pieces(pieces.axes));
-  }
-  if (pieces.slides()) {
-    EPL_TRY(reach_over(n, node, pieces, block));
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i]) input_types[i] = local_.graph.type(node.inputs[i]);
+  return {};
+}
+
+// What a node that works on a piece must know of it: how many it draws, where its elements, rows and windows are.
+Status Partition::fit_to_pieces(Placement& p) {
+  const bool in_pieces = plan_.node_shardings[static_cast<size_t>(p.n)].cut_by(batch_axis);
+  if (p.old.op->random && !in_pieces && mesh_.pieces(local_.batch) > 1) {
+    p.node.attributes.set(std::string(draws_in_full), true);
+    if (plan_.apart && !p.pieces.counts()) {
+      EPL_TRY(count_over_time(p.node, p.block));
+      p.input_types.push_back(local_.graph.type(p.node.inputs.back()));
     }
   }
-  int64_t sum_outer = 1;
-  bool sums = false;
-  for (size_t o = 0; o < old.outputs.size(); ++o) {
-    const Value v = old.outputs[o];
-    types.push_back(local_type(mesh_, global_.type(v), operands.outputs[o]));
-    names.push_back(again ? cat(global_.value(v).name, ".again") : global_.value(v).name);
+  if (p.pieces.counts()) {
+    EPL_TRY(count_on(p.node, p.pieces, p.operands, p.block));
+    p.input_types.push_back(local_.graph.type(p.node.inputs.back()));
+  }
+  if (p.pieces.picks()) {
+    Value& picks = p.node.inputs[static_cast<size_t>(p.pieces.rule.row->indices)];
+    EPL_ASSIGN(p.elsewhere, own(picks, p.pieces, p.old, p.block));
+    if (const std::string_view shared = p.pieces.rule.row->shared; !shared.empty())
+      p.node.attributes.set(std::string(shared), mesh_.pieces(p.pieces.axes));
+  }
+  if (!p.pieces.slides()) return {};
+  EPL_TRY(reach_over(p.n, p.node, p.pieces, p.block));
+  for (size_t i = 0; i < p.node.inputs.size(); ++i) {
+    if (p.node.inputs[i]) p.input_types[i] = local_.graph.type(p.node.inputs[i]);
+  }
+  return {};
+}
+
+// Types and names of what it gives, and the order of its sums.
+void Partition::type_results(Placement& p, bool again) {
+  const Cuts batch = plan_.batch_of(std::max(plan_.node_task_graph[static_cast<size_t>(p.n)], 0));
+  p.sum_lanes = mesh_.lanes(batch);
+  int64_t units = mesh_.units_of_lane(batch), sum_outer = 1;
+  for (size_t o = 0; o < p.old.outputs.size(); ++o) {
+    const Value v = p.old.outputs[o];
+    p.types.push_back(local_type(mesh_, global_.type(v), p.operands.outputs[o]));
+    p.names.push_back(again ? cat(global_.value(v).name, ".again") : global_.value(v).name);
     const auto is_due = [&](int axis) {
-      const std::vector<Partial>& due = operands.outputs[o].partial;
+      const std::vector<Partial>& due = p.operands.outputs[o].partial;
       return std::ranges::find(due, axis, &Partial::axis) != due.end();
     };
     if (!is_due(batch_axis) && !is_due(mesh_.find(unit_axis))) continue;
-    sums = true;
-    sum_outer = operands.sum_outers[o];
+    p.sums = true;
+    sum_outer = p.operands.sum_outers[o];
     if (!is_due(batch_axis)) units = mesh_.units(batch);  // of samples that have come from all ranks
   }
   // The order of a sum over one unit is that of its positions, wherever the batch lies.
-  if (sums) node.units = {units, units > 1 ? sum_outer : 1};
-  if (const int64_t count = local_segments(mesh_, sharding); count > 1) node.units = {count, operands.segment_outer};
-  if (std::ranges::any_of(sharding.factors, [&](const Cuts& cuts) { return mesh_.pieces(cuts) > 1; })) {
-    const bool in_lanes = sums && lanes > 1;  // each lane has shapes of its own
-    if (old.op->localize && !in_lanes) old.op->localize(node.attributes, input_types, types);
-  }
-  if (sums && lanes > 1) return place_in_lanes(old, node, lanes, operands, types, block);
-  NodeId made = local_.graph.add_node(std::move(node), types, names);
-  for (size_t o = 0; o < old.outputs.size(); ++o) {
+  if (p.sums) p.node.units = {units, units > 1 ? sum_outer : 1};
+  const NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(p.n)];
+  if (const int64_t count = local_segments(mesh_, sharding); count > 1)
+    p.node.units = {count, p.operands.segment_outer};
+  if (p.sums && p.sum_lanes > 1) return;  // each lane has shapes of its own
+  if (p.old.op->localize &&
+      std::ranges::any_of(sharding.factors, [&](const Cuts& cuts) { return mesh_.pieces(cuts) > 1; }))
+    p.old.op->localize(p.node.attributes, p.input_types, p.types);
+}
+
+Status Partition::give_results(Placement& p) {
+  const NodeId made = local_.graph.add_node(std::move(p.node), p.types, p.names);
+  for (size_t o = 0; o < p.old.outputs.size(); ++o) {
+    const Value v = p.old.outputs[o];
     Value given = local_.graph.node(made).outputs[o];
-    if (pieces.slides() && static_cast<int>(o) == pieces.rule.row->halo.numbers_result) {
-      EPL_ASSIGN(given, numbered(given, n, pieces, block));
+    if (p.pieces.slides() && static_cast<int>(o) == p.pieces.rule.row->halo.numbers_result) {
+      EPL_ASSIGN(given, numbered(given, p.n, p.pieces, p.block));
     }
-    if (elsewhere && pieces.lacks(o) && routes && pieces.is_rows(pieces.rule.rule.outputs[o])) {
-      EPL_ASSIGN(const bool back, give_back(old.outputs[o], given, operands.outputs[o], *routes, old, block));
+    if (p.elsewhere && p.pieces.lacks(o) && p.routes && p.pieces.is_rows(p.pieces.rule.rule.outputs[o])) {
+      EPL_ASSIGN(const bool back, give_back(v, given, p.operands.outputs[o], *p.routes, p.old, p.block));
       if (back) continue;
     }
-    if (elsewhere && pieces.lacks(o)) given = zero_elsewhere(given, elsewhere, pieces, o, old, block);
-    EPL_TRY(store(old.outputs[o], {given}, operands.outputs[o], old, block));
+    if (p.elsewhere && p.pieces.lacks(o)) given = zero_elsewhere(given, p.elsewhere, p.pieces, o, p.old, p.block);
+    EPL_TRY(store(v, {given}, p.operands.outputs[o], p.old, p.block));
   }
-  if (later >= 0) {
-    const auto i = static_cast<size_t>(later);
-    EPL_ASSIGN(Value added, operand(inputs[i], operands.inputs[i], old.phase, block));
-    const Shape shape = pieces.beside_result(later, local_.graph.type(added).shape);
-    if (!shape.empty())
-      added = write(old, ".beside", block, [&](Builder& b) { return b.reshape(b.var(added), shape).value(); });
-    Value& sum = now_[static_cast<size_t>(old.outputs[0].index)];
-    const Move add{.op = "add", .suffix = ".complete", .type = local_.graph.type(sum)};
-    sum = append(add, cat(global_.value(old.outputs[0]).name, add.suffix), {sum, added}, old.phase, block);
-  }
+  return {};
+}
+
+// The operand that each rank adds once to a sum that is complete.
+Status Partition::add_later(const Placement& p) {
+  const auto i = static_cast<size_t>(p.operands.added_later);
+  EPL_ASSIGN(Value added, operand(p.inputs[i], p.operands.inputs[i], p.old.phase, p.block));
+  const Shape shape = p.pieces.beside_result(p.operands.added_later, local_.graph.type(added).shape);
+  if (!shape.empty())
+    added = write(p.old, ".beside", p.block, [&](Builder& b) { return b.reshape(b.var(added), shape).value(); });
+  Value& sum = now_[static_cast<size_t>(p.old.outputs[0].index)];
+  const Move add{.op = "add", .suffix = ".complete", .type = local_.graph.type(sum)};
+  sum = append(add, cat(global_.value(p.old.outputs[0]).name, add.suffix), {sum, added}, p.old.phase, p.block);
   return {};
 }
 

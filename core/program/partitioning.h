@@ -106,6 +106,12 @@ class Partition {
   Result<Value> operand(Value v, const Sharding& wanted, Phase user, int block, const Routes* routes = nullptr);
 
   Status place(int n, int block, bool again);
+  struct Placement;
+  Status take_operands(Placement& p);
+  Status fit_to_pieces(Placement& p);
+  void type_results(Placement& p, bool again);
+  Status give_results(Placement& p);
+  Status add_later(const Placement& p);
 
   // A sum over the batch runs over each lane by itself: the node is there once for each of them. `types` are those of
   // its results over all lanes.

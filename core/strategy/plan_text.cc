@@ -177,121 +177,169 @@ std::string print(const Plan& plan, bool reasons) {
   return out;
 }
 
+// The lines of a plan's text, each by its first word.
+class PlanReader {
+ public:
+  PlanReader(std::string_view text, std::shared_ptr<const Graph> graph) : reader_(text), leaders_(*graph) {
+    plan_.graph = std::move(graph);
+  }
+
+  Result<Plan> run() {
+    if (!reader_.next_line() || !reader_.take("plan batch") || !reader_.integer(plan_.batch))
+      return fail("expected plan batch N");
+    plan_.apart = reader_.take("of micro-batches apart");
+    if (!reader_.at_end()) return fail("text after a line");
+    while (reader_.next_line()) {
+      EPL_TRY(read_line());
+      if (!reader_.at_end()) return fail("text after a line");
+    }
+    if (static_cast<int>(node_) == plan_.graph->node_count()) {
+      find_value_task_graphs(plan_);
+      for (const auto& [i, at] : elsewhere_) plan_.value_task_graph[i] = at;
+    } else {
+      plan_.value_task_graph.assign(static_cast<size_t>(plan_.graph->value_count()), 0);
+    }
+    EPL_TRY(verify_plan(plan_));
+    for (int n = 0; n < static_cast<int>(node_); ++n) EPL_TRY(operand_shardings(plan_, NodeId{n}).status());
+    return std::move(plan_);
+  }
+
+ private:
+  Status read_line() {
+    struct Line {
+      const char* word;
+      Status (PlanReader::*read)();
+    };
+    static constexpr Line lines[] = {
+        {"strategy", &PlanReader::read_strategy}, {"passes", &PlanReader::read_passes},
+        {"note", &PlanReader::read_note},         {"taskgraph", &PlanReader::read_task_graph},
+        {"class", &PlanReader::read_class},       {"axis", &PlanReader::read_axis},
+        {"split", &PlanReader::read_split},       {"experts", &PlanReader::read_experts},
+        {"batch", &PlanReader::read_batch},       {"pin", &PlanReader::read_pin},
+        {"run", &PlanReader::read_run},           {"why", &PlanReader::read_why},
+        {"value", &PlanReader::read_value},       {"node", &PlanReader::read_node}};
+    for (const Line& line : lines) {
+      if (reader_.take(line.word)) return (this->*line.read)();
+    }
+    return fail("unknown line");
+  }
+
+  Status fail(std::string_view what) { return reader_.fail(what); }
+  Status expect(bool well, std::string_view what) { return well ? Status() : fail(cat("expected ", what)); }
+  bool has_task_graph() const { return !plan_.task_graphs.empty(); }
+
+  Status read_strategy() {
+    std::string text;
+    EPL_TRY(expect(reader_.name(text), "a strategy"));
+    EPL_ASSIGN(plan_.strategy, parse_strategy(text));
+    return {};
+  }
+  Status read_passes() { return expect(reader_.name(plan_.passes), "a pass list"); }
+  Status read_note() { return expect(reader_.name(plan_.notes.emplace_back()), "a text"); }
+  Status read_task_graph() {
+    return expect(parse_task_graph(reader_, plan_, plan_.task_graphs.emplace_back()),
+                  "a task graph of one of the classes");
+  }
+  Status read_class() { return expect(parse_class(reader_, plan_.meshes.emplace_back()), "a class of ranks"); }
+  Status read_axis() {
+    return expect(!plan_.meshes.empty() && parse_axis(reader_, plan_.meshes.back()),
+                  "axis name size kind, of a class of ranks");
+  }
+  Status read_split() {
+    return expect(has_task_graph() && parse_axes(reader_, plan_, plan_.task_graphs.back().split),
+                  "axes, of a task graph");
+  }
+  Status read_experts() {
+    return expect(has_task_graph() && parse_axes(reader_, plan_, plan_.task_graphs.back().experts),
+                  "axes, of a task graph");
+  }
+  Status read_batch() {
+    return expect(has_task_graph() && parse_batch(reader_, plan_.mesh(), plan_.task_graphs.back().batch),
+                  "how a task graph cuts the batch");
+  }
+  Status read_pin() {
+    DimPin pin;
+    EPL_TRY(expect(has_task_graph() && reader_.name(pin.value) && reader_.integer(pin.dim),
+                   "a name and a dimension, of a task graph"));
+    plan_.task_graphs.back().pins.push_back(std::move(pin));
+    return {};
+  }
+  Status read_run() {
+    plan_.calls.resize(plan_.meshes.size());
+    return expect(!plan_.calls.empty() && parse_call(reader_, plan_.calls.back().emplace_back()),
+                  "run block index, of a class of ranks");
+  }
+  Status read_why() {
+    std::string why;
+    EPL_TRY(expect(node_ > 0 && reader_.name(why), "a reason, of a node"));
+    plan_.explain(static_cast<int>(node_) - 1, why);
+    return {};
+  }
+
+  bool read_task_graph_index(int64_t& index) {
+    return reader_.integer(index) && index >= 0 && index < static_cast<int64_t>(plan_.task_graphs.size());
+  }
+
+  Status read_value() {
+    if (static_cast<int>(value_) >= plan_.graph->value_count()) return fail("more values than the graph has");
+    const ValueInfo& info = plan_.graph->value(Value{static_cast<int>(value_++)});
+    std::string name, leader;
+    TensorType type;
+    EPL_TRY(expect(reader_.name(name) && name == info.name && reader_.type(type) && type == info.type,
+                   cat("value ", info.name, " ", info.type.text())));
+    Sharding sharding;
+    EPL_TRY(expect(reader_.take("@") && parse_sharding(reader_, plan_, sharding), "a sharding"));
+    EPL_TRY(expect(parse_dealt(reader_, plan_.mesh(), sharding.dealt, leader) && leaders_.add_value(plan_, leader),
+                   "which ranks have it, and what stands for it"));
+    plan_.shardings.push_back(std::move(sharding));
+    if (!reader_.take("taskgraph")) return {};
+    int64_t at = 0;
+    EPL_TRY(expect(read_task_graph_index(at), "one of the task graphs"));
+    elsewhere_.emplace_back(value_ - 1, static_cast<int>(at));
+    return {};
+  }
+
+  Status read_node() {
+    if (static_cast<int>(node_) >= plan_.graph->node_count()) return fail("more nodes than the graph has");
+    const Node& known = plan_.graph->node(NodeId{static_cast<int>(node_++)});
+    std::string name, op, block, leader;
+    EPL_TRY(expect(reader_.name(name) && name == known.name && reader_.name(op) && op == known.op->name,
+                   cat("node ", known.name, " ", known.op->name)));
+    EPL_TRY(expect(reader_.take("in") && reader_.name(block) && block_named(block), "a block"));
+    plan_.node_block.push_back(*block_named(block));
+    NodeSharding& sharding = plan_.node_shardings.emplace_back();
+    if (reader_.take("cut")) {
+      EPL_TRY(expect(!plan_.meshes.empty() && parse_cuts(reader_, plan_.mesh(), sharding.factors),
+                     "the axes that cut its factors"));
+    }
+    if (reader_.take("segments"))
+      EPL_TRY(expect(parse_segments(reader_, sharding.segments), "a number of segments, of factor N"));
+    if (reader_.take("flowing"))
+      EPL_TRY(expect(parse_axes(reader_, plan_, sharding.flowing), "the axes of sums that it passes on"));
+    EPL_TRY(expect(parse_dealt(reader_, plan_.mesh(), sharding.dealt, leader) && leaders_.add_node(plan_, leader),
+                   "which ranks run it, and what stands for it"));
+    plan_.node_cloned.push_back(reader_.take("cloned"));
+    EPL_TRY(expect(reader_.take("taskgraph"), "a task graph"));
+    int64_t task_graph = every_task_graph;
+    if (!reader_.take("every")) EPL_TRY(expect(read_task_graph_index(task_graph), "one of the task graphs"));
+    plan_.node_task_graph.push_back(static_cast<int>(task_graph));
+    return {};
+  }
+
+  TextReader reader_;
+  Plan plan_;
+  Leaders leaders_;
+  size_t value_ = 0, node_ = 0;                    // that come next
+  std::vector<std::pair<size_t, int>> elsewhere_;  // values whose TaskGraph does not follow from their uses
+};
+
 }  // namespace
 
 std::string print_plan(const Plan& plan) { return print(plan, false); }
 std::string print_plan_with_reasons(const Plan& plan) { return print(plan, true); }
 
 Result<Plan> parse_plan(std::string_view text, std::shared_ptr<const Graph> graph) {
-  TextReader reader(text);
-  Plan plan;
-  plan.graph = std::move(graph);
-  if (!reader.next_line() || !reader.take("plan batch") || !reader.integer(plan.batch)) {
-    return reader.fail("expected plan batch N");
-  }
-  plan.apart = reader.take("of micro-batches apart");
-  if (!reader.at_end()) return reader.fail("text after a line");
-  size_t value = 0, node = 0;
-  std::vector<std::pair<size_t, int>> elsewhere;  // by value: its task graph
-  Leaders leaders(*plan.graph);
-  while (reader.next_line()) {
-    std::string name, word;
-    if (reader.take("strategy")) {
-      if (!reader.name(word)) return reader.fail("expected a strategy");
-      EPL_ASSIGN(plan.strategy, parse_strategy(word));
-    } else if (reader.take("passes")) {
-      if (!reader.name(plan.passes)) return reader.fail("expected a pass list");
-    } else if (reader.take("note")) {
-      plan.notes.emplace_back();
-      if (!reader.name(plan.notes.back())) return reader.fail("expected a text");
-    } else if (reader.take("taskgraph")) {
-      if (!parse_task_graph(reader, plan, plan.task_graphs.emplace_back()))
-        return reader.fail("expected a task graph of one of the classes");
-    } else if (reader.take("class")) {
-      if (!parse_class(reader, plan.meshes.emplace_back())) return reader.fail("expected a class of ranks");
-    } else if (reader.take("axis")) {
-      if (plan.meshes.empty() || !parse_axis(reader, plan.meshes.back()))
-        return reader.fail("expected axis name size kind, of a class of ranks");
-    } else if (reader.take("split")) {
-      if (plan.task_graphs.empty() || !parse_axes(reader, plan, plan.task_graphs.back().split))
-        return reader.fail("expected axes, of a task graph");
-    } else if (reader.take("experts")) {
-      if (plan.task_graphs.empty() || !parse_axes(reader, plan, plan.task_graphs.back().experts))
-        return reader.fail("expected axes, of a task graph");
-    } else if (reader.take("batch")) {
-      if (plan.task_graphs.empty() || !parse_batch(reader, plan.mesh(), plan.task_graphs.back().batch))
-        return reader.fail("expected how a task graph cuts the batch");
-    } else if (reader.take("pin")) {
-      DimPin pin;
-      if (plan.task_graphs.empty() || !reader.name(pin.value) || !reader.integer(pin.dim))
-        return reader.fail("expected a name and a dimension, of a task graph");
-      plan.task_graphs.back().pins.push_back(std::move(pin));
-    } else if (reader.take("run")) {
-      plan.calls.resize(plan.meshes.size());
-      if (plan.calls.empty() || !parse_call(reader, plan.calls.back().emplace_back()))
-        return reader.fail("expected run block index, of a class of ranks");
-    } else if (reader.take("why")) {
-      if (node == 0 || !reader.name(word)) return reader.fail("expected a reason, of a node");
-      plan.explain(static_cast<int>(node) - 1, word);
-    } else if (reader.take("value")) {
-      TensorType type;
-      Sharding sharding;
-      if (static_cast<int>(value) >= plan.graph->value_count()) return reader.fail("more values than the graph has");
-      const ValueInfo& info = plan.graph->value(Value{static_cast<int>(value++)});
-      if (!reader.name(name) || name != info.name || !reader.type(type) || type != info.type) {
-        return reader.fail(cat("expected value ", info.name, " ", info.type.text()));
-      }
-      if (!reader.take("@") || !parse_sharding(reader, plan, sharding)) return reader.fail("expected a sharding");
-      if (!parse_dealt(reader, plan.mesh(), sharding.dealt, word) || !leaders.add_value(plan, word))
-        return reader.fail("expected which ranks have it, and what stands for it");
-      plan.shardings.push_back(std::move(sharding));
-      if (int64_t at = 0; reader.take("taskgraph")) {
-        if (!reader.integer(at) || at < 0 || at >= static_cast<int64_t>(plan.task_graphs.size()))
-          return reader.fail("expected one of the task graphs");
-        elsewhere.emplace_back(value - 1, static_cast<int>(at));
-      }
-    } else if (reader.take("node")) {
-      std::string op, dealt_like;
-      if (static_cast<int>(node) >= plan.graph->node_count()) return reader.fail("more nodes than the graph has");
-      const Node& known = plan.graph->node(NodeId{static_cast<int>(node++)});
-      if (!reader.name(name) || name != known.name || !reader.name(op) || op != known.op->name) {
-        return reader.fail(cat("expected node ", known.name, " ", known.op->name));
-      }
-      int64_t task_graph = 0;
-      if (!reader.take("in") || !reader.name(word) || !block_named(word)) return reader.fail("expected a block");
-      plan.node_block.push_back(*block_named(word));
-      NodeSharding& sharding = plan.node_shardings.emplace_back();
-      if (reader.take("cut") && (plan.meshes.empty() || !parse_cuts(reader, plan.mesh(), sharding.factors)))
-        return reader.fail("expected the axes that cut its factors");
-      if (reader.take("segments") && !parse_segments(reader, sharding.segments))
-        return reader.fail("expected a number of segments, of factor N");
-      if (reader.take("flowing") && !parse_axes(reader, plan, sharding.flowing))
-        return reader.fail("expected the axes of sums that it passes on");
-      if (!parse_dealt(reader, plan.mesh(), sharding.dealt, dealt_like) || !leaders.add_node(plan, dealt_like))
-        return reader.fail("expected which ranks run it, and what stands for it");
-      plan.node_cloned.push_back(reader.take("cloned"));
-      if (!reader.take("taskgraph")) return reader.fail("expected a task graph");
-      if (reader.take("every")) {
-        task_graph = every_task_graph;
-      } else if (!reader.integer(task_graph) || task_graph < 0 ||
-                 task_graph >= static_cast<int64_t>(plan.task_graphs.size())) {
-        return reader.fail("expected one of the task graphs");
-      }
-      plan.node_task_graph.push_back(static_cast<int>(task_graph));
-    } else {
-      return reader.fail("unknown line");
-    }
-    if (!reader.at_end()) return reader.fail("text after a line");
-  }
-  if (static_cast<int>(node) == plan.graph->node_count()) {
-    find_value_task_graphs(plan);
-    for (const auto& [i, at] : elsewhere) plan.value_task_graph[i] = at;
-  } else {
-    plan.value_task_graph.assign(static_cast<size_t>(plan.graph->value_count()), 0);
-  }
-  EPL_TRY(verify_plan(plan));
-  for (int n = 0; n < static_cast<int>(node); ++n) EPL_TRY(operand_shardings(plan, NodeId{n}).status());
-  return plan;
+  return PlanReader(text, std::move(graph)).run();
 }
 
 }  // namespace epl
