@@ -123,80 +123,92 @@ int ShardingRule::add_factor(int64_t size, bool unshardable) {
   return static_cast<int>(factors.size()) - 1;
 }
 
-Result<ShardingRule> parse_sharding_rule(std::string_view text, const std::vector<TensorType>& inputs,
-                                         const std::vector<TensorType>& outputs) {
-  std::string_view full = text;
-  std::string_view notes;
-  if (size_t bar = text.find('|'); bar != std::string_view::npos) {
-    notes = text.substr(bar + 1);
-    text = text.substr(0, bar);
-  }
-  size_t arrow = text.find("->");
-  if (arrow == std::string_view::npos) return invalid("sharding rule without ->: ", full);
-  EPL_ASSIGN(auto in, parse_operands(text.substr(0, arrow)));
-  EPL_ASSIGN(auto out, parse_operands(text.substr(arrow + 2)));
+namespace {
 
-  struct Place {
-    const std::vector<DimText>* dims;
-    const TensorType* type;
-    size_t ellipsis;
-    bool input;
-  };
-  std::vector<Place> places;
-  auto add = [&](const std::vector<std::vector<DimText>>& texts, const std::vector<TensorType>& types,
-                 bool input) -> Status {
-    if (texts.size() < types.size()) return invalid("sharding rule \"", full, "\" has too few operands");
-    static const std::vector<DimText> absent;
-    for (size_t i = 0; i < types.size(); ++i) {
-      size_t fixed = 0;
-      bool ellipsis = false;
-      for (const DimText& dim : texts[i]) dim.ellipsis ? void(ellipsis = true) : void(++fixed);
-      size_t ndim = types[i].shape.size();
-      if (ndim == 0) {  // absent, or a scalar: nothing to cut
-        places.push_back({&absent, &types[i], 0, input});
-        continue;
-      }
-      if (ndim < fixed || (!ellipsis && ndim != fixed)) {
-        return invalid("sharding rule \"", full, "\" does not fit operand ", i, " of type ", types[i].text());
-      }
-      places.push_back({&texts[i], &types[i], ndim - fixed, input});
+struct OperandText {
+  const std::vector<DimText>* dims;
+  const TensorType* type;
+  size_t ellipsis;
+};
+
+// Of each operand or result its dimensions as the text has them, beside its type.
+Result<std::vector<OperandText>> texts_of(const std::vector<std::vector<DimText>>& texts,
+                                          const std::vector<TensorType>& types, std::string_view rule) {
+  if (texts.size() < types.size()) return invalid("sharding rule \"", rule, "\" has too few operands");
+  static const std::vector<DimText> absent;
+  std::vector<OperandText> places;
+  for (size_t i = 0; i < types.size(); ++i) {
+    const size_t ndim = types[i].shape.size();
+    if (ndim == 0) {  // absent, or a scalar: nothing to cut
+      places.push_back({&absent, &types[i], 0});
+      continue;
     }
-    return {};
+    const auto ellipses = static_cast<size_t>(std::ranges::count_if(texts[i], &DimText::ellipsis));
+    const size_t fixed = texts[i].size() - ellipses;
+    if (ndim < fixed || (ellipses == 0 && ndim != fixed))
+      return invalid("sharding rule \"", rule, "\" does not fit operand ", i, " of type ", types[i].text());
+    places.push_back({&texts[i], &types[i], ndim - fixed});
+  }
+  return places;
+}
+
+// "unshardable a b, max c"
+Status read_notes(std::string_view notes, std::string_view full, RuleBuilder& builder, ShardingRule& rule) {
+  using Factor = ShardingRule::Factor;
+  struct Note {
+    std::string_view word;
+    void (*set)(Factor&);
   };
-  EPL_TRY(add(in, inputs, true));
-  EPL_TRY(add(out, outputs, false));
-
-  ShardingRule rule;
-  RuleBuilder builder(rule);
-  for (int round = 0; round < 2; ++round) {  // the second solves products whose parts came later
-    for (const Place& place : places) EPL_TRY(builder.learn(*place.dims, *place.type, place.ellipsis));
-  }
-  for (const Place& place : places) {
-    (place.input ? rule.inputs : rule.outputs).push_back(builder.operand(*place.dims, *place.type, place.ellipsis));
-  }
-
-  enum { none, unshardable_factor, max_factor, min_factor } mode = none;
+  static constexpr Note known[] = {{"unshardable", [](Factor& f) { f.unshardable = true; }},
+                                   {"max", [](Factor& f) { f.reduce = ShardingRule::Reduce::max; }},
+                                   {"min", [](Factor& f) { f.reduce = ShardingRule::Reduce::min; }}};
+  const Note* current = nullptr;
   while (!notes.empty()) {
     if (is_space(notes[0]) || notes[0] == ',' || notes[0] == ';' || notes[0] == '|') {
       notes.remove_prefix(1);
-    } else if (notes.starts_with("unshardable")) {
-      mode = unshardable_factor;
-      notes.remove_prefix(11);
-    } else if (notes.starts_with("max")) {
-      mode = max_factor;
-      notes.remove_prefix(3);
-    } else if (notes.starts_with("min")) {
-      mode = min_factor;
-      notes.remove_prefix(3);
-    } else {
-      if (mode == none) return invalid("sharding rule \"", full, "\": unknown note");
-      ShardingRule::Factor& factor = rule.factors[builder.letter_factor(notes[0])];
-      if (mode == unshardable_factor) factor.unshardable = true;
-      if (mode == max_factor) factor.reduce = ShardingRule::Reduce::max;
-      if (mode == min_factor) factor.reduce = ShardingRule::Reduce::min;
-      notes.remove_prefix(1);
+      continue;
+    }
+    const auto* const found = std::ranges::find_if(known, [&](const Note& n) { return notes.starts_with(n.word); });
+    if (found != std::end(known)) {
+      current = found;
+      notes.remove_prefix(found->word.size());
+      continue;
+    }
+    if (!current) return invalid("sharding rule \"", full, "\": unknown note");
+    current->set(rule.factors[builder.letter_factor(notes[0])]);
+    notes.remove_prefix(1);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ShardingRule> parse_sharding_rule(std::string_view text, const std::vector<TensorType>& inputs,
+                                         const std::vector<TensorType>& outputs) {
+  const std::string_view full = text;
+  std::string_view notes;
+  if (const size_t bar = text.find('|'); bar != std::string_view::npos) {
+    notes = text.substr(bar + 1);
+    text = text.substr(0, bar);
+  }
+  const size_t arrow = text.find("->");
+  if (arrow == std::string_view::npos) return invalid("sharding rule without ->: ", full);
+  EPL_ASSIGN(const auto in, parse_operands(text.substr(0, arrow)));
+  EPL_ASSIGN(const auto out, parse_operands(text.substr(arrow + 2)));
+  EPL_ASSIGN(const std::vector<OperandText> taken, texts_of(in, inputs, full));
+  EPL_ASSIGN(const std::vector<OperandText> given, texts_of(out, outputs, full));
+  ShardingRule rule;
+  RuleBuilder builder(rule);
+  for (int round = 0; round < 2; ++round) {  // the second solves products whose parts came later
+    for (const std::vector<OperandText>* places : {&taken, &given}) {
+      for (const OperandText& place : *places) EPL_TRY(builder.learn(*place.dims, *place.type, place.ellipsis));
     }
   }
+  for (const OperandText& place : taken)
+    rule.inputs.push_back(builder.operand(*place.dims, *place.type, place.ellipsis));
+  for (const OperandText& place : given)
+    rule.outputs.push_back(builder.operand(*place.dims, *place.type, place.ellipsis));
+  EPL_TRY(read_notes(notes, full, builder, rule));
   return rule;
 }
 

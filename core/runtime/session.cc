@@ -16,107 +16,6 @@
 
 namespace epl {
 
-Session::Session(const Host& host, std::shared_ptr<const CompiledPlan> plan, const SessionOptions& options)
-    : host_(host), plan_(std::move(plan)), options_(options), seed_(options.seed) {
-  options_.stop = Stop();
-}
-Session::~Session() = default;
-
-Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_ptr<const CompiledPlan> plan,
-                                                 uint64_t seed) {
-  return create(host, std::move(plan), SessionOptions{.seed = seed});
-}
-
-Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_ptr<const CompiledPlan> plan,
-                                                 const SessionOptions& options) {
-  std::unique_ptr<Session> session(new Session(host, std::move(plan), options));
-  const CompiledPlan& p = session->plan();
-  session->device_ = options.device ? options.device : p.device();
-  EPL_ASSIGN(const int local_ranks, session->local_ranks());
-  for (int r = options.first_rank; r < options.first_rank + local_ranks; ++r) {
-    auto rank = std::make_unique<Rank>();
-    EPL_ASSIGN(rank->stream, session->device_->create_stream(p.threads_per_rank()));
-    const int at = rank->rank_class = p.class_of_rank(r);
-    const int64_t arena_bytes = options.predicts_only ? p.prediction_arena_bytes(at) : p.arena_bytes(at);
-    if (options.predicts_only) {
-      const int64_t state_bytes = p.prediction_state_bytes(at);
-      EPL_ASSIGN(rank->store, ParameterStore::create_room(*session->device_, state_bytes, p.mesh(at), r));
-    } else {
-      EPL_ASSIGN(rank->store,
-                 ParameterStore::create(*session->device_, *rank->stream, p.state_of(at), p.mesh(at), r, options.stop));
-    }
-    EPL_ASSIGN(rank->arena, session->device_->allocate(arena_bytes));
-    for (const Entry& entry : p.entries()) {
-      // Of the ranks here that have an output, or a piece of it, the first gives it.
-      const Mesh& mesh = entry.mesh(at);
-      const Cuts& batch = entry.programs[static_cast<size_t>(at)].batch;
-      const auto batch_place = [&](int of) { return mesh.first_unit(batch, mesh.place(of)); };
-      bool first = true, first_of_piece = true;
-      for (int other = options.first_rank; other < r; ++other) {
-        if (p.class_of_rank(other) != at) continue;
-        first = false;
-        first_of_piece = first_of_piece && batch_place(other) != batch_place(r);
-      }
-      if (!session->runs(entry)) {
-        rank->executors.push_back(nullptr);
-        continue;
-      }
-      EPL_TRY(options.stop.check());
-      const Program& program = entry.programs[static_cast<size_t>(at)];
-      EPL_ASSIGN(auto executor, Executor::create(session->host_, *session->device_, *rank->stream, program,
-                                                 entry.agreement_bytes(at), rank->store, *rank->arena, mesh, r));
-      executor->give_outputs(first, first_of_piece);
-      if (!entry.applied.empty()) executor->set_applied(&entry.applied[static_cast<size_t>(at)]);
-      rank->executors.push_back(std::move(executor));
-    }
-    session->ranks_.push_back(std::move(rank));
-  }
-  if (session->device_->executes() && local_ranks > 1) {
-    const auto workers = host.workers ? host.workers : std::make_shared<Workers>(host.threads, wait_of(host));
-    session->rank_threads_ = workers->teams(local_ranks);
-    Team started(*session->rank_threads_);  // now, so that a step finds them
-  }
-  {
-    const Call creating(*session, options.stop);
-    EPL_TRY(session->connect(options.stop));
-  }
-  size_t max_inputs = 0, max_outputs = 0;
-  for (const Entry& entry : p.entries()) {
-    max_inputs = std::max(max_inputs, entry.inputs.size());
-    max_outputs = std::max(max_outputs, entry.outputs.size());
-    auto& results = session->results_.emplace_back();
-    auto& next = session->next_results_.emplace_back();
-    // Of evaluate and predict the rest is wanted by few, who bring the room.
-    for (const Port& port : entry.outputs) {
-      const bool merged = entry.merges[results.size()].has_value();
-      const bool kept =
-          session->runs(entry) &&
-          (entry.kind == EntryKind::train || (entry.kind == EntryKind::evaluate && (merged || port.name == "loss")));
-      results.push_back(kept ? Tensor(port.global_type) : Tensor());
-      next.push_back(kept ? Tensor(port.global_type) : Tensor());
-    }
-  }
-  if (p.options().train.keep_gradients) session->has_gradient_.assign(p.trained().size(), 0);
-  session->gradients_are("none were computed yet");
-  if (options.slices) EPL_TRY(session->find_slices());
-  session->input_pointers_.reserve(max_inputs);
-  session->output_pointers_.reserve(max_outputs);
-  session->measure_memory();
-  return session;
-}
-
-Result<int> Session::local_ranks() const {
-  const int count = options_.ranks == 0 && options_.first_rank == 0 ? world() : options_.ranks;
-  const int first = options_.first_rank;
-  if (first < 0 || count < 1 || first > world() - count) {
-    return invalid("a session of ", count, " ranks from rank ", first, " on; the plan has ", world(), " ranks");
-  }
-  if (count < world() && !options_.rendezvous) {
-    return invalid("a session of ", count, " of ", world(), " ranks needs a rendezvous, where it finds the others");
-  }
-  return count;
-}
-
 Result<const Entry*> Session::find_entry(EntryKind kind) const {
   const Entry* entry = plan_->entry(kind);
   if (!entry) return Status(Code::invalid_argument, cat("the plan has no ", entry_name(kind), " entry"));
@@ -124,17 +23,6 @@ Result<const Entry*> Session::find_entry(EntryKind kind) const {
 }
 
 namespace {
-
-// How many samples an input has, 0 where nothing counts them; an error if its type is not that of the plan but for this
-// number.
-Result<int64_t> samples_in(const Port& port, const TensorType& type, int dim, int64_t batch) {
-  if (type == port.global_type) return dim < 0 ? 0 : batch;
-  TensorType fitting = port.global_type;
-  if (dim >= 0 && type.ndim() > dim) fitting.shape[static_cast<size_t>(dim)] = type.shape[static_cast<size_t>(dim)];
-  const int64_t samples = dim >= 0 && type.ndim() > dim ? type.shape[static_cast<size_t>(dim)] : -1;
-  if (fitting == type && samples > 0 && samples < batch) return samples;
-  return invalid("input ", port.name, " is ", port.global_type.text(), " in the plan, got ", type.text()).at(port.name);
-}
 
 Status check_bounds(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options) {
   for (const InputBound& bound : entry.bounds) {
@@ -166,73 +54,6 @@ std::vector<Tensor> padded(const Entry& entry, std::span<const Tensor> inputs) {
 }
 
 }  // namespace
-
-Result<Session::Fit> Session::fit(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options) const {
-  EPL_ASSIGN(const Entry* first, find_entry(kind));
-  Status why;
-  Fit partial;
-  std::string shapes;
-  for (const Entry& entry : plan_->entries()) {
-    if (entry.kind != kind) continue;
-    const auto samples = samples_of(entry, inputs, options);
-    if (samples.ok() && *samples == entry.samples.batch) return Fit{&entry, *samples};
-    if (samples.ok() && partial.entry == nullptr) partial = {&entry, *samples};
-    if (!samples.ok() && &entry == first) why = samples.status();
-    if (plan_->shapes() > 1 && !samples.ok()) shapes += cat(shapes.empty() ? "" : "; ", inputs_text(entry));
-  }
-  if (partial.entry != nullptr) return partial;
-  if (plan_->shapes() == 1 || inputs.size() != first->inputs.size()) return why;
-  return Status(why.code(), cat(why.message(), "; no shape of the plan is like this: ", shapes), why.where());
-}
-
-// How many samples of the entry's batch these inputs hold.
-Result<int64_t> Session::samples_of(const Entry& entry, std::span<const Tensor> inputs,
-                                    const CallOptions& options) const {
-  const bool is_train = entry.kind == EntryKind::train;
-  if (inputs.size() != entry.inputs.size()) {
-    std::string names;
-    for (const Port& port : entry.inputs)
-      names += cat(names.empty() ? "" : ", ", port.name, ": ", port.global_type.text());
-    return invalid(entry_name(entry.kind), " takes ", entry.inputs.size(), " tensors (", names, "), got ",
-                   inputs.size());
-  }
-  if (options.samples != 0 && slices_.empty())
-    return invalid("samples is ", options.samples, "; it is for slices, and these inputs are whole");
-  const int64_t batch = entry.samples.batch;
-  const bool is_part = options.samples != 0 && options.samples != batch;
-  if (options.samples < 0 || options.samples > batch || (is_part && is_train)) {
-    return invalid("samples is ", options.samples, ", of a batch of ", batch,
-                   is_train ? ", of which a step takes all" : "");
-  }
-  if (!slices_.empty()) {
-    EPL_TRY(check_slices(entry, inputs));
-    return options.samples > 0 ? options.samples : batch;
-  }
-  int64_t samples = 0;
-  size_t first = 0;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Port& port = entry.inputs[i];
-    if (inputs[i].empty())
-      return invalid("input ", port.name, " (", port.global_type.text(), ") is missing").at(port.name);
-    EPL_ASSIGN(int64_t here, samples_in(port, inputs[i].type(), entry.samples.inputs[i], batch));
-    if (here == 0) continue;
-    if (samples != 0 && here != samples) {
-      return invalid("input ", port.name, " holds ", here, " samples, input ", entry.inputs[first].name, " ", samples)
-          .at(port.name);
-    }
-    if (samples == 0) first = i;
-    samples = here;
-  }
-  samples = samples == 0 ? batch : samples;
-  if (is_train && samples != batch) {
-    return invalid("a step takes the whole batch of the plan, ", batch, " samples; got ", samples, " (input ",
-                   entry.inputs[first].name, " ", inputs[first].type().text(),
-                   "). Keep them for the next batch, or give the trainer a shape of ", samples,
-                   " as well. Evaluation and prediction take fewer")
-        .at(entry.inputs[first].name);
-  }
-  return samples;
-}
 
 // Inputs of whole batches, already checked but for what they hold.
 Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options,
@@ -575,19 +396,6 @@ double Session::virtual_seconds() const {
   double latest = 0;
   for (const auto& rank : ranks_) latest = std::max(latest, rank->stream->virtual_seconds());
   return latest;
-}
-
-void Session::measure_memory() {
-  int64_t fullest = 0;
-  for (const auto& rank : ranks_) {
-    int64_t arena = 0;
-    for (const auto& executor : rank->executors) {
-      if (executor) arena = std::max(arena, executor->arena_high_water());
-    }
-    const int at = rank->rank_class;
-    fullest = std::max(fullest, plan_->memory_bytes_peak(at) - plan_->arena_bytes(at) + arena);
-  }
-  memory_bytes_used_.store(fullest, std::memory_order_relaxed);
 }
 
 }  // namespace epl

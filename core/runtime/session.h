@@ -298,6 +298,8 @@ class Session {
   void on_ranks(FunctionRef<void(int)> body);
   Result<int> local_ranks() const;
   Status connect(const Stop& stop);
+  Status add_rank(int r, const Stop& stop);
+  void reserve_results();
   Status meet(const Stop& stop);
   std::vector<int> members_of(const ProgramGroup& group, int rank_class, int rank) const;
   std::string group_name(const ProgramGroup& group, const std::vector<int>& members) const;
