@@ -6,6 +6,7 @@
 #include "core/base/check.h"
 #include "core/ir/op.h"
 #include "core/ir/rewriter.h"
+#include "core/program/region_writer.h"
 
 namespace epl {
 namespace {
@@ -16,14 +17,6 @@ constexpr int max_instructions = 64;
 constexpr int max_outputs = 8;
 // Nodes farther apart stay separate: joining them would keep the operands of the first alive until the second.
 constexpr int max_distance = 48;
-
-OpQuery query_of(const Graph& graph, const Node& node, std::vector<const TensorType*>& storage) {
-  storage.clear();
-  for (Value input : node.inputs) storage.push_back(input ? &graph.type(input) : nullptr);
-  std::vector<const TensorType*> outputs;
-  for (Value output : node.outputs) outputs.push_back(output ? &graph.type(output) : nullptr);
-  return OpQuery(*node.op, node.attributes, storage, std::move(outputs));
-}
 
 bool same_attributes(const Node& a, const Node& b) {
   return std::ranges::equal(a.attributes.entries(), b.attributes.entries(), [](const auto& x, const auto& y) {
@@ -91,8 +84,7 @@ class Fuser {
       if (input && !from_integer) note(graph_.type(input).dtype);
     }
     if (group.real && !takes(*group.real)) group.joins = false;
-    std::vector<const TensorType*> types;
-    for (const auto& instruction : scalar_expression(query_of(graph_, node, types)).code) {
+    for (const auto& instruction : expression_of(graph_, node).code) {
       group.instructions += instruction.op != ScalarOp::input && instruction.op != ScalarOp::constant;
     }
     return group;
@@ -286,132 +278,11 @@ class Fuser {
   std::vector<int> position_;  // of a group in order_
 };
 
-// Joins the scalar expressions of a group's members.
-class RegionWriter {
- public:
-  RegionWriter(const Graph& graph, const Group& group) : graph_(graph), group_(group), at_(graph.value_count(), -1) {}
-
-  void add(const Node& node) {
-    node_ = {node.name, node.op->name, node.source};
-    std::vector<const TensorType*> types;
-    const ScalarExpr own = scalar_expression(query_of(graph_, node, types));
-    std::vector<int> now;
-    for (const ScalarExpr::Instruction& x : own.code) {
-      if (x.op == ScalarOp::input) {
-        now.push_back(operand(node.inputs[x.a]));
-      } else if (x.op == ScalarOp::constant) {
-        now.push_back(expression_.constant(x.value));
-      } else if (x.op == ScalarOp::cast) {
-        now.push_back(expression_.cast(now[x.a], x.type));
-      } else {
-        const auto argument = [&](int k) { return k < 0 ? -1 : now[k]; };
-        now.push_back(expression_.emit(x.op, argument(x.a), argument(x.b), argument(x.c)));
-      }
-    }
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      if (node.outputs[i]) at_[node.outputs[i].index] = now[own.outputs[i]];
-    }
-    nodes_.resize(expression_.code.size(), node_);
-  }
-  void give(Value value) { expression_.outputs.push_back(at_[value.index]); }
-  const std::vector<Value>& inputs() const { return inputs_; }
-  // The node of each instruction of the expression.
-  const std::vector<DoneNode>& nodes() const { return nodes_; }
-
-  // The expression; its inputs are inputs(), which broadcast to the region's shape.
-  ScalarExpr finish() {
-    restore_shape();
-    expression_.inputs = static_cast<int>(inputs_.size());
-    return expression_;
-  }
-
- private:
-  int operand(Value value) {
-    if (!value) return expression_.constant(0);  // as the reference has it
-    int& at = at_[value.index];
-    if (at < 0) {
-      at = outside(value);
-    } else if (const NodeId producer = graph_.value(value).producer; producer && is_member(producer)) {
-      return rounded(at, graph_.type(value).dtype);
-    }
-    return at;
-  }
-
-  bool is_member(NodeId node) const { return std::ranges::binary_search(group_.members, node.index); }
-
-  // A result of the region as the separate node would have stored it.
-  int rounded(int at, DType type) {
-    const ScalarExpr::Instruction& x = expression_.code[at];
-    if (type == DType::f64 || x.op == ScalarOp::input || (x.op == ScalarOp::cast && x.type == type)) return at;
-    if (type == DType::boolean && scalar_op_info(x.op).truth()) return at;
-    nodes_.resize(expression_.code.size(), node_);
-    const DoneNode producer = nodes_[static_cast<size_t>(at)];
-    const int rounds = expression_.cast(at, type);
-    nodes_.resize(expression_.code.size(), producer);
-    return rounds;
-  }
-
-  int outside(Value value) {
-    const ValueInfo& info = graph_.value(value);
-    if (info.kind == ValueKind::constant && info.type.elements() == 1 && !is_integer(info.type.dtype)) {
-      numbers_.push_back(value);
-      return expression_.constant(info.data.get(0));
-    }
-    // What is only broadcast is read where it comes from.
-    if (info.producer) {
-      const Node& producer = graph_.node(info.producer);
-      if (producer.op->moves == Moves::repeated && producer.region == graph_.node(NodeId{group_.members[0]}).region) {
-        broadcast_.push_back(value);
-        return expression_.input(input(producer.inputs[0]));
-      }
-    }
-    return expression_.input(input(value));
-  }
-
-  int input(Value value) {
-    const auto found = std::ranges::find(inputs_, value);
-    if (found != inputs_.end()) return static_cast<int>(found - inputs_.begin());
-    inputs_.push_back(value);
-    return static_cast<int>(inputs_.size()) - 1;
-  }
-
-  // An operand that the expression does not read may still be needed for the region to have its shape.
-  void restore_shape() {
-    if (reaches_shape()) return;
-    for (const std::vector<Value>* dropped : {&broadcast_, &numbers_}) {
-      for (Value value : *dropped) {
-        input(value);
-        if (reaches_shape()) return;
-      }
-    }
-    EPL_CHECK(false, "a region of shape ", group_.shape, " has no operands of this shape");
-  }
-
-  bool reaches_shape() const {
-    if (inputs_.empty()) return false;
-    Shape shape;
-    for (Value value : inputs_) {
-      auto joined = broadcast_shapes(shape, graph_.type(value).shape);
-      if (!joined.ok()) return false;
-      shape = *std::move(joined);
-    }
-    return shape == group_.shape;
-  }
-
-  const Graph& graph_;
-  const Group& group_;
-  ScalarExpr expression_;
-  std::vector<Value> inputs_, numbers_, broadcast_;
-  std::vector<int> at_;          // instruction of a value, -1 for none yet
-  std::vector<DoneNode> nodes_;  // by instruction
-  DoneNode node_;                // at hand
-};
-
 void Fuser::write_fused(int index, GraphRewriter& now, Graph& target) {
   const Group& group = groups_[index];
   const Node& last = graph_.node(NodeId{group.members.back()});
   const auto reduces = [&](int n) { return std::ranges::find(group.reductions, n) != group.reductions.end(); };
-  RegionWriter writer(graph_, group);
+  RegionWriter writer(graph_, group.members, group.shape);
   for (int n : group.members) {
     if (!reduces(n)) writer.add(graph_.node(NodeId{n}));
   }

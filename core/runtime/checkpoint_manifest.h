@@ -1,5 +1,5 @@
-// The manifest of a checkpoint as bytes: a FlatBuffer (checkpoint.fbs) and its XXH64. core/runtime/checkpoint.cc alone
-// uses it.
+// The manifest of a checkpoint as bytes: a FlatBuffer (checkpoint.fbs) and its XXH64. core/runtime/checkpoint.cc and
+// checkpoint_load.cc alone use it.
 #pragma once
 
 #include <string>
@@ -44,6 +44,10 @@ struct Listed {
 
 // Whether the first file has it in one piece.
 bool is_full(const Listed::Entry& entry);
+
+// Of a file's bytes, read in chunks: a checkpoint may be larger than what memory is left.
+Result<uint64_t> hash_of(const FileReader& file, const Stop& stop = {});
+Result<std::vector<std::byte>> read_manifest(const FileReader& file);
 
 // The manifest's bytes. Where every tensor is complete and in one file they are those of format 1.
 std::vector<std::byte> encode_manifest(const Checkpoint& checkpoint, const Listed& listed, uint64_t generation,

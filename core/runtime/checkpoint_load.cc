@@ -1,0 +1,184 @@
+// A checkpoint as it is read: from a folder or an archive, checked whole before anything is returned.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "core/base/hash.h"
+#include "core/data/safetensors.h"
+#include "core/data/zip.h"
+#include "core/runtime/checkpoint.h"
+#include "core/runtime/checkpoint_manifest.h"
+
+namespace epl {
+
+Result<uint64_t> hash_of(const FileReader& file, const Stop& stop) {
+  constexpr uint64_t chunk_bytes = 4 << 20;
+  std::vector<std::byte> chunk(static_cast<size_t>(std::min(chunk_bytes, file.size())));
+  Hash64 hash;
+  for (uint64_t at = 0; at < file.size(); at += chunk_bytes) {
+    const auto bytes = static_cast<size_t>(std::min(chunk_bytes, file.size() - at));
+    EPL_TRY(stop.check());
+    EPL_TRY(file.read(at, chunk.data(), bytes));
+    hash.add(chunk.data(), bytes);
+  }
+  return hash.value();
+}
+
+Result<std::vector<std::byte>> read_manifest(const FileReader& file) {
+  if (file.size() > max_manifest) return damaged_checkpoint(file.path(), cat("a manifest of ", file.size(), " bytes"));
+  return file.read_all();
+}
+
+namespace {
+
+// Copies a piece into its place in the full tensor.
+Status put_piece(const Tensor& piece, const Shape& offset, Tensor& full) {
+  EPL_ASSIGN(const Tensor from, piece.load());
+  const Shape &part = from.shape(), &all = full.shape();
+  const auto size = static_cast<int64_t>(dtype_bytes(full.dtype()));
+  const int64_t row = part.empty() ? 1 : part.back();
+  const int64_t rows = row == 0 ? 0 : from.elements() / row;
+  for (int64_t r = 0; r < rows; ++r) {
+    int64_t at = 0, rest = r, stride = part.empty() ? 0 : all.back();
+    if (!part.empty()) at = offset.back();
+    for (size_t d = part.size(); d-- > 1;) {
+      at += (rest % part[d - 1] + offset[d - 1]) * stride;
+      rest /= part[d - 1];
+      stride *= all[d - 1];
+    }
+    std::memcpy(static_cast<std::byte*>(full.data()) + at * size,
+                static_cast<const std::byte*>(from.data()) + r * row * size, static_cast<size_t>(row * size));
+  }
+  return {};
+}
+
+// Whether two boxes have an element in common.
+bool overlap(const Shape& a, const Shape& a_offset, const Shape& b, const Shape& b_offset) {
+  for (size_t d = 0; d < a.size(); ++d) {
+    if (a_offset[d] + a[d] <= b_offset[d] || b_offset[d] + b[d] <= a_offset[d]) return false;
+  }
+  return true;
+}
+
+// A tensor of its pieces, which must cover it once. One that is complete is left in its file.
+Result<Tensor> assemble(const std::string& path, const Listed::Entry& entry, const std::vector<Tensor>& pieces) {
+  const auto refuse = [&](std::string_view why) {
+    return damaged_checkpoint(path, cat("tensor \"", entry.name, "\" ", why));
+  };
+  if (pieces.empty()) return refuse("has no pieces");
+  if (is_full(entry) && entry.dims.empty()) return pieces[0];  // it says nothing of its size
+  int64_t elements = 1, there = 0;
+  for (const int64_t size : entry.dims) {
+    if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) return refuse("has a size that cannot be");
+  }
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    const Shape &part = pieces[p].shape(), &offset = entry.pieces[p].offset;
+    if (pieces[p].dtype() != pieces[0].dtype()) return refuse("has pieces of several types");
+    if (part.size() != entry.dims.size() || offset.size() != part.size())
+      return refuse("has a piece of other dimensions");
+    for (size_t d = 0; d < part.size(); ++d) {
+      const bool within = offset[d] >= 0 && part[d] <= entry.dims[d] && offset[d] <= entry.dims[d] - part[d];
+      if (!within) return refuse("has a piece that is not within it");
+    }
+    for (size_t q = 0; q < p; ++q) {
+      const bool empty = pieces[p].elements() == 0 || pieces[q].elements() == 0;
+      if (!empty && overlap(part, offset, pieces[q].shape(), entry.pieces[q].offset))
+        return refuse("has pieces that overlap");
+    }
+    there += pieces[p].elements();
+  }
+  if (there != elements) return refuse(cat("has ", elements, " elements, its pieces ", there));
+  if (pieces.size() == 1) return pieces[0];
+  Tensor full(TensorType{pieces[0].dtype(), entry.dims});
+  for (size_t p = 0; p < pieces.size(); ++p) EPL_TRY(put_piece(pieces[p], entry.pieces[p].offset, full));
+  return full;
+}
+
+}  // namespace
+
+CheckpointFiles CheckpointFiles::in_folder(const std::string& folder) {
+  return {folder, [folder](const std::string& file) { return FileReader::open(cat(folder, "/", file)); }};
+}
+
+Result<CheckpointFiles> CheckpointFiles::in_archive(std::shared_ptr<const FileReader> archive) {
+  EPL_ASSIGN(std::vector<ZipEntry> entries, read_zip(*archive));
+  const std::string name = archive->path();
+  return CheckpointFiles{
+      name, [archive, entries](const std::string& file) -> Result<std::shared_ptr<const FileReader>> {
+        const auto found = std::ranges::find(entries, file, &ZipEntry::name);
+        const std::string place = cat(archive->path(), ": ", file);
+        if (found == entries.end()) return Status(Code::not_found, cat("the archive has no ", file), place);
+        if (found->deflated)
+          return unsupported(place, " is packed; a checkpoint holds its files as they are: unpack it into a folder");
+        return FileReader::part_of(archive, place, found->offset, found->size);
+      }};
+}
+
+Result<CheckpointFiles> CheckpointFiles::at(const std::string& path) {
+  if (is_folder(path)) return in_folder(path);
+  auto file = FileReader::open(path);
+  if (!file.ok()) return file.status().with_context(cat("no checkpoint in ", path));
+  return in_archive(*std::move(file));
+}
+
+Result<Checkpoint> load_checkpoint(const std::string& path, const Stop& stop) {
+  EPL_ASSIGN(const CheckpointFiles files, CheckpointFiles::at(path));
+  return load_checkpoint(files, stop);
+}
+
+Result<Checkpoint> load_checkpoint(const CheckpointFiles& from, const Stop& stop) {
+  const auto manifest = from.open(std::string(manifest_name));
+  if (manifest.status().code() == Code::not_found)
+    return manifest.status().with_context(cat("no checkpoint in ", from.name));
+  EPL_TRY(manifest.status());
+  const std::string path = (*manifest)->path();
+  EPL_ASSIGN(const std::vector<std::byte> file, read_manifest(**manifest));
+  EPL_ASSIGN(const manifest::Manifest* read, decode_manifest(path, file));
+  EPL_ASSIGN(const Listed listed, list_manifest(path, *read));
+  std::vector<std::shared_ptr<const Safetensors>> files;
+  for (const Listed::File& one : listed.files) {
+    EPL_ASSIGN(std::shared_ptr<const FileReader> data, from.open(one.name));
+    const std::string& place = data->path();
+    if (data->size() != one.bytes)
+      return damaged_checkpoint(place, cat("it has ", data->size(), " bytes, the manifest says ", one.bytes));
+    EPL_ASSIGN(uint64_t hash, hash_of(*data, stop));
+    if (hash != one.hash) return damaged_checkpoint(place, "its hash is not the one in the manifest");
+    EPL_ASSIGN(std::shared_ptr<const Safetensors> values, Safetensors::open(data));
+    files.push_back(std::move(values));
+  }
+
+  Checkpoint out;
+  out.content = hash64(file);
+  out.step = read->step();
+  out.seed = read->seed();
+  out.units = read->units();
+  out.numerics = read->numerics();
+  out.data_position = read->data_position();
+  if (out.step < 0 || out.data_position < -1)
+    return damaged_checkpoint(path, cat("step ", out.step, ", data position ", out.data_position));
+  if (read->facts()) {
+    for (const manifest::Fact* fact : *read->facts()) out.facts[fact->key()->str()] = fact->value()->str();
+  }
+  size_t count = 0, held = 0;
+  for (const auto& one : files) held += one->entries().size();
+  for (const Listed::Entry& entry : listed.entries) count += entry.pieces.size();
+  if (count != held) return damaged_checkpoint(path, cat("it lists ", count, " tensors, its files hold ", held));
+  std::set<const SafetensorsEntry*> taken;
+  for (const Listed::Entry& entry : listed.entries) {
+    std::vector<Tensor> pieces;
+    for (const Listed::Piece& piece : entry.pieces) {
+      const SafetensorsEntry* value = files[piece.file]->find(piece.key);
+      if (value == nullptr)
+        return damaged_checkpoint(
+            path, cat("tensor \"", piece.key, "\" is listed but not in ", listed.files[piece.file].name));
+      if (!taken.insert(value).second)
+        return damaged_checkpoint(path, cat("tensor \"", piece.key, "\" is listed twice"));
+      pieces.push_back(files[piece.file]->tensor(*value));
+    }
+    EPL_ASSIGN(Tensor full, assemble(path, entry, pieces));
+    out.items.push_back({entry.name, static_cast<StateKind>(entry.kind), std::move(full)});
+  }
+  return out;
+}
+
+}  // namespace epl
