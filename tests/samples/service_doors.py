@@ -89,15 +89,22 @@ def test_targets_and_hosts(folder):
             wants(asked("/v1/jobs", "Host: " + host).code == 200, host)
         for path in ["//other/v1/jobs", "///v1/jobs", "/v1//jobs", "/v1/jobs/", "/v1/jobs//plan", f"/v1/jobs/{job}%2Fplan",
                      f"/v1/jobs/{job}/plan/", "/v1/jobs/%FF", "/v1/jobs/%00", "/v1/./jobs", "/v1/x/../jobs", "/V1/jobs", "/v1/Jobs",
-                     "/v1/jobs%2F", "/v1%2Fjobs", "/index.html"]:
+                     "/v1/jobs%2F", "/v1%2Fjobs", "/v1/job%73", "/%761/jobs", "/index.html"]:
             answer = asked(path, "Host: " + here)
             wants(answer.code == 404 and list(answer.json) == ["error"], path, answer.code, answer.body)
         for method in ["PUT", "PATCH", "OPTIONS", "TRACE", "BREW"]:
             answer = asked("/v1/jobs", "Host: " + here, method=method)
             wants(answer.code == 404 and list(answer.json) == ["error"], method, answer.code, answer.body)
+        for origin in [f"http://{here}/", f"http://{here}/x", f"http://x@{here}", f"//{here}", here, "null", "http://other", "x"]:
+            answer = asked("/v1/jobs", "Host: " + here, "Origin: " + origin)
+            wants(answer.code == 403 and list(answer.json) == ["error"], origin, answer.code, answer.body)
+        for kind in ["application/json", "application/json; charset=utf-8", "Application/JSON ; x", "application/json;charset"]:
+            service.bad(400, "POST", "/v1/jobs", "{}", {"Content-Type": kind}, says="steps")
+        for kind in ["application/json charset", "application/jsonx", "application/json, text/plain", "text/plain; application/json"]:
+            service.bad(415, "POST", "/v1/jobs", "{}", {"Content-Type": kind})
         # What the library of HTTP refuses by itself has the same code, in its own words.
         for code, target, headers in [(404, "//other", ["Host: " + here]), (400, "/v1/jobs", ["Host: " + here, "Host: " + here]),
-                                      (400, "/v1/jobs", ["Host: " + here, "Host: other"])]:
+                                      (400, "/v1/jobs", ["Host: " + here, "Host: other"]), (400, "/v1/jobs", [])]:
             wants(asked(target, *headers).code == code, target, headers)
         for text in ["NONSENSE\r\n\r\n", "GET\r\n\r\n", "GET /v1/jobs HTTP/7.1\r\n\r\n", "GET /v1/jobs HTTP/1.1\r\nno colon\r\n\r\n",
                      "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", f"GET /{'x' * 3000000} HTTP/1.1\r\n\r\n"]:

@@ -106,7 +106,9 @@ func (s *httpDoor) Handler() http.Handler {
 	handle("POST /v1/jobs/{id}/predict", s.withJob(s.predict))
 	handle("GET /v1/jobs/{id}/events", s.withJob(s.events))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, "/") || path.Clean(r.URL.Path) != r.URL.Path { // the mux would lead to another path
+		// The mux would lead to another path; and nothing here has a name that must be escaped.
+		escaped := r.URL.EscapedPath()
+		if !strings.HasPrefix(escaped, "/") || path.Clean(escaped) != escaped || strings.Contains(escaped, "%") {
 			s.refuse(w, r, errUnknown)
 			return
 		}

@@ -170,11 +170,6 @@ func (m *Manager) moment() int64 {
 
 // check looks at what a client asks for, before anything is made of it.
 func (m *Manager) check(spec *Spec) error {
-	for _, upload := range []string{spec.Model, spec.Data} {
-		if _, err := m.uploads.find(upload); err != nil {
-			return err
-		}
-	}
 	if spec.Steps <= 0 || spec.Steps > mostSteps {
 		return fmt.Errorf("steps is %d; a number from 1 to %d is expected", spec.Steps, int64(mostSteps))
 	}
@@ -197,6 +192,11 @@ func (m *Manager) check(spec *Spec) error {
 		}
 		if ahead, ok := value.(float64); name == "prefetch" && ok && ahead > mostAhead {
 			return fmt.Errorf("prefetch is %g; this service reads at most %d batches ahead", ahead, mostAhead)
+		}
+	}
+	for _, upload := range []string{spec.Model, spec.Data} {
+		if _, err := m.uploads.find(upload); err != nil {
+			return err
 		}
 	}
 	return nil
