@@ -94,6 +94,11 @@ def elementwise():
         fixed = {k: torch.tensor(v) for k, v in zip(("low", "high"), (bounds.get("min"), bounds.get("max")))
                  if v is not None}
         case(node(nodes), lambda x, *_: torch.clamp(x, **bounds), fixed, x=[-1.0, 1.0, 2.0, 0.0, -3.0])
+    # As PyTorch's newer exporter writes a clamp.
+    case([node("Max x low -> m"), node("Min high m -> y")], lambda x, *_: torch.clamp(x, min=-1.0, max=1.0),
+         {"low": torch.tensor(-1.0), "high": torch.tensor(1.0)}, x=[-1.0, 1.0, 2.0, 0.0, -3.0])
+    case(node("Max x zero -> y"), lambda x, *_: torch.clamp(x, min=0.0), {"zero": torch.tensor(0.0)},
+         x=[0.0, 1.0, -1.0])
     case([node("Squeeze a -> low"), node("Squeeze b -> high"), node("Clip x low high -> y")],
          lambda x, a, b: torch.clamp(x, a[0], b[0]), x=[-1.0, 1.0, 2.0, 0.0, -3.0], a=[-1.0], b=[1.0])
     case(node("Clip x -> y", min=0.0, max=6.0), F.relu6, opset=10, x=[0.0, 6.0, 3.0])

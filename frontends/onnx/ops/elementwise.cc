@@ -23,6 +23,16 @@ template <Name op> void variadic(Import& i) {
   i.set(0, total);
 }
 
+// The operand of two that is a number of the model, so that the operator bounds the other one; -1 where neither is.
+// PyTorch's newer exporter writes clamp as Max and Min. A bound has no part in the gradient of a tie.
+int bound_of(Import& i) {
+  for (int k = 0; k < 2 && i.inputs() == 2; ++k) {
+    const bool number = i.constant(k) != nullptr && i.type(k).ndim() == 0 && is_float(i.type(k).dtype);
+    if (number && i.constant(1 - k) == nullptr && i.type(0).dtype == i.type(1).dtype) return k;
+  }
+  return -1;
+}
+
 }  // namespace
 
 EPL_ONNX_OP(Abs) { return {.run = unary<"abs">}; }
@@ -62,8 +72,18 @@ EPL_ONNX_OP(Add) { return {.run = binary<"add">}; }
 EPL_ONNX_OP(Sub) { return {.run = binary<"sub">}; }
 EPL_ONNX_OP(Mul) { return {.run = binary<"mul">}; }
 EPL_ONNX_OP(Div) { return {.run = binary<"div">}; }
-EPL_ONNX_OP(Max) { return {.run = variadic<"max">}; }
-EPL_ONNX_OP(Min) { return {.run = variadic<"min">}; }
+EPL_ONNX_OP(Max) {
+  return {.run = [](Import& i) {
+    const int low = bound_of(i);
+    low < 0 ? variadic<"max">(i) : i.set(0, i.b.emit("clip", {i.in(1 - low), i.in(low), Var()}));
+  }};
+}
+EPL_ONNX_OP(Min) {
+  return {.run = [](Import& i) {
+    const int high = bound_of(i);
+    high < 0 ? variadic<"min">(i) : i.set(0, i.b.emit("clip", {i.in(1 - high), Var(), i.in(high)}));
+  }};
+}
 EPL_ONNX_OP(Sum) { return {.run = variadic<"add">}; }
 EPL_ONNX_OP(Equal) { return {.run = binary<"equal">}; }
 EPL_ONNX_OP(Less) { return {.run = binary<"less">}; }
