@@ -16,7 +16,7 @@ namespace {
 constexpr size_t max_read = 1 << 20;  // at once from one peer, so that the others get their turn
 constexpr size_t max_body = size_t{1} << 40;
 constexpr size_t max_spare = 64;
-constexpr int drain_milliseconds = 2000;               // for peers that stopped reading, before what is left is dropped
+constexpr int drain_milliseconds = 2000;  // for peers that stopped reading, before what is left is dropped
 
 constexpr std::string_view unsigned_text =
     "what it sends is not signed as it should be: it was changed, repeated or left out on its way";
