@@ -203,6 +203,31 @@ std::string folded_parameter(const OnnxModel& model, const ParameterRule& rule, 
   return "";
 }
 
+// PyTorch's older exporter keeps one of the tensors that hold the same numbers, as those of a model do that has just
+// been made, and copies it to the names of the others. Tied weights have one name, and no copy.
+void add_merged(const OnnxModel& model, const ParameterRule& rule, std::vector<ModelFinding>& out) {
+  if (!rule.keeps_names()) return;
+  std::unordered_map<std::string_view, const Tensor*> stored;
+  for (const Tensor& tensor : model.file().graph.initializers) stored.emplace(tensor.name, &tensor);
+  int64_t count = 0;
+  std::string_view first, kept;
+  for (const Node& node : model.file().graph.nodes) {
+    if (node.op_type != "Identity" || node.inputs.size() != 1 || node.outputs.size() != 1) continue;
+    const auto from = stored.find(node.inputs[0]);
+    if (from == stored.end() || rule.made_by_exporter(node.outputs[0]) || !rule.judge(*from->second).parameter)
+      continue;
+    if (count++ > 0) continue;
+    first = node.outputs[0];
+    kept = node.inputs[0];
+  }
+  if (count == 0) return;
+  out.push_back({Level::warning, std::string(first),
+                 cat("it is a copy of ", kept, count > 1 ? cat(", and ", count - 1, " more are copies of others") : "",
+                     ": the exporter has merged tensors that held the same numbers, so they train as one. Export again "
+                     "with torch.onnx.export(..., dynamo=True, optimize=False), or dynamo=False with "
+                     "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False")});
+}
+
 }  // namespace
 
 std::string table_kind(const epl::Tensor& value) {
@@ -236,6 +261,7 @@ void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std:
   for (const Node& node : model.file().graph.nodes) {
     if (scales_or_shifts(node.op_type)) scaling.insert(node.inputs.begin(), node.inputs.end());
   }
+  add_merged(model, rule, out);
   LeftOut named, made;
   int64_t small = 0, looked_at = 0;
   DType small_type = DType::f16;
