@@ -228,6 +228,25 @@ void add_merged(const OnnxModel& model, const ParameterRule& rule, std::vector<M
                      "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False")});
 }
 
+// What is said once of all that are not named one by one.
+void add_counts(const ParameterRule& rule, const LeftOut& named, const LeftOut& made, std::vector<ModelFinding>& out) {
+  if (named.count > max_findings_of_a_kind) {
+    out.push_back({Level::warning, "",
+                   cat(named.count - max_findings_of_a_kind,
+                       " more values are not trained for such reasons; epl inspect --json lists them all")});
+  }
+  if (made.count > 0) {
+    out.push_back({Level::warning, made.example,
+                   cat(made.count, " tensors (", grouped(made.elements),
+                       " numbers), this one the first, scale or shift what the model computes, but their names are not "
+                       "those of parameters, so they count as constants",
+                       rule.keeps_names() ? ". If the exporter has computed them from parameters, export again with "
+                                            "do_constant_folding=False (dynamo: optimize=False)"
+                                          : "",
+                       "; --train-also '", made.example, "', or a pattern for all of them, trains them")});
+  }
+}
+
 }  // namespace
 
 std::string table_kind(const epl::Tensor& value) {
@@ -310,20 +329,7 @@ void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std:
     warn(name,
          cat("it looks like a table, ", kind, ", that training would change; --freeze '", name, "' leaves it alone"));
   }
-  if (named.count > max_findings_of_a_kind) {
-    warn("", cat(named.count - max_findings_of_a_kind,
-                 " more values are not trained for such reasons; epl inspect --json lists them all"));
-  }
-  if (made.count > 0) {
-    warn(made.example,
-         cat(made.count, " tensors (", grouped(made.elements),
-             " numbers), this one the first, scale or shift what the model computes, but their names are not "
-             "those of parameters, so they count as constants",
-             rule.keeps_names() ? ". If the exporter has computed them from parameters, export again with "
-                                  "do_constant_folding=False (dynamo: optimize=False)"
-                                : "",
-             "; --train-also '", made.example, "', or a pattern for all of them, trains them"));
-  }
+  add_counts(rule, named, made, out);
   if (small > 0) {
     out.push_back({Level::note, "",
                    cat(small, " weights are ", dtype_name(small_type),

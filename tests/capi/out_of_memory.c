@@ -425,6 +425,18 @@ static void die(int signal_number) {
   _exit(1);
 }
 
+/* Whether a message begins with the call "epl_plan_create", as users of all languages know it: "plan.create: ". */
+static int names_call(const char* message, const char* call) {
+  const char* name = call + (strncmp(call, "epl_x_", 6) == 0 ? 6 : 4);
+  const size_t length = strcspn(name, " ");
+  size_t dots = 0;
+  for (size_t i = 0; i < length; ++i) {
+    dots += message[i] == '.';
+    if (message[i] != name[i] && !(message[i] == '.' && name[i] == '_')) return 0;
+  }
+  return dots <= 1 && message[length] == ':';
+}
+
 /* One call with the n-th allocation failing; returns how many were asked for. */
 static long try_call(const call* c, long n) {
   void* out = c->destroy ? (void*)0xdead : NULL;
@@ -440,10 +452,8 @@ static long try_call(const call* c, long n) {
          c->name, n, epl_error_message(error, NULL));
   EXPECT(code == EPL_OK || asked >= n, "%s: %s without a failed allocation", c->name, epl_error_message(error, NULL));
   if (code == EPL_ERROR_OUT_OF_MEMORY && strcmp(epl_error_message(error, NULL), "out of memory") != 0) {
-    const size_t name = strcspn(c->name, " ");
-    const char* message = epl_error_message(error, NULL);
-    EXPECT(strncmp(message, c->name + 4, name - 4) == 0 && message[name - 4] == ':', "%s, allocation %ld: %s", c->name,
-           n, message);
+    EXPECT(names_call(epl_error_message(error, NULL), c->name), "%s, allocation %ld: %s", c->name, n,
+           epl_error_message(error, NULL));
   }
   epl_error_destroy(error);
   if (c->destroy) {
