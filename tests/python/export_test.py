@@ -83,6 +83,8 @@ def check_case(api, folder, scratch):
     exported = {i.name: numpy_helper.to_array(i) for i in onnx.load(str(written)).graph.initializer}
     before = {i.name: numpy_helper.to_array(i) for i in onnx.load(str(folder / "model.onnx")).graph.initializer}
     for name in reference["trainable"]:
+        if not reference["step0_grad_norms"].get(name):
+            continue  # no gradient comes to it, or none but zero
         assert not np.array_equal(exported[name], before[name]), f"{name} has not been trained"
     for name, array in load_file(str(weights)).items():
         assert np.array_equal(array, exported[name]), f"{name} differs between ONNX and safetensors"
