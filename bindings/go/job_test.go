@@ -2,10 +2,12 @@ package epl
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -254,6 +256,63 @@ func TestSettings(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is not in %s", want, text)
 		}
+	}
+}
+
+// Each field of settings, whatever its type, is in what the library reads.
+func TestEverySettingIsTold(t *testing.T) {
+	for _, settings := range []any{&TrainerSettings{}, &JobSettings{}} {
+		value := reflect.ValueOf(settings).Elem()
+		for i := range value.NumField() {
+			fill(t, value.Field(i), value.Type().Field(i).Name)
+		}
+		text, err := json.Marshal(settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told map[string]any
+		if err := json.Unmarshal(text, &told); err != nil {
+			t.Fatal(err)
+		}
+		if rows := 2; len(told) < value.NumField() || len(told) > value.NumField()+rows {
+			t.Errorf("%d fields are told as %s", value.NumField(), text)
+		}
+		for i := range value.NumField() { // none hides another
+			field := value.Field(i)
+			kept := reflect.New(field.Type()).Elem()
+			kept.Set(field)
+			field.SetZero()
+			if less, _ := json.Marshal(settings); len(less) >= len(text) {
+				t.Errorf("%s is not told", value.Type().Field(i).Name)
+			}
+			field.Set(kept)
+		}
+	}
+}
+
+func fill(t *testing.T, field reflect.Value, name string) {
+	rows := map[string]any{"Loss": MSELoss{}, "Optimizer": SGD{}, "Schedule": StepSchedule{StepSize: 1}}
+	switch row, isRow := rows[name]; {
+	case isRow:
+		field.Set(reflect.ValueOf(row))
+	case field.Kind() == reflect.Pointer:
+		field.Set(reflect.New(field.Type().Elem()))
+	case field.Kind() == reflect.Bool:
+		field.SetBool(true)
+	case field.Kind() == reflect.Int64:
+		field.SetInt(1)
+	case field.Kind() == reflect.Float64:
+		field.SetFloat(1)
+	case field.Kind() == reflect.String:
+		field.SetString("a")
+	case field.Kind() == reflect.Map:
+		field.Set(reflect.MakeMap(field.Type()))
+	case field.Kind() == reflect.Slice:
+		field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+	case field.Kind() == reflect.Interface:
+		field.Set(reflect.ValueOf(map[string]any{}))
+	default:
+		t.Fatalf("%s is of type %s", name, field.Type())
 	}
 }
 

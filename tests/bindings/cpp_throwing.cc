@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "cpp_settings.h"
+
 void test_results(const std::string& folder);
 
 namespace {
@@ -173,6 +175,12 @@ void test_job(const std::string& folder) {
   for (const char* want : {"\"optimizer\": \"adamw\"", "\"optimizer.lr\": 0.05", "\"loss.ignore_index\": -1",
                            "\"schedule.step_size\": 5", "\"clip_norm\": 1"})
     EXPECT(told.find(want) != std::string::npos);
+  for (const char* key : every_trainer_key)
+    EXPECT(every_trainer_setting.json().find('"' + std::string(key) + "\":") != std::string::npos);
+  for (const char* key : every_job_key)
+    EXPECT(every_job_setting.json().find('"' + std::string(key) + "\":") != std::string::npos);
+  const epl::trainer_settings bound{.symbols = {{"batch", 4}, {"length", 3}}, .train_only = {"*.bias", "head.*"}};
+  EXPECT(bound.json() == R"({"symbols":{"batch":4,"length":3},"train_only":["*.bias","head.*"]})");
   const epl::job_settings job{.epochs = 2, .folder = "a \"b\" \\ c", .keep = 3, .check = false};
   EXPECT(epl::job::create(engine, job.json()).describe().find("\"keep\": 3") != std::string::npos);
   // By name, in any order.

@@ -253,6 +253,16 @@ class Package(unittest.TestCase):
         self.assertEqual(set(told), set(epl._settings.JobSettings.__annotations__))
         self.assertEqual((told["steps"], told["keep"], told["patience"]), (3, 4, 0))
 
+    def test_no_order_loses_a_setting(self):
+        """Each key of a trainer whose name is like that of an option, given before its row and after it."""
+        rows = {"loss": epl.losses.MSE(), "optimizer": epl.optimizers.SGD(), "schedule": epl.schedules.Constant()}
+        self.assertGreater(len(epl._settings.DOTTED), 3)
+        for field, key in epl._settings.DOTTED.items():
+            for name in (field, key):
+                for settings in ({name: 1, **rows}, {**rows, name: 1}):
+                    self.assertEqual(epl._settings.trainer_keys(settings)[key], 1)
+                    self.assertLessEqual(set(rows), set(epl._settings.trainer_keys(settings)))
+
     def test_dataset_and_evaluation(self):
         engine, model, plan = world()
         path = FOLDER / "data.csv"

@@ -1,5 +1,6 @@
 """The generator reads include/epl.h, and refuses what does not say enough: each case breaks a small header in one way."""
 import pathlib
+import re
 import sys
 import unittest
 
@@ -7,6 +8,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "cmake/interface"))
 import abi  # noqa: E402
 import header  # noqa: E402
+import options  # noqa: E402
 
 SMALL = """/* Top. */
 #ifndef EPL_H
@@ -132,6 +134,17 @@ class Header(unittest.TestCase):
         self.assertGreater(len(interface.functions), 100)
         for f in interface.functions:
             self.assertTrue(f.since)
+
+    def test_settings_have_all_that_a_trainers_document_has(self):
+        source = (TOP / "core/capi/trainer_json.cc").read_text()
+        reader = source[source.index("Status read_trainer("):source.index("Json groups_json(")]
+        read = set(re.findall(r'key == "(\w+)"', reader)) - {"schema", "values"}
+        self.assertEqual(read, {option.name for option in options.MEMBERS})
+
+    def test_no_option_of_a_row_is_called_like_a_key_of_the_trainer(self):
+        for kind, rows in options.kinds():
+            for row in rows:
+                self.assertFalse({f"{kind}.{option.name}" for option in row.options} & set(options.own(kind)), row.name)
 
 
 if __name__ == "__main__":

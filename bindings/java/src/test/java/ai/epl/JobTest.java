@@ -7,6 +7,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -14,6 +16,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.Predicate;
 import org.junit.jupiter.api.Test;
 
@@ -210,6 +213,41 @@ class JobTest {
         assertTrue(job.describe().contains(want), job.describe());
       }
     }
+  }
+
+  /** Each setter of settings, before the rows and after them. */
+  @Test
+  void noOrderLosesASetting() throws Exception {
+    for (int order = 0; order < 3; ++order) {
+      TrainerSettings settings = new TrainerSettings();
+      Set<String> rows = Set.of("loss", "optimizer", "schedule", "symbol");
+      if (order > 0) withRows(settings);
+      int keys = setAll(settings, rows);
+      if (order != 1) withRows(settings);
+      assertEquals(keys + 3, settings.map().size(), settings.toString());
+    }
+    JobSettings job = new JobSettings();
+    assertEquals(setAll(job, Set.of()), job.map().size());
+    // What another row has declared goes with it.
+    TrainerSettings other = new TrainerSettings().optimizer(new Optimizers.Momentum().momentum(0.5)).lossTarget("y");
+    assertEquals(Set.of("optimizer", "loss.target"), other.optimizer(new Optimizers.SGD()).map().keySet());
+  }
+
+  private static void withRows(TrainerSettings settings) {
+    settings.loss(new Losses.MSE()).optimizer(new Optimizers.SGD()).schedule(new Schedules.Constant());
+  }
+
+  private static int setAll(Settings settings, Set<String> but) throws Exception {
+    Map<Class<?>, Object> values = Map.of(boolean.class, true, long.class, 1L, double.class, 0.5, String.class, "a",
+        String[].class, new String[] {"a"}, Map.class, Map.of(), List.class, List.of());
+    int keys = 0;
+    for (Method setter : settings.getClass().getDeclaredMethods()) {
+      if (!Modifier.isPublic(setter.getModifiers()) || but.contains(setter.getName())) continue;
+      setter.invoke(settings, values.get(setter.getParameterTypes()[0]));
+      ++keys;
+    }
+    assertTrue(keys > 10);
+    return keys;
   }
 
   @Test
