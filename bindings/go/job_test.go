@@ -125,6 +125,64 @@ func TestFitGoesOn(t *testing.T) {
 	}
 }
 
+// Model.Fit has the bits of a trainer, a plan and a session made by hand.
+func TestFitOfAModel(t *testing.T) {
+	w := newWorld(t, "4,16,2", 4, nil, 1)
+	path := rows(t)
+	f := newFitting(w, path)
+	trainer, err := w.engine.ParseTrainer(`{"optimizer": "adamw", "schedule": "linear", "schedule.total_steps": 12}`)
+	w.check(err)
+	defer trainer.Close()
+	w.check(trainer.BindDataset(w.model, f.data))
+	plan, err := w.model.Plan(w.ctx, trainer, nil, PlanOptions{Seed: 3})
+	w.check(err)
+	defer plan.Close()
+	want, err := plan.Session(w.ctx, SessionOptions{})
+	w.check(err)
+	defer want.Close()
+	_, err = Fit(w.ctx, want, f.data, FitOptions{Settings: JobSettings{Steps: 12}})
+	w.check(err)
+	hash, err := want.Hash(w.ctx)
+	w.check(err)
+
+	for _, how := range []FitOptions{
+		{Trainer: TrainerSettings{Optimizer: AdamW{}, Schedule: LinearSchedule{}}, Settings: JobSettings{Epochs: 1}},
+		{Trainer: map[string]any{"optimizer": "adamw", "schedule": "linear"}, Settings: `{"steps": 12}`, Strategy: "{}"},
+		{Trainer: trainer, Settings: map[string]int{"steps": 12}},
+	} {
+		other := newFitting(w, path)
+		how.HeldOut, how.Plan = other.heldOut, PlanOptions{Seed: 3}
+		session, last, err := w.model.Fit(w.ctx, other.data, how)
+		w.check(err)
+		if found, _ := session.Hash(w.ctx); last.Ended != EndedSteps || last.Step != 12 || found != hash {
+			t.Errorf("%+v: %v after %d steps, hash %x, not %x", how, last.Ended, last.Step, found, hash)
+		}
+		session.Close()
+	}
+
+	other := newFitting(w, path)
+	ctx, cancel := context.WithCancel(w.ctx)
+	session, _, err := w.model.Fit(ctx, other.data, FitOptions{Settings: JobSettings{Steps: 50},
+		Progress: func(e JobEvent) bool {
+			if e.Step == 7 {
+				cancel()
+			}
+			return true
+		}})
+	if !errors.Is(err, Cancelled) || session == nil || session.Steps() != 7 {
+		t.Fatalf("a context that ends gives %v and %v", session, err)
+	}
+	defer session.Close()
+	if _, err := Fit(w.ctx, session, other.data, FitOptions{Trainer: trainer}); !errors.Is(err, InvalidArgument) {
+		t.Errorf("a trainer for a session gives %v", err)
+	}
+	wrong := FitOptions{Trainer: `{"optimiser": "adamw"}`, Settings: JobSettings{Steps: 1}}
+	if session, _, err := w.model.Fit(w.ctx, other.data, wrong); session != nil || err == nil ||
+		!strings.Contains(err.Error(), "did you mean optimizer") {
+		t.Errorf("a wrong key gives %v", err)
+	}
+}
+
 func TestALastSaveThatFailsLosesNothing(t *testing.T) {
 	w := newWorld(t, "4,16,2", 4, nil, 1)
 	path, folder := rows(t), filepath.Join(t.TempDir(), "run")
@@ -264,7 +322,7 @@ func TestEverySettingIsTold(t *testing.T) {
 	for _, settings := range []any{&TrainerSettings{}, &JobSettings{}} {
 		value := reflect.ValueOf(settings).Elem()
 		for i := range value.NumField() {
-			fill(t, value.Field(i), value.Type().Field(i).Name)
+			fillField(t, value.Field(i), value.Type().Field(i).Name)
 		}
 		text, err := json.Marshal(settings)
 		if err != nil {
@@ -290,7 +348,7 @@ func TestEverySettingIsTold(t *testing.T) {
 	}
 }
 
-func fill(t *testing.T, field reflect.Value, name string) {
+func fillField(t *testing.T, field reflect.Value, name string) {
 	rows := map[string]any{"Loss": MSELoss{}, "Optimizer": SGD{}, "Schedule": StepSchedule{StepSize: 1}}
 	switch row, isRow := rows[name]; {
 	case isRow:
