@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -273,11 +274,74 @@ func TestInputsByName(t *testing.T) {
 	if len(outputs) != 1 {
 		t.Fatalf("%d outputs", len(outputs))
 	}
+	namesInEveryCall(w, other, Named{"target": w.inputs[1], x: w.inputs[0]}, Named{x: w.inputs[0]}, outputs)
 	if _, err := other.StepNamed(w.ctx, Named{x: w.inputs[0]}); err == nil || !strings.Contains(err.Error(), "target") {
 		t.Fatalf("without a target: %v", err)
 	}
 	if _, err := other.PredictNamed(w.ctx, Named{"y": w.inputs[0]}); !errors.Is(err, InvalidArgument) {
 		t.Fatalf("an unknown input: %v", err)
+	}
+}
+
+// namesInEveryCall compares what is given by name with the same tensors in their order.
+func namesInEveryCall(w *world, s *Session, all, inputs, want Named) {
+	w.Helper()
+	ordered, err := w.plan.Ordered(Train, all)
+	w.check(err)
+	if !slices.Equal(ordered, w.inputs) {
+		w.Error("the plan has another order")
+	}
+	if _, err := w.plan.Ordered(Predict, all); !errors.Is(err, InvalidArgument) {
+		w.Errorf("a target to predict with gives %v", err)
+	}
+	predictor, err := s.Predictor(w.ctx, nil)
+	w.check(err)
+	defer predictor.Close()
+	found, err := predictor.PredictNamed(w.ctx, inputs)
+	w.check(err)
+	defer found.Close()
+	for name, one := range want {
+		expected, _ := Values[float32](one)
+		if values, err := Values[float32](found[name]); err != nil || !slices.Equal(values, expected) {
+			w.Errorf("%s is %v, %v", name, values, err)
+		}
+	}
+	if none, err := predictor.PredictNamed(w.ctx, all); err == nil || len(none) != 0 {
+		w.Errorf("a target to predict with gives %v", none)
+	}
+	evaluation, err := w.plan.Evaluation("none")
+	w.check(err)
+	defer evaluation.Close()
+	w.check(evaluation.AddNamed(w.ctx, s, all))
+	evaluated, err := s.Evaluate(w.ctx, w.inputs...)
+	w.check(err)
+	if loss, err := evaluation.Result("loss"); err != nil || math.Abs(loss-evaluated.Loss) > 1e-6 {
+		w.Errorf("evaluated %v, not %v: %v", loss, evaluated.Loss, err)
+	}
+	// Refused for want of keep_gradients, after the names were looked at.
+	if _, err := s.GradientsNamed(w.ctx, all); err == nil || strings.Contains(err.Error(), "nothing is given") {
+		w.Errorf("gradients by name: %v", err)
+	}
+	if _, err := s.GradientsNamed(w.ctx, inputs); err == nil || !strings.Contains(err.Error(), "nothing is given") {
+		w.Errorf("gradients without a target: %v", err)
+	}
+	fields, err := w.plan.Inputs(Train)
+	w.check(err)
+	feed, err := w.engine.NewFeed(fields, 1)
+	w.check(err)
+	defer feed.Close()
+	data, err := feed.Dataset()
+	w.check(err)
+	defer data.Close()
+	w.check(feed.PushNamed(w.ctx, all))
+	batch, err := data.Next(w.ctx)
+	w.check(err)
+	first, _ := Values[float32](batch[0])
+	if values, err := Values[float32](w.inputs[0]); err != nil || !slices.Equal(values, first) {
+		w.Errorf("pushed %v, %v", first, err)
+	}
+	if err := feed.PushNamed(w.ctx, inputs); !errors.Is(err, InvalidArgument) {
+		w.Errorf("a batch without its target: %v", err)
 	}
 }
 

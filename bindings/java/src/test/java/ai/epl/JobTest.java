@@ -1,5 +1,6 @@
 package ai.epl;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -187,10 +188,49 @@ class JobTest {
       Map<String, Tensor> found = other.predict(Map.of("x", batch.get(0)));
       assertEquals(1, found.size());
       found.values().forEach(Tensor::close);
+      namesInEveryCall(world, one, named);
       String missing = assertThrows(IllegalArgumentException.class, () -> one.step(Map.of("x", batch.get(0)))).getMessage();
       assertEquals("nothing is given for target", missing);
       assertThrows(IllegalArgumentException.class, () -> one.predict(Map.of("y", batch.get(0))));
       World.close(batch);
+    }
+  }
+
+  /** What is given by name does what the same tensors in their order do. */
+  private static void namesInEveryCall(World world, Session session, Map<String, Tensor> named) throws Exception {
+    CallOptions none = CallOptions.NONE;
+    Tensor x = named.get("x");
+    List<Tensor> batch = List.of(x, named.get("target"));
+    Map<String, Tensor> alone = Map.of("x", x);
+    try (Plan plan = world.plan(World.BATCH); Evaluation one = plan.newEvaluation("none");
+        Evaluation other = plan.newEvaluation("none"); Predictor predictor = session.newPredictor();
+        Tensor scores = world.engine.newTensor(DataType.F32, World.BATCH, 2)) {
+      assertEquals(batch, plan.ordered(Entry.TRAIN, named));
+      assertEquals(batch, session.ordered(Entry.TRAIN, named));
+      assertEquals(batch, session.ordered(Entry.EVALUATE.shape(1), named));
+      assertThrows(IllegalArgumentException.class, () -> plan.ordered(Entry.PREDICT, named));
+      assertEquals(one.add(session, batch, none).result("loss"), other.add(session, named, none).result("loss"));
+      assertEquals(session.evaluate(batch).loss(), session.evaluateAsync(named, none).get().loss());
+      String output = plan.outputs(Entry.PREDICT).get(0).name();
+      Tensor found = predictor.predict(alone).get(output);
+      float[] want = found.toFloats();
+      found.close();
+      predictor.predictInto(alone, Map.of(output, scores), none);
+      assertArrayEquals(want, scores.toFloats());
+      session.predictInto(alone, Map.of(output, scores), none);
+      assertArrayEquals(want, scores.toFloats());
+      session.predictAsync(alone, Map.of(output, scores), none).get();
+      assertArrayEquals(want, scores.toFloats());
+      assertThrows(IllegalArgumentException.class, () -> session.predictInto(alone, Map.of("y", scores), none));
+      // It is refused, for want of keep_gradients, after the names were looked at.
+      assertThrows(EplException.class, () -> session.gradients(named, none));
+      assertThrows(IllegalArgumentException.class, () -> session.gradients(alone, none));
+      assertEquals(session.steps() + 1, session.stepAsync(named, none).get().step());
+      try (Feed feed = world.engine.newFeed(plan.inputs(Entry.TRAIN), 1); Dataset data = feed.dataset()) {
+        feed.push(named, none);
+        assertArrayEquals(x.toFloats(), data.next().get(0).toFloats());
+        assertThrows(IllegalArgumentException.class, () -> feed.push(alone, none));
+      }
     }
   }
 
