@@ -202,11 +202,12 @@ TEST(Docs, TheSecondDayIsWhatRuns) {
   }
 }
 
-// What they show of a topic is part of what is run. (The fragments on the page on Java are compiled.)
+// What they show of a topic is part of what is run.
 TEST(Docs, PagesOfLanguagesShowWhatRuns) {
   constexpr const char* processes = "\n## Several processes\n";
   constexpr const char* shapes = "\n## Batches of several shapes\n";
   constexpr const char* own = "\n## Data and operators of the program's own\n";
+  constexpr const char* java = "bindings/java/src/test/java/ai/epl/PageTest.java";
   for (const auto& [page, topic, sample] :
        {std::tuple("cpp", processes, "samples/cpp/processes.cc"),
         std::tuple("go", processes, "samples/go/processes/main.go"),
@@ -214,7 +215,10 @@ TEST(Docs, PagesOfLanguagesShowWhatRuns) {
         std::tuple("python", processes, "samples/python/processes.py"),
         std::tuple("rust", processes, "bindings/rust/epl/examples/processes.rs"),
         std::tuple("rust", shapes, "bindings/rust/epl/tests/training.rs"),
-        std::tuple("rust", own, "bindings/rust/epl/tests/hostdata.rs")}) {
+        std::tuple("rust", own, "bindings/rust/epl/tests/hostdata.rs"),
+        std::tuple("java", processes, "samples/java/Processes.java"), std::tuple("java", shapes, java),
+        std::tuple("java", "\n## Data of your own\n", java), std::tuple("java", "\n## Closing, and memory\n", java),
+        std::tuple("java", "\nSettings have types as well", java)}) {
     const std::string text = read_text(kTop / "docs" / (std::string(page) + ".md"));
     const size_t section = text.find(topic), fence = text.find("\n```", section),
                  begin = text.find('\n', fence + 1) + 1, end = text.find("```", begin);

@@ -119,8 +119,8 @@ class JobTest {
           Trainer trainer = engine.newTrainer().set("optimizer", "adamw").bindDataset(model, data);
           Plan plan = model.plan(trainer);
           Session session = plan.newSession()) {
-        Map<String, Object> settings = Map.of("epochs", 10, "folder", run, "resume", "auto", "patience", 3,
-            "metrics", "accuracy");
+        JobSettings settings = new JobSettings().epochs(10).folder(run.toString()).resume("auto").patience(3)
+            .metrics("accuracy");
         JobEvent last = Job.fit(session, data, heldOut, settings, event -> {
           if (event.kind() == JobEvent.Kind.MEASURED) System.out.println(event.step() + ": " + event.text());
           return true;  // false ends the job
