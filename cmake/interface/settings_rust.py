@@ -184,9 +184,9 @@ def lines():
         for one in rows:
             yield from row(kind, one)
         yield "}"
-    yield from builder("TrainerSettings", "What [`Trainer::parse`](crate::Trainer::parse) takes, as `&settings.to_string()`."
+    yield from builder("TrainerSettings", "What [`Trainer::parse`](crate::Trainer::parse) takes."
                        .replace("[", "\x01").replace("]", "\x02"), options.trainer_settings(), [k for k, _ in options.kinds()])
-    yield from builder("JobSettings", "What [`Job::new`](crate::Job::new) and [`fit`](crate::fit) take, as `&settings.to_string()`."
+    yield from builder("JobSettings", "What [`Job::new`](crate::Job::new) and [`fit`](crate::fit) take."
                        .replace("[", "\x01").replace("]", "\x02"), options.job())
 
 

@@ -222,7 +222,7 @@ class Package(unittest.TestCase):
         options = {"batch": 8, "classes": True, "held_out": 0.2}  # a fifth of the rows is not trained on
         data = epl.Dataset(engine, "rows.csv", {**options, "split": "train", "order": "shuffled"})
         held_out = epl.Dataset(engine, "rows.csv", {**options, "split": "held_out", "partial": True})
-        fitted = epl.fit(model, data, held_out, trainer={"optimizer": "adamw", "optimizer.lr": 0.05},
+        fitted = epl.fit(model, data, held_out, trainer={"optimizer": epl.optimizers.AdamW(lr=0.05), "clip_norm": 1},
                          epochs=10, folder="run", resume="auto", patience=3, metrics="accuracy", restore_best=True,
                          progress=lambda event: print(event.kind, event.step, event.loss, event.metrics))
         print(fitted.ended, fitted.metrics["accuracy"], fitted.best_checkpoint)

@@ -151,17 +151,20 @@ TEST(Docs, PagesOfLanguagesShowAJobThatIsTested) {
     }
     return out;
   };
-  for (const auto& [page, source] :
-       {std::pair("python", "tests/bindings/python_test.py"), std::pair("go", "bindings/go/example_test.go"),
-        std::pair("rust", "bindings/rust/epl/src/job.rs"),
-        std::pair("java", "bindings/java/src/test/java/ai/epl/JobTest.java"),
-        std::pair("cpp", "tests/bindings/cpp_throwing.cc")}) {
+  // And it shows settings that have types.
+  for (const auto& [page, source, typed] :
+       {std::tuple("python", "tests/bindings/python_test.py", "epl.optimizers.AdamW("),
+        std::tuple("go", "bindings/go/example_test.go", "epl.TrainerSettings{"),
+        std::tuple("rust", "bindings/rust/epl/src/job.rs", "TrainerSettings::new()"),
+        std::tuple("java", "bindings/java/src/test/java/ai/epl/JobTest.java", "new JobSettings()"),
+        std::tuple("cpp", "tests/bindings/cpp_throwing.cc", "epl::trainer_settings ")}) {
     const std::string text = read_text(kTop / "docs" / (std::string(page) + ".md"));
     const size_t section = text.find("\n## A training with everything\n"), fence = text.find("```", section),
                  begin = text.find('\n', fence) + 1, end = text.find("```", begin);
     ASSERT_NE(section, std::string::npos) << page;
     EXPECT_NE(trimmed(read_text(kTop / source)).find(trimmed(text.substr(begin, end - begin))), std::string::npos)
         << "docs/" << page << ".md shows something else than " << source;
+    EXPECT_NE(text.substr(begin, end - begin).find(typed), std::string::npos) << page;
   }
 }
 

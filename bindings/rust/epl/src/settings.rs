@@ -655,7 +655,7 @@ pub mod schedules {
     }
 }
 
-/// What [`Trainer::parse`](crate::Trainer::parse) takes, as `&settings.to_string()`.
+/// What [`Trainer::parse`](crate::Trainer::parse) takes.
 #[derive(Clone, Debug, Default)]
 pub struct TrainerSettings(Members);
 
@@ -776,7 +776,7 @@ impl fmt::Display for TrainerSettings {
     }
 }
 
-/// What [`Job::new`](crate::Job::new) and [`fit`](crate::fit) take, as `&settings.to_string()`.
+/// What [`Job::new`](crate::Job::new) and [`fit`](crate::fit) take.
 #[derive(Clone, Debug, Default)]
 pub struct JobSettings(Members);
 

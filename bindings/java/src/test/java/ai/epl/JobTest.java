@@ -180,7 +180,8 @@ class JobTest {
 
   @Test
   void inputsHaveNames() throws Exception {
-    try (World world = new World(); Session one = world.session(); Session other = world.session()) {
+    try (World world = new World(); Plan plan = world.plan(World.BATCH); Session one = plan.newSession();
+        Session other = plan.newSession()) {
       List<Tensor> batch = world.batch();
       Map<String, Tensor> named = Map.of("target", batch.get(1), "x", batch.get(0));
       assertEquals(one.step(batch).loss(), other.step(named).loss());
@@ -188,7 +189,7 @@ class JobTest {
       Map<String, Tensor> found = other.predict(Map.of("x", batch.get(0)));
       assertEquals(1, found.size());
       found.values().forEach(Tensor::close);
-      namesInEveryCall(world, one, named);
+      namesInEveryCall(world, plan, one, named);
       String missing = assertThrows(IllegalArgumentException.class, () -> one.step(Map.of("x", batch.get(0)))).getMessage();
       assertEquals("nothing is given for target", missing);
       assertThrows(IllegalArgumentException.class, () -> one.predict(Map.of("y", batch.get(0))));
@@ -197,12 +198,13 @@ class JobTest {
   }
 
   /** What is given by name does what the same tensors in their order do. */
-  private static void namesInEveryCall(World world, Session session, Map<String, Tensor> named) throws Exception {
+  private static void namesInEveryCall(World world, Plan plan, Session session, Map<String, Tensor> named)
+      throws Exception {
     CallOptions none = CallOptions.NONE;
     Tensor x = named.get("x");
     List<Tensor> batch = List.of(x, named.get("target"));
     Map<String, Tensor> alone = Map.of("x", x);
-    try (Plan plan = world.plan(World.BATCH); Evaluation one = plan.newEvaluation("none");
+    try (Evaluation one = plan.newEvaluation("none");
         Evaluation other = plan.newEvaluation("none"); Predictor predictor = session.newPredictor();
         Tensor scores = world.engine.newTensor(DataType.F32, World.BATCH, 2)) {
       assertEquals(batch, plan.ordered(Entry.TRAIN, named));
