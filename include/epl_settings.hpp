@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,6 +38,15 @@ class members {
     text_ += text_.empty() ? "" : ",";
     write(key);
     text_ += ':' + *json;
+  }
+  void add(std::string_view key, const std::vector<std::string>& texts) {
+    if (!texts.empty()) add(key, std::optional(texts));
+  }
+  void add(std::string_view key, const std::map<std::string, std::int64_t>& sizes) {
+    if (sizes.empty()) return;
+    members all;
+    for (const auto& [name, size] : sizes) all.add(name, std::optional(size));
+    raw(key, '{' + all.text() + '}');
   }
   void all_of(const std::string& members) {
     if (members.empty()) return;
@@ -436,6 +446,19 @@ struct trainer_settings {
   std::optional<bool> freezable = std::nullopt;
   /// how often a Loop whose trip count only data knows may run, as N, or NODE=N,... for loops of their own.
   std::optional<std::string> max_trip_count = std::nullopt;
+  /// sizes of symbolic dimensions of the model.
+  std::map<std::string, std::int64_t> symbols = {};
+  /// patterns of parameters that are trained; all others are frozen.
+  std::vector<std::string> train_only = {};
+  /// parameters with options of their own: each has match, a list of patterns, and options of the optimizer, or
+  /// frozen, or constants, as JSON.
+  std::optional<std::string> groups = std::nullopt;
+  /// low-rank adapters: each has match, a pattern, and rank, alpha, dropout, as JSON.
+  std::optional<std::string> adapters = std::nullopt;
+  /// by name dtype, dims and batch_dim of inputs, as JSON.
+  std::optional<std::string> inputs = std::nullopt;
+  /// further shapes that batches may have: each has symbols or inputs, as JSON.
+  std::optional<std::string> shapes = std::nullopt;
   std::string json() const {
     detail::members out;
     out.all_of(loss.members());
@@ -452,6 +475,12 @@ struct trainer_settings {
     out.add("keep_gradients", keep_gradients);
     out.add("freezable", freezable);
     out.add("max_trip_count", max_trip_count);
+    out.add("symbols", symbols);
+    out.add("train_only", train_only);
+    out.raw("groups", groups);
+    out.raw("adapters", adapters);
+    out.raw("inputs", inputs);
+    out.raw("shapes", shapes);
     return '{' + out.text() + '}';
   }
 };

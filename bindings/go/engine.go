@@ -66,6 +66,9 @@ func (e *Engine) MemoryBytes() uint64 {
 	return raw.EngineMemoryBytes(engine)
 }
 
+// Version is that of the library in use: major * 1000000 + minor * 1000 + patch.
+func Version() uint32 { return raw.Version() }
+
 // Describe gives, as JSON, what this build and this machine have: version, processor level, devices, losses, metrics,
 // optimizers, schedules, readers, model families, strategy keys, packs.
 func (e *Engine) Describe() (string, error) {

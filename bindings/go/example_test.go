@@ -54,7 +54,7 @@ func Example() {
 }
 
 // Data to measure on, metrics, early stopping, checkpoints, and going on after an interruption.
-func ExampleFit() {
+func ExampleModel_Fit() {
 	ctx := context.Background()
 	folder, err := os.MkdirTemp("", "epl")
 	check(err)
@@ -69,47 +69,22 @@ func ExampleFit() {
 	model, err := engine.LoadModel(ctx, file, epl.ModelOptions{})
 	check(err)
 	defer model.Close()
-	data, err := engine.OpenDataset(ctx, table, map[string]any{
-		"batch": 8, "classes": true, "held_out": 0.2, "split": "train", "order": "shuffled"})
+	data, err := engine.OpenDataset(ctx, table, map[string]any{"batch": 8, "split": "train", "order": "shuffled"})
 	check(err)
 	defer data.Close()
-	heldOut, err := engine.OpenDataset(ctx, table, map[string]any{
-		"batch": 8, "classes": true, "held_out": 0.2, "split": "held_out", "partial": true})
+	heldOut, err := engine.OpenDataset(ctx, table, map[string]any{"batch": 8, "split": "held_out", "partial": true})
 	check(err)
 	defer heldOut.Close()
-	trainer, err := engine.ParseTrainer(map[string]any{"optimizer": "adamw", "optimizer.lr": 0.05})
-	check(err)
-	defer trainer.Close()
-	check(trainer.BindDataset(model, data))
-	plan, err := model.Plan(ctx, trainer, nil, epl.PlanOptions{})
-	check(err)
-	defer plan.Close()
-	session, err := plan.Session(ctx, epl.SessionOptions{})
-	check(err)
-	defer session.Close()
-	last, err := epl.Fit(ctx, session, data, epl.FitOptions{
+	session, last, err := model.Fit(ctx, data, epl.FitOptions{
 		HeldOut:  heldOut,
-		Settings: map[string]any{"epochs": 10, "folder": run, "resume": "auto", "patience": 3, "metrics": "accuracy"},
-		Progress: func(event epl.JobEvent) bool {
-			if event.Kind == epl.Measured {
-				fmt.Println("step", event.Step, "accuracy is known:", event.Metrics["accuracy"] >= 0)
-			}
-			return true // false ends the job
-		},
+		Trainer:  epl.TrainerSettings{Optimizer: epl.AdamW{LR: epl.To(0.05)}, Schedule: epl.CosineSchedule{}},
+		Settings: epl.JobSettings{Epochs: 10, Folder: run, Resume: "auto", Patience: 3, Metrics: "accuracy"},
+		Progress: func(e epl.JobEvent) bool { log.Println(e.Step, e.Loss, e.Metrics); return true }, // false ends it
 	})
 	check(err)
+	defer session.Close()
 	fmt.Println("ended by", last.Ended, "after", last.Step, "steps")
 	// Output:
-	// step 4 accuracy is known: true
-	// step 8 accuracy is known: true
-	// step 12 accuracy is known: true
-	// step 16 accuracy is known: true
-	// step 20 accuracy is known: true
-	// step 24 accuracy is known: true
-	// step 28 accuracy is known: true
-	// step 32 accuracy is known: true
-	// step 36 accuracy is known: true
-	// step 40 accuracy is known: true
 	// ended by steps after 40 steps
 }
 

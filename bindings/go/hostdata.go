@@ -149,7 +149,10 @@ func (d *Dataset) Epoch(ctx context.Context) iter.Seq2[[]*Tensor, error] {
 
 // Feed takes batches that the host pushes when it has them; its dataset gives them. Any goroutines may push. A feed that
 // is closed before it was finished is an error to who waits for a batch.
-type Feed struct{ child }
+type Feed struct {
+	child
+	fields []string
+}
 
 // NewFeed makes a feed. fields are those of a batch, and so many batches wait at most.
 func (e *Engine) NewFeed(fields []Info, capacity int) (*Feed, error) {
@@ -161,7 +164,7 @@ func (e *Engine) NewFeed(fields []Info, capacity int) (*Feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Feed{}
+	f := &Feed{fields: namesOf(fields)}
 	f.adopt(e, unsafe.Pointer(made), func(p unsafe.Pointer) { raw.FeedDestroy((*raw.Feed)(p)) })
 	return watch(f, &f.handle), nil
 }

@@ -256,40 +256,6 @@ func (j *Job) Describe() (string, error) {
 	return given(raw.JobDescribe((*raw.Job)(at)))
 }
 
-// FitOptions are the options of [Fit].
-type FitOptions struct {
-	HeldOut  *Dataset                  // data that is measured on and not trained on; nil: none
-	Settings any                       // of the job, as Engine.NewJob takes them
-	Progress func(event JobEvent) bool // nil, or called with every event; false ends the job after its last checkpoint
-}
-
-// Fit runs a job from its start to its end, and gives its last event: JobEvent.Ended says why it has ended. A context
-// that ends is an error; what was trained until then is in the session, and in the folder where there is one.
-func Fit(ctx context.Context, s *Session, data *Dataset, options FitOptions) (JobEvent, error) {
-	j, err := s.owner.NewJob(options.Settings)
-	if err != nil {
-		return JobEvent{}, err
-	}
-	defer j.Close()
-	if err := j.Start(ctx, s, data, options.HeldOut); err != nil {
-		return JobEvent{}, err
-	}
-	var last JobEvent
-	for event, err := range j.Events(ctx) {
-		if err != nil {
-			return last, err
-		}
-		last = event
-		if options.Progress != nil && event.Kind != JobDone && !options.Progress(event) {
-			if err := j.End(EndedStopped, "the host has ended it"); err != nil {
-				return last, err
-			}
-			options.Progress = nil
-		}
-	}
-	return last, nil
-}
-
 // FindCheckpoint gives the checkpoint that a path means: it, or the newest of a job's folder. A path that is neither
 // stays as it is.
 func (e *Engine) FindCheckpoint(path string) (string, error) {

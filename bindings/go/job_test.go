@@ -2,10 +2,13 @@ package epl
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -123,6 +126,64 @@ func TestFitGoesOn(t *testing.T) {
 	}
 }
 
+// Model.Fit has the bits of a trainer, a plan and a session made by hand.
+func TestFitOfAModel(t *testing.T) {
+	w := newWorld(t, "4,16,2", 4, nil, 1)
+	path := rows(t)
+	f := newFitting(w, path)
+	trainer, err := w.engine.ParseTrainer(`{"optimizer": "adamw", "schedule": "linear", "schedule.total_steps": 12}`)
+	w.check(err)
+	defer trainer.Close()
+	w.check(trainer.BindDataset(w.model, f.data))
+	plan, err := w.model.Plan(w.ctx, trainer, nil, PlanOptions{Seed: 3})
+	w.check(err)
+	defer plan.Close()
+	want, err := plan.Session(w.ctx, SessionOptions{})
+	w.check(err)
+	defer want.Close()
+	_, err = Fit(w.ctx, want, f.data, FitOptions{Settings: JobSettings{Steps: 12}})
+	w.check(err)
+	hash, err := want.Hash(w.ctx)
+	w.check(err)
+
+	for _, how := range []FitOptions{
+		{Trainer: TrainerSettings{Optimizer: AdamW{}, Schedule: LinearSchedule{}}, Settings: JobSettings{Epochs: 1}},
+		{Trainer: map[string]any{"optimizer": "adamw", "schedule": "linear"}, Settings: `{"steps": 12}`, Strategy: "{}"},
+		{Trainer: trainer, Settings: map[string]int{"steps": 12}},
+	} {
+		other := newFitting(w, path)
+		how.HeldOut, how.Plan = other.heldOut, PlanOptions{Seed: 3}
+		session, last, err := w.model.Fit(w.ctx, other.data, how)
+		w.check(err)
+		if found, _ := session.Hash(w.ctx); last.Ended != EndedSteps || last.Step != 12 || found != hash {
+			t.Errorf("%+v: %v after %d steps, hash %x, not %x", how, last.Ended, last.Step, found, hash)
+		}
+		session.Close()
+	}
+
+	other := newFitting(w, path)
+	ctx, cancel := context.WithCancel(w.ctx)
+	session, _, err := w.model.Fit(ctx, other.data, FitOptions{Settings: JobSettings{Steps: 50},
+		Progress: func(e JobEvent) bool {
+			if e.Step == 7 {
+				cancel()
+			}
+			return true
+		}})
+	if !errors.Is(err, Cancelled) || session == nil || session.Steps() != 7 {
+		t.Fatalf("a context that ends gives %v and %v", session, err)
+	}
+	defer session.Close()
+	if _, err := Fit(w.ctx, session, other.data, FitOptions{Trainer: trainer}); !errors.Is(err, InvalidArgument) {
+		t.Errorf("a trainer for a session gives %v", err)
+	}
+	wrong := FitOptions{Trainer: `{"optimiser": "adamw"}`, Settings: JobSettings{Steps: 1}}
+	if session, _, err := w.model.Fit(w.ctx, other.data, wrong); session != nil || err == nil ||
+		!strings.Contains(err.Error(), "did you mean optimizer") {
+		t.Errorf("a wrong key gives %v", err)
+	}
+}
+
 func TestALastSaveThatFailsLosesNothing(t *testing.T) {
 	w := newWorld(t, "4,16,2", 4, nil, 1)
 	path, folder := rows(t), filepath.Join(t.TempDir(), "run")
@@ -213,11 +274,74 @@ func TestInputsByName(t *testing.T) {
 	if len(outputs) != 1 {
 		t.Fatalf("%d outputs", len(outputs))
 	}
+	namesInEveryCall(w, other, Named{"target": w.inputs[1], x: w.inputs[0]}, Named{x: w.inputs[0]}, outputs)
 	if _, err := other.StepNamed(w.ctx, Named{x: w.inputs[0]}); err == nil || !strings.Contains(err.Error(), "target") {
 		t.Fatalf("without a target: %v", err)
 	}
 	if _, err := other.PredictNamed(w.ctx, Named{"y": w.inputs[0]}); !errors.Is(err, InvalidArgument) {
 		t.Fatalf("an unknown input: %v", err)
+	}
+}
+
+// namesInEveryCall compares what is given by name with the same tensors in their order.
+func namesInEveryCall(w *world, s *Session, all, inputs, want Named) {
+	w.Helper()
+	ordered, err := w.plan.Ordered(Train, all)
+	w.check(err)
+	if !slices.Equal(ordered, w.inputs) {
+		w.Error("the plan has another order")
+	}
+	if _, err := w.plan.Ordered(Predict, all); !errors.Is(err, InvalidArgument) {
+		w.Errorf("a target to predict with gives %v", err)
+	}
+	predictor, err := s.Predictor(w.ctx, nil)
+	w.check(err)
+	defer predictor.Close()
+	found, err := predictor.PredictNamed(w.ctx, inputs)
+	w.check(err)
+	defer found.Close()
+	for name, one := range want {
+		expected, _ := Values[float32](one)
+		if values, err := Values[float32](found[name]); err != nil || !slices.Equal(values, expected) {
+			w.Errorf("%s is %v, %v", name, values, err)
+		}
+	}
+	if none, err := predictor.PredictNamed(w.ctx, all); err == nil || len(none) != 0 {
+		w.Errorf("a target to predict with gives %v", none)
+	}
+	evaluation, err := w.plan.Evaluation("none")
+	w.check(err)
+	defer evaluation.Close()
+	w.check(evaluation.AddNamed(w.ctx, s, all))
+	evaluated, err := s.Evaluate(w.ctx, w.inputs...)
+	w.check(err)
+	if loss, err := evaluation.Result("loss"); err != nil || math.Abs(loss-evaluated.Loss) > 1e-6 {
+		w.Errorf("evaluated %v, not %v: %v", loss, evaluated.Loss, err)
+	}
+	// Refused for want of keep_gradients, after the names were looked at.
+	if _, err := s.GradientsNamed(w.ctx, all); err == nil || strings.Contains(err.Error(), "nothing is given") {
+		w.Errorf("gradients by name: %v", err)
+	}
+	if _, err := s.GradientsNamed(w.ctx, inputs); err == nil || !strings.Contains(err.Error(), "nothing is given") {
+		w.Errorf("gradients without a target: %v", err)
+	}
+	fields, err := w.plan.Inputs(Train)
+	w.check(err)
+	feed, err := w.engine.NewFeed(fields, 1)
+	w.check(err)
+	defer feed.Close()
+	data, err := feed.Dataset()
+	w.check(err)
+	defer data.Close()
+	w.check(feed.PushNamed(w.ctx, all))
+	batch, err := data.Next(w.ctx)
+	w.check(err)
+	first, _ := Values[float32](batch[0])
+	if values, err := Values[float32](w.inputs[0]); err != nil || !slices.Equal(values, first) {
+		w.Errorf("pushed %v, %v", first, err)
+	}
+	if err := feed.PushNamed(w.ctx, inputs); !errors.Is(err, InvalidArgument) {
+		w.Errorf("a batch without its target: %v", err)
 	}
 }
 
@@ -254,6 +378,63 @@ func TestSettings(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is not in %s", want, text)
 		}
+	}
+}
+
+// Each field of settings, whatever its type, is in what the library reads.
+func TestEverySettingIsTold(t *testing.T) {
+	for _, settings := range []any{&TrainerSettings{}, &JobSettings{}} {
+		value := reflect.ValueOf(settings).Elem()
+		for i := range value.NumField() {
+			fillField(t, value.Field(i), value.Type().Field(i).Name)
+		}
+		text, err := json.Marshal(settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told map[string]any
+		if err := json.Unmarshal(text, &told); err != nil {
+			t.Fatal(err)
+		}
+		if rows := 2; len(told) < value.NumField() || len(told) > value.NumField()+rows {
+			t.Errorf("%d fields are told as %s", value.NumField(), text)
+		}
+		for i := range value.NumField() { // none hides another
+			field := value.Field(i)
+			kept := reflect.New(field.Type()).Elem()
+			kept.Set(field)
+			field.SetZero()
+			if less, _ := json.Marshal(settings); len(less) >= len(text) {
+				t.Errorf("%s is not told", value.Type().Field(i).Name)
+			}
+			field.Set(kept)
+		}
+	}
+}
+
+func fillField(t *testing.T, field reflect.Value, name string) {
+	rows := map[string]any{"Loss": MSELoss{}, "Optimizer": SGD{}, "Schedule": StepSchedule{StepSize: 1}}
+	switch row, isRow := rows[name]; {
+	case isRow:
+		field.Set(reflect.ValueOf(row))
+	case field.Kind() == reflect.Pointer:
+		field.Set(reflect.New(field.Type().Elem()))
+	case field.Kind() == reflect.Bool:
+		field.SetBool(true)
+	case field.Kind() == reflect.Int64:
+		field.SetInt(1)
+	case field.Kind() == reflect.Float64:
+		field.SetFloat(1)
+	case field.Kind() == reflect.String:
+		field.SetString("a")
+	case field.Kind() == reflect.Map:
+		field.Set(reflect.MakeMap(field.Type()))
+	case field.Kind() == reflect.Slice:
+		field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+	case field.Kind() == reflect.Interface:
+		field.Set(reflect.ValueOf(map[string]any{}))
+	default:
+		t.Fatalf("%s is of type %s", name, field.Type())
 	}
 }
 

@@ -30,9 +30,7 @@ func (p *Plan) names() (map[Entry]names, error) {
 			if err != nil {
 				return nil, err
 			}
-			for _, one := range ports {
-				*list = append(*list, one.Name)
-			}
+			*list = namesOf(ports)
 		}
 		all[entry] = n
 	}
@@ -42,20 +40,40 @@ func (p *Plan) names() (map[Entry]names, error) {
 // Ordered puts inputs by name into the order in which calls of an entry take them; an error names what is missing, or
 // is no input.
 func (s *Session) Ordered(entry Entry, inputs Named) ([]*Tensor, error) {
-	wanted := s.names[entry%raw.EPL_ENTRY_SHAPE].inputs
+	return inputs.ordered("input", s.names[entry%raw.EPL_ENTRY_SHAPE].inputs)
+}
+
+// Ordered is [Session.Ordered] before there is a session, and for what has none.
+func (p *Plan) Ordered(entry Entry, inputs Named) ([]*Tensor, error) {
+	ports, err := p.Inputs(entry)
+	if err != nil {
+		return nil, err
+	}
+	return inputs.ordered("input", namesOf(ports))
+}
+
+func namesOf(infos []Info) []string {
+	names := make([]string, len(infos))
+	for i, one := range infos {
+		names[i] = one.Name
+	}
+	return names
+}
+
+func (n Named) ordered(what string, wanted []string) ([]*Tensor, error) {
 	all := make([]*Tensor, len(wanted))
 	var missing []string
 	for i, name := range wanted {
-		one, there := inputs[name]
+		one, there := n[name]
 		if !there {
 			missing = append(missing, name)
 		}
 		all[i] = one
 	}
-	for name := range inputs {
+	for name := range n {
 		if !slices.Contains(wanted, name) {
 			return nil, &Error{Code: InvalidArgument, Where: name, Rank: -1,
-				Message: fmt.Sprintf("there is no input %q; there are %s", name, strings.Join(wanted, ", "))}
+				Message: fmt.Sprintf("there is no %s %q; there are %s", what, name, strings.Join(wanted, ", "))}
 		}
 	}
 	if missing != nil {
@@ -90,14 +108,52 @@ func (s *Session) PredictNamed(ctx context.Context, inputs Named) (Named, error)
 		return nil, err
 	}
 	outputs, err := s.Predict(ctx, all...)
+	return namedOf(s.names[Predict].outputs, outputs), err
+}
+
+func namedOf(names []string, all []*Tensor) Named {
+	named := Named{}
+	for i, one := range all {
+		named[names[i]] = one
+	}
+	return named
+}
+
+// GradientsNamed is Gradients with inputs by name.
+func (s *Session) GradientsNamed(ctx context.Context, inputs Named) (Metrics, error) {
+	all, err := s.Ordered(Train, inputs)
+	if err != nil {
+		return Metrics{}, err
+	}
+	return s.Gradients(ctx, all...)
+}
+
+// PredictNamed is Predict with inputs and outputs by name.
+func (p *Predictor) PredictNamed(ctx context.Context, inputs Named) (Named, error) {
+	all, err := inputs.ordered("input", p.names.inputs)
 	if err != nil {
 		return nil, err
 	}
-	named := Named{}
-	for i, name := range s.names[Predict].outputs {
-		named[name] = outputs[i]
+	outputs, err := p.Predict(ctx, all...)
+	return namedOf(p.names.outputs, outputs), err
+}
+
+// AddNamed is Add with inputs by name.
+func (v *Evaluation) AddNamed(ctx context.Context, s *Session, inputs Named) error {
+	all, err := s.Ordered(Evaluate, inputs)
+	if err != nil {
+		return err
 	}
-	return named, nil
+	return v.Add(ctx, s, all...)
+}
+
+// PushNamed is Push with tensors by the names of the fields.
+func (f *Feed) PushNamed(ctx context.Context, batch Named) error {
+	all, err := batch.ordered("field", f.fields)
+	if err != nil {
+		return err
+	}
+	return f.Push(ctx, all...)
 }
 
 // Symbols are the names of the symbolic dimensions of an input or output of the model, in the order of its dimensions;

@@ -32,6 +32,90 @@ func (e *Engine) ParseStrategy(options any) (*Strategy, error) {
 	return newStrategy(e, made), nil
 }
 
+// NewStrategy makes a strategy with all defaults and without scopes.
+func (e *Engine) NewStrategy() (*Strategy, error) {
+	engine, done, err := e.use()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	made, failure := raw.StrategyCreate(engine)
+	if failure != nil {
+		return nil, taken(failure)
+	}
+	return newStrategy(e, made), nil
+}
+
+// ScopeKind says what the devices of a [Scope] do with its nodes.
+type ScopeKind int32
+
+const (
+	Replicate ScopeKind = raw.EPL_SCOPE_REPLICATE // a copy of these nodes takes the devices, which share its batch
+	Split     ScopeKind = raw.EPL_SCOPE_SPLIT     // their weights are cut over the devices
+	Experts   ScopeKind = raw.EPL_SCOPE_EXPERT    // their experts are
+)
+
+// Scope is a scope of a strategy.
+type Scope struct {
+	strategy *Strategy
+	number   int64
+}
+
+// AddScope adds a scope behind those that are there: siblings are stages of a pipeline, in the order of the calls.
+// Without a match it has every node. name may be empty.
+func (s *Strategy) AddScope(kind ScopeKind, devices int, name string) (*Scope, error) {
+	return s.addScope(raw.EPL_SCOPE_TOP, kind, devices, name)
+}
+
+// SetDefault makes the scope of every node that no other one matches.
+func (s *Strategy) SetDefault(kind ScopeKind, devices int) (*Scope, error) {
+	return s.addScope(raw.EPL_SCOPE_DEFAULT, kind, devices, "")
+}
+
+func (s *Strategy) addScope(outer int64, kind ScopeKind, devices int, name string) (*Scope, error) {
+	at := s.enter()
+	if at == nil {
+		return nil, ErrClosed
+	}
+	defer s.leave()
+	number, failure := raw.StrategyAddScope((*raw.Strategy)(at), outer, int32(kind), int64(devices), name)
+	if failure != nil {
+		return nil, taken(failure)
+	}
+	return &Scope{s, number}, nil
+}
+
+// AddScope adds a scope within this one.
+func (c *Scope) AddScope(kind ScopeKind, devices int, name string) (*Scope, error) {
+	return c.strategy.addScope(c.number, kind, devices, name)
+}
+
+// Match gives the scope the nodes of these globs: over names of nodes, "node:NAME", "op:MatMul" or "param:embed*".
+func (c *Scope) Match(patterns ...string) error {
+	at := c.strategy.enter()
+	if at == nil {
+		return ErrClosed
+	}
+	defer c.strategy.leave()
+	for _, pattern := range patterns {
+		if failure := raw.StrategyAddMatch((*raw.Strategy)(at), c.number, pattern); failure != nil {
+			return taken(failure)
+		}
+	}
+	return nil
+}
+
+// PinDim says in which dimension a weight, or the result of a node, is cut over the scope's devices: from 0, or from -1
+// back from the end.
+func (c *Scope) PinDim(value string, dim int) error {
+	at := c.strategy.enter()
+	if at == nil {
+		return ErrClosed
+	}
+	defer c.strategy.leave()
+	return taken(raw.StrategyPinDim((*raw.Strategy)(at), c.number, value, int32(dim)))
+}
+
 func newStrategy(e *Engine, made *raw.Strategy) *Strategy {
 	s := &Strategy{}
 	s.adopt(e, unsafe.Pointer(made), func(p unsafe.Pointer) { raw.StrategyDestroy((*raw.Strategy)(p)) })

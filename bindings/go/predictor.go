@@ -24,8 +24,8 @@ func (s *Session) Progress() Metrics {
 // outlives its session. It has one caller at a time; a session may have several predictors.
 type Predictor struct {
 	child
-	outputs int
-	tokens  tokens
+	names  names
+	tokens tokens
 }
 
 // Predictor makes one with the weights of the last step. shapes is another plan of the same model and trainer, for
@@ -36,7 +36,7 @@ func (s *Session) Predictor(ctx context.Context, shapes *Plan) (*Predictor, erro
 		return nil, ErrClosed
 	}
 	defer s.leave()
-	outputs := s.outputs
+	named := s.names[Predict]
 	var plan *raw.Plan
 	if shapes != nil {
 		other, done, err := shapes.use()
@@ -45,7 +45,11 @@ func (s *Session) Predictor(ctx context.Context, shapes *Plan) (*Predictor, erro
 		}
 		defer done()
 		plan = other
-		outputs = int(raw.PlanPortCount(plan, raw.EPL_ENTRY_PREDICT, raw.EPL_PORT_OUTPUT))
+		all, err := shapes.names()
+		if err != nil {
+			return nil, err
+		}
+		named = all[Predict]
 	}
 	var made *raw.Predictor
 	err := within(ctx, s.engine, func(call *raw.CallOptions) (failure *raw.Error) {
@@ -55,7 +59,7 @@ func (s *Session) Predictor(ctx context.Context, shapes *Plan) (*Predictor, erro
 	if err != nil {
 		return nil, err
 	}
-	p := &Predictor{outputs: outputs}
+	p := &Predictor{names: named}
 	p.adopt(s.owner, unsafe.Pointer(made), func(at unsafe.Pointer) { raw.PredictorDestroy((*raw.Predictor)(at)) })
 	return watch(p, &p.handle), nil
 }
@@ -112,7 +116,7 @@ func (p *Predictor) Predict(ctx context.Context, inputs ...*Tensor) ([]*Tensor, 
 		return nil, err
 	}
 	defer b.free()
-	made := make([]*raw.Tensor, p.outputs)
+	made := make([]*raw.Tensor, len(p.names.outputs))
 	err := p.tokens.within(ctx, p.engine, func(call *raw.CallOptions) *raw.Error {
 		return raw.PredictorPredict((*raw.Predictor)(at), b.all, call, made)
 	})

@@ -446,11 +446,24 @@ type TrainerSettings struct {
 	// how often a Loop whose trip count only data knows may run, as N, or NODE=N,... for loops of their own
 	MaxTripCount string
 
-	// Sizes of symbolic dimensions of the model.
+	// sizes of symbolic dimensions of the model
 	Symbols map[string]int64
 
-	// Patterns of parameters that are trained; all others are frozen.
+	// patterns of parameters that are trained; all others are frozen
 	TrainOnly []string
+
+	// parameters with options of their own: each has match, a list of patterns, and options of the optimizer, or
+	// frozen, or constants
+	Groups any
+
+	// low-rank adapters: each has match, a pattern, and rank, alpha, dropout
+	Adapters any
+
+	// by name dtype, dims and batch_dim of inputs
+	Inputs any
+
+	// further shapes that batches may have: each has symbols or inputs
+	Shapes any
 }
 
 // MarshalJSON gives the form that the library reads.
@@ -503,6 +516,18 @@ func (s TrainerSettings) MarshalJSON() ([]byte, error) {
 	}
 	if s.TrainOnly != nil {
 		into["train_only"] = s.TrainOnly
+	}
+	if s.Groups != nil {
+		into["groups"] = s.Groups
+	}
+	if s.Adapters != nil {
+		into["adapters"] = s.Adapters
+	}
+	if s.Inputs != nil {
+		into["inputs"] = s.Inputs
+	}
+	if s.Shapes != nil {
+		into["shapes"] = s.Shapes
 	}
 	return json.Marshal(into)
 }

@@ -176,6 +176,32 @@ func (t *Tensor) Dims() []int64 {
 	return dims
 }
 
+// DLPack gives a DLManagedTensorVersioned, by which a library that knows DLPack takes the data without a copy. It keeps
+// the data alive, and whoever receives it calls its deleter.
+func (t *Tensor) DLPack() (unsafe.Pointer, error) {
+	tensor, done, err := t.use()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	managed, failure := raw.TensorToDlpack(tensor)
+	return managed, taken(failure)
+}
+
+// FromDLPack makes a tensor of such a struct, of a row-major tensor of the CPU, and takes it over, also when it fails.
+func FromDLPack(e *Engine, managed unsafe.Pointer) (*Tensor, error) {
+	engine, done, err := e.use()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	made, failure := raw.TensorFromDlpack(engine, managed)
+	if failure != nil {
+		return nil, taken(failure)
+	}
+	return newTensor(made), nil
+}
+
 // View gives the elements of t where they lie, which must be of type T. It is valid until t is closed, or, of a
 // dataset's tensor, until the next batch.
 func View[T Element](t *Tensor) ([]T, error) {

@@ -14,13 +14,13 @@ SPELLED = {"sgd": "SGD", "mse": "MSE", "bce": "BCE", "adamw": "AdamW", "rmsprop"
 @dataclasses.dataclass(frozen=True)
 class Option:
     name: str
-    type: str  # boolean, integer, number, text, integers, numbers or json
-    default: object  # None: it must be given, or is any JSON
+    type: str  # boolean, integer, number, text, integers, numbers, texts, sizes (by name), json or objects (a list)
+    default: object  # None: it must be given, or is any JSON; {} and []: nothing is given
     doc: str
 
     @property
     def required(self):
-        return self.default is None and self.type != "json"
+        return self.default is None and self.type not in ("json", "objects")
 
     @property
     def field(self):
@@ -32,7 +32,7 @@ class Option:
         return not self.default and not self.required
 
     def explained(self):
-        shown = "" if self.default in (None, "", []) else f" (default: {json.dumps(self.default)})"
+        shown = "" if self.default in (None, "", [], {}) else f" (default: {json.dumps(self.default)})"
         return (self.doc or "as its row declares").rstrip(".") + shown
 
 
@@ -79,6 +79,29 @@ def trainer():
     """Without the keys that name a row."""
     row = tables()["trainer"][0]
     return Row(row.name, row.doc, tuple(o for o in row.options if o.name not in ROWS.values()))
+
+
+# What the JSON of a trainer has beside its keys (core/capi/trainer_json.cc).
+MEMBERS = (
+    Option("symbols", "sizes", {}, "sizes of symbolic dimensions of the model"),
+    Option("train_only", "texts", [], "patterns of parameters that are trained; all others are frozen"),
+    Option("groups", "objects", None, "parameters with options of their own: each has match, a list of patterns, and options"
+                                      " of the optimizer, or frozen, or constants"),
+    Option("adapters", "objects", None, "low-rank adapters: each has match, a pattern, and rank, alpha, dropout"),
+    Option("inputs", "json", None, "by name dtype, dims and batch_dim of inputs"),
+    Option("shapes", "objects", None, "further shapes that batches may have: each has symbols or inputs"),
+)
+
+
+def trainer_settings():
+    """All that a trainer may be given beside its rows."""
+    row = trainer()
+    return Row(row.name, row.doc, row.options + MEMBERS)
+
+
+def own(kind):
+    """The keys of a trainer that look like options of a row of this kind: a row that is set leaves them alone."""
+    return [o.name for o in trainer().options if o.name.startswith(kind + ".")]
 
 
 def kinds():

@@ -4,7 +4,7 @@ import textwrap
 import options
 
 TYPES = {"boolean": "bool", "integer": "int64", "number": "float64", "text": "string", "integers": "[]int64",
-         "numbers": "[]float64", "json": "any"}
+         "numbers": "[]float64", "texts": "[]string", "sizes": "map[string]int64", "json": "any", "objects": "any"}
 SUFFIX = {"loss": "Loss", "optimizer": "", "schedule": "Schedule"}
 INITIALS = {"Lr": "LR"}
 
@@ -17,7 +17,7 @@ def field(option):
 def kind_of(option):
     """A pointer where an empty field would not be the default."""
     plain = TYPES[option.type]
-    return plain if option.zero or option.required or plain.startswith("[]") else "*" + plain
+    return plain if option.zero or option.required or plain.startswith(("[]", "map")) else "*" + plain
 
 
 def comment(text, indent=""):
@@ -37,7 +37,7 @@ def puts(option, key):
     if option.required:
         return [f"\tinto[{key}] = {value}"]
     test = {"boolean": value, "integer": f"{value} != 0", "number": f"{value} != 0", "text": f'{value} != ""',
-            "json": f"{value} != nil"}.get(option.type, f"{value} != nil")
+            }.get(option.type, f"{value} != nil")
     pointer = kind_of(option).startswith("*")
     return [f"\tif {value + ' != nil' if pointer else test} {{", f"\t\tinto[{key}] = {'*' if pointer else ''}{value}", "\t}"]
 
@@ -82,13 +82,7 @@ def lines():
     yield "\tOptimizer Optimizer"
     yield "\tSchedule  Schedule"
     yield ""
-    yield from fields(options.trainer().options)
-    yield ""
-    yield "\t// Sizes of symbolic dimensions of the model."
-    yield "\tSymbols map[string]int64"
-    yield ""
-    yield "\t// Patterns of parameters that are trained; all others are frozen."
-    yield "\tTrainOnly []string"
+    yield from fields(options.trainer_settings().options)
     yield "}"
     yield ""
     yield "// MarshalJSON gives the form that the library reads."
@@ -98,14 +92,8 @@ def lines():
         yield f"\tif s.{options.camel(kind)} != nil {{"
         yield f"\t\ts.{options.camel(kind)}.{kind}(into)"
         yield "\t}"
-    for option in options.trainer().options:
+    for option in options.trainer_settings().options:
         yield from puts(option, f'"{option.name}"')
-    yield "\tif s.Symbols != nil {"
-    yield '\t\tinto["symbols"] = s.Symbols'
-    yield "\t}"
-    yield "\tif s.TrainOnly != nil {"
-    yield '\t\tinto["train_only"] = s.TrainOnly'
-    yield "\t}"
     yield "\treturn json.Marshal(into)"
     yield "}"
     yield ""

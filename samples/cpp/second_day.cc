@@ -83,6 +83,13 @@ int main() {
   });
   later.load_from(source);
 
+  // --- Batches of several shapes
+  auto several = epl::trainer::parse(engine, trainer.describe());
+  several.add_shape(R"({"symbols":{"batch":3}})");  // the last batch of an epoch, say
+  auto any_size = epl::session::create(epl::plan::create(model, several));
+  auto rest = epl::dataset::create(engine, fields, 11, read, R"({"batch":8,"partial":true})");
+  for (int i = 0; i < 2; ++i) any_size.step(rest.next());  // of 8 samples, and of 3
+
   // --- Adapters beside frozen weights
   trainer.add_adapter("*");
   auto tuned = epl::session::create(epl::plan::create(model, trainer));

@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "cpp_settings.h"
+
 void test_results(const std::string& folder);
 
 namespace {
@@ -140,21 +142,18 @@ void test_job(const std::string& folder) {
   } catch (const epl::error& error) {
     EXPECT(error.code() == epl::code::deadline_exceeded && timed.steps() > 0);
   }
-  const std::string page = folder + "/cpp_page";
-  std::filesystem::remove_all(page);
-  std::string settings_of_page =
-      R"({"epochs": 10, "folder": "run", "resume": "auto", "patience": 3, "metrics": "accuracy"})";
-  settings_of_page.replace(settings_of_page.find("run"), 3, page);
   {
-    const std::string& settings = settings_of_page;
+    const std::string run = folder + "/cpp_page";
+    std::filesystem::remove_all(run);
     const std::string options = R"({"batch": 8, "classes": true, "held_out": 0.2, )";
     auto data = epl::dataset::open(engine, table, options + R"("split": "train", "order": "shuffled"})");
     auto held_out = epl::dataset::open(engine, table, options + R"("split": "held_out", "partial": true})");
-    auto trainer = epl::trainer::create(engine);
-    trainer.set("optimizer", "adamw");
+    const epl::trainer_settings how{.optimizer = epl::optimizers::adamw{.lr = 0.05}, .clip_norm = 1};
+    auto trainer = epl::trainer::parse(engine, how.json());
     trainer.bind_dataset(model, data);
     auto session = epl::session::create(epl::plan::create(model, trainer));
-    const auto last = epl::fit(engine, session, data, held_out, settings, [](const epl::job_event& event) {
+    const epl::job_settings job{.epochs = 10, .folder = run, .resume = "auto", .metrics = "accuracy", .patience = 3};
+    const auto last = epl::fit(engine, session, data, held_out, job.json(), [](const epl::job_event& event) {
       if (event.type() == epl::job_kind::measured) std::printf("step %lld: %s\n", (long long)event.step, event.text);
       return true;  // false ends the job
     });
@@ -173,6 +172,12 @@ void test_job(const std::string& folder) {
   for (const char* want : {"\"optimizer\": \"adamw\"", "\"optimizer.lr\": 0.05", "\"loss.ignore_index\": -1",
                            "\"schedule.step_size\": 5", "\"clip_norm\": 1"})
     EXPECT(told.find(want) != std::string::npos);
+  for (const char* key : every_trainer_key)
+    EXPECT(every_trainer_setting.json().find('"' + std::string(key) + "\":") != std::string::npos);
+  for (const char* key : every_job_key)
+    EXPECT(every_job_setting.json().find('"' + std::string(key) + "\":") != std::string::npos);
+  const epl::trainer_settings bound{.symbols = {{"batch", 4}, {"length", 3}}, .train_only = {"*.bias", "head.*"}};
+  EXPECT(bound.json() == R"({"symbols":{"batch":4,"length":3},"train_only":["*.bias","head.*"]})");
   const epl::job_settings job{.epochs = 2, .folder = "a \"b\" \\ c", .keep = 3, .check = false};
   EXPECT(epl::job::create(engine, job.json()).describe().find("\"keep\": 3") != std::string::npos);
   // By name, in any order.

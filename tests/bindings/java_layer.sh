@@ -49,7 +49,7 @@ grep -E '^loss 0\.0[0-9]* after 200 steps$' "$out/first.log" || { cat "$out/firs
 awk 'BEGIN {
     print "import ai.epl.*; import java.nio.file.*; import java.util.*; import java.util.concurrent.*; import java.io.*; class Fragments { static Engine engine; static Model model;"
     print "static Trainer trainer; static Strategy strategy; static Session session; static Dataset dataset;"
-    print "static Dataset data, heldOut; static Plan plan; static String run; static Tensor x; static Path table, saved, folder; static long rank;"
+    print "static Dataset data, heldOut; static Plan plan; static Path run; static Launch launch; static Tensor x; static Path table, saved, folder; static long rank;"
   }
   /^```java/ {on = ++n > 1; if (on) print "static void f" n "() throws Exception {"; next}
   /^```/ {if (on) print "}"; on = 0}

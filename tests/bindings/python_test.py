@@ -222,7 +222,7 @@ class Package(unittest.TestCase):
         options = {"batch": 8, "classes": True, "held_out": 0.2}  # a fifth of the rows is not trained on
         data = epl.Dataset(engine, "rows.csv", {**options, "split": "train", "order": "shuffled"})
         held_out = epl.Dataset(engine, "rows.csv", {**options, "split": "held_out", "partial": True})
-        fitted = epl.fit(model, data, held_out, trainer={"optimizer": "adamw", "optimizer.lr": 0.05},
+        fitted = epl.fit(model, data, held_out, trainer={"optimizer": epl.optimizers.AdamW(lr=0.05), "clip_norm": 1},
                          epochs=10, folder="run", resume="auto", patience=3, metrics="accuracy", restore_best=True,
                          progress=lambda event: print(event.kind, event.step, event.loss, event.metrics))
         print(fitted.ended, fitted.metrics["accuracy"], fitted.best_checkpoint)
@@ -252,6 +252,16 @@ class Package(unittest.TestCase):
         told = epl.Job(engine, steps=3, keep=4, monitor="loss").describe()["settings"]
         self.assertEqual(set(told), set(epl._settings.JobSettings.__annotations__))
         self.assertEqual((told["steps"], told["keep"], told["patience"]), (3, 4, 0))
+
+    def test_no_order_loses_a_setting(self):
+        """Each key of a trainer whose name is like that of an option, given before its row and after it."""
+        rows = {"loss": epl.losses.MSE(), "optimizer": epl.optimizers.SGD(), "schedule": epl.schedules.Constant()}
+        self.assertGreater(len(epl._settings.DOTTED), 3)
+        for field, key in epl._settings.DOTTED.items():
+            for name in (field, key):
+                for settings in ({name: 1, **rows}, {**rows, name: 1}):
+                    self.assertEqual(epl._settings.trainer_keys(settings)[key], 1)
+                    self.assertLessEqual(set(rows), set(epl._settings.trainer_keys(settings)))
 
     def test_dataset_and_evaluation(self):
         engine, model, plan = world()

@@ -1,5 +1,6 @@
 """The generator reads include/epl.h, and refuses what does not say enough: each case breaks a small header in one way."""
 import pathlib
+import re
 import sys
 import unittest
 
@@ -7,6 +8,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "cmake/interface"))
 import abi  # noqa: E402
 import header  # noqa: E402
+import options  # noqa: E402
 
 SMALL = """/* Top. */
 #ifndef EPL_H
@@ -85,6 +87,38 @@ BROKEN = [
 ]
 
 
+# What has no counterpart in the layer of a language, and why. (C++ and Python are generated from the header.)
+OF_HOST = "what a call of the layer gives has memory of the host"
+DTYPES = "types of elements are those of the language, or have a name"
+ABI = "a program is built for one ABI, which the loader of the library checks"
+EVENTS = "a goroutine and a channel are what an event is elsewhere"
+LAYERS = {
+    "go": ("bindings/go/*.go", lambda name: "raw." + "".join(part.capitalize() for part in name[4:].split("_")), {
+        ABI: "abi_version", OF_HOST: "tensor_device", DTYPES: "dtype_bits",
+        "a context knows by itself whether it has ended": "cancel_triggered",
+        "a slice that make() has filled with zeros is copied": "tensor_create",
+        "a view is for reading, whatever lies below": "tensor_is_read_only",
+        "numbers are written as text, which has all their digits": "trainer_set_number",
+        "an io.ReaderAt of the bytes is read": "session_load_bytes",
+        EVENTS: "session_step_async session_evaluate_async session_predict_async event_destroy event_ready event_wait"
+                " event_fd event_on_ready"}),
+    "rust": ("bindings/rust/epl/src/*.rs", str, {
+        ABI: "abi_version", OF_HOST: "tensor_device", DTYPES: "dtype_bits",
+        "numbers are written as text, which has all their digits": "trainer_set_number",
+        "a waker is told by on_ready": "event_fd"}),
+    "java": ("bindings/java/src/main/java/ai/epl/*.java", str, {
+        ABI: "abi_version", OF_HOST: "tensor_device", DTYPES: "dtype_bits dtype_name",
+        "the raw layer makes exceptions of errors and strings of texts":
+            "error_code error_message error_where error_rank error_retryable error_destroy error_create error_code_name"
+            " text_data text_destroy",
+        "a tensor is made first and filled where it lies": "tensor_create_copy",
+        "Source.of makes a source of bytes": "session_load_bytes",
+        "a future polls itself": "event_ready",
+        "a Selector waits for Java's own channels alone": "event_fd"}),
+}
+STRUCTS = {struct.name for struct in header.read(TOP / "include/epl.h").structs}  # raw layers have their defaults
+
+
 class Header(unittest.TestCase):
     def test_the_small_header_is_understood(self):
         interface = header.Reader(SMALL).read()
@@ -132,6 +166,25 @@ class Header(unittest.TestCase):
         self.assertGreater(len(interface.functions), 100)
         for f in interface.functions:
             self.assertTrue(f.since)
+
+    def test_settings_have_all_that_a_trainers_document_has(self):
+        source = (TOP / "core/capi/trainer_json.cc").read_text()
+        reader = source[source.index("Status read_trainer("):source.index("Json groups_json(")]
+        read = set(re.findall(r'key == "(\w+)"', reader)) - {"schema", "values"}
+        self.assertEqual(read, {option.name for option in options.MEMBERS})
+
+    def test_no_option_of_a_row_is_called_like_a_key_of_the_trainer(self):
+        for kind, rows in options.kinds():
+            for row in rows:
+                self.assertFalse({f"{kind}.{option.name}" for option in row.options} & set(options.own(kind)), row.name)
+
+    def test_each_language_has_every_function(self):
+        names = {f.name for f in header.read(TOP / "include/epl.h").functions}
+        for language, (files, spelled, without) in LAYERS.items():
+            text = "".join(path.read_text() for path in sorted(TOP.glob(files)) if not path.name.endswith("_test.go"))
+            missing = {name for name in names if not re.search(rf"\b{spelled(name)}\b", text)}
+            missing = {name for name in missing if not (name.endswith("_init") and name[:-5] in STRUCTS)}
+            self.assertEqual(missing, {f"epl_{name}" for name in " ".join(without.values()).split()}, language)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,12 @@ if has cargo && [ "$(rustc --version | sed 's/^rustc 1\.\([0-9]*\).*/\1/')" -ge 
   fi
 fi
 
+if has javac && [ -f "$(dirname "$(dirname "$(readlink -f "$(command -v javac)")")")/include/jni.h" ]; then
+  sh "$sources/bindings/java/build.sh" "$build/lib/libepl.so" "$out/jar"
+  javac -Xlint:all -Werror -d classes -cp jar/epl.jar "$sources/samples/java/Processes.java"
+  try java java -Djava.io.tmpdir="$out" -cp jar/epl.jar:classes Processes
+fi
+
 cat lines
 [ "$(cut -d' ' -f1 lines | sort -u | wc -l)" = 1 ] || { echo "FAILED: the weights differ"; exit 1; }
 [ "$(wc -l <lines)" = $((3 * $(cut -d' ' -f2 lines | sort -u | wc -l))) ] || { echo "FAILED: a process is missing"; exit 1; }

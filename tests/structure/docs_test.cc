@@ -151,17 +151,20 @@ TEST(Docs, PagesOfLanguagesShowAJobThatIsTested) {
     }
     return out;
   };
-  for (const auto& [page, source] :
-       {std::pair("python", "tests/bindings/python_test.py"), std::pair("go", "bindings/go/example_test.go"),
-        std::pair("rust", "bindings/rust/epl/src/job.rs"),
-        std::pair("java", "bindings/java/src/test/java/ai/epl/JobTest.java"),
-        std::pair("cpp", "tests/bindings/cpp_throwing.cc")}) {
+  // And it shows settings that have types.
+  for (const auto& [page, source, typed] :
+       {std::tuple("python", "tests/bindings/python_test.py", "epl.optimizers.AdamW("),
+        std::tuple("go", "bindings/go/example_test.go", "epl.TrainerSettings{"),
+        std::tuple("rust", "bindings/rust/epl/src/job.rs", "TrainerSettings::new()"),
+        std::tuple("java", "bindings/java/src/test/java/ai/epl/JobTest.java", "new JobSettings()"),
+        std::tuple("cpp", "tests/bindings/cpp_throwing.cc", "epl::trainer_settings ")}) {
     const std::string text = read_text(kTop / "docs" / (std::string(page) + ".md"));
     const size_t section = text.find("\n## A training with everything\n"), fence = text.find("```", section),
                  begin = text.find('\n', fence) + 1, end = text.find("```", begin);
     ASSERT_NE(section, std::string::npos) << page;
     EXPECT_NE(trimmed(read_text(kTop / source)).find(trimmed(text.substr(begin, end - begin))), std::string::npos)
         << "docs/" << page << ".md shows something else than " << source;
+    EXPECT_NE(text.substr(begin, end - begin).find(typed), std::string::npos) << page;
   }
 }
 
@@ -202,11 +205,12 @@ TEST(Docs, TheSecondDayIsWhatRuns) {
   }
 }
 
-// What they show of a topic is part of what is run. (The fragments on the page on Java are compiled.)
+// What they show of a topic is part of what is run.
 TEST(Docs, PagesOfLanguagesShowWhatRuns) {
   constexpr const char* processes = "\n## Several processes\n";
   constexpr const char* shapes = "\n## Batches of several shapes\n";
   constexpr const char* own = "\n## Data and operators of the program's own\n";
+  constexpr const char* java = "bindings/java/src/test/java/ai/epl/PageTest.java";
   for (const auto& [page, topic, sample] :
        {std::tuple("cpp", processes, "samples/cpp/processes.cc"),
         std::tuple("go", processes, "samples/go/processes/main.go"),
@@ -214,7 +218,10 @@ TEST(Docs, PagesOfLanguagesShowWhatRuns) {
         std::tuple("python", processes, "samples/python/processes.py"),
         std::tuple("rust", processes, "bindings/rust/epl/examples/processes.rs"),
         std::tuple("rust", shapes, "bindings/rust/epl/tests/training.rs"),
-        std::tuple("rust", own, "bindings/rust/epl/tests/hostdata.rs")}) {
+        std::tuple("rust", own, "bindings/rust/epl/tests/hostdata.rs"),
+        std::tuple("java", processes, "samples/java/Processes.java"), std::tuple("java", shapes, java),
+        std::tuple("java", "\n## Data of your own\n", java), std::tuple("java", "\n## Closing, and memory\n", java),
+        std::tuple("java", "\nSettings have types as well", java)}) {
     const std::string text = read_text(kTop / "docs" / (std::string(page) + ".md"));
     const size_t section = text.find(topic), fence = text.find("\n```", section),
                  begin = text.find('\n', fence + 1) + 1, end = text.find("```", begin);

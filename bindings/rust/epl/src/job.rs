@@ -144,8 +144,9 @@ unsafe impl Send for Job {}
 
 impl Job {
     /// `settings` is a JSON object, as docs/training.md has it; empty for none.
-    pub fn new(engine: &Engine, settings: &str) -> Result<Job> {
-        let (settings, length) = raw(settings);
+    pub fn new(engine: &Engine, settings: impl std::fmt::Display) -> Result<Job> {
+        let text = settings.to_string();
+        let (settings, length) = raw(&text);
         given(|place| unsafe { sys::epl_job_create(engine.0.as_ptr(), settings, length, place) }).map(Job)
     }
     /// Sets one setting, before the job starts.
@@ -265,15 +266,16 @@ impl std::fmt::Debug for Running<'_> {
 /// # let (engine, call) = (Engine::builder().build()?, Call::new());
 /// # engine.write_template("mlp", r#"{"sizes": [2, 8, 2]}"#, "model.onnx", &call)?;
 /// # let model = Model::load(&engine, "model.onnx", &call)?;
-/// use epl::{Dataset, JobEventKind};
+/// use epl::{optimizers, Dataset, JobEventKind, JobSettings, TrainerSettings};
 /// let split = |rest| format!(r#"{{"batch": 8, "classes": true, "held_out": 0.2, {rest}}}"#);
 /// let mut data = Dataset::open(&engine, "rows.csv", &split(r#""split": "train", "order": "shuffled""#), &call)?;
 /// let mut held_out = Dataset::open(&engine, "rows.csv", &split(r#""split": "held_out", "partial": true"#), &call)?;
-/// let mut trainer = Trainer::new(&engine)?;
-/// trainer.set("optimizer", "adamw")?.set("optimizer.lr", 0.05)?.bind_dataset(&model, &mut data)?;
+/// let how = TrainerSettings::new().optimizer(optimizers::AdamW::new().lr(0.05)).clip_norm(1.0);
+/// let mut trainer = Trainer::parse(&engine, how)?;
+/// trainer.bind_dataset(&model, &mut data)?;
 /// let plan = Plan::new(&model, Some(&mut trainer), None, &PlanOptions::default(), &call)?;
 /// let mut session = Session::new(&plan, &SessionOptions::default(), &call)?;
-/// let settings = r#"{"epochs": 10, "folder": "run", "resume": "auto", "patience": 3, "metrics": "accuracy"}"#;
+/// let settings = JobSettings::new().epochs(10.0).folder("run").resume("auto").patience(3).metrics("accuracy");
 /// let last = epl::fit(&engine, &mut session, &mut data, Some(&mut held_out), settings, &call, |event| {
 ///     if event.kind == JobEventKind::Measured {
 ///         println!("step {}: {}", event.step, event.text);
@@ -286,8 +288,8 @@ impl std::fmt::Debug for Running<'_> {
 /// # }
 /// ```
 pub fn fit(
-    engine: &Engine, session: &mut Session, data: &mut Dataset, held_out: Option<&mut Dataset>, settings: &str,
-    call: &Call, mut progress: impl FnMut(&JobEvent) -> bool,
+    engine: &Engine, session: &mut Session, data: &mut Dataset, held_out: Option<&mut Dataset>,
+    settings: impl std::fmt::Display, call: &Call, mut progress: impl FnMut(&JobEvent) -> bool,
 ) -> Result<JobEvent> {
     let mut job = Job::new(engine, settings)?;
     let mut running = job.start(session, data, held_out, call)?;

@@ -37,7 +37,7 @@ pub use launch::Launch;
 pub use model::Model;
 pub use ops::{Op, OpInput, OpOptions, OpOutput, Operand};
 pub use pending::{Pending, Predicting};
-pub use plan::{Entry, Plan, PlanOptions, Strategy};
+pub use plan::{Entry, Plan, PlanOptions, Scope, ScopeKind, Strategy};
 pub use predictor::Predictor;
 pub use session::{Metrics, Session, SessionOptions, StateKind};
 pub use settings::{losses, optimizers, schedules, JobSettings, TrainerSettings};
@@ -49,6 +49,11 @@ pub use store::Store;
 pub use streams::Format;
 pub use tensor::{DType, Element, Info, Tensor, TensorRef};
 pub use trainer::{Adapter, Trainer};
+
+/// Of the library in use: major * 1000000 + minor * 1000 + patch.
+pub fn version() -> u32 {
+    unsafe { epl_sys::epl_version() }
+}
 
 /// What the library has given to this process and not got back, errors and texts included: zero when everything was
 /// dropped. For tests.

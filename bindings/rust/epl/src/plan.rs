@@ -16,6 +16,10 @@ handle!(
 unsafe impl Send for Strategy {}
 
 impl Strategy {
+    /// With all defaults, and without scopes.
+    pub fn new(engine: &Engine) -> Result<Strategy> {
+        given(|place| unsafe { sys::epl_strategy_create(engine.0.as_ptr(), place) }).map(Strategy)
+    }
     /// Of the JSON form (docs/strategy.md); `{}` for defaults.
     pub fn parse(engine: &Engine, json: &str) -> Result<Strategy> {
         let (json, length) = raw(json);
@@ -40,6 +44,61 @@ impl Strategy {
     /// The JSON form.
     pub fn describe(&mut self) -> Result<String> {
         given_text(|place| unsafe { sys::epl_strategy_describe(self.0.as_ptr(), place) })
+    }
+    /// A scope behind those that are there: siblings are stages of a pipeline, in the order of the calls. Without a
+    /// match it has every node. `name` may be empty.
+    pub fn add_scope(&mut self, kind: ScopeKind, devices: u64, name: &str) -> Result<Scope<'_>> {
+        self.scope(sys::EPL_SCOPE_TOP as i64, kind, devices, name)
+    }
+    /// The scope of every node that no other one matches.
+    pub fn set_default(&mut self, kind: ScopeKind, devices: u64) -> Result<Scope<'_>> {
+        self.scope(sys::EPL_SCOPE_DEFAULT as i64, kind, devices, "")
+    }
+    fn scope(&mut self, outer: i64, kind: ScopeKind, devices: u64, name: &str) -> Result<Scope<'_>> {
+        let ((name, length), mut number) = (raw(name), 0);
+        let devices = devices as i64;
+        check(unsafe {
+            sys::epl_strategy_add_scope(self.0.as_ptr(), outer, kind as i32, devices, name, length, &mut number)
+        })?;
+        Ok(Scope { strategy: self, number })
+    }
+}
+
+/// What the devices of a [`Scope`] do with its nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub enum ScopeKind {
+    /// A copy of these nodes takes the devices, which share its batch.
+    Replicate = sys::EPL_SCOPE_REPLICATE,
+    /// Their weights are cut over the devices.
+    Split = sys::EPL_SCOPE_SPLIT,
+    /// Their experts are.
+    Expert = sys::EPL_SCOPE_EXPERT,
+}
+
+/// A scope of a strategy, which it lends.
+#[derive(Debug)]
+pub struct Scope<'a> {
+    strategy: &'a mut Strategy,
+    number: i64,
+}
+
+impl Scope<'_> {
+    /// A scope within this one.
+    pub fn add_scope(&mut self, kind: ScopeKind, devices: u64, name: &str) -> Result<Scope<'_>> {
+        self.strategy.scope(self.number, kind, devices, name)
+    }
+    /// The nodes of a glob: over names of nodes, "node:NAME", "op:MatMul" or "param:embed*".
+    pub fn add_match(&mut self, pattern: &str) -> Result<&mut Self> {
+        let (pattern, length) = raw(pattern);
+        check(unsafe { sys::epl_strategy_add_match(self.strategy.0.as_ptr(), self.number, pattern, length) })?;
+        Ok(self)
+    }
+    /// The dimension in which a weight, or the result of a node, is cut: from 0, or from -1 back from the end.
+    pub fn pin_dim(&mut self, value: &str, dim: i32) -> Result<&mut Self> {
+        let (value, length) = raw(value);
+        check(unsafe { sys::epl_strategy_pin_dim(self.strategy.0.as_ptr(), self.number, value, length, dim) })?;
+        Ok(self)
     }
 }
 

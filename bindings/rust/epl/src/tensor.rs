@@ -195,6 +195,19 @@ impl Tensor<'static> {
         let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) };
         Tensor::from_bytes(engine, T::DTYPE, bytes, dims)
     }
+    /// A `DLManagedTensorVersioned`, by which a library that knows DLPack takes the data without a copy. It keeps the
+    /// data alive, and whoever receives it calls its deleter, and writes nothing while the tensor is read here.
+    pub fn to_dlpack(&self) -> Result<NonNull<c_void>> {
+        given(|place| unsafe { sys::epl_tensor_to_dlpack(self.raw.as_ptr(), place) })
+    }
+    /// Of such a struct, of a row-major tensor of the CPU, which it takes over, also when it fails.
+    ///
+    /// # Safety
+    /// The struct is one of version 1 of DLPack, its memory is that of its type, and nobody else writes to it.
+    pub unsafe fn from_dlpack(engine: &Engine, managed: NonNull<c_void>) -> Result<Tensor<'static>> {
+        given(|place| unsafe { sys::epl_tensor_from_dlpack(engine.0.as_ptr(), managed.as_ptr(), place) })
+            .map(Tensor::own)
+    }
     /// Zeros.
     pub fn zeros(engine: &Engine, dtype: DType, dims: &[i64]) -> Result<Tensor<'static>> {
         given(|place| unsafe { sys::epl_tensor_create(engine.0.as_ptr(), dtype.0, dims.as_ptr(), ndim(dims), place) })

@@ -29,9 +29,10 @@ impl Trainer {
     pub fn new(engine: &Engine) -> Result<Trainer> {
         given(|place| unsafe { sys::epl_trainer_create(engine.0.as_ptr(), place) }).map(Trainer)
     }
-    /// A trainer of the JSON that [`Trainer::describe`] gives.
-    pub fn parse(engine: &Engine, json: &str) -> Result<Trainer> {
-        let (json, length) = raw(json);
+    /// A trainer of [`TrainerSettings`](crate::TrainerSettings), or of the JSON that [`Trainer::describe`] gives.
+    pub fn parse(engine: &Engine, settings: impl std::fmt::Display) -> Result<Trainer> {
+        let text = settings.to_string();
+        let (json, length) = raw(&text);
         given(|place| unsafe { sys::epl_trainer_parse(engine.0.as_ptr(), json, length, place) }).map(Trainer)
     }
     /// A trainer of settings that serde writes: a map, `serde_json::json!`, or a struct of your own with names such as

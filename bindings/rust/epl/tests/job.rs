@@ -161,14 +161,14 @@ fn takes_settings_with_types() {
         .loss(losses::SoftmaxCrossEntropy::new().ignore_index(-1))
         .schedule(schedules::Step::new().step_size(5))
         .clip_norm(1.0);
-    let described = Trainer::parse(&world.engine, &settings.to_string()).unwrap().describe().unwrap();
+    let described = Trainer::parse(&world.engine, settings).unwrap().describe().unwrap();
     for want in
         ["\"optimizer\": \"adamw\"", "\"optimizer.lr\": 0.05", "\"loss.ignore_index\": -1", "\"schedule.step_size\": 5"]
     {
         assert!(described.contains(want), "{want} is not in {described}");
     }
     let job = JobSettings::new().epochs(2.0).folder("a \"b\" \\ c").keep(3).measured_on("{\"a\": 1}");
-    let described = Job::new(&world.engine, &job.to_string()).unwrap().describe().unwrap();
+    let described = Job::new(&world.engine, job).unwrap().describe().unwrap();
     for want in ["\"epochs\": 2.0", "\"keep\": 3", "a \\\"b\\\" \\\\ c"] {
         assert!(described.contains(want), "{want} is not in {described}");
     }

@@ -243,7 +243,7 @@ public final class Engine extends Handle {
 
   /** Batches that the host pushes; `fields` are those of a batch, and `capacity` batches wait at most. */
   public Feed newFeed(List<TensorInfo> fields, long capacity) {
-    return use(engine -> new Feed(this, Raw.epl_feed_create(engine, TensorInfo.raw(fields), capacity)));
+    return use(engine -> new Feed(this, Raw.epl_feed_create(engine, TensorInfo.raw(fields), capacity), fields));
   }
 
   /**

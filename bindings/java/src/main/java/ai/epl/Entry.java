@@ -22,6 +22,10 @@ public final class Entry {
     return new Entry(Math.addExact(number, Math.multiplyExact(n, Raw.EPL_ENTRY_SHAPE)));
   }
 
+  int shapeNumber() {
+    return number / Raw.EPL_ENTRY_SHAPE;
+  }
+
   @Override
   public boolean equals(Object other) {
     return other instanceof Entry entry && entry.number == number;
@@ -39,7 +43,7 @@ public final class Entry {
       case Raw.EPL_ENTRY_EVALUATE -> "evaluate";
       default -> "predict";
     };
-    int shape = number / Raw.EPL_ENTRY_SHAPE;
+    int shape = shapeNumber();
     return shape == 0 ? kind : kind + "@" + shape;
   }
 }

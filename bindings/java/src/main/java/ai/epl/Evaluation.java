@@ -2,6 +2,7 @@ package ai.epl;
 
 import ai.epl.raw.Raw;
 import java.util.List;
+import java.util.Map;
 
 /** Loss and metrics over any number of batches. One caller at a time. */
 public final class Evaluation extends Handle {
@@ -18,6 +19,11 @@ public final class Evaluation extends Handle {
       return null;
     })));
     return this;
+  }
+
+  /** The same by name. */
+  public Evaluation add(Session session, Map<String, Tensor> inputs, CallOptions options) {
+    return add(session, session.ordered(Entry.EVALUATE, inputs), options);
   }
 
   /** The next batches of a dataset that is bound to EVALUATE or TRAIN; 0: an epoch from its start. */

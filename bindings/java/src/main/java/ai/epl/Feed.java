@@ -2,6 +2,7 @@ package ai.epl;
 
 import ai.epl.raw.Raw;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.Flow;
 
 /**
@@ -9,8 +10,11 @@ import java.util.concurrent.Flow;
  * was finished is an error to who waits for a batch.
  */
 public final class Feed extends Handle {
-  Feed(Engine engine, long address) {
+  private final List<String> fields;
+
+  Feed(Engine engine, long address, List<TensorInfo> fields) {
     super(engine, address);
+    this.fields = Ports.names(fields);
   }
 
   /** Where its batches come out; a feed has one. Close it. */
@@ -33,6 +37,11 @@ public final class Feed extends Handle {
         return null;
       }));
     }
+  }
+
+  /** The same by the names of the fields. */
+  public void push(Map<String, Tensor> batch, CallOptions options) {
+    push(Ports.ordered("field", fields, batch, true), options);
   }
 
   /** No batch follows: when those that wait have been taken, the dataset gives NOT_FOUND, and its epoch ends. */

@@ -128,7 +128,23 @@ public final class Job extends Handle {
    */
   public static JobEvent fit(Session session, Dataset data, Dataset heldOut, Map<String, ?> settings,
       Predicate<JobEvent> progress, CallOptions options) {
-    try (Job job = session.engine.newJob(settings)) {
+    return session.engine.newJob(settings).fit(session, data, heldOut, progress, options);
+  }
+
+  /** The same with settings that have types: {@code new JobSettings().epochs(10).folder("run").patience(3)}. */
+  public static JobEvent fit(Session session, Dataset data, Dataset heldOut, JobSettings settings,
+      Predicate<JobEvent> progress, CallOptions options) {
+    return session.engine.newJob(settings).fit(session, data, heldOut, progress, options);
+  }
+
+  public static JobEvent fit(Session session, Dataset data, Dataset heldOut, JobSettings settings,
+      Predicate<JobEvent> progress) {
+    return fit(session, data, heldOut, settings, progress, CallOptions.NONE);
+  }
+
+  private JobEvent fit(Session session, Dataset data, Dataset heldOut, Predicate<JobEvent> progress,
+      CallOptions options) {
+    try (Job job = this) {
       return job.start(session, data, heldOut, options).run(progress, options);
     }
   }

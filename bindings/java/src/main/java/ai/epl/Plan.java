@@ -4,6 +4,7 @@ import ai.epl.raw.Raw;
 import java.io.OutputStream;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Map;
 
 /** What will run: everything is decided, nothing allocated. Any threads may use it. */
 public final class Plan extends Handle {
@@ -25,6 +26,14 @@ public final class Plan extends Handle {
 
   public List<TensorInfo> outputs(Entry entry) {
     return ports(entry, Raw.EPL_PORT_OUTPUT);
+  }
+
+  /**
+   * Inputs by name in the order in which calls take them: {@code plan.ordered(Entry.TRAIN, Map.of("x", x, "target",
+   * target))}. An exception names what is missing, or is no input.
+   */
+  public List<Tensor> ordered(Entry entry, Map<String, Tensor> inputs) {
+    return Ports.of(this, entry).ordered(inputs);
   }
 
   private List<TensorInfo> ports(Entry entry, int kind) {

@@ -2,17 +2,18 @@ package ai.epl;
 
 import ai.epl.raw.Raw;
 import java.util.List;
+import java.util.Map;
 
 /**
  * Predicts beside the steps of a session, with a copy of the weights of one step, and threads and memory of its own. It
  * outlives its session. One caller at a time; a session may have several predictors.
  */
 public final class Predictor extends Handle {
-  private final int outputs;
+  private final Ports ports;
 
-  Predictor(Engine engine, long address, int outputs) {
+  Predictor(Engine engine, long address, Ports ports) {
     super(engine, address);
-    this.outputs = outputs;
+    this.ports = ports;
   }
 
   /** The outputs of the model, in the plan's order, of a whole batch or of fewer samples. Close each. */
@@ -20,8 +21,17 @@ public final class Predictor extends Handle {
     return predict(inputs, CallOptions.NONE);
   }
 
+  /** The same with inputs and outputs by name. */
+  public Map<String, Tensor> predict(Map<String, Tensor> inputs) {
+    return predict(inputs, CallOptions.NONE);
+  }
+
+  public Map<String, Tensor> predict(Map<String, Tensor> inputs, CallOptions options) {
+    return ports.named(predict(ports.ordered(inputs), options));
+  }
+
   public List<Tensor> predict(List<Tensor> inputs, CallOptions options) {
-    return use(predictor -> Tensors.predict(engine, inputs, outputs, options, (in, call, made) ->
+    return use(predictor -> Tensors.predict(engine, inputs, ports.outputs().size(), options, (in, call, made) ->
         Raw.epl_predictor_predict(predictor, in, call, made)));
   }
 
@@ -29,6 +39,11 @@ public final class Predictor extends Handle {
   public void predictInto(List<Tensor> inputs, List<Tensor> outputs, CallOptions options) {
     run(predictor -> Tensors.predictInto(engine, inputs, outputs, options, (in, call, into) ->
         Raw.epl_predictor_predict_into(predictor, in, call, into)));
+  }
+
+  /** The same by name; an output that is not named is not wanted. */
+  public void predictInto(Map<String, Tensor> inputs, Map<String, Tensor> outputs, CallOptions options) {
+    predictInto(ports.ordered(inputs), ports.into(outputs), options);
   }
 
   public void refresh() {

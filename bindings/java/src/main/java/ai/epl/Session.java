@@ -4,9 +4,7 @@ import ai.epl.raw.Raw;
 import java.io.OutputStream;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
-import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -16,39 +14,18 @@ import java.util.concurrent.CompletableFuture;
  * {@link #progress}, {@link #peakBytes}, {@link #states} and {@link #newPredictor} may be called beside a step.
  */
 public final class Session extends Handle {
-  private final int outputs;
-  private final Map<Entry, List<String>> inputNames = new HashMap<>();
-  private final List<String> outputNames;
+  private final Map<Entry, Ports> ports = new HashMap<>();
   /** What was asked for by calls that return at once; the first of it is at work. */
   private final ArrayDeque<Pending> pending = new ArrayDeque<>();
 
   Session(Plan plan, long address) {
     super(plan.engine, address);
-    outputNames = names(plan.outputs(Entry.PREDICT));
-    outputs = outputNames.size();
-    for (Entry entry : List.of(Entry.TRAIN, Entry.EVALUATE, Entry.PREDICT)) {
-      inputNames.put(entry, names(plan.inputs(entry)));
-    }
+    for (Entry entry : List.of(Entry.TRAIN, Entry.EVALUATE, Entry.PREDICT)) ports.put(entry, Ports.of(plan, entry));
   }
 
-  private static List<String> names(List<TensorInfo> ports) {
-    return ports.stream().map(TensorInfo::name).toList();
-  }
-
-  /** Inputs by name in the order in which calls take them; an exception names what is missing, or is no input. */
-  private List<Tensor> ordered(Entry entry, Map<String, Tensor> inputs) {
-    List<String> names = inputNames.get(entry);
-    for (String name : inputs.keySet()) {
-      if (!names.contains(name)) {
-        throw new IllegalArgumentException("there is no input " + name + "; there are " + String.join(", ", names));
-      }
-    }
-    List<Tensor> all = new ArrayList<>();
-    for (String name : names) {
-      if (!inputs.containsKey(name)) throw new IllegalArgumentException("nothing is given for " + name);
-      all.add(inputs.get(name));
-    }
-    return all;
+  /** As {@link Plan#ordered}. */
+  public List<Tensor> ordered(Entry entry, Map<String, Tensor> inputs) {
+    return ports.get(entry.shape(-entry.shapeNumber())).ordered(inputs);
   }
 
   // --- Calls
@@ -89,6 +66,11 @@ public final class Session extends Handle {
     }
   }
 
+  /** The same by name. */
+  public Metrics gradients(Map<String, Tensor> inputs, CallOptions options) {
+    return gradients(ordered(Entry.TRAIN, inputs), options);
+  }
+
   /** The update of a step, by the gradients that the session has. */
   public Metrics apply(CallOptions options) {
     return use(session -> engine.block(options, call -> {
@@ -115,16 +97,32 @@ public final class Session extends Handle {
         Raw.epl_session_step_async(session, in, call));
   }
 
+  /** The same by name. */
+  public CompletableFuture<Metrics> stepAsync(Map<String, Tensor> inputs, CallOptions options) {
+    return stepAsync(ordered(Entry.TRAIN, inputs), options);
+  }
+
   /** The same for {@link #evaluate}. */
   public CompletableFuture<Metrics> evaluateAsync(List<Tensor> inputs, CallOptions options) {
     return later(options, inputs, List.of(), (session, in, out, call) ->
         Raw.epl_session_evaluate_async(session, in, call));
   }
 
+  /** The same by name. */
+  public CompletableFuture<Metrics> evaluateAsync(Map<String, Tensor> inputs, CallOptions options) {
+    return evaluateAsync(ordered(Entry.EVALUATE, inputs), options);
+  }
+
   /** The same for {@link #predictInto}. Of the metrics, step and time say something. */
   public CompletableFuture<Metrics> predictAsync(List<Tensor> inputs, List<Tensor> outputs, CallOptions options) {
     return later(options, inputs, outputs, (session, in, out, call) ->
         Raw.epl_session_predict_async(session, in, call, out));
+  }
+
+  /** The same by name; an output that is not named is not wanted. */
+  public CompletableFuture<Metrics> predictAsync(Map<String, Tensor> inputs, Map<String, Tensor> outputs,
+      CallOptions options) {
+    return predictAsync(ordered(Entry.PREDICT, inputs), ports.get(Entry.PREDICT).into(outputs), options);
   }
 
   /** The loss without an update, of a whole batch or of fewer samples. */
@@ -157,13 +155,11 @@ public final class Session extends Handle {
   }
 
   public Map<String, Tensor> predict(Map<String, Tensor> inputs, CallOptions options) {
-    List<Tensor> found = predict(ordered(Entry.PREDICT, inputs), options);
-    Map<String, Tensor> named = new LinkedHashMap<>();
-    for (int i = 0; i < outputs; ++i) named.put(outputNames.get(i), found.get(i));
-    return named;
+    return ports.get(Entry.PREDICT).named(predict(ordered(Entry.PREDICT, inputs), options));
   }
 
   public List<Tensor> predict(List<Tensor> inputs, CallOptions options) {
+    int outputs = ports.get(Entry.PREDICT).outputs().size();
     return use(session -> Tensors.predict(engine, inputs, outputs, options, (in, call, made) ->
         Raw.epl_session_predict(session, in, call, made)));
   }
@@ -177,6 +173,11 @@ public final class Session extends Handle {
         Raw.epl_session_predict_into(session, in, call, into)));
   }
 
+  /** The same by name; an output that is not named is not wanted. */
+  public void predictInto(Map<String, Tensor> inputs, Map<String, Tensor> outputs, CallOptions options) {
+    predictInto(ordered(Entry.PREDICT, inputs), ports.get(Entry.PREDICT).into(outputs), options);
+  }
+
   /** What predicts beside the steps of this session, with the weights that it has now. */
   public Predictor newPredictor() {
     return newPredictor(null, CallOptions.NONE);
@@ -186,7 +187,7 @@ public final class Session extends Handle {
   public Predictor newPredictor(Plan shapes, CallOptions options) {
     return use(session -> use(shapes, plan -> engine.block(options, call ->
         new Predictor(engine, Raw.epl_predictor_create(session, plan, call.options),
-            shapes == null ? outputs : shapes.outputs(Entry.PREDICT).size()))));
+            shapes == null ? ports.get(Entry.PREDICT) : Ports.of(shapes, Entry.PREDICT)))));
   }
 
   /** A process of several that cannot make a call which the others make says so, and they go on. */

@@ -88,7 +88,46 @@ public final class TrainerSettings extends Settings {
     return this;
   }
 
-  /** The size of a symbolic dimension of the model. */
+  /** sizes of symbolic dimensions of the model. */
+  public TrainerSettings symbols(java.util.Map<String, Long> value) {
+    set("symbols", new java.util.LinkedHashMap<>(value));
+    return this;
+  }
+
+  /** patterns of parameters that are trained; all others are frozen. */
+  public TrainerSettings trainOnly(String... value) {
+    set("train_only", java.util.List.of(value));
+    return this;
+  }
+
+  /**
+   * parameters with options of their own: each has match, a list of patterns, and options of the optimizer, or
+   * frozen, or constants.
+   */
+  public TrainerSettings groups(java.util.List<? extends java.util.Map<String, ?>> value) {
+    set("groups", value);
+    return this;
+  }
+
+  /** low-rank adapters: each has match, a pattern, and rank, alpha, dropout. */
+  public TrainerSettings adapters(java.util.List<? extends java.util.Map<String, ?>> value) {
+    set("adapters", value);
+    return this;
+  }
+
+  /** by name dtype, dims and batch_dim of inputs. */
+  public TrainerSettings inputs(java.util.Map<String, ?> value) {
+    set("inputs", value);
+    return this;
+  }
+
+  /** further shapes that batches may have: each has symbols or inputs. */
+  public TrainerSettings shapes(java.util.List<? extends java.util.Map<String, ?>> value) {
+    set("shapes", value);
+    return this;
+  }
+
+  /** The size of one symbolic dimension of the model more. */
   public TrainerSettings symbol(String symbol, long size) {
     member("symbols").put(symbol, size);
     return this;

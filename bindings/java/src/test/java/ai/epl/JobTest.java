@@ -1,5 +1,6 @@
 package ai.epl;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -7,6 +8,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -14,6 +17,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.Predicate;
 import org.junit.jupiter.api.Test;
 
@@ -115,8 +119,8 @@ class JobTest {
           Trainer trainer = engine.newTrainer().set("optimizer", "adamw").bindDataset(model, data);
           Plan plan = model.plan(trainer);
           Session session = plan.newSession()) {
-        Map<String, Object> settings = Map.of("epochs", 10, "folder", run, "resume", "auto", "patience", 3,
-            "metrics", "accuracy");
+        JobSettings settings = new JobSettings().epochs(10).folder(run.toString()).resume("auto").patience(3)
+            .metrics("accuracy");
         JobEvent last = Job.fit(session, data, heldOut, settings, event -> {
           if (event.kind() == JobEvent.Kind.MEASURED) System.out.println(event.step() + ": " + event.text());
           return true;  // false ends the job
@@ -176,7 +180,8 @@ class JobTest {
 
   @Test
   void inputsHaveNames() throws Exception {
-    try (World world = new World(); Session one = world.session(); Session other = world.session()) {
+    try (World world = new World(); Plan plan = world.plan(World.BATCH); Session one = plan.newSession();
+        Session other = plan.newSession()) {
       List<Tensor> batch = world.batch();
       Map<String, Tensor> named = Map.of("target", batch.get(1), "x", batch.get(0));
       assertEquals(one.step(batch).loss(), other.step(named).loss());
@@ -184,10 +189,50 @@ class JobTest {
       Map<String, Tensor> found = other.predict(Map.of("x", batch.get(0)));
       assertEquals(1, found.size());
       found.values().forEach(Tensor::close);
+      namesInEveryCall(world, plan, one, named);
       String missing = assertThrows(IllegalArgumentException.class, () -> one.step(Map.of("x", batch.get(0)))).getMessage();
       assertEquals("nothing is given for target", missing);
       assertThrows(IllegalArgumentException.class, () -> one.predict(Map.of("y", batch.get(0))));
       World.close(batch);
+    }
+  }
+
+  /** What is given by name does what the same tensors in their order do. */
+  private static void namesInEveryCall(World world, Plan plan, Session session, Map<String, Tensor> named)
+      throws Exception {
+    CallOptions none = CallOptions.NONE;
+    Tensor x = named.get("x");
+    List<Tensor> batch = List.of(x, named.get("target"));
+    Map<String, Tensor> alone = Map.of("x", x);
+    try (Evaluation one = plan.newEvaluation("none");
+        Evaluation other = plan.newEvaluation("none"); Predictor predictor = session.newPredictor();
+        Tensor scores = world.engine.newTensor(DataType.F32, World.BATCH, 2)) {
+      assertEquals(batch, plan.ordered(Entry.TRAIN, named));
+      assertEquals(batch, session.ordered(Entry.TRAIN, named));
+      assertEquals(batch, session.ordered(Entry.EVALUATE.shape(1), named));
+      assertThrows(IllegalArgumentException.class, () -> plan.ordered(Entry.PREDICT, named));
+      assertEquals(one.add(session, batch, none).result("loss"), other.add(session, named, none).result("loss"));
+      assertEquals(session.evaluate(batch).loss(), session.evaluateAsync(named, none).get().loss());
+      String output = plan.outputs(Entry.PREDICT).get(0).name();
+      Tensor found = predictor.predict(alone).get(output);
+      float[] want = found.toFloats();
+      found.close();
+      predictor.predictInto(alone, Map.of(output, scores), none);
+      assertArrayEquals(want, scores.toFloats());
+      session.predictInto(alone, Map.of(output, scores), none);
+      assertArrayEquals(want, scores.toFloats());
+      session.predictAsync(alone, Map.of(output, scores), none).get();
+      assertArrayEquals(want, scores.toFloats());
+      assertThrows(IllegalArgumentException.class, () -> session.predictInto(alone, Map.of("y", scores), none));
+      // It is refused, for want of keep_gradients, after the names were looked at.
+      assertThrows(EplException.class, () -> session.gradients(named, none));
+      assertThrows(IllegalArgumentException.class, () -> session.gradients(alone, none));
+      assertEquals(session.steps() + 1, session.stepAsync(named, none).get().step());
+      try (Feed feed = world.engine.newFeed(plan.inputs(Entry.TRAIN), 1); Dataset data = feed.dataset()) {
+        feed.push(named, none);
+        assertArrayEquals(x.toFloats(), data.next().get(0).toFloats());
+        assertThrows(IllegalArgumentException.class, () -> feed.push(alone, none));
+      }
     }
   }
 
@@ -210,6 +255,41 @@ class JobTest {
         assertTrue(job.describe().contains(want), job.describe());
       }
     }
+  }
+
+  /** Each setter of settings, before the rows and after them. */
+  @Test
+  void noOrderLosesASetting() throws Exception {
+    for (int order = 0; order < 3; ++order) {
+      TrainerSettings settings = new TrainerSettings();
+      Set<String> rows = Set.of("loss", "optimizer", "schedule", "symbol");
+      if (order > 0) withRows(settings);
+      int keys = setAll(settings, rows);
+      if (order != 1) withRows(settings);
+      assertEquals(keys + 3, settings.map().size(), settings.toString());
+    }
+    JobSettings job = new JobSettings();
+    assertEquals(setAll(job, Set.of()), job.map().size());
+    // What another row has declared goes with it.
+    TrainerSettings other = new TrainerSettings().optimizer(new Optimizers.Momentum().momentum(0.5)).lossTarget("y");
+    assertEquals(Set.of("optimizer", "loss.target"), other.optimizer(new Optimizers.SGD()).map().keySet());
+  }
+
+  private static void withRows(TrainerSettings settings) {
+    settings.loss(new Losses.MSE()).optimizer(new Optimizers.SGD()).schedule(new Schedules.Constant());
+  }
+
+  private static int setAll(Settings settings, Set<String> but) throws Exception {
+    Map<Class<?>, Object> values = Map.of(boolean.class, true, long.class, 1L, double.class, 0.5, String.class, "a",
+        String[].class, new String[] {"a"}, Map.class, Map.of(), List.class, List.of());
+    int keys = 0;
+    for (Method setter : settings.getClass().getDeclaredMethods()) {
+      if (!Modifier.isPublic(setter.getModifiers()) || but.contains(setter.getName())) continue;
+      setter.invoke(settings, values.get(setter.getParameterTypes()[0]));
+      ++keys;
+    }
+    assertTrue(keys > 10);
+    return keys;
   }
 
   @Test
