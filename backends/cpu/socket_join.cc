@@ -16,7 +16,7 @@ namespace epl::cpu {
 namespace {
 
 // What is said at the rendezvous and in frames; raised when either changes.
-constexpr std::string_view protocol = "epl sockets 6";
+constexpr std::string_view protocol = "epl sockets 7";
 constexpr size_t max_guests = 256;  // whom nobody knows yet; of more the first one goes
 
 std::string who(const Joining& joining, int rank) { return cat("rank ", rank, " of group ", joining.group); }

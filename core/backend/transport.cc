@@ -6,6 +6,8 @@
 
 namespace epl {
 
+std::string Transport::text() const { return cat(shares ? "shared," : "", carrier.empty() ? "sockets" : carrier); }
+
 Result<Transport> parse_transport(std::string_view text) {
   Transport out;
   std::string known = "sockets";

@@ -416,8 +416,8 @@ Status load_session(Session& session, const Result<CheckpointFiles>& files, cons
   const Result<Fitting> fitting = files.ok() ? find_fitting(session, *files, data) : files.status();
   EPL_TRY(session.agree(fitting.status()));  // in all processes or in none
   const Checkpoint& found = fitting->checkpoint;
-  EPL_TRY(
-      session.compare(cat("the checkpoint's step: ", found.step, "\nthe checkpoint's hash: ", found.content, "\n")));
+  EPL_TRY(session.compare(told_line("the checkpoint's step", cat(found.step)) +
+                          told_line("the checkpoint's hash", cat(found.content))));
   DataInTurn turn(data.dataset);
   EPL_TRY(session.agree(turn.go_to(fitting->checkpoint)));
   if (const Status status = session.agree(restore(session, *fitting)); !status.ok()) {
