@@ -86,6 +86,28 @@ TEST_F(Joined, who_comes_twice_is_told_to_those_who_wait) {
   }
 }
 
+// The others have given up. Who comes then, and who waits for the same one still, is told so at once.
+TEST_F(Joined, who_comes_after_the_join_has_failed_is_told) {
+  for (const std::string secret : {"", "shared"}) {
+    place = memory_rendezvous();
+    const auto of = [&](int r, double seconds) {
+      Joining joining = rank(r, 3, seconds);
+      joining.secret = Secret(secret);
+      return joining;
+    };
+    Status waits;
+    std::thread patient([&] { waits = device->join(of(1, 60), *place).status(); });
+    ASSERT_TRUE(place->get_text(cpu::card_key("world", 1), 20).ok());
+    const auto start = std::chrono::steady_clock::now();
+    expect_words(device->join(of(0, 0.02), *place).status(), Code::deadline_exceeded, {"rank 2 has not come"});
+    patient.join();
+    expect_words(waits, Code::deadline_exceeded, {"rank 1 of 3", "too late: rank 0 has waited", "rank 2 has not come"});
+    expect_words(device->join(of(2, 60), *place).status(), Code::deadline_exceeded,
+                 {"rank 2 of 3", "too late: rank 0 has waited"});
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  }
+}
+
 // A call that stops does so wherever the join is: before anybody else has come, before a store is there, while another
 // rank is to connect, and while one that listens says nothing.
 TEST_F(Joined, a_stop_is_seen_everywhere_in_a_join) {
