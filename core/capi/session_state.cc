@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/json.h"
+#include "core/base/shown.h"
 #include "core/capi/dataset.h"
 #include "core/capi/session.h"
 #include "core/capi/streams.h"

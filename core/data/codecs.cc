@@ -6,6 +6,7 @@
 
 #include "core/base/pack.h"
 #include "core/base/pack_abi.h"
+#include "core/base/shown.h"
 
 namespace epl {
 namespace {

@@ -20,7 +20,7 @@ Status not_a_symbol(const std::string& name, const Model& model, const std::vect
       if (name != dimension_place(port.name, d)) continue;
       const ModelDim& dim = port.dims[d];
       if (dim.size >= 0) return invalid("a size is bound to the dimension ", name, ", which is fixed at ", dim.size);
-      return invalid("a size is bound to the dimension ", name, ", which is called ", quoted(dim.symbol),
+      return invalid("a size is bound to the dimension ", name, ", which is called ", shown(dim.symbol, 200),
                      "; bind it by this name");
     }
   }

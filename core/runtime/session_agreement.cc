@@ -4,6 +4,7 @@
 
 #include "core/base/check.h"
 #include "core/base/hash.h"
+#include "core/base/shown.h"
 #include "core/program/pieces.h"
 #include "core/runtime/session_rank.h"
 #include "core/runtime/session_state.h"
@@ -148,7 +149,7 @@ Status Session::compare_weights() {
   }
   if (options_.take_weights) return take_weights(differ);
   return invalid("rank ", other, " has other weights than rank ", processes_[0], " in its model's file: first differs ",
-                 shown(differ.front()), differ.size() > 1 ? cat(", of ", differ.size(), " that do") : "",
+                 shown(differ.front(), 200), differ.size() > 1 ? cat(", of ", differ.size(), " that do") : "",
                  ". Give all processes the same file, or let them take those of rank ", processes_[0],
                  " (session option take_weights)")
       .of_rank(other);
@@ -172,7 +173,7 @@ Status Session::take_weights(const std::vector<std::string>& names) {
   values_set_.clear();
   common_lines_ = nullptr;
   log(host_, LogLevel::warning, "took ", names.size(), names.size() == 1 ? " weight" : " weights", " of rank 0, first ",
-      quoted(names.front()), ": the model's file of some process has others");
+      shown(names.front(), 200), ": the model's file of some process has others");
   return {};
 }
 
@@ -286,7 +287,7 @@ Status Session::who_differs(const std::string& name, const std::vector<int>& hol
     return a.second.size() != b.second.size() ? a.second.size() > b.second.size() : a.second < b.second;
   });
   const int alone = fewest->second.front(), other = alone == holders.front() ? holders.back() : holders.front();
-  return error(Code::state_lost, "rank ", alone, " has other values of ", quoted(name), " than rank ", other,
+  return error(Code::state_lost, "rank ", alone, " has other values of ", shown(name, 200), " than rank ", other,
                " after step ", steps_done_,
                ", though they have the same of all that trains them: memory or a connection has changed data. Restore "
                "the session from a checkpoint")

@@ -8,6 +8,7 @@
 #include "core/base/converted.h"
 #include "core/base/json.h"
 #include "core/base/philox.h"
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 #include "core/base/text.h"
 #include "core/ir/builder.h"
@@ -187,11 +188,12 @@ class Inserting {
 
   Status nothing_matches(const AdapterSpec& spec, const std::vector<std::string>& left) const {
     if (!left.empty())
-      return invalid("the adapters \"", spec.pattern, "\" have no weight that can be adapted: ", first_of(left));
+      return invalid("the adapters ", shown(spec.pattern, 200),
+                     " have no weight that can be adapted: ", first_of(left));
     for (const auto& [parameter, unused] : refused_) {
       const std::string& name = source_.value(parameter).name;
       if (matches(spec.pattern, without(name, ".weight"), name))
-        return invalid("the adapters \"", spec.pattern, "\" match no layer: ", name,
+        return invalid("the adapters ", shown(spec.pattern, 200), " match no layer: ", name,
                        " is not the second operand of a MatMul, Gemm or Conv");
     }
     std::vector<std::string> known, ends;  // "encoder.query", "query"
@@ -205,8 +207,8 @@ class Inserting {
     if (std::ranges::any_of(known, [&](const std::string& module) { return glob_match(deeper, module); }))
       hint = cat("; ", deeper, " would.");
     return invalid(
-        "the adapters \"", spec.pattern, "\" match no layer", hint, hint.empty() ? "; there are " : " There are ",
-        known.size(), " with a matrix or a convolution",
+        "the adapters ", shown(spec.pattern, 200), " match no layer", hint,
+        hint.empty() ? "; there are " : " There are ", known.size(), " with a matrix or a convolution",
         known.empty() ? "" : cat(", such as ", short_list(std::span(known).first(std::min<size_t>(known.size(), 3)))));
   }
 
