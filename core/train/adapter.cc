@@ -175,7 +175,8 @@ class Inserting {
     for (size_t s = 0; s < options_.specs.size(); ++s) {
       if (taken[s].empty()) return nothing_matches(options_.specs[s], left[s]);
       if (!left[s].empty())
-        out_.notes.push_back(cat("the adapters \"", options_.specs[s].pattern, "\" leave out ", first_of(left[s])));
+        out_.notes.push_back(
+            cat("the adapters ", shown(options_.specs[s].pattern, 200), " leave out ", first_of(left[s])));
     }
     if (!too_high_.empty())
       out_.notes.push_back(cat("an adapter with more numbers than its weight saves nothing: ", first_of(too_high_)));
@@ -301,14 +302,17 @@ class Inserting {
 }  // namespace
 
 Status check_adapter(const AdapterSpec& spec) {
-  if (spec.rank < 1) return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); 1 and more are possible");
+  if (spec.rank < 1)
+    return invalid("an adapter of rank ", spec.rank, " (", shown_plain(spec.pattern, 200),
+                   "); 1 and more are possible");
   if (spec.rank > largest_rank)
-    return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); up to ", largest_rank,
+    return invalid("an adapter of rank ", spec.rank, " (", shown_plain(spec.pattern, 200), "); up to ", largest_rank,
                    " are possible, and more than a weight's own rank gains nothing");
   if (!(spec.alpha > 0 && std::isfinite(spec.alpha)))
-    return invalid("alpha of the adapters ", spec.pattern, " is ", number_text(spec.alpha), "; it is a number above 0");
+    return invalid("alpha of the adapters ", shown_plain(spec.pattern, 200), " is ", number_text(spec.alpha),
+                   "; it is a number above 0");
   if (!(spec.dropout >= 0 && spec.dropout < 1))
-    return invalid("dropout of the adapters ", spec.pattern, " is ", number_text(spec.dropout),
+    return invalid("dropout of the adapters ", shown_plain(spec.pattern, 200), " is ", number_text(spec.dropout),
                    ", which is outside [0, 1)");
   return {};
 }

@@ -154,7 +154,7 @@ Status Importer::bind_inputs() {
       if (port.dims[i].symbol.empty()) continue;
       auto [it, inserted] = symbols.emplace(port.dims[i].symbol, given->second[i]);
       if (!inserted && it->second != given->second[i]) {
-        return invalid("dimension \"", port.dims[i].symbol, "\" is ", it->second, ", but ", given->second[i],
+        return invalid("dimension ", shown(port.dims[i].symbol, 200), " is ", it->second, ", but ", given->second[i],
                        " in input ", port.name);
       }
     }

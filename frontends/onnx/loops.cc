@@ -70,7 +70,7 @@ Status ControlFlow::run_loop() {
     Slot stacked{.not_computed = true};
     if (as_data_says && !trips.bound_given) {
       stacked.why = std::make_shared<const std::string>(
-          cat("data says how many rows \"", body->outputs[1 + states + k].name, "\" of the loop ", name_,
+          cat("data says how many rows ", shown(body->outputs[1 + states + k].name, 200), " of the loop ", name_,
               " has; max_trip_count (--max-trip-count N) gives it that many, those after the end of the loop zero"));
     } else if (state.rows[k].empty()) {
       auto made = empty_stack(*body, 1 + states + k);
