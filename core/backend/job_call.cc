@@ -27,13 +27,13 @@ std::pair<std::string_view, std::string_view> parts_of(std::string_view line) {
 }
 
 // What told_line was given.
-std::string key_of(std::string_view told) {
+std::string told_key(std::string_view told) {
   std::string text;
   std::string_view rest = told;
   return told.starts_with('"') && parse_quoted(rest, text) ? text : std::string(told);
 }
 
-std::string key_text(std::string_view told) { return shown_plain(key_of(told), 100); }
+std::string shown_key(std::string_view told) { return shown_plain(told_key(told), 100); }
 
 // What the text says of a key; null where it says nothing.
 const char* find_key(std::string_view text, std::string_view key, std::string_view& value) {
@@ -110,7 +110,7 @@ std::string rank_difference(int rank, std::string_view text, int other_rank, std
   const auto [key, here, there] = first_difference(text, other_text);
   if (key.empty()) return "";
   if (key == "call") return cat("rank ", rank, " is in ", here, ", rank ", other_rank, " in ", there);
-  return cat("the processes do not do the same: ", key_text(key), " is ", value_text(here), " at rank ", rank, " and ",
+  return cat("the processes do not do the same: ", shown_key(key), " is ", value_text(here), " at rank ", rank, " and ",
              value_text(there), " at rank ", other_rank);
 }
 
@@ -121,16 +121,16 @@ std::vector<std::string> different_keys(std::string_view here, std::string_view 
   for (std::string_view rest = there; !rest.empty();) {
     const auto [key, value] = parts_of(take_line(rest));
     const auto found = lines.find(key);
-    if (found == lines.end() || found->second != value) out.push_back(key_of(key));
+    if (found == lines.end() || found->second != value) out.push_back(told_key(key));
     if (found != lines.end()) lines.erase(found);
   }
-  for (const auto& [key, value] : lines) out.push_back(key_of(key));
+  for (const auto& [key, value] : lines) out.push_back(told_key(key));
   return out;
 }
 
 std::string line_difference(std::string_view here, std::string_view there) {
   const auto [key, own, other] = first_difference(here, there);
-  return key.empty() ? "" : cat("its ", key_text(key), " is ", value_text(other), ", here it is ", value_text(own));
+  return key.empty() ? "" : cat("its ", shown_key(key), " is ", value_text(other), ", here it is ", value_text(own));
 }
 
 }  // namespace epl

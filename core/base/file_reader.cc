@@ -22,7 +22,7 @@ class OpenFile final : public FileReader {
     struct stat info{};
     if (::fstat(descriptor_, &info) != 0) return system_error("cannot look at", path_, errno);
     if (!S_ISREG(info.st_mode))
-      return Status(Code::invalid_argument, cat(path_text(path_), " is not a regular file"), path_);
+      return Status(Code::invalid_argument, cat(shown_path(path_), " is not a regular file"), path_);
     size_ = static_cast<uint64_t>(info.st_size);
     modified_seconds_ = info.st_mtim.tv_sec;
     modified_nanoseconds_ = info.st_mtim.tv_nsec;

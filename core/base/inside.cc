@@ -33,7 +33,7 @@ Result<std::string> path_inside(const std::string& root, const std::string& fold
   const fs::path asked = fs::path(folder.empty() ? "." : folder) / fs::path(name);
   const fs::path text = fs::absolute(asked, failed).lexically_normal();
   if (failed)
-    return Status(Code::io, cat("cannot find the folder ", path_text(around), ": ", failed.message()), around);
+    return Status(Code::io, cat("cannot find the folder ", shown_path(around), ": ", failed.message()), around);
   const bool there = lies_in(text_root / "", text) || lies_in(real_root / "", text);
   if (!there) return refused();
   const fs::path real = fs::weakly_canonical(text, failed);

@@ -64,8 +64,8 @@ Result<std::vector<std::string>> matching_files(const std::string& path) {
     if (glob_match(pattern, name)) out.push_back((given.parent_path() / name).string());
   }
   if (failed)
-    return Status(Code::io, cat("cannot read folder ", path_text(folder.string()), ": ", failed.message()), path);
-  if (out.empty()) return Status(Code::not_found, cat("no file is called ", path_text(path)), path);
+    return Status(Code::io, cat("cannot read folder ", shown_path(folder.string()), ": ", failed.message()), path);
+  if (out.empty()) return Status(Code::not_found, cat("no file is called ", shown_path(path)), path);
   std::ranges::sort(out);
   return out;
 }

@@ -86,7 +86,7 @@ Status unknown(const std::string& path) {
   }
   return Status(
       Code::invalid_argument,
-      cat("no reader knows ", path_text(path), what, ". EPL reads ", readable_formats(), ". What to do: ", advice),
+      cat("no reader knows ", shown_path(path), what, ". EPL reads ", readable_formats(), ". What to do: ", advice),
       path);
 }
 

@@ -71,7 +71,7 @@ Result<std::shared_ptr<const Model>> load_model(const std::string& path, std::sh
   }
   // A path that is not a file is reported as that first.
   if (auto file = FileReader::open(path); !file.ok()) return file.status();
-  return unsupported("no frontend recognises ", path_text(path),
+  return unsupported("no frontend recognises ", shown_path(path),
                      " by the end of its name; there are: ", join(known, ", "))
       .at(path);
 }

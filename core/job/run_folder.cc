@@ -158,7 +158,7 @@ Status RunFolder::point(const std::string& link, int64_t step) {
   if (!failure) return {};
   std::error_code ignored;
   fs::remove(beside, ignored);
-  return error(Code::io, "cannot point ", path_text(link), " at the new checkpoint: ", failure.message()).at(link);
+  return error(Code::io, "cannot point ", shown_path(link), " at the new checkpoint: ", failure.message()).at(link);
 }
 
 // An empty one is not a checkpoint.

@@ -108,9 +108,9 @@ Result<CheckpointFiles> CheckpointFiles::in_archive(std::shared_ptr<const FileRe
       name, [archive, entries](const std::string& file) -> Result<std::shared_ptr<const FileReader>> {
         const auto found = std::ranges::find(entries, file, &ZipEntry::name);
         const std::string place = cat(archive->path(), ": ", file);
-        if (found == entries.end()) return Status(Code::not_found, cat("the archive has no ", path_text(file)), place);
+        if (found == entries.end()) return Status(Code::not_found, cat("the archive has no ", shown_path(file)), place);
         if (found->deflated)
-          return unsupported(path_text(place),
+          return unsupported(shown_path(place),
                              " is packed; a checkpoint holds its files as they are: unpack it into a folder");
         return FileReader::part_of(archive, place, found->offset, found->size);
       }};
@@ -119,7 +119,7 @@ Result<CheckpointFiles> CheckpointFiles::in_archive(std::shared_ptr<const FileRe
 Result<CheckpointFiles> CheckpointFiles::at(const std::string& path) {
   if (is_folder(path)) return in_folder(path);
   auto file = FileReader::open(path);
-  if (!file.ok()) return file.status().with_context(cat("no checkpoint in ", path_text(path)));
+  if (!file.ok()) return file.status().with_context(cat("no checkpoint in ", shown_path(path)));
   return in_archive(*std::move(file));
 }
 
@@ -131,7 +131,7 @@ Result<Checkpoint> load_checkpoint(const std::string& path, const Stop& stop) {
 Result<Checkpoint> load_checkpoint(const CheckpointFiles& from, const Stop& stop) {
   const auto manifest = from.open(std::string(manifest_name));
   if (manifest.status().code() == Code::not_found)
-    return manifest.status().with_context(cat("no checkpoint in ", path_text(from.name)));
+    return manifest.status().with_context(cat("no checkpoint in ", shown_path(from.name)));
   EPL_TRY(manifest.status());
   const std::string path = (*manifest)->path();
   EPL_ASSIGN(const std::vector<std::byte> file, read_manifest(**manifest));

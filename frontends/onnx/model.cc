@@ -43,7 +43,7 @@ Result<std::shared_ptr<const Model>> OnnxModel::load(const ModelSource& source) 
   model->host_ops_ = source.ops;
   if (const Status status = model->check(source.stop); !status.ok()) {
     const bool of_the_model = status.code() == Code::invalid_model || status.code() == Code::unsupported;
-    return of_the_model ? status.with_context(path_text(source.file->path())) : status;
+    return of_the_model ? status.with_context(shown_path(source.file->path())) : status;
   }
   return std::shared_ptr<const Model>(std::move(model));
 }

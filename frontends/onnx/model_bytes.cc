@@ -159,7 +159,7 @@ Status ModelBytes::read(const Stop& stop) {
       size_ > most ? MAP_FAILED
                    : ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
-    return Status(Code::out_of_memory, cat("there is no room for the ", size_, " bytes of ", path_text(file.path())),
+    return Status(Code::out_of_memory, cat("there is no room for the ", size_, " bytes of ", shown_path(file.path())),
                   file.path());
   data_ = static_cast<std::byte*>(memory);
   EPL_TRY(Scanner(*this, file, stop).run());

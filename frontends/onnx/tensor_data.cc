@@ -64,7 +64,7 @@ Result<epl::Tensor> external_value(const Tensor& tensor, const TensorType& type,
     return bad(tensor, cat("external data of ", tensor.length, " bytes for ", type.text()));
   }
   if (tensor.offset > size || type.bytes() > size - tensor.offset) {
-    return bad(tensor, cat(path_text(file->path()), " has ", size, " bytes; offset ", tensor.offset, " and ",
+    return bad(tensor, cat(shown_path(file->path()), " has ", size, " bytes; offset ", tensor.offset, " and ",
                            type.text(), " need more"));
   }
   return file_tensor(file, type, static_cast<uint64_t>(tensor.offset));

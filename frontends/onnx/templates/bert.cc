@@ -9,13 +9,13 @@
 namespace epl::onnx {
 namespace {
 
-struct Size {
+struct BertSize {
   int64_t layers, width, heads, context, vocab, classes;
   uint64_t seed;
 };
 
-Result<Size> read_size(const Attributes& options) {
-  Size size{};
+Result<BertSize> read_bert_size(const Attributes& options) {
+  BertSize size{};
   for (auto [name, to] :
        {std::pair{"layers", &size.layers}, std::pair{"width", &size.width}, std::pair{"heads", &size.heads},
         std::pair{"context", &size.context}, std::pair{"vocab", &size.vocab}, std::pair{"classes", &size.classes}}) {
@@ -34,7 +34,7 @@ Result<Size> read_size(const Attributes& options) {
 // Names are those of Hugging Face, and linear layers hold their weights as [outputs, inputs], as there.
 class Bert {
  public:
-  explicit Bert(const Size& size) : size_(size) {}
+  explicit Bert(const BertSize& size) : size_(size) {}
 
   Status write(const std::string& path, const FileHook& hook) {
     const std::string ids = m_.input("input_ids", DType::i64, {"batch", size_.context});
@@ -118,13 +118,13 @@ class Bert {
     return m_.node(name + ".joined", "Reshape", {y, m_.ints({0, 0, size_.width})});
   }
 
-  const Size size_;
+  const BertSize size_;
   ModelWriter m_{"bert"};
   std::string mask_;
 };
 
 Status write_bert(const Attributes& options, const std::string& path, const FileHook& hook) {
-  EPL_ASSIGN(const Size size, read_size(options));
+  EPL_ASSIGN(const BertSize size, read_bert_size(options));
   return Bert(size).write(path, hook);
 }
 

@@ -8,13 +8,13 @@
 namespace epl::onnx {
 namespace {
 
-struct Size {
+struct CnnSize {
   int64_t channels, image, width, stages, blocks, classes;
   uint64_t seed;
 };
 
-Result<Size> read_size(const Attributes& options) {
-  Size size{};
+Result<CnnSize> read_cnn_size(const Attributes& options) {
+  CnnSize size{};
   for (auto [name, to] :
        {std::pair{"channels", &size.channels}, std::pair{"image", &size.image}, std::pair{"width", &size.width},
         std::pair{"stages", &size.stages}, std::pair{"blocks", &size.blocks}, std::pair{"classes", &size.classes}}) {
@@ -36,7 +36,7 @@ Result<Size> read_size(const Attributes& options) {
 // them.
 class Cnn {
  public:
-  explicit Cnn(const Size& size) : size_(size) {}
+  explicit Cnn(const CnnSize& size) : size_(size) {}
 
   Status write(const std::string& path, const FileHook& hook) {
     std::string x = m_.input("image", DType::f32, {"batch", size_.channels, size_.image, size_.image});
@@ -94,12 +94,12 @@ class Cnn {
     return m_.node(name, "Relu", {m_.node(name + ".sum", "Add", {y, skip})});
   }
 
-  const Size size_;
+  const CnnSize size_;
   ModelWriter m_{"cnn"};
 };
 
 Status write_cnn(const Attributes& options, const std::string& path, const FileHook& hook) {
-  EPL_ASSIGN(const Size size, read_size(options));
+  EPL_ASSIGN(const CnnSize size, read_cnn_size(options));
   return Cnn(size).write(path, hook);
 }
 

@@ -8,13 +8,13 @@
 namespace epl::onnx {
 namespace {
 
-struct Size {
+struct GruSize {
   int64_t layers, width, hidden, context, vocab, classes;
   uint64_t seed;
 };
 
-Result<Size> read_size(const Attributes& options) {
-  Size size{};
+Result<GruSize> read_gru_size(const Attributes& options) {
+  GruSize size{};
   for (auto [name, to] :
        {std::pair{"layers", &size.layers}, std::pair{"width", &size.width}, std::pair{"hidden", &size.hidden},
         std::pair{"context", &size.context}, std::pair{"vocab", &size.vocab}, std::pair{"classes", &size.classes}}) {
@@ -31,7 +31,7 @@ Result<Size> read_size(const Attributes& options) {
 // The embedding is normal, all else uniform in +-1/sqrt(hidden), as of torch.nn.Embedding and torch.nn.GRU. The weights
 // of a layer are those of the operator GRU: gates in the order update, reset, new, one direction.
 Status write_gru(const Attributes& options, const std::string& path, const FileHook& hook) {
-  EPL_ASSIGN(const Size size, read_size(options));
+  EPL_ASSIGN(const GruSize size, read_gru_size(options));
   ModelWriter model("gru");
   const double bound = 1 / std::sqrt(static_cast<double>(size.hidden));
   const auto uniform = [&](const std::string& name, Shape shape) {
