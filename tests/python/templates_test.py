@@ -39,7 +39,10 @@ def write(folder, family, **options):
 
 
 def run(path, **inputs):
-    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, inputs)[0]
+    options = onnxruntime.SessionOptions()  # its optimiser folds a batch norm that trains into a convolution
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)[0]
 
 
 def gpt2(w, ids, layers, heads):
@@ -126,7 +129,7 @@ def check_training(path, function, w, inputs, target, loss):
     said = epl.step(session, batch)
     judge = cross_entropy if loss == "softmax_cross_entropy" else squares
     np.testing.assert_allclose(said, judge(function(w, **inputs), target), rtol=2e-5)
-    rng, step = np.random.default_rng(5), 1e-5
+    rng, step = np.random.default_rng(5), 1e-7  # small, for the kinks of a ReLU
     for name, before in w.items():
         after = epl.array(epl.make("tensor", "epl_session_get", session, epl_api.text(name), None))
         gradient = before - after
