@@ -29,8 +29,9 @@ awk 'BEGIN { print "user_id,item_id,target"
                v = int(i / 12)
                printf "%d,%d,%g\n", u, v, (u - 5.5) * (v - 7.5) / 20
              } }' >likes.csv
-"$epl" train two_tower.onnx --loss mse --data likes.csv --batch 16 --steps 400 --optimizer adam --lr 0.02 \
-  --out learned --json >learned.jsonl 2>err || fail "two_tower does not train: $(cat err)"
+"$epl" train two_tower.onnx --loss mse --data likes.csv \
+  --data-options '{"inputs": {"user_id": "user_id", "item_id": "item_id"}}' --batch 16 --steps 400 --optimizer adam \
+  --lr 0.02 --out learned --json >learned.jsonl 2>err || fail "two_tower does not train: $(cat err)"
 awk -v loss="$(value loss learned.jsonl)" 'BEGIN { exit !(loss < 0.05) }' ||
   fail "two_tower does not learn: $(tail -n 3 learned.jsonl)"
 exit $failed
