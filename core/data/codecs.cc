@@ -6,7 +6,6 @@
 
 #include "core/base/pack.h"
 #include "core/base/pack_abi.h"
-#include "core/base/shown.h"
 
 namespace epl {
 namespace {

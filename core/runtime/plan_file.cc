@@ -46,8 +46,8 @@ std::string text_of(Strategy strategy) {
 }
 
 Status differs(std::string_view what, const std::string& there, const std::string& here) {
-  return invalid("the plan file was made for another ", what, ": ", shown_plain(there), " there, ", shown_plain(here),
-                 " here; make it again");
+  return invalid("the plan file was made for another ", what, ": ", shown_plain(there, 500), " there, ",
+                 shown_plain(here, 500), " here; make it again");
 }
 
 }  // namespace
