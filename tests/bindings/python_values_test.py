@@ -231,7 +231,8 @@ class Values(unittest.TestCase):
             for call in (lambda: session.step({name: X}), lambda: session.step([X, TARGET], **{name: 1}),
                          lambda: session.set(session.parameters()[0], [name]), lambda: feed.push({name: ["a"]}),
                          lambda: epl.Dataset.of_arrays(engine, {name: X, "target": TARGET[:3]}),
-                         lambda: epl.Feed(engine, {"x": (name, (8, 4))}), lambda: epl.Feed(engine, {name: ("f32", 20 * [1])}),
+                         lambda: epl.Feed(engine, {"x": (name, (8, 4))}),
+                         lambda: epl.Feed(engine, {name: ("f32", 20 * [1])}),
                          lambda: epl.Plan(model, options={name: 1}), lambda: epl.Trainer(engine, {name: 1}),
                          lambda: epl.Trainer(engine, {name: math.nan}), lambda: epl.Model(engine, name),
                          lambda: epl.from_launch({"EPL_RANK": name}), lambda: epl.Job(engine, **{name: 1})):

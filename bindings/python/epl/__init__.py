@@ -171,7 +171,8 @@ class _Ports:
             inputs = [inputs]  # of a model with one input
         inputs = list(inputs)
         if len(inputs) != len(self.inputs):
-            raise ValueError(f"there are {len(self.inputs)} inputs ({_core.listed(self.names)}); given were {len(inputs)}")
+            raise ValueError(f"there are {len(self.inputs)} inputs ({_core.listed(self.names)}); "
+                             f"given were {len(inputs)}")
         return inputs
 
     def tensors(self, engine, inputs):

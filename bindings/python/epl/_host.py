@@ -36,7 +36,8 @@ def fields_of(fields):
     made = []
     for name, (dtype, dims) in fields.items():
         if len(dims) > raw.MAX_NDIM:
-            raise ValueError(f'field "{core.shown(name)}" has {len(dims)} dimensions; a tensor has {raw.MAX_NDIM} at most')
+            raise ValueError(f'field "{core.shown(name)}" has {len(dims)} dimensions; '
+                             f'a tensor has {raw.MAX_NDIM} at most')
         made.append(raw.TensorInfo(name=name, dtype=dtype_number(dtype), ndim=len(dims),
                                    dims=(c.c_int64 * raw.MAX_NDIM)(*dims)))
     return made
