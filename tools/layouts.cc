@@ -92,7 +92,7 @@ Json strategy_of(const Layout& layout, const SameBits& common, const std::vector
 
 std::vector<StrategyRow> parse_strategies(std::string_view text, const std::string& file) {
   std::vector<StrategyRow> out;
-  const Json list = try_parse_json(text);
+  const Json list = parse_json(text, file);
   if (!list.is_array()) throw UsageError(file + " is not a JSON list of strategies");
   for (const Json& one : list) {
     StrategyRow row;

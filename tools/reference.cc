@@ -20,7 +20,7 @@ constexpr const char* known_keys[] = {
 void Reference::reject(const std::string& why) const { throw UsageError(path_ + ": " + why); }
 
 Reference::Reference(const std::string& folder, bool float64) : path_(folder + "/reference.json"), float64_(float64) {
-  json_ = try_parse_json(read_file(path_));
+  json_ = parse_json(read_file(path_), path_);
   if (!json_.is_object()) reject("it is not a JSON object");
   check_spelling();
   for (const char* key : {"loss", "optimizer"}) {

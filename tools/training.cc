@@ -87,8 +87,11 @@ void Training::take_folder() {
   try {
     check(epl_job_take_folder(job_.get()));
   } catch (const ApiError& e) {
-    if (e.code == EPL_ERROR_BUSY)
-      throw UsageError("another run is writing to this folder: " + std::string(e.what()) + " with --out");
+    if (e.code == EPL_ERROR_BUSY) {
+      const char* also =
+          o_.job.processes.count == 1 ? "" : ". Where that is a process of this job, two of them have rank 0";
+      throw UsageError("another run is writing to this folder: " + std::string(e.what()) + " with --out" + also);
+    }
     if (e.code == EPL_ERROR_INVALID_ARGUMENT) refuse_used_folder(folder_.path());
     throw;
   }

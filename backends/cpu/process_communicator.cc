@@ -6,6 +6,7 @@
 #include "backends/cpu/shared_communicator.h"
 #include "backends/cpu/socket_communicator.h"
 #include "backends/cpu/socket_join.h"
+#include "core/backend/job_call.h"
 #include "core/backend/transport.h"
 
 namespace epl::cpu {
@@ -92,7 +93,7 @@ Result<std::unique_ptr<Communicator>> join_processes(const Joining& given, Rende
                                                      const std::function<double()>& clock, const std::string& packs) {
   EPL_ASSIGN(const Transport transport, parse_transport(given.transport));
   Joining joining = given;
-  if (joining.transport != Joining().transport) joining.job += cat(", transport ", joining.transport);
+  joining.job = told_line("transport", transport.text()) + given.job;
   // A try: where it fails, or peers cannot open it, ranks use their sockets.
   std::unique_ptr<SharedMemory> offer;
   if (transport.shares && joining.size > 1) {

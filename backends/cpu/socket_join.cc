@@ -11,12 +11,13 @@
 #include "backends/cpu/process_communicator.h"
 #include "core/backend/handshake.h"
 #include "core/backend/job_call.h"
+#include "core/base/shown.h"
 
 namespace epl::cpu {
 namespace {
 
 // What is said at the rendezvous and in frames; raised when either changes.
-constexpr std::string_view protocol = "epl sockets 6";
+constexpr std::string_view protocol = "epl sockets 7";
 constexpr size_t max_guests = 256;  // whom nobody knows yet; of more the first one goes
 
 std::string who(const Joining& joining, int rank) { return cat("rank ", rank, " of group ", joining.group); }
@@ -40,36 +41,44 @@ std::string signed_lines(const Joining& joining, int rank, std::string_view line
   return digest_text(hmac_sha256(joining.secret.view(), cat(protocol, "\n", joining.group, "\n", rank, "\n", lines)));
 }
 
-// What stands in place of the card of a rank that cannot come any more: nobody waits for it.
-constexpr std::string_view notice = "epl sockets: nobody comes";
+// What stands in place of the card of a rank that cannot come any more: nobody waits for it, or nobody waits any more.
+constexpr std::string_view notice = "epl sockets: nobody comes", too_late = "epl sockets: too late";
 
-Status read_notice(const Joining& joining, int rank, std::string_view text) {
+Status put_notice(const Joining& joining, Rendezvous& rendezvous, std::string_view kind, int rank,
+                  std::string_view text) {
+  const std::string said = cat(kind, "\n", signed_lines(joining, rank, text), "\n", text);
+  return rendezvous.put_text(card_key(joining.group, rank), said, joining.stop);
+}
+
+Status read_notice(const Joining& joining, int rank, std::string_view kind, std::string_view text) {
   const std::string_view signature = take_line(text);
   if (signature != signed_lines(joining, rank, text)) {
     return invalid(own(joining), "; ", who(joining, rank),
                    " is refused by a process that has not the secret of this rank");
   }
-  return invalid(own(joining), "; ", text);
+  return error(kind == too_late ? Code::deadline_exceeded : Code::invalid_argument, own(joining), "; ", text);
 }
 
-// This rank's name at the rendezvous is taken. The processes that have come wait for another rank, which may be this
-// one: they are told in its place.
+// This rank's name at the rendezvous is taken: by those who have waited for it, or by another process. Then the
+// processes that have come wait for another rank, which may be this one: they are told in its place.
 Status tell_twice(const Joining& joining, Rendezvous& rendezvous, const std::string& why) {
+  const auto there = rendezvous.get_text(card_key(joining.group, joining.rank), 0, joining.stop);
+  if (std::string_view text = there.ok() ? std::string_view(*there) : ""; take_line(text) == too_late)
+    return read_notice(joining, joining.rank, too_late, text);
   const std::string text = cat("another process has come as rank ", joining.rank, " too: ", why);
   for (int r = 0; r < joining.size; ++r) {
     if (r == joining.rank) continue;
-    const std::string said = cat(notice, "\n", signed_lines(joining, r, text), "\n", text);
-    static_cast<void>(rendezvous.put_text(card_key(joining.group, r), said, joining.stop));
+    static_cast<void>(put_notice(joining, rendezvous, notice, r, text));
   }
   return invalid(own(joining), ": ", why);
 }
 
 Result<Card> read_card(const Joining& joining, int rank, std::string_view text) {
   const std::string_view theirs = take_line(text);
-  if (theirs == notice) return read_notice(joining, rank, text);
+  if (theirs == notice || theirs == too_late) return read_notice(joining, rank, theirs, text);
   if (theirs != protocol) {
     return invalid(own(joining), "; ", who(joining, rank), " is of another version of this library: it speaks ",
-                   quoted(excerpt(theirs, 40)), ", this one ", quoted(protocol));
+                   shown(theirs, 40), ", this one ", quoted(protocol));
   }
   const std::string_view signature = take_line(text);
   if (signature != signed_lines(joining, rank, text)) {
@@ -106,7 +115,7 @@ void note_awaited(const Joining& joining, int rank) {
   if (joining.awaited != nullptr) joining.awaited->store(rank, std::memory_order_relaxed);
 }
 
-// What the others say; an error names all who have said nothing.
+// What the others say; an error names all who have said nothing. Who comes later is told, and waits for nobody.
 Result<std::vector<Card>> read_cards(const Joining& joining, Rendezvous& rendezvous, const Deadline& deadline) {
   std::vector<Card> cards(static_cast<size_t>(joining.size));
   std::vector<int> missing;
@@ -125,8 +134,13 @@ Result<std::vector<Card>> read_cards(const Joining& joining, Rendezvous& rendezv
     }
   }
   if (missing.empty()) return cards;
+  for (const int r : missing) {
+    const std::string text = cat("too late: rank ", joining.rank, " has waited for ", joining.join_seconds, " s, and ",
+                                 named(missing), missing.size() == 1 ? " has" : " have", " not come");
+    static_cast<void>(put_notice(joining, rendezvous, too_late, r, text));
+  }
   return error(Code::deadline_exceeded, own(joining), "; after ", joining.join_seconds, " s ", named(missing),
-               missing.size() == 1 ? " has" : " have", " not come (", quoted(card_key(joining.group, missing.front())),
+               missing.size() == 1 ? " has" : " have", " not come (", shown(card_key(joining.group, missing.front())),
                " is not at the rendezvous)");
 }
 
@@ -261,7 +275,7 @@ Status check(const Joining& joining) {
                    joining.silence_seconds, " s for what they say");
   }
   if (joining.address.empty() || joining.address.find('\n') != std::string::npos)
-    return invalid(own(joining), " at address ", quoted(joining.address));
+    return invalid(own(joining), " at address ", shown(joining.address));
   return {};
 }
 

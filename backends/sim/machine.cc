@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "backends/sim/sim.h"
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 
 namespace epl::sim {
@@ -31,7 +32,7 @@ Result<Machine> find_machine(std::string_view name) {
     if (machine.name == name) return machine;
     known.push_back(machine.name);
   }
-  return error(Code::not_found, "no simulated machine ", quoted(name), choices(name, known));
+  return error(Code::not_found, "no simulated machine ", shown(name), choices(name, known));
 }
 
 Machine of_threads(Machine machine, int threads) {

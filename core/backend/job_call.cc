@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/base/hash.h"
+#include "core/base/shown.h"
 #include "core/base/text.h"
 
 namespace epl {
@@ -16,11 +17,23 @@ std::string_view take_line(std::string_view& text) {
   return line;
 }
 
-// "key" and "value" of "key: value".
+// "key" and "value" of "key: value", where the key may be in quotes.
 std::pair<std::string_view, std::string_view> parts_of(std::string_view line) {
-  const size_t colon = std::min(line.find(": "), line.size());
+  std::string_view rest = line;
+  std::string unquoted;
+  if (line.starts_with('"') && !parse_quoted(rest, unquoted)) rest = line;
+  const size_t colon = std::min(rest.find(": "), rest.size()) + (line.size() - rest.size());
   return {line.substr(0, colon), line.substr(std::min(colon + 2, line.size()))};
 }
+
+// What told_line was given.
+std::string told_key(std::string_view told) {
+  std::string text;
+  std::string_view rest = told;
+  return told.starts_with('"') && parse_quoted(rest, text) ? text : std::string(told);
+}
+
+std::string shown_key(std::string_view told) { return shown_plain(told_key(told), 100); }
 
 // What the text says of a key; null where it says nothing.
 const char* find_key(std::string_view text, std::string_view key, std::string_view& value) {
@@ -71,6 +84,12 @@ std::string_view in_words(std::string_view name) {
 
 }  // namespace
 
+std::string told_line(std::string_view key, std::string_view value) {
+  const bool plain = !key.empty() && !key.starts_with('"') && key.find(": ") == std::string_view::npos &&
+                     std::ranges::none_of(key, [](char c) { return static_cast<unsigned char>(c) < ' '; });
+  return cat(plain ? std::string(key) : quoted(key), ": ", value, "\n");
+}
+
 void JobCall::sign() {
   Hash64 hash;
   hash.add(name.data(), name.size());
@@ -80,9 +99,9 @@ void JobCall::sign() {
 }
 
 std::string JobCall::text() const {
-  std::string out = cat("call: ", in_words(name), "\n");
+  std::string out = told_line("call", in_words(name));
   if (lines) out += *lines;
-  for (const auto& [key, value] : numbers) out += cat(key, ": ", value, "\n");
+  for (const auto& [key, value] : numbers) out += told_line(key, cat(value));
   return out;
 }
 
@@ -91,7 +110,7 @@ std::string rank_difference(int rank, std::string_view text, int other_rank, std
   const auto [key, here, there] = first_difference(text, other_text);
   if (key.empty()) return "";
   if (key == "call") return cat("rank ", rank, " is in ", here, ", rank ", other_rank, " in ", there);
-  return cat("the processes do not do the same: ", key, " is ", value_text(here), " at rank ", rank, " and ",
+  return cat("the processes do not do the same: ", shown_key(key), " is ", value_text(here), " at rank ", rank, " and ",
              value_text(there), " at rank ", other_rank);
 }
 
@@ -102,16 +121,16 @@ std::vector<std::string> different_keys(std::string_view here, std::string_view 
   for (std::string_view rest = there; !rest.empty();) {
     const auto [key, value] = parts_of(take_line(rest));
     const auto found = lines.find(key);
-    if (found == lines.end() || found->second != value) out.emplace_back(key);
+    if (found == lines.end() || found->second != value) out.push_back(told_key(key));
     if (found != lines.end()) lines.erase(found);
   }
-  for (const auto& [key, value] : lines) out.emplace_back(key);
+  for (const auto& [key, value] : lines) out.push_back(told_key(key));
   return out;
 }
 
 std::string line_difference(std::string_view here, std::string_view there) {
   const auto [key, own, other] = first_difference(here, there);
-  return key.empty() ? "" : cat("its ", key, " is ", value_text(other), ", here it is ", value_text(own));
+  return key.empty() ? "" : cat("its ", shown_key(key), " is ", value_text(other), ", here it is ", value_text(own));
 }
 
 }  // namespace epl

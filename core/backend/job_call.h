@@ -23,6 +23,8 @@ struct JobCall {
   std::string text() const;  // all of it, a line for each
 };
 
+// A line of such a text. A key that would be read as two, or as more lines than one, is in quotes.
+std::string told_line(std::string_view key, std::string_view value);
 // Texts of lines "key: value" of two ranks, as JobCall::text gives them and others like it.
 // "rank 0 is in save, rank 1 in step", or "learning_rate is 1 at rank 0 and 2 at rank 1": the
 // first line that differs. Empty where they say the same.

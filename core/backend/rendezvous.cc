@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/base/file.h"
+#include "core/base/shown.h"
 
 namespace epl {
 namespace {
@@ -133,13 +134,13 @@ Status make_private_folder(const std::string& path) {
 }  // namespace
 
 Status Rendezvous::put_twice(const std::string& key) {
-  return error(Code::misuse, "\"", key,
-               "\" has been put already: two processes take themselves for the same rank, or this rendezvous is of an "
+  return error(Code::misuse, shown(key, 200),
+               " has been put already: two processes take themselves for the same rank, or this rendezvous is of an "
                "earlier run");
 }
 
 Status Rendezvous::nobody_came(const std::string& key, double timeout_seconds) {
-  return error(Code::deadline_exceeded, "nobody has put \"", key, "\" within ", timeout_seconds, " s");
+  return error(Code::deadline_exceeded, "nobody has put ", shown(key, 200), " within ", timeout_seconds, " s");
 }
 
 Status Rendezvous::put_text(const std::string& key, std::string_view value, const Stop& stop) {

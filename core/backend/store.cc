@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/backend/handshake.h"
+#include "core/base/shown.h"
 #include "core/base/thread.h"
 
 namespace epl {
@@ -279,7 +280,7 @@ class StoreRendezvous final : public Rendezvous {
     const std::string_view text(reinterpret_cast<const char*>(value.data()), value.size());
     EPL_ASSIGN(const Answered answered, ask(request, key, text, connect_seconds_, stop));
     if (answered.told == Told::full)
-      return error(Code::exhausted, "store ", at_.text(), " has no room for ", quoted(key), ", ", value.size(),
+      return error(Code::exhausted, "store ", at_.text(), " has no room for ", shown(key, 200), ", ", value.size(),
                    " bytes");
     return answered.told == Told::put_before ? put_twice(key) : Status();
   }

@@ -15,6 +15,8 @@
 #include <memory>
 #include <system_error>
 
+#include "core/base/shown.h"
+
 namespace epl {
 namespace {
 
@@ -118,7 +120,7 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   const bool well = failure == std::errc() && end == digits.data() + digits.size() && port >= 0 && port <= 65535;
   if (!well || !is_host(host)) {
-    return invalid("address ", quoted(excerpt(without_secrets(text), 100)), " is not HOST:PORT, as 10.0.0.1:29511");
+    return invalid("address ", shown(without_secrets(text), 100), " is not HOST:PORT, as 10.0.0.1:29511");
   }
   return Endpoint{std::string(host), port};
 }

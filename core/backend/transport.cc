@@ -3,8 +3,11 @@
 #include <algorithm>
 
 #include "core/base/pack.h"
+#include "core/base/shown.h"
 
 namespace epl {
+
+std::string Transport::text() const { return cat(shares ? "shared," : "", carrier.empty() ? "sockets" : carrier); }
 
 Result<Transport> parse_transport(std::string_view text) {
   Transport out;
@@ -21,7 +24,7 @@ Result<Transport> parse_transport(std::string_view text) {
     known += cat(", ", row.name);
     if (rest == row.name) return out.carrier = rest, out;
   }
-  return invalid("transport ", quoted(excerpt(text, 40)), "; there are ", known,
+  return invalid("transport ", shown(text, 40), "; there are ", known,
                  ", each also behind \"shared,\": then ranks of one host share memory");
 }
 

@@ -12,6 +12,8 @@ namespace epl {
 struct Transport {
   bool shares = false;
   std::string carrier;  // a pack; empty: sockets
+
+  std::string text() const;  // one spelling of each
 };
 
 // "sockets" or the name of a pack that carries; behind "shared," for groups of several hosts alone; "shared": sockets

@@ -3,6 +3,8 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "core/base/shown.h"
+
 namespace epl {
 namespace {
 
@@ -144,7 +146,7 @@ Result<Attribute> parse_attribute(std::string_view& text) {
     text = rest;
     return Attribute(std::move(tensor));
   }
-  if (!parse_number(text, integral, i, d)) return invalid("expected an attribute value at \"", excerpt(text, 20), "\"");
+  if (!parse_number(text, integral, i, d)) return invalid("expected an attribute value at ", shown(text, 20));
   return integral ? Attribute(i) : Attribute(d);
 }
 

@@ -44,8 +44,8 @@ Status system_error(std::string_view doing, const std::string& path, int error_n
                     : error_number == ENOMEM ? Code::out_of_memory
                                              : Code::io;
   std::string hint = error_number == ENOSPC ? "; free some space and try again" : "";
-  return Status(
-      code, cat(doing, " ", shown_plain(path, 500), ": ", std::generic_category().message(error_number), hint), path);
+  return Status(code, cat(doing, " ", shown_path(path), ": ", std::generic_category().message(error_number), hint),
+                path);
 }
 
 Result<std::unique_ptr<FileWriter>> FileWriter::create(const std::string& path, const FileHook& hook) {
@@ -89,7 +89,7 @@ Status rename_durably(const std::string& source, const std::string& target, cons
   EPL_TRY(ask(hook, "rename", target));
   const std::string folder = folder_of(target);  // first: nothing may fail for lack of memory after the rename
   if (::rename(source.c_str(), target.c_str()) != 0)
-    return system_error(cat("cannot rename ", source, " to"), target, errno);
+    return system_error(cat("cannot rename ", shown_path(source), " to"), target, errno);
   return sync_folder(folder, hook);
 }
 
@@ -127,7 +127,8 @@ Status make_folder(const std::string& path, const FileHook& hook) {
   }
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0) return system_error("cannot look at", path, errno);
-  if (!S_ISDIR(info.st_mode)) return Status(Code::invalid_argument, cat(path, " exists and is not a folder"), path);
+  if (!S_ISDIR(info.st_mode))
+    return Status(Code::invalid_argument, cat(shown_path(path), " exists and is not a folder"), path);
   return {};
 }
 

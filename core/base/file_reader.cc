@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/base/file.h"
+#include "core/base/shown.h"
 
 namespace epl {
 namespace {
@@ -20,7 +21,8 @@ class OpenFile final : public FileReader {
   Status look() {
     struct stat info{};
     if (::fstat(descriptor_, &info) != 0) return system_error("cannot look at", path_, errno);
-    if (!S_ISREG(info.st_mode)) return Status(Code::invalid_argument, cat(path_, " is not a regular file"), path_);
+    if (!S_ISREG(info.st_mode))
+      return Status(Code::invalid_argument, cat(shown_path(path_), " is not a regular file"), path_);
     size_ = static_cast<uint64_t>(info.st_size);
     modified_seconds_ = info.st_mtim.tv_sec;
     modified_nanoseconds_ = info.st_mtim.tv_nsec;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/file.h"
+#include "core/base/shown.h"
 #include "core/base/text.h"
 
 namespace epl {
@@ -86,10 +87,11 @@ Result<bool> OwnedFolder::lock(const std::string& folder) {
   if (failed == 0) return !same_file(descriptor_, file_);
   const std::string owner = owner_in(descriptor_);
   if (failed == EWOULDBLOCK)
-    return error(Code::busy, folder, " is in use by ", owner,
+    return error(Code::busy, shown_path(folder), " is in use by ", owner,
                  "; wait until it has ended, or give this one a folder of its own")
         .at(folder);
-  return unsupported("the file system of ", folder, " has no locks (", std::generic_category().message(failed), ")")
+  return unsupported("the file system of ", shown_path(folder), " has no locks (",
+                     std::generic_category().message(failed), ")")
       .at(folder);
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "core/base/shown.h"
 #include "core/base/text.h"
 
 namespace epl {
@@ -20,7 +21,7 @@ Result<std::string> path_inside(const std::string& root, const std::string& fold
   namespace fs = std::filesystem;
   const std::string around = root.empty() ? (folder.empty() ? "." : folder) : root;
   const auto refused = [&] {
-    return invalid(what, " names ", quoted(excerpt(name, 100)), ", which does not lie in the folder ",
+    return invalid(what, " names ", shown(name, 100), ", which does not lie in the folder ",
                    root.empty() ? "of the data" : excerpt(root, 200), "; name a file in that folder");
   };
   if (name.find('\0') != std::string_view::npos) return refused();
@@ -31,7 +32,8 @@ Result<std::string> path_inside(const std::string& root, const std::string& fold
   const fs::path text_root = fs::absolute(around, failed).lexically_normal();
   const fs::path asked = fs::path(folder.empty() ? "." : folder) / fs::path(name);
   const fs::path text = fs::absolute(asked, failed).lexically_normal();
-  if (failed) return Status(Code::io, cat("cannot find the folder ", around, ": ", failed.message()), around);
+  if (failed)
+    return Status(Code::io, cat("cannot find the folder ", shown_path(around), ": ", failed.message()), around);
   const bool there = lies_in(text_root / "", text) || lies_in(real_root / "", text);
   if (!there) return refused();
   const fs::path real = fs::weakly_canonical(text, failed);

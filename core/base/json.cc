@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/base/check.h"
+#include "core/base/shown.h"
 #include "core/base/text.h"
 
 namespace epl {
@@ -144,8 +146,23 @@ class Parser {
     return true;
   }
 
+  // What other writers of JSON make of numbers that it does not have.
+  bool not_finite() {
+    std::string_view rest = text_.substr(at_, 10);
+    if (rest.starts_with('-') || rest.starts_with('+')) rest.remove_prefix(1);
+    for (const std::string_view word : {"NaN", "nan", "Infinity", "infinity", "Inf", "inf"}) {
+      if (!rest.starts_with(word)) continue;
+      const std::string of = key_.empty() ? "" : cat(" of ", shown(key_, 80));
+      return !fail(cat("the value", of, " is ",
+                       text_.substr(at_, static_cast<size_t>(rest.data() - text_.data()) - at_), word,
+                       ", and JSON has finite numbers alone"));
+    }
+    return false;
+  }
+
   bool value(Json& out, int depth) {
     skip_space();
+    if (not_finite()) return false;
     switch (peek()) {
       case '{':
         return object(out, depth + 1);
@@ -199,7 +216,9 @@ class Parser {
         if (!string(member.key)) return false;
         skip_space();
         if (!take(':')) return fail("a colon is expected");
+        const std::string around = std::exchange(key_, member.key);
         if (!value(member.value, depth)) return false;
+        key_ = around;
         skip_space();
       } while (take(','));
       if (!take('}')) return fail("an object that is not closed");
@@ -214,7 +233,7 @@ class Parser {
     for (const Json::Member& member : members) keys.push_back(member.key);
     std::ranges::sort(keys);
     const auto twice = std::ranges::adjacent_find(keys);
-    return twice == keys.end() || fail(cat("the key \"", excerpt(*twice, 80), "\" comes twice"));
+    return twice == keys.end() || fail(cat("the key ", shown(*twice, 80), " comes twice"));
   }
 
   bool string(std::string& out) {
@@ -281,7 +300,8 @@ class Parser {
     const size_t integer_digits = digits();
     if (integer_digits == 0) {
       at_ = begin;
-      return fail(more() ? "a value is expected" : "the text ends where a value is expected");
+      const std::string of = key_.empty() ? "" : cat(" of ", shown(key_, 80));
+      return fail(more() ? cat("a value", of, " is expected") : cat("the text ends where a value", of, " is expected"));
     }
     if (zero && integer_digits > 1) return fail("a number that begins with 0");
     bool real = false;
@@ -315,6 +335,7 @@ class Parser {
 
   std::string_view text_;
   size_t at_ = 0, place_ = 0;
+  std::string key_;  // of the object around, whose value is read
   std::string mistake_;
 };
 

@@ -161,8 +161,8 @@ Result<Attributes> parse_options(std::string_view text, const std::vector<Option
   if (text.empty()) return complete_options(declared, given, what);
   auto json = parse_json(text);
   if (!json.ok())
-    return invalid("the options of ", what, " are not JSON: ", json.status().message(), " of ", excerpt(text, 80));
-  if (!json->is_object()) return invalid("the options of ", what, " are not a JSON object: ", excerpt(text, 80));
+    return invalid("the options of ", what, " are not JSON: ", json.status().message(), " of ", shown_plain(text, 80));
+  if (!json->is_object()) return invalid("the options of ", what, " are not a JSON object: ", shown_plain(text, 80));
   for (const auto& [key, value] : json->items()) {
     const Option* option = find(declared, key);
     if (option == nullptr) return no_option(key, declared, what);
@@ -200,15 +200,15 @@ Result<RowText> parse_row(std::string_view text, std::string_view kind) {
   RowText out{.name = std::string(trimmed(text.substr(0, open))), .options = {}};
   if (out.name.empty()) return invalid(kind, ": a name is missing, got ", shown(text, 80));
   if (open == std::string_view::npos) return out;
-  if (text.back() != ')') return invalid(kind, " ", text, ": the parenthesis is not closed");
+  if (text.back() != ')') return invalid(kind, " ", shown_plain(text, 200), ": the parenthesis is not closed");
   std::string_view inside = text.substr(open + 1, text.size() - open - 2);
   while (!trimmed(inside).empty()) {
     const std::string_view part = take_part(inside, ',');
     const size_t equals = part.find('=');
     std::string name(trimmed(part.substr(0, equals)));
-    if (name.empty()) return invalid(kind, " ", text, ": ", shown(part), " is not NAME=VALUE");
+    if (name.empty()) return invalid(kind, " ", shown_plain(text, 200), ": ", shown(part), " is not NAME=VALUE");
     if (std::ranges::find(out.options, name, &std::pair<std::string, std::string>::first) != out.options.end())
-      return invalid(kind, " ", text, ": ", name, " is given twice");
+      return invalid(kind, " ", shown_plain(text, 200), ": ", shown_plain(name), " is given twice");
     out.options.emplace_back(std::move(name),
                              equals == std::string_view::npos ? "true" : trimmed(part.substr(equals + 1)));
   }

@@ -21,6 +21,9 @@ inline std::string shown_plain(std::string_view text, size_t most = 60) {
   return cut;
 }
 
+// A path, which is seldom long.
+inline std::string shown_path(std::string_view path) { return shown_plain(path, 500); }
+
 // A whole message as a host gets it: UTF-8, no control characters but ends of lines, and of a length that a log takes.
 // What is in it may be a path or a word that nobody has quoted.
 inline std::string whole_message(std::string_view text) {

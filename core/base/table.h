@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/shown.h"
 #include "core/base/status.h"
 #include "core/base/suggestion.h"
 
@@ -45,7 +46,7 @@ template <class Row>
 Result<const Row*> find_named(const TableOf<Row>& table, std::string_view name, std::string_view what,
                               std::vector<std::string> also = {}) {
   if (const Row* row = table.find(name)) return row;
-  return error(Code::not_found, "no ", what, " ", quoted(name), choices(name, table.names(std::move(also))));
+  return error(Code::not_found, "no ", what, " ", shown(name), choices(name, table.names(std::move(also))));
 }
 
 }  // namespace epl

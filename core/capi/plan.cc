@@ -136,7 +136,7 @@ Status bind_trainer(const epl_trainer& trainer, const Model& model, PlanOptions&
   EPL_TRY(check_binding(trainer.binding, trainer.input_types, model, {target}));
   if (trainer.binding.input_shapes.contains(target) && !trainer.input_types.contains(target) &&
       !has_input(model, target))
-    return invalid("the target ", quoted(target), " needs an element type; the model does not know it");
+    return invalid("the target ", shown(target, 200), " needs an element type; the model does not know it");
   request.training = trainer.settings.loss != "none";
   if (request.training) {
     EPL_ASSIGN(request.train, resolve_trainer(trainer));

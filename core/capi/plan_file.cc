@@ -2,6 +2,7 @@
 #include "core/runtime/plan_file.h"
 
 #include "core/base/file.h"
+#include "core/base/shown.h"
 #include "core/base/stop_hook.h"
 #include "core/capi/objects.h"
 #include "core/capi/plan.h"
@@ -16,7 +17,7 @@ std::string version_text() { return cat(EPL_VERSION_MAJOR, ".", EPL_VERSION_MINO
 
 Result<PlanFile> read_plan_file(const std::string& path) {
   EPL_ASSIGN(const auto reader, FileReader::open(path));
-  if (reader->size() > max_plan_file_bytes) return invalid(path, " is too large for a plan file").at(path);
+  if (reader->size() > max_plan_file_bytes) return invalid(shown_path(path), " is too large for a plan file").at(path);
   std::string text(static_cast<size_t>(reader->size()), '\0');
   EPL_TRY(reader->read(0, text.data(), text.size()));
   auto file = parse_plan_file(text);

@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/json.h"
+#include "core/base/shown.h"
 #include "core/capi/dataset.h"
 #include "core/capi/session.h"
 #include "core/capi/streams.h"
@@ -212,8 +213,8 @@ Result<std::string> lines_of(std::string_view json) {
   std::string out;
   for (const auto& [key, value] : read.items()) {
     if (value.is_structured())
-      return invalid("facts: ", quoted(key), " is no text, number or boolean, and no more than these is compared");
-    out += cat(key, ": ", value.is_string() ? quoted(value.text()) : print_json(value), "\n");
+      return invalid("facts: ", shown(key), " is no text, number or boolean, and no more than these is compared");
+    out += told_line(key, value.is_string() ? quoted(value.text()) : print_json(value));
   }
   return out;
 }
@@ -229,7 +230,7 @@ epl_error* epl_session_agree(epl_session* session, const char* facts, size_t fac
     const Session::Call calling(*session->session, begun.stop);
     EPL_ASSIGN(std::string lines, lines_of(facts_text));
     return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
-      for (const auto& [key, value] : training_data(dataset).facts) lines += cat(key, ": ", quoted(value), "\n");
+      for (const auto& [key, value] : training_data(dataset).facts) lines += told_line(key, quoted(value));
       return session->session->compare(lines);
     });
   });

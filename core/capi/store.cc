@@ -146,7 +146,7 @@ Status take_integrity(const epl_session_options& known, SessionOptions& options)
   static const std::vector<std::string> words = {"none", "hmac"};
   if (integrity.empty() || integrity == words[0]) return {};
   if (integrity != words[1])
-    return invalid("session option integrity is ", quoted(integrity), choices(integrity, words));
+    return invalid("session option integrity is ", shown(integrity), choices(integrity, words));
   if (options.secret.empty())
     return invalid("session option integrity is \"hmac\", which signs by the secret, and there is no secret");
   options.signs_frames = true;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/base/shown.h"
+
 namespace epl::capi {
 namespace {
 
@@ -77,7 +79,7 @@ Result<HostSource> HostSource::of(const epl_source* source, std::string_view nam
                        open = known.open](const std::string& location) -> Result<std::shared_ptr<const FileReader>> {
     epl_source beside = EPL_SOURCE_INIT;
     EPL_TRY(callback_status(open(kept->userdata, location.data(), location.size(), &beside)));
-    EPL_ASSIGN(HostSource opened, of(&beside, cat("what was opened for \"", location, "\"")));
+    EPL_ASSIGN(HostSource opened, of(&beside, cat("what was opened for ", shown(location, 200))));
     opened.keep();
     return opened.files_.file;
   };

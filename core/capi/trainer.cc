@@ -187,7 +187,7 @@ Status set_group_key(epl_trainer::Group& group, std::string_view key, std::strin
 }
 
 Status bind_symbol(epl_trainer& trainer, std::string_view symbol, int64_t size) {
-  if (size < 0) return invalid("symbol ", symbol, " is bound to ", size);
+  if (size < 0) return invalid("symbol ", shown_plain(symbol, 200), " is bound to ", size);
   trainer.binding.symbols[std::string(symbol)] = size;
   return {};
 }
@@ -201,7 +201,8 @@ Status bind_input(epl_trainer& trainer, std::string_view input, int32_t dtype, c
 }
 
 Status bind_batch_dim(epl_trainer& trainer, std::string_view input, int32_t dim) {
-  if (dim < -1 || dim >= EPL_MAX_NDIM) return invalid("batch dimension ", dim, " of input ", input, "; -1 is none");
+  if (dim < -1 || dim >= EPL_MAX_NDIM)
+    return invalid("batch dimension ", dim, " of input ", shown_plain(input, 200), "; -1 is none");
   trainer.binding.batch_dims[std::string(input)] = dim;
   return {};
 }

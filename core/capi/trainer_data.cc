@@ -1,4 +1,5 @@
 // A trainer whose inputs are bound as a dataset gives them.
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 #include "core/capi/objects.h"
 
@@ -52,7 +53,8 @@ Status bind_dataset_to(epl_trainer& trainer, const Model& model, const Dataset& 
     if (field == nullptr) {
       std::vector<std::string> names;
       for (const auto& one : data.fields()) names.push_back(one.first);
-      return error(Code::not_found, "the data has no field for input ", quoted(input.name), choices(input.name, names));
+      return error(Code::not_found, "the data has no field for input ", shown(input.name, 200),
+                   choices(input.name, names));
     }
     EPL_TRY(bind_to(trainer, input.name, EPL_DTYPE_NONE,
                     shape_for(input, field->second.shape, samples_dim(trainer, input))));

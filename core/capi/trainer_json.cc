@@ -106,7 +106,7 @@ Status read_input(const std::string& name, const Json& input, epl_trainer& train
   for (const auto& [key, value] : input.items()) {
     if (key == "dtype") {
       const auto type = value.is_string() ? parse_dtype(value.text()) : std::nullopt;
-      if (!type) return wrong(cat("inputs.", name, ".dtype"), value, "an element type");
+      if (!type) return wrong(cat("inputs.", shown_plain(name, 200), ".dtype"), value, "an element type");
       dtype = dtype_constant(*type);
     } else if (key == "dims") {
       has_dims = value.is_array();
@@ -114,16 +114,17 @@ Status read_input(const std::string& name, const Json& input, epl_trainer& train
         has_dims = has_dims && dim.is_int64();
         if (has_dims) dims.push_back(dim.get<int64_t>());
       }
-      if (!has_dims) return wrong(cat("inputs.", name, ".dims"), value, "a list of sizes");
+      if (!has_dims) return wrong(cat("inputs.", shown_plain(name, 200), ".dims"), value, "a list of sizes");
     } else if (key == "batch_dim") {
       if (!value.is_int64() || value.get<int64_t>() < -1 || value.get<int64_t>() >= EPL_MAX_NDIM)
-        return wrong(cat("inputs.", name, ".batch_dim"), value, "a dimension, or -1 for none,");
+        return wrong(cat("inputs.", shown_plain(name, 200), ".batch_dim"), value, "a dimension, or -1 for none,");
       EPL_TRY(bind_batch_dim(trainer, name, static_cast<int32_t>(value.get<int64_t>())));
     } else {
-      return unknown_option(key, {"dtype", "dims", "batch_dim"}, cat("input ", name));
+      return unknown_option(key, {"dtype", "dims", "batch_dim"}, cat("input ", shown_plain(name, 200)));
     }
   }
-  if (dtype != EPL_DTYPE_NONE && !has_dims) return invalid("input ", name, " of a trainer has a dtype and no dims");
+  if (dtype != EPL_DTYPE_NONE && !has_dims)
+    return invalid("input ", shown_plain(name, 200), " of a trainer has a dtype and no dims");
   return has_dims ? bind_input(trainer, name, dtype, dims.data(), static_cast<int32_t>(dims.size())) : Status();
 }
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <new>
 
+#include "core/base/shown.h"
 #include "core/base/thread.h"
 #include "core/data/convert.h"
 #include "core/data/order.h"
@@ -399,8 +400,8 @@ Status Dataset::bind(const std::vector<std::pair<std::string, TensorType>>& want
     const auto& [name, type] = wanted[i];
     const int field = find(name);
     if (field < 0)
-      return error(Code::not_found, "no field of the dataset is called ", name, " or input.", name, "; there are ",
-                   there)
+      return error(Code::not_found, "no field of the dataset is called ", shown_plain(name, 200), " or input.",
+                   shown_plain(name, 200), "; there are ", there)
           .at(name);
     TensorType& now = types[static_cast<size_t>(field)];
     if (!can_stand_for(now, type)) {

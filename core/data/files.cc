@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "core/base/shown.h"
 #include "core/base/text.h"
 
 namespace epl {
@@ -62,8 +63,9 @@ Result<std::vector<std::string>> matching_files(const std::string& path) {
     const std::string name = it->path().filename().string();
     if (glob_match(pattern, name)) out.push_back((given.parent_path() / name).string());
   }
-  if (failed) return Status(Code::io, cat("cannot read folder ", folder.string(), ": ", failed.message()), path);
-  if (out.empty()) return Status(Code::not_found, cat("no file is called ", path), path);
+  if (failed)
+    return Status(Code::io, cat("cannot read folder ", shown_path(folder.string()), ": ", failed.message()), path);
+  if (out.empty()) return Status(Code::not_found, cat("no file is called ", shown_path(path)), path);
   std::ranges::sort(out);
   return out;
 }

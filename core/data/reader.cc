@@ -6,6 +6,7 @@
 
 #include "core/base/file.h"
 #include "core/base/inside.h"
+#include "core/base/shown.h"
 
 namespace epl {
 namespace {
@@ -83,9 +84,10 @@ Status unknown(const std::string& path) {
     what = cat(", which is ", format.what);
     advice = format.advice;
   }
-  return Status(Code::invalid_argument,
-                cat("no reader knows ", path, what, ". EPL reads ", readable_formats(), ". What to do: ", advice),
-                path);
+  return Status(
+      Code::invalid_argument,
+      cat("no reader knows ", shown_path(path), what, ". EPL reads ", readable_formats(), ". What to do: ", advice),
+      path);
 }
 
 }  // namespace

@@ -35,9 +35,7 @@ struct ByteRange {
 
 Status read_entry(const std::string& file, const std::string& name, const Json& json, SafetensorsEntry& entry,
                   ByteRange& range) {
-  auto bad = [&](auto&&... what) {
-    return damaged_safetensors(file, cat("tensor \"", excerpt(name, 200), "\" ", what...));
-  };
+  auto bad = [&](auto&&... what) { return damaged_safetensors(file, cat("tensor ", shown(name, 200), " ", what...)); };
   if (!json.is_object() || !json.contains("dtype") || !json.contains("shape") || !json.contains("data_offsets") ||
       json.size() != 3) {
     return bad("needs dtype, shape and data_offsets, and nothing else");
@@ -130,12 +128,12 @@ Status Safetensors::read_header(std::string_view header, uint64_t file_bytes, co
   uint64_t at = 0;
   for (auto& [range, entry] : found) {
     if (range.begin != at) {
-      return damaged_safetensors(name, cat("tensor \"", excerpt(entry.name, 200), "\" begins at byte ", range.begin,
+      return damaged_safetensors(name, cat("tensor ", shown(entry.name, 200), " begins at byte ", range.begin,
                                            " of the data, ", at, " is expected: ranges overlap or leave a hole"));
     }
     if (range.end > data)
-      return damaged_safetensors(name, cat("tensor \"", excerpt(entry.name, 200), "\" ends at byte ", range.end, " of ",
-                                           data, "; is the file truncated?"));
+      return damaged_safetensors(name, cat("tensor ", shown(entry.name, 200), " ends at byte ", range.end, " of ", data,
+                                           "; is the file truncated?"));
     at = range.end;
     entry.offset = start + range.begin;
     entries_.push_back(std::move(entry));

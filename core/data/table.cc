@@ -380,7 +380,7 @@ std::string not_utf8(std::string_view name) {
   size_t at = 0;
   while (at < name.size() && utf8_sequence(name.substr(at)) > 0) at += utf8_sequence(name.substr(at));
   return cat(
-      quoted(excerpt(to_utf8(name), 60)), " is not in UTF-8 (byte ", at,
+      shown(to_utf8(name)), " is not in UTF-8 (byte ", at,
       " of it); the file may be in ISO-8859-1 or Windows-1252: convert it, as by: iconv -f WINDOWS-1252 -t UTF-8");
 }
 

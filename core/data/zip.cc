@@ -176,7 +176,7 @@ Result<std::vector<std::byte>> read_zip_entry(const FileReader& file, const ZipE
   } else {
     z_stream stream{};
     if (inflateInit2(&stream, -MAX_WBITS) != Z_OK)
-      return error(Code::out_of_memory, "there is no memory to unpack ", file.path());
+      return error(Code::out_of_memory, "there is no memory to unpack ", shown_path(file.path()));
     std::vector<std::byte> packed(std::min<uint64_t>(entry.packed, 1 << 18));
     uint64_t read = 0, made = 0;
     Status status;
@@ -198,7 +198,8 @@ Result<std::vector<std::byte>> read_zip_entry(const FileReader& file, const ZipE
     }
     inflateEnd(&stream);
     EPL_TRY(status);
-    if (result == Z_MEM_ERROR) return error(Code::out_of_memory, "there is no memory to unpack ", file.path());
+    if (result == Z_MEM_ERROR)
+      return error(Code::out_of_memory, "there is no memory to unpack ", shown_path(file.path()));
     if (result != Z_STREAM_END || made != out.size())
       return damaged_zip(file, cat("entry ", shown(entry.name, 200), " does not unpack to its ", entry.size, " bytes"));
   }

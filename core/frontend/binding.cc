@@ -19,9 +19,10 @@ Status not_a_symbol(const std::string& name, const Model& model, const std::vect
     for (size_t d = 0; d < port.dims.size(); ++d) {
       if (name != dimension_place(port.name, d)) continue;
       const ModelDim& dim = port.dims[d];
-      if (dim.size >= 0) return invalid("a size is bound to the dimension ", name, ", which is fixed at ", dim.size);
-      return invalid("a size is bound to the dimension ", name, ", which is called ", quoted(dim.symbol),
-                     "; bind it by this name");
+      if (dim.size >= 0)
+        return invalid("a size is bound to the dimension ", shown_plain(name, 200), ", which is fixed at ", dim.size);
+      return invalid("a size is bound to the dimension ", shown_plain(name, 200), ", which is called ",
+                     shown(dim.symbol, 200), "; bind it by this name");
     }
   }
   return unknown_name("a size is bound to the dimension", name, symbols, "symbolic dimension");

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "core/base/shown.h"
 #include "core/frontend/model_source.h"
 
 namespace epl {
@@ -36,7 +37,7 @@ Result<std::shared_ptr<const FileReader>> open_beside(const std::string& model, 
   if (target.empty() && !own_folder.empty()) target = real_path(own_folder + "/" + location);
   if (target.empty()) return refuse("its external data ", path, " cannot be found");
   if (!lies_in(target, real_path(folder)) && !lies_in(target, own_folder)) {
-    return refuse("external data at \"", location, "\" leads out of the model's folder, to ", target,
+    return refuse("external data at ", shown(location, 200), " leads out of the model's folder, to ", target,
                   "; put the file itself beside the model (cp -L follows links)");
   }
   struct stat info{};
@@ -70,7 +71,8 @@ Result<std::shared_ptr<const Model>> load_model(const std::string& path, std::sh
   }
   // A path that is not a file is reported as that first.
   if (auto file = FileReader::open(path); !file.ok()) return file.status();
-  return unsupported("no frontend recognises ", path, " by the end of its name; there are: ", join(known, ", "))
+  return unsupported("no frontend recognises ", shown_path(path),
+                     " by the end of its name; there are: ", join(known, ", "))
       .at(path);
 }
 

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "core/base/check.h"
+#include "core/base/shown.h"
 
 namespace epl {
 
@@ -72,8 +73,8 @@ Status check_sizes(const OpDef& op, const ShardingRule& rule, const std::vector<
       int64_t size = 1;
       for (const int factor : places[i][d]) size *= rule.factors[static_cast<size_t>(factor)].size;
       if (size != types[i].shape[d])
-        return invalid("the sharding rule \"", records_of(op).host.sharding, "\" says that dimension ", d, " of ",
-                       types[i].text(), " has ", size, " elements");
+        return invalid("the sharding rule ", shown(records_of(op).host.sharding, 200), " says that dimension ", d,
+                       " of ", types[i].text(), " has ", size, " elements");
     }
   }
   return {};
@@ -345,7 +346,7 @@ Status HostOps::add(HostOp op) {
   backward.all = made.get();
   std::lock_guard lock(mutex_);
   const auto [place, is_new] = ops_.emplace(std::pair(made->host.domain, made->host.type), made);
-  if (!is_new) return error(Code::misuse, "op ", name, " was added before");
+  if (!is_new) return error(Code::misuse, "op ", shown_plain(name, 200), " was added before");
   return {};
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/math.h"
+#include "core/base/shown.h"
 #include "core/base/text.h"
 
 namespace epl {
@@ -165,7 +166,7 @@ std::string ScalarExpr::text() const {
 
 Result<ScalarExpr> ScalarExpr::parse(std::string_view text) {
   const std::string_view source = text;
-  auto bad = [&](std::string_view what) { return invalid("scalar expression \"", source, "\": ", what); };
+  auto bad = [&](std::string_view what) { return invalid("scalar expression ", shown(source, 200), ": ", what); };
   auto skip = [&] {
     while (!text.empty() && text[0] == ' ') text.remove_prefix(1);
   };

@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include "core/base/shown.h"
+
 namespace epl {
 namespace {
 
@@ -134,7 +136,7 @@ struct OperandText {
 // Of each operand or result its dimensions as the text has them, beside its type.
 Result<std::vector<OperandText>> texts_of(const std::vector<std::vector<DimText>>& texts,
                                           const std::vector<TensorType>& types, std::string_view rule) {
-  if (texts.size() < types.size()) return invalid("sharding rule \"", rule, "\" has too few operands");
+  if (texts.size() < types.size()) return invalid("sharding rule ", shown(rule, 200), " has too few operands");
   static const std::vector<DimText> absent;
   std::vector<OperandText> places;
   for (size_t i = 0; i < types.size(); ++i) {
@@ -146,7 +148,7 @@ Result<std::vector<OperandText>> texts_of(const std::vector<std::vector<DimText>
     const auto ellipses = static_cast<size_t>(std::ranges::count_if(texts[i], &DimText::ellipsis));
     const size_t fixed = texts[i].size() - ellipses;
     if (ndim < fixed || (ellipses == 0 && ndim != fixed))
-      return invalid("sharding rule \"", rule, "\" does not fit operand ", i, " of type ", types[i].text());
+      return invalid("sharding rule ", shown(rule, 200), " does not fit operand ", i, " of type ", types[i].text());
     places.push_back({&texts[i], &types[i], ndim - fixed});
   }
   return places;
@@ -174,7 +176,7 @@ Status read_notes(std::string_view notes, std::string_view full, RuleBuilder& bu
       notes.remove_prefix(found->word.size());
       continue;
     }
-    if (!current) return invalid("sharding rule \"", full, "\": unknown note");
+    if (!current) return invalid("sharding rule ", shown(full, 200), ": unknown note");
     current->set(rule.factors[builder.letter_factor(notes[0])]);
     notes.remove_prefix(1);
   }

@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "core/base/shown.h"
+
 namespace epl {
 namespace {
 bool name_char(char c) {
@@ -98,7 +100,7 @@ Result<Attributes> TextReader::attributes() {
 }
 
 Status TextReader::fail(std::string_view what) const {
-  return Status(Code::invalid_argument, cat("line ", number_, ": ", what, " in \"", excerpt(whole_, 120), "\""),
+  return Status(Code::invalid_argument, cat("line ", number_, ": ", what, " in ", shown(whole_, 120)),
                 cat("line ", number_));
 }
 

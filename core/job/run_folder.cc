@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/base/file.h"
+#include "core/base/shown.h"
 #include "core/runtime/checkpoint.h"
 
 namespace epl {
@@ -157,7 +158,7 @@ Status RunFolder::point(const std::string& link, int64_t step) {
   if (!failure) return {};
   std::error_code ignored;
   fs::remove(beside, ignored);
-  return error(Code::io, "cannot point ", link, " at the new checkpoint: ", failure.message()).at(link);
+  return error(Code::io, "cannot point ", shown_path(link), " at the new checkpoint: ", failure.message()).at(link);
 }
 
 // An empty one is not a checkpoint.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 
 namespace epl {
@@ -27,7 +28,7 @@ Result<std::vector<std::string>> read_topics(std::string_view text) {
     while (one.starts_with(' ')) one.remove_prefix(1);
     while (one.ends_with(' ')) one.remove_suffix(1);
     if (std::ranges::find(known, one) == known.end())
-      return invalid("resume_anyway has no topic ", quoted(one), choices(one, known)).at("resume_anyway");
+      return invalid("resume_anyway has no topic ", shown(one), choices(one, known)).at("resume_anyway");
     topics.emplace_back(one);
     text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/shown.h"
 #include "core/job/job.h"
 #include "core/runtime/entry_data.h"
 
@@ -126,7 +127,7 @@ Status Job::check_folder_is_seen(Session& session) const {
   }
   if (blind.empty()) return {};
   return invalid(blind.size() == 1 ? "process " : "processes ", join(blind, ", "), blind.size() == 1 ? " does" : " do",
-                 " not see the folder ", folder_->path(),
+                 " not see the folder ", shown_path(folder_->path()),
                  " of process 0; all write checkpoints there: give a folder that "
                  "all of them see under one name")
       .at(folder_->path());
@@ -153,7 +154,7 @@ Status Job::check_continues(const JobParts& parts) const {
     if (std::ranges::find(topics, one.topic) == topics.end()) topics.push_back(one.topic);
   }
   if (what.empty()) return {};
-  return invalid("this would not go on with the run of ", resume_, ": ", join(what, "; "),
+  return invalid("this would not go on with the run of ", shown_path(resume_), ": ", join(what, "; "),
                  ". Give what it began with, or resume_anyway = ", join(topics, ","))
       .at(resume_);
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/base/shown.h"
 #include "core/ops/common.h"
 #include "core/ops/elementwise.h"
 
@@ -40,7 +41,7 @@ bool tanh_form(const Attributes& a) { return a.text("approximate") == "tanh"; }
 Status check_approximate(const OpQuery& q) {
   const std::string& form = q.attributes().text("approximate");
   if (form == "none" || form == "tanh") return {};
-  return misfit(q, "approximate \"", form, "\" is not none or tanh");
+  return misfit(q, "approximate ", shown(form, 200), " is not none or tanh");
 }
 Result<OutputTypes> gelu_infer(const OpQuery& q) {
   EPL_TRY(check_approximate(q));

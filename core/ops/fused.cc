@@ -1,5 +1,6 @@
 // Regions of elementwise primitives as one op, whose meaning is the scalar expression in its attribute, and such
 // regions with sums of some of their results.
+#include "core/base/shown.h"
 #include "core/ops/common.h"
 #include "core/ops/elementwise.h"
 
@@ -32,7 +33,7 @@ Result<DType> result_type(const OpQuery& q, size_t k) {
   }
   const std::string_view name = names.substr(0, names.find(','));
   if (auto type = parse_dtype(name)) return *type;
-  return misfit(q, "no element type \"", name, "\"");
+  return misfit(q, "no element type ", shown(name, 200));
 }
 
 void parsed_expression(ScalarExpr& s, const OpQuery& q) { s = *expression_of(q); }

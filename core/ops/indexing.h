@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "core/base/shown.h"
 #include "core/ops/common.h"
 
 namespace epl::ops {
@@ -31,7 +32,7 @@ inline Status check_reduction(const OpQuery& q) {
   const std::string& reduction = q.attributes().text("reduction");
   for (const char* known : {"none", "add", "mul", "max", "min"})
     if (reduction == known) return {};
-  return misfit(q, "reduction \"", reduction, "\" is not one of none, add, mul, max, min");
+  return misfit(q, "reduction ", shown(reduction, 200), " is not one of none, add, mul, max, min");
 }
 // Zeros that follow every cut of x, whatever x holds: nothing is less than itself.
 inline Var zeros_like(Builder& b, const Var& x) { return b.select(x < x, x, b.like(x, 0)); }
@@ -39,7 +40,7 @@ inline Var zeros_like(Builder& b, const Var& x) { return b.select(x < x, x, b.li
 inline bool linear_reduction(Grad& g) {
   const std::string& reduction = g.attributes().text("reduction");
   if (reduction == "none" || reduction == "add") return true;
-  g.b.fail(unsupported(g.node().op->name, " with reduction \"", reduction, "\" has no gradient"));
+  g.b.fail(unsupported(g.node().op->name, " with reduction ", shown(reduction, 200), " has no gradient"));
   return false;
 }
 

@@ -1,4 +1,5 @@
 // Padding by a constant or by elements of the operand itself, and its adjoint.
+#include "core/base/shown.h"
 #include "core/ops/common.h"
 
 namespace epl {
@@ -9,7 +10,7 @@ Result<Shape> padded_shape(const OpQuery& q, const Shape& shape, int sign) {
   const Ints &begin = q.attributes().ints("begin"), &end = q.attributes().ints("end");
   const std::string& mode = q.attributes().text("mode");
   if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
-    return misfit(q, "mode \"", mode, "\" is not one of constant, reflect, edge, wrap");
+    return misfit(q, "mode ", shown(mode, 200), " is not one of constant, reflect, edge, wrap");
   if (begin.size() != shape.size() || end.size() != shape.size())
     return misfit(q, "begin ", begin, " and end ", end, " need one number per dimension");
   Shape result = shape;

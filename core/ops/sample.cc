@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "core/base/philox.h"
+#include "core/base/shown.h"
 #include "core/ir/text.h"
 
 namespace epl {
@@ -31,11 +32,11 @@ Status parse_operand(std::string_view& text, SampleOperand& operand) {
     operand.present = false;
     return {};
   }
-  if (!parse_tensor_type(text, operand.type)) return invalid("expected a type at \"", text, "\"");
+  if (!parse_tensor_type(text, operand.type)) return invalid("expected a type at ", shown(text, 200));
   if (!is_float(operand.type.dtype)) operand.low = 0, operand.high = operand.type.dtype == DType::boolean ? 2 : 4;
   if (!skip(text, "(")) return {};
   if (!number(text, operand.low) || !skip(text, "..") || !number(text, operand.high) || !skip(text, ")"))
-    return invalid("expected (low..high) at \"", text, "\"");
+    return invalid("expected (low..high) at ", shown(text, 200));
   return {};
 }
 
@@ -47,18 +48,18 @@ Result<Sample> parse_sample(const OpDef& op, std::string_view text) {
   std::string_view operands = text.substr(0, brace);
   while (skip(operands, ""), !operands.empty()) {
     sample.operands.emplace_back();
-    EPL_TRY(parse_operand(operands, sample.operands.back()).with_context(cat(op.name, " sample \"", text, "\"")));
+    EPL_TRY(parse_operand(operands, sample.operands.back()).with_context(cat(op.name, " sample ", shown(text, 200))));
     if (!skip(operands, ",")) break;
   }
   if (!operands.empty() && operands.find_first_not_of(' ') != operands.npos)
-    return invalid(op.name, " sample \"", text, "\": unread text \"", operands, "\"");
+    return invalid(op.name, " sample ", shown(text, 200), ": unread text ", shown(operands, 200));
   if (brace != text.npos) {
     const std::string line(text.substr(brace));
     TextReader reader(line);
     reader.next_line();
     EPL_ASSIGN(sample.attributes, reader.attributes());
   }
-  EPL_TRY(complete_attributes(op, sample.attributes).with_context(cat(op.name, " sample \"", text, "\"")));
+  EPL_TRY(complete_attributes(op, sample.attributes).with_context(cat(op.name, " sample ", shown(text, 200))));
   return sample;
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "core/base/hash.h"
+#include "core/base/shown.h"
 #include "core/data/safetensors.h"
 #include "core/data/zip.h"
 #include "core/runtime/checkpoint_manifest.h"
@@ -129,7 +130,7 @@ Status check_is_ours(const std::string& folder) {
                     });
   if (ours) return {};
   return Status(Code::invalid_argument,
-                cat(folder, " is not empty and holds no checkpoint (", quoted(names.front()),
+                cat(shown_path(folder), " is not empty and holds no checkpoint (", shown(names.front(), 200),
                     " lies there); give a checkpoint a folder of its own"),
                 folder);
 }
@@ -247,7 +248,7 @@ Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, 
     return status;
   };
   const Status status = attempt();
-  return status.ok() ? status : status.with_context(cat("saving checkpoint ", folder));
+  return status.ok() ? status : status.with_context(cat("saving checkpoint ", shown_path(folder)));
 }
 
 namespace {
@@ -298,7 +299,7 @@ Status remove_checkpoint(const std::string& folder, const FileHook& hook) {
   EPL_ASSIGN(const std::vector<std::string> tensors, current_tensors(folder));
   if (tensors.empty()) {
     // Half of one is removed as well: what a killed save into a new folder has left.
-    if (!has_note(folder)) return Status(Code::not_found, cat("no checkpoint in ", folder), folder);
+    if (!has_note(folder)) return Status(Code::not_found, cat("no checkpoint in ", shown_path(folder)), folder);
     EPL_TRY(tidy_up(folder, hook));
     return remove_empty_folder(folder, hook);
   }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/base/hash.h"
+#include "core/base/shown.h"
 #include "core/data/safetensors.h"
 #include "core/data/zip.h"
 #include "core/runtime/checkpoint.h"
@@ -63,7 +64,7 @@ bool overlap(const Shape& a, const Shape& a_offset, const Shape& b, const Shape&
 // A tensor of its pieces, which must cover it once. One that is complete is left in its file.
 Result<Tensor> assemble(const std::string& path, const Listed::Entry& entry, const std::vector<Tensor>& pieces) {
   const auto refuse = [&](std::string_view why) {
-    return damaged_checkpoint(path, cat("tensor \"", entry.name, "\" ", why));
+    return damaged_checkpoint(path, cat("tensor ", shown(entry.name, 200), " ", why));
   };
   if (pieces.empty()) return refuse("has no pieces");
   if (is_full(entry) && entry.dims.empty()) return pieces[0];  // it says nothing of its size
@@ -107,9 +108,10 @@ Result<CheckpointFiles> CheckpointFiles::in_archive(std::shared_ptr<const FileRe
       name, [archive, entries](const std::string& file) -> Result<std::shared_ptr<const FileReader>> {
         const auto found = std::ranges::find(entries, file, &ZipEntry::name);
         const std::string place = cat(archive->path(), ": ", file);
-        if (found == entries.end()) return Status(Code::not_found, cat("the archive has no ", file), place);
+        if (found == entries.end()) return Status(Code::not_found, cat("the archive has no ", shown_path(file)), place);
         if (found->deflated)
-          return unsupported(place, " is packed; a checkpoint holds its files as they are: unpack it into a folder");
+          return unsupported(shown_path(place),
+                             " is packed; a checkpoint holds its files as they are: unpack it into a folder");
         return FileReader::part_of(archive, place, found->offset, found->size);
       }};
 }
@@ -117,7 +119,7 @@ Result<CheckpointFiles> CheckpointFiles::in_archive(std::shared_ptr<const FileRe
 Result<CheckpointFiles> CheckpointFiles::at(const std::string& path) {
   if (is_folder(path)) return in_folder(path);
   auto file = FileReader::open(path);
-  if (!file.ok()) return file.status().with_context(cat("no checkpoint in ", path));
+  if (!file.ok()) return file.status().with_context(cat("no checkpoint in ", shown_path(path)));
   return in_archive(*std::move(file));
 }
 
@@ -129,7 +131,7 @@ Result<Checkpoint> load_checkpoint(const std::string& path, const Stop& stop) {
 Result<Checkpoint> load_checkpoint(const CheckpointFiles& from, const Stop& stop) {
   const auto manifest = from.open(std::string(manifest_name));
   if (manifest.status().code() == Code::not_found)
-    return manifest.status().with_context(cat("no checkpoint in ", from.name));
+    return manifest.status().with_context(cat("no checkpoint in ", shown_path(from.name)));
   EPL_TRY(manifest.status());
   const std::string path = (*manifest)->path();
   EPL_ASSIGN(const std::vector<std::byte> file, read_manifest(**manifest));
@@ -170,9 +172,9 @@ Result<Checkpoint> load_checkpoint(const CheckpointFiles& from, const Stop& stop
       const SafetensorsEntry* value = files[piece.file]->find(piece.key);
       if (value == nullptr)
         return damaged_checkpoint(
-            path, cat("tensor \"", piece.key, "\" is listed but not in ", listed.files[piece.file].name));
+            path, cat("tensor ", shown(piece.key, 200), " is listed but not in ", listed.files[piece.file].name));
       if (!taken.insert(value).second)
-        return damaged_checkpoint(path, cat("tensor \"", piece.key, "\" is listed twice"));
+        return damaged_checkpoint(path, cat("tensor ", shown(piece.key, 200), " is listed twice"));
       pieces.push_back(files[piece.file]->tensor(*value));
     }
     EPL_ASSIGN(Tensor full, assemble(path, entry, pieces));

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/base/hash.h"
+#include "core/base/shown.h"
 
 namespace epl {
 namespace {
@@ -126,16 +127,16 @@ Result<Listed> list_manifest(const std::string& path, const manifest::Manifest& 
     const manifest::Entry* entry = read.entries()->Get(e);
     Listed::Entry one{entry->name()->str(), entry->kind(), {}, {}};
     if (!seen.insert(one.name).second)
-      return damaged_checkpoint(path, cat("tensor \"", one.name, "\" is listed twice"));
+      return damaged_checkpoint(path, cat("tensor ", shown(one.name, 200), " is listed twice"));
     if (one.kind > static_cast<uint8_t>(StateKind::optimizer))
-      return damaged_checkpoint(path, cat("tensor \"", one.name, "\" is of kind ", one.kind));
+      return damaged_checkpoint(path, cat("tensor ", shown(one.name, 200), " is of kind ", one.kind));
     if (entry->dims()) one.dims = numbers(*entry->dims());
     if (!entry->pieces()) one.pieces.push_back({0, one.name, {}, 0});
     for (flatbuffers::uoffset_t p = 0; entry->pieces() && p < entry->pieces()->size(); ++p) {
       const manifest::Piece* piece = entry->pieces()->Get(p);
       if (piece->file() >= out.files.size())
-        return damaged_checkpoint(
-            path, cat("a piece of tensor \"", one.name, "\" is in file ", piece->file(), " of ", out.files.size()));
+        return damaged_checkpoint(path, cat("a piece of tensor ", shown(one.name, 200), " is in file ", piece->file(),
+                                            " of ", out.files.size()));
       one.pieces.push_back({piece->file(), piece->key()->str(), {}, piece->rank()});
       if (piece->offset()) one.pieces.back().offset = numbers(*piece->offset());
     }

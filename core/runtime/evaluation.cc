@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 
 namespace epl {
@@ -18,7 +19,7 @@ Result<size_t> find_port(const std::vector<Port>& ports, size_t first, std::stri
     if (ports[i].name == name) return i;
   }
   const std::vector<std::string> names = names_of(ports, first);
-  return invalid("there is no ", what, " ", quoted(name), choices(name, names));
+  return invalid("there is no ", what, " ", shown(name, 200), choices(name, names));
 }
 
 // The dimension of scores that a target of class indices lacks, the last that fits; -1 for none.
@@ -240,7 +241,7 @@ Result<Evaluation::Number> Evaluation::result(std::string_view name) const {
     names.push_back(all[i].name);
   }
   if (found) return *found;
-  return error(Code::not_found, "this evaluation has no ", quoted(name), choices(name, names));
+  return error(Code::not_found, "this evaluation has no ", shown(name, 200), choices(name, names));
 }
 
 }  // namespace epl

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 
+#include "core/base/shown.h"
 #include "core/base/text.h"
 #include "core/program/kernel_report.h"
 #include "core/program/link.h"
@@ -142,7 +143,7 @@ Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage, i
     if (stage == "kernels") out += report_kernels(found->programs[t], device_->notes());
   }
   if (!out.empty()) return out;
-  return error(Code::not_found, "no stage ", quoted(stage));
+  return error(Code::not_found, "no stage ", shown(stage, 200));
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/hash.h"
+#include "core/base/shown.h"
 #include "core/data/dataset.h"
 #include "core/runtime/compiled_plan.h"
 
@@ -198,7 +199,7 @@ Status keep_slices(Dataset& dataset, const Facts& facts) {
   int64_t count = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (failed != std::errc() || count < 1)
-    return invalid(slices_fact, " is ", quoted(text), "; it begins with a number");
+    return invalid(slices_fact, " is ", shown(text, 200), "; it begins with a number");
   const std::string_view how(end, text.data() + text.size());
   return dataset.slice(count, {.unbalanced = how == unbalanced_slices, .drop_last_files = how == dropped_files}, true);
 }

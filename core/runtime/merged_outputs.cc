@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 #include "core/base/text.h"
 #include "core/runtime/sample_dims.h"
@@ -90,7 +91,7 @@ Status check_merge_patterns(const Strategy& strategy, const std::vector<std::str
     const auto how = static_cast<Merging>(i);
     for (const std::string& pattern : patterns_of(strategy, how)) {
       if (std::ranges::none_of(outputs, [&](const std::string& name) { return glob_match(pattern, name); }))
-        return invalid(key_of(how), ": no output is called ", quoted(pattern), choices(pattern, outputs));
+        return invalid(key_of(how), ": no output is called ", shown(pattern, 200), choices(pattern, outputs));
     }
   }
   return {};

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/base/hash.h"
+#include "core/base/shown.h"
 #include "core/ir/text.h"
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/compiled_plan.h"
@@ -45,7 +46,8 @@ std::string text_of(Strategy strategy) {
 }
 
 Status differs(std::string_view what, const std::string& there, const std::string& here) {
-  return invalid("the plan file was made for another ", what, ": ", there, " there, ", here, " here; make it again");
+  return invalid("the plan file was made for another ", what, ": ", shown_plain(there, 500), " there, ",
+                 shown_plain(here, 500), " here; make it again");
 }
 
 }  // namespace
@@ -100,7 +102,7 @@ Result<PlanFile> parse_plan_file(std::string_view text) {
       TextReader reader(line);
       std::string name, value;
       if (!reader.next_line() || !reader.take("fact") || !reader.name(name) || !reader.name(value))
-        return error(Code::data_loss, "the plan file has a line that is not a fact: ", line);
+        return error(Code::data_loss, "the plan file has a line that is not a fact: ", shown(line));
       file.facts[name] = value;
     }
   }
@@ -123,7 +125,7 @@ Status take_decisions(const PlanFile& file, std::string_view version, bool has_s
   const std::string ranks = fact("ranks");
   int64_t count = 0;
   std::from_chars(ranks.data(), ranks.data() + ranks.size(), count);
-  if (count < 1) return error(Code::data_loss, "the plan file is for ", quoted(ranks), " ranks");
+  if (count < 1) return error(Code::data_loss, "the plan file is for ", shown(ranks), " ranks");
   if (options.ranks != 0 && options.ranks != count) return differs("number of ranks", ranks, cat(options.ranks));
   options.ranks = count;
   return {};
@@ -139,7 +141,7 @@ Status check_strategy(const PlanFile& file, const Strategy& strategy) {
 Status check_graph(const PlanFile& file, std::string_view entry, const Graph& graph) {
   const auto there = file.facts.find(cat("graph of ", entry));
   if (there == file.facts.end() || !file.entry(entry))
-    return invalid("the plan file has no decisions for the ", entry, " entry; make it again");
+    return invalid("the plan file has no decisions for the ", shown_plain(entry), " entry; make it again");
   const std::string here = hash_of(graph);
   if (there->second == here) return {};
   return invalid("the plan file was made for another ", entry, " graph (", there->second, " there, ", here,

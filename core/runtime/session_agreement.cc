@@ -4,6 +4,7 @@
 
 #include "core/base/check.h"
 #include "core/base/hash.h"
+#include "core/base/shown.h"
 #include "core/program/pieces.h"
 #include "core/runtime/session_rank.h"
 #include "core/runtime/session_state.h"
@@ -69,7 +70,7 @@ Status Session::note_value_set(std::string_view name, const Tensor& value) {
 void Session::tell_call() {
   if (!common_lines_) {
     std::string lines;
-    const auto say = [&](std::string_view key, std::string_view value) { lines += cat(key, ": ", value, "\n"); };
+    const auto say = [&](std::string_view key, std::string_view value) { lines += told_line(key, value); };
     say("learning_rate_scale", number_text(rate_scale_.scale));
     for (const auto& [key, value] : describe_rate(rate_scale_)) say(key, value);
     for (const auto& [key, value] : describe_numbers()) say(key, quoted(value));
@@ -121,7 +122,7 @@ Result<std::vector<std::string>> Session::hashes_of_weights() {
     if (slot.initial.empty()) continue;
     EPL_TRY(stop_.check());
     EPL_ASSIGN(const uint64_t hash, hash_of_all(slot.initial));
-    out.push_back(cat(slot.name, ": ", hash));
+    out.push_back(told_line(slot.name, cat(hash)));
   }
   std::ranges::sort(out);
   return out;
@@ -133,7 +134,7 @@ Status Session::compare_weights() {
   auto own = hashes_of_weights();
   EPL_TRY(agree(own.status()));
   std::string lines;
-  for (const std::string& line : *own) lines += line + "\n";
+  for (const std::string& line : *own) lines += line;
   EPL_ASSIGN(std::vector<std::string> said, tell(cat(hash64(std::as_bytes(std::span(lines))))));
   if (std::ranges::adjacent_find(said, std::not_equal_to<>()) == said.end()) return {};
   EPL_ASSIGN(said, tell(lines));
@@ -148,7 +149,7 @@ Status Session::compare_weights() {
   }
   if (options_.take_weights) return take_weights(differ);
   return invalid("rank ", other, " has other weights than rank ", processes_[0], " in its model's file: first differs ",
-                 quoted(differ.front()), differ.size() > 1 ? cat(", of ", differ.size(), " that do") : "",
+                 shown(differ.front(), 200), differ.size() > 1 ? cat(", of ", differ.size(), " that do") : "",
                  ". Give all processes the same file, or let them take those of rank ", processes_[0],
                  " (session option take_weights)")
       .of_rank(other);
@@ -172,7 +173,7 @@ Status Session::take_weights(const std::vector<std::string>& names) {
   values_set_.clear();
   common_lines_ = nullptr;
   log(host_, LogLevel::warning, "took ", names.size(), names.size() == 1 ? " weight" : " weights", " of rank 0, first ",
-      quoted(names.front()), ": the model's file of some process has others");
+      shown(names.front(), 200), ": the model's file of some process has others");
   return {};
 }
 
@@ -286,7 +287,7 @@ Status Session::who_differs(const std::string& name, const std::vector<int>& hol
     return a.second.size() != b.second.size() ? a.second.size() > b.second.size() : a.second < b.second;
   });
   const int alone = fewest->second.front(), other = alone == holders.front() ? holders.back() : holders.front();
-  return error(Code::state_lost, "rank ", alone, " has other values of ", quoted(name), " than rank ", other,
+  return error(Code::state_lost, "rank ", alone, " has other values of ", shown(name, 200), " than rank ", other,
                " after step ", steps_done_,
                ", though they have the same of all that trains them: memory or a connection has changed data. Restore "
                "the session from a checkpoint")

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "core/base/shown.h"
 #include "core/runtime/session_rank.h"
 
 namespace epl {
@@ -50,7 +51,8 @@ Result<Tensor> Session::state_here(std::string_view name) const {
   Tensor whole(held.slot->type);
   for (const std::vector<int>& holders : held.holders) {
     const auto local = std::ranges::find_if(holders, [&](int rank) { return is_local(rank); });
-    if (local == holders.end()) return error(Code::peer_failed, "this process does not have all of ", name);
+    if (local == holders.end())
+      return error(Code::peer_failed, "this process does not have all of ", shown_plain(name, 200));
     const Rank& rank = *ranks_[static_cast<size_t>(*local - options_.first_rank)];
     EPL_TRY(rank.store.gather(*rank.stream, *held.slot, whole));
   }

@@ -243,7 +243,7 @@ Status Session::reconnect(const Stop& stop) {
 // What must be the same in all processes, a line each: what runs, how it is trained, what random numbers follow from.
 std::string Session::job() const {
   std::string out;
-  const auto say = [&](std::string_view key, const auto& value) { out += cat(key, ": ", value, "\n"); };
+  const auto say = [&](std::string_view key, const auto& value) { out += told_line(key, cat(value)); };
   say("numerics", numerics_version);
   for (const auto& [key, value] : describe_run(*plan_)) say(key, quoted(value));
   Hash64 plan, constants;

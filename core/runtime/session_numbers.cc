@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/options.h"
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 #include "core/runtime/session.h"
 
@@ -22,7 +23,7 @@ std::pair<std::string_view, std::string_view> split(std::string_view name) {
 Status unknown(std::string_view name) {
   const std::vector<std::string> known = {std::string(scale_name), std::string(rate_name), cat(rate_name, ":GROUP"),
                                           cat(frozen_name, ":PATTERN")};
-  return error(Code::not_found, "a session has no number ", quoted(name), choices(name, known));
+  return error(Code::not_found, "a session has no number ", shown(name, 200), choices(name, known));
 }
 
 }  // namespace
@@ -58,7 +59,7 @@ Result<size_t> Session::group_of(std::string_view name) const {
   size_t group = 0;
   const auto [end, failed] = std::from_chars(name.data(), name.data() + name.size(), group);
   if (failed != std::errc() || end != name.data() + name.size() || group + 1 >= rates.size()) {
-    return error(Code::not_found, "there is no parameter group ", quoted(name), "; there are ", rates.size() - 1);
+    return error(Code::not_found, "there is no parameter group ", shown(name, 200), "; there are ", rates.size() - 1);
   }
   return group + 1;
 }
@@ -81,7 +82,8 @@ Result<double> Session::number(std::string_view name) const {
   if (what != frozen_name || of.empty()) return unknown(name);
   const std::vector<size_t> found = trained_matching(of);
   if (found.empty())
-    return error(Code::not_found, "no trained parameter is called ", quoted(of), did_you_mean(of, plan_->trained()));
+    return error(Code::not_found, "no trained parameter is called ", shown(of, 200),
+                 did_you_mean(of, plan_->trained()));
   return std::ranges::all_of(found, [&](size_t i) { return !frozen_.empty() && frozen_[i]; }) ? 1 : 0;
 }
 
@@ -107,7 +109,8 @@ Status Session::set_number(std::string_view name, double value) {
     return invalid("nothing can be frozen in a session of this plan; set freezable = true of its trainer");
   const std::vector<size_t> found = trained_matching(of);
   if (found.empty())
-    return error(Code::not_found, "no trained parameter is called ", quoted(of), did_you_mean(of, plan_->trained()));
+    return error(Code::not_found, "no trained parameter is called ", shown(of, 200),
+                 did_you_mean(of, plan_->trained()));
   if (frozen_.empty()) frozen_.assign(plan_->trained().size(), 0);
   for (size_t i : found) frozen_[i] = value != 0;
   common_lines_ = nullptr;

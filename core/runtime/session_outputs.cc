@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/shown.h"
 #include "core/runtime/session_rank.h"
 
 namespace epl {
@@ -11,7 +12,7 @@ Result<Tensor> Session::step_output(std::string_view name) const {
   for (size_t i = 0; i < entry.outputs.size(); ++i) {
     if (entry.outputs[i].name == name) return results_[index_of(entry)][i].clone();
   }
-  return error(Code::not_found, "step has no output \"", name, "\"");
+  return error(Code::not_found, "step has no output ", shown(name, 200));
 }
 
 Status Session::predict_into(std::span<const Tensor> inputs, std::span<Tensor> outputs, const CallOptions& options) {
@@ -78,7 +79,7 @@ Result<Tensor> Session::output(EntryKind kind, std::string_view name) const {
   const auto found = std::ranges::find(entry->outputs, name, &Port::name);
   const size_t i = static_cast<size_t>(found - entry->outputs.begin());
   if (found == entry->outputs.end() || results_[index_of(*entry)][i].empty()) {
-    return error(Code::not_found, entry_name(kind), " keeps no output ", quoted(name),
+    return error(Code::not_found, entry_name(kind), " keeps no output ", shown(name, 200),
                  "; the strategy's keys outputs.global_concat and so on name those to keep");
   }
   if ((is_train ? stepped_ : evaluated_) == nullptr)
@@ -93,7 +94,7 @@ Result<Tensor> Session::output(EntryKind kind, std::string_view name) const {
 
 Result<double> Session::step_scalar(std::string_view name) const {
   EPL_ASSIGN(Tensor value, step_output(name));
-  if (value.elements() != 1) return invalid("step output \"", name, "\" is not a scalar");
+  if (value.elements() != 1) return invalid("step output ", shown(name, 200), " is not a scalar");
   return value.get(0);
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/base/exception.h"
+#include "core/base/shown.h"
 #include "core/program/pieces.h"
 #include "core/runtime/session_rank.h"
 
@@ -250,7 +251,7 @@ Result<Session::Held> Session::held(std::string_view name) const {
     out.slot = plan_->state_of(t).find(name);
     out.mesh = &plan_->mesh(t);
   }
-  if (!out.slot) return error(Code::not_found, "no parameter or state is called \"", name, "\"");
+  if (!out.slot) return error(Code::not_found, "no parameter or state is called ", shown(name, 200));
   std::vector<int> ranks = out.mesh->device.ranks;
   std::ranges::sort(ranks);
   std::vector<std::vector<int64_t>> pieces;

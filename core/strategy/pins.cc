@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 #include "core/base/text.h"
 #include "core/ir/op.h"
@@ -50,7 +51,7 @@ Status check_all_named(const Plan& plan, const std::vector<std::vector<bool>>& n
             plan.value_task_graph[static_cast<size_t>(v.index)] == static_cast<int>(t))
           known.push_back(info.name);
       }
-      return error(Code::not_found, "scope ", plan.task_graphs[t].scope, ": dims names ", quoted(pattern),
+      return error(Code::not_found, "scope ", plan.task_graphs[t].scope, ": dims names ", shown(pattern, 200),
                    ", which is no weight of its nodes and no result of one", choices(pattern, known));
     }
   }

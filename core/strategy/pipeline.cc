@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/base/shown.h"
 
 namespace epl {
 namespace {
@@ -67,7 +68,7 @@ Result<Pipeline> pipeline_of(const Strategy& strategy) {
   if (wanted == 1 && (scopes < 2 || colocated)) return found;
   const std::string& word = strategy.text("pipeline.strategy");
   found.row = find_pipeline(word);
-  if (!found.row) return unsupported("this version has no pipeline schedule ", quoted(word));
+  if (!found.row) return unsupported("this version has no pipeline schedule ", shown(word));
   const bool open = found.row->chunks == 0;
   if (open ? virtual_stages < 2 : virtual_stages != 1) {
     return invalid("pipeline.virtual_stages is ", virtual_stages, "; the schedule ", word,

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/json.h"
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 #include "core/strategy/strategy.h"
 
@@ -35,7 +36,7 @@ Result<Scope> parse_scope(const Json& json, std::string_view where) {
       if (!value.is_object()) return invalid(where, ".dims must be an object: dimensions by names of values");
       for (const auto& [name, dim] : value.items()) {
         if (!dim.is_number_integer())
-          return invalid(where, ".dims: ", quoted(name), " must have the number of a dimension");
+          return invalid(where, ".dims: ", shown(name, 200), " must have the number of a dimension");
         scope.dims.push_back({name, dim.get<int64_t>()});
       }
     } else if (const auto named = scope_kind_named(key)) {
@@ -46,7 +47,7 @@ Result<Scope> parse_scope(const Json& json, std::string_view where) {
       scope.kind = *named;
       scope.device_count = value.get<int64_t>();
     } else {
-      return error(Code::not_found, where, " has an unknown key ", quoted(key), choices(key, known));
+      return error(Code::not_found, where, " has an unknown key ", shown(key, 200), choices(key, known));
     }
   }
   if (!kind) return invalid(where, " needs one of replicate, split, expert");
@@ -85,7 +86,8 @@ Result<Strategy> parse_strategy(std::string_view text) {
       EPL_ASSIGN(strategy.default_scope, parse_scope(value, "default"));
       strategy.has_default = true;
     } else {
-      if (value.is_structured() || value.is_null()) return invalid("strategy key \"", key, "\" must be a plain value");
+      if (value.is_structured() || value.is_null())
+        return invalid("strategy key ", shown(key, 200), " must be a plain value");
       EPL_TRY(set_config(strategy, key, scalar_text(value)));
     }
   }

@@ -8,6 +8,7 @@
 #include "core/base/converted.h"
 #include "core/base/json.h"
 #include "core/base/philox.h"
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 #include "core/base/text.h"
 #include "core/ir/builder.h"
@@ -174,7 +175,8 @@ class Inserting {
     for (size_t s = 0; s < options_.specs.size(); ++s) {
       if (taken[s].empty()) return nothing_matches(options_.specs[s], left[s]);
       if (!left[s].empty())
-        out_.notes.push_back(cat("the adapters \"", options_.specs[s].pattern, "\" leave out ", first_of(left[s])));
+        out_.notes.push_back(
+            cat("the adapters ", shown(options_.specs[s].pattern, 200), " leave out ", first_of(left[s])));
     }
     if (!too_high_.empty())
       out_.notes.push_back(cat("an adapter with more numbers than its weight saves nothing: ", first_of(too_high_)));
@@ -187,11 +189,12 @@ class Inserting {
 
   Status nothing_matches(const AdapterSpec& spec, const std::vector<std::string>& left) const {
     if (!left.empty())
-      return invalid("the adapters \"", spec.pattern, "\" have no weight that can be adapted: ", first_of(left));
+      return invalid("the adapters ", shown(spec.pattern, 200),
+                     " have no weight that can be adapted: ", first_of(left));
     for (const auto& [parameter, unused] : refused_) {
       const std::string& name = source_.value(parameter).name;
       if (matches(spec.pattern, without(name, ".weight"), name))
-        return invalid("the adapters \"", spec.pattern, "\" match no layer: ", name,
+        return invalid("the adapters ", shown(spec.pattern, 200), " match no layer: ", name,
                        " is not the second operand of a MatMul, Gemm or Conv");
     }
     std::vector<std::string> known, ends;  // "encoder.query", "query"
@@ -205,8 +208,8 @@ class Inserting {
     if (std::ranges::any_of(known, [&](const std::string& module) { return glob_match(deeper, module); }))
       hint = cat("; ", deeper, " would.");
     return invalid(
-        "the adapters \"", spec.pattern, "\" match no layer", hint, hint.empty() ? "; there are " : " There are ",
-        known.size(), " with a matrix or a convolution",
+        "the adapters ", shown(spec.pattern, 200), " match no layer", hint,
+        hint.empty() ? "; there are " : " There are ", known.size(), " with a matrix or a convolution",
         known.empty() ? "" : cat(", such as ", short_list(std::span(known).first(std::min<size_t>(known.size(), 3)))));
   }
 
@@ -299,14 +302,17 @@ class Inserting {
 }  // namespace
 
 Status check_adapter(const AdapterSpec& spec) {
-  if (spec.rank < 1) return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); 1 and more are possible");
+  if (spec.rank < 1)
+    return invalid("an adapter of rank ", spec.rank, " (", shown_plain(spec.pattern, 200),
+                   "); 1 and more are possible");
   if (spec.rank > largest_rank)
-    return invalid("an adapter of rank ", spec.rank, " (", spec.pattern, "); up to ", largest_rank,
+    return invalid("an adapter of rank ", spec.rank, " (", shown_plain(spec.pattern, 200), "); up to ", largest_rank,
                    " are possible, and more than a weight's own rank gains nothing");
   if (!(spec.alpha > 0 && std::isfinite(spec.alpha)))
-    return invalid("alpha of the adapters ", spec.pattern, " is ", number_text(spec.alpha), "; it is a number above 0");
+    return invalid("alpha of the adapters ", shown_plain(spec.pattern, 200), " is ", number_text(spec.alpha),
+                   "; it is a number above 0");
   if (!(spec.dropout >= 0 && spec.dropout < 1))
-    return invalid("dropout of the adapters ", spec.pattern, " is ", number_text(spec.dropout),
+    return invalid("dropout of the adapters ", shown_plain(spec.pattern, 200), " is ", number_text(spec.dropout),
                    ", which is outside [0, 1)");
   return {};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/options.h"
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 
 namespace epl {
@@ -23,7 +24,7 @@ Result<Value> find_output(const Graph& graph, std::string_view name) {
   for (const Graph::Output& output : graph.outputs) {
     if (output.name == name) return output.value;
   }
-  return invalid("the model has no output ", name, choices(name, names));
+  return invalid("the model has no output ", shown_plain(name, 200), choices(name, names));
 }
 
 // A scalar output of the graph, as it is.
@@ -137,7 +138,7 @@ Var LossBuilder::target(const TensorType& fallback) {
   Graph& graph = b.graph();
   if (Value taken = graph.find(spec_.target_input)) {
     if (graph.value(taken).kind != ValueKind::result) {
-      b.fail(invalid("the model has ", value_kind_name(graph.value(taken).kind), " ", quoted(spec_.target_input),
+      b.fail(invalid("the model has ", value_kind_name(graph.value(taken).kind), " ", shown(spec_.target_input, 200),
                      ", and the loss needs this name for what it compares with; give that another name (loss.target, "
                      "--loss-target NAME), which the field of the data then has too"));
       return {};

@@ -6,6 +6,7 @@
 #include "core/autodiff/gradient.h"
 #include "core/base/check.h"
 #include "core/base/options.h"
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 #include "core/ir/rewriter.h"
 #include "core/train/kept_outputs.h"
@@ -120,7 +121,7 @@ class TrainStepBuilder {
         if (used[i][p]) continue;
         const std::string& pattern = options_.groups[i].patterns[p];
         return invalid(
-            "parameter group ", i, ": ", quoted(pattern), " matches no parameter", did_you_mean(pattern, names),
+            "parameter group ", i, ": ", shown(pattern, 200), " matches no parameter", did_you_mean(pattern, names),
             pattern.find('[') == std::string::npos ? "" : "; patterns know * and ? alone, [ stands for itself");
       }
     }
@@ -133,7 +134,7 @@ class TrainStepBuilder {
     for (Value parameter : parameters) names.push_back(step_.graph.value(parameter).name);
     for (const std::string& pattern : options_.train_only) {
       if (std::ranges::any_of(names, [&](const std::string& name) { return glob_match(pattern, name); })) continue;
-      return invalid(quoted(pattern), " is to be trained, but matches no parameter", did_you_mean(pattern, names));
+      return invalid(shown(pattern, 200), " is to be trained, but matches no parameter", did_you_mean(pattern, names));
     }
     return {};
   }

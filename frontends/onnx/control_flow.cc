@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "core/base/shown.h"
 #include "core/base/text.h"
 #include "frontends/onnx/file_check.h"
 
@@ -53,10 +54,10 @@ Ints ControlFlow::ints(std::string_view name, size_t count) const {
 Result<Slot*> ControlFlow::operand(size_t k) {
   if (k >= node_.inputs.size() || node_.inputs[k].empty()) return static_cast<Slot*>(nullptr);
   Slot* slot = importer_.find(node_.inputs[k], scope_);
-  if (!slot) return error(Code::invalid_model, "uses \"", node_.inputs[k], "\", which is not defined");
+  if (!slot) return error(Code::invalid_model, "uses ", shown(node_.inputs[k], 200), ", which is not defined");
   if (slot->not_computed) {
-    return unsupported_here(
-        cat("uses \"", node_.inputs[k], "\", ", slot->why ? *slot->why : "a result that is not computed in this mode"));
+    return unsupported_here(cat("uses ", shown(node_.inputs[k], 200), ", ",
+                                slot->why ? *slot->why : "a result that is not computed in this mode"));
   }
   return slot;
 }
@@ -108,7 +109,7 @@ Result<ControlFlow::Slots> ControlFlow::run_body(const epl::onnx::Graph& body, c
   Slots out;
   for (std::string_view name : names) {
     const Slot* slot = importer_.find(name, inner);
-    if (!slot) return error(Code::invalid_model, "its graph does not define its output \"", name, "\"");
+    if (!slot) return error(Code::invalid_model, "its graph does not define its output ", shown(name, 200));
     out.push_back(*slot);
   }
   return out;
@@ -152,13 +153,13 @@ Result<Slot> ControlFlow::stack(const Slots& rows, int64_t axis, std::string_vie
   const TensorType type = rows.front().type;
   axis = axis < 0 ? axis + type.ndim() + 1 : axis;
   if (axis < 0 || axis > type.ndim())
-    return error(Code::invalid_model, "axis ", axis, " of scan output \"", output, "\", of which a row is ",
+    return error(Code::invalid_model, "axis ", axis, " of scan output ", shown(output, 200), ", of which a row is ",
                  type.text());
   for (const Slot& row : rows) {
-    if (row.sequence) return error(Code::invalid_model, "scan output \"", output, "\" is a sequence");
+    if (row.sequence) return error(Code::invalid_model, "scan output ", shown(output, 200), " is a sequence");
     if (!(row.type == type))
-      return error(Code::invalid_model, "scan output \"", output, "\" is ", type.text(), " in one iteration and ",
-                   row.type.text(), " in another");
+      return error(Code::invalid_model, "scan output ", shown(output, 200), " is ", type.text(),
+                   " in one iteration and ", row.type.text(), " in another");
     Slot copy = row;
     Shape shape = type.shape;
     shape.insert(shape.begin() + axis, 1);
@@ -177,8 +178,8 @@ Result<Slot> ControlFlow::empty_stack(const epl::onnx::Graph& body, size_t outpu
   TensorType type{dtype, {0}};
   for (const Dim& dim : info.dims) {
     if (dim.value < 0 || !info.has_shape)
-      return unsupported_here(cat("scan output \"", info.name,
-                                  "\" of a loop without iterations, whose graph does not "
+      return unsupported_here(cat("scan output ", shown(info.name, 200),
+                                  " of a loop without iterations, whose graph does not "
                                   "declare its shape"));
     type.shape.push_back(dim.value);
   }
@@ -201,7 +202,7 @@ std::string ControlFlow::depends_on(const Var& v) const {
     left.pop_back();
     if (!value || !seen.insert(value.index).second) continue;
     const epl::ValueInfo& info = graph.value(value);
-    if (info.kind == ValueKind::input) inputs.push_back(cat("\"", info.name, "\""));
+    if (info.kind == ValueKind::input) inputs.push_back(cat(shown(info.name, 200)));
     if (info.producer) {
       for (Value operand : graph.node(info.producer).inputs) left.push_back(operand);
     }
@@ -302,7 +303,8 @@ Result<ControlFlow::Slots> ControlFlow::both_branches(const Slot& condition) {
   Slots out;
   for (size_t i = 0; i < results[0].size(); ++i) {
     const std::string_view given = i < node_.outputs.size() ? node_.outputs[i] : "";
-    EPL_ASSIGN(Slot slot, selected(taken, results[0][i], results[1][i], cat("output \"", given, "\" of an If")));
+    EPL_ASSIGN(Slot slot,
+               selected(taken, results[0][i], results[1][i], cat("output ", shown(given, 200), " of an If")));
     out.push_back(std::move(slot));
   }
   return out;

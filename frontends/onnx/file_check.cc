@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/base/shown.h"
 #include "frontends/onnx/function_call.h"
 #include "frontends/onnx/operators.h"
 
@@ -87,12 +88,12 @@ class NodeCheck {
       EPL_TRY(standard(node));
       for (std::string_view input : node.inputs) {
         if (!known.contains(input))
-          return wrong(node,
-                       cat("uses \"", input, "\", which nothing before it defines (a cycle, or a missing input)"));
+          return wrong(
+              node, cat("uses ", shown(input, 200), ", which nothing before it defines (a cycle, or a missing input)"));
       }
       for (std::string_view output : node.outputs) {
         if (!output.empty() && !known.insert(output).second)
-          return wrong(node, cat("defines \"", output, "\" a second time"));
+          return wrong(node, cat("defines ", shown(output, 200), " a second time"));
       }
     }
     return {};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 #include "frontends/onnx/operators.h"
 
@@ -97,8 +98,8 @@ class Body {
     add_outer_reads(*given.g, {}, reads);
     if (reads.empty()) return {};
     return unsupported("the graph that attribute ", given.name, " of a call of function ", function_.name,
-                       " holds reads \"", *reads.begin(),
-                       "\" of the nodes around the call; give that to the function as an input");
+                       " holds reads ", shown(*reads.begin(), 200),
+                       " of the nodes around the call; give that to the function as an input");
   }
 
   const OnnxModel& model_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "core/base/shown.h"
 #include "frontends/onnx/importer.h"
 #include "frontends/onnx/operators.h"
 #include "frontends/onnx/schema.h"
@@ -56,7 +57,8 @@ const epl::Tensor* Import::constant(int i) const {
 Ints Import::ints(int i) {
   const epl::Tensor* value = constant(i);
   if (!value) {
-    fail(unsupported("input ", i, i < static_cast<int>(node_.inputs.size()) ? cat(" (\"", node_.inputs[i], "\")") : "",
+    fail(unsupported("input ", i,
+                     i < static_cast<int>(node_.inputs.size()) ? cat(" (", shown(node_.inputs[i], 200), ")") : "",
                      " must be known when the model is bound, but it depends on data"));
     return {};
   }
@@ -72,7 +74,7 @@ const Sequence* Import::sequence(int i) {
 std::string Import::choice(std::string_view name, std::initializer_list<std::string_view> known) {
   const std::string given = text(name, *known.begin());
   if (std::ranges::find(known, given) == known.end()) {
-    fail(cat("attribute ", name, " is \"", given, "\"; it may be ",
+    fail(cat("attribute ", name, " is ", shown(given, 200), "; it may be ",
              join(std::vector<std::string>(known.begin(), known.end()), ", ")));
   }
   return given;

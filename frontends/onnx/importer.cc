@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "core/base/check.h"
+#include "core/base/shown.h"
 #include "core/base/suggestion.h"
 #include "core/ir/evaluate.h"
 #include "core/ir/host_op.h"
@@ -153,7 +154,7 @@ Status Importer::bind_inputs() {
       if (port.dims[i].symbol.empty()) continue;
       auto [it, inserted] = symbols.emplace(port.dims[i].symbol, given->second[i]);
       if (!inserted && it->second != given->second[i]) {
-        return invalid("dimension \"", port.dims[i].symbol, "\" is ", it->second, ", but ", given->second[i],
+        return invalid("dimension ", shown(port.dims[i].symbol, 200), " is ", it->second, ", but ", given->second[i],
                        " in input ", port.name);
       }
     }
@@ -169,7 +170,7 @@ Status Importer::bind_inputs() {
       if (size < 0) {
         const std::string place = dimension_place(port.name, i);
         const std::string& symbol = port.dims[i].symbol;
-        open.push_back(symbol.empty() || symbol == place ? place : cat(place, " (\"", symbol, "\")"));
+        open.push_back(symbol.empty() || symbol == place ? place : cat(place, " (", shown(symbol, 200), ")"));
       }
       type.shape.push_back(size);
     }
@@ -338,15 +339,15 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
   for (std::string_view name : node.inputs) {
     inputs.push_back(name.empty() ? nullptr : find(name, scope));
     if (!name.empty() && !inputs.back())
-      return Status(Code::invalid_model, cat("uses \"", name, "\", which is not defined"));
+      return Status(Code::invalid_model, cat("uses ", shown(name, 200), ", which is not defined"));
     if (inputs.back() && inputs.back()->not_computed) {
-      return unsupported("uses \"", name, "\", ",
+      return unsupported("uses ", shown(name, 200), ", ",
                          inputs.back()->why ? *inputs.back()->why : "a result that is not computed in this mode")
           .at(node_name(node, scope));
     }
     if (training() && inputs.back() && inputs.back()->through_rounding && row.quantizes != Quantizes::takes) {
-      return unsupported("uses the quantised \"", name,
-                         "\", which a gradient comes through at a DequantizeLinear alone; train the model before it "
+      return unsupported("uses the quantised ", shown(name, 200),
+                         ", which a gradient comes through at a DequantizeLinear alone; train the model before it "
                          "was quantised")
           .at(node_name(node, scope));
     }
@@ -491,7 +492,7 @@ Status Importer::call_function(const Function& function, const Node& node, Scope
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (node.inputs[i].empty()) continue;
     Slot* slot = find(node.inputs[i], scope);
-    if (!slot) return Status(Code::invalid_model, cat("uses \"", node.inputs[i], "\", which is not defined"));
+    if (!slot) return Status(Code::invalid_model, cat("uses ", shown(node.inputs[i], 200), ", which is not defined"));
     inner.values[function.inputs[i]] = *slot;
     inner.values[function.inputs[i]].held_bytes = 0;  // counted where it is
   }
@@ -512,14 +513,14 @@ Status Importer::call_function(const Function& function, const Node& node, Scope
 Status Importer::finish_outputs() {
   for (const ModelPort& port : model_.outputs()) {
     Slot* slot = find(port.name, top_);
-    if (!slot) return Status(Code::invalid_model, cat("no node computes output \"", port.name, "\""), port.name);
+    if (!slot) return Status(Code::invalid_model, cat("no node computes output ", shown(port.name, 200)), port.name);
     if (left_out_.contains(port.name)) continue;
     if (slot->not_computed) {
-      return unsupported("output \"", port.name, "\"",
+      return unsupported("output ", shown(port.name, 200),
                          slot->why ? cat(": ", *slot->why) : " is not computed in this mode")
           .at(port.name);
     }
-    if (slot->sequence) return unsupported("output \"", port.name, "\" is a sequence of tensors").at(port.name);
+    if (slot->sequence) return unsupported("output ", shown(port.name, 200), " is a sequence of tensors").at(port.name);
     builder_.set_scope(port.name);
     Var v = materialize(*slot);
     graph_.outputs.push_back({port.name, v.value()});
@@ -545,7 +546,7 @@ Status Importer::add_inner_output(const std::string& name) {
   }
   std::vector<std::string> outputs;
   for (const ModelPort& port : model_.outputs()) outputs.push_back(port.name);
-  return error(Code::not_found, "the model has no output ", name, ", nor does a node of its graph",
+  return error(Code::not_found, "the model has no output ", shown_plain(name, 200), ", nor does a node of its graph",
                did_you_mean(name, known), "; its outputs are ", short_list(outputs));
 }
 

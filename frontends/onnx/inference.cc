@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/shown.h"
 #include "frontends/onnx/schema.h"
 
 namespace epl::onnx {
@@ -274,8 +275,8 @@ class EditFinder {
         } else if (i <= 2 && node.inputs.size() == 5) {
           it->second.copies.emplace_back(node.inputs[i + 2], node.outputs[i]);
         } else {
-          return unsupported("\"", node.outputs[i],
-                             "\", a statistic of the batch, is read, and a file for inference has none; export for "
+          return unsupported(shown(node.outputs[i], 200),
+                             ", a statistic of the batch, is read, and a file for inference has none; export for "
                              "training instead")
               .at(std::string(node.name));
         }

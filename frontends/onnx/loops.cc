@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/base/shown.h"
 #include "core/base/text.h"
 #include "frontends/onnx/control_flow.h"
 
@@ -69,7 +70,7 @@ Status ControlFlow::run_loop() {
     Slot stacked{.not_computed = true};
     if (as_data_says && !trips.bound_given) {
       stacked.why = std::make_shared<const std::string>(
-          cat("data says how many rows \"", body->outputs[1 + states + k].name, "\" of the loop ", name_,
+          cat("data says how many rows ", shown(body->outputs[1 + states + k].name, 200), " of the loop ", name_,
               " has; max_trip_count (--max-trip-count N) gives it that many, those after the end of the loop zero"));
     } else if (state.rows[k].empty()) {
       auto made = empty_stack(*body, 1 + states + k);
@@ -143,7 +144,7 @@ Status ControlFlow::take_over(Slots results, State& state) {
     next.held_bytes = 0;
     if (state.active) {
       EPL_ASSIGN(next, selected(state.active, next, state.carried[k],
-                                cat("state \"", node_.inputs[2 + k], "\" of the loop ", name_)));
+                                cat("state ", shown(node_.inputs[2 + k], 200), " of the loop ", name_)));
     }
     state.carried[k] = std::move(next);
   }
@@ -180,8 +181,8 @@ Status ControlFlow::run_scan() {
     const TensorType& type = inputs[k].type;
     axes[k] = axes[k] < 0 ? axes[k] + type.ndim() : axes[k];
     if (inputs[k].sequence || axes[k] < 0 || axes[k] >= type.ndim())
-      return error(Code::invalid_model, "a Scan has no axis ", axes[k], " in its input \"", node_.inputs[states + k],
-                   "\"");
+      return error(Code::invalid_model, "a Scan has no axis ", axes[k], " in its input ",
+                   shown(node_.inputs[states + k], 200));
     const int64_t size = type.dim(static_cast<int>(axes[k]));
     if (length >= 0 && size != length)
       return error(Code::invalid_model, "a Scan over inputs of ", length, " and of ", size, " elements");

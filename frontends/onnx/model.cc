@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "core/base/shown.h"
 #include "frontends/onnx/control_flow.h"
 #include "frontends/onnx/file_check.h"
 #include "frontends/onnx/importer.h"
@@ -42,7 +43,7 @@ Result<std::shared_ptr<const Model>> OnnxModel::load(const ModelSource& source) 
   model->host_ops_ = source.ops;
   if (const Status status = model->check(source.stop); !status.ok()) {
     const bool of_the_model = status.code() == Code::invalid_model || status.code() == Code::unsupported;
-    return of_the_model ? status.with_context(source.file->path()) : status;
+    return of_the_model ? status.with_context(shown_path(source.file->path())) : status;
   }
   return std::shared_ptr<const Model>(std::move(model));
 }
@@ -84,7 +85,7 @@ Status OnnxModel::check(const Stop& stop) {
   EPL_TRY(store_dense(file_.graph, bytes_));
   for (const Tensor& tensor : file_.graph.initializers) {
     if (!by_name_.emplace(tensor.name, &tensor).second)
-      return refuse("two initialisers are called \"", tensor.name, "\"");
+      return refuse("two initialisers are called ", shown(tensor.name, 200));
     EPL_ASSIGN(TensorType type, tensor_type(tensor));
     initializers_.push_back({std::string(tensor.name), std::move(type)});
     if (tensor.external) {
@@ -164,20 +165,19 @@ void name_places(std::vector<ModelPort>& inputs) {
 Status OnnxModel::fill_ports() {
   auto port = [](const ValueInfo& info) -> Result<ModelPort> {
     if (info.elem_type == 0)
-      return unsupported(
-                 "\"", info.name,
-                 "\" is a sequence, a map or an optional value, and only tensors are supported; export the model "
-                 "with tensors alone")
+      return unsupported(shown(info.name, 200),
+                         " is a sequence, a map or an optional value, and only tensors are supported; export the model "
+                         "with tensors alone")
           .at(info.name);
     auto dtype = dtype_of(info.elem_type);
-    if (!dtype.ok()) return dtype.status().with_context(cat("\"", info.name, "\"")).at(info.name);
+    if (!dtype.ok()) return dtype.status().with_context(cat(shown(info.name, 200))).at(info.name);
     ModelPort made{std::string(info.name), *dtype, {}};
     if (info.dims.size() > 16)
-      return unsupported("\"", info.name, "\" has ", info.dims.size(), " dimensions; tensors have up to 16")
+      return unsupported(shown(info.name, 200), " has ", info.dims.size(), " dimensions; tensors have up to 16")
           .at(info.name);
     for (const Dim& dim : info.dims) {
       if (dim.value < -1)
-        return Status(Code::invalid_model, cat("\"", info.name, "\" has a dimension of ", dim.value),
+        return Status(Code::invalid_model, cat(shown(info.name, 200), " has a dimension of ", dim.value),
                       std::string(info.name));
       // "?" stands for a size that nobody named: two of them need not be equal.
       made.dims.push_back({dim.value, dim.symbol == "?" ? std::string() : std::string(dim.symbol)});
@@ -188,8 +188,8 @@ Status OnnxModel::fill_ports() {
     if (by_name_.contains(info.name)) continue;  // an initialiser that may be overridden: its value stands
     EPL_ASSIGN(ModelPort made, port(info));
     if (!info.has_shape)
-      return unsupported("input \"", info.name,
-                         "\" has no shape, not even the number of its dimensions; export the model with shapes")
+      return unsupported("input ", shown(info.name, 200),
+                         " has no shape, not even the number of its dimensions; export the model with shapes")
           .at(info.name);
     inputs_.push_back(std::move(made));
   }

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "core/base/memory.h"
+#include "core/base/shown.h"
 #include "frontends/onnx/schema.h"
 
 namespace epl::onnx {
@@ -158,7 +159,8 @@ Status ModelBytes::read(const Stop& stop) {
       size_ > most ? MAP_FAILED
                    : ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
-    return Status(Code::out_of_memory, cat("there is no room for the ", size_, " bytes of ", file.path()), file.path());
+    return Status(Code::out_of_memory, cat("there is no room for the ", size_, " bytes of ", shown_path(file.path())),
+                  file.path());
   data_ = static_cast<std::byte*>(memory);
   EPL_TRY(Scanner(*this, file, stop).run());
   if (left_out_.empty()) source_.file.reset();
@@ -211,8 +213,8 @@ Result<std::shared_ptr<const FileReader>> ModelBytes::beside(const std::string& 
     if (const auto known = beside_.find(location); known != beside_.end()) return known->second;
   }
   if (!source_.beside)
-    return Status(Code::invalid_model, cat("its external data \"", location,
-                                           "\" cannot be found: the model was loaded "
+    return Status(Code::invalid_model, cat("its external data ", shown(location, 200),
+                                           " cannot be found: the model was loaded "
                                            "from memory, without a way to what lies beside it"));
   EPL_ASSIGN(std::shared_ptr<const FileReader> file, source_.beside(location));  // no lock: it may be the host's
   std::lock_guard lock(mutex_);

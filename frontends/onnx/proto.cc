@@ -2,6 +2,7 @@
 
 #include <protozero/pbf_reader.hpp>
 
+#include "core/base/shown.h"
 #include "frontends/onnx/schema.h"
 
 namespace epl::onnx {
@@ -515,7 +516,7 @@ class Reading {
     auto read_size = [&](int64_t& out) {
       auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), out);
       if (failure != std::errc{} || end != value.data() + value.size() || out < 0) {
-        throw Refused{cat("external ", key, " \"", value, "\" is not a size")};
+        throw Refused{cat("external ", key, " ", shown(value, 200), " is not a size")};
       }
     };
     if (key == "location") tensor.location = value;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/file.h"
+#include "core/base/shown.h"
 #include "core/base/tensor_file.h"
 #include "frontends/onnx/annotations.h"
 #include "frontends/onnx/fields.h"
@@ -363,7 +364,7 @@ Result<OnnxModel::Rewrite> OnnxModel::rewrite(const Replaced& replaced, const Mo
       continue;
     }
     const Tensor* tensor = initializer(name);
-    if (!tensor) return error(Code::not_found, "the model has no initialiser \"", name, "\"");
+    if (!tensor) return error(Code::not_found, "the model has no initialiser ", shown(name, 200));
     EPL_ASSIGN(TensorType type, tensor_type(*tensor));
     if (type != value.type())
       return invalid("initialiser ", name, " is ", type.text(), ", its new value ", value.type().text());

@@ -5,6 +5,7 @@
 #include <protozero/pbf_reader.hpp>
 #include <type_traits>
 
+#include "core/base/shown.h"
 #include "frontends/onnx/model_bytes.h"
 #include "frontends/onnx/proto.h"
 #include "frontends/onnx/schema.h"
@@ -27,7 +28,7 @@ constexpr TypeRow type_rows[] = {{codes::DataType_FLOAT, DType::f32},   {codes::
                                  {codes::DataType_BOOL, DType::boolean}};
 
 Status bad(const Tensor& tensor, std::string what) {
-  return Status(Code::invalid_model, cat("tensor \"", tensor.name, "\": ", what), cat("byte ", tensor.at));
+  return Status(Code::invalid_model, cat("tensor ", shown(tensor.name, 200), ": ", what), cat("byte ", tensor.at));
 }
 
 // Half types travel as the bits of an int32.
@@ -49,7 +50,7 @@ Status check_location(const Tensor& tensor) {
     escapes = escapes || rest.substr(0, slash) == "..";
     rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
   }
-  if (escapes) return bad(tensor, cat("external data at \"", location, "\" would leave the model's folder"));
+  if (escapes) return bad(tensor, cat("external data at ", shown(location, 200), " would leave the model's folder"));
   return {};
 }
 
@@ -63,8 +64,8 @@ Result<epl::Tensor> external_value(const Tensor& tensor, const TensorType& type,
     return bad(tensor, cat("external data of ", tensor.length, " bytes for ", type.text()));
   }
   if (tensor.offset > size || type.bytes() > size - tensor.offset) {
-    return bad(tensor,
-               cat(file->path(), " has ", size, " bytes; offset ", tensor.offset, " and ", type.text(), " need more"));
+    return bad(tensor, cat(shown_path(file->path()), " has ", size, " bytes; offset ", tensor.offset, " and ",
+                           type.text(), " need more"));
   }
   return file_tensor(file, type, static_cast<uint64_t>(tensor.offset));
 }
@@ -154,7 +155,7 @@ std::string data_type_name(int32_t data_type) {
 Result<TensorType> tensor_type(const Tensor& tensor) {
   auto dtype = dtype_of(tensor.data_type);
   if (!dtype.ok())
-    return unsupported("tensor \"", tensor.name, "\": ", dtype.status().message()).at(cat("byte ", tensor.at));
+    return unsupported("tensor ", shown(tensor.name, 200), ": ", dtype.status().message()).at(cat("byte ", tensor.at));
   TensorType type{*dtype, {}};
   int64_t elements = static_cast<int64_t>(dtype_bytes(*dtype));
   for (int64_t dim : tensor.dims) {

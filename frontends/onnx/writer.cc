@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/base/file.h"
+#include "core/base/shown.h"
 #include "frontends/onnx/fields.h"
 #include "frontends/onnx/proto.h"
 #include "frontends/onnx/schema.h"
@@ -227,7 +228,7 @@ Status ModelWriter::check() const {
   for (const Port& each : outputs_) {
     if (!known.contains(each.name)) return invalid("the output ", each.name, " is made by no node");
   }
-  if (!twice.empty()) return invalid("two values are called ", twice);
+  if (!twice.empty()) return invalid("two values are called ", shown_plain(twice, 200));
   return {};
 }
 

@@ -26,6 +26,17 @@ TEST(JobCalls, differ_in_the_first_line_that_is_not_the_same) {
   EXPECT_EQ(line_difference("a: \"x \\\"y\"\n", "a: \"\"\n"), "its a is \"\", here it is \"x \\\"y\"");
   EXPECT_EQ(rank_difference(0, "a: \"nothing\"\n", 1, "a: \"1\" and \"2\"\n"),
             "the processes do not do the same: a is \"nothing\" at rank 0 and \"\\\"1\\\" and \\\"2\\\"\" at rank 1");
+  // A key of any text is one key of one line.
+  for (const std::string key : {"a: b", "a\nb: 2", "\"a", "\"a\": 1", "a:", ""}) {
+    const std::string here = told_line(key, "1") + "b: 2\n", there = told_line(key, "3") + "b: 2\n";
+    EXPECT_EQ(different_keys(here, there), std::vector<std::string>{key});
+    EXPECT_EQ(different_keys(here, here), std::vector<std::string>());
+    EXPECT_EQ(std::ranges::count(here, '\n'), 2);
+    EXPECT_EQ(line_difference(here, there).find('\n'), std::string::npos);
+  }
+  EXPECT_EQ(line_difference(told_line("a: b\n", "1"), told_line("a: b\n", "2")),
+            "its \"a: b\\n\" is \"2\", here it is \"1\"");
+  EXPECT_LT(rank_difference(0, told_line(std::string(5000, 'k'), "1"), 1, "").size(), 300u);
   EXPECT_EQ(different_keys("a: 1\nb: 2\n", "a: 2\nc: 3\n"), (std::vector<std::string>{"a", "c", "b"}));
 }
 

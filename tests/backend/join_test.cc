@@ -49,7 +49,10 @@ class Joined : public testing::Test {
 void put_card(const Joining& joining, Rendezvous& place, const cpu::Card& card) {
   ASSERT_TRUE(place.put_text(cpu::card_key("world", joining.rank), cpu::card_text(joining, joining.rank, card)).ok());
 }
-cpu::Card card_at(int port) { return {.size = 2, .address = "127.0.0.1", .port = port, .drawn = "1", .job = "a job"}; }
+// Of a rank that moves data as ranks do that nothing was said to.
+cpu::Card card_at(int port, int size = 2) {
+  return {.size = size, .address = "127.0.0.1", .port = port, .drawn = "1", .job = "transport: shared,sockets\na job"};
+}
 
 TEST_F(Joined, who_does_not_come_is_named) {
   expect_words(device->join(rank(1, 4, 0.02), *place).status(), Code::deadline_exceeded,
@@ -80,6 +83,28 @@ TEST_F(Joined, who_comes_twice_is_told_to_those_who_wait) {
     waits.join();
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
     expect_words(first, Code::invalid_argument, {"rank 1 of 3", "another process has come as rank 1 too"});
+  }
+}
+
+// The others have given up. Who comes then, and who waits for the same one still, is told so at once.
+TEST_F(Joined, who_comes_after_the_join_has_failed_is_told) {
+  for (const std::string secret : {"", "shared"}) {
+    place = memory_rendezvous();
+    const auto of = [&](int r, double seconds) {
+      Joining joining = rank(r, 3, seconds);
+      joining.secret = Secret(secret);
+      return joining;
+    };
+    Status waits;
+    std::thread patient([&] { waits = device->join(of(1, 60), *place).status(); });
+    ASSERT_TRUE(place->get_text(cpu::card_key("world", 1), 20).ok());
+    const auto start = std::chrono::steady_clock::now();
+    expect_words(device->join(of(0, 0.02), *place).status(), Code::deadline_exceeded, {"rank 2 has not come"});
+    patient.join();
+    expect_words(waits, Code::deadline_exceeded, {"rank 1 of 3", "too late: rank 0 has waited", "rank 2 has not come"});
+    expect_words(device->join(of(2, 60), *place).status(), Code::deadline_exceeded,
+                 {"rank 2 of 3", "too late: rank 0 has waited"});
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   }
 }
 
@@ -135,6 +160,24 @@ TEST_F(Joined, jobs_do_not_meet) {
   expect_words(both[0].status(), Code::invalid_argument,
                {"rank 1 of group world does not do the same job: its rate is \"3\", here it is \"2\""});
   expect_words(both[1].status(), Code::invalid_argument, {"its rate is \"2\", here it is \"3\""});
+}
+
+TEST_F(Joined, transports_are_compared_as_a_line_of_their_own) {
+  for (const std::string job : {"plan: 1\n", "a job", ""}) {
+    place = memory_rendezvous();
+    Joining own = rank(0, 2), other = rank(1, 2);
+    own.job = other.job = job;
+    other.transport = "sockets";
+    const auto both = join_both(own, other);
+    expect_words(both[0].status(), Code::invalid_argument,
+                 {"not do the same job: its transport is \"sockets\", here it is \"shared,sockets\""});
+    expect_words(both[1].status(), Code::invalid_argument,
+                 {"not do the same job: its transport is \"shared,sockets\", here it is \"sockets\""});
+    // Two spellings of one.
+    place = memory_rendezvous();
+    other.transport = "shared";
+    for (const auto& joined : join_both(own, other)) EXPECT_TRUE(joined.ok()) << joined.status().to_string();
+  }
 }
 
 TEST_F(Joined, who_has_another_secret_or_none_is_refused_by_name) {
@@ -400,8 +443,8 @@ TEST_F(Joined, a_listener_of_another_card_is_refused) {
 }
 
 TEST_F(Joined, a_rank_that_connects_twice_is_told) {
-  put_card(rank(1, 3), *place, {.size = 3, .address = "127.0.0.1", .port = 1, .drawn = "1", .job = "a job"});
-  put_card(rank(2, 3), *place, {.size = 3, .address = "127.0.0.1", .port = 1, .drawn = "1", .job = "a job"});
+  put_card(rank(1, 3), *place, card_at(1, 3));
+  put_card(rank(2, 3), *place, card_at(1, 3));
   std::thread thread([&] {
     const ByHand first(rank(1, 3), *place), second(rank(1, 3), *place);
     EXPECT_TRUE(first.introduce().ok());

@@ -132,7 +132,7 @@ class SignedFrames : public testing::Test {
       for (int i = 0; i < 4; ++i) std::getline(lines, line);  // it offers no memory
       std::getline(lines, card.host);
       card.port = door.port;
-      const auto begin = text.find("job: 1");
+      const auto begin = text.find("transport: ");
       card.job = text.substr(begin);
       EXPECT_TRUE(other->put_text("world/rank 0", cpu::card_text(joining(0, signs), 0, card)).ok());
       EXPECT_TRUE(place->put_text("world/rank 1", other->get_text("world/rank 1", 20).value()).ok());

@@ -4,9 +4,11 @@
 """
 import asyncio
 import copy
+import dataclasses
 import gc
 import inspect
 import io
+import math
 import pathlib
 import pickle
 import sys
@@ -174,6 +176,86 @@ class Values(unittest.TestCase):
         self.assertEqual(repr(session), "<epl.Session, closed>")
         with self.assertRaisesRegex(ValueError, "closed"):
             session.steps()
+
+    def test_objects_say_what_they_are(self):
+        engine, model, plan = world()
+        self.assertEqual(repr(model), "<epl.Model x f32[batch,4] -> logits f32[batch,2]>")
+        self.assertEqual(repr(plan), "<epl.Plan for 1 rank of x f32[8,4], target i64[8]>")
+        self.assertEqual(repr(engine), "<epl.Engine>")
+        session = epl.Session(plan)
+        evaluation = epl.Evaluation(plan, "accuracy")
+        evaluation.add(session, [X, TARGET])
+        self.assertEqual(repr(evaluation), "<epl.Evaluation of 8 samples>")
+        data = epl.Dataset.of_arrays(engine, {"x": X, "target": TARGET}, {"batch": 4})
+        data.next()
+        self.assertEqual(repr(data), "<epl.Dataset of 8 samples in 2 batches, at batch 1>")
+        data = epl.Dataset.of_arrays(engine, {"x": X, "target": TARGET}, {"batch": 8})
+        with epl.Job(engine, steps=3) as job:
+            self.assertEqual(repr(job), "<epl.Job before its first step>")
+            job.start(session, data)
+            while job.next().kind != "step":
+                pass
+            self.assertEqual(repr(job), "<epl.Job after 1 of 3 steps, running>")
+            self.assertEqual([event.kind for event in job][-1], "done")
+            self.assertEqual(repr(job), "<epl.Job after 3 of 3 steps, steps>")
+        self.assertEqual(repr(job), "<epl.Job, closed>")
+
+    def test_every_public_callable_is_typed(self):
+        def functions(of, name):
+            for key, each in vars(of).items():
+                each = getattr(each, "__func__", getattr(each, "fget", each))
+                made = dataclasses.is_dataclass(of) and key in ("__init__", "__repr__", "__eq__", "__hash__")
+                public = not key.startswith("_") or key in ("__init__", "__len__", "__iter__", "__enter__", "__repr__")
+                if inspect.isfunction(each) and public and not made:
+                    yield f"{name}.{key}", each
+        found = {}
+        for name in epl.__all__:
+            each = getattr(epl, name)
+            if inspect.isfunction(each):
+                found[name] = each
+            elif inspect.isclass(each):
+                for of in each.__mro__:
+                    found.update(functions(of, f"{name}: {of.__name__}") if of.__module__.startswith("epl") else ())
+        self.assertGreater(len(found), 200)
+        for name, function in found.items():
+            signature = inspect.signature(function)
+            bare = [key for key, one in signature.parameters.items()
+                    if one.annotation is one.empty and key not in ("self", "cls")]
+            self.assertEqual(bare, [], name)
+            self.assertIsNot(signature.return_annotation, signature.empty, name)
+
+    def test_messages_show_a_part_of_what_was_given(self):
+        engine, model, plan = world()
+        session, name = epl.Session(plan), "no\nsuch\x1b[2J" + 5000 * "x"
+        with epl.Feed(engine, {name: ("f32", (8, 4))}) as feed:
+            for call in (lambda: session.step({name: X}), lambda: session.step([X, TARGET], **{name: 1}),
+                         lambda: session.set(session.parameters()[0], [name]), lambda: feed.push({name: ["a"]}),
+                         lambda: epl.Dataset.of_arrays(engine, {name: X, "target": TARGET[:3]}),
+                         lambda: epl.Feed(engine, {"x": (name, (8, 4))}),
+                         lambda: epl.Feed(engine, {name: ("f32", 20 * [1])}),
+                         lambda: epl.Plan(model, options={name: 1}), lambda: epl.Trainer(engine, {name: 1}),
+                         lambda: epl.Trainer(engine, {name: math.nan}), lambda: epl.Model(engine, name),
+                         lambda: epl.from_launch({"EPL_RANK": name}), lambda: epl.Job(engine, **{name: 1})):
+                with self.assertRaises((ValueError, TypeError, epl.Error)) as raised:
+                    call()
+                message = str(raised.exception)
+                self.assertLess(len(message), 2000, message)
+                self.assertTrue(message.isprintable(), message)
+                self.assertNotIn(700 * "x", message)
+
+    def test_numbers_that_are_not_finite_are_named(self):
+        engine, _, _ = world()
+        for value in (math.nan, math.inf, -math.inf, np.float32("nan")):
+            for settings in ({"optimizer.lr": value}, {"optimizer": epl.optimizers.AdamW(lr=value)}):
+                with self.assertRaisesRegex(ValueError, f'"optimizer.lr" is {float(value)}, and settings are finite'):
+                    epl.Trainer(engine, settings)
+            with self.assertRaisesRegex(ValueError, '"epochs" is'):
+                epl.Job(engine, epochs=value)
+            with self.assertRaisesRegex(ValueError, '"optimizer.betas" is'):
+                epl.Trainer(engine, {"optimizer": epl.optimizers.AdamW(betas=(0.9, value))})
+        epl.Trainer(engine, {"optimizer.lr": np.float32(0.5), "symbols": {"batch": np.int64(4)}})
+        with self.assertRaisesRegex(epl.Error, "NaN"):  # as another writer of JSON has it
+            epl.Trainer(engine, '{"optimizer.lr": NaN}')
 
     def test_the_package_shows_what_is_its_own(self):
         names = {name for name in dir(epl) if not name.startswith("_")}

@@ -357,9 +357,14 @@ TEST(CaseFolders, BadReferencesAreNamed) {
     EXPECT_NE(error.find("bad_reference/reference.json: "), std::string::npos) << error;
     EXPECT_NE(error.find(wrong.said), std::string::npos) << error;
   }
-  std::ofstream(copy / "reference.json") << "{";
-  EXPECT_NE(check(copy, "").value("error", "").find("bad_reference/reference.json: it is not a JSON object"),
-            std::string::npos);
+  // What is no JSON says where, what is too deep says that, and what is no object says that.
+  for (const auto& [text, said] : {std::pair<std::string, const char*>("{", " is not JSON: "),
+                                   {std::string(100000, '['), ": lists and objects nest deeper than 64"},
+                                   {"[1]", ": it is not a JSON object"}}) {
+    std::ofstream(copy / "reference.json") << text;
+    const std::string error = check(copy, "").value("error", "");
+    EXPECT_NE(error.find(std::string("bad_reference/reference.json") + said), std::string::npos) << error;
+  }
   fs::remove_all(copy);
 }
 

@@ -38,10 +38,18 @@ TEST(Template, NoneIsWarnedOf) {
 }
 
 TEST(Template, HasABound) {
-  for (const char* option : {"layers", "vocab", "context", "width"}) {
-    const Status status = written("gpt2", option, int64_t{1} << 30);
-    EXPECT_EQ(status.code(), Code::invalid_argument) << option << ": " << status.to_string();
-    EXPECT_NE(status.message().find("a template has up to"), std::string::npos) << status.to_string();
+  const std::vector<std::pair<std::string, std::vector<std::string>>> sizes = {
+      {"gpt2", {"layers", "vocab", "context", "width"}},
+      {"bert", {"layers", "vocab", "context", "width", "classes"}},
+      {"cnn", {"width", "channels", "blocks", "classes"}},
+      {"gru", {"layers", "width", "hidden", "classes"}},
+      {"two_tower", {"width"}}};
+  for (const auto& [name, options] : sizes) {
+    for (const std::string& option : options) {
+      const Status status = written(name, option, int64_t{1} << 30);
+      EXPECT_EQ(status.code(), Code::invalid_argument) << name << " " << option << ": " << status.to_string();
+      EXPECT_NE(status.message().find("a template has up to"), std::string::npos) << status.to_string();
+    }
   }
   EXPECT_EQ(written("mlp", "sizes", Ints(20'000, 4)).code(), Code::invalid_argument);
   EXPECT_EQ(written("mlp", "sizes", Ints{1 << 30, 1 << 30}).code(), Code::invalid_argument);

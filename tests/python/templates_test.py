@@ -1,8 +1,9 @@
 """The models that `epl template` writes are what they claim: valid, of the right function, and with PyTorch's initial
 weights.
 
-onnx checks the file, onnxruntime runs it, and PyTorch-like formulas in numpy say what GPT-2 and the MLP compute. Prints
-`N passed, N failed, N skipped` as its last line.
+onnx checks the file, onnxruntime runs it, and PyTorch-like formulas in numpy say what the models compute. Gradients of
+a step are those that small differences of the same formulas give. Prints `N passed, N failed, N skipped` as its last
+line.
 """
 import json
 import math
@@ -12,12 +13,19 @@ import subprocess
 import sys
 import tempfile
 
+import epl_api
 import numpy as np
 import onnx
 import onnxruntime
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 EPL = pathlib.Path(os.environ.get("EPL", ROOT / "build" / "release-tests" / "bin" / "epl"))
+
+
+try:
+    epl = epl_api.Api()
+except epl_api.EplError:
+    epl = None  # nothing has been built, as main() says
 
 
 def write(folder, family, **options):
@@ -31,7 +39,10 @@ def write(folder, family, **options):
 
 
 def run(path, **inputs):
-    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, inputs)[0]
+    options = onnxruntime.SessionOptions()  # its optimiser folds a batch norm that trains into a convolution
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)[0]
 
 
 def gpt2(w, ids, layers, heads):
@@ -96,6 +107,170 @@ def check_mlp(folder, activation, function):
     np.testing.assert_allclose(run(path, x=x), expected, atol=2e-5)
 
 
+def cross_entropy(scores, target):
+    scores = scores - scores.max(-1, keepdims=True)
+    return (np.log(np.exp(scores).sum(-1)) - scores[np.arange(len(target)), target]).mean()
+
+
+def squares(scores, target):
+    return ((scores - target) ** 2).mean()
+
+
+def check_training(path, function, w, inputs, target, loss):
+    """The loss of the first step, the gradients that it went down, and that further steps go down."""
+    if epl is None:
+        return
+    trainer = epl.trainer({"optimizer": "sgd", "optimizer.lr": 1.0, "loss": loss}, list(w))
+    for name, value in inputs.items():
+        epl.bind(trainer, name, value.shape)
+    epl.bind(trainer, "target", target.shape, epl_api.DTYPES[str(target.dtype)])
+    session = epl.session(epl.plan(epl.model(path), trainer))
+    batch = [*inputs.values(), target]
+    said = epl.step(session, batch)
+    judge = cross_entropy if loss == "softmax_cross_entropy" else squares
+    np.testing.assert_allclose(said, judge(function(w, **inputs), target), rtol=2e-5)
+    rng, step = np.random.default_rng(5), 1e-7  # small, for the kinks of a ReLU
+    for name, before in w.items():
+        after = epl.array(epl.make("tensor", "epl_session_get", session, epl_api.text(name), None))
+        gradient = before - after
+        flat, largest = before.reshape(-1), np.abs(gradient).max()
+        for i in {int(np.abs(gradient).argmax()), *map(int, rng.integers(0, flat.size, 2))}:
+            kept, losses = flat[i], []
+            for change in (step, -step):
+                flat[i] = kept + change
+                losses.append(judge(function(w, **inputs), target))
+            flat[i] = kept
+            slope = (losses[0] - losses[1]) / (2 * step)
+            assert abs(gradient.reshape(-1)[i] - slope) < 2e-4 * largest + 2e-6, \
+                f"{name}[{i}]: gradient {gradient.reshape(-1)[i]}, by differences {slope}"
+
+
+def check_classifier(folder, family, function, options, inputs, target, loss="softmax_cross_entropy", buffers=()):
+    """The file, what onnxruntime says of it, and a step of training."""
+    model, w, path = write(folder, family, seed=5, **options)
+    expected = function(w, **inputs)
+    np.testing.assert_allclose(run(path, **inputs), expected, atol=1e-4 * np.abs(expected).max())
+    assert len({v.tobytes() for v in w.values() if v.ndim > 1}) == sum(v.ndim > 1 for v in w.values()), "equal weights"
+    trained = {name: value for name, value in w.items() if value.ndim and not name.endswith(tuple(buffers) or "\0")}
+    fixed = {name: value for name, value in w.items() if name not in trained}
+    check_training(path, lambda own, **given: function({**own, **fixed}, **given), trained, inputs, target, loss)
+    return w
+
+
+def convolution(x, weight, stride):
+    pad, size = weight.shape[2] // 2, weight.shape[2]
+    x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (size, size), (2, 3))[:, :, ::stride, ::stride]
+    return np.einsum("bchwij,ocij->bohw", windows, weight)
+
+
+def check_cnn(folder):
+    stages, blocks = 2, 2
+
+    def cnn(w, image):
+        def convolved(name, norm, x, stride):
+            x = convolution(x, w[name + ".weight"], stride)
+            mean, variance = x.mean((0, 2, 3), keepdims=True), x.var((0, 2, 3), keepdims=True)
+            scale, shift = (w[f"{norm}.{each}"].reshape(1, -1, 1, 1) for each in ("weight", "bias"))
+            return (x - mean) / np.sqrt(variance + 1e-5) * scale + shift
+
+        x = np.maximum(convolved("conv1", "bn1", image, 1), 0)
+        x = x.reshape(*x.shape[:2], x.shape[2] // 2, 2, x.shape[3] // 2, 2).max((3, 5))
+        for stage in range(stages):
+            for i in range(blocks):
+                name, stride = f"layer{stage + 1}.{i}", 2 if stage and not i else 1
+                y = np.maximum(convolved(name + ".conv1", name + ".bn1", x, stride), 0)
+                y = convolved(name + ".conv2", name + ".bn2", y, 1)
+                other = name + ".downsample"
+                x = np.maximum(y + (convolved(other + ".0", other + ".1", x, stride)
+                                    if other + ".0.weight" in w else x), 0)
+        return x.mean((2, 3)) @ w["fc.weight"].T + w["fc.bias"]
+
+    rng = np.random.default_rng(2)
+    w = check_classifier(folder, "cnn", cnn, {"image": 8, "width": 4, "stages": stages, "blocks": blocks, "classes": 5},
+                         {"image": rng.standard_normal((6, 3, 8, 8)).astype(np.float32)}, rng.integers(0, 5, 6),
+                         buffers=("running_mean", "running_var"))
+    assert w["layer2.0.conv1.weight"].shape == (8, 4, 3, 3)
+    assert sum(name.endswith("downsample.0.weight") for name in w) == 1
+    for name, value in w.items():  # He et al. 2015
+        expected = math.sqrt(2 / (value.shape[0] * value[0, 0].size)) if value.ndim == 4 else 1
+        assert value.ndim < 4 or abs(value.std() / expected - 1) < 5 / math.sqrt(2 * value.size), name
+
+
+def check_bert(folder):
+    layers, heads = 2, 3
+
+    def bert(w, input_ids, attention_mask):
+        def norm(name, x):
+            x = x - x.mean(-1, keepdims=True)
+            return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-12) * w[name + ".weight"] + w[name + ".bias"]
+
+        def linear(name, x):
+            return x @ w[name + ".weight"].T + w[name + ".bias"]
+
+        e = "bert.embeddings."
+        x = norm(e + "LayerNorm", w[e + "word_embeddings.weight"][input_ids] + w[e + "position_embeddings.weight"])
+        for layer in range(layers):
+            h = f"bert.encoder.layer.{layer}"
+            q, k, v = (linear(f"{h}.attention.self.{part}", x).reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+                       for part in ("query", "key", "value"))
+            scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
+            scores = np.exp(np.where(attention_mask[:, None, None] != 0, scores, -1e30))
+            y = (scores / scores.sum(-1, keepdims=True) @ v).transpose(0, 2, 1, 3).reshape(x.shape)
+            x = norm(h + ".attention.output.LayerNorm", linear(h + ".attention.output.dense", y) + x)
+            y = linear(h + ".intermediate.dense", x)
+            y = y * 0.5 * (1 + np.vectorize(math.erf)(y / math.sqrt(2)))
+            x = norm(h + ".output.LayerNorm", linear(h + ".output.dense", y) + x)
+        return linear("classifier", np.tanh(linear("bert.pooler.dense", x[:, 0])))
+
+    rng = np.random.default_rng(3)
+    there = (np.arange(10) < np.array([[10], [4], [7], [1]])).astype(np.int64)
+    options = {"layers": layers, "width": 24, "heads": heads, "context": 10, "vocab": 50, "classes": 3}
+    w = check_classifier(folder, "bert", bert, options,
+                         {"input_ids": rng.integers(0, 50, (4, 10)), "attention_mask": there}, rng.integers(0, 3, 4))
+    for name, value in w.items():
+        assert value.ndim < 2 or abs(value.std() / 0.02 - 1) < 5 / math.sqrt(2 * value.size), name
+
+
+def check_gru(folder):
+    layers, hidden = 2, 7
+
+    def gru(w, input_ids):
+        def sigmoid(x):
+            return 1 / (1 + np.exp(-x))
+
+        xs = w["embedding.weight"][input_ids].transpose(1, 0, 2)
+        for layer in range(layers):
+            of = [w[f"gru.{layer}.{part}"][0] for part in ("weight_ih", "weight_hh", "bias")]
+            h, states = np.zeros((xs.shape[1], hidden)), []
+            for x in xs:  # gates: update, reset, new
+                wz, wr, wn = np.split(x @ of[0].T + of[2][:3 * hidden], 3, 1)
+                rz, rr, rn = np.split(h @ of[1].T + of[2][3 * hidden:], 3, 1)
+                z = sigmoid(wz + rz)
+                h = (1 - z) * np.tanh(wn + sigmoid(wr + rr) * rn) + z * h
+                states.append(h)
+            xs = np.stack(states)
+        return xs[-1] @ w["fc.weight"].T + w["fc.bias"]
+
+    rng = np.random.default_rng(4)
+    w = check_classifier(folder, "gru", gru, {"layers": layers, "width": 6, "hidden": hidden, "context": 5, "vocab": 20,
+                                              "classes": 3}, {"input_ids": rng.integers(0, 20, (6, 5))},
+                         rng.integers(0, 3, 6))
+    for name, value in w.items():
+        assert name.startswith("embedding") or np.abs(value).max() <= 1 / math.sqrt(hidden), name
+
+
+def check_two_tower(folder):
+    def two_tower(w, user_id, item_id):
+        return (w["user.weight"][user_id] * w["item.weight"][item_id]).sum(-1)
+
+    rng = np.random.default_rng(6)
+    w = check_classifier(folder, "two_tower", two_tower, {"users": 30, "items": 20, "width": 8},
+                         {"user_id": rng.integers(0, 30, 12), "item_id": rng.integers(0, 20, 12)},
+                         rng.standard_normal(12).astype(np.float32), "mse")
+    assert w["user.weight"].shape == (30, 8) and w["item.weight"].shape == (20, 8)
+
+
 def check_random(folder):
     """Any seed is a valid model with finite scores of 4 classes or more, and seeds differ in structure."""
     structures = set()
@@ -129,7 +304,10 @@ def check_seed(folder):
 def check_errors(folder):
     for words, message in ((["gpt2", "--width", "10"], "no multiple"), (["gpt2", "--layers", "0"], "layers"),
                            (["mlp", "--sizes", "[3]"], "sizes"), (["mlp", "--activation", "sine"], "sine"),
-                           (["gpt3"], "gpt3"), (["random", "--blocks", "65"], "blocks"), (["gpt2", "--depth", "3"], "depth")):
+                           (["cnn", "--image", "1"], "image"), (["cnn", "--stages", "9"], "stages"),
+                           (["bert", "--width", "10"], "no multiple"), (["gru", "--hidden", "0"], "hidden"),
+                           (["two_tower", "--users", "0"], "users"), (["gpt3"], "gpt3"),
+                           (["random", "--blocks", "65"], "blocks"), (["gpt2", "--depth", "3"], "depth")):
         done = subprocess.run([EPL, "template", *words, "--out", pathlib.Path(folder) / "no.onnx"], capture_output=True,
                               text=True)
         assert done.returncode != 0 and message in done.stderr, f"{words}: {done.stderr}"
@@ -141,7 +319,9 @@ def main():
               ("gpt2 symbolic, whole context", check_gpt2, ("symbolic", 24)),
               ("mlp relu", check_mlp, ("relu", lambda x: np.maximum(x, 0))), ("mlp tanh", check_mlp, ("tanh", np.tanh)),
               ("mlp gelu", check_mlp, ("gelu", lambda x: x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))))),
-              ("random", check_random, ()), ("seeds", check_seed, ()), ("errors", check_errors, ())]
+              ("cnn", check_cnn, ()), ("bert", check_bert, ()), ("gru", check_gru, ()),
+              ("two_tower", check_two_tower, ()), ("random", check_random, ()), ("seeds", check_seed, ()),
+              ("errors", check_errors, ())]
     if not EPL.exists():
         print(f"SKIP: no {EPL.name} has been built in {EPL.parent.parent.name}")
         print(f"0 passed, 0 failed, {len(checks)} skipped")

@@ -24,6 +24,7 @@ struct Layout {
 struct Told {
   uint64_t weights = 1, seed = 7;
   double rate = 0.01;
+  std::string transport;
   SessionOptions options;
 };
 
@@ -36,6 +37,7 @@ class InCommon : public testing::TestWithParam<Layout> {
     const auto place = memory_rendezvous();
     return each([&](int r) -> Status {
       Told told;
+      told.transport = GetParam().transport;
       if (tell) tell(told, r);
       PlanOptions options = mlp_options(world, "2").value();
       options.model = GraphModel::parse(skip_mlp, told.weights);
@@ -48,7 +50,7 @@ class InCommon : public testing::TestWithParam<Layout> {
       own.ranks = 1;
       own.rendezvous = place;
       own.secret = "secret";
-      own.transport = GetParam().transport;
+      own.transport = told.transport;
       own.join_seconds = own.silence_seconds = 20;
       EPL_ASSIGN(auto plan, CompiledPlan::create(host, options));
       EPL_ASSIGN(sessions[r], Session::create(host, std::move(plan), own));
@@ -128,6 +130,11 @@ TEST_P(InCommon, options_are_compared_by_name) {
              {"does not do the same job: its compare_every is"});
   expect_all(make([](Told& told, int r) { told.options.signs_frames = r == 1; }), Code::invalid_argument,
              {"does not do the same job: its signed frames is"});
+  const std::string other = std::string_view(GetParam().transport) == "sockets" ? "shared,sockets" : "sockets";
+  expect_all(make([&](Told& told, int r) {
+               if (r == 1) told.transport = other;
+             }),
+             Code::invalid_argument, {"does not do the same job: its transport is"});
 }
 
 // Each of the calls that change what a step does, made by one process alone; then by the other one too.

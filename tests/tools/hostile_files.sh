@@ -17,8 +17,12 @@ expect 2 "nest deeper than" "$epl" bench "$source/tests/cases/mlp_sgd_legacy" --
 expect 3 "nest deeper than" "$epl" plan m.onnx --batch 2 --strategy deep.json
 expect 2 "is not JSON" train --data t.csv --data-options '{"batch": [}'
 mkdir case && cp m.onnx case/model.onnx && cp deep.json case/reference.json
+expect 1 "nest deeper than" "$epl" check case
+expect 2 "nest deeper than" "$epl" check --strategies deep.json case
+printf '{}' >case/reference.json
+expect 2 "is not a JSON list" "$epl" check --strategies case/reference.json case
+printf '[1]' >case/reference.json
 expect 1 "not a JSON object" "$epl" check case
-expect 2 "is not a JSON list" "$epl" check --strategies deep.json case
 train --data t.csv >/dev/null 2>&1 || fail "a run"
 cp deep.json out/data.json
 cp out/history.jsonl history && cat deep.json >>out/history.jsonl && cat history >>out/history.jsonl
@@ -79,6 +83,15 @@ for turn in 1 2; do
   [ $got = 3 ] || fail "turn $turn: exit code $got: $(cat err)"
 done
 grep -q "this rendezvous is of an earlier run" err || fail "it says what else: $(cat err)"
+rm -rf meet
+export EPL_RANK=0 EPL_WORLD_SIZE=2 EPL_RENDEZVOUS=file://$PWD/meet EPL_SECRET=word
+"$epl" train m.onnx --data t.csv --batch 2 --steps 2 --out twice --join-timeout 30 >/dev/null 2>&1 &
+first=$!
+for _ in $(seq 200); do [ -e twice/.epl.lock ] && break; sleep 0.1; done
+expect 2 "two of them have rank 0" "$epl" train m.onnx --data t.csv --batch 2 --steps 2 --out twice --join-timeout 30
+kill $first
+wait $first
+unset EPL_RANK EPL_WORLD_SIZE EPL_RENDEZVOUS EPL_SECRET
 
 # Processes that do not see one folder are told so before the first step.
 mkdir host0 host1

@@ -5,7 +5,6 @@ has DLPack in place of tensors, dictionaries in place of JSON, files and functio
 raised as epl.Error, which has a code. Arrays of the right type are borrowed, not copied: do not write to one while a
 call reads it.
 """
-import json as _json
 import threading as _threading
 import typing as _t
 
@@ -33,7 +32,13 @@ _Fields = _t.Mapping[str, _t.Tuple[_t.Any, _t.Sequence[int]]]
 
 def _text(settings):
     """A dictionary as the library reads it; a text is JSON already."""
-    return settings if isinstance(settings, (str, bytes)) else _json.dumps(dict(settings))
+    return settings if isinstance(settings, (str, bytes)) else _core.settings_text(settings)
+
+
+def _port_text(port):
+    """("x", ("f32", (8, 4))) as "x f32[8,4]"."""
+    name, (dtype, dims) = port
+    return f"{_core.shown(name)} {dtype}[{','.join(_core.shown('?' if size is None else size) for size in dims)}]"
 
 
 class Engine(_objects.Engine):
@@ -83,6 +88,10 @@ class Model(_objects.Model):
             made = _objects.Model.load(engine, source, **call)
         self.adopt(made)
 
+    def _told(self) -> str:
+        return " -> ".join(_core.listed(map(_port_text, self.ports(kind).items()), 4)
+                           for kind in (_raw.PORT_INPUT, _raw.PORT_OUTPUT))
+
     def ports(self, kind: int = _raw.PORT_INPUT) -> _Ends:
         """Inputs, outputs or initialisers by name, with element type and dimensions: ("f32", ("batch", 4)). A dimension
         without a size is its symbol, or None."""
@@ -111,7 +120,7 @@ class Trainer(_objects.Trainer):
                 import numpy
                 value = numpy.asarray(value)
             number = _host.dtype_number(dtype if dtype is not None else value.dtype)
-            value = _tensor.of(self.engine, value, number, f'the value of "{input}"')
+            value = _tensor.of(self.engine, value, number, f'the value of "{_core.shown(input)}"')
         super().bind_value(input, value)
 
 
@@ -128,6 +137,13 @@ class Plan(_objects.Plan):
     def __init__(self, model: Model, trainer: _t.Optional[Trainer] = None, strategy: _t.Optional[Strategy] = None,
                  options: _t.Optional[_core.Fields] = None, **call: _t.Any) -> None:
         self.adopt(_objects.Plan.create(model, trainer, strategy, options, **call))
+
+    def _told(self) -> str:
+        entry = next((each for each in (_raw.ENTRY_TRAIN, _raw.ENTRY_EVALUATE, _raw.ENTRY_PREDICT)
+                      if self.port_count(each, _raw.PORT_INPUT) > 0), _raw.ENTRY_PREDICT)
+        ranks = self.ranks()
+        return (f"for {ranks} rank{'' if ranks == 1 else 's'} of "
+                + _core.listed(map(_port_text, self.ports(entry).items()), 4))
 
     def ports(self, entry: int = _raw.ENTRY_TRAIN, kind: int = _raw.PORT_INPUT) -> _Ends:
         """Names of inputs or outputs, in their order, with element type and dimensions."""
@@ -149,17 +165,18 @@ class _Ports:
     def values(self, inputs):
         if isinstance(inputs, dict):
             if sorted(inputs) != sorted(self.names):
-                raise ValueError(f"the inputs are {', '.join(self.names)}; given were {', '.join(map(str, inputs))}")
+                raise ValueError(f"the inputs are {_core.listed(self.names)}; given were {_core.listed(inputs)}")
             return [inputs[name] for name in self.names]
         if isinstance(inputs, Handle) or hasattr(inputs, "__array_interface__") or hasattr(inputs, "__dlpack__"):
             inputs = [inputs]  # of a model with one input
         inputs = list(inputs)
         if len(inputs) != len(self.inputs):
-            raise ValueError(f"there are {len(self.inputs)} inputs ({', '.join(self.names)}); given were {len(inputs)}")
+            raise ValueError(f"there are {len(self.inputs)} inputs ({_core.listed(self.names)}); "
+                             f"given were {len(inputs)}")
         return inputs
 
     def tensors(self, engine, inputs):
-        return [value if value is None else _tensor.of(engine, value, dtype, f'input "{name}"')
+        return [value if value is None else _tensor.of(engine, value, dtype, f'input "{_core.shown(name)}"')
                 for value, (name, dtype, _) in zip(self.values(inputs), self.inputs)]
 
     def rows(self):
@@ -234,8 +251,8 @@ class Session(_objects.Session):
         self._train, self._evaluate, self._predict = (
             _Ports(plan, entry) for entry in (_raw.ENTRY_TRAIN, _raw.ENTRY_EVALUATE, _raw.ENTRY_PREDICT))
 
-    def __repr__(self):
-        return super().__repr__() if not self.pointer else f"<epl.Session after {self.steps()} steps>"
+    def _told(self) -> str:
+        return f"after {self.steps()} steps"
 
     def step(self, inputs: _Inputs, **call: _t.Any) -> _raw.Metrics:
         """One optimizer step over a batch; Metrics with step, loss, gradient_norm, learning_rate, nanoseconds."""
@@ -288,7 +305,7 @@ class Session(_objects.Session):
     def set(self, name: str, value: _t.Any, **call: _t.Any) -> None:
         """Of a tensor, an array, a list or a number, which is copied."""
         if not isinstance(value, Handle):
-            value = _tensor.of(self.engine, value, self.get(name).dtype(), f'"{name}"')
+            value = _tensor.of(self.engine, value, self.get(name).dtype(), f'"{_core.shown(name)}"')
         super().set(name, value, **call)
 
     def save_to(self, file: _t.Any, dataset: _t.Optional["Dataset"] = None, **call: _t.Any) -> None:
@@ -317,8 +334,8 @@ class Predictor(_objects.Predictor):
         self.adopt(_objects.Predictor.create(session, shapes, **call))
         self._ports = session._predict if shapes is None else _Ports(shapes, _raw.ENTRY_PREDICT)
 
-    def __repr__(self):
-        return super().__repr__() if not self.pointer else f"<epl.Predictor of step {self.steps()}>"
+    def _told(self) -> str:
+        return f"of step {self.steps()}"
 
     def predict(self, inputs: _Inputs, **call: _t.Any) -> _t.Dict[str, Tensor]:
         """As Session.predict."""
@@ -335,6 +352,10 @@ class Dataset(_objects.Dataset):
     def __init__(self, engine: Engine, path: _core.Text, settings: _Settings = (), **call: _t.Any) -> None:
         self.adopt(_objects.Dataset.open(engine, path, _text(settings), **call))
         self._count = self.field_count()
+
+    def _told(self) -> str:
+        samples, batches = ("?" if count < 0 else str(count) for count in (self.samples(), self.batches()))
+        return f"of {samples} samples in {batches} batches, at batch {self.position()}"
 
     @classmethod
     def of_function(cls, engine: Engine, fields: _Fields, samples: int,
@@ -357,7 +378,7 @@ class Dataset(_objects.Dataset):
         counts = {len(each) for each in arrays.values()}
         if len(counts) != 1:
             raise ValueError("the arrays have different numbers of samples: "
-                             + ", ".join(f"{name} has {len(each)}" for name, each in arrays.items()))
+                             + _core.listed(f"{_core.shown(name)} has {len(each)}" for name, each in arrays.items()))
         fields = {name: (each.dtype, each.shape[1:]) for name, each in arrays.items()}
         return cls.of_function(engine, fields, counts.pop(),
                                lambda samples: {name: each[samples] for name, each in arrays.items()}, settings)
@@ -416,7 +437,7 @@ class Feed(_objects.Feed):
     def push(self, batch: _Inputs, **call: _t.Any) -> None:
         """Copies a batch, a dictionary by name or a sequence, and waits while there is no room."""
         values = [batch[name] for name in self._fields] if isinstance(batch, dict) else list(batch)
-        super().push([_tensor.of(self.engine, each, dtype, f'field "{name}"')
+        super().push([_tensor.of(self.engine, each, dtype, f'field "{_core.shown(name)}"')
                       for each, (name, dtype) in zip(values, self._fields.items())] if len(values) == len(self._fields)
                      else values, **call)
 
@@ -427,6 +448,9 @@ class Evaluation(_objects.Evaluation):
     def __init__(self, plan: Plan, metrics: _t.Optional[str] = None) -> None:
         self.adopt(_objects.Evaluation.create(plan, metrics))
         self._ports = _Ports(plan, _raw.ENTRY_EVALUATE)
+
+    def _told(self) -> str:
+        return f"of {self.samples()} samples"
 
     def add(self, session: Session, inputs: _Inputs, **call: _t.Any) -> None:
         """One forward pass over a batch, or over fewer samples."""

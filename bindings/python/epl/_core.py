@@ -2,9 +2,11 @@
 import ctypes as c
 import functools
 import itertools
+import json
+import math
 import os
 import pathlib
-from typing import Any, Dict, TypeVar, Union
+from typing import Any, Dict, Iterable, Optional, Type, TypeVar, Union
 
 from . import _raw as raw
 
@@ -21,7 +23,8 @@ class Error(Exception):
     with all that was trained until then; None elsewhere."""
     session: Any = None
 
-    def __init__(self, message, code=raw.ERROR_INTERNAL, where="", rank=-1, retryable=False):
+    def __init__(self, message: str, code: int = raw.ERROR_INTERNAL, where: str = "", rank: int = -1,
+                 retryable: bool = False) -> None:
         super().__init__(message)
         self.code, self.where, self.rank, self.retryable = code, where, rank, retryable
 
@@ -57,7 +60,7 @@ class Handle:
     engine = None  # what an object was made with, which makes the tensors that its calls take
 
     @classmethod
-    def own(cls, pointer, source=None):
+    def own(cls: Type[_Self], pointer: Any, source: Any = None) -> _Self:
         """A handle that was made with `source`."""
         made = cls.__new__(cls)
         made.pointer, made.owned = pointer, True
@@ -66,7 +69,7 @@ class Handle:
         return made
 
     @classmethod
-    def borrow(cls, pointer, owner):
+    def borrow(cls: Type[_Self], pointer: Any, owner: Any) -> Optional[_Self]:
         """A handle that lives in `owner`, which it keeps; of no pointer None."""
         if not pointer:
             return None
@@ -74,7 +77,7 @@ class Handle:
         made.owned, made.owner = False, owner
         return made
 
-    def adopt(self, made):
+    def adopt(self, made: Any) -> None:
         """Takes over what another object has."""
         self.pointer, self.owned, made.pointer = made.pointer, True, None
         if made.engine is not None:
@@ -98,14 +101,52 @@ class Handle:
     def __reduce__(self):
         self.__copy__()
 
-    def __repr__(self):
-        return f"<epl.{type(self).__name__}{'' if getattr(self, 'pointer', None) else ', closed'}>"
+    def __repr__(self) -> str:
+        if not getattr(self, "pointer", None):
+            return f"<epl.{type(self).__name__}, closed>"
+        told = self._told()
+        return f"<epl.{type(self).__name__}{' ' if told else ''}{told}>"
+
+    def _told(self) -> str:
+        """What repr() says of one that is open."""
+        return ""
 
     def __enter__(self: _Self) -> _Self:
         return self
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def shown(value: Any, most: int = 60) -> str:
+    """What a caller has given, as a message repeats it: cut, in one line, without control characters."""
+    said = str(value)
+    said = said if len(said) <= most else said[:most] + "..."
+    return said if said.isprintable() else ascii(said)[1:-1]
+
+
+def listed(values: Iterable[Any], most: int = 30) -> str:
+    """Several of these."""
+    values = list(values)
+    return ", ".join(map(shown, values[:most])) + (f" and {len(values) - most} more" if len(values) > most else "")
+
+
+def _plain(value: Any, key: str) -> Any:
+    """What JSON has for a value; NumPy's numbers and arrays are numbers and lists."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {name: _plain(each, f"{key}.{name}" if key else str(name)) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each, key) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f'"{shown(key)}" is {value}, and settings are finite numbers')
+    return value
+
+
+def settings_text(settings: Any) -> str:
+    """A dictionary as the library reads it."""
+    return json.dumps(_plain(dict(settings), ""))
 
 
 @raw.epl_destroy_fn
@@ -202,8 +243,8 @@ def call_options(call):
     known = [field for field, _ in raw.CallOptions._fields_]
     for name in fields:
         if name not in known:
-            raise TypeError(f'a call has no keyword "{name}"; there are timeout and cancel. Options of what is made '
-                            'stand in a dictionary: options={"%s": ...}' % name)
+            raise TypeError(f'a call has no keyword "{shown(name)}"; there are timeout and cancel. Options of what is '
+                            'made stand in a dictionary: options={"%s": ...}' % shown(name))
     return c.byref(raw.CallOptions(**fields))
 
 

@@ -27,7 +27,7 @@ def dtype_number(name):
         except TypeError:
             found = None
     if found is None:
-        raise TypeError(f"there is no element type {name!r}; there are {', '.join(DTYPES)}")
+        raise TypeError(f"there is no element type {core.shown(repr(name))}; there are {', '.join(DTYPES)}")
     return found
 
 
@@ -36,7 +36,8 @@ def fields_of(fields):
     made = []
     for name, (dtype, dims) in fields.items():
         if len(dims) > raw.MAX_NDIM:
-            raise ValueError(f'field "{name}" has {len(dims)} dimensions; a tensor has {raw.MAX_NDIM} at most')
+            raise ValueError(f'field "{core.shown(name)}" has {len(dims)} dimensions; '
+                             f'a tensor has {raw.MAX_NDIM} at most')
         made.append(raw.TensorInfo(name=name, dtype=dtype_number(dtype), ndim=len(dims),
                                    dims=(c.c_int64 * raw.MAX_NDIM)(*dims)))
     return made
@@ -101,9 +102,10 @@ def samples_reader(fields, read):
         if field == len(names) - 1:
             last.clear()
         dtype = dtype_number(infos[field][0])
-        data = bytes_of(value, dtype, f'field "{names[field]}"')
+        what = f'field "{core.shown(names[field])}"'
+        data = bytes_of(value, dtype, what)
         if len(data) != size:
-            raise ValueError(f'field "{names[field]}" of {count} samples has {size} bytes; given were {len(data)}')
+            raise ValueError(f'{what} of {count} samples has {size} bytes; given were {len(data)}')
         c.memmove(target, data, size)
     return raw.epl_samples_fn(core.guarded(fill))
 
@@ -140,7 +142,7 @@ def op_options(domain, name, shape, run, gradient, outputs, sharding, number):
         found = shape(settings(attributes, length), *map(described, at(inputs, input_count)))
         found = found if isinstance(found, list) else [found]
         if len(found) != result_count:
-            raise ValueError(f"{name} has {result_count} outputs; its shape function gave {len(found)}")
+            raise ValueError(f"{core.shown(name)} has {result_count} outputs; its shape function gave {len(found)}")
         for result, (dtype, dims) in zip(at(results, result_count), found):
             result.dtype, result.ndim = dtype_number(dtype), len(dims)
             for i, size in enumerate(dims):

@@ -1,14 +1,23 @@
 """Jobs: the loop around steps, as an iterator and as one call, fit()."""
+from __future__ import annotations
+
 import ctypes as c
 import dataclasses
 import json
 import math
 import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Union
 
 from . import _core as core
 from . import _objects as objects
 from . import _raw as raw
-from ._settings import JobSettings, trainer_keys  # noqa: F401
+from ._settings import JobSettings, trainer_keys
+
+if TYPE_CHECKING:  # what a type checker has, and a program that runs need not
+    from typing_extensions import Unpack
+
+    from . import Cancel, Dataset, Engine, Model, Session, Strategy, Trainer
+    Settings = Union[Mapping[str, Any], Tuple[()]]
 
 KINDS = {raw.JOB_STEP: "step", raw.JOB_MEASURED: "measured", raw.JOB_SAVED: "saved", raw.JOB_WARNING: "warning",
          raw.JOB_DONE: "done"}
@@ -40,10 +49,10 @@ class JobEvent:
     samples_per_second: float
     memory_bytes: int
     text: str
-    metrics: dict
+    metrics: Dict[str, float]
 
     @classmethod
-    def of(cls, e):
+    def of(cls, e: raw.JobEvent) -> JobEvent:
         text, metrics = raw.Struct.text(e, "text"), {}  # a field of this struct is called text
         if e.kind == raw.JOB_MEASURED:
             numbers = json.loads(text)
@@ -63,25 +72,32 @@ class Job(objects.Job):
                 print(event.step, event.loss)
     """
 
-    def __init__(self, engine, **settings):
-        self.adopt(objects.Job.create(engine, json.dumps(settings)))
-        self.ended = False
+    last: Optional[JobEvent] = None
 
-    def start(self, session, data, held_out=None, **call):
+    def __init__(self, engine: Engine, **settings: Unpack[JobSettings]) -> None:
+        self.adopt(objects.Job.create(engine, core.settings_text(settings)))
+
+    def _told(self) -> str:
+        if self.last is None:
+            return "before its first step"
+        return f"after {self.last.step} of {self.last.steps or '?'} steps, {self.last.ended}"
+
+    def start(self, session: Session, data: Dataset, held_out: Optional[Dataset] = None, **call: Any) -> None:
         super().start(session, data, held_out, **call)
         self.parts = session, data, held_out  # they stay as long as the job
 
-    def next(self, **call):
+    def next(self, **call: Any) -> JobEvent:  # type: ignore[override]
         """The next JobEvent. An error changes nothing: the same call again does the same work."""
         event = raw.JobEvent()
         core.check(core.library().epl_job_next(self.pointer, core.call_options(call), c.byref(event)))
-        return JobEvent.of(event)
+        self.last = JobEvent.of(event)
+        return self.last
 
-    def stop(self, reason=""):
+    def stop(self, reason: str = "") -> None:
         """No step follows the one that runs; the iteration goes on until the last checkpoint is written."""
         self.end(raw.JOB_ENDED_STOPPED, reason)
 
-    def events(self, timeout=None, **call):
+    def events(self, timeout: Optional[float] = None, **call: Any) -> Iterator[JobEvent]:
         """All events to the end, for which there are `timeout` seconds. A call that fails, a token or an exception of
         the loop's body end the job: its last checkpoint is written all the same."""
         end = None if timeout is None else time.monotonic() + timeout
@@ -99,7 +115,7 @@ class Job(objects.Job):
             self._finish(raw.JOB_ENDED_CANCELLED, type(error).__name__)
             raise
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[JobEvent]:
         return self.events()
 
     def _finish(self, how, reason):
@@ -107,31 +123,34 @@ class Job(objects.Job):
         while self.next().kind != "done":
             pass
 
-    def describe(self):
+    def describe(self) -> Dict[str, Any]:  # type: ignore[override]
         """Settings, paths, numbers and the history, as a dictionary."""
-        return json.loads(super().describe())
+        found: Dict[str, Any] = json.loads(super().describe())
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
     """What fit() gives: the session with the trained weights, why the job has ended, and what was measured last."""
-    session: objects.Session
+    session: Session
     event: JobEvent
-    metrics: dict
-    checkpoint: str
-    best_checkpoint: str
+    metrics: Dict[str, float]
+    checkpoint: Optional[str]
+    best_checkpoint: Optional[str]
 
     @property
-    def ended(self):
+    def ended(self) -> str:
         return self.event.ended
 
     @property
-    def step(self):
+    def step(self) -> int:
         return self.event.step
 
 
-def fit(model, data, held_out=None, *, trainer=(), strategy=None, options=None, progress=None, timeout=None,
-        cancel=None, **settings):
+def fit(model: Union[Model, Session], data: Dataset, held_out: Optional[Dataset] = None, *,
+        trainer: Union[Trainer, Settings] = (), strategy: Union[Strategy, Settings, None] = None,
+        options: Optional[core.Fields] = None, progress: Optional[Callable[[JobEvent], Any]] = None,
+        timeout: Optional[float] = None, cancel: Optional[Cancel] = None, **settings: Unpack[JobSettings]) -> Fitted:
     """Trains a model, or goes on with a session, until its job ends; gives a Fitted.
 
         fitted = epl.fit(model, data, held_out, trainer={"optimizer": "adamw", "optimizer.lr": 0.01},

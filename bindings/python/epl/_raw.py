@@ -90,7 +90,6 @@ __all__ = [
     "StoreOptions",
     "SessionOptions",
     "Metrics",
-    "JobEvent",
 ]
 VERSION = "0.1.0"
 VERSION_MAJOR = 0
@@ -185,7 +184,7 @@ epl_event_fn = c.CFUNCTYPE(None, c.c_void_p)
 class Struct(c.Structure):
     """Of C: fields by name, all others have their default. A text is given as str or bytes, and its length is set."""
 
-    def __init__(self, **values):
+    def __init__(self, **values: Any) -> None:
         super().__init__()
         if self._fields_[0][0] == "struct_size":
             self.struct_size = c.sizeof(type(self))
@@ -195,7 +194,7 @@ class Struct(c.Structure):
 
     def _set(self, name, value):
         if not any(field[0] == name for field in self._fields_):
-            raise TypeError(f"{type(self).__name__} has no field {name}")
+            raise TypeError(f"{type(self).__name__} has no field {name[:60]!r}")
         if isinstance(value, (str, bytes)):
             data = value.encode() if isinstance(value, str) else value
             buffer = c.create_string_buffer(data, len(data) + 1)
@@ -206,12 +205,12 @@ class Struct(c.Structure):
             self._kept.append(value)
         setattr(self, name, value)
 
-    def text(self, name):
+    def text(self, name: str) -> str:
         """The text of a field that the library has written."""
         address = getattr(self, name)
         return c.string_at(address, getattr(self, name + "_length")).decode() if address else ""
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         names = [name for name, of in self._fields_ if name != "struct_size" and not name.endswith("_length")]
         return f"{type(self).__name__}({', '.join(f'{name}={self._shown(name)}' for name in names)})"
 

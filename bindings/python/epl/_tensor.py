@@ -75,10 +75,8 @@ class Tensor(objects.Tensor):
         _api.PyCapsule_SetName(capsule, USED)  # taken over, also where it fails
         return objects.Tensor.from_dlpack(engine, address)
 
-    def __repr__(self):
-        if not getattr(self, "pointer", None):
-            return "<epl.Tensor, closed>"
-        return f"<epl.Tensor {objects.dtype_name(self.dtype())}[{','.join(map(str, self.shape))}]>"
+    def _told(self) -> str:
+        return f"{objects.dtype_name(self.dtype())}[{','.join(map(str, self.shape))}]"
 
     def __len__(self) -> int:
         if not self.ndim():

@@ -213,12 +213,13 @@ class ImageReader : public Reader {
     bytes = std::move(*read_bytes);
     const std::string_view head(reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 8));
     const std::string_view codec = head.starts_with("\xff\xd8\xff") ? "jpeg" : head == "\x89PNG\r\n\x1a\n" ? "png" : "";
-    if (codec.empty()) return {"", Status(Code::invalid_argument, cat(path, " is neither a JPEG nor a PNG"))};
+    if (codec.empty())
+      return {"", Status(Code::invalid_argument, cat(shown_path(path), " is neither a JPEG nor a PNG"))};
     Status status = codecs_.measure(codec, bytes, dims);
     if (!status.ok()) return {codec, status.code() == Code::invalid_argument ? status.with_context(path) : status};
     if (dims[0] < 1 || dims[1] < 1 || dims[0] > max_pixels / dims[1] || (dims[2] != 1 && dims[2] != 3))
-      return {codec,
-              Status(Code::unsupported, cat(path, " has ", dims[1], " x ", dims[0], " pixels, which is too much"))};
+      return {codec, Status(Code::unsupported,
+                            cat(shown_path(path), " has ", dims[1], " x ", dims[0], " pixels, which is too much"))};
     return {codec, {}};
   }
 
@@ -232,9 +233,9 @@ class ImageReader : public Reader {
     if (!unpacked.ok()) return unpacked.with_context(path);
     if (!sized_ && (image.height != wanted_.height || image.width != wanted_.width)) {
       return Status(Code::invalid_argument,
-                    cat(path, " has ", image.width, " x ", image.height, " pixels, ", paths_[0].first, " has ",
-                        wanted_.width, " x ", wanted_.height, "; say a size for all: {\"width\": ", wanted_.width,
-                        ", \"height\": ", wanted_.height, "}"));
+                    cat(shown_path(path), " has ", image.width, " x ", image.height, " pixels, ", paths_[0].first,
+                        " has ", wanted_.width, " x ", wanted_.height,
+                        "; say a size for all: {\"width\": ", wanted_.width, ", \"height\": ", wanted_.height, "}"));
     }
     write_numbers(fitted(with_channels(std::move(image), wanted_.channels)), target);
     return {};

@@ -70,7 +70,7 @@ Result<std::unique_ptr<Reader>> open_npz(const ReaderRequest& request) {
   for (const ZipEntry& entry : entries) {
     std::string name = entry.name;
     if (name.ends_with(".npy")) name.resize(name.size() - 4);
-    const std::string where = cat(request.path, ", array ", excerpt(name, 200));
+    const std::string where = cat(shown_path(request.path), ", array ", shown_plain(name, 200));
     if (std::ranges::any_of(arrays, [&](const SampleArray& array) { return array.name == name; }))
       return Status(Code::invalid_argument, cat("array ", shown(name, 200), " comes twice"), request.path);
     std::shared_ptr<const std::vector<std::byte>> memory;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/base/shown.h"
 #include "core/train/metrics/common.h"
 
 namespace epl {
@@ -94,7 +95,7 @@ Result<std::unique_ptr<Metric>> make(const Attributes& options, const MetricSubj
   if (wanted == "binary" || wanted == "macro" || wanted == "micro") {
     average = wanted == "binary" ? Average::binary : wanted == "macro" ? Average::macro : Average::micro;
   } else if (!wanted.empty()) {
-    return invalid("metric f1: average is ", quoted(wanted), "; there are binary, macro and micro");
+    return invalid("metric f1: average is ", shown(wanted), "; there are binary, macro and micro");
   }
   const int64_t positive = options.integer("positive");
   if (average == Average::binary && several)

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <map>
 
+#include "core/base/shown.h"
 #include "core/ir/op.h"
 #include "frontends/onnx/onnx_op.h"
 
@@ -43,7 +44,7 @@ class Einsum {
 
  private:
   bool refuse(std::string why) {
-    i_.fail(cat("equation \"", equation_, "\": ", why));
+    i_.fail(cat("equation ", shown(equation_, 200), ": ", why));
     return false;
   }
 

@@ -2,6 +2,7 @@
 // product for all steps.
 #include <algorithm>
 
+#include "core/base/shown.h"
 #include "core/ir/op.h"
 #include "frontends/onnx/onnx_op.h"
 
@@ -138,8 +139,8 @@ class Recurrent {
     for (const char* known : {"sigmoid", "tanh", "relu", "softsign", "softplus"}) {
       if (name == known) return b_.unary(known, x);
     }
-    i_.fail(unsupported("activation \"", name,
-                        "\" is not supported; there are sigmoid, tanh, relu, softsign and softplus"));
+    i_.fail(unsupported("activation ", shown(name, 200),
+                        " is not supported; there are sigmoid, tanh, relu, softsign and softplus"));
     return {};
   }
 

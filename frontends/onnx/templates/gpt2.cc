@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/base/shown.h"
 #include "core/frontend/template.h"
 #include "frontends/onnx/templates/initial_weights.h"
 
@@ -26,7 +27,7 @@ Result<Size> read_size(const Attributes& options) {
     return invalid("option width is ", size.width, ", no multiple of heads, ", size.heads);
   const std::string& sequence = options.text("sequence");
   if (sequence != "fixed" && sequence != "symbolic")
-    return invalid("option sequence is \"", sequence, "\"; it is fixed or symbolic");
+    return invalid("option sequence is ", shown(sequence, 200), "; it is fixed or symbolic");
   size.symbolic = sequence == "symbolic";
   size.seed = static_cast<uint64_t>(options.integer("seed"));
   const double width = static_cast<double>(size.width), context = static_cast<double>(size.context);

@@ -1,6 +1,7 @@
 // Fully connected layers with an activation between them.
 #include <cmath>
 
+#include "core/base/shown.h"
 #include "core/frontend/template.h"
 #include "frontends/onnx/templates/initial_weights.h"
 
@@ -26,7 +27,7 @@ Status write_mlp(const Attributes& options, const std::string& path, const FileH
   for (const auto& [name, onnx_name] : activations) {
     if (name == activation) op = onnx_name;
   }
-  if (op.empty()) return invalid("option activation is \"", activation, "\"; it is relu, tanh or gelu");
+  if (op.empty()) return invalid("option activation is ", shown(activation, 200), "; it is relu, tanh or gelu");
   const auto seed = static_cast<uint64_t>(options.integer("seed"));
 
   ModelWriter model("mlp");
