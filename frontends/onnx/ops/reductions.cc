@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/ir/op.h"
+#include "core/ir/sums.h"
 #include "frontends/onnx/onnx_op.h"
 
 namespace epl::onnx {
@@ -48,9 +49,16 @@ template <class F> void reduce(Import& i, F&& f) {
   i.set(0, f(i.b.reshape(x, shape), {x.ndim()}, false));
 }
 
+// Of numbers that are added up.
+template <class F> void reduce_sums(Import& i, F&& f) {
+  reduce(i, [&](const Var& x, const Ints& axes, bool keep) {
+    return in_type_of_sums(i.b, x, [&](const Var& wide) { return f(wide, axes, keep); });
+  });
+}
+
 // Of integers in float64: the result of a root or a logarithm becomes an integer as a cast makes it one.
 template <class F> void reduce_reals(Import& i, F&& f) {
-  reduce(i, [&](const Var& x, const Ints& axes, bool keep) {
+  reduce_sums(i, [&](const Var& x, const Ints& axes, bool keep) {
     return is_float(x.dtype()) ? f(x, axes, keep) : i.b.cast(f(i.b.cast(x, DType::f64), axes, keep), x.dtype());
   });
 }
@@ -97,7 +105,7 @@ EPL_ONNX_OP(ReduceProd) {
 }
 EPL_ONNX_OP(ReduceL1) {
   return {.run = [](Import& i) {
-    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(i.b.unary("abs", x), axes, keep); });
+    reduce_sums(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(i.b.unary("abs", x), axes, keep); });
   }};
 }
 EPL_ONNX_OP(ReduceL2) {
@@ -107,7 +115,7 @@ EPL_ONNX_OP(ReduceL2) {
 }
 EPL_ONNX_OP(ReduceSumSquare) {
   return {.run = [](Import& i) {
-    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(x * x, axes, keep); });
+    reduce_sums(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(x * x, axes, keep); });
   }};
 }
 EPL_ONNX_OP(ReduceLogSum) {
