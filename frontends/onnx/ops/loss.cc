@@ -65,35 +65,37 @@ bool fits(Import& i) {
 
 }  // namespace
 
+// Weights of classes are settings: no loss has a gradient of them.
 EPL_ONNX_OP(NegativeLogLikelihoodLoss) {
-  return {.run = [](Import& i) {
-    if (!fits(i)) return;
-    const Var logs = i.b.cast(i.in(0), type_of_sums(i.type(0).dtype));
-    reduce_loss(i, likelihoods(i, logs, i.in(1), ignored_class(i)));
-  }};
+  return {.structural = {2}, .run = [](Import& i) {
+            if (!fits(i)) return;
+            const Var logs = i.b.cast(i.in(0), type_of_sums(i.type(0).dtype));
+            reduce_loss(i, likelihoods(i, logs, i.in(1), ignored_class(i)));
+          }};
 }
 
 // The usual case is the op whose gradient needs no probabilities kept.
 EPL_ONNX_OP(SoftmaxCrossEntropyLoss) {
-  return {.run = [](Import& i) {
-    if (!fits(i)) return;
-    Builder& b = i.b;
-    const DType as = i.type(0).dtype;
-    Var scores = b.cast(i.in(0), type_of_sums(as)), target = i.in(1);
-    std::string reduction = i.choice("reduction", {"mean", "sum", "none"});
-    if (i.wants(1)) i.set(1, b.cast(b.emit("log_softmax", {scores}, {{"axis", int64_t{1}}}), as));
-    if (i.has(2) || reduction == "none" || i.wants(1)) {
-      Var logs = b.emit("log_softmax", {scores}, {{"axis", int64_t{1}}});
-      return reduce_loss(i, likelihoods(i, logs, target, ignored_class(i)));
-    }
-    int64_t ignored = i.has_attribute("ignore_index") ? i.integer("ignore_index", 0) : int64_t{-100};
-    Var sum = b.emit_all("cross_entropy", {scores, target}, {{"axis", int64_t{1}}, {"ignore_index", ignored}})[0];
-    if (reduction == "mean") {
-      const Var count = b.cast(b.emit("count_valid", {target}, {{"ignore_index", ignored}}), sum.dtype());
-      sum = b.emit("counted_mean", {sum, count});
-    }
-    i.set(0, b.cast(sum, as));
-  }};
+  return {.structural = {2}, .run = [](Import& i) {
+            if (!fits(i)) return;
+            Builder& b = i.b;
+            const DType as = i.type(0).dtype;
+            Var scores = b.cast(i.in(0), type_of_sums(as)), target = i.in(1);
+            std::string reduction = i.choice("reduction", {"mean", "sum", "none"});
+            if (i.wants(1)) i.set(1, b.cast(b.emit("log_softmax", {scores}, {{"axis", int64_t{1}}}), as));
+            if (i.has(2) || reduction == "none" || i.wants(1)) {
+              Var logs = b.emit("log_softmax", {scores}, {{"axis", int64_t{1}}});
+              return reduce_loss(i, likelihoods(i, logs, target, ignored_class(i)));
+            }
+            int64_t ignored = i.has_attribute("ignore_index") ? i.integer("ignore_index", 0) : int64_t{-100};
+            Var sum =
+                b.emit_all("cross_entropy", {scores, target}, {{"axis", int64_t{1}}, {"ignore_index", ignored}})[0];
+            if (reduction == "mean") {
+              const Var count = b.cast(b.emit("count_valid", {target}, {{"ignore_index", ignored}}), sum.dtype());
+              sum = b.emit("counted_mean", {sum, count});
+            }
+            i.set(0, b.cast(sum, as));
+          }};
 }
 
 }  // namespace epl::onnx
