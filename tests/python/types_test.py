@@ -138,6 +138,7 @@ def cases():
                        ours.astype(x), x == scale == mean)  # onnxruntime has fewer digits where they differ
     yield from reductions()
     yield from large_values()
+    yield from large_integers()
     for x in SIGNED:
         first = 2 ** 53 + 1 if x == "int64" else 5
         feeds = {"start": array(first, x), "limit": array(first + 4, x), "delta": array(1, x)}
@@ -224,6 +225,33 @@ def large_values():
                        -scores.astype(np.float64)[np.arange(30000), labels].mean())
 
 
+def large_integers():
+    """Numbers of 64 bits without a sign are none with one, and a mean is in range though the sum is not."""
+    half = 2 ** 63
+    a, e = np.array([half + 2, 7, 2 ** 64 - 1], np.uint64), np.array([5, half, 7], np.uint64)
+    for op, wanted in (("Min", [5, 7, 7]), ("Max", [half + 2, half, 2 ** 64 - 1]), ("Div", [(half + 2) // 5, 0,
+                       (2 ** 64 - 1) // 7]), ("Mod", [(half + 2) % 5, 7, (2 ** 64 - 1) % 7])):
+        yield f"{op} uint64 large", op, 14, {"x": a, "e": e}, {}, (), np.array(wanted, np.uint64), False
+    for op, wanted in (("Less", a < e), ("LessOrEqual", a <= e), ("Greater", a > e), ("GreaterOrEqual", a >= e)):
+        yield f"{op} uint64 large", op, 16, {"x": a, "e": e}, {}, (), wanted, False
+    yield "Sign uint64 large", "Sign", 13, {"x": a}, {}, (), np.array([1, 1, 1], np.uint64), False
+    yield ("Clip uint64 large", "Clip", 13, {"x": a, "low": np.uint64(half)}, {}, ("low",),
+           np.array([half + 2, half, 2 ** 64 - 1], np.uint64), False)
+    for op, wanted in (("ReduceMax", 2 ** 64 - 1), ("ReduceMin", 7)):
+        yield f"{op} uint64 large", op, 18, {"x": a}, {"keepdims": 0}, (), np.array(wanted, np.uint64), False
+    for op, wanted in (("ArgMax", 2), ("ArgMin", 1)):
+        yield f"{op} uint64 large", op, 13, {"x": a}, {"keepdims": 0}, (), np.array(wanted), False
+    top = 2 ** 63 - 1
+    for dtype, values in (("int32", [2 ** 31 - 1, 2 ** 31 - 1, 5]), ("uint32", [2 ** 32 - 1, 2 ** 32 - 1, 5]),
+                          ("int64", [2 ** 62] * 3), ("int64", [-top - 1] * 3), ("int64", [top, top, -3]),
+                          ("int64", [-top, -top, 4]), ("int64", [3, -1, -1]), ("int64", [-3, 1, 1]),
+                          ("int64", [7, -2, -6]), ("uint64", [2 ** 64 - 1, 2 ** 64 - 1, 3])):
+        total = sum(values)
+        mean = abs(total) // 3 * (1 if total >= 0 else -1)
+        yield (f"ReduceMean {dtype} {values}", "ReduceMean", 13, {"x": np.array(values, dtype)},
+               {"keepdims": 0, "axes": [0]}, (), np.array(mean, dtype), False)
+
+
 def reductions():
     """Roots and logarithms of integers are taken of real numbers, and cut; over no axis each element stands alone."""
     norms = {"ReduceL1": lambda v, **k: np.abs(v).sum(**k), "ReduceL2": lambda v, **k: np.sqrt((v * v).sum(**k)),
@@ -252,6 +280,8 @@ def wrong(got, wanted):
         return f"is {got.dtype}, should be {wanted.dtype}"
     if got.shape != wanted.shape:
         return f"has shape {got.shape}, should be {wanted.shape}"
+    if got.dtype.kind in "iub":
+        return None if np.array_equal(got, wanted) else f"is {got.ravel()}, should be {wanted.ravel()}"
     a, b = got.astype(np.float64), wanted.astype(np.float64)
     slack = SLACK.get(str(wanted.dtype), 0)
     if not np.allclose(a, b, rtol=slack, atol=slack * 0.1, equal_nan=True):
