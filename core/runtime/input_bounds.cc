@@ -71,7 +71,7 @@ int64_t find_out_of_bounds(const InputBound& bound, const Tensor& tensor) {
 }
 
 std::string bound_text(const InputBound& bound, const std::string& value) {
-  const bool vowel = std::string_view("aeiou").find(bound.range.what.front()) != std::string_view::npos;
+  const bool vowel = bound.range.what.find_first_of("aeiou") == 0;
   std::string out = cat("holds ", value, ", which is not a", vowel ? "n " : " ", bound.range.what);
   if (bound.range.ignored) out += cat(" and not the ignored ", *bound.range.ignored);
   return out + "; they count from 0";

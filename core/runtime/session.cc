@@ -269,7 +269,7 @@ Status Session::train(Part part, std::span<const Tensor> inputs, StepMetrics& me
   metrics.skipped = outcome.skipped;
   metrics.counts_nothing = outcome.counts_nothing;
   metrics.step = steps_done_;
-  metrics.loss = made ? batch_loss_ : loss_in(given, *entry);
+  metrics.loss = made || part == Part::update ? batch_loss_ : loss_in(given, *entry);
   metrics.counts_in_part =
       part != Part::update && outcome.skipped.ok() && !outcome.counts_nothing && std::isnan(metrics.loss);
   metrics.learning_rate = plan_->learning_rate(facts(part));

@@ -40,7 +40,7 @@ Var sum_of_operands(Import& i, double factor) {
   return in_type_of_sums(b, i.in(0), [&](const Var& first) {
     Var total = first;
     for (int k = 1; k < i.inputs(); ++k) total = total + b.cast(i.in(k), total.dtype());
-    return factor == 1 ? total : total * factor;
+    return factor == 1 && i.inputs() > 1 ? total : total * factor;
   });
 }
 
