@@ -136,6 +136,10 @@ def cases():
                 ours = (values.astype(np.float64) - [0.25, 1]) / np.sqrt(np.array([1, 4]) + 1e-5) * [1, 2] + [0.5, 0]
                 yield (f"BatchNormalization {x} {scale} {mean}", "BatchNormalization", 15, feeds, {}, (),
                        ours.astype(x), x == scale == mean)  # onnxruntime has fewer digits where they differ
+    for x in SIGNED + ["uint32", "uint64"]:
+        values = array([3, 0, 7] if x[0] == "u" else [-3, 0, 7], x)
+        yield f"PRelu {x}", "PRelu", 16, {"x": values, "s": array([2], x)}, {}, (), np.where(
+            values < 0, values * array(2, x), values).astype(x), True
     yield from reductions()
     yield from large_values()
     yield from large_integers()

@@ -109,7 +109,13 @@ EPL_ONNX_OP(Xor) { return {.run = binary<"logical_xor">}; }
 EPL_ONNX_OP(BitwiseAnd) { return {.run = binary<"bit_and">}; }
 EPL_ONNX_OP(BitwiseOr) { return {.run = binary<"bit_or">}; }
 EPL_ONNX_OP(BitwiseXor) { return {.run = binary<"bit_xor">}; }
-EPL_ONNX_OP(PRelu) { return {.weights = {1}, .run = binary<"prelu">}; }
+EPL_ONNX_OP(PRelu) {
+  return {.weights = {1}, .run = [](Import& i) {
+            if (is_float(i.type(0).dtype)) return binary<"prelu">(i);
+            const Var x = i.in(0);
+            i.set(0, i.b.select(x < 0.0, x * i.in(1), x));
+          }};
+}
 
 EPL_ONNX_OP(Mean) {
   return {.run = [](Import& i) { i.set(0, sum_of_operands(i, 1.0 / i.inputs())); }};
