@@ -27,6 +27,7 @@ std::string readable_bytes(int64_t bytes) {
 }
 
 std::string fixed(double value, int digits) {
+  if (std::isnan(value)) return "nan";  // without the sign that a printer sees
   char buffer[64];
   std::snprintf(buffer, sizeof buffer, "%.*f", digits, value);
   return buffer;

@@ -43,22 +43,6 @@ Status with_metrics(epl_session& session, const epl_call_options* call, epl_metr
   return metrics == nullptr ? Status() : write_output(out, metrics, "epl_metrics");
 }
 
-// The step has been made, so that a text which finds no memory must not say that it was not.
-void log_step(const Host& host, const StepMetrics& step, double seconds) noexcept {
-  try {
-    log(host, LogLevel::debug, "step ", step.step + 1, ": loss ", step.loss, ", ", seconds, " s");
-    if (step.counts_nothing) {
-      log(host, LogLevel::warning, "step ", step.step + 1,
-          ": nothing in its batch counts: every target is ignored, or its class has weight 0; the loss is nan, and the "
-          "step has changed nothing");
-    } else if (step.counts_in_part) {
-      log(host, LogLevel::warning, "step ", step.step + 1,
-          ": a part of its loss is a mean over nothing, so the loss is nan; the other parts have trained");
-    }
-  } catch (const std::bad_alloc&) {
-  }
-}
-
 }  // namespace
 
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
@@ -72,7 +56,6 @@ template <class F> Status take_step(epl_session& session, epl_metrics& metrics, 
   StepMetrics step;
   EPL_TRY(f(step));
   EPL_TRY(step.skipped);
-  log_step(session.engine->host, step, step.seconds);
   metrics = {sizeof metrics,     session.session->steps_done(), step.loss, step.gradient_norm,
              step.learning_rate, nanoseconds(step.seconds)};
   return {};

@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/ir/op.h"
+#include "core/ir/sums.h"
 
 namespace epl {
 namespace {
@@ -104,7 +105,7 @@ Var Builder::sum(const Var& x, Ints axes, bool keep) {
 Var Builder::mean(const Var& x, Ints axes, bool keep) {
   double count = 1;
   for (int64_t axis : axes) count *= static_cast<double>(x.dim(static_cast<int>(axis)));
-  return sum(x, std::move(axes), keep) * (1.0 / count);
+  return in_type_of_sums(*this, x, [&](const Var& wide) { return sum(wide, std::move(axes), keep) * (1.0 / count); });
 }
 
 Var Builder::max_along(const Var& x, Ints axes, bool keep) {

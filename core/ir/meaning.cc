@@ -66,6 +66,7 @@ void Meaning::run(const void* const* inputs, void* const* outputs, uint64_t seed
     out[o] = {&output_types_[o], data};
   }
   if (op_.reference) return op_.reference(Reference(*query_, in, out, units_, seed, elements, room));
+  if (unsigned_) return run_elementwise<uint64_t>(room, in, out);
   integral_ ? run_elementwise<int64_t>(room, in, out) : run_elementwise<double>(room, in, out);
 }
 
@@ -82,6 +83,16 @@ void Meaning::prepare_elementwise() {
   for (const auto& instruction : expression_.code) {
     integral_ &= instruction.op != ScalarOp::cast || !is_float(instruction.type);
   }
+  bool has_u64 = false, others = false;
+  for (int i = 0; i < query_->inputs(); ++i) {
+    if (!query_->has(i)) continue;
+    has_u64 |= query_->in(i).dtype == DType::u64;
+    others |= query_->in(i).dtype != DType::u64 && query_->in(i).dtype != DType::boolean;
+  }
+  for (const auto& instruction : expression_.code) {
+    others |= instruction.op == ScalarOp::cast && instruction.type != DType::u64 && instruction.type != DType::boolean;
+  }
+  unsigned_ = integral_ && has_u64 && !others;
   for (size_t count : {input_types_.size(), input_types_.size(), output_types_.size(), expression_.code.size()}) {
     bytes += Room::bytes<double>(static_cast<int64_t>(count));
   }
@@ -102,7 +113,7 @@ void Meaning::run_elementwise(Room& room, std::span<const TensorView> in, std::s
       if constexpr (std::is_same_v<T, double>) {
         from[k] = in[k].get(at[k]);
       } else {
-        from[k] = in[k].get_int(at[k]);
+        from[k] = static_cast<T>(in[k].get_int(at[k]));
       }
     }
     expression_.evaluate(from.data(), to.data(), values.data());
@@ -110,7 +121,7 @@ void Meaning::run_elementwise(Room& room, std::span<const TensorView> in, std::s
       if constexpr (std::is_same_v<T, double>) {
         out[o].set(i, to[o]);
       } else {
-        out[o].set_int(i, to[o]);
+        out[o].set_int(i, static_cast<int64_t>(to[o]));
       }
     }
     for (size_t d = shape.size(); d-- > 0;) {

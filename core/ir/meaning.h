@@ -48,6 +48,7 @@ class Meaning {
   // Of an elementwise op.
   ScalarExpr expression_;
   bool integral_ = false;       // computed in int64
+  bool unsigned_ = false;       // computed in uint64
   std::vector<Shape> strides_;  // of each operand, along the output's dimensions
 
   // Of a body.

@@ -107,6 +107,44 @@ int64_t evaluate_scalar(ScalarOp op, int64_t a, int64_t b, int64_t c) {
   return 0;
 }
 
+uint64_t evaluate_unsigned(ScalarOp op, uint64_t a, uint64_t b, uint64_t c) {
+  switch (op) {
+    case ScalarOp::div:
+      return b == 0 ? 0 : a / b;
+    case ScalarOp::mod:
+    case ScalarOp::fmod:
+      return b == 0 ? 0 : a % b;
+    case ScalarOp::max:
+      return std::max(a, b);
+    case ScalarOp::min:
+      return std::min(a, b);
+    case ScalarOp::pow: {
+      uint64_t result = 1;
+      for (; b != 0; b >>= 1, a *= a) result *= (b & 1) != 0 ? a : 1;
+      return result;
+    }
+    case ScalarOp::abs:
+      return a;
+    case ScalarOp::sign:
+      return a != 0;
+    case ScalarOp::lt:
+      return a < b;
+    case ScalarOp::le:
+      return a <= b;
+    case ScalarOp::gt:
+      return a > b;
+    case ScalarOp::ge:
+      return a >= b;
+    case ScalarOp::shift_left:
+      return b > 63 ? 0 : a << b;
+    case ScalarOp::shift_right:
+      return b > 63 ? 0 : a >> b;
+    default:  // the same bits with a sign and without one
+      return static_cast<uint64_t>(
+          evaluate_scalar(op, static_cast<int64_t>(a), static_cast<int64_t>(b), static_cast<int64_t>(c)));
+  }
+}
+
 int ScalarExpr::emit(ScalarOp op, int a, int b, int c) {
   Instruction next{.op = op, .a = a, .b = b, .c = c};
   for (size_t i = 0; i < code.size(); ++i) {
@@ -240,7 +278,11 @@ template <class T> void run(const ScalarExpr& expr, const T* in, T* out, T* valu
     if (x.op == ScalarOp::input) {
       values[i] = in[x.a];
     } else if (x.op == ScalarOp::constant) {
-      values[i] = static_cast<T>(x.value);
+      if constexpr (std::is_same_v<T, uint64_t>) {
+        values[i] = x.value < 0 ? static_cast<T>(static_cast<int64_t>(x.value)) : static_cast<T>(x.value);
+      } else {
+        values[i] = static_cast<T>(x.value);
+      }
     } else if (x.op == ScalarOp::cast) {
       if constexpr (std::is_same_v<T, double>) {
         const double value = values[x.a];  // any number but zero is true
@@ -248,11 +290,15 @@ template <class T> void run(const ScalarExpr& expr, const T* in, T* out, T* valu
                                      : x.type == DType::boolean ? value != 0
                                                                 : std::trunc(value));
       } else {
-        values[i] = is_float(x.type) ? values[x.a] : wrap_to(x.type, values[x.a]);
+        values[i] = is_float(x.type) ? values[x.a] : static_cast<T>(wrap_to(x.type, static_cast<int64_t>(values[x.a])));
       }
     } else {
       auto argument = [&](int k) { return k < 0 ? T{} : values[k]; };
-      values[i] = evaluate_scalar(x.op, argument(x.a), argument(x.b), argument(x.c));
+      if constexpr (std::is_same_v<T, uint64_t>) {
+        values[i] = evaluate_unsigned(x.op, argument(x.a), argument(x.b), argument(x.c));
+      } else {
+        values[i] = evaluate_scalar(x.op, argument(x.a), argument(x.b), argument(x.c));
+      }
     }
   }
   for (size_t i = 0; i < expr.outputs.size(); ++i) out[i] = values[expr.outputs[i]];
@@ -262,5 +308,6 @@ template <class T> void run(const ScalarExpr& expr, const T* in, T* out, T* valu
 
 void ScalarExpr::evaluate(const double* in, double* out, double* values) const { run(*this, in, out, values); }
 void ScalarExpr::evaluate(const int64_t* in, int64_t* out, int64_t* values) const { run(*this, in, out, values); }
+void ScalarExpr::evaluate(const uint64_t* in, uint64_t* out, uint64_t* values) const { run(*this, in, out, values); }
 
 }  // namespace epl

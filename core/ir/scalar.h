@@ -64,11 +64,14 @@ struct ScalarExpr {
   // `values` is room for a result of every instruction.
   void evaluate(const double* in, double* out, double* values) const;
   void evaluate(const int64_t* in, int64_t* out, int64_t* values) const;
+  void evaluate(const uint64_t* in, uint64_t* out,
+                uint64_t* values) const;  // where all of them are u64 or truth values
   friend bool operator==(const ScalarExpr&, const ScalarExpr&) = default;
 };
 
 // The meaning of one instruction; references and tests use these, vector lanes must agree with the double form.
 double evaluate_scalar(ScalarOp op, double a, double b, double c);
 int64_t evaluate_scalar(ScalarOp op, int64_t a, int64_t b, int64_t c);
+uint64_t evaluate_unsigned(ScalarOp op, uint64_t a, uint64_t b, uint64_t c);  // the same of u64, which has no sign
 
 }  // namespace epl

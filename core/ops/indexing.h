@@ -18,6 +18,7 @@ inline Status integer_operand(const OpQuery& q, int i) {
 
 // Whether element a of x is less than element b. A NaN is not, nor is anything less than it.
 inline bool less(const TensorView& x, int64_t a, int64_t b) {
+  if (x.dtype() == DType::u64) return static_cast<uint64_t>(x.get_int(a)) < static_cast<uint64_t>(x.get_int(b));
   return x.dtype() == DType::i64 ? x.get_int(a) < x.get_int(b) : x.get(a) < x.get(b);
 }
 

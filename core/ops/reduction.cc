@@ -62,6 +62,13 @@ template <bool maximum> void extremum_reference(const Reference& r) {
       for (int64_t k = 0; k < runs.length(); ++k)
         best = evaluate_scalar(maximum ? ScalarOp::max : ScalarOp::min, best, r.in(0).get(runs.at(o, k)), 0.0);
       r.out(0).set(o, best);
+    } else if (r.in(0).dtype() == DType::u64) {
+      uint64_t best = maximum ? 0 : std::numeric_limits<uint64_t>::max();
+      for (int64_t k = 0; k < runs.length(); ++k) {
+        const auto value = static_cast<uint64_t>(r.in(0).get_int(runs.at(o, k)));
+        best = maximum ? std::max(best, value) : std::min(best, value);
+      }
+      r.out(0).set_int(o, static_cast<int64_t>(best));
     } else {
       int64_t best = maximum ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max();
       for (int64_t k = 0; k < runs.length(); ++k) {
@@ -254,7 +261,8 @@ template <bool maximum> void arg_reference(const Reference& r) {
     const auto at = [&](int64_t k) { return (lane / s.inner * s.size + k) * s.inner + lane % s.inner; };
     const auto below = [&x = r.in(0)](int64_t a, int64_t b) { return maximum ? less(x, a, b) : less(x, b, a); };
     for (int64_t k = 1; k < s.size; ++k) {
-      const bool equal = r.in(0).get(at(k)) == r.in(0).get(at(best)) && !below(at(k), at(best));
+      const bool equal = r.in(0).get(at(k)) == r.in(0).get(at(best)) && !below(at(k), at(best)) &&
+                         (is_float(r.in(0).dtype()) || r.in(0).get_int(at(k)) == r.in(0).get_int(at(best)));
       if (below(at(best), at(k)) || (last && equal)) best = k;
     }
     r.out(0).set_int(lane, best);

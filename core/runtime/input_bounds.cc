@@ -5,18 +5,19 @@
 namespace epl {
 namespace {
 
-// The input whose elements a value holds, none but those: -1 if there is none.
+// The input whose elements a value holds, none but those: -1 if there is none. Keras feeds indices as float32, which a
+// cast makes integers.
 std::vector<int> sources_of(const Graph& graph) {
   std::vector<int> source(static_cast<size_t>(graph.value_count()), -1);
   const std::vector<Value> inputs = graph.leaves(ValueKind::input);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (is_integer(graph.type(inputs[i]).dtype)) source[static_cast<size_t>(inputs[i].index)] = static_cast<int>(i);
+    if (graph.type(inputs[i]).dtype != DType::boolean)
+      source[static_cast<size_t>(inputs[i].index)] = static_cast<int>(i);
   }
   for (const Node& node : graph.nodes()) {
-    if (!only_moves(*node.op) || node.outputs.empty() || !node.outputs[0] || !node.inputs[0]) continue;
-    if (is_integer(graph.type(node.outputs[0]).dtype)) {
+    if (node.inputs.empty() || node.outputs.empty() || !node.outputs[0] || !node.inputs[0]) continue;
+    if (only_moves(*node.op) && graph.type(node.outputs[0]).dtype != DType::boolean)
       source[static_cast<size_t>(node.outputs[0].index)] = source[static_cast<size_t>(node.inputs[0].index)];
-    }
   }
   return source;
 }
@@ -40,7 +41,8 @@ std::vector<InputBound> input_bounds(const Graph& graph, const LossFacts& loss, 
     if (std::ranges::none_of(bounds, same)) bounds.push_back({input, range, node});
   };
   const Value target = graph.find(target_input);
-  if (loss.classes > 0 && target && source[static_cast<size_t>(target.index)] >= 0) {
+  if (loss.classes > 0 && target && is_integer(graph.type(target).dtype) &&
+      source[static_cast<size_t>(target.index)] >= 0) {
     add(source[static_cast<size_t>(target.index)],
         {.low = 0, .high = loss.classes, .ignored = loss.ignored, .what = cat("class of ", loss.classes)}, "loss");
   }
@@ -69,7 +71,8 @@ int64_t find_out_of_bounds(const InputBound& bound, const Tensor& tensor) {
 }
 
 std::string bound_text(const InputBound& bound, const std::string& value) {
-  std::string out = cat("holds ", value, ", which is not a ", bound.range.what);
+  const bool vowel = bound.range.what.find_first_of("aeiou") == 0;
+  std::string out = cat("holds ", value, ", which is not a", vowel ? "n " : " ", bound.range.what);
   if (bound.range.ignored) out += cat(" and not the ignored ", *bound.range.ignored);
   return out + "; they count from 0";
 }

@@ -53,6 +53,29 @@ std::vector<Tensor> padded(const Entry& entry, std::span<const Tensor> inputs) {
   return whole;
 }
 
+// The step has been made, so that a text which finds no memory must not say that it was not.
+void log_step(const Host& host, const StepMetrics& step, bool had_batch) noexcept {
+  try {
+    log(host, LogLevel::debug, "step ", step.step + 1, ": loss ", step.loss, ", ", step.seconds, " s");
+    if (!had_batch) return;
+    if (step.counts_nothing) {
+      log(host, LogLevel::warning, "step ", step.step + 1,
+          ": nothing in its batch counts: every target is ignored, or its class has weight 0; the loss is nan, and the "
+          "step has changed nothing");
+    } else if (step.counts_in_part) {
+      log(host, LogLevel::warning, "step ", step.step + 1,
+          ": a part of its loss is a mean over nothing, so the loss is nan; the other parts have trained");
+    }
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+// No number has a sign.
+double loss_in(const std::vector<Tensor>& results, const Entry& entry) {
+  const double loss = results[static_cast<size_t>(entry.loss_output)].get(0);
+  return std::isnan(loss) ? std::numeric_limits<double>::quiet_NaN() : loss;
+}
+
 }  // namespace
 
 // Inputs of whole batches, already checked but for what they hold.
@@ -229,35 +252,44 @@ Status Session::train(Part part, std::span<const Tensor> inputs, StepMetrics& me
   }
   EPL_TRY(compare_if_due(part, options.stop));
   const size_t index = index_of(*entry);
-  make_room(index, part);
-  const Outcome outcome = execute(*entry, inputs, options, part);
+  // What a batch gave in which nothing counts is no update by zeros: momentum and decay would change the weights.
+  const bool idle = part == Part::update && gradients_count_nothing_ && healthy_;
+  if (!idle) make_room(index, part);
+  const Outcome outcome = idle ? Outcome{.done = true, .counts_nothing = true} : execute(*entry, inputs, options, part);
   if (!outcome.done) return outcome.status;
-  take_results(index, part);
-  if (part != Part::update) stepped_ = entry;
+  // What a step gave that was skipped is in its metrics, and nowhere that the next call looks.
+  const bool made = outcome.skipped.ok();
+  if (made && !idle) take_results(index, part);
+  std::vector<Tensor>& given = made ? results_[index] : next_results_[index];
+  if (made && part != Part::update) {
+    stepped_ = entry;
+    batch_loss_ = loss_in(given, *entry);
+  }
   last_applied_ = outcome.skipped.ok() && !outcome.counts_nothing;
   metrics.skipped = outcome.skipped;
   metrics.counts_nothing = outcome.counts_nothing;
   metrics.step = steps_done_;
-  metrics.loss = stepped_ ? results_[index_of(*stepped_)][static_cast<size_t>(stepped_->loss_output)].get(0)
-                          : std::numeric_limits<double>::quiet_NaN();
+  metrics.loss = made || part == Part::update ? batch_loss_ : loss_in(given, *entry);
   metrics.counts_in_part =
       part != Part::update && outcome.skipped.ok() && !outcome.counts_nothing && std::isnan(metrics.loss);
   metrics.learning_rate = plan_->learning_rate(facts(part));
   metrics.gradient_norm = -1;
-  for (size_t i = 0; i < results_[index].size(); ++i) {
+  for (size_t i = 0; i < given.size(); ++i) {
     // Norms belong to the update, which has not run.
-    if (outcome.counts_nothing && entry->outputs[i].name.starts_with("gradient_norm")) results_[index][i].set(0, 0);
-    if (entry->outputs[i].name == "gradient_norm") metrics.gradient_norm = results_[index][i].get(0);
+    if (outcome.counts_nothing && entry->outputs[i].name.starts_with("gradient_norm")) given[i].set(0, 0);
+    if (entry->outputs[i].name == "gradient_norm") metrics.gradient_norm = given[i].get(0);
   }
   metrics.seconds = host_.seconds() - began;
-  if (!outcome.skipped.ok()) return outcome.status;
+  if (!made) return outcome.status;
   if (part == Part::gradients) {
     std::ranges::fill(has_gradient_, uint8_t{1});
+    gradients_count_nothing_ = outcome.counts_nothing;
   } else {
     gradients_are("they were applied already");
     ++steps_done_;
     progress_.write({steps_done_, metrics.loss, metrics.gradient_norm, metrics.learning_rate, metrics.seconds});
   }
+  if (outcome.status.ok()) log_step(host_, metrics, part != Part::update);
   return outcome.status;  // not ok: the step was done, and then a process was lost
 }
 
@@ -283,6 +315,7 @@ void Session::take_results(size_t index, Part part) {
 // There is none of any parameter, for this reason.
 void Session::gradients_are(std::string_view why_not) {
   why_no_gradients_ = why_not;
+  gradients_count_nothing_ = false;
   std::ranges::fill(has_gradient_, uint8_t{0});
 }
 
@@ -306,7 +339,9 @@ void Session::note_set(const StateSlot& slot) {
     return gradients_are("those that there were are of other weights, which were set or loaded since");
   const std::string_view of = gradient_of(*plan_, slot.name);
   const auto trained = std::ranges::find(plan_->trained(), of);
-  if (trained != plan_->trained().end()) has_gradient_[static_cast<size_t>(trained - plan_->trained().begin())] = 1;
+  if (trained == plan_->trained().end()) return;
+  has_gradient_[static_cast<size_t>(trained - plan_->trained().begin())] = 1;
+  gradients_count_nothing_ = false;
 }
 
 void Session::set_steps_done(int64_t steps) {
@@ -371,7 +406,7 @@ Status Session::evaluate(std::span<const Tensor> inputs, double& loss, const Cal
   std::vector<Tensor>& results = next_results_[index];
   if (samples == entry->samples.batch) {
     EPL_TRY(run(EntryKind::evaluate, inputs, results, options));
-    loss = results[static_cast<size_t>(entry->loss_output)].get(0);
+    loss = loss_in(results, *entry);
   } else {
     if (entry->loss_terms < 0) {
       return refuse(unsupported("the model computes its own loss of a whole batch, ", entry->samples.batch,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
@@ -380,7 +381,9 @@ class Session {
   // By trained parameter, where gradients are kept: there is one that no update has taken. And why there is none.
   std::vector<uint8_t> has_gradient_;
   std::string_view why_no_gradients_;
-  Stop stop_;  // of the call at hand
+  bool gradients_count_nothing_ = false;  // those that there are come from a batch in which nothing counts
+  double batch_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the last batch that could be computed
+  Stop stop_;                                                     // of the call at hand
   std::vector<uint64_t> scalars_;
   std::vector<const void*> input_pointers_;
   std::vector<void*> output_pointers_;

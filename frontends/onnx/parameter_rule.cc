@@ -56,22 +56,17 @@ std::string_view module_of(std::string_view name) { return name.substr(0, dotted
 
 // Names that modules give to what they do not train.
 bool known_buffer(std::string_view name) {
-  static constexpr std::array names = {"inv_freq",     "original_inv_freq",
-                                       "running_mean", "running_var",
-                                       "position_ids", "masked_bias",
-                                       "attn_mask",    "attention_mask",
-                                       "causal_mask",  "mask",
-                                       "anchors",      "anchor_grid",
-                                       "cos",          "sin",
-                                       "cos_cached",   "sin_cached",
-                                       "freqs_cis",    "freqs_cos",
-                                       "freqs_sin",    "embed_scale",
-                                       "eps",          "epsilon",
-                                       "zero_point",   "min_val",
-                                       "max_val",      "pixel_mean",
-                                       "pixel_std",    "image_mean",
-                                       "image_std",    "mel_basis",
-                                       "dct_mat",      "relative_coords_table"};
+  static constexpr std::array names = {"pos_weight",   "inv_freq",    "original_inv_freq",
+                                       "running_mean", "running_var", "position_ids",
+                                       "masked_bias",  "attn_mask",   "attention_mask",
+                                       "causal_mask",  "mask",        "anchors",
+                                       "anchor_grid",  "cos",         "sin",
+                                       "cos_cached",   "sin_cached",  "freqs_cis",
+                                       "freqs_cos",    "freqs_sin",   "embed_scale",
+                                       "eps",          "epsilon",     "zero_point",
+                                       "min_val",      "max_val",     "pixel_mean",
+                                       "pixel_std",    "image_mean",  "image_std",
+                                       "mel_basis",    "dct_mat",     "relative_coords_table"};
   return std::ranges::find(names, own_name(name)) != names.end() || own_name(name).ends_with("_mask");
 }
 
@@ -184,6 +179,7 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
   look_at_uses();
   by_feature_ = scales_of_features(model);
   waves_ = random_features(model);
+  for (std::string_view name : weights_of_terms(model)) structural_.insert(name);
   if (pytorch_ && said_.empty()) look_at_order();
 }
 

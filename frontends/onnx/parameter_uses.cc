@@ -90,7 +90,48 @@ std::vector<std::string_view> waves_of(Users& users, std::string_view table) {
   return cosine && multiplied && (sine || tables.size() > 1) ? tables : std::vector<std::string_view>();
 }
 
+// Whether a logarithm is among the last few nodes before a value.
+bool has_logarithm(const std::unordered_map<std::string_view, const Node*>& makers, std::string_view value) {
+  constexpr size_t far = 24;
+  std::vector<std::string_view> reached = {value};
+  for (size_t k = 0; k < reached.size() && k < far; ++k) {
+    const auto maker = makers.find(reached[k]);
+    if (maker == makers.end()) continue;
+    const std::string_view op = maker->second->op_type;
+    if (op == "Log" || op == "Softplus" || op == "LogSoftmax") return true;
+    if (!combines(op) && !keeps_features(op) && op != "Exp" && op != "Max" && op != "Min") continue;
+    for (std::string_view input : maker->second->inputs) reached.push_back(input);
+  }
+  return false;
+}
+
 }  // namespace
+
+std::unordered_set<std::string_view> weights_of_terms(const OnnxModel& model) {
+  const Graph& graph = model.file().graph;
+  Users users(graph);
+  std::unordered_map<std::string_view, const Node*> makers;
+  for (const Node& node : graph.nodes) {
+    for (std::string_view output : node.outputs) makers.emplace(output, &node);
+  }
+  const auto only_user = [&](std::string_view value) -> const Node* {
+    const auto found = users.of.find(value);
+    return found == users.of.end() || found->second.size() != 1 ? nullptr : found->second.front();
+  };
+  std::unordered_set<std::string_view> found;
+  for (const Tensor& tensor : graph.initializers) {
+    const Node* product = only_user(tensor.name);
+    if (product == nullptr || product->op_type != "Mul" || product->inputs.size() != 2) continue;
+    const Node* mean = only_user(product->outputs[0]);
+    const bool reduces = mean != nullptr && (mean->op_type == "ReduceMean" || mean->op_type == "ReduceSum");
+    if (!reduces || mean->inputs.size() != 1) continue;
+    if (std::ranges::any_of(mean->attributes, [](const Attribute& a) { return a.name == "axes"; })) continue;
+    const auto given = users.of.find(mean->outputs[0]);
+    if (given == users.of.end() || std::ranges::find(given->second, nullptr) == given->second.end()) continue;
+    if (has_logarithm(makers, product->inputs[product->inputs[0] == tensor.name ? 1 : 0])) found.insert(tensor.name);
+  }
+  return found;
+}
 
 std::unordered_set<std::string_view> scales_of_features(const OnnxModel& model) {
   std::unordered_set<std::string_view> found;

@@ -163,6 +163,51 @@ TEST(OnnxParameters, SingleNumbersOfOtherWritersAreFindings) {
     EXPECT_EQ(said.find(cat(name, ": ")), std::string::npos) << said;
 }
 
+// What a loss inside the model weighs its classes or terms with is a setting, whatever its name and whoever wrote the
+// file: trained, the loss would go down without an end.
+TEST(OnnxParameters, WeightsOfALossAreNone) {
+  using testing::node;
+  const epl::Tensor four = epl::Tensor::from_floats({4}, {1, 2, 0.5, 3});
+  const epl::Tensor matrix = epl::Tensor::from_floats({4, 4}, {1, 2, 3, 4, 4, 3, 2, 1, 1, 3, 2, 4, 4, 2, 3, 1});
+  const std::vector<testing::Message> terms = {node("Sigmoid", {"h"}, {"p"}), node("Log", {"p"}, {"l"}),
+                                               node("Mul", {"l", "x"}, {"m"})};
+  const auto trained = [&](std::vector<testing::Message> nodes, const std::string& name, const std::string& target) {
+    nodes.insert(nodes.begin(), node("MatMul", {"x", "layer.weight"}, {"h"}));
+    std::vector<testing::Message> inputs = {testing::port("x", {"4", "4"})};
+    if (!target.empty()) inputs.push_back(testing::port(target, {"4"}, data_type_of(DType::i64)));
+    auto graph = testing::import(
+        testing::model({.nodes = nodes,
+                        .initializers = {testing::tensor("layer.weight", matrix), testing::tensor(name, four)},
+                        .inputs = inputs,
+                        .outputs = {testing::port("y", {})}}));
+    EXPECT_TRUE(graph.ok()) << graph.status().to_string();
+    Names out;
+    if (graph.ok())
+      for (Value v : graph->leaves(ValueKind::parameter)) out.insert(graph->value(v).name);
+    return out;
+  };
+  const auto then = [&](const testing::Message& a, const testing::Message& b) {
+    std::vector<testing::Message> all = terms;
+    all.insert(all.end(), {a, b});
+    return all;
+  };
+  const Names layer = {"layer.weight"};
+  EXPECT_EQ(trained({node("SoftmaxCrossEntropyLoss", {"h", "t", "crit.weight"}, {"y"})}, "crit.weight", "t"), layer);
+  EXPECT_EQ(
+      trained({node("LogSoftmax", {"h"}, {"l"}), node("NegativeLogLikelihoodLoss", {"l", "t", "crit.weight"}, {"y"})},
+              "crit.weight", "t"),
+      layer);
+  EXPECT_EQ(trained(then(node("Mul", {"m", "crit.pos_weight"}, {"n"}), node("ReduceMean", {"n"}, {"y"})),
+                    "crit.pos_weight", ""),
+            layer);
+  for (const char* reduce : {"ReduceMean", "ReduceSum"})
+    EXPECT_EQ(trained(then(node("Mul", {"crit.weight", "m"}, {"n"}), node(reduce, {"n"}, {"y"})), "crit.weight", ""),
+              layer);
+  // A scale of what a layer gives is one, though its mean is all that the model tells.
+  EXPECT_EQ(trained({node("Mul", {"h", "scale.weight"}, {"n"}), node("ReduceMean", {"n"}, {"y"})}, "scale.weight", ""),
+            (Names{"layer.weight", "scale.weight"}));
+}
+
 // A name is as long as its writer likes; and what looks like an exporter's constant is not a parameter unless it is a
 // weight.
 TEST(OnnxParameters, NamesOfAnyLength) {

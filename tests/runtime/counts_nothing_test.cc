@@ -40,6 +40,11 @@ constexpr std::string_view own_loss = R"(graph own(x: f32[8,4] batch 0, mask: f3
 }
 )";
 
+std::vector<std::string>& warnings() {
+  static std::vector<std::string> all;
+  return all;
+}
+
 struct Layout {
   int64_t ranks;
   const char* micro_batches;
@@ -68,6 +73,9 @@ Job start(std::string_view graph, const LossSpec& loss, Layout layout, bool keep
   options.ranks = layout.ranks;
   EXPECT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", layout.micro_batches).ok());
   Host host = test_host(2);
+  host.log = [](LogLevel level, std::string_view text) {
+    if (level == LogLevel::warning) warnings().emplace_back(text);
+  };
   Job job;
   auto plan = CompiledPlan::create(host, options);
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
@@ -181,6 +189,68 @@ TEST_P(CountsNothing, KeptGradientsAreZero) {
   EXPECT_TRUE(identical(*job.session->state("w"), before));
   job.step(batch(0, -100));
   EXPECT_TRUE(identical(*job.session->state("w"), before));
+}
+
+// Whoever makes the step: a job, a caller of the C API, or the parts of a step.
+TEST_P(CountsNothing, TheReasonIsSaid) {
+  Job job = start(classifier, {.name = "softmax_cross_entropy"}, GetParam(), true);
+  warnings().clear();
+  job.step(batch(8, 0));
+  EXPECT_TRUE(warnings().empty());
+  job.step(batch(0, -100));
+  StepMetrics metrics;
+  ASSERT_TRUE(job.session->gradients(batch(0, -100), metrics).ok());
+  EXPECT_FALSE(std::signbit(metrics.loss));
+  ASSERT_TRUE(job.session->apply(metrics).ok());
+  ASSERT_EQ(warnings().size(), 2u);  // an update has no batch of its own
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_TRUE(
+        warnings()[i].starts_with(cat("step ", i + 2, ": nothing in its batch counts: every target is ignored")))
+        << warnings()[i];
+}
+
+TEST_P(CountsNothing, InTwoPartsIsAsInOne) {
+  Job parts = start(classifier, {.name = "softmax_cross_entropy"}, GetParam(), true),
+      whole = start(classifier, {.name = "softmax_cross_entropy"}, GetParam(), true);
+  for (Job* one : {&parts, &whole}) one->step(batch(8, 0));  // the moments are not zero
+  StepMetrics metrics;
+  ASSERT_TRUE(parts.session->gradients(batch(0, -100), metrics).ok());
+  const Tensor gradient = *parts.session->state("w.gradient");
+  ASSERT_TRUE(parts.session->apply(metrics).ok());
+  EXPECT_TRUE(metrics.counts_nothing);
+  EXPECT_TRUE(std::isnan(metrics.loss));
+  EXPECT_EQ(metrics.gradient_norm, 0);
+  EXPECT_EQ(parts.session->steps_done(), 2);
+  whole.step(batch(0, -100));
+  for (const char* name : {"w", "v"}) EXPECT_TRUE(identical(*parts.session->state(name), *whole.session->state(name)));
+  EXPECT_EQ(parts.session->apply(metrics).code(), Code::misuse);  // they were applied
+  for (Job* one : {&parts, &whole}) one->step(batch(8, 0));
+  for (const char* name : {"w", "v"}) EXPECT_TRUE(identical(*parts.session->state(name), *whole.session->state(name)));
+  // Gradients that the host sets count.
+  const Tensor before = *parts.session->state("w");
+  ASSERT_TRUE(parts.session->gradients(batch(0, -100), metrics).ok());
+  ASSERT_TRUE(parts.session->set_state("w.gradient", gradient).ok());
+  ASSERT_TRUE(parts.session->apply(metrics).ok());
+  EXPECT_FALSE(identical(*parts.session->state("w"), before));
+}
+
+// A batch that cannot be computed says nothing in the update by the gradients before it.
+TEST_P(CountsNothing, AnUpdateHasTheLossOfItsGradients) {
+  Job job = start(classifier, {.name = "softmax_cross_entropy"}, GetParam(), true),
+      twin = start(classifier, {.name = "softmax_cross_entropy"}, GetParam(), true);
+  StepMetrics good, bad, applied, alone;
+  ASSERT_TRUE(job.session->gradients(batch(8, 0), good).ok());
+  std::vector<Tensor> broken = batch(8, 0);
+  broken[0].set(5, std::nan(""));
+  ASSERT_TRUE(job.session->gradients(broken, bad).ok());
+  EXPECT_FALSE(bad.skipped.ok());
+  EXPECT_TRUE(std::isnan(bad.loss));
+  ASSERT_TRUE(job.session->apply(applied).ok());
+  EXPECT_EQ(applied.loss, good.loss);
+  ASSERT_TRUE(twin.session->gradients(batch(8, 0), good).ok());
+  ASSERT_TRUE(twin.session->apply(alone).ok());
+  EXPECT_EQ(applied.loss, alone.loss);
+  expect_same(state_of(job), state_of(twin));
 }
 
 TEST_P(CountsNothing, AnEvaluationIsOfTheOtherBatches) {

@@ -41,6 +41,37 @@ TEST(InputBounds, FollowWhatOnlyMovesElements) {
   EXPECT_FALSE(bounds[0].holds(-11));
 }
 
+constexpr std::string_view real_ids_text = R"(graph ids(ids: f32[4,3] batch 0, marks: f32[4] batch 0) {
+  table: f32[10,2] = param
+  forward:
+  whole: i32[4,3] = cast(ids) {to=@i32}
+  rows: f32[4,3,2] = gather(table, whole) {axis=0}
+  marked: bool[4] = cast(marks) {to=@bool}
+  which: i64[4] = cast(marked) {to=@i64}
+  more: f32[4,2] = gather(table, which) {axis=0}
+  output rows = rows
+  output more = more
+}
+)";
+
+// Indices that come as real numbers, as Keras feeds them; truth values are other numbers than what they are made of.
+TEST(InputBounds, FollowCastsOfRealNumbers) {
+  auto graph = parse(real_ids_text);
+  ASSERT_NE(graph, nullptr);
+  const std::vector<InputBound> bounds = input_bounds(*graph, {}, "target");
+  ASSERT_EQ(bounds.size(), 1u);
+  EXPECT_EQ(bounds[0].input, 0);
+  EXPECT_EQ(bounds[0].node, "rows");
+  for (DType type : {DType::f32, DType::f64, DType::f16}) {
+    Tensor ids({type, {4, 3}});
+    ids.set(4, 9.7);
+    EXPECT_EQ(find_out_of_bounds(bounds[0], ids), -1);
+    ids.set(7, 10);
+    EXPECT_EQ(find_out_of_bounds(bounds[0], ids), 7);
+  }
+  EXPECT_TRUE(bound_text(bounds[0], "10").starts_with("holds 10, which is not an index into 10 rows"));
+}
+
 TEST(InputBounds, NameTheElement) {
   const InputBound bound{
       .input = 0, .range = {.low = 0, .high = 3, .ignored = -1, .what = "class of 3"}, .node = "loss"};

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/ir/op.h"
+#include "core/ir/sums.h"
 #include "frontends/onnx/onnx_op.h"
 #include "frontends/onnx/ops/types.h"
 
@@ -31,6 +32,16 @@ int bound_of(Import& i) {
     if (number && i.constant(1 - k) == nullptr && i.type(0).dtype == i.type(1).dtype) return k;
   }
   return -1;
+}
+
+// Times a number.
+Var sum_of_operands(Import& i, double factor) {
+  Builder& b = i.b;
+  return in_type_of_sums(b, i.in(0), [&](const Var& first) {
+    Var total = first;
+    for (int k = 1; k < i.inputs(); ++k) total = total + b.cast(i.in(k), total.dtype());
+    return factor == 1 && i.inputs() > 1 ? total : total * factor;
+  });
 }
 
 }  // namespace
@@ -84,7 +95,9 @@ EPL_ONNX_OP(Min) {
     high < 0 ? variadic<"min">(i) : i.set(0, i.b.emit("clip", {i.in(1 - high), Var(), i.in(high)}));
   }};
 }
-EPL_ONNX_OP(Sum) { return {.run = variadic<"add">}; }
+EPL_ONNX_OP(Sum) {
+  return {.run = [](Import& i) { i.inputs() < 3 ? variadic<"add">(i) : i.set(0, sum_of_operands(i, 1)); }};
+}
 EPL_ONNX_OP(Equal) { return {.run = binary<"equal">}; }
 EPL_ONNX_OP(Less) { return {.run = binary<"less">}; }
 EPL_ONNX_OP(LessOrEqual) { return {.run = binary<"less_equal">}; }
@@ -96,14 +109,16 @@ EPL_ONNX_OP(Xor) { return {.run = binary<"logical_xor">}; }
 EPL_ONNX_OP(BitwiseAnd) { return {.run = binary<"bit_and">}; }
 EPL_ONNX_OP(BitwiseOr) { return {.run = binary<"bit_or">}; }
 EPL_ONNX_OP(BitwiseXor) { return {.run = binary<"bit_xor">}; }
-EPL_ONNX_OP(PRelu) { return {.weights = {1}, .run = binary<"prelu">}; }
+EPL_ONNX_OP(PRelu) {
+  return {.weights = {1}, .run = [](Import& i) {
+            if (is_float(i.type(0).dtype)) return binary<"prelu">(i);
+            const Var x = i.in(0);
+            i.set(0, i.b.select(x < 0.0, x * i.in(1), x));
+          }};
+}
 
 EPL_ONNX_OP(Mean) {
-  return {.run = [](Import& i) {
-    Var total = i.in(0);
-    for (int k = 1; k < i.inputs(); ++k) total = total + i.in(k);
-    i.set(0, total * (1.0 / i.inputs()));
-  }};
+  return {.run = [](Import& i) { i.set(0, sum_of_operands(i, 1.0 / i.inputs())); }};
 }
 
 namespace {

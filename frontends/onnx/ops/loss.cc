@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "core/ir/op.h"
+#include "core/ir/sums.h"
 #include "frontends/onnx/onnx_op.h"
 
 namespace epl::onnx {
@@ -25,7 +26,7 @@ Likelihoods likelihoods(Import& i, const Var& logs, const Var& target, int64_t i
   Var picked =
       b.reshape(b.emit("gather_elements", {logs, b.reshape(classes, column)}, {{"axis", int64_t{1}}}), classes.shape());
   Likelihoods out;
-  out.weights = i.has(2) ? b.emit("gather", {i.in(2), classes}, {{"axis", int64_t{0}}})
+  out.weights = i.has(2) ? b.emit("gather", {b.cast(i.in(2), logs.dtype()), classes}, {{"axis", int64_t{0}}})
                          : b.broadcast_to(b.scalar(logs.dtype(), 1), classes.shape());
   if (valid) out.weights = b.select(valid, out.weights, b.like(out.weights, 0));
   // What counts nothing is selected away: 0 times the logarithm of a class without a chance would be NaN.
@@ -43,10 +44,12 @@ Ints every_axis(const Var& x) {
 
 void reduce_loss(Import& i, const Likelihoods& l) {
   std::string reduction = i.choice("reduction", {"mean", "sum", "none"});
-  if (reduction == "none") return i.set(0, l.losses);
+  const DType as = i.type(0).dtype;
+  if (reduction == "none") return i.set(0, i.b.cast(l.losses, as));
   Var total = i.b.sum(l.losses, every_axis(l.losses), false);
-  if (reduction == "sum") return i.set(0, total);
-  i.set(0, i.b.emit("counted_mean", {total, i.b.sum(l.weights, every_axis(l.weights), false)}));
+  if (reduction == "sum") return i.set(0, i.b.cast(total, as));
+  const Var count = i.b.sum(l.weights, every_axis(l.weights), false);
+  i.set(0, i.b.cast(i.b.emit("counted_mean", {total, count}), as));
 }
 
 int64_t ignored_class(Import& i) {
@@ -62,32 +65,37 @@ bool fits(Import& i) {
 
 }  // namespace
 
+// Weights of classes are settings: no loss has a gradient of them.
 EPL_ONNX_OP(NegativeLogLikelihoodLoss) {
-  return {.run = [](Import& i) {
-    if (fits(i)) reduce_loss(i, likelihoods(i, i.in(0), i.in(1), ignored_class(i)));
-  }};
+  return {.structural = {2}, .run = [](Import& i) {
+            if (!fits(i)) return;
+            const Var logs = i.b.cast(i.in(0), type_of_sums(i.type(0).dtype));
+            reduce_loss(i, likelihoods(i, logs, i.in(1), ignored_class(i)));
+          }};
 }
 
 // The usual case is the op whose gradient needs no probabilities kept.
 EPL_ONNX_OP(SoftmaxCrossEntropyLoss) {
-  return {.run = [](Import& i) {
-    if (!fits(i)) return;
-    Builder& b = i.b;
-    Var scores = i.in(0), target = i.in(1);
-    std::string reduction = i.choice("reduction", {"mean", "sum", "none"});
-    if (i.wants(1)) i.set(1, b.emit("log_softmax", {scores}, {{"axis", int64_t{1}}}));
-    if (i.has(2) || reduction == "none" || i.wants(1)) {
-      Var logs = b.emit("log_softmax", {scores}, {{"axis", int64_t{1}}});
-      return reduce_loss(i, likelihoods(i, logs, target, ignored_class(i)));
-    }
-    int64_t ignored = i.has_attribute("ignore_index") ? i.integer("ignore_index", 0) : int64_t{-100};
-    Var sum = b.emit_all("cross_entropy", {scores, target}, {{"axis", int64_t{1}}, {"ignore_index", ignored}})[0];
-    if (reduction == "mean") {
-      const Var count = b.cast(b.emit("count_valid", {target}, {{"ignore_index", ignored}}), sum.dtype());
-      sum = b.emit("counted_mean", {sum, count});
-    }
-    i.set(0, b.cast(sum, scores.dtype()));
-  }};
+  return {.structural = {2}, .run = [](Import& i) {
+            if (!fits(i)) return;
+            Builder& b = i.b;
+            const DType as = i.type(0).dtype;
+            Var scores = b.cast(i.in(0), type_of_sums(as)), target = i.in(1);
+            std::string reduction = i.choice("reduction", {"mean", "sum", "none"});
+            if (i.wants(1)) i.set(1, b.cast(b.emit("log_softmax", {scores}, {{"axis", int64_t{1}}}), as));
+            if (i.has(2) || reduction == "none" || i.wants(1)) {
+              Var logs = b.emit("log_softmax", {scores}, {{"axis", int64_t{1}}});
+              return reduce_loss(i, likelihoods(i, logs, target, ignored_class(i)));
+            }
+            int64_t ignored = i.has_attribute("ignore_index") ? i.integer("ignore_index", 0) : int64_t{-100};
+            Var sum =
+                b.emit_all("cross_entropy", {scores, target}, {{"axis", int64_t{1}}, {"ignore_index", ignored}})[0];
+            if (reduction == "mean") {
+              const Var count = b.cast(b.emit("count_valid", {target}, {{"ignore_index", ignored}}), sum.dtype());
+              sum = b.emit("counted_mean", {sum, count});
+            }
+            i.set(0, b.cast(sum, as));
+          }};
 }
 
 }  // namespace epl::onnx

@@ -3,12 +3,24 @@
 #include <cmath>
 
 #include "core/ir/op.h"
+#include "core/ir/sums.h"
 #include "frontends/onnx/onnx_op.h"
 #include "frontends/onnx/ops/axes.h"
 #include "frontends/onnx/ops/types.h"
 
 namespace epl::onnx {
 namespace {
+
+// The type that the standard gives the statistics of a norm.
+DType stash_type(Import& i) {
+  const int64_t given = i.integer("stash_type", 1);
+  const auto type = given > 0 && given < 100 ? dtype_of(static_cast<int32_t>(given)) : Result<DType>(DType::i8);
+  if (type.ok() && is_float(*type)) return *type;
+  i.fail(cat("its stash_type is ", given, ", which is no type of real numbers"));
+  return DType::f32;
+}
+// The type in which a norm of such numbers is computed.
+DType norm_type(DType x, DType stash) { return real_type(type_of_sums(x), type_of_sums(stash)); }
 
 // (x - mean) / sqrt(variance + epsilon) over some axes.
 Var standardized(Builder& b, const Var& x, const Ints& axes, double epsilon) {
@@ -43,7 +55,7 @@ void batch_norm(Import& i, bool trains) {
   Builder& b = i.b;
   const double epsilon = i.number("epsilon", 1e-5), momentum = i.number("momentum", 0.9);
   const DType result = i.type(0).dtype, statistics = i.type(3).dtype,
-              type = real_type(real_type(result, i.type(1).dtype), statistics);
+              type = type_of_sums(real_type(real_type(result, i.type(1).dtype), statistics));
   const auto in = [&](int k) { return b.cast(i.in(k), type); };
   Var x = in(0), scale = in(1), bias = in(2);
   Shape channel(std::max(x.ndim(), 2), 1);
@@ -72,19 +84,22 @@ void batch_norm(Import& i, bool trains) {
   Var variance = b.mean(centred * centred, axes, true);
   Var rstd = b.reciprocal(b.sqrt(variance + epsilon));
   i.set(0, b.cast(centred * (rstd * wide(scale)) + wide(bias), result));
-  const auto flat = [&](const Var& v) { return b.cast(b.reshape(v, {x.dim(1)}), statistics); };
+  const auto flat = [&](const Var& v) { return b.reshape(v, {x.dim(1)}); };
   Var flat_mean = b.emit("stop_gradient", {flat(mean)});
   // There is no unbiased variance of one value.
   const bool varies = count > 1;
   Var flat_variance = b.emit("stop_gradient", {flat(variance)}) * (varies ? count / (count - 1) : 1.0);
   const Var old_mean = i.statistic(3), old_variance = i.statistic(4);
-  Var next_mean = old_mean * momentum + flat_mean * (1.0 - momentum);
-  Var next_variance = varies ? old_variance * momentum + flat_variance * (1.0 - momentum) : old_variance;
+  const auto moved = [&](const Var& old, const Var& next) {
+    return b.cast(b.cast(old, type) * momentum + next * (1.0 - momentum), statistics);
+  };
+  Var next_mean = moved(old_mean, flat_mean);
+  Var next_variance = varies ? moved(old_variance, flat_variance) : old_variance;
   i.update_statistic(3, next_mean);
   i.update_statistic(4, next_variance);
   if (i.wants(1)) i.set(1, next_mean);
   // The output is the standard's, which takes the variance of the batch as it is.
-  if (i.wants(2)) i.set(2, old_variance * momentum + flat(variance) * (1.0 - momentum));
+  if (i.wants(2)) i.set(2, moved(old_variance, flat(variance)));
 }
 
 // Whether a BatchNormalization takes the statistics of its batch and learns the running ones. Before opset 14 a file
@@ -116,12 +131,13 @@ EPL_ONNX_OP(BatchNormalization, 9) {
 }
 EPL_ONNX_OP(LayerNormalization) {
   return {.weights = {1, 2}, .run = [](Import& i) {
-            std::vector<Var> operands = {i.in(0), i.has(1) ? i.in(1) : Var(), i.has(2) ? i.in(2) : Var()};
+            const DType as = i.type(0).dtype, stash = stash_type(i), type = norm_type(as, stash);
+            const auto in = [&](int k) { return i.has(k) ? i.b.cast(i.in(k), type) : Var(); };
             auto results =
-                i.b.emit_all("layer_norm", operands,
+                i.b.emit_all("layer_norm", {in(0), in(1), in(2)},
                              {{"axis", i.axis("axis", -1, i.type(0).ndim())}, {"epsilon", i.number("epsilon", 1e-5)}});
             for (int k = 0; k < i.outputs() && k < 3; ++k) {
-              if (i.wants(k)) i.set(k, results[k]);
+              if (i.wants(k)) i.set(k, i.b.cast(results[k], k == 0 ? as : stash));
             }
           }};
 }
@@ -129,7 +145,7 @@ EPL_ONNX_OP(LayerNormalization) {
 EPL_ONNX_OP(RMSNormalization) {
   return {.weights = {1}, .run = [](Import& i) {
             const Var x = i.in(0), scale = i.in(1);
-            const DType as = scale.dtype(), type = real_type(x.dtype(), as);
+            const DType as = scale.dtype(), type = norm_type(real_type(x.dtype(), as), stash_type(i));
             auto results =
                 i.b.emit_all("rms_norm", {i.b.cast(x, type), i.b.cast(scale, type)},
                              {{"axis", i.axis("axis", -1, i.type(0).ndim())}, {"epsilon", i.number("epsilon", 1e-5)}});
@@ -144,8 +160,13 @@ EPL_ONNX_OP(InstanceNormalization) {
             double count = 1;
             for (int64_t axis : spatial_axes(x.ndim())) count *= static_cast<double>(x.dim(static_cast<int>(axis)));
             check_count(i, count, "channel of a sample", "train with larger samples");
-            Var y = standardized(i.b, x, spatial_axes(x.ndim()), i.number("epsilon", 1e-5));
-            i.set(0, y * per_channel(i.b, i.in(1), x.ndim()) + per_channel(i.b, i.in(2), x.ndim()));
+            i.set(0, in_type_of_sums(i.b, x, [&](const Var& wide) {
+                    const auto channels = [&](int k) {
+                      return per_channel(i.b, i.b.cast(i.in(k), wide.dtype()), x.ndim());
+                    };
+                    Var y = standardized(i.b, wide, spatial_axes(x.ndim()), i.number("epsilon", 1e-5));
+                    return y * channels(1) + channels(2);
+                  }));
           }};
 }
 
@@ -153,7 +174,9 @@ EPL_ONNX_OP(InstanceNormalization) {
 EPL_ONNX_OP(GroupNormalization) {
   return {.weights = {1, 2}, .run = [](Import& i) {
             Builder& b = i.b;
-            Var x = i.in(0), scale = i.in(1), bias = i.in(2);
+            const DType as = i.type(0).dtype, type = norm_type(as, stash_type(i));
+            const auto in = [&](int k) { return b.cast(i.in(k), type); };
+            Var x = in(0), scale = in(1), bias = in(2);
             int64_t groups = i.integer("num_groups", 0);
             if (x.ndim() < 2 || groups < 1 || x.dim(0) < 1 || x.dim(1) % groups != 0)
               return i.fail(cat(groups, " groups do not fit ", x.type().text()));
@@ -163,19 +186,21 @@ EPL_ONNX_OP(GroupNormalization) {
                                  i.number("epsilon", 1e-5));
             if (scale.type().elements() == groups && groups != x.dim(1)) {
               y = y * b.reshape(scale, {1, groups, 1}) + b.reshape(bias, {1, groups, 1});
-              return i.set(0, b.reshape(y, x.shape()));
+              return i.set(0, b.cast(b.reshape(y, x.shape()), as));
             }
-            i.set(0, b.reshape(y, x.shape()) * per_channel(b, scale, x.ndim()) + per_channel(b, bias, x.ndim()));
+            y = b.reshape(y, x.shape()) * per_channel(b, scale, x.ndim()) + per_channel(b, bias, x.ndim());
+            i.set(0, b.cast(y, as));
           }};
 }
 
 EPL_ONNX_OP(MeanVarianceNormalization) {
   return {.run = [](Import& i) {
     Builder& b = i.b;
-    Var x = i.in(0);
-    Ints axes = i.axes(i.ints("axes", {0, 2, 3}), x.ndim());
-    Var centred = x - b.mean(x, axes, true);
-    i.set(0, centred / (b.sqrt(b.mean(centred * centred, axes, true)) + 1e-9));
+    Ints axes = i.axes(i.ints("axes", {0, 2, 3}), i.type(0).ndim());
+    i.set(0, in_type_of_sums(b, i.in(0), [&](const Var& x) {
+            Var centred = x - b.mean(x, axes, true);
+            return centred / (b.sqrt(b.mean(centred * centred, axes, true)) + 1e-9);
+          }));
   }};
 }
 
@@ -183,10 +208,11 @@ EPL_ONNX_OP(MeanVarianceNormalization) {
 EPL_ONNX_OP(LpNormalization) {
   return {.run = [](Import& i) {
     Builder& b = i.b;
-    Var x = i.in(0);
-    Ints axis = {i.axis("axis", -1, x.ndim())};
-    Var norm = i.integer("p", 2) == 1 ? b.sum(b.unary("abs", x), axis, true) : b.sqrt(b.sum(x * x, axis, true));
-    i.set(0, x / b.select(b.equal(norm, b.like(norm, 0)), b.like(norm, 1), norm));
+    Ints axis = {i.axis("axis", -1, i.type(0).ndim())};
+    i.set(0, in_type_of_sums(b, i.in(0), [&](const Var& x) {
+            Var norm = i.integer("p", 2) == 1 ? b.sum(b.unary("abs", x), axis, true) : b.sqrt(b.sum(x * x, axis, true));
+            return x / b.select(b.equal(norm, b.like(norm, 0)), b.like(norm, 1), norm);
+          }));
   }};
 }
 
@@ -194,7 +220,8 @@ EPL_ONNX_OP(LpNormalization) {
 EPL_ONNX_OP(LRN) {
   return {.run = [](Import& i) {
     Builder& b = i.b;
-    Var x = i.in(0);
+    const DType as = i.type(0).dtype;
+    Var x = b.cast(i.in(0), type_of_sums(as));
     int64_t size = i.integer("size", 1), before = (size - 1) / 2, after = size - 1 - before;
     if (x.ndim() < 2 || size < 1 || size > 1024) return i.fail(cat("a window of ", size, " channels"));
     Ints begin(x.ndim(), 0), end(x.ndim(), 0);
@@ -206,7 +233,7 @@ EPL_ONNX_OP(LRN) {
       total = total ? total + one : one;
     }
     Var base = total * (i.number("alpha", 1e-4) / static_cast<double>(size)) + i.number("bias", 1.0);
-    i.set(0, x / b.pow(base, b.like(base, i.number("beta", 0.75))));
+    i.set(0, b.cast(x / b.pow(base, b.like(base, i.number("beta", 0.75))), as));
   }};
 }
 

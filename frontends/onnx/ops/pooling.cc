@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/ir/op.h"
+#include "core/ir/sums.h"
 #include "frontends/onnx/ops/axes.h"
 #include "frontends/onnx/ops/window.h"
 
@@ -34,9 +35,11 @@ EPL_ONNX_OP(GlobalMaxPool) {
 EPL_ONNX_OP(GlobalLpPool) {
   return {.run = [](Import& i) {
     Builder& b = i.b;
-    Var x = b.unary("abs", i.in(0));
     double p = static_cast<double>(i.integer("p", 2));
-    i.set(0, b.pow(b.sum(b.pow(x, b.like(x, p)), spatial_axes(x.ndim()), true), b.like(x, 1 / p)));
+    i.set(0, in_type_of_sums(b, i.in(0), [&](const Var& given) {
+            Var x = b.unary("abs", given);
+            return b.pow(b.sum(b.pow(x, b.like(x, p)), spatial_axes(x.ndim()), true), b.like(x, 1 / p));
+          }));
   }};
 }
 
@@ -66,9 +69,11 @@ EPL_ONNX_OP(LpPool) {
     double p = static_cast<double>(i.integer("p", 2)), size = 1;
     for (int64_t k : attributes.ints("kernel")) size *= static_cast<double>(k);
     attributes.set("count_include_pad", true);
-    Var x = i.b.unary("abs", i.in(0));
-    Var mean = i.b.emit("avg_pool", {p == 2 ? x * x : i.b.pow(x, i.b.like(x, p))}, attributes);
-    i.set(0, i.b.pow(mean * size, i.b.like(x, 1 / p)));
+    i.set(0, in_type_of_sums(i.b, i.in(0), [&](const Var& given) {
+            Var x = i.b.unary("abs", given);
+            Var mean = i.b.emit("avg_pool", {p == 2 ? x * x : i.b.pow(x, i.b.like(x, p))}, attributes);
+            return i.b.pow(mean * size, i.b.like(x, 1 / p));
+          }));
   }};
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/ir/op.h"
+#include "core/ir/sums.h"
 #include "frontends/onnx/onnx_op.h"
 
 namespace epl::onnx {
@@ -48,9 +49,19 @@ template <class F> void reduce(Import& i, F&& f) {
   i.set(0, f(i.b.reshape(x, shape), {x.ndim()}, false));
 }
 
+// Of numbers that are added up. The standard has sums of integers of 32 bits and more: smaller ones would wrap.
+template <class F> void reduce_sums(Import& i, F&& f) {
+  const TensorType& given = i.type(0);
+  if (!is_float(given.dtype) && dtype_bytes(given.dtype) < 4)
+    return i.fail(cat("it adds up ", given.text(), ", which the standard does not have; cast to int32 before it"));
+  reduce(i, [&](const Var& x, const Ints& axes, bool keep) {
+    return in_type_of_sums(i.b, x, [&](const Var& wide) { return f(wide, axes, keep); });
+  });
+}
+
 // Of integers in float64: the result of a root or a logarithm becomes an integer as a cast makes it one.
 template <class F> void reduce_reals(Import& i, F&& f) {
-  reduce(i, [&](const Var& x, const Ints& axes, bool keep) {
+  reduce_sums(i, [&](const Var& x, const Ints& axes, bool keep) {
     return is_float(x.dtype()) ? f(x, axes, keep) : i.b.cast(f(i.b.cast(x, DType::f64), axes, keep), x.dtype());
   });
 }
@@ -65,18 +76,32 @@ Var extreme(Builder& b, const char* op, const Var& x, const Ints& axes, bool kee
   return b.cast(reduce_op(b, op, b.cast(x, DType::u8), axes, keep), DType::boolean);
 }
 
+// The sum divided as integers, toward zero. The sum may be past the type though the mean is not: of 64 bits the
+// quotients are added up, and what the divisions leave.
+Var integer_mean(Builder& b, const Var& x, const Ints& axes, bool keep) {
+  const double count = count_along(x, axes);
+  if (dtype_bytes(x.dtype()) < 8) return b.cast(b.sum(b.cast(x, DType::i64), axes, keep) / count, x.dtype());
+  const Var quotients = x / count, left = b.sum(x - quotients * count, axes, keep), carried = left / count;
+  const Var total = b.sum(quotients, axes, keep) + carried;
+  if (x.dtype() == DType::u64) return total;
+  const Var rest = left - carried * count;  // the mean is total + rest / count
+  const auto both = [&](const Var& p, const Var& q) { return b.emit("logical_and", {p, q}); };
+  const Var zero = b.like(total, 0), one = b.like(total, 1);
+  const Var above = b.select(both(total > 0.0, rest < 0.0), one, zero);
+  return total - above + b.select(both(total < 0.0, rest > 0.0), one, zero);
+}
+
 }  // namespace
 
 EPL_ONNX_OP(ReduceSum) {
   return {.run = [](Import& i) {
-    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(x, axes, keep); });
+    reduce_sums(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(x, axes, keep); });
   }};
 }
-// The mean of integers is their sum divided as integers.
 EPL_ONNX_OP(ReduceMean) {
   return {.run = [](Import& i) {
-    reduce(i, [&](const Var& x, const Ints& axes, bool keep) {
-      return is_float(x.dtype()) ? i.b.mean(x, axes, keep) : i.b.sum(x, axes, keep) / count_along(x, axes);
+    reduce_sums(i, [&](const Var& x, const Ints& axes, bool keep) {
+      return is_float(x.dtype()) ? i.b.mean(x, axes, keep) : integer_mean(i.b, x, axes, keep);
     });
   }};
 }
@@ -97,7 +122,7 @@ EPL_ONNX_OP(ReduceProd) {
 }
 EPL_ONNX_OP(ReduceL1) {
   return {.run = [](Import& i) {
-    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(i.b.unary("abs", x), axes, keep); });
+    reduce_sums(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(i.b.unary("abs", x), axes, keep); });
   }};
 }
 EPL_ONNX_OP(ReduceL2) {
@@ -107,7 +132,7 @@ EPL_ONNX_OP(ReduceL2) {
 }
 EPL_ONNX_OP(ReduceSumSquare) {
   return {.run = [](Import& i) {
-    reduce(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(x * x, axes, keep); });
+    reduce_sums(i, [&](const Var& x, const Ints& axes, bool keep) { return i.b.sum(x * x, axes, keep); });
   }};
 }
 EPL_ONNX_OP(ReduceLogSum) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ir/op.h"
+#include "core/ir/sums.h"
 #include "frontends/onnx/onnx_op.h"
 
 namespace epl::onnx {
@@ -11,8 +12,12 @@ namespace {
 // f(x, axis) gives a result of x's shape.
 using Along = Var (*)(Builder&, const Var& x, int64_t axis);
 
-Var softmax(Builder& b, const Var& x, int64_t axis) { return b.emit("softmax", {x}, {{"axis", axis}}); }
-Var log_softmax(Builder& b, const Var& x, int64_t axis) { return b.emit("log_softmax", {x}, {{"axis", axis}}); }
+Var softmax(Builder& b, const Var& x, int64_t axis) {
+  return in_type_of_sums(b, x, [&](const Var& wide) { return b.emit("softmax", {wide}, {{"axis", axis}}); });
+}
+Var log_softmax(Builder& b, const Var& x, int64_t axis) {
+  return in_type_of_sums(b, x, [&](const Var& wide) { return b.emit("log_softmax", {wide}, {{"axis", axis}}); });
+}
 Var hardmax(Builder& b, const Var& x, int64_t axis) {
   Var at = b.emit("arg_max", {x}, {{"axis", axis}, {"keep", false}, {"last", false}});
   epl::Tensor values({x.dtype(), {2}});
