@@ -1,5 +1,5 @@
-// Pages and parts of pages that are made from the tables of the sources. With EPL_UPDATE_DOCS in the environment they are
-// written instead of compared. Paths are from the top of the checkout; `program` is the test to run for that.
+// Pages and parts of pages that are made from the tables of the sources. With EPL_UPDATE_DOCS in the environment they
+// are written instead of compared. Paths are from the top of the checkout; `program` is the test to run for that.
 #pragma once
 
 #include <gtest/gtest.h>
