@@ -134,14 +134,14 @@ std::string_view take_part(std::string_view& text, char separator) {
 
 }  // namespace
 
-bool Range::is_any() const { return std::isinf(from) && std::isinf(to); }
+bool NumberRange::is_any() const { return std::isinf(from) && std::isinf(to); }
 
-bool Range::holds(double number) const {
+bool NumberRange::holds(double number) const {
   if (!std::isfinite(number) || number < from || number > to) return false;
   return !(without_from && number == from) && !(without_to && number == to);
 }
 
-std::string Range::text() const {
+std::string NumberRange::text() const {
   if (is_any()) return "";
   if (std::isinf(to)) return without_from ? cat("more than ", bound_text(from)) : cat(bound_text(from), " or more");
   if (std::isinf(from)) return without_to ? cat("less than ", bound_text(to)) : cat(bound_text(to), " or less");

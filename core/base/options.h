@@ -14,7 +14,7 @@
 namespace epl {
 
 // What a number may be, and each one of a list: finite, from one end to the other. An end may be left out of it.
-struct Range {
+struct NumberRange {
   double from = -std::numeric_limits<double>::infinity(), to = std::numeric_limits<double>::infinity();
   bool without_from = false, without_to = false;
 
@@ -22,8 +22,8 @@ struct Range {
   bool holds(double number) const;
   std::string text() const;  // "0 or more", "from 0 to below 1"; empty for any number
 };
-inline Range at_least(double from) { return {.from = from}; }
-inline Range more_than(double from) { return {.from = from, .without_from = true}; }
+inline NumberRange at_least(double from) { return {.from = from}; }
+inline NumberRange more_than(double from) { return {.from = from, .without_from = true}; }
 
 struct Option {
   std::string name;
@@ -32,7 +32,7 @@ struct Option {
   std::string doc = {};                 // what it means
   std::vector<std::string> words = {};  // those that a text may be; empty: any
   bool json = false;                    // takes any JSON, and is read as its text, which is empty if it is not given
-  Range range = {};                     // of numbers
+  NumberRange range = {};                     // of numbers
 };
 
 // As people write them: name and text.
