@@ -66,9 +66,14 @@ def tables():
     """By the names of the listing: lists of rows; trainer and job have one."""
     read = json.loads(LISTING.read_text())
     return {table: [Row(row["name"], row["doc"],
-                        tuple(Option(name, row["option_types"][name], default, row["option_docs"].get(name, ""))
+                        tuple(Option(name, row["option_types"][name], default, documented(row, name))
                               for name, default in row["options"].items())) for row in rows]
             for table, rows in read.items()}
+
+
+def documented(row, name):
+    """What an option means, and the range of its numbers."""
+    return "; ".join(filter(None, (row["option_docs"].get(name, ""), row["option_ranges"].get(name, ""))))
 
 
 def job():

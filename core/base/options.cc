@@ -14,20 +14,36 @@ namespace {
 std::string expected(const Option& option) {
   static const char* const types[] = {"true or false",   "an integer",         "a finite number",   "a text",
                                       "an element type", "a list of integers", "a list of numbers", "a tensor"};
-  if (option.words.empty()) return types[option.value.index()];
+  if (option.words.empty()) {
+    const bool list = std::holds_alternative<Ints>(option.value) || std::holds_alternative<Doubles>(option.value);
+    const std::string range = option.range.text();
+    return cat(types[option.value.index()], " is expected", range.empty() ? "" : list ? ", each " : ", ", range);
+  }
   std::vector<std::string> words = option.words;
   std::ranges::replace(words, "", "\"\"");
-  return cat("one of ", join(words, ", "));
+  return cat("one of ", join(words, ", "), " is expected");
 }
 
 Status wrong(const Option& option, std::string_view given, std::string_view what) {
-  return invalid("option ", shown(option.name), " of ", what, " is ", excerpt(given, 80), "; ", expected(option),
-                 " is expected");
+  return invalid("option ", shown(option.name), " of ", what, " is ", excerpt(given, 80), "; ", expected(option));
 }
 
 bool allowed(const Option& option, const Attribute& value) {
-  const std::string* text = std::get_if<std::string>(&value);
-  return !text || option.words.empty() || std::ranges::find(option.words, *text) != option.words.end();
+  if (const auto* text = std::get_if<std::string>(&value))
+    return option.words.empty() || std::ranges::find(option.words, *text) != option.words.end();
+  if (option.range.is_any()) return true;
+  const auto holds = [&](auto number) { return option.range.holds(static_cast<double>(number)); };
+  if (const auto* integer = std::get_if<int64_t>(&value)) return holds(*integer);
+  if (const auto* number = std::get_if<double>(&value)) return holds(*number);
+  if (const auto* integers = std::get_if<Ints>(&value)) return std::ranges::all_of(*integers, holds);
+  if (const auto* numbers = std::get_if<Doubles>(&value)) return std::ranges::all_of(*numbers, holds);
+  return true;
+}
+
+// Without the fraction of a whole number.
+std::string bound_text(double bound) {
+  const auto whole = static_cast<int64_t>(bound);
+  return static_cast<double>(whole) == bound ? cat(whole) : number_text(bound);
 }
 
 const Option* find(const std::vector<Option>& declared, std::string_view name) {
@@ -118,6 +134,22 @@ std::string_view take_part(std::string_view& text, char separator) {
 
 }  // namespace
 
+bool NumberRange::is_any() const { return std::isinf(from) && std::isinf(to); }
+
+bool NumberRange::holds(double number) const {
+  if (!std::isfinite(number) || number < from || number > to) return false;
+  return !(without_from && number == from) && !(without_to && number == to);
+}
+
+std::string NumberRange::text() const {
+  if (is_any()) return "";
+  if (std::isinf(to)) return without_from ? cat("more than ", bound_text(from)) : cat(bound_text(from), " or more");
+  if (std::isinf(from)) return without_to ? cat("less than ", bound_text(to)) : cat(bound_text(to), " or less");
+  if (without_from && without_to) return cat("between ", bound_text(from), " and ", bound_text(to));
+  return cat("from ", without_from ? "above " : "", bound_text(from), " to ", without_to ? "below " : "",
+             bound_text(to));
+}
+
 Status unknown_option(std::string_view name, const std::vector<std::string>& known, std::string_view what) {
   if (known.empty()) return error(Code::not_found, what, " has no option ", shown(name), "; it has none");
   return error(Code::not_found, what, " has no option ", shown(name), choices(name, known));
@@ -135,13 +167,13 @@ Result<Attribute> parse_option(std::string_view text, const Option& option, std:
     fine = parse_number(text, *number) && std::isfinite(*number);
   } else if (std::holds_alternative<std::string>(out)) {
     out = std::string(text);
-    fine = allowed(option, out);
+    fine = true;
   } else if (Ints* integers = std::get_if<Ints>(&out)) {
     fine = parse_list(text, *integers);
   } else if (Doubles* numbers = std::get_if<Doubles>(&out)) {
-    fine = parse_list(text, *numbers);
+    fine = parse_list(text, *numbers) && std::ranges::all_of(*numbers, [](double n) { return std::isfinite(n); });
   }
-  if (!fine) return wrong(option, shown(text), what);
+  if (!fine || !allowed(option, out)) return wrong(option, shown(text), what);
   return out;
 }
 

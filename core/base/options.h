@@ -3,6 +3,7 @@
 // here, and what is wrong with them is said here.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,18 @@
 
 namespace epl {
 
+// What a number may be, and each one of a list: finite, from one end to the other. An end may be left out of it.
+struct NumberRange {
+  double from = -std::numeric_limits<double>::infinity(), to = std::numeric_limits<double>::infinity();
+  bool without_from = false, without_to = false;
+
+  bool is_any() const;
+  bool holds(double number) const;
+  std::string text() const;  // "0 or more", "from 0 to below 1"; empty for any number
+};
+inline NumberRange at_least(double from) { return {.from = from}; }
+inline NumberRange more_than(double from) { return {.from = from, .without_from = true}; }
+
 struct Option {
   std::string name;
   Attribute value;  // the default, or an example of the type when required
@@ -19,6 +32,7 @@ struct Option {
   std::string doc = {};                 // what it means
   std::vector<std::string> words = {};  // those that a text may be; empty: any
   bool json = false;                    // takes any JSON, and is read as its text, which is empty if it is not given
+  NumberRange range = {};                     // of numbers
 };
 
 // As people write them: name and text.
@@ -26,7 +40,7 @@ using OptionTexts = std::vector<std::pair<std::string, std::string>>;
 
 // `what` is whose options they are, for messages: "optimizer adam". An unknown name is the error `optimizer adam has no
 // option "beta"; did you mean betas? There are: ...`, a wrong value `option "lr" of optimizer adam is x; a finite
-// number is expected`.
+// number is expected, 0 or more`.
 
 // From a text as a user writes it: "0.9,0.95", "true", "12".
 Result<Attribute> parse_option(std::string_view text, const Option& option, std::string_view what);

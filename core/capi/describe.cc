@@ -41,13 +41,15 @@ std::string_view option_type(const Option& option) {
 
 // Options that take any JSON have no default, and those that must be given none either: null.
 Json row_json(const std::string& name, const std::string& doc, const std::vector<Option>& declared) {
-  Json options = Json::object(), docs = Json::object(), types = Json::object();
+  Json options = Json::object(), docs = Json::object(), types = Json::object(), ranges = Json::object();
   for (const Option& option : declared) {
     types[option.name] = std::string(option_type(option));
     options[option.name] = option.json || option.required ? Json() : attribute_json(option.value);
     if (!option.doc.empty()) docs[option.name] = option.doc;
+    if (const std::string range = option.range.text(); !range.empty()) ranges[option.name] = range;
   }
-  return {{"name", name}, {"doc", doc}, {"options", options}, {"option_docs", docs}, {"option_types", types}};
+  return {{"name", name},           {"doc", doc}, {"options", options}, {"option_docs", docs}, {"option_types", types},
+          {"option_ranges", ranges}};
 }
 
 // The rows of a table; `more` adds what only they have.

@@ -16,28 +16,40 @@ Result<std::vector<Option>> loss_options(const std::string& name) {
   return row->options;
 }
 
-// A key of the trainer or of a group itself, of the type that it is kept in.
-template <class T>
-Status set_own(T& target, std::string_view key, std::string_view value, std::vector<std::string> words = {}) {
-  const Option option{.name = std::string(key), .value = T{}, .words = std::move(words)};
+template <class T> Status set_option(T& target, const Option& option, std::string_view value) {
   EPL_ASSIGN(Attribute read, parse_option(value, option, "a trainer"));
   target = std::get<T>(std::move(read));
   return {};
 }
 
-Status set_count(int64_t& target, std::string_view key, std::string_view value) {
-  int64_t read = 0;
-  EPL_TRY(set_own(read, key, value));
-  if (read < 0) return invalid(key, " is ", read, "; it is a number of steps");
-  target = read;
-  return {};
+// A key of the trainer itself, as trainer_options declares it.
+template <class T> Status set_own(T& target, std::string_view key, std::string_view value) {
+  return set_option(target, *std::ranges::find(trainer_options(), key, &Option::name), value);
 }
 
 Status set_precision(DType& target, std::string_view key, std::string_view value) {
   std::string name;
-  EPL_TRY(set_own(name, key, value, {"f32", "f64"}));
+  EPL_TRY(set_own(name, key, value));
   target = name == "f64" ? DType::f64 : DType::f32;
   return {};
+}
+
+// An option of a row that may be named later: a value that no row takes is refused at once, in the words of the row
+// that is chosen now.
+template <class Row>
+Status check_value(const TableOf<Row>& table, std::string_view chosen, std::string_view key, std::string_view value) {
+  const std::string_view name = key.substr(key.find('.') + 1);
+  Status refused;
+  for (const Row& row : table.rows) {
+    const auto declared = std::ranges::find(row.options, name, &Option::name);
+    if (declared == row.options.end()) continue;
+    Option option = *declared;
+    option.name = key;
+    const Status status = parse_option(value, option, "a trainer").status();
+    if (status.ok()) return {};
+    if (refused.ok() || row.name == chosen) refused = status;
+  }
+  return refused;
 }
 
 // An option of the loss, the optimizer or the schedule: kept until it is known which that is. Null for another key.
@@ -96,7 +108,7 @@ Status set_key(epl_trainer::Settings& t, std::string_view key, std::string_view 
     EPL_TRY(find_schedule(value).status());
     t.schedule = value;
   } else if (key == "schedule.warmup_steps") {
-    return set_count(t.warmup_steps, key, value);
+    return set_own(t.warmup_steps, key, value);
   } else if (key == "clip_norm") {
     return set_own(t.clip_norm, key, value);
   } else if (key == "precision") {
@@ -112,6 +124,9 @@ Status set_key(epl_trainer::Settings& t, std::string_view key, std::string_view 
   } else if (key == "free_batch") {
     return set_own(t.free_batch, key, value);
   } else {
+    EPL_TRY(key.starts_with("loss.")        ? check_value(loss_table(), t.loss, key, value)
+            : key.starts_with("optimizer.") ? check_value(optimizer_table(), t.optimizer, key, value)
+                                            : check_value(schedule_table(), t.schedule, key, value));
     options_of(t, key)->emplace_back(key.substr(key.find('.') + 1), value);
   }
   return {};
@@ -149,8 +164,12 @@ const std::vector<Option>& trainer_options() {
       {.name = "schedule", .value = set.schedule, .doc = "how the learning rate moves from step to step"},
       {.name = "schedule.warmup_steps",
        .value = set.warmup_steps,
-       .doc = "steps in which the learning rate rises from zero first"},
-      {.name = "clip_norm", .value = set.clip_norm, .doc = "largest global norm of the gradient; 0: no clipping"},
+       .doc = "steps in which the learning rate rises from zero first",
+       .range = at_least(0)},
+      {.name = "clip_norm",
+       .value = set.clip_norm,
+       .doc = "largest global norm of the gradient; 0: no clipping",
+       .range = at_least(0)},
       {.name = "precision",
        .value = std::string("f32"),
        .doc = "f64: the float32 of the model is computed and trained as float64, slowly",
@@ -180,8 +199,9 @@ Status set_keys(epl_trainer& trainer, epl_trainer::Keys keys) {
 }
 
 Status set_group_key(epl_trainer::Group& group, std::string_view key, std::string_view value) {
-  if (key == "constants") return set_own(group.constants, key, value);
-  if (key == "frozen") return set_own(group.frozen, key, value);
+  for (auto& [own, target] : {std::pair("constants", &group.constants), std::pair("frozen", &group.frozen)})
+    if (key == own) return set_option(*target, {.name = own, .value = false}, value);
+  EPL_TRY(check_value(optimizer_table(), "", key, value));
   group.options.emplace_back(key, value);
   return {};
 }

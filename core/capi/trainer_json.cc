@@ -84,6 +84,7 @@ Status read_adapters(const Json& adapters, epl_trainer& trainer) {
         return unknown_option(key, {"match", "rank", "alpha", "dropout"}, "an adapter");
       }
     }
+    EPL_TRY(check_adapter(spec));
     trainer.adapters.push_back(std::move(spec));
   }
   return {};

@@ -11,7 +11,6 @@ Result<Schedule> make_schedule(const LearningRateSchedule& wanted) {
   Schedule made;
   EPL_ASSIGN(made.row, find_schedule(wanted.name));
   made.warmup_steps = wanted.warmup_steps;
-  if (made.warmup_steps < 0) return invalid("schedule: warmup_steps = ", made.warmup_steps, " is negative");
   EPL_ASSIGN(made.options, complete_options(made.row->options, wanted.options, cat("schedule ", wanted.name)));
   if (made.row->check) {
     Status fine = made.row->check(made.options, made.warmup_steps);

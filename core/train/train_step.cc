@@ -26,7 +26,6 @@ class TrainStepBuilder {
 
   Result<TrainStep> build(const Graph& forward) {
     EPL_ASSIGN(step_.schedule, make_schedule(options_.schedule));
-    if (!(options_.clip_norm >= 0)) return invalid("clip_norm = ", options_.clip_norm, " is negative");
     EPL_ASSIGN(row_, find_optimizer(options_.optimizer));
     EPL_TRY(complete_groups());
     copy(forward);
@@ -61,7 +60,6 @@ class TrainStepBuilder {
       auto attributes = row_->attributes(options);
       if (!attributes.ok()) return attributes.status().with_context(what);
       if (options_.keep_gradients || options_.freezable) attributes->set("holds", true);
-      if (!(options.number("lr") >= 0)) return invalid(what, ": lr = ", options.number("lr"), " is negative");
       group_attributes_.push_back(*std::move(attributes));
     }
     return {};

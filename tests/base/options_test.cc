@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace epl::options_test {
 namespace {
 
@@ -75,6 +77,43 @@ TEST(Options, EveryFormHasOneError) {
   EXPECT_EQ(by_text("betas", "1,x"), "option \"betas\" of thing a is \"1,x\"; a list of numbers is expected");
   EXPECT_EQ(by_json(R"({"rate": 1})"), "thing a needs option size");
   EXPECT_EQ(by_json("[]"), "the options of thing a are not a JSON object: []");
+}
+
+TEST(Options, EveryFormKeepsTheRange) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<Option> ranged = {
+      {.name = "rate", .value = 0.5, .range = at_least(0)},
+      {.name = "shares", .value = Doubles{}, .range = {.from = 0, .to = 1, .without_to = true}},
+      {.name = "size", .value = int64_t{1}, .range = {.from = 1, .to = 8}},
+      {.name = "sizes", .value = Ints{}, .range = more_than(0)},
+      {.name = "factor", .value = 0.5, .range = {.from = -0.5, .to = 1, .without_from = true, .without_to = true}}};
+  const auto message = [&](const char* name, const char* text, const Attribute& value) {
+    const std::string by_text = parse_options(OptionTexts{{name, text}}, ranged, "a thing").status().message();
+    const std::string by_value = complete_options(ranged, {{name, value}}, "a thing").status().message();
+    EXPECT_EQ(by_text.empty(), by_value.empty()) << by_text << by_value;
+    EXPECT_EQ(by_text.substr(by_text.find(';') + 1), by_value.substr(by_value.find(';') + 1));
+    const std::string json = cat("{\"", name, "\": ", text, "}");
+    if (std::string_view(text).find_first_of("n,") == std::string_view::npos)
+      EXPECT_EQ(parse_options(json, ranged, "a thing").ok(), by_text.empty()) << json;
+    return by_text;
+  };
+  EXPECT_EQ(message("rate", "-1", -1.0),
+            "option \"rate\" of a thing is \"-1\"; a finite number is expected, 0 or more");
+  EXPECT_NE(message("rate", "nan", nan), "");
+  EXPECT_EQ(message("rate", "0", 0.0), "");
+  EXPECT_EQ(message("shares", "0,1", Doubles{0, 1}),
+            "option \"shares\" of a thing is \"0,1\"; a list of numbers is expected, each from 0 to below 1");
+  EXPECT_NE(message("shares", "0,nan", Doubles{0, nan}), "");
+  EXPECT_EQ(message("shares", "0,0.5", Doubles{0, 0.5}), "");
+  EXPECT_EQ(message("size", "9", int64_t{9}),
+            "option \"size\" of a thing is \"9\"; an integer is expected, from 1 to 8");
+  EXPECT_EQ(message("size", "8", int64_t{8}), "");
+  EXPECT_EQ(message("sizes", "1,0", Ints{1, 0}),
+            "option \"sizes\" of a thing is \"1,0\"; a list of integers is expected, each more than 0");
+  EXPECT_EQ(message("factor", "1", 1.0),
+            "option \"factor\" of a thing is \"1\"; a finite number is expected, between -0.5 and 1");
+  EXPECT_NE(message("factor", "-0.5", -0.5), "");
+  EXPECT_EQ(message("factor", "-0.25", -0.25), "");
 }
 
 TEST(Options, ListsOfRowsAreRead) {

@@ -21,7 +21,8 @@ std::string described() {
     Json kept = Json::array();
     const auto keep = [&](const Json& row) {
       Json one = Json::object();
-      for (const char* part : {"name", "doc", "options", "option_types", "option_docs"}) one[part] = row.at(part);
+      for (const char* part : {"name", "doc", "options", "option_types", "option_ranges", "option_docs"})
+        one[part] = row.at(part);
       kept.push_back(std::move(one));
     };
     if (rows.is_object()) keep(rows);

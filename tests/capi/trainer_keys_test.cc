@@ -39,6 +39,12 @@ std::string line(std::string_view key, std::string_view type, const Json& value,
   return cat("| ", key, " | ", type, " | ", cell(value), " | ", escaped, " |\n");
 }
 
+// With the range of its numbers.
+std::string type_of(const Json& row, const std::string& option) {
+  const Json* range = row.at("option_ranges").find(option);
+  return cat(row.at("option_types").at(option).text(), range ? ", " : "", range ? range->text() : "");
+}
+
 // What some rows declare in the same words is one line, which names them.
 struct Option {
   std::string name, type, doc;
@@ -51,7 +57,7 @@ std::vector<Option> options_of(const Json& rows) {
   for (const Json& row : rows) {
     for (const auto& [name, value] : row.at("options").items()) {
       const Json* doc = row.at("option_docs").find(name);
-      Option one{name, row.at("option_types").at(name).text(), doc ? doc->text() : "", value, {}};
+      Option one{name, type_of(row, name), doc ? doc->text() : "", value, {}};
       const auto same = std::ranges::find_if(out, [&](const Option& other) {
         return other.name == one.name && other.type == one.type && other.doc == one.doc && other.value == one.value;
       });
@@ -80,8 +86,7 @@ std::string table() {
   const Json& own = all.at("trainer");
   std::string out = "\n| key | takes | default | meaning |\n|---|---|---|---|\n";
   for (const auto& [name, value] : own.at("options").items()) {
-    out +=
-        line(cat("`", name, "`"), own.at("option_types").at(name).text(), value, own.at("option_docs").at(name).text());
+    out += line(cat("`", name, "`"), type_of(own, name), value, own.at("option_docs").at(name).text());
     for (const auto& [key, rows] :
          {std::pair("loss", "losses"), std::pair("optimizer", "optimizers"), std::pair("schedule", "schedules")})
       if (name == key) out += rows_of(key, all.at(rows));

@@ -1,6 +1,4 @@
 // Binary cross-entropy of logits against probabilities (torch.nn.BCEWithLogitsLoss).
-#include <cmath>
-
 #include "core/train/losses/elementwise.h"
 
 namespace epl {
@@ -8,9 +6,6 @@ namespace {
 
 // One factor for all, or one for each of the last dimension.
 Result<Var> factors(LossBuilder& l, const Doubles& values) {
-  for (double value : values) {
-    if (!(value >= 0 && std::isfinite(value))) return invalid("option pos_weight: ", value, " is not a weight");
-  }
   const int64_t count = static_cast<int64_t>(values.size()), last = l.output.ndim() > 0 ? l.output.dim(-1) : 1;
   if (count == 1) return l.b.like(l.output, values[0]);
   if (count != last)
@@ -41,7 +36,8 @@ EPL_LOSS(bce_with_logits) {
           "is one number or one for each of the last dimension (none: 1).",
       .options = {{.name = "pos_weight",
                    .value = Doubles{},
-                   .doc = "what a positive target counts: one number, or one for each of the last dimension; none: 1"}},
+                   .doc = "what a positive target counts: one number, or one for each of the last dimension; none: 1",
+                   .range = at_least(0)}},
       .task = Task::probabilities,
       .metrics = "accuracy, f1",
       .build = build,

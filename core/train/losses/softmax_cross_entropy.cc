@@ -1,5 +1,4 @@
 // Cross-entropy of class scores against class indices (torch.nn.CrossEntropyLoss, reduction "mean").
-#include <cmath>
 
 #include "core/train/loss.h"
 
@@ -57,14 +56,9 @@ struct Options {
 Result<Options> read_options(const LossBuilder& l, int axis) {
   Options o{axis, l.options.integer("ignore_index"), l.options.number("label_smoothing"),
             std::get<Doubles>(*l.options.find("class_weights"))};
-  if (!(o.smoothing >= 0 && o.smoothing <= 1))
-    return invalid("option label_smoothing = ", o.smoothing, " is not in [0, 1]");
   const int64_t classes = l.output.dim(axis), given = static_cast<int64_t>(o.class_weights.size());
   if (given > 0 && given != classes)
     return invalid("option class_weights holds ", given, " numbers; there are ", classes, " classes");
-  for (double weight : o.class_weights) {
-    if (!(weight >= 0 && std::isfinite(weight))) return invalid("option class_weights: ", weight, " is not a weight");
-  }
   return o;
 }
 
@@ -156,8 +150,12 @@ EPL_LOSS(softmax_cross_entropy) {
                    .doc = "the dimension of classes; none: the one that the target lacks"},
                   {.name = "label_smoothing",
                    .value = 0.0,
-                   .doc = "the share of the target that is spread evenly over all classes, from 0 to 1"},
-                  {.name = "class_weights", .value = Doubles{}, .doc = "what a class counts, one for each; none: 1"}},
+                   .doc = "the share of the target that is spread evenly over all classes",
+                   .range = {.from = 0, .to = 1}},
+                  {.name = "class_weights",
+                   .value = Doubles{},
+                   .doc = "what a class counts, one for each; none: 1",
+                   .range = at_least(0)}},
       .task = Task::classes,
       .metrics = "accuracy",
       .build = build,

@@ -8,10 +8,7 @@ double decaying_rate(const Attributes& options, double lr, int64_t step) {
 }
 
 Result<Attributes> adagrad_attributes(const Attributes& options) {
-  EPL_TRY(optimizers::number_in(options, "lr_decay", 0).status());
-  EPL_ASSIGN(double epsilon, optimizers::number_in(options, "eps", 0));
-  EPL_ASSIGN(double weight_decay, optimizers::number_in(options, "weight_decay", 0));
-  return Attributes{{"epsilon", epsilon}, {"weight_decay", weight_decay}};
+  return Attributes{{"epsilon", options.number("eps")}, {"weight_decay", options.number("weight_decay")}};
 }
 
 }  // namespace
@@ -22,7 +19,10 @@ EPL_OPTIMIZER(adagrad) {
               "added to the "
               "gradient (L2).",
           .options = {optimizers::lr_option(1e-2),
-                      {.name = "lr_decay", .value = 0.0, .doc = "step k has the rate lr / (1 + k * lr_decay)"},
+                      {.name = "lr_decay",
+                       .value = 0.0,
+                       .doc = "step k has the rate lr / (1 + k * lr_decay)",
+                       .range = at_least(0)},
                       optimizers::weight_decay_option(0),
                       optimizers::eps_option(1e-10)},
           .states = {"sum"},

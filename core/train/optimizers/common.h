@@ -1,29 +1,21 @@
-// What the optimizer rows share: checks of options, scalars.
+// What the optimizer rows share: options, scalars.
 #pragma once
-
-#include <limits>
 
 #include "core/base/math.h"
 #include "core/train/optimizer.h"
 
 namespace epl::optimizers {
 
-// The number, if it lies in [low, high).
-inline Result<double> number_in(const Attributes& options, std::string_view name, double low,
-                                double high = std::numeric_limits<double>::infinity()) {
-  const double value = options.number(name);
-  if (!(value >= low && value < high))
-    return invalid("option ", name, " = ", value, " is not in [", low, ", ", high, ")");
-  return value;
-}
-
 // The options that all have.
-inline Option lr_option(double value) { return {.name = "lr", .value = value, .doc = "learning rate"}; }
+inline Option lr_option(double value) {
+  return {.name = "lr", .value = value, .doc = "learning rate", .range = at_least(0)};
+}
 inline Option weight_decay_option(double value) {
-  return {.name = "weight_decay", .value = value, .doc = "how strongly weights are drawn to zero"};
+  return {
+      .name = "weight_decay", .value = value, .doc = "how strongly weights are drawn to zero", .range = at_least(0)};
 }
 inline Option eps_option(double value) {
-  return {.name = "eps", .value = value, .doc = "added to what the step is divided by"};
+  return {.name = "eps", .value = value, .doc = "added to what the step is divided by", .range = at_least(0)};
 }
 
 inline double learning_rate(const Attributes&, double lr, int64_t) { return lr; }
@@ -36,12 +28,10 @@ template <int index> double bias_correction(const Attributes& options, double, i
 inline Result<Attributes> adam_attributes(const Attributes& options) {
   const Doubles& betas = std::get<Doubles>(*options.find("betas"));
   if (betas.size() != 2) return invalid("option betas holds two numbers, got ", betas.size());
-  for (double beta : betas) {
-    if (!(beta >= 0 && beta < 1)) return invalid("option betas: ", beta, " is not in [0, 1)");
-  }
-  EPL_ASSIGN(double epsilon, number_in(options, "eps", 0));
-  EPL_ASSIGN(double weight_decay, number_in(options, "weight_decay", 0));
-  return Attributes{{"beta1", betas[0]}, {"beta2", betas[1]}, {"epsilon", epsilon}, {"weight_decay", weight_decay}};
+  return Attributes{{"beta1", betas[0]},
+                    {"beta2", betas[1]},
+                    {"epsilon", options.number("eps")},
+                    {"weight_decay", options.number("weight_decay")}};
 }
 
 // Adam's options, states and scalars; AdamW differs in its step and in the default of weight_decay.
@@ -50,7 +40,8 @@ inline OptimizerRow adam_row(std::string op, std::string doc, double decay) {
           .options = {lr_option(1e-3),
                       {.name = "betas",
                        .value = Doubles{0.9, 0.999},
-                       .doc = "how much of the means of the gradients and of their squares a step keeps"},
+                       .doc = "how much of the means of the gradients and of their squares a step keeps",
+                       .range = {.from = 0, .to = 1, .without_to = true}},
                       eps_option(1e-8),
                       weight_decay_option(decay)},
           .states = {"mean", "square"},

@@ -9,13 +9,12 @@ double gradient_share(const Attributes& options, double, int64_t step) {
 }
 
 Result<Attributes> momentum_attributes(const Attributes& options) {
-  EPL_ASSIGN(double momentum, optimizers::number_in(options, "momentum", 0));
-  EPL_ASSIGN(double weight_decay, optimizers::number_in(options, "weight_decay", 0));
+  const double momentum = options.number("momentum");
   const bool nesterov = options.flag("nesterov");
   if (nesterov && (momentum == 0 || options.number("dampening") != 0)) {
     return invalid("option nesterov needs a momentum and no dampening");
   }
-  return Attributes{{"momentum", momentum}, {"nesterov", nesterov}, {"weight_decay", weight_decay}};
+  return Attributes{{"momentum", momentum}, {"nesterov", nesterov}, {"weight_decay", options.number("weight_decay")}};
 }
 
 }  // namespace
@@ -26,7 +25,10 @@ EPL_OPTIMIZER(momentum) {
               "gradient "
               "(L2).",
           .options = {optimizers::lr_option(1e-3),
-                      {.name = "momentum", .value = 0.9, .doc = "share of the last step that the next one keeps"},
+                      {.name = "momentum",
+                       .value = 0.9,
+                       .doc = "share of the last step that the next one keeps",
+                       .range = at_least(0)},
                       {.name = "dampening", .value = 0.0, .doc = "share of the gradient that is left out of it"},
                       {.name = "nesterov", .value = false, .doc = "Nesterov's momentum"},
                       optimizers::weight_decay_option(0)},

@@ -8,17 +8,19 @@ EPL_OPTIMIZER(rmsprop) {
               "is added to "
               "the gradient (L2).",
           .options = {optimizers::lr_option(1e-2),
-                      {.name = "alpha", .value = 0.99, .doc = "how much of the mean of squares a step keeps"},
+                      {.name = "alpha",
+                       .value = 0.99,
+                       .doc = "how much of the mean of squares a step keeps",
+                       .range = {.from = 0, .to = 1, .without_to = true}},
                       optimizers::eps_option(1e-8),
                       optimizers::weight_decay_option(0)},
           .states = {"square"},
           .op = "rmsprop",
           .scalars = {{"lr", optimizers::learning_rate}},
           .attributes = [](const Attributes& options) -> Result<Attributes> {
-            EPL_ASSIGN(double alpha, optimizers::number_in(options, "alpha", 0, 1));
-            EPL_ASSIGN(double epsilon, optimizers::number_in(options, "eps", 0));
-            EPL_ASSIGN(double weight_decay, optimizers::number_in(options, "weight_decay", 0));
-            return Attributes{{"alpha", alpha}, {"epsilon", epsilon}, {"weight_decay", weight_decay}};
+            return Attributes{{"alpha", options.number("alpha")},
+                              {"epsilon", options.number("eps")},
+                              {"weight_decay", options.number("weight_decay")}};
           }};
 }
 

@@ -8,8 +8,7 @@ EPL_OPTIMIZER(sgd) {
           .op = "sgd",
           .scalars = {{"lr", optimizers::learning_rate}},
           .attributes = [](const Attributes& options) -> Result<Attributes> {
-            EPL_ASSIGN(double weight_decay, optimizers::number_in(options, "weight_decay", 0));
-            return Attributes{{"weight_decay", weight_decay}};
+            return Attributes{{"weight_decay", options.number("weight_decay")}};
           }};
 }
 

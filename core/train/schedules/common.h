@@ -1,4 +1,4 @@
-// What the rows of schedules share: checks of options.
+// What the rows of schedules share.
 #pragma once
 
 #include <algorithm>
@@ -10,25 +10,15 @@ namespace epl::schedules {
 
 // The option of schedules that end at a step.
 inline Option total_steps() {
-  return {.name = "total_steps", .value = int64_t{0}, .doc = "the step at which it has come to its end"};
-}
-
-inline Status check_total_steps(const Attributes& options, int64_t warmup) {
-  const int64_t total = options.integer("total_steps");
-  if (total <= warmup) return invalid("total_steps = ", total, " must be more than warmup_steps = ", warmup);
-  return {};
+  return {.name = "total_steps",
+          .value = int64_t{0},
+          .doc = "the step at which it has come to its end",
+          .range = at_least(0)};
 }
 
 inline Status check_decay(const Attributes& options, int64_t warmup) {
-  EPL_TRY(check_total_steps(options, warmup));
-  if (!(options.number("final_ratio") >= 0))
-    return invalid("final_ratio = ", options.number("final_ratio"), " is negative");
-  return {};
-}
-
-inline Status check_gamma(const Attributes& options) {
-  const double gamma = options.number("gamma");
-  if (!(gamma > 0 && gamma <= 1)) return invalid("gamma = ", gamma, " is not in (0, 1]");
+  const int64_t total = options.integer("total_steps");
+  if (total <= warmup) return invalid("total_steps = ", total, " must be more than warmup_steps = ", warmup);
   return {};
 }
 

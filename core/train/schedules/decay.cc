@@ -6,7 +6,10 @@ namespace epl {
 namespace {
 
 Option final_ratio() {
-  return {.name = "final_ratio", .value = 0.0, .doc = "the share of the base rate that is left in the end"};
+  return {.name = "final_ratio",
+          .value = 0.0,
+          .doc = "the share of the base rate that is left in the end",
+          .range = at_least(0)};
 }
 
 }  // namespace

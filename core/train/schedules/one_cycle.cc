@@ -20,27 +20,28 @@ Status check(const Attributes& o, int64_t warmup) {
   if (warmup > 0) return invalid("it rises by itself, for the share `pct_start` of the steps; warmup_steps must be 0");
   if (o.integer("total_steps") < 2)
     return invalid("total_steps = ", o.integer("total_steps"), "; it takes two steps at least");
-  const double share = o.number("pct_start");
-  if (!(share >= 0 && share < 1)) return invalid("pct_start = ", share, " is not in [0, 1)");
-  if (!(o.number("div_factor") >= 1) || !(o.number("final_div_factor") >= 1))
-    return invalid("div_factor and final_div_factor are 1 or more");
   return {};
 }
 
 }  // namespace
 
 EPL_SCHEDULE(one_cycle) {
-  return {.doc =
-              "Up from 1 / `div_factor` of the base rate to the base rate, for the share `pct_start` of `total_steps`, "
-              "and down to 1 / "
-              "`final_div_factor` of where it began (torch.optim.lr_scheduler.OneCycleLR, cosine, with the base rate "
-              "as max_lr).",
-          .options = {schedules::total_steps(),
-                      {.name = "pct_start", .value = 0.3, .doc = "the share of the steps in which the rate rises"},
-                      {.name = "div_factor", .value = 25.0, .doc = "the base rate over the first one"},
-                      {.name = "final_div_factor", .value = 1e4, .doc = "the first rate over the last one"}},
-          .factor = factor,
-          .check = check};
+  return {
+      .doc =
+          "Up from 1 / `div_factor` of the base rate to the base rate, for the share `pct_start` of `total_steps`, "
+          "and down to 1 / "
+          "`final_div_factor` of where it began (torch.optim.lr_scheduler.OneCycleLR, cosine, with the base rate "
+          "as max_lr).",
+      .options =
+          {schedules::total_steps(),
+           {.name = "pct_start",
+            .value = 0.3,
+            .doc = "the share of the steps in which the rate rises",
+            .range = {.from = 0, .to = 1, .without_to = true}},
+           {.name = "div_factor", .value = 25.0, .doc = "the base rate over the first one", .range = at_least(1)},
+           {.name = "final_div_factor", .value = 1e4, .doc = "the first rate over the last one", .range = at_least(1)}},
+      .factor = factor,
+      .check = check};
 }
 
 }  // namespace epl
