@@ -26,6 +26,7 @@ Result<Graph> expand_once(const Graph& graph, const KernelTable& kernels) {
     builder.set_phase(node.phase);
     builder.set_scope(node.name);
     builder.set_source(node.source);
+    builder.set_origin(node.origin_name());
     std::vector<Var> inputs;
     for (Value v : node.inputs) inputs.push_back(v ? builder.var(now[v]) : Var());
     int first = out.node_count();
