@@ -7,19 +7,19 @@ namespace epl {
 namespace {
 
 // A composite stays one node where a kernel takes its type.
-bool to_expand(const Graph& graph, const Node& node, const KernelTable& kernels) {
+bool to_expand(const Graph& graph, const Node& node, HasKernel has_kernel) {
   if (!node.op->body || node.op->elementwise()) return false;
   const Value first = !node.inputs.empty() && node.inputs[0] ? node.inputs[0] : node.outputs[0];
-  return !kernels.takes(node.op->name, graph.type(first).dtype);
+  return !has_kernel(node.op->name, graph.type(first).dtype);
 }
 
-Result<Graph> expand_once(const Graph& graph, const KernelTable& kernels) {
+Result<Graph> expand_once(const Graph& graph, HasKernel has_kernel) {
   Graph out;
   GraphRewriter now(graph, out);
   Builder builder(out);
   for (int n = 0; n < graph.node_count(); ++n) {
     const Node& node = graph.node(NodeId{n});
-    if (!to_expand(graph, node, kernels)) {
+    if (!to_expand(graph, node, has_kernel)) {
       now.copy(NodeId{n});
       continue;
     }
@@ -41,13 +41,13 @@ Result<Graph> expand_once(const Graph& graph, const KernelTable& kernels) {
 
 }  // namespace
 
-Result<Graph> expand_composites(const Graph& graph, const KernelTable& kernels) {
+Result<Graph> expand_composites(const Graph& graph, HasKernel has_kernel) {
   Graph current = graph;
   for (;;) {
     bool any = false;
-    for (const Node& node : current.nodes()) any = any || to_expand(current, node, kernels);
+    for (const Node& node : current.nodes()) any = any || to_expand(current, node, has_kernel);
     if (!any) return current;
-    EPL_ASSIGN(current, expand_once(current, kernels));
+    EPL_ASSIGN(current, expand_once(current, has_kernel));
   }
 }
 

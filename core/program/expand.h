@@ -3,11 +3,13 @@
 // what will run.
 #pragma once
 
-#include "core/backend/kernel.h"
+#include "core/base/function_ref.h"
 #include "core/ir/graph.h"
 
 namespace epl {
 
-Result<Graph> expand_composites(const Graph& graph, const KernelTable& kernels);
+// `has_kernel`: of an op by its name, for a first operand of this type.
+using HasKernel = FunctionRef<bool(std::string_view op, DType dtype)>;
+Result<Graph> expand_composites(const Graph& graph, HasKernel has_kernel);
 
 }  // namespace epl

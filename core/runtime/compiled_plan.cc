@@ -114,7 +114,8 @@ Result<Entry> compile(EntryKind kind, int shape, Graph graph, SamplePlaces outpu
   EPL_TRY(verify(graph));
   EPL_TRY(options.stop.check());
   entry.graph = std::make_shared<const Graph>(std::move(graph));
-  EPL_ASSIGN(Graph expanded, expand_composites(*entry.graph, device.kernels()));
+  const auto has_kernel = [&](std::string_view op, DType dtype) { return device.kernels().takes(op, dtype); };
+  EPL_ASSIGN(Graph expanded, expand_composites(*entry.graph, has_kernel));
   auto runnable = std::make_shared<const Graph>(without_dead_nodes(expanded));
   auto planned = decide(entry.name(), runnable, options, before, std::move(outputs));
   if (!planned.ok()) {
