@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
+#include "core/base/status.h"
 #include "core/base/tensor_type.h"
-#include "core/data/array_reader.h"
 
 namespace epl {
 
@@ -22,10 +22,5 @@ using ReadBytes = std::function<Status(uint64_t offset, void* target, size_t siz
 // Reads the header of an array that takes `size` bytes in all; the elements fill what is behind it to the last byte.
 // `name` is for messages.
 Result<NpyHeader> read_npy_header(const std::string& name, uint64_t size, const ReadBytes& read);
-
-// An array as a reader takes it, from `file` at `offset` or from `memory`, which holds all of the npy. What is
-// column-major is brought into order in memory.
-Result<SampleArray> npy_array(const std::string& name, const NpyHeader& header, std::shared_ptr<const FileReader> file,
-                              uint64_t offset, std::shared_ptr<const std::vector<std::byte>> memory);
 
 }  // namespace epl
