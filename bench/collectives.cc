@@ -26,6 +26,7 @@
 
 #include "bench/peer.h"
 #include "core/backend/device.h"
+#include "core/backend/rendezvous.h"
 #include "core/base/memory.h"
 
 namespace epl {

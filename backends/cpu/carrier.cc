@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/backend/rendezvous.h"
 #include "core/base/pack.h"
 #include "core/base/pack_abi.h"
 

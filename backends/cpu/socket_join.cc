@@ -11,6 +11,7 @@
 #include "backends/cpu/process_communicator.h"
 #include "core/backend/handshake.h"
 #include "core/backend/job_call.h"
+#include "core/backend/rendezvous.h"
 
 namespace epl::cpu {
 namespace {

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <thread>
 
+#include "core/backend/rendezvous.h"
 #include "core/base/hash.h"
 #include "tests/backend/failing_device.h"
 #include "tests/backend/far_device.h"
