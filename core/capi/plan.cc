@@ -9,7 +9,7 @@
 #include "core/capi/describe.h"
 #include "core/frontend/binding.h"
 #include "core/runtime/annotations.h"
-#include "core/runtime/overview.h"
+#include "core/runtime/rehearsal.h"
 #include "core/runtime/sample_slices.h"
 
 namespace epl::capi {

@@ -5,94 +5,14 @@
 
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "core/backend/device.h"
-#include "core/frontend/model.h"
-#include "core/program/program.h"
-#include "core/runtime/input_bounds.h"
-#include "core/runtime/merged_outputs.h"
-#include "core/runtime/parameter_store.h"
-#include "core/runtime/sample_dims.h"
-#include "core/strategy/samples.h"
-#include "core/train/adapter.h"
-#include "core/train/train_step.h"
+#include "core/program/link.h"
+#include "core/runtime/entry.h"
+#include "core/runtime/plan_options.h"
 
 namespace epl {
-
-struct PlanFile;  // core/runtime/plan_file.h
-
-// Sizes that a batch may have beside those of PlanOptions::binding.
-struct PlanShape {
-  Binding binding;                   // all of it, what it shares with the other included
-  std::optional<TensorType> target;  // as LossSpec::target
-};
-
-struct PlanOptions {
-  std::shared_ptr<const Model> model;
-  TrainOptions train;
-  AdapterOptions adapters;
-  Strategy strategy;
-  Binding binding;                // symbols and input shapes; the mode is set per entry
-  std::vector<PlanShape> shapes;  // others, each with entries of its own over the same state and arena
-  int64_t ranks = 1;
-  int64_t local_ranks = 0;  // that share the threads of this process; 0: all of them
-  std::string device = "cpu";
-  bool training = true;                  // false: the plan has the predict entry alone, `train` is not looked at
-  bool evaluate = true, predict = true;  // entries beside train
-  // Taken instead of new ones. Null: the passes decide.
-  std::shared_ptr<const PlanFile> decisions;
-  Stop stop;                               // while the plan is made; not kept
-  bool rewrites = true;                    // restore fused meaning (attention, layer norm, ...)
-  std::vector<std::string> train_outputs;  // model outputs to return from step besides the loss
-  std::set<std::string>
-      named_batch_dims;  // inputs, the target among them, of which the host has said what counts samples
-};
-
-enum class EntryKind : uint8_t { train, evaluate, predict };
-std::string_view entry_name(EntryKind kind);
-// "train", or of another shape "train@1".
-std::string entry_name(EntryKind kind, int shape);
-
-// A tensor of the caller.
-struct Port {
-  std::string name;
-  TensorType global_type;
-};
-
-struct Entry {
-  EntryKind kind = EntryKind::train;
-  int shape = 0;                       // 0: PlanOptions::binding; n: PlanOptions::shapes[n - 1]
-  std::shared_ptr<const Graph> graph;  // before composites without a kernel are expanded
-  Plan plan;
-  // By class of ranks, which share them.
-  std::vector<LocalGraph> locals;
-  std::vector<Program> programs;
-  // What programs' ports and scalars refer to by index.
-  std::vector<Port> inputs, outputs;
-  std::vector<std::string> scalars;
-  int loss_output = -1;            // port of the scalar loss
-  int verdict_output = -1;         // port of `verdict_output` (core/train/train_step.h), of the train entry
-  int counted_output = -1;         // port of what counts in a batch: of train, and of evaluate where it has no terms
-  std::vector<std::string> notes;  // how its inputs were taken, where nobody has said it
-  // Of evaluate: ports of what the loss compares, of its terms and of their weights (core/train/loss.h), -1 for none,
-  // and the model's outputs, which are ports from `first_output` on, in its order.
-  int loss_scores = -1, loss_terms = -1, loss_weights = -1, first_output = 0;
-  std::vector<InputBound> bounds;                  // what integers of the inputs may be
-  SampleDims samples;                              // where inputs and outputs count samples
-  std::vector<std::vector<bool>> applied;          // of train, where gradients are kept: applied_instructions, by class
-  std::vector<std::optional<OutputMerge>> merges;  // by output
-  // Where ranks of a class agree on the end of a step, if their program has no verdict.
-  int64_t agreement_bytes(int rank_class) const;
-  // What a rank of a class has for this entry alone.
-  int64_t own_bytes(int rank_class) const;
-  std::string name() const { return entry_name(kind, shape); }
-  const Mesh& mesh(int rank_class) const { return plan.meshes[static_cast<size_t>(rank_class)]; }
-};
-// "x f32[8,4], target i64[8]"
-std::string inputs_text(const Entry& entry);
 
 class CompiledPlan {
  public:
@@ -151,6 +71,7 @@ class CompiledPlan {
   static Result<std::shared_ptr<const CompiledPlan>> compile_all(const Host& host, const PlanOptions& options);
   Status take_annotations();
   Status add_entries(int shape);
+  Status add_entry(EntryKind kind, int shape, Graph graph, SamplePlaces outputs, const LossFacts& loss);
   Status add_train_entry(const Binding& binding, int shape);
   void add_notes(const std::vector<std::string>& notes);
   Status check_shape(int shape) const;
@@ -189,5 +110,8 @@ class CompiledPlan {
   Schedule schedule_;
   std::shared_ptr<Device> device_;  // owns the kernel rows that the programs point to
 };
+
+// The trained parameter whose gradient this state is; empty: it is none.
+std::string_view gradient_of(const CompiledPlan& plan, std::string_view name);
 
 }  // namespace epl

@@ -5,9 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "core/runtime/rehearsal.h"
+#include "core/runtime/compiled_plan.h"
+#include "core/runtime/step_trace.h"
 
 namespace epl {
+
+// A step in virtual time (core/runtime/rehearsal.h).
+struct Rehearsal {
+  std::string device;
+  StepTrace trace;  // of the plan's first entry, of all ranks
+};
 
 struct Overview {
   struct Class {  // of ranks, which run the same TaskGraphs

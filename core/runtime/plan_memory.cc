@@ -3,7 +3,6 @@
 
 #include "core/program/link.h"
 #include "core/runtime/compiled_plan.h"
-#include "core/runtime/session_state.h"
 
 namespace epl {
 

@@ -12,6 +12,7 @@
 #include "core/base/json.h"
 #include "core/frontend/template.h"
 #include "core/program/describe.h"
+#include "core/runtime/rehearsal.h"
 #include "core/runtime/session.h"
 #include "core/runtime/trace_file.h"
 #include "tests/runtime/graph_model.h"

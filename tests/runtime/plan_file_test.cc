@@ -1,11 +1,10 @@
 // Decisions that are kept: the same plan again, refused where what they rest on differs, compared in words.
-#include "core/runtime/plan_file.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 
+#include "core/runtime/plan_decisions.h"
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
 #include "tests/runtime/skip_mlp.h"

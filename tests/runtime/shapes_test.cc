@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/runtime/evaluation.h"
-#include "core/runtime/plan_file.h"
+#include "core/runtime/plan_decisions.h"
 #include "core/runtime/predictor.h"
 #include "core/runtime/session_state.h"
 #include "tests/runtime/mlp.h"
