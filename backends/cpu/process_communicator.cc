@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cpu/shared_communicator.h"
-#include "backends/cpu/socket_communicator.h"
 #include "backends/cpu/socket_join.h"
 #include "core/backend/transport.h"
 
@@ -28,8 +26,8 @@ std::string missing_text(const Ties& ties, const Connections::Group& group, int 
 
 Result<std::unique_ptr<Communicator>> create_process_communicator(const Ties& ties, Connections::Group& group,
                                                                   int rank) {
-  if (ties.neighbours->share(group.members)) return create_shared_communicator(ties, group, rank);
-  return create_socket_communicator(ties, group, rank);
+  if (ties.neighbours->share(group.members)) return ties.makers.shared(ties, group, rank);
+  return ties.makers.sockets(ties, group, rank);
 }
 
 Status told_to_others(const Connections::Group& group, int member, const Status& status) {
@@ -88,8 +86,9 @@ Result<std::shared_ptr<const Neighbours>> meet_neighbours(const Joining& joining
 
 }  // namespace
 
-Result<std::unique_ptr<Communicator>> join_processes(const Joining& given, Rendezvous& rendezvous,
-                                                     const std::function<double()>& clock, const std::string& packs) {
+Result<std::unique_ptr<Communicator>> join_processes(const GroupMakers& makers, const Joining& given,
+                                                     Rendezvous& rendezvous, const std::function<double()>& clock,
+                                                     const std::string& packs) {
   EPL_ASSIGN(const Transport transport, parse_transport(given.transport));
   Joining joining = given;
   if (joining.transport != Joining().transport) joining.job += cat(", transport ", joining.transport);
@@ -101,6 +100,7 @@ Result<std::unique_ptr<Communicator>> join_processes(const Joining& given, Rende
   }
   EPL_ASSIGN(MetPeers met, meet_peers(joining, offer ? offer->address() : SharedAddress(), rendezvous, clock));
   Ties ties;
+  ties.makers = makers;
   ties.signs = joining.signs_frames;
   EPL_ASSIGN(ties.links, Connections::create(joining.group, joining.rank, std::move(met.links), joining.signs_frames,
                                              joining.silence_seconds, clock));

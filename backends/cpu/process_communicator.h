@@ -24,8 +24,17 @@ class Neighbours {
   std::vector<std::vector<char>> rows_;  // by rank: the ranks whose memory it can open
 };
 
+struct Ties;
+// The communicators of a device: how its ranks reduce and move operands that came from other processes. `rank` is the
+// number in the group.
+struct GroupMakers {
+  using Make = Result<std::unique_ptr<Communicator>> (*)(const Ties& ties, Connections::Group& group, int rank);
+  Make shared = nullptr, sockets = nullptr;
+};
+
 // What the communicators of one rank have in common.
 struct Ties {
+  GroupMakers makers;
   std::shared_ptr<Connections> links;
   std::shared_ptr<const Neighbours> neighbours;
   std::shared_ptr<Carrier> carrier;  // null: sockets carry
@@ -49,7 +58,8 @@ Result<std::unique_ptr<Communicator>> split_process_group(const Ties& ties, cons
 // See Device::join. The rendezvous carries, for each rank, where it listens, a number that only its peers know, and
 // what it says of itself, signed with the group's secret. Ranks of one host share memory where `joining.transport` and
 // the system allow it. A carrier is a pack of the host's folder.
-Result<std::unique_ptr<Communicator>> join_processes(const Joining& joining, Rendezvous& rendezvous,
-                                                     const std::function<double()>& clock, const std::string& packs);
+Result<std::unique_ptr<Communicator>> join_processes(const GroupMakers& makers, const Joining& joining,
+                                                     Rendezvous& rendezvous, const std::function<double()>& clock,
+                                                     const std::string& packs);
 
 }  // namespace epl::cpu

@@ -10,6 +10,7 @@
 #include "backends/cpu/shared_layout.h"
 #include "backends/cpu/stream_work.h"
 #include "core/backend/device.h"
+#include "core/base/cache_line.h"
 #include "core/base/spin.h"
 #include "core/base/thread_pool.h"
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "backends/cpu/cpu.h"
 #include "backends/cpu/shared_memory.h"
 #include "core/backend/communicator.h"
+#include "core/base/cache_line.h"
 
 namespace epl::cpu {
 
