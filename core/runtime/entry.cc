@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/ir/expand.h"
 #include "core/ir/rewriter.h"
-#include "core/program/expand.h"
 #include "core/runtime/applied.h"
 #include "core/runtime/plan_file.h"
 #include "core/strategy/pass.h"

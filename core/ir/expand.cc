@@ -1,4 +1,4 @@
-#include "core/program/expand.h"
+#include "core/ir/expand.h"
 
 #include "core/ir/op.h"
 #include "core/ir/rewriter.h"
