@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/base/memory.h"
-#include "core/data/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "core/runtime/compiled_plan.h"
 #include "core/runtime/executor.h"
 

@@ -1,12 +1,12 @@
 // NumPy's arrays: one in a file (npy) or several under their names (npz).
-#include "core/data/npy.h"
+#include "core/formats/npy.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "core/base/shown.h"
 #include "core/data/array_reader.h"
-#include "core/data/zip.h"
+#include "core/formats/zip.h"
 
 namespace epl {
 namespace {

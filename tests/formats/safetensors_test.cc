@@ -1,5 +1,5 @@
 // The safetensors reader takes right files whole and hostile ones not at all.
-#include "core/data/safetensors.h"
+#include "core/formats/safetensors.h"
 
 #include <gtest/gtest.h>
 

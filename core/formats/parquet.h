@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/file.h"
-#include "core/data/codecs.h"
+#include "core/formats/codecs.h"
 
 namespace epl {
 

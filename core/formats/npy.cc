@@ -1,4 +1,4 @@
-#include "core/data/npy.h"
+#include "core/formats/npy.h"
 
 #include <charconv>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "core/data/safetensors.h"
+#include "core/formats/safetensors.h"
 
 #include <algorithm>
 #include <cstring>

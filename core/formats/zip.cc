@@ -1,4 +1,4 @@
-#include "core/data/zip.h"
+#include "core/formats/zip.h"
 
 #include <zlib.h>
 

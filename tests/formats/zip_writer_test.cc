@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "core/data/zip.h"
+#include "core/formats/zip.h"
 #include "tests/byte_writer.h"
 #include "tests/temporary_folder.h"
 

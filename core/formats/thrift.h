@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/data/varint.h"
+#include "core/formats/varint.h"
 
 namespace epl {
 

@@ -1,11 +1,11 @@
-#include "core/data/parquet.h"
+#include "core/formats/parquet.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "core/base/shown.h"
-#include "core/data/thrift.h"
+#include "core/formats/thrift.h"
 
 namespace epl {
 namespace {

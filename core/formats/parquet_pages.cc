@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "core/base/shown.h"
-#include "core/data/parquet.h"
-#include "core/data/thrift.h"
-#include "core/data/varint.h"
+#include "core/formats/parquet.h"
+#include "core/formats/thrift.h"
+#include "core/formats/varint.h"
 
 namespace epl {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/data/codecs.h"
+#include "core/formats/codecs.h"
 
 #include <zlib.h>
 
