@@ -4,7 +4,7 @@
 #include "core/capi/objects.h"
 #include "core/capi/plan.h"
 #include "core/capi/streams.h"
-#include "core/runtime/plan_decisions.h"
+#include "core/compile/plan_decisions.h"
 
 namespace epl::capi {
 namespace {

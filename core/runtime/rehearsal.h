@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "core/runtime/overview.h"
+#include "core/compile/overview.h"
 
 namespace epl {
 

@@ -1,10 +1,10 @@
-#include "core/runtime/merged_outputs.h"
+#include "core/compile/merged_outputs.h"
 
 #include <algorithm>
 
 #include "core/base/suggestion.h"
 #include "core/base/text.h"
-#include "core/runtime/sample_dims.h"
+#include "core/compile/sample_dims.h"
 
 namespace epl {
 namespace {

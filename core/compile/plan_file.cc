@@ -1,4 +1,4 @@
-#include "core/runtime/plan_file.h"
+#include "core/compile/plan_file.h"
 
 #include <algorithm>
 #include <cstdio>

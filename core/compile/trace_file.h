@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "core/runtime/compiled_plan.h"
-#include "core/runtime/step_trace.h"
+#include "core/compile/compiled_plan.h"
+#include "core/program/step_trace.h"
 
 namespace epl {
 

@@ -1,12 +1,12 @@
-#include "core/runtime/compiled_plan.h"
+#include "core/compile/compiled_plan.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "core/base/check.h"
+#include "core/compile/plan_file.h"
 #include "core/rewrite/rewrite.h"
-#include "core/runtime/plan_file.h"
 #include "core/strategy/samples.h"
 #include "core/train/kept_outputs.h"
 #include "core/train/masters.h"

@@ -1,4 +1,4 @@
-#include "core/runtime/trace_file.h"
+#include "core/compile/trace_file.h"
 
 #include <algorithm>
 #include <cstdio>

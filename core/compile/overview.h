@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/runtime/compiled_plan.h"
-#include "core/runtime/step_trace.h"
+#include "core/compile/compiled_plan.h"
+#include "core/program/step_trace.h"
 
 namespace epl {
 

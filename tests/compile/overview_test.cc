@@ -1,6 +1,6 @@
 // A plan as people look at it: a step in virtual time, told apart into computing, moving and waiting, what is in memory
 // when, and a reason for each cut.
-#include "core/runtime/overview.h"
+#include "core/compile/overview.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,11 +10,11 @@
 #include <set>
 
 #include "core/base/json.h"
+#include "core/compile/trace_file.h"
 #include "core/frontend/template.h"
 #include "core/program/describe.h"
 #include "core/runtime/rehearsal.h"
 #include "core/runtime/session.h"
-#include "core/runtime/trace_file.h"
 #include "tests/runtime/graph_model.h"
 #include "tests/temporary_folder.h"
 

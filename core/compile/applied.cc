@@ -1,4 +1,4 @@
-#include "core/runtime/applied.h"
+#include "core/compile/applied.h"
 
 #include <algorithm>
 #include <set>

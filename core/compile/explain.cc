@@ -5,10 +5,10 @@
 #include <map>
 
 #include "core/base/text.h"
+#include "core/compile/overview.h"
+#include "core/compile/process_memory.h"
 #include "core/program/kernel_report.h"
 #include "core/program/link.h"
-#include "core/runtime/overview.h"
-#include "core/runtime/process_memory.h"
 
 namespace epl {
 namespace {

@@ -2,8 +2,8 @@
 #include <map>
 #include <set>
 
+#include "core/compile/compiled_plan.h"
 #include "core/program/link.h"
-#include "core/runtime/compiled_plan.h"
 #include "core/strategy/pipeline.h"
 #include "core/strategy/scope_layout.h"
 #include "core/strategy/staging.h"

@@ -1,9 +1,9 @@
 // What integers of inputs may be, told from the graph; and where a graph keeps samples apart.
-#include "core/runtime/input_bounds.h"
+#include "core/compile/input_bounds.h"
 
 #include <gtest/gtest.h>
 
-#include "core/runtime/sample_dims.h"
+#include "core/compile/sample_dims.h"
 #include "core/strategy/pass.h"
 
 namespace epl::input_bounds_test {

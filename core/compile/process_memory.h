@@ -2,7 +2,7 @@
 // it, which is estimated from above.
 #pragma once
 
-#include "core/runtime/compiled_plan.h"
+#include "core/compile/compiled_plan.h"
 
 namespace epl {
 

@@ -15,7 +15,7 @@
 
 namespace epl {
 
-struct PlanFile;  // core/runtime/plan_file.h
+struct PlanFile;  // core/compile/plan_file.h
 
 // Sizes that a batch may have beside those of PlanOptions::binding.
 struct PlanShape {

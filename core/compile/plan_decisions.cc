@@ -1,4 +1,4 @@
-#include "core/runtime/plan_decisions.h"
+#include "core/compile/plan_decisions.h"
 
 #include <charconv>
 

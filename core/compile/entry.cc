@@ -1,11 +1,11 @@
-#include "core/runtime/entry.h"
+#include "core/compile/entry.h"
 
 #include <algorithm>
 
+#include "core/compile/applied.h"
+#include "core/compile/plan_file.h"
 #include "core/ir/expand.h"
 #include "core/ir/rewriter.h"
-#include "core/runtime/applied.h"
-#include "core/runtime/plan_file.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/segments.h"
 

@@ -1,4 +1,4 @@
-#include "core/runtime/sample_dims.h"
+#include "core/compile/sample_dims.h"
 
 #include <algorithm>
 #include <cstring>

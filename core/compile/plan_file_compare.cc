@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "core/runtime/plan_file.h"
+#include "core/compile/plan_file.h"
 #include "core/strategy/plan_text.h"
 
 namespace epl {

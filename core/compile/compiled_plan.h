@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "core/compile/entry.h"
+#include "core/compile/plan_options.h"
 #include "core/program/link.h"
-#include "core/runtime/entry.h"
-#include "core/runtime/plan_options.h"
 
 namespace epl {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "core/runtime/plan_decisions.h"
+#include "core/compile/plan_decisions.h"
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
 #include "tests/runtime/skip_mlp.h"

@@ -1,4 +1,4 @@
-#include "core/runtime/process_memory.h"
+#include "core/compile/process_memory.h"
 
 #include <algorithm>
 

@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "core/runtime/compiled_plan.h"
-#include "core/runtime/plan_file.h"
+#include "core/compile/compiled_plan.h"
+#include "core/compile/plan_file.h"
 
 namespace epl {
 

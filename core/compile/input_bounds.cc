@@ -1,4 +1,4 @@
-#include "core/runtime/input_bounds.h"
+#include "core/compile/input_bounds.h"
 
 #include <algorithm>
 

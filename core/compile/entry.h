@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "core/backend/device.h"
+#include "core/compile/input_bounds.h"
+#include "core/compile/merged_outputs.h"
+#include "core/compile/plan_options.h"
+#include "core/compile/sample_dims.h"
 #include "core/program/program.h"
-#include "core/runtime/input_bounds.h"
-#include "core/runtime/merged_outputs.h"
-#include "core/runtime/plan_options.h"
-#include "core/runtime/sample_dims.h"
 #include "core/strategy/samples.h"
 
 namespace epl {

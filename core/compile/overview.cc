@@ -1,4 +1,4 @@
-#include "core/runtime/overview.h"
+#include "core/compile/overview.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "core/runtime/annotations.h"
+#include "core/compile/annotations.h"
 
 #include <algorithm>
 #include <map>

@@ -1,8 +1,8 @@
 // What a plan needs, in bytes.
 #include <algorithm>
 
+#include "core/compile/compiled_plan.h"
 #include "core/program/link.h"
-#include "core/runtime/compiled_plan.h"
 
 namespace epl {
 

@@ -1,4 +1,4 @@
-#include "core/runtime/sample_slices.h"
+#include "core/compile/sample_slices.h"
 
 #include <algorithm>
 

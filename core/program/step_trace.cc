@@ -1,4 +1,4 @@
-#include "core/runtime/step_trace.h"
+#include "core/program/step_trace.h"
 
 #include <algorithm>
 #include <map>
