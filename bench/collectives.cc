@@ -26,8 +26,8 @@
 
 #include "bench/peer.h"
 #include "core/backend/device.h"
-#include "core/backend/rendezvous.h"
 #include "core/base/memory.h"
+#include "core/net/rendezvous.h"
 
 namespace epl {
 namespace {

@@ -7,15 +7,28 @@
 #include <new>
 
 #include "backends/cpu/reduce.h"
-#include "backends/cpu/shared_layout.h"
 #include "backends/cpu/stream_work.h"
 #include "core/backend/device.h"
 #include "core/base/cache_line.h"
 #include "core/base/spin.h"
 #include "core/base/thread_pool.h"
+#include "core/net/shared_layout.h"
 
 namespace epl::cpu {
 namespace {
+
+using net::Arrival;
+using net::Called;
+using net::Connections;
+using net::FrameHead;
+using net::Mail;
+using net::Meeting;
+using net::Message;
+using net::SharedAddress;
+using net::SharedLayout;
+using net::SharedMemory;
+using net::SharedWord;
+using net::Ties;
 
 constexpr int max_spins = 2000;            // some fifty microseconds
 constexpr int64_t small_bytes = 32 << 10;  // of all ranks together, that each reduces by itself

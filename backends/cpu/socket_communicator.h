@@ -8,10 +8,11 @@
 // and names the operand by the number that the carrier has given it.
 #pragma once
 
-#include "backends/cpu/process_communicator.h"
+#include "core/net/process_communicator.h"
 
 namespace epl::cpu {
 
-Result<std::unique_ptr<Communicator>> create_socket_communicator(const Ties& ties, Connections::Group& group, int rank);
+Result<std::unique_ptr<Communicator>> create_socket_communicator(const net::Ties& ties, net::Connections::Group& group,
+                                                                 int rank);
 
 }  // namespace epl::cpu

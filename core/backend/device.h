@@ -24,7 +24,7 @@
 
 namespace epl {
 
-class Rendezvous;  // core/backend/rendezvous.h
+class Rendezvous;  // core/net/rendezvous.h
 
 // Memory of a device, freed with the object.
 class Buffer {

@@ -10,8 +10,8 @@
 #include <iterator>
 #include <thread>
 
-#include "core/backend/rendezvous.h"
 #include "core/base/hash.h"
+#include "core/net/rendezvous.h"
 #include "tests/backend/failing_device.h"
 #include "tests/backend/far_device.h"
 #include "tests/runtime/trained.h"

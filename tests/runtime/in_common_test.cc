@@ -7,7 +7,7 @@
 #include <functional>
 #include <thread>
 
-#include "core/backend/rendezvous.h"
+#include "core/net/rendezvous.h"
 #include "core/runtime/session_state.h"
 #include "tests/runtime/two_processes.h"
 #include "tests/temporary_folder.h"

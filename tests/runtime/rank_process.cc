@@ -12,7 +12,7 @@
 #include <map>
 #include <thread>
 
-#include "core/backend/rendezvous.h"
+#include "core/net/rendezvous.h"
 #include "core/runtime/export.h"
 #include "core/runtime/session_state.h"
 #include "tests/runtime/two_processes.h"

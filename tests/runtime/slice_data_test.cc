@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-#include "core/backend/rendezvous.h"
+#include "core/net/rendezvous.h"
 #include "core/runtime/entry_data.h"
 #include "core/runtime/evaluation.h"
 #include "core/runtime/facts.h"

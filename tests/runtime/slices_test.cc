@@ -8,7 +8,7 @@
 #include <map>
 #include <thread>
 
-#include "core/backend/rendezvous.h"
+#include "core/net/rendezvous.h"
 #include "core/runtime/session.h"
 #include "core/runtime/session_state.h"
 #include "tests/runtime/two_processes.h"

@@ -9,7 +9,7 @@
 
 #include "core/base/status.h"
 
-namespace epl::cpu {
+namespace epl::net {
 
 // Its reason, and of each group that it ends how many calls its sender has completed. Such a call has been answered by
 // all ranks, so that it completes on each: ranks agree on which calls took place.
@@ -56,4 +56,4 @@ inline Abort unpacked(std::string_view text) {
   return out;
 }
 
-}  // namespace epl::cpu
+}  // namespace epl::net

@@ -29,13 +29,13 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/frame_seal.h"
 #include "core/backend/communicator.h"
 #include "core/backend/job_call.h"
 #include "core/base/descriptor.h"
 #include "core/base/function_ref.h"
+#include "core/net/frame_seal.h"
 
-namespace epl::cpu {
+namespace epl::net {
 
 // A connection, and the keys that follow from how it was made.
 struct Link {
@@ -208,4 +208,4 @@ class Connections {
   std::thread thread_;
 };
 
-}  // namespace epl::cpu
+}  // namespace epl::net

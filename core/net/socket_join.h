@@ -4,11 +4,11 @@
 
 #include <vector>
 
-#include "backends/cpu/connections.h"
-#include "backends/cpu/shared_memory.h"
 #include "core/backend/device.h"
+#include "core/net/connections.h"
+#include "core/net/shared_memory.h"
 
-namespace epl::cpu {
+namespace epl::net {
 
 // What a rank says of itself.
 struct Card {
@@ -34,4 +34,4 @@ struct MetPeers {
 Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, Rendezvous& rendezvous,
                             const std::function<double()>& clock);
 
-}  // namespace epl::cpu
+}  // namespace epl::net

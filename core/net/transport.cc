@@ -1,4 +1,4 @@
-#include "core/backend/transport.h"
+#include "core/net/transport.h"
 
 #include <algorithm>
 

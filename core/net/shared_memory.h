@@ -9,11 +9,11 @@
 #include <memory>
 #include <string>
 
-#include "backends/cpu/connections.h"
 #include "core/base/function_ref.h"
 #include "core/base/status.h"
+#include "core/net/connections.h"
 
-namespace epl::cpu {
+namespace epl::net {
 
 // What another process needs to open it.
 struct SharedAddress {
@@ -67,4 +67,4 @@ struct SharedWord {
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-}  // namespace epl::cpu
+}  // namespace epl::net

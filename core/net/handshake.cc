@@ -1,4 +1,4 @@
-#include "core/backend/handshake.h"
+#include "core/net/handshake.h"
 
 #include <sys/random.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "backends/cpu/shared_memory.h"
+#include "core/net/shared_memory.h"
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -17,7 +17,7 @@
 
 #include "core/base/file.h"
 
-namespace epl::cpu {
+namespace epl::net {
 namespace {
 
 Status failed(std::string_view doing) { return system_error(doing, "memory for the ranks of this host", errno); }
@@ -120,4 +120,4 @@ void SharedWord::sleep(uint64_t seen, int milliseconds, FunctionRef<bool()> come
   sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-}  // namespace epl::cpu
+}  // namespace epl::net

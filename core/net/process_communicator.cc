@@ -1,12 +1,12 @@
-#include "backends/cpu/process_communicator.h"
+#include "core/net/process_communicator.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "backends/cpu/socket_join.h"
-#include "core/backend/transport.h"
+#include "core/net/socket_join.h"
+#include "core/net/transport.h"
 
-namespace epl::cpu {
+namespace epl::net {
 
 bool Neighbours::share(const std::vector<int>& members) const {
   return members.size() > 1 && std::ranges::all_of(members, [&](int a) {
@@ -113,4 +113,4 @@ Result<std::unique_ptr<Communicator>> join_processes(const GroupMakers& makers, 
   return create_process_communicator(ties, ties.links->root(), joining.rank);
 }
 
-}  // namespace epl::cpu
+}  // namespace epl::net

@@ -10,7 +10,7 @@
 
 #include "core/base/sha256.h"
 
-namespace epl::cpu {
+namespace epl::net {
 
 using FrameTag = std::array<uint8_t, 16>;  // the first half of HMAC-SHA256 (RFC 2104, section 5)
 
@@ -52,4 +52,4 @@ inline bool same_tag(const FrameTag& a, const FrameTag& b) {
   return difference == 0;
 }
 
-}  // namespace epl::cpu
+}  // namespace epl::net

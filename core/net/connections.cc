@@ -1,4 +1,4 @@
-#include "backends/cpu/connections.h"
+#include "core/net/connections.h"
 
 #include <sys/eventfd.h>
 
@@ -6,11 +6,11 @@
 #include <cerrno>
 #include <system_error>
 
-#include "backends/cpu/abort_frame.h"
 #include "core/base/file.h"
 #include "core/base/hash.h"
+#include "core/net/abort_frame.h"
 
-namespace epl::cpu {
+namespace epl::net {
 namespace {
 
 constexpr auto slice = std::chrono::milliseconds(20);  // how long a call waits before it asks whether it should
@@ -400,4 +400,4 @@ void Connections::lose(int rank, std::string why) {
   changed_.notify_all();
 }
 
-}  // namespace epl::cpu
+}  // namespace epl::net

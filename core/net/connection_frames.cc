@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <system_error>
 
-#include "backends/cpu/connections.h"
-#include "core/backend/tcp.h"
+#include "core/net/connections.h"
+#include "core/net/tcp.h"
 
-namespace epl::cpu {
+namespace epl::net {
 namespace {
 
 constexpr size_t max_read = 1 << 20;  // at once from one peer, so that the others get their turn
@@ -212,4 +212,4 @@ void Connections::serve() {
   }
 }
 
-}  // namespace epl::cpu
+}  // namespace epl::net

@@ -1,4 +1,4 @@
-#include "core/backend/store.h"
+#include "core/net/store.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/backend/handshake.h"
 #include "core/base/thread.h"
+#include "core/net/handshake.h"
 
 namespace epl {
 namespace {

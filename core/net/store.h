@@ -1,14 +1,14 @@
 // A rendezvous that one process serves over TCP and the others reach. Who connects shows first that it knows the
-// store's secret (core/backend/handshake.h).
+// store's secret (core/net/handshake.h).
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
 
-#include "core/backend/rendezvous.h"
-#include "core/backend/tcp.h"
 #include "core/base/secret.h"
+#include "core/net/rendezvous.h"
+#include "core/net/tcp.h"
 
 namespace epl {
 

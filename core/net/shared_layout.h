@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "backends/cpu/shared_memory.h"
 #include "core/backend/communicator.h"
 #include "core/base/cache_line.h"
+#include "core/net/shared_memory.h"
 
-namespace epl::cpu {
+namespace epl::net {
 
 // Where those sleep that wait for a meeting, and whether any can take place still.
 struct alignas(2 * line_bytes) Meeting {
@@ -101,4 +101,4 @@ class SharedLayout {
   int64_t ranks_, part_, ring_;
 };
 
-}  // namespace epl::cpu
+}  // namespace epl::net

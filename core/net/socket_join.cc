@@ -1,4 +1,4 @@
-#include "backends/cpu/socket_join.h"
+#include "core/net/socket_join.h"
 
 #include <poll.h>
 
@@ -8,12 +8,12 @@
 #include <list>
 #include <system_error>
 
-#include "backends/cpu/process_communicator.h"
-#include "core/backend/handshake.h"
 #include "core/backend/job_call.h"
-#include "core/backend/rendezvous.h"
+#include "core/net/handshake.h"
+#include "core/net/process_communicator.h"
+#include "core/net/rendezvous.h"
 
-namespace epl::cpu {
+namespace epl::net {
 namespace {
 
 // What is said at the rendezvous and in frames; raised when either changes.
@@ -317,4 +317,4 @@ Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, 
   return met;
 }
 
-}  // namespace epl::cpu
+}  // namespace epl::net

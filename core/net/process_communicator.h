@@ -5,11 +5,11 @@
 #include <memory>
 #include <vector>
 
-#include "backends/cpu/carrier.h"
-#include "backends/cpu/connections.h"
 #include "core/backend/device.h"
+#include "core/net/carrier.h"
+#include "core/net/connections.h"
 
-namespace epl::cpu {
+namespace epl::net {
 
 inline constexpr int max_process_ranks = 256;  // each has a connection to each
 
@@ -62,4 +62,4 @@ Result<std::unique_ptr<Communicator>> join_processes(const GroupMakers& makers, 
                                                      Rendezvous& rendezvous, const std::function<double()>& clock,
                                                      const std::string& packs);
 
-}  // namespace epl::cpu
+}  // namespace epl::net

@@ -1,13 +1,13 @@
-#include "backends/cpu/carrier.h"
+#include "core/net/carrier.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "core/backend/rendezvous.h"
 #include "core/base/pack.h"
 #include "core/base/pack_abi.h"
+#include "core/net/rendezvous.h"
 
-namespace epl::cpu {
+namespace epl::net {
 namespace {
 
 constexpr int handover_milliseconds = 2000;  // for peers to take what was sent to them, before it is dropped
@@ -98,4 +98,4 @@ Carrier::Receipt::~Receipt() {
   if (receipt_ != nullptr) carrier_->table_.drop(carrier_->end_, receipt_);
 }
 
-}  // namespace epl::cpu
+}  // namespace epl::net

@@ -1,4 +1,4 @@
-#include "core/backend/tcp.h"
+#include "core/net/tcp.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

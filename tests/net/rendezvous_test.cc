@@ -9,8 +9,8 @@
 #include <fstream>
 #include <thread>
 
-#include "core/backend/handshake.h"
-#include "core/backend/store.h"
+#include "core/net/handshake.h"
+#include "core/net/store.h"
 #include "tests/temporary_folder.h"
 
 namespace epl::rendezvous_test {

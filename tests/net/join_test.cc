@@ -7,9 +7,9 @@
 
 #include <sstream>
 
-#include "backends/cpu/socket_join.h"
-#include "core/backend/handshake.h"
-#include "core/backend/store.h"
+#include "core/net/handshake.h"
+#include "core/net/socket_join.h"
+#include "core/net/store.h"
 #include "tests/backend/conformance.h"
 #include "tests/temporary_folder.h"
 
@@ -46,10 +46,10 @@ class Joined : public testing::Test {
 };
 
 // What a rank with this card puts.
-void put_card(const Joining& joining, Rendezvous& place, const cpu::Card& card) {
-  ASSERT_TRUE(place.put_text(cpu::card_key("world", joining.rank), cpu::card_text(joining, joining.rank, card)).ok());
+void put_card(const Joining& joining, Rendezvous& place, const net::Card& card) {
+  ASSERT_TRUE(place.put_text(net::card_key("world", joining.rank), net::card_text(joining, joining.rank, card)).ok());
 }
-cpu::Card card_at(int port) { return {.size = 2, .address = "127.0.0.1", .port = port, .drawn = "1", .job = "a job"}; }
+net::Card card_at(int port) { return {.size = 2, .address = "127.0.0.1", .port = port, .drawn = "1", .job = "a job"}; }
 
 TEST_F(Joined, who_does_not_come_is_named) {
   expect_words(device->join(rank(1, 4, 0.02), *place).status(), Code::deadline_exceeded,
@@ -73,7 +73,7 @@ TEST_F(Joined, who_comes_twice_is_told_to_those_who_wait) {
     };
     Status first;
     std::thread waits([&] { first = device->join(of(1, 3, 60), *place).status(); });
-    ASSERT_TRUE(place->get_text(cpu::card_key("world", 1), 20).ok());
+    ASSERT_TRUE(place->get_text(net::card_key("world", 1), 20).ok());
     const auto start = std::chrono::steady_clock::now();
     expect_words(device->join(of(1, 3, 60), *place).status(), Code::invalid_argument,
                  {"rank 1 of 3", "two processes take themselves for the same rank"});
@@ -168,16 +168,16 @@ TEST_F(Joined, versions_do_not_meet) {
 
 TEST_F(Joined, cards_that_cannot_be_read_are_refused) {
   place = memory_rendezvous();
-  const std::string whole = cpu::card_text(rank(1, 2), 1, card_at(1));
+  const std::string whole = net::card_text(rank(1, 2), 1, card_at(1));
   for (size_t length = whole.find('\n'); length < whole.size(); length += 7) {
     place = memory_rendezvous();
     ASSERT_TRUE(place->put_text("world/rank 1", whole.substr(0, length)).ok());
     expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument,
                  {"rank 1 of group world has not the secret"});
   }
-  cpu::Card nowhere = card_at(1);
+  net::Card nowhere = card_at(1);
   nowhere.address.clear();
-  for (const cpu::Card& bad : {card_at(0), card_at(-1), card_at(65536), nowhere}) {
+  for (const net::Card& bad : {card_at(0), card_at(-1), card_at(65536), nowhere}) {
     place = memory_rendezvous();
     put_card(rank(1, 2), *place, bad);
     expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument,
@@ -186,7 +186,7 @@ TEST_F(Joined, cards_that_cannot_be_read_are_refused) {
 }
 
 TEST_F(Joined, a_card_of_another_rank_is_refused) {
-  ASSERT_TRUE(place->put_text("world/rank 1", cpu::card_text(rank(2, 2), 2, card_at(1))).ok());
+  ASSERT_TRUE(place->put_text("world/rank 1", net::card_text(rank(2, 2), 2, card_at(1))).ok());
   expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument, {"rank 1", "secret"});
 }
 
@@ -282,7 +282,7 @@ class ByHand {
     socket_ = connect_within({card_.address, card_.port}, deadline_, false).value();
   }
   Status introduce() const {
-    return epl::introduce(socket_, own_.secret, cpu::card_subject(own_, 0, card_), own_.rank, deadline_).status();
+    return epl::introduce(socket_, own_.secret, net::card_subject(own_, 0, card_), own_.rank, deadline_).status();
   }
   void say(std::string_view text) const { EXPECT_TRUE(send_whole(socket_, text, deadline_).ok()); }
 
@@ -290,7 +290,7 @@ class ByHand {
   const std::function<double()> clock_ = TestHost().host().seconds;
   const Deadline deadline_{clock_, 20};
   Joining own_;
-  cpu::Card card_;
+  net::Card card_;
   Descriptor socket_;
 };
 
@@ -389,9 +389,9 @@ TEST_F(Joined, a_listener_of_another_card_is_refused) {
   std::thread thread([&] {
     Descriptor socket;
     while (!socket.open()) socket = accept_next(listener).value();
-    cpu::Card other = card_at(at.port);
+    net::Card other = card_at(at.port);
     other.drawn = "2";
-    Guest guest = Guest::greet(std::move(socket), "", cpu::card_subject(rank(0, 2), 0, other)).value();
+    Guest guest = Guest::greet(std::move(socket), "", net::card_subject(rank(0, 2), 0, other)).value();
     while (guest.read() == Guest::State::unknown) std::this_thread::yield();
     EXPECT_EQ(guest.read(), Guest::State::stranger);
   });

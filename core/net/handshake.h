@@ -11,9 +11,9 @@
 #include <array>
 #include <string>
 
-#include "core/backend/tcp.h"
 #include "core/base/secret.h"
 #include "core/base/sha256.h"
+#include "core/net/tcp.h"
 
 namespace epl {
 

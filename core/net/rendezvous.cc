@@ -1,4 +1,4 @@
-#include "core/backend/rendezvous.h"
+#include "core/net/rendezvous.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

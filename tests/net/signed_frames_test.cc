@@ -5,9 +5,9 @@
 
 #include <atomic>
 
-#include "backends/cpu/socket_join.h"
-#include "core/backend/handshake.h"
 #include "core/base/philox.h"
+#include "core/net/handshake.h"
+#include "core/net/socket_join.h"
 #include "tests/backend/conformance.h"
 
 namespace epl::signed_frames_test {
@@ -121,7 +121,7 @@ class SignedFrames : public testing::Test {
     // Rank 1 reads a card of rank 0 in which the wire's door stands.
     std::thread between([&] {
       const std::string text = place->get_text("world/rank 0", 20).value();
-      cpu::Card card;
+      net::Card card;
       std::istringstream lines(text);
       std::string line;
       std::getline(lines, line), std::getline(lines, line), std::getline(lines, line);
@@ -134,7 +134,7 @@ class SignedFrames : public testing::Test {
       card.port = door.port;
       const auto begin = text.find("job: 1");
       card.job = text.substr(begin);
-      EXPECT_TRUE(other->put_text("world/rank 0", cpu::card_text(joining(0, signs), 0, card)).ok());
+      EXPECT_TRUE(other->put_text("world/rank 0", net::card_text(joining(0, signs), 0, card)).ok());
       EXPECT_TRUE(place->put_text("world/rank 1", other->get_text("world/rank 1", 20).value()).ok());
       Descriptor connected;
       while (!connected.open()) connected = accept_next(listener).value();
@@ -221,7 +221,7 @@ TEST_F(SignedFrames, every_change_on_the_wire_is_noticed) {
 
 // The same wire without signatures: the test can see what it looks for.
 TEST_F(SignedFrames, a_changed_operand_that_is_not_signed_goes_unseen) {
-  const Change change{.what = Change::What::flip, .direction = 0, .at = sizeof(cpu::FrameHead) + 5, .bit = 2};
+  const Change change{.what = Change::What::flip, .direction = 0, .at = sizeof(net::FrameHead) + 5, .bit = 2};
   const Outcome plain = run(change, false), sealed = run(change);
   EXPECT_TRUE(plain.changed && sealed.changed);
   EXPECT_FALSE(plain.noticed);

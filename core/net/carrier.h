@@ -10,7 +10,7 @@
 
 struct epl_pack_carrier;
 
-namespace epl::cpu {
+namespace epl::net {
 
 // Thread safety: one rank's, so one thread at a time.
 class Carrier {
@@ -52,4 +52,4 @@ class Carrier {
   void* end_;
 };
 
-}  // namespace epl::cpu
+}  // namespace epl::net
