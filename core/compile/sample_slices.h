@@ -1,8 +1,8 @@
 // Which samples of the global batch belong to some of the ranks: those of a process, mostly.
 #pragma once
 
+#include "core/base/sample_range.h"
 #include "core/compile/compiled_plan.h"
-#include "core/data/slices.h"
 
 namespace epl {
 
