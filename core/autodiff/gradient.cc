@@ -114,6 +114,8 @@ class Differentiator {
     if (static_cast<size_t>(v.index) >= parts_.size()) return {};
     if (!totals_[v.index] && !parts_[v.index].empty()) {
       builder_.set_scope(cat(graph_.value(v).name, ".gradient"));
+      const NodeId producer = graph_.value(v).producer;
+      builder_.set_origin(producer ? graph_.node(producer).origin_name() : "");
       std::vector<Var> parts = parts_[v.index];
       Var sum = joined(builder_, parts);
       if (!sum) {
@@ -166,6 +168,7 @@ class Differentiator {
     // Its own builder: a gradient that refuses must not end the pass.
     Builder own(graph_, Phase::backward);
     own.set_scope(cat(node.name, ".gradient"));
+    own.set_origin(node.origin_name());
     const auto in_own = [&](Value v) { return v ? own.var(v) : Var(); };
     std::vector<Var> inputs, outputs, dy;
     for (Value v : node.inputs) inputs.push_back(in_own(v));
@@ -191,6 +194,7 @@ class Differentiator {
 
   Status body_gradient(const Node& node, const std::vector<bool>& needed, const std::vector<Var>& upstream) {
     builder_.set_scope(cat(node.name, ".body"));
+    builder_.set_origin(node.origin_name());
     int begin = graph_.node_count();
     // Copies of the operands stand between the body and the graph, so that parts of other uses do not mix in.
     std::vector<Var> inputs;

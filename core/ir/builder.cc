@@ -32,8 +32,11 @@ std::vector<Var> Builder::emit_all(std::string_view op_name, const std::vector<V
   const OpDef& op = op_named(op_name);
   std::vector<Var> failed(std::max(op.output_count(), 1));
   if (!status_.ok()) return failed;
-  Node node{
-      .name = graph_.unique_name(scope_.empty() ? op_name : scope_), .op = &op, .phase = phase_, .source = source_};
+  Node node{.name = graph_.unique_name(scope_.empty() ? op_name : scope_),
+            .op = &op,
+            .phase = phase_,
+            .source = source_,
+            .origin = origin_};
   std::vector<const TensorType*> types;
   for (const Var& input : inputs) {
     node.inputs.push_back(input.value());

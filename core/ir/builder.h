@@ -46,6 +46,7 @@ class Builder {
   void set_scope(std::string name) { scope_ = std::move(name); }  // names of the nodes that follow
   const std::string& scope() const { return scope_; }
   void set_source(std::string name) { source_ = std::move(name); }  // Node::source of the nodes that follow
+  void set_origin(std::string name) { origin_ = std::move(name); }  // Node::origin of the nodes that follow
 
   Var var(Value value) { return Var(this, value); }
   // Any op by name; the general form of everything below.
@@ -93,7 +94,7 @@ class Builder {
   Graph& graph_;
   Phase phase_;
   Status status_;
-  std::string scope_, source_;
+  std::string scope_, source_, origin_;
 };
 
 Var operator+(const Var& a, const Var& b);

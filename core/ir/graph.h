@@ -63,6 +63,11 @@ struct Node {
   // Nodes of different regions run at different times (the blocks of a local graph) and are never merged into one.
   int32_t region = 0;
   std::string source;  // the model's node that it was made for, by its name in the file; empty: none
+  // The node of the forward pass that it belongs to, by its name there: a node of the backward pass belongs to the node
+  // whose gradient it computes, a part of a composite to the composite. Empty: to itself.
+  std::string origin;
+
+  const std::string& origin_name() const { return origin.empty() ? name : origin; }
 };
 
 class Graph {

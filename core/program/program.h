@@ -158,7 +158,7 @@ struct Program {
   int64_t memory_bytes_peak() const { return arena_bytes + state_bytes + constant_bytes + scalar_bytes; }
 };
 
-// Lowers a local graph, in which composites without a kernel have been expanded (core/program/expand.h), for a
+// Lowers a local graph, in which composites without a kernel have been expanded (core/ir/expand.h), for a
 // backend's kernels: elementwise regions are fused, kernels chosen, memory laid out. `threads` is the pool of one rank.
 struct LowerOptions {
   const KernelTable* kernels = nullptr;

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "core/base/hash.h"
-#include "core/data/safetensors.h"
-#include "core/data/zip.h"
+#include "core/formats/safetensors.h"
+#include "core/formats/zip.h"
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/checkpoint_manifest.h"
 

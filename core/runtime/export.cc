@@ -6,7 +6,7 @@
 #include "core/base/converted.h"
 #include "core/base/stop_hook.h"
 #include "core/base/suggestion.h"
-#include "core/data/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "core/runtime/session_state.h"
 
 namespace epl {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/base/hash.h"
+#include "core/compile/compiled_plan.h"
 #include "core/data/dataset.h"
-#include "core/runtime/compiled_plan.h"
 
 namespace epl {
 namespace {

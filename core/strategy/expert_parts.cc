@@ -162,15 +162,14 @@ class Finding {
     std::unordered_map<std::string_view, int> part_of_name;
     for (int n = 0; n < forward_; ++n) {
       const int part = out_.of_node[static_cast<size_t>(n)];
-      part_of_name.emplace(node(n).name, part);
+      part_of_name.emplace(node(n).origin_name(), part);
       if (part != no_part) add(n, part);
     }
     for (int n = forward_; n < graph_.node_count(); ++n) {
       if (plan_.node_task_graph[static_cast<size_t>(n)] != here_) continue;
       std::set<int> found;
       if (node(n).phase == Phase::backward) {
-        const std::string_view name = node(n).name;
-        const auto origin = part_of_name.find(name.substr(0, name.find(".gradient")));
+        const auto origin = part_of_name.find(node(n).origin_name());
         if (origin != part_of_name.end()) found.insert(origin->second);
       } else {
         int64_t own = 0, others = 0;  // elements of the largest operand that a node makes, and of state that is known

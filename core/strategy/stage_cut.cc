@@ -39,8 +39,8 @@ class Stages {
       follow_first_entry();
     } else {
       find_order();
-      if (static_cast<int>(order_.size()) < count_)
-        return invalid("pipeline.num_stages: ", order_.size(), " nodes cannot be ", count_, " stages");
+      if (static_cast<int>(units()) < count_)
+        return invalid("pipeline.num_stages: ", units(), " nodes cannot be ", count_, " stages");
       weigh();
       cut();
     }
@@ -53,7 +53,8 @@ class Stages {
   int& stage(int n) { return found_.node_stage[static_cast<size_t>(n)]; }
   bool forward(int n) const { return node(n).phase == Phase::forward; }
 
-  // Nodes of the forward pass that depend on inputs.
+  // Nodes of the forward pass that depend on inputs. The parts of a composite are one unit: its backward pass takes
+  // from all of them, and so they stay together.
   void find_order() {
     std::vector<bool> on_inputs(static_cast<size_t>(graph_.value_count()), false);
     for (int n = 0; n < graph_.node_count(); ++n) {
@@ -64,9 +65,17 @@ class Stages {
       for (Value v : node(n).outputs) {
         if (v) on_inputs[static_cast<size_t>(v.index)] = sees;
       }
-      if (sees) order_.push_back(n);
+      if (!sees) continue;
+      if (order_.empty() || node(order_.back()).origin_name() != node(n).origin_name())
+        begins_.push_back(order_.size());
+      order_.push_back(n);
     }
+    begins_.push_back(order_.size());
   }
+
+  size_t units() const { return begins_.size() - 1; }
+  const Node& first_of(size_t unit) const { return node(order_[begins_[unit]]); }
+  const Node& last_of(size_t unit) const { return node(order_[begins_[unit + 1] - 1]); }
 
   double cost_of(int n) const {
     std::vector<const TensorType*> inputs, outputs;
@@ -81,32 +90,30 @@ class Stages {
     return op_flops(OpQuery(*node(n).op, node(n).attributes, inputs, outputs)) + bytes * operations_per_byte;
   }
 
-  // Sums of costs before each place of the order, and what goes over a cut there.
+  // Sums of costs before each unit, and what goes over a cut there.
   void weigh() {
     std::map<std::string_view, size_t> at;
-    std::vector<double> costs;
-    for (size_t i = 0; i < order_.size(); ++i) {
-      at.emplace(node(order_[i]).name, i);
-      costs.push_back(cost_of(order_[i]));
+    std::vector<double> costs(units(), 0);
+    std::map<int32_t, std::pair<size_t, size_t>> lives;  // by value: the units where it is made and used last
+    for (size_t u = 0; u < units(); ++u) {
+      at.emplace(first_of(u).origin_name(), u);
+      for (size_t i = begins_[u]; i < begins_[u + 1]; ++i) {
+        costs[u] += cost_of(order_[i]);
+        for (Value v : node(order_[i]).inputs) {
+          if (const auto made = lives.find(v ? v.index : -1); made != lives.end()) made->second.second = u;
+        }
+        for (Value v : node(order_[i]).outputs) {
+          if (v) lives.emplace(v.index, std::pair(u, u));
+        }
+      }
     }
     for (int n = 0; n < graph_.node_count(); ++n) {
       if (node(n).phase != Phase::backward) continue;
-      const std::string_view name = node(n).name;
-      const auto origin = at.find(name.substr(0, name.find(".gradient")));
-      if (origin != at.end()) costs[origin->second] += cost_of(n);
+      if (const auto origin = at.find(node(n).origin_name()); origin != at.end()) costs[origin->second] += cost_of(n);
     }
     before_.assign(1, 0);
     for (double cost : costs) before_.push_back(before_.back() + cost);
-    crossing_.assign(order_.size() + 1, 0);
-    std::map<int32_t, std::pair<size_t, size_t>> lives;  // by value: where it is made and used last
-    for (size_t i = 0; i < order_.size(); ++i) {
-      for (Value v : node(order_[i]).inputs) {
-        if (const auto made = lives.find(v ? v.index : -1); made != lives.end()) made->second.second = i;
-      }
-      for (Value v : node(order_[i]).outputs) {
-        if (v) lives.emplace(v.index, std::pair(i, i));
-      }
-    }
+    crossing_.assign(units() + 1, 0);
     for (const auto& [value, life] : lives) {
       const auto bytes = static_cast<double>(graph_.type(Value{value}).bytes());
       for (size_t c = life.first + 1; c <= life.second; ++c) crossing_[c] += bytes;
@@ -115,16 +122,16 @@ class Stages {
 
   double cost(size_t begin, size_t end) const { return before_[end] - before_[begin]; }
 
-  // A cut before a place of the order: how many layers it parts, then the bytes that go over it.
+  // A cut before a unit: how many layers it parts, then the bytes that go over it.
   using Price = std::pair<int, double>;
   Price price(size_t at) const {
-    const std::string_view left = layer_of(node(order_[at - 1]).name), right = layer_of(node(order_[at]).name);
+    const std::string_view left = layer_of(last_of(at - 1).name), right = layer_of(first_of(at).name);
     return {!left.empty() && left == right ? 1 : 0, crossing_[at]};
   }
 
-  // The smallest cost of the largest of `count_` runs: `best[i]` of the first i nodes.
+  // The smallest cost of the largest of `count_` runs: `best[i]` of the first i units.
   double smallest_largest() const {
-    const size_t size = order_.size();
+    const size_t size = units();
     std::vector<double> best(size + 1, 0);
     for (size_t i = 0; i <= size; ++i) best[i] = cost(0, i);
     for (int k = 2; k <= count_; ++k) {
@@ -142,7 +149,7 @@ class Stages {
 
   // The cheapest cuts into runs of at most `limit`.
   std::vector<size_t> cheapest(double limit) const {
-    const size_t size = order_.size();
+    const size_t size = units();
     const Price never{INT32_MAX, 0};
     std::vector<std::vector<Price>> best(static_cast<size_t>(count_) + 1, std::vector<Price>(size + 1, never));
     std::vector<std::vector<size_t>> from(static_cast<size_t>(count_) + 1, std::vector<size_t>(size + 1, 0));
@@ -168,11 +175,11 @@ class Stages {
     const std::vector<size_t> begins = cheapest(smallest_largest() * slack);
     std::vector<std::string> shares;
     for (size_t s = 0; s < begins.size(); ++s) {
-      const size_t end = s + 1 < begins.size() ? begins[s + 1] : order_.size();
-      for (size_t i = begins[s]; i < end; ++i) stage(order_[i]) = static_cast<int>(s);
+      const size_t end = s + 1 < begins.size() ? begins[s + 1] : units();
+      for (size_t i = begins_[begins[s]]; i < begins_[end]; ++i) stage(order_[i]) = static_cast<int>(s);
       const double share = before_.back() > 0 ? cost(begins[s], end) / before_.back() : 0;
       shares.push_back(
-          cat(static_cast<int64_t>(share * 100 + 0.5), " % from ", node(order_[begins[s]]).name, " on",
+          cat(static_cast<int64_t>(share * 100 + 0.5), " % from ", first_of(begins[s]).name, " on",
               s == 0 ? std::string()
                      : cat(" (", static_cast<int64_t>(crossing_[begins[s]]), " bytes of the batch come in)")));
     }
@@ -226,8 +233,9 @@ class Stages {
   const int count_;
   StageCut found_;
   std::vector<int> order_;        // nodes
-  std::vector<double> before_;    // by place in the order: cost of all before it
-  std::vector<double> crossing_;  // by place in the order: bytes made before it and used from it on
+  std::vector<size_t> begins_;    // where each unit begins in the order, and its end
+  std::vector<double> before_;    // by unit: cost of all before it
+  std::vector<double> crossing_;  // by unit: bytes made before it and used from it on
 };
 
 }  // namespace

@@ -61,6 +61,7 @@ Status widen(NodeId node, const Graph& graph, GraphRewriter& now, Graph& out, Bu
     out.value(results[o]).type.dtype = types[o].dtype;
     if (graph.type(old[o]).dtype != DType::f32 || types[o].dtype != DType::f32) continue;
     builder.set_phase(graph.node(node).phase);
+    builder.set_origin(graph.node(node).origin_name());
     builder.set_scope(cat(out.value(results[o]).name, ".f64"));
     now.set(old[o], builder.cast(builder.var(results[o]), DType::f64).value());
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "core/ir/evaluate.h"
 
@@ -122,6 +123,30 @@ TEST_F(GradientTest, BroadcastOperandsGetGradientsOfTheirOwnShape) {
   ASSERT_TRUE(g.ok());
   EXPECT_EQ(graph.type(g->values[1]).text(), "f64[3]");
   EXPECT_EQ(graph.type(g->values[2]).text(), "f64[]");
+}
+
+// Whatever it is called, and where it has no gradient but that of its body.
+TEST_F(GradientTest, NodesOfTheBackwardPassBelongToTheirForwardNode) {
+  const Var x = leaf("x", {2, 3});
+  const Var first = node("net.gradient_net.first", "exp", {x});
+  const Var second = node("second.gradient", "softplus", {first});
+  const Var third = node("third", "mul", {second, second});
+  auto g = gradients(total(third), {x});
+  ASSERT_TRUE(g.ok()) << g.status().to_string();
+  std::set<std::string> origins, names;
+  for (const Node& made : graph.nodes()) {
+    EXPECT_TRUE(names.insert(made.name).second) << made.name;
+    if (made.phase == Phase::backward) {
+      origins.insert(made.origin);
+    } else {
+      EXPECT_EQ(made.origin, "");
+    }
+  }
+  EXPECT_EQ(origins, (std::set<std::string>{"loss", "third", "second.gradient", "net.gradient_net.first"}));
+  const std::string text = print_graph(graph);
+  auto parsed = parse_graph(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+  EXPECT_EQ(print_graph(*parsed), text);
 }
 
 TEST_F(GradientTest, ACutPathIsReportedAndCostsNothing) {

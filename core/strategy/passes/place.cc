@@ -172,13 +172,6 @@ class Placement {
     return staged() ? staging_.node_stage[static_cast<size_t>(n)] : layout_.leaf_of(graph_, graph_.node(NodeId{n}));
   }
 
-  // The node of the model that a node was made for: its own name, or what stands before the suffix of the backward
-  // pass.
-  static std::string_view origin(const Node& node) {
-    const std::string_view name = node.name;
-    return node.phase == Phase::backward ? name.substr(0, name.find(".gradient")) : name;
-  }
-
   // The TaskGraph of the last stage, or the first, of those that operands come from; `not_yet` if none comes from any.
   int of_operands(const Node& node, bool last) {
     int found = not_yet;
@@ -320,7 +313,7 @@ class Placement {
     for (int n = 0; n < graph_.node_count(); ++n) {
       const Node& node = graph_.node(NodeId{n});
       if (node.phase != Phase::forward) continue;
-      origins.emplace(node.name, at(n));
+      origins.emplace(node.origin_name(), at(n));
       take_leaves(n);
     }
     for (int n = 0; n < graph_.node_count(); ++n) {
@@ -331,7 +324,7 @@ class Placement {
         continue;
       }
       if (node.phase == Phase::backward) {
-        const auto found = origins.find(origin(node));
+        const auto found = origins.find(node.origin_name());
         at(n) = found != origins.end() ? found->second : of_operands(node, false);
       } else {
         for (Value v : node.inputs) {
