@@ -27,6 +27,7 @@
 #include "bench/peer.h"
 #include "core/backend/device.h"
 #include "core/base/memory.h"
+#include "core/net/rendezvous.h"
 
 namespace epl {
 namespace {

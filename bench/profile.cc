@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "core/base/memory.h"
-#include "core/data/safetensors.h"
-#include "core/runtime/compiled_plan.h"
+#include "core/compile/compiled_plan.h"
+#include "core/formats/safetensors.h"
 #include "core/runtime/executor.h"
 
 namespace epl {

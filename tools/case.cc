@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tools/binding.h"
+#include "tools/case_run.h"
 #include "tools/case_scale.h"
 #include "tools/layouts.h"
 #include "tools/trained.h"
@@ -18,17 +19,10 @@ double norm_of(const epl_tensor* tensor) {
   return std::sqrt(sum);
 }
 
-// One case: a folder with model.onnx, train.safetensors and reference.json.
-class Case {
+// A case whose numbers are compared with those of its reference.
+class Case final : CaseRun {
  public:
-  Case(const CheckOptions& o, const std::string& folder)
-      : o_(o), job_(o.job), folder_(folder), reference_(folder, o.precision == "f64") {}
-
-  OpenedCase opened() {
-    open();
-    Trainer made = trainer();
-    return {std::move(engine_), std::move(model_), std::move(dataset_), std::move(made)};
-  }
+  using CaseRun::CaseRun;
 
   Outcome run() {
     open();
@@ -53,19 +47,6 @@ class Case {
   }
 
  private:
-  void open() {
-    dataset_ = nullptr;
-    model_ = nullptr;
-    engine_ = make_engine(job_);
-    for (const Json& row : described(engine_, "optimizers")) {
-      if (o_.without_state ? row.at("states").empty() : row.at("name") == reference_.optimizer) optimizer_ = row;
-    }
-    model_ = load_model(engine_, folder_ + "/model.onnx");
-    const std::string data = folder_ + "/train.safetensors";
-    dataset_ = make<Dataset>(epl_dataset_open, engine_.get(), data.data(), data.size(),
-                             static_cast<const char*>(nullptr), size_t{0}, nullptr);
-  }
-
   static std::vector<LayoutResult> all_layouts() {
     return {{.threads = 1},
             {.threads = 2},
@@ -99,102 +80,6 @@ class Case {
     measure(layout.planned, layout.measured);
     out_.pass &= layout.hash == out_.hash;
     out_.layouts.push_back(layout);
-  }
-
-  void start(bool gradient_norms) {
-    session_ = nullptr;
-    Trainer made = trainer();
-    if (gradient_norms) set(made.get(), "report.gradient_norms", "true");
-    plan_ = make_plan(model_, made, make_strategy(engine_, job_), job_);
-    begin_session();
-  }
-
-  void begin_session() {
-    check(epl_dataset_bind(dataset_.get(), plan_.get(), EPL_ENTRY_TRAIN));
-    session_ = new_session();
-    for (int kind = 0; kind < 3; ++kind) {
-      for (int64_t i = 0; i < epl_session_state_count(session_.get(), kind); ++i)
-        state_.insert(port_of(epl_session_state_port, session_.get(), kind, i).name);
-    }
-  }
-
-  // Names that processes have put at a place to meet stay there, so each session has a place of its own.
-  Session new_session() {
-    Processes processes = job_.processes;
-    processes.rendezvous += "/" + std::to_string(sessions_++);
-    processes.agreement.compare_every = 1;  // copies that part are found where they part
-    return make_session(engine_, plan_, processes, job_.ranks, store_, nullptr, false);
-  }
-
-  // One step with the dataset's next batch.
-  epl_metrics step() {
-    std::vector<const epl_tensor*> batch(
-        static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_TRAIN, EPL_PORT_INPUT)));
-    check(epl_dataset_next(dataset_.get(), nullptr, batch.data(), batch.size()));
-    epl_metrics metrics = EPL_METRICS_INIT;
-    check(epl_session_step(session_.get(), batch.data(), batch.size(), nullptr, &metrics));
-    return metrics;
-  }
-
-  // A parameter's name in this file: exporters keep one name of those that share a tensor.
-  std::string name_here(const std::string& name, const std::set<std::string>& there) const {
-    if (there.contains(name)) return name;
-    for (const std::vector<std::string>& names : reference_.tied) {
-      if (std::find(names.begin(), names.end(), name) == names.end()) continue;
-      for (const std::string& other : names) {
-        if (there.contains(other)) return other;
-      }
-    }
-    return name;
-  }
-
-  Trainer trainer() {
-    JobOptions job = job_;
-    const Json& settings = reference_.json();
-    job.loss = reference_.loss;
-    job.optimizer = optimizer_.value("name", reference_.optimizer);
-    if (optimizer_.contains("options")) {
-      for (const auto& [key, unused] : optimizer_.at("options").items()) {
-        if (reference_.has(key.c_str())) job.optimizer_options.push_back(key + "=" + print_json(settings[key]));
-      }
-    }
-    if (reference_.has("ignore_index") && settings["ignore_index"].is_number() && job.loss == "softmax_cross_entropy") {
-      job.ignore_index = std::to_string(settings["ignore_index"].get<int64_t>());
-    }
-    Trainer made = make_trainer(engine_, job);
-    set(made.get(), "precision", o_.precision);
-    bind_inputs(made, model_, dataset_, job);
-    for (const auto& [name, dim] : reference_.batch_dims)
-      check(epl_trainer_bind_batch_dim(made.get(), name.data(), name.size(), static_cast<int32_t>(dim)));
-    choose_parameters(made);
-    return made;
-  }
-
-  // Exactly what the reference trained is trained.
-  void choose_parameters(const Trainer& made) const {
-    std::set<std::string> initializers;
-    for (int64_t i = 0; i < epl_model_port_count(model_.get(), EPL_PORT_INITIALIZER); ++i)
-      initializers.insert(port_of(epl_model_port, model_.get(), EPL_PORT_INITIALIZER, i).name);
-    int64_t group = -1;
-    for (const std::string& name : reference_.trainable) {
-      const std::string here = name_here(name, initializers);
-      if (!initializers.contains(here) && is_absent(name)) continue;
-      if (group < 0) {
-        check(epl_trainer_add_group(made.get(), here.data(), here.size(), &group));
-      } else {
-        check(epl_trainer_group_add(made.get(), group, here.data(), here.size()));
-      }
-    }
-    int64_t rest = 0;
-    check(epl_trainer_add_group(made.get(), EPL_STR("*"), &rest));
-    check(epl_trainer_group_set(made.get(), rest, EPL_STR("frozen"), EPL_STR("true")));
-  }
-
-  // A parameter that the file does not have: exporters leave out what no output depends on.
-  bool is_absent(const std::string& name) const {
-    const auto gradient = reference_.gradients.find(name);
-    return reference_.missing.contains(name) || reference_.without_gradient.contains(name) ||
-           (gradient != reference_.gradients.end() && gradient->second == 0);
   }
 
   using Buffers = std::map<std::string, std::vector<double>>;
@@ -423,44 +308,7 @@ class Case {
     out_.hash = hash();
   }
 
-  // An evaluation may need more memory than a step, so there is one first.
-  void measure(int64_t& planned, int64_t& measured) const {
-    std::vector<const epl_tensor*> batch(
-        static_cast<size_t>(epl_plan_port_count(plan_.get(), EPL_ENTRY_EVALUATE, EPL_PORT_INPUT)));
-    check(epl_dataset_seek(dataset_.get(), 0));
-    check(epl_dataset_next(dataset_.get(), nullptr, batch.data(), batch.size()));
-    epl_metrics metrics = EPL_METRICS_INIT;
-    check(epl_session_evaluate(session_.get(), batch.data(), batch.size(), nullptr, &metrics));
-    const bool several = job_.processes.several();
-    const int64_t first = several ? job_.processes.rank * job_.ranks : 0,
-                  end = several ? first + job_.ranks : epl_plan_ranks(plan_.get());
-    for (int64_t rank = first; rank < end; ++rank) {
-      planned = std::max(planned, epl_plan_memory_bytes_peak(plan_.get(), rank));
-      measured = std::max(measured, epl_session_memory_bytes_peak(session_.get(), rank));
-    }
-  }
-
-  std::string hash() const {
-    uint64_t hash = 0;
-    check(epl_session_hash(session_.get(), nullptr, &hash));
-    char hex[20];
-    std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(hash));
-    return hex;
-  }
-
-  const CheckOptions& o_;
-  JobOptions job_;
-  std::string folder_;
-  Reference reference_;
-  Json optimizer_ = Json::object();  // what the engine says of it
-  Engine engine_;
-  Model model_;
-  Dataset dataset_;
-  Store store_;
-  Plan plan_;
-  Session session_;
-  int64_t sessions_ = 0;
-  std::set<std::string> state_, rounding_only_;
+  std::set<std::string> rounding_only_;
   Norms norms_at_first_;
   Outcome out_;
 };
@@ -474,7 +322,7 @@ double Outcome::seconds_per_step() const {
 }
 
 Outcome run_case(const CheckOptions& o, const std::string& folder) { return Case(o, folder).run(); }
-OpenedCase open_case(const CheckOptions& o, const std::string& folder) { return Case(o, folder).opened(); }
+OpenedCase open_case(const CheckOptions& o, const std::string& folder) { return CaseRun(o, folder).opened(); }
 std::vector<std::string> case_nodes(const CheckOptions& o, const std::string& folder) {
   const OpenedCase opened = open_case(o, folder);
   return forward_nodes(make_plan(opened.model, opened.trainer, make_strategy(opened.engine, o.job), o.job));

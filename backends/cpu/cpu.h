@@ -34,10 +34,6 @@ class ScopedCpuLevel {
   int before_;
 };
 
-inline constexpr int64_t line_bytes = 64;  // of the caches: that two threads write to one at the same time is slow
-// Bytes of all lines that so many bytes begin.
-constexpr int64_t whole_lines(int64_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
-
 // Ok, or `unsupported` naming what the processor lacks; the backend asks when it is opened.
 Status require_cpu();
 

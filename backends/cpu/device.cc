@@ -14,9 +14,11 @@
 #include "backends/cpu/communicator.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/rows.h"
-#include "backends/cpu/process_communicator.h"
+#include "backends/cpu/shared_communicator.h"
+#include "backends/cpu/socket_communicator.h"
 #include "backends/cpu/stream.h"
 #include "core/backend/pack.h"
+#include "core/net/process_communicator.h"
 
 namespace epl::cpu {
 
@@ -122,7 +124,8 @@ class CpuDevice final : public Device {
   }
 
   Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous) override {
-    return join_processes(joining, rendezvous, memory_->host.seconds, memory_->host.packs);
+    return net::join_processes({.shared = create_shared_communicator, .sockets = create_socket_communicator}, joining,
+                               rendezvous, memory_->host.seconds, memory_->host.packs);
   }
 
  private:

@@ -1,95 +1,38 @@
 #include "backends/cpu/shared_communicator.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "backends/cpu/reduce.h"
-#include "backends/cpu/shared_layout.h"
 #include "backends/cpu/stream_work.h"
 #include "core/backend/device.h"
-#include "core/base/spin.h"
+#include "core/base/cache_line.h"
 #include "core/base/thread_pool.h"
+#include "core/net/shared_group.h"
 
 namespace epl::cpu {
 namespace {
 
-constexpr int max_spins = 2000;            // some fifty microseconds
+using net::Arrival;
+using net::Called;
+using net::Connections;
+using net::FrameHead;
+using net::Mail;
+using net::Message;
+using net::SharedGroup;
+using net::Ties;
+
 constexpr int64_t small_bytes = 32 << 10;  // of all ranks together, that each reduces by itself
 constexpr int64_t part_grain = 256 << 10;  // bytes
-constexpr int slice_milliseconds = 20;     // how long a call sleeps before it asks whether it should
 
-int processors() {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-// The memory of a group as one rank has it mapped.
-struct Room {
-  Room(std::unique_ptr<SharedMemory> mapped, int size) : memory(std::move(mapped)), layout(size), ranks(size) {}
-  template <class T> T& at(int64_t offset) const { return *reinterpret_cast<T*>(memory->data() + offset); }
-  Meeting& meeting() const { return at<Meeting>(0); }
-  Arrival& arrival(int rank, uint64_t round) const { return at<Arrival>(layout.arrival_at(rank, round)); }
-  Mail& mail(int from, int to) const { return at<Mail>(layout.mail_at(from, to)); }
-  std::byte* ring(int from, int to) const {
-    return memory->data() + layout.mail_at(from, to) + static_cast<int64_t>(sizeof(Mail));
-  }
-  void ring_bell() const {
-    meeting().bell.value.fetch_add(1, std::memory_order_seq_cst);
-    meeting().bell.wake();
-  }
-  // Afterwards nobody comes to any meeting, so that it is decided which have taken place.
-  void close() const {
-    for (int r = 0; r < ranks; ++r) {
-      for (const uint64_t turn : {0, 1}) arrival(r, turn).word.fetch_or(Arrival::closed, std::memory_order_seq_cst);
-    }
-    meeting().closed.store(1, std::memory_order_release);
-    ring_bell();
-  }
-  bool is_closed() const { return meeting().closed.load(std::memory_order_acquire) != 0; }
-
-  std::unique_ptr<SharedMemory> memory;
-  SharedLayout layout;
-  int ranks;
-};
-
-class SharedCommunicator final : public Communicator {
+class SharedCommunicator final : public SharedGroup {
  public:
   SharedCommunicator(const Ties& ties, Connections::Group& group, int rank)
-      : ties_(ties),
-        group_(group),
-        rank_(rank),
-        spin_(size() <= processors() ? max_spins : 0),
+      : SharedGroup(ties, group, rank),
         sources_(group.members.size()),
         outboxes_(group.members.size()),
         received_(group.members.size()) {
     targets_.reserve(group.members.size());
-  }
-  ~SharedCommunicator() override {
-    ties_.links->on_end(group_, nullptr);
-    ties_.links->leave(group_);
-  }
-
-  const std::string& group() const override { return group_.name; }
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(group_.members.size()); }
-
-  // The memory of all, made by the first member.
-  Status make_room() {
-    EPL_ASSIGN(auto memory, SharedMemory::create(SharedLayout(size()).bytes()));
-    const SharedAddress address = memory->address();
-    take_room(std::move(memory));
-    for (int r = 1; r < size(); ++r) {
-      ties_.links->send(group_.members[static_cast<size_t>(r)],
-                        {.type = FrameHead::Type::memory,
-                         .group = group_.id,
-                         .members = group_.members_hash,
-                         .bytes = sizeof address},
-                        &address);
-    }
-    return {};
   }
 
   Status run(Stream& stream, const Collective& call) override {
@@ -99,18 +42,6 @@ class SharedCommunicator final : public Communicator {
     return status;
   }
 
-  Result<std::unique_ptr<Communicator>> split(const std::string& name, std::span<const int> members) override {
-    return split_process_group(ties_, *this, group_, name, members);
-  }
-
-  void abort(const Status& status) override { ties_.links->abort(group_, status); }
-  void watch(std::function<Status()> stop) override { ties_.links->watch(std::move(stop)); }
-  void hasten(std::function<bool()> asked) override { ties_.links->hasten(std::move(asked)); }
-  Status lost() const override { return ties_.links->lost(); }
-  bool has(int rank) override { return ties_.links->has(rank); }
-  void retire() override { ties_.links->retire(); }
-  void enter(const JobCall& call) override { ties_.links->enter(call); }
-
  private:
   using Kind = Collective::Kind;
   struct Range {
@@ -118,43 +49,8 @@ class SharedCommunicator final : public Communicator {
     int64_t count() const { return last - first; }
   };
 
-  void take_room(std::unique_ptr<SharedMemory> memory) {
-    room_ = std::make_shared<Room>(std::move(memory), size());
-    // Whatever ends the group, in this process or another one, ends the meetings.
-    ties_.links->on_end(group_, [room = room_] { room->close(); });
-  }
-
-  // Rank 0 has made the memory, and says where before the first call.
-  Status open_room(const Collective& call) {
-    const Result<Message> come = ties_.links->receive(group_, group_.members.front(), FrameHead::Type::memory, 0);
-    if (!come.ok()) {
-      if (come.status().code() != Code::peer_failed) return come.status();
-      // Another rank may have seen it first; its message names the rank that is missing.
-      const Status aborted = ties_.links->why_aborted(group_);
-      return aborted.ok() ? missing(0, calls_ + 1, call, come.status()) : aborted;
-    }
-    const Message& message = *come;
-    SharedAddress address;
-    if (message.head.bytes != sizeof address || message.head.members != group_.members_hash) {
-      return error(Code::misuse, "ranks of group ", group_.name, " disagree: rank ", rank_,
-                   " takes other ranks for its members than rank 0");
-    }
-    std::memcpy(&address, message.data(), sizeof address);
-    auto memory = SharedMemory::open(address);
-    if (!memory.ok()) {
-      // Rank 0 has gone, or has left because another rank has.
-      return memory.status().code() == Code::peer_failed ? ties_.links->why_ended(group_) : memory.status();
-    }
-    take_room(std::move(memory).value());
-    room_->meeting().opened.fetch_add(1, std::memory_order_acq_rel);
-    return {};
-  }
-
   Status carry_out(Stream& stream, const Collective& call) {
-    if (!room_) EPL_TRY(open_room(call));
-    if (room_->memory->has_file() &&
-        room_->meeting().opened.load(std::memory_order_acquire) + 1 == static_cast<uint64_t>(size()))
-      room_->memory->close_file();
+    EPL_TRY(enter_room(call));
     EPL_TRY(check_collective(call, rank_, size()));
     if (call.reduces() && !can_reduce(call.dtype)) {
       return invalid("rank ", rank_, " called ", call.text(), ", a type that cannot be reduced");
@@ -162,8 +58,7 @@ class SharedCommunicator final : public Communicator {
     EPL_TRY(stream.synchronize());
     if (call.kind == Kind::send) return send(call);
     if (call.kind == Kind::receive) return receive(call);
-    ++calls_;
-    called_ = Called::of(call, calls_, ties_.links->doing());
+    begin_call(call);
     switch (call.kind) {
       case Kind::all_reduce:
         return call.bytes() * size() <= small_bytes ? reduce_small(call) : all_reduce(stream, call);
@@ -181,89 +76,6 @@ class SharedCommunicator final : public Communicator {
       default:
         return meet(0);
     }
-  }
-
-  std::byte* part(int rank, uint64_t round) const { return room_->memory->data() + room_->layout.slot_at(rank, round); }
-  // Of this round, and of the one that comes next.
-  std::byte* part(int rank) const { return part(rank, rounds_); }
-  std::byte* next_part() const { return part(rank_, rounds_ + 1); }
-
-  // The next meeting, for which the slot is written. At the first of a call, ranks compare what they call.
-  Status meet(int64_t round_of_call) {
-    ++rounds_;
-    Arrival& own = room_->arrival(rank_, rounds_);
-    if (round_of_call == 0) own.called = called_;
-    uint64_t seen = own.word.load(std::memory_order_relaxed);
-    do {
-      if (seen & Arrival::closed) return ties_.links->why_ended(group_);
-    } while (!own.word.compare_exchange_weak(seen, rounds_ * Arrival::step, std::memory_order_seq_cst));
-    room_->arrival(rank_, rounds_ + 1).claim();
-    int come = 0;
-    const auto complete = [&] {
-      while (come < size() && has_come(come)) ++come;
-      return come == size();
-    };
-    // The last to come sees all, and whoever sleeps by then has been counted.
-    SharedWord& bell = room_->meeting().bell;
-    if (bell.sleepers.load(std::memory_order_seq_cst) != 0 && complete()) room_->ring_bell();
-    if (!spin_.until(complete)) {
-      const auto arrivals = [&] {
-        uint64_t count = 0;
-        for (int r = 0; r < size(); ++r) count += has_come(r) ? 1 : 0;
-        return count;
-      };
-      EPL_TRY(sleep_until(bell, complete, arrivals, [&](int r) { return !has_come(r); }, calls_, called_.collective()));
-    }
-    return round_of_call == 0 ? compare() : Status();
-  }
-  bool has_come(int rank) const { return room_->arrival(rank, rounds_).has_come(rounds_); }
-
-  Status compare() const {
-    const Called& first = room_->arrival(0, rounds_).called;
-    for (int r = 0; r < size(); ++r) {
-      const Called& other = room_->arrival(r, rounds_).called;
-      if (other == first) continue;
-      if (other.doing != first.doing) return ties_.links->why_other_call(group_);
-      return error(Code::misuse, "ranks of group ", group_.name, " disagree at call ", calls_, ": rank 0 calls ",
-                   first.collective().text(), ", rank ", r, " calls ", other.collective().text());
-    }
-    return {};
-  }
-
-  // What comes before the end of the group counts; afterwards nothing comes any more. Waits for the `awaited` ranks,
-  // which are silent as long as `progress` stays.
-  template <class Come, class Progress, class Awaited>
-  Status sleep_until(SharedWord& word, const Come& come, const Progress& progress, const Awaited& awaited,
-                     uint64_t number, const Collective& call) {
-    int64_t silent = 0;
-    for (uint64_t before = progress();;) {
-      const uint64_t seen = word.value.load(std::memory_order_acquire);
-      if (come()) return {};
-      if (room_->is_closed()) return come() ? Status() : ties_.links->why_ended(group_);
-      word.sleep(seen, slice_milliseconds, come);
-      if (come()) return {};
-      const uint64_t now = progress();
-      silent = now == before ? silent + slice_milliseconds : 0;
-      before = now;
-      const Connections::Waiting waiting =
-          ties_.links->keep_waiting(group_, awaited, static_cast<double>(silent) * 1e-3);
-      if (waiting.status.ok()) continue;
-      room_->close();
-      if (come()) return {};
-      if (waiting.missing < 0) return waiting.status;
-      return missing(waiting.missing, number, call, waiting.status);
-    }
-  }
-  Status missing(int member, uint64_t number, const Collective& call, const Status& why) const {
-    return error(Code::peer_failed, "group ", group_.name, ", call ", number, " of rank ", rank_, ", ", call.text(),
-                 ": ", missing_text(ties_, group_, member), ": ", why.message())
-        .of_rank(group_.members[static_cast<size_t>(member)]);
-  }
-  // The same for a word that the call's peer changes.
-  template <class Come>
-  Status sleep_until_changed(SharedWord& word, const Come& come, uint64_t number, const Collective& call) {
-    const auto progress = [&] { return word.value.load(std::memory_order_relaxed); };
-    return sleep_until(word, come, progress, [&](int r) { return r == call.peer; }, number, call);
   }
 
   static const std::byte* at(const void* memory, int64_t bytes) {
@@ -532,13 +344,6 @@ class SharedCommunicator final : public Communicator {
     return {};
   }
 
-  const Ties ties_;
-  Connections::Group& group_;
-  const int rank_;
-  std::shared_ptr<Room> room_;  // null: not opened yet
-  Spin spin_;
-  Called called_;
-  uint64_t calls_ = 0, rounds_ = 0;
   std::vector<const void*> sources_;
   std::vector<void*> targets_;
   std::vector<Outbox> outboxes_;

@@ -18,11 +18,12 @@
 // A send copies its operand into a ring of its pair and goes on. What the ring has no room for goes over the socket.
 #pragma once
 
-#include "backends/cpu/process_communicator.h"
+#include "core/net/process_communicator.h"
 
 namespace epl::cpu {
 
 // Never waits: the first member makes the memory and tells the others where, who open it in their first call.
-Result<std::unique_ptr<Communicator>> create_shared_communicator(const Ties& ties, Connections::Group& group, int rank);
+Result<std::unique_ptr<Communicator>> create_shared_communicator(const net::Ties& ties, net::Connections::Group& group,
+                                                                 int rank);
 
 }  // namespace epl::cpu

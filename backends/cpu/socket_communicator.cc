@@ -13,6 +13,12 @@
 namespace epl::cpu {
 namespace {
 
+using net::Carrier;
+using net::Connections;
+using net::FrameHead;
+using net::Message;
+using net::Ties;
+
 constexpr size_t carried_from = 4096;  // bytes; what is smaller travels with its head
 constexpr int ask_milliseconds = 20;   // how long a call waits for a carrier before it asks whether it should
 constexpr int told_asks = 100;         // for what the others say of a carrier that has failed

@@ -4,14 +4,15 @@
 // all_reduce does so twice: for its segments and for their sums. Operands are written when all messages are there: a
 // call that fails has written nothing. A send does not wait for its receiver, and its operand is free when it returns.
 //
-// Where the job's transport is a pack (carrier.h), that moves the operands; what is called still goes over the sockets,
-// and names the operand by the number that the carrier has given it.
+// Where the job's transport is a pack (core/net/carrier.h), that moves the operands; what is called still goes over the
+// sockets, and names the operand by the number that the carrier has given it.
 #pragma once
 
-#include "backends/cpu/process_communicator.h"
+#include "core/net/process_communicator.h"
 
 namespace epl::cpu {
 
-Result<std::unique_ptr<Communicator>> create_socket_communicator(const Ties& ties, Connections::Group& group, int rank);
+Result<std::unique_ptr<Communicator>> create_socket_communicator(const net::Ties& ties, net::Connections::Group& group,
+                                                                 int rank);
 
 }  // namespace epl::cpu

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backends/cpu/cpu.h"
+#include "core/base/cache_line.h"
 
 namespace epl::cpu {
 

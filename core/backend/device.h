@@ -17,13 +17,14 @@
 #include "core/backend/communicator.h"
 #include "core/backend/kernel.h"
 #include "core/backend/posts.h"
-#include "core/backend/rendezvous.h"
 #include "core/base/host.h"
 #include "core/base/secret.h"
 #include "core/base/stop.h"
 #include "core/base/thread_pool.h"
 
 namespace epl {
+
+class Rendezvous;  // core/net/rendezvous.h
 
 // Memory of a device, freed with the object.
 class Buffer {

@@ -2,8 +2,8 @@
 #include "core/base/dtype.h"
 #include "core/base/host.h"
 #include "core/base/status.h"
+#include "core/compile/compiled_plan.h"
 #include "core/runtime/checkpoint.h"
-#include "core/runtime/compiled_plan.h"
 #include "include/epl.h"
 
 namespace epl::capi {

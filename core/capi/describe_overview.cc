@@ -1,5 +1,5 @@
 #include "core/capi/describe.h"
-#include "core/runtime/overview.h"
+#include "core/compile/overview.h"
 
 namespace epl::capi {
 namespace {

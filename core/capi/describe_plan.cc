@@ -3,10 +3,10 @@
 
 #include "core/base/json.h"
 #include "core/capi/describe.h"
+#include "core/compile/process_memory.h"
 #include "core/program/describe.h"
 #include "core/program/timeline.h"
 #include "core/program/transfer.h"
-#include "core/runtime/process_memory.h"
 
 namespace epl::capi {
 namespace {

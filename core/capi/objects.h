@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "core/backend/store.h"
 #include "core/capi/async.h"
 #include "core/data/host_data.h"
 #include "core/data/open.h"
 #include "core/frontend/model.h"
 #include "core/job/job.h"
+#include "core/net/store.h"
 #include "core/runtime/evaluation.h"
 #include "core/runtime/facts.h"
 #include "core/runtime/predictor.h"

@@ -7,10 +7,10 @@
 #include "core/base/stop_hook.h"
 #include "core/base/suggestion.h"
 #include "core/capi/describe.h"
+#include "core/compile/annotations.h"
+#include "core/compile/sample_slices.h"
 #include "core/frontend/binding.h"
-#include "core/runtime/annotations.h"
-#include "core/runtime/overview.h"
-#include "core/runtime/sample_slices.h"
+#include "core/runtime/rehearsal.h"
 
 namespace epl::capi {
 

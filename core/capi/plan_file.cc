@@ -1,12 +1,11 @@
 // Plans as files: decisions that are kept, used again and compared.
-#include "core/runtime/plan_file.h"
-
 #include "core/base/file.h"
 #include "core/base/shown.h"
 #include "core/base/stop_hook.h"
 #include "core/capi/objects.h"
 #include "core/capi/plan.h"
 #include "core/capi/streams.h"
+#include "core/compile/plan_decisions.h"
 
 namespace epl::capi {
 namespace {

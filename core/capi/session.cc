@@ -7,8 +7,8 @@
 #include "core/base/check.h"
 #include "core/capi/outputs.h"
 #include "core/capi/store.h"
+#include "core/compile/trace_file.h"
 #include "core/runtime/session_state.h"
-#include "core/runtime/trace_file.h"
 
 namespace epl::capi {
 namespace {

@@ -1,15 +1,15 @@
 // The doors through which the processes of a job find each other: a store that one of them serves, its id, a folder, or
 // the host's own callbacks.
-#include "core/backend/store.h"
+#include "core/net/store.h"
 
 #include <algorithm>
 #include <charconv>
 
-#include "core/backend/handshake.h"
-#include "core/backend/transport.h"
 #include "core/base/shown.h"
 #include "core/capi/session.h"
 #include "core/capi/store.h"
+#include "core/net/handshake.h"
+#include "core/net/transport.h"
 
 namespace epl::capi {
 namespace {

@@ -6,12 +6,6 @@
 
 namespace epl {
 
-SampleRange SampleRange::with(const SampleRange& other) const {
-  if (count == 0 || other.count == 0) return count == 0 ? other : *this;
-  const int64_t begin = std::min(first, other.first);
-  return {begin, std::max(end(), other.end()) - begin};
-}
-
 Slices::Slices(const std::vector<int64_t>& file_samples, int64_t count, const SliceOptions& options) {
   auto files = static_cast<int64_t>(file_samples.size());
   const int64_t rest = files % count;

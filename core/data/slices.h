@@ -6,16 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace epl {
+#include "core/base/sample_range.h"
 
-// Samples [first, first + count) of a batch.
-struct SampleRange {
-  int64_t first = 0, count = 0;
-  int64_t end() const { return first + count; }
-  // The smallest range that has both.
-  SampleRange with(const SampleRange& other) const;
-  friend bool operator==(const SampleRange&, const SampleRange&) = default;
-};
+namespace epl {
 
 struct SliceOptions {
   bool unbalanced = false;       // some slices may have a file more than others

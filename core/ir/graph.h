@@ -6,8 +6,8 @@
 // is removed in place: rewrites build a new graph (see GraphRewriter).
 //
 // Thread safety: const access may be shared. Invariants (checked by `verify`): every node input is a leaf or defined by
-// an earlier node; types are what the op infers; phases never go back (forward, backward, update); names of leaves and
-// of nodes are unique.
+// an earlier node; types are what the op infers; phases never go back (forward, backward, update). The graph itself
+// makes names of values unique. Two nodes may have one name.
 #pragma once
 
 #include <string>

@@ -3,7 +3,7 @@
 //   EPL_INDICES(gather) { return {.input = 1, .low = -rows, .high = rows, .what = "index into 7 rows"}; }   // of the
 //   query q
 //
-// A session looks at its inputs with this before it computes anything (core/runtime/input_bounds.h).
+// A session looks at its inputs with this before it computes anything (core/compile/input_bounds.h).
 #pragma once
 
 #include <optional>

@@ -10,7 +10,7 @@
 //   EPL_PIECES(conv) { return {.ties = ..., .sums = true}; }      pieces add up, in another order than that of one rank
 //   EPL_PIECES(max_pool) { return {.ties = ..., .halo = ...}; }   pieces read over their borders
 //
-// The batch is never cut in this way.
+// The batch is never cut in this way, so the bits of data parallelism do not depend on these rows.
 #pragma once
 
 #include <optional>

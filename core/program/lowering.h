@@ -1,5 +1,6 @@
-// A program in the making, which goes through three hands: select.cc writes its instructions, lifetimes.cc finds out
-// what has to be in memory when, layout.cc gives everything an address.
+// A program in the making. lower.cc has five steps: fusion.cc joins elementwise nodes, uploads.cc adds uploads for a
+// device that cannot read the host's memory, select.cc writes the instructions, lifetimes.cc finds out what has to be
+// in memory when, and layout.cc gives everything an address.
 #pragma once
 
 #include <vector>

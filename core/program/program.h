@@ -17,6 +17,8 @@ namespace epl {
 // A place in memory: a space and an offset in it. In the arena, `row` is that of Program::rows where each micro-batch
 // has an offset of its own. Of what ranks have pieces of, side by side, `stride` is added for each piece before that of
 // the rank: for each piece of the batch of an input, elsewhere for each coordinate before its own on the mesh's `axis`.
+// So a piece is read and written inside the whole: the piece of a weight that a copy updates is never copied, and an
+// all_gather of new weights fetches the pieces of the others alone.
 struct Location {
   enum class Space : uint8_t { none, arena, state, constant, scalar, input } space = Space::none;
   int32_t index = 0;   // which input
@@ -156,7 +158,7 @@ struct Program {
   int64_t memory_bytes_peak() const { return arena_bytes + state_bytes + constant_bytes + scalar_bytes; }
 };
 
-// Lowers a local graph, in which composites without a kernel have been expanded (core/program/expand.h), for a
+// Lowers a local graph, in which composites without a kernel have been expanded (core/ir/expand.h), for a
 // backend's kernels: elementwise regions are fused, kernels chosen, memory laid out. `threads` is the pool of one rank.
 struct LowerOptions {
   const KernelTable* kernels = nullptr;

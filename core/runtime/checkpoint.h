@@ -16,14 +16,12 @@
 #include <vector>
 
 #include "core/base/file.h"
+#include "core/base/numerics.h"
 #include "core/base/stop.h"
 #include "core/base/tensor.h"
 #include "core/runtime/facts.h"
 
 namespace epl {
-
-// Raised when the bits of a training run must change; a checkpoint tells with which it was made.
-inline constexpr uint32_t numerics_version = 5;
 
 enum class StateKind : uint8_t { parameter = 0, frozen = 1, buffer = 2, optimizer = 3, gradient = 4 };
 std::string_view state_kind_name(StateKind kind);

@@ -5,8 +5,8 @@
 
 #include "core/base/hash.h"
 #include "core/base/shown.h"
-#include "core/data/safetensors.h"
-#include "core/data/zip.h"
+#include "core/formats/safetensors.h"
+#include "core/formats/zip.h"
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/checkpoint_manifest.h"
 

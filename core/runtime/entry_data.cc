@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/compile/sample_slices.h"
 #include "core/data/convert.h"
-#include "core/runtime/sample_slices.h"
 
 namespace epl {
 namespace {

@@ -1,8 +1,8 @@
 // A dataset that feeds an entry of a plan.
 #pragma once
 
+#include "core/compile/compiled_plan.h"
 #include "core/data/dataset.h"
-#include "core/runtime/compiled_plan.h"
 
 namespace epl {
 

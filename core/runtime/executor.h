@@ -12,9 +12,9 @@
 #include "core/base/stop.h"
 #include "core/base/stop_tasks.h"
 #include "core/program/program.h"
+#include "core/program/step_trace.h"
 #include "core/runtime/parameter_store.h"
 #include "core/runtime/state_gate.h"
-#include "core/runtime/step_trace.h"
 
 namespace epl {
 

@@ -7,7 +7,7 @@
 #include "core/base/shown.h"
 #include "core/base/stop_hook.h"
 #include "core/base/suggestion.h"
-#include "core/data/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "core/runtime/session_state.h"
 
 namespace epl {

@@ -7,8 +7,8 @@
 
 #include "core/base/hash.h"
 #include "core/base/shown.h"
+#include "core/compile/compiled_plan.h"
 #include "core/data/dataset.h"
-#include "core/runtime/compiled_plan.h"
 
 namespace epl {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/exact_sum.h"
-#include "core/runtime/compiled_plan.h"
+#include "core/compile/compiled_plan.h"
 
 namespace epl {
 

@@ -3,17 +3,11 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
-#include "core/runtime/compiled_plan.h"
-#include "core/runtime/step_trace.h"
+#include "core/compile/overview.h"
 
 namespace epl {
 
-struct Rehearsal {
-  std::string device;
-  StepTrace trace;  // of the plan's first entry, of all ranks
-};
 // The trace refers to the plan's programs.
 Result<Rehearsal> rehearse(const Host& host, const std::shared_ptr<const CompiledPlan>& plan);
 

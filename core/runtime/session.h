@@ -14,12 +14,12 @@
 
 #include "core/backend/job_call.h"
 #include "core/base/function_ref.h"
-#include "core/runtime/compiled_plan.h"
+#include "core/compile/compiled_plan.h"
+#include "core/compile/sample_slices.h"
 #include "core/runtime/executor.h"
 #include "core/runtime/facts.h"
 #include "core/runtime/pending_join.h"
 #include "core/runtime/progress.h"
-#include "core/runtime/sample_slices.h"
 #include "core/runtime/state_gate.h"
 
 namespace epl {

@@ -13,12 +13,6 @@
 
 namespace epl {
 
-std::string_view gradient_of(const CompiledPlan& plan, std::string_view name) {
-  if (!plan.options().train.keep_gradients || !name.ends_with(gradient_suffix)) return {};
-  name.remove_suffix(gradient_suffix.size());
-  return std::ranges::find(plan.trained(), name) == plan.trained().end() ? std::string_view() : name;
-}
-
 Status set_value(Session& session, std::string_view name, const Tensor& value) {
   if (!gradient_of(session.plan(), name).empty() && is_float(value.dtype())) {
     for (int64_t i = 0; i < value.elements(); ++i) {

@@ -15,8 +15,6 @@ namespace epl {
 // Those that a checkpoint keeps.
 inline constexpr StateKind state_kinds[] = {StateKind::parameter, StateKind::frozen, StateKind::buffer,
                                             StateKind::optimizer};
-// The trained parameter whose gradient this state is; empty: it is none.
-std::string_view gradient_of(const CompiledPlan& plan, std::string_view name);
 // Session::set_state, but a gradient that is not finite is refused: an update takes it as it is.
 Status set_value(Session& session, std::string_view name, const Tensor& value);
 // A parameter that the plan does not train is frozen.

@@ -1,5 +1,4 @@
-// What a session records of its steps, and a step that is only thought: the same programs in virtual time.
-#include "core/runtime/rehearsal.h"
+// What a session records of its steps.
 #include "core/runtime/session_rank.h"
 
 namespace epl {
@@ -32,21 +31,6 @@ StepTrace Session::trace() const {
   }
   find_meetings(trace);
   return trace;
-}
-
-Result<Rehearsal> rehearse(const Host& host, const std::shared_ptr<const CompiledPlan>& plan) {
-  Rehearsal rehearsal;
-  EPL_ASSIGN(auto device, open_device("sim", host));
-  rehearsal.device = device->description();
-  EPL_ASSIGN(auto session, Session::create(host, plan, {.device = device}));
-  const Entry& entry = plan->entries().front();
-  std::vector<Tensor> inputs, outputs(entry.outputs.size());
-  for (const Port& port : entry.inputs) inputs.emplace_back(port.global_type);
-  session->record(1);
-  StepMetrics metrics;
-  EPL_TRY(entry.kind == EntryKind::train ? session->step(inputs, metrics) : session->run(entry.kind, inputs, outputs));
-  rehearsal.trace = session->trace();
-  return rehearsal;
 }
 
 }  // namespace epl

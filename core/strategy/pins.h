@@ -1,4 +1,5 @@
-// Where the user wants values to be cut (Scope::dims).
+// Where the user wants values to be cut (Scope::dims): a call of the API, or the shards of an ONNX file. The split pass
+// also tries the factors that cut there, and a node takes no factor that disobeys. Pins are part of a plan's text.
 #pragma once
 
 #include <string>

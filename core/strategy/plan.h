@@ -103,7 +103,9 @@ struct Plan {
   void explain(int node, const std::string& sentence);
 };
 
-// A value that another class of ranks needs than the one that makes or, of state, holds it.
+// A value that another class of ranks needs than the one that makes or, of state, holds it. Inside a block all ranks
+// come to all boundaries in the order of the whole graph, so no ranks wait for each other in a ring. Between blocks
+// verify_order looks for rings.
 struct Boundary {
   Value value;
   int from = 0, to = 0;    // classes

@@ -1,7 +1,8 @@
 // Sums that have the same bits however a split cuts what they sum over (`reproducible.level` = `layout`).
 //
 // The pass `segments` gives such a node segments, the same in every layout. Alone it sums them one by one and adds them
-// as a binary tree. A rank that has some of them gives a subtree, and the sum over ranks completes the tree.
+// as a binary tree. A rank that has some of them gives a subtree, and the sum over ranks completes the tree. An uneven
+// piece need not end where a segment ends, so at this level pieces are equal. No split may cut another sum.
 #pragma once
 
 #include "core/strategy/batch_cut.h"

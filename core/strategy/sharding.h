@@ -1,4 +1,8 @@
-// Where values lie: meshes, how a value is cut over one, and how a node's work is.
+// How values lie over ranks: meshes, how a value is cut over a mesh, and how the work of a node is cut.
+//
+// Ranks that share a program are a class, and a class has a mesh over its ranks. All meshes of a plan have axes of the
+// same names. An axis that a mesh has no use for has size 1 there. The place of a rank in its mesh decides which piece
+// of a tensor the rank has, who its peers are, and which random numbers it draws.
 #pragma once
 
 #include <string>
@@ -53,8 +57,9 @@ struct AxisCut {
 using Cuts = std::vector<AxisCut>;
 const AxisCut* find_cut(const Cuts& cuts, int axis);  // the one that has the axis, or null
 
-// Named axes over a VirtualDevice, whose ranks are in row-major order of the rank axes. Nobody else computes with rank
-// numbers.
+// Named axes over a VirtualDevice, whose ranks are in row-major order of the rank axes. Plans and programs compute with
+// places, and not with rank numbers. A session asks the mesh which ranks have a piece; where micro-batches cut a value
+// too, core/runtime/session_processes.cc takes the axes of time out of the cuts by itself.
 //
 // What an axis cuts is each TaskGraph's own: one may cut the batch over axes over which another one cuts weights. So
 // `batch` is an argument: how a TaskGraph cuts the batch, a dimension of U units (TaskGraph::batch).

@@ -17,6 +17,10 @@
 
 namespace epl::onnx {
 
+inline constexpr int64_t max_folded_elements = int64_t{1} << 22;  // larger results are computed at run time
+// Of one value: sizes and offsets stay far from overflow.
+Status check_size(const TensorType& type);
+
 class Importer {
  public:
   Importer(const OnnxModel& model, const Binding& binding);

@@ -1,87 +1,26 @@
 #include "frontends/onnx/proto.h"
 
-#include <protozero/pbf_reader.hpp>
-
-#include "core/base/shown.h"
+#include "frontends/onnx/proto_tensor.h"
 #include "frontends/onnx/schema.h"
 
 namespace epl::onnx {
 namespace {
 
-using protozero::pbf_reader;
-using protozero::pbf_wire_type;
-
 constexpr int max_nesting = 32;  // of graphs in attributes of nodes
 
-std::string_view view(const protozero::data_view& data) { return {data.data(), data.size()}; }
-
-class Reading {
+class Reading final : TensorReading {
  public:
-  explicit Reading(std::span<const std::byte> bytes)
-      : base_(reinterpret_cast<const char*>(bytes.data())), bytes_(bytes) {}
+  explicit Reading(std::span<const std::byte> bytes) : TensorReading(bytes) {}
 
   Result<File> file() {
     File file;
-    Status status = guard([&] { read(pbf_reader(base_, bytes_.size()), file); });
+    Status status = guard([&] { read(pbf_reader(all()), file); });
     if (!status.ok()) return status;
     return file;
   }
 
-  Result<Tensor> one_tensor() {
-    Tensor tensor;
-    Status status = guard([&] { read(protozero::data_view(base_, bytes_.size()), tensor); });
-    if (!status.ok()) return status;
-    return tensor;
-  }
-
  private:
-  struct Refused {
-    std::string why;
-  };
-
-  template <class F> Status guard(F&& f) {
-    try {
-      f();
-    } catch (const protozero::exception& e) {
-      return Status(Code::invalid_model,
-                    cat("damaged or truncated ONNX file: ", damage_text(e), " in the message at byte ", at_),
-                    cat("byte ", at_));
-    } catch (const Refused& refused) {
-      return Status(Code::invalid_model, cat(refused.why, " in the message at byte ", at_), cat("byte ", at_));
-    }
-    return {};
-  }
-
-  size_t begin(const protozero::data_view& data) {
-    at_ = static_cast<size_t>(data.data() - base_);
-    return at_;
-  }
-
-  // Fields of a type that the schema does not give are an error, so that a hostile file cannot confuse kinds.
-  static void want(const pbf_reader& m, pbf_wire_type type) {
-    if (m.wire_type() != type) throw Refused{cat("field ", m.tag(), " has the wrong wire type")};
-  }
-  static std::string_view text(pbf_reader& m) {
-    want(m, pbf_wire_type::length_delimited);
-    return view(m.get_view());
-  }
-  static protozero::data_view message(pbf_reader& m) {
-    want(m, pbf_wire_type::length_delimited);
-    return m.get_view();
-  }
-  static int64_t number(pbf_reader& m) {
-    want(m, pbf_wire_type::varint);
-    return m.get_int64();
-  }
-  static void numbers(pbf_reader& m, std::vector<int64_t>& out) {
-    if (m.wire_type() == pbf_wire_type::varint) {
-      out.push_back(m.get_int64());
-      return;
-    }
-    want(m, pbf_wire_type::length_delimited);
-    auto range = m.get_packed_int64();
-    out.insert(out.end(), range.begin(), range.end());
-  }
+  using TensorReading::read;
 
   void read(pbf_reader m, File& file) {
     namespace f = schema::ModelProto;
@@ -116,30 +55,6 @@ class Reading {
           m.skip();
       }
     }
-  }
-
-  // Takes the value of one key.
-  void metadata(protozero::data_view data, std::string_view wanted, std::string_view& out) {
-    const auto [key, value] = entry(data);
-    if (key == wanted) out = value;
-  }
-
-  std::pair<std::string_view, std::string_view> entry(protozero::data_view data) {
-    namespace f = schema::StringStringEntryProto;
-    std::pair<std::string_view, std::string_view> out;
-    for (pbf_reader m(data); m.next();) {
-      switch (m.tag()) {
-        case f::key:
-          out.first = text(m);
-          break;
-        case f::value:
-          out.second = text(m);
-          break;
-        default:
-          m.skip();
-      }
-    }
-    return out;
   }
 
   void read(protozero::data_view data, DeviceConfiguration& out) {
@@ -282,21 +197,6 @@ class Reading {
           break;
         default:
           m.skip();
-      }
-    }
-  }
-
-  void read(protozero::data_view data, SparseTensor& sparse) {
-    namespace f = schema::SparseTensorProto;
-    begin(data);
-    for (pbf_reader m(data); m.next();) {
-      if (m.tag() == f::values || m.tag() == f::indices) {
-        Tensor& part = m.tag() == f::values ? sparse.values : sparse.indices;
-        read(message(m), part);
-      } else if (m.tag() == f::dims) {
-        numbers(m, sparse.dims);
-      } else {
-        m.skip();
       }
     }
   }
@@ -447,152 +347,10 @@ class Reading {
       }
     }
   }
-
-  void read(protozero::data_view data, Tensor& tensor) {
-    namespace f = schema::TensorProto;
-    tensor.at = begin(data);
-    for (pbf_reader m(data); m.next();) {
-      switch (m.tag()) {
-        case f::dims:
-          numbers(m, tensor.dims);
-          break;
-        case f::data_type:
-          tensor.data_type = static_cast<int32_t>(number(m));
-          break;
-        case f::name:
-          tensor.name = text(m);
-          break;
-        case f::raw_data:
-          tensor.raw = text(m);
-          tensor.has_raw = true;
-          break;
-        case f::data_location:
-          tensor.external = number(m) == 1;
-          break;
-        case f::external_data:
-          external(message(m), tensor);
-          break;
-        case f::float_data:
-        case f::int32_data:
-        case f::int64_data:
-        case f::double_data:
-        case f::uint64_data:
-          if (tensor.packed_field != 0 && tensor.packed_field != m.tag())
-            throw Refused{"a tensor has data in two fields"};
-          tensor.packed_field = m.tag();
-          if (m.wire_type() == pbf_wire_type::length_delimited) {
-            tensor.packed.push_back(view(m.get_view()));
-          } else {
-            single(m, tensor);
-          }
-          // Kept apart, their order would be lost; no writer mixes them.
-          if (!tensor.packed.empty() && !(tensor.reals.empty() && tensor.integers.empty())) {
-            throw Refused{"a tensor has numbers both packed and not"};
-          }
-          break;
-        default:
-          m.skip();
-      }
-    }
-  }
-
-  // A number of a typed field that is not packed.
-  static void single(pbf_reader& m, Tensor& tensor) {
-    namespace f = schema::TensorProto;
-    if (m.tag() == f::float_data) {
-      want(m, pbf_wire_type::fixed32);
-      tensor.reals.push_back(m.get_float());
-    } else if (m.tag() == f::double_data) {
-      want(m, pbf_wire_type::fixed64);
-      tensor.reals.push_back(m.get_double());
-    } else {
-      tensor.integers.push_back(number(m));
-    }
-  }
-
-  void external(protozero::data_view data, Tensor& tensor) {
-    const auto [key, read] = entry(data);
-    const std::string_view value = read;
-    auto read_size = [&](int64_t& out) {
-      auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), out);
-      if (failure != std::errc{} || end != value.data() + value.size() || out < 0) {
-        throw Refused{cat("external ", key, " ", shown(value, 200), " is not a size")};
-      }
-    };
-    if (key == "location") tensor.location = value;
-    if (key == "offset") read_size(tensor.offset);
-    if (key == "length") read_size(tensor.length);
-  }
-
-  void read(protozero::data_view data, ValueInfo& info) {
-    begin(data);
-    for (pbf_reader m(data); m.next();) {
-      switch (m.tag()) {
-        case schema::ValueInfoProto::name:
-          info.name = text(m);
-          break;
-        case schema::ValueInfoProto::type:
-          for (pbf_reader type(message(m)); type.next();) {
-            if (type.tag() == schema::TypeProto::tensor_type) {
-              tensor_type(message(type), info);
-            } else {
-              type.skip();
-            }
-          }
-          break;
-        default:
-          m.skip();
-      }
-    }
-  }
-
-  void tensor_type(protozero::data_view data, ValueInfo& info) {
-    for (pbf_reader m(data); m.next();) {
-      switch (m.tag()) {
-        case schema::TypeProto_Tensor::elem_type:
-          info.elem_type = static_cast<int32_t>(number(m));
-          break;
-        case schema::TypeProto_Tensor::shape:
-          info.has_shape = true;
-          for (pbf_reader shape(message(m)); shape.next();) {
-            if (shape.tag() == schema::TensorShapeProto::dim) {
-              info.dims.push_back(dim(message(shape)));
-            } else {
-              shape.skip();
-            }
-          }
-          break;
-        default:
-          m.skip();
-      }
-    }
-  }
-
-  static Dim dim(protozero::data_view data) {
-    Dim dim;
-    for (pbf_reader m(data); m.next();) {
-      switch (m.tag()) {
-        case schema::TensorShapeProto_Dimension::dim_value:
-          dim.value = number(m);
-          break;
-        case schema::TensorShapeProto_Dimension::dim_param:
-          dim.symbol = text(m);
-          break;
-        default:
-          m.skip();
-      }
-    }
-    return dim;
-  }
-
-  const char* base_;
-  std::span<const std::byte> bytes_;
-  size_t at_ = 0;
 };
 
 }  // namespace
 
 Result<File> read_file(std::span<const std::byte> bytes) { return Reading(bytes).file(); }
-Result<Tensor> read_tensor(std::span<const std::byte> bytes) { return Reading(bytes).one_tensor(); }
 
 }  // namespace epl::onnx

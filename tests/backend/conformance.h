@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/backend/device.h"
+#include "core/net/rendezvous.h"
 #include "tests/backend/far_device.h"
 
 namespace epl {

@@ -12,7 +12,7 @@
 
 #include "core/base/json.h"
 #include "core/capi/objects.h"
-#include "core/data/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "tests/temporary_folder.h"
 
 namespace epl::capi::evaluation_test {

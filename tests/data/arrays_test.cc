@@ -5,9 +5,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/data/npy.h"
-#include "core/data/safetensors.h"
-#include "core/data/zip.h"
+#include "core/formats/npy.h"
+#include "core/formats/safetensors.h"
+#include "core/formats/zip.h"
 #include "tests/data/open_reader.h"
 
 namespace epl::arrays_test {

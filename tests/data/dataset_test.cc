@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "core/data/order.h"
-#include "core/data/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "tests/data/open_reader.h"
 #include "tests/data/take.h"
 

@@ -8,7 +8,7 @@
 
 #include "core/base/tensor.h"
 #include "core/data/open.h"
-#include "core/data/safetensors.h"
+#include "core/formats/safetensors.h"
 #include "tests/data/open_reader.h"
 #include "tests/data/take.h"
 

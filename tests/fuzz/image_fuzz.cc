@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/data/codecs.h"
 #include "core/data/image.h"
+#include "core/formats/codecs.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static epl::Codecs codecs(EPL_PACK_FOLDER);

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "core/data/safetensors.h"
+#include "core/formats/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // A copy of exactly this size, so that a read past its end is seen.

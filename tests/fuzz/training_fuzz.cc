@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "core/capi/objects.h"
-#include "core/runtime/compiled_plan.h"
+#include "core/compile/compiled_plan.h"
 #include "tests/temporary_folder.h"
 
 namespace {

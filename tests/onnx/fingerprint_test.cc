@@ -2,7 +2,7 @@
 // its name where it is a constant, and a change of weights does not.
 #include <gtest/gtest.h>
 
-#include "core/runtime/compiled_plan.h"
+#include "core/compile/compiled_plan.h"
 #include "core/runtime/facts.h"
 #include "tests/onnx/make_model.h"
 #include "tests/runtime/graph_model.h"

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/base/hash.h"
+#include "core/net/rendezvous.h"
 #include "tests/backend/failing_device.h"
 #include "tests/backend/far_device.h"
 #include "tests/runtime/trained.h"

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <thread>
 
-#include "core/data/zip.h"
+#include "core/formats/zip.h"
 #include "tests/byte_writer.h"
 #include "tests/temporary_folder.h"
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <thread>
 
+#include "core/net/rendezvous.h"
 #include "core/runtime/session_state.h"
 #include "tests/runtime/two_processes.h"
 #include "tests/temporary_folder.h"

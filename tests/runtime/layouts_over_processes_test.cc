@@ -2,6 +2,7 @@
 // give the bits that one process gives, and what one layout has saved goes on under another.
 #include <gtest/gtest.h>
 
+#include "core/net/rendezvous.h"
 #include "core/runtime/export.h"
 #include "core/runtime/session_state.h"
 #include "tests/runtime/rank_processes.h"

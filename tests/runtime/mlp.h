@@ -1,7 +1,7 @@
 // The small model that tests of sessions train, and what they train it on.
 #pragma once
 
-#include "core/runtime/compiled_plan.h"
+#include "core/compile/compiled_plan.h"
 #include "tests/runtime/graph_model.h"
 
 namespace epl {

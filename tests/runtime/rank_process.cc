@@ -12,6 +12,7 @@
 #include <map>
 #include <thread>
 
+#include "core/net/rendezvous.h"
 #include "core/runtime/export.h"
 #include "core/runtime/session_state.h"
 #include "tests/runtime/two_processes.h"

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "core/net/rendezvous.h"
 #include "tests/runtime/two_processes.h"
 
 namespace epl::rejoin_test {

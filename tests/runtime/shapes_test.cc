@@ -1,8 +1,8 @@
 // Several shapes in one plan: one state and one arena, and the bits of a session that is planned for the shape alone.
 #include <gtest/gtest.h>
 
+#include "core/compile/plan_decisions.h"
 #include "core/runtime/evaluation.h"
-#include "core/runtime/plan_file.h"
 #include "core/runtime/predictor.h"
 #include "core/runtime/session_state.h"
 #include "tests/runtime/mlp.h"

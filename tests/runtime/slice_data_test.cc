@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "core/net/rendezvous.h"
 #include "core/runtime/entry_data.h"
 #include "core/runtime/evaluation.h"
 #include "core/runtime/facts.h"

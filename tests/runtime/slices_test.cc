@@ -8,6 +8,7 @@
 #include <map>
 #include <thread>
 
+#include "core/net/rendezvous.h"
 #include "core/runtime/session.h"
 #include "core/runtime/session_state.h"
 #include "tests/runtime/two_processes.h"

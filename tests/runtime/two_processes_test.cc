@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/net/rendezvous.h"
 #include "core/runtime/session_state.h"
 #include "tests/runtime/rank_processes.h"
 

@@ -287,7 +287,8 @@ void run(const KernelCall& call, const Convolutions& all, Convolution c, const f
   gemm(c.gemm, arguments, static_cast<std::byte*>(call.workspace) + front_bytes(all), call.threads());
 }
 
-// The parts are subtrees of the tree over units.
+// The gradient by few weights is a small product over many positions: tiles of it would each pack an operand again, and
+// leave threads idle. So runs of units are products of their own, the parts, which are subtrees of the tree over units.
 void join_parts(const KernelCall& call, int64_t parts, int64_t size) {
   constexpr int64_t block = 1024;  // elements of a part that stay in the first-level cache
   float* sums = static_cast<float*>(call.workspace);

@@ -9,6 +9,7 @@
 #include "backends/cpu/kernels/reduce.h"
 #include "backends/cpu/kernels/rows.h"
 #include "backends/cpu/kernels/softmax.h"
+#include "core/base/cache_line.h"
 
 namespace epl::cpu {
 namespace {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/cpu/kernels/elementwise_run.h"
+#include "core/base/cache_line.h"
 #include "core/base/thread_pool.h"
 
 namespace epl::cpu {

@@ -8,6 +8,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/elementwise.h"
 #include "backends/cpu/streaming.h"
+#include "core/base/cache_line.h"
 
 namespace epl::cpu {
 

@@ -7,6 +7,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "core/backend/kernel.h"
+#include "core/base/cache_line.h"
 
 namespace epl::cpu {
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "backends/cpu/cpu.h"
+#include "core/base/cache_line.h"
 
 namespace epl::cpu {
 

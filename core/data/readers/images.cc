@@ -9,9 +9,9 @@
 #include "core/base/file.h"
 #include "core/base/json.h"
 #include "core/base/shown.h"
-#include "core/data/codecs.h"
 #include "core/data/image.h"
 #include "core/data/reader.h"
+#include "core/formats/codecs.h"
 
 namespace epl {
 namespace {

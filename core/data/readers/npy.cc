@@ -1,13 +1,59 @@
 // NumPy's arrays: one in a file (npy) or several under their names (npz).
-#include "core/data/npy.h"
+#include "core/formats/npy.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/base/shown.h"
-#include "core/data/zip.h"
+#include "core/data/array_reader.h"
+#include "core/formats/zip.h"
 
 namespace epl {
 namespace {
+
+// An array as a reader takes it, from `file` at `offset` or from `memory`, which holds all of the npy. What is
+// column-major is brought into order in memory.
+Result<SampleArray> npy_array(const std::string& name, const NpyHeader& header, std::shared_ptr<const FileReader> file,
+                              uint64_t offset, std::shared_ptr<const std::vector<std::byte>> memory) {
+  SampleArray out;
+  out.name = name;
+  out.type = header.type;
+  out.swapped = header.swapped;
+  out.offset = offset + header.data;
+  out.file = std::move(file);
+  out.memory = std::move(memory);
+  const Shape& shape = header.type.shape;
+  if (!header.column_major || shape.size() < 2 || header.type.elements() == 0) return out;
+  // Element (i, j, ...) lies at i + j * shape[0] + ...: walked in the order of the rows.
+  const auto bytes = static_cast<size_t>(header.type.bytes());
+  const size_t width = dtype_bytes(header.type.dtype);
+  std::vector<std::byte> unpacked;
+  const std::byte* from = nullptr;
+  if (out.memory) {
+    from = out.memory->data() + out.offset;
+  } else {
+    unpacked.resize(bytes);
+    EPL_TRY(out.file->read(out.offset, unpacked.data(), bytes));
+    from = unpacked.data();
+  }
+  auto ordered = std::make_shared<std::vector<std::byte>>(bytes);
+  Shape at(shape.size(), 0), strides(shape.size(), 1);
+  for (size_t d = 1; d < shape.size(); ++d) strides[d] = strides[d - 1] * shape[d - 1];
+  size_t source = 0;
+  for (size_t i = 0; i < bytes; i += width) {
+    std::memcpy(ordered->data() + i, from + source * width, width);
+    for (size_t d = shape.size(); d-- > 0;) {
+      source += static_cast<size_t>(strides[d]);
+      if (++at[d] < shape[d]) break;
+      source -= static_cast<size_t>(strides[d] * shape[d]);
+      at[d] = 0;
+    }
+  }
+  out.memory = std::move(ordered);
+  out.file.reset();
+  out.offset = 0;
+  return out;
+}
 
 Result<SampleArray> open_array(const std::string& name, const std::string& path) {
   EPL_ASSIGN(std::shared_ptr<const FileReader> file, FileReader::open(path));

@@ -1,5 +1,5 @@
 // Parquet tables, read in full when opened: the columns that are used.
-#include "core/data/parquet.h"
+#include "core/formats/parquet.h"
 
 #include <cmath>
 

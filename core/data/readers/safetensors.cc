@@ -1,5 +1,5 @@
 // Rows of safetensors files: every tensor has the samples (or the steps) as its first dimension.
-#include "core/data/safetensors.h"
+#include "core/formats/safetensors.h"
 
 #include "core/data/array_reader.h"
 

@@ -1,3 +1,5 @@
+// halo: the rows that a piece reads over its borders (PieceRule::halo), from the ranks that have them. Where pieces are
+// smaller than borders these are several ranks. Where no rank has a row, padding stands for it.
 #include <algorithm>
 #include <array>
 #include <limits>

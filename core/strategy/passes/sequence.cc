@@ -5,7 +5,9 @@
 // the next node needs whole is gathered in front of it: as many bytes move, each rank does its share of the work
 // between, and keeps its share for the backward pass (Korthikanti et al. 2022). Nothing here knows of sequences: for
 // the first sum all dimensions are tried, and that is taken which keeps the most in pieces and moves the least. Where
-// samples are cut already this is the dimension of positions.
+// samples are cut already this is the dimension of positions. What is gathered in the forward pass is gathered again in
+// the backward pass, so that no rank keeps it. Positions that do not divide make uneven pieces; at level `layout` they
+// stay uncut, with a note.
 #include <algorithm>
 #include <set>
 

@@ -1,7 +1,7 @@
 // split: how the nodes of split scopes are cut over the ranks of mesh axis "split".
 //
-// Nodes are gone through in the order of the graph. Each takes the factor, or none, that costs least: the work that
-// stays uncut, and the bytes that its operands and results have to move. Nodes with much work are cut wherever a rule
+// Each TaskGraph is gone through in the order of the graph, expert scopes first. A node takes the factor, or none, that
+// costs least: work that stays uncut, and bytes that move. Nodes with much work are cut wherever a rule
 // allows it; the others follow their operands. A cut begins in a dimension of a weight: those that come of the model's
 // inputs, as samples and positions, are left alone. A parameter is stored as its first user needs it, is not gathered
 // again, and its gradient lies as it does. With these costs the two products of a feed-forward block are cut by columns

@@ -1,0 +1,117 @@
+// Everything that is decided before a job runs, and nothing allocated for it: per entry (train, evaluate, predict) the
+// graph, the plan, the local graph and the program. Memory is known to the byte here.
+// Thread safety: immutable once made.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/compile/entry.h"
+#include "core/compile/plan_options.h"
+#include "core/program/link.h"
+
+namespace epl {
+
+class CompiledPlan {
+ public:
+  static Result<std::shared_ptr<const CompiledPlan>> create(const Host& host, const PlanOptions& options);
+
+  const PlanOptions& options() const { return options_; }
+  const Entry* entry(EntryKind kind, int shape = 0) const;
+  int shapes() const { return 1 + static_cast<int>(options_.shapes.size()); }
+  const std::vector<Entry>& entries() const { return entries_; }
+  // Of all ranks; `state_of` those of a class.
+  const StateLayout& state() const { return state_; }
+  const StateLayout& state_of(int rank_class) const { return states_[static_cast<size_t>(rank_class)]; }
+  int classes() const { return static_cast<int>(states_.size()); }
+  // The same in all entries, but for the units and micro-batches of other shapes.
+  const Mesh& mesh(int rank_class) const { return entries_.front().plan.meshes[static_cast<size_t>(rank_class)]; }
+  int class_of_rank(int rank) const { return entries_.front().plan.class_of_rank(rank); }
+  const std::vector<std::string>& trained() const { return trained_; }
+  const std::vector<std::pair<std::string, std::string>>& untrained() const { return untrained_; }
+  // What the owner of the job should know about how its inputs and its loss were taken.
+  const std::vector<std::string>& notes() const { return notes_; }
+  // Of the model, what neither its fingerprint nor a checkpoint holds (Model::constants).
+  const std::map<std::string, std::string>& constants() const { return constants_; }
+  // The low-rank adapters beside the model's weights.
+  const std::vector<Adapter>& adapters() const { return adapters_; }
+  const LossFacts& loss() const { return loss_; }  // empty where there is no train entry
+  const Schedule& schedule() const { return schedule_; }
+  int threads_per_rank() const { return threads_; }
+  const std::shared_ptr<Device>& device() const { return device_; }
+  // Values of a train entry's host scalars before a step, in its order, each as a slot holds its element.
+  void scalars(const Entry& entry, const StepFacts& facts, std::vector<uint64_t>& out) const;
+  // The learning rate of the first trained parameter before a step.
+  double learning_rate(const StepFacts& facts) const;
+  // The option lr by group, those outside any first.
+  const std::vector<double>& rates() const { return rates_; }
+
+  // Bytes of one rank of a class at its peak: arena of the largest entry, state, constants and scalars of all
+  // entries.
+  int64_t memory_bytes_peak(int rank_class) const;
+  int64_t arena_bytes(int rank_class) const;
+  // Of a rank that predicts and does nothing else: its arena and what it reads of the state, which lies first.
+  int64_t prediction_arena_bytes(int rank_class) const;
+  int64_t prediction_state_bytes(int rank_class) const;
+  // All that such a rank needs; 0: there is no such entry.
+  int64_t prediction_bytes(int rank_class) const;
+  // Of the rank that needs most.
+  int fullest_class() const;
+  int64_t memory_bytes_peak() const { return memory_bytes_peak(fullest_class()); }
+  int64_t arena_bytes() const { return arena_bytes(fullest_class()); }
+  std::vector<MemoryItem> memory_items() const;
+  // "graph", "plan", "local", "program" or "kernels" (which were chosen, and why not others) of an entry.
+  Result<std::string> text(EntryKind kind, std::string_view stage, int shape = 0) const;
+  // For people: what runs where, what it costs, why.
+  std::string explain() const;
+
+ private:
+  static Result<std::shared_ptr<const CompiledPlan>> compile_all(const Host& host, const PlanOptions& options);
+  Status take_annotations();
+  Status add_entries(int shape);
+  Status add_entry(EntryKind kind, int shape, Graph graph, SamplePlaces outputs, const LossFacts& loss);
+  Status add_train_entry(const Binding& binding, int shape);
+  void add_notes(const std::vector<std::string>& notes);
+  Status check_shape(int shape) const;
+  Status check_scopes() const;
+  Status check_stages() const;
+  Status check_merges() const;
+  Status check_meshes() const;
+  Status link_programs();
+  Result<Graph> bound(Binding binding, Binding::Mode mode);
+  Result<SamplePlaces> places_of(const std::function<Result<Graph>()>& make);
+  LossSpec loss_spec() const;
+  TrainOptions training() const;
+  Result<Graph> evaluation_graph(const Binding& binding);
+  PlanOptions options_;
+  std::vector<Entry> entries_;
+  StateLayout state_;
+  std::vector<StateLayout> states_;
+  std::vector<std::string> trained_;
+  std::vector<std::pair<std::string, std::string>> untrained_;
+  std::vector<Adapter> adapters_;
+  struct Scalar {
+    std::string name;
+    DType dtype;
+    std::function<double(const StepFacts&)> at;
+  };
+  std::vector<Scalar> scalars_;
+  std::vector<double> rates_;
+  int first_group_ = 0;
+  std::vector<std::string> notes_;
+  std::map<std::string, std::string> constants_;
+  int threads_ = 1;
+  // Micro-batches that stand by themselves, of the graph at hand, and where there are several: the samples of them all.
+  int64_t apart_ = 1, batch_ = 0;
+  std::optional<TensorType> target_;  // of the shape at hand
+  LossFacts loss_;
+  Schedule schedule_;
+  std::shared_ptr<Device> device_;  // owns the kernel rows that the programs point to
+};
+
+// The trained parameter whose gradient this state is; empty: it is none.
+std::string_view gradient_of(const CompiledPlan& plan, std::string_view name);
+
+}  // namespace epl

@@ -1,0 +1,110 @@
+// What must hold of all entries of a plan together, and what links their programs.
+#include <map>
+#include <set>
+
+#include "core/compile/compiled_plan.h"
+#include "core/program/link.h"
+#include "core/strategy/pipeline.h"
+#include "core/strategy/scope_layout.h"
+#include "core/strategy/staging.h"
+
+namespace epl {
+
+// An entry may leave a scope without nodes, where what it computes needs none of them.
+Status CompiledPlan::check_scopes() const {
+  EPL_ASSIGN(const Pipeline pipeline, pipeline_of(options_.strategy));
+  if (pipeline.shape.chunks > 1) return check_stages();
+  EPL_ASSIGN(const ScopeLayout layout, lay_out_scopes(options_.strategy, options_.ranks));
+  for (const ScopeLeaf& leaf : layout.leaves) {
+    if (!leaf.scope || leaf.scope == &options_.strategy.default_scope || !leaf.scope->scopes.empty()) continue;
+    const bool matches = std::ranges::any_of(entries_, [&](const Entry& entry) {
+      const Graph& graph = *entry.plan.graph;
+      return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
+        const int here = node.phase == Phase::forward ? layout.leaf_of(graph, node) : -1;
+        return here >= 0 && &layout.leaves[static_cast<size_t>(here)] == &leaf;
+      });
+    });
+    if (!matches) return invalid("scope ", leaf.name, " matches no node: ", join(leaf.scope->patterns(), ", "));
+  }
+  return {};
+}
+
+// The same where ranks have several stages.
+Status CompiledPlan::check_stages() const {
+  const std::vector<Scope>& scopes = options_.strategy.scopes;
+  std::vector<bool> matches(scopes.size(), false);
+  for (const Entry& entry : entries_) {
+    const std::vector<int> found = first_matches(options_.strategy, *entry.plan.graph);
+    for (size_t n = 0; n < found.size(); ++n) {
+      const bool forward = entry.plan.graph->node(NodeId{static_cast<int>(n)}).phase == Phase::forward;
+      if (forward && found[n] >= 0) matches[static_cast<size_t>(found[n])] = true;
+    }
+  }
+  for (size_t s = 0; s < scopes.size(); ++s) {
+    if (!matches[s]) return invalid("scope ", scopes[s].name, " matches no node: ", join(scopes[s].patterns(), ", "));
+  }
+  return {};
+}
+
+Status CompiledPlan::check_merges() const {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_) {
+    for (const Port& port : entry.outputs) {
+      if (std::ranges::find(names, port.name) == names.end()) names.push_back(port.name);
+    }
+  }
+  return check_merge_patterns(options_.strategy, names);
+}
+
+// Entries share ranks and their state, so each has the same classes and cuts them over the same axes.
+Status CompiledPlan::check_meshes() const {
+  const Plan& first = entries_.front().plan;
+  const auto same = [](const Mesh& one, const Mesh& other) {
+    return one.device.ranks == other.device.ranks &&
+           std::ranges::equal(one.axes, other.axes, [](const MeshAxis& a, const MeshAxis& b) {
+             return a.name == b.name && a.kind == b.kind && (a.kind != MeshAxis::Kind::rank || a.size == b.size);
+           });
+  };
+  for (const Entry& entry : entries_) {
+    if (!std::ranges::equal(entry.plan.meshes, first.meshes, same))
+      return unsupported("the ranks of ", entry.name(), " would share their work in another way than those of ",
+                         entries_.front().name(), "; plan this shape by itself");
+  }
+  return {};
+}
+
+// A class has one state for all entries, so that each name must be the same one's in all of them. What an entry
+// does not use is where another one uses it.
+Status CompiledPlan::link_programs() {
+  const size_t count = entries_.front().programs.size();
+  std::map<std::string, size_t> homes;
+  for (size_t t = 0; t < count; ++t) {
+    for (const Entry& entry : entries_) {
+      const std::set<int64_t> used = state_in_use(entry.programs[t]);
+      for (const StateSlot& slot : entry.programs[t].state) {
+        if (!used.contains(slot.offset)) continue;
+        const auto [home, is_new] = homes.emplace(slot.name, t);
+        if (home->second == t) continue;
+        return unsupported(slot.name, " is used by stage ", entry.plan.class_name(static_cast<int>(t)), " in ",
+                           entry.name(), ", and elsewhere by ", entry.plan.class_name(static_cast<int>(home->second)));
+      }
+    }
+  }
+  for (size_t t = 0; t < count; ++t) {
+    std::vector<Program*> programs;
+    for (Entry& entry : entries_) {
+      // Predict first: what it reads is where the state begins, and a predictor has no more of it.
+      programs.insert(entry.kind == EntryKind::predict ? programs.begin() : programs.end(), &entry.programs[t]);
+      std::erase_if(entry.programs[t].state, [&](const StateSlot& slot) {
+        const auto home = homes.find(slot.name);
+        return home != homes.end() && home->second != t;
+      });
+    }
+    EPL_ASSIGN(StateLayout state, link(programs));
+    states_.push_back(std::move(state));
+  }
+  state_ = StateLayout::all(states_);
+  return {};
+}
+
+}  // namespace epl

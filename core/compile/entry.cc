@@ -1,0 +1,148 @@
+#include "core/compile/entry.h"
+
+#include <algorithm>
+
+#include "core/compile/applied.h"
+#include "core/compile/plan_file.h"
+#include "core/ir/expand.h"
+#include "core/ir/rewriter.h"
+#include "core/strategy/pass.h"
+#include "core/strategy/segments.h"
+
+namespace epl {
+
+std::string_view entry_name(EntryKind kind) {
+  switch (kind) {
+    case EntryKind::train:
+      return "train";
+    case EntryKind::evaluate:
+      return "evaluate";
+    case EntryKind::predict:
+      return "predict";
+  }
+  return "?";
+}
+
+std::string entry_name(EntryKind kind, int shape) {
+  return shape == 0 ? std::string(entry_name(kind)) : cat(entry_name(kind), "@", shape);
+}
+
+std::string inputs_text(const Entry& entry) {
+  std::string out;
+  for (const Port& port : entry.inputs) out += cat(out.empty() ? "" : ", ", port.name, " ", port.global_type.text());
+  return out;
+}
+
+namespace {
+
+// What the caller gives and gets, and the places of the programs' ports among it.
+void find_ports(Entry& entry) {
+  const Graph& graph = *entry.plan.graph;
+  for (Value v : graph.leaves(ValueKind::input))
+    entry.inputs.push_back({graph.value(v).name, entry.plan.global_type(v)});
+  for (Value v : graph.leaves(ValueKind::scalar)) entry.scalars.push_back(graph.value(v).name);
+  for (const Graph::Output& output : graph.outputs)
+    entry.outputs.push_back({output.name, entry.plan.global_type(output.value)});
+  for (Program& program : entry.programs) {
+    for (ProgramPort& port : program.inputs) {
+      port.index = static_cast<int>(std::ranges::find(entry.inputs, port.name, &Port::name) - entry.inputs.begin());
+    }
+    for (ProgramPort& port : program.outputs) {
+      port.index = static_cast<int>(std::ranges::find(entry.outputs, port.name, &Port::name) - entry.outputs.begin());
+    }
+    for (ProgramScalar& scalar : program.scalars) {
+      scalar.index = static_cast<int>(std::ranges::find(entry.scalars, scalar.name) - entry.scalars.begin());
+    }
+  }
+}
+
+// By the passes, or from a file.
+Result<Plan> decide(const std::string& name, const std::shared_ptr<const Graph>& graph, const PlanOptions& options,
+                    const std::vector<Entry>& before, SamplePlaces outputs) {
+  const Plan* first = before.empty() ? nullptr : &before.front().plan;
+  if (!options.decisions)
+    return make_plan({.graph = graph,
+                      .strategy = options.strategy,
+                      .ranks = options.ranks,
+                      .state_of = first,
+                      .outputs = std::move(outputs)});
+  EPL_TRY(check_graph(*options.decisions, name, *graph));
+  EPL_ASSIGN(Plan plan, parse_plan(*options.decisions->entry(name), graph));
+  if (plan.ranks() != options.ranks)
+    return error(Code::data_loss, "the plan file has decisions for ", plan.ranks(), " ranks, not ", options.ranks);
+  return plan;
+}
+
+// Of what each micro-batch has for itself and not for each sample, the caller gets the mean, if it is one number.
+Status check_outputs(const Plan& plan) {
+  const Graph& graph = *plan.graph;
+  for (const Graph::Output& output : graph.outputs) {
+    const Value v = output.value;
+    if (!plan.alone(v) || plan.shardings[static_cast<size_t>(v.index)].cut_dim(batch_axis) >= 0 ||
+        graph.type(v).elements() == 1)
+      continue;
+    return unsupported("output ", output.name, " ", graph.type(v).text(),
+                       " is made of all samples of a micro-batch together, and batch.semantics = per_micro_batch has ",
+                       plan.micro_batches(), " of them; leave it out")
+        .at(output.name);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Entry> make_entry(const EntryMaker& maker, EntryKind kind, int shape, Graph graph, SamplePlaces outputs) {
+  const PlanOptions& options = maker.options;
+  Device& device = maker.device;
+  Entry entry;
+  entry.kind = kind;
+  entry.shape = shape;
+  graph.name = entry_name(kind);  // also of other shapes: what a program does depends on its graph alone
+  const std::vector<std::string> notes = agree_on_samples(graph, options.named_batch_dims);
+  EPL_TRY(verify(graph));
+  EPL_TRY(options.stop.check());
+  entry.graph = std::make_shared<const Graph>(std::move(graph));
+  const auto has_kernel = [&](std::string_view op, DType dtype) { return device.kernels().takes(op, dtype); };
+  EPL_ASSIGN(Graph expanded, expand_composites(*entry.graph, has_kernel));
+  auto runnable = std::make_shared<const Graph>(without_dead_nodes(expanded));
+  auto planned = decide(entry.name(), runnable, options, maker.before, std::move(outputs));
+  if (!planned.ok()) {
+    const Status& why = planned.status();
+    return notes.empty() ? why : Status(why.code(), cat(why.message(), "; ", join(notes, "; ")), why.where());
+  }
+  entry.plan = *std::move(planned);
+  entry.notes = notes;
+  EPL_TRY(check_outputs(entry.plan));
+  EPL_ASSIGN(entry.locals, partition(entry.plan));
+  for (const LocalGraph& local : entry.locals) {
+    EPL_TRY(options.stop.check());
+    EPL_ASSIGN(Program program, lower(local, {.kernels = &device.kernels(),
+                                              .device = &device.stands_for(),
+                                              .threads = maker.threads,
+                                              .splits_keep_bits = sums_by_segments(entry.plan)}));
+    if (kind == EntryKind::train && options.train.keep_gradients) {
+      EPL_ASSIGN(std::vector<bool> applied, applied_instructions(local, program));
+      entry.applied.push_back(std::move(applied));
+    }
+    entry.programs.push_back(std::move(program));
+  }
+  find_ports(entry);
+  for (size_t i = 0; i < entry.outputs.size(); ++i) {
+    const std::string& name = entry.outputs[i].name;
+    if (name == "loss") entry.loss_output = static_cast<int>(i);
+    if (name == scores_name) entry.loss_scores = static_cast<int>(i);
+    if (name == terms_name) entry.loss_terms = static_cast<int>(i);
+    if (name == weights_name) entry.loss_weights = static_cast<int>(i);
+    if (kind == EntryKind::train && name == verdict_output) entry.verdict_output = static_cast<int>(i);
+    if (kind != EntryKind::predict && name == counted_output) entry.counted_output = static_cast<int>(i);
+  }
+  entry.first_output = kind == EntryKind::evaluate ? 1 + (entry.loss_scores >= 0) + (entry.loss_terms >= 0) +
+                                                         (entry.loss_weights >= 0) + (entry.counted_output >= 0)
+                                                   : 0;
+  entry.bounds = input_bounds(*runnable, maker.loss, options.train.loss.target_input);
+  entry.samples = sample_dims(entry.plan);
+  EPL_ASSIGN(entry.merges, output_merges(entry.plan));
+  return entry;
+}
+
+}  // namespace epl

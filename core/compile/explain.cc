@@ -1,0 +1,217 @@
+// What a compiled plan says of itself, its memory, its texts and why it is as it is, and the text of an overview.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "core/base/shown.h"
+#include "core/base/text.h"
+#include "core/compile/overview.h"
+#include "core/compile/process_memory.h"
+#include "core/program/kernel_report.h"
+#include "core/program/link.h"
+
+namespace epl {
+namespace {
+
+std::string seconds_text(double seconds) {
+  char text[40];
+  if (seconds >= 1) {
+    std::snprintf(text, sizeof text, "%.2f s", seconds);
+  } else if (seconds >= 1e-3) {
+    std::snprintf(text, sizeof text, "%.2f ms", seconds * 1e3);
+  } else {
+    std::snprintf(text, sizeof text, "%.1f us", seconds * 1e6);
+  }
+  return text;
+}
+
+std::string percent(double part, double all) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.1f%%", all > 0 ? 100 * part / all : 0);
+  return text;
+}
+
+// "0 to 15", or "0, 4, 8".
+std::string ranks_text(const std::vector<int>& ranks) {
+  if (ranks.size() == 1) return cat("rank ", ranks.front());
+  const bool run = ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
+  if (run) return cat("ranks ", ranks.front(), " to ", ranks.back());
+  std::vector<std::string> names;
+  for (size_t i = 0; i < ranks.size() && i < 8; ++i) names.push_back(cat(ranks[i]));
+  return cat("ranks ", join(names, ", "), ranks.size() > 8 ? ", ..." : "");
+}
+
+std::string places_text(const Mesh& mesh) {
+  std::vector<std::string> parts;
+  for (const MeshAxis& axis : mesh.axes) {
+    if (axis.kind == MeshAxis::Kind::rank && (axis.size > 1 || mesh.ranks() == 1))
+      parts.push_back(cat(axis.name, " ", axis.size));
+  }
+  return join(parts, " x ");
+}
+
+// "task graph a (stage 0, 12 nodes)", for each one that runs there.
+std::string task_graphs_text(const Plan& plan, int rank_class) {
+  std::vector<std::string> parts;
+  for (const TaskGraph& one : plan.task_graphs) {
+    if (one.rank_class != rank_class) continue;
+    parts.push_back(cat("task graph ", one.scope, " (", plan.stages() > 1 ? cat("stage ", one.stage, ", ") : "",
+                        one.nodes, " nodes)"));
+  }
+  return join(parts, " and ");
+}
+
+// Layers are alike: "transformer.h.*.ln_1.weight" for twelve.
+std::string without_numbers(const std::string& text) {
+  std::string out;
+  for (char c : text) {
+    if (c < '0' || c > '9') {
+      out += c;
+    } else if (out.empty() || out.back() != '*') {
+      out += '*';
+    }
+  }
+  return out;
+}
+
+struct TensorGroup {
+  const Overview::Tensor* first = nullptr;
+  int count = 0;
+};
+
+std::string shardings_text(const Overview& overview, const std::string& kind) {
+  std::vector<std::pair<std::string, TensorGroup>> groups;
+  for (const Overview::Tensor& tensor : overview.tensors) {
+    if (tensor.kind != kind || !tensor.cut_over_ranks) continue;
+    const std::string key = without_numbers(tensor.name) + tensor.type + tensor.sharding + without_numbers(tensor.why);
+    auto found = std::ranges::find(groups, key, &std::pair<std::string, TensorGroup>::first);
+    if (found == groups.end()) found = groups.insert(groups.end(), {key, {.first = &tensor}});
+    ++found->second.count;
+  }
+  std::string out;
+  for (const auto& [key, group] : groups) {
+    const Overview::Tensor& tensor = *group.first;
+    out += cat("  ", group.count > 1 ? without_numbers(tensor.name) : tensor.name,
+               group.count > 1 ? cat(" (", group.count, ")") : "", ": ", tensor.type, " ", tensor.sharding,
+               tensor.why.empty() ? "" : cat(": ", tensor.why), "\n");
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string explain(const CompiledPlan& plan, const Overview& overview) {
+  const Entry& entry = plan.entries().front();
+  std::string out;
+  for (size_t c = 0; c < overview.classes.size(); ++c) {
+    const Mesh& mesh = entry.plan.meshes[c];
+    const Overview::Class& one = overview.classes[c];
+    out +=
+        cat("virtual device of ", task_graphs_text(entry.plan, static_cast<int>(c)), ": ",
+            ranks_text(mesh.device.ranks), " (", places_text(mesh), "), ", one.parameters, " parameters of ",
+            grouped(one.parameter_bytes), " bytes a rank; a micro-batch takes ", seconds_text(one.forward_seconds),
+            " forward", one.backward_seconds > 0 ? cat(" and ", seconds_text(one.backward_seconds), " backward") : "",
+            "; memory of a rank ", grouped(plan.memory_bytes_peak(static_cast<int>(c))), " bytes\n");
+  }
+  if (const std::string cut = shardings_text(overview, "parameter"); !cut.empty())
+    out += cat("parameters in pieces:\n", cut);
+  if (!overview.collectives.empty()) out += "moved in a step, by a rank of each virtual device:\n";
+  for (const Overview::Collective& one : overview.collectives) {
+    out += cat("  ", entry.plan.class_name(one.rank_class), ", ", one.block, ": ", grouped(one.calls), " ", one.what,
+               " over ", one.axis, " (", one.ranks, " ranks), ", grouped(one.bytes), " bytes, ",
+               seconds_text(one.moving), "\n");
+  }
+  out += cat("predicted step on ", overview.device, ": ", seconds_text(overview.seconds), ", of which ",
+             percent(overview.time.computing, overview.seconds), " computing");
+  if (plan.options().ranks > 1) {
+    out += cat(", ", percent(overview.time.moving, overview.seconds), " moving, ",
+               percent(overview.time.waiting, overview.seconds), " waiting for others");
+  }
+  return out + "\n";
+}
+
+Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage, int shape) const {
+  const Entry* found = entry(kind, shape);
+  if (!found) return error(Code::not_found, "the plan has no ", entry_name(kind, shape), " entry");
+  if (stage == "graph") return print_graph(*found->graph);
+  if (stage == "plan") return print_plan(found->plan);
+  std::string out;
+  for (size_t t = 0; t < found->programs.size(); ++t) {
+    if (stage == "local") out += print_local(found->locals[t]);
+    if (stage == "program") out += print_program(found->programs[t]);
+    if (stage == "kernels") out += report_kernels(found->programs[t], device_->notes());
+  }
+  if (!out.empty()) return out;
+  return error(Code::not_found, "no stage ", shown(stage, 200));
+}
+
+namespace {
+
+std::string with_mebibytes(int64_t bytes) {
+  const int64_t tenths = (bytes * 10 + (1 << 19)) >> 20;
+  return cat(grouped(bytes), " bytes (", tenths / 10, ".", tenths % 10, " MiB)");
+}
+
+// A line for each parameter, but one for many with the same reason: a frozen model has hundreds.
+template <class List> std::string untrained_text(const List& untrained) {
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (const auto& [name, reason] : untrained) by_reason[reason].push_back(name);
+  std::string out;
+  for (const auto& [reason, names] : by_reason) {
+    if (names.size() <= 4) {
+      for (const std::string& name : names) out += cat("not trained: ", name, ": ", reason, "\n");
+    } else {
+      out += cat("not trained: ", names.size(), " parameters, from ", names.front(), " to ", names.back(), ": ", reason,
+                 "\n");
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string CompiledPlan::explain() const {
+  const Entry& train = entries_.front();  // or predict, where that is all there is
+  const Plan& plan = train.plan;
+  std::string out =
+      cat("device: ", device_->description(), ", ", options_.ranks, " rank(s) of ", threads_, " thread(s)\n");
+  out += cat("batch: ", plan.batch, " samples = ", plan.mesh().size(data_axis), " rank(s) x ", plan.micro_batches(),
+             " micro-batch(es) x ", plan.mesh().size(unit_axis), " unit(s) of ",
+             plan.batch / std::max<int64_t>(plan.units() * (plan.apart ? plan.micro_batches() : 1), 1), "\n");
+  for (int shape = 0; shapes() > 1 && shape < shapes(); ++shape) {
+    const Entry& of_shape = *entry(train.kind, shape);
+    out += cat("shape ", shape, ": ", inputs_text(of_shape), "; ", of_shape.name(), " needs ",
+               grouped(of_shape.programs[static_cast<size_t>(fullest_class())].arena_bytes), " bytes of the arena\n");
+  }
+  for (size_t t = 0; t < train.programs.size(); ++t) {
+    out += cat(entry_name(train.kind),
+               train.programs.size() == 1 ? "" : cat(", stage ", plan.class_name(static_cast<int>(t))), ": ",
+               train.programs[t].instructions.size(), " instructions, ",
+               grouped(static_cast<int64_t>(train.programs[t].flops)), " floating-point operations a rank\n");
+  }
+  if (train.kind == EntryKind::train) out += cat("parameters trained: ", trained_.size(), "\n");
+  if (!adapters_.empty())
+    out += cat("low-rank adapters: ", adapters_.size(), ", the first beside ", adapters_[0].weight, " with rank ",
+               adapters_[0].spec.rank, "\n");
+  out += untrained_text(untrained_);
+  out += cat("memory of a rank at its peak: ", with_mebibytes(memory_bytes_peak()), "\n");
+  for (const MemoryItem& item : memory_items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
+  const ProcessMemory process = process_memory(*this);
+  out += cat("memory of the process at its peak, saving and exporting included: about ", with_mebibytes(process.peak),
+             "\n");
+  for (const MemoryItem& item : process.items) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
+  int references = 0;
+  for (const Program& program : train.programs) {
+    for (const Instruction& in : program.instructions) references += in.row && in.row->name == "reference";
+  }
+  if (references)
+    out += cat("kernels: ", references, " instruction(s) run by slow references; see epl inspect MODEL --kernels\n");
+  if (options_.decisions) out += "why: the decisions are those of a plan file\n";
+  for (const std::string& note : device_->notes()) out += cat("why: ", note, "\n");
+  for (const std::string& note : notes_) out += cat("note: ", note, "\n");
+  for (const std::string& note : plan.notes) out += cat("why: ", note, "\n");
+  return out;
+}
+
+}  // namespace epl

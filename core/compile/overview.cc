@@ -1,0 +1,287 @@
+#include "core/compile/overview.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "core/program/describe.h"
+#include "core/program/transfer.h"
+#include "core/strategy/mesh_text.h"
+
+namespace epl {
+namespace {
+
+// Times that differ by less are the same, and spans that are shorter are not drawn apart.
+constexpr double finest = 1.0 / 4000, same = 1e-6;
+constexpr size_t max_memory_points = 200;
+
+const Entry& entry_of(const CompiledPlan& plan) { return plan.entries().front(); }
+
+std::string_view phase_word(Phase phase, BlockKind block) {
+  if (block_name(block) == "weight") return "weight";
+  return phase == Phase::forward ? "forward" : phase == Phase::backward ? "backward" : "update";
+}
+
+class TraceRows {
+ public:
+  TraceRows(const CompiledPlan& plan, const StepTrace& trace) : begin_(trace.begin()), seconds_(trace.end() - begin_) {
+    const Entry& entry = entry_of(plan);
+    for (size_t t = 0; t < entry.programs.size(); ++t) {
+      phases_.push_back(phases_of(entry.programs[t], entry.locals[t]));
+      live_.push_back(live_bytes(entry.programs[t]));
+    }
+    for (const RankTrace& rank : trace.ranks) add(rank);
+  }
+  std::vector<Overview::Row> take() { return std::move(rows_); }
+
+ private:
+  void add(const RankTrace& rank) {
+    Overview::Row row{.ranks = {rank.rank}, .rank_class = rank.rank_class, .spans = spans_of(rank)};
+    const auto alike = [&](const Overview::Row& other) {
+      return other.rank_class == row.rank_class && std::ranges::equal(other.spans, row.spans, [&](auto& a, auto& b) {
+               return a.kind == b.kind && a.micro_batch == b.micro_batch &&
+                      std::abs(a.begin - b.begin) < same * seconds_ && std::abs(a.end - b.end) < same * seconds_;
+             });
+    };
+    if (const auto found = std::ranges::find_if(rows_, alike); found != rows_.end()) {
+      found->ranks.push_back(rank.rank);
+      return;
+    }
+    row.memory = memory_of(rank);
+    rows_.push_back(std::move(row));
+  }
+
+  std::vector<Overview::Span> spans_of(const RankTrace& rank) const {
+    std::vector<Overview::Span> spans;
+    const auto add = [&](std::string_view kind, int64_t micro_batch, double begin, double end) {
+      if (end <= begin) return;
+      Overview::Span* last = spans.empty() ? nullptr : &spans.back();
+      const bool touches = last && begin - last->end < finest * seconds_;
+      if (touches && last->micro_batch == micro_batch && (last->kind == kind || end - begin < finest * seconds_)) {
+        last->end = end;
+        return;
+      }
+      spans.push_back({std::string(kind), micro_batch, touches ? last->end : begin, end});
+    };
+    for (const TraceEvent& event : rank.events) {
+      const Instruction* in = rank.instruction(event);
+      if (in && in->stream != 0) continue;
+      const BlockCall& call = rank.program->calls[static_cast<size_t>(event.call)];
+      const int64_t micro_batch = block_loops(call.block) ? call.micro_batch : -1;
+      const bool computes = in && in->group < 0;
+      add(computes ? phase_word(phase(rank, event), call.block) : "moving", micro_batch, event.moves - begin_,
+          event.end - begin_);
+    }
+    return spans;
+  }
+
+  Phase phase(const RankTrace& rank, const TraceEvent& event) const {
+    return phases_[static_cast<size_t>(rank.rank_class)][static_cast<size_t>(event.instruction)];
+  }
+
+  // The most of each of many short times.
+  std::vector<std::pair<double, int64_t>> memory_of(const RankTrace& rank) const {
+    const std::vector<int64_t>& live = live_[static_cast<size_t>(rank.rank_class)];
+    std::vector<std::pair<double, int64_t>> points;
+    size_t at = 0;
+    for (const TraceEvent& event : rank.events) {
+      if (event.instruction == TraceEvent::agreement) continue;
+      const int64_t bytes = live[at++];
+      const double time = event.begin - begin_;
+      const bool near =
+          !points.empty() && time - points.back().first < seconds_ / static_cast<double>(max_memory_points);
+      if (near) {
+        points.back().second = std::max(points.back().second, bytes);
+      } else {
+        points.emplace_back(time, bytes);
+      }
+    }
+    return points;
+  }
+
+  double begin_, seconds_;
+  std::vector<std::vector<Phase>> phases_;  // by class, then by instruction
+  std::vector<std::vector<int64_t>> live_;  // by class, then in the order of a step
+  std::vector<Overview::Row> rows_;
+};
+
+// The first rank of each class speaks for all of them.
+std::vector<const RankTrace*> first_ranks(const StepTrace& trace, size_t classes) {
+  std::vector<const RankTrace*> first(classes, nullptr);
+  for (const RankTrace& rank : trace.ranks) {
+    const RankTrace*& one = first[static_cast<size_t>(rank.rank_class)];
+    if (!one) one = &rank;
+  }
+  return first;
+}
+
+Overview::Class describe_class(const CompiledPlan& plan, const RankTrace& rank, const StepTrace& trace) {
+  Overview::Class out;
+  const Entry& entry = entry_of(plan);
+  const auto t = static_cast<size_t>(rank.rank_class);
+  for (const StateSlot& slot : plan.state_of(rank.rank_class).slots()) {
+    if (slot.kind != ValueKind::parameter || slot.follows()) continue;
+    ++out.parameters;
+    out.parameter_bytes += slot.local.bytes();
+  }
+  const std::vector<Phase> phases = phases_of(entry.programs[t], entry.locals[t]);
+  for (const TraceEvent& event : rank.events) {
+    const Instruction* in = rank.instruction(event);
+    if (!in || in->group >= 0 || !block_loops(rank.program->calls[static_cast<size_t>(event.call)].block)) continue;
+    const Phase phase = phases[static_cast<size_t>(event.instruction)];
+    (phase == Phase::forward ? out.forward_seconds : out.backward_seconds) += event.end - event.begin;
+  }
+  const auto micro_batches = static_cast<double>(entry.plan.micro_batches());
+  out.forward_seconds /= micro_batches;
+  out.backward_seconds /= micro_batches;
+  out.time = time_of(rank, trace.begin(), trace.end());
+  return out;
+}
+
+void add_collectives(const CompiledPlan& plan, const RankTrace& rank, std::vector<Overview::Collective>& out) {
+  std::map<std::tuple<std::string, int, BlockKind>, size_t> rows;
+  for (const TraceEvent& event : rank.events) {
+    const Instruction* in = rank.instruction(event);
+    if (!in || !rank.group(event)) continue;
+    const BlockKind block = rank.program->calls[static_cast<size_t>(event.call)].block;
+    const auto [row, is_new] = rows.try_emplace({in->transfer->name, in->group, block}, out.size());
+    if (is_new) {
+      const ProgramGroup& group = rank.program->groups[static_cast<size_t>(in->group)];
+      out.push_back({.what = in->transfer->name,
+                     .axis = group.rank_class < 0 ? group.axis : entry_of(plan).plan.class_name(group.rank_class),
+                     .rank_class = rank.rank_class,
+                     .block = std::string(block_name(block)),
+                     .ranks = static_cast<int64_t>(rank.group(event)->size())});
+    }
+    Overview::Collective& one = out[row->second];
+    ++one.calls;
+    one.bytes += largest_side(*in);
+    one.moving += event.end - event.moves;
+    one.waiting += event.moves - event.begin;
+  }
+}
+
+std::string kind_word(ValueKind kind) {
+  switch (kind) {
+    case ValueKind::parameter:
+      return "parameter";
+    case ValueKind::buffer:
+      return "buffer";
+    case ValueKind::input:
+      return "input";
+    default:
+      return "result";
+  }
+}
+
+// The classes of ranks besides its own that use a value.
+std::vector<int> other_classes(const Plan& plan, Value v, const std::vector<int>& users) {
+  std::vector<int> classes;
+  for (const int node : users) {
+    const int at = plan.node_task_graph[static_cast<size_t>(node)];
+    if (at == every_task_graph || plan.class_of(at) == plan.class_of(v)) continue;
+    if (std::ranges::find(classes, plan.class_of(at)) == classes.end()) classes.push_back(plan.class_of(at));
+  }
+  return classes;
+}
+
+// Why a parameter that several stages use lies as it does.
+std::string reason_of_lent(const Plan& plan, Value v, const std::vector<int>& others) {
+  std::string names;
+  for (const int at : others) names += cat(names.empty() ? "" : ", ", plan.class_name(at));
+  const bool whole = std::ranges::all_of(plan.shardings[static_cast<size_t>(v.index)].dims, &Cuts::empty);
+  return cat(names, others.size() == 1 ? " uses" : " use", " it as well: ", plan.class_name(plan.class_of(v)),
+             " keeps it", whole ? " whole" : "", ", sends it there in each step, and gets its gradient back");
+}
+
+// Why a node lies so: first how it is cut, then where it is. A weight has no samples.
+std::string ordered_reason(const std::string& why, bool weight) {
+  std::string out, place;
+  for (size_t from = 0; from < why.size();) {
+    const size_t to = std::min(why.find("; ", from), why.size());
+    const std::string_view one = std::string_view(why).substr(from, to - from);
+    if (from == 0 && one.starts_with("in ")) {
+      place = one;
+    } else if (!weight || !one.starts_with("cut by samples")) {
+      out += cat(out.empty() ? "" : "; ", one);
+    }
+    from = to + 2;
+  }
+  return place.empty() ? out : cat(out, out.empty() ? "" : "; ", place);
+}
+
+// Parameters, buffers, inputs, and what the forward pass computes: the rest lies as these do.
+std::vector<Overview::Tensor> tensors_of(const Plan& plan) {
+  const Graph& graph = *plan.graph;
+  const auto users = graph.users();
+  const auto why = [&](int node) {
+    return node < static_cast<int>(plan.why.size()) ? plan.why[static_cast<size_t>(node)] : std::string();
+  };
+  std::vector<Overview::Tensor> out;
+  for (int i = 0; i < graph.value_count(); ++i) {
+    const ValueInfo& info = graph.value(Value{i});
+    const bool leaf =
+        info.kind == ValueKind::parameter || info.kind == ValueKind::buffer || info.kind == ValueKind::input;
+    const bool result = info.producer && graph.node(info.producer).phase == Phase::forward;
+    if (!leaf && !result) continue;
+    const auto& used_by = users[static_cast<size_t>(i)];
+    std::string reason = result ? ordered_reason(why(info.producer.index), false) : "";
+    if (leaf && !used_by.empty()) {
+      const std::string& node = graph.node(NodeId{used_by.front()}).name;
+      const std::string of_node = ordered_reason(why(used_by.front()), true);
+      reason = info.kind == ValueKind::input && info.batch_dim >= 0
+                   ? cat("dimension ", info.batch_dim, " counts samples")
+               : of_node.empty() ? cat("as ", node, " reads it")
+                                 : cat(of_node, " (", node, " reads it)");
+      const std::vector<int> others = other_classes(plan, Value{i}, used_by);
+      if (!others.empty() && info.kind != ValueKind::input) reason = reason_of_lent(plan, Value{i}, others);
+    }
+    const Sharding& sharding = plan.shardings[static_cast<size_t>(i)];
+    const int at = plan.value_task_graph[static_cast<size_t>(i)];
+    const Mesh& mesh = plan.mesh(at);
+    Overview::Tensor& made = out.emplace_back(Overview::Tensor{
+        .name = info.name,
+        .kind = kind_word(info.kind),
+        .type = info.type.text(),
+        .sharding = cat(cuts_text(mesh, sharding.dims), sharding.dealt ? cat(" on piece ", sharding.dealt.piece, " of ",
+                                                                             axis_names(mesh, sharding.dealt.axes))
+                                                                       : ""),
+        .why = reason,
+        .scope = plan.task_graphs[static_cast<size_t>(at)].scope});
+    for (const Cuts& cuts : sharding.dims) {
+      made.pieces *= mesh.pieces(cuts);
+      for (const AxisCut& cut : cuts) {
+        for (int axis : cut.axes) {
+          const MeshAxis& one = mesh.axes[static_cast<size_t>(axis)];
+          made.cut_over_ranks = made.cut_over_ranks || (one.kind == MeshAxis::Kind::rank && one.size > 1);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Overview make_overview(const CompiledPlan& plan, const Rehearsal& rehearsal) {
+  const StepTrace& trace = rehearsal.trace;
+  Overview out;
+  out.device = rehearsal.device;
+  out.seconds = trace.end() - trace.begin();
+  for (const RankTrace& rank : trace.ranks) {
+    const RankTime time = time_of(rank, trace.begin(), trace.end());
+    const auto share = 1.0 / static_cast<double>(trace.ranks.size());
+    out.time.computing += time.computing * share;
+    out.time.moving += time.moving * share;
+    out.time.waiting += time.waiting * share;
+  }
+  for (const RankTrace* rank : first_ranks(trace, entry_of(plan).programs.size())) {
+    out.classes.push_back(describe_class(plan, *rank, trace));
+    add_collectives(plan, *rank, out.collectives);
+  }
+  out.rows = TraceRows(plan, trace).take();
+  out.tensors = tensors_of(entry_of(plan).plan);
+  return out;
+}
+
+}  // namespace epl

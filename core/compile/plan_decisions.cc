@@ -1,0 +1,57 @@
+#include "core/compile/plan_decisions.h"
+
+#include <charconv>
+
+#include "core/base/numerics.h"
+#include "core/base/shown.h"
+#include "core/strategy/plan_text.h"
+
+namespace epl {
+namespace {
+
+std::string hash_of(const Model& model) {
+  const uint64_t fingerprint = model.fingerprint();
+  return fingerprint == 0 ? "" : decisions_hash(cat(fingerprint));
+}
+
+}  // namespace
+
+PlanFile decisions_of(const CompiledPlan& plan, std::string_view version) {
+  PlanFile file;
+  file.facts = {{"model", hash_of(*plan.options().model)},
+                {"strategy", decisions_text(plan.options().strategy)},
+                {"ranks", cat(plan.options().ranks)},
+                {"version", std::string(version)},
+                {"numerics", cat(numerics_version)}};
+  for (const Entry& entry : plan.entries()) {
+    const std::string name = entry.name();
+    file.facts[cat("graph of ", name)] = decisions_hash(*entry.plan.graph);
+    file.entries.emplace_back(name, print_plan_with_reasons(entry.plan));
+  }
+  return file;
+}
+
+Status take_decisions(const PlanFile& file, std::string_view version, bool has_strategy, PlanOptions& options) {
+  const auto fact = [&](const char* name) {
+    const auto found = file.facts.find(name);
+    return found == file.facts.end() ? std::string() : found->second;
+  };
+  if (fact("numerics") != cat(numerics_version))
+    return made_for_another("version of the numerics", fact("numerics"), cat(numerics_version));
+  if (fact("version") != version) return made_for_another("version of EPL", fact("version"), std::string(version));
+  if (const std::string here = hash_of(*options.model); fact("model") != here)
+    return made_for_another("model", fact("model"), here);
+  if (!has_strategy) {
+    EPL_ASSIGN(options.strategy, parse_strategy(fact("strategy")));
+  }
+  const std::string ranks = fact("ranks");
+  int64_t count = 0;
+  std::from_chars(ranks.data(), ranks.data() + ranks.size(), count);
+  if (count < 1) return error(Code::data_loss, "the plan file is for ", shown(ranks), " ranks");
+  if (options.ranks != 0 && options.ranks != count)
+    return made_for_another("number of ranks", ranks, cat(options.ranks));
+  options.ranks = count;
+  return {};
+}
+
+}  // namespace epl

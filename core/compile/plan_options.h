@@ -1,0 +1,47 @@
+// What a plan is made of: the model, how it is trained, the strategy and the ranks.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/stop.h"
+#include "core/frontend/model.h"
+#include "core/strategy/strategy.h"
+#include "core/train/adapter.h"
+#include "core/train/train_step.h"
+
+namespace epl {
+
+struct PlanFile;  // core/compile/plan_file.h
+
+// Sizes that a batch may have beside those of PlanOptions::binding.
+struct PlanShape {
+  Binding binding;                   // all of it, what it shares with the other included
+  std::optional<TensorType> target;  // as LossSpec::target
+};
+
+struct PlanOptions {
+  std::shared_ptr<const Model> model;
+  TrainOptions train;
+  AdapterOptions adapters;
+  Strategy strategy;
+  Binding binding;                // symbols and input shapes; the mode is set per entry
+  std::vector<PlanShape> shapes;  // others, each with entries of its own over the same state and arena
+  int64_t ranks = 1;
+  int64_t local_ranks = 0;  // that share the threads of this process; 0: all of them
+  std::string device = "cpu";
+  bool training = true;                  // false: the plan has the predict entry alone, `train` is not looked at
+  bool evaluate = true, predict = true;  // entries beside train
+  // Taken instead of new ones. Null: the passes decide.
+  std::shared_ptr<const PlanFile> decisions;
+  Stop stop;                               // while the plan is made; not kept
+  bool rewrites = true;                    // restore fused meaning (attention, layer norm, ...)
+  std::vector<std::string> train_outputs;  // model outputs to return from step besides the loss
+  std::set<std::string>
+      named_batch_dims;  // inputs, the target among them, of which the host has said what counts samples
+};
+
+}  // namespace epl

@@ -1,0 +1,106 @@
+#include "core/compile/sample_dims.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace epl {
+namespace {
+
+// Values that rest on a sum over the batch, so that no sample's piece of them is its own. Where each sample is a
+// micro-batch that stands by itself there are none.
+std::vector<bool> mixed_values(const Plan& plan) {
+  const Graph& graph = *plan.graph;
+  std::vector<bool> carries(static_cast<size_t>(graph.value_count()), false), mixed = carries;
+  if (plan.single_samples()) return mixed;
+  for (Value v : graph.leaves(ValueKind::input)) carries[static_cast<size_t>(v.index)] = graph.value(v).batch_dim >= 0;
+  for (const Node& node : graph.nodes()) {
+    bool any = false, mixes = false;
+    for (Value v : node.inputs) {
+      if (!v) continue;
+      any = any || carries[static_cast<size_t>(v.index)];
+      mixes = mixes || mixed[static_cast<size_t>(v.index)];
+    }
+    for (Value v : node.outputs) {
+      if (!v) continue;
+      carries[static_cast<size_t>(v.index)] = any;
+      // What comes of samples and has no dimension for them is of all of them together.
+      mixed[static_cast<size_t>(v.index)] =
+          mixes || (any && plan.shardings[static_cast<size_t>(v.index)].cut_dim(batch_axis) < 0);
+    }
+  }
+  return mixed;
+}
+
+// A tensor seen from its sample dimension: `outer` runs of `run` bytes for each whole batch.
+struct Runs {
+  int64_t outer = 1, run = 0;
+};
+Runs runs_of(const TensorType& type, int dim) {
+  Runs runs{1, static_cast<int64_t>(dtype_bytes(type.dtype))};
+  for (int d = 0; d < type.ndim(); ++d) (d < dim ? runs.outer : runs.run) *= type.shape[static_cast<size_t>(d)];
+  return runs;
+}
+
+}  // namespace
+
+SampleDims sample_dims(const Plan& plan) {
+  SampleDims dims;
+  dims.batch = plan.batch;
+  const Graph& graph = *plan.graph;
+  for (Value v : graph.leaves(ValueKind::input)) dims.inputs.push_back(graph.value(v).batch_dim);
+  const std::vector<bool> mixed = mixed_values(plan);
+  for (const Graph::Output& output : graph.outputs) {
+    const Sharding& sharding = plan.shardings[static_cast<size_t>(output.value.index)];
+    const int dim = sharding.outer(batch_axis) == 1 ? sharding.cut_dim(batch_axis)
+                                                    : -1;  // else each step of a sequence has its own run of samples
+    const bool whole =
+        dim >= 0 && plan.batch > 0 && plan.global_type(output.value).shape[static_cast<size_t>(dim)] % plan.batch == 0;
+    dims.outputs.push_back(whole && !mixed[static_cast<size_t>(output.value.index)] ? dim : -1);
+  }
+  return dims;
+}
+
+TensorType partial_type(const TensorType& type, int dim, int64_t batch, int64_t samples) {
+  TensorType part = type;
+  part.shape[static_cast<size_t>(dim)] = type.shape[static_cast<size_t>(dim)] / batch * samples;
+  return part;
+}
+
+void pad_samples(const Tensor& part, int dim, Tensor& whole) {
+  const Runs from = runs_of(part.type(), dim), to = runs_of(whole.type(), dim);
+  const int64_t sample = from.run / part.shape()[static_cast<size_t>(dim)];
+  const auto* source = static_cast<const std::byte*>(part.data());
+  auto* target = static_cast<std::byte*>(whole.data());
+  for (int64_t i = 0; i < to.outer; ++i, source += from.run, target += to.run) {
+    std::memcpy(target, source, static_cast<size_t>(from.run));
+    for (int64_t at = from.run; at < to.run; at += sample)
+      std::memcpy(target + at, source + from.run - sample, static_cast<size_t>(sample));
+  }
+}
+
+Tensor first_samples(const Tensor& whole, int dim, int64_t batch, int64_t samples) {
+  if (samples == batch) return whole;
+  const TensorType type = partial_type(whole.type(), dim, batch, samples);
+  // The view keeps the whole alive.
+  if (runs_of(type, dim).outer == 1) return Tensor(type, std::make_shared<const Tensor>(whole), whole.data());
+  return take_samples(whole, dim, batch, 0, samples);
+}
+
+Tensor take_samples(const Tensor& whole, int dim, int64_t batch, int64_t first, int64_t count) {
+  Tensor out(partial_type(whole.type(), dim, batch, count));
+  const Runs from = runs_of(whole.type(), dim), to = runs_of(out.type(), dim);
+  const auto* source = static_cast<const std::byte*>(whole.data()) + from.run / batch * first;
+  for (int64_t i = 0; i < to.outer; ++i)
+    std::memcpy(static_cast<std::byte*>(out.data()) + i * to.run, source + i * from.run, static_cast<size_t>(to.run));
+  return out;
+}
+
+void put_samples(const Tensor& part, int dim, int64_t batch, int64_t first, Tensor& whole) {
+  const Runs from = runs_of(part.type(), dim), to = runs_of(whole.type(), dim);
+  auto* target = static_cast<std::byte*>(whole.data()) + to.run / batch * first;
+  for (int64_t i = 0; i < to.outer; ++i)
+    std::memcpy(target + i * to.run, static_cast<const std::byte*>(part.data()) + i * from.run,
+                static_cast<size_t>(from.run));
+}
+
+}  // namespace epl
