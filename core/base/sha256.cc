@@ -10,6 +10,7 @@ int epl_SHA256_Init(SHA256_CTX*);
 int epl_SHA256_Update(SHA256_CTX*, const void*, size_t);
 int epl_SHA256_Final(unsigned char*, SHA256_CTX*);
 int epl_CRYPTO_memcmp(const void*, const void*, size_t);
+void epl_OPENSSL_cpuid_setup();
 // What OpenSSL calls instead of getenv: the environment is the host's.
 char* epl_no_environment(const char*) { return nullptr; }
 }
@@ -23,7 +24,10 @@ std::string_view digest_bytes(const Digest& digest) {
 
 }  // namespace
 
-Sha256::Sha256() { epl_SHA256_Init(&state_); }
+Sha256::Sha256() {
+  [[maybe_unused]] static const bool asked = (epl_OPENSSL_cpuid_setup(), true);  // which instructions there are
+  epl_SHA256_Init(&state_);
+}
 
 Sha256::~Sha256() { ::explicit_bzero(&state_, sizeof state_); }
 
