@@ -101,6 +101,7 @@ endforeach()
 find_path(ZLIB_INCLUDE zlib.h REQUIRED)
 find_library(ZLIB_ARCHIVE NAMES libz.a REQUIRED)
 mark_as_advanced(ZLIB_INCLUDE ZLIB_ARCHIVE)
+include(${CMAKE_CURRENT_LIST_DIR}/sha256.cmake)
 
 # What runs once for a model or a call, never in a loop over numbers, is compiled for its size: the library stays under
 # 10 MB, which tests/install holds.
@@ -125,7 +126,8 @@ foreach(source ${plain})
     set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endforeach()
-set(EPL_ALL_OBJECTS $<TARGET_OBJECTS:epl_objects> $<TARGET_OBJECTS:epl_called_once> ${simd_objects})
+set(EPL_ALL_OBJECTS $<TARGET_OBJECTS:epl_objects> $<TARGET_OBJECTS:epl_called_once> ${simd_objects}
+  ${EPL_SHA256})
 
 # Everything as an archive, internals included: what the tests link, and programs that want no shared library
 # (build/PRESET/static/libepl.a, target epl_internal; it needs libstdc++, libz and libm). Two of them do not go into one

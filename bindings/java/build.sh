@@ -1,8 +1,7 @@
 #!/bin/sh
 # build.sh LIBRARY OUT [RPATH]: the jar OUT/epl.jar, with LIBRARY (a libepl.so) and the JNI library in it. Needs a JDK
-# from 17 on and a C compiler. OUT/classes is made anew. With a JDK from 22 on, JAVA_HOME's or another one beside it,
-# the jar has what such a Java uses instead of JNI as well. With RPATH also OUT/system, for a system that has the
-# library: a jar of the classes alone, and libepl_jni.so, which looks for libepl.so.1 in RPATH.
+# from 17 on and a C compiler. OUT/classes is made anew. With RPATH also OUT/system, for a system that has the library:
+# a jar of the classes alone, and libepl_jni.so, which looks for libepl.so.1 in RPATH.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 library=$(readlink -f "$1")
@@ -16,19 +15,13 @@ rm -rf "$out/classes" "$out/epl.jar" "$out/system"
 native="$out/classes/ai/epl/native/$platform"
 mkdir -p "$native" "$out/system"
 "$javac" -encoding UTF-8 --release 17 -parameters -g -Xlint:all -Werror -d "$out/classes" $(find "$here/src/main/java" -name '*.java')
-jdk22=$(sh "$here/jdk22.sh" "$home")
-if [ -n "$jdk22" ]; then
-  "$jdk22/bin/javac" --release 22 -parameters -g -Xlint:all,-restricted -Werror -d "$out/classes/META-INF/versions/22" \
-    "$here/src/main/java22/ai/epl/raw/Raw.java"
-fi
 mkdir -p "$out/classes/META-INF"
 cp "$here/../../LICENSE" "$out/classes/META-INF/LICENSE"
-echo 'Multi-Release: true' >"$out/manifest"
 # The same classes give the same jar: files in one order, and no time of their own where this jar tool can say so.
 "$home/bin/jar" --help | grep -q -- --date && date=--date=2000-01-01T00:00:00Z || date=
 jar() {
   (cd "$out/classes" && find . -type f | sed 's,^\./,,' | LC_ALL=C sort >"$out/files" &&
-    "$home/bin/jar" --create --file "$1" --manifest "$out/manifest" $date @"$out/files")
+    "$home/bin/jar" --create --file "$1" $date @"$out/files")
   rm "$out/files"
 }
 jni() { # jni FOLDER RPATH: -s, for what has no symbols is the same wherever it was compiled

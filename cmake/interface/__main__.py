@@ -19,7 +19,6 @@ import cpp_wrapper
 import dl_header
 import go_raw
 import header
-import java_ffm
 import java_raw
 import python_objects
 import python_raw
@@ -32,7 +31,7 @@ import settings_rust
 import test_inputs
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-COMMITTED = (abi, api_page, cpp_wrapper, dl_header, go_raw, java_ffm, java_raw, python_objects, python_raw, rust_sys,
+COMMITTED = (abi, api_page, cpp_wrapper, dl_header, go_raw, java_raw, python_objects, python_raw, rust_sys,
              settings_cpp, settings_go, settings_java, settings_python, settings_rust)
 REFRESH = "python3 cmake/interface"
 

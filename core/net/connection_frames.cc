@@ -128,7 +128,7 @@ std::span<std::byte> Connections::next_to_read(Peer& peer) const {
 // A head has come, which is looked at before there is room for the body that it announces. Empty: it is well.
 std::string Connections::begin_body(Peer& peer) {
   const FrameHead head = peer.incoming.head;
-  if (peer.receives && !same_tag(peer.receives->of_head(bytes_of(head)), peer.head_tag))
+  if (peer.receives && !same_digest(peer.receives->of_head(bytes_of(head)), peer.head_tag))
     return std::string(unsigned_text);
   const bool well = head.mark == FrameHead::right_mark && head.type <= FrameHead::Type::leave &&
                     head.bytes <= max_body && head.kind <= Collective::Kind::barrier &&
@@ -140,7 +140,7 @@ std::string Connections::begin_body(Peer& peer) {
 
 std::string Connections::end_body(Peer& peer) const {
   const std::string_view body(reinterpret_cast<const char*>(peer.incoming.data()), peer.incoming.head.bytes);
-  const bool well = !peer.receives || body.empty() || same_tag(peer.receives->of_body(body), peer.body_tag);
+  const bool well = !peer.receives || body.empty() || same_digest(peer.receives->of_body(body), peer.body_tag);
   return well ? "" : std::string(unsigned_text);
 }
 

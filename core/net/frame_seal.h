@@ -45,11 +45,4 @@ class FrameSeal {
   uint64_t number_ = 0;
 };
 
-// In a time that does not tell how much of the two is equal.
-inline bool same_tag(const FrameTag& a, const FrameTag& b) {
-  unsigned difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned>(a[i] ^ b[i]);
-  return difference == 0;
-}
-
 }  // namespace epl::net

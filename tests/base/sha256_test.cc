@@ -16,6 +16,23 @@ TEST(Sha256, gives_the_published_digests) {
   EXPECT_EQ(digest_text(million.value()), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+// Frames have any size and begin anywhere.
+TEST(Sha256, gives_the_same_digest_wherever_the_bytes_lie_and_however_they_are_cut) {
+  std::string text(300, '\0');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 37 % 251);
+  for (size_t begin = 0; begin < 70; ++begin) {
+    const std::string_view all = std::string_view(text).substr(begin, 200);
+    const std::string aligned(all);
+    for (const size_t cut : {size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{199}}) {
+      Sha256 hash;
+      hash.add(all.substr(0, cut));
+      hash.add(all.substr(cut));
+      EXPECT_EQ(hash.value(), sha256(aligned)) << begin << " " << cut;
+      EXPECT_EQ(hash.value(), hash.value());  // a value is not the end
+    }
+  }
+}
+
 TEST(Sha256, hmac_gives_the_published_digests) {
   EXPECT_EQ(digest_text(hmac_sha256(std::string(20, '\x0b'), "Hi There")),
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
@@ -32,6 +49,7 @@ TEST(Sha256, digests_are_compared_whole) {
   EXPECT_TRUE(same_digest(a, b));
   b.back() ^= 1;
   EXPECT_FALSE(same_digest(a, b));
+  EXPECT_FALSE(same_digest(a, std::span(a).first(16)));
 }
 
 }  // namespace

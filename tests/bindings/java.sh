@@ -13,10 +13,3 @@ log=$(java -Xcheck:jni -cp "$3" RawTest "$3/libepl_jni.so" "$3")
 echo "$log"
 # What JNI's checks have to say, they print. Of the JDK's own code they say that it does not look for exceptions.
 if echo "$log" | grep -A2 -E 'WARNING|FATAL' | grep -q 'ai.epl'; then exit 1; fi
-
-# The same over java.lang.foreign, where there is a Java that has it.
-jdk22=$(sh "$1/bindings/java/jdk22.sh" "$home")
-[ -n "$jdk22" ] || { echo "no JDK from 22 on lies beside $home: java.lang.foreign is not tested"; exit 0; }
-"$jdk22/bin/javac" --release 22 -Xlint:all,-restricted -Werror -d "$3/22" \
-  "$1/bindings/java/src/main/java22/ai/epl/raw/Raw.java" "$1/tests/bindings/RawTest.java"
-"$jdk22/bin/java" --enable-native-access=ALL-UNNAMED -cp "$3/22" RawTest "$2/libepl.so.1" "$3"

@@ -31,12 +31,12 @@ suite() {
   sed -n '/tests successful/p; /tests found/p' "$log"
   if grep -A3 -E 'WARNING in native|FATAL|WARNING: JNI' "$log" | grep 'ai\.epl'; then exit 1; fi
 }
-suite java -Depl.raw=libepl_jni.so
-jdk22=$(sh "$source/bindings/java/jdk22.sh" "$home")
-if [ -n "$jdk22" ]; then
-  suite "$jdk22/bin/java" -Depl.raw=libepl.so.1 --enable-native-access=ALL-UNNAMED
+suite java
+newer=$(sh "$source/tests/bindings/newer_jdk.sh" "$home")
+if [ -n "$newer" ]; then
+  suite "$newer/bin/java" --enable-native-access=ALL-UNNAMED
 else
-  echo "no JDK from 22 on lies beside $home: java.lang.foreign is not tested"
+  echo "no newer JDK lies beside $home"
 fi
 
 # The page's own program, as its reader would start it.

@@ -34,7 +34,7 @@ add_test(NAME capi.library_exports_the_interface_alone
   COMMAND ${CMAKE_COMMAND} -DLIBRARY=$<TARGET_FILE:epl> -DMAP=${EPL_MAP} -DNM=${CMAKE_NM} -DREADELF=${CMAKE_READELF}
           -P ${PROJECT_SOURCE_DIR}/tests/capi/check_library.cmake)
 add_test(NAME capi.nothing_runs_when_the_library_is_loaded
-  COMMAND ${CMAKE_COMMAND} "-DOBJECTS=$<TARGET_OBJECTS:epl_objects>" -DREADELF=${CMAKE_READELF}
+  COMMAND ${CMAKE_COMMAND} "-DOBJECTS=${EPL_ALL_OBJECTS}" -DREADELF=${CMAKE_READELF}
   -P ${PROJECT_SOURCE_DIR}/tests/capi/check_objects.cmake)
 set_tests_properties(capi.nothing_runs_when_the_library_is_loaded PROPERTIES LABELS "capi;only_release")
 

@@ -1,5 +1,5 @@
 # Scripts of calls that print the same in every language (tests/conformance/README.md).
-foreach(language c cpp go rust java java_ffm python)
+foreach(language c cpp go rust java python)
   add_test(NAME conformance.${language}
     COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/conformance/run.py ${language} $<TARGET_FILE:epl>
     ${PROJECT_BINARY_DIR}/conformance --random 20)

@@ -1,9 +1,9 @@
 """Builds a tester and runs the scripts with it: run.py LANGUAGE LIBRARY OUT [--random COUNT] [--seed SEED] [--record]
 
-LANGUAGE is c, cpp, go, rust, java (over JNI), java_ffm (over java.lang.foreign) or python; LIBRARY is libepl.so, OUT a
-folder for what is made. What each script of this folder prints must be its NAME.out, with no handle alive at its end;
-together they call every function and see every code of an error. What random scripts print must be what the tester in C
-prints for them. A toolchain that is not there is a line that begins with SKIP. --record writes the .out files anew."""
+LANGUAGE is c, cpp, go, rust, java or python; LIBRARY is libepl.so, OUT a folder for what is made. What each script of
+this folder prints must be its NAME.out, with no handle alive at its end; together they call every function and see
+every code of an error. What random scripts print must be what the tester in C prints for them. A toolchain that is not
+there is a line that begins with SKIP. --record writes the .out files anew."""
 import argparse
 import difflib
 import os
@@ -110,13 +110,6 @@ def jdk():
     return pathlib.Path(shutil.which("javac")).resolve().parents[1]
 
 
-def java_tester(home, raw, loaded, out, made, *options):
-    """The tester over a raw layer, which loads a library."""
-    command(home / "bin/javac", "-nowarn", "-d", out, raw, *sorted((HERE / "java").glob("*.java")))
-    return [home / "bin/java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", *options, "-cp", out,
-            "Tester", loaded, made / "interface.table"]
-
-
 def build_java(library, out, made):
     home = jdk()
     if not (home / "include/jni.h").exists():
@@ -125,16 +118,10 @@ def build_java(library, out, made):
     command(compiler("cc", "CC"), "-std=c11", "-O1", "-shared", "-fPIC", "-o", native,
             JAVA / "src/main/native/epl_jni.c", f"-I{TOP}/include", f"-I{home}/include", f"-I{home}/include/linux",
             *linked(library))
-    return java_tester(home, JAVA / "src/main/java/ai/epl/raw/Raw.java", native, out, made)
-
-
-def build_java_ffm(library, out, made):
-    home = jdk()
-    jdk22 = command("sh", JAVA / "jdk22.sh", home).strip()
-    if not jdk22:
-        raise Skip(f"no JDK from 22 on lies beside {home}")
-    return java_tester(pathlib.Path(jdk22), JAVA / "src/main/java22/ai/epl/raw/Raw.java", library, out, made,
-                       "--enable-native-access=ALL-UNNAMED")
+    command(home / "bin/javac", "-nowarn", "-d", out, JAVA / "src/main/java/ai/epl/raw/Raw.java",
+            *sorted((HERE / "java").glob("*.java")))
+    return [home / "bin/java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-cp", out, "Tester",
+            native, made / "interface.table"]
 
 
 def build_python(library, out, made):
@@ -193,7 +180,7 @@ def missing(scripts, table):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("language", choices=["c", "cpp", "go", "rust", "java", "java_ffm", "python"])
+    parser.add_argument("language", choices=["c", "cpp", "go", "rust", "java", "python"])
     parser.add_argument("library", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--random", type=int, default=0)

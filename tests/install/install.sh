@@ -44,6 +44,10 @@ done >dangling
 run "the installed tool finds its library" env -i "$prefix/bin/epl" --version
 run "the installed library" env -i "$prefix/bin/epl" template mlp --sizes 4,8,2 --out mlp.onnx
 
+# A program that takes the archive in may have an OpenSSL of its own.
+nm "$prefix/lib/libepl.a" 2>/dev/null | grep -E ' [A-Z] (SHA|OPENSSL|CRYPTO|ossl|getenv)' >names
+[ ! -s names ] || fail "libepl.a has names of OpenSSL: $(cat names)"
+
 # The line of the README, by pkg-config, and a project that calls find_package.
 cp "$sources/tests/install/program.c" "$sources/tests/install/CMakeLists.txt" .
 if command -v pkg-config >/dev/null; then

@@ -21,8 +21,8 @@ of_package() { # of_package JAVA [OPTION...]
   [ -z "$(ls "$out/temporary")" ] || { echo "FAILED: the package's jar has unpacked something"; exit 1; }
 }
 of_package java
-jdk22=$(sh "$sources/bindings/java/jdk22.sh" "$home")
-[ -z "$jdk22" ] || of_package "$jdk22/bin/java" --enable-native-access=ALL-UNNAMED
+newer=$(sh "$sources/tests/bindings/newer_jdk.sh" "$home")
+[ -z "$newer" ] || of_package "$newer/bin/java" --enable-native-access=ALL-UNNAMED
 
 if java -Djava.library.path="$out" -cp "$prefix/share/java/epl.jar" src/main/java/First.java "$out" 2>"$out/log"; then
   echo "FAILED: the package's jar needs no library" && exit 1

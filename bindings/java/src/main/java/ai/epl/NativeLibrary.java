@@ -27,7 +27,8 @@ import java.util.concurrent.TimeoutException;
  * that of a system which has it in a folder of {@code java.library.path}.
  */
 final class NativeLibrary {
-  private static final String[] FILES = {"libepl.so.1", "libepl_jni.so"};
+  private static final String LOADED = "libepl_jni.so";
+  private static final String[] FILES = {"libepl.so.1", LOADED};
   private static final Set<PosixFilePermission> MINE = PosixFilePermissions.fromString("rwx------");
   private static boolean loaded;
 
@@ -37,7 +38,7 @@ final class NativeLibrary {
     if (loaded) return;
     String given = System.getProperty("ai.epl.library");
     try {
-      open((given != null ? Path.of(given) : inJar() ? unpacked() : ofSystem()).resolve(Raw.library()));
+      open((given != null ? Path.of(given) : inJar() ? unpacked() : ofSystem()).resolve(LOADED));
     } catch (IOException error) {
       throw failure("the native library cannot be unpacked into " + System.getProperty("java.io.tmpdir")
           + ": set java.io.tmpdir to a folder that can be written, or ai.epl.library to one that has it", error);
@@ -81,10 +82,10 @@ final class NativeLibrary {
 
   private static Path ofSystem() {
     for (String folder : System.getProperty("java.library.path", "").split(File.pathSeparator)) {
-      if (!folder.isEmpty() && Files.exists(Path.of(folder, Raw.library()))) return Path.of(folder);
+      if (!folder.isEmpty() && Files.exists(Path.of(folder, LOADED))) return Path.of(folder);
     }
     throw failure("this jar has no library for " + platform() + ", and no folder of java.library.path has "
-        + Raw.library() + ": set ai.epl.library to a folder that has it", null);
+        + LOADED + ": set ai.epl.library to a folder that has it", null);
   }
 
   private static Path unpacked() throws IOException {

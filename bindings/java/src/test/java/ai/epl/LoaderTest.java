@@ -50,12 +50,6 @@ class LoaderTest {
     }
   }
 
-  /** By JNI, or without native code of Java's own where that can be. */
-  @Test
-  void theImplementationIsThatOfThisJava() {
-    assertEquals(System.getProperty("epl.raw"), ai.epl.raw.Raw.library());
-  }
-
   @Test
   void isUnpackedOnceAndLoadedByManyLoaders() throws Exception {
     for (int i = 0; i < 3; ++i) assertEquals(Engine.version(), version());

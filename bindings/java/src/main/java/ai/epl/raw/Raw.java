@@ -330,12 +330,7 @@ public final class Raw {
     }
   }
 
-  /** The library that has the functions, as the jar names it. */
-  public static String library() {
-    return "libepl_jni.so";
-  }
-
-  /** Loads it. */
+  /** Loads the native side of this class, libepl_jni.so. */
   public static void load(String path) {
     System.load(path);
   }
