@@ -111,7 +111,7 @@ namespace losses {
 /// `pos_weight` is one number or one for each of the last dimension (none: 1).
 struct bce_with_logits {
   using kind = loss_kind;
-  /// what a positive target counts: one number, or one for each of the last dimension; none: 1.
+  /// what a positive target counts: one number, or one for each of the last dimension; none: 1; 0 or more.
   std::optional<std::vector<double>> pos_weight = std::nullopt;
   std::string members() const {
     detail::members out;
@@ -141,9 +141,9 @@ struct softmax_cross_entropy {
   std::optional<std::int64_t> ignore_index = std::nullopt;
   /// the dimension of classes; none: the one that the target lacks.
   std::optional<std::vector<std::int64_t>> axis = std::nullopt;
-  /// the share of the target that is spread evenly over all classes, from 0 to 1 (default: 0.0).
+  /// the share of the target that is spread evenly over all classes; from 0 to 1 (default: 0.0).
   std::optional<double> label_smoothing = std::nullopt;
-  /// what a class counts, one for each; none: 1.
+  /// what a class counts, one for each; none: 1; 0 or more.
   std::optional<std::vector<double>> class_weights = std::nullopt;
   std::string members() const {
     detail::members out;
@@ -163,13 +163,13 @@ namespace optimizers {
 /// gradient (L2).
 struct adagrad {
   using kind = optimizer_kind;
-  /// learning rate (default: 0.01).
+  /// learning rate; 0 or more (default: 0.01).
   std::optional<double> lr = std::nullopt;
-  /// step k has the rate lr / (1 + k * lr_decay) (default: 0.0).
+  /// step k has the rate lr / (1 + k * lr_decay); 0 or more (default: 0.0).
   std::optional<double> lr_decay = std::nullopt;
-  /// how strongly weights are drawn to zero (default: 0.0).
+  /// how strongly weights are drawn to zero; 0 or more (default: 0.0).
   std::optional<double> weight_decay = std::nullopt;
-  /// added to what the step is divided by (default: 1e-10).
+  /// added to what the step is divided by; 0 or more (default: 1e-10).
   std::optional<double> eps = std::nullopt;
   std::string members() const {
     detail::members out;
@@ -185,13 +185,14 @@ struct adagrad {
 /// Adam as torch.optim.Adam (Kingma and Ba 2015); weight_decay is added to the gradient (L2).
 struct adam {
   using kind = optimizer_kind;
-  /// learning rate (default: 0.001).
+  /// learning rate; 0 or more (default: 0.001).
   std::optional<double> lr = std::nullopt;
-  /// how much of the means of the gradients and of their squares a step keeps (default: [0.9, 0.999]).
+  /// how much of the means of the gradients and of their squares a step keeps; from 0 to below 1 (default: [0.9,
+  /// 0.999]).
   std::optional<std::vector<double>> betas = std::nullopt;
-  /// added to what the step is divided by (default: 1e-08).
+  /// added to what the step is divided by; 0 or more (default: 1e-08).
   std::optional<double> eps = std::nullopt;
-  /// how strongly weights are drawn to zero (default: 0.0).
+  /// how strongly weights are drawn to zero; 0 or more (default: 0.0).
   std::optional<double> weight_decay = std::nullopt;
   std::string members() const {
     detail::members out;
@@ -207,13 +208,14 @@ struct adam {
 /// AdamW as torch.optim.AdamW (Loshchilov and Hutter 2019); weight_decay is apart from the gradient.
 struct adamw {
   using kind = optimizer_kind;
-  /// learning rate (default: 0.001).
+  /// learning rate; 0 or more (default: 0.001).
   std::optional<double> lr = std::nullopt;
-  /// how much of the means of the gradients and of their squares a step keeps (default: [0.9, 0.999]).
+  /// how much of the means of the gradients and of their squares a step keeps; from 0 to below 1 (default: [0.9,
+  /// 0.999]).
   std::optional<std::vector<double>> betas = std::nullopt;
-  /// added to what the step is divided by (default: 1e-08).
+  /// added to what the step is divided by; 0 or more (default: 1e-08).
   std::optional<double> eps = std::nullopt;
-  /// how strongly weights are drawn to zero (default: 0.01).
+  /// how strongly weights are drawn to zero; 0 or more (default: 0.01).
   std::optional<double> weight_decay = std::nullopt;
   std::string members() const {
     detail::members out;
@@ -230,15 +232,15 @@ struct adamw {
 /// (L2).
 struct momentum {
   using kind = optimizer_kind;
-  /// learning rate (default: 0.001).
+  /// learning rate; 0 or more (default: 0.001).
   std::optional<double> lr = std::nullopt;
-  /// share of the last step that the next one keeps (default: 0.9).
+  /// share of the last step that the next one keeps; 0 or more (default: 0.9).
   std::optional<double> momentum = std::nullopt;
   /// share of the gradient that is left out of it (default: 0.0).
   std::optional<double> dampening = std::nullopt;
   /// Nesterov's momentum (default: false).
   std::optional<bool> nesterov = std::nullopt;
-  /// how strongly weights are drawn to zero (default: 0.0).
+  /// how strongly weights are drawn to zero; 0 or more (default: 0.0).
   std::optional<double> weight_decay = std::nullopt;
   std::string members() const {
     detail::members out;
@@ -256,13 +258,13 @@ struct momentum {
 /// to the gradient (L2).
 struct rmsprop {
   using kind = optimizer_kind;
-  /// learning rate (default: 0.01).
+  /// learning rate; 0 or more (default: 0.01).
   std::optional<double> lr = std::nullopt;
-  /// how much of the mean of squares a step keeps (default: 0.99).
+  /// how much of the mean of squares a step keeps; from 0 to below 1 (default: 0.99).
   std::optional<double> alpha = std::nullopt;
-  /// added to what the step is divided by (default: 1e-08).
+  /// added to what the step is divided by; 0 or more (default: 1e-08).
   std::optional<double> eps = std::nullopt;
-  /// how strongly weights are drawn to zero (default: 0.0).
+  /// how strongly weights are drawn to zero; 0 or more (default: 0.0).
   std::optional<double> weight_decay = std::nullopt;
   std::string members() const {
     detail::members out;
@@ -278,9 +280,9 @@ struct rmsprop {
 /// Gradient descent as torch.optim.SGD without momentum; weight_decay is added to the gradient (L2).
 struct sgd {
   using kind = optimizer_kind;
-  /// learning rate (default: 0.001).
+  /// learning rate; 0 or more (default: 0.001).
   std::optional<double> lr = std::nullopt;
-  /// how strongly weights are drawn to zero (default: 0.0).
+  /// how strongly weights are drawn to zero; 0 or more (default: 0.0).
   std::optional<double> weight_decay = std::nullopt;
   std::string members() const {
     detail::members out;
@@ -307,9 +309,9 @@ struct constant {
 /// From the base rate in a straight line to `final_ratio` of it at `total_steps`, and so on.
 struct linear {
   using kind = schedule_kind;
-  /// the step at which it has come to its end (default: 0).
+  /// the step at which it has come to its end; 0 or more (default: 0).
   std::optional<std::int64_t> total_steps = std::nullopt;
-  /// the share of the base rate that is left in the end (default: 0.0).
+  /// the share of the base rate that is left in the end; 0 or more (default: 0.0).
   std::optional<double> final_ratio = std::nullopt;
   std::string members() const {
     detail::members out;
@@ -323,9 +325,9 @@ struct linear {
 /// From the base rate in half a cosine to `final_ratio` of it at `total_steps`, and so on.
 struct cosine {
   using kind = schedule_kind;
-  /// the step at which it has come to its end (default: 0).
+  /// the step at which it has come to its end; 0 or more (default: 0).
   std::optional<std::int64_t> total_steps = std::nullopt;
-  /// the share of the base rate that is left in the end (default: 0.0).
+  /// the share of the base rate that is left in the end; 0 or more (default: 0.0).
   std::optional<double> final_ratio = std::nullopt;
   std::string members() const {
     detail::members out;
@@ -339,9 +341,9 @@ struct cosine {
 /// The base rate times `gamma` for every `step_size` steps (torch.optim.lr_scheduler.StepLR).
 struct step {
   using kind = schedule_kind;
-  /// steps between two changes; it must be given.
+  /// steps between two changes; 1 or more; it must be given.
   std::optional<std::int64_t> step_size = std::nullopt;
-  /// what the rate is multiplied with (default: 0.1).
+  /// what the rate is multiplied with; from above 0 to 1 (default: 0.1).
   std::optional<double> gamma = std::nullopt;
   std::string members() const {
     detail::members out;
@@ -355,7 +357,7 @@ struct step {
 /// The base rate times `gamma` for every step (torch.optim.lr_scheduler.ExponentialLR).
 struct exponential {
   using kind = schedule_kind;
-  /// what the rate is multiplied with; it must be given.
+  /// what the rate is multiplied with; from above 0 to 1; it must be given.
   std::optional<double> gamma = std::nullopt;
   std::string members() const {
     detail::members out;
@@ -370,13 +372,13 @@ struct exponential {
 /// max_lr).
 struct one_cycle {
   using kind = schedule_kind;
-  /// the step at which it has come to its end (default: 0).
+  /// the step at which it has come to its end; 0 or more (default: 0).
   std::optional<std::int64_t> total_steps = std::nullopt;
-  /// the share of the steps in which the rate rises (default: 0.3).
+  /// the share of the steps in which the rate rises; from 0 to below 1 (default: 0.3).
   std::optional<double> pct_start = std::nullopt;
-  /// the base rate over the first one (default: 25.0).
+  /// the base rate over the first one; 1 or more (default: 25.0).
   std::optional<double> div_factor = std::nullopt;
-  /// the first rate over the last one (default: 10000.0).
+  /// the first rate over the last one; 1 or more (default: 10000.0).
   std::optional<double> final_div_factor = std::nullopt;
   std::string members() const {
     detail::members out;
@@ -394,15 +396,15 @@ struct one_cycle {
 /// of the base rate (torch.optim.lr_scheduler.ReduceLROnPlateau).
 struct plateau {
   using kind = schedule_kind;
-  /// what the rate is multiplied with (default: 0.1).
+  /// what the rate is multiplied with; between 0 and 1 (default: 0.1).
   std::optional<double> factor = std::nullopt;
-  /// measurements without a better one before that (default: 10).
+  /// measurements without a better one before that; 0 or more (default: 10).
   std::optional<std::int64_t> patience = std::nullopt;
-  /// the share by which a measurement must be better to count as better (default: 0.0001).
+  /// the share by which a measurement must be better to count as better; 0 or more (default: 0.0001).
   std::optional<double> threshold = std::nullopt;
-  /// measurements after a change that do not count (default: 0).
+  /// measurements after a change that do not count; 0 or more (default: 0).
   std::optional<std::int64_t> cooldown = std::nullopt;
-  /// the share of the base rate that is always left (default: 0.0).
+  /// the share of the base rate that is always left; from 0 to 1 (default: 0.0).
   std::optional<double> min_ratio = std::nullopt;
   std::string members() const {
     detail::members out;
@@ -429,9 +431,9 @@ struct trainer_settings {
   /// where the output is a softmax or sigmoid of scores, a loss of scores is applied to the scores (default:
   /// true).
   std::optional<bool> loss_peel = std::nullopt;
-  /// steps in which the learning rate rises from zero first (default: 0).
+  /// steps in which the learning rate rises from zero first; 0 or more (default: 0).
   std::optional<std::int64_t> schedule_warmup_steps = std::nullopt;
-  /// largest global norm of the gradient; 0: no clipping (default: 0.0).
+  /// largest global norm of the gradient; 0: no clipping; 0 or more (default: 0.0).
   std::optional<double> clip_norm = std::nullopt;
   /// f64: the float32 of the model is computed and trained as float64, slowly (default: "f32").
   std::optional<std::string> precision = std::nullopt;

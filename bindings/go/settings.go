@@ -14,7 +14,7 @@ type Loss interface{ loss(into map[string]any) }
 // s)), s = sigmoid(output), over all elements; `pos_weight` is one number or one for each of the last dimension
 // (none: 1).
 type BCEWithLogitsLoss struct {
-	// what a positive target counts: one number, or one for each of the last dimension; none: 1
+	// what a positive target counts: one number, or one for each of the last dimension; none: 1; 0 or more
 	PosWeight []float64
 }
 
@@ -43,10 +43,10 @@ type SoftmaxCrossEntropyLoss struct {
 	// the dimension of classes; none: the one that the target lacks
 	Axis []int64
 
-	// the share of the target that is spread evenly over all classes, from 0 to 1 (default: 0.0)
+	// the share of the target that is spread evenly over all classes; from 0 to 1 (default: 0.0)
 	LabelSmoothing float64
 
-	// what a class counts, one for each; none: 1
+	// what a class counts, one for each; none: 1; 0 or more
 	ClassWeights []float64
 }
 
@@ -72,16 +72,16 @@ type Optimizer interface{ optimizer(into map[string]any) }
 // Adagrad is the optimizer adagrad: Adagrad as torch.optim.Adagrad (Duchi, Hazan and Singer 2011), its sums from
 // zero; weight_decay is added to the gradient (L2).
 type Adagrad struct {
-	// learning rate (default: 0.01)
+	// learning rate; 0 or more (default: 0.01)
 	LR *float64
 
-	// step k has the rate lr / (1 + k * lr_decay) (default: 0.0)
+	// step k has the rate lr / (1 + k * lr_decay); 0 or more (default: 0.0)
 	LrDecay float64
 
-	// how strongly weights are drawn to zero (default: 0.0)
+	// how strongly weights are drawn to zero; 0 or more (default: 0.0)
 	WeightDecay float64
 
-	// added to what the step is divided by (default: 1e-10)
+	// added to what the step is divided by; 0 or more (default: 1e-10)
 	Eps *float64
 }
 
@@ -104,16 +104,17 @@ func (s Adagrad) optimizer(into map[string]any) {
 // Adam is the optimizer adam: Adam as torch.optim.Adam (Kingma and Ba 2015); weight_decay is added to the gradient
 // (L2).
 type Adam struct {
-	// learning rate (default: 0.001)
+	// learning rate; 0 or more (default: 0.001)
 	LR *float64
 
-	// how much of the means of the gradients and of their squares a step keeps (default: [0.9, 0.999])
+	// how much of the means of the gradients and of their squares a step keeps; from 0 to below 1 (default: [0.9,
+	// 0.999])
 	Betas []float64
 
-	// added to what the step is divided by (default: 1e-08)
+	// added to what the step is divided by; 0 or more (default: 1e-08)
 	Eps *float64
 
-	// how strongly weights are drawn to zero (default: 0.0)
+	// how strongly weights are drawn to zero; 0 or more (default: 0.0)
 	WeightDecay float64
 }
 
@@ -136,16 +137,17 @@ func (s Adam) optimizer(into map[string]any) {
 // AdamW is the optimizer adamw: AdamW as torch.optim.AdamW (Loshchilov and Hutter 2019); weight_decay is apart from
 // the gradient.
 type AdamW struct {
-	// learning rate (default: 0.001)
+	// learning rate; 0 or more (default: 0.001)
 	LR *float64
 
-	// how much of the means of the gradients and of their squares a step keeps (default: [0.9, 0.999])
+	// how much of the means of the gradients and of their squares a step keeps; from 0 to below 1 (default: [0.9,
+	// 0.999])
 	Betas []float64
 
-	// added to what the step is divided by (default: 1e-08)
+	// added to what the step is divided by; 0 or more (default: 1e-08)
 	Eps *float64
 
-	// how strongly weights are drawn to zero (default: 0.01)
+	// how strongly weights are drawn to zero; 0 or more (default: 0.01)
 	WeightDecay *float64
 }
 
@@ -168,10 +170,10 @@ func (s AdamW) optimizer(into map[string]any) {
 // Momentum is the optimizer momentum: Gradient descent with momentum as torch.optim.SGD, on request Nesterov's;
 // weight_decay is added to the gradient (L2).
 type Momentum struct {
-	// learning rate (default: 0.001)
+	// learning rate; 0 or more (default: 0.001)
 	LR *float64
 
-	// share of the last step that the next one keeps (default: 0.9)
+	// share of the last step that the next one keeps; 0 or more (default: 0.9)
 	Momentum *float64
 
 	// share of the gradient that is left out of it (default: 0.0)
@@ -180,7 +182,7 @@ type Momentum struct {
 	// Nesterov's momentum (default: false)
 	Nesterov bool
 
-	// how strongly weights are drawn to zero (default: 0.0)
+	// how strongly weights are drawn to zero; 0 or more (default: 0.0)
 	WeightDecay float64
 }
 
@@ -206,16 +208,16 @@ func (s Momentum) optimizer(into map[string]any) {
 // RMSprop is the optimizer rmsprop: RMSprop as torch.optim.RMSprop (Hinton's lecture, 2012), not centred and
 // without momentum; weight_decay is added to the gradient (L2).
 type RMSprop struct {
-	// learning rate (default: 0.01)
+	// learning rate; 0 or more (default: 0.01)
 	LR *float64
 
-	// how much of the mean of squares a step keeps (default: 0.99)
+	// how much of the mean of squares a step keeps; from 0 to below 1 (default: 0.99)
 	Alpha *float64
 
-	// added to what the step is divided by (default: 1e-08)
+	// added to what the step is divided by; 0 or more (default: 1e-08)
 	Eps *float64
 
-	// how strongly weights are drawn to zero (default: 0.0)
+	// how strongly weights are drawn to zero; 0 or more (default: 0.0)
 	WeightDecay float64
 }
 
@@ -238,10 +240,10 @@ func (s RMSprop) optimizer(into map[string]any) {
 // SGD is the optimizer sgd: Gradient descent as torch.optim.SGD without momentum; weight_decay is added to the
 // gradient (L2).
 type SGD struct {
-	// learning rate (default: 0.001)
+	// learning rate; 0 or more (default: 0.001)
 	LR *float64
 
-	// how strongly weights are drawn to zero (default: 0.0)
+	// how strongly weights are drawn to zero; 0 or more (default: 0.0)
 	WeightDecay float64
 }
 
@@ -268,10 +270,10 @@ func (s ConstantSchedule) schedule(into map[string]any) {
 // LinearSchedule is the schedule linear: From the base rate in a straight line to `final_ratio` of it at
 // `total_steps`, and so on.
 type LinearSchedule struct {
-	// the step at which it has come to its end (default: 0)
+	// the step at which it has come to its end; 0 or more (default: 0)
 	TotalSteps int64
 
-	// the share of the base rate that is left in the end (default: 0.0)
+	// the share of the base rate that is left in the end; 0 or more (default: 0.0)
 	FinalRatio float64
 }
 
@@ -288,10 +290,10 @@ func (s LinearSchedule) schedule(into map[string]any) {
 // CosineSchedule is the schedule cosine: From the base rate in half a cosine to `final_ratio` of it at
 // `total_steps`, and so on.
 type CosineSchedule struct {
-	// the step at which it has come to its end (default: 0)
+	// the step at which it has come to its end; 0 or more (default: 0)
 	TotalSteps int64
 
-	// the share of the base rate that is left in the end (default: 0.0)
+	// the share of the base rate that is left in the end; 0 or more (default: 0.0)
 	FinalRatio float64
 }
 
@@ -308,10 +310,10 @@ func (s CosineSchedule) schedule(into map[string]any) {
 // StepSchedule is the schedule step: The base rate times `gamma` for every `step_size` steps
 // (torch.optim.lr_scheduler.StepLR).
 type StepSchedule struct {
-	// steps between two changes; it must be given
+	// steps between two changes; 1 or more; it must be given
 	StepSize int64
 
-	// what the rate is multiplied with (default: 0.1)
+	// what the rate is multiplied with; from above 0 to 1 (default: 0.1)
 	Gamma *float64
 }
 
@@ -326,7 +328,7 @@ func (s StepSchedule) schedule(into map[string]any) {
 // ExponentialSchedule is the schedule exponential: The base rate times `gamma` for every step
 // (torch.optim.lr_scheduler.ExponentialLR).
 type ExponentialSchedule struct {
-	// what the rate is multiplied with; it must be given
+	// what the rate is multiplied with; from above 0 to 1; it must be given
 	Gamma float64
 }
 
@@ -339,16 +341,16 @@ func (s ExponentialSchedule) schedule(into map[string]any) {
 // share `pct_start` of `total_steps`, and down to 1 / `final_div_factor` of where it began
 // (torch.optim.lr_scheduler.OneCycleLR, cosine, with the base rate as max_lr).
 type OneCycleSchedule struct {
-	// the step at which it has come to its end (default: 0)
+	// the step at which it has come to its end; 0 or more (default: 0)
 	TotalSteps int64
 
-	// the share of the steps in which the rate rises (default: 0.3)
+	// the share of the steps in which the rate rises; from 0 to below 1 (default: 0.3)
 	PctStart *float64
 
-	// the base rate over the first one (default: 25.0)
+	// the base rate over the first one; 1 or more (default: 25.0)
 	DivFactor *float64
 
-	// the first rate over the last one (default: 10000.0)
+	// the first rate over the last one; 1 or more (default: 10000.0)
 	FinalDivFactor *float64
 }
 
@@ -372,19 +374,19 @@ func (s OneCycleSchedule) schedule(into map[string]any) {
 // not become better by the share `threshold` for more than `patience` measurements; after that `cooldown`
 // measurements do not count; never below `min_ratio` of the base rate (torch.optim.lr_scheduler.ReduceLROnPlateau).
 type PlateauSchedule struct {
-	// what the rate is multiplied with (default: 0.1)
+	// what the rate is multiplied with; between 0 and 1 (default: 0.1)
 	Factor *float64
 
-	// measurements without a better one before that (default: 10)
+	// measurements without a better one before that; 0 or more (default: 10)
 	Patience *int64
 
-	// the share by which a measurement must be better to count as better (default: 0.0001)
+	// the share by which a measurement must be better to count as better; 0 or more (default: 0.0001)
 	Threshold *float64
 
-	// measurements after a change that do not count (default: 0)
+	// measurements after a change that do not count; 0 or more (default: 0)
 	Cooldown int64
 
-	// the share of the base rate that is always left (default: 0.0)
+	// the share of the base rate that is always left; from 0 to 1 (default: 0.0)
 	MinRatio float64
 }
 
@@ -422,10 +424,10 @@ type TrainerSettings struct {
 	// where the output is a softmax or sigmoid of scores, a loss of scores is applied to the scores (default: true)
 	LossPeel *bool
 
-	// steps in which the learning rate rises from zero first (default: 0)
+	// steps in which the learning rate rises from zero first; 0 or more (default: 0)
 	ScheduleWarmupSteps int64
 
-	// largest global norm of the gradient; 0: no clipping (default: 0.0)
+	// largest global norm of the gradient; 0: no clipping; 0 or more (default: 0.0)
 	ClipNorm float64
 
 	// f64: the float32 of the model is computed and trained as float64, slowly (default: "f32")

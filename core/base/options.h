@@ -32,7 +32,7 @@ struct Option {
   std::string doc = {};                 // what it means
   std::vector<std::string> words = {};  // those that a text may be; empty: any
   bool json = false;                    // takes any JSON, and is read as its text, which is empty if it is not given
-  NumberRange range = {};                     // of numbers
+  NumberRange range = {};               // of numbers
 };
 
 // As people write them: name and text.

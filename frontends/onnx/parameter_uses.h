@@ -17,8 +17,8 @@ std::unordered_set<std::string_view> scales_of_features(const OnnxModel& model);
 // a projection to random features and its phases, or frequencies. They are drawn once and not learnt.
 std::unordered_set<std::string_view> random_features(const OnnxModel& model);
 
-// Initialisers by which a loss inside the model weighs its terms, as BCEWithLogitsLoss(weight) does: what is averaged or
-// summed to the model's only number, of logarithms.
+// Initialisers by which a loss inside the model weighs its terms, as BCEWithLogitsLoss(weight) does: what is averaged
+// or summed to the model's only number, of logarithms.
 std::unordered_set<std::string_view> weights_of_terms(const OnnxModel& model);
 
 }  // namespace epl::onnx

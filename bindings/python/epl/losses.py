@@ -11,7 +11,8 @@ class BCEWithLogits(Row):
     """Mean of -(pos_weight * target * log s + (1 - target) * log(1 - s)), s = sigmoid(output), over all elements;
     `pos_weight` is one number or one for each of the last dimension (none: 1).
 
-    pos_weight: what a positive target counts: one number, or one for each of the last dimension; none: 1"""
+    pos_weight: what a positive target counts: one number, or one for each of the last dimension; none: 1; 0 or
+        more"""
     NAME: ClassVar[str] = "bce_with_logits"
     pos_weight: Optional[Sequence[float]] = None
 
@@ -31,8 +32,8 @@ class SoftmaxCrossEntropy(Row):
 
     ignore_index: positions with this target do not count (default: -100)
     axis: the dimension of classes; none: the one that the target lacks
-    label_smoothing: the share of the target that is spread evenly over all classes, from 0 to 1 (default: 0.0)
-    class_weights: what a class counts, one for each; none: 1"""
+    label_smoothing: the share of the target that is spread evenly over all classes; from 0 to 1 (default: 0.0)
+    class_weights: what a class counts, one for each; none: 1; 0 or more"""
     NAME: ClassVar[str] = "softmax_cross_entropy"
     ignore_index: Optional[int] = None
     axis: Optional[Sequence[int]] = None

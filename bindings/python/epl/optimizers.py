@@ -11,10 +11,10 @@ class Adagrad(Row):
     """Adagrad as torch.optim.Adagrad (Duchi, Hazan and Singer 2011), its sums from zero; weight_decay is added to
     the gradient (L2).
 
-    lr: learning rate (default: 0.01)
-    lr_decay: step k has the rate lr / (1 + k * lr_decay) (default: 0.0)
-    weight_decay: how strongly weights are drawn to zero (default: 0.0)
-    eps: added to what the step is divided by (default: 1e-10)"""
+    lr: learning rate; 0 or more (default: 0.01)
+    lr_decay: step k has the rate lr / (1 + k * lr_decay); 0 or more (default: 0.0)
+    weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.0)
+    eps: added to what the step is divided by; 0 or more (default: 1e-10)"""
     NAME: ClassVar[str] = "adagrad"
     lr: Optional[float] = None
     lr_decay: Optional[float] = None
@@ -26,10 +26,11 @@ class Adagrad(Row):
 class Adam(Row):
     """Adam as torch.optim.Adam (Kingma and Ba 2015); weight_decay is added to the gradient (L2).
 
-    lr: learning rate (default: 0.001)
-    betas: how much of the means of the gradients and of their squares a step keeps (default: [0.9, 0.999])
-    eps: added to what the step is divided by (default: 1e-08)
-    weight_decay: how strongly weights are drawn to zero (default: 0.0)"""
+    lr: learning rate; 0 or more (default: 0.001)
+    betas: how much of the means of the gradients and of their squares a step keeps; from 0 to below 1 (default:
+        [0.9, 0.999])
+    eps: added to what the step is divided by; 0 or more (default: 1e-08)
+    weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.0)"""
     NAME: ClassVar[str] = "adam"
     lr: Optional[float] = None
     betas: Optional[Sequence[float]] = None
@@ -41,10 +42,11 @@ class Adam(Row):
 class AdamW(Row):
     """AdamW as torch.optim.AdamW (Loshchilov and Hutter 2019); weight_decay is apart from the gradient.
 
-    lr: learning rate (default: 0.001)
-    betas: how much of the means of the gradients and of their squares a step keeps (default: [0.9, 0.999])
-    eps: added to what the step is divided by (default: 1e-08)
-    weight_decay: how strongly weights are drawn to zero (default: 0.01)"""
+    lr: learning rate; 0 or more (default: 0.001)
+    betas: how much of the means of the gradients and of their squares a step keeps; from 0 to below 1 (default:
+        [0.9, 0.999])
+    eps: added to what the step is divided by; 0 or more (default: 1e-08)
+    weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.01)"""
     NAME: ClassVar[str] = "adamw"
     lr: Optional[float] = None
     betas: Optional[Sequence[float]] = None
@@ -57,11 +59,11 @@ class Momentum(Row):
     """Gradient descent with momentum as torch.optim.SGD, on request Nesterov's; weight_decay is added to the
     gradient (L2).
 
-    lr: learning rate (default: 0.001)
-    momentum: share of the last step that the next one keeps (default: 0.9)
+    lr: learning rate; 0 or more (default: 0.001)
+    momentum: share of the last step that the next one keeps; 0 or more (default: 0.9)
     dampening: share of the gradient that is left out of it (default: 0.0)
     nesterov: Nesterov's momentum (default: false)
-    weight_decay: how strongly weights are drawn to zero (default: 0.0)"""
+    weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.0)"""
     NAME: ClassVar[str] = "momentum"
     lr: Optional[float] = None
     momentum: Optional[float] = None
@@ -75,10 +77,10 @@ class RMSprop(Row):
     """RMSprop as torch.optim.RMSprop (Hinton's lecture, 2012), not centred and without momentum; weight_decay is
     added to the gradient (L2).
 
-    lr: learning rate (default: 0.01)
-    alpha: how much of the mean of squares a step keeps (default: 0.99)
-    eps: added to what the step is divided by (default: 1e-08)
-    weight_decay: how strongly weights are drawn to zero (default: 0.0)"""
+    lr: learning rate; 0 or more (default: 0.01)
+    alpha: how much of the mean of squares a step keeps; from 0 to below 1 (default: 0.99)
+    eps: added to what the step is divided by; 0 or more (default: 1e-08)
+    weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.0)"""
     NAME: ClassVar[str] = "rmsprop"
     lr: Optional[float] = None
     alpha: Optional[float] = None
@@ -90,8 +92,8 @@ class RMSprop(Row):
 class SGD(Row):
     """Gradient descent as torch.optim.SGD without momentum; weight_decay is added to the gradient (L2).
 
-    lr: learning rate (default: 0.001)
-    weight_decay: how strongly weights are drawn to zero (default: 0.0)"""
+    lr: learning rate; 0 or more (default: 0.001)
+    weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.0)"""
     NAME: ClassVar[str] = "sgd"
     lr: Optional[float] = None
     weight_decay: Optional[float] = None

@@ -16,8 +16,8 @@ class Constant(Row):
 class Linear(Row):
     """From the base rate in a straight line to `final_ratio` of it at `total_steps`, and so on.
 
-    total_steps: the step at which it has come to its end (default: 0)
-    final_ratio: the share of the base rate that is left in the end (default: 0.0)"""
+    total_steps: the step at which it has come to its end; 0 or more (default: 0)
+    final_ratio: the share of the base rate that is left in the end; 0 or more (default: 0.0)"""
     NAME: ClassVar[str] = "linear"
     total_steps: Optional[int] = None
     final_ratio: Optional[float] = None
@@ -27,8 +27,8 @@ class Linear(Row):
 class Cosine(Row):
     """From the base rate in half a cosine to `final_ratio` of it at `total_steps`, and so on.
 
-    total_steps: the step at which it has come to its end (default: 0)
-    final_ratio: the share of the base rate that is left in the end (default: 0.0)"""
+    total_steps: the step at which it has come to its end; 0 or more (default: 0)
+    final_ratio: the share of the base rate that is left in the end; 0 or more (default: 0.0)"""
     NAME: ClassVar[str] = "cosine"
     total_steps: Optional[int] = None
     final_ratio: Optional[float] = None
@@ -38,8 +38,8 @@ class Cosine(Row):
 class Step(Row):
     """The base rate times `gamma` for every `step_size` steps (torch.optim.lr_scheduler.StepLR).
 
-    step_size: steps between two changes
-    gamma: what the rate is multiplied with (default: 0.1)"""
+    step_size: steps between two changes; 1 or more
+    gamma: what the rate is multiplied with; from above 0 to 1 (default: 0.1)"""
     NAME: ClassVar[str] = "step"
     step_size: int
     gamma: Optional[float] = None
@@ -49,7 +49,7 @@ class Step(Row):
 class Exponential(Row):
     """The base rate times `gamma` for every step (torch.optim.lr_scheduler.ExponentialLR).
 
-    gamma: what the rate is multiplied with"""
+    gamma: what the rate is multiplied with; from above 0 to 1"""
     NAME: ClassVar[str] = "exponential"
     gamma: float
 
@@ -60,10 +60,10 @@ class OneCycle(Row):
     down to 1 / `final_div_factor` of where it began (torch.optim.lr_scheduler.OneCycleLR, cosine, with the base
     rate as max_lr).
 
-    total_steps: the step at which it has come to its end (default: 0)
-    pct_start: the share of the steps in which the rate rises (default: 0.3)
-    div_factor: the base rate over the first one (default: 25.0)
-    final_div_factor: the first rate over the last one (default: 10000.0)"""
+    total_steps: the step at which it has come to its end; 0 or more (default: 0)
+    pct_start: the share of the steps in which the rate rises; from 0 to below 1 (default: 0.3)
+    div_factor: the base rate over the first one; 1 or more (default: 25.0)
+    final_div_factor: the first rate over the last one; 1 or more (default: 10000.0)"""
     NAME: ClassVar[str] = "one_cycle"
     total_steps: Optional[int] = None
     pct_start: Optional[float] = None
@@ -77,11 +77,11 @@ class Plateau(Row):
     `threshold` for more than `patience` measurements; after that `cooldown` measurements do not count; never below
     `min_ratio` of the base rate (torch.optim.lr_scheduler.ReduceLROnPlateau).
 
-    factor: what the rate is multiplied with (default: 0.1)
-    patience: measurements without a better one before that (default: 10)
-    threshold: the share by which a measurement must be better to count as better (default: 0.0001)
-    cooldown: measurements after a change that do not count (default: 0)
-    min_ratio: the share of the base rate that is always left (default: 0.0)"""
+    factor: what the rate is multiplied with; between 0 and 1 (default: 0.1)
+    patience: measurements without a better one before that; 0 or more (default: 10)
+    threshold: the share by which a measurement must be better to count as better; 0 or more (default: 0.0001)
+    cooldown: measurements after a change that do not count; 0 or more (default: 0)
+    min_ratio: the share of the base rate that is always left; from 0 to 1 (default: 0.0)"""
     NAME: ClassVar[str] = "plateau"
     factor: Optional[float] = None
     patience: Optional[int] = None

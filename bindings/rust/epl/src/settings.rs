@@ -100,7 +100,8 @@ pub mod losses {
         pub fn new() -> Self {
             Self(Members::row("bce_with_logits"))
         }
-        /// what a positive target counts: one number, or one for each of the last dimension; none: 1.
+        /// what a positive target counts: one number, or one for each of the last dimension; none: 1; 0 or
+        /// more.
         pub fn pos_weight(mut self, value: &[f64]) -> Self {
             self.0.set("pos_weight", value.json());
             self
@@ -158,12 +159,12 @@ pub mod losses {
             self.0.set("axis", value.json());
             self
         }
-        /// the share of the target that is spread evenly over all classes, from 0 to 1 (default: 0.0).
+        /// the share of the target that is spread evenly over all classes; from 0 to 1 (default: 0.0).
         pub fn label_smoothing(mut self, value: f64) -> Self {
             self.0.set("label_smoothing", value.json());
             self
         }
-        /// what a class counts, one for each; none: 1.
+        /// what a class counts, one for each; none: 1; 0 or more.
         pub fn class_weights(mut self, value: &[f64]) -> Self {
             self.0.set("class_weights", value.json());
             self
@@ -194,22 +195,22 @@ pub mod optimizers {
         pub fn new() -> Self {
             Self(Members::row("adagrad"))
         }
-        /// learning rate (default: 0.01).
+        /// learning rate; 0 or more (default: 0.01).
         pub fn lr(mut self, value: f64) -> Self {
             self.0.set("lr", value.json());
             self
         }
-        /// step k has the rate lr / (1 + k * lr_decay) (default: 0.0).
+        /// step k has the rate lr / (1 + k * lr_decay); 0 or more (default: 0.0).
         pub fn lr_decay(mut self, value: f64) -> Self {
             self.0.set("lr_decay", value.json());
             self
         }
-        /// how strongly weights are drawn to zero (default: 0.0).
+        /// how strongly weights are drawn to zero; 0 or more (default: 0.0).
         pub fn weight_decay(mut self, value: f64) -> Self {
             self.0.set("weight_decay", value.json());
             self
         }
-        /// added to what the step is divided by (default: 1e-10).
+        /// added to what the step is divided by; 0 or more (default: 1e-10).
         pub fn eps(mut self, value: f64) -> Self {
             self.0.set("eps", value.json());
             self
@@ -234,23 +235,23 @@ pub mod optimizers {
         pub fn new() -> Self {
             Self(Members::row("adam"))
         }
-        /// learning rate (default: 0.001).
+        /// learning rate; 0 or more (default: 0.001).
         pub fn lr(mut self, value: f64) -> Self {
             self.0.set("lr", value.json());
             self
         }
-        /// how much of the means of the gradients and of their squares a step keeps (default: \[0.9,
-        /// 0.999\]).
+        /// how much of the means of the gradients and of their squares a step keeps; from 0 to below 1
+        /// (default: \[0.9, 0.999\]).
         pub fn betas(mut self, value: &[f64]) -> Self {
             self.0.set("betas", value.json());
             self
         }
-        /// added to what the step is divided by (default: 1e-08).
+        /// added to what the step is divided by; 0 or more (default: 1e-08).
         pub fn eps(mut self, value: f64) -> Self {
             self.0.set("eps", value.json());
             self
         }
-        /// how strongly weights are drawn to zero (default: 0.0).
+        /// how strongly weights are drawn to zero; 0 or more (default: 0.0).
         pub fn weight_decay(mut self, value: f64) -> Self {
             self.0.set("weight_decay", value.json());
             self
@@ -275,23 +276,23 @@ pub mod optimizers {
         pub fn new() -> Self {
             Self(Members::row("adamw"))
         }
-        /// learning rate (default: 0.001).
+        /// learning rate; 0 or more (default: 0.001).
         pub fn lr(mut self, value: f64) -> Self {
             self.0.set("lr", value.json());
             self
         }
-        /// how much of the means of the gradients and of their squares a step keeps (default: \[0.9,
-        /// 0.999\]).
+        /// how much of the means of the gradients and of their squares a step keeps; from 0 to below 1
+        /// (default: \[0.9, 0.999\]).
         pub fn betas(mut self, value: &[f64]) -> Self {
             self.0.set("betas", value.json());
             self
         }
-        /// added to what the step is divided by (default: 1e-08).
+        /// added to what the step is divided by; 0 or more (default: 1e-08).
         pub fn eps(mut self, value: f64) -> Self {
             self.0.set("eps", value.json());
             self
         }
-        /// how strongly weights are drawn to zero (default: 0.01).
+        /// how strongly weights are drawn to zero; 0 or more (default: 0.01).
         pub fn weight_decay(mut self, value: f64) -> Self {
             self.0.set("weight_decay", value.json());
             self
@@ -317,12 +318,12 @@ pub mod optimizers {
         pub fn new() -> Self {
             Self(Members::row("momentum"))
         }
-        /// learning rate (default: 0.001).
+        /// learning rate; 0 or more (default: 0.001).
         pub fn lr(mut self, value: f64) -> Self {
             self.0.set("lr", value.json());
             self
         }
-        /// share of the last step that the next one keeps (default: 0.9).
+        /// share of the last step that the next one keeps; 0 or more (default: 0.9).
         pub fn momentum(mut self, value: f64) -> Self {
             self.0.set("momentum", value.json());
             self
@@ -337,7 +338,7 @@ pub mod optimizers {
             self.0.set("nesterov", value.json());
             self
         }
-        /// how strongly weights are drawn to zero (default: 0.0).
+        /// how strongly weights are drawn to zero; 0 or more (default: 0.0).
         pub fn weight_decay(mut self, value: f64) -> Self {
             self.0.set("weight_decay", value.json());
             self
@@ -363,22 +364,22 @@ pub mod optimizers {
         pub fn new() -> Self {
             Self(Members::row("rmsprop"))
         }
-        /// learning rate (default: 0.01).
+        /// learning rate; 0 or more (default: 0.01).
         pub fn lr(mut self, value: f64) -> Self {
             self.0.set("lr", value.json());
             self
         }
-        /// how much of the mean of squares a step keeps (default: 0.99).
+        /// how much of the mean of squares a step keeps; from 0 to below 1 (default: 0.99).
         pub fn alpha(mut self, value: f64) -> Self {
             self.0.set("alpha", value.json());
             self
         }
-        /// added to what the step is divided by (default: 1e-08).
+        /// added to what the step is divided by; 0 or more (default: 1e-08).
         pub fn eps(mut self, value: f64) -> Self {
             self.0.set("eps", value.json());
             self
         }
-        /// how strongly weights are drawn to zero (default: 0.0).
+        /// how strongly weights are drawn to zero; 0 or more (default: 0.0).
         pub fn weight_decay(mut self, value: f64) -> Self {
             self.0.set("weight_decay", value.json());
             self
@@ -403,12 +404,12 @@ pub mod optimizers {
         pub fn new() -> Self {
             Self(Members::row("sgd"))
         }
-        /// learning rate (default: 0.001).
+        /// learning rate; 0 or more (default: 0.001).
         pub fn lr(mut self, value: f64) -> Self {
             self.0.set("lr", value.json());
             self
         }
-        /// how strongly weights are drawn to zero (default: 0.0).
+        /// how strongly weights are drawn to zero; 0 or more (default: 0.0).
         pub fn weight_decay(mut self, value: f64) -> Self {
             self.0.set("weight_decay", value.json());
             self
@@ -458,12 +459,12 @@ pub mod schedules {
         pub fn new() -> Self {
             Self(Members::row("linear"))
         }
-        /// the step at which it has come to its end (default: 0).
+        /// the step at which it has come to its end; 0 or more (default: 0).
         pub fn total_steps(mut self, value: i64) -> Self {
             self.0.set("total_steps", value.json());
             self
         }
-        /// the share of the base rate that is left in the end (default: 0.0).
+        /// the share of the base rate that is left in the end; 0 or more (default: 0.0).
         pub fn final_ratio(mut self, value: f64) -> Self {
             self.0.set("final_ratio", value.json());
             self
@@ -488,12 +489,12 @@ pub mod schedules {
         pub fn new() -> Self {
             Self(Members::row("cosine"))
         }
-        /// the step at which it has come to its end (default: 0).
+        /// the step at which it has come to its end; 0 or more (default: 0).
         pub fn total_steps(mut self, value: i64) -> Self {
             self.0.set("total_steps", value.json());
             self
         }
-        /// the share of the base rate that is left in the end (default: 0.0).
+        /// the share of the base rate that is left in the end; 0 or more (default: 0.0).
         pub fn final_ratio(mut self, value: f64) -> Self {
             self.0.set("final_ratio", value.json());
             self
@@ -518,12 +519,12 @@ pub mod schedules {
         pub fn new() -> Self {
             Self(Members::row("step"))
         }
-        /// steps between two changes; it must be given.
+        /// steps between two changes; 1 or more; it must be given.
         pub fn step_size(mut self, value: i64) -> Self {
             self.0.set("step_size", value.json());
             self
         }
-        /// what the rate is multiplied with (default: 0.1).
+        /// what the rate is multiplied with; from above 0 to 1 (default: 0.1).
         pub fn gamma(mut self, value: f64) -> Self {
             self.0.set("gamma", value.json());
             self
@@ -548,7 +549,7 @@ pub mod schedules {
         pub fn new() -> Self {
             Self(Members::row("exponential"))
         }
-        /// what the rate is multiplied with; it must be given.
+        /// what the rate is multiplied with; from above 0 to 1; it must be given.
         pub fn gamma(mut self, value: f64) -> Self {
             self.0.set("gamma", value.json());
             self
@@ -575,22 +576,22 @@ pub mod schedules {
         pub fn new() -> Self {
             Self(Members::row("one_cycle"))
         }
-        /// the step at which it has come to its end (default: 0).
+        /// the step at which it has come to its end; 0 or more (default: 0).
         pub fn total_steps(mut self, value: i64) -> Self {
             self.0.set("total_steps", value.json());
             self
         }
-        /// the share of the steps in which the rate rises (default: 0.3).
+        /// the share of the steps in which the rate rises; from 0 to below 1 (default: 0.3).
         pub fn pct_start(mut self, value: f64) -> Self {
             self.0.set("pct_start", value.json());
             self
         }
-        /// the base rate over the first one (default: 25.0).
+        /// the base rate over the first one; 1 or more (default: 25.0).
         pub fn div_factor(mut self, value: f64) -> Self {
             self.0.set("div_factor", value.json());
             self
         }
-        /// the first rate over the last one (default: 10000.0).
+        /// the first rate over the last one; 1 or more (default: 10000.0).
         pub fn final_div_factor(mut self, value: f64) -> Self {
             self.0.set("final_div_factor", value.json());
             self
@@ -617,27 +618,27 @@ pub mod schedules {
         pub fn new() -> Self {
             Self(Members::row("plateau"))
         }
-        /// what the rate is multiplied with (default: 0.1).
+        /// what the rate is multiplied with; between 0 and 1 (default: 0.1).
         pub fn factor(mut self, value: f64) -> Self {
             self.0.set("factor", value.json());
             self
         }
-        /// measurements without a better one before that (default: 10).
+        /// measurements without a better one before that; 0 or more (default: 10).
         pub fn patience(mut self, value: i64) -> Self {
             self.0.set("patience", value.json());
             self
         }
-        /// the share by which a measurement must be better to count as better (default: 0.0001).
+        /// the share by which a measurement must be better to count as better; 0 or more (default: 0.0001).
         pub fn threshold(mut self, value: f64) -> Self {
             self.0.set("threshold", value.json());
             self
         }
-        /// measurements after a change that do not count (default: 0).
+        /// measurements after a change that do not count; 0 or more (default: 0).
         pub fn cooldown(mut self, value: i64) -> Self {
             self.0.set("cooldown", value.json());
             self
         }
-        /// the share of the base rate that is always left (default: 0.0).
+        /// the share of the base rate that is always left; from 0 to 1 (default: 0.0).
         pub fn min_ratio(mut self, value: f64) -> Self {
             self.0.set("min_ratio", value.json());
             self
@@ -695,12 +696,12 @@ impl TrainerSettings {
         self.0.set("loss.peel", value.json());
         self
     }
-    /// steps in which the learning rate rises from zero first (default: 0).
+    /// steps in which the learning rate rises from zero first; 0 or more (default: 0).
     pub fn schedule_warmup_steps(mut self, value: i64) -> Self {
         self.0.set("schedule.warmup_steps", value.json());
         self
     }
-    /// largest global norm of the gradient; 0: no clipping (default: 0.0).
+    /// largest global norm of the gradient; 0: no clipping; 0 or more (default: 0.0).
     pub fn clip_norm(mut self, value: f64) -> Self {
         self.0.set("clip_norm", value.json());
         self

@@ -13,7 +13,7 @@ public final class Losses {
       super("loss", "bce_with_logits");
     }
 
-    /** what a positive target counts: one number, or one for each of the last dimension; none: 1. */
+    /** what a positive target counts: one number, or one for each of the last dimension; none: 1; 0 or more. */
     public BCEWithLogits posWeight(double... value) {
       set("pos_weight", Settings.list(value));
       return this;
@@ -50,13 +50,13 @@ public final class Losses {
       return this;
     }
 
-    /** the share of the target that is spread evenly over all classes, from 0 to 1 (default: 0.0). */
+    /** the share of the target that is spread evenly over all classes; from 0 to 1 (default: 0.0). */
     public SoftmaxCrossEntropy labelSmoothing(double value) {
       set("label_smoothing", value);
       return this;
     }
 
-    /** what a class counts, one for each; none: 1. */
+    /** what a class counts, one for each; none: 1; 0 or more. */
     public SoftmaxCrossEntropy classWeights(double... value) {
       set("class_weights", Settings.list(value));
       return this;

@@ -13,25 +13,25 @@ public final class Optimizers {
       super("optimizer", "adagrad");
     }
 
-    /** learning rate (default: 0.01). */
+    /** learning rate; 0 or more (default: 0.01). */
     public Adagrad lr(double value) {
       set("lr", value);
       return this;
     }
 
-    /** step k has the rate lr / (1 + k * lr_decay) (default: 0.0). */
+    /** step k has the rate lr / (1 + k * lr_decay); 0 or more (default: 0.0). */
     public Adagrad lrDecay(double value) {
       set("lr_decay", value);
       return this;
     }
 
-    /** how strongly weights are drawn to zero (default: 0.0). */
+    /** how strongly weights are drawn to zero; 0 or more (default: 0.0). */
     public Adagrad weightDecay(double value) {
       set("weight_decay", value);
       return this;
     }
 
-    /** added to what the step is divided by (default: 1e-10). */
+    /** added to what the step is divided by; 0 or more (default: 1e-10). */
     public Adagrad eps(double value) {
       set("eps", value);
       return this;
@@ -44,25 +44,28 @@ public final class Optimizers {
       super("optimizer", "adam");
     }
 
-    /** learning rate (default: 0.001). */
+    /** learning rate; 0 or more (default: 0.001). */
     public Adam lr(double value) {
       set("lr", value);
       return this;
     }
 
-    /** how much of the means of the gradients and of their squares a step keeps (default: [0.9, 0.999]). */
+    /**
+     * how much of the means of the gradients and of their squares a step keeps; from 0 to below 1 (default:
+     * [0.9, 0.999]).
+     */
     public Adam betas(double... value) {
       set("betas", Settings.list(value));
       return this;
     }
 
-    /** added to what the step is divided by (default: 1e-08). */
+    /** added to what the step is divided by; 0 or more (default: 1e-08). */
     public Adam eps(double value) {
       set("eps", value);
       return this;
     }
 
-    /** how strongly weights are drawn to zero (default: 0.0). */
+    /** how strongly weights are drawn to zero; 0 or more (default: 0.0). */
     public Adam weightDecay(double value) {
       set("weight_decay", value);
       return this;
@@ -75,25 +78,28 @@ public final class Optimizers {
       super("optimizer", "adamw");
     }
 
-    /** learning rate (default: 0.001). */
+    /** learning rate; 0 or more (default: 0.001). */
     public AdamW lr(double value) {
       set("lr", value);
       return this;
     }
 
-    /** how much of the means of the gradients and of their squares a step keeps (default: [0.9, 0.999]). */
+    /**
+     * how much of the means of the gradients and of their squares a step keeps; from 0 to below 1 (default:
+     * [0.9, 0.999]).
+     */
     public AdamW betas(double... value) {
       set("betas", Settings.list(value));
       return this;
     }
 
-    /** added to what the step is divided by (default: 1e-08). */
+    /** added to what the step is divided by; 0 or more (default: 1e-08). */
     public AdamW eps(double value) {
       set("eps", value);
       return this;
     }
 
-    /** how strongly weights are drawn to zero (default: 0.01). */
+    /** how strongly weights are drawn to zero; 0 or more (default: 0.01). */
     public AdamW weightDecay(double value) {
       set("weight_decay", value);
       return this;
@@ -109,13 +115,13 @@ public final class Optimizers {
       super("optimizer", "momentum");
     }
 
-    /** learning rate (default: 0.001). */
+    /** learning rate; 0 or more (default: 0.001). */
     public Momentum lr(double value) {
       set("lr", value);
       return this;
     }
 
-    /** share of the last step that the next one keeps (default: 0.9). */
+    /** share of the last step that the next one keeps; 0 or more (default: 0.9). */
     public Momentum momentum(double value) {
       set("momentum", value);
       return this;
@@ -133,7 +139,7 @@ public final class Optimizers {
       return this;
     }
 
-    /** how strongly weights are drawn to zero (default: 0.0). */
+    /** how strongly weights are drawn to zero; 0 or more (default: 0.0). */
     public Momentum weightDecay(double value) {
       set("weight_decay", value);
       return this;
@@ -149,25 +155,25 @@ public final class Optimizers {
       super("optimizer", "rmsprop");
     }
 
-    /** learning rate (default: 0.01). */
+    /** learning rate; 0 or more (default: 0.01). */
     public RMSprop lr(double value) {
       set("lr", value);
       return this;
     }
 
-    /** how much of the mean of squares a step keeps (default: 0.99). */
+    /** how much of the mean of squares a step keeps; from 0 to below 1 (default: 0.99). */
     public RMSprop alpha(double value) {
       set("alpha", value);
       return this;
     }
 
-    /** added to what the step is divided by (default: 1e-08). */
+    /** added to what the step is divided by; 0 or more (default: 1e-08). */
     public RMSprop eps(double value) {
       set("eps", value);
       return this;
     }
 
-    /** how strongly weights are drawn to zero (default: 0.0). */
+    /** how strongly weights are drawn to zero; 0 or more (default: 0.0). */
     public RMSprop weightDecay(double value) {
       set("weight_decay", value);
       return this;
@@ -180,13 +186,13 @@ public final class Optimizers {
       super("optimizer", "sgd");
     }
 
-    /** learning rate (default: 0.001). */
+    /** learning rate; 0 or more (default: 0.001). */
     public SGD lr(double value) {
       set("lr", value);
       return this;
     }
 
-    /** how strongly weights are drawn to zero (default: 0.0). */
+    /** how strongly weights are drawn to zero; 0 or more (default: 0.0). */
     public SGD weightDecay(double value) {
       set("weight_decay", value);
       return this;

@@ -17,13 +17,13 @@ public final class Schedules {
       super("schedule", "linear");
     }
 
-    /** the step at which it has come to its end (default: 0). */
+    /** the step at which it has come to its end; 0 or more (default: 0). */
     public Linear totalSteps(long value) {
       set("total_steps", value);
       return this;
     }
 
-    /** the share of the base rate that is left in the end (default: 0.0). */
+    /** the share of the base rate that is left in the end; 0 or more (default: 0.0). */
     public Linear finalRatio(double value) {
       set("final_ratio", value);
       return this;
@@ -36,13 +36,13 @@ public final class Schedules {
       super("schedule", "cosine");
     }
 
-    /** the step at which it has come to its end (default: 0). */
+    /** the step at which it has come to its end; 0 or more (default: 0). */
     public Cosine totalSteps(long value) {
       set("total_steps", value);
       return this;
     }
 
-    /** the share of the base rate that is left in the end (default: 0.0). */
+    /** the share of the base rate that is left in the end; 0 or more (default: 0.0). */
     public Cosine finalRatio(double value) {
       set("final_ratio", value);
       return this;
@@ -55,13 +55,13 @@ public final class Schedules {
       super("schedule", "step");
     }
 
-    /** steps between two changes; it must be given. */
+    /** steps between two changes; 1 or more; it must be given. */
     public Step stepSize(long value) {
       set("step_size", value);
       return this;
     }
 
-    /** what the rate is multiplied with (default: 0.1). */
+    /** what the rate is multiplied with; from above 0 to 1 (default: 0.1). */
     public Step gamma(double value) {
       set("gamma", value);
       return this;
@@ -74,7 +74,7 @@ public final class Schedules {
       super("schedule", "exponential");
     }
 
-    /** what the rate is multiplied with; it must be given. */
+    /** what the rate is multiplied with; from above 0 to 1; it must be given. */
     public Exponential gamma(double value) {
       set("gamma", value);
       return this;
@@ -91,25 +91,25 @@ public final class Schedules {
       super("schedule", "one_cycle");
     }
 
-    /** the step at which it has come to its end (default: 0). */
+    /** the step at which it has come to its end; 0 or more (default: 0). */
     public OneCycle totalSteps(long value) {
       set("total_steps", value);
       return this;
     }
 
-    /** the share of the steps in which the rate rises (default: 0.3). */
+    /** the share of the steps in which the rate rises; from 0 to below 1 (default: 0.3). */
     public OneCycle pctStart(double value) {
       set("pct_start", value);
       return this;
     }
 
-    /** the base rate over the first one (default: 25.0). */
+    /** the base rate over the first one; 1 or more (default: 25.0). */
     public OneCycle divFactor(double value) {
       set("div_factor", value);
       return this;
     }
 
-    /** the first rate over the last one (default: 10000.0). */
+    /** the first rate over the last one; 1 or more (default: 10000.0). */
     public OneCycle finalDivFactor(double value) {
       set("final_div_factor", value);
       return this;
@@ -126,31 +126,31 @@ public final class Schedules {
       super("schedule", "plateau");
     }
 
-    /** what the rate is multiplied with (default: 0.1). */
+    /** what the rate is multiplied with; between 0 and 1 (default: 0.1). */
     public Plateau factor(double value) {
       set("factor", value);
       return this;
     }
 
-    /** measurements without a better one before that (default: 10). */
+    /** measurements without a better one before that; 0 or more (default: 10). */
     public Plateau patience(long value) {
       set("patience", value);
       return this;
     }
 
-    /** the share by which a measurement must be better to count as better (default: 0.0001). */
+    /** the share by which a measurement must be better to count as better; 0 or more (default: 0.0001). */
     public Plateau threshold(double value) {
       set("threshold", value);
       return this;
     }
 
-    /** measurements after a change that do not count (default: 0). */
+    /** measurements after a change that do not count; 0 or more (default: 0). */
     public Plateau cooldown(long value) {
       set("cooldown", value);
       return this;
     }
 
-    /** the share of the base rate that is always left (default: 0.0). */
+    /** the share of the base rate that is always left; from 0 to 1 (default: 0.0). */
     public Plateau minRatio(double value) {
       set("min_ratio", value);
       return this;

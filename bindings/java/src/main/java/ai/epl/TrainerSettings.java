@@ -37,13 +37,13 @@ public final class TrainerSettings extends Settings {
     return this;
   }
 
-  /** steps in which the learning rate rises from zero first (default: 0). */
+  /** steps in which the learning rate rises from zero first; 0 or more (default: 0). */
   public TrainerSettings scheduleWarmupSteps(long value) {
     set("schedule.warmup_steps", value);
     return this;
   }
 
-  /** largest global norm of the gradient; 0: no clipping (default: 0.0). */
+  /** largest global norm of the gradient; 0: no clipping; 0 or more (default: 0.0). */
   public TrainerSettings clipNorm(double value) {
     set("clip_norm", value);
     return this;
