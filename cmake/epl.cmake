@@ -38,8 +38,8 @@ get_property(generated_sources DIRECTORY PROPERTY EPL_TABLES)
 epl_sources(sources core/base core/ir core/frontend core/ops core/autodiff core/train core/train/losses
   core/train/metrics core/train/optimizers core/train/schedules
   core/rewrite core/rewrite/rows core/strategy core/strategy/passes
-  core/strategy/pipelines core/program core/program/transfers core/backend core/net core/formats core/data core/data/readers
-  core/compile core/runtime core/capi frontends/onnx frontends/onnx/ops frontends/onnx/templates
+  core/strategy/pipelines core/program core/program/transfers core/backend core/net core/formats core/data
+  core/data/readers core/compile core/runtime core/capi frontends/onnx frontends/onnx/ops frontends/onnx/templates
   backends/cpu backends/cpu/kernels backends/sim core/job)
 list(TRANSFORM pack_rows PREPEND ${PROJECT_SOURCE_DIR}/)
 list(APPEND sources ${pack_rows})
