@@ -97,8 +97,9 @@ class InCommon : public testing::TestWithParam<Layout> {
 };
 
 TEST_P(InCommon, other_weights_in_a_models_file_are_refused_by_name) {
-  expect_all(make([](Told& told, int r) { told.weights = 1 + static_cast<uint64_t>(r); }), Code::invalid_argument,
-             {"rank 1 has other weights than rank 0", "first differs \"b1\", of 4 that do", "take_weights"});
+  expect_all(
+      make([](Told& told, int r) { told.weights = 1 + static_cast<uint64_t>(r); }), Code::invalid_argument,
+      {"rank 1 has other weights than rank 0", "first differs \"b1\", of 4 that do", "take_weights", "--take-weights"});
 }
 
 TEST_P(InCommon, weights_of_rank_0_are_taken_on_request) {
