@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <optional>
 
 #include "core/ir/index_range.h"
 #include "core/ir/op.h"
@@ -10,14 +11,46 @@
 namespace epl {
 namespace {
 
-// Keeps the order of numbers, or turns it round.
-bool is_monotone(const OpDef& op) {
-  return op.name == "add" || op.name == "sub" || op.name == "neg" || op.moves == Moves::converted;
+using Slope = std::optional<int>;
+
+// Whether an elementwise result grows (1) or falls (-1) with one operand, or does not follow it (0). Nothing: not
+// known.
+Slope slope(const ScalarExpr& expression, int operand) {
+  std::vector<Slope> of;
+  const auto sum = [](Slope a, Slope b) -> Slope {
+    if (!a || !b || *a * *b < 0) return std::nullopt;
+    return *a != 0 ? a : b;
+  };
+  const auto turned = [](Slope a) -> Slope { return a ? Slope(-*a) : a; };
+  for (const ScalarExpr::Instruction& x : expression.code) {
+    const auto at = [&](int k) -> Slope { return k < 0 ? Slope(0) : of[static_cast<size_t>(k)]; };
+    if (x.op == ScalarOp::input || x.op == ScalarOp::constant) {
+      of.push_back(x.op == ScalarOp::input && x.a == operand ? 1 : 0);
+    } else if (x.op == ScalarOp::add || x.op == ScalarOp::sub) {
+      of.push_back(sum(at(x.a), x.op == ScalarOp::add ? at(x.b) : turned(at(x.b))));
+    } else if (x.op == ScalarOp::neg || x.op == ScalarOp::cast) {
+      of.push_back(x.op == ScalarOp::neg ? turned(at(x.a)) : at(x.a));
+    } else {
+      const bool follows = at(x.a) != Slope(0) || at(x.b) != Slope(0) || at(x.c) != Slope(0);
+      of.push_back(follows ? Slope() : Slope(0));
+    }
+  }
+  return of[static_cast<size_t>(expression.outputs.front())];
 }
 
-// A larger element gives no smaller result.
-bool grows(const Node& node, size_t operand) {
-  return node.op->name == "add" || (node.op->name == "sub" && operand == 0) || node.op->moves == Moves::converted;
+OpQuery query_of(const Graph& graph, const Node& node) {
+  std::vector<const TensorType*> inputs, outputs;
+  for (Value v : node.inputs) inputs.push_back(v ? &graph.type(v) : nullptr);
+  for (Value v : node.outputs) outputs.push_back(v ? &graph.type(v) : nullptr);
+  return OpQuery(*node.op, node.attributes, std::move(inputs), std::move(outputs));
+}
+
+// Its results are each the largest of some elements of its only operand.
+bool takes_largest(const Graph& graph, const Node& node) {
+  if (node.op->elementwise() || node.inputs.size() != 1 || node.outputs.size() != 1) return false;
+  const auto rule = sharding_rule(query_of(graph, node));
+  const auto is_largest = [](const ShardingRule::Factor& f) { return f.reduce == ShardingRule::Reduce::max; };
+  return rule.ok() && std::ranges::any_of(rule->factors, is_largest);
 }
 
 }  // namespace
@@ -52,13 +85,7 @@ Tensor ElementArithmetic::of(const Tensor& elements) const {
   return steps_.empty() ? elements : results.back();
 }
 
-bool ElementArithmetic::monotone() const {
-  return std::ranges::all_of(steps_, [](const Step& step) {
-    const auto elements = std::ranges::count_if(step.operands, [](const Operand& o) { return !o.is_constant(); });
-    const auto single = [](const Operand& o) { return !o.is_constant() || o.constant.type().ndim() == 0; };
-    return is_monotone(*step.op) && elements == 1 && std::ranges::all_of(step.operands, single);
-  });
-}
+bool ElementArithmetic::monotone() const { return std::ranges::all_of(steps_, &Step::monotone); }
 
 IndexSources::IndexSources(const Graph& graph)
     : graph_(graph), inputs_(graph.leaves(ValueKind::input)), found_(static_cast<size_t>(graph.value_count())) {
@@ -71,24 +98,34 @@ IndexSources::IndexSources(const Graph& graph)
 }
 
 IndexSources::Found IndexSources::compute(const Node& node) {
-  const OpDef& op = *node.op;
+  return node.op->elementwise() && !node.op->view ? arithmetic(node) : move(node);
+}
+
+IndexSources::Found IndexSources::arithmetic(const Node& node) {
   const TensorType& result = graph_.type(node.outputs[0]);
-  if (op.elementwise() && !op.view) {
-    Step step{.op = &op, .attributes = node.attributes, .operands = {}};
-    Found out;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (!node.inputs[i] || !add_operand(node, node.inputs[i], result, step, out)) return {};
-      if (out.largest_only && !step.operands.back().is_constant() && !grows(node, i)) return {};
-    }
-    out.truth = result.dtype == DType::boolean;
-    if (out.input < 0 || op.random || node.outputs.size() != 1 || out.needs.size() >= most_steps) return {};
-    out.in_order = out.in_order && result.elements() == graph_.type(inputs_[static_cast<size_t>(out.input)]).elements();
-    out.step = static_cast<int>(steps_.size());
-    out.needs.push_back(out.step);
-    steps_.push_back(std::move(step));
-    return out;
+  Step step{.op = node.op, .attributes = node.attributes, .operands = {}};
+  Found out;
+  for (Value v : node.inputs) {
+    if (!v || !add_operand(node, v, result, step, out)) return {};
   }
-  return move(node);
+  if (out.input < 0 || node.op->random || node.outputs.size() != 1 || out.needs.size() >= most_steps) return {};
+  const ScalarExpr expression = scalar_expression(query_of(graph_, node));
+  int elements = 0;
+  step.monotone = true;
+  for (size_t i = 0; i < step.operands.size(); ++i) {
+    const Tensor& constant = step.operands[i].constant;
+    const Slope along = constant.empty() ? slope(expression, static_cast<int>(i)) : Slope(0);
+    if (constant.empty() && out.largest_only && along != Slope(1)) return {};
+    elements += constant.empty();
+    step.monotone = step.monotone && along && (constant.empty() || constant.type().ndim() == 0);
+  }
+  step.monotone = step.monotone && elements == 1;
+  out.truth = result.dtype == DType::boolean;
+  out.in_order = out.in_order && result.elements() == graph_.type(inputs_[static_cast<size_t>(out.input)]).elements();
+  out.step = static_cast<int>(steps_.size());
+  out.needs.push_back(out.step);
+  steps_.push_back(std::move(step));
+  return out;
 }
 
 // Of an op that brings elements elsewhere, or takes the largest.
@@ -96,7 +133,7 @@ IndexSources::Found IndexSources::move(const Node& node) const {
   const OpDef& op = *node.op;
   if (!node.inputs[0]) return {};
   Found out = found(node.inputs[0]);
-  if (op.name == "max_reduce") {
+  if (takes_largest(graph_, node)) {
     out.largest_only = true;
   } else if (!only_moves(op) && op.moves != Moves::repeated) {
     return {};
@@ -147,12 +184,23 @@ Tensor IndexSources::repeated(Value constant, const TensorType& result, int inpu
       result.shape[0] != from.type.shape[0] || info.type.ndim() > result.ndim() ||
       (info.type.ndim() == result.ndim() && info.type.shape[0] != 1))
     return {};
+  // By dimension of a sample, how far apart the constant has its elements; 0 where it is repeated.
   const Shape sample(result.shape.begin() + 1, result.shape.end());
-  Shape own = info.type.shape;
-  if (info.type.ndim() == result.ndim()) own.erase(own.begin());
-  auto spread = evaluate_op(op_named("broadcast_to"), {{"shape", Ints(sample)}}, {info.data.reshaped(own)});
-  if (!spread.ok()) return {};
-  return spread->front().reshaped({element_count(sample)});
+  Shape strides(sample.size(), 0);
+  int64_t stride = 1;
+  for (size_t d = sample.size(), own = info.type.shape.size(); d-- > 0 && own-- > 0;) {
+    if (info.type.shape[own] != 1) strides[d] = stride;
+    stride *= info.type.shape[own];
+  }
+  Tensor out({info.type.dtype, {element_count(sample)}});
+  for (int64_t i = 0; i < out.elements(); ++i) {
+    int64_t at = 0, left = i;
+    for (size_t d = sample.size(); d-- > 0; left /= sample[d]) at += left % sample[d] * strides[d];
+    std::memcpy(static_cast<std::byte*>(out.data()) + i * dtype_bytes(info.type.dtype),
+                static_cast<const std::byte*>(info.data.data()) + at * dtype_bytes(info.type.dtype),
+                static_cast<size_t>(dtype_bytes(info.type.dtype)));
+  }
+  return out;
 }
 
 IndexSource IndexSources::of(Value v) const {

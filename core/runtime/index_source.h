@@ -29,6 +29,7 @@ class ElementArithmetic {
     const OpDef* op = nullptr;
     Attributes attributes;
     std::vector<Operand> operands;
+    bool monotone = false;  // in its only operand that is no constant
   };
   std::vector<Step> steps_;
 };
@@ -59,6 +60,7 @@ class IndexSources {
   Found& found(Value v) { return found_[static_cast<size_t>(v.index)]; }
   const Found& found(Value v) const { return found_[static_cast<size_t>(v.index)]; }
   Found compute(const Node& node);
+  Found arithmetic(const Node& node);
   Found move(const Node& node) const;
   bool add_operand(const Node& node, Value v, const TensorType& result, Step& step, Found& out) const;
   Tensor repeated(Value constant, const TensorType& result, int input) const;
