@@ -143,8 +143,10 @@ Status check_dataset(const Dataset& dataset, const Entry& entry, const Stop& sto
       if (bound.input == static_cast<int>(i)) bounds.push_back(&bound);
     }
     const DType stored = dataset.reader().fields()[static_cast<size_t>(field)].second.dtype;
-    const bool whole = is_integer(port.global_type.dtype);
-    if (bounds.empty() && (!whole || stored == port.global_type.dtype)) continue;
+    // Into these not every number goes; the first one that does not would end a step.
+    const DType wanted = port.global_type.dtype;
+    const bool narrow = is_integer(wanted) || wanted == DType::boolean || wanted == DType::f16;
+    if (bounds.empty() && (!narrow || stored == port.global_type.dtype)) continue;
     FieldCheck check(dataset, field, port.global_type.dtype, std::move(bounds));
     EPL_TRY(dataset.visit(field, [&](int64_t sample) -> Status {
       EPL_TRY(stop.check());
