@@ -39,7 +39,10 @@ std::string dims_text(const Json& dims) {
   return out + "]";
 }
 
-std::string typed(const Json& one) { return text(one, "name") + ": " + text(one, "dtype") + dims_text(one.at("dims")); }
+std::string typed(const Json& one) {
+  const std::string dims = one.value("ranked", true) ? dims_text(one.at("dims")) : "[...]";  // "...": any number
+  return text(one, "name") + ": " + text(one, "dtype") + dims;
+}
 
 Lines typed_lines(const Json& list) {
   Lines out;

@@ -160,10 +160,10 @@ namespace {
 
 // The input that takes the text.
 Port text_input(const Model& model) {
-  const int64_t count = epl_model_port_count(model.get(), EPL_PORT_INPUT);
-  for (int64_t i = 0; i < count; ++i) {
-    Port port = port_of(epl_model_port, model.get(), EPL_PORT_INPUT, i);
-    if (port.dtype == EPL_DTYPE_I64 && port.dims.size() == 2) return port;
+  for (const ModelInput& input : inputs_of(model)) {
+    if (input.dtype != EPL_DTYPE_I64) continue;
+    if (!input.ranked) return {input.name, input.dtype, {-1, -1}};
+    if (input.dims.size() == 2) return input;
   }
   throw UsageError("the model has no input i64[batch, context] for --text; give its inputs with --data");
 }
@@ -206,6 +206,14 @@ Dataset open_dataset(const Engine& engine, const std::string& path, const Json& 
                        text.size(), nullptr);
 }
 
+// The options of a reader, which calls the target as the loss does.
+Json with_target_name(Json options, const JobOptions& o) {
+  const Json* inputs = options.contains("inputs") ? &options.at("inputs") : nullptr;
+  const bool own = inputs != nullptr && inputs->is_object() && inputs->contains(o.loss_target);
+  if (o.loss_target != "target" && !own && !options.contains("target_name")) options["target_name"] = o.loss_target;
+  return options;
+}
+
 // Under which --validation is read to the meaning of --data.
 Json options_for_another(Json options, const JobOptions& o) {
   const Json own = reader_options("--validation-options", o.validation_options);
@@ -229,7 +237,7 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
     const Json in_order = {{"order", "sequential"}, {"partial", true}};
     out.batch = batch_of(model, o);
     Json options = {{"batch", out.batch}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}};
-    options.update(reader_options("--data-options", o.data_options));
+    options.update(with_target_name(reader_options("--data-options", o.data_options), o));
     Json train = options;
     if (once) train.update(in_order);
     if (o.held_out.value_or(0) > 0 && o.validation.empty())
@@ -261,6 +269,7 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
                   {"context", out.context},
                   {"input", input.name},
                   {"held_out", o.text_held_out()}};
+  options = with_target_name(std::move(options), o);
   Json train = options, held_out = options;
   // Windows may begin anywhere, so that an epoch has as many samples as there are bytes.
   train.update(once

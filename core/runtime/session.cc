@@ -35,8 +35,7 @@ Status check_bounds(const Entry& entry, std::span<const Tensor> inputs, const Ca
     const int64_t row = row_of(input.type(), dim, wrong);
     std::string place = row >= 0 && options.place ? options.place(static_cast<size_t>(bound.input), row) : "";
     if (place.empty()) place = place_text(input.type(), dim, wrong);
-    return invalid("input ", name, " ", bound_text(bound, cat(input.get_int(wrong))), " (", place, ", node ",
-                   bound.node, ")")
+    return invalid("input ", name, " ", bound_text(bound, input, wrong), " (", place, ", node ", bound.node, ")")
         .at(name);
   }
   return {};

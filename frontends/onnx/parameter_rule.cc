@@ -89,6 +89,15 @@ bool named_by_layer(std::string_view own) {
          own.starts_with("weight_hh_") || own.starts_with("bias_ih_") || own.starts_with("bias_hh_");
 }
 
+// What people call what they register as buffers: kernels that blur, banks of filters, codebooks, slopes.
+bool named_as_fixed(std::string_view own) {
+  static constexpr std::array whole = {"embed", "embedding", "embeddings", "fb", "basis", "mel", "slopes", "window"};
+  static constexpr std::array part = {"kernel", "blur",  "filt", "fbank",  "filter_bank", "mel_", "_mel",    "codebook",
+                                      "alibi",  "slope", "freq", "window", "anchor",      "ema_", "cluster", "buffer"};
+  return std::ranges::find(whole, own) != whole.end() ||
+         std::ranges::any_of(part, [&](const char* one) { return own.find(one) != std::string_view::npos; });
+}
+
 // As people name things in a program: single numbers of other names are what tools make.
 bool named_by_people(std::string_view name) {
   return !name.empty() && !named_by_exporter(name) && !named_as_operation(name) &&
@@ -317,6 +326,11 @@ ParameterRule::Kind ParameterRule::said(std::string_view name) const {
 bool ParameterRule::made_by_exporter(std::string_view name) const {
   return said(name) == Kind::unknown &&
          (named_by_exporter(name) || (operations_ && named_as_operation(name)) || (!said_.empty() && !dotted(name)));
+}
+
+bool ParameterRule::may_be_buffer(std::string_view name) const {
+  return pytorch_ && said_.empty() && by_order(name) == Kind::unknown && !made_by_exporter(name) &&
+         !named_as_weight(name) && named_as_fixed(own_name(name));
 }
 
 ParameterRule::Kind ParameterRule::by_order(std::string_view name) const {

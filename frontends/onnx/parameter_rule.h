@@ -42,6 +42,8 @@ class ParameterRule {
   // Names are those of the module's parameters and buffers, or made by the exporter.
   bool keeps_names() const { return pytorch_; }
   bool made_by_exporter(std::string_view name) const;  // it is no parameter or buffer of the exported module
+  // Whether nothing but its place speaks for a parameter, and its name is one that people give to what is fixed.
+  bool may_be_buffer(std::string_view name) const;
   bool is_said_parameter(std::string_view name) const { return said(name) == Kind::parameter; }
   // Parameters of the exported module, where the file says which those are.
   const std::vector<std::string_view>& said_parameters() const { return said_parameters_; }
