@@ -202,7 +202,7 @@ void refuse_open(const std::vector<ModelInput>& inputs, const std::map<std::stri
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].ranked) {
       open.push_back("the number of dimensions of input " + inputs[i].name);
-      options += " --shape " + shell_word(inputs[i].name + "=" + sizes_text({sizes[i].begin(), sizes[i].end()}));
+      options += " --shape " + shell_word(inputs[i].name + "=" + sizes_text(sizes[i]));
       continue;
     }
     std::vector<int64_t> whole = sizes[i];

@@ -22,7 +22,10 @@ Binding guessed_binding(const Model& model, Guess guess) {
   Binding binding;
   for (const ModelPort& port : model.inputs()) {
     Shape shape;
-    for (size_t d = 0; d < guess.rank && !port.ranked; ++d) shape.push_back(d == 0 ? guess.first : guess.others);
+    for (size_t d = 0; d < guess.rank && !port.ranked; ++d) {
+      const bool colours = d == 1 && guess.rank == 4;  // of an image
+      shape.push_back(d == 0 ? guess.first : colours ? 3 : guess.others);
+    }
     for (size_t d = 0; d < port.dims.size(); ++d) {
       const ModelDim& dim = port.dims[d];
       int64_t size = dim.size >= 0 ? dim.size : d == 0 ? guess.first : guess.others;

@@ -77,7 +77,8 @@ expect 0 "4 of 4 initialisers can be trained (x: f32[2,3,12,16])" "$epl" inspect
   x=2,3,12,16
 expect 0 "batch: 2 samples" "$epl" plan rankless.onnx --loss mse --shape x=2,3,12,16
 expect 0 "batch: 4 samples" "$epl" plan rankless.onnx --loss mse --shape 'x=?,3,12,16' --batch 4
-expect 3 "input dimension 1 of input x of input x" "$epl" plan rankless.onnx --loss mse --shape 'x=?,?,12,16'
+expect 3 "dimension 1 of input x, which is f32[?,?,?,?]. Give them as in --shape x=8,64,12,16" "$epl" plan rankless.onnx \
+  --loss mse --shape 'x=?,?,12,16'
 expect 0 "" "$epl" train rankless.onnx --data x.npy --data-options "$arrays" --loss mse --steps 2 --out by_data
 expect 0 "" "$epl" train rankless.onnx --data x.npy --data-options "$arrays" --loss mse --shape 'x=?,3,12,16' --steps 2 \
   --out by_shape
