@@ -105,7 +105,7 @@ Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> in
   Outcome outcome = run_ranks(index, request);
   const int64_t verdict = outcome.done ? ranks_[0]->executors[index]->verdict() : -1;
   outcome.counts_nothing = verdict == 0 && counts_nothing(entry);
-  if (outcome.counts_nothing && part == Part::gradients) clear_gradients();
+  if (outcome.counts_nothing && part != Part::update) clear_gradients();
   if (verdict >= 0 && !outcome.counts_nothing) outcome.skipped = reason(entry, inputs, request, verdict);
   return outcome;
 }

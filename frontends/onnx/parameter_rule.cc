@@ -188,7 +188,8 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
   look_at_uses();
   by_feature_ = scales_of_features(model);
   waves_ = random_features(model);
-  for (std::string_view name : weights_of_terms(model)) structural_.insert(name);
+  of_terms_ = weights_of_terms(model);
+  of_data_ = statistics_of_data(model);
   if (pytorch_ && said_.empty()) look_at_order();
 }
 
@@ -356,8 +357,12 @@ ParameterVerdict ParameterRule::judge(std::string_view name, const Tensor& tenso
   if (statistics_.contains(name)) return {false, "it is a running statistic"};
   if (structural_.contains(name)) return {false, "it is a setting of a node"};
   if (said(name) == Kind::parameter) return {true, ""};
+  if (of_terms_.contains(name)) return {false, "the model's own loss weighs its terms with it", true};
   if (said(name) == Kind::buffer) return {false, "the exporter says that it is a buffer"};
   if (by_order(name) == Kind::parameter) return {true, ""};
+  if (of_data_.contains(name))
+    return {false, "by its name and its place it is the mean or the spread of data, which the model standardises",
+            true};
   if (known_buffer(name) || statistics_of_images(name, *type)) {
     // Some layers of graphs learn their epsilon.
     const bool learnable = type->elements() <= 1 && own_name(name).starts_with("eps") && is_learnable_place(name);

@@ -68,6 +68,8 @@ class ParameterRule {
   std::unordered_set<std::string_view> weights_;        // operands in the place of a weight (OnnxOpRow::weights)
   std::unordered_set<std::string_view> shifts_;         // operands that are added to a product or a convolution
   std::unordered_set<std::string_view> by_feature_;     // operands with a number for each feature of the other operand
+  std::unordered_set<std::string_view> of_terms_;       // weights of the terms of a loss inside the model
+  std::unordered_set<std::string_view> of_data_;        // means and spreads of what the model is given or gives
   std::unordered_set<std::string_view> waves_;          // tables of which only sines and cosines are taken
   std::unordered_set<std::string_view> computed_with_;  // operands of nodes that compute, but for small constants
   bool operations_ = false;                             // constants may have the names of operations
