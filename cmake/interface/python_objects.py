@@ -160,6 +160,9 @@ def function(interface, f):
             passed.append(f"core.struct(raw.{camel(short(a.type.base))}, {it})")
         elif a.role == "handle":
             passed.append(f"core.pointer({it})")
+        elif a.role == "scalar" and a.type.base in SCALARS and not a.type.depth:
+            yield f'{indent}{it} = raw.number(c.{SCALARS[a.type.base]}, {it}, "{it}")'
+            passed.append(it)
         else:
             passed.append(it)
     call = f"core.library().{f.name}({', '.join(passed)})"
