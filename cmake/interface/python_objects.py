@@ -69,6 +69,8 @@ def result(f):
         return "str"
     if str(f.returns) == "const char*":
         return "str"
+    if str(f.returns) == "void" and found:
+        return found[0] if len(found) == 1 else f"tuple[{', '.join(found)}]"
     return PYTHON_SCALARS.get(f.returns.base, "int") if not f.returns.depth else "Any"
 
 
@@ -188,8 +190,14 @@ def function(interface, f):
         yield f"{indent}return core.view({call}, length.value)"
     elif str(f.returns) == "const char*":
         yield f"{indent}return core.name({call})"
+    elif str(f.returns) == "void":
+        yield f"{indent}{call}"
+        if values:
+            yield f"{indent}return {', '.join(values)}"
     else:
-        yield f"{indent}{'' if str(f.returns) == 'void' else 'return '}{call}"
+        if values:
+            raise ValueError(f"{f.name} both returns something and writes {outs[0].name}: Python's layer knows no such")
+        yield f"{indent}return {call}"
 
 
 def lines(interface):

@@ -128,5 +128,34 @@ class Fields(unittest.TestCase):
         del others
 
 
+class Written(unittest.TestCase):
+    def test_what_a_call_writes_is_returned(self):
+        found = 0
+        for function in ast.walk(ast.parse(inspect.getsource(_objects))):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            made = {target.id for node in ast.walk(function) if isinstance(node, ast.Assign) for target in node.targets
+                    if isinstance(target, ast.Name) and target.id.endswith("_out")}
+            given = {node.id for statement in ast.walk(function) if isinstance(statement, ast.Return)
+                     for node in ast.walk(statement) if isinstance(node, ast.Name)}
+            self.assertLessEqual(made, given, function.name)
+            if made:
+                self.assertNotEqual(ast.unparse(function.returns), "None", function.name)
+            found += len(made)
+        self.assertGreater(found, 60)
+
+    def test_progress(self):
+        engine, path = epl.Engine(threads=1), FOLDER / "fields.onnx"
+        engine.write_template("mlp", {"sizes": [4, 8, 2], "seed": 1}, path)
+        plan = epl.Plan(epl.Model(engine, path), epl.Trainer(engine, {"symbols": {"batch": 8}}))
+        with epl.Session(plan) as session:
+            before = session.progress()
+            self.assertTrue(before.step == 0 and math.isnan(before.loss))
+            batch = [np.ones((8, 4), np.float32), np.zeros(8, np.int64)]
+            for step in (1, 2):
+                loss, now = session.step(batch).loss, session.progress()
+                self.assertEqual((now.step, now.loss), (step, loss))
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

@@ -578,12 +578,13 @@ class Session(core.Handle):
         """Steps done."""
         return core.library().epl_session_steps(core.pointer(self))
 
-    def progress(self) -> None:
+    def progress(self) -> raw.Metrics:
         """What the last step that was done gave its caller, all numbers of one step, while others run. Before a
         session has made a step, and after a checkpoint was loaded, `step` is what Session.steps says and
         `loss` is NaN."""
         metrics_out = raw.Metrics()
         core.library().epl_session_progress(core.pointer(self), c.byref(metrics_out))
+        return metrics_out
 
     def set_number(self, name: core.Text, value: float) -> None:
         """A number that decides how training goes on, changed between steps and kept in checkpoints:
