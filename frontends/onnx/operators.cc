@@ -175,7 +175,7 @@ Status check_types(const Node& node, int64_t opset, std::span<const TensorType* 
     if (!inputs[k] || types.empty() || types == "*") continue;
     const DType dtype = inputs[k]->dtype;
     if (lists(types, is_float(dtype) ? "real" : dtype_name(dtype))) continue;
-    std::string known(types);
+    std::string known = types.starts_with("real") ? cat("real numbers", types.substr(4)) : std::string(types);
     for (size_t at = known.find(','); at != std::string::npos; at = known.find(',', at + 2)) known.replace(at, 1, ", ");
     return error(Code::invalid_model, "input ", k, " is ", inputs[k]->text(), ", and the standard's ", node.op_type,
                  " takes there ", known, "; cast it before");
