@@ -1,10 +1,9 @@
 #include "tools/export.h"
 
-#include <cstdio>
-
 #include "tools/binding.h"
 #include "tools/commands.h"
 #include "tools/output_folder.h"
+#include "tools/text.h"
 #include "tools/usage.h"
 #include "tools/values.h"
 
@@ -51,7 +50,7 @@ int run_export(ExportOptions o) {
   } else {
     check(epl_session_export_safetensors(session.get(), o.out.data(), o.out.size(), nullptr));
   }
-  if (!o.job.json) std::printf("%s\n", said.c_str());
+  if (!o.job.json) say("%s\n", said.c_str());
   return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "tools/data_notes.h"
 #include "tools/lora.h"
 #include "tools/sizes.h"
+#include "tools/text.h"
 #include "tools/usage.h"
 #include "tools/values.h"
 #include "tools/words.h"
@@ -74,7 +75,7 @@ Engine make_engine(const JobOptions& o, HostLog* log) {
   options.log_userdata = log;
   options.log = [](void* to, int32_t, const char* message, size_t length) {
     if (to != nullptr) return static_cast<HostLog*>(to)->add({message, length});
-    std::fprintf(stderr, "epl: %.*s\n", static_cast<int>(length), message);
+    say_error("epl: %.*s\n", static_cast<int>(length), message);
   };
   return make<Engine>(epl_engine_create, &options);
 }
