@@ -229,7 +229,8 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
   if (!o.data.empty()) {
     const Json in_order = {{"order", "sequential"}, {"partial", true}};
     out.batch = batch_of(model, o);
-    Json options = {{"batch", out.batch}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}};
+    Json options = {
+        {"batch", out.batch}, {"order", "shuffled"}, {"seed", static_cast<int64_t>(o.seed)}, {"prefetch", 2}};
     options.update(reader_options("--data-options", o.data_options));
     Json train = options;
     if (once) train.update(in_order);
@@ -264,9 +265,12 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
                   {"held_out", o.text_held_out()}};
   Json train = options, held_out = options;
   // Windows may begin anywhere, so that an epoch has as many samples as there are bytes.
-  train.update(once
-                   ? Json{{"split", "train"}, {"partial", true}}
-                   : Json{{"split", "train"}, {"stride", 1}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}});
+  train.update(once ? Json{{"split", "train"}, {"partial", true}}
+                    : Json{{"split", "train"},
+                           {"stride", 1},
+                           {"order", "shuffled"},
+                           {"seed", static_cast<int64_t>(o.seed)},
+                           {"prefetch", 2}});
   held_out.update(Json{{"split", o.validation.empty() ? "held_out" : "all"}, {"partial", true}});
   out.train = open_dataset(engine, o.text, train);
   if (!o.validation.empty()) {
