@@ -13,6 +13,7 @@
 #include "tools/data_notes.h"
 #include "tools/lora.h"
 #include "tools/sizes.h"
+#include "tools/text.h"
 #include "tools/usage.h"
 #include "tools/values.h"
 #include "tools/words.h"
@@ -74,7 +75,7 @@ Engine make_engine(const JobOptions& o, HostLog* log) {
   options.log_userdata = log;
   options.log = [](void* to, int32_t, const char* message, size_t length) {
     if (to != nullptr) return static_cast<HostLog*>(to)->add({message, length});
-    std::fprintf(stderr, "epl: %.*s\n", static_cast<int>(length), message);
+    say_error("epl: %.*s\n", static_cast<int>(length), message);
   };
   return make<Engine>(epl_engine_create, &options);
 }
@@ -236,7 +237,8 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
   if (!o.data.empty()) {
     const Json in_order = {{"order", "sequential"}, {"partial", true}};
     out.batch = batch_of(model, o);
-    Json options = {{"batch", out.batch}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}};
+    Json options = {
+        {"batch", out.batch}, {"order", "shuffled"}, {"seed", static_cast<int64_t>(o.seed)}, {"prefetch", 2}};
     options.update(with_target_name(reader_options("--data-options", o.data_options), o));
     Json train = options;
     if (once) train.update(in_order);
@@ -272,9 +274,12 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
   options = with_target_name(std::move(options), o);
   Json train = options, held_out = options;
   // Windows may begin anywhere, so that an epoch has as many samples as there are bytes.
-  train.update(once
-                   ? Json{{"split", "train"}, {"partial", true}}
-                   : Json{{"split", "train"}, {"stride", 1}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}});
+  train.update(once ? Json{{"split", "train"}, {"partial", true}}
+                    : Json{{"split", "train"},
+                           {"stride", 1},
+                           {"order", "shuffled"},
+                           {"seed", static_cast<int64_t>(o.seed)},
+                           {"prefetch", 2}});
   held_out.update(Json{{"split", o.validation.empty() ? "held_out" : "all"}, {"partial", true}});
   out.train = open_dataset(engine, o.text, train);
   if (!o.validation.empty()) {

@@ -128,6 +128,39 @@ class Fields(unittest.TestCase):
         del others
 
 
+class Said(unittest.TestCase):
+    """Settings are refused where they are given, with what they may be."""
+
+    def test_of_a_trainer(self):
+        with epl.Engine(threads=1) as engine:
+            for settings, said in (
+                    ({"optimizer": "adam", "optimizer.betas": [0.9]}, "optimizer adam: option betas holds two numbers"),
+                    ({"optimizer": "adam", "optimizer.betas": [0.9] * 3}, "holds two numbers, got 3"),
+                    ({"groups": [{"match": "*", "betas": [0.9]}]}, "holds two numbers, got 1"),
+                    ({"groups": [{"match": "*", "zzz": 1}]}, 'an optimizer has no option "zzz"'),
+                    ({"groups": [{"match": "*", "weight_decai": 1}]}, "did you mean weight_decay"),
+                    ({"optimizer": "sgd", "optimizer.zzz": 1}, 'optimizer sgd has no option "zzz"'),
+                    ({"schedule.zzz": 1}, 'has no option "zzz"'), ({"loss.zzz": 1}, 'has no option "zzz"')):
+                with self.subTest(settings=settings), self.assertRaises(epl.Error) as raised:
+                    epl.Trainer(engine, settings)
+                self.assertIn(said, str(raised.exception))
+            # Of a row that may be chosen later.
+            trainer = epl.Trainer(engine)
+            trainer.set("optimizer.betas", "0.9,0.99")
+            trainer.set("optimizer", "adam")
+
+    def test_of_data(self):
+        path = FOLDER / "said.npz"
+        np.savez(path, x=np.zeros((8, 4), np.float32))
+        with epl.Engine(threads=1) as engine:
+            for options, said in (({"held_out": 1}, "a share from 0 to below 1"), ({"batch": -1}, "1 or more"),
+                                  ({"seed": 2**64 - 1}, "an integer from -9223372036854775808 to 9223372036854775807"),
+                                  ({"seed": 2**63}, "to 9223372036854775807 is expected")):
+                with self.subTest(options=options), self.assertRaises(epl.Error) as raised:
+                    epl.Dataset(engine, path, {"batch": 8, **options})
+                self.assertIn(said, str(raised.exception))
+
+
 class Written(unittest.TestCase):
     def test_what_a_call_writes_is_returned(self):
         found = 0

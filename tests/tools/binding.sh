@@ -64,6 +64,15 @@ expect 3 "the data gives f32[8,3,12,16] for that input" "$epl" train nameless.on
 expect 0 "loss" "$epl" evaluate nameless.onnx --data x.npy --data-options "$arrays" --loss mse --shape \
   x=4,3,12,16 --checkpoint shaped
 expect 0 "wrote" "$epl" export nameless.onnx --loss mse --shape x=2,3,12,16 --checkpoint shaped --out trained.onnx
+# The checkpoint knows what it was trained with.
+expect 0 "wrote" "$epl" export nameless.onnx --loss mse --checkpoint shaped --out taken.onnx
+same trained.onnx taken.onnx "sizes of options and of the checkpoint"
+awk 'BEGIN { for (i = 0; i < 300; ++i) printf "line %d of %d\n", i, i % 7 }' >lines.txt
+"$epl" template gpt2 --layers 1 --sequence symbolic --context 16 --width 16 --heads 2 --out symbolic.onnx >/dev/null
+expect 0 "" "$epl" train symbolic.onnx --text lines.txt --context 16 --batch 4 --steps 3 --out symbolic
+expect 0 "wrote again.onnx" "$epl" export symbolic.onnx --checkpoint symbolic/checkpoint --out again.onnx
+same again.onnx symbolic/trained.onnx "an export and what train wrote"
+expect 0 "wrote again.onnx" "$epl" export symbolic.onnx --symbol sequence=8 --checkpoint symbolic --out again.onnx
 
 # An input of which the file says its type alone: --shape gives it its dimensions, and so does data.
 cp "$source/tests/onnx/data/rankless.onnx" . || exit 1
