@@ -151,7 +151,7 @@ leave_out_unchanged() {
     unchanged "$group" || continue
     left_out="$left_out${left_out:+|}$(rest_of "$group")"
   done
-  left_why="their files are as when they last passed; --ci runs them"
+  left_why="their files have not changed; --ci runs them"
 }
 
 # remember_groups PART: of which groups all tests have been run by this part, and none failed.
