@@ -204,7 +204,7 @@ class TrainStepBuilder {
       all.push_back(counted);
       attributes.set("counted", true);
     }
-    const Var verdict = builder_.emit("first_not_finite", all, std::move(attributes));
+    const Var verdict = builder_.first_not_finite(all, std::move(attributes));
     step_.graph.outputs.push_back({std::string(verdict_output), verdict.value()});
   }
 

@@ -86,11 +86,11 @@ expect 0 "4 of 4 initialisers can be trained (x: f32[2,3,12,16])" "$epl" inspect
   x=2,3,12,16
 expect 0 "batch: 2 samples" "$epl" plan rankless.onnx --loss mse --shape x=2,3,12,16
 expect 0 "batch: 4 samples" "$epl" plan rankless.onnx --loss mse --shape 'x=?,3,12,16' --batch 4
-expect 3 "dimension 1 of input x, which is f32[?,?,?,?]. Give them as in --shape x=8,64,12,16" "$epl" plan rankless.onnx \
-  --loss mse --shape 'x=?,?,12,16'
+expect 3 "dimension 1 of input x, which is f32[?,?,?,?]. Give them as in --shape x=8,64,12,16" "$epl" plan \
+  rankless.onnx --loss mse --shape 'x=?,?,12,16'
 expect 0 "" "$epl" train rankless.onnx --data x.npy --data-options "$arrays" --loss mse --steps 2 --out by_data
-expect 0 "" "$epl" train rankless.onnx --data x.npy --data-options "$arrays" --loss mse --shape 'x=?,3,12,16' --steps 2 \
-  --out by_shape
+expect 0 "" "$epl" train rankless.onnx --data x.npy --data-options "$arrays" --loss mse --shape 'x=?,3,12,16' \
+  --steps 2 --out by_shape
 expect 3 "the data gives f32[8,3,12,16] for that input" "$epl" train rankless.onnx --data x.npy --data-options \
   "$arrays" --loss mse --shape 'x=?,3,12,17' --steps 2 --out other
 expect 0 "wrote" "$epl" export rankless.onnx --loss mse --shape x=2,3,12,16 --checkpoint by_shape --out ranked.onnx
@@ -111,8 +111,8 @@ cp "$source/tests/onnx/data/target_input.onnx" . || exit 1
 inputs='{"classes": true, "inputs": {"x": ["a", "b"], "target": "c"}}'
 expect 3 'two fields of the data are called "target"' "$epl" train target_input.onnx --data clash.csv --data-options \
   "$inputs" --steps 1 --out o
-expect 0 "label: i64[8] from kind" "$epl" train target_input.onnx --data clash.csv --data-options "$inputs" --loss-target \
-  label --held-out 0.2 --steps 2 --out clash
+expect 0 "label: i64[8] from kind" "$epl" train target_input.onnx --data clash.csv --data-options "$inputs" \
+  --loss-target label --held-out 0.2 --steps 2 --out clash
 expect 0 "loss" "$epl" evaluate target_input.onnx --data clash.csv --data-options "$inputs" --loss-target label \
   --checkpoint clash
 

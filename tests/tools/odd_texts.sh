@@ -1,6 +1,6 @@
 #!/bin/sh
-# odd_texts.sh EPL OUT: words, paths, names and variables of any length and with any bytes. What the tool says of them is
-# short, and nothing of it acts on a terminal.
+# odd_texts.sh EPL OUT: words, paths, names and variables of any length and with any bytes. What the tool says of them
+# is short, and nothing of it acts on a terminal.
 . "$(dirname "$0")/begin.sh"
 "$epl" template mlp --sizes 2,8,3 --out m.onnx >/dev/null || exit 1
 printf 'a,b,y\n1,2,0\n3,4,1\n5,6,2\n7,8,0\n' >t.csv
