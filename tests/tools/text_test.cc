@@ -45,8 +45,8 @@ TEST(Printable, WordsAndLinesAreCutInTheirMiddle) {
 TEST(Printable, NamesInTablesAreOneLine) {
   const Json said = printable_json({{"a\nb", {"c\x1b", 3, std::string(10000, 'n')}}});
   EXPECT_EQ(said.begin().key(), "a\\nb");
-  EXPECT_EQ(said.front()[0], "c\\x1b");
-  EXPECT_EQ(said.front()[1], 3);
+  EXPECT_EQ(said.front()[0].get<std::string>(), "c\\x1b");
+  EXPECT_EQ(said.front()[1].get<int>(), 3);
   EXPECT_LT(said.front()[2].get<std::string>().size(), 600u);
 }
 
