@@ -18,7 +18,7 @@ EPL_OP(first_not_finite) {
         for (int i = 0; i < q.inputs(); ++i)
           if (q.has(i) && !is_float(q.in(i).dtype)) return misfit(q, "operand ", i, " is not floating-point");
         const int last = q.inputs() - 1;
-        if (q.attributes().flag("counted") && (last < 0 || !q.has(last) || q.in(last).elements() != 1))
+        if (q.attributes().flag("counted") && (last < 0 || (q.has(last) && q.in(last).elements() != 1)))
           return misfit(q, "what counts is not one number");
         return OutputTypes{{DType::i64, {}}};
       },
@@ -26,7 +26,7 @@ EPL_OP(first_not_finite) {
           [](const Reference& r) {
             const bool counted = r.attributes().flag("counted");
             const int checked = r.query().inputs() - (counted ? 1 : 0);
-            if (counted && r.in(checked).get(0) == 0) return r.out(0).set_int(0, 0);
+            if (counted && r.query().has(checked) && r.in(checked).get(0) == 0) return r.out(0).set_int(0, 0);
             for (int i = 0; i < checked; ++i)
               for (int64_t k = 0; r.query().has(i) && k < r.in(i).elements(); ++k)
                 if (!std::isfinite(r.in(i).get(k))) return r.out(0).set_int(0, i);

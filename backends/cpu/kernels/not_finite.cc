@@ -22,7 +22,7 @@ void first_not_finite(const KernelCall& call) {
   const auto any = EPL_CPU_CHOOSE(any_not_finite);
   const bool counted = call.attributes().flag("counted");
   const int checked = q.inputs() - (counted ? 1 : 0);
-  if (counted && load_double(q.in(checked).dtype, call.inputs[checked], 0) == 0) {
+  if (counted && call.inputs[checked] && load_double(q.in(checked).dtype, call.inputs[checked], 0) == 0) {
     *call.out<int64_t>(0) = 0;
     return;
   }
