@@ -247,15 +247,16 @@ TEST(OnnxParameters, WeightsOfALossInSteps) {
 // What a model standardises its data by is of the data; a scale or a shift of another name or place is learnt.
 TEST(OnnxParameters, StatisticsOfData) {
   using testing::node;
-  const epl::Tensor matrix = epl::Tensor::from_floats({4, 4}, {1, 2, 3, 4, 3, 2, 1, 7, 3, 5, 6, 2, 8, 1, 4, 9});
+  const epl::Tensor matrix =
+      epl::Tensor::from_floats({5, 5}, {1, 2, 3, 4, 3, 2, 1, 7, 3, 5, 6, 2, 8, 1, 4, 9, 5, 3, 2, 7, 6, 1, 8, 2, 5});
   const auto trained = [&](const std::vector<testing::Message>& nodes, const std::string& a, const std::string& b) {
     auto graph = testing::import(
         testing::model({.nodes = nodes,
                         .initializers = {testing::tensor("fc.weight", matrix),
-                                         testing::tensor(a, epl::Tensor::from_floats({4}, {1, 7, 0.5, 2})),
-                                         testing::tensor(b, epl::Tensor::from_floats({4}, {2, 1, 4, 3}))},
-                        .inputs = {testing::port("x", {"5", "4"})},
-                        .outputs = {testing::port("y", {"5", "4"})}}));
+                                         testing::tensor(a, epl::Tensor::from_floats({5}, {1, 7, 0.5, 2, 6})),
+                                         testing::tensor(b, epl::Tensor::from_floats({5}, {2, 1, 4, 3, 5}))},
+                        .inputs = {testing::port("x", {"6", "5"})},
+                        .outputs = {testing::port("y", {"6", "5"})}}));
     EXPECT_TRUE(graph.ok()) << graph.status().to_string();
     return graph.ok() ? graph->leaves(ValueKind::parameter).size() : 0;
   };
