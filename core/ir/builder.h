@@ -60,7 +60,12 @@ class Builder {
   // Sugar for the ops that bodies, gradients and importers write most. Elementwise ops broadcast as NumPy does.
   Var unary(std::string_view op, const Var& x) { return emit(op, {x}); }
   // The number of the first operand in which something is not finite, -1 where all is.
-  Var first_not_finite(const std::vector<Var>& all) { return emit("first_not_finite", all); }
+  // `counted`, where it is given, says that nothing counts where it is 0.
+  Var first_not_finite(std::vector<Var> all, const Var& counted = {}) {
+    if (!counted) return emit("first_not_finite", all);
+    all.push_back(counted);
+    return emit("first_not_finite", all, {{"counted", true}});
+  }
   Var exp(const Var& x) { return emit("exp", {x}); }
   Var log(const Var& x) { return emit("log", {x}); }
   Var sqrt(const Var& x) { return emit("sqrt", {x}); }

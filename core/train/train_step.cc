@@ -199,12 +199,7 @@ class TrainStepBuilder {
     Var counted;
     std::vector<Var> all = {checked_loss(counted)};
     for (Value gradient : gradients_) all.push_back(builder_.var(gradient));
-    Attributes attributes;
-    if (counted) {
-      all.push_back(counted);
-      attributes.set("counted", true);
-    }
-    const Var verdict = builder_.emit("first_not_finite", all, std::move(attributes));
+    const Var verdict = builder_.first_not_finite(std::move(all), counted);
     step_.graph.outputs.push_back({std::string(verdict_output), verdict.value()});
   }
 
