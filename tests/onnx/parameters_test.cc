@@ -223,12 +223,13 @@ TEST(OnnxParameters, WeightsOfALossInSteps) {
                                          testing::tensor("crit.weight", epl::Tensor::from_floats({3}, {1, 2, 0.5})),
                                          testing::tensor("half", epl::Tensor::from_floats({1}, {0.5}).reshaped({}))},
                         .inputs = {testing::port("x", {"4", "3"}), testing::port("t", {"4", "3"})},
-                        .outputs = {testing::port("y", {})}}));
+                        .outputs = {testing::port("y", {})}},
+                       {}, {.opset = 13}));
     EXPECT_TRUE(graph.ok()) << graph.status().to_string();
     return graph.ok() ? graph->leaves(ValueKind::parameter).size() : 0;
   };
   const testing::Message mean = node("ReduceMean", {"n"}, {"a"}),
-                         over_features = node("ReduceSum", {"n"}, {"s"}, {testing::attribute("axes", Ints{1})});
+                         over_features = node("ReduceMean", {"n"}, {"s"}, {testing::attribute("axes", Ints{1})});
   const std::vector<std::vector<testing::Message>> losses = {
       {mean, node("Mul", {"a", "half"}, {"y"})},
       {mean, node("Mul", {"h", "h"}, {"q"}), node("ReduceMean", {"q"}, {"b"}), node("Add", {"a", "b"}, {"y"})},
@@ -244,15 +245,17 @@ TEST(OnnxParameters, WeightsOfALossInSteps) {
 // What a model standardises its data by is of the data; a scale or a shift of another name or place is learnt.
 TEST(OnnxParameters, StatisticsOfData) {
   using testing::node;
-  const epl::Tensor matrix = epl::Tensor::from_floats({3, 3}, {1, 2, 3, 4, 3, 2, 1, 7, 3});
+  std::vector<float> numbers(25);
+  for (int k = 0; k < 25; ++k) numbers[static_cast<size_t>(k)] = static_cast<float>(k * k % 11);
+  const epl::Tensor matrix = epl::Tensor::from_floats({5, 5}, numbers);
   const auto trained = [&](const std::vector<testing::Message>& nodes, const std::string& a, const std::string& b) {
-    auto graph =
-        testing::import(testing::model({.nodes = nodes,
-                                        .initializers = {testing::tensor("fc.weight", matrix),
-                                                         testing::tensor(a, epl::Tensor::from_floats({3}, {1, 7, 0.5})),
-                                                         testing::tensor(b, epl::Tensor::from_floats({3}, {2, 1, 4}))},
-                                        .inputs = {testing::port("x", {"4", "3"})},
-                                        .outputs = {testing::port("y", {"4", "3"})}}));
+    auto graph = testing::import(
+        testing::model({.nodes = nodes,
+                        .initializers = {testing::tensor("fc.weight", matrix),
+                                         testing::tensor(a, epl::Tensor::from_floats({5}, {1, 7, 0.5, 3, 4})),
+                                         testing::tensor(b, epl::Tensor::from_floats({5}, {2, 1, 4, 3, 9}))},
+                        .inputs = {testing::port("x", {"4", "5"})},
+                        .outputs = {testing::port("y", {"4", "5"})}}));
     EXPECT_TRUE(graph.ok()) << graph.status().to_string();
     return graph.ok() ? graph->leaves(ValueKind::parameter).size() : 0;
   };
