@@ -71,6 +71,13 @@ TEST(Style, VendorsAreNamedOnlyInBackends) {
   }
 }
 
+// What a merge or a patch leaves beside the file that it changed.
+TEST(Style, NothingIsLeftOfAPatch) {
+  const std::vector<std::string> all = {"core",  "frontends", "backends", "include", "tools", "tests",
+                                        "bench", "cmake",     "scripts",  "samples", "docs",  "bindings"};
+  for (const SourceFile& file : files_below(all, {".orig", ".rej", ".bak"})) ADD_FAILURE() << file.path;
+}
+
 TEST(Style, FilesStayReadable) {
   // A file on this list is longer for the reason given; nothing else may pass.
   const std::map<std::string, std::string> longer = {
