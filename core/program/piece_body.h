@@ -20,7 +20,7 @@ struct PieceCut {
   bool picks() const { return factor >= 0 && rule.row->indices >= 0; }
   bool counts() const { return factor >= 0 && rule.row->counts >= 0; }
   bool slides() const { return factor >= 0 && rule.window(factor) >= 0; }
-  int64_t size() const { return rule.rule.factors[static_cast<size_t>(factor)].size; }
+  int64_t size() const { return rule.rule.factors[factor].size; }
   bool lacks(size_t output) const;
   // Whether dimension 0 of an operand or result is that of one-dimensional indices.
   bool is_rows(const ShardingRule::Operand& dims) const;

@@ -48,15 +48,16 @@ struct Plan {
   std::vector<Mesh> meshes;  // by class of ranks, which share a program; they have the same axes, of the same kinds
   std::vector<TaskGraph> task_graphs;
   std::vector<std::vector<BlockCall>> calls;  // by class: what each of its ranks does in a step
-  std::vector<Sharding> shardings;  // by value: as it is stored; what its producer gives is brought there at once
-  std::vector<NodeSharding> node_shardings;
-  std::vector<int> node_task_graph;   // by node
-  std::vector<int> value_task_graph;  // by value: where it is made; of a leaf, where it is used first
-  std::vector<BlockKind> node_block;  // by node
-  std::vector<bool> node_cloned;      // by node: also computed in `pre` (again in main or forward)
+  ByValue<Sharding> shardings;  // as it is stored; what its producer gives is brought there at once
+  ByNode<NodeSharding> node_shardings;
+  ByNode<int> node_task_graph;
+  ByValue<int> value_task_graph;  // where it is made; of a leaf, where it is used first
+  ByNode<BlockKind> node_block;
+  ByNode<bool> node_cloned;  // also computed in `pre` (again in main or forward)
   // Of what is dealt to ranks (Dealt), that which has the lowest piece of those that ranks have or run in one another's
-  // place. -1: it is not dealt; empty: nothing is.
-  std::vector<int> node_leader, value_leader;
+  // place. No id: it is not dealt; empty: nothing is.
+  ByNode<NodeId> node_leader;
+  ByValue<Value> value_leader;
   int64_t batch = 0;  // samples of the global batch, 0 when no input has any
   // Each micro-batch stands by itself (batch.semantics = per_micro_batch). The graph is that of one, which ranks and
   // units cut, and the micro-batches of the global batch come one after another. What is behind their loop takes the
@@ -67,14 +68,14 @@ struct Plan {
   std::string coupled;
   std::string passes;              // the pass list that made this plan
   std::vector<std::string> notes;  // why: one sentence for each decision that a user may wonder about
-  std::vector<std::string> why;    // by node: why it is where it is, and cut as it is; not part of the text form
+  ByNode<std::string> why;         // why it is where it is, and cut as it is; not part of the text form
 
   // The first mesh, for what is the same in all.
   const Mesh& mesh() const { return meshes.front(); }
-  const Mesh& mesh(int task_graph) const { return meshes[static_cast<size_t>(class_of(task_graph))]; }
+  const Mesh& mesh(int task_graph) const { return meshes[class_of(task_graph)]; }
   int classes() const { return static_cast<int>(meshes.size()); }
-  int class_of(int task_graph) const { return task_graphs[static_cast<size_t>(task_graph)].rank_class; }
-  int class_of(Value v) const { return class_of(value_task_graph[static_cast<size_t>(v.index)]); }
+  int class_of(int task_graph) const { return task_graphs[task_graph].rank_class; }
+  int class_of(Value v) const { return class_of(value_task_graph[v]); }
   int class_of_rank(int rank) const;
   std::string class_name(int rank_class) const;  // the scopes of its TaskGraphs
   std::vector<int> stages_of(int rank_class) const;
@@ -100,7 +101,7 @@ struct Plan {
   // What stands for a value on every rank: itself, or what ranks have in its place.
   Value leader_of(Value v) const;
   // Adds a sentence to `why`.
-  void explain(int node, const std::string& sentence);
+  void explain(NodeId node, const std::string& sentence);
 };
 
 // A value that another class of ranks needs than the one that makes or, of state, holds it.

@@ -9,7 +9,7 @@
 namespace epl {
 
 struct StageCut {
-  std::vector<int> node_stage;  // by node; only those of the forward pass count
+  ByNode<int> node_stage;  // only those of the forward pass count
   std::string note;             // how the work is spread
 };
 // The nodes of the forward pass that see the inputs are cut, in their order, into runs of about the same cost, backward
