@@ -29,10 +29,10 @@ Result<Graph> expand_once(const Graph& graph, const KernelTable& kernels) {
     builder.set_origin(node.origin_name());
     std::vector<Var> inputs;
     for (Value v : node.inputs) inputs.push_back(v ? builder.var(now[v]) : Var());
-    int first = out.node_count();
+    const NodeId last{out.node_count() - 1};
     std::vector<Var> results = expand_body(builder, *node.op, node.attributes, inputs);
     if (!builder.status().ok()) return builder.status().with_context(cat("body of ", node.op->name)).at(node.name);
-    for (int made = first; made < out.node_count(); ++made) out.node(made).region = node.region;
+    for (const NodeId made : out.node_ids().after(last)) out.node(made).region = node.region;
     for (size_t o = 0; o < node.outputs.size(); ++o) now.set(node.outputs[o], results[o].value());
   }
   now.finish();

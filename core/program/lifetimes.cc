@@ -185,9 +185,7 @@ class Lifetimes {
     return false;
   }
 
-  int axis_of(const Instruction& in) const {
-    return program_.mesh.find(program_.groups[in.group].axis);
-  }
+  int axis_of(const Instruction& in) const { return program_.mesh.find(program_.groups[in.group].axis); }
   int64_t ranks_along(int axis) const { return program_.mesh.axes[axis].size; }
 
   const Location& place(Value r) const { return l_.place[r]; }
@@ -224,15 +222,14 @@ class Lifetimes {
     if (in.transfer && !((in.transfer->in_place || takes_segment(p)) && i == o)) return false;
     const auto& [inputs, outputs] = l_.operands[p];
     const Value source = root(inputs[i]), out = outputs[o];
-    const bool dies = in_arena(source) && last(source) == p && first(source) < p &&
-                      sends_[source].empty() && each(source) == each(out) &&
-                      last_of_all(source, p, timeline);
+    const bool dies = in_arena(source) && last(source) == p && first(source) < p && sends_[source].empty() &&
+                      each(source) == each(out) && last_of_all(source, p, timeline);
     const bool once = std::ranges::count_if(inputs, [&](Value v) { return v && root(v) == source; }) == 1;
     const int64_t bytes = graph_.type(out).bytes();
     const int64_t all = graph_.type(source).bytes();
-    const bool fits = takes_segment(p) ? !l_.part[source] && bytes % memory_alignment == 0 &&
-                                             bytes * ranks_along(axis_of(in)) == all
-                                       : bytes == all;
+    const bool fits = takes_segment(p)
+                          ? !l_.part[source] && bytes % memory_alignment == 0 && bytes * ranks_along(axis_of(in)) == all
+                          : bytes == all;
     if (!dies || !once || !fits) return false;
     const Loop *from = l_.loop_of(first(source)), *loop = l_.loop_of(p);
     if (from != loop && (loop || !(from->turns || in.transfer))) return false;

@@ -74,9 +74,7 @@ Status Partition::visit(NodeId n, int block) {
 
 bool Partition::is_again(NodeId n, const BlockId& block) const {
   const bool sees = block.kind == BlockKind::main || block.kind == BlockKind::forward;
-  if (!sees || plan_.node_block[n] != BlockKind::pre ||
-      !plan_.node_cloned[n] || !placed_here(n))
-    return false;
+  if (!sees || plan_.node_block[n] != BlockKind::pre || !plan_.node_cloned[n] || !placed_here(n)) return false;
   const int at = plan_.node_task_graph[n];
   return block.kind == BlockKind::main || block.stage == plan_.task_graphs[at].stage;
 }
@@ -161,8 +159,7 @@ void Partition::copy_leaves() {
 }
 
 LocalPort Partition::port(const std::string& name, Value v, const Sharding& sharding) const {
-  LocalPort made{
-      .name = name, .value = now_[v], .global_type = global_.type(v), .sharding = sharding};
+  LocalPort made{.name = name, .value = now_[v], .global_type = global_.type(v), .sharding = sharding};
   if (const int dim = sharding.cut_dim(batch_axis); dim >= 0) {
     Cuts& cuts = made.sharding.dims[dim];
     cuts = plan_.in_global_batch(cuts, sharding.outer(batch_axis));

@@ -260,8 +260,8 @@ Status Partition::place_in_lanes(const Node& old, const Node& node, int64_t lane
 
 Value Partition::joined(const std::vector<Value>& lanes, const Sharding& sharding, const Node& old, int block) {
   const int dim = sharding.cut_dim(batch_axis);
-  const LaneJoin join = join_lanes(mesh_, local_.graph.type(lanes[0]), sharding.dims[dim], dim,
-                                   static_cast<int64_t>(lanes.size()));
+  const LaneJoin join =
+      join_lanes(mesh_, local_.graph.type(lanes[0]), sharding.dims[dim], dim, static_cast<int64_t>(lanes.size()));
   std::vector<Value> parts;
   for (Value v : lanes) parts.push_back(append(join.part, cat(old.name, join.part.suffix), {v}, old.phase, block));
   const Value all = append(join.joined, cat(old.name, join.joined.suffix), parts, old.phase, block);

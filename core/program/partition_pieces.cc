@@ -100,8 +100,7 @@ std::optional<Partition::Routes> Partition::routes_of(NodeId n, const PieceCut& 
                                                       Value indices, int block) {
   const Node& old = global_.node(n);
   const auto at = static_cast<size_t>(cut.rule.row->indices);
-  const bool is_rank =
-      cut.axes.size() == 1 && mesh_.axes[cut.axes[0]].kind == MeshAxis::Kind::rank;
+  const bool is_rank = cut.axes.size() == 1 && mesh_.axes[cut.axes[0]].kind == MeshAxis::Kind::rank;
   // All ranks of the axis know what all rows pick.
   if (!is_rank || operands.inputs[at].cut_dim(cut.axes[0]) >= 0 || global_.type(old.inputs[at]).ndim() != 1) return {};
   const int64_t here = mesh_.local_size(cut.size(), {{.axes = cut.axes, .of = cut.of}});
@@ -183,8 +182,7 @@ Status Partition::place_body(NodeId n, const OperandShardings& operands, const P
   Partition inside(body.plan, *this, local_);
   for (size_t i = 0; i < old.inputs.size(); ++i) {
     if (!old.inputs[i]) continue;
-    EPL_ASSIGN(inside.now_[body.operands[i]],
-               operand(old.inputs[i], operands.inputs[i], old.phase, block));
+    EPL_ASSIGN(inside.now_[body.operands[i]], operand(old.inputs[i], operands.inputs[i], old.phase, block));
   }
   for (const Value i : body.plan.graph->value_ids()) {
     const ValueInfo& info = body.plan.graph->value(i);

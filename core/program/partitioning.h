@@ -52,9 +52,7 @@ class Partition {
   // Nodes that ranks run in one another's place (core/program/partition_dealt.cc): where a node is dealt and leads, the
   // nodes of all pieces, none for a piece that runs it for nothing.
   const std::vector<NodeId>* dealt_like(NodeId n) const;
-  bool leads(NodeId n) const {
-    return plan_.node_leader.empty() || !plan_.node_leader[n] || plan_.node_leader[n] == n;
-  }
+  bool leads(NodeId n) const { return plan_.node_leader.empty() || !plan_.node_leader[n] || plan_.node_leader[n] == n; }
   // What each rank has of several values that lie alike, one of each piece, side by side: [pieces, ...], of which all
   // ranks have all or each its own.
   Result<Value> moved_stack(Value local, const TensorType& one, const Sharding& lies, bool own, const Sharding& wanted,
@@ -218,10 +216,10 @@ class Partition {
   LocalGraph& local_ = own_;
   ByValue<Value> now_;
   ByValue<std::optional<Sharding>> received_;  // of those from another TaskGraph, how they lie
-  ByValue<bool> wants_mean_;  // none: of no value
-  ByValue<Value> mean_;  // over micro-batches; before that, their sum
-  std::multimap<Value, Moved> moved_;              // of the block at hand
-  std::set<Value> zero_padding_;                   // local values whose padding is zero
+  ByValue<bool> wants_mean_;                   // none: of no value
+  ByValue<Value> mean_;                        // over micro-batches; before that, their sum
+  std::multimap<Value, Moved> moved_;          // of the block at hand
+  std::set<Value> zero_padding_;               // local values whose padding is zero
   struct Unpadded {
     Value from;
     ReadPadding read;

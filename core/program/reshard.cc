@@ -326,9 +326,7 @@ Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, co
 Result<Crossing> cross(const Mesh& from_mesh, int from, const Mesh& to_mesh, int to, const TensorType& global,
                        const Sharding& sharding) {
   Crossing crossing{.as = sharding};
-  const auto same_size = [&](int axis) {
-    return from_mesh.axes[axis].size == to_mesh.axes[axis].size;
-  };
+  const auto same_size = [&](int axis) { return from_mesh.axes[axis].size == to_mesh.axes[axis].size; };
   for (size_t d = 0; d < sharding.dims.size(); ++d) {
     Cuts common;
     for (const AxisCut& cut : sharding.dims[d]) {

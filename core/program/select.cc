@@ -124,17 +124,16 @@ class Selection {
                          std::ranges::all_of(all.shape | std::views::take(dim), [](int64_t n) { return n == 1; });
     std::vector<int> axes;
     if (!one_run || !parse_axis_names(node.attributes.text("axes"), program_.mesh, axes) || axes.size() != 1 ||
-        program_.mesh.axes[axes[0]].kind != MeshAxis::Kind::rank ||
-        l_.place[root(whole)].space != Space::state || l_.part[whole] ||
-        piece.bytes() % memory_alignment != 0 ||
+        program_.mesh.axes[axes[0]].kind != MeshAxis::Kind::rank || l_.place[root(whole)].space != Space::state ||
+        l_.part[whole] || piece.bytes() % memory_alignment != 0 ||
         piece.bytes() * program_.mesh.axes[axes[0]].size != all.bytes())
       return false;
     part = {.axis = axes[0], .stride = piece.bytes()};
     return true;
   }
   bool is_view(const Node& node) const {
-    return node.op->view || (!node.outputs.empty() && l_.part[node.outputs[0]] &&
-                             transfer_of(node.op->name) != nullptr);
+    return node.op->view ||
+           (!node.outputs.empty() && l_.part[node.outputs[0]] && transfer_of(node.op->name) != nullptr);
   }
 
   Value root(Value v) const { return l_.root[v]; }

@@ -126,8 +126,7 @@ class Dealing {
     for (int p = 0; p < std::ssize(parts_.parts); ++p) {
       const ExpertParts::Part& part = parts_.parts[p];
       std::string text;
-      for (const auto& [node, alike] : names_of(p, true))
-        text += cat(alike.name, "#", alike.number, "\n");
+      for (const auto& [node, alike] : names_of(p, true)) text += cat(alike.name, "#", alike.number, "\n");
       // Names of weights make parts of which the TaskGraph has no node.
       if (!text.empty()) groups[{part.level, part.family, text}].push_back(p);
     }
@@ -266,9 +265,7 @@ class Dealing {
     return std::string();
   }
 
-  int piece_of(size_t expert, size_t experts) const {
-    return static_cast<int>(expert * pieces_ / experts);
-  }
+  int piece_of(size_t expert, size_t experts) const { return static_cast<int>(expert * pieces_ / experts); }
   Dealt dealt(size_t expert, size_t experts) const { return {.axes = axes_, .piece = piece_of(expert, experts)}; }
 
   // The first expert of which a rank has as many before it as before this one: it leads.

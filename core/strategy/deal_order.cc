@@ -79,8 +79,8 @@ Status verify_dealt(const Plan& plan) {
     Sharding as = plan.shardings[leader];
     as.dealt.piece = plan.shardings[v].dealt.piece;
     if (plan.value_leader[leader] != leader || as != plan.shardings[v])
-      return error(Code::internal, graph.value(v).name, " lies in another way than ",
-                   graph.value(leader).name, ", in whose place it is");
+      return error(Code::internal, graph.value(v).name, " lies in another way than ", graph.value(leader).name,
+                   ", in whose place it is");
   }
   if (!plan.node_leader.empty() && !run_order(plan))
     return error(Code::internal, "a node would wait for what ranks run in its own place");

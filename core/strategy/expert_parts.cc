@@ -202,8 +202,7 @@ class Finding {
           const NodeId from = producer(v);
           const int other = part_of(v);
           if (!from || (part != no_part && other == part)) continue;
-          const int behind =
-              other == no_part ? level[from] : out_.parts[other].level + 1;
+          const int behind = other == no_part ? level[from] : out_.parts[other].level + 1;
           more = more || behind > mine;
           mine = std::max(mine, behind);
         }

@@ -10,9 +10,9 @@ namespace epl {
 
 struct ExpertParts {
   struct Part {
-    std::string family;      // what the names of its weights begin with, up to the number that tells the parts apart
+    std::string family;         // what the names of its weights begin with, up to the number that tells the parts apart
     std::vector<NodeId> nodes;  // of all phases, in the order of the graph
-    int level = 0;           // how many other parts lie behind one another before it
+    int level = 0;              // how many other parts lie behind one another before it
   };
   std::vector<Part> parts;
   ByNode<int> of_node;   // -1: none

@@ -68,8 +68,8 @@ void Origins::visit(const Node& node, const ShardingRule& rule) {
 
 // Such a dimension comes of the same one of an operand.
 bool Origins::of_inputs_at(const Node& node, size_t d, size_t ndim) const {
-  return std::ranges::any_of(
-      node.inputs, [&](Value v) { return v && of_inputs_[v].size() == ndim && of_inputs_[v][d]; });
+  return std::ranges::any_of(node.inputs,
+                             [&](Value v) { return v && of_inputs_[v].size() == ndim && of_inputs_[v][d]; });
 }
 
 bool counts_experts(const Origins& origins, const Node& node, const ShardingRule& rule, int factor) {

@@ -45,8 +45,7 @@ Cuts Plan::in_global_batch(Cuts cuts, int64_t outer) const {
 TensorType Plan::global_type(Value v) const {
   TensorType type = graph->type(v);
   const ValueInfo& info = graph->value(v);
-  const int dim =
-      info.kind == ValueKind::input ? info.batch_dim : shardings[v].cut_dim(batch_axis);
+  const int dim = info.kind == ValueKind::input ? info.batch_dim : shardings[v].cut_dim(batch_axis);
   if (apart && dim >= 0) type.shape[dim] *= micro_batches();
   return type;
 }
@@ -211,7 +210,7 @@ Result<std::vector<Boundary>> boundaries(const Plan& plan) {
       add(again);
     }
   }
-  std::ranges::stable_sort(found, {}, [](const Boundary& b) { return std::pair(b.value.index, b.to); });
+  std::ranges::stable_sort(found, {}, [](const Boundary& b) { return std::pair(b.value, b.to); });
   return found;
 }
 
@@ -251,8 +250,8 @@ Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
   const Node& node = plan.graph->node(id);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (!node.inputs[i]) continue;
-    std::ranges::copy_if(plan.shardings[node.inputs[i]].partial,
-                         std::back_inserter(operands.inputs[i].partial), is_owned);
+    std::ranges::copy_if(plan.shardings[node.inputs[i]].partial, std::back_inserter(operands.inputs[i].partial),
+                         is_owned);
   }
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     if (!node.outputs[o]) continue;

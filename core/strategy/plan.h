@@ -48,7 +48,7 @@ struct Plan {
   std::vector<Mesh> meshes;  // by class of ranks, which share a program; they have the same axes, of the same kinds
   std::vector<TaskGraph> task_graphs;
   std::vector<std::vector<BlockCall>> calls;  // by class: what each of its ranks does in a step
-  ByValue<Sharding> shardings;  // as it is stored; what its producer gives is brought there at once
+  ByValue<Sharding> shardings;                // as it is stored; what its producer gives is brought there at once
   ByNode<NodeSharding> node_shardings;
   ByNode<int> node_task_graph;
   ByValue<int> value_task_graph;  // where it is made; of a leaf, where it is used first

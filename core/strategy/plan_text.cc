@@ -89,16 +89,13 @@ std::string class_text(const Plan& plan, size_t c) {
 }
 
 std::string task_graph_text(const Plan& plan, const TaskGraph& t) {
-  const std::string split =
-      t.split.empty() ? "" : cat("split ", axis_names(plan.meshes[t.rank_class], t.split), "\n");
+  const std::string split = t.split.empty() ? "" : cat("split ", axis_names(plan.meshes[t.rank_class], t.split), "\n");
   const std::string experts =
-      t.experts.empty() ? ""
-                        : cat("experts ", axis_names(plan.meshes[t.rank_class], t.experts), "\n");
+      t.experts.empty() ? "" : cat("experts ", axis_names(plan.meshes[t.rank_class], t.experts), "\n");
   std::string pins;
   for (const DimPin& pin : t.pins) pins += cat("pin ", quoted(pin.value), " ", pin.dim, "\n");
   return cat("taskgraph ", name_text(t.scope), " class ", t.rank_class, t.stage == 0 ? "" : cat(" stage ", t.stage),
-             " nodes ", t.nodes, "\n", split, experts,
-             batch_line(plan.meshes[t.rank_class], t.batch), pins);
+             " nodes ", t.nodes, "\n", split, experts, batch_line(plan.meshes[t.rank_class], t.batch), pins);
 }
 
 bool parse_class(TextReader& reader, Mesh& out) {

@@ -14,8 +14,8 @@ std::string sizes_text(const Graph& graph, const std::vector<Value>& inputs) {
 }
 
 // Where each value counts samples. A node that mixes them gives results that do not, unless `mixes` has an error.
-Result<ByValue<CutPlace>> follow_samples(
-    const Graph& graph, const std::function<Status(const Node& node, const std::string& why)>& mixes) {
+Result<ByValue<CutPlace>> follow_samples(const Graph& graph,
+                                         const std::function<Status(const Node& node, const std::string& why)>& mixes) {
   ByValue<CutPlace> places(graph.value_count());
   int64_t batch = 1;
   for (Value v : graph.leaves(ValueKind::input)) {

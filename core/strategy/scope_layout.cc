@@ -266,8 +266,7 @@ class MakingMeshes {
       Mesh& mesh = meshes[i].mesh;
       mesh.axes = axes_;
       mesh.device = layout_.devices[leaf.device];
-      for (const auto& [axis, size] : sizes_[leaf.device])
-        mesh.axes[axis].size = size;
+      for (const auto& [axis, size] : sizes_[leaf.device]) mesh.axes[axis].size = size;
       Cuts batch = batch_.cuts(leaf.data, numbers_, axis_of(micro_batch_axis), axis_of(unit_axis));
       if (batch != mesh.whole_batch()) meshes[i].batch = std::move(batch);
       meshes[i].axes = role_axes(leaf);

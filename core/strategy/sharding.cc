@@ -25,8 +25,7 @@ int64_t Mesh::ranks() const {
 
 int64_t Mesh::pieces(const std::vector<int>& of) const {
   int64_t pieces = 1;
-  for (int axis : of)
-    pieces *= axes[axis].kind == MeshAxis::Kind::unit ? 1 : axes[axis].size;
+  for (int axis : of) pieces *= axes[axis].kind == MeshAxis::Kind::unit ? 1 : axes[axis].size;
   return pieces;
 }
 

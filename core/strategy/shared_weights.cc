@@ -60,8 +60,7 @@ Status check_shared_weights(const Plan& plan) {
       }
     }
   }
-  for (const Value v : uses.ids())
-    EPL_TRY(check_weight(plan, graph.value(v).name, uses[v]));
+  for (const Value v : uses.ids()) EPL_TRY(check_weight(plan, graph.value(v).name, uses[v]));
   return {};
 }
 

@@ -59,9 +59,8 @@ class Stages {
     ByValue<bool> on_inputs(graph_.value_count());
     for (const NodeId n : graph_.node_ids()) {
       if (!forward(n)) continue;
-      const bool sees = std::ranges::any_of(node(n).inputs, [&](Value v) {
-        return v && (graph_.value(v).kind == ValueKind::input || on_inputs[v]);
-      });
+      const bool sees = std::ranges::any_of(
+          node(n).inputs, [&](Value v) { return v && (graph_.value(v).kind == ValueKind::input || on_inputs[v]); });
       for (Value v : node(n).outputs) {
         if (v) on_inputs[v] = sees;
       }

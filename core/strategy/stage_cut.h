@@ -10,7 +10,7 @@ namespace epl {
 
 struct StageCut {
   ByNode<int> node_stage;  // only those of the forward pass count
-  std::string note;             // how the work is spread
+  std::string note;        // how the work is spread
 };
 // The nodes of the forward pass that see the inputs are cut, in their order, into runs of about the same cost, backward
 // pass included. Of the cuts whose largest run is within a twentieth of the smallest possible, those are taken that

@@ -15,7 +15,7 @@ struct Staging {
   std::vector<int> class_of;
   std::vector<std::string> names;
   bool by_cost = false;
-  ByNode<int> node_stage;  // of the forward pass; -1: that of its operands
+  ByNode<int> node_stage;          // of the forward pass; -1: that of its operands
   std::vector<std::string> notes;  // for Plan::notes
 };
 Result<Staging> find_staging(const PlanRequest& request);

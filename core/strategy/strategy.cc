@@ -181,7 +181,7 @@ std::vector<std::string> Scope::patterns() const {
   return all;
 }
 
-std::string_view scope_kind_name(ScopeKind kind) { return scope_kinds[kind]; }
+std::string_view scope_kind_name(ScopeKind kind) { return scope_kinds[static_cast<size_t>(kind)]; }
 
 std::optional<ScopeKind> scope_kind_named(std::string_view name) {
   const auto found = std::ranges::find(scope_kinds, name);

@@ -226,9 +226,9 @@ class Order {
 std::map<std::pair<BlockId, BlockId>, Value> needs_of(const Plan& plan, const std::vector<Boundary>& all,
                                                       int rank_class) {
   const Graph& graph = *plan.graph;
-  std::map<int32_t, BlockId> received;  // by value
+  std::map<Value, BlockId> received;
   for (const Boundary& b : all) {
-    if (b.to == rank_class && !b.late) received.emplace(b.value.index, b.received);
+    if (b.to == rank_class && !b.late) received.emplace(b.value, b.received);
   }
   std::map<std::pair<BlockId, BlockId>, Value> needs;
   for (const NodeId n : graph.node_ids()) {
@@ -238,7 +238,7 @@ std::map<std::pair<BlockId, BlockId>, Value> needs_of(const Plan& plan, const st
     if (!block_takes_turns(taker.kind)) continue;
     for (Value v : graph.node(n).inputs) {
       if (!v || !graph.value(v).producer) continue;
-      const auto known = received.find(v.index);
+      const auto known = received.find(v);
       if (known == received.end() && plan.class_of(v) != rank_class) continue;
       const BlockId giver =
           known != received.end() ? known->second : plan.block_of(graph.value(v).producer, rank_class);

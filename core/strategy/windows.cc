@@ -5,8 +5,7 @@
 namespace epl {
 
 bool may_slide(const Plan& plan, NodeId node, const ExtendedRule& rule, const CutFactor& factor, int64_t parts) {
-  return factor.outer == 1 && factor.of == 0 &&
-         added_cut(rule, plan.node_shardings[node]) < 0 &&
+  return factor.outer == 1 && factor.of == 0 && added_cut(rule, plan.node_shardings[node]) < 0 &&
          node_halo(*plan.graph, plan.graph->node(node), rule, factor.factor, parts);
 }
 
@@ -86,8 +85,7 @@ ByValue<std::optional<CutPlace>> beside_forward(const Graph& graph, const ByNode
     CutFactor factor;
     for (size_t i = 0; i < node.inputs.size() && !factor; ++i) {
       const Value v = node.inputs[i];
-      if (v && lies[v])
-        factor = factor_at(rule.rule, rule.rule.inputs[i], lies[v]);
+      if (v && lies[v]) factor = factor_at(rule.rule, rule.rule.inputs[i], lies[v]);
     }
     if (!factor) continue;
     NodeSharding cut;
@@ -97,11 +95,9 @@ ByValue<std::optional<CutPlace>> beside_forward(const Graph& graph, const ByNode
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
       const CutPlace place = place_of(operands.inputs[i]);
-      if (v && place && !lies[v] && made_backward(v))
-        wished[v] = place;
+      if (v && place && !lies[v] && made_backward(v)) wished[v] = place;
     }
-    for (size_t o = 0; o < node.outputs.size(); ++o)
-      lies[node.outputs[o]] = place_of(operands.outputs[o]);
+    for (size_t o = 0; o < node.outputs.size(); ++o) lies[node.outputs[o]] = place_of(operands.outputs[o]);
   }
   return wished;
 }

@@ -65,8 +65,7 @@ class Flow {
   // Over how many ranks the TaskGraph of a value splits; 0: it does not.
   int64_t pieces(Value v) const {
     const int at = plan_.value_task_graph[v];
-    return splits(plan_.task_graphs[at]) ? plan_.mesh(at).axes[axis_].size
-                                                              : 0;
+    return splits(plan_.task_graphs[at]) ? plan_.mesh(at).axes[axis_].size : 0;
   }
 
   bool could_pass(const Node& node) const {
@@ -83,8 +82,7 @@ class Flow {
   bool drop() {
     bool any = false;
     for (const NodeId n : graph_.node_ids()) {
-      if (passes_[n] &&
-          !std::ranges::all_of(graph_.node(n).inputs, [&](Value v) { return due(v) && stays(v); })) {
+      if (passes_[n] && !std::ranges::all_of(graph_.node(n).inputs, [&](Value v) { return due(v) && stays(v); })) {
         passes_[n] = false;
         due_[graph_.node(n).outputs[0]] = false;
         any = true;
@@ -116,8 +114,8 @@ class Flow {
   Plan& plan_;
   const Graph& graph_;
   const ByValue<std::vector<NodeId>> users_;
-  int axis_ = 0;                                   // at hand
-  ByValue<bool> due_;  // what its node gives is a sum over axis_ that is due
+  int axis_ = 0;         // at hand
+  ByValue<bool> due_;    // what its node gives is a sum over axis_ that is due
   ByNode<bool> passes_;  // it passes such sums on
 };
 
@@ -148,7 +146,6 @@ class Scattering {
   }
 
  private:
-
   // Over ranks that have the same samples.
   bool is_sum_over_ranks(const Sharding& made, int task_graph) const {
     const Cuts batch = plan_.batch_of(task_graph);

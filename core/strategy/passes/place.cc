@@ -168,9 +168,7 @@ class Placement {
   }
 
   // The TaskGraph of a node of the forward pass; -1: that of its operands.
-  int scope_of(NodeId n) const {
-    return staged() ? staging_.node_stage[n] : layout_.leaf_of(graph_, graph_.node(n));
-  }
+  int scope_of(NodeId n) const { return staged() ? staging_.node_stage[n] : layout_.leaf_of(graph_, graph_.node(n)); }
 
   // The TaskGraph of the last stage, or the first, of those that operands come from; `not_yet` if none comes from any.
   int of_operands(const Node& node, bool last) {
@@ -260,8 +258,7 @@ class Placement {
       const Node& node = graph_.node(n);
       const auto& picks = along[n];
       if (!picks) return std::ranges::any_of(node.inputs, made) && std::ranges::all_of(node.inputs, comes);
-      return *picks < 0 || (made(node.inputs[*picks]) &&
-                            inside[maker(node.inputs[*picks])]);
+      return *picks < 0 || (made(node.inputs[*picks]) && inside[maker(node.inputs[*picks])]);
     };
     const auto all_go = [&](NodeId n) {
       const auto& picks = along[n];
@@ -283,15 +280,14 @@ class Placement {
     // Slots that are no experts' stay where they are.
     for (const NodeId n : graph_.node_ids()) {
       behind[n] = at(n) == t || std::ranges::any_of(graph_.node(n).inputs, [&](Value v) {
-                                         return made(v) && inside[maker(v)] && behind[maker(v)];
-                                       });
+                    return made(v) && inside[maker(v)] && behind[maker(v)];
+                  });
     }
     for (const NodeId n : graph_.node_ids().reversed()) {
       before[n] = at(n) == t;
       for (Value v : graph_.node(n).outputs) {
         for (const NodeId user : users[v]) {
-          if (inside[user] && before[user])
-            before[n] = true;
+          if (inside[user] && before[user]) before[n] = true;
         }
       }
     }
@@ -306,8 +302,7 @@ class Placement {
     ByValue<int> leaf(graph_.value_count(), not_yet);
     const auto take_leaves = [&](NodeId n) {
       for (Value v : graph_.node(n).inputs) {
-        if (v && is_state(graph_.value(v).kind) && leaf[v] == not_yet)
-          leaf[v] = at(n);
+        if (v && is_state(graph_.value(v).kind) && leaf[v] == not_yet) leaf[v] = at(n);
       }
     };
     for (const NodeId n : graph_.node_ids()) {
@@ -328,8 +323,7 @@ class Placement {
         at(n) = found != origins.end() ? found->second : of_operands(node, false);
       } else {
         for (Value v : node.inputs) {
-          if (v && is_state(graph_.value(v).kind) && leaf[v] != not_yet)
-            at(n) = leaf[v];
+          if (v && is_state(graph_.value(v).kind) && leaf[v] != not_yet) at(n) = leaf[v];
         }
         if (at(n) == not_yet) at(n) = of_largest_operand(node);
       }
@@ -374,9 +368,7 @@ class Placement {
     return {};
   }
 
-  const std::string& scope_name(int task_graph) const {
-    return plan_.task_graphs[task_graph].scope;
-  }
+  const std::string& scope_name(int task_graph) const { return plan_.task_graphs[task_graph].scope; }
 
   // What several stages update in turn, such as the running statistics of a norm that a model uses twice, lies where
   // the last of them makes its next value. It is lent to the others at the start of a step, and what each makes of it
@@ -399,8 +391,7 @@ class Placement {
     for (const Value v : graph_.value_ids()) {
       const ValueInfo& info = graph_.value(v);
       const Value known = is_state(info.kind) ? first->graph->find(info.name) : Value();
-      if (!known || !is_state(first->graph->value(known).kind) || users[known].empty())
-        continue;
+      if (!known || !is_state(first->graph->value(known).kind) || users[known].empty()) continue;
       const int there = first->value_task_graph[known];
       if (there == every_task_graph) continue;
       const TaskGraph& home = first->task_graphs[there];

@@ -54,8 +54,7 @@ class Rows {
     const auto& factors = plan_.node_shardings[n].factors;
     if (!rule.row || rule.row->indices < 0) return {};
     for (size_t f = rule.added; f < factors.size(); ++f) {
-      if (!factors[f].empty() && factors[f].front().axes == axes_)
-        return graph_.node(n).inputs[rule.row->indices];
+      if (!factors[f].empty() && factors[f].front().axes == axes_) return graph_.node(n).inputs[rule.row->indices];
     }
     return {};
   }
@@ -184,7 +183,7 @@ class Rows {
   const std::vector<int> axes_;
   const SplitNodes& nodes_;
   ByValue<std::optional<At>> at_;  // where the answers of experts are
-  ByNode<bool> passes_;  // it works on each row by itself
+  ByNode<bool> passes_;            // it works on each row by itself
 };
 
 }  // namespace

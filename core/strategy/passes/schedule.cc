@@ -97,9 +97,8 @@ class Scheduling {
     const auto users = graph_.users();
     for (const NodeId n : graph_.node_ids().reversed()) {
       const auto is_late = [&](Value v) {
-        return uncut(v) && !users[v].empty() && std::ranges::all_of(users[v], [&](NodeId user) {
-                 return plan_.node_block[user] == BlockKind::post;
-               });
+        return uncut(v) && !users[v].empty() &&
+               std::ranges::all_of(users[v], [&](NodeId user) { return plan_.node_block[user] == BlockKind::post; });
       };
       if (plan_.node_block[n] == BlockKind::main && node(n).phase == Phase::backward &&
           std::ranges::all_of(node(n).outputs, is_late) &&

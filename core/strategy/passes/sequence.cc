@@ -20,7 +20,7 @@ namespace {
 struct Region {
   ByValue<CutPlace> at;
   ByNode<CutFactor> factors;
-  std::set<std::pair<int32_t, Phase>> gathered;  // values, in the passes that gather them
+  std::set<std::pair<Value, Phase>> gathered;  // values, in the passes that gather them
   double gain = 0;                               // bytes that a rank need not keep, less those that move more
   int values = 0;                                // in pieces
 };
@@ -79,8 +79,7 @@ class Between {
         if (v && plan_.value_task_graph[v] != at) kept_whole_[v] = true;
       }
       if (at != here_ || node.phase == Phase::update) continue;
-      free_[n] =
-          !sharding.cut_by(axes_.front()) && sharding.flowing.empty() && !node.op->takes_any_operands;
+      free_[n] = !sharding.cut_by(axes_.front()) && sharding.flowing.empty() && !node.op->takes_any_operands;
       EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, n));
       for (size_t o = 0; o < node.outputs.size(); ++o) describe_result(node, operands, o);
     }
@@ -127,8 +126,7 @@ class Between {
     const auto meets = [&](int f) { return meets_[v].contains(f); };
     if (!meets_[v].empty()) {
       const ValueInfo& info = graph_.value(v);
-      const auto& dims =
-          rules_[info.producer].rule.outputs[info.output];
+      const auto& dims = rules_[info.producer].rule.outputs[info.output];
       if (std::ranges::any_of(dims[d], meets)) return false;
     }
     return !kept_whole_[v] && nests(type.shape[d], plan_.shardings[v].dims[d], place);
@@ -174,9 +172,7 @@ class Between {
     CutFactor chosen;
     for (size_t i = 0; i < node.inputs.size() && free_[n]; ++i) {
       if (!in_pieces(node.inputs[i])) continue;
-      const CutFactor factor =
-          factor_at(rules_[n].rule, rules_[n].rule.inputs[i],
-                    region.at[node.inputs[i]]);
+      const CutFactor factor = factor_at(rules_[n].rule, rules_[n].rule.inputs[i], region.at[node.inputs[i]]);
       if (!factor || !fits(n, factor)) continue;
       const double cost = cost_of(region, n, factor);
       if (cost < best || (cost == best && !chosen)) {
@@ -206,8 +202,7 @@ class Between {
     const ShardingRule& rule = rules_[n].rule;
     NodeSharding sharding;
     sharding.factors.resize(rule.factors.size());
-    if (factor)
-      sharding.factors[factor.factor] = {{.axes = axes_, .outer = factor.outer, .of = factor.of}};
+    if (factor) sharding.factors[factor.factor] = {{.axes = axes_, .outer = factor.outer, .of = factor.of}};
     return operand_shardings(rule, sharding);
   }
   CutPlace place_of(const Sharding& sharding) const { return epl::place_of(sharding, axes_.front()); }
@@ -218,7 +213,7 @@ class Between {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
       if (!v || !region.at[v] || (!wanted.empty() && wanted[i] == region.at[v])) continue;
-      if (!region.gathered.contains({v.index, node.phase})) all += others(v);
+      if (!region.gathered.contains({v, node.phase})) all += others(v);
     }
     return all;
   }
@@ -257,10 +252,10 @@ class Between {
         lay(region, v, wanted);
         for (const NodeId user : users_[v]) {  // those before have taken it whole
           const Node& before = graph_.node(user);
-          if (user < n && region.gathered.insert({v.index, before.phase}).second) region.gain -= others(v);
+          if (user < n && region.gathered.insert({v, before.phase}).second) region.gain -= others(v);
         }
       } else if (region.at[v] && region.at[v] != wanted) {
-        region.gathered.insert({v.index, node.phase});
+        region.gathered.insert({v, node.phase});
       }
     }
     for (size_t o = 0; o < node.outputs.size() && factor; ++o) {
@@ -308,7 +303,7 @@ class Between {
   const bool by_segments_;  // segments of a sum begin where no piece ends, which only equal pieces grant
   const ByValue<std::vector<NodeId>> users_;
   ByNode<ExtendedRule> rules_;
-  ByNode<bool> free_;  // whole so far, and may follow
+  ByNode<bool> free_;   // whole so far, and may follow
   ByValue<bool> sums_;  // a sum over the split is complete right behind its node
   ByValue<bool> kept_whole_;
   ByValue<std::set<int>> meets_;  // factors of what is added when the sum is complete

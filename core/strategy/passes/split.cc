@@ -130,8 +130,7 @@ class Splitting {
         if (!v || here == every_task_graph || plan_.value_task_graph[v] == here) continue;
         // Within a stage it is brought from one way of lying to the other. Which ranks have a stage changes nothing.
         const int there = plan_.value_task_graph[v];
-        if (plan_.task_graphs[here].stage == plan_.task_graphs[there].stage)
-          continue;
+        if (plan_.task_graphs[here].stage == plan_.task_graphs[there].stage) continue;
         crosses_[v] = true;
         if (!alike(here)) kept_whole_[v] = decided_[v] = true;
       }
@@ -216,8 +215,7 @@ class Splitting {
     EPL_ASSIGN(pins_, pinned_dims(plan_, first_entry_ == nullptr));
     for (const Value v : pins_.ids()) {
       const int at = plan_.value_task_graph[v];
-      if (!alike(at) || (experts_ && !split_axes(plan_.task_graphs[at], false).empty()))
-        pins_[v] = -1;
+      if (!alike(at) || (experts_ && !split_axes(plan_.task_graphs[at], false).empty())) pins_[v] = -1;
     }
     return {};
   }
@@ -281,8 +279,7 @@ class Splitting {
       }
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] && at_[node.inputs[i]])
-        offer(factor_at(rule, rule.inputs[i], at_[node.inputs[i]]));
+      if (node.inputs[i] && at_[node.inputs[i]]) offer(factor_at(rule, rule.inputs[i], at_[node.inputs[i]]));
     }
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const auto& wish = wishes_[node.outputs[o]];
@@ -343,8 +340,7 @@ class Splitting {
   OperandShardings operands_of(NodeId n, const CutFactor& factor) const {
     NodeSharding sharding;
     sharding.factors.resize(rule_of(n).factors.size());
-    if (factor)
-      sharding.factors[factor.factor] = {{.axes = axes_, .outer = factor.outer, .of = factor.of}};
+    if (factor) sharding.factors[factor.factor] = {{.axes = axes_, .outer = factor.outer, .of = factor.of}};
     return operand_shardings(extended_of(n), sharding);
   }
 
@@ -361,13 +357,10 @@ class Splitting {
     if (is_added(n, factor))
       return (experts_ ? deals_ && picks(n) : pieces_) &&
              (plan_.mesh(here_).lanes(plan_.batch_of(here_)) == 1 ||
-              (experts_ &&
-               !sums_batch_without(rule_of(n), plan_.node_shardings[n], factor.factor))) &&
+              (experts_ && !sums_batch_without(rule_of(n), plan_.node_shardings[n], factor.factor))) &&
              (factor.outer == 1 || !picks(n));
     if (known.unshardable) return false;
-    if (by_segments_ &&
-        !keeps_segments(rule_of(n), plan_.node_shardings[n].segments, factor, parts_))
-      return false;
+    if (by_segments_ && !keeps_segments(rule_of(n), plan_.node_shardings[n].segments, factor, parts_)) return false;
     const auto& factors = plan_.node_shardings[n].factors;
     if (factors.empty()) return true;
     const Cuts batch = plan_.batch_of(plan_.node_task_graph[n]);
@@ -399,8 +392,7 @@ class Splitting {
     if (factor && extended_of(n).window(factor.factor) >= 0)
       choice.cost += window_cost(graph_, node, extended_of(n), factor.factor, parts_, origins_);
     if (factor && is_added(n, factor) && extended_of(n).row->by_body()) {
-      const double lanes =
-          bytes(node.inputs[0]) / static_cast<double>(rule_of(n).factors[factor.factor].size);
+      const double lanes = bytes(node.inputs[0]) / static_cast<double>(rule_of(n).factors[factor.factor].size);
       choice.cost += body_sums * 2 * others() * lanes;
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -494,12 +486,12 @@ class Splitting {
   const bool rows_move_;
   int windows_cut_ = 0;
   double cost_ = 0;
-  std::optional<SplitNodes> nodes_;              // once it runs
-  ByValue<CutPlace> at_;  // where this axis cuts it
-  ByValue<bool> decided_;  // its place is known; state is where it is needed first
-  ByValue<int> pins_;  // the dimension that the user wants to be cut, -1 for any
-  ByValue<bool> kept_whole_;  // the caller gets it
-  ByValue<bool> crosses_;  // it goes to another TaskGraph, and is stored whole
+  std::optional<SplitNodes> nodes_;          // once it runs
+  ByValue<CutPlace> at_;                     // where this axis cuts it
+  ByValue<bool> decided_;                    // its place is known; state is where it is needed first
+  ByValue<int> pins_;                        // the dimension that the user wants to be cut, -1 for any
+  ByValue<bool> kept_whole_;                 // the caller gets it
+  ByValue<bool> crosses_;                    // it goes to another TaskGraph, and is stored whole
   ByValue<std::optional<CutPlace>> wishes_;  // where it is wanted in the end, nowhere or somewhere
   bool found_any_ = false, begun_ = false;
   Reasons reasons_;

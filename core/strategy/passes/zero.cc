@@ -29,8 +29,7 @@ class Sharing {
         given_(graph_.value_count(), false) {
     for (const Graph::Output& output : graph_.outputs) given_[output.value] = true;
     for (const Graph::Update& update : graph_.updates) {
-      if (const NodeId producer = graph_.value(update.next).producer)
-        updates_[producer].push_back(update);
+      if (const NodeId producer = graph_.value(update.next).producer) updates_[producer].push_back(update);
     }
   }
 
@@ -280,8 +279,7 @@ class Sharing {
     // Units that come round several times are not in the order of the batch.
     if (now.sum_outers[0] != 1 || !summed || summed->size() != 1 || summed->front().outer != 1) return {};
     AxisCut& samples = summed->front();
-    std::erase_if(samples.axes,
-                  [&](int axis) { return mesh(n).axes[axis].kind == MeshAxis::Kind::rank; });
+    std::erase_if(samples.axes, [&](int axis) { return mesh(n).axes[axis].kind == MeshAxis::Kind::rank; });
     samples.outer = mesh(n).pieces(axes);
     EPL_ASSIGN(auto made, cut_as(n, sharding, wanted));
     if (!made) return {};
@@ -324,10 +322,10 @@ class Sharing {
   Plan& plan_;
   const bool automatic_;
   const Graph& graph_;
-  const Plan* const there_;                        // of an entry that shares its state; null: none
+  const Plan* const there_;  // of an entry that shares its state; null: none
   const ByValue<std::vector<NodeId>> users_;
   ByNode<Updates> updates_;  // the state that it gives
-  ByValue<bool> given_;  // the caller gets it
+  ByValue<bool> given_;      // the caller gets it
   int64_t pieces_ = 1;
   int shared_ = 0;
   std::vector<std::string> whole_;  // parameters that each copy updates in full
