@@ -286,7 +286,7 @@ int LocalGraph::sample_block() const {
 }
 
 Result<std::vector<LocalGraph>> partition(const Plan& plan) {
-  EPL_ASSIGN(const std::vector<Boundary> all, boundaries(plan));
+  const std::vector<Boundary> all = boundaries(plan);
   EPL_ASSIGN(std::vector<std::vector<SendWait>> waits, send_waits(plan, all));
   std::vector<LocalGraph> locals;
   for (int c = 0; c < plan.classes(); ++c) {

@@ -70,8 +70,8 @@ struct Partition::Placement {
 
 Status Partition::place(NodeId n, int block, bool again) {
   const Node& old = global_.node(n);
-  EPL_ASSIGN(OperandShardings operands, operand_shardings(plan_, n));
-  EPL_ASSIGN(PieceCut pieces, piece_cut(plan_, n));
+  OperandShardings operands = operand_shardings(plan_, n);
+  PieceCut pieces = piece_cut(plan_, n);
   if (pieces.by_body()) return place_body(n, operands, pieces, block);
   Placement p{
       .old = old, .n = n, .block = block, .operands = std::move(operands), .pieces = std::move(pieces), .node = old};

@@ -53,11 +53,11 @@ OwnIndices own_indices(Builder& b, const Var& indices, const Var& first, int64_t
           .elsewhere = b.emit("logical_and", {within(all, size), b.emit("logical_not", {here})})};
 }
 
-Result<PieceCut> piece_cut(const Plan& plan, NodeId id) {
+PieceCut piece_cut(const Plan& plan, NodeId id) {
   PieceCut cut;
   const NodeSharding& sharding = plan.node_shardings[id];
   if (!sharding.cut()) return cut;
-  EPL_ASSIGN(cut.rule, node_extended_rule(*plan.graph, plan.graph->node(id)));
+  cut.rule = plan.rule(id);
   cut.factor = added_cut(cut.rule, sharding);
   if (cut.factor < 0) return cut;
   const AxisCut& made = sharding.factors[cut.factor].front();
@@ -73,11 +73,7 @@ class Following {
   Following(Plan& plan, std::vector<int> open) : plan_(plan), graph_(*plan.graph), open_(std::move(open)) {}
 
   Status run() {
-    for (const NodeId n : graph_.node_ids()) {
-      EPL_ASSIGN(ExtendedRule rule, node_extended_rule(graph_, graph_.node(n)));
-      rules_.push_back(std::move(rule));
-      EPL_TRY(follow(n));
-    }
+    for (const NodeId n : graph_.node_ids()) EPL_TRY(follow(n));
     for (const NodeId n : graph_.node_ids().reversed()) precede(n);
     return {};
   }
@@ -92,7 +88,7 @@ class Following {
       const Sharding& lies = plan_.shardings[node.inputs[i]];
       for (size_t d = 0; d < lies.dims.size(); ++d) {
         for (const AxisCut& cut : lies.dims[d]) {
-          const bool added = add(n, sharding, rules_.back().rule.inputs[i], static_cast<int>(d), cut);
+          const bool added = add(n, sharding, plan_.rule(n).rule.inputs[i], static_cast<int>(d), cut);
           // An axis of size one cuts nothing, and where it stands behind all samples there is no factor for it.
           if (!added && plan_.mesh(plan_.node_task_graph[n]).pieces(cut.axes) > 1)
             return unsupported("dimension ", d, " of operand ", i, " of ", node.op->name,
@@ -105,7 +101,7 @@ class Following {
   }
 
   bool add(NodeId n, NodeSharding& sharding, const ShardingRule::Operand& dims, int d, const AxisCut& cut) const {
-    const ExtendedRule& rule = rules_[n];
+    const ExtendedRule& rule = plan_.rule(n);
     const CutFactor found = factor_at(rule.rule, dims, {d, cut.outer, cut.of});
     if (!found) return false;
     const size_t f = found.factor;
@@ -124,8 +120,8 @@ class Following {
 
   OperandShardings operands_of(NodeId n) const {
     NodeSharding all = plan_.node_shardings[n];
-    all.factors.resize(rules_[n].rule.factors.size());
-    return operand_shardings(rules_[n], all);
+    all.factors.resize(plan_.rule(n).rule.factors.size());
+    return operand_shardings(plan_.rule(n), all);
   }
 
   // Sums over the batch stay due, as those of the node itself; others are complete at once.
@@ -158,7 +154,7 @@ class Following {
     NodeSharding more = plan_.node_shardings[n];
     for (size_t d = 0; d < wanted->dims.size(); ++d) {
       for (const AxisCut& cut : wanted->dims[d]) {
-        if (!add(n, more, rules_[n].rule.outputs[0], static_cast<int>(d), cut)) return;
+        if (!add(n, more, plan_.rule(n).rule.outputs[0], static_cast<int>(d), cut)) return;
       }
     }
     plan_.node_shardings[n] = std::move(more);
@@ -168,7 +164,6 @@ class Following {
   Plan& plan_;
   const Graph& graph_;
   const std::vector<int> open_;  // axes of the sums that the node leaves
-  ByNode<ExtendedRule> rules_;
   Sharding wanted_;
 };
 
@@ -194,6 +189,7 @@ Result<PieceBody> piece_body(const Plan& plan, NodeId id, const PieceCut& cut, c
 
   Plan& inner = body.plan;
   inner.graph = graph;
+  EPL_ASSIGN(inner.rules, node_rules(*graph));
   inner.strategy = plan.strategy;
   inner.apart = plan.apart;
   inner.meshes = plan.meshes;

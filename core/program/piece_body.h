@@ -37,7 +37,7 @@ struct OwnIndices {
   Var indices, elsewhere;  // elsewhere: true where another rank has the element
 };
 OwnIndices own_indices(Builder& b, const Var& indices, const Var& first, int64_t rows, int64_t size, bool padded);
-Result<PieceCut> piece_cut(const Plan& plan, NodeId node);
+PieceCut piece_cut(const Plan& plan, NodeId node);
 
 // The body of a node: its nodes follow the cuts of their operands.
 struct PieceBody {

@@ -27,6 +27,17 @@ Result<ExtendedRule> node_extended_rule(const Graph& graph, const Node& node) {
   return rule;
 }
 
+Result<std::shared_ptr<const NodeRules>> node_rules(const Graph& graph) {
+  auto rules = std::make_shared<NodeRules>();
+  for (const Node& node : graph.nodes()) {
+    EPL_ASSIGN(ShardingRule own, node_rule(graph, node));
+    EPL_ASSIGN(ExtendedRule extended, node_extended_rule(graph, node));
+    rules->own.push_back(std::move(own));
+    rules->extended.push_back(std::move(extended));
+  }
+  return std::shared_ptr<const NodeRules>(std::move(rules));
+}
+
 OperandShardings operand_shardings(const ExtendedRule& rule, const NodeSharding& node) {
   OperandShardings operands = operand_shardings(rule.rule, node);
   if (!rule.row || !rule.row->by_body()) return operands;

@@ -41,9 +41,9 @@ class Dealing {
   Result<std::string> run() {
     if (pieces_ < 2) return std::string("there is one rank");
     if (!plan_.task_graphs[here_].pins.empty()) return std::string("its dims cut inside experts");
-    EPL_ASSIGN(std::string refused, deal(parts_apart(plan_, here_)));
+    std::string refused = deal(parts_apart(plan_, here_));
     for (int number = 0; number < max_numbers && !refused.empty(); ++number) {
-      EPL_ASSIGN(const std::string why, deal(parts_by_names(plan_, here_, number)));
+      const std::string why = deal(parts_by_names(plan_, here_, number));
       if (why.empty() || refused == no_parts) refused = why;
     }
     EPL_TRY(check_first_entry());
@@ -120,7 +120,7 @@ class Dealing {
   }
 
   // Why no parts are dealt; empty: some are.
-  Result<std::string> deal(ExpertParts parts) {
+  std::string deal(ExpertParts parts) {
     parts_ = std::move(parts);
     std::map<std::tuple<int, std::string, std::string>, std::vector<int>> groups;  // that are alike in the forward pass
     for (int p = 0; p < std::ssize(parts_.parts); ++p) {
@@ -134,7 +134,7 @@ class Dealing {
     bool any = false;
     for (const auto& [key, group] : groups) {
       if (group.size() < 2) continue;
-      EPL_ASSIGN(const std::string why, deal_group(group));
+      const std::string why = deal_group(group);
       if (!why.empty()) refused = why;
       any = any || why.empty();
     }
@@ -142,7 +142,7 @@ class Dealing {
   }
 
   // Why a group is not dealt; empty: it is.
-  Result<std::string> deal_group(const std::vector<int>& group) {
+  std::string deal_group(const std::vector<int>& group) {
     const std::vector<Row> rows = rows_of(group);
     std::set<NodeId> members;
     for (const Row& row : rows) members.insert(row.begin(), row.end());
@@ -159,9 +159,7 @@ class Dealing {
     }
     std::string why = check_leaves(members);
     if (why.empty() && !as_first_entry(group.size())) why = "the first entry has them whole";
-    if (why.empty()) {
-      EPL_ASSIGN(why, check_values(rows));
-    }
+    if (why.empty()) why = check_values(rows);
     if (!why.empty()) return why;
     auto before = std::tuple(plan_.shardings, plan_.node_shardings, plan_.node_leader, plan_.value_leader);
     write(rows);
@@ -247,9 +245,9 @@ class Dealing {
   }
 
   // That they lie alike, and nothing leaves before it is complete.
-  Result<std::string> check_values(const std::vector<Row>& rows) const {
+  std::string check_values(const std::vector<Row>& rows) const {
     for (const Row& row : rows) {
-      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{row[0]}));
+      const OperandShardings operands = operand_shardings(plan_, row[0]);
       for (const NodeId n : row) {
         const NodeSharding& sharding = plan_.node_shardings[n];
         bool alike = sharding == plan_.node_shardings[row[0]];

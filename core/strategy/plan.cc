@@ -127,13 +127,13 @@ void find_value_task_graphs(Plan& plan) {
 namespace {
 
 // Where a value is complete that `user` needs on another class of ranks, in a block of kind `used`.
-Result<Boundary> boundary_of(const Plan& plan, Value v, NodeId user, BlockKind used) {
+Boundary boundary_of(const Plan& plan, Value v, NodeId user, BlockKind used) {
   const Graph& graph = *plan.graph;
   const NodeId producer = graph.value(v).producer;
   Boundary found{.value = v};
   BlockKind block = plan.node_block[producer];
   const Sharding& stored = plan.shardings[v];
-  EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan, producer));
+  const OperandShardings operands = operand_shardings(plan, producer);
   for (const Partial& partial : operands.outputs[graph.value(v).output].partial) {
     const MeshAxis& axis = plan.mesh().axes[partial.axis];
     const bool due = std::ranges::find(stored.partial, partial) != stored.partial.end();
@@ -182,7 +182,7 @@ bool is_state(ValueKind kind) {
   return kind == ValueKind::parameter || kind == ValueKind::buffer || kind == ValueKind::state;
 }
 
-Result<std::vector<Boundary>> boundaries(const Plan& plan) {
+std::vector<Boundary> boundaries(const Plan& plan) {
   std::vector<Boundary> found;
   if (plan.classes() < 2) return found;
   const Graph& graph = *plan.graph;
@@ -202,12 +202,10 @@ Result<std::vector<Boundary>> boundaries(const Plan& plan) {
           add({.value = v, .sent = {0, BlockKind::once}, .received = {0, BlockKind::once}, .late = true});
         continue;
       }
-      EPL_ASSIGN(const Boundary own, boundary_of(plan, v, n, plan.node_block[n]));
-      add(own);
+      add(boundary_of(plan, v, n, plan.node_block[n]));
       // What is computed again for each micro-batch needs its operands again.
       if (plan.node_cloned.empty() || !plan.node_cloned[n]) continue;
-      EPL_ASSIGN(const Boundary again, boundary_of(plan, v, n, BlockKind::forward));
-      add(again);
+      add(boundary_of(plan, v, n, BlockKind::forward));
     }
   }
   std::ranges::stable_sort(found, {}, [](const Boundary& b) { return std::pair(b.value, b.to); });
@@ -216,7 +214,7 @@ Result<std::vector<Boundary>> boundaries(const Plan& plan) {
 
 namespace {
 
-Result<OperandShardings> by_rule(const Plan& plan, NodeId id) {
+OperandShardings by_rule(const Plan& plan, NodeId id) {
   const Graph& graph = *plan.graph;
   const Node& node = graph.node(id);
   const NodeSharding& sharding = plan.node_shardings[id];
@@ -228,23 +226,17 @@ Result<OperandShardings> by_rule(const Plan& plan, NodeId id) {
     whole.sum_outers.assign(node.outputs.size(), 1);
     return whole;
   }
-  EPL_ASSIGN(const ExtendedRule extended, node_extended_rule(graph, node));
-  const ShardingRule& rule = extended.rule;
-  const size_t found = sharding.factors.size();
-  if (sharding.cut() && found != rule.factors.size() && found != extended.added)
-    return invalid("node ", node.name, " has ", extended.added, " factors, its sharding ", found);
-  EPL_TRY(check_segments(node, rule, sharding.segments));
   NodeSharding all = sharding;
-  all.factors.resize(rule.factors.size());
-  return operand_shardings(extended, all);
+  all.factors.resize(plan.rule(id).rule.factors.size());
+  return operand_shardings(plan.rule(id), all);
 }
 
 bool is_owned(const Partial& partial) { return partial.kind == ShardingRule::Reduce::owner; }
 
 }  // namespace
 
-Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
-  EPL_ASSIGN(OperandShardings operands, by_rule(plan, id));
+OperandShardings operand_shardings(const Plan& plan, NodeId id) {
+  OperandShardings operands = by_rule(plan, id);
   if (plan.shardings.empty()) return operands;
   // Whoever uses rows that one rank has, and whoever makes them, works on each where it is.
   const Node& node = plan.graph->node(id);
@@ -339,6 +331,20 @@ Status verify_shardings(const Plan& plan) {
   return {};
 }
 
+// That the sharding of each node is one of its rule.
+Status verify_factors(const Plan& plan) {
+  for (const NodeId n : plan.node_shardings.ids()) {
+    const Node& node = plan.graph->node(n);
+    const NodeSharding& sharding = plan.node_shardings[n];
+    const ExtendedRule& extended = plan.rule(n);
+    const size_t found = sharding.factors.size();
+    if (sharding.cut() && found != extended.rule.factors.size() && found != extended.added)
+      return invalid("node ", node.name, " has ", extended.added, " factors, its sharding ", found);
+    EPL_TRY(check_segments(node, extended.rule, sharding.segments));
+  }
+  return {};
+}
+
 // Each block is called once for every micro-batch, in ascending order: sums over them are binary counters.
 Status verify_calls(const Plan& plan) {
   for (int c = 0; c < std::ssize(plan.calls); ++c) {
@@ -396,6 +402,7 @@ Status verify_plan(const Plan& plan) {
   }
   EPL_TRY(verify_shardings(plan));
   EPL_TRY(verify_segments(plan));
+  EPL_TRY(verify_factors(plan));
   EPL_TRY(verify_dealt(plan));
   EPL_TRY(verify_calls(plan));
   if (plan.calls.empty()) return {};

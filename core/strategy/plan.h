@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/ir/graph.h"
+#include "core/strategy/batch_cut.h"
 #include "core/strategy/block.h"
 #include "core/strategy/sharding.h"
 #include "core/strategy/strategy.h"
@@ -44,6 +45,7 @@ inline constexpr int every_task_graph = -1;
 
 struct Plan {
   std::shared_ptr<const Graph> graph;
+  std::shared_ptr<const NodeRules> rules;  // of the graph
   Strategy strategy;
   std::vector<Mesh> meshes;  // by class of ranks, which share a program; they have the same axes, of the same kinds
   std::vector<TaskGraph> task_graphs;
@@ -70,6 +72,7 @@ struct Plan {
   std::vector<std::string> notes;  // why: one sentence for each decision that a user may wonder about
   ByNode<std::string> why;         // why it is where it is, and cut as it is; not part of the text form
 
+  const ExtendedRule& rule(NodeId n) const { return rules->extended[n]; }
   // The first mesh, for what is the same in all.
   const Mesh& mesh() const { return meshes.front(); }
   const Mesh& mesh(int task_graph) const { return meshes[class_of(task_graph)]; }
@@ -115,7 +118,7 @@ struct Boundary {
   friend bool operator==(const Boundary&, const Boundary&) = default;
 };
 // Of a step, in the order of values.
-Result<std::vector<Boundary>> boundaries(const Plan& plan);
+std::vector<Boundary> boundaries(const Plan& plan);
 // Between two classes values come in the order in which they are sent. Where classes have several stages, whose calls
 // come in other orders, this holds for each pair of blocks, which has a channel of its own; else the channel is 0.
 int64_t channel_of(const Plan& plan, const std::vector<Boundary>& boundaries, const Boundary& boundary);
@@ -134,7 +137,7 @@ bool is_state(ValueKind kind);
 void find_value_task_graphs(Plan& plan);
 
 // What a node takes and gives, by its rule and its sharding.
-Result<OperandShardings> operand_shardings(const Plan& plan, NodeId node);
+OperandShardings operand_shardings(const Plan& plan, NodeId node);
 // What a pass may not leave behind.
 Status verify_plan(const Plan& plan);
 // That no ranks wait for each other in a ring.

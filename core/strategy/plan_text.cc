@@ -182,6 +182,7 @@ class PlanReader {
   }
 
   Result<Plan> run() {
+    EPL_ASSIGN(plan_.rules, node_rules(*plan_.graph));
     if (!reader_.next_line() || !reader_.take("plan batch") || !reader_.integer(plan_.batch))
       return fail("expected plan batch N");
     plan_.apart = reader_.take("of micro-batches apart");
@@ -197,7 +198,6 @@ class PlanReader {
       plan_.value_task_graph.assign(plan_.graph->value_count(), 0);
     }
     EPL_TRY(verify_plan(plan_));
-    for (const NodeId n : plan_.node_shardings.ids()) EPL_TRY(operand_shardings(plan_, n).status());
     return std::move(plan_);
   }
 

@@ -40,8 +40,8 @@ Status verify_segments(const Plan& plan) {
     const int at = std::max(plan.node_task_graph[n], 0);
     const Mesh& mesh = plan.mesh(at);
     const Cuts batch = plan.batch_of(at);
-    EPL_ASSIGN(const ShardingRule rule, node_rule(graph, node));
-    if (sharding.factors.size() != rule.factors.size()) continue;  // operand_shardings names it
+    const ShardingRule& rule = plan.rules->own[n];
+    if (sharding.factors.size() != rule.factors.size()) continue;  // verify_factors names it
     for (int f = 0; f < std::ssize(rule.factors); ++f) {
       for (const AxisCut& cut : sharding.factors[f]) {
         if (find_cut(batch, cut.axes[0])) continue;

@@ -49,7 +49,7 @@ Status check_shared_weights(const Plan& plan) {
     const Node& node = graph.node(n);
     const int at = plan.node_task_graph[n];
     if (node.phase != Phase::forward || at == every_task_graph) continue;
-    EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan, n));
+    const OperandShardings operands = operand_shardings(plan, n);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
       if (!v || graph.value(v).kind != ValueKind::parameter) continue;

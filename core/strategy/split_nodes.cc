@@ -14,12 +14,11 @@ constexpr double much_work = 8, much_reading = 2;
 
 }  // namespace
 
-Result<SplitNodes> SplitNodes::create(const Graph& graph, bool windows) {
-  SplitNodes out(graph);
+SplitNodes::SplitNodes(const Plan& plan, bool windows)
+    : graph_(plan.graph), rules_(plan.rules), users_(plan.graph->users()) {
+  const Graph& graph = *graph_;
   for (const NodeId n : graph.node_ids()) {
     const Node& node = graph.node(n);
-    EPL_ASSIGN(ExtendedRule rule, node_extended_rule(graph, node));
-    out.rules_.push_back(std::move(rule));
     std::vector<const TensorType*> inputs, outputs;
     double operands = 0, results = 0;
     for (Value v : node.inputs) {
@@ -32,9 +31,8 @@ Result<SplitNodes> SplitNodes::create(const Graph& graph, bool windows) {
     }
     const double flops = op_flops(OpQuery(*node.op, node.attributes, inputs, outputs));
     const bool little = flops <= much_work * results || flops < much_reading * operands;
-    out.work_.push_back(little && !(windows && out.rules_.back().slides()) ? 0 : flops);
+    work_.push_back(little && !(windows && rule(n).slides()) ? 0 : flops);
   }
-  return out;
 }
 
 std::vector<DimRuns> SplitNodes::runs_of_uses(Value v, int dim, int ahead) const {

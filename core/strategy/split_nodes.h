@@ -1,10 +1,9 @@
-// What the split pass knows of nodes before it cuts any: their rules, how much work they are, and who uses what.
+// What the split pass knows of nodes before it cuts any: how much work they are, and who uses what.
 #pragma once
 
 #include <vector>
 
-#include "core/ir/graph.h"
-#include "core/ir/piece_rule.h"
+#include "core/strategy/plan.h"
 
 namespace epl {
 
@@ -16,10 +15,9 @@ struct DimRuns {
 class SplitNodes {
  public:
   // `windows`: nodes whose windows slide are work, however little it is.
-  static Result<SplitNodes> create(const Graph& graph, bool windows);
+  SplitNodes(const Plan& plan, bool windows);
 
-  const ByNode<ExtendedRule>& rules() const { return rules_; }
-  const ExtendedRule& rule(NodeId n) const { return rules_[n]; }
+  const ExtendedRule& rule(NodeId n) const { return rules_->extended[n]; }
   // Floating-point operations, 0 where they are few.
   double work(NodeId n) const { return work_[n]; }
   const std::vector<NodeId>& users(Value v) const { return users_[v]; }
@@ -40,11 +38,9 @@ class SplitNodes {
   }
 
  private:
-  explicit SplitNodes(const Graph& graph) : graph_(&graph), users_(graph.users()) {}
-
-  const Graph* graph_;
+  std::shared_ptr<const Graph> graph_;
+  std::shared_ptr<const NodeRules> rules_;
   ByValue<std::vector<NodeId>> users_;
-  ByNode<ExtendedRule> rules_;
   ByNode<double> work_;
 };
 

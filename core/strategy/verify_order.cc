@@ -282,7 +282,7 @@ Result<std::vector<std::vector<SendWait>>> send_waits(const Plan& plan, const st
 }
 
 Status verify_order(const Plan& plan) {
-  EPL_ASSIGN(const std::vector<Boundary> all, boundaries(plan));
+  const std::vector<Boundary> all = boundaries(plan);
   for (int c = 0; c < plan.classes(); ++c) EPL_TRY(verify_calls_of(plan, all, c));
   return send_waits(plan, all).status();
 }

@@ -50,9 +50,9 @@ bool has_windows(const Plan& plan, int64_t parts) {
     if (node.phase != Phase::forward) continue;
     const PieceRule* row = piece_table().find(node.op->name);
     if (!row || !row->halo.of) continue;
-    const auto rule = node_extended_rule(graph, node);
-    for (size_t f = rule.ok() ? rule->added : 0; rule.ok() && f < rule->rule.factors.size(); ++f) {
-      if (node_halo(graph, node, *rule, static_cast<int>(f), parts)) return true;
+    const ExtendedRule& rule = plan.rule(n);
+    for (size_t f = rule.added; f < rule.rule.factors.size(); ++f) {
+      if (node_halo(graph, node, rule, static_cast<int>(f), parts)) return true;
     }
   }
   return false;
@@ -63,14 +63,13 @@ bool cuts_windows(const Plan& plan) {
     const NodeSharding& sharding = plan.node_shardings[n];
     const PieceRule* row = sharding.cut() ? piece_table().find(plan.graph->node(n).op->name) : nullptr;
     if (!row || !row->halo.of) continue;
-    const auto rule = node_extended_rule(*plan.graph, plan.graph->node(n));
-    if (rule.ok() && rule->window(added_cut(*rule, sharding)) >= 0) return true;
+    if (plan.rule(n).window(added_cut(plan.rule(n), sharding)) >= 0) return true;
   }
   return false;
 }
 
-ByValue<std::optional<CutPlace>> beside_forward(const Graph& graph, const ByNode<ExtendedRule>& rules,
-                                                const ByValue<CutPlace>& at, int axis) {
+ByValue<std::optional<CutPlace>> beside_forward(const Plan& plan, const ByValue<CutPlace>& at, int axis) {
+  const Graph& graph = *plan.graph;
   ByValue<CutPlace> lies = at;
   ByValue<std::optional<CutPlace>> wished(at.size());
   const auto place_of = [axis](const Sharding& s) { return epl::place_of(s, axis); };
@@ -81,7 +80,7 @@ ByValue<std::optional<CutPlace>> beside_forward(const Graph& graph, const ByNode
   for (const NodeId n : graph.node_ids()) {
     const Node& node = graph.node(n);
     if (node.phase != Phase::backward) continue;
-    const ExtendedRule& rule = rules[n];
+    const ExtendedRule& rule = plan.rule(n);
     CutFactor factor;
     for (size_t i = 0; i < node.inputs.size() && !factor; ++i) {
       const Value v = node.inputs[i];

@@ -147,6 +147,7 @@ Plan plan_of(const OpDef& op, const Sample& sample, const OutputTypes& outputs, 
 
   Plan plan;
   plan.graph = graph;
+  plan.rules = *node_rules(*graph);
   Mesh mesh{.axes = {{"data", 1, MeshAxis::Kind::rank},
                      {"micro_batch", 1, MeshAxis::Kind::time},
                      {"unit", 1, MeshAxis::Kind::unit},
@@ -257,7 +258,7 @@ class CutNodes : public ::testing::TestWithParam<const OpDef*> {
       ++cuts;
       if (!plan.node_shardings.back().uneven()) continue;
       SCOPED_TRACE("with operands that lie in pieces, whose padding is not zero");
-      const OperandShardings operands = *operand_shardings(plan, NodeId{0});
+      const OperandShardings operands = operand_shardings(plan, NodeId{0});
       for (size_t i = 0; i < inputs.size(); ++i) {
         if (const Value v = plan.graph->find(cat("x", i))) plan.shardings[v] = operands.inputs[i];
       }

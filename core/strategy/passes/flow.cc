@@ -22,15 +22,14 @@ class Flow {
  public:
   explicit Flow(Plan& plan) : plan_(plan), graph_(*plan.graph), users_(graph_.users()) {}
 
-  Status run() {
+  void run() {
     for (int axis = 0; axis < std::ssize(plan_.mesh().axes); ++axis) {
       axis_ = axis;
       if (std::ranges::none_of(plan_.task_graphs, [&](const TaskGraph& t) { return splits(t); })) continue;
-      EPL_TRY(find());
+      find();
       for (bool fewer = true; fewer;) fewer = drop();
       write();
     }
-    return {};
   }
 
  private:
@@ -38,7 +37,7 @@ class Flow {
   bool due(Value v) const { return !v || due_[v]; }
 
   // The sums that nodes leave, and those that they could pass on.
-  Status find() {
+  void find() {
     due_.assign(graph_.value_count(), false);
     passes_.assign(graph_.node_count(), false);
     for (const NodeId n : graph_.node_ids()) {
@@ -47,7 +46,7 @@ class Flow {
       const int at = plan_.node_task_graph[n];
       if (at == every_task_graph || !splits(plan_.task_graphs[at])) continue;
       if (sharding.cut_by(axis_)) {
-        EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, n));
+        const OperandShardings operands = operand_shardings(plan_, n);
         if (operands.added_later >= 0) continue;
         for (size_t o = 0; o < node.outputs.size(); ++o) {
           const Partial sum{axis_, ShardingRule::Reduce::sum};
@@ -59,7 +58,6 @@ class Flow {
         due_[node.outputs[0]] = true;
       }
     }
-    return {};
   }
 
   // Over how many ranks the TaskGraph of a value splits; 0: it does not.
@@ -128,21 +126,20 @@ class Scattering {
     for (const Graph::Update& update : graph_.updates) given_[update.next] = true;
   }
 
-  Status run() {
+  void run() {
     for (const NodeId n : graph_.node_ids()) {
       const int at = plan_.node_task_graph[n];
       if (at == every_task_graph || !plan_.node_shardings[n].cut()) continue;
       const Node& node = graph_.node(n);
-      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, n));
+      const OperandShardings operands = operand_shardings(plan_, n);
       for (size_t o = 0; o < node.outputs.size() && operands.added_later < 0; ++o) {
         if (!is_sum_over_ranks(operands.outputs[o], at)) continue;
-        EPL_ASSIGN(const std::optional<Sharding> wanted, piece_of_users(node.outputs[o]));
+        const std::optional<Sharding> wanted = piece_of_users(node.outputs[o]);
         if (!wanted || !cuts_by(*wanted, operands.outputs[o].partial)) continue;
         plan_.shardings[node.outputs[o]] = *wanted;
         plan_.explain(n, "its sum is scattered, because all that read it take the same pieces");
       }
     }
-    return {};
   }
 
  private:
@@ -158,19 +155,19 @@ class Scattering {
   }
 
   // What all users on the same ranks want of it; none where they differ, or where somebody else gets it.
-  Result<std::optional<Sharding>> piece_of_users(Value v) const {
+  std::optional<Sharding> piece_of_users(Value v) const {
     std::optional<Sharding> wanted;
     if (given_[v] || !plan_.shardings[v].partial.empty()) return wanted;
     for (const NodeId user : users_[v]) {
       const Node& node = graph_.node(user);
       const int at = plan_.node_task_graph[user];
       if (at == every_task_graph || node.op->takes_any_operands || plan_.class_of(at) != plan_.class_of(v))
-        return std::optional<Sharding>();
-      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, user));
+        return std::nullopt;
+      const OperandShardings operands = operand_shardings(plan_, user);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] != v) continue;
         const Sharding& here = operands.inputs[i];
-        if (!here.partial.empty() || here.uneven() || (wanted && *wanted != here)) return std::optional<Sharding>();
+        if (!here.partial.empty() || here.uneven() || (wanted && *wanted != here)) return std::nullopt;
         wanted = here;
       }
     }
@@ -191,8 +188,9 @@ EPL_PASS(flow) {
             if (c.plan.shardings.size() != c.plan.graph->value_count())
               return invalid("it needs place and propagate before it");
             // Of segments each sum is a tree of its own; to scatter it changes nothing.
-            if (!sums_by_segments(c.plan)) EPL_TRY(Flow(c.plan).run());
-            return Scattering(c.plan).run();
+            if (!sums_by_segments(c.plan)) Flow(c.plan).run();
+            Scattering(c.plan).run();
+            return {};
           }};
 }
 

@@ -221,12 +221,12 @@ class Placement {
 
   // How tokens come to slots of experts by index, and how they leave them: the operand, or result (-1), of a node that
   // only moves rows, along which indices pick.
-  std::optional<int> picks_along(const Node& node) const {
-    if (node.op->moves != Moves::some) return std::nullopt;
-    const Result<ExtendedRule> found = node_extended_rule(graph_, node);
-    if (!found.ok() || !found->row || found->row->indices < 0) return std::nullopt;
+  std::optional<int> picks_along(NodeId n) const {
+    const Node& node = graph_.node(n);
+    const ExtendedRule& found = plan_.rule(n);
+    if (node.op->moves != Moves::some || !found.row || found.row->indices < 0) return std::nullopt;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (found->adds_to(found->rule.inputs[i])) return static_cast<int>(i);
+      if (found.adds_to(found.rule.inputs[i])) return static_cast<int>(i);
     }
     return -1;
   }
@@ -266,7 +266,7 @@ class Placement {
     };
     for (const NodeId n : graph_.node_ids()) {
       const bool may = is_forward(n) && at(n) == layout_.unmatched;
-      if (may) along[n] = picks_along(graph_.node(n));
+      if (may) along[n] = picks_along(n);
       inside[n] = at(n) == t || (may && all_come(n));
     }
     for (bool fewer = true; fewer;) {

@@ -21,14 +21,11 @@ class Propagation {
         graph_(*plan.graph),
         units_(plan.units()),
         cut_(graph_.value_count()),
-        factor_(graph_.node_count()) {}
+        factor_(graph_.node_count()),
+        rules_(plan.rules->own) {}
 
   Status run() {
     for (Value v : graph_.leaves(ValueKind::input)) cut_[v].dim = graph_.value(v).batch_dim;
-    for (const Node& node : graph_.nodes()) {
-      EPL_ASSIGN(ShardingRule rule, node_rule(graph_, node));
-      rules_.push_back(std::move(rule));
-    }
     for (const NodeId n : graph_.node_ids()) EPL_TRY(forward(n));
     make_in_pieces();
     place_outputs();
@@ -183,7 +180,7 @@ class Propagation {
   int64_t units_;
   ByValue<CutPlace> cut_;
   ByNode<CutFactor> factor_;
-  ByNode<ShardingRule> rules_;
+  const ByNode<ShardingRule>& rules_;
 };
 
 }  // namespace

@@ -47,7 +47,7 @@ class Scheduling {
   NodeId producer(Value v) const { return graph_.value(v).producer; }
 
   Status loop() {
-    EPL_TRY(find_dependence());
+    find_dependence();
     for (const NodeId n : graph_.node_ids()) {
       if (!cut(n)) continue;
       for (Value v : node(n).inputs) {
@@ -111,7 +111,7 @@ class Scheduling {
   // An uncut value is the same for all micro-batches, or a sum over them.
   bool uncut(Value v) const { return plan_.shardings[v].cut_dim(batch_axis) < 0; }
 
-  Status find_dependence() {
+  void find_dependence() {
     after_sum_.assign(graph_.value_count(), false);
     on_weights_.assign(graph_.value_count(), false);
     for (const Value v : graph_.value_ids()) on_weights_[v] = is_state(graph_.value(v).kind);
@@ -121,7 +121,7 @@ class Scheduling {
         after = after || (v && after_sum_[v]);
         on_weights = on_weights || (v && on_weights_[v]);
       }
-      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, n));
+      const OperandShardings operands = operand_shardings(plan_, n);
       for (size_t o = 0; o < node(n).outputs.size(); ++o) {
         const Value v = node(n).outputs[o];
         if (!v) continue;
@@ -129,7 +129,6 @@ class Scheduling {
         on_weights_[v] = on_weights;
       }
     }
-    return {};
   }
 
   Status bring_forward(Value v, NodeId user) {

@@ -53,8 +53,7 @@ Status find_segments(PassContext& context) {
   for (const NodeId n : graph.node_ids()) {
     const NodeSharding& sharding = common.node_shardings[n];
     if (!sharding.cut_by(split)) continue;
-    EPL_ASSIGN(const ShardingRule rule, node_rule(graph, graph.node(n)));
-    context.plan.node_shardings[n].segments = segments_of(rule, sharding, split);
+    context.plan.node_shardings[n].segments = segments_of(common.rules->own[n], sharding, split);
   }
   return {};
 }

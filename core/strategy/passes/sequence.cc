@@ -21,8 +21,8 @@ struct Region {
   ByValue<CutPlace> at;
   ByNode<CutFactor> factors;
   std::set<std::pair<Value, Phase>> gathered;  // values, in the passes that gather them
-  double gain = 0;                               // bytes that a rank need not keep, less those that move more
-  int values = 0;                                // in pieces
+  double gain = 0;                             // bytes that a rank need not keep, less those that move more
+  int values = 0;                              // in pieces
 };
 
 class Between {
@@ -36,6 +36,7 @@ class Between {
         parts_(mesh_.pieces(axes_)),
         by_segments_(sums_by_segments(plan)),
         users_(graph_.users()),
+        rules_(plan.rules->extended),
         free_(graph_.node_count(), false),
         sums_(graph_.value_count(), false),
         kept_whole_(sums_.size(), false),
@@ -44,8 +45,8 @@ class Between {
     taken_.factors.resize(free_.size());
   }
 
-  Status run() {
-    EPL_TRY(describe());
+  void run() {
+    describe();
     for (const Value v : graph_.value_ids()) {
       if (!sums_[v] || taken_.at[v]) continue;
       Region best = taken_;
@@ -57,7 +58,6 @@ class Between {
       taken_ = std::move(best);
     }
     write();
-    return {};
   }
 
  private:
@@ -66,13 +66,11 @@ class Between {
   double others(Value v) const { return bytes(v) * static_cast<double>(parts_ - 1) / static_cast<double>(parts_); }
   bool split(int axis) const { return std::ranges::find(axes_, axis) != axes_.end(); }
 
-  Status describe() {
+  void describe() {
     for (const Graph::Output& output : graph_.outputs) kept_whole_[output.value] = true;
     for (const Graph::Update& update : graph_.updates) kept_whole_[update.next] = true;
     for (const NodeId n : graph_.node_ids()) {
       const Node& node = graph_.node(n);
-      EPL_ASSIGN(ExtendedRule rule, node_extended_rule(graph_, node));
-      rules_.push_back(std::move(rule));
       const NodeSharding& sharding = plan_.node_shardings[n];
       const int at = plan_.node_task_graph[n];
       for (Value v : node.inputs) {
@@ -80,15 +78,14 @@ class Between {
       }
       if (at != here_ || node.phase == Phase::update) continue;
       free_[n] = !sharding.cut_by(axes_.front()) && sharding.flowing.empty() && !node.op->takes_any_operands;
-      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, n));
-      for (size_t o = 0; o < node.outputs.size(); ++o) describe_result(node, operands, o);
+      const OperandShardings operands = operand_shardings(plan_, n);
+      for (size_t o = 0; o < node.outputs.size(); ++o) describe_result(n, operands, o);
     }
-    return {};
   }
 
   // Sums over the batch are of weights' gradients, and are complete when the loop has ended.
-  void describe_result(const Node& node, const OperandShardings& operands, size_t o) {
-    const Value v = node.outputs[o];
+  void describe_result(NodeId n, const OperandShardings& operands, size_t o) {
+    const Value v = graph_.node(n).outputs[o];
     const auto& due = operands.outputs[o].partial;
     const Cuts batch = plan_.batch_of(here_);
     const bool over_batch =
@@ -100,7 +97,7 @@ class Between {
     });
     sums_[v] = ours && stored.partial.empty() && stored.cut_dim(axes_.front()) < 0;
     if (operands.added_later < 0) return;
-    for (const ShardingRule::Dim& dim : rules_.back().rule.inputs[operands.added_later])
+    for (const ShardingRule::Dim& dim : rules_[n].rule.inputs[operands.added_later])
       meets_[v].insert(dim.begin(), dim.end());
   }
 
@@ -302,7 +299,7 @@ class Between {
   const int64_t parts_;
   const bool by_segments_;  // segments of a sum begin where no piece ends, which only equal pieces grant
   const ByValue<std::vector<NodeId>> users_;
-  ByNode<ExtendedRule> rules_;
+  const ByNode<ExtendedRule>& rules_;
   ByNode<bool> free_;   // whole so far, and may follow
   ByValue<bool> sums_;  // a sum over the split is complete right behind its node
   ByValue<bool> kept_whole_;
@@ -319,7 +316,7 @@ EPL_PASS(sequence) {
             if (c.plan.shardings.size() != c.plan.graph->value_count())
               return invalid("it needs place and propagate before it");
             for (int t = 0; t < std::ssize(c.plan.task_graphs); ++t) {
-              if (!c.plan.task_graphs[t].split.empty()) EPL_TRY(Between(c.plan, t).run());
+              if (!c.plan.task_graphs[t].split.empty()) Between(c.plan, t).run();
             }
             return {};
           }};

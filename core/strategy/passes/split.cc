@@ -61,8 +61,7 @@ class Splitting {
         origins_(graph_) {}
 
   Status run() {
-    EPL_ASSIGN(SplitNodes nodes, SplitNodes::create(graph_, windows_));
-    nodes_ = std::move(nodes);
+    nodes_.emplace(plan_, windows_);
     EPL_TRY(find_pins());
     describe_leaves();
     find_kept_whole();
@@ -141,7 +140,7 @@ class Splitting {
   // little work.
   void find_wishes() {
     wished_ = true;
-    if (windows_) wishes_ = beside_forward(graph_, nodes_->rules(), at_, axis_);
+    if (windows_) wishes_ = beside_forward(plan_, at_, axis_);
     const auto beside = wishes_;
     for (const NodeId n : graph_.node_ids().reversed()) {
       const Node& node = graph_.node(n);

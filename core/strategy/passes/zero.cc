@@ -81,22 +81,21 @@ class Sharing {
     if (!parameter || plan_.node_task_graph[n] == every_task_graph) return {};
     const std::vector<int> axes = copies(n);
     if (axes.empty()) return {};
-    EPL_ASSIGN(const OperandShardings now, operand_shardings(plan_, n));
+    const OperandShardings now = operand_shardings(plan_, n);
     const Sharding& whole = now.outputs[graph_.value(parameter->next).output];
     const bool as_stored = std::ranges::all_of(updates_[n], [&](const Graph::Update& u) {
       return kind(u) == ValueKind::parameter || (stored(u.state) == whole && stored(u.next) == whole);
     });
     if (automatic_) {
-      EPL_ASSIGN(const bool saves_time, pays(n, graph_.type(parameter->state), whole));
-      if (!saves_time) return {};
+      if (!pays(n, graph_.type(parameter->state), whole)) return {};
     }
     const CutPlace place = as_stored ? choose(n, graph_.type(parameter->state), whole, axes) : CutPlace();
     if (!place) {
       whole_.push_back(graph_.value(parameter->state).name);
       return {};
     }
-    EPL_ASSIGN(const bool done, cut(n, with(whole, place, axes)));
-    if (!done) return error(Code::internal, "node ", node(n).name, " is elementwise and cannot be cut");
+    if (!cut(n, with(whole, place, axes)))
+      return error(Code::internal, "node ", node(n).name, " is elementwise and cannot be cut");
     pieces_ = mesh(n).pieces(axes);
     ++shared_;
     for (const Graph::Update& update : updates_[n]) {
@@ -108,11 +107,10 @@ class Sharing {
   // Pieces save that all copies do the same. That is more than it costs where the weight is large enough to be worth
   // one more meeting, and where its pieces come of the gradient's sum: if all have the whole gradient, the exchange of
   // new weights would come on top.
-  Result<bool> pays(NodeId n, const TensorType& type, const Sharding& whole) const {
+  bool pays(NodeId n, const TensorType& type, const Sharding& whole) const {
     if (local_bytes(n, type, whole) < meeting_bytes) return false;
     for (Value v : node(n).inputs) {
-      EPL_ASSIGN(const bool in_pieces, v ? comes_in_pieces(v, n) : Result<bool>(false));
-      if (in_pieces) return true;
+      if (v && comes_in_pieces(v, n)) return true;
     }
     return false;
   }
@@ -155,13 +153,13 @@ class Sharing {
 
   // Cuts a node so that its results lie as `wanted`, and what it takes where that is left in pieces for it alone; false
   // where the node cannot be cut so.
-  Result<bool> cut(NodeId n, const Sharding& wanted) {
-    EPL_ASSIGN(auto made, cut_as(n, plan_.node_shardings[n], wanted));
+  bool cut(NodeId n, const Sharding& wanted) {
+    auto made = cut_as(n, plan_.node_shardings[n], wanted);
     if (!made || made->operands.outputs[0] != wanted) return false;
     plan_.node_shardings[n] = std::move(made->sharding);
     plan_.explain(n, "each copy of the weight updates a piece of it");
     for (size_t i = 0; i < node(n).inputs.size(); ++i) {
-      if (node(n).inputs[i]) EPL_TRY(leave_in_pieces(node(n).inputs[i], made->operands.inputs[i], n));
+      if (node(n).inputs[i]) leave_in_pieces(node(n).inputs[i], made->operands.inputs[i], n);
     }
     return true;
   }
@@ -171,10 +169,10 @@ class Sharing {
     NodeSharding sharding;
     OperandShardings operands;
   };
-  Result<std::optional<CutNode>> cut_as(NodeId n, NodeSharding sharding, const Sharding& wanted) const {
-    EPL_ASSIGN(const ExtendedRule extended, node_extended_rule(graph_, node(n)));
+  std::optional<CutNode> cut_as(NodeId n, NodeSharding sharding, const Sharding& wanted) const {
+    const ExtendedRule& extended = plan_.rule(n);
     const ShardingRule& rule = extended.rule;
-    EPL_ASSIGN(const OperandShardings now, operand_shardings(plan_, n));
+    const OperandShardings now = operand_shardings(plan_, n);
     const auto differs = [&](size_t d) { return now.outputs[0].dims[d] != wanted.dims[d]; };
     sharding.factors.resize(std::max(sharding.factors.size(), extended.added));
     for (size_t d = 0; d < wanted.dims.size(); ++d) {
@@ -183,7 +181,7 @@ class Sharing {
         if (std::ranges::find(now.outputs[0].dims[d], cut) != now.outputs[0].dims[d].end()) continue;
         const CutFactor factor = factor_at(rule, rule.outputs[0], {static_cast<int>(d), cut.outer, cut.of});
         const auto f = static_cast<size_t>(factor.factor);
-        if (!factor || f >= sharding.factors.size() || rule.factors[f].unshardable) return std::optional<CutNode>();
+        if (!factor || f >= sharding.factors.size() || rule.factors[f].unshardable) return std::nullopt;
         Cuts& cuts = sharding.factors[f];
         cuts.insert(std::ranges::upper_bound(cuts, factor.outer, {}, &AxisCut::outer),
                     {cut.axes, factor.outer, factor.of});
@@ -194,8 +192,8 @@ class Sharing {
     OperandShardings operands = operand_shardings(extended, all);
     for (size_t i = 0; i < operands.inputs.size(); ++i) operands.inputs[i].dealt = now.inputs[i].dealt;
     for (Sharding& output : operands.outputs) output.dealt = sharding.dealt;
-    if (operands.outputs[0].dims != wanted.dims || !divides(n, rule, sharding)) return std::optional<CutNode>();
-    return std::optional(CutNode{std::move(sharding), std::move(operands)});
+    if (operands.outputs[0].dims != wanted.dims || !divides(n, rule, sharding)) return std::nullopt;
+    return CutNode{std::move(sharding), std::move(operands)};
   }
 
   bool divides(NodeId n, const ShardingRule& rule, const NodeSharding& sharding) const {
@@ -211,7 +209,7 @@ class Sharing {
   // over the copies is left in their pieces, and a node between the sum and the step works on pieces too. What each
   // micro-batch has for itself is whole in the mean over them, and what becomes state is stored as that is.
   enum class Pieces : uint8_t { none, of_a_sum, of_pieces };
-  Result<Pieces> possible_pieces(Value v, NodeId user) const {
+  Pieces possible_pieces(Value v, NodeId user) const {
     const NodeId producer = graph_.value(v).producer;
     if (!producer || given_[v] || plan_.alone(v) || !stored(v).partial.empty()) return Pieces::none;
     const auto& kept = updates_[producer];
@@ -224,7 +222,7 @@ class Sharing {
     for (const NodeId other : users_[v]) {
       if (other != user && !node(other).op->takes_any_operands) return Pieces::none;
     }
-    EPL_ASSIGN(const OperandShardings given, operand_shardings(plan_, producer));
+    const OperandShardings given = operand_shardings(plan_, producer);
     const Sharding& made = given.outputs[graph_.value(v).output];
     const auto is_due = [&](int axis) {
       return std::ranges::find(made.partial, Partial{axis, ShardingRule::Reduce::sum}) != made.partial.end();
@@ -237,64 +235,59 @@ class Sharing {
   }
 
   // Whether a sum that may be left in pieces leads to it.
-  Result<bool> comes_in_pieces(Value v, NodeId user) const {
-    EPL_ASSIGN(const Pieces pieces, possible_pieces(v, user));
+  bool comes_in_pieces(Value v, NodeId user) const {
+    const Pieces pieces = possible_pieces(v, user);
     if (pieces != Pieces::of_pieces) return pieces == Pieces::of_a_sum;
     const NodeId producer = graph_.value(v).producer;
     for (Value input : node(producer).inputs) {
-      EPL_ASSIGN(const bool comes, input ? comes_in_pieces(input, producer) : Result<bool>(false));
-      if (comes) return true;
+      if (input && comes_in_pieces(input, producer)) return true;
     }
     return false;
   }
 
-  Status leave_in_pieces(Value v, const Sharding& wanted, NodeId user) {
-    if (stored(v) == wanted) return {};
-    EPL_ASSIGN(const Pieces pieces, possible_pieces(v, user));
+  void leave_in_pieces(Value v, const Sharding& wanted, NodeId user) {
+    if (stored(v) == wanted) return;
+    const Pieces pieces = possible_pieces(v, user);
     const NodeId producer = graph_.value(v).producer;
-    bool in_pieces = pieces == Pieces::of_a_sum;
-    if (pieces == Pieces::of_pieces) {
-      EPL_ASSIGN(in_pieces, cut(producer, wanted));
-    }
-    if (in_pieces) stored(v) = wanted;
-    return pieces == Pieces::of_a_sum ? bring_samples(producer, wanted, copies(user)) : Status();
+    const bool of_a_sum = pieces == Pieces::of_a_sum;
+    if (of_a_sum || (pieces == Pieces::of_pieces && cut(producer, wanted))) stored(v) = wanted;
+    if (of_a_sum) bring_samples(producer, wanted, copies(user));
   }
 
   // Copies sum over their own samples, and each gets a piece of the sum of all. Where operands are smaller than the sum
   // (the gradient of a large weight, of a small batch), they are brought together instead, and each copy computes its
   // own piece, of all samples: as many multiplications, less that is written and moved, and the sum is of all units in
   // the order of units. A loop over micro-batches would sum in another order.
-  Status bring_samples(NodeId n, const Sharding& wanted, const std::vector<int>& axes) {
+  void bring_samples(NodeId n, const Sharding& wanted, const std::vector<int>& axes) {
     const Node& maker = node(n);
     NodeSharding sharding = plan_.node_shardings[n];
     const Cuts batch = plan_.batch_of(plan_.node_task_graph[n]);
     if (maker.outputs.size() != 1 || sharding.segments || !sharding.flowing.empty() || plan_.micro_batches() != 1 ||
         plan_.apart || mesh(n).lanes(batch) != 1 || !power_of_two(plan_.units()))
-      return {};
-    EPL_ASSIGN(const OperandShardings now, operand_shardings(plan_, n));
+      return;
+    const OperandShardings now = operand_shardings(plan_, n);
     Cuts* summed = nullptr;
     for (Cuts& cuts : sharding.factors) {
       if (find_cut(cuts, axes.front())) summed = &cuts;
     }
     // Units that come round several times are not in the order of the batch.
-    if (now.sum_outers[0] != 1 || !summed || summed->size() != 1 || summed->front().outer != 1) return {};
+    if (now.sum_outers[0] != 1 || !summed || summed->size() != 1 || summed->front().outer != 1) return;
     AxisCut& samples = summed->front();
     std::erase_if(samples.axes, [&](int axis) { return mesh(n).axes[axis].kind == MeshAxis::Kind::rank; });
     samples.outer = mesh(n).pieces(axes);
-    EPL_ASSIGN(auto made, cut_as(n, sharding, wanted));
-    if (!made) return {};
+    auto made = cut_as(n, sharding, wanted);
+    if (!made) return;
     int64_t moved = 0;
     for (size_t i = 0; i < maker.inputs.size(); ++i) {
       const Value v = maker.inputs[i];
       if (!v || now.inputs[i] == made->operands.inputs[i]) continue;
-      if (!stored(v).partial.empty()) return {};
+      if (!stored(v).partial.empty()) return;
       moved += local_bytes(n, graph_.type(v), made->operands.inputs[i]);
     }
     const int64_t sum = local_bytes(n, graph_.type(maker.outputs[0]), now.outputs[0]);
-    if (sum - meeting_bytes < 2 * moved) return {};
+    if (sum - meeting_bytes < 2 * moved) return;
     plan_.node_shardings[n] = std::move(made->sharding);
     plan_.explain(n, "each copy of the weight has a piece of its gradient, of all samples");
-    return {};
   }
 
   // What ranks could have copied while they meet once more.
