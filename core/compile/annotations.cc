@@ -65,14 +65,14 @@ class Annotating {
  private:
   void add(NodeId n) {
     const Node& node = graph_.node(n);
-    const int at = plan_.node_task_graph[static_cast<size_t>(n.index)];
+    const int at = plan_.node_task_graph[n];
     if (node.phase != Phase::forward || node.source.empty() || at == every_task_graph) return;
     const int stage = plan_.task_graphs[static_cast<size_t>(at)].stage;
     if (out_.stages.try_emplace(node.source, stage).first->second != stage) complete_ = false;
     for (Value v : node.inputs) {
       if (!v || graph_.value(v).kind != ValueKind::parameter) continue;
       const ValueInfo& info = graph_.value(v);
-      const Sharding& sharding = plan_.shardings[static_cast<size_t>(v.index)];
+      const Sharding& sharding = plan_.shardings[v];
       if (!has_shards(plan_.mesh(at), sharding)) {
         complete_ = false;
         continue;

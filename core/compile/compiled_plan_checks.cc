@@ -34,10 +34,10 @@ Status CompiledPlan::check_stages() const {
   const std::vector<Scope>& scopes = options_.strategy.scopes;
   std::vector<bool> matches(scopes.size(), false);
   for (const Entry& entry : entries_) {
-    const std::vector<int> found = first_matches(options_.strategy, *entry.plan.graph);
-    for (size_t n = 0; n < found.size(); ++n) {
-      const bool forward = entry.plan.graph->node(NodeId{static_cast<int>(n)}).phase == Phase::forward;
-      if (forward && found[n] >= 0) matches[static_cast<size_t>(found[n])] = true;
+    const ByNode<int> found = first_matches(options_.strategy, *entry.plan.graph);
+    for (const NodeId n : found.ids()) {
+      const bool forward = entry.plan.graph->node(n).phase == Phase::forward;
+      if (forward && found[n] >= 0) matches[found[n]] = true;
     }
   }
   for (size_t s = 0; s < scopes.size(); ++s) {

@@ -53,7 +53,7 @@ double idle_share(const PipelineRow& row, const PipelineShape& shape) {
 }
 
 Result<Pipeline> pipeline_of(const Strategy& strategy) {
-  const auto scopes = static_cast<int64_t>(strategy.scopes.size());
+  const auto scopes = std::ssize(strategy.scopes);
   const int64_t wanted = strategy.integer("pipeline.num_stages"),
                 virtual_stages = strategy.integer("pipeline.virtual_stages");
   Pipeline found{.row = &one_stage(), .shape = {.micro_batches = strategy.integer("pipeline.num_micro_batch")}};

@@ -134,7 +134,7 @@ class LayingOut {
 
   Status add_leaf(const Scope& scope, const std::string& name, Copies copies, int device) {
     copies.add(scope.kind, scope.device_count);
-    out_.leaf_of_scope[&scope] = static_cast<int>(out_.leaves.size());
+    out_.leaf_of_scope[&scope] = std::ssize(out_.leaves);
     out_.leaves.push_back(
         {.name = name, .scope = &scope, .device = device, .data = copies.data, .roles = copies.roles});
     out_.leaves.back().pins = std::move(copies.pins);
@@ -151,7 +151,7 @@ class LayingOut {
       out_.unmatched = own == out_.leaf_of_scope.end() ? -1 : own->second;
       return {};
     }
-    out_.unmatched = static_cast<int>(out_.leaves.size());
+    out_.unmatched = std::ssize(out_.leaves);
     out_.leaves.push_back({.name = "default", .device = device, .data = ranks_});
     return {};
   }
@@ -265,9 +265,8 @@ class MakingMeshes {
       const ScopeLeaf& leaf = layout_.leaves[i];
       Mesh& mesh = meshes[i].mesh;
       mesh.axes = axes_;
-      mesh.device = layout_.devices[static_cast<size_t>(leaf.device)];
-      for (const auto& [axis, size] : sizes_[static_cast<size_t>(leaf.device)])
-        mesh.axes[static_cast<size_t>(axis)].size = size;
+      mesh.device = layout_.devices[leaf.device];
+      for (const auto& [axis, size] : sizes_[leaf.device]) mesh.axes[axis].size = size;
       Cuts batch = batch_.cuts(leaf.data, numbers_, axis_of(micro_batch_axis), axis_of(unit_axis));
       if (batch != mesh.whole_batch()) meshes[i].batch = std::move(batch);
       meshes[i].axes = role_axes(leaf);
@@ -327,7 +326,7 @@ class MakingMeshes {
 
   std::vector<std::vector<int>> role_axes(const ScopeLeaf& leaf) const {
     std::vector<std::vector<int>> found;
-    const Sizes& sizes = sizes_[static_cast<size_t>(leaf.device)];
+    const Sizes& sizes = sizes_[leaf.device];
     int64_t degree = 1, end = leaf.data;
     auto at = sizes.begin();
     for (; at != sizes.end() && degree < end; ++at) degree *= at->second;

@@ -37,8 +37,8 @@ Result<Scope> scope_of_stages(const Strategy& strategy) {
 
 }  // namespace
 
-std::vector<int> first_matches(const Strategy& strategy, const Graph& graph) {
-  std::vector<int> found;
+ByNode<int> first_matches(const Strategy& strategy, const Graph& graph) {
+  ByNode<int> found;
   for (const Node& node : graph.nodes()) {
     const auto scope =
         std::ranges::find_if(strategy.scopes, [&](const Scope& s) { return scope_matches(s, graph, node); });
@@ -55,14 +55,14 @@ Result<Staging> find_staging(const PlanRequest& request) {
   if (!by_cost && pipeline.shape.chunks == 1) return found;
   EPL_ASSIGN(const Scope one, by_cost ? scope_of_default(strategy) : scope_of_stages(strategy));
   const Scope of_class{.kind = one.kind, .device_count = one.device_count};  // which matches everything
-  found.of_ranks.scopes.assign(static_cast<size_t>(pipeline.shape.classes), of_class);
+  found.of_ranks.scopes.assign(pipeline.shape.classes, of_class);
   found.of_ranks.has_default = false;
   found.of_ranks.default_scope = {};
   found.of_ranks.config.set("cluster.colocate_split_and_replicate", false);  // stages have ranks of their own
   for (int stage = 0; stage < pipeline.shape.stages(); ++stage) {
     found.class_of.push_back(pipeline.row->class_of(pipeline.shape, stage));
-    const bool named = !by_cost && !strategy.scopes[static_cast<size_t>(stage)].name.empty();
-    found.names.push_back(named ? strategy.scopes[static_cast<size_t>(stage)].name : cat("stage", stage));
+    const bool named = !by_cost && !strategy.scopes[stage].name.empty();
+    found.names.push_back(named ? strategy.scopes[stage].name : cat("stage", stage));
   }
   if (!by_cost) {
     found.node_stage = first_matches(strategy, *request.graph);

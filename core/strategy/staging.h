@@ -15,11 +15,11 @@ struct Staging {
   std::vector<int> class_of;
   std::vector<std::string> names;
   bool by_cost = false;
-  std::vector<int> node_stage;     // by node of the forward pass; -1: that of its operands
+  ByNode<int> node_stage;          // of the forward pass; -1: that of its operands
   std::vector<std::string> notes;  // for Plan::notes
 };
 Result<Staging> find_staging(const PlanRequest& request);
 // By node: the first scope of the strategy that matches it; -1: none does.
-std::vector<int> first_matches(const Strategy& strategy, const Graph& graph);
+ByNode<int> first_matches(const Strategy& strategy, const Graph& graph);
 
 }  // namespace epl

@@ -61,7 +61,7 @@ class Placement {
 
   Status run() {
     EPL_TRY(make_task_graphs());
-    plan_.node_task_graph.assign(static_cast<size_t>(graph_.node_count()), not_yet);
+    plan_.node_task_graph.assign(graph_.node_count(), not_yet);
     if (count() == 1) {
       std::ranges::fill(plan_.node_task_graph, 0);
     } else {
@@ -72,7 +72,7 @@ class Placement {
       EPL_TRY(check_flow());
     }
     for (int at : plan_.node_task_graph) {
-      if (at >= 0) ++plan_.task_graphs[static_cast<size_t>(at)].nodes;
+      if (at >= 0) ++plan_.task_graphs[at].nodes;
     }
     find_value_task_graphs(plan_);
     follow_updates();
@@ -81,9 +81,9 @@ class Placement {
   }
 
  private:
-  int& at(int n) { return plan_.node_task_graph[static_cast<size_t>(n)]; }
+  int& at(NodeId n) { return plan_.node_task_graph[n]; }
   int count() const { return static_cast<int>(plan_.task_graphs.size()); }
-  int stage_of(int task_graph) const { return plan_.task_graphs[static_cast<size_t>(task_graph)].stage; }
+  int stage_of(int task_graph) const { return plan_.task_graphs[task_graph].stage; }
 
   Status make_task_graphs() {
     EPL_ASSIGN(staging_, find_staging(request_));
@@ -104,9 +104,9 @@ class Placement {
     std::map<int, int> classes;  // of the devices that have TaskGraphs, in their order
     for (const ScopeLeaf& leaf : layout_.leaves) classes.emplace(leaf.device, 0);
     for (auto& [device, rank_class] : classes) {
-      rank_class = static_cast<int>(plan_.meshes.size());
+      rank_class = std::ssize(plan_.meshes);
       const auto leaf = std::ranges::find(layout_.leaves, device, &ScopeLeaf::device);
-      plan_.meshes.push_back(meshes[static_cast<size_t>(leaf - layout_.leaves.begin())].mesh);
+      plan_.meshes.push_back(meshes[leaf - layout_.leaves.begin()].mesh);
     }
     for (size_t i = 0; i < meshes.size(); ++i) {
       const ScopeLeaf& leaf = layout_.leaves[i];
@@ -160,7 +160,7 @@ class Placement {
   void take_stages() {
     const std::vector<TaskGraph> of_class = std::exchange(plan_.task_graphs, {});
     for (size_t s = 0; s < staging_.class_of.size(); ++s) {
-      TaskGraph& made = plan_.task_graphs.emplace_back(of_class[static_cast<size_t>(staging_.class_of[s])]);
+      TaskGraph& made = plan_.task_graphs.emplace_back(of_class[staging_.class_of[s]]);
       made.scope = staging_.names[s];
       made.stage = static_cast<int>(s);
     }
@@ -168,16 +168,14 @@ class Placement {
   }
 
   // The TaskGraph of a node of the forward pass; -1: that of its operands.
-  int scope_of(int n) const {
-    return staged() ? staging_.node_stage[static_cast<size_t>(n)] : layout_.leaf_of(graph_, graph_.node(NodeId{n}));
-  }
+  int scope_of(NodeId n) const { return staged() ? staging_.node_stage[n] : layout_.leaf_of(graph_, graph_.node(n)); }
 
   // The TaskGraph of the last stage, or the first, of those that operands come from; `not_yet` if none comes from any.
   int of_operands(const Node& node, bool last) {
     int found = not_yet;
     for (Value v : node.inputs) {
       if (!v || !graph_.value(v).producer) continue;
-      const int here = at(graph_.value(v).producer.index);
+      const int here = at(graph_.value(v).producer);
       if (here < 0) continue;
       if (found == not_yet || (last ? stage_of(here) > stage_of(found) : stage_of(here) < stage_of(found)))
         found = here;
@@ -191,7 +189,7 @@ class Placement {
     int64_t largest = 0;
     for (Value v : node.inputs) {
       if (!v || !graph_.value(v).producer) continue;
-      const int here = at(graph_.value(v).producer.index);
+      const int here = at(graph_.value(v).producer);
       const int64_t bytes = graph_.type(v).bytes();
       if (here < 0 || bytes < largest) continue;
       if (found == not_yet || bytes > largest || stage_of(here) > stage_of(found)) found = here;
@@ -202,18 +200,18 @@ class Placement {
 
   void place_forward() {
     const auto users = graph_.users();
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
+    for (const NodeId n : graph_.node_ids()) {
+      const Node& node = graph_.node(n);
       if (node.phase != Phase::forward) continue;
       at(n) = scope_of(n);
       if (at(n) < 0) at(n) = of_operands(node, true);
     }
     // What no operand places stands where it is needed first.
-    for (int n = graph_.node_count(); n-- > 0;) {
-      if (graph_.node(NodeId{n}).phase != Phase::forward || at(n) != not_yet) continue;
+    for (const NodeId n : graph_.node_ids().reversed()) {
+      if (graph_.node(n).phase != Phase::forward || at(n) != not_yet) continue;
       int first = not_yet;
-      for (Value v : graph_.node(NodeId{n}).outputs) {
-        for (int32_t user : users[static_cast<size_t>(v.index)]) {
+      for (Value v : graph_.node(n).outputs) {
+        for (const NodeId user : users[v]) {
           if (at(user) >= 0 && (first == not_yet || stage_of(at(user)) < stage_of(first))) first = at(user);
         }
       }
@@ -223,12 +221,12 @@ class Placement {
 
   // How tokens come to slots of experts by index, and how they leave them: the operand, or result (-1), of a node that
   // only moves rows, along which indices pick.
-  std::optional<int> picks_along(const Node& node) const {
-    if (node.op->moves != Moves::some) return std::nullopt;
-    const Result<ExtendedRule> found = node_extended_rule(graph_, node);
-    if (!found.ok() || !found->row || found->row->indices < 0) return std::nullopt;
+  std::optional<int> picks_along(NodeId n) const {
+    const Node& node = graph_.node(n);
+    const ExtendedRule& found = plan_.rule(n);
+    if (node.op->moves != Moves::some || !found.row || found.row->indices < 0) return std::nullopt;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (found->adds_to(found->rule.inputs[i])) return static_cast<int>(i);
+      if (found.adds_to(found.rule.inputs[i])) return static_cast<int>(i);
     }
     return -1;
   }
@@ -238,86 +236,83 @@ class Placement {
   // What puts tokens into slots by index, and takes them from there, is in it too: it is where tokens change ranks.
   void join_experts() {
     for (int t = 0; t < count() && layout_.unmatched >= 0 && !staged(); ++t) {
-      if (!plan_.task_graphs[static_cast<size_t>(t)].experts.empty() && t != layout_.unmatched) join(t);
+      if (!plan_.task_graphs[t].experts.empty() && t != layout_.unmatched) join(t);
     }
   }
   void join(int t) {
     const auto users = graph_.users();
-    const auto size = static_cast<size_t>(graph_.node_count());
-    std::vector<bool> inside(size, false), before(size, false), behind(size, false);  // the scope's own nodes
-    std::vector<std::optional<int>> along(size);
-    const auto is_forward = [&](int32_t n) { return graph_.node(NodeId{n}).phase == Phase::forward; };
+    const int size = graph_.node_count();
+    ByNode<bool> inside(size), before(size), behind(size);  // the scope's own nodes
+    ByNode<std::optional<int>> along(size);
+    const auto is_forward = [&](NodeId n) { return graph_.node(n).phase == Phase::forward; };
     const auto made = [&](Value v) { return v && graph_.value(v).producer; };
-    const auto maker = [&](Value v) { return static_cast<size_t>(graph_.value(v).producer.index); };
+    const auto maker = [&](Value v) { return graph_.value(v).producer; };
     const auto comes = [&](Value v) { return !made(v) || inside[maker(v)]; };
     const auto goes = [&](Value v) {
-      const std::vector<int32_t>& all = users[static_cast<size_t>(v.index)];
+      const std::vector<NodeId>& all = users[v];
       return std::ranges::any_of(all, is_forward) &&
-             std::ranges::all_of(all, [&](int32_t n) { return !is_forward(n) || inside[static_cast<size_t>(n)]; }) &&
+             std::ranges::all_of(all, [&](NodeId n) { return !is_forward(n) || inside[n]; }) &&
              std::ranges::find(graph_.outputs, v, &Graph::Output::value) == graph_.outputs.end();
     };
-    const auto all_come = [&](int n) {
-      const Node& node = graph_.node(NodeId{n});
-      const auto& picks = along[static_cast<size_t>(n)];
+    const auto all_come = [&](NodeId n) {
+      const Node& node = graph_.node(n);
+      const auto& picks = along[n];
       if (!picks) return std::ranges::any_of(node.inputs, made) && std::ranges::all_of(node.inputs, comes);
-      return *picks < 0 || (made(node.inputs[static_cast<size_t>(*picks)]) &&
-                            inside[maker(node.inputs[static_cast<size_t>(*picks)])]);
+      return *picks < 0 || (made(node.inputs[*picks]) && inside[maker(node.inputs[*picks])]);
     };
-    const auto all_go = [&](int n) {
-      const auto& picks = along[static_cast<size_t>(n)];
-      return (picks && *picks >= 0) || std::ranges::all_of(graph_.node(NodeId{n}).outputs, goes);
+    const auto all_go = [&](NodeId n) {
+      const auto& picks = along[n];
+      return (picks && *picks >= 0) || std::ranges::all_of(graph_.node(n).outputs, goes);
     };
-    for (int n = 0; n < graph_.node_count(); ++n) {
+    for (const NodeId n : graph_.node_ids()) {
       const bool may = is_forward(n) && at(n) == layout_.unmatched;
-      if (may) along[static_cast<size_t>(n)] = picks_along(graph_.node(NodeId{n}));
-      inside[static_cast<size_t>(n)] = at(n) == t || (may && all_come(n));
+      if (may) along[n] = picks_along(n);
+      inside[n] = at(n) == t || (may && all_come(n));
     }
     for (bool fewer = true; fewer;) {
       fewer = false;
-      for (int n = graph_.node_count(); n-- > 0;) {
-        if (!inside[static_cast<size_t>(n)] || at(n) == t || (all_come(n) && all_go(n))) continue;
-        inside[static_cast<size_t>(n)] = false;
+      for (const NodeId n : graph_.node_ids().reversed()) {
+        if (!inside[n] || at(n) == t || (all_come(n) && all_go(n))) continue;
+        inside[n] = false;
         fewer = true;
       }
     }
     // Slots that are no experts' stay where they are.
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      behind[static_cast<size_t>(n)] = at(n) == t || std::ranges::any_of(graph_.node(NodeId{n}).inputs, [&](Value v) {
-                                         return made(v) && inside[maker(v)] && behind[maker(v)];
-                                       });
+    for (const NodeId n : graph_.node_ids()) {
+      behind[n] = at(n) == t || std::ranges::any_of(graph_.node(n).inputs, [&](Value v) {
+                    return made(v) && inside[maker(v)] && behind[maker(v)];
+                  });
     }
-    for (int n = graph_.node_count(); n-- > 0;) {
-      before[static_cast<size_t>(n)] = at(n) == t;
-      for (Value v : graph_.node(NodeId{n}).outputs) {
-        for (int32_t user : users[static_cast<size_t>(v.index)]) {
-          if (inside[static_cast<size_t>(user)] && before[static_cast<size_t>(user)])
-            before[static_cast<size_t>(n)] = true;
+    for (const NodeId n : graph_.node_ids().reversed()) {
+      before[n] = at(n) == t;
+      for (Value v : graph_.node(n).outputs) {
+        for (const NodeId user : users[v]) {
+          if (inside[user] && before[user]) before[n] = true;
         }
       }
     }
-    for (size_t n = 0; n < size; ++n) {
-      if (inside[n] && (before[n] || behind[n])) at(static_cast<int>(n)) = t;
+    for (const NodeId n : graph_.node_ids()) {
+      if (inside[n] && (before[n] || behind[n])) at(n) = t;
     }
   }
 
   // Of a parameter, where it is used first; of optimizer state, where the parameter beside it is.
   void place_the_rest() {
     std::unordered_map<std::string_view, int> origins;
-    std::vector<int> leaf(static_cast<size_t>(graph_.value_count()), not_yet);
-    const auto take_leaves = [&](int n) {
-      for (Value v : graph_.node(NodeId{n}).inputs) {
-        if (v && is_state(graph_.value(v).kind) && leaf[static_cast<size_t>(v.index)] == not_yet)
-          leaf[static_cast<size_t>(v.index)] = at(n);
+    ByValue<int> leaf(graph_.value_count(), not_yet);
+    const auto take_leaves = [&](NodeId n) {
+      for (Value v : graph_.node(n).inputs) {
+        if (v && is_state(graph_.value(v).kind) && leaf[v] == not_yet) leaf[v] = at(n);
       }
     };
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
+    for (const NodeId n : graph_.node_ids()) {
+      const Node& node = graph_.node(n);
       if (node.phase != Phase::forward) continue;
       origins.emplace(node.origin_name(), at(n));
       take_leaves(n);
     }
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
+    for (const NodeId n : graph_.node_ids()) {
+      const Node& node = graph_.node(n);
       if (node.phase == Phase::forward) continue;
       if (node.op->takes_any_operands) {
         at(n) = every_task_graph;
@@ -328,8 +323,7 @@ class Placement {
         at(n) = found != origins.end() ? found->second : of_operands(node, false);
       } else {
         for (Value v : node.inputs) {
-          if (v && is_state(graph_.value(v).kind) && leaf[static_cast<size_t>(v.index)] != not_yet)
-            at(n) = leaf[static_cast<size_t>(v.index)];
+          if (v && is_state(graph_.value(v).kind) && leaf[v] != not_yet) at(n) = leaf[v];
         }
         if (at(n) == not_yet) at(n) = of_largest_operand(node);
       }
@@ -340,8 +334,8 @@ class Placement {
   }
 
   void explain() {
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
+    for (const NodeId n : graph_.node_ids()) {
+      const Node& node = graph_.node(n);
       if (at(n) == every_task_graph) continue;
       const bool pinned = node.phase == Phase::forward && scope_of(n) == at(n);
       plan_.explain(n, cat("in ", scope_name(at(n)), ", ",
@@ -355,12 +349,12 @@ class Placement {
 
   // The forward pass goes up through the stages, the backward pass down.
   Status check_flow() {
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
+    for (const NodeId n : graph_.node_ids()) {
+      const Node& node = graph_.node(n);
       for (Value v : node.inputs) {
         if (!v || !graph_.value(v).producer || at(n) < 0) continue;
         const Node& producer = graph_.node(graph_.value(v).producer);
-        const int from = at(graph_.value(v).producer.index);
+        const int from = at(graph_.value(v).producer);
         const bool up = node.phase == Phase::forward,
                    down = node.phase == Phase::backward && producer.phase == Phase::backward;
         if (from >= 0 && ((up && stage_of(from) > stage_of(at(n))) || (down && stage_of(from) < stage_of(at(n))))) {
@@ -374,18 +368,16 @@ class Placement {
     return {};
   }
 
-  const std::string& scope_name(int task_graph) const {
-    return plan_.task_graphs[static_cast<size_t>(task_graph)].scope;
-  }
+  const std::string& scope_name(int task_graph) const { return plan_.task_graphs[task_graph].scope; }
 
   // What several stages update in turn, such as the running statistics of a norm that a model uses twice, lies where
   // the last of them makes its next value. It is lent to the others at the start of a step, and what each makes of it
   // goes up through the stages like any value.
   void follow_updates() {
     for (const Graph::Update& update : graph_.updates) {
-      const int next = plan_.value_task_graph[static_cast<size_t>(update.next.index)];
+      const int next = plan_.value_task_graph[update.next];
       if (next != every_task_graph && plan_.class_of(update.state) != plan_.class_of(next))
-        plan_.value_task_graph[static_cast<size_t>(update.state.index)] = next;
+        plan_.value_task_graph[update.state] = next;
     }
   }
 
@@ -396,19 +388,18 @@ class Placement {
     const Plan* first = request_.state_of;
     if (!first || count() == 1) return;
     const auto users = first->graph->users();
-    for (int i = 0; i < graph_.value_count(); ++i) {
-      const ValueInfo& info = graph_.value(Value{i});
+    for (const Value v : graph_.value_ids()) {
+      const ValueInfo& info = graph_.value(v);
       const Value known = is_state(info.kind) ? first->graph->find(info.name) : Value();
-      if (!known || !is_state(first->graph->value(known).kind) || users[static_cast<size_t>(known.index)].empty())
-        continue;
-      const int there = first->value_task_graph[static_cast<size_t>(known.index)];
+      if (!known || !is_state(first->graph->value(known).kind) || users[known].empty()) continue;
+      const int there = first->value_task_graph[known];
       if (there == every_task_graph) continue;
-      const TaskGraph& home = first->task_graphs[static_cast<size_t>(there)];
+      const TaskGraph& home = first->task_graphs[there];
       const auto here = std::ranges::find_if(plan_.task_graphs, [&](const TaskGraph& t) {
         return t.scope == home.scope && t.rank_class == home.rank_class && t.stage == home.stage;
       });
       if (here != plan_.task_graphs.end())
-        plan_.value_task_graph[static_cast<size_t>(i)] = static_cast<int>(here - plan_.task_graphs.begin());
+        plan_.value_task_graph[v] = static_cast<int>(here - plan_.task_graphs.begin());
     }
   }
 
@@ -416,7 +407,7 @@ class Placement {
     for (const Graph::Update& update : graph_.updates) {
       if (plan_.class_of(update.state) == plan_.class_of(update.next)) continue;
       return unsupported("the next ", graph_.value(update.state).name, " is made by another stage than ",
-                         scope_name(plan_.value_task_graph[static_cast<size_t>(update.state.index)]));
+                         scope_name(plan_.value_task_graph[update.state]));
     }
     return {};
   }
