@@ -85,9 +85,9 @@ class Annotating {
 
   // Shards of weights are taken as pins again. Those of results, as other tools write them, may be cuts of the batch.
   Result<bool> says_pins() const {
-    EPL_ASSIGN(const std::vector<int> dims, pinned_dims(plan_, false));
-    for (Value v{0}; v.index < graph_.value_count(); ++v.index) {
-      if (graph_.value(v).kind == ValueKind::result && dims[static_cast<size_t>(v.index)] >= 0) return false;
+    EPL_ASSIGN(const ByValue<int> dims, pinned_dims(plan_, false));
+    for (const Value v : graph_.value_ids()) {
+      if (graph_.value(v).kind == ValueKind::result && dims[v] >= 0) return false;
     }
     return true;
   }

@@ -4,9 +4,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <initializer_list>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -58,18 +56,19 @@ template <class Id> class IdRange {
 
 // An element for each id. Iteration goes over the elements, in the order of ids.
 template <class Id, class T> class By {
-  // vector<bool> has no references to its elements.
-  using Elements = std::conditional_t<std::is_same_v<T, bool>, std::deque<T>, std::vector<T>>;
+  // Not T&: elements of a vector of truth values are bits.
+  using Reference = typename std::vector<T>::reference;
+  using ConstReference = typename std::vector<T>::const_reference;
 
  public:
   By() = default;
   explicit By(int count, const T& element = T()) : all_(count, element) {}
   By(std::initializer_list<T> elements) : all_(elements) {}
 
-  T& operator[](Id id) { return all_[id.index]; }
-  const T& operator[](Id id) const { return all_[id.index]; }
-  T& back() { return all_.back(); }
-  const T& back() const { return all_.back(); }
+  Reference operator[](Id id) { return all_[id.index]; }
+  ConstReference operator[](Id id) const { return all_[id.index]; }
+  Reference back() { return all_.back(); }
+  ConstReference back() const { return all_.back(); }
   auto begin() { return all_.begin(); }
   auto begin() const { return all_.begin(); }
   auto end() { return all_.end(); }
@@ -82,11 +81,11 @@ template <class Id, class T> class By {
   void assign(int count, const T& element) { all_.assign(count, element); }
   void resize(int count, const T& element = T()) { all_.resize(count, element); }
   void push_back(T element) { all_.push_back(std::move(element)); }
-  T& emplace_back() { return all_.emplace_back(); }
+  Reference emplace_back() { return all_.emplace_back(); }
   friend bool operator==(const By&, const By&) = default;
 
  private:
-  Elements all_;
+  std::vector<T> all_;
 };
 template <class T> using ByValue = By<Value, T>;
 template <class T> using ByNode = By<NodeId, T>;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 namespace epl::by_test {
@@ -31,12 +32,17 @@ TEST(IdRange, BeginsAfterAnId) {
   EXPECT_EQ(indices_of(range.reversed().after(NodeId{1})), (std::vector<int>{0}));
 }
 
-TEST(By, TruthValuesHaveReferences) {
+TEST(By, TruthValuesAreSetByTheirId) {
   ByValue<bool> table(3);
-  bool& second = table[Value{1}];
-  second = true;
+  table[Value{1}] = true;
   EXPECT_EQ(table, (ByValue<bool>{false, true, false}));
   EXPECT_EQ(std::ranges::count(table, true), 1);
+}
+
+// A vector whose elements hold tables moves them when it grows.
+TEST(By, MovesWithoutErrors) {
+  EXPECT_TRUE(std::is_nothrow_move_constructible_v<ByNode<bool>>);
+  EXPECT_TRUE(std::is_nothrow_move_constructible_v<ByNode<std::vector<int>>>);
 }
 
 TEST(By, ElementsStayWhenATableGrows) {
