@@ -60,7 +60,7 @@ std::string owner_in(int descriptor) {
   std::string_view line(text, bytes > 0 ? static_cast<size_t>(bytes) : 0);
   if (line.empty() || line.back() != '\n') return "another process";
   line.remove_suffix(1);
-  return excerpt(to_utf8(line), 200);
+  return shown_plain(to_utf8(line), 200);
 }
 
 std::string ourselves() {

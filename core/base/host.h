@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 
+#include "core/base/shown.h"
 #include "core/base/text.h"
 #include "core/base/thread_pool.h"
 
@@ -49,9 +51,22 @@ inline ThreadPool::Wait wait_of(const Host& host) {
   return host.spare_processors ? ThreadPool::Wait::patient : ThreadPool::Wait::brief;
 }
 
-// Writes to the host's log, if the host wants this level.
+// A path in a line of the log. The text is made with the line, so that a path which finds no memory ends no call whose
+// work is done.
+struct LoggedPath {
+  std::string_view path;
+};
+
+template <class T> const T& as_logged(const T& argument) { return argument; }
+inline std::string as_logged(const LoggedPath& argument) { return shown_path(argument.path); }
+
+// Writes to the host's log, if the host wants this level. A line that finds no memory is left out.
 template <class... Args> void log(const Host& host, LogLevel level, const Args&... args) {
-  if (host.log && level >= host.least_logged) host.log(level, cat(args...));
+  if (!host.log || level < host.least_logged) return;
+  try {
+    host.log(level, cat(as_logged(args)...));
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 }  // namespace epl

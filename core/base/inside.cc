@@ -22,7 +22,7 @@ Result<std::string> path_inside(const std::string& root, const std::string& fold
   const std::string around = root.empty() ? (folder.empty() ? "." : folder) : root;
   const auto refused = [&] {
     return invalid(what, " names ", shown(name, 100), ", which does not lie in the folder ",
-                   root.empty() ? "of the data" : excerpt(root, 200), "; name a file in that folder");
+                   root.empty() ? "of the data" : shown_plain(root, 200), "; name a file in that folder");
   };
   if (name.find('\0') != std::string_view::npos) return refused();
   if (root == "/") return name.starts_with('/') || folder.empty() ? std::string(name) : cat(folder, "/", name);

@@ -25,7 +25,7 @@ std::string expected(const Option& option) {
 }
 
 Status wrong(const Option& option, std::string_view given, std::string_view what) {
-  return invalid("option ", shown(option.name), " of ", what, " is ", excerpt(given, 80), "; ", expected(option));
+  return invalid("option ", shown(option.name), " of ", what, " is ", shown_plain(given, 80), "; ", expected(option));
 }
 
 bool allowed(const Option& option, const Attribute& value) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/base/json.h"
-#include "core/base/shown.h"
 #include "core/runtime/entry_data.h"
 
 namespace epl::capi {
@@ -56,7 +55,7 @@ Status bind_tensors(epl_dataset& dataset, const std::shared_ptr<const CompiledPl
   for (const Port& port : entry.inputs) add_tensor(tensors, dataset, port.global_type);
   EPL_ASSIGN(const std::string told, deal_files(*dataset.opened.dataset, entry));
   EPL_TRY(bind());
-  if (!told.empty()) log(dataset.engine->host, LogLevel::warning, shown_path(dataset.path), ": ", told);
+  if (!told.empty()) log(dataset.engine->host, LogLevel::warning, LoggedPath{dataset.path}, ": ", told);
   dataset.tensors = std::move(tensors);
   dataset.bound = plan;
   return {};
@@ -72,7 +71,7 @@ Result<std::unique_ptr<epl_dataset>> open_file(const epl_engine& engine, std::st
              open_dataset(made->path, options, engine.engine->host.packs, begun.stop, std::string(folder)));
   const Dataset& dataset = *made->opened.dataset;
   for (const auto& [name, type] : dataset.fields()) add_tensor(made->tensors, *made, type);
-  log(engine.engine->host, LogLevel::info, "dataset ", shown_path(path), ": ", dataset.samples(), " samples of ",
+  log(engine.engine->host, LogLevel::info, "dataset ", LoggedPath{path}, ": ", dataset.samples(), " samples of ",
       dataset.fields().size(), " fields, ", dataset.batches(), " batches an epoch");
   return made;
 }

@@ -209,7 +209,7 @@ namespace {
 Result<std::string> lines_of(std::string_view json) {
   if (json.empty()) return std::string();
   EPL_ASSIGN(const Json read, parse_json(json));
-  if (!read.is_object()) return invalid("facts is ", excerpt(json, 60), "; it is a JSON object");
+  if (!read.is_object()) return invalid("facts is ", shown_plain(json, 60), "; it is a JSON object");
   std::string out;
   for (const auto& [key, value] : read.items()) {
     if (value.is_structured())

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/base/shown.h"
 #include "core/capi/dlpack.h"
 #include "core/capi/handle.h"
 
@@ -32,7 +33,7 @@ Result<TensorType> type_argument(int32_t dtype, const int64_t* dims, int32_t ndi
 
 Status write_info(const std::string& name, DType dtype, const Shape& dims, epl_tensor_info* info) {
   if (dims.size() > EPL_MAX_NDIM)
-    return unsupported(excerpt(name, 80), " has ", dims.size(), " dimensions, more than the ", EPL_MAX_NDIM,
+    return unsupported(shown_plain(name, 80), " has ", dims.size(), " dimensions, more than the ", EPL_MAX_NDIM,
                        " of a tensor's type");
   epl_tensor_info made = EPL_TENSOR_INFO_INIT;
   made.name = name.c_str();

@@ -62,7 +62,8 @@ Status choose(const std::string& path, const std::string& fields, std::vector<Sa
   const auto parsed = parse_json(fields);
   const Json json = parsed.ok() ? *parsed : Json();
   if (!json.is_object() || json.empty())
-    return invalid("option fields is ", excerpt(fields, 80), "; an object of names is expected, {\"x\": \"images\"}");
+    return invalid("option fields is ", shown_plain(fields, 80),
+                   "; an object of names is expected, {\"x\": \"images\"}");
   std::map<std::string_view, const SampleArray*> found;
   std::vector<std::string> known;
   for (const SampleArray& array : arrays) {

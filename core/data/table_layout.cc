@@ -39,7 +39,7 @@ class Layouter {
     const std::string& text = options_.text(name);
     if (text.empty()) return Json();
     auto json = parse_json(text);
-    if (!json.ok()) return wrong(name, cat(excerpt(text, 80), " is not JSON: ", json.status().message()));
+    if (!json.ok()) return wrong(name, cat(shown_plain(text, 80), " is not JSON: ", json.status().message()));
     return json;
   }
 

@@ -87,7 +87,7 @@ Result<AdapterFiles> collect_adapters(Session& session, const std::string& folde
                           Tensor::from_ints({session.steps_done()}).reshaped({}));
   }
   if (!beside.left_out.empty()) {
-    log(session.host(), LogLevel::warning, shown_path(folder), ": ", beside.left_out[0],
+    log(session.host(), LogLevel::warning, LoggedPath{folder}, ": ", beside.left_out[0],
         beside.left_out.size() > 1 ? cat(" and ", beside.left_out.size() - 1, " more have") : " has",
         " changed, too, and is left out: Hugging Face PEFT keeps whole modules that have no adapter, by their names");
   }
@@ -171,7 +171,7 @@ Status export_model(Session& session, const std::string& path, bool for_inferenc
   const Model& model = *session.plan().options().model;
   EPL_TRY(
       session.agree(session.is_local(0) ? model.save(path, values, how_to_save(session, for_inference)) : Status()));
-  log(session.host(), LogLevel::info, "exported ", shown_path(path));
+  log(session.host(), LogLevel::info, "exported ", LoggedPath{path});
   return {};
 }
 
@@ -179,7 +179,7 @@ Status export_weights(Session& session, const std::string& path) {
   EPL_ASSIGN(auto values, weights(session));
   const NamedTensors named(values.begin(), values.end());
   EPL_TRY(session.agree(session.is_local(0) ? save_safetensors(path, named, {}, stop_hook(session.stop())) : Status()));
-  log(session.host(), LogLevel::info, "exported ", shown_path(path));
+  log(session.host(), LogLevel::info, "exported ", LoggedPath{path});
   return {};
 }
 

@@ -53,20 +53,16 @@ std::vector<Tensor> padded(const Entry& entry, std::span<const Tensor> inputs) {
   return whole;
 }
 
-// The step has been made, so that a text which finds no memory must not say that it was not.
-void log_step(const Host& host, const StepMetrics& step, bool had_batch) noexcept {
-  try {
-    log(host, LogLevel::debug, "step ", step.step + 1, ": loss ", step.loss, ", ", step.seconds, " s");
-    if (!had_batch) return;
-    if (step.counts_nothing) {
-      log(host, LogLevel::warning, "step ", step.step + 1,
-          ": nothing in its batch counts: every target is ignored, or its class has weight 0; the loss is nan, and the "
-          "step has changed nothing");
-    } else if (step.counts_in_part) {
-      log(host, LogLevel::warning, "step ", step.step + 1,
-          ": a part of its loss is a mean over nothing, so the loss is nan; the other parts have trained");
-    }
-  } catch (const std::bad_alloc&) {
+void log_step(const Host& host, const StepMetrics& step, bool had_batch) {
+  log(host, LogLevel::debug, "step ", step.step + 1, ": loss ", step.loss, ", ", step.seconds, " s");
+  if (!had_batch) return;
+  if (step.counts_nothing) {
+    log(host, LogLevel::warning, "step ", step.step + 1,
+        ": nothing in its batch counts: every target is ignored, or its class has weight 0; the loss is nan, and the "
+        "step has changed nothing");
+  } else if (step.counts_in_part) {
+    log(host, LogLevel::warning, "step ", step.step + 1,
+        ": a part of its loss is a mean over nothing, so the loss is nan; the other parts have trained");
   }
 }
 

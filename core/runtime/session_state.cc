@@ -202,15 +202,15 @@ Result<Fitting> find_fitting(Session& session, const CheckpointFiles& files, con
   EPL_TRY(check_rate_scale(parse_rate(checkpoint.facts)));
   const Host& host = session.host();
   if (checkpoint.numerics != numerics_version)
-    log(host, LogLevel::warning, shown_path(path), ": numerics version ", checkpoint.numerics, ", this library has ",
+    log(host, LogLevel::warning, LoggedPath{path}, ": numerics version ", checkpoint.numerics, ", this library has ",
         numerics_version, ": results go on, but not bit for bit");
   if (checkpoint.units != units_of(session))
-    log(host, LogLevel::warning, shown_path(path), ": the batch had ", checkpoint.units, " units, now it has ",
+    log(host, LogLevel::warning, LoggedPath{path}, ": the batch had ", checkpoint.units, " units, now it has ",
         units_of(session), ": results go on, but not bit for bit");
   for (const FactDifference& one : compare_facts(checkpoint.facts, facts_of(session, data))) {
     // Without a dataset it is weights that are wanted, for any purpose.
     if (data.dataset || one.topic == "model" || one.topic == "optimizer")
-      log(host, LogLevel::warning, shown_path(path), ": ", one.key, " was ", one.saved, ", now it is ", one.now);
+      log(host, LogLevel::warning, LoggedPath{path}, ": ", one.key, " was ", one.saved, ", now it is ", one.now);
   }
   EPL_TRY(session.stop().check());  // for the last time: what has begun to change the state ends
   return Fitting{path, std::move(checkpoint), std::move(left_out)};
@@ -391,7 +391,7 @@ Status save_session(Session& session, const std::string& folder, const TrainingD
           ? save_parts(session, folder, *checkpoint, names).with_context(cat("saving checkpoint ", shown_path(folder)))
           : save_whole(session, folder, *checkpoint, names);
   if (status.ok())
-    log(session.host(), LogLevel::info, "saved checkpoint ", shown_path(folder), " of step ", checkpoint->step);
+    log(session.host(), LogLevel::info, "saved checkpoint ", LoggedPath{folder}, " of step ", checkpoint->step);
   return status;
 }
 
@@ -399,7 +399,7 @@ Status save_alone(Session& session, const std::string& folder, const TrainingDat
   Names names;
   EPL_ASSIGN(Checkpoint checkpoint, describe(session, data, names));
   EPL_TRY(save_whole(session, folder, checkpoint, names));
-  log(session.host(), LogLevel::info, "saved checkpoint ", shown_path(folder), " of step ", checkpoint.step,
+  log(session.host(), LogLevel::info, "saved checkpoint ", LoggedPath{folder}, " of step ", checkpoint.step,
       " without the other processes");
   return {};
 }
@@ -421,7 +421,7 @@ Status load_session(Session& session, const Result<CheckpointFiles>& files, cons
     return status;
   }
   turn.stay();
-  log(session.host(), LogLevel::info, "loaded checkpoint ", shown_path(fitting->path), " of step ",
+  log(session.host(), LogLevel::info, "loaded checkpoint ", LoggedPath{fitting->path}, " of step ",
       fitting->checkpoint.step);
   return session.compare_copies();
 }

@@ -72,7 +72,8 @@ Json scope_json(const Scope& scope) {
 Result<Strategy> parse_strategy(std::string_view text) {
   Strategy strategy;
   auto parsed = parse_json(text);
-  if (!parsed.ok()) return invalid("the strategy is not JSON: ", parsed.status().message(), " of ", excerpt(text, 80));
+  if (!parsed.ok())
+    return invalid("the strategy is not JSON: ", parsed.status().message(), " of ", shown_plain(text, 80));
   const Json& json = *parsed;
   if (!json.is_object()) return invalid("a strategy is one JSON object");
   for (const auto& [key, value] : json.items()) {

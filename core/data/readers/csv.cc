@@ -236,7 +236,7 @@ class Csv {
   Status read_head(CsvCells& cells) {
     const std::string& header = request_.options.text("header");
     if (!header.empty() && header != "true" && header != "false")
-      return invalid("option header of a table is ", excerpt(header, 40), "; true or false is expected");
+      return invalid("option header of a table is ", shown_plain(header, 40), "; true or false is expected");
     const CsvCells start = cells;
     if (!cells.next_line()) return Status(Code::invalid_argument, "the table is empty", request_.path);
     bool numbers = true;

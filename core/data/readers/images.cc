@@ -168,7 +168,7 @@ class ImageReader : public Reader {
       names_.clear();
       const auto json = parse_json(classes);
       if (!json.ok() || !json->is_array())
-        return invalid("option classes of reader images is ", excerpt(classes, 80),
+        return invalid("option classes of reader images is ", shown_plain(classes, 80),
                        "; a list of the classes' folders is expected");
       for (const Json& name : *json) {
         if (!name.is_string())

@@ -60,6 +60,9 @@ func serve(folder, listen, grpcListen string, limits Limits, threads int, tokenF
 		}
 		defer grpcListener.Close()
 	}
+	// From before the first job trains: whoever reads that this listens may end it.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
 	manager, err := Open(folder, limits, threads, log)
 	if err != nil {
 		return err
@@ -76,8 +79,6 @@ func serve(folder, listen, grpcListen string, limits Limits, threads int, tokenF
 	go func() { ended <- byHTTP.Serve(listener) }()
 	fmt.Printf("listening on http://%s\n", listener.Addr())
 
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	select {
 	case err = <-ended:
 	case <-ctx.Done():

@@ -148,7 +148,7 @@ impl Manager {
         let text =
             |one: &serde_json::Map<String, serde_json::Value>| serde_json::Value::Object(one.clone()).to_string();
         let model = Model::load(&self.engine, self.uploads.find(&spec.model)?, &call)?;
-        let mut trainer = Trainer::parse(&self.engine, &text(&spec.trainer))?;
+        let mut trainer = Trainer::parse(&self.engine, text(&spec.trainer))?;
         let mut strategy = Strategy::parse(&self.engine, &text(&spec.strategy))?;
         let options = PlanOptions { ranks: spec.ranks as u64, ..Default::default() };
         Ok(Plan::new(&model, Some(&mut trainer), Some(&mut strategy), &options, &call)?)
