@@ -60,10 +60,6 @@ Result<Pipeline> pipeline_of(const Strategy& strategy) {
   if (found.shape.micro_batches < 1) return invalid("pipeline.num_micro_batch is ", found.shape.micro_batches);
   if (wanted < 1 || wanted > max_stages) return invalid("pipeline.num_stages is ", wanted);
   if (virtual_stages < 1 || virtual_stages > max_stages) return invalid("pipeline.virtual_stages is ", virtual_stages);
-  if (wanted > 1 && scopes > 0) {
-    return invalid("pipeline.num_stages is ", wanted, ", but there are scopes (", scopes,
-                   "), which are stages themselves; leave out one of the two");
-  }
   const bool colocated = strategy.flag("cluster.colocate_split_and_replicate");
   if (wanted == 1 && (scopes < 2 || colocated)) return found;
   const std::string& word = strategy.text("pipeline.strategy");

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "core/ir/op.h"
 #include "core/strategy/batch_cut.h"
+#include "core/strategy/joined_experts.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/scope_layout.h"
 #include "core/strategy/staging.h"
@@ -87,7 +87,8 @@ class Placement {
 
   Status make_task_graphs() {
     EPL_ASSIGN(staging_, find_staging(request_));
-    EPL_ASSIGN(layout_, lay_out_scopes(staging_.of_ranks, request_.ranks));
+    EPL_ASSIGN(layout_,
+               lay_out_scopes(staging_.of_ranks, request_.ranks, staged() ? SideBySide::stages : SideBySide::siblings));
     int64_t micro_batches = request_.strategy.integer("pipeline.num_micro_batch");
     if (micro_batches < 1) return invalid("pipeline.num_micro_batch is ", micro_batches);
     if (!plan_.coupled.empty()) {
@@ -156,19 +157,54 @@ class Placement {
 
   bool staged() const { return !staging_.class_of.empty(); }
 
-  // There is a TaskGraph for each class of ranks; its stages are like it.
+  // The scope of a leaf among those inside `outer`, which is laid out as `home`: how it is called behind the name of
+  // its stage, and how the user wants its values cut, innermost first. False: it is not there.
+  static bool find_inside(const Scope& outer, const Scope& home, const Scope* leaf, TaskGraph& found) {
+    bool here = &home == leaf;
+    for (size_t i = 0; !here && i < outer.scopes.size(); ++i) {
+      const Scope& inner = outer.scopes[i];
+      here = find_inside(inner, home.scopes[i], leaf, found);
+      if (here) found.scope = cat(".", inner.name.empty() ? cat(i) : inner.name, found.scope);
+    }
+    if (here) found.pins.insert(found.pins.end(), outer.dims.begin(), outer.dims.end());
+    return here;
+  }
+
+  // There are the TaskGraphs of each class of ranks; those of its stages are like them.
   void take_stages() {
     const std::vector<TaskGraph> of_class = std::exchange(plan_.task_graphs, {});
     for (size_t s = 0; s < staging_.class_of.size(); ++s) {
-      TaskGraph& made = plan_.task_graphs.emplace_back(of_class[staging_.class_of[s]]);
-      made.scope = staging_.names[s];
-      made.stage = static_cast<int>(s);
+      std::vector<int>& of_leaf = in_stage_.emplace_back(of_class.size(), not_yet);
+      for (size_t leaf = 0; leaf < of_class.size(); ++leaf) {
+        if (of_class[leaf].rank_class != staging_.class_of[s]) continue;
+        of_leaf[leaf] = count();
+        TaskGraph& made = plan_.task_graphs.emplace_back(of_class[leaf]);
+        made.scope.clear();
+        made.pins.clear();
+        find_inside(staging_.scopes[s], home_of(s), layout_.leaves[leaf].scope, made);
+        made.scope = cat(staging_.names[s], made.scope);
+        made.stage = static_cast<int>(s);
+      }
     }
     plan_.notes.insert(plan_.notes.end(), staging_.notes.begin(), staging_.notes.end());
   }
 
+  const Scope& home_of(size_t stage) const { return staging_.of_ranks.scopes[staging_.class_of[stage]]; }
+
+  // The TaskGraph of a node of a stage.
+  int inside(int stage, const Node& node) const {
+    const Scope *outer = &staging_.scopes[stage], *home = &home_of(static_cast<size_t>(stage));
+    for (int i; (i = match_among(outer->scopes, graph_, node)) >= 0;)
+      outer = &outer->scopes[i], home = &home->scopes[i];
+    return in_stage_[stage][layout_.leaf_of_scope.at(home)];
+  }
+
   // The TaskGraph of a node of the forward pass; -1: that of its operands.
-  int scope_of(NodeId n) const { return staged() ? staging_.node_stage[n] : layout_.leaf_of(graph_, graph_.node(n)); }
+  int scope_of(NodeId n) const {
+    if (!staged()) return layout_.leaf_of(graph_, graph_.node(n));
+    const int stage = staging_.node_stage[n];
+    return stage < 0 ? -1 : inside(stage, graph_.node(n));
+  }
 
   // The TaskGraph of the last stage, or the first, of those that operands come from; `not_yet` if none comes from any.
   int of_operands(const Node& node, bool last) {
@@ -219,83 +255,21 @@ class Placement {
     }
   }
 
-  // How tokens come to slots of experts by index, and how they leave them: the operand, or result (-1), of a node that
-  // only moves rows, along which indices pick.
-  std::optional<int> picks_along(NodeId n) const {
-    const Node& node = graph_.node(n);
-    const ExtendedRule& found = plan_.rule(n);
-    if (node.op->moves != Moves::some || !found.row || found.row->indices < 0) return std::nullopt;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (found.adds_to(found.rule.inputs[i])) return static_cast<int>(i);
-    }
-    return -1;
-  }
-
-  // What no scope matches and lies between nodes of an expert scope is in it as well: all its operands come from there,
-  // and all its results go there. So the weights of experts name the scope, and no token leaves between two products.
-  // What puts tokens into slots by index, and takes them from there, is in it too: it is where tokens change ranks.
   void join_experts() {
-    for (int t = 0; t < count() && layout_.unmatched >= 0 && !staged(); ++t) {
-      if (!plan_.task_graphs[t].experts.empty() && t != layout_.unmatched) join(t);
+    for (int t = 0; t < count(); ++t) {
+      const int rest = plan_.task_graphs[t].experts.empty() ? -1 : rest_beside(t);
+      if (rest >= 0 && rest != t) join_experts_of(plan_, t, rest);
     }
   }
-  void join(int t) {
-    const auto users = graph_.users();
-    const int size = graph_.node_count();
-    ByNode<bool> inside(size), before(size), behind(size);  // the scope's own nodes
-    ByNode<std::optional<int>> along(size);
-    const auto is_forward = [&](NodeId n) { return graph_.node(n).phase == Phase::forward; };
-    const auto made = [&](Value v) { return v && graph_.value(v).producer; };
-    const auto maker = [&](Value v) { return graph_.value(v).producer; };
-    const auto comes = [&](Value v) { return !made(v) || inside[maker(v)]; };
-    const auto goes = [&](Value v) {
-      const std::vector<NodeId>& all = users[v];
-      return std::ranges::any_of(all, is_forward) &&
-             std::ranges::all_of(all, [&](NodeId n) { return !is_forward(n) || inside[n]; }) &&
-             std::ranges::find(graph_.outputs, v, &Graph::Output::value) == graph_.outputs.end();
-    };
-    const auto all_come = [&](NodeId n) {
-      const Node& node = graph_.node(n);
-      const auto& picks = along[n];
-      if (!picks) return std::ranges::any_of(node.inputs, made) && std::ranges::all_of(node.inputs, comes);
-      return *picks < 0 || (made(node.inputs[*picks]) && inside[maker(node.inputs[*picks])]);
-    };
-    const auto all_go = [&](NodeId n) {
-      const auto& picks = along[n];
-      return (picks && *picks >= 0) || std::ranges::all_of(graph_.node(n).outputs, goes);
-    };
-    for (const NodeId n : graph_.node_ids()) {
-      const bool may = is_forward(n) && at(n) == layout_.unmatched;
-      if (may) along[n] = picks_along(n);
-      inside[n] = at(n) == t || (may && all_come(n));
-    }
-    for (bool fewer = true; fewer;) {
-      fewer = false;
-      for (const NodeId n : graph_.node_ids().reversed()) {
-        if (!inside[n] || at(n) == t || (all_come(n) && all_go(n))) continue;
-        inside[n] = false;
-        fewer = true;
-      }
-    }
-    // Slots that are no experts' stay where they are.
-    for (const NodeId n : graph_.node_ids()) {
-      behind[n] = at(n) == t || std::ranges::any_of(graph_.node(n).inputs, [&](Value v) {
-                    return made(v) && inside[maker(v)] && behind[maker(v)];
-                  });
-    }
-    for (const NodeId n : graph_.node_ids().reversed()) {
-      before[n] = at(n) == t;
-      for (Value v : graph_.node(n).outputs) {
-        for (const NodeId user : users[v]) {
-          if (inside[user] && before[user]) before[n] = true;
-        }
-      }
-    }
-    for (const NodeId n : graph_.node_ids()) {
-      if (inside[n] && (before[n] || behind[n])) at(n) = t;
-    }
+  // The TaskGraph of what no scope matches, in its stage; -1: there is none.
+  int rest_beside(int task_graph) const {
+    if (!staged()) return layout_.unmatched;
+    const auto stage = static_cast<size_t>(stage_of(task_graph));
+    const Scope& home = home_of(stage);
+    auto leaf = layout_.leaf_of_scope.find(&home);
+    if (leaf == layout_.leaf_of_scope.end()) leaf = layout_.leaf_of_scope.find(&home.scopes.back());  // it matches all
+    return leaf == layout_.leaf_of_scope.end() ? -1 : in_stage_[stage][leaf->second];
   }
-
   // Of a parameter, where it is used first; of optimizer state, where the parameter beside it is.
   void place_the_rest() {
     std::unordered_map<std::string_view, int> origins;
@@ -338,8 +312,9 @@ class Placement {
       const Node& node = graph_.node(n);
       if (at(n) == every_task_graph) continue;
       const bool pinned = node.phase == Phase::forward && scope_of(n) == at(n);
+      const bool by_cost = pinned && staging_.by_cost && rest_beside(at(n)) == at(n);
       plan_.explain(n, cat("in ", scope_name(at(n)), ", ",
-                           pinned && staging_.by_cost      ? "so that stages have about the same cost"
+                           by_cost                         ? "so that stages have about the same cost"
                            : pinned                        ? "whose pattern matches its name"
                            : node.phase == Phase::forward  ? "where its operands are"
                            : node.phase == Phase::backward ? "where its forward node is"
@@ -417,6 +392,7 @@ class Placement {
   const Graph& graph_;
   Staging staging_;
   ScopeLayout layout_;
+  std::vector<std::vector<int>> in_stage_;  // by stage and leaf of its class: the TaskGraph
 };
 
 }  // namespace
