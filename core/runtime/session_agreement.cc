@@ -151,7 +151,7 @@ Status Session::compare_weights() {
   return invalid("rank ", other, " has other weights than rank ", processes_[0], " in its model's file: first differs ",
                  shown(differ.front(), 200), differ.size() > 1 ? cat(", of ", differ.size(), " that do") : "",
                  ". Give all processes the same file, or let them take those of rank ", processes_[0],
-                 " (session option take_weights)")
+                 " (session option take_weights, on the command line --take-weights)")
       .of_rank(other);
 }
 

@@ -235,6 +235,25 @@ TEST(Style, UnknownNamesAreToldInOneWay) {
   }
 }
 
+// Names of strangers and words that went wrong must not act on a terminal, wherever the tool prints them.
+TEST(Style, TheToolSaysEverythingThroughOneFunction) {
+  static const std::regex prints(R"re(\bstd::(v?f?printf|v?f?puts|putchar|cout|cerr)\b)re");
+  // Whole documents of ours, JSON that a program reads, and what moves a terminal's own line.
+  static const std::regex own(R"re(printable(_line)?\(|stdout\)|"\\r\\033\[K", stderr\))re");
+  int seen = 0;
+  for (const SourceFile& file : files_below({"tools"}, kCode)) {
+    int number = 0;
+    for (const std::string& line : lines_of(file.text)) {
+      ++number;
+      if (!std::regex_search(line, prints)) continue;
+      ++seen;
+      EXPECT_TRUE(std::regex_search(line, own))
+          << file.path << ":" << number << ": prints by itself; tools/text.h has say() and say_error()";
+    }
+  }
+  EXPECT_GT(seen, 3);
+}
+
 // Messages are put together and followed by others ("; go on with ...", " (see --help)"): a sentence alone has no full
 // stop.
 bool ends_a_lone_sentence(const std::string& line) {
