@@ -38,10 +38,11 @@ void print(const CheckOptions& o, const std::string& name, const Outcome& r) {
       worst = "  worst gradient " + (r.worst_gradient.empty() ? "-" : r.worst_gradient) + ", parameter " +
               (r.worst_parameter.empty() ? "-" : r.worst_parameter);
     say("%s  %s: loss %s, gradient %s, parameter %s; memory %lld planned, %lld measured; weights %s; %s ms a step%s\n",
-        r.pass ? "pass" : "FAIL", name.c_str(), scientific(r.loss_error).c_str(), scientific(r.gradient_error).c_str(),
-        scientific(r.parameter_error).c_str(), static_cast<long long>(r.planned), static_cast<long long>(r.measured),
-        r.hash.c_str(), fixed(r.seconds_per_step() * 1e3, 2).c_str(), worst.c_str());
-    for (const std::string& note : r.notes) say("      %s\n", note.c_str());
+        r.pass ? "pass" : "FAIL", printable_line(name).c_str(), scientific(r.loss_error).c_str(),
+        scientific(r.gradient_error).c_str(), scientific(r.parameter_error).c_str(), static_cast<long long>(r.planned),
+        static_cast<long long>(r.measured), r.hash.c_str(), fixed(r.seconds_per_step() * 1e3, 2).c_str(),
+        worst.c_str());
+    for (const std::string& note : r.notes) say("      %s\n", printable_line(note).c_str());
     for (const LayoutResult& layout : r.layouts) say("      %s\n", layout_text(layout, r.hash).c_str());
   }
   std::fflush(stdout);
@@ -52,7 +53,7 @@ void print_error(const CheckOptions& o, const std::string& name, const std::exce
   if (o.job.json) {
     say_json(line);
   } else {
-    say("FAIL  %s: %s\n", name.c_str(), line.at("error").get<std::string>().c_str());
+    say("FAIL  %s: %s\n", printable_line(name).c_str(), printable_line(line.at("error").get<std::string>()).c_str());
   }
   std::fflush(stdout);
 }
@@ -150,8 +151,8 @@ class StrategyCheck {
           pass      ? "pass"
           : refused ? "refused"
                     : "FAIL",
-          line.at("case").get<std::string>().c_str(), line.at("strategy").get<std::string>().c_str(),
-          more.empty() ? "" : ": ", more.c_str());
+          printable_line(line.at("case").get<std::string>()).c_str(), line.at("strategy").get<std::string>().c_str(),
+          more.empty() ? "" : ": ", printable_line(more).c_str());
     }
     std::fflush(stdout);
   }

@@ -17,6 +17,9 @@ EPL_OP(first_not_finite) {
       .infer = [](const OpQuery& q) -> Result<OutputTypes> {
         for (int i = 0; i < q.inputs(); ++i)
           if (q.has(i) && !is_float(q.in(i).dtype)) return misfit(q, "operand ", i, " is not floating-point");
+        const int last = q.inputs() - 1;
+        if (q.attributes().flag("counted") && (last < 0 || (q.has(last) && q.in(last).elements() != 1)))
+          return misfit(q, "what counts is not one number");
         return OutputTypes{{DType::i64, {}}};
       },
       .reference =

@@ -158,6 +158,7 @@ Summed summed_up(Users& users, std::string_view value) {
       reduced = true;
       whole = whole || !axes;
     } else if (combines(op)) {
+      if (node.inputs.size() != 2) return Summed::no;
       const bool fixed = std::ranges::all_of(
           node.inputs, [&](std::string_view input) { return input == value || users.fixed.contains(input); });
       const bool scales = (op == "Mul" || op == "Div") && fixed && node.inputs[0] != node.inputs[1];

@@ -8,7 +8,11 @@ namespace epl::cpu::not_finite_test {
 namespace {
 
 int64_t first_not_finite(const std::vector<Tensor>& operands) {
-  return launch_everywhere({.op = "first_not_finite", .inputs = operands, .outputs = {{DType::i64, {}}}})[0].get_int(0);
+  return launch_everywhere({.op = "first_not_finite",
+                            .attributes = {{"counted", false}},
+                            .inputs = operands,
+                            .outputs = {{DType::i64, {}}}})[0]
+      .get_int(0);
 }
 
 TEST(NotFinite, IsSeenWhereverItStands) {

@@ -212,6 +212,8 @@ TEST(OnnxParameters, WeightsOfALossAreNone) {
 TEST(OnnxParameters, WeightsOfALossInSteps) {
   using testing::node;
   const epl::Tensor matrix = epl::Tensor::from_floats({3, 3}, {1, 2, 3, 4, 3, 2, 1, 7, 3});
+  epl::Tensor features(TensorType{DType::i64, {1}});
+  features.set_int(0, 1);
   const auto trained = [&](const std::vector<testing::Message>& rest, bool targets) {
     std::vector<testing::Message> nodes = {node("MatMul", {"x", "layer.weight"}, {"h"}), node("Sigmoid", {"h"}, {"p"}),
                                            node("Log", {"p"}, {"l"}), node("Mul", {"l", targets ? "t" : "x"}, {"m"}),
@@ -221,14 +223,15 @@ TEST(OnnxParameters, WeightsOfALossInSteps) {
         testing::model({.nodes = nodes,
                         .initializers = {testing::tensor("layer.weight", matrix),
                                          testing::tensor("crit.weight", epl::Tensor::from_floats({3}, {1, 2, 0.5})),
-                                         testing::tensor("half", epl::Tensor::from_floats({1}, {0.5}).reshaped({}))},
+                                         testing::tensor("half", epl::Tensor::from_floats({1}, {0.5}).reshaped({})),
+                                         testing::tensor("features", features)},
                         .inputs = {testing::port("x", {"4", "3"}), testing::port("t", {"4", "3"})},
                         .outputs = {testing::port("y", {})}}));
     EXPECT_TRUE(graph.ok()) << graph.status().to_string();
     return graph.ok() ? graph->leaves(ValueKind::parameter).size() : 0;
   };
   const testing::Message mean = node("ReduceMean", {"n"}, {"a"}),
-                         over_features = node("ReduceSum", {"n"}, {"s"}, {testing::attribute("axes", Ints{1})});
+                         over_features = node("ReduceSum", {"n", "features"}, {"s"});
   const std::vector<std::vector<testing::Message>> losses = {
       {mean, node("Mul", {"a", "half"}, {"y"})},
       {mean, node("Mul", {"h", "h"}, {"q"}), node("ReduceMean", {"q"}, {"b"}), node("Add", {"a", "b"}, {"y"})},
@@ -244,15 +247,16 @@ TEST(OnnxParameters, WeightsOfALossInSteps) {
 // What a model standardises its data by is of the data; a scale or a shift of another name or place is learnt.
 TEST(OnnxParameters, StatisticsOfData) {
   using testing::node;
-  const epl::Tensor matrix = epl::Tensor::from_floats({3, 3}, {1, 2, 3, 4, 3, 2, 1, 7, 3});
+  const epl::Tensor matrix =
+      epl::Tensor::from_floats({5, 5}, {1, 2, 3, 4, 3, 2, 1, 7, 3, 5, 6, 2, 8, 1, 4, 9, 5, 3, 2, 7, 6, 1, 8, 2, 5});
   const auto trained = [&](const std::vector<testing::Message>& nodes, const std::string& a, const std::string& b) {
-    auto graph =
-        testing::import(testing::model({.nodes = nodes,
-                                        .initializers = {testing::tensor("fc.weight", matrix),
-                                                         testing::tensor(a, epl::Tensor::from_floats({3}, {1, 7, 0.5})),
-                                                         testing::tensor(b, epl::Tensor::from_floats({3}, {2, 1, 4}))},
-                                        .inputs = {testing::port("x", {"4", "3"})},
-                                        .outputs = {testing::port("y", {"4", "3"})}}));
+    auto graph = testing::import(
+        testing::model({.nodes = nodes,
+                        .initializers = {testing::tensor("fc.weight", matrix),
+                                         testing::tensor(a, epl::Tensor::from_floats({5}, {1, 7, 0.5, 2, 6})),
+                                         testing::tensor(b, epl::Tensor::from_floats({5}, {2, 1, 4, 3, 5}))},
+                        .inputs = {testing::port("x", {"6", "5"})},
+                        .outputs = {testing::port("y", {"6", "5"})}}));
     EXPECT_TRUE(graph.ok()) << graph.status().to_string();
     return graph.ok() ? graph->leaves(ValueKind::parameter).size() : 0;
   };

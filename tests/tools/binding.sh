@@ -110,7 +110,7 @@ cp "$source/tests/onnx/data/target_input.onnx" . || exit 1
 { echo "a,b,c,kind"; i=0; while [ $i -lt 40 ]; do echo "$((i % 7)),0.5,-1,$((i % 2))"; i=$((i + 1)); done; } >clash.csv
 inputs='{"classes": true, "inputs": {"x": ["a", "b"], "target": "c"}}'
 expect 3 'two fields of the data are called "target"' "$epl" train target_input.onnx --data clash.csv --data-options \
-  "$inputs" --steps 1 --out o
+  "$inputs" --steps 1 --out refused
 expect 0 "label: i64[8] from kind" "$epl" train target_input.onnx --data clash.csv --data-options "$inputs" \
   --loss-target label --held-out 0.2 --steps 2 --out clash
 expect 0 "loss" "$epl" evaluate target_input.onnx --data clash.csv --data-options "$inputs" --loss-target label \
