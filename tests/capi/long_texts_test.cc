@@ -84,7 +84,7 @@ void expect_refused(epl_error* error, const std::string& what) {
 }
 
 // What a call gave, by whatever destroys its type.
-template <class T> void destroy(T* given) {
+template <class T> void destroy_given(T* given) {
 #define EPL_FALLIBLE(name)
 #define EPL_OTHER(name)                                                                                           \
   if constexpr (std::is_same_v<decltype(&name), void (*)(T*)> && std::string_view(#name).ends_with("_destroy")) { \
@@ -129,7 +129,7 @@ void try_function(const char* name, epl_error* (*function)(A...), Handles& handl
     }(std::index_sequence_for<A...>());
     expect_short(std::apply(function, given), name);
     const auto end = []<class T>(T* given) {
-      if constexpr (std::is_pointer_v<T>) destroy(reinterpret_cast<T>(given));  // the place held what was given
+      if constexpr (std::is_pointer_v<T>) destroy_given(reinterpret_cast<T>(given));  // the place held what was given
     };
     std::apply([&](auto&... place) { (end(place), ...); }, places);
   }
