@@ -76,6 +76,7 @@ Status Partition::place(NodeId n, int block, bool again) {
   Placement p{
       .old = old, .n = n, .block = block, .operands = std::move(operands), .pieces = std::move(pieces), .node = old};
   p.node.region = block;
+  p.node.key = old.key_name();
   if (plan_.node_task_graph[n] == every_task_graph) {
     for (Value& v : p.node.inputs) v = v && made_here(v) && plan_.leader_of(v) == v ? v : Value{};
     if (std::ranges::none_of(p.node.inputs, [](Value v) { return static_cast<bool>(v); })) return {};
