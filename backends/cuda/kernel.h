@@ -60,7 +60,7 @@ Result<Body> parse_body(std::string_view expression);
 
 // What a row is asked: one node with local shapes.
 struct Query {
-  std::string op, node;  // the node's name: random numbers follow from it
+  std::string op, node, key;  // the node's name, and what its random numbers follow from
   std::vector<Operand> inputs, outputs;
   std::vector<Attribute> attributes;
   Units units{};                  // sums over the batch run over these, then by the binary tree

@@ -167,6 +167,7 @@ Result<Query> query_of(const epl_pack_query& given) {
   Query made;
   made.op = given.op;
   made.node = given.node;
+  made.key = given.key;
   made.inputs = operands_of(given.inputs, given.input_count);
   made.outputs = operands_of(given.outputs, given.output_count);
   for (int32_t i = 0; i < given.attribute_count; ++i) made.attributes.push_back(attribute_of(given.attributes[i]));

@@ -33,6 +33,7 @@ PackQuery::PackQuery(const KernelQuery& q, void* device) {
             .threads = q.threads,
             .units = q.units.count,
             .node = q.node.c_str(),
+            .key = q.key.c_str(),
             .units_outer = q.units.outer,
             .splits_keep_bits = q.splits_keep_bits,
             .reserved = 0,

@@ -64,7 +64,8 @@ typedef struct epl_pack_query {
   int32_t input_count, output_count, attribute_count;
   int32_t threads;          /* that the kernel will run on */
   int64_t units;            /* a sum over the batch may add so many equal runs one after another, or ignore that */
-  const char* node;         /* its name, which random numbers depend on */
+  const char* node;         /* its name, for messages */
+  const char* key;          /* of its random numbers, besides the seed and the step */
   int64_t units_outer;      /* so often the runs of all units follow one another (core/base/units.h) */
   int32_t splits_keep_bits; /* 1: no bit may depend on how a split has cut any dimension */
   int32_t reserved;

@@ -24,6 +24,7 @@ Query through(const KernelQuery& q) {
 TEST(CudaQuery, EveryFieldComesThrough) {
   KernelQuery q{.op = "some",
                 .node = "a.node",
+                .key = "a.key",
                 .input_types = {{DType::f32, {2, 3}}, {DType::i64, {}}},
                 .output_types = {{DType::boolean, {7}}},
                 .input_present = {true, false},
@@ -33,6 +34,7 @@ TEST(CudaQuery, EveryFieldComesThrough) {
   const Query got = through(q);
   EXPECT_EQ(got.op, "some");
   EXPECT_EQ(got.node, "a.node");
+  EXPECT_EQ(got.key, "a.key");
   ASSERT_EQ(got.inputs.size(), 2u);
   EXPECT_TRUE(got.has(0));
   EXPECT_FALSE(got.has(1));

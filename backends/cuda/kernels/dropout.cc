@@ -52,7 +52,7 @@ Result<Kernel> dropout(const Query& q) {
   kernel.launches.push_back(launch_threads(
       program({"backends/cuda/text/random.cuh"}, text), "dropout", n,
       {input(0), own ? input(1) : Argument{}, step_block(), output(0), q.has_output(1) ? output(1) : Argument{},
-       number(n), number(static_cast<int64_t>(name_hash(q.node))),
+       number(n), number(static_cast<int64_t>(name_hash(q.key))),
        number(static_cast<int64_t>(std::ceil(ratio * 16777216.0))), number(scale_bits),
        number(own ? q.integer("run") : 1), number(own ? q.integer("stride") : 0),
        number(q.find(draws_in_full) && q.flag(draws_in_full))}));
