@@ -108,6 +108,8 @@ constexpr Argument workspace(int64_t offset) { return {Argument::Kind::workspace
 constexpr Argument step_block() { return {Argument::Kind::step, 0}; }
 constexpr Argument number(int64_t value) { return {Argument::Kind::number, value}; }
 
+inline constexpr size_t max_arguments = 480;  // of a launch
+
 struct Launch {
   std::string source;                                     // of equal texts one is compiled
   std::string entry;                                      // its `extern "C" __global__` function

@@ -90,9 +90,9 @@ TEST(Packs, EveryFaultIsNamed) {
   EXPECT_TRUE(has(refusal("no_entry", Code::invalid_argument), "is not a pack: it has no epl_pack_entry"));
   EXPECT_TRUE(has(refusal("gives_nothing", Code::invalid_argument), "is not a pack"));
   EXPECT_TRUE(
-      has(refusal("other_version", Code::unsupported), "version 3 of the packs' interface, this library version 2"));
+      has(refusal("other_version", Code::unsupported), "version 4 of the packs' interface, this library version 3"));
   EXPECT_TRUE(
-      has(refusal("old_version", Code::unsupported), "version 1 of the packs' interface, this library version 2"));
+      has(refusal("old_version", Code::unsupported), "version 2 of the packs' interface, this library version 3"));
   EXPECT_TRUE(has(refusal("short_table", Code::unsupported), "a table of 16 bytes"));
   EXPECT_TRUE(has(refusal("short_row", Code::unsupported), "has rows of"));
   EXPECT_TRUE(has(refusal("other_name", Code::invalid_argument), "is pack another"));
