@@ -7,10 +7,12 @@ namespace epl::cuda {
 Rows fused_rows();
 Rows reduce_rows();
 Rows softmax_rows();
+Rows norm_rows();
+Rows matmul_rows();
 
 Rows all_rows() {
   Rows all;
-  for (Rows (*rows)() : {fused_rows, reduce_rows, softmax_rows}) {
+  for (Rows (*rows)() : {fused_rows, reduce_rows, softmax_rows, norm_rows, matmul_rows}) {
     const Rows family = rows();
     all.insert(all.end(), family.begin(), family.end());
   }

@@ -3,3 +3,4 @@
 
 #include "backends/cuda/text/region.cuh"
 #include "backends/cuda/text/rows.cuh"
+#include "backends/cuda/text/product.cuh"
