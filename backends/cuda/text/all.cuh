@@ -1,0 +1,5 @@
+// All of the texts, for tests that compile many kernels at once.
+#pragma once
+
+#include "backends/cuda/text/region.cuh"
+#include "backends/cuda/text/rows.cuh"
