@@ -15,8 +15,12 @@ else()
     -DHEADER=backends/cuda/generate/texts.h -DNAME=epl::cuda::source_text
     -P ${PROJECT_SOURCE_DIR}/cmake/text_table.cmake
     DEPENDS ${cuda_list} ${cuda_files} ${PROJECT_SOURCE_DIR}/cmake/text_table.cmake COMMENT "texts of cuda kernels")
-  epl_sources(cuda_sources backends/cuda/api backends/cuda/kernels backends/cuda/generate)
+  epl_sources(cuda_sources backends/cuda/kernels backends/cuda/generate)
+  add_library(epl_cuda_kernels OBJECT ${cuda_sources} ${cuda_texts})  # the tests have it too
+  target_include_directories(epl_cuda_kernels PRIVATE ${PROJECT_SOURCE_DIR})
+  epl_sources(cuda_sources backends/cuda/api)
   set(cuda_base dtype.cc status.cc tensor_type.cc text.cc)
   list(TRANSFORM cuda_base PREPEND ${PROJECT_SOURCE_DIR}/core/base/)
-  epl_add_pack(cuda COMPONENT pack_cuda SOURCES ${cuda_sources} ${cuda_texts} ${cuda_base} LIBRARIES ${CMAKE_DL_LIBS})
+  epl_add_pack(cuda COMPONENT pack_cuda SOURCES ${cuda_sources} ${cuda_base} $<TARGET_OBJECTS:epl_cuda_kernels>
+    LIBRARIES ${CMAKE_DL_LIBS})
 endif()
