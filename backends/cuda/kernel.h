@@ -99,7 +99,7 @@ struct StepBlock {
 struct Argument {
   enum class Kind : uint8_t { input, output, workspace, step, number, null };
   Kind kind = Kind::null;
-  int64_t value = 0;  // which operand; an offset into the workspace, of which 0 is aligned to 256 bytes; the number
+  int64_t value = 0;  // which operand; an offset into the workspace, of which 0 is aligned to 64 bytes; the number
 };
 // An absent operand becomes a null pointer.
 constexpr Argument input(int64_t i) { return {Argument::Kind::input, i}; }

@@ -127,6 +127,27 @@ TEST(Packs, ServeNothingAtLevelLayout) {
   EXPECT_FALSE(has(kernels_of(**plan), "pack")) << kernels_of(**plan);
 }
 
+// A device that a pack is: what is missing is named, with where it was looked for and what brings it.
+TEST(Packs, ADeviceSaysWhatItLacks) {
+  const TemporaryFolder empty;
+  Host host = test_host(1);
+  host.packs = empty.path();
+  const Status no_pack = open_device("cuda", host).status();
+  EXPECT_EQ(no_pack.code(), Code::not_found);
+  EXPECT_TRUE(has(no_pack.message(), "device cuda needs the pack cuda: there is no " + empty.path()))
+      << no_pack.message();
+
+  host.packs = EPL_PACK_FOLDER;
+  if (!fs::exists(pack_path(EPL_PACK_FOLDER, "cuda"))) GTEST_SKIP() << "the pack is not built";
+  const auto opened = open_device("cuda", host);
+  if (opened.ok()) GTEST_SKIP() << "this machine has " << (*opened)->description();
+  EXPECT_EQ(opened.status().code(), Code::unsupported);
+  const std::string& message = opened.status().message();
+  if (!has(message, "cannot be opened; it")) GTEST_SKIP() << "a driver without a GPU: " << message;
+  for (const char* part : {"libcuda.so.1", EPL_PACK_FOLDER, "where the loader looks", "NVIDIA's driver 580"})
+    EXPECT_TRUE(has(message, part)) << message;
+}
+
 // What libepl.so says of a pack, whether it is there or not, is what the pack gives.
 TEST(Packs, RowsSayWhatIsInThem) {
   ASSERT_GE(pack_table().rows.size(), 3u);
