@@ -24,6 +24,7 @@ inline constexpr std::string_view host_prelude = R"text(
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <array>
 #include <bit>
 #include <limits>
 #include <vector>

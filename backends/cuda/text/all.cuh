@@ -3,3 +3,5 @@
 
 #include "backends/cuda/text/region.cuh"
 #include "backends/cuda/text/rows.cuh"
+#include "backends/cuda/text/product.cuh"
+#include "backends/cuda/text/random.cuh"

@@ -32,10 +32,19 @@ template <> struct numeric_limits<double> {
   static constexpr double infinity() { return __builtin_bit_cast(double, 0x7ff0000000000000LL); }
   static constexpr double quiet_NaN() { return __builtin_bit_cast(double, 0x7ff8000000000000LL); }
 };
+template <class T, int n> struct array {
+  T values[n];
+  constexpr T& operator[](int64_t i) { return values[i]; }
+  constexpr const T& operator[](int64_t i) const { return values[i]; }
+  constexpr int size() const { return n; }
+  constexpr T* begin() { return values; }
+  constexpr T* end() { return values + n; }
+};
 inline float fabs(float x) { return ::fabsf(x); }
 inline double fabs(double x) { return ::fabs(x); }
 inline bool isnan(double x) { return x != x; }
 inline bool isinf(double x) { return ::fabs(x) == numeric_limits<double>::infinity(); }
+inline bool isfinite(double x) { return ::fabs(x) < numeric_limits<double>::infinity(); }
 inline bool signbit(double x) { return bit_cast<int64_t>(x) < 0; }
 inline double floor(double x) { return ::floor(x); }
 inline double sqrt(double x) { return __dsqrt_rn(x); }

@@ -5,6 +5,7 @@
 #include "backends/cuda/text/scalar_op.cuh"
 #include "core/base/math.h"
 #include "core/base/math.cc"
+#include "core/base/angles.cc"
 #include "backends/cpu/kernels/lane_operations.simd.h"
 
 namespace epl {
@@ -13,6 +14,9 @@ namespace epl {
 
 namespace epl::cuda {
 using namespace epl::cpu::gpu;
+using epl::bfloat_to_float;
+using epl::half_to_float;
+using epl::ScalarOp;
 
 inline uint16_t half_of(float x) { return float_to_half(x); }
 inline uint16_t half_of(double x) { return float_to_half(round_to_odd(x)); }
