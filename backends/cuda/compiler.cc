@@ -23,8 +23,9 @@ class Program {
     EPL_TRY(check(nvrtc_.create(&program_, source.c_str(), "kernel.cu", 0, nullptr, nullptr)));
     const std::string target = cat("--gpu-architecture=compute_", capability);
     // The numbers are ours: nothing is contracted, flushed or approximated.
-    const char* const options[] = {target.c_str(), "--std=c++17",     "--fmad=false",
-                                   "--ftz=false",  "--prec-div=true", "--prec-sqrt=true"};
+    const char* const options[] = {
+        target.c_str(),    "--std=c++20", "--fmad=false",    "--device-as-default-execution-space",
+        "--device-int128", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"};
     const NvrtcCode code = nvrtc_.compile(program_, static_cast<int>(std::size(options)), options);
     if (code != 0) return error(Code::internal, "NVRTC: ", nvrtc_.error_text(code), ": ", log());
     size_t bytes = 0;

@@ -2,8 +2,9 @@
 // compiles them (compiler.h), keeps them by their text, and launches them in their order on one stream. Nothing here
 // needs a GPU.
 //
-// A text is compiled with --fmad=false, C++17 and no headers. Each of its functions that are launched is
-// `extern "C" __global__`, with one parameter of eight bytes for each argument: pointers and `long long`.
+// A text is compiled with --fmad=false, as C++20, all of it for the device, and without headers. Each of its functions
+// that are launched is `extern "C" __global__`, with one parameter of eight bytes for each argument: pointers and
+// `long long`.
 #pragma once
 
 #include <array>

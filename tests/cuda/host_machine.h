@@ -112,7 +112,8 @@ class HostMachine {
   int add(const Launch& launch) {
     const size_t at = launch.source.find(body_begins);
     if (at == std::string::npos) return -1;
-    std::string body = launch.source.substr(at + body_begins.size());
+    const size_t from = at + body_begins.size();
+    std::string body = launch.source.substr(from, launch.source.rfind(body_ends) - from);
     const auto [it, is_new] = numbers_.emplace(std::move(body), static_cast<int>(numbers_.size()));
     return it->second;
   }

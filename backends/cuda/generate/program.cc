@@ -46,7 +46,7 @@ std::string program(std::initializer_list<std::string_view> files, std::string_v
   std::set<std::string, std::less<>> seen;
   paste("backends/cuda/text/machine.cuh", seen, text);
   for (std::string_view file : files) paste(file, seen, text);
-  return text.append(body_begins).append(body);
+  return text.append(body_begins).append(body).append(body_ends);
 }
 
 std::string walk_function(std::string_view name, const Walks& walks, int64_t first) {

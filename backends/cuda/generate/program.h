@@ -16,8 +16,9 @@ namespace epl::cuda {
 // The text of a program: `files` and all that they include, each once, then `body`. Includes of the C++ library and of
 // Highway are left out; text/machine.cuh and text/one_lane.cuh stand for them.
 std::string program(std::initializer_list<std::string_view> files, std::string_view body);
-// The line between the two.
-inline constexpr std::string_view body_begins = "using namespace epl::cuda;\n";
+// What stands around the body: names of its own, before those of the files.
+inline constexpr std::string_view body_begins = "namespace kernel {\nusing namespace epl::cuda;\n";
+inline constexpr std::string_view body_ends = "}  // namespace kernel\n";
 
 // One dimension of a walk through memory, in elements.
 struct Walk {

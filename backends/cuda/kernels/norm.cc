@@ -37,7 +37,7 @@ Result<Kernel> forward(const Query& q, bool centred) {
   EPL_TRY(require(width > 0, "empty rows"));
   const std::string body = cat(
       constant("n", width),
-      "extern \"C\" __global__ void norm(const float* x, const float* scale, const float* bias, float* y, float* mean,\n"
+      "extern \"C\" __global__ void norm_rows(const float* x, const float* scale, const float* bias, float* y, float* mean,\n"
       "                                float* rstd, long long epsilon) {\n",
       thread_head(rows), "  ", read_epsilon,
       "  epl::cpu::gpu::forward(x + t * n, scale, bias, e, ", centred ? "true" : "false",
@@ -45,7 +45,7 @@ Result<Kernel> forward(const Query& q, bool centred) {
   Kernel kernel;
   kernel.aliases = {{0, 0}};
   kernel.launches.push_back(launch_threads(
-      program({rows_file}, body), "norm", rows,
+      program({rows_file}, body), "norm_rows", rows,
       {input(0), operand(q, 1), centred ? operand(q, 2) : Argument{}, result(q, 0),
        centred ? result(q, 1) : Argument{}, result(q, centred ? 2 : 1), number_bits(q.number("epsilon"))}));
   return kernel;

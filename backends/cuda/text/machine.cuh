@@ -69,3 +69,6 @@ inline float nearbyintf(float x) { return ::rintf(x); }
 #define HWY_AFTER_NAMESPACE() static_assert(true, "")
 #define HWY_HAVE_FLOAT64 1
 #define HWY_HAVE_INTEGER64 1
+
+// What is written behind the texts uses this space.
+namespace epl::cuda {}
