@@ -122,7 +122,7 @@ epl_precompile(epl_called_once ${EPL_COMMON_HEADERS} <array>)  # not those of ep
 # Where several sources are compiled as one (CMAKE_UNITY_BUILD), kernels, schedules and losses stay alone: in the file
 # of each row the same parts have the same names.
 foreach(source ${plain})
-  if(source MATCHES "/(cpu/kernels|strategy/pipelines|train/losses)/")
+  if(source MATCHES "/(cpu/kernels|strategy/pipelines|train/losses|backends/cuda)/|/core/backend/pack_")
     set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endforeach()

@@ -125,31 +125,31 @@ typedef struct epl_job epl_job;
 /* --- Errors ----------------------------------------------------------------------------------------------------- */
 
 #define EPL_OK 0
-#define EPL_ERROR_INVALID_ARGUMENT 1 /* the caller passed something wrong */
-#define EPL_ERROR_INVALID_MODEL 2    /* a model file is damaged or contradicts itself */
-#define EPL_ERROR_UNSUPPORTED 3      /* known, but not built (yet) or not possible here */
-#define EPL_ERROR_NOT_FOUND 4        /* a file, key or name that does not exist */
-#define EPL_ERROR_IO 5               /* the operating system refused a read or a write */
+#define EPL_ERROR_INVALID_ARGUMENT 1  /* the caller passed something wrong */
+#define EPL_ERROR_INVALID_MODEL 2     /* a model file is damaged or contradicts itself */
+#define EPL_ERROR_UNSUPPORTED 3       /* known, but not built (yet) or not possible here */
+#define EPL_ERROR_NOT_FOUND 4         /* a file, key or name that does not exist */
+#define EPL_ERROR_IO 5                /* the operating system refused a read or a write */
 #define EPL_ERROR_OUT_OF_MEMORY 6
 #define EPL_ERROR_CANCELLED 7
 #define EPL_ERROR_DEADLINE_EXCEEDED 8
-#define EPL_ERROR_PEER_FAILED 9 /* another rank died or returned an error */
-#define EPL_ERROR_MISUSE 10     /* calls in an order or on threads that the rules forbid */
-#define EPL_ERROR_NOT_FINITE 11 /* NaN or infinity where the step had to stop */
-#define EPL_ERROR_INTERNAL 12   /* a bug of ours */
-#define EPL_ERROR_DATA_LOSS 13  /* a checkpoint or plan file is damaged */
-#define EPL_ERROR_BUSY 14       /* another thread is in a call with this handle, or a folder has an owner */
-#define EPL_ERROR_STATE_LOST 15 /* the state of this session is no longer that of one step: load a checkpoint */
-#define EPL_ERROR_EXHAUSTED 16  /* no thread, descriptor or space on the disk: the host can give more */
+#define EPL_ERROR_PEER_FAILED 9       /* another rank died or returned an error */
+#define EPL_ERROR_MISUSE 10           /* calls in an order or on threads that the rules forbid */
+#define EPL_ERROR_NOT_FINITE 11       /* NaN or infinity where the step had to stop */
+#define EPL_ERROR_INTERNAL 12         /* a bug of ours */
+#define EPL_ERROR_DATA_LOSS 13        /* a checkpoint or plan file is damaged */
+#define EPL_ERROR_BUSY 14             /* another thread is in a call with this handle, or a folder has an owner */
+#define EPL_ERROR_STATE_LOST 15       /* the state of this session is no longer that of one step: load a checkpoint */
+#define EPL_ERROR_EXHAUSTED 16        /* no thread, descriptor or space on the disk: the host can give more */
 
 /* EPL_OK for NULL. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int32_t epl_error_code(const epl_error* EPL_NULLABLE error);
 /* What was wrong and what to do; empty for NULL. `length` may be NULL. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const
-    char* epl_error_message(const epl_error* EPL_NULLABLE error, size_t* EPL_OUT EPL_NULLABLE length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char*
+epl_error_message(const epl_error* EPL_NULLABLE error, size_t* EPL_OUT EPL_NULLABLE length);
 /* The node, file or handle it concerns; empty when there is none. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const
-    char* epl_error_where(const epl_error* EPL_NULLABLE error, size_t* EPL_OUT EPL_NULLABLE length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char*
+epl_error_where(const epl_error* EPL_NULLABLE error, size_t* EPL_OUT EPL_NULLABLE length);
 /* The rank it concerns, of the job; -1 when there is none. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_error_rank(const epl_error* EPL_NULLABLE error);
 /* 1 if the same call may succeed later (busy, cancelled, deadline, no memory, exhausted), else 0. */
@@ -157,22 +157,21 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int32_t epl_error_retryable(con
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_error_destroy(epl_error* EPL_NULLABLE error);
 /* An error of the host's own, which its callbacks return. `code` is EPL_ERROR_...; another one becomes
  * EPL_ERROR_INTERNAL. Never NULL: where there is no memory for it, it is EPL_ERROR_OUT_OF_MEMORY. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD epl_error* epl_error_create(int32_t code,
-                                                                   const char* EPL_TEXT(message_length) message,
-                                                                   size_t message_length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD epl_error*
+epl_error_create(int32_t code, const char* EPL_TEXT(message_length) message, size_t message_length);
 /* "invalid argument", ...; "unknown" for values that this library does not know. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char* epl_error_code_name(int32_t code);
 
 /* --- Texts that the library made ---------------------------------------------------------------------------------- */
 
 /* `length` may be NULL. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const
-    char* epl_text_data(const epl_text* text, size_t* EPL_OUT EPL_NULLABLE length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char*
+epl_text_data(const epl_text* text, size_t* EPL_OUT EPL_NULLABLE length);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_text_destroy(epl_text* EPL_NULLABLE text);
 
 /* --- Engine ------------------------------------------------------------------------------------------------------ */
 
-#define EPL_LOG_DEFAULT 0 /* warnings and errors */
+#define EPL_LOG_DEFAULT 0   /* warnings and errors */
 #define EPL_LOG_DEBUG 1
 #define EPL_LOG_INFO 2
 #define EPL_LOG_WARNING 3
@@ -188,20 +187,20 @@ typedef void (*epl_destroy_fn)(void* userdata);
 
 typedef struct epl_engine_options {
   uint64_t struct_size;
-  int32_t threads;   /* that a step works on, for all its ranks together, the caller's own among them; 0: one for each
-                        processor that the process may use. Sessions share all but their callers' own: of several
-                        that step at once, each takes what is free, with the same bits. */
-  int32_t log_level; /* EPL_LOG_...: the least that is logged */
-  epl_allocate_fn allocate; /* NULL (and `release` too): the library's own */
+  int32_t threads;    /* that a step works on, for all its ranks together, the caller's own among them; 0: one for each
+                         processor that the process may use. Sessions share all but their callers' own: of several
+                         that step at once, each takes what is free, with the same bits. */
+  int32_t log_level;  /* EPL_LOG_...: the least that is logged */
+  epl_allocate_fn allocate;  /* NULL (and `release` too): the library's own */
   epl_release_fn release;
   void* allocator_userdata;
-  epl_log_fn log; /* NULL: nothing is logged */
+  epl_log_fn log;  /* NULL: nothing is logged */
   void* log_userdata;
   /* NULL, or called once with its userdata when the engine and all that was made from it are gone. Where
    * epl_engine_create fails they are not called: the userdata are still the caller's. */
   epl_destroy_fn allocator_destroy;
   epl_destroy_fn log_destroy;
-  const char* packs; /* the folder of the optional packs, libepl_NAME.so; NULL: the one that libepl.so is in */
+  const char* packs;  /* the folder of the optional packs, libepl_NAME.so; NULL: the one that libepl.so is in */
   uint64_t packs_length;
   uint64_t memory_bytes; /* that tensors, sessions and predictors may have together, however many there are; more is
                             EPL_ERROR_OUT_OF_MEMORY, of a session before it is made. 0: what the machine has */
@@ -209,33 +208,32 @@ typedef struct epl_engine_options {
 #define EPL_ENGINE_OPTIONS_INIT {sizeof(epl_engine_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0}
 
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_engine_options_init(epl_engine_options* EPL_OUT options);
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_engine_create(
-    const epl_engine_options* EPL_NULLABLE options, epl_engine** EPL_OUT engine);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_engine_create(const epl_engine_options* EPL_NULLABLE options, epl_engine** EPL_OUT engine);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_engine_destroy(epl_engine* EPL_NULLABLE engine);
 /* Bytes that its tensors, sessions and predictors have now. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK uint64_t epl_engine_memory_bytes(const epl_engine* engine);
 /* What this build and this machine have, as JSON: version, processor level, threads, workers started, devices, losses,
  * metrics, optimizers, schedules, readers, model families, strategy keys, packs and where they are looked for. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_engine_describe(const epl_engine* engine,
-                                                                                  epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_engine_describe(const epl_engine* engine, epl_text** EPL_OUT EPL_OWNED json);
 
 #define EPL_DEVICE_CPU 0
-#define EPL_DEVICE_SIM 1  /* virtual time, no numbers */
-#define EPL_DEVICE_CUDA 2 /* an NVIDIA GPU */
+#define EPL_DEVICE_SIM 1 /* virtual time, no numbers */
 
 typedef struct epl_device_info {
   uint64_t struct_size;
   const char* name; /* for epl_plan_options.device; borrowed from the engine, ends with a zero */
   uint64_t name_length;
-  int32_t kind;         /* EPL_DEVICE_... */
-  int32_t threads;      /* that the engine's options allow */
+  int32_t kind;        /* EPL_DEVICE_... */
+  int32_t threads;     /* that the engine's options allow */
   int64_t memory_bytes; /* 0: not known */
 } epl_device_info;
 #define EPL_DEVICE_INFO_INIT {sizeof(epl_device_info), NULL, 0, 0, 0, 0}
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_device_info_init(epl_device_info* EPL_OUT info);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_engine_device_count(const epl_engine* engine);
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_engine_device(const epl_engine* engine, int64_t index,
-                                                                                epl_device_info* EPL_OUT info);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_engine_device(const epl_engine* engine, int64_t index, epl_device_info* EPL_OUT info);
 
 /* --- A folder for one process ------------------------------------------------------------------------------------- */
 
@@ -246,23 +244,21 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_engine_device(
  * the folder as well: reads and writes are free, those of checkpoints too.
  * EPL_ERROR_UNSUPPORTED: the file system has no locks. NFS has them, between hosts as well, where its server does; when
  * a host is lost the server may take a minute and more to let go. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_folder_lock_create(const epl_engine* engine,
-                                                                                     const char* EPL_TEXT(path_length)
-                                                                                         path,
-                                                                                     size_t path_length,
-                                                                                     epl_folder_lock** EPL_OUT lock);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_folder_lock_create(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
+    epl_folder_lock** EPL_OUT lock);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_folder_lock_destroy(epl_folder_lock* EPL_NULLABLE lock);
 
 /* --- Cancelling, and for how long a call may take ---------------------------------------------------------------- */
 
 /* A token that any thread may trigger, once and for all; calls that were given it return EPL_ERROR_CANCELLED, before
  * they change anything or not at all. A token may go to any number of calls. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_cancel_create(const epl_engine* engine,
-                                                                                epl_cancel** EPL_OUT cancel);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_cancel_create(const epl_engine* engine, epl_cancel** EPL_OUT cancel);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_cancel_destroy(epl_cancel* EPL_NULLABLE cancel);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_SIGNAL_SAFE void epl_cancel_trigger(epl_cancel* cancel);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_SIGNAL_SAFE int32_t
-    epl_cancel_triggered(const epl_cancel* EPL_NULLABLE cancel);
+epl_cancel_triggered(const epl_cancel* EPL_NULLABLE cancel);
 
 /* For one call of a function that is EPL_BLOCKING. NULL: it takes as long as it takes. */
 typedef struct epl_call_options {
@@ -291,12 +287,13 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_call_options_init(epl_
 typedef epl_error* (*epl_write_fn)(void* userdata, const void* EPL_BYTES(bytes) data, size_t bytes);
 /* Fills `target` with the bytes [offset, offset + bytes) of a source; the range lies in it. Any threads may call it at
  * once, where a source is kept. */
-typedef epl_error* (*epl_read_fn)(void* userdata, uint64_t offset, void* EPL_BYTES(bytes) EPL_OUT target, size_t bytes);
+typedef epl_error* (*epl_read_fn)(void* userdata, uint64_t offset, void* EPL_BYTES(bytes) EPL_OUT target,
+    size_t bytes);
 struct epl_source;
 /* Fills in the source of what lies beside another one under `location`: a relative path without ".." that the tensors
  * of a model name. It is the library's from then on, which calls its destroy function. */
 typedef epl_error* (*epl_open_fn)(void* userdata, const char* EPL_TEXT(location_length) location,
-                                  size_t location_length, struct epl_source* EPL_OUT source);
+    size_t location_length, struct epl_source* EPL_OUT source);
 
 /* Bytes that can be read at any place, and must not change. */
 typedef struct epl_source {
@@ -334,23 +331,21 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_source_init(epl_source
 #define EPL_MAX_NDIM 16
 
 /* Zeros, owned by the tensor. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_tensor_create(const epl_engine* engine, int32_t dtype,
-                                                                                const int64_t* EPL_COUNT(ndim)
-                                                                                    EPL_NULLABLE dims,
-                                                                                int32_t ndim,
-                                                                                epl_tensor** EPL_OUT tensor);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_tensor_create(const epl_engine* engine, int32_t dtype, const int64_t* EPL_COUNT(ndim) EPL_NULLABLE dims,
+    int32_t ndim, epl_tensor** EPL_OUT tensor);
 /* A copy of `bytes` bytes at `data`, row-major; the count must be that of the type. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_tensor_create_copy(
-    const epl_engine* engine, int32_t dtype, const int64_t* EPL_COUNT(ndim) EPL_NULLABLE dims, int32_t ndim,
-    const void* EPL_BYTES(bytes) data, size_t bytes, epl_tensor** EPL_OUT tensor);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_tensor_create_copy(const epl_engine* engine, int32_t dtype, const int64_t* EPL_COUNT(ndim) EPL_NULLABLE dims,
+    int32_t ndim, const void* EPL_BYTES(bytes) data, size_t bytes, epl_tensor** EPL_OUT tensor);
 #define EPL_TENSOR_READ_ONLY 1 /* nobody writes the memory: the host may map it so */
 /* The host's own memory, aliased. `release(userdata)` is called once the library no longer needs it, also when this
  * call fails; without `release` the memory must stay until the tensor is destroyed and every call that was given it has
  * returned. `flags`: EPL_TENSOR_..., or 0. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_tensor_create_borrow(
-    const epl_engine* engine, int32_t dtype, const int64_t* EPL_COUNT(ndim) EPL_NULLABLE dims, int32_t ndim,
-    void* EPL_BYTES(bytes) EPL_KEPT data, size_t bytes, int32_t flags, epl_destroy_fn EPL_NULLABLE release,
-    void* EPL_NULLABLE userdata, epl_tensor** EPL_OUT tensor);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_tensor_create_borrow(const epl_engine* engine, int32_t dtype, const int64_t* EPL_COUNT(ndim) EPL_NULLABLE dims,
+    int32_t ndim, void* EPL_BYTES(bytes) EPL_KEPT data, size_t bytes, int32_t flags,
+    epl_destroy_fn EPL_NULLABLE release, void* EPL_NULLABLE userdata, epl_tensor** EPL_OUT tensor);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_tensor_destroy(epl_tensor* EPL_NULLABLE tensor);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int32_t epl_tensor_dtype(const epl_tensor* tensor);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int32_t epl_tensor_ndim(const epl_tensor* tensor);
@@ -370,10 +365,11 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char* epl_dtype_name(int3
 
 /* DLPack, as DLManagedTensorVersioned* (version 1). `from` takes the struct over, also when it fails, and accepts
  * row-major tensors of the CPU; `to` gives one that keeps the data alive and whose deleter the receiver calls. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_tensor_from_dlpack(
-    const epl_engine* engine, void* dl_managed_tensor_versioned, epl_tensor** EPL_OUT EPL_OWNED tensor);
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_tensor_to_dlpack(
-    const epl_tensor* tensor, void** EPL_OUT EPL_OWNED dl_managed_tensor_versioned);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_tensor_from_dlpack(const epl_engine* engine, void* dl_managed_tensor_versioned,
+    epl_tensor** EPL_OUT EPL_OWNED tensor);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_tensor_to_dlpack(const epl_tensor* tensor, void** EPL_OUT EPL_OWNED dl_managed_tensor_versioned);
 
 /* Name and type of an input, an output or an initialiser. `name` is borrowed and ends with a zero. */
 typedef struct epl_tensor_info {
@@ -404,21 +400,18 @@ typedef struct epl_op_tensor {
  *
  * Types of the outputs, of the whole batch and of a rank's part of it: dtype, ndim and dims are filled in. */
 typedef epl_error* (*epl_op_shape_fn)(void* userdata, const char* EPL_TEXT(attributes_length) attributes,
-                                      size_t attributes_length, const epl_op_tensor* EPL_COUNT(input_count) inputs,
-                                      size_t input_count, epl_op_tensor* EPL_COUNT(output_count) EPL_OUT outputs,
-                                      size_t output_count);
+    size_t attributes_length, const epl_op_tensor* EPL_COUNT(input_count) inputs, size_t input_count,
+    epl_op_tensor* EPL_COUNT(output_count) EPL_OUT outputs, size_t output_count);
 /* Writes the outputs. */
 typedef epl_error* (*epl_op_run_fn)(void* userdata, const char* EPL_TEXT(attributes_length) attributes,
-                                    size_t attributes_length, const epl_op_tensor* EPL_COUNT(input_count) inputs,
-                                    size_t input_count, const epl_op_tensor* EPL_COUNT(output_count) outputs,
-                                    size_t output_count);
+    size_t attributes_length, const epl_op_tensor* EPL_COUNT(input_count) inputs, size_t input_count,
+    const epl_op_tensor* EPL_COUNT(output_count) outputs, size_t output_count);
 /* Writes the gradients of the inputs: `gradients` has as many as there are inputs, those that nobody wants are absent.
  * `upstream` are the gradients of the outputs; one through which nothing flows back is absent. */
 typedef epl_error* (*epl_op_gradient_fn)(void* userdata, const char* EPL_TEXT(attributes_length) attributes,
-                                         size_t attributes_length, const epl_op_tensor* EPL_COUNT(input_count) inputs,
-                                         size_t input_count, const epl_op_tensor* EPL_COUNT(output_count) outputs,
-                                         const epl_op_tensor* EPL_COUNT(output_count) upstream, size_t output_count,
-                                         const epl_op_tensor* EPL_COUNT(input_count) gradients);
+    size_t attributes_length, const epl_op_tensor* EPL_COUNT(input_count) inputs, size_t input_count,
+    const epl_op_tensor* EPL_COUNT(output_count) outputs, const epl_op_tensor* EPL_COUNT(output_count) upstream,
+    size_t output_count, const epl_op_tensor* EPL_COUNT(input_count) gradients);
 
 typedef struct epl_op_options {
   uint64_t struct_size;
@@ -443,8 +436,8 @@ typedef struct epl_op_options {
 #define EPL_OP_OPTIONS_INIT {sizeof(epl_op_options), NULL, 0, NULL, 0, 0, NULL, NULL, NULL, NULL, 0, NULL, NULL}
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_op_options_init(epl_op_options* EPL_OUT options);
 /* From now on models that are loaded with this engine may have the operator. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_engine_add_op(const epl_engine* engine,
-                                                                                const epl_op_options* options);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_engine_add_op(const epl_engine* engine, const epl_op_options* options);
 
 /* --- Models ------------------------------------------------------------------------------------------------------ */
 
@@ -462,62 +455,61 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_model_options_init(epl
 
 /* Large weights stay in the file, which is kept open, and are read when a plan or session is made and when the model is
  * exported. The file may be replaced by renaming or removed; a change in place is EPL_ERROR_IO when it is met. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_model_load(
-    const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_model_load(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
     const epl_model_options* EPL_NULLABLE options, const epl_call_options* EPL_NULLABLE call,
     epl_model** EPL_OUT model);
 /* The bytes are copied. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_model_load_bytes(
-    const epl_engine* engine, const void* EPL_BYTES(bytes) data, size_t bytes,
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_model_load_bytes(const epl_engine* engine, const void* EPL_BYTES(bytes) data, size_t bytes,
     const epl_model_options* EPL_NULLABLE options, const epl_call_options* EPL_NULLABLE call,
     epl_model** EPL_OUT model);
 /* From a source of the host's. Large weights stay there and are read as those of a file are; what the model's tensors
  * name beside it is opened by the source's own function, once each. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_model_load_from(
-    const epl_engine* engine, const epl_source* source, const epl_model_options* EPL_NULLABLE options,
-    const epl_call_options* EPL_NULLABLE call, epl_model** EPL_OUT model);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_model_load_from(const epl_engine* engine, const epl_source* source,
+    const epl_model_options* EPL_NULLABLE options, const epl_call_options* EPL_NULLABLE call,
+    epl_model** EPL_OUT model);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_model_destroy(epl_model* EPL_NULLABLE model);
 /* `kind` is EPL_PORT_...; 0 for a kind that is unknown. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_model_port_count(const epl_model* model, int32_t kind);
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_CHECKED epl_error* epl_model_port(const epl_model* model,
-                                                                                       int32_t kind, int64_t index,
-                                                                                       epl_tensor_info* EPL_OUT info);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_CHECKED epl_error*
+epl_model_port(const epl_model* model, int32_t kind, int64_t index, epl_tensor_info* EPL_OUT info);
 /* The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is fixed or is not
  * there. A dimension of an input that the file does not name is called by its place, as "x[2]". */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const
-    char* epl_model_dim_symbol(const epl_model* model, int32_t kind, int64_t index, int32_t dim,
-                               size_t* EPL_OUT EPL_NULLABLE length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char*
+epl_model_dim_symbol(const epl_model* model, int32_t kind, int64_t index, int32_t dim,
+    size_t* EPL_OUT EPL_NULLABLE length);
 /* What its owner should know before training it, as JSON: a list of objects with level (note, warning, error), where
  * and message. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_model_findings(const epl_model* model,
-                                                                                 epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_model_findings(const epl_model* model, epl_text** EPL_OUT EPL_OWNED json);
 /* All that is known about the file, as JSON: format, ports with symbols, operators with counts, whether it is ready for
  * inference, which parameters can be trained and why others cannot, and findings (what an exporter has spoilt, what is
  * missing). */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_model_describe(const epl_model* model,
-                                                                                 epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_model_describe(const epl_model* model, epl_text** EPL_OUT EPL_OWNED json);
 /* Writes a model of a known family (epl_engine_describe lists them) to `path`, with weights drawn from a seed.
  * `options` is a JSON object, for example {"layers": 4, "width": 128, "seed": 1}; empty for defaults. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_x_template_write(
-    const epl_engine* engine, const char* EPL_TEXT(family_length) family, size_t family_length,
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_x_template_write(const epl_engine* engine, const char* EPL_TEXT(family_length) family, size_t family_length,
     const char* EPL_TEXT(options_length) EPL_NULLABLE options, size_t options_length,
     const char* EPL_TEXT(path_length) path, size_t path_length, const epl_call_options* EPL_NULLABLE call);
 
 /* --- Trainer: loss, optimizer, schedule, what is bound ------------------------------------------------------------ */
 
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_trainer_create(const epl_engine* engine,
-                                                                                 epl_trainer** EPL_OUT trainer);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_trainer_create(const epl_engine* engine, epl_trainer** EPL_OUT trainer);
 /* From the JSON form, which epl_trainer_describe gives: an object with the keys of epl_trainer_set, "groups"
  * ([{"match": ["*.bias"], "frozen": true, ...}]), "train_only" (patterns), "adapters" ([{"match", "rank", "alpha",
  * "dropout"}]), "symbols" ({"batch": 8}) and "inputs" ({"x": {"dtype", "dims", "batch_dim"}}). */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_trainer_parse(const epl_engine* engine,
-                                                                                const char* EPL_TEXT(json_length) json,
-                                                                                size_t json_length,
-                                                                                epl_trainer** EPL_OUT trainer);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_trainer_parse(const epl_engine* engine, const char* EPL_TEXT(json_length) json, size_t json_length,
+    epl_trainer** EPL_OUT trainer);
 /* All that was set, in the form that epl_trainer_parse reads. Values of epl_trainer_bind_value are named
  * alone, and epl_trainer_parse refuses them: they are bound again. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_describe(const epl_trainer* trainer,
-                                                                                   epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_describe(const epl_trainer* trainer, epl_text** EPL_OUT EPL_OWNED json);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_trainer_destroy(epl_trainer* EPL_NULLABLE trainer);
 /* Sets a key from text. Keys:
  *   loss             softmax_cross_entropy, mse, bce_with_logits, ..., or output:<name of a scalar output>, or none:
@@ -544,45 +536,40 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_trainer_destroy(epl_trainer* EPL
  *   report.gradient_norms  true: each step reports "gradient_norm:<parameter>" (epl_session_metric)
  *   keep_gradients  true: gradients are state, as many bytes as what is trained (epl_session_gradients)
  *   freezable       true: parameters can be frozen between steps (epl_session_set_number), for one number each */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_set(epl_trainer* trainer,
-                                                                              const char* EPL_TEXT(key_length) key,
-                                                                              size_t key_length,
-                                                                              const char* EPL_TEXT(value_length) value,
-                                                                              size_t value_length);
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_set_number(epl_trainer* trainer,
-                                                                                     const char* EPL_TEXT(key_length)
-                                                                                         key,
-                                                                                     size_t key_length, double value);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_set(epl_trainer* trainer, const char* EPL_TEXT(key_length) key, size_t key_length,
+    const char* EPL_TEXT(value_length) value, size_t value_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_set_number(epl_trainer* trainer, const char* EPL_TEXT(key_length) key, size_t key_length, double value);
 /* Takes back what a key was set to: it has its default again. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_unset(epl_trainer* trainer,
-                                                                                const char* EPL_TEXT(key_length) key,
-                                                                                size_t key_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_unset(epl_trainer* trainer, const char* EPL_TEXT(key_length) key, size_t key_length);
 /* Parameters whose names match `pattern` (a glob) get their own options; the first group that matches has the
  * parameter. Set the group's options by epl_trainer_group_set: frozen = true, lr, weight_decay, ... A file does not say
  * which of its float initialisers are parameters: one that looks like a constant (a single number, a table without a
  * dot in its name) is trained where a group that is not frozen has its very name, or matches it and has constants =
  * true. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_add_group(
-    epl_trainer* trainer, const char* EPL_TEXT(pattern_length) pattern, size_t pattern_length, int64_t* EPL_OUT group);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_add_group(epl_trainer* trainer, const char* EPL_TEXT(pattern_length) pattern, size_t pattern_length,
+    int64_t* EPL_OUT group);
 /* One more pattern for a group. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_group_add(epl_trainer* trainer, int64_t group,
-                                                                                    const char* EPL_TEXT(pattern_length)
-                                                                                        pattern,
-                                                                                    size_t pattern_length);
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_group_set(
-    epl_trainer* trainer, int64_t group, const char* EPL_TEXT(key_length) key, size_t key_length,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_group_add(epl_trainer* trainer, int64_t group, const char* EPL_TEXT(pattern_length) pattern,
+    size_t pattern_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_group_set(epl_trainer* trainer, int64_t group, const char* EPL_TEXT(key_length) key, size_t key_length,
     const char* EPL_TEXT(value_length) value, size_t value_length);
 /* Trains parameters whose names match the pattern, or one of those of further calls, and freezes all others. A pattern
  * that matches nothing is an error of the plan. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_train_only(
-    epl_trainer* trainer, const char* EPL_TEXT(pattern_length) pattern, size_t pattern_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_train_only(epl_trainer* trainer, const char* EPL_TEXT(pattern_length) pattern, size_t pattern_length);
 
 /* Low-rank adapters: beside a layer's product or convolution W x stands (alpha / rank) B A x with small A and B. */
 typedef struct epl_adapter_options {
   uint64_t struct_size;
-  int64_t rank;   /* 0: 8 */
-  double alpha;   /* 0: 16 */
-  double dropout; /* of what A is applied to, in training */
+  int64_t rank;    /* 0: 8 */
+  double alpha;    /* 0: 16 */
+  double dropout;  /* of what A is applied to, in training */
 } epl_adapter_options;
 #define EPL_ADAPTER_OPTIONS_INIT {sizeof(epl_adapter_options), 0, 0, 0}
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_adapter_options_init(epl_adapter_options* EPL_OUT options);
@@ -591,87 +578,86 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_adapter_options_init(e
  * Adapters are trained, and every other parameter is frozen unless epl_trainer_train_only names it. They begin at the
  * plan's seed, as no change; their names are those of Hugging Face PEFT, "base_model.model.<module>.lora_A.weight".
  * Exported models have them in their weights. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_add_adapter(
-    epl_trainer* trainer, const char* EPL_TEXT(pattern_length) pattern, size_t pattern_length,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_add_adapter(epl_trainer* trainer, const char* EPL_TEXT(pattern_length) pattern, size_t pattern_length,
     const epl_adapter_options* EPL_NULLABLE options);
 /* Binds a symbolic dimension of the model, for example "batch", or "x[2]" for dimension 2 of input x where the file
  * gives it no name. Here and in the calls that follow, a name that the model does not have is an error of
  * epl_plan_create. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_bind_symbol(
-    epl_trainer* trainer, const char* EPL_TEXT(symbol_length) symbol, size_t symbol_length, int64_t size);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_bind_symbol(epl_trainer* trainer, const char* EPL_TEXT(symbol_length) symbol, size_t symbol_length,
+    int64_t size);
 /* Binds the shape of an input, or, by the name "target", type and shape of the target of the loss. `dtype` may be
  * EPL_DTYPE_NONE for inputs; another one must be that of the model. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_bind_input(
-    epl_trainer* trainer, const char* EPL_TEXT(input_length) input, size_t input_length, int32_t dtype,
-    const int64_t* EPL_COUNT(ndim) EPL_NULLABLE dims, int32_t ndim);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_bind_input(epl_trainer* trainer, const char* EPL_TEXT(input_length) input, size_t input_length,
+    int32_t dtype, const int64_t* EPL_COUNT(ndim) EPL_NULLABLE dims, int32_t ndim);
 /* Binds the inputs of a model, and the "target" where it is a class, as batches of a dataset have them: each takes the
  * field of its name, or input.<name>, and dimensions of 1 are added or left out as the model wants. What has a value
  * (epl_trainer_bind_value) is left alone. EPL_ERROR_NOT_FOUND names an input without a field. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_bind_dataset(epl_trainer* trainer,
-                                                                                       const epl_model* model,
-                                                                                       const epl_dataset* dataset);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_bind_dataset(epl_trainer* trainer, const epl_model* model, const epl_dataset* dataset);
 /* Which dimension of an input, or of the "target", counts samples, -1 for none. Those that are named must agree about
  * the number of samples. The others count them in dimension 0 where they agree, else they count none. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_bind_batch_dim(
-    epl_trainer* trainer, const char* EPL_TEXT(input_length) input, size_t input_length, int32_t dim);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_bind_batch_dim(epl_trainer* trainer, const char* EPL_TEXT(input_length) input, size_t input_length,
+    int32_t dim);
 /* Makes an input a constant, for example a sampling rate that an If asks for: no call takes it any more. One number is
  * the value of every element; else there are as many as the input has. The numbers are copied. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_bind_value(
-    epl_trainer* trainer, const char* EPL_TEXT(input_length) input, size_t input_length, const epl_tensor* value);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_bind_value(epl_trainer* trainer, const char* EPL_TEXT(input_length) input, size_t input_length,
+    const epl_tensor* value);
 /* One more shape that batches may have, beside the one that the calls above bind: the last, partial batch of an epoch,
  * or texts of other lengths. `json` says what differs, as a trainer's own document does: {"symbols": {"length": 64}} or
  * {"inputs": {"x": {"dims": [3, 4]}, "target": {"dims": [3]}}}. The plan has entries for every shape and one arena, as
  * large as the largest needs; a call runs the shape that its inputs have, over the same weights and the same state, and
  * other shapes are refused. 64 at most. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_trainer_add_shape(epl_trainer* trainer,
-                                                                                    const char* EPL_TEXT(json_length)
-                                                                                        json,
-                                                                                    size_t json_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_trainer_add_shape(epl_trainer* trainer, const char* EPL_TEXT(json_length) json, size_t json_length);
 
 /* --- Strategy: how to spread the work ------------------------------------------------------------------------------
  */
 
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_strategy_create(const epl_engine* engine,
-                                                                                  epl_strategy** EPL_OUT strategy);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_strategy_create(const epl_engine* engine, epl_strategy** EPL_OUT strategy);
 /* From the JSON form: config keys, `scopes` and `default` in one object. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_strategy_parse(const epl_engine* engine,
-                                                                                 const char* EPL_TEXT(json_length) json,
-                                                                                 size_t json_length,
-                                                                                 epl_strategy** EPL_OUT strategy);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_strategy_parse(const epl_engine* engine, const char* EPL_TEXT(json_length) json, size_t json_length,
+    epl_strategy** EPL_OUT strategy);
 /* What the model's file itself asks for on that many ranks: a device configuration with pipeline stages and shards
  * (ONNX IR 11), or metadata "epl.strategy" of the model and "epl.scope" of its nodes. EPL_ERROR_NOT_FOUND where it asks
  * for nothing. A plan whose strategy has neither scopes nor a default takes it by itself. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_strategy_of_model(
-    const epl_model* model, int64_t ranks, epl_strategy** EPL_OUT EPL_OWNED strategy);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_strategy_of_model(const epl_model* model, int64_t ranks, epl_strategy** EPL_OUT EPL_OWNED strategy);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_strategy_destroy(epl_strategy* EPL_NULLABLE strategy);
 /* One config key, for example "pipeline.num_micro_batch" = "4". */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_strategy_set(epl_strategy* strategy,
-                                                                               const char* EPL_TEXT(key_length) key,
-                                                                               size_t key_length,
-                                                                               const char* EPL_TEXT(value_length) value,
-                                                                               size_t value_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_strategy_set(epl_strategy* strategy, const char* EPL_TEXT(key_length) key, size_t key_length,
+    const char* EPL_TEXT(value_length) value, size_t value_length);
 
-#define EPL_SCOPE_REPLICATE 0  /* a copy of these nodes takes device_count devices, which share its batch */
-#define EPL_SCOPE_SPLIT 1      /* their weights are cut over device_count devices */
-#define EPL_SCOPE_EXPERT 2     /* their experts are */
+#define EPL_SCOPE_REPLICATE 0 /* a copy of these nodes takes device_count devices, which share its batch */
+#define EPL_SCOPE_SPLIT 1     /* their weights are cut over device_count devices */
+#define EPL_SCOPE_EXPERT 2    /* their experts are */
 #define EPL_SCOPE_TOP (-1)     /* as outer scope: none; siblings are stages of a pipeline, in the order of the calls */
 #define EPL_SCOPE_DEFAULT (-2) /* as outer scope: none; it is that of every node that no other scope matches */
 /* Adds a scope behind those that are there. `outer`: the number of a scope, or one of the two above. Without a pattern
  * it matches every node. `scope`: its number, for the calls below. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_strategy_add_scope(
-    epl_strategy* strategy, int64_t outer, int32_t kind, int64_t device_count,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_strategy_add_scope(epl_strategy* strategy, int64_t outer, int32_t kind, int64_t device_count,
     const char* EPL_TEXT(name_length) EPL_NULLABLE name, size_t name_length, int64_t* EPL_OUT scope);
 /* A glob over names of nodes, "node:NAME" for one node of the model, "op:MatMul", or "param:embed*". */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_strategy_add_match(
-    epl_strategy* strategy, int64_t scope, const char* EPL_TEXT(pattern_length) pattern, size_t pattern_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_strategy_add_match(epl_strategy* strategy, int64_t scope, const char* EPL_TEXT(pattern_length) pattern,
+    size_t pattern_length);
 /* The dimension in which a value of the scope's nodes is cut over its devices: a weight, or the result of a node of the
  * forward pass. `value`: the name of the weight or of the node, or a glob; of several calls that name a value the first
  * counts. `dim`: from 0, or from -1 back from the end. epl_plan_create refuses, by name, what is not there, what no
  * rule of its node can cut so, and what two pins ask of one node. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_strategy_pin_dim(
-    epl_strategy* strategy, int64_t scope, const char* EPL_TEXT(value_length) value, size_t value_length, int32_t dim);
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_strategy_describe(const epl_strategy* strategy,
-                                                                                    epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_strategy_pin_dim(epl_strategy* strategy, int64_t scope, const char* EPL_TEXT(value_length) value,
+    size_t value_length, int32_t dim);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_strategy_describe(const epl_strategy* strategy, epl_text** EPL_OUT EPL_OWNED json);
 
 /* --- Plan: everything decided, nothing allocated --------------------------------------------------------------------
  */
@@ -684,8 +670,8 @@ EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_strategy_descr
 
 typedef struct epl_plan_options {
   uint64_t struct_size;
-  int64_t ranks; /* of the job, in this and other processes; 0: 1 */
-  uint64_t seed; /* of dropout and of new adapters */
+  int64_t ranks;   /* of the job, in this and other processes; 0: 1 */
+  uint64_t seed;   /* of dropout and of new adapters */
   /* By its name, as epl_engine_describe lists them: "cpu", or "sim" with virtual time and no numbers. NULL: "cpu". */
   const char* device;
   uint64_t device_length;
@@ -696,72 +682,75 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_plan_options_init(epl_
 
 /* `strategy` NULL: all defaults. `trainer` NULL: a plan to predict with, of a model whose dimensions are all fixed;
  * where some are open, a trainer with loss = none binds them. The handles may be changed or destroyed afterwards. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_plan_create(
-    const epl_model* model, const epl_trainer* EPL_NULLABLE trainer, const epl_strategy* EPL_NULLABLE strategy,
-    const epl_plan_options* EPL_NULLABLE options, const epl_call_options* EPL_NULLABLE call, epl_plan** EPL_OUT plan);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_create(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
+    const epl_strategy* EPL_NULLABLE strategy, const epl_plan_options* EPL_NULLABLE options,
+    const epl_call_options* EPL_NULLABLE call, epl_plan** EPL_OUT plan);
 /* Writes the decisions of a plan, by the names of the model: a text, no program. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_plan_save(
-    const epl_plan* plan, const char* EPL_TEXT(path_length) path, size_t path_length,
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_save(const epl_plan* plan, const char* EPL_TEXT(path_length) path, size_t path_length,
     const epl_call_options* EPL_NULLABLE call);
 /* As epl_plan_create, with the decisions of a file. They are refused where what they rest on differs: model, graph
  * (batch, loss, optimizer, what is trained), version, numerics, and strategy and ranks where these are given.
  * `strategy` NULL and `ranks` 0 take the file's. A damaged file is EPL_ERROR_DATA_LOSS. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_plan_load(
-    const epl_model* model, const epl_trainer* EPL_NULLABLE trainer, const epl_strategy* EPL_NULLABLE strategy,
-    const epl_plan_options* EPL_NULLABLE options, const char* EPL_TEXT(path_length) path, size_t path_length,
-    const epl_call_options* EPL_NULLABLE call, epl_plan** EPL_OUT plan);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_load(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
+    const epl_strategy* EPL_NULLABLE strategy, const epl_plan_options* EPL_NULLABLE options,
+    const char* EPL_TEXT(path_length) path, size_t path_length, const epl_call_options* EPL_NULLABLE call,
+    epl_plan** EPL_OUT plan);
 /* The same bytes to the host, and from its memory. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_plan_save_to(
-    const epl_plan* plan, epl_write_fn write, void* EPL_NULLABLE userdata, const epl_call_options* EPL_NULLABLE call);
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_plan_load_bytes(
-    const epl_model* model, const epl_trainer* EPL_NULLABLE trainer, const epl_strategy* EPL_NULLABLE strategy,
-    const epl_plan_options* EPL_NULLABLE options, const void* EPL_BYTES(bytes) data, size_t bytes,
-    const epl_call_options* EPL_NULLABLE call, epl_plan** EPL_OUT plan);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_save_to(const epl_plan* plan, epl_write_fn write, void* EPL_NULLABLE userdata,
+    const epl_call_options* EPL_NULLABLE call);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_load_bytes(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
+    const epl_strategy* EPL_NULLABLE strategy, const epl_plan_options* EPL_NULLABLE options,
+    const void* EPL_BYTES(bytes) data, size_t bytes, const epl_call_options* EPL_NULLABLE call,
+    epl_plan** EPL_OUT plan);
 /* What two plan files decide differently, a sentence a line; nothing where they decide the same. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_plan_compare(
-    const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_compare(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
     const char* EPL_TEXT(other_length) other, size_t other_length, const epl_call_options* EPL_NULLABLE call,
     epl_text** EPL_OUT EPL_OWNED text);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_plan_destroy(epl_plan* EPL_NULLABLE plan);
 /* Inputs in the order in which steps take them, and outputs, of an entry (EPL_ENTRY_...). 0 for an unknown entry. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
-    epl_plan_port_count(const epl_plan* plan, int32_t entry, int32_t kind);
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_CHECKED epl_error* epl_plan_port(const epl_plan* plan,
-                                                                                      int32_t entry, int32_t kind,
-                                                                                      int64_t index,
-                                                                                      epl_tensor_info* EPL_OUT info);
+epl_plan_port_count(const epl_plan* plan, int32_t entry, int32_t kind);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_CHECKED epl_error*
+epl_plan_port(const epl_plan* plan, int32_t entry, int32_t kind, int64_t index, epl_tensor_info* EPL_OUT info);
 /* The index of the input or output of that name; -1 where there is none. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
-    epl_plan_find_port(const epl_plan* plan, int32_t entry, int32_t kind, const char* EPL_TEXT(name_length) name,
-                       size_t name_length);
+epl_plan_find_port(const epl_plan* plan, int32_t entry, int32_t kind, const char* EPL_TEXT(name_length) name,
+    size_t name_length);
 /* The samples of an input that any of `ranks` ranks from `first_rank` on reads, [first, first + samples) of the batch:
  * what a process with these ranks passes with epl_session_options.slices, in a tensor of so many samples. 0 samples:
  * none of them reads it. All of the batch where the input counts no samples, or they do not lie in one run. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_CHECKED epl_error* epl_plan_slice(
-    const epl_plan* plan, int32_t entry, int64_t input, int64_t first_rank, int64_t ranks, int64_t* EPL_OUT first,
-    int64_t* EPL_OUT samples);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_CHECKED epl_error*
+epl_plan_slice(const epl_plan* plan, int32_t entry, int64_t input, int64_t first_rank, int64_t ranks,
+    int64_t* EPL_OUT first, int64_t* EPL_OUT samples);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_plan_ranks(const epl_plan* plan);
 /* Bytes that a rank will have at its peak, exact; -1 for a rank that is not there. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
+epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank);
 /* As a text for people, which may change with every version: "explain"; the stages of the train step: "graph", "plan",
  * "local", "program", "kernels" (those chosen and why better ones were not), or of another entry: "evaluate.graph",
  * "predict.program", of another shape "train@1.graph". "explain" goes through a step in virtual time, on a simulated
  * device. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_plan_print(
-    const epl_plan* plan, const char* EPL_TEXT(stage_length) stage, size_t stage_length,
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_print(const epl_plan* plan, const char* EPL_TEXT(stage_length) stage, size_t stage_length,
     const epl_call_options* EPL_NULLABLE call, epl_text** EPL_OUT EPL_OWNED text);
 /* As JSON, for programs: "overview" (what runs where, how tensors lie and why, the calls of a step, what moves, memory
  * over time, predicted seconds; goes through a step in virtual time), "memory" (what needs how many bytes, and every
  * range of the arena with the instructions during which it is alive), "parameters" (trained and not, with reasons) and
  * "notes" (sentences on how inputs and loss were taken where nobody has said it). */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_plan_describe(
-    const epl_plan* plan, const char* EPL_TEXT(document_length) document, size_t document_length,
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_describe(const epl_plan* plan, const char* EPL_TEXT(document_length) document, size_t document_length,
     const epl_call_options* EPL_NULLABLE call, epl_text** EPL_OUT EPL_OWNED json);
 /* The model's file again, with the plan in it as other tools read it: a device configuration "epl", the pipeline stage
  * of each node and the shards of its weights (ONNX IR 11), and in metadata "epl.strategy" what these cannot say. A plan
  * of that file for as many ranks is this one. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_plan_export_onnx(
-    const epl_plan* plan, const char* EPL_TEXT(path_length) path, size_t path_length,
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_plan_export_onnx(const epl_plan* plan, const char* EPL_TEXT(path_length) path, size_t path_length,
     const epl_call_options* EPL_NULLABLE call);
 
 /* --- Data -----------------------------------------------------------------------------------------------------------
@@ -783,14 +772,14 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_p
  *   and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}.
  * The options may be a stranger's: a file that one of them names lies in the folder of the data. An absolute name,
  * `..`, or a link that leads out of that folder is an error. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_dataset_open(
-    const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_dataset_open(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
     const char* EPL_TEXT(options_length) EPL_NULLABLE options, size_t options_length,
     const epl_call_options* EPL_NULLABLE call, epl_dataset** EPL_OUT dataset);
 /* The same where files that the options name may lie anywhere in `folder`. "/" is for options that are the host's own.
  * A relative name still begins at the folder of the data. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_dataset_open_within(
-    const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_dataset_open_within(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
     const char* EPL_TEXT(folder_length) folder, size_t folder_length,
     const char* EPL_TEXT(options_length) EPL_NULLABLE options, size_t options_length,
     const epl_call_options* EPL_NULLABLE call, epl_dataset** EPL_OUT dataset);
@@ -798,42 +787,43 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_d
  * one behind the other. It is called by the thread of the call that takes a batch, or where batches are read ahead by
  * one of the dataset's own, one call at a time. */
 typedef epl_error* (*epl_samples_fn)(void* userdata, int32_t field, const int64_t* EPL_COUNT(count) samples,
-                                     size_t count, void* EPL_BYTES(bytes) EPL_OUT target, size_t bytes);
+    size_t count, void* EPL_BYTES(bytes) EPL_OUT target, size_t bytes);
 /* `fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0 and a sample
  * is a batch. `samples`: how many there are; -1: nobody knows, and the function itself gives an error for one that
  * is not there, EPL_ERROR_NOT_FOUND for example. Options are those of epl_dataset_open that no reader declares:
  * batches, order, reading ahead, parts, positions in checkpoints and the samples of each process are as those of
  * files. `destroy` is called once with the userdata when the dataset is gone; where this function fails they are
  * still the caller's. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_dataset_create(
-    const epl_engine* engine, const epl_tensor_info* EPL_COUNT(field_count) fields, size_t field_count, int64_t samples,
-    epl_samples_fn read, void* EPL_NULLABLE userdata, epl_destroy_fn EPL_NULLABLE destroy,
-    const char* EPL_TEXT(options_length) EPL_NULLABLE options, size_t options_length, epl_dataset** EPL_OUT dataset);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_dataset_create(const epl_engine* engine, const epl_tensor_info* EPL_COUNT(field_count) fields, size_t field_count,
+    int64_t samples, epl_samples_fn read, void* EPL_NULLABLE userdata, epl_destroy_fn EPL_NULLABLE destroy,
+    const char* EPL_TEXT(options_length) EPL_NULLABLE options, size_t options_length,
+    epl_dataset** EPL_OUT dataset);
 /* Batches that the host pushes when it has them: a feed is the end that they are pushed into, and a dataset the one
  * that they come out of. `fields` are those of a batch, and `capacity` batches wait at most. A feed that is
  * destroyed before it was finished is an error to who waits for a batch. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_feed_create(
-    const epl_engine* engine, const epl_tensor_info* EPL_COUNT(field_count) fields, size_t field_count,
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_feed_create(const epl_engine* engine, const epl_tensor_info* EPL_COUNT(field_count) fields, size_t field_count,
     int64_t capacity, epl_feed** EPL_OUT feed);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_feed_destroy(epl_feed* EPL_NULLABLE feed);
 /* Copies a batch, a tensor for each field, and waits while there is no room: that is the back-pressure. A deadline or a
  * token ends the wait, and nothing was pushed. Any threads may push; EPL_ERROR_MISUSE once the dataset is gone. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_feed_push(
-    epl_feed* feed, const epl_tensor* const* EPL_COUNT(count) tensors, size_t count,
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_feed_push(epl_feed* feed, const epl_tensor* const* EPL_COUNT(count) tensors, size_t count,
     const epl_call_options* EPL_NULLABLE call);
 /* No batch follows: when those that wait have been taken, epl_dataset_next is EPL_ERROR_NOT_FOUND. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_feed_finish(epl_feed* feed);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_feed_finish(epl_feed* feed);
 /* The dataset of a feed, which has one. Its position counts batches as others do: when a checkpoint is loaded with
  * it, or epl_dataset_seek moves it, batches that wait are dropped where they are not those wanted, and the host
  * pushes from that position on. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_dataset_of_feed(const epl_feed* feed,
-                                                                                  epl_dataset** EPL_OUT dataset);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_dataset_of_feed(const epl_feed* feed, epl_dataset** EPL_OUT dataset);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_dataset_destroy(epl_dataset* EPL_NULLABLE dataset);
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_field_count(const epl_dataset* dataset);
 /* Name and type of a field as batches have it. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_dataset_field(const epl_dataset* dataset,
-                                                                                int64_t index,
-                                                                                epl_tensor_info* EPL_OUT info);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_tensor_info* EPL_OUT info);
 /* -1 where nobody knows, as of a feed. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_samples(const epl_dataset* dataset);
 /* Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is set, else left
@@ -842,37 +832,37 @@ EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_batches(con
 /* What was read and how, as JSON: path, reader, samples, fields with their columns and the names of their classes, and
  * `options`, under which another file is read to the same meaning. Once there was a batch, `rows_given` are the rows of
  * the file, counted from 0, that the last one was read from. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_dataset_describe(const epl_dataset* dataset,
-                                                                                   epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_dataset_describe(const epl_dataset* dataset, epl_text** EPL_OUT EPL_OWNED json);
 /* From now on batches have the fields that an entry of the plan takes, in its order; each input takes the field of its
  * name, or input.<name>. Element types are converted; a value that the plan's type cannot hold is an error of the batch
  * that has it. Shapes that do not fit are an error. The
  * handles that epl_dataset_next gave before are gone. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_dataset_bind(epl_dataset* dataset,
-                                                                               const epl_plan* plan, int32_t entry);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
 /* The same for a session that takes slices: of each batch the samples alone that the ranks [first_rank, first_rank +
  * ranks) read are read from the file and given, as epl_plan_slice names them. Of an input that none of them reads
  * nothing is, and epl_dataset_next gives NULL. Positions are those of whole batches, so that a run goes on with the
  * same samples in another number of processes. What the last batch of an epoch lacks ("partial": true) is filled up
  * with its last sample; epl_evaluation_add_dataset leaves that out again. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_dataset_bind_slice(epl_dataset* dataset,
-                                                                                     const epl_plan* plan,
-                                                                                     int32_t entry, int64_t first_rank,
-                                                                                     int64_t ranks);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_dataset_bind_slice(epl_dataset* dataset, const epl_plan* plan, int32_t entry, int64_t first_rank, int64_t ranks);
 /* Reads every sample once and looks for integers that the model cannot take, class indices and rows of tables out of
  * range: an error names field, row and value. The dataset need not be bound. One that gives slices reads its share: all
  * processes together read every sample. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_dataset_check(
-    epl_dataset* dataset, const epl_plan* plan, int32_t entry, const epl_call_options* EPL_NULLABLE call);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_dataset_check(epl_dataset* dataset, const epl_plan* plan, int32_t entry,
+    const epl_call_options* EPL_NULLABLE call);
 /* The next batch: the handles of the dataset's own tensors, filled anew by each call of this function and left alone by
  * every other. After the last batch of an epoch the next begins. `count` must be that of the fields, or of the inputs
  * once bound. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_dataset_next(
-    epl_dataset* dataset, const epl_call_options* EPL_NULLABLE call,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_dataset_next(epl_dataset* dataset, const epl_call_options* EPL_NULLABLE call,
     const epl_tensor** EPL_COUNT(count) EPL_OUT tensors, size_t count);
 /* Batches given so far, which is where a checkpoint resumes. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_position(const epl_dataset* dataset);
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_dataset_seek(epl_dataset* dataset, int64_t position);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_dataset_seek(epl_dataset* dataset, int64_t position);
 
 /* --- Several processes: where they find each other -------------------------------------------------------------------
  */
@@ -890,16 +880,16 @@ typedef struct epl_store_options {
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_store_options_init(epl_store_options* EPL_OUT options);
 /* Serves a store for the processes of one job, by a thread of its own, until it is destroyed: when the sessions that
  * use it are gone. One process makes it, any one that lives long enough; what it keeps is small. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_store_create(
-    const epl_engine* engine, const epl_store_options* EPL_NULLABLE options, epl_store** EPL_OUT store);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_store_create(const epl_engine* engine, const epl_store_options* EPL_NULLABLE options, epl_store** EPL_OUT store);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_store_destroy(epl_store* EPL_NULLABLE store);
 /* "HOST:PORT" with the port that it has; empty for NULL. `length` may be NULL. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const
-    char* epl_store_address(const epl_store* EPL_NULLABLE store, size_t* EPL_OUT EPL_NULLABLE length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char*
+epl_store_address(const epl_store* EPL_NULLABLE store, size_t* EPL_OUT EPL_NULLABLE length);
 /* Address and secret as one text without spaces, for epl_session_options.rendezvous. The host hands it to the other
  * processes by its own means, which nobody else must see. Shorter than 256 bytes for a secret of up to 64. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_store_id(const epl_store* store,
-                                                                           epl_text** EPL_OUT EPL_OWNED id);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_store_id(const epl_store* store, epl_text** EPL_OUT EPL_OWNED id);
 
 /* --- Sessions -------------------------------------------------------------------------------------------------------
  */
@@ -910,10 +900,9 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_store_id(const
  * EPL_ERROR_DEADLINE_EXCEEDED. It sets `bytes` to the size of the value, and copies that where it fits into `capacity`;
  * it is called again where it did not. Both return NULL or an error of epl_error_create. */
 typedef epl_error* (*epl_put_fn)(void* userdata, const char* EPL_TEXT(key_length) key, size_t key_length,
-                                 const void* EPL_BYTES(bytes) value, size_t bytes);
+    const void* EPL_BYTES(bytes) value, size_t bytes);
 typedef epl_error* (*epl_get_fn)(void* userdata, const char* EPL_TEXT(key_length) key, size_t key_length,
-                                 int64_t timeout_nanoseconds, void* EPL_BYTES(capacity) EPL_OUT value, size_t capacity,
-                                 size_t* EPL_OUT bytes);
+    int64_t timeout_nanoseconds, void* EPL_BYTES(capacity) EPL_OUT value, size_t capacity, size_t* EPL_OUT bytes);
 
 /* All zero: the ranks of the plan are threads of this process. A job may have several processes instead, each with some
  * of the ranks. All make the same plan and the same calls at the same time; steps take the whole batch in each, or with
@@ -961,35 +950,15 @@ typedef struct epl_session_options {
   const char* integrity;
   uint64_t integrity_length;
 } epl_session_options;
-#define EPL_SESSION_OPTIONS_INIT \
-  {sizeof(epl_session_options),  \
-   0,                            \
-   0,                            \
-   NULL,                         \
-   0,                            \
-   NULL,                         \
-   NULL,                         \
-   NULL,                         \
-   NULL,                         \
-   NULL,                         \
-   0,                            \
-   NULL,                         \
-   0,                            \
-   0,                            \
-   0,                            \
-   NULL,                         \
-   0,                            \
-   0,                            \
-   0,                            \
-   0,                            \
-   NULL,                         \
-   0}
+#define EPL_SESSION_OPTIONS_INIT                                                                                       \
+  {sizeof(epl_session_options), 0, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, 0, 0, 0, NULL, 0, 0, 0, 0,       \
+   NULL, 0}
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_session_options_init(epl_session_options* EPL_OUT options);
 
 typedef struct epl_metrics {
   uint64_t struct_size;
-  int64_t step;         /* steps done, this one included */
-  double loss;          /* before the update; NaN where it is a mean over nothing */
+  int64_t step;   /* steps done, this one included */
+  double loss;    /* before the update; NaN where it is a mean over nothing */
   double gradient_norm; /* global, before clipping; -1 when it is not computed */
   double learning_rate; /* of the ungrouped parameters at this step; 0 for evaluate */
   int64_t nanoseconds;  /* of this call */
@@ -997,9 +966,9 @@ typedef struct epl_metrics {
 #define EPL_METRICS_INIT {sizeof(epl_metrics), 0, 0, 0, 0, 0}
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_metrics_init(epl_metrics* EPL_OUT metrics);
 
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_session_create(
-    const epl_plan* plan, const epl_session_options* EPL_NULLABLE options, const epl_call_options* EPL_NULLABLE call,
-    epl_session** EPL_OUT session);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_create(const epl_plan* plan, const epl_session_options* EPL_NULLABLE options,
+    const epl_call_options* EPL_NULLABLE call, epl_session** EPL_OUT session);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_session_destroy(epl_session* EPL_NULLABLE session);
 /* One optimizer step over the global batch: inputs in the plan's order. A step happens or does not: after an error
  * nothing has changed, and the same call may be made again. EPL_ERROR_STATE_LOST: something failed within an update,
@@ -1007,8 +976,8 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_session_destroy(epl_session* EPL
  * runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value). Where nothing in the batch counts, because every
  * target is ignored or its class has weight 0, the step is no error: it counts and changes nothing else, its loss is
  * NaN, and a warning is logged. `epl_dataset_describe` says which rows the batch is. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_step(
-    epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_step(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
     const epl_call_options* EPL_NULLABLE call, epl_metrics* EPL_OUT EPL_NULLABLE metrics);
 /* The two halves of a step, for a trainer with keep_gradients = true: the gradients of a batch without an update, and
  * an update by the gradients that the session has. One behind the other they are a step, bit by bit. Between them
@@ -1018,61 +987,61 @@ EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_s
  * and does not count as a step; epl_session_apply does. Its metrics have the loss of the last batch. An update takes
  * each gradient once. EPL_ERROR_MISUSE: one was neither computed nor set since the last update, or since weights or
  * buffers were loaded or set. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_gradients(
-    epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_gradients(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
     const epl_call_options* EPL_NULLABLE call, epl_metrics* EPL_OUT EPL_NULLABLE metrics);
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_apply(
-    epl_session* session, const epl_call_options* EPL_NULLABLE call, epl_metrics* EPL_OUT EPL_NULLABLE metrics);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_apply(epl_session* session, const epl_call_options* EPL_NULLABLE call,
+    epl_metrics* EPL_OUT EPL_NULLABLE metrics);
 /* The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it is the
  * mean of theirs; a model that computes its loss itself takes whole batches alone. NaN where nothing counts; the means
  * of an `epl_evaluation` leave such a batch out. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_evaluate(
-    epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_evaluate(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
     const epl_call_options* EPL_NULLABLE call, epl_metrics* EPL_OUT EPL_NULLABLE metrics);
 /* The outputs of the model, in the order of the plan's outputs of EPL_ENTRY_PREDICT, into `output_count` new tensors.
  * With fewer samples than the plan's batch the outputs have as many. Outputs that the strategy merges ("outputs.
  * global_mean" and its other keys) are given merged. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_predict(
-    epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_predict(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
     const epl_call_options* EPL_NULLABLE call, epl_tensor** EPL_COUNT(output_count) EPL_OUT EPL_OWNED outputs,
     size_t output_count);
 /* The same into tensors of the host, of the types and sizes of the outputs of so many samples (epl_tensor_create_borrow
  * makes them of its own memory); NULL for one that is not wanted. They share no memory with the inputs. Of whole
  * batches it copies nothing, unless the strategy merges an output. After an error they hold anything. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_predict_into(
-    epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
-    const epl_call_options* EPL_NULLABLE call, epl_tensor* const* EPL_COUNT(output_count) outputs, size_t output_count);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_predict_into(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+    const epl_call_options* EPL_NULLABLE call, epl_tensor* const* EPL_COUNT(output_count) outputs,
+    size_t output_count);
 /* An output of the last step (EPL_ENTRY_TRAIN) or of the last epl_session_evaluate (EPL_ENTRY_EVALUATE), by its name:
  * what a key of the strategy merges ("outputs.global_mean" and so on), as it asks; of a step also its own, for example
  * "loss". A new tensor. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_session_output(epl_session* session, int32_t entry,
-                                                                                 const char* EPL_TEXT(name_length) name,
-                                                                                 size_t name_length,
-                                                                                 epl_tensor** EPL_OUT EPL_OWNED output);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_session_output(epl_session* session, int32_t entry, const char* EPL_TEXT(name_length) name, size_t name_length,
+    epl_tensor** EPL_OUT EPL_OWNED output);
 /* For a process of several that cannot make a call that the others make, because its data cannot be read, say: the call
  * that they are in, or their next one, ends with EPL_ERROR_PEER_FAILED and this reason. All can go on afterwards, and
  * make the same call again. In one process it does nothing. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_give_up(
-    epl_session* session, const char* EPL_TEXT(reason_length) EPL_NULLABLE reason, size_t reason_length,
-    const epl_call_options* EPL_NULLABLE call);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_give_up(epl_session* session, const char* EPL_TEXT(reason_length) EPL_NULLABLE reason,
+    size_t reason_length, const epl_call_options* EPL_NULLABLE call);
 /* For processes that must have more in common than the session knows: each passes its `facts`, a JSON object of texts,
  * numbers and booleans, and its dataset, of which fields, samples, batches, order, seed and a hash of some samples
  * count. Where two processes differ, all get EPL_ERROR_INVALID_ARGUMENT, which names what differs and the ranks. In
  * one process nothing is compared. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_agree(
-    epl_session* session, const char* EPL_TEXT(facts_length) EPL_NULLABLE facts, size_t facts_length,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_agree(epl_session* session, const char* EPL_TEXT(facts_length) EPL_NULLABLE facts, size_t facts_length,
     const epl_dataset* EPL_NULLABLE dataset, const epl_call_options* EPL_NULLABLE call);
 /* A scalar output of the last step by name, for example "gradient_norm:<parameter>". */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_session_metric(epl_session* session,
-                                                                                 const char* EPL_TEXT(name_length) name,
-                                                                                 size_t name_length,
-                                                                                 double* EPL_OUT value);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_session_metric(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
+    double* EPL_OUT value);
 /* Steps done. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_session_steps(const epl_session* session);
 /* What the last step that was done gave its caller, all numbers of one step, while others run. Before a session has
  * made a step, and after a checkpoint was loaded, `step` is what epl_session_steps says and `loss` is NaN. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK
-    void epl_session_progress(const epl_session* session, epl_metrics* EPL_OUT metrics);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void
+epl_session_progress(const epl_session* session, epl_metrics* EPL_OUT metrics);
 /* A number that decides how training goes on, changed between steps and kept in checkpoints:
  *   learning_rate        optimizer.lr, of the parameters outside any group; "learning_rate:0" of group 0, and so on
  *   learning_rate_scale  what all rates are multiplied with besides their schedule, 1 at first
@@ -1080,129 +1049,127 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK
  *                        count in the norm that clips; 0: they are trained again. For a trainer with freezable = true.
  *                        Read, it is 1 where all that match are frozen.
  * Over processes all set the same. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_session_set_number(epl_session* session,
-                                                                                     const char* EPL_TEXT(name_length)
-                                                                                         name,
-                                                                                     size_t name_length, double value);
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_session_get_number(
-    epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length, double* EPL_OUT value);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_session_set_number(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
+    double value);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_session_get_number(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
+    double* EPL_OUT value);
 /* Tells the schedule plateau what was measured, which it may lower the scale above for. Other schedules watch nothing:
  * an error. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_session_observe(epl_session* session, double value,
-                                                                                  int32_t higher_is_better);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_session_observe(epl_session* session, double value, int32_t higher_is_better);
 /* XXH64 (seed 0) over the bytes of all trained parameters in the order of their names, every NaN as
    one with all bits set: equal weights, equal hash. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_hash(
-    epl_session* session, const epl_call_options* EPL_NULLABLE call, uint64_t* EPL_OUT hash);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_hash(epl_session* session, const epl_call_options* EPL_NULLABLE call, uint64_t* EPL_OUT hash);
 /* What the ranks do in the next `steps` steps of the plan's first shape is recorded, and what was recorded before is
  * forgotten; 0: nothing is. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_session_record(epl_session* session, int64_t steps);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_session_record(epl_session* session, int64_t steps);
 /* What was recorded, in the format of trace files of Chrome and Perfetto: ranks are processes, streams are threads, and
  * a call of a block encloses its instructions, which have the plan's names. Waiting for other ranks is apart from
  * moving. On the device "sim" times are virtual. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_session_trace(epl_session* session,
-                                                                                epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_session_trace(epl_session* session, epl_text** EPL_OUT EPL_OWNED json);
 /* Bytes that a rank has used at its fullest so far, seen from the instructions that ran; never above the plan's. -1 for
  * a rank that is not there. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
-    epl_session_memory_bytes_peak(const epl_session* session, int64_t rank);
+epl_session_memory_bytes_peak(const epl_session* session, int64_t rank);
 
 /* Parameters, buffers and optimizer state by name: "<parameter>", "<parameter>.<state>". Gradients are no part of
  * checkpoints. */
-#define EPL_STATE_PARAMETER 0 /* trained */
-#define EPL_STATE_FROZEN 1    /* a parameter that is not trained */
-#define EPL_STATE_BUFFER 2    /* running statistics */
+#define EPL_STATE_PARAMETER 0  /* trained */
+#define EPL_STATE_FROZEN 1     /* a parameter that is not trained */
+#define EPL_STATE_BUFFER 2     /* running statistics */
 #define EPL_STATE_OPTIMIZER 3
-#define EPL_STATE_GRADIENT 4 /* "<parameter>.gradient" of each that is trained, where the trainer keeps them */
+#define EPL_STATE_GRADIENT 4   /* "<parameter>.gradient" of each that is trained, where the trainer keeps them */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
-    epl_session_state_count(const epl_session* session, int32_t kind);
+epl_session_state_count(const epl_session* session, int32_t kind);
 /* In the order of their names. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_session_state_port(const epl_session* session,
-                                                                                     int32_t kind, int64_t index,
-                                                                                     epl_tensor_info* EPL_OUT info);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_session_state_port(const epl_session* session, int32_t kind, int64_t index, epl_tensor_info* EPL_OUT info);
 /* A copy. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_get(
-    epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_get(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
     const epl_call_options* EPL_NULLABLE call, epl_tensor** EPL_OUT EPL_OWNED tensor);
 /* The tensor is copied. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_set(
-    epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length, const epl_tensor* tensor,
-    const epl_call_options* EPL_NULLABLE call);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_set(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
+    const epl_tensor* tensor, const epl_call_options* EPL_NULLABLE call);
 
 /* A checkpoint: everything that decides how training goes on, and where `dataset` (may be NULL) stands. Beside low-rank
  * adapters, frozen weights that are as the model's file has them are left to that file, and only their hash is kept.
  * `path` becomes a folder, or is one that is empty or a checkpoint's; the new state is written beside the old and takes
  * its place by one renaming, so that whatever happens, the last complete one can be loaded. A state with a NaN or an
  * infinite weight is refused (EPL_ERROR_NOT_FINITE): it never takes the place of a good one. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_save(
-    epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_save(epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
     const epl_dataset* EPL_NULLABLE dataset, const epl_call_options* EPL_NULLABLE call);
 /* Names and types must fit. What else differs from the run that saved it (epl_session_compare) is logged as a warning:
  * all of it where a dataset is given, because training then goes on; model and optimizer otherwise. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_load(
-    epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length, epl_dataset* EPL_NULLABLE dataset,
-    const epl_call_options* EPL_NULLABLE call);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_load(epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
+    epl_dataset* EPL_NULLABLE dataset, const epl_call_options* EPL_NULLABLE call);
 /* A checkpoint as one stream, written from its first byte to its last: a zip archive of what the folder holds,
  * stored as it is, with their hashes. Unpacked it is that folder, and as a file epl_session_load and all that take
  * the path of a checkpoint read it. Over processes that of rank 0 writes, and the others pass NULL for `write`;
  * tensors that lie in pieces are put together one at a time. After an error the session is as it was, and what was
  * written is no checkpoint. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_save_to(
-    epl_session* session, epl_write_fn EPL_NULLABLE write, void* EPL_NULLABLE userdata,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_save_to(epl_session* session, epl_write_fn EPL_NULLABLE write, void* EPL_NULLABLE userdata,
     const epl_dataset* EPL_NULLABLE dataset, const epl_call_options* EPL_NULLABLE call);
 /* Loads such a stream. It is read twice: to check its hashes before anything changes, and to take its values. An error
  * on the first way leaves the session as it was, one on the second means EPL_ERROR_STATE_LOST from then on, until a
  * checkpoint is loaded. Over processes each has a source of the same bytes. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_load_from(
-    epl_session* session, const epl_source* source, epl_dataset* EPL_NULLABLE dataset,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_load_from(epl_session* session, const epl_source* source, epl_dataset* EPL_NULLABLE dataset,
     const epl_call_options* EPL_NULLABLE call);
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_load_bytes(
-    epl_session* session, const void* EPL_BYTES(bytes) data, size_t bytes, epl_dataset* EPL_NULLABLE dataset,
-    const epl_call_options* EPL_NULLABLE call);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_load_bytes(epl_session* session, const void* EPL_BYTES(bytes) data, size_t bytes,
+    epl_dataset* EPL_NULLABLE dataset, const epl_call_options* EPL_NULLABLE call);
 /* In what this session, with `dataset` (may be NULL), differs from the run that saved a checkpoint. A JSON array of
  * objects: "key" ("optimizer.lr"), "checkpoint" and "session" (both values as text), "topic" (model, data, batch,
  * order, loss, optimizer or options) and "breaks": whether going on is not a continuation of that run (another model,
  * other data), or a choice that may change (a rate). */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_compare(
-    epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_compare(epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
     const epl_dataset* EPL_NULLABLE dataset, const epl_call_options* EPL_NULLABLE call,
     epl_text** EPL_OUT EPL_OWNED json);
 /* Removes a checkpoint: the files that it consists of, and the folder if nothing else lies there. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_checkpoint_remove(const epl_engine* engine,
-                                                                                    const char* EPL_TEXT(path_length)
-                                                                                        path,
-                                                                                    size_t path_length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_checkpoint_remove(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length);
 /* What a checkpoint holds, as JSON: the step, the tensors, and under "facts" what the run was (optimizer, loss, data,
  * ...). */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_checkpoint_describe(
-    const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_checkpoint_describe(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
     const epl_call_options* EPL_NULLABLE call, epl_text** EPL_OUT EPL_OWNED json);
 /* The model's file again with the trained weights and running statistics, ready for inference: batch norm and dropout
  * in inference mode, outputs that only training needs cut (running statistics, and a loss that is an output of the
  * graph, unless it is the only one) with all that only they read. Everything else keeps its bytes. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_export_onnx(
-    epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_export_onnx(epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
     const epl_call_options* EPL_NULLABLE call);
 /* The same, but to train on: only the weights and running statistics have changed. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_export_onnx_for_training(
-    epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_export_onnx_for_training(epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
     const epl_call_options* EPL_NULLABLE call);
 /* The low-rank adapters, and modules that are trained beside them, as Hugging Face PEFT loads them:
  * adapter_model.safetensors and adapter_config.json in `folder`, which is made where it is missing. What PEFT has no
  * place for is logged as a warning. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_export_adapters(
-    epl_session* session, const char* EPL_TEXT(folder_length) folder, size_t folder_length,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_export_adapters(epl_session* session, const char* EPL_TEXT(folder_length) folder, size_t folder_length,
     const epl_call_options* EPL_NULLABLE call);
 /* Parameters and buffers under their names, adapters merged into their weights. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_export_safetensors(
-    epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_export_safetensors(epl_session* session, const char* EPL_TEXT(path_length) path, size_t path_length,
     const epl_call_options* EPL_NULLABLE call);
 /* An export as one stream, by the name of its format: "onnx" (as epl_session_export_onnx), "onnx_for_training" or
  * "safetensors". What lies beside the model's file becomes part of it, so that an ONNX file must stay below 2 GiB.
  * Weights are written from where they lie. Over processes that of rank 0 writes, and the others pass NULL for
  * `write`. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_export_to(
-    epl_session* session, const char* EPL_TEXT(format_length) format, size_t format_length,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_export_to(epl_session* session, const char* EPL_TEXT(format_length) format, size_t format_length,
     epl_write_fn EPL_NULLABLE write, void* EPL_NULLABLE userdata, const epl_call_options* EPL_NULLABLE call);
 
 /* --- Events: work that goes on after its call ----------------------------------------------------------------------
@@ -1214,17 +1181,17 @@ EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_s
  * thread, in one process a token that was triggered before) has no event; everything else is the event's error. The
  * deadline of `call` counts from the call, and deadline and token stop the work as they stop the other call. */
 
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_step_async(
-    epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_step_async(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
     const epl_call_options* EPL_NULLABLE call, epl_event** EPL_OUT EPL_OWNED event);
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_evaluate_async(
-    epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_evaluate_async(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
     const epl_call_options* EPL_NULLABLE call, epl_event** EPL_OUT EPL_OWNED event);
 /* As epl_session_predict_into. Of its metrics, `step` and `nanoseconds` say something. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_session_predict_async(
-    epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
-    const epl_call_options* EPL_NULLABLE call, epl_tensor* const* EPL_COUNT(output_count) outputs, size_t output_count,
-    epl_event** EPL_OUT EPL_OWNED event);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_session_predict_async(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+    const epl_call_options* EPL_NULLABLE call, epl_tensor* const* EPL_COUNT(output_count) outputs,
+    size_t output_count, epl_event** EPL_OUT EPL_OWNED event);
 /* The work goes on where it is not ready; callbacks are called all the same. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_event_destroy(epl_event* EPL_NULLABLE event);
 /* 1: the work is done or has failed, and the session is free; 0: not yet. In a child of fork() it stays as it was. */
@@ -1232,8 +1199,9 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int32_t epl_event_ready(const e
 /* Waits, and gives the error and the metrics of the work, as often as it is asked. EPL_ERROR_DEADLINE_EXCEEDED and
  * EPL_ERROR_CANCELLED of an event that is not ready are those of the waiting alone. A callback of an event cannot wait
  * for another one of its session, whose thread it runs on: EPL_ERROR_MISUSE. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_event_wait(
-    epl_event* event, const epl_call_options* EPL_NULLABLE call, epl_metrics* EPL_OUT EPL_NULLABLE metrics);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_event_wait(epl_event* event, const epl_call_options* EPL_NULLABLE call,
+    epl_metrics* EPL_OUT EPL_NULLABLE metrics);
 /* For poll, epoll and event loops: a descriptor that becomes readable when the event is ready, and stays so. It is the
  * event's own: neither read nor close it; it is closed with the event. Where there is none (EPL_ERROR_EXHAUSTED, or
  * EPL_ERROR_UNSUPPORTED on systems other than Linux) it is -1. */
@@ -1242,9 +1210,9 @@ typedef void (*epl_event_fn)(void* userdata);
 /* `fn` is called once, and `destroy`, which may be NULL, behind it: by the session's thread when the event is ready, or
  * by this call where it is already. The session is free by then; it may be used, destroyed, and given its next step.
  * Several functions are called in the order in which they came. On an error neither is called. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_event_on_ready(epl_event* event, epl_event_fn fn,
-                                                                                 void* EPL_NULLABLE userdata,
-                                                                                 epl_destroy_fn EPL_NULLABLE destroy);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_event_on_ready(epl_event* event, epl_event_fn fn, void* EPL_NULLABLE userdata,
+    epl_destroy_fn EPL_NULLABLE destroy);
 
 /* --- Predictors: predictions beside the steps of a session -----------------------------------------------------------
  *
@@ -1260,27 +1228,29 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_event_on_ready
  * session's own. A plan that reads other weights, or weights of another type, is EPL_ERROR_INVALID_ARGUMENT. Where
  * the session is one of several processes, `shapes` is needed, and all weights must be in this one
  * (EPL_ERROR_UNSUPPORTED). */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error* epl_predictor_create(
-    const epl_session* session, const epl_plan* EPL_NULLABLE shapes, const epl_call_options* EPL_NULLABLE call,
-    epl_predictor** EPL_OUT predictor);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
+epl_predictor_create(const epl_session* session, const epl_plan* EPL_NULLABLE shapes,
+    const epl_call_options* EPL_NULLABLE call, epl_predictor** EPL_OUT predictor);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_predictor_destroy(epl_predictor* EPL_NULLABLE predictor);
 /* Takes the weights of the session's last step. The deadline and the token of `call` are looked at until it copies.
  * EPL_ERROR_MISUSE: the session was destroyed; EPL_ERROR_STATE_LOST: the session's state is of no step. Both leave the
  * predictor as it was. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_predictor_refresh(
-    epl_predictor* predictor, const epl_call_options* EPL_NULLABLE call);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_predictor_refresh(epl_predictor* predictor, const epl_call_options* EPL_NULLABLE call);
 /* Steps that the session had done when these were its weights. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_predictor_steps(const epl_predictor* predictor);
 /* What it has allocated for weights and work, of all its ranks: the plan knows it. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_predictor_memory_bytes(const epl_predictor* predictor);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
+epl_predictor_memory_bytes(const epl_predictor* predictor);
 /* As epl_session_predict and epl_session_predict_into. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_predictor_predict(
-    epl_predictor* predictor, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_predictor_predict(epl_predictor* predictor, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
     const epl_call_options* EPL_NULLABLE call, epl_tensor** EPL_COUNT(output_count) EPL_OUT EPL_OWNED outputs,
     size_t output_count);
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_predictor_predict_into(
-    epl_predictor* predictor, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
-    const epl_call_options* EPL_NULLABLE call, epl_tensor* const* EPL_COUNT(output_count) outputs, size_t output_count);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_predictor_predict_into(epl_predictor* predictor, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
+    const epl_call_options* EPL_NULLABLE call, epl_tensor* const* EPL_COUNT(output_count) outputs,
+    size_t output_count);
 
 /* --- Evaluation: loss and metrics over any number of batches ---------------------------------------------------------
  */
@@ -1290,35 +1260,36 @@ EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_p
  * options; those that every metric has are output and target, names of an output of the model and an input of the plan
  * that are compared instead of the loss's, and ignore_index, a class that does not count.
  * Numbers are those of all samples together: they depend neither on the batches nor on their order. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_evaluation_create(
-    const epl_plan* plan, const char* EPL_TEXT(metrics_length) EPL_NULLABLE metrics, size_t metrics_length,
-    epl_evaluation** EPL_OUT evaluation);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_evaluation_create(const epl_plan* plan, const char* EPL_TEXT(metrics_length) EPL_NULLABLE metrics,
+    size_t metrics_length, epl_evaluation** EPL_OUT evaluation);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_evaluation_destroy(epl_evaluation* EPL_NULLABLE evaluation);
 /* One forward pass over a batch, inputs in the order of EPL_ENTRY_EVALUATE, or over fewer samples. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_evaluation_add(
-    epl_evaluation* evaluation, epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
-    const epl_call_options* EPL_NULLABLE call);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_evaluation_add(epl_evaluation* evaluation, epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs,
+    size_t count, const epl_call_options* EPL_NULLABLE call);
 /* The next `batches` batches of a dataset that is bound to EPL_ENTRY_EVALUATE (or EPL_ENTRY_TRAIN, which has the same
  * inputs); 0: an epoch from its start, after which it stands at its start. The last batch counts in full where the
  * dataset gives it ("partial": true). The deadline of `call` is that of all of them. After an error the batches
  * before it have been added. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_evaluation_add_dataset(
-    epl_evaluation* evaluation, epl_session* session, epl_dataset* dataset, int64_t batches,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_evaluation_add_dataset(epl_evaluation* evaluation, epl_session* session, epl_dataset* dataset, int64_t batches,
     const epl_call_options* EPL_NULLABLE call);
 /* What `other`, of an equal plan with the same metrics, has seen: of another part of the data, say. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_evaluation_merge(epl_evaluation* evaluation,
-                                                                                   epl_evaluation* other);
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_evaluation_reset(epl_evaluation* evaluation);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_evaluation_merge(epl_evaluation* evaluation, epl_evaluation* other);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_evaluation_reset(epl_evaluation* evaluation);
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_evaluation_samples(const epl_evaluation* evaluation);
 /* "loss", or a metric by the name it was given: "top_k(k=5)", or "top_k" where that is clear. NaN where nothing
  * counted. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_evaluation_result(
-    epl_evaluation* evaluation, const char* EPL_TEXT(name_length) name, size_t name_length, double* EPL_OUT value);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_evaluation_result(epl_evaluation* evaluation, const char* EPL_TEXT(name_length) name, size_t name_length,
+    double* EPL_OUT value);
 /* All of it as JSON, the loss first: {"samples": n, "batch": of the plan, "takes_partial": whether fewer samples can be
  * added, "metrics": [{"name", "value", "higher_is_better"}, ...]}. */
-EPL_API EPL_SINCE(0,
-                  1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_evaluation_describe(epl_evaluation* evaluation,
-                                                                                   epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_evaluation_describe(epl_evaluation* evaluation, epl_text** EPL_OUT EPL_OWNED json);
 
 /* --- Jobs: the loop around steps ------------------------------------------------------------------------------------
  *
@@ -1348,16 +1319,16 @@ EPL_API EPL_SINCE(0,
 #define EPL_JOB_ENDED_PATIENCE 3  /* so many measurements in a row were no better */
 #define EPL_JOB_ENDED_CANCELLED 4 /* by epl_job_end, as the next */
 #define EPL_JOB_ENDED_FAILED 5
-#define EPL_JOB_ENDED_DATA 6 /* a feed was finished, or a host's function has no more samples */
+#define EPL_JOB_ENDED_DATA 6      /* a feed was finished, or a host's function has no more samples */
 
 /* Numbers as they stand after the event. NaN where there is none yet. */
 typedef struct epl_job_event {
   uint64_t struct_size;
-  int32_t kind;    /* EPL_JOB_... */
-  int32_t ended;   /* of EPL_JOB_DONE: EPL_JOB_ENDED_... */
-  int64_t step;    /* steps done, those of earlier runs included */
-  int64_t steps;   /* that are wanted in all; 0: until the data ends */
-  double epoch;    /* times through the data */
+  int32_t kind;  /* EPL_JOB_... */
+  int32_t ended; /* of EPL_JOB_DONE: EPL_JOB_ENDED_... */
+  int64_t step;  /* steps done, those of earlier runs included */
+  int64_t steps; /* that are wanted in all; 0: until the data ends */
+  double epoch;  /* times through the data */
   int64_t samples; /* seen, those of earlier runs included; of EPL_JOB_MEASURED those that were measured */
   double loss;     /* of the last step, as are the next two */
   double learning_rate;
@@ -1366,24 +1337,23 @@ typedef struct epl_job_event {
   double monitored;     /* the number that says which weights are best, as measured last */
   double best_value;    /* the best of it so far */
   int64_t best_step;    /* of which step those weights are; -1 where there are none */
-  int32_t best;         /* 1: of EPL_JOB_MEASURED, better than all before; of EPL_JOB_SAVED, the best weights so far */
+  int32_t best; /* 1: of EPL_JOB_MEASURED, better than all before; of EPL_JOB_SAVED, the best weights so far */
   int32_t reserved;
-  double seconds;            /* of training, those of earlier runs included */
-  double seconds_left;       /* about */
+  double seconds;      /* of training, those of earlier runs included */
+  double seconds_left; /* about */
   double samples_per_second; /* of this run */
-  int64_t memory_bytes;      /* that a rank has used at its fullest */
-  const char* text;          /* borrowed until the next call with the job; ends with a zero */
+  int64_t memory_bytes; /* that a rank has used at its fullest */
+  const char* text;     /* borrowed until the next call with the job; ends with a zero */
   uint64_t text_length;
 } epl_job_event;
-#define EPL_JOB_EVENT_INIT {sizeof(epl_job_event), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0}
+#define EPL_JOB_EVENT_INIT                                                                                             \
+  {sizeof(epl_job_event), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0}
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_job_event_init(epl_job_event* EPL_OUT event);
 
 /* `settings` is a JSON object with the keys of epl_job_set, empty for none. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_job_create(const epl_engine* engine,
-                                                                             const char* EPL_TEXT(settings_length)
-                                                                                 EPL_NULLABLE settings,
-                                                                             size_t settings_length,
-                                                                             epl_job** EPL_OUT job);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_job_create(const epl_engine* engine, const char* EPL_TEXT(settings_length) EPL_NULLABLE settings,
+    size_t settings_length, epl_job** EPL_OUT job);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_job_destroy(epl_job* EPL_NULLABLE job);
 /* Sets a key from text, before the job starts. epl_engine_describe lists them under "job", with types and defaults:
  *   steps, epochs       how long, one of them; of a dataset that nobody knows the end of neither is needed
@@ -1398,47 +1368,42 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_job_destroy(epl_job* EPL_NULLABL
  *   restore_best        the session has the best weights in the end
  *   check               look through all data for wrong labels and indices before the first step
  *   measured_on         what the held-out data is, for the history */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_job_set(epl_job* job,
-                                                                          const char* EPL_TEXT(key_length) key,
-                                                                          size_t key_length,
-                                                                          const char* EPL_TEXT(value_length) value,
-                                                                          size_t value_length);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_job_set(epl_job* job, const char* EPL_TEXT(key_length) key, size_t key_length,
+    const char* EPL_TEXT(value_length) value, size_t value_length);
 /* Takes the folder now, which epl_job_start does otherwise: what is in its way is known before a model is loaded.
  * EPL_ERROR_BUSY: another job, in any process, writes to it. EPL_ERROR_INVALID_ARGUMENT: it holds an earlier run, which
  * is neither replaced nor gone on with. It is held until the job is destroyed. Of several processes the one with rank
  * 0 may do this. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_job_take_folder(epl_job* job);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_job_take_folder(epl_job* job);
 /* Refuses what would fail later, and loads the checkpoint to go on from; its position becomes `data`'s. What
  * makes another run of it is refused by name. Datasets that are not bound to the session's plan are bound to it.
  * `held_out` may be NULL. The job uses all three in its calls and leaves them alone in between; where one of them was
  * destroyed, EPL_ERROR_MISUSE. After an error it has not started. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_job_start(
-    epl_job* job, epl_session* session, epl_dataset* data, epl_dataset* EPL_NULLABLE held_out,
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_job_start(epl_job* job, epl_session* session, epl_dataset* data, epl_dataset* EPL_NULLABLE held_out,
     const epl_call_options* EPL_NULLABLE call);
 /* Works until there is an event. After an error, of a token for example, nothing has changed: the same call again does
  * the same work, no sample is left out. A host that does not go on ends the job (epl_job_end), and asks on for events,
  * without that token: so the last checkpoint is written. After EPL_JOB_DONE it gives that event again. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error* epl_job_next(
-    epl_job* job, const epl_call_options* EPL_NULLABLE call, epl_job_event* EPL_OUT event);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
+epl_job_next(epl_job* job, const epl_call_options* EPL_NULLABLE call, epl_job_event* EPL_OUT event);
 /* No step follows the one that runs. What is left to do is done by epl_job_next as at any end: a last measurement, but
  * for EPL_JOB_ENDED_CANCELLED and EPL_JOB_ENDED_FAILED, a last checkpoint, EPL_JOB_DONE. `ended` is one of these two or
  * EPL_JOB_ENDED_STOPPED; `reason` is in words, for the event. The first call counts. Over processes one of them is
  * enough: all end after the same step, for the same reason. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_job_end(epl_job* job, int32_t ended,
-                                                                          const char* EPL_TEXT(reason_length)
-                                                                              EPL_NULLABLE reason,
-                                                                          size_t reason_length);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_job_end(epl_job* job, int32_t ended, const char* EPL_TEXT(reason_length) EPL_NULLABLE reason, size_t reason_length);
 /* As JSON: settings, folder, checkpoint and best_checkpoint (paths, or null), resumed_from, first_step, step, steps,
  * seconds, monitor, best_step, best_value, held_out (what is measured on), ended and reason, and "history": what was
  * measured in this run and in those that it goes on with, the objects of FOLDER/history.jsonl. */
-EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error* epl_job_describe(epl_job* job,
-                                                                               epl_text** EPL_OUT EPL_OWNED json);
+EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
+epl_job_describe(epl_job* job, epl_text** EPL_OUT EPL_OWNED json);
 /* The checkpoint that a path means: it, or the newest of the folder of a job. A path that is neither stays as it is. */
-EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error* epl_checkpoint_find(const epl_engine* engine,
-                                                                                  const char* EPL_TEXT(path_length)
-                                                                                      path,
-                                                                                  size_t path_length,
-                                                                                  epl_text** EPL_OUT EPL_OWNED found);
+EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
+epl_checkpoint_find(const epl_engine* engine, const char* EPL_TEXT(path_length) path, size_t path_length,
+    epl_text** EPL_OUT EPL_OWNED found);
 
 #ifdef __cplusplus
 }

@@ -17,6 +17,7 @@ else()
     DEPENDS ${cuda_list} ${cuda_files} ${PROJECT_SOURCE_DIR}/cmake/text_table.cmake COMMENT "texts of cuda kernels")
   epl_sources(cuda_sources backends/cuda/kernels backends/cuda/generate)
   add_library(epl_cuda_kernels OBJECT ${cuda_sources} ${cuda_texts})  # the tests have it too
+  set_target_properties(epl_cuda_kernels PROPERTIES UNITY_BUILD OFF)
   target_include_directories(epl_cuda_kernels PRIVATE ${PROJECT_SOURCE_DIR})
   epl_sources(cuda_sources backends/cuda/api)
   set(cuda_base dtype.cc status.cc tensor_type.cc text.cc)

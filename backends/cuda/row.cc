@@ -9,8 +9,7 @@ EPL_PACK(cuda) { return {.doc = "NVIDIA GPUs as the device cuda", .packages = "n
 EPL_BACKEND(cuda) {
   return {.name = "cuda",
           .doc = "an NVIDIA GPU, by the pack cuda; ranks share it",
-          .open = [](const Host& host, const DeviceOptions&) { return open_pack_device("cuda", host, 0); },
-          .apart = true};
+          .open = [](const Host& host, const DeviceOptions&) { return open_pack_device("cuda", host, 0); }};
 }
 
 }  // namespace epl

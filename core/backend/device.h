@@ -135,7 +135,6 @@ struct BackendRow {
   std::string doc;
   std::function<Result<std::shared_ptr<Device>>(const Host& host, const DeviceOptions& options)> open;
   bool simulated = false;  // time is virtual, and there are no numbers
-  bool apart = false;      // with memory of its own, which this machine may not have
 };
 using BackendTable = TableOf<BackendRow>;
 const BackendTable& backend_table();  // generated: what is built in

@@ -105,8 +105,16 @@ class Work {
     return static_cast<char*>(calls_[static_cast<size_t>(rank)].target) + segment * first().bytes();
   }
   void move(int to, int64_t segment, const void* from) {
-    if (target(to, segment) != from) stream_.copy(target(to, segment), from, first().bytes());
+    if (target(to, segment) != from) copy(target(to, segment), from, first().bytes());
   }
+
+  void copy(void* to, const void* from, int64_t bytes) {
+    if (bytes <= 0) return;
+    stream_.issue_now("a copy between ranks", [&](const epl_pack_reason* reason) {
+      return verbs().copy(stream_.handle(), to, from, static_cast<uint64_t>(bytes), reason);
+    });
+  }
+  const epl_pack_device& verbs() const { return *stream_.opened().verbs; }
 
   void all_reduce() {
     std::vector<const void*> sources;
@@ -132,22 +140,27 @@ class Work {
                                           .count = first().count,
                                           .dtype = static_cast<int32_t>(first().dtype) + 1,
                                           .reduction = static_cast<int32_t>(first().reduction)};
-    stream_.issue("a reduction over ranks", [&](const epl_pack_reason* reason) {
-      return stream_.opened().verbs->reduce(stream_.handle(), &reduction, reason);
+    stream_.issue_now("a reduction over ranks", [&](const epl_pack_reason* reason) {
+      return verbs().reduce(stream_.handle(), &reduction, reason);
     });
   }
   // The owners are in the device's memory, and say which copies there are: they have to be read first.
   void rows_by_owners() {
     const int size = static_cast<int>(calls_.size());
     std::vector<int64_t> owners(static_cast<size_t>(first().rows * size));
-    stream_.download(owners.data(), first().owners, static_cast<int64_t>(owners.size() * sizeof(int64_t)));
-    if (const Status status = stream_.synchronize(); !status.ok()) return stream_.fail(status);
+    const uint64_t bytes = owners.size() * sizeof(int64_t);
+    stream_.issue_now("who owns rows", [&](const epl_pack_reason* reason) {
+      const int32_t result =
+          bytes == 0 ? 0 : verbs().download(stream_.handle(), owners.data(), first().owners, bytes, reason);
+      return result != 0 ? result : verbs().synchronize(stream_.handle(), reason);
+    });
+    if (stream_.failed()) return;
     for (int r = 0; r < size; ++r) {
       Collective call = calls_[static_cast<size_t>(r)];
       call.owners = owners.data();
       for (int p = 0; p < size; ++p) {
         call.rows_between(p, r, size, [&](int64_t from, int64_t to, int64_t run) {
-          stream_.copy(target(r, 0) + to, source(p, 0) + from, run);
+          copy(target(r, 0) + to, source(p, 0) + from, run);
         });
       }
     }
@@ -168,7 +181,12 @@ struct PackWay {
     if (!call.reduces() || can_reduce(call.dtype)) return {};
     return invalid("rank ", rank, " called ", call.text(), ", a type that cannot be reduced");
   }
-  static void settle(Stream& stream) { static_cast<PackStream&>(stream).settle(); }
+  // A send reads nothing that an open send writes.
+  static void settle(Stream& stream, std::span<const Collective> calls) {
+    auto& own = static_cast<PackStream&>(stream);
+    const bool sends = std::ranges::all_of(calls, [](const Collective& c) { return c.kind == Kind::send; });
+    if (!sends || !own.only_sends_are_open()) own.settle();
+  }
   static std::shared_ptr<Meeting> begin(Group& group, const Collective&, int seats) {
     return std::make_shared<Meeting>(group.shared, seats);
   }
@@ -181,7 +199,7 @@ struct PackWay {
       meeting->failure = failure;
       own.fail(failure);
     } else if (meeting->done == nullptr && meeting->failure.ok()) {
-      own.add(meeting);
+      own.add(meeting, call.kind == Kind::send);
       return;
     }
     if (!meeting->failure.ok()) own.fail(meeting->failure);
@@ -198,12 +216,12 @@ struct PackWay {
   // `own` stands at the call; the last to come carries it out.
   static Status arrive(const Group& group, Meeting& meeting, int seat, PackStream& own) {
     EPL_ASSIGN(meeting.arrived[static_cast<size_t>(seat)], group.shared->event());
-    own.record(*meeting.arrived[static_cast<size_t>(seat)]);
+    own.record_now(*meeting.arrived[static_cast<size_t>(seat)]);
     if (std::ranges::any_of(meeting.arrived, [](const auto& event) { return event == nullptr; })) return {};
     for (const std::shared_ptr<PackEvent>& event : meeting.arrived) own.wait(*event);
     EPL_ASSIGN(const std::shared_ptr<PackEvent> done, group.shared->event());
     Work(meeting, own).carry_out();
-    own.record(*done);
+    own.record_now(*done);
     meeting.done = done;
     return {};
   }

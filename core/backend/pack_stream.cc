@@ -1,5 +1,8 @@
 #include "core/backend/pack_stream.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/base/text.h"
 
 namespace epl {
@@ -29,9 +32,16 @@ Status PackEvent::failure() const {
   return failure_;
 }
 
-void PackEvent::fail(const Status& status) {
+void PackEvent::append_open(OpenCalls& to) const {
   std::lock_guard lock(mutex_);
-  if (handle_ != nullptr) failure_ = status;
+  to.insert(to.end(), open_.begin(), open_.end());
+}
+
+void PackEvent::set(const Status& failure, const OpenCalls& open) {
+  OpenCalls before = open;  // goes without the lock
+  std::lock_guard lock(mutex_);
+  if (handle_ != nullptr) failure_ = failure;
+  open_.swap(before);
 }
 
 PackStream::~PackStream() {
@@ -42,18 +52,20 @@ PackStream::~PackStream() {
 
 void PackStream::settle() {
   if (open_.empty()) return;
-  std::vector<std::shared_ptr<OpenCall>> open;
+  OpenCalls open;
   open.swap(open_);
-  for (const std::shared_ptr<OpenCall>& call : open) {
-    Result<std::shared_ptr<PackEvent>> event = call->wait();
+  for (const OpenAt& one : open) {
+    Result<std::shared_ptr<PackEvent>> event = one.call->wait();
     if (event.ok()) {
       wait(**event);
     } else {
       fail(event.status());
     }
   }
-  open.clear();
-  open_.swap(open);  // keeps its room
+}
+
+bool PackStream::only_sends_are_open() const {
+  return std::ranges::all_of(open_, [](const OpenAt& one) { return one.sends; });
 }
 
 void PackStream::launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
@@ -109,23 +121,21 @@ void PackStream::download(void* host_target, const void* source, int64_t bytes) 
   });
 }
 
-void PackStream::record(Event& event) {
-  auto& point = static_cast<PackEvent&>(event);
-  issue("an event", [&](const epl_pack_reason* reason) {
-    return point.handle() == nullptr ? 0 : opened_->verbs->record(handle_, point.handle(), reason);
-  });
-  if (point.handle() == nullptr) fail(point.failure());
-  point.fail(failure_);
+void PackStream::record_now(PackEvent& event, const OpenCalls& open) {
+  if (event.handle() == nullptr) return fail(event.failure());
+  issue_now("an event",
+            [&](const epl_pack_reason* reason) { return opened_->verbs->record(handle_, event.handle(), reason); });
+  event.set(failure_, open);
 }
+
+void PackStream::record(Event& event) { record_now(static_cast<PackEvent&>(event), open_); }
 
 void PackStream::wait(Event& event) {
   auto& point = static_cast<PackEvent&>(event);
-  if (const Status failed = point.failure(); !failed.ok()) {
-    settle();
-    return fail(failed);
-  }
-  issue("waiting for an event",
-        [&](const epl_pack_reason* reason) { return opened_->verbs->wait(handle_, point.handle(), reason); });
+  if (const Status failed = point.failure(); !failed.ok()) return fail(failed);
+  issue_now("waiting for an event",
+            [&](const epl_pack_reason* reason) { return opened_->verbs->wait(handle_, point.handle(), reason); });
+  point.append_open(open_);
 }
 
 Status PackStream::synchronize() {

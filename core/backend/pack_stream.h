@@ -1,11 +1,11 @@
 // The inside of a device that a pack is: what it has opened, its streams and events. See pack_device.h.
 //
-// A call of a group leaves its stream free: it stands in the stream's list of open calls until all ranks have made it,
-// and the next command of that stream waits for that (pack_group.h).
+// A call of a group leaves the host free: it stands in its stream's list of open calls until all ranks have made it.
+// The next command of that stream waits for that, and so does what comes behind an event that was recorded in between
+// (pack_group.h).
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -35,23 +35,7 @@ struct OpenedPack {
 // What a verb gave: `doing` says for what.
 Status pack_status(const OpenedPack& opened, int32_t result, const PackReason& reason, std::string_view doing);
 
-class PackEvent final : public Event {
- public:
-  static Result<std::unique_ptr<PackEvent>> make(std::shared_ptr<OpenedPack> opened);
-  PackEvent(std::shared_ptr<OpenedPack> opened, void* handle, Status failure)
-      : opened_(std::move(opened)), handle_(handle), failure_(std::move(failure)) {}
-  ~PackEvent() override;
-  void* handle() const { return handle_; }
-  // Why there is none, or what the stream that recorded it last had failed with.
-  Status failure() const;
-  void fail(const Status& status);
-
- private:
-  const std::shared_ptr<OpenedPack> opened_;
-  void* const handle_;
-  mutable std::mutex mutex_;
-  Status failure_;
-};
+class PackEvent;
 
 // A call of a group that a stream has come to, and that others may still have to make.
 class OpenCall {
@@ -59,6 +43,32 @@ class OpenCall {
   virtual ~OpenCall() = default;
   // Waits until all have made it. The event that the stream then waits for, or why it does not take place.
   virtual Result<std::shared_ptr<PackEvent>> wait() = 0;
+};
+struct OpenAt {
+  std::shared_ptr<OpenCall> call;
+  bool sends;  // it writes nothing that a later send of the stream could read
+};
+using OpenCalls = std::vector<OpenAt>;
+
+class PackEvent final : public Event {
+ public:
+  static Result<std::unique_ptr<PackEvent>> make(std::shared_ptr<OpenedPack> opened);
+  PackEvent(std::shared_ptr<OpenedPack> opened, void* handle, Status failure)
+      : opened_(std::move(opened)), handle_(handle), failure_(std::move(failure)) {}
+  ~PackEvent() override;
+  void* handle() const { return handle_; }
+  // What the stream that recorded it last had failed with, or why there is no event.
+  Status failure() const;
+  // Appends the calls that were open there.
+  void append_open(OpenCalls& to) const;
+  void set(const Status& failure, const OpenCalls& open);
+
+ private:
+  const std::shared_ptr<OpenedPack> opened_;
+  void* const handle_;
+  mutable std::mutex mutex_;
+  Status failure_;
+  OpenCalls open_;
 };
 
 class PackStream final : public Stream {
@@ -81,14 +91,21 @@ class PackStream final : public Stream {
   void* handle() const { return handle_; }
   // Waits for the open calls; afterwards what is issued comes after them.
   void settle();
-  void add(std::shared_ptr<OpenCall> call) { open_.push_back(std::move(call)); }
+  bool only_sends_are_open() const;
+  void add(std::shared_ptr<OpenCall> call, bool sends) { open_.push_back({std::move(call), sends}); }
   // f(reason) issues one command by the verbs, and gives what they give. What failed is not carried on with.
   template <class F> void issue(std::string_view doing, const F& f) {
     settle();
+    issue_now(doing, f);
+  }
+  // The same, and as `record` and `wait`, of a call that does not wait for those that are open.
+  template <class F> void issue_now(std::string_view doing, const F& f) {
     if (!failure_.ok()) return;
     const PackReason reason;
     if (const int32_t result = f(&reason.to); result != 0) fail(pack_status(*opened_, result, reason, doing));
   }
+  void record_now(PackEvent& event, const OpenCalls& open = {});
+  bool failed() const { return !failure_.ok(); }
   void fail(const Status& status) {
     if (failure_.ok()) failure_ = status;
   }
@@ -96,7 +113,7 @@ class PackStream final : public Stream {
  private:
   const std::shared_ptr<OpenedPack> opened_;
   void* const handle_;
-  std::vector<std::shared_ptr<OpenCall>> open_;
+  OpenCalls open_;
   Status failure_;  // the first, until somebody takes it
 };
 

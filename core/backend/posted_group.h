@@ -11,7 +11,7 @@
 //     static std::shared_ptr<Meeting> begin(PostedGroup<Way>&, const Collective&, int seats);
 //     static void join(std::shared_ptr<PostedGroup<Way>>, std::shared_ptr<Meeting>, int seat, Stream&, const
 //     Collective&); static void abort(PostedGroup<Way>&, const std::vector<std::shared_ptr<Meeting>>& incomplete);
-//     static void settle(Stream&);  // before a call, and without the lock: what the stream has to wait for. Or absent
+//     static void settle(Stream&, std::span<const Collective>);  // before calls, without the lock; or absent
 //   };
 #pragma once
 
@@ -139,7 +139,7 @@ template <class Way> class PostedCommunicator final : public Communicator {
   Status run(Stream& stream, const Collective& call) override { return run_together(stream, {&call, 1}); }
   // None of the calls waits for another one.
   Status run_together(Stream& stream, std::span<const Collective> calls) override {
-    if constexpr (requires { Way::settle(stream); }) Way::settle(stream);
+    if constexpr (requires { Way::settle(stream, calls); }) Way::settle(stream, calls);
     std::lock_guard lock(group_->shared->lock());
     for (const Collective& call : calls) EPL_TRY(group_->run(rank_, stream, call));
     return {};

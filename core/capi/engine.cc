@@ -171,9 +171,9 @@ epl_error* epl_engine_device(const epl_engine* engine, int64_t index, epl_device
     epl_device_info out = EPL_DEVICE_INFO_INIT;
     out.name = row.name.c_str();
     out.name_length = row.name.size();
-    out.kind = row.simulated ? EPL_DEVICE_SIM : row.apart ? EPL_DEVICE_CUDA : EPL_DEVICE_CPU;
+    out.kind = row.simulated ? EPL_DEVICE_SIM : EPL_DEVICE_CPU;
     out.threads = engine->engine->host.threads;
-    out.memory_bytes = row.simulated || row.apart ? 0 : memory_of_machine();
+    out.memory_bytes = row.simulated ? 0 : memory_of_machine();
     return write_output(out, info, "epl_device_info");
   });
 }

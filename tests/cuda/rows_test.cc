@@ -1,9 +1,12 @@
-// Every row of the CUDA pack at level `exact` against the CPU: the texts of its kernels, compiled for the host, give the
-// CPU's bits, over the samples of the op records in many sizes. A kernel for a new op is tested by being there.
+// Every row of the CUDA pack at level `exact` against the CPU: the texts of its kernels, compiled for the host, give
+// the CPU's bits, over the samples of the op records in many sizes. A kernel for a new op is tested by being there.
+#include "backends/cuda/kernels/rows.h"
+
 #include <cstdio>
 #include <set>
 
-#include "backends/cuda/kernels/rows.h"
+#include "backends/cuda/query.h"
+#include "core/backend/pack_query.h"
 #include "core/base/philox.h"
 #include "core/ir/evaluate.h"
 #include "tests/cuda/host_machine.h"
@@ -15,24 +18,11 @@ namespace {
 
 using cpu::kernel_table;
 
+// Through the packs' interface, as the pack gets it.
 Query asked(const cpu::Launch& launch) {
-  const KernelQuery k = cpu::query_of(launch);
-  Query q{.op = k.op, .node = k.node, .units = k.units, .capability = 90, .processors = 132};
-  for (int i = 0; i < k.inputs(); ++i) q.inputs.push_back({k.has(i), k.in(i)});
-  for (int i = 0; i < k.outputs(); ++i) q.outputs.push_back({k.has_output(i), k.out(i)});
-  for (const Attributes::Entry& entry : k.attributes.entries()) {
-    Attribute a{.name = entry.name};
-    if (const auto* flag = std::get_if<bool>(&entry.value)) a.integers = {*flag};
-    if (const auto* integer = std::get_if<int64_t>(&entry.value))
-      a.kind = Attribute::Kind::integer, a.integers = {*integer};
-    if (const auto* number = std::get_if<double>(&entry.value)) a.kind = Attribute::Kind::number, a.numbers = {*number};
-    if (const auto* text = std::get_if<std::string>(&entry.value)) a.kind = Attribute::Kind::text, a.text = *text;
-    if (const auto* type = std::get_if<DType>(&entry.value))
-      a.kind = Attribute::Kind::dtype, a.integers = {static_cast<int64_t>(*type)};
-    if (const auto* list = std::get_if<Ints>(&entry.value)) a.kind = Attribute::Kind::integers, a.integers = *list;
-    if (const auto* list = std::get_if<Doubles>(&entry.value)) a.kind = Attribute::Kind::numbers, a.numbers = *list;
-    q.attributes.push_back(std::move(a));
-  }
+  Query q = query_of(*PackQuery(cpu::query_of(launch), nullptr).get()).value();
+  q.capability = 90;
+  q.processors = 132;
   return q;
 }
 
@@ -183,7 +173,8 @@ TEST_F(AllRows, HaveTheBitsOfTheCpu) {
     for (const Variant& v : variants(*op, {0, 1, 5, 40}, true, 12)) add(*op, v.text, v.sample, 1);
   }
   compare();
-  std::printf("%d cases, %zu with a kernel; %zu of %zu ops have one\n", asked_, cases_.size(), with_.size(), ops.size());
+  std::printf("%d cases, %zu with a kernel; %zu of %zu ops have one\n", asked_, cases_.size(), with_.size(),
+              ops.size());
   for (const std::string& op : ops) {
     if (with_.contains(op)) continue;
     std::string reasons;

@@ -1,0 +1,14 @@
+// What the files of the driver's functions share.
+#pragma once
+
+#include "tests/cuda/machine/machine.h"
+
+#define EPL_DRIVER extern "C" __attribute__((visibility("default"))) int
+
+namespace epl::cuda_machine {
+
+// Issues a command and, where the settings say so, carries it out at once.
+Command& submit(std::unique_lock<std::mutex>& lock, Stream& stream, std::function<void(const Command&)> run);
+void check(const Context& context);  // its failure, if it has one
+
+}  // namespace epl::cuda_machine

@@ -1,0 +1,45 @@
+// What goes wrong on the machine: the driver's number for it, and a sentence of ours that says what was done wrong.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace epl::cuda_machine {
+
+// The driver's numbers, those that the machine gives.
+enum Result : int {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNotInitialized = 3,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidImage = 200,
+  kInvalidContext = 201,
+  kInvalidPtx = 218,
+  kInvalidHandle = 400,
+  kIllegalState = 401,
+  kNotFound = 500,
+  kNotReady = 600,
+  kIllegalAddress = 700,
+  kLaunchOutOfResources = 701,
+  kPrimaryContextActive = 708,
+  kContextIsDestroyed = 709,
+  kAssert = 710,
+  kHostMemoryAlreadyRegistered = 712,
+  kHostMemoryNotRegistered = 713,
+  kIllegalInstruction = 715,
+  kMisalignedAddress = 716,
+  kLaunchFailed = 719,
+  kDeviceUnavailable = 46,
+  kNotSupported = 801,
+  kUnknown = 999,
+};
+
+struct Fault : std::runtime_error {
+  Fault(Result which, const std::string& what) : std::runtime_error(what), code(which) {}
+  Result code;
+};
+
+}  // namespace epl::cuda_machine
