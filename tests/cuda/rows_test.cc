@@ -183,5 +183,64 @@ TEST_F(AllRows, HaveTheBitsOfTheCpu) {
   }
 }
 
+// Sizes past every block, segment, tile and unit of the CPU's orders.
+TEST_F(AllRows, HaveTheBitsOfTheCpuInLargerSizes) {
+  struct Larger {
+    const char *op, *sample;
+    Units units = 1;
+  };
+  const Larger larger[] = {
+      {"sum", "f32[3,5000] {axes=[1]}"},
+      {"sum", "f32[4,2048,3] {axes=[0,1]}", 4},
+      {"sum", "f32[2,8,700,3] {axes=[0,1,2]}", {4, 2}},
+      {"sum", "f32[5000] {axes=[0]}", 8},
+      {"max_reduce", "f32[3,2500] {axes=[1]}"},
+      {"prod_reduce", "f32[2500,3](0.9..1.1) {axes=[0]}"},
+      {"softmax", "f32[3,4500] {axis=1}"},
+      {"softmax_grad", "f32[3,2100,5], f32[3,2100,5] {axis=1}"},
+      {"log_softmax", "f32[2,1030] {axis=1}"},
+      {"log_softmax_grad", "f32[2,1030], f32[2,1030] {axis=1}"},
+      {"cross_entropy", "f32[2048,40], i64[2048](-1..40) {ignore_index=-1}", 8},
+      {"cross_entropy_grad", "f32[40,3000], i64[40](-1..3000), f32[](0.5..1), f32[40](7..9) {ignore_index=-1}"},
+      {"layer_norm", "f32[5,2100], f32[2100], f32[2100]"},
+      {"layer_norm_grad", "f32[2112,20], f32[2112,20], f32[2112,1], f32[2112,1](0.5..2), f32[20]", 2},
+      {"layer_norm_grad", "f32[4,2100], f32[4,2100], f32[4,1], f32[4,1](0.5..2), f32[2100]"},
+      {"rms_norm_grad", "f32[4,40,33], f32[4,40,33], f32[4,40,1](0.5..2), f32[33]", {2, 2}},
+      {"matmul", "f32[70,600], f32[600,90]"},
+      {"matmul", "f32[2,130,300], f32[2,140,300] {transpose_b=true}"},
+      {"linear", "f32[300,520], f32[520,270], f32[270]"},
+      {"linear_grad_weight", "f32[4096,70], f32[4096,65]", 8},
+      {"linear_grad_weight", "f32[4,8,16,33], f32[4,8,16,40] {transpose_w=true}", {4, 2}},
+      {"gather_grad", "f32[512,40], i64[512](-7..9) {size=9}", 4},
+      {"gather_grad", "f32[4,16,8,3], i32[4,16,8](-7..9) {size=9}", {4, 2}},
+      {"attention", "f32[2,4,200,20], f32[2,2,150,20], f32[2,2,150,24] {scale=0.3}"},
+      {"attention", "f32[1,2,210,16], f32[1,2,210,16], f32[1,2,210,16] {scale=0.3,causal=true}"},
+      {"attention", "f32[1,2,110,300], f32[1,2,70,300], f32[1,2,70,8], f32[1,1,110,70] {scale=0.1,softcap=5.0}"},
+      {"attention_grad",
+       "f32[1,4,200,24], f32[1,4,200,20], f32[1,2,150,20], f32[1,2,150,24], f32[1,4,200,24], f32[1,4,200](4..6) "
+       "{scale=0.3}"},
+      {"attention_grad",
+       "f32[1,2,210,16], f32[1,2,210,16], f32[1,2,210,16], f32[1,2,210,16], f32[1,2,210,16], f32[1,2,210](4..6) "
+       "{scale=0.3,causal=true}"},
+      {"attention_grad",
+       "f32[1,2,110,8], f32[1,2,110,16], f32[1,2,70,16], f32[1,2,70,8], f32[1,2,110,8], f32[1,2,110](510..514), "
+       "f32[1,1,110,70](508..512) {scale=0.1,softcap=5.0}"},
+      {"dropout", "f32[4,3000] {ratio=0.3}"},
+      {"transpose", "f32[30,40,50] {perm=[2,0,1]}"},
+  };
+  for (const Larger& l : larger) {
+    const OpDef* op = op_table().find(l.op);
+    ASSERT_NE(op, nullptr) << l.op;
+    if (const char* only = std::getenv("EPL_TEST_OP"); only && op->name != only) continue;
+    auto sample = parse_sample(*op, l.sample);
+    ASSERT_TRUE(sample.ok()) << l.op << ": " << sample.status().to_string();
+    const size_t before = cases_.size();
+    add(*op, l.sample, *sample, l.units);
+    EXPECT_EQ(cases_.size(), before + 1) << l.op << " has no kernel for " << l.sample << ": "
+                                         << (without_[op->name].empty() ? "" : *without_[op->name].begin());
+  }
+  compare();
+}
+
 }  // namespace
 }  // namespace epl::cuda

@@ -3,5 +3,6 @@
 
 #include "backends/cuda/text/region.cuh"
 #include "backends/cuda/text/rows.cuh"
+#include "backends/cuda/text/attention.cuh"
 #include "backends/cuda/text/product.cuh"
 #include "backends/cuda/text/random.cuh"
