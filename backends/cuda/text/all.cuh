@@ -6,3 +6,4 @@
 #include "backends/cuda/text/attention.cuh"
 #include "backends/cuda/text/product.cuh"
 #include "backends/cuda/text/random.cuh"
+#include "backends/cuda/text/winograd.cuh"
