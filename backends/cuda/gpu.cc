@@ -56,7 +56,8 @@ Gpu::~Gpu() {
   if (context_ == nullptr) return;
   {
     const Current current(*this);
-    for (const auto& [source, module] : modules_) driver.unload_module(module);
+    for (const auto& [source, loaded] : modules_)
+      if (loaded->module != nullptr) driver.unload_module(loaded->module);
   }
   driver.release_primary(device);
 }
@@ -70,17 +71,21 @@ Gpu::Current::~Current() {
 }
 
 Result<Module> Gpu::module(const std::string& source) {
+  std::shared_ptr<Loaded> loaded;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto it = modules_.find(source); it != modules_.end()) return it->second;
+    std::shared_ptr<Loaded>& known = modules_[source];
+    if (!known) known = std::make_shared<Loaded>();
+    loaded = known;
   }
-  EPL_ASSIGN(const auto text, compile(libraries, capability, source));
-  const std::lock_guard lock(mutex_);
-  if (const auto it = modules_.find(source); it != modules_.end()) return it->second;
-  Module made = nullptr;
-  EPL_TRY(call("cuModuleLoadData", [&] { return driver.load_module(&made, text->c_str()); }));
-  modules_.emplace(source, made);
-  return made;
+  std::call_once(loaded->once, [&] {
+    const auto text = compile(libraries, capability, source);
+    loaded->status = text.status();
+    if (!text.ok()) return;
+    loaded->status = call("cuModuleLoadData", [&] { return driver.load_module(&loaded->module, (*text)->c_str()); });
+  });
+  EPL_TRY(loaded->status);
+  return loaded->module;
 }
 
 Result<Function> Gpu::function(const std::string& source, const std::string& entry, unsigned shared_bytes) {

@@ -60,11 +60,17 @@ class Gpu {
   Gpu(const Driver& with, std::string folder, Ordinal ordinal)
       : driver(with), libraries(std::move(folder)), device(ordinal) {}
   Status begin();
+  // A text, compiled and loaded by whoever asks first.
+  struct Loaded {
+    std::once_flag once;
+    Module module = nullptr;
+    Status status;
+  };
   Result<Module> module(const std::string& source);
 
   Context context_ = nullptr;
   std::mutex mutex_;
-  std::unordered_map<std::string, Module> modules_;
+  std::unordered_map<std::string, std::shared_ptr<Loaded>> modules_;
 };
 
 class GpuStream {

@@ -2,8 +2,9 @@
 // arguments are put together and nothing is allocated.
 #include <deque>
 
+#include "backends/cuda/ahead.h"
 #include "backends/cuda/answer.h"
-#include "backends/cuda/compiler.h"
+#include "backends/cuda/api/nvrtc.h"
 #include "backends/cuda/gpu.h"
 #include "backends/cuda/kernels/rows.h"
 #include "backends/cuda/query.h"
@@ -14,45 +15,69 @@ namespace {
 
 constexpr int capability_without_device = 90, processors_without_device = 132;
 
-struct Prepared {
-  Kernel kernel;
-  std::vector<Function> functions;  // by launch; empty: prepared without a device
-  std::vector<epl_pack_alias> aliases;
-};
+class Prepared final : public Ahead {
+ public:
+  Prepared(Kernel made, std::shared_ptr<Gpu> on) : kernel(std::move(made)), gpu_(std::move(on)) {
+    for (const Kernel::Alias& alias : kernel.aliases) aliases.push_back({alias.input, alias.output});
+  }
+  void begin() override { static_cast<void>(ready()); }
+  // Of the functions of all launches: they are there, or why not.
+  const Status& ready() {
+    std::call_once(once_, [&] { status_ = load(); });
+    return status_;
+  }
 
-Result<std::unique_ptr<Prepared>> prepared(const Row& row, const epl_pack_query& given) {
+  Kernel kernel;
+  std::vector<Function> functions;  // by launch
+  std::vector<epl_pack_alias> aliases;
+
+ private:
+  Status load() {
+    if (gpu_ == nullptr) return invalid("prepared without a GPU");
+    for (Launch& launch : kernel.launches) {
+      EPL_ASSIGN(const Function function, gpu_->function(launch.source, launch.entry, launch.shared_bytes));
+      functions.push_back(function);
+      std::string().swap(launch.source);  // the module has it
+    }
+    return {};
+  }
+
+  const std::shared_ptr<Gpu> gpu_;
+  std::once_flag once_;
+  Status status_;
+};
+using Handle = std::shared_ptr<Prepared>;
+
+Result<Handle> prepared(const Row& row, const epl_pack_query& given) {
   EPL_ASSIGN(Query query, query_of(given));
-  Gpu* gpu = given.device == nullptr ? nullptr : static_cast<std::shared_ptr<Gpu>*>(given.device)->get();
+  std::shared_ptr<Gpu> gpu;
+  if (given.device != nullptr) gpu = *static_cast<std::shared_ptr<Gpu>*>(given.device);
   query.capability = gpu == nullptr ? capability_without_device : gpu->capability;
   query.processors = gpu == nullptr ? processors_without_device : gpu->processors;
-  auto made = std::make_unique<Prepared>();
-  EPL_ASSIGN(made->kernel, row.make(query));
-  for (const Launch& launch : made->kernel.launches) {
+  EPL_ASSIGN(Kernel kernel, row.make(query));
+  for (const Launch& launch : kernel.launches)
     EPL_TRY(require(launch.arguments.size() <= max_arguments, "more operands than a launch takes"));
-    if (gpu == nullptr) continue;
-    EPL_ASSIGN(const Function function, gpu->function(launch.source, launch.entry, launch.shared_bytes));
-    made->functions.push_back(function);
-  }
-  for (Launch& launch : made->kernel.launches) std::string().swap(launch.source);  // the modules have them
-  for (const Kernel::Alias& alias : made->kernel.aliases) made->aliases.push_back({alias.input, alias.output});
+  if (gpu) EPL_TRY(open_nvrtc(gpu->libraries).status());  // that it is missing is said now
+  Handle made = std::make_shared<Prepared>(std::move(kernel), std::move(gpu));
+  if (given.device != nullptr) begin_ahead(made, given.threads);
   return made;
 }
 
 void* prepare(const epl_pack_kernel* row, const epl_pack_query* query, epl_pack_needs* needs,
               const epl_pack_reason* refusal) noexcept {
-  std::unique_ptr<Prepared> made;
-  answered(refusal, [&]() -> Status {
+  Handle made;
+  const int32_t result = answered(refusal, [&]() -> Status {
     EPL_ASSIGN(made, prepared(*static_cast<const Row*>(row->context), *query));
     return {};
   });
-  if (!made) return nullptr;
+  if (result != 0) return nullptr;
   needs->workspace_bytes = made->kernel.workspace_bytes;
   needs->aliases = made->aliases.data();
   needs->alias_count = static_cast<int64_t>(made->aliases.size());
-  return made.release();
+  return new (std::nothrow) Handle(std::move(made));
 }
 
-void destroy(void* kernel) noexcept { delete static_cast<Prepared*>(kernel); }
+void destroy(void* kernel) noexcept { delete static_cast<Handle*>(kernel); }
 
 Result<uint64_t> step_of(const epl_pack_call& call, GpuStream& stream) {
   EPL_ASSIGN(const Address at, stream.step({.seed = call.seed,
@@ -82,10 +107,10 @@ Result<uint64_t> value_of(const Argument& argument, const epl_pack_call& call, G
   return uint64_t{0};
 }
 
-Status launch_all(const Prepared& prepared, const epl_pack_call& call) {
+Status launch_all(Prepared& prepared, const epl_pack_call& call) {
+  EPL_TRY(prepared.ready());
   auto& stream = *static_cast<GpuStream*>(call.stream);
   const std::vector<Launch>& launches = prepared.kernel.launches;
-  if (prepared.functions.size() != launches.size()) return invalid("prepared without a GPU");
   for (size_t i = 0; i < launches.size(); ++i) {
     const std::vector<Argument>& arguments = launches[i].arguments;
     uint64_t values[max_arguments];
@@ -98,7 +123,7 @@ Status launch_all(const Prepared& prepared, const epl_pack_call& call) {
 }
 
 int32_t launch(const void* kernel, const epl_pack_call* call) noexcept {
-  return answered(call->failure, [&] { return launch_all(*static_cast<const Prepared*>(kernel), *call); });
+  return answered(call->failure, [&] { return launch_all(**static_cast<const Handle*>(kernel), *call); });
 }
 
 // Rows and their types, which live as long as the process.

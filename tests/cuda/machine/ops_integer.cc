@@ -37,22 +37,16 @@ template <class F> void binary(Reading& r, F&& run) {
 }
 
 void add(Reading& r) {
-  const bool carry = r.any("cc");
-  if (carry) r.unknown("carries");
-  const bool saturates = r.take("sat");
+  if (r.take("cc")) r.unknown("carries");
   const std::string type = r.type();
-  if (is_float(type)) {
-    if (saturates) r.unknown("saturation");
-    return read_float(r, type);
-  }
-  if (saturates) r.unknown("saturation of integers");
+  if (is_float(type)) return read_float(r, type);
   r.instr.run = with_integer(r, type, []<class T>() -> Run { return two<T, T, sum<T>>; });
   r.done();
   r.d(type), r.a(type), r.b(type);
 }
 
 void sub(Reading& r) {
-  if (r.any("cc", "sat")) r.unknown("carries and saturation");
+  if (r.take("cc")) r.unknown("carries");
   const std::string type = r.type();
   if (is_float(type)) return read_float(r, type);
   r.instr.run = with_integer(r, type, []<class T>() -> Run {
