@@ -27,7 +27,7 @@ epl_table(EPL_FRONTEND epl::frontend_table core/frontend/model.h frontends/onnx)
 epl_table(EPL_TEMPLATE epl::template_table core/frontend/template.h frontends/onnx/templates)
 epl_table(EPL_ONNX_OP epl::onnx::onnx_op_table frontends/onnx/onnx_op.h frontends/onnx/ops)
 epl_table(EPL_KERNELS epl::cpu::kernel_table backends/cpu/kernels/rows.h backends/cpu/kernels)
-epl_table(EPL_BACKEND epl::backend_table core/backend/device.h backends/cpu backends/sim)
+epl_table(EPL_BACKEND epl::backend_table core/backend/device.h backends/cpu backends/cuda backends/sim)
 # Of a pack, libepl.so has the row alone (cmake/packs.cmake).
 file(GLOB pack_rows CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/backends/*/row.cc)
 list(TRANSFORM pack_rows REPLACE "/row\\.cc$" "" OUTPUT_VARIABLE pack_folders)
@@ -122,7 +122,7 @@ epl_precompile(epl_called_once ${EPL_COMMON_HEADERS} <array>)  # not those of ep
 # Where several sources are compiled as one (CMAKE_UNITY_BUILD), kernels, schedules and losses stay alone: in the file
 # of each row the same parts have the same names.
 foreach(source ${plain})
-  if(source MATCHES "/(cpu/kernels|strategy/pipelines|train/losses)/")
+  if(source MATCHES "/(cpu/kernels|strategy/pipelines|train/losses|backends/cuda)/|/core/backend/pack_")
     set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endforeach()

@@ -6,6 +6,7 @@
 #   pack_onednn  libepl1-onednn     the oneDNN pack, where it is built: alone, because of what it brings along
 #   pack_gloo    libepl1-gloo       the Gloo pack, alone for the same reason
 #   pack_mpi     libepl1-mpi        the MPI pack, alone for the same reason
+#   pack_cuda    libepl1-cuda       the CUDA pack: NVIDIA GPUs
 #   pack_readers libepl1-readers    the packs that readers of data use, those of them that are built
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -79,7 +80,7 @@ list(REMOVE_DUPLICATES components)
 
 # Every package carries the licence; the documents go where the header goes.
 foreach(pair runtime:libepl1 development:libepl-dev tool:epl pack_onednn:libepl1-onednn pack_readers:libepl1-readers
-    pack_gloo:libepl1-gloo pack_mpi:libepl1-mpi go:golang-epl-go-dev rust:librust-epl-dev python:python3-epl
+    pack_cuda:libepl1-cuda pack_gloo:libepl1-gloo pack_mpi:libepl1-mpi go:golang-epl-go-dev rust:librust-epl-dev python:python3-epl
     java:libepl-java)
   string(REGEX MATCH "^(.*):(.*)$" found ${pair})
   if(CMAKE_MATCH_1 IN_LIST components)
@@ -139,6 +140,8 @@ epl_debian_package(pack_gloo libepl1-gloo libs "libepl1 ${version}"
   "What libepl needs to move data between processes by Gloo.")
 epl_debian_package(pack_mpi libepl1-mpi libs "libepl1 ${version}, openmpi-bin"
   "What libepl needs to move data between processes by Open MPI.")
+epl_debian_package(pack_cuda libepl1-cuda libs "libepl1 ${version}"
+  "NVIDIA GPUs for libepl. It opens NVIDIA's driver and compiler at run time.")
 epl_debian_package(go golang-epl-go-dev golang "libepl-dev ${version}"
   "The Go module epl.ai/go, which trains neural networks inside a Go program.")
 set(CPACK_DEBIAN_GO_PACKAGE_PROVIDES "golang-epl-dev ${version}")

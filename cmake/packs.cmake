@@ -4,17 +4,17 @@
 # A pack is a folder of backends: row.cc is its row, in libepl.so; all else is the pack, which pack.cmake builds where
 # its libraries are present. EPL_<NAME>_MISSING is why it is not built, for the tests to say.
 
-# epl_add_pack(NAME [COMPONENT component] INCLUDES dir... LIBRARIES lib...): libepl_NAME.so of the files in
-# backends/NAME, installed with that component (cmake/install.cmake).
+# epl_add_pack(NAME [COMPONENT component] SOURCES file... INCLUDES dir... LIBRARIES lib...): libepl_NAME.so of the files in
+# backends/NAME and those sources, installed with that component (cmake/install.cmake).
 function(epl_add_pack name)
-  cmake_parse_arguments(P "" "COMPONENT" "INCLUDES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(P "" "COMPONENT" "SOURCES;INCLUDES;LIBRARIES" ${ARGN})
   if(NOT P_COMPONENT)
     set(P_COMPONENT pack_readers)
   endif()
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/${name}/*.cc
     ${PROJECT_SOURCE_DIR}/backends/${name}/*.c)
   list(FILTER sources EXCLUDE REGEX "/row\\.cc$")
-  add_library(epl_${name} MODULE ${sources})
+  add_library(epl_${name} MODULE ${sources} ${P_SOURCES})
   set_target_properties(epl_${name} PROPERTIES UNITY_BUILD OFF PREFIX lib OUTPUT_NAME epl_${name}
     EPL_COMPONENT ${P_COMPONENT}
     LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/pack.map)

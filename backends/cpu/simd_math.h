@@ -23,7 +23,7 @@ using VI = hn::Vec<I>;
 inline constexpr F f32;
 inline constexpr I s32;
 inline constexpr int lanes = hn::MaxLanes(F());
-static_assert(lanes == 8 || lanes == 16);
+static_assert(lanes == 8 || lanes == 16 || lanes == 1);  // 1 on a GPU
 inline constexpr float infinity = __builtin_inff();
 
 HWY_INLINE V set(float value) { return hn::Set(f32, value); }

@@ -51,11 +51,12 @@ void write_reason(const epl_pack_reason* reason) noexcept;
 
 // What a row needs, from the recipes of its op. Nothing leaves the pack as an exception.
 template <MakeRecipes make>
-void* prepare(const epl_pack_query* query, int64_t* workspace_bytes, const epl_pack_reason* refusal) noexcept {
+void* prepare(const epl_pack_kernel* /*row*/, const epl_pack_query* query, epl_pack_needs* needs,
+              const epl_pack_reason* refusal) noexcept {
   try {
     const OneThread scope;
     const Recipes recipes = make(Query(*query));
-    *workspace_bytes = recipes.workspace_bytes();
+    needs->workspace_bytes = recipes.workspace_bytes();
     return new Kernel(recipes);
   } catch (...) {
     write_reason(refusal);
@@ -76,7 +77,8 @@ template <MakeRecipes make> constexpr epl_pack_kernel row(const char* op, const 
           .dtype_count = std::size(dtypes),
           .prepare = prepare<make>,
           .destroy = destroy,
-          .launch = launch};
+          .launch = launch,
+          .context = nullptr};
 }
 
 }  // namespace epl::onednn

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "core/backend/pack_query.h"
 #include "core/base/check.h"
 #include "core/base/pack_abi.h"
 #include "core/base/status.h"
@@ -9,53 +10,6 @@
 
 namespace epl {
 namespace {
-
-// A query as a pack reads it; the parts live here.
-class PackQuery {
- public:
-  explicit PackQuery(const KernelQuery& q) {
-    for (int i = 0; i < q.inputs(); ++i) inputs_.push_back(type(q.in(i), q.has(i)));
-    for (int o = 0; o < q.outputs(); ++o) outputs_.push_back(type(q.out(o), q.has_output(o)));
-    integers_.reserve(q.attributes.entries().size());  // attributes point into it
-    for (const Attributes::Entry& entry : q.attributes.entries()) add(entry);
-    query_ = {.struct_size = sizeof query_,
-              .op = q.op.c_str(),
-              .inputs = inputs_.data(),
-              .outputs = outputs_.data(),
-              .attributes = attributes_.data(),
-              .input_count = static_cast<int32_t>(inputs_.size()),
-              .output_count = static_cast<int32_t>(outputs_.size()),
-              .attribute_count = static_cast<int32_t>(attributes_.size()),
-              .threads = q.threads,
-              .units = q.units.count};
-  }
-  PackQuery(const PackQuery&) = delete;
-  PackQuery& operator=(const PackQuery&) = delete;
-  const epl_pack_query* get() const { return &query_; }
-
- private:
-  static epl_pack_type type(const TensorType& t, bool present) {
-    if (!present) return {.dtype = 0, .ndim = 0, .dims = nullptr};
-    return {.dtype = static_cast<int32_t>(t.dtype) + 1, .ndim = t.ndim(), .dims = t.shape.data()};
-  }
-
-  void add(const Attributes::Entry& entry) {
-    const char* name = entry.name.c_str();
-    if (const Ints* list = std::get_if<Ints>(&entry.value)) {
-      attributes_.push_back({name, list->data(), static_cast<int64_t>(list->size())});
-    } else if (const int64_t* integer = std::get_if<int64_t>(&entry.value)) {
-      attributes_.push_back({name, integer, 1});
-    } else if (const bool* flag = std::get_if<bool>(&entry.value)) {
-      integers_.push_back(*flag);
-      attributes_.push_back({name, &integers_.back(), 1});
-    }
-  }
-
-  std::vector<epl_pack_type> inputs_, outputs_;
-  std::vector<epl_pack_attribute> attributes_;
-  std::vector<int64_t> integers_;
-  epl_pack_query query_;
-};
 
 // Our pool as a pack sees it: the struct is the first member, so that its address is this object's.
 struct PackThreads {
@@ -70,38 +24,16 @@ struct PackThreads {
 };
 static_assert(offsetof(PackThreads, threads) == 0);
 
-struct Reason {
-  char text[256] = "";
-  epl_pack_reason to{text, sizeof text};
-};
-
 KernelRow row_of(const epl_pack_kernel& kernel) {
-  KernelRow row;
-  row.op = kernel.op;
-  row.name = kernel.name;
-  for (uint64_t i = 0; i < kernel.dtype_count; ++i) row.dtypes.push_back(static_cast<DType>(kernel.dtypes[i] - 1));
-  row.prepare = [&kernel](const KernelQuery& q) -> Result<Prepared> {
-    Reason reason;
-    int64_t workspace_bytes = 0;
-    void* made = kernel.prepare(PackQuery(q).get(), &workspace_bytes, &reason.to);
-    EPL_TRY(require(made != nullptr, reason.text));
-    return Prepared{.state = {made, [&kernel](const void* p) { kernel.destroy(const_cast<void*>(p)); }},
-                    .workspace_bytes = workspace_bytes};
-  };
+  KernelRow row = named_row(kernel);
+  row.prepare = [&kernel](const KernelQuery& q) { return prepare_in_pack(kernel, q, nullptr, nullptr); };
   row.launch = [&kernel](const KernelCall& call) {
     const PackThreads threads(call.threads());
-    const epl_pack_call pack_call = {.struct_size = sizeof pack_call,
-                                     .inputs = call.inputs,
-                                     .outputs = call.outputs,
-                                     .workspace = call.workspace,
-                                     .threads = &threads.threads,
-                                     .stream = nullptr,
-                                     .seed = call.context.seed,
-                                     .step = call.context.step,
-                                     .first_unit = call.context.first_unit,
-                                     .units = call.context.units};
+    PackReason reason;
+    epl_pack_call pack_call = pack_call_of(call, reason);
+    pack_call.threads = &threads.threads;
     const int32_t failure = kernel.launch(call.state, &pack_call);
-    EPL_CHECK(failure == 0, kernel.name, " failed at ", call.query.node, " with code ", failure);
+    EPL_CHECK(failure == 0, kernel.name, " failed at ", call.query.node, " with code ", failure, " ", reason.text);
   };
   return row;
 }

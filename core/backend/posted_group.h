@@ -11,6 +11,7 @@
 //     static std::shared_ptr<Meeting> begin(PostedGroup<Way>&, const Collective&, int seats);
 //     static void join(std::shared_ptr<PostedGroup<Way>>, std::shared_ptr<Meeting>, int seat, Stream&, const
 //     Collective&); static void abort(PostedGroup<Way>&, const std::vector<std::shared_ptr<Meeting>>& incomplete);
+//     static void settle(Stream&, std::span<const Collective>);  // before calls, without the lock; or absent
 //   };
 #pragma once
 
@@ -135,9 +136,13 @@ template <class Way> class PostedCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return group_->size; }
 
-  Status run(Stream& stream, const Collective& call) override {
+  Status run(Stream& stream, const Collective& call) override { return run_together(stream, {&call, 1}); }
+  // None of the calls waits for another one.
+  Status run_together(Stream& stream, std::span<const Collective> calls) override {
+    if constexpr (requires { Way::settle(stream, calls); }) Way::settle(stream, calls);
     std::lock_guard lock(group_->shared->lock());
-    return group_->run(rank_, stream, call);
+    for (const Collective& call : calls) EPL_TRY(group_->run(rank_, stream, call));
+    return {};
   }
   Result<std::unique_ptr<Communicator>> split(const std::string& name, std::span<const int> members) override {
     EPL_TRY(check_members(*this, name, members));

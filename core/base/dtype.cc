@@ -49,15 +49,6 @@ template <class T> T saturate(double value) {
   return static_cast<T>(value);
 }
 
-// Rounding a double to a half type goes through float with the sticky bit kept, so that it rounds once.
-float round_to_odd(double value) {
-  float nearest = static_cast<float>(value);
-  if (std::isnan(nearest) || static_cast<double>(nearest) == value || std::isinf(nearest)) return nearest;
-  uint32_t bits = std::bit_cast<uint32_t>(nearest);
-  if (std::fabs(static_cast<double>(nearest)) > std::fabs(value)) --bits;
-  return std::bit_cast<float>(bits | 1u);
-}
-
 }  // namespace
 
 std::string_view dtype_name(DType type) { return names[static_cast<size_t>(type)]; }
@@ -69,35 +60,7 @@ std::optional<DType> parse_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-float half_to_float(uint16_t h) {
-  uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 1023;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent == 0) {
-    float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-    return sign ? -magnitude : magnitude;
-  }
-  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
-}
-
-uint16_t float_to_half(float value) {
-  uint32_t bits = std::bit_cast<uint32_t>(value), sign = (bits >> 16) & 0x8000, magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00);
-  if (magnitude >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);
-  if (magnitude < 0x38800000) {  // a subnormal of half, or zero: let float arithmetic round it
-    float scaled = std::bit_cast<float>(magnitude) * 0x1p24f;
-    return static_cast<uint16_t>(sign | static_cast<uint32_t>(std::nearbyintf(scaled)));
-  }
-  uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
-  return static_cast<uint16_t>(sign | ((rounded - 0x38000000) >> 13));
-}
-
-float bfloat_to_float(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
-
-uint16_t float_to_bfloat(float value) {
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>((bits >> 16) | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
+#include "core/base/half.inc"
 
 double load_double(DType type, const void* data, int64_t index) {
   if (type == DType::f16) return half_to_float(static_cast<const uint16_t*>(data)[index]);

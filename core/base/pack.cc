@@ -49,6 +49,10 @@ Result<const epl_pack*> open_pack(std::string_view folder, std::string_view name
     return unsupported(shown_path(path), " has a carrier of ", pack->carrier->struct_size,
                        " bytes, this library reads ", sizeof(epl_pack_carrier), "; take both from one build");
   }
+  if (pack->verbs != nullptr && pack->verbs->struct_size < sizeof(epl_pack_device)) {
+    return unsupported(shown_path(path), " has a device of ", pack->verbs->struct_size, " bytes, this library reads ",
+                       sizeof(epl_pack_device), "; take both from one build");
+  }
   return pack;
 }
 

@@ -5,9 +5,9 @@
  * the table that the function returns, which lives as long as the process. Structs grow at their end alone, and say
  * their size; what cannot be said by growing raises EPL_PACK_ABI, and packs of another number are refused.
  *
- * A pack that is a device of its own will hang its verbs off the end of epl_pack; one that serves a device that
- * libepl.so has gives kernels, one that unpacks data for readers gives codecs, one that moves bytes between processes
- * gives a carrier. */
+ * A pack that is a device of its own gives the verbs of one, and kernels for it; one that serves a device that
+ * libepl.so has gives kernels alone, one that unpacks data for readers gives codecs, one that moves bytes between
+ * processes gives a carrier. */
 #ifndef EPL_CORE_BASE_PACK_ABI_H
 #define EPL_CORE_BASE_PACK_ABI_H
 
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define EPL_PACK_ABI 2
+#define EPL_PACK_ABI 3
 #define EPL_PACK_ENTRY "epl_pack_entry"
 
 /* Element types, numbered as in include/epl.h. */
@@ -25,6 +25,7 @@ extern "C" {
 #define EPL_PACK_F64 2
 #define EPL_PACK_F16 3
 #define EPL_PACK_BF16 4
+#define EPL_PACK_I64 8
 
 /* The type of an operand. `dtype` 0: the operand is absent. */
 typedef struct epl_pack_type {
@@ -33,11 +34,24 @@ typedef struct epl_pack_type {
   const int64_t* dims;
 } epl_pack_type;
 
-/* A flag, an integer or a list of integers; attributes of other kinds are not passed. */
+/* What an attribute is. The numbers of what has integers are in `values`, of what has numbers in `numbers`. */
+#define EPL_PACK_FLAG 1     /* values[0] is 0 or 1 */
+#define EPL_PACK_INTEGER 2  /* values[0] */
+#define EPL_PACK_NUMBER 3   /* numbers[0] */
+#define EPL_PACK_TEXT 4     /* text; "expression" is the body of a fused node: core/ir/scalar.h says how it reads */
+#define EPL_PACK_DTYPE 5    /* values[0] is an element type */
+#define EPL_PACK_INTEGERS 6 /* `count` values */
+#define EPL_PACK_NUMBERS 7  /* `count` numbers */
+#define EPL_PACK_TENSOR 8   /* `type`, its elements in `numbers` where they are floats, else in `values` */
 typedef struct epl_pack_attribute {
   const char* name;
   const int64_t* values;
   int64_t count;
+  int32_t kind;
+  int32_t reserved;
+  const double* numbers;
+  const char* text;
+  epl_pack_type type;
 } epl_pack_attribute;
 
 /* One node with local shapes, operands and results dense and row-major. Valid during the call it is passed to. */
@@ -48,9 +62,27 @@ typedef struct epl_pack_query {
   const epl_pack_type* outputs;
   const epl_pack_attribute* attributes;
   int32_t input_count, output_count, attribute_count;
-  int32_t threads; /* that the kernel will run on */
-  int64_t units;   /* a sum over the batch may add so many equal runs one after another, or ignore that */
+  int32_t threads;          /* that the kernel will run on */
+  int64_t units;            /* a sum over the batch may add so many equal runs one after another, or ignore that */
+  const char* node;         /* its name, which random numbers depend on */
+  int64_t units_outer;      /* so often the runs of all units follow one another (core/base/units.h) */
+  int32_t splits_keep_bits; /* 1: no bit may depend on how a split has cut any dimension */
+  int32_t reserved;
+  void* device; /* that it is prepared for, of a pack that is one; NULL where a table is asked without one */
 } epl_pack_query;
+
+/* Output `output` may be written over input `input`. */
+typedef struct epl_pack_alias {
+  int32_t input, output;
+} epl_pack_alias;
+
+/* What a prepared kernel needs. The aliases live as long as it. */
+typedef struct epl_pack_needs {
+  uint64_t struct_size;
+  int64_t workspace_bytes;
+  const epl_pack_alias* aliases;
+  int64_t alias_count;
+} epl_pack_needs;
 
 /* Where a refusal is written, cut to fit and ended by a zero. */
 typedef struct epl_pack_reason {
@@ -73,10 +105,12 @@ typedef struct epl_pack_call {
   void* const* outputs;
   void* workspace;
   const epl_pack_threads* threads; /* of a device whose memory is the host's, else NULL */
-  void* stream;                    /* of a device with queues of its own, as its backend documents it, else NULL */
+  void* stream;                    /* of a pack that is a device: one that it made; else NULL */
   uint64_t seed;                   /* of the job; random numbers come from it, the step and the node */
   int64_t step;
-  int64_t first_unit, units; /* the run of units at hand, in the global batch */
+  int64_t first_unit, units;      /* the run of units at hand, in the global batch */
+  int64_t lanes, lane_stride;     /* so many such runs, each so many units behind the one before */
+  const epl_pack_reason* failure; /* where a launch that fails says why */
 } epl_pack_call;
 
 /* A row of kernels, as KernelRow in core/backend/kernel.h. All calls may run together, also with one kernel. No
@@ -87,11 +121,13 @@ typedef struct epl_pack_kernel {
   const char* name;
   const int32_t* dtypes; /* of the first operand */
   uint64_t dtype_count;
-  /* A kernel for the query and the bytes of workspace that it needs, or NULL and the reason of the refusal. */
-  void* (*prepare)(const epl_pack_query* query, int64_t* workspace_bytes, const epl_pack_reason* refusal);
+  /* A kernel of this row for the query and what it needs, or NULL and the reason of the refusal. */
+  void* (*prepare)(const struct epl_pack_kernel* row, const epl_pack_query* query, epl_pack_needs* needs,
+                   const epl_pack_reason* refusal);
   void (*destroy)(void* kernel);
   /* 0, or a number that the pack's documentation knows. */
   int32_t (*launch)(const void* kernel, const epl_pack_call* call);
+  const void* context; /* of the row, for the pack itself */
 } epl_pack_kernel;
 
 /* Something that unpacks bytes: a compression, or a format of images. All calls may run together. What they are given
@@ -144,6 +180,79 @@ typedef struct epl_pack_carrier {
   void (*drop)(void* end, void* receipt);
 } epl_pack_carrier;
 
+/* What a verb of a device gives: 0 where all is well, else one of these with the reason. */
+#define EPL_PACK_FAILED (-1)
+#define EPL_PACK_NO_MEMORY (-2)
+#define EPL_PACK_MISSING (-3) /* a library or a device that is not there */
+#define EPL_PACK_LOST (-4)    /* the device does nothing any more */
+
+/* How its pack reaches a device: where it looks for the libraries that it opens before it asks the loader, or NULL. */
+typedef struct epl_pack_home {
+  uint64_t struct_size;
+  const char* libraries;
+} epl_pack_home;
+
+typedef struct epl_pack_device_facts {
+  uint64_t struct_size;
+  char name[128];
+  uint64_t memory_bytes;
+  int32_t capability; /* of an NVIDIA GPU, as 90 for 9.0 */
+  int32_t processors; /* that each run blocks of a kernel */
+  char address[32];   /* on its bus */
+  int32_t driver;     /* the version that it says of itself, as 13000 */
+  int32_t reserved;
+} epl_pack_device_facts;
+
+/* Rows of `bytes` bytes whose beginnings are a step apart. */
+typedef struct epl_pack_rows {
+  void* target;
+  int64_t target_step;
+  const void* source;
+  int64_t source_step;
+  int64_t bytes, rows;
+} epl_pack_rows;
+
+/* Element by element the reduction of `ranks` sources as core/backend/communicator.h says, to each of the targets. A
+ * target may be a source. */
+typedef struct epl_pack_reduction {
+  uint64_t struct_size;
+  const void* const* sources;
+  void* const* targets;
+  int32_t ranks, target_count;
+  int64_t count;
+  int32_t dtype;
+  int32_t reduction; /* 0: sum, 1: max, 2: min */
+} epl_pack_reduction;
+
+/* The verbs of core/backend/device.h. Handles are the pack's. Commands of one stream come from one thread at a time,
+ * and are carried out in their order; memory of the host that they name stays until `synchronize`. Verbs without a
+ * reason cannot fail in a way that matters. No function lets an exception out, and none leaves the calling thread with
+ * another current device than it had. */
+typedef struct epl_pack_device {
+  uint64_t struct_size;
+  /* How many there are, or an error. */
+  int32_t (*count)(const epl_pack_home* home, const epl_pack_reason* failure);
+  int32_t (*describe)(const epl_pack_home* home, int32_t ordinal, epl_pack_device_facts* facts,
+                      const epl_pack_reason* failure);
+  int32_t (*open)(const epl_pack_home* home, int32_t ordinal, void** device, const epl_pack_reason* failure);
+  void (*close)(void* device); /* after all that it gave */
+  int32_t (*allocate)(void* device, uint64_t bytes, void** memory, const epl_pack_reason* failure);
+  void (*release)(void* device, void* memory);
+  int32_t (*create_stream)(void* device, void** stream, const epl_pack_reason* failure);
+  void (*destroy_stream)(void* stream);
+  int32_t (*create_event)(void* device, void** event, const epl_pack_reason* failure);
+  void (*destroy_event)(void* event);
+  int32_t (*copy)(void* stream, void* target, const void* source, uint64_t bytes, const epl_pack_reason* failure);
+  int32_t (*copy_rows)(void* stream, const epl_pack_rows* rows, const epl_pack_reason* failure);
+  int32_t (*fill)(void* stream, void* target, uint64_t bytes, int32_t value, const epl_pack_reason* failure);
+  int32_t (*upload)(void* stream, void* target, const void* source, uint64_t bytes, const epl_pack_reason* failure);
+  int32_t (*download)(void* stream, void* target, const void* source, uint64_t bytes, const epl_pack_reason* failure);
+  int32_t (*reduce)(void* stream, const epl_pack_reduction* reduction, const epl_pack_reason* failure);
+  int32_t (*record)(void* stream, void* event, const epl_pack_reason* failure);
+  int32_t (*wait)(void* stream, void* event, const epl_pack_reason* failure);
+  int32_t (*synchronize)(void* stream, const epl_pack_reason* failure);
+} epl_pack_device;
+
 typedef struct epl_pack {
   uint64_t struct_size;
   int32_t abi; /* EPL_PACK_ABI */
@@ -156,6 +265,7 @@ typedef struct epl_pack {
   const epl_pack_codec* const* codecs;
   uint64_t codec_count;
   const epl_pack_carrier* carrier; /* or NULL */
+  const epl_pack_device* verbs;    /* of the device that the pack is, or NULL */
 } epl_pack;
 
 typedef const epl_pack* (*epl_pack_entry_fn)(void);

@@ -90,9 +90,9 @@ TEST(Packs, EveryFaultIsNamed) {
   EXPECT_TRUE(has(refusal("no_entry", Code::invalid_argument), "is not a pack: it has no epl_pack_entry"));
   EXPECT_TRUE(has(refusal("gives_nothing", Code::invalid_argument), "is not a pack"));
   EXPECT_TRUE(
-      has(refusal("other_version", Code::unsupported), "version 3 of the packs' interface, this library version 2"));
+      has(refusal("other_version", Code::unsupported), "version 4 of the packs' interface, this library version 3"));
   EXPECT_TRUE(
-      has(refusal("old_version", Code::unsupported), "version 1 of the packs' interface, this library version 2"));
+      has(refusal("old_version", Code::unsupported), "version 2 of the packs' interface, this library version 3"));
   EXPECT_TRUE(has(refusal("short_table", Code::unsupported), "a table of 16 bytes"));
   EXPECT_TRUE(has(refusal("short_row", Code::unsupported), "has rows of"));
   EXPECT_TRUE(has(refusal("other_name", Code::invalid_argument), "is pack another"));
@@ -125,6 +125,27 @@ TEST(Packs, ServeNothingAtLevelLayout) {
   auto plan = plan_of("", "layout");
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   EXPECT_FALSE(has(kernels_of(**plan), "pack")) << kernels_of(**plan);
+}
+
+// A device that a pack is: what is missing is named, with where it was looked for and what brings it.
+TEST(Packs, ADeviceSaysWhatItLacks) {
+  const TemporaryFolder empty;
+  Host host = test_host(1);
+  host.packs = empty.path();
+  const Status no_pack = open_device("cuda", host).status();
+  EXPECT_EQ(no_pack.code(), Code::not_found);
+  EXPECT_TRUE(has(no_pack.message(), "device cuda needs the pack cuda: there is no " + empty.path()))
+      << no_pack.message();
+
+  host.packs = EPL_PACK_FOLDER;
+  if (!fs::exists(pack_path(EPL_PACK_FOLDER, "cuda"))) GTEST_SKIP() << "the pack is not built";
+  const auto opened = open_device("cuda", host);
+  if (opened.ok()) GTEST_SKIP() << "this machine has " << (*opened)->description();
+  EXPECT_EQ(opened.status().code(), Code::unsupported);
+  const std::string& message = opened.status().message();
+  if (!has(message, "cannot be opened; it")) GTEST_SKIP() << "a driver without a GPU: " << message;
+  for (const char* part : {"libcuda.so.1", EPL_PACK_FOLDER, "where the loader looks", "NVIDIA's driver 580"})
+    EXPECT_TRUE(has(message, part)) << message;
 }
 
 // What libepl.so says of a pack, whether it is there or not, is what the pack gives.

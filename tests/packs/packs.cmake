@@ -15,7 +15,7 @@ target_compile_definitions(test_packs PRIVATE EPL_BAD_PACKS="${PROJECT_BINARY_DI
 
 # Packs lie beside libepl.so.
 get_property(packs GLOBAL PROPERTY EPL_PACK_TARGETS)
-set(users test_packs test_data test_backend test_net test_program test_runtime rank_process epl_collectives)
+set(users test_packs test_data test_backend test_cuda test_net test_program test_runtime rank_process epl_collectives)
 foreach(target fuzz_reader fuzz_image)
   if(TARGET ${target})
     list(APPEND users ${target})

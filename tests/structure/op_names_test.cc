@@ -14,8 +14,8 @@ namespace {
 
 // Folders and files that name ops.
 const std::vector<std::string> kHomes = {
-    "core/ops/",       "core/program/transfers/", "core/rewrite/",    "core/train/losses/", "core/train/optimizers/",
-    "core/ir/builder", "backends/cpu/kernels/",   "backends/onednn/", "frontends/",
+    "core/ops/",       "core/program/transfers/", "core/rewrite/",  "core/train/losses/", "core/train/optimizers/",
+    "core/ir/builder", "backends/cpu/kernels/",   "backends/cuda/", "backends/onednn/",   "frontends/",
 };
 
 struct Exception {

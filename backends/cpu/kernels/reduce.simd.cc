@@ -35,7 +35,7 @@ void columns(const float* x, const int64_t* offsets, int64_t rows, int64_t width
   }
 }
 
-template <class Op> float join(float a, float b) { return Op::join(a, b); }
+template <class Op> float join(float a, float b) { return Op::join_one(a, b); }
 template <class Op> void join_rows(float* a, const float* b, int64_t width) {
   for_each_vector(width, [&](auto load, auto store) HWY_ATTR { store(Op::join(load(a), load(b)), a); });
 }

@@ -9,22 +9,22 @@ namespace epl::cpu::EPL_SIMD {
 struct Sum {
   static constexpr float identity = 0;
   static HWY_INLINE V join(V a, V b) { return hn::Add(a, b); }
-  static HWY_INLINE float join(float a, float b) { return a + b; }
+  static HWY_INLINE float join_one(float a, float b) { return a + b; }
 };
 struct Max {
   static constexpr float identity = -infinity;
   static HWY_INLINE V join(V a, V b) { return max_nan(a, b); }
-  static HWY_INLINE float join(float a, float b) { return a > b || a != a ? a : b; }
+  static HWY_INLINE float join_one(float a, float b) { return a > b || a != a ? a : b; }
 };
 struct Min {
   static constexpr float identity = infinity;
   static HWY_INLINE V join(V a, V b) { return min_nan(a, b); }
-  static HWY_INLINE float join(float a, float b) { return a < b || a != a ? a : b; }
+  static HWY_INLINE float join_one(float a, float b) { return a < b || a != a ? a : b; }
 };
 struct Product {
   static constexpr float identity = 1;
   static HWY_INLINE V join(V a, V b) { return hn::Mul(a, b); }
-  static HWY_INLINE float join(float a, float b) { return a * b; }
+  static HWY_INLINE float join_one(float a, float b) { return a * b; }
 };
 
 // The 16 lanes as however many vectors they take.
@@ -42,7 +42,7 @@ template <class Op> HWY_INLINE float join_lanes(const Lanes& l) {
   alignas(64) float v[reduce_lanes];
   for (int p = 0; p < parts; ++p) hn::Store(l.part[p], f32, v + p * lanes);
   for (int half = reduce_lanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) v[i] = Op::join(v[i], v[i + half]);
+    for (int i = 0; i < half; ++i) v[i] = Op::join_one(v[i], v[i + half]);
   }
   return v[0];
 }
@@ -106,13 +106,13 @@ template <class Op, class Value> HWY_INLINE float reduce_row(int64_t n, const Va
   uint64_t count = 0;
   int depth = 0;
   auto push = [&](float x) {
-    for (uint64_t bit = count++; bit & 1; bit >>= 1) x = Op::join(waiting[--depth], x);
+    for (uint64_t bit = count++; bit & 1; bit >>= 1) x = Op::join_one(waiting[--depth], x);
     waiting[depth++] = x;
   };
   reduce_segments<Op>(n, value, push);
   while (depth > 1) {
     float x = waiting[--depth];
-    waiting[depth - 1] = Op::join(waiting[depth - 1], x);
+    waiting[depth - 1] = Op::join_one(waiting[depth - 1], x);
   }
   return waiting[0];
 }

@@ -10,7 +10,7 @@ namespace {
 struct Largest {
   static constexpr float identity = -infinity;
   static HWY_INLINE V join(V a, V b) { return hn::Max(a, b); }
-  static HWY_INLINE float join(float a, float b) { return a > b ? a : b; }
+  static HWY_INLINE float join_one(float a, float b) { return a > b ? a : b; }
 };
 
 // exp(x - shift), each stored in y.

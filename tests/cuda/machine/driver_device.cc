@@ -78,6 +78,12 @@ EPL_DRIVER cuDriverGetVersion(int* version) {
 EPL_DRIVER cuGetErrorName(int code, const char** text) { return error_words(code, text, &ErrorRow::name); }
 EPL_DRIVER cuGetErrorString(int code, const char** text) { return error_words(code, text, &ErrorRow::text); }
 
+// NVRTC asks a driver that it finds for tables that no header names, and goes on without them.
+EPL_DRIVER cuGetExportTable(const void** table, const void*) {
+  *table = nullptr;
+  return kNotFound;
+}
+
 EPL_DRIVER cuDeviceGetCount(int* count) {
   return call([&](Machine& machine, auto&) { *count = machine.devices(); });
 }

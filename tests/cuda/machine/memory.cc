@@ -32,6 +32,8 @@ Region::Region(int64_t bytes, bool races)
 
 void Region::forget() {
   for (int64_t k = 0; k < bytes_; ++k) known()[k] = known()[k] == kGap ? kGap : kNothing;
+  for (Page& page : pages_)
+    if (page.marks) std::fill_n(page.marks.get(), kPage / page.granule, Marks());
 }
 
 // Each mark is written out for its two halves.

@@ -1,0 +1,79 @@
+// What we call of the driver API, libcuda.so.1.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/base/status.h"
+
+namespace epl::cuda {
+
+using DriverCode = int;
+using Ordinal = int;
+using Context = struct ContextTag*;
+using Module = struct ModuleTag*;
+using Function = struct FunctionTag*;
+using StreamHandle = struct StreamTag*;
+using EventHandle = struct EventTag*;
+using Address = unsigned long long;
+
+inline constexpr DriverCode code_success = 0, code_out_of_memory = 2, code_no_device = 100, code_invalid_device = 101,
+                            code_illegal_address = 700, code_launch_failed = 719;
+inline constexpr int attribute_processors = 16, attribute_capability_major = 75, attribute_capability_minor = 76;
+inline constexpr int function_attribute_shared_bytes = 8;
+inline constexpr unsigned stream_non_blocking = 1, event_without_timing = 2;
+
+// Each: our name, the driver's, the version that brought it, its parameters.
+#define EPL_CUDA_DRIVER_FUNCTIONS(F)                                                                             \
+  F(init, cuInit, 2000, (unsigned flags))                                                                        \
+  F(driver_version, cuDriverGetVersion, 2020, (int* version))                                                    \
+  F(error_name, cuGetErrorName, 6000, (DriverCode code, const char** text))                                      \
+  F(error_text, cuGetErrorString, 6000, (DriverCode code, const char** text))                                    \
+  F(device_count, cuDeviceGetCount, 2000, (int* count))                                                          \
+  F(device, cuDeviceGet, 2000, (Ordinal * device, int ordinal))                                                  \
+  F(device_name, cuDeviceGetName, 2000, (char* name, int size, Ordinal device))                                  \
+  F(device_memory, cuDeviceTotalMem_v2, 3020, (size_t* bytes, Ordinal device))                                   \
+  F(device_attribute, cuDeviceGetAttribute, 2000, (int* value, int attribute, Ordinal device))                   \
+  F(device_address, cuDeviceGetPCIBusId, 4010, (char* text, int size, Ordinal device))                           \
+  F(retain_primary, cuDevicePrimaryCtxRetain, 7000, (Context * context, Ordinal device))                         \
+  F(release_primary, cuDevicePrimaryCtxRelease_v2, 11000, (Ordinal device))                                      \
+  F(push, cuCtxPushCurrent_v2, 4000, (Context context))                                                          \
+  F(pop, cuCtxPopCurrent_v2, 4000, (Context * context))                                                          \
+  F(memory_info, cuMemGetInfo_v2, 3020, (size_t* free, size_t* total))                                           \
+  F(allocate, cuMemAlloc_v2, 3020, (Address * memory, size_t bytes))                                             \
+  F(release, cuMemFree_v2, 3020, (Address memory))                                                               \
+  F(copy, cuMemcpyDtoDAsync_v2, 3020, (Address target, Address source, size_t bytes, StreamHandle stream))       \
+  F(upload, cuMemcpyHtoDAsync_v2, 3020, (Address target, const void* source, size_t bytes, StreamHandle stream)) \
+  F(download, cuMemcpyDtoHAsync_v2, 3020, (void* target, Address source, size_t bytes, StreamHandle stream))     \
+  F(fill, cuMemsetD8Async, 3020, (Address target, unsigned char value, size_t bytes, StreamHandle stream))       \
+  F(create_stream, cuStreamCreate, 2000, (StreamHandle * stream, unsigned flags))                                \
+  F(destroy_stream, cuStreamDestroy_v2, 4000, (StreamHandle stream))                                             \
+  F(synchronize, cuStreamSynchronize, 2000, (StreamHandle stream))                                               \
+  F(wait, cuStreamWaitEvent, 3020, (StreamHandle stream, EventHandle event, unsigned flags))                     \
+  F(create_event, cuEventCreate, 2000, (EventHandle * event, unsigned flags))                                    \
+  F(destroy_event, cuEventDestroy_v2, 4000, (EventHandle event))                                                 \
+  F(record, cuEventRecord, 2000, (EventHandle event, StreamHandle stream))                                       \
+  F(load_module, cuModuleLoadData, 2000, (Module * module, const void* image))                                   \
+  F(unload_module, cuModuleUnload, 2000, (Module module))                                                        \
+  F(module_function, cuModuleGetFunction, 2000, (Function * function, Module module, const char* name))          \
+  F(set_function_attribute, cuFuncSetAttribute, 9000, (Function function, int attribute, int value))             \
+  F(launch, cuLaunchKernel, 4000,                                                                                \
+    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,   \
+     unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** parameters, void** extra))
+
+struct Driver {
+#define EPL_CUDA_POINTER(name, symbol, since, parameters) DriverCode(*name) parameters = nullptr;
+  EPL_CUDA_DRIVER_FUNCTIONS(EPL_CUDA_POINTER)
+#undef EPL_CUDA_POINTER
+  std::string path;
+  int version = 0;  // as 13000
+
+  // "CUDA_ERROR_OUT_OF_MEMORY, out of memory"
+  std::string text(DriverCode code) const;
+};
+
+// The driver, opened and begun when it is first asked for.
+Result<const Driver*> open_driver(const std::string& folder);
+
+}  // namespace epl::cuda

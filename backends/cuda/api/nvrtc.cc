@@ -1,0 +1,44 @@
+#include "backends/cuda/api/nvrtc.h"
+
+#include <dlfcn.h>
+
+#include <mutex>
+
+#include "backends/cuda/api/library.h"
+
+namespace epl::cuda {
+namespace {
+
+// NVRTC opens its builtins by their name alone, wherever it lies itself. What is loaded already it finds.
+void open_builtins(const Nvrtc& nvrtc) {
+  int major = 0, minor = 0;
+  if (nvrtc.version(&major, &minor) != 0) return;
+  const std::string folder = nvrtc.path.substr(0, nvrtc.path.rfind('/') + 1);
+  ::dlopen(cat(folder, "libnvrtc-builtins.so.", major, ".", minor).c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
+}  // namespace
+
+Result<const Nvrtc*> open_nvrtc(const std::string& folder) {
+  static std::mutex mutex;
+  static Nvrtc nvrtc;
+  static bool opened = false;
+  const std::lock_guard lock(mutex);
+  if (opened) return &nvrtc;
+  const FunctionRow functions[] = {
+#define EPL_CUDA_ROW(name, symbol, since, parameters) {#symbol, since, reinterpret_cast<void**>(&nvrtc.name)},
+      EPL_CUDA_NVRTC_FUNCTIONS(EPL_CUDA_ROW)
+#undef EPL_CUDA_ROW
+          {"nvrtcGetErrorString", 7000, reinterpret_cast<void**>(&nvrtc.error_text)},
+  };
+  EPL_ASSIGN(nvrtc.path, open_library({.what = "NVRTC, the compiler of CUDA",
+                                       .file = "libnvrtc.so.13",
+                                       .packages = "PyPI's nvidia-cuda-nvrtc 13.0, or cuda-nvrtc-13-0 of NVIDIA's "
+                                                   "repository"},
+                                      folder, functions));
+  open_builtins(nvrtc);
+  opened = true;
+  return &nvrtc;
+}
+
+}  // namespace epl::cuda

@@ -1,0 +1,15 @@
+// From a text of CUDA C++ to PTX, by NVRTC. What has been compiled is kept for the process, by capability and text.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/base/status.h"
+
+namespace epl::cuda {
+
+// `capability` 90: for GPUs of 9.0 and later. `libraries`: the folder in which NVRTC is looked for first.
+Result<std::shared_ptr<const std::string>> compile(const std::string& libraries, int capability,
+                                                   const std::string& source);
+
+}  // namespace epl::cuda

@@ -1,0 +1,26 @@
+// Launches of order-invariant products (backends/cuda/text/product.cuh).
+#pragma once
+
+#include <string>
+
+#include "backends/cuda/generate/program.h"
+#include "core/base/units.h"
+
+namespace epl::cuda {
+
+inline constexpr std::string_view product_file = "backends/cuda/text/product.cuh";
+
+// Shapes, and the text of how operands are found: expressions of batch, row, column and k, of pointers a, b, c, bias.
+struct Product {
+  int64_t m = 0, n = 0, k = 0, batch = 1;
+  int64_t units = 1;
+  std::string functions;     // what the expressions call
+  std::string a, b;          // the elements
+  std::string c;             // where an element of the result lies
+  std::string bias;          // what is added in the end; empty: nothing
+  bool a_rows_follow = false, b_columns_follow = true;  // neighbours in memory
+};
+
+void add_product(Kernel& kernel, const Product& product, Argument a, Argument b, Argument bias, Argument c);
+
+}  // namespace epl::cuda

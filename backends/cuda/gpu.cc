@@ -1,0 +1,189 @@
+#include "backends/cuda/gpu.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "backends/cuda/compiler.h"
+
+namespace epl::cuda {
+namespace {
+
+constexpr unsigned free_shared_bytes = 48 << 10;  // more has to be asked for
+
+struct Open {
+  std::mutex mutex;
+  std::map<int, std::weak_ptr<Gpu>> gpus;
+};
+Open& open_gpus() {
+  static Open all;
+  return all;
+}
+
+}  // namespace
+
+Status check(const Driver& driver, DriverCode code, const char* call) {
+  if (code == code_success) return {};
+  const Code kind = code == code_out_of_memory                                   ? Code::out_of_memory
+                    : code >= code_illegal_address && code <= code_launch_failed ? Code::state_lost
+                                                                                 : Code::exhausted;
+  return error(kind, call, " gave ", driver.text(code));
+}
+
+Result<std::shared_ptr<Gpu>> Gpu::open(const std::string& libraries, int ordinal) {
+  EPL_ASSIGN(const Driver* driver, open_driver(libraries));
+  const std::lock_guard lock(open_gpus().mutex);
+  std::weak_ptr<Gpu>& known = open_gpus().gpus[ordinal];
+  if (std::shared_ptr<Gpu> gpu = known.lock()) return gpu;
+  Ordinal device = 0;
+  EPL_TRY(check(*driver, driver->device(&device, ordinal), "cuDeviceGet"));
+  std::shared_ptr<Gpu> gpu(new Gpu(*driver, libraries, device));
+  EPL_TRY(gpu->begin());
+  known = gpu;
+  return gpu;
+}
+
+Status Gpu::begin() {
+  int major = 0, minor = 0;
+  EPL_TRY(check(driver, driver.device_attribute(&major, attribute_capability_major, device), "cuDeviceGetAttribute"));
+  EPL_TRY(check(driver, driver.device_attribute(&minor, attribute_capability_minor, device), "cuDeviceGetAttribute"));
+  EPL_TRY(check(driver, driver.device_attribute(&processors, attribute_processors, device), "cuDeviceGetAttribute"));
+  capability = 10 * major + minor;
+  return check(driver, driver.retain_primary(&context_, device), "cuDevicePrimaryCtxRetain");
+}
+
+Gpu::~Gpu() {
+  if (context_ == nullptr) return;
+  {
+    const Current current(*this);
+    for (const auto& [source, loaded] : modules_)
+      if (loaded->module != nullptr) driver.unload_module(loaded->module);
+  }
+  driver.release_primary(device);
+}
+
+Gpu::Current::Current(const Gpu& gpu)
+    : gpu_(gpu), status_(check(gpu.driver, gpu.driver.push(gpu.context_), "cuCtxPushCurrent")) {}
+
+Gpu::Current::~Current() {
+  Context popped = nullptr;
+  if (status_.ok()) gpu_.driver.pop(&popped);
+}
+
+Result<Module> Gpu::module(const std::string& source) {
+  std::shared_ptr<Loaded> loaded;
+  {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Loaded>& known = modules_[source];
+    if (!known) known = std::make_shared<Loaded>();
+    loaded = known;
+  }
+  std::call_once(loaded->once, [&] {
+    const auto text = compile(libraries, capability, source);
+    loaded->status = text.status();
+    if (!text.ok()) return;
+    loaded->status = call("cuModuleLoadData", [&] { return driver.load_module(&loaded->module, (*text)->c_str()); });
+  });
+  EPL_TRY(loaded->status);
+  return loaded->module;
+}
+
+Result<Function> Gpu::function(const std::string& source, const std::string& entry, unsigned shared_bytes) {
+  EPL_ASSIGN(const Module of, module(source));
+  Function function = nullptr;
+  EPL_TRY(call("cuModuleGetFunction", [&] { return driver.module_function(&function, of, entry.c_str()); }));
+  if (shared_bytes > free_shared_bytes) {
+    EPL_TRY(call("cuFuncSetAttribute", [&] {
+      return driver.set_function_attribute(function, function_attribute_shared_bytes, static_cast<int>(shared_bytes));
+    }));
+  }
+  return function;
+}
+
+Result<std::unique_ptr<GpuStream>> GpuStream::make(std::shared_ptr<Gpu> gpu) {
+  auto stream = std::make_unique<GpuStream>(std::move(gpu));
+  const Driver& driver = stream->gpu->driver;
+  EPL_TRY(
+      stream->gpu->call("cuStreamCreate", [&] { return driver.create_stream(&stream->handle, stream_non_blocking); }));
+  EPL_TRY(stream->gpu->call("cuMemAlloc", [&] { return driver.allocate(&stream->step_memory_, sizeof(StepBlock)); }));
+  return stream;
+}
+
+GpuStream::~GpuStream() {
+  const Gpu::Current current(*gpu);
+  if (handle != nullptr) gpu->driver.destroy_stream(handle);
+  if (step_memory_ != 0) gpu->driver.release(step_memory_);
+}
+
+Status GpuStream::launch(Function function, const Launch& how, std::span<const uint64_t> values) const {
+  if (std::ranges::find(how.grid, 0u) != how.grid.end()) return {};
+  void* parameters[max_arguments];
+  if (values.size() > max_arguments) return invalid("a kernel of ", values.size(), " arguments");
+  for (size_t i = 0; i < values.size(); ++i) parameters[i] = const_cast<uint64_t*>(&values[i]);
+  return gpu->call("cuLaunchKernel", [&] {
+    return gpu->driver.launch(function, how.grid[0], how.grid[1], how.grid[2], how.block[0], how.block[1], how.block[2],
+                              how.shared_bytes, handle, parameters, nullptr);
+  });
+}
+
+// The copy is behind what was launched with the block before, which still reads that.
+Result<Address> GpuStream::step(const StepBlock& step) {
+  if (has_step_ && step_ == step) return step_memory_;
+  has_step_ = false;
+  EPL_TRY(gpu->call("cuMemcpyHtoDAsync", [&] { return gpu->driver.upload(step_memory_, &step, sizeof step, handle); }));
+  step_ = step;
+  has_step_ = true;
+  return step_memory_;
+}
+
+Launch over_elements(std::string source, std::string entry, int64_t n) {
+  constexpr int64_t threads = 256, most_blocks = 1 << 20;
+  const int64_t blocks = std::min((n + threads - 1) / threads, most_blocks);
+  return {.source = std::move(source),
+          .entry = std::move(entry),
+          .grid = {static_cast<unsigned>(blocks), 1, 1},
+          .block = {static_cast<unsigned>(threads), 1, 1},
+          .shared_bytes = 0,
+          .arguments = {}};
+}
+
+namespace {
+
+constexpr const char* rows_text = R"(
+template <class T>
+__device__ void copy_rows(T* target, long long target_step, const T* source, long long source_step, long long width,
+                          long long rows) {
+  const long long n = width * rows, stride = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+    const long long row = i / width, at = i % width;
+    target[row * target_step + at] = source[row * source_step + at];
+  }
+}
+extern "C" __global__ void copy_rows_1(unsigned char* target, long long target_step, const unsigned char* source,
+                                       long long source_step, long long width, long long rows) {
+  copy_rows(target, target_step, source, source_step, width, rows);
+}
+extern "C" __global__ void copy_rows_4(unsigned int* target, long long target_step, const unsigned int* source,
+                                       long long source_step, long long width, long long rows) {
+  copy_rows(target, target_step, source, source_step, width, rows);
+}
+)";
+
+}  // namespace
+
+Status GpuStream::copy_rows(Address target, int64_t target_step, Address source, int64_t source_step, int64_t bytes,
+                            int64_t rows) const {
+  const uint64_t all = target | source | static_cast<uint64_t>(target_step | source_step | bytes);
+  const int64_t word = all % 4 == 0 ? 4 : 1;
+  const Launch how = over_elements(rows_text, word == 4 ? "copy_rows_4" : "copy_rows_1", bytes / word * rows);
+  EPL_ASSIGN(const Function function, gpu->function(how.source, how.entry, 0));
+  const uint64_t values[] = {target,
+                             static_cast<uint64_t>(target_step / word),
+                             source,
+                             static_cast<uint64_t>(source_step / word),
+                             static_cast<uint64_t>(bytes / word),
+                             static_cast<uint64_t>(rows)};
+  return launch(function, how, values);
+}
+
+}  // namespace epl::cuda

@@ -1,0 +1,104 @@
+// A GPU and what is made on it. The primary context is used, so that what the host program does with CUDA shares it;
+// every call pushes it and pops it again.
+//
+// Thread safety: of a Gpu all calls; a stream's come from one thread at a time.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "backends/cuda/api/driver.h"
+#include "backends/cuda/kernel.h"
+#include "core/base/status.h"
+
+namespace epl::cuda {
+
+// What a call of the driver gave.
+Status check(const Driver& driver, DriverCode code, const char* call);
+
+class Gpu {
+ public:
+  // The one of this ordinal, shared with all who have it open.
+  static Result<std::shared_ptr<Gpu>> open(const std::string& libraries, int ordinal);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  // The context is current for the object's lifetime, in this thread.
+  class Current {
+   public:
+    explicit Current(const Gpu& gpu);
+    ~Current();
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+    const Status& status() const { return status_; }
+
+   private:
+    const Gpu& gpu_;
+    Status status_;
+  };
+  // f() with the context current: a code of the driver.
+  template <class F> Status call(const char* name, const F& f) const {
+    const Current current(*this);
+    EPL_TRY(current.status());
+    return check(driver, f(), name);
+  }
+
+  // A function of a text, which is compiled and loaded when it is first asked for.
+  Result<Function> function(const std::string& source, const std::string& entry, unsigned shared_bytes);
+
+  const Driver& driver;
+  const std::string libraries;
+  const Ordinal device;
+  int capability = 0, processors = 0;
+
+ private:
+  Gpu(const Driver& with, std::string folder, Ordinal ordinal)
+      : driver(with), libraries(std::move(folder)), device(ordinal) {}
+  Status begin();
+  // A text, compiled and loaded by whoever asks first.
+  struct Loaded {
+    std::once_flag once;
+    Module module = nullptr;
+    Status status;
+  };
+  Result<Module> module(const std::string& source);
+
+  Context context_ = nullptr;
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<Loaded>> modules_;
+};
+
+class GpuStream {
+ public:
+  static Result<std::unique_ptr<GpuStream>> make(std::shared_ptr<Gpu> gpu);
+  explicit GpuStream(std::shared_ptr<Gpu> on) : gpu(std::move(on)) {}
+  ~GpuStream();
+  GpuStream(const GpuStream&) = delete;
+  GpuStream& operator=(const GpuStream&) = delete;
+
+  // Every value is a parameter of eight bytes.
+  Status launch(Function function, const Launch& how, std::span<const uint64_t> values) const;
+  // Where `step` lies in device memory for what is launched next.
+  Result<Address> step(const StepBlock& step);
+  // As one command each.
+  Status copy_rows(Address target, int64_t target_step, Address source, int64_t source_step, int64_t bytes,
+                   int64_t rows) const;
+
+  const std::shared_ptr<Gpu> gpu;
+  StreamHandle handle = nullptr;
+
+ private:
+  Address step_memory_ = 0;
+  StepBlock step_{};
+  bool has_step_ = false;
+};
+
+// A launch over `n` elements, one after another by a loop in each thread.
+Launch over_elements(std::string source, std::string entry, int64_t n);
+
+}  // namespace epl::cuda

@@ -1,0 +1,28 @@
+#include "backends/cuda/kernels/rows.h"
+
+#include <utility>
+
+namespace epl::cuda {
+
+Rows fused_rows();
+Rows reduce_rows();
+Rows softmax_rows();
+Rows attention_rows();
+Rows conv_rows();
+Rows copy_rows();
+Rows dropout_rows();
+Rows gather_rows();
+Rows norm_rows();
+Rows not_finite_rows();
+Rows matmul_rows();
+
+Rows all_rows() {
+  Rows all;
+  for (Rows (*rows)() : {fused_rows, reduce_rows, softmax_rows, norm_rows, matmul_rows, copy_rows, gather_rows, dropout_rows, attention_rows, not_finite_rows, conv_rows}) {
+    const Rows family = rows();
+    all.insert(all.end(), family.begin(), family.end());
+  }
+  return all;
+}
+
+}  // namespace epl::cuda

@@ -1,0 +1,161 @@
+// Rows (kernels/rows.h) as libepl.so calls them: prepared, their texts are compiled and loaded; launched, their
+// arguments are put together and nothing is allocated.
+#include <deque>
+
+#include "backends/cuda/ahead.h"
+#include "backends/cuda/answer.h"
+#include "backends/cuda/api/nvrtc.h"
+#include "backends/cuda/gpu.h"
+#include "backends/cuda/kernels/rows.h"
+#include "backends/cuda/query.h"
+#include "backends/cuda/verbs.h"
+
+namespace epl::cuda {
+namespace {
+
+constexpr int capability_without_device = 90, processors_without_device = 132;
+
+class Prepared final : public Ahead {
+ public:
+  Prepared(Kernel made, std::shared_ptr<Gpu> on) : kernel(std::move(made)), gpu_(std::move(on)) {
+    for (const Kernel::Alias& alias : kernel.aliases) aliases.push_back({alias.input, alias.output});
+  }
+  void begin() override { static_cast<void>(ready()); }
+  // Of the functions of all launches: they are there, or why not.
+  const Status& ready() {
+    std::call_once(once_, [&] { status_ = load(); });
+    return status_;
+  }
+
+  Kernel kernel;
+  std::vector<Function> functions;  // by launch
+  std::vector<epl_pack_alias> aliases;
+
+ private:
+  Status load() {
+    if (gpu_ == nullptr) return invalid("prepared without a GPU");
+    for (Launch& launch : kernel.launches) {
+      EPL_ASSIGN(const Function function, gpu_->function(launch.source, launch.entry, launch.shared_bytes));
+      functions.push_back(function);
+      std::string().swap(launch.source);  // the module has it
+    }
+    return {};
+  }
+
+  const std::shared_ptr<Gpu> gpu_;
+  std::once_flag once_;
+  Status status_;
+};
+using Handle = std::shared_ptr<Prepared>;
+
+Result<Handle> prepared(const Row& row, const epl_pack_query& given) {
+  EPL_ASSIGN(Query query, query_of(given));
+  std::shared_ptr<Gpu> gpu;
+  if (given.device != nullptr) gpu = *static_cast<std::shared_ptr<Gpu>*>(given.device);
+  query.capability = gpu == nullptr ? capability_without_device : gpu->capability;
+  query.processors = gpu == nullptr ? processors_without_device : gpu->processors;
+  EPL_ASSIGN(Kernel kernel, row.make(query));
+  for (const Launch& launch : kernel.launches)
+    EPL_TRY(require(launch.arguments.size() <= max_arguments, "more operands than a launch takes"));
+  if (gpu) EPL_TRY(open_nvrtc(gpu->libraries).status());  // that it is missing is said now
+  Handle made = std::make_shared<Prepared>(std::move(kernel), std::move(gpu));
+  if (given.device != nullptr) begin_ahead(made, given.threads);
+  return made;
+}
+
+void* prepare(const epl_pack_kernel* row, const epl_pack_query* query, epl_pack_needs* needs,
+              const epl_pack_reason* refusal) noexcept {
+  Handle made;
+  const int32_t result = answered(refusal, [&]() -> Status {
+    EPL_ASSIGN(made, prepared(*static_cast<const Row*>(row->context), *query));
+    return {};
+  });
+  if (result != 0) return nullptr;
+  needs->workspace_bytes = made->kernel.workspace_bytes;
+  needs->aliases = made->aliases.data();
+  needs->alias_count = static_cast<int64_t>(made->aliases.size());
+  return new (std::nothrow) Handle(std::move(made));
+}
+
+void destroy(void* kernel) noexcept { delete static_cast<Handle*>(kernel); }
+
+Result<uint64_t> step_of(const epl_pack_call& call, GpuStream& stream) {
+  EPL_ASSIGN(const Address at, stream.step({.seed = call.seed,
+                                            .step = call.step,
+                                            .first_unit = call.first_unit,
+                                            .units = call.units,
+                                            .lanes = call.lanes,
+                                            .lane_stride = call.lane_stride}));
+  return uint64_t{at};
+}
+
+Result<uint64_t> value_of(const Argument& argument, const epl_pack_call& call, GpuStream& stream) {
+  switch (argument.kind) {
+    case Argument::Kind::input:
+      return reinterpret_cast<uint64_t>(call.inputs[argument.value]);
+    case Argument::Kind::output:
+      return reinterpret_cast<uint64_t>(call.outputs[argument.value]);
+    case Argument::Kind::workspace:
+      return reinterpret_cast<uint64_t>(call.workspace) + static_cast<uint64_t>(argument.value);
+    case Argument::Kind::step:
+      return step_of(call, stream);
+    case Argument::Kind::number:
+      return static_cast<uint64_t>(argument.value);
+    case Argument::Kind::null:
+      break;
+  }
+  return uint64_t{0};
+}
+
+Status launch_all(Prepared& prepared, const epl_pack_call& call) {
+  EPL_TRY(prepared.ready());
+  auto& stream = *static_cast<GpuStream*>(call.stream);
+  const std::vector<Launch>& launches = prepared.kernel.launches;
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const std::vector<Argument>& arguments = launches[i].arguments;
+    uint64_t values[max_arguments];
+    for (size_t a = 0; a < arguments.size(); ++a) {
+      EPL_ASSIGN(values[a], value_of(arguments[a], call, stream));
+    }
+    EPL_TRY(stream.launch(prepared.functions[i], launches[i], {values, arguments.size()}));
+  }
+  return {};
+}
+
+int32_t launch(const void* kernel, const epl_pack_call* call) noexcept {
+  return answered(call->failure, [&] { return launch_all(**static_cast<const Handle*>(kernel), *call); });
+}
+
+// Rows and their types, which live as long as the process.
+struct PackRows {
+  Rows rows = all_rows();
+  std::deque<std::vector<int32_t>> dtypes;
+  std::deque<epl_pack_kernel> kernels;
+  std::vector<const epl_pack_kernel*> pointers;
+
+  PackRows() {
+    for (const Row& row : rows) {
+      std::vector<int32_t>& types = dtypes.emplace_back();
+      for (const DType dtype : row.dtypes) types.push_back(static_cast<int32_t>(dtype) + 1);
+      kernels.push_back({.struct_size = sizeof(epl_pack_kernel),
+                         .op = row.op,
+                         .name = row.name,
+                         .dtypes = types.data(),
+                         .dtype_count = types.size(),
+                         .prepare = prepare,
+                         .destroy = destroy,
+                         .launch = launch,
+                         .context = &row});
+      pointers.push_back(&kernels.back());
+    }
+  }
+};
+
+}  // namespace
+
+const std::vector<const epl_pack_kernel*>& pack_rows() {
+  static const PackRows all;
+  return all.pointers;
+}
+
+}  // namespace epl::cuda

@@ -1,0 +1,206 @@
+// A handle of a device is a shared Gpu, one of a stream a GpuStream, one of an event an Event, one of memory its
+// address.
+#include "backends/cuda/verbs.h"
+
+#include <cstring>
+
+#include "backends/cuda/answer.h"
+#include "backends/cuda/gpu.h"
+#include "backends/cuda/reduce.h"
+
+namespace epl::cuda {
+namespace {
+
+using Shared = std::shared_ptr<Gpu>;
+
+struct Event {
+  Shared gpu;
+  EventHandle handle = nullptr;
+};
+
+Gpu& gpu_of(void* device) { return **static_cast<Shared*>(device); }
+GpuStream& stream_of(void* stream) { return *static_cast<GpuStream*>(stream); }
+Address address(const void* memory) { return reinterpret_cast<Address>(memory); }
+std::string folder_of(const epl_pack_home* home) { return home->libraries == nullptr ? "" : home->libraries; }
+
+int32_t count(const epl_pack_home* home, const epl_pack_reason* failure) noexcept {
+  int devices = 0;
+  const int32_t result = answered(failure, [&]() -> Status {
+    EPL_ASSIGN(const Driver* driver, open_driver(folder_of(home)));
+    return check(*driver, driver->device_count(&devices), "cuDeviceGetCount");
+  });
+  return result == 0 ? devices : result;
+}
+
+Status describe_gpu(const Driver& driver, int32_t ordinal, epl_pack_device_facts& facts) {
+  int devices = 0, major = 0, minor = 0, processors = 0;
+  EPL_TRY(check(driver, driver.device_count(&devices), "cuDeviceGetCount"));
+  if (ordinal < 0 || ordinal >= devices)
+    return unsupported("there is no GPU ", ordinal, "; this process sees ", devices, " (driver ", driver.path, ")");
+  Ordinal device = 0;
+  EPL_TRY(check(driver, driver.device(&device, ordinal), "cuDeviceGet"));
+  EPL_TRY(check(driver, driver.device_name(facts.name, sizeof facts.name, device), "cuDeviceGetName"));
+  size_t bytes = 0;
+  EPL_TRY(check(driver, driver.device_memory(&bytes, device), "cuDeviceTotalMem"));
+  EPL_TRY(check(driver, driver.device_attribute(&major, attribute_capability_major, device), "cuDeviceGetAttribute"));
+  EPL_TRY(check(driver, driver.device_attribute(&minor, attribute_capability_minor, device), "cuDeviceGetAttribute"));
+  EPL_TRY(check(driver, driver.device_attribute(&processors, attribute_processors, device), "cuDeviceGetAttribute"));
+  EPL_TRY(check(driver, driver.device_address(facts.address, sizeof facts.address, device), "cuDeviceGetPCIBusId"));
+  facts.memory_bytes = bytes;
+  facts.capability = 10 * major + minor;
+  facts.processors = processors;
+  facts.driver = driver.version;
+  return {};
+}
+
+int32_t describe(const epl_pack_home* home, int32_t ordinal, epl_pack_device_facts* facts,
+                 const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(const Driver* driver, open_driver(folder_of(home)));
+    return describe_gpu(*driver, ordinal, *facts);
+  });
+}
+
+int32_t open(const epl_pack_home* home, int32_t ordinal, void** device, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(Shared gpu, Gpu::open(folder_of(home), ordinal));
+    *device = new Shared(std::move(gpu));
+    return {};
+  });
+}
+
+void close(void* device) noexcept { delete static_cast<Shared*>(device); }
+
+int32_t allocate(void* device, uint64_t bytes, void** memory, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    const Gpu& gpu = gpu_of(device);
+    Address made = 0;
+    const Status status = gpu.call("cuMemAlloc", [&] { return gpu.driver.allocate(&made, bytes); });
+    size_t free = 0, total = 0;
+    if (status.code() == Code::out_of_memory &&
+        gpu.call("cuMemGetInfo", [&] { return gpu.driver.memory_info(&free, &total); }).ok()) {
+      return error(Code::out_of_memory, grouped(static_cast<int64_t>(free)), " of its ",
+                   grouped(static_cast<int64_t>(total)), " bytes are free");
+    }
+    *memory = reinterpret_cast<void*>(made);
+    return status;
+  });
+}
+
+void release(void* device, void* memory) noexcept {
+  const Gpu& gpu = gpu_of(device);
+  const Gpu::Current current(gpu);
+  gpu.driver.release(address(memory));
+}
+
+int32_t create_stream(void* device, void** stream, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(std::unique_ptr<GpuStream> made, GpuStream::make(*static_cast<Shared*>(device)));
+    *stream = made.release();
+    return {};
+  });
+}
+
+void destroy_stream(void* stream) noexcept { delete static_cast<GpuStream*>(stream); }
+
+int32_t create_event(void* device, void** event, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    auto made = std::make_unique<Event>(Event{.gpu = *static_cast<Shared*>(device)});
+    const Gpu& gpu = *made->gpu;
+    EPL_TRY(gpu.call("cuEventCreate", [&] { return gpu.driver.create_event(&made->handle, event_without_timing); }));
+    *event = made.release();
+    return {};
+  });
+}
+
+void destroy_event(void* event) noexcept {
+  const std::unique_ptr<Event> gone(static_cast<Event*>(event));
+  const Gpu::Current current(*gone->gpu);
+  gone->gpu->driver.destroy_event(gone->handle);
+}
+
+// One call of the driver as a command of a stream.
+template <class F>
+int32_t command(void* stream, const char* name, const epl_pack_reason* failure, const F& f) noexcept {
+  const GpuStream& on = stream_of(stream);
+  return answered(failure, [&] { return on.gpu->call(name, [&] { return f(on.gpu->driver, on.handle); }); });
+}
+
+int32_t copy(void* stream, void* target, const void* source, uint64_t bytes, const epl_pack_reason* failure) noexcept {
+  return command(stream, "cuMemcpyDtoDAsync", failure, [&](const Driver& driver, StreamHandle on) {
+    return driver.copy(address(target), address(source), bytes, on);
+  });
+}
+
+int32_t copy_rows(void* stream, const epl_pack_rows* rows, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&] {
+    return stream_of(stream).copy_rows(address(rows->target), rows->target_step, address(rows->source),
+                                       rows->source_step, rows->bytes, rows->rows);
+  });
+}
+
+int32_t fill(void* stream, void* target, uint64_t bytes, int32_t value, const epl_pack_reason* failure) noexcept {
+  return command(stream, "cuMemsetD8Async", failure, [&](const Driver& driver, StreamHandle on) {
+    return driver.fill(address(target), static_cast<unsigned char>(value), bytes, on);
+  });
+}
+
+int32_t upload(void* stream, void* target, const void* source, uint64_t bytes,
+               const epl_pack_reason* failure) noexcept {
+  return command(stream, "cuMemcpyHtoDAsync", failure, [&](const Driver& driver, StreamHandle on) {
+    return driver.upload(address(target), source, bytes, on);
+  });
+}
+
+int32_t download(void* stream, void* target, const void* source, uint64_t bytes,
+                 const epl_pack_reason* failure) noexcept {
+  return command(stream, "cuMemcpyDtoHAsync", failure, [&](const Driver& driver, StreamHandle on) {
+    return driver.download(target, address(source), bytes, on);
+  });
+}
+
+int32_t reduce(void* stream, const epl_pack_reduction* reduction, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&] { return reduce_ranks(stream_of(stream), *reduction); });
+}
+
+int32_t record(void* stream, void* event, const epl_pack_reason* failure) noexcept {
+  return command(stream, "cuEventRecord", failure, [&](const Driver& driver, StreamHandle on) {
+    return driver.record(static_cast<Event*>(event)->handle, on);
+  });
+}
+
+int32_t wait(void* stream, void* event, const epl_pack_reason* failure) noexcept {
+  return command(stream, "cuStreamWaitEvent", failure, [&](const Driver& driver, StreamHandle on) {
+    return driver.wait(on, static_cast<Event*>(event)->handle, 0);
+  });
+}
+
+int32_t synchronize(void* stream, const epl_pack_reason* failure) noexcept {
+  return command(stream, "cuStreamSynchronize", failure,
+                 [&](const Driver& driver, StreamHandle on) { return driver.synchronize(on); });
+}
+
+}  // namespace
+
+const epl_pack_device device_verbs = {.struct_size = sizeof(epl_pack_device),
+                                      .count = count,
+                                      .describe = describe,
+                                      .open = open,
+                                      .close = close,
+                                      .allocate = allocate,
+                                      .release = release,
+                                      .create_stream = create_stream,
+                                      .destroy_stream = destroy_stream,
+                                      .create_event = create_event,
+                                      .destroy_event = destroy_event,
+                                      .copy = copy,
+                                      .copy_rows = copy_rows,
+                                      .fill = fill,
+                                      .upload = upload,
+                                      .download = download,
+                                      .reduce = reduce,
+                                      .record = record,
+                                      .wait = wait,
+                                      .synchronize = synchronize};
+
+}  // namespace epl::cuda

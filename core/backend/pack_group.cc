@@ -1,0 +1,237 @@
+#include "core/backend/pack_group.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+
+#include "core/backend/posted_group.h"
+
+namespace epl {
+namespace {
+
+using Kind = Collective::Kind;
+
+// What the groups of a device share.
+class Shared : public std::enable_shared_from_this<Shared> {
+ public:
+  explicit Shared(std::shared_ptr<OpenedPack> device) : opened(std::move(device)) {}
+  std::mutex& lock() { return mutex_; }
+
+  // An event that nobody uses, which comes back when it is dropped. Under the lock.
+  Result<std::shared_ptr<PackEvent>> event() {
+    std::unique_ptr<PackEvent> made;
+    {
+      std::lock_guard lock(events_mutex_);
+      if (!idle_.empty()) {
+        made = std::move(idle_.back());
+        idle_.pop_back();
+      }
+    }
+    if (!made) {
+      EPL_ASSIGN(made, PackEvent::make(opened));
+    }
+    return std::shared_ptr<PackEvent>(made.release(), [self = shared_from_this()](PackEvent* used) {
+      std::lock_guard lock(self->events_mutex_);
+      self->idle_.emplace_back(used);
+    });
+  }
+
+  const std::shared_ptr<OpenedPack> opened;
+  std::condition_variable changed;  // some call has become complete, or will not
+
+ private:
+  std::mutex mutex_, events_mutex_;
+  std::vector<std::unique_ptr<PackEvent>> idle_;
+};
+
+// One call of all ranks, or of a sender and its receiver.
+struct Meeting final : OpenCall {
+  Meeting(std::shared_ptr<Shared> with, int seats)
+      : shared(std::move(with)), calls(static_cast<size_t>(seats)), arrived(static_cast<size_t>(seats)) {}
+
+  Result<std::shared_ptr<PackEvent>> wait() override {
+    std::unique_lock lock(shared->lock());
+    shared->changed.wait(lock, [&] { return done != nullptr || !failure.ok(); });
+    if (!failure.ok()) return failure;
+    return done;
+  }
+
+  const std::shared_ptr<Shared> shared;
+  std::vector<Collective> calls;                    // by rank of the group, or of sender and receiver
+  std::vector<std::shared_ptr<PackEvent>> arrived;  // null: it has not been called
+  std::shared_ptr<PackEvent> done;
+  Status failure;
+};
+
+// The calls of all ranks as commands of one stream.
+class Work {
+ public:
+  Work(const Meeting& meeting, PackStream& stream) : calls_(meeting.calls), stream_(stream) {}
+
+  void carry_out() {
+    const int size = static_cast<int>(calls_.size());
+    switch (first().kind) {
+      case Kind::all_reduce:
+        return all_reduce();
+      case Kind::reduce_scatter:
+        for (int r = 0; r < size; ++r) reduce_segment(r);
+        return;
+      case Kind::all_gather:
+      case Kind::all_to_all:
+        for (int r = 0; r < size; ++r)
+          for (int p = 0; p < size; ++p) move(r, p, source(p, first().kind == Kind::all_to_all ? r : 0));
+        return;
+      case Kind::dispatch:
+      case Kind::combine:
+        return rows_by_owners();
+      case Kind::broadcast:
+        for (int r = 0; r < size; ++r)
+          if (r != first().peer) move(r, 0, source(first().peer, 0));
+        return;
+      case Kind::send:
+      case Kind::receive:
+        return move(1, 0, source(0, 0));
+      case Kind::barrier:
+        return;
+    }
+  }
+
+ private:
+  const Collective& first() const { return calls_[0]; }
+  const char* source(int rank, int64_t segment) const {
+    return static_cast<const char*>(calls_[static_cast<size_t>(rank)].source) + segment * first().bytes();
+  }
+  char* target(int rank, int64_t segment) const {
+    return static_cast<char*>(calls_[static_cast<size_t>(rank)].target) + segment * first().bytes();
+  }
+  void move(int to, int64_t segment, const void* from) {
+    if (target(to, segment) != from) copy(target(to, segment), from, first().bytes());
+  }
+
+  void copy(void* to, const void* from, int64_t bytes) {
+    if (bytes <= 0) return;
+    stream_.issue_now("a copy between ranks", [&](const epl_pack_reason* reason) {
+      return verbs().copy(stream_.handle(), to, from, static_cast<uint64_t>(bytes), reason);
+    });
+  }
+  const epl_pack_device& verbs() const { return *stream_.opened().verbs; }
+
+  void all_reduce() {
+    std::vector<const void*> sources;
+    std::vector<void*> targets;
+    for (const Collective& call : calls_) {
+      sources.push_back(call.source);
+      targets.push_back(call.target);
+    }
+    reduce(sources, targets);
+  }
+  void reduce_segment(int rank) {
+    std::vector<const void*> sources;
+    for (int p = 0; p < static_cast<int>(calls_.size()); ++p) sources.push_back(source(p, rank));
+    reduce(sources, {target(rank, 0)});
+  }
+  void reduce(const std::vector<const void*>& sources, const std::vector<void*>& targets) {
+    if (first().count <= 0) return;
+    const epl_pack_reduction reduction = {.struct_size = sizeof reduction,
+                                          .sources = sources.data(),
+                                          .targets = targets.data(),
+                                          .ranks = static_cast<int32_t>(sources.size()),
+                                          .target_count = static_cast<int32_t>(targets.size()),
+                                          .count = first().count,
+                                          .dtype = static_cast<int32_t>(first().dtype) + 1,
+                                          .reduction = static_cast<int32_t>(first().reduction)};
+    stream_.issue_now("a reduction over ranks", [&](const epl_pack_reason* reason) {
+      return verbs().reduce(stream_.handle(), &reduction, reason);
+    });
+  }
+  // The owners are in the device's memory, and say which copies there are: they have to be read first.
+  void rows_by_owners() {
+    const int size = static_cast<int>(calls_.size());
+    std::vector<int64_t> owners(static_cast<size_t>(first().rows * size));
+    const uint64_t bytes = owners.size() * sizeof(int64_t);
+    stream_.issue_now("who owns rows", [&](const epl_pack_reason* reason) {
+      const int32_t result =
+          bytes == 0 ? 0 : verbs().download(stream_.handle(), owners.data(), first().owners, bytes, reason);
+      return result != 0 ? result : verbs().synchronize(stream_.handle(), reason);
+    });
+    if (stream_.failed()) return;
+    for (int r = 0; r < size; ++r) {
+      Collective call = calls_[static_cast<size_t>(r)];
+      call.owners = owners.data();
+      for (int p = 0; p < size; ++p) {
+        call.rows_between(p, r, size, [&](int64_t from, int64_t to, int64_t run) {
+          copy(target(r, 0) + to, source(p, 0) + from, run);
+        });
+      }
+    }
+  }
+
+  const std::vector<Collective>& calls_;
+  PackStream& stream_;
+};
+
+bool can_reduce(DType dtype) { return is_float(dtype) || dtype == DType::i64; }
+
+struct PackWay {
+  using Shared = epl::Shared;
+  using Meeting = epl::Meeting;
+  using Group = PostedGroup<PackWay>;
+
+  static Status fits(int rank, const Collective& call) {
+    if (!call.reduces() || can_reduce(call.dtype)) return {};
+    return invalid("rank ", rank, " called ", call.text(), ", a type that cannot be reduced");
+  }
+  // A send reads nothing that an open send writes.
+  static void settle(Stream& stream, std::span<const Collective> calls) {
+    auto& own = static_cast<PackStream&>(stream);
+    const bool sends = std::ranges::all_of(calls, [](const Collective& c) { return c.kind == Kind::send; });
+    if (!sends || !own.only_sends_are_open()) own.settle();
+  }
+  static std::shared_ptr<Meeting> begin(Group& group, const Collective&, int seats) {
+    return std::make_shared<Meeting>(group.shared, seats);
+  }
+  static void join(const std::shared_ptr<Group>& group, const std::shared_ptr<Meeting>& meeting, int seat,
+                   Stream& stream, const Collective& call) {
+    auto& own = static_cast<PackStream&>(stream);
+    meeting->calls[static_cast<size_t>(seat)] = call;
+    const Status failure = arrive(*group, *meeting, seat, own);
+    if (!failure.ok()) {
+      meeting->failure = failure;
+      own.fail(failure);
+    } else if (meeting->done == nullptr && meeting->failure.ok()) {
+      own.add(meeting, call.kind == Kind::send);
+      return;
+    }
+    if (!meeting->failure.ok()) own.fail(meeting->failure);
+    group->shared->changed.notify_all();
+  }
+  static void abort(Group& group, const std::vector<std::shared_ptr<Meeting>>& incomplete) {
+    for (const std::shared_ptr<Meeting>& meeting : incomplete) {
+      if (meeting->done == nullptr && meeting->failure.ok()) meeting->failure = group.status;
+    }
+    group.shared->changed.notify_all();
+  }
+
+ private:
+  // `own` stands at the call; the last to come carries it out.
+  static Status arrive(const Group& group, Meeting& meeting, int seat, PackStream& own) {
+    EPL_ASSIGN(meeting.arrived[static_cast<size_t>(seat)], group.shared->event());
+    own.record_now(*meeting.arrived[static_cast<size_t>(seat)]);
+    if (std::ranges::any_of(meeting.arrived, [](const auto& event) { return event == nullptr; })) return {};
+    for (const std::shared_ptr<PackEvent>& event : meeting.arrived) own.wait(*event);
+    EPL_ASSIGN(const std::shared_ptr<PackEvent> done, group.shared->event());
+    Work(meeting, own).carry_out();
+    own.record_now(*done);
+    meeting.done = done;
+    return {};
+  }
+};
+
+}  // namespace
+
+Result<std::vector<std::unique_ptr<Communicator>>> create_pack_group(std::shared_ptr<OpenedPack> opened,
+                                                                     const std::string& name, int ranks) {
+  return create_posted_group<PackWay>(std::make_shared<Shared>(std::move(opened)), name, ranks);
+}
+
+}  // namespace epl

@@ -1,0 +1,246 @@
+// Every row of the CUDA pack at level `exact` against the CPU: the texts of its kernels, compiled for the host, give
+// the CPU's bits, over the samples of the op records in many sizes. A kernel for a new op is tested by being there.
+#include "backends/cuda/kernels/rows.h"
+
+#include <cstdio>
+#include <set>
+
+#include "backends/cuda/query.h"
+#include "core/backend/pack_query.h"
+#include "core/base/philox.h"
+#include "core/ir/evaluate.h"
+#include "tests/cuda/host_machine.h"
+#include "tests/kernels/kernel_harness.h"
+#include "tests/ops/variants.h"
+
+namespace epl::cuda {
+namespace {
+
+using cpu::kernel_table;
+
+// Through the packs' interface, as the pack gets it.
+Query asked(const cpu::Launch& launch) {
+  Query q = query_of(*PackQuery(cpu::query_of(launch), nullptr).get()).value();
+  q.capability = 90;
+  q.processors = 132;
+  return q;
+}
+
+// A node of the op as lowering hands it to a backend: elementwise ops are regions of one.
+cpu::Launch lowered(const OpDef& op, const Sample& sample) {
+  const OutputTypes types = *infer_types(op, sample.attributes, sample.types());
+  cpu::Launch launch{.op = op.name, .attributes = sample.attributes, .inputs = sample.values(3), .outputs = types};
+  launch.context = {.seed = 5, .step = 3};
+  if (op.elementwise()) {
+    std::vector<const TensorType*> outputs;
+    for (const TensorType& type : types) outputs.push_back(&type);
+    launch.op = "fused";
+    launch.attributes = {
+        {"expression", scalar_expression(OpQuery(op, sample.attributes, sample.types(), outputs)).text()}};
+  }
+  return launch;
+}
+
+struct Case {
+  const OpDef* op = nullptr;
+  std::string text;
+  Sample sample;
+  cpu::Launch launch;
+  const Row* row = nullptr;
+  Kernel kernel;
+  std::vector<int> numbers;
+};
+
+// What the CPU gives: its kernel, or the meaning where it has none.
+std::vector<Tensor> wanted(const Case& c) {
+  const KernelQuery q = cpu::query_of(c.launch);
+  const KernelTable& table = kernel_table();
+  if (table.choose(q).row) return cpu::launch_kernel(c.launch);
+  auto made = evaluate_op(*c.op, c.sample.attributes, c.launch.inputs, c.launch.units,
+                          random_key(c.launch.context.seed, c.launch.context.step, c.launch.node));
+  EXPECT_TRUE(made.ok()) << made.status().to_string();
+  return made.ok() ? *made : std::vector<Tensor>();
+}
+
+std::vector<Tensor> given(const HostMachine& machine, const Case& c) {
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  std::vector<Tensor> results;
+  for (const Tensor& in : c.launch.inputs) inputs.push_back(in.empty() ? nullptr : in.data());
+  for (const TensorType& type : c.launch.outputs) results.emplace_back(type);
+  for (Tensor& t : results) {
+    if (t.bytes()) std::memset(t.data(), 0xc5, static_cast<size_t>(t.bytes()));
+    outputs.push_back(t.data());
+  }
+  std::vector<std::byte> room(static_cast<size_t>(c.kernel.workspace_bytes) + 512, std::byte{0xc5});
+  const auto at = (reinterpret_cast<uintptr_t>(room.data()) + 255) / 256 * 256;
+  const StepContext& s = c.launch.context;
+  machine.run(c.kernel, c.numbers, inputs, outputs, reinterpret_cast<std::byte*>(at),
+              {s.seed, s.step, s.first_unit, s.units, s.lanes, s.lane_stride});
+  return results;
+}
+
+// Equal bits; which NaN it is, processors choose for themselves.
+bool same_bits(const Tensor& a, const Tensor& b, int64_t& where) {
+  const auto bytes = static_cast<int64_t>(dtype_bytes(a.dtype()));
+  for (where = 0; where < a.elements(); ++where) {
+    const auto* p = static_cast<const std::byte*>(a.data()) + where * bytes;
+    const auto* q = static_cast<const std::byte*>(b.data()) + where * bytes;
+    if (std::memcmp(p, q, static_cast<size_t>(bytes)) == 0) continue;
+    if (is_float(a.dtype()) && std::isnan(a.get(where)) && std::isnan(b.get(where))) continue;
+    return false;
+  }
+  return true;
+}
+
+const Row* row_of(const std::vector<Row>& rows, const cpu::Launch& launch, const Query& q, Kernel& kernel,
+                  std::string& reason) {
+  const bool has_input = !launch.inputs.empty() && !launch.inputs[0].empty();
+  const DType first = has_input ? launch.inputs[0].dtype() : launch.outputs[0].dtype;
+  for (const Row& row : rows) {
+    if (launch.op != row.op) continue;
+    if (!row.dtypes.empty() && std::ranges::find(row.dtypes, first) == row.dtypes.end()) {
+      reason = cat(dtype_name(first));
+      continue;
+    }
+    auto made = row.make(q);
+    if (made.ok()) {
+      kernel = *std::move(made);
+      return &row;
+    }
+    reason = made.status().message();
+  }
+  return nullptr;
+}
+
+class AllRows : public testing::Test {
+ protected:
+  static std::string files() {
+    std::string all = program({"backends/cuda/text/all.cuh"}, "");
+    return all.substr(0, all.find(body_begins));
+  }
+
+  void add(const OpDef& op, const std::string& text, const Sample& sample, Units units) {
+    Case c{.op = &op, .text = cat(op.name, ": ", text, " units ", units.count), .sample = sample};
+    c.launch = lowered(op, sample);
+    c.launch.units = units;
+    std::string reason = "no row";
+    ++asked_;
+    c.row = row_of(rows_, c.launch, asked(c.launch), c.kernel, reason);
+    if (!c.row) {
+      without_[op.name].insert(reason);
+      return;
+    }
+    for (const Launch& launch : c.kernel.launches) c.numbers.push_back(machine_.add(launch));
+    cases_.push_back(std::move(c));
+  }
+
+  void compare() {
+    ASSERT_EQ(machine_.build(files()), "");
+    std::map<std::string, int> failed;
+    for (const Case& c : cases_) {
+      SCOPED_TRACE(c.text);
+      with_.insert(c.op->name);
+      const std::vector<Tensor> want = wanted(c), got = given(machine_, c);
+      for (size_t o = 0; o < want.size(); ++o) {
+        if (want[o].empty()) continue;
+        int64_t at = 0;
+        if (same_bits(want[o], got[o], at)) continue;
+        if (++failed[c.op->name] <= 3)
+          ADD_FAILURE() << c.row->name << ", output " << o << " element " << at << ": " << got[o].get(at)
+                        << ", the CPU has " << want[o].get(at);
+      }
+    }
+    for (const auto& [op, count] : failed) std::printf("%s: %d cases differ\n", op.c_str(), count);
+  }
+
+  std::vector<Row> rows_ = all_rows();
+  HostMachine machine_;
+  std::vector<Case> cases_;
+  std::map<std::string, std::set<std::string>> without_;
+  std::set<std::string> with_;
+  int asked_ = 0;
+};
+
+TEST_F(AllRows, HaveTheBitsOfTheCpu) {
+  std::set<std::string> ops;
+  for (const OpDef* op : op_table().all()) {
+    if (op->boundary) continue;
+    ops.insert(op->name);
+    if (const char* only = std::getenv("EPL_TEST_OP"); only && op->name != only) continue;
+    for (const std::string& text : op->samples)
+      for (int64_t units : {1, 2, 4}) add(*op, text, *parse_sample(*op, text), units);
+    for (const Variant& v : variants(*op, {0, 1, 5, 40}, true, 12)) add(*op, v.text, v.sample, 1);
+  }
+  compare();
+  std::printf("%d cases, %zu with a kernel; %zu of %zu ops have one\n", asked_, cases_.size(), with_.size(),
+              ops.size());
+  for (const std::string& op : ops) {
+    if (with_.contains(op)) continue;
+    std::string reasons;
+    for (const std::string& r : without_[op]) reasons += cat(" ", r, ";");
+    std::printf("  none for %s:%s\n", op.c_str(), reasons.c_str());
+  }
+}
+
+// Sizes past every block, segment, tile and unit of the CPU's orders.
+TEST_F(AllRows, HaveTheBitsOfTheCpuInLargerSizes) {
+  struct Larger {
+    const char *op, *sample;
+    Units units = 1;
+  };
+  const Larger larger[] = {
+      {"sum", "f32[3,5000] {axes=[1]}"},
+      {"sum", "f32[4,2048,3] {axes=[0,1]}", 4},
+      {"sum", "f32[2,8,700,3] {axes=[0,1,2]}", {4, 2}},
+      {"sum", "f32[5000] {axes=[0]}", 8},
+      {"max_reduce", "f32[3,2500] {axes=[1]}"},
+      {"prod_reduce", "f32[2500,3](0.9..1.1) {axes=[0]}"},
+      {"softmax", "f32[3,4500] {axis=1}"},
+      {"softmax_grad", "f32[3,2100,5], f32[3,2100,5] {axis=1}"},
+      {"log_softmax", "f32[2,1030] {axis=1}"},
+      {"log_softmax_grad", "f32[2,1030], f32[2,1030] {axis=1}"},
+      {"cross_entropy", "f32[2048,40], i64[2048](-1..40) {ignore_index=-1}", 8},
+      {"cross_entropy_grad", "f32[40,3000], i64[40](-1..3000), f32[](0.5..1), f32[40](7..9) {ignore_index=-1}"},
+      {"layer_norm", "f32[5,2100], f32[2100], f32[2100]"},
+      {"layer_norm_grad", "f32[2112,20], f32[2112,20], f32[2112,1], f32[2112,1](0.5..2), f32[20]", 2},
+      {"layer_norm_grad", "f32[4,2100], f32[4,2100], f32[4,1], f32[4,1](0.5..2), f32[2100]"},
+      {"rms_norm_grad", "f32[4,40,33], f32[4,40,33], f32[4,40,1](0.5..2), f32[33]", {2, 2}},
+      {"matmul", "f32[70,600], f32[600,90]"},
+      {"matmul", "f32[2,130,300], f32[2,140,300] {transpose_b=true}"},
+      {"linear", "f32[300,520], f32[520,270], f32[270]"},
+      {"linear_grad_weight", "f32[4096,70], f32[4096,65]", 8},
+      {"linear_grad_weight", "f32[4,8,16,33], f32[4,8,16,40] {transpose_w=true}", {4, 2}},
+      {"gather_grad", "f32[512,40], i64[512](-7..9) {size=9}", 4},
+      {"gather_grad", "f32[4,16,8,3], i32[4,16,8](-7..9) {size=9}", {4, 2}},
+      {"attention", "f32[2,4,200,20], f32[2,2,150,20], f32[2,2,150,24] {scale=0.3}"},
+      {"attention", "f32[1,2,210,16], f32[1,2,210,16], f32[1,2,210,16] {scale=0.3,causal=true}"},
+      {"attention", "f32[1,2,110,300], f32[1,2,70,300], f32[1,2,70,8], f32[1,1,110,70] {scale=0.1,softcap=5.0}"},
+      {"attention_grad",
+       "f32[1,4,200,24], f32[1,4,200,20], f32[1,2,150,20], f32[1,2,150,24], f32[1,4,200,24], f32[1,4,200](4..6) "
+       "{scale=0.3}"},
+      {"attention_grad",
+       "f32[1,2,210,16], f32[1,2,210,16], f32[1,2,210,16], f32[1,2,210,16], f32[1,2,210,16], f32[1,2,210](4..6) "
+       "{scale=0.3,causal=true}"},
+      {"attention_grad",
+       "f32[1,2,110,8], f32[1,2,110,16], f32[1,2,70,16], f32[1,2,70,8], f32[1,2,110,8], f32[1,2,110](510..514), "
+       "f32[1,1,110,70](508..512) {scale=0.1,softcap=5.0}"},
+      {"dropout", "f32[4,3000] {ratio=0.3}"},
+      {"transpose", "f32[30,40,50] {perm=[2,0,1]}"},
+  };
+  for (const Larger& l : larger) {
+    const OpDef* op = op_table().find(l.op);
+    ASSERT_NE(op, nullptr) << l.op;
+    if (const char* only = std::getenv("EPL_TEST_OP"); only && op->name != only) continue;
+    auto sample = parse_sample(*op, l.sample);
+    ASSERT_TRUE(sample.ok()) << l.op << ": " << sample.status().to_string();
+    const size_t before = cases_.size();
+    add(*op, l.sample, *sample, l.units);
+    EXPECT_EQ(cases_.size(), before + 1) << l.op << " has no kernel for " << l.sample << ": "
+                                         << (without_[op->name].empty() ? "" : *without_[op->name].begin());
+  }
+  compare();
+}
+
+}  // namespace
+}  // namespace epl::cuda
