@@ -226,6 +226,17 @@ TEST_F(AllRows, HaveTheBitsOfTheCpuInLargerSizes) {
        "f32[1,2,110,8], f32[1,2,110,16], f32[1,2,70,16], f32[1,2,70,8], f32[1,2,110,8], f32[1,2,110](510..514), "
        "f32[1,1,110,70](508..512) {scale=0.1,softcap=5.0}"},
       {"dropout", "f32[4,3000] {ratio=0.3}"},
+      {"conv", "f32[2,20,13,14], f32[24,20,3,3], f32[24] {pads=[1,1,1,1]}"},
+      {"conv", "f32[2,6,30,31], f32[12,3,5,3], f32[12] {pads=[2,1,2,1],strides=[2,3],groups=2}"},
+      {"conv", "f32[2,40,17,18], f32[24,40,1,1]"},
+      {"conv", "f32[2,3,5,6,7], f32[4,3,2,3,2] {dilations=[1,2,1]}"},
+      {"conv_grad_input", "f32[2,24,13,14], f32[24,20,3,3] {pads=[1,1,1,1],shape=[2,20,13,14]}"},
+      {"conv_grad_input", "f32[2,8,7,8], f32[8,3,3,3] {strides=[2,2],pads=[1,1,1,1],groups=2,shape=[2,6,14,15]}"},
+      {"conv_grad_input", "f32[2,8,7,7], f32[8,6,1,1] {strides=[2,2],shape=[2,6,14,14]}"},
+      {"conv_grad_input", "f32[2,8,10], f32[8,5,4] {strides=[3],dilations=[2],shape=[2,5,35]}"},
+      {"conv_grad_weight", "f32[4,20,13,14], f32[4,24,13,14] {pads=[1,1,1,1],shape=[24,20,3,3]}", 4},
+      {"conv_grad_weight", "f32[8,6,14,15], f32[8,8,7,8] {strides=[2,2],pads=[1,1,1,1],groups=2,shape=[8,3,3,3]}", 4},
+      {"conv_grad_weight", "f32[4,6,9,9], f32[4,8,9,9] {pads=[1,1,1,1],shape=[8,6,3,3]}", {2, 2}},
       {"transpose", "f32[30,40,50] {perm=[2,0,1]}"},
   };
   for (const Larger& l : larger) {

@@ -5,5 +5,6 @@
 #include "backends/cuda/text/rows.cuh"
 #include "backends/cuda/text/attention.cuh"
 #include "backends/cuda/text/product.cuh"
+#include "backends/cuda/text/pool.cuh"
 #include "backends/cuda/text/random.cuh"
 #include "backends/cuda/text/winograd.cuh"

@@ -5,7 +5,8 @@
 #include "backends/cuda/text/one_lane.cuh"
 
 namespace epl::cpu::gpu {
-using Floats = hwy::one_lane::ScalableTag<float>;
+namespace hn = hwy::one_lane;
+using Floats = hn::ScalableTag<float>;
 using Vector = float;
 }  // namespace epl::cpu::gpu
 
