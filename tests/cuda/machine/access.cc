@@ -81,13 +81,13 @@ std::byte* Warp::checked(Region& region, const Instr& instr, int lane, uint64_t 
     fail(kLaunchFailed, instr, lane, verb(false, bytes) + " that nobody has written");
   if (block.launch.races) {
     const Who who = {.command = block.launch.command,
-                     .block = block.index,
+                     .block = &region == &block.shared ? 0 : block.index,
                      .barrier = block.barrier,
                      .warp_sync = sync,
                      .where = instr.where,
                      .thread = static_cast<uint16_t>(index * kLanes + static_cast<uint32_t>(lane)),
                      .strong = instr.strong};
-    const Mark* other = region.touch(begin, bytes, who, writes, block.launch.before);
+    const Mark* other = region.touch(begin, bytes, who, writes, block.order);
     if (other != nullptr) race(instr, lane, *other, &region == &block.shared, writes);
   }
   if (writes) std::fill_n(known, bytes, uint8_t{Region::kWritten});
@@ -101,12 +101,29 @@ void Warp::race(const Instr& instr, int lane, const Mark& other, bool shared, bo
     what += "another command touches, and nothing says which of the two comes first: ";
   } else {
     what += block.who(other.thread);
-    if (other.many == 3 || other.block != block.index)
+    if (!shared && (other.many == 3 || other.block != block.index))
       what += " of " + (other.many == 3 ? std::string("another block") : block.name(other.block));
     what += " touches without a barrier between them: ";
   }
   fail(kLaunchFailed, instr, lane,
        what + (other.where == 0 ? "a copy or a fill" : (*block.launch.sites)[other.where].words()));
+}
+
+void Warp::synchronise(uint64_t address, int lane) {
+  if (!block.launch.memory->of_device(address)) return;  // of the block alone
+  Launch& launch = block.launch;
+  Known& mine = launch.known[block.index];
+  Known& here = launch.released[address];
+  const auto join = [](Known& into, const Known& from) {
+    for (const auto& [number, seen] : from) {
+      Seen& known = into[number];
+      if (known.barrier <= seen.barrier) known = seen;
+    }
+  };
+  join(mine, here);
+  if ((fenced >> lane & 1) == 0) return;
+  join(here, mine);
+  here[block.index] = {block.barrier, static_cast<uint16_t>(index * kLanes + static_cast<uint32_t>(lane))};
 }
 
 // Local memory and the parameters of functions: nobody else can touch these.

@@ -19,6 +19,13 @@ std::string triple(uint64_t x, uint64_t y, uint64_t z) {
 Block::Block(Launch& launch) : launch(launch) {
   const Code& code = *launch.code;
   shared = Region(code.shared_bytes + launch.dynamic_shared, launch.races);
+  // Most touches follow those of one command before: its answer is kept.
+  order = [&launch, last = uint32_t{0}](const Mark& mark, const Who& who) mutable {
+    if (mark.command == last && last != who.command) return true;
+    if (!launch.comes_before(mark, who)) return false;
+    if (mark.command != who.command) last = mark.command;
+    return true;
+  };
   // What no variable holds is a gap.
   std::fill_n(shared.known(), code.shared_bytes, Region::kGap);
   for (const Parameter& variable : code.shared)
@@ -43,7 +50,7 @@ void Block::run(uint64_t number) {
   index = static_cast<uint32_t>(number);
   at = {static_cast<uint32_t>(number % grid.x), static_cast<uint32_t>(number / grid.x % grid.y),
         static_cast<uint32_t>(number / grid.x / grid.y)};
-  barrier = 0;
+  ++barrier;  // it never begins again: the shared memory is the one of the block before
   shared.forget();
   const auto threads = static_cast<uint32_t>(launch.block.count());
   for (Warp& warp : warps_) warp.begin(std::min<uint32_t>(threads - warp.index * kLanes, kLanes));
@@ -98,6 +105,16 @@ void Block::open_barrier() {
   }
   ++barrier;
   for (Warp& warp : warps_) warp.release(yes);
+}
+
+bool Launch::comes_before(const Mark& mark, const Who& who) const {
+  if (mark.command != who.command) return before(mark, who);
+  const auto mine = known.find(who.block);
+  if (mine == known.end()) return false;
+  const auto seen = mine->second.find(mark.block);
+  if (seen == mine->second.end()) return false;
+  const bool alone = mark.many == 0 && mark.thread == seen->second.thread;
+  return mark.barrier < seen->second.barrier || (alone && mark.barrier == seen->second.barrier);
 }
 
 void run(Launch& launch) {

@@ -17,6 +17,7 @@ class Block {
   uint32_t index = 0;
   uint32_t barrier = 0;
   Region shared;
+  Before order;
 
  private:
   void open_barrier();

@@ -42,6 +42,9 @@ void Region::refine(Page& page) {
   auto finer = std::make_unique<Marks[]>(static_cast<size_t>(2 * many));
   for (int64_t k = 0; k < 2 * many; ++k) finer[k] = page.marks[k / 2];
   page.marks = std::move(finer);
+  std::map<int64_t, std::vector<Mark>> others;
+  for (const auto& [k, reads] : page.other_reads) others[2 * k] = others[2 * k + 1] = reads;
+  page.other_reads = std::move(others);
   page.granule /= 2;
 }
 
@@ -51,8 +54,9 @@ enum class Order { same, before, none };
 
 Order order(const Mark& mark, const Who& who, const Before& before) {
   if (mark.command == 0) return Order::before;
-  if (mark.command != who.command) return before(mark.command, who.command) ? Order::before : Order::none;
-  if (mark.many == 3 || mark.block != who.block) return Order::none;
+  if (mark.command != who.command) return before(mark, who) ? Order::before : Order::none;
+  if (mark.many == 3) return Order::none;
+  if (mark.block != who.block) return before(mark, who) ? Order::before : Order::none;
   if (mark.barrier != who.barrier) return Order::before;
   if (mark.many == 0 && mark.thread == who.thread) return Order::same;
   if (mark.many <= 1 && mark.thread / 32 == who.thread / 32 && mark.warp_sync != who.warp_sync) return Order::before;
@@ -92,9 +96,16 @@ const Mark* Region::touch_page(Page& page, int64_t at, int64_t bytes, const Who&
     if (writes) {
       const Order read = order(marks.read, who, before);
       if (read == Order::none && !(marks.read.strong && who.strong)) return &marks.read;
+      if (const auto others = page.other_reads.find(k); others != page.other_reads.end()) {
+        for (const Mark& other : others->second) {
+          if (order(other, who, before) != Order::before) return &other;
+        }
+        page.other_reads.erase(others);
+      }
       marks.written = mine;
     } else {
       const bool together = order(marks.read, who, before) == Order::none;
+      if (together && marks.read.command != who.command) page.other_reads[k].push_back(marks.read);
       const uint8_t many = together ? apart(marks.read, who) : 0;
       const bool strong = who.strong && (!together || marks.read.strong);
       marks.read = mine;

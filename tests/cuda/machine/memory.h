@@ -43,8 +43,9 @@ struct Marks {
   Mark written, read;
 };
 
-// Answers whether a command came before another one for certain: a stream, an event or the host put it there.
-using Before = std::function<bool(uint32_t, uint32_t)>;
+// Answers whether a touch by another command or another block came before for certain: a stream, an event or the host
+// put it there, or a fence with an atomic operation.
+using Before = std::function<bool(const Mark&, const Who&)>;
 
 // Pages of zeros from the system: those that nobody touches cost nothing.
 class Zeros {
@@ -82,6 +83,8 @@ class Region {
   // touched the page.
   struct Page {
     std::unique_ptr<Marks[]> marks;
+    // Of commands that read it and are in no order with the one that read it last: rare.
+    std::map<int64_t, std::vector<Mark>> other_reads;
     int64_t granule = 4;
   };
   static constexpr int64_t kPage = 1024;

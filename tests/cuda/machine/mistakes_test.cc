@@ -72,6 +72,15 @@ extern "C" __global__ void warp_sync(int* out) {
   out[threadIdx.x] = s[31 - threadIdx.x];
 }
 extern "C" __global__ void forever(volatile int* out) { while (out[0] == 0) {} }
+extern "C" __global__ void no_fence(int* out) {
+  out[1 + blockIdx.x] = 1;
+  if (atomicAdd(out, 1) == gridDim.x - 1) out[9] = out[1] + out[2];
+}
+extern "C" __global__ void fence(int* out) {
+  out[1 + blockIdx.x] = 1;
+  __threadfence();
+  if (atomicAdd(out, 1) == gridDim.x - 1) out[9] = out[1] + out[2];
+}
 extern "C" __global__ void ends(int* out) { if (threadIdx.x == 3) __trap(); out[threadIdx.x] = 1; }
 )";
 
@@ -130,8 +139,10 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"never_comes", 1, 32, 719, {"never come", "planted.cu:50", "planted.cu:51"}},
         Planted{"warp_race", 1, 32, 719, {"race", "planted.cu:55", "planted.cu:56"}},
         Planted{"warp_sync", 1, 32, 0, {}},  //
+        Planted{"no_fence", 2, 1, 719, {"race", "of block ", "planted.cu:66", "planted.cu:67"}},
+        Planted{"fence", 2, 1, 0, {}},  //
         Planted{"forever", 1, 32, 719, {"does not end"}},
-        Planted{"ends", 1, 32, 715, {"thread (3,0,0)", "planted.cu:65"}}),
+        Planted{"ends", 1, 32, 715, {"thread (3,0,0)", "planted.cu:74"}}),
     [](const auto& info) { return std::string(info.param.kernel) + "_" + std::to_string(info.param.block); });
 
 TEST(MachineMistake, MemoryThatWasFreed) {

@@ -15,7 +15,9 @@ uint64_t extended(const std::byte* from, int bytes, bool sign) {
 void load(Warp& warp, const Instr& instr) {
   const uint64_t* a = warp.at(instr.a);
   warp.each([&](int lane) {
-    const std::byte* from = warp.access(instr, lane, a[lane] + static_cast<uint64_t>(instr.offset), true, false);
+    const uint64_t address = a[lane] + static_cast<uint64_t>(instr.offset);
+    if (instr.strong) warp.synchronise(address, lane);
+    const std::byte* from = warp.access(instr, lane, address, true, false);
     for (int k = 0; k < instr.count; ++k) {
       if (instr.more[k] >= 0)
         warp.at(instr.more[k])[lane] = extended(from + k * instr.bytes, instr.bytes, instr.mode != 0);
@@ -26,7 +28,9 @@ void load(Warp& warp, const Instr& instr) {
 void store(Warp& warp, const Instr& instr) {
   const uint64_t* a = warp.at(instr.a);
   warp.each([&](int lane) {
-    std::byte* to = warp.access(instr, lane, a[lane] + static_cast<uint64_t>(instr.offset), false, true);
+    const uint64_t address = a[lane] + static_cast<uint64_t>(instr.offset);
+    if (instr.strong) warp.synchronise(address, lane);
+    std::byte* to = warp.access(instr, lane, address, false, true);
     for (int k = 0; k < instr.count; ++k) std::memcpy(to + k * instr.bytes, &warp.at(instr.more[k])[lane], instr.bytes);
   });
 }
@@ -120,7 +124,9 @@ template <class T> void atomic(Warp& warp, const Instr& instr) {
   for (uint32_t k = 0; k < kLanes; ++k) {
     const auto lane = static_cast<int>((k + turned) % kLanes);
     if ((warp.mask >> lane & 1) == 0) continue;
-    std::byte* at = warp.access(instr, lane, a[lane] + static_cast<uint64_t>(instr.offset), true, true);
+    const uint64_t address = a[lane] + static_cast<uint64_t>(instr.offset);
+    warp.synchronise(address, lane);
+    std::byte* at = warp.access(instr, lane, address, true, true);
     T old{};
     std::memcpy(&old, at, sizeof old);
     const T now = after<T>(static_cast<Atomic>(instr.mode), old, as<T>(b[lane]), as<T>(c[lane]));
@@ -161,12 +167,12 @@ void read_atomic(Reading& r, bool gives) {
 void atom(Reading& r) { read_atomic(r, true); }
 void red(Reading& r) { read_atomic(r, false); }
 
-// Between the threads of the machine memory is always in order; who relies on less is found by the marks.
+// Memory of the machine is always in order; who relies on that without a fence is found by the marks.
 void fence(Reading& r) {
   while (r.any("gl", "cta", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release")) {
   }
   r.done();
-  r.instr.run = [](Warp&, const Instr&) {};
+  r.instr.run = [](Warp& warp, const Instr&) { warp.fenced |= warp.mask; };
 }
 
 void prefetch(Reading& r) {

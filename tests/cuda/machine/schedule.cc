@@ -52,8 +52,8 @@ Command& Machine::issue(Stream& stream, std::function<void(const Command&)> run)
 }
 
 Before Machine::before(const Command& command) const {
-  return [this, clock = command.clock](uint32_t first, uint32_t) {
-    const Issued& issued = issued_[first];
+  return [this, clock = command.clock](const Mark& mark, const Who&) {
+    const Issued& issued = issued_[mark.command];
     return issued.stream < clock.size() && clock[issued.stream] >= issued.place;
   };
 }

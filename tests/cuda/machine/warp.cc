@@ -32,7 +32,8 @@ Warp::Warp(Block& block, uint32_t index) : index(index), block(block) {
 
 void Warp::begin(uint32_t threads) {
   std::fill(local_known_.begin(), local_known_.end(), uint8_t{0});
-  sync = 0;
+  ++sync;
+  fenced = 0;
   any_ = false;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     static_cast<Frame&>(lanes_[lane]) = {.code = block.launch.code};

@@ -18,6 +18,14 @@ struct Dimensions {
   uint64_t count() const { return uint64_t{x} * y * z; }
 };
 
+// What a block knows of another one: all that this thread did until its release, and what others did before the
+// barrier.
+struct Seen {
+  uint32_t barrier = 0;
+  uint16_t thread = 0;
+};
+using Known = std::map<uint32_t, Seen>;
+
 // One launch of a kernel.
 struct Launch {
   const Code* code = nullptr;
@@ -34,6 +42,11 @@ struct Launch {
   uint64_t limit = uint64_t{1} << 40;  // of instructions of warps
   uint64_t instructions = 0;           // of threads, carried out
   uint64_t steps = 0;                  // of warps
+
+  // What blocks released by a fence and an atomic operation, by its address, and what each came to know by it.
+  std::map<uint64_t, Known> released;
+  std::map<uint32_t, Known> known;
+  bool comes_before(const Mark& mark, const Who& who) const;
 };
 
 void run(Launch& launch);
@@ -72,12 +85,16 @@ class Warp {
   }
   // Where the memory of a lane's access is, after all checks.
   std::byte* access(const Instr& instr, int lane, uint64_t address, bool reads, bool writes);
+  // A strong access of device memory: what others released here is known from now on, and what was before a fence is
+  // released.
+  void synchronise(uint64_t address, int lane);
   [[noreturn]] void fail(Result code, const Instr& instr, int lane, const std::string& what) const;
 
   uint32_t mask = 0;  // who carries out the instruction
   uint32_t index = 0;
   Block& block;
-  uint32_t sync = 0;  // how many barriers of the warp came before
+  uint32_t fenced = 0;  // lanes that passed a fence
+  uint32_t sync = 0;    // how many barriers of the warp came before
 
   Dimensions thread(int lane) const;
   Launch& launch() const;
