@@ -135,11 +135,10 @@ class HostMachine {
       text += cat("namespace body_", i, " {\nusing namespace epl::cuda;\n", body, "}\n");
     }
     text += table + "};\n" + std::string(host_epilogue);
-    const std::string source = folder_ / "kernels.cc", library = folder_ / "kernels.so",
-                      log = folder_ / "log";
+    const std::string source = folder_ / "kernels.cc", library = folder_ / "kernels.so", log = folder_ / "log";
     std::ofstream(source) << text;
-    const std::string command = cat("g++ -std=c++20 -O1 -fno-strict-aliasing -w -mfma -ffp-contract=off -shared -fPIC ", source, " -o ", library,
-                                    " > ", log, " 2>&1");
+    const std::string command = cat("g++ -std=c++20 -O1 -fno-strict-aliasing -w -mfma -ffp-contract=off -shared -fPIC ",
+                                    source, " -o ", library, " > ", log, " 2>&1");
     if (std::system(command.c_str()) != 0) {
       std::ifstream in(log);
       return std::string(std::istreambuf_iterator<char>(in), {}).substr(0, 4000) + source;

@@ -1,6 +1,6 @@
-// What each scalar operation computes, for *.simd.cc files: Real for vectors of float32 and float64, Integer and Compare
-// for int64. Whoever includes it has ScalarOp: the host from core/ir/scalar.h, the text for a GPU, which is made of this
-// file too, from its own.
+// What each scalar operation computes, for *.simd.cc files: Real for vectors of float32 and float64, Integer and
+// Compare for int64. Whoever includes it has ScalarOp: the host from core/ir/scalar.h, the text for a GPU, which is
+// made of this file too, from its own.
 #pragma once
 
 #include "backends/cpu/simd_math64.h"

@@ -12,18 +12,19 @@ void add_product(Kernel& kernel, const Product& p, Argument a, Argument b, Argum
   const int64_t elements = p.m * p.n * p.batch, each = elements >= int64_t{1} << 16 && p.m >= 64 && p.n >= 64 ? 4 : 1;
   const int levels = std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(p.units))) - 1);
   const int64_t tile = 16 * each;
-  const std::string body = cat(
-      p.functions, "struct P {\n  const float *a_data, *b_data, *bias_data;\n  static ", constant("m", p.m), "  static ",
-      constant("n", p.n), "  static ", constant("k", p.k), "  static ", constant("units", p.units),
-      "  static constexpr int levels = ", levels, ";\n  static constexpr bool a_rows_follow = ",
-      p.a_rows_follow ? "true" : "false", ", b_columns_follow = ", p.b_columns_follow ? "true" : "false", ";\n",
-      "  float a(long long batch, long long row, long long k) const { return ", p.a, "; }\n",
-      "  float b(long long batch, long long k, long long column) const { return ", p.b, "; }\n",
-      "  long long c(long long batch, long long row, long long column) const { return ", p.c, "; }\n",
-      "  float biased(long long batch, long long row, long long column, float sum) const { return ",
-      p.bias.empty() ? std::string("sum") : cat("sum + ", p.bias), "; }\n};\n",
-      "extern \"C\" __global__ void product(const float* a, const float* b, const float* bias, float* c) {\n",
-      "  product_tile<P, ", each, ">(P{a, b, bias}, c);\n}\n");
+  const std::string body =
+      cat(p.functions, "struct P {\n  const float *a_data, *b_data, *bias_data;\n  static ", constant("m", p.m),
+          "  static ", constant("n", p.n), "  static ", constant("k", p.k), "  static ", constant("units", p.units),
+          "  static constexpr int levels = ", levels,
+          ";\n  static constexpr bool a_rows_follow = ", p.a_rows_follow ? "true" : "false",
+          ", b_columns_follow = ", p.b_columns_follow ? "true" : "false", ";\n",
+          "  float a(long long batch, long long row, long long k) const { return ", p.a, "; }\n",
+          "  float b(long long batch, long long k, long long column) const { return ", p.b, "; }\n",
+          "  long long c(long long batch, long long row, long long column) const { return ", p.c, "; }\n",
+          "  float biased(long long batch, long long row, long long column, float sum) const { return ",
+          p.bias.empty() ? std::string("sum") : cat("sum + ", p.bias), "; }\n};\n",
+          "extern \"C\" __global__ void product(const float* a, const float* b, const float* bias, float* c) {\n",
+          "  product_tile<P, ", each, ">(P{a, b, bias}, c);\n}\n");
   kernel.launches.push_back({.source = program({product_file}, body),
                              .entry = "product",
                              .grid = {static_cast<unsigned>((p.n + tile - 1) / tile),

@@ -14,10 +14,10 @@ inline constexpr std::string_view product_file = "backends/cuda/text/product.cuh
 struct Product {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   int64_t units = 1;
-  std::string functions;     // what the expressions call
-  std::string a, b;          // the elements
-  std::string c;             // where an element of the result lies
-  std::string bias;          // what is added in the end; empty: nothing
+  std::string functions;                                // what the expressions call
+  std::string a, b;                                     // the elements
+  std::string c;                                        // where an element of the result lies
+  std::string bias;                                     // what is added in the end; empty: nothing
   bool a_rows_follow = false, b_columns_follow = true;  // neighbours in memory
 };
 

@@ -25,9 +25,7 @@ bool any_of(std::string_view name, std::initializer_list<std::string_view> names
     if (n == name) return true;
   return false;
 }
-bool is_logic(std::string_view op) {
-  return any_of(op, {"logical_and", "logical_or", "logical_xor", "logical_not"});
-}
+bool is_logic(std::string_view op) { return any_of(op, {"logical_and", "logical_or", "logical_xor", "logical_not"}); }
 bool is_bits(std::string_view op) {
   return any_of(op, {"bit_and", "bit_or", "bit_xor", "bit_not", "shift_left", "shift_right"});
 }

@@ -14,11 +14,12 @@ namespace epl::cuda {
 inline constexpr std::string_view region_file = "backends/cuda/text/region.cuh";
 
 struct Region {
-  std::string functions;               // where each operand's elements lie
-  std::string loads;                   // of element `e`, from pointers x0, x1, ...: statements
-  std::vector<std::string> results;    // expressions: each result as memory holds it
+  std::string functions;             // where each operand's elements lie
+  std::string loads;                 // of element `e`, from pointers x0, x1, ...: statements
+  std::vector<std::string> results;  // expressions: each result as memory holds it
 };
 // Or why a region is not served: elements of u64.
-Result<Region> make_region(const Body& body, const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs);
+Result<Region> make_region(const Body& body, const std::vector<TensorType>& inputs,
+                           const std::vector<TensorType>& outputs);
 
 }  // namespace epl::cuda

@@ -67,18 +67,24 @@ void add_reduction(Kernel& kernel, const Reduction& r, std::string_view op, Argu
   const int64_t parts = r.parts();
   const std::string constants = cat(constant("outputs", r.outputs), constant("segments", r.segments()),
                                     constant("units", r.units.count), constant("run", r.run()));
-  const std::string body = cat(
-      constants, walk_function("kept_at", r.kept), walk_function("folded_at", r.folded),
-      position_function(r.units, r.reduced),
-      "extern \"C\" __global__ void reduce_parts(const float* x, float* to) {\n", thread_head(parts * r.outputs),
-      "  const long long part = t / outputs, segment = part % segments, start = segment * reduce_segment,\n"
-      "                  first = part / segments * run + start, base = kept_at(t % outputs);\n"
-      "  to[t] = reduce_found<", op, ">(fewer(reduce_segment, run - start), [&](int64_t i) {\n"
-      "    return x[base + folded_at(position(first + i))];\n  });\n}\n"
-      "extern \"C\" __global__ void join_parts(float* parts, float* y) {\n", thread_head(r.outputs),
-      "  float* own = parts + t;\n"
-      "  for (long long u = 0; u < units; ++u) join_strided<", op, ">(own + u * segments * outputs, segments, outputs);\n"
-      "  join_strided<", op, ">(own, units, segments * outputs);\n  y[t] = *own;\n}\n");
+  const std::string body =
+      cat(constants, walk_function("kept_at", r.kept), walk_function("folded_at", r.folded),
+          position_function(r.units, r.reduced),
+          "extern \"C\" __global__ void reduce_parts(const float* x, float* to) {\n", thread_head(parts * r.outputs),
+          "  const long long part = t / outputs, segment = part % segments, start = segment * reduce_segment,\n"
+          "                  first = part / segments * run + start, base = kept_at(t % outputs);\n"
+          "  to[t] = reduce_found<",
+          op,
+          ">(fewer(reduce_segment, run - start), [&](int64_t i) {\n"
+          "    return x[base + folded_at(position(first + i))];\n  });\n}\n"
+          "extern \"C\" __global__ void join_parts(float* parts, float* y) {\n",
+          thread_head(r.outputs),
+          "  float* own = parts + t;\n"
+          "  for (long long u = 0; u < units; ++u) join_strided<",
+          op,
+          ">(own + u * segments * outputs, segments, outputs);\n"
+          "  join_strided<",
+          op, ">(own, units, segments * outputs);\n  y[t] = *own;\n}\n");
   const std::string text = program({reduce_file}, body);
   const Argument partials = parts == 1 ? y : workspace(offset);
   kernel.launches.push_back(launch_threads(text, "reduce_parts", parts * r.outputs, {x, partials}));
@@ -93,10 +99,13 @@ AxisRows::AxisRows(const TensorType& type, int axis) : n(type.shape[static_cast<
 }
 
 Walks RowLayout::in_memory() const {
-  return {{rows_.rows / std::max<int64_t>(rows_.inner, 1), rows_.n * rows_.inner}, {rows_.inner, 1}, {rows_.n, rows_.inner}};
+  return {{rows_.rows / std::max<int64_t>(rows_.inner, 1), rows_.n * rows_.inner},
+          {rows_.inner, 1},
+          {rows_.n, rows_.inner}};
 }
 Walks RowLayout::in_rows() const {
-  return {{rows_.rows / std::max<int64_t>(rows_.inner, 1), rows_.inner * rows_.n}, {rows_.inner, rows_.n}, {rows_.n, 1}};
+  return {
+      {rows_.rows / std::max<int64_t>(rows_.inner, 1), rows_.inner * rows_.n}, {rows_.inner, rows_.n}, {rows_.n, 1}};
 }
 Argument RowLayout::room() {
   const Argument at = workspace(kernel_.workspace_bytes);

@@ -29,17 +29,15 @@ Shapes shapes_of(const Query& query, int q_at, int bias_at) {
     for (size_t d = 0; d < 4; ++d) steps[d] = bias[d] == 1 ? 0 : strides[d];
   }
   const std::pair<std::string_view, int64_t> numbers[] = {
-      {"heads", s.heads},         {"key_heads", s.key_heads}, {"queries", s.queries},    {"keys", s.keys},
-      {"depth", s.depth},         {"values", s.values},       {"bias_batch", steps[0]}, {"bias_head", steps[1]},
+      {"heads", s.heads},       {"key_heads", s.key_heads}, {"queries", s.queries},   {"keys", s.keys},
+      {"depth", s.depth},       {"values", s.values},       {"bias_batch", steps[0]}, {"bias_head", steps[1]},
       {"bias_query", steps[2]}, {"bias_key", steps[3]}};
   for (const auto& [name, value] : numbers) s.text += cat("  static ", constant(name, value));
   s.text += cat("  static constexpr bool causal = ", query.flag("causal") ? "true" : "false", ";\n");
   s.text += float_function("scale", query.number("scale")) + float_function("cap", query.number("softcap")) + "};\n";
   return s;
 }
-Status accepts(const Shapes& s) {
-  return require(s.keys > 0 && s.depth > 0 && s.values > 0, "an empty dimension");
-}
+Status accepts(const Shapes& s) { return require(s.keys > 0 && s.depth > 0 && s.values > 0, "an empty dimension"); }
 
 Result<Kernel> attention(const Query& q) {
   const Shapes s = shapes_of(q, 0, 3);
@@ -52,10 +50,9 @@ Result<Kernel> attention(const Query& q) {
           "extern \"C\" __global__ void attention(const float* q, const float* k, const float* v, const float* bias,\n"
           "                                     float* y, float* lse) {\n",
           thread_head(rows), "  attention_row<P>(t, q, k, v, bias, y, lse);\n}\n");
-  kernel.launches.push_back(launch_threads(
-      program({attention_file}, body), "attention", rows,
-      {input(0), input(1), input(2), q.has(3) ? input(3) : Argument{}, output(0),
-       q.has_output(1) ? output(1) : Argument{}}));
+  kernel.launches.push_back(launch_threads(program({attention_file}, body), "attention", rows,
+                                           {input(0), input(1), input(2), q.has(3) ? input(3) : Argument{}, output(0),
+                                            q.has_output(1) ? output(1) : Argument{}}));
   return kernel;
 }
 
@@ -82,8 +79,7 @@ Result<Kernel> attention_grad(const Query& q) {
                  corrections = workspace(whole_lines(rows * 4));
   kernel.workspace_bytes = 2 * whole_lines(rows * 4);
   if (rows > 0) {
-    kernel.launches.push_back(
-        launch_threads(text, "prepare", rows, {dy, qs, ks, y, lse, bias, dots, corrections}));
+    kernel.launches.push_back(launch_threads(text, "prepare", rows, {dy, qs, ks, y, lse, bias, dots, corrections}));
     kernel.launches.push_back(
         launch_threads(text, "queries", rows, {dy, qs, ks, vs, lse, bias, dots, corrections, output(0)}));
   }

@@ -30,7 +30,7 @@ Geometry geometry_of(const Query& q, const Shape& x, const Shape& w, const Shape
   g.out = w[0] / g.groups;
   const int dims = static_cast<int>(x.size()) - 2, added = conv_dims - dims;
   const std::vector<int64_t>&strides = q.integers("strides"), &dilations = q.integers("dilations"),
-      &pads = q.integers("pads");
+        &pads = q.integers("pads");
   for (int d = 0; d < conv_dims; ++d) {
     const int own = d - added;  // dimension of the tensors, or negative
     const auto at = static_cast<size_t>(own);
@@ -58,14 +58,16 @@ struct Patches {
 
   // `float patch(const float* data, long long group, long long row, long long column)`
   std::string function() const {
-    std::string text = cat(
-        "inline float patch(const float* data, long long group, long long row, long long column) {\n"
-        "  const long long image = column / ", columns(), ", channel = row / ", taps(), ";\n  long long position = column % ",
-        columns(), ", tap = row % ", taps(), ", at = 0, plane = 1, i;\n");
+    std::string text =
+        cat("inline float patch(const float* data, long long group, long long row, long long column) {\n"
+            "  const long long image = column / ",
+            columns(), ", channel = row / ", taps(), ";\n  long long position = column % ", columns(), ", tap = row % ",
+            taps(), ", at = 0, plane = 1, i;\n");
     for (int d = conv_dims - 1; d >= 0; --d) {
       text += cat("  i = position % ", positions[d], " * ", step[d], " + ", start[d], " + tap % ", kernel[d], " * ",
-                  tap_step[d], ";\n  if (i < 0 || i >= ", sizes[d], ") return 0.0f;\n  at += i * plane;\n  plane *= ",
-                  sizes[d], ";\n  position /= ", positions[d], ";\n  tap /= ", kernel[d], ";\n");
+                  tap_step[d], ";\n  if (i < 0 || i >= ", sizes[d],
+                  ") return 0.0f;\n  at += i * plane;\n  plane *= ", sizes[d], ";\n  position /= ", positions[d],
+                  ";\n  tap /= ", kernel[d], ";\n");
     }
     return text + cat("  return data[image * ", image, " + group * ", group, " + channel * ", channel, " + at];\n}\n");
   }
@@ -136,14 +138,14 @@ void add_phase(Kernel& kernel, const Geometry& g, const int64_t (&phase)[conv_di
   p.n = g.batch * patches.columns();
   p.batch = g.groups;
   if (p.k == 0 || p.n == 0) return;
-  const auto split = [](std::string_view name, const int64_t (&sizes)[conv_dims], std::string_view from) {
-    return cat("  const long long ", name, "2 = ", from, " % ", sizes[2], ", ", name, "1 = ", from, " / ", sizes[2], " % ",
-               sizes[1], ", ", name, "0 = ", from, " / ", sizes[2] * sizes[1], ";\n");
+  const auto split = [](std::string_view name, const int64_t(&sizes)[conv_dims], std::string_view from) {
+    return cat("  const long long ", name, "2 = ", from, " % ", sizes[2], ", ", name, "1 = ", from, " / ", sizes[2],
+               " % ", sizes[1], ", ", name, "0 = ", from, " / ", sizes[2] * sizes[1], ";\n");
   };
-  p.functions = cat(patches.function(),
-                    "inline long long tap_of(long long used) {\n", split("used", patches.kernel, "used"), "  return ", tap,
-                    ";\n}\ninline long long pixel_of(long long at) {\n", split("at", patches.positions, "at"),
-                    "  return ", pixel, ";\n}\n");
+  p.functions =
+      cat(patches.function(), "inline long long tap_of(long long used) {\n", split("used", patches.kernel, "used"),
+          "  return ", tap, ";\n}\ninline long long pixel_of(long long at) {\n", split("at", patches.positions, "at"),
+          "  return ", pixel, ";\n}\n");
   p.a = cat("a_data[((batch * ", g.out, " + k / ", patches.taps(), ") * ", g.in, " + row) * ", g.taps, " + tap_of(k % ",
             patches.taps(), ")]");
   p.b = "patch(b_data, batch, k, column)";

@@ -95,13 +95,13 @@ Result<Kernel> convolve(const Query& q, bool gradient) {
   Kernel kernel;
   const int64_t tiles = s.all_tiles();
   if (tiles == 0) return kernel;
-  const int64_t of_weights = whole_lines(positions * s.in * s.out * 4), of_inputs = whole_lines(positions * s.in * tiles * 4);
+  const int64_t of_weights = whole_lines(positions * s.in * s.out * 4),
+                of_inputs = whole_lines(positions * s.in * tiles * 4);
   kernel.workspace_bytes = of_weights + of_inputs + whole_lines(positions * s.out * tiles * 4);
   const Argument u = workspace(0), v = workspace(of_weights), m = workspace(of_weights + of_inputs);
-  const std::string body =
-      cat(s.text(), constant("weight_out", gradient ? taps * taps : w[1] * taps * taps),
-          constant("weight_in", gradient ? w[1] * taps * taps : taps * taps),
-          "constexpr bool turned = ", gradient ? "true" : "false", ";\n", convolution);
+  const std::string body = cat(s.text(), constant("weight_out", gradient ? taps * taps : w[1] * taps * taps),
+                               constant("weight_in", gradient ? w[1] * taps * taps : taps * taps),
+                               "constexpr bool turned = ", gradient ? "true" : "false", ";\n", convolution);
   const std::string text = program({winograd_file}, body);
   kernel.launches.push_back(launch_threads(text, "weights", s.in * s.out, {input(1), u}));
   kernel.launches.push_back(launch_threads(text, "inputs", s.in * tiles, {input(0), v}));
@@ -115,8 +115,8 @@ Result<Kernel> convolve(const Query& q, bool gradient) {
   p.b = cat("b_data[(batch * ", s.in, " + k) * ", tiles, " + column]");
   p.c = cat("(batch * ", s.out, " + row) * ", tiles, " + column");
   add_product(kernel, p, u, v, Argument{}, m);
-  kernel.launches.push_back(launch_threads(text, "outputs", s.out * tiles,
-                                           {m, !gradient && q.has(2) ? input(2) : Argument{}, output(0)}));
+  kernel.launches.push_back(
+      launch_threads(text, "outputs", s.out * tiles, {m, !gradient && q.has(2) ? input(2) : Argument{}, output(0)}));
   return kernel;
 }
 
@@ -183,8 +183,8 @@ Result<Kernel> winograd_grad_weight(const Query& q) {
   };
   const Argument of_x = take(positions * s.in * tiles), of_dy = take(positions * s.out * tiles),
                  m = take(positions * weights), tree = take(levels * weights * taps * taps);
-  const std::string text = program(
-      {winograd_file}, cat(s.text(), constant("images", s.images), constant("units", units), weight_gradient));
+  const std::string text =
+      program({winograd_file}, cat(s.text(), constant("images", s.images), constant("units", units), weight_gradient));
   Product p;  // of_dy [position, out, tile] and of_x [position, in, tile] to m [position, out, in]
   p.m = s.out;
   p.n = s.in;

@@ -22,7 +22,8 @@ Result<Kernel> transpose(const Query& q) {
   const std::vector<int64_t>& perm = q.integers("perm");
   Walks source;
   for (size_t d = 0; d < perm.size(); ++d)
-    source.push_back({y[d], from[static_cast<size_t>(perm[d] < 0 ? perm[d] + static_cast<int64_t>(perm.size()) : perm[d])]});
+    source.push_back(
+        {y[d], from[static_cast<size_t>(perm[d] < 0 ? perm[d] + static_cast<int64_t>(perm.size()) : perm[d])]});
   Kernel kernel;
   add_copy(kernel, type_of(q), input(0), output(0), source, row_major(y));
   return kernel;
@@ -32,8 +33,7 @@ Result<Kernel> broadcast_to(const Query& q) {
   const Shape &x = q.in(0).shape, &y = q.out(0).shape, from = row_major_strides(x);
   const size_t shift = y.size() - x.size();
   Walks source;
-  for (size_t d = 0; d < y.size(); ++d)
-    source.push_back({y[d], d < shift || x[d - shift] == 1 ? 0 : from[d - shift]});
+  for (size_t d = 0; d < y.size(); ++d) source.push_back({y[d], d < shift || x[d - shift] == 1 ? 0 : from[d - shift]});
   Kernel kernel;
   add_copy(kernel, type_of(q), input(0), output(0), source, row_major(y));
   return kernel;

@@ -1,4 +1,5 @@
-// Dropout by counter: a draw depends on the seed, the step, the node's name and the element's place in the global batch.
+// Dropout by counter: a draw depends on the seed, the step, the node's name and the element's place in the global
+// batch.
 #include <cmath>
 
 #include "backends/cuda/generate/program.h"

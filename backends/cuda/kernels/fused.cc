@@ -30,9 +30,8 @@ Result<Kernel> fused(const Query& q) {
     stores += cat("  const auto r", o, " = ", region.results[o], ";\n");
   }
   for (size_t o = 0; o < q.outputs.size(); ++o) stores += cat("  if (y", o, ") y", o, "[e] = r", o, ";\n");
-  const std::string text =
-      cat(region.functions, "extern \"C\" __global__ void region(", parameters, ") {\n",
-          thread_head(elements), "  const long long e = t;\n", region.loads, stores, "}\n");
+  const std::string text = cat(region.functions, "extern \"C\" __global__ void region(", parameters, ") {\n",
+                               thread_head(elements), "  const long long e = t;\n", region.loads, stores, "}\n");
   return Kernel{.launches = {launch_threads(program({region_file}, text), "region", elements, std::move(arguments))},
                 .aliases = equal_aliases(q)};
 }

@@ -1,7 +1,7 @@
 // gather: slices of x along an axis; gather_elements: one element for every index; gather_grad: the gradient of gather,
-// dense, in the CPU's order: for every slice and every unit the slices of dy that belong to it are added in the order of
-// their positions, starting from +0; units are joined by the binary tree. Positions of one index are brought together by
-// lists: each position looks for the next one of its index. No order depends on which thread comes first.
+// dense, in the CPU's order: for every slice and every unit the slices of dy that belong to it are added in the order
+// of their positions, starting from +0; units are joined by the binary tree. Positions of one index are brought
+// together by lists: each position looks for the next one of its index. No order depends on which thread comes first.
 #include "backends/cuda/generate/steps.h"
 #include "backends/cuda/kernels/rows.h"
 #include "core/base/text.h"
@@ -27,8 +27,8 @@ Span span_of(const Shape& shape, int64_t axis) {
 // Negative indices count from the end; -1 where there is nothing.
 std::string index_function(DType type, int64_t size) {
   return cat("inline long long index_at(const ", memory_type(type), "* indices, long long i) {\n",
-             "  long long index = indices[i];\n  if (index < 0) index += ", size, "LL;\n  return index >= 0 && index < ",
-             size, "LL ? index : -1;\n}\n");
+             "  long long index = indices[i];\n  if (index < 0) index += ", size,
+             "LL;\n  return index >= 0 && index < ", size, "LL ? index : -1;\n}\n");
 }
 Status integers(const Query& q) { return require(is_integer(q.in(1).dtype), "indices that are no integers"); }
 
@@ -37,11 +37,12 @@ Result<Kernel> gather(const Query& q) {
   const Span s = span_of(q.in(0).shape, q.integer("axis"));
   const int64_t count = q.in(1).elements(), elements = q.out(0).elements();
   const std::string_view element = bytes_type(q.in(0).dtype);
-  const std::string body = cat(
-      index_function(q.in(1).dtype, s.size), "extern \"C\" __global__ void gather(const ", element, "* x, const ",
-      memory_type(q.in(1).dtype), "* indices, ", element, "* y) {\n", thread_head(elements), "  const long long row = t / ",
-      s.inner, "LL, index = index_at(indices, row % ", count, "LL);\n  y[t] = index < 0 ? ", missing_bits(q.out(0).dtype),
-      " : x[(row / ", count, "LL * ", s.size, "LL + index) * ", s.inner, "LL + t % ", s.inner, "LL];\n}\n");
+  const std::string body =
+      cat(index_function(q.in(1).dtype, s.size), "extern \"C\" __global__ void gather(const ", element, "* x, const ",
+          memory_type(q.in(1).dtype), "* indices, ", element, "* y) {\n", thread_head(elements),
+          "  const long long row = t / ", s.inner, "LL, index = index_at(indices, row % ", count,
+          "LL);\n  y[t] = index < 0 ? ", missing_bits(q.out(0).dtype), " : x[(row / ", count, "LL * ", s.size,
+          "LL + index) * ", s.inner, "LL + t % ", s.inner, "LL];\n}\n");
   Kernel kernel;
   if (elements > 0)
     kernel.launches.push_back(launch_threads(program({}, body), "gather", elements, {input(0), input(1), output(0)}));
@@ -56,11 +57,11 @@ Result<Kernel> gather_elements(const Query& q) {
   for (size_t d = 0; d < y.size(); ++d) walks.push_back({y[d], d == axis ? 0 : strides[d]});
   const std::string_view element = bytes_type(q.in(0).dtype);
   const int64_t elements = q.out(0).elements();
-  const std::string body = cat(
-      index_function(q.in(1).dtype, x[axis]), walk_function("line", walks),
-      "extern \"C\" __global__ void gather(const ", element, "* x, const ", memory_type(q.in(1).dtype), "* indices, ",
-      element, "* y) {\n", thread_head(elements), "  const long long index = index_at(indices, t);\n",
-      "  y[t] = index < 0 ? ", missing_bits(q.out(0).dtype), " : x[line(t) + index * ", strides[axis], "LL];\n}\n");
+  const std::string body = cat(index_function(q.in(1).dtype, x[axis]), walk_function("line", walks),
+                               "extern \"C\" __global__ void gather(const ", element, "* x, const ",
+                               memory_type(q.in(1).dtype), "* indices, ", element, "* y) {\n", thread_head(elements),
+                               "  const long long index = index_at(indices, t);\n", "  y[t] = index < 0 ? ",
+                               missing_bits(q.out(0).dtype), " : x[line(t) + index * ", strides[axis], "LL];\n}\n");
   Kernel kernel;
   if (elements > 0)
     kernel.launches.push_back(launch_threads(program({}, body), "gather", elements, {input(0), input(1), output(0)}));
@@ -145,12 +146,12 @@ Result<Kernel> put_rows(const Query& q) {
   const std::string_view element = bytes_type(q.out(0).dtype);
   Kernel kernel;
   if (elements == 0) return kernel;
-  const std::string body = cat(
-      index_function(q.in(1).dtype, slots), "extern \"C\" __global__ void put(const ", element, "* x, const ",
-      memory_type(q.in(1).dtype), "* indices, ", element, "* y) {\n", thread_head(elements),
-      "  const long long slot = t / ", width, "LL;\n  long long last = ", count - 1,
-      "LL;\n  while (last >= 0 && index_at(indices, last) != slot) --last;\n  y[t] = last < 0 ? 0 : x[last * ", width,
-      "LL + t % ", width, "LL];\n}\n");
+  const std::string body =
+      cat(index_function(q.in(1).dtype, slots), "extern \"C\" __global__ void put(const ", element, "* x, const ",
+          memory_type(q.in(1).dtype), "* indices, ", element, "* y) {\n", thread_head(elements),
+          "  const long long slot = t / ", width, "LL;\n  long long last = ", count - 1,
+          "LL;\n  while (last >= 0 && index_at(indices, last) != slot) --last;\n  y[t] = last < 0 ? 0 : x[last * ",
+          width, "LL + t % ", width, "LL];\n}\n");
   kernel.launches.push_back(launch_threads(program({}, body), "put", elements, {input(0), input(1), output(0)}));
   return kernel;
 }
@@ -162,11 +163,10 @@ Result<Kernel> take_rows(const Query& q) {
   Kernel kernel;
   if (elements == 0) return kernel;
   const int64_t width = elements / q.out(0).shape[0];
-  const std::string body = cat(
-      index_function(q.in(1).dtype, rows), "extern \"C\" __global__ void take(const ", element, "* x, const ",
-      memory_type(q.in(1).dtype), "* indices, ", element, "* y) {\n", thread_head(elements),
-      "  const long long row = index_at(indices, t / ", width, "LL);\n  y[t] = row < 0 ? 0 : x[row * ", width,
-      "LL + t % ", width, "LL];\n}\n");
+  const std::string body = cat(index_function(q.in(1).dtype, rows), "extern \"C\" __global__ void take(const ", element,
+                               "* x, const ", memory_type(q.in(1).dtype), "* indices, ", element, "* y) {\n",
+                               thread_head(elements), "  const long long row = index_at(indices, t / ", width,
+                               "LL);\n  y[t] = row < 0 ? 0 : x[row * ", width, "LL + t % ", width, "LL];\n}\n");
   kernel.launches.push_back(launch_threads(program({}, body), "take", elements, {input(0), input(1), output(0)}));
   return kernel;
 }
@@ -179,11 +179,11 @@ Result<Kernel> one_hot(const Query& q) {
   const int64_t elements = q.out(0).elements();
   Kernel kernel;
   if (elements == 0) return kernel;
-  const std::string body = cat(
-      index_function(q.in(0).dtype, s.size), "extern \"C\" __global__ void one_hot(const ", memory_type(q.in(0).dtype),
-      "* indices, const ", element, "* values, ", element, "* y) {\n", thread_head(elements), "  const long long outer = t / ",
-      s.size * s.inner, "LL, k = t / ", s.inner, "LL % ", s.size, "LL, index = index_at(indices, outer * ", s.inner,
-      "LL + t % ", s.inner, "LL);\n  y[t] = values[index == k];\n}\n");
+  const std::string body = cat(index_function(q.in(0).dtype, s.size), "extern \"C\" __global__ void one_hot(const ",
+                               memory_type(q.in(0).dtype), "* indices, const ", element, "* values, ", element,
+                               "* y) {\n", thread_head(elements), "  const long long outer = t / ", s.size * s.inner,
+                               "LL, k = t / ", s.inner, "LL % ", s.size, "LL, index = index_at(indices, outer * ",
+                               s.inner, "LL + t % ", s.inner, "LL);\n  y[t] = values[index == k];\n}\n");
   kernel.launches.push_back(launch_threads(program({}, body), "one_hot", elements, {input(0), input(1), output(0)}));
   return kernel;
 }

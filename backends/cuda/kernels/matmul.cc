@@ -22,8 +22,8 @@ void set_a(Product& p, bool transposed, std::string_view offset = "0") {
 }
 void set_b(Product& p, bool transposed, std::string_view offset = "0") {
   p.b_columns_follow = !transposed;
-  p.b = cat("b_data[", offset, " + position(k) * ", transposed ? 1 : p.n, "LL + column * ", transposed ? p.k : 1,
-            "LL]");
+  p.b =
+      cat("b_data[", offset, " + position(k) * ", transposed ? 1 : p.n, "LL + column * ", transposed ? p.k : 1, "LL]");
 }
 
 Result<Kernel> finished(const Query& q, Product& p, int a, int b, Argument bias) {

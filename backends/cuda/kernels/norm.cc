@@ -35,19 +35,20 @@ Argument result(const Query& q, int i) { return q.has_output(i) ? output(i) : Ar
 Result<Kernel> forward(const Query& q, bool centred) {
   const auto [rows, width] = norm_shape(q, q.in(0));
   EPL_TRY(require(width > 0, "empty rows"));
-  const std::string body = cat(
-      constant("n", width),
-      "extern \"C\" __global__ void norm_rows(const float* x, const float* scale, const float* bias, float* y, float* mean,\n"
-      "                                float* rstd, long long epsilon) {\n",
-      thread_head(rows), "  ", read_epsilon,
-      "  epl::cpu::gpu::forward(x + t * n, scale, bias, e, ", centred ? "true" : "false",
-      ", y ? y + t * n : nullptr, mean ? mean + t : nullptr,\n                         rstd ? rstd + t : nullptr, n);\n}\n");
+  const std::string body = cat(constant("n", width),
+                               "extern \"C\" __global__ void norm_rows(const float* x, const float* scale, const "
+                               "float* bias, float* y, float* mean,\n"
+                               "                                float* rstd, long long epsilon) {\n",
+                               thread_head(rows), "  ", read_epsilon,
+                               "  epl::cpu::gpu::forward(x + t * n, scale, bias, e, ", centred ? "true" : "false",
+                               ", y ? y + t * n : nullptr, mean ? mean + t : nullptr,\n                         rstd ? "
+                               "rstd + t : nullptr, n);\n}\n");
   Kernel kernel;
   kernel.aliases = {{0, 0}};
   kernel.launches.push_back(launch_threads(
       program({rows_file}, body), "norm_rows", rows,
-      {input(0), operand(q, 1), centred ? operand(q, 2) : Argument{}, result(q, 0),
-       centred ? result(q, 1) : Argument{}, result(q, centred ? 2 : 1), number_bits(q.number("epsilon"))}));
+      {input(0), operand(q, 1), centred ? operand(q, 2) : Argument{}, result(q, 0), centred ? result(q, 1) : Argument{},
+       result(q, centred ? 2 : 1), number_bits(q.number("epsilon"))}));
   return kernel;
 }
 
@@ -111,17 +112,17 @@ Result<Kernel> backward(const Query& q, bool centred) {
                  scale = operand(q, centred ? 4 : 3);
   const Reduction sums({rows}, {0}, q.units);
   const int64_t parts = sums.parts(), bytes = whole_lines(parts * width * 4);
-  const std::string body = cat(
-      constant("width", width), constant("units", q.units.count), constant("run", sums.run()),
-      constant("segments", sums.segments()), constant("parts", parts),
-      constant("lanes_used", std::min<int64_t>(sums.run(), 16)), position_function(q.units, rows), column_sums);
+  const std::string body =
+      cat(constant("width", width), constant("units", q.units.count), constant("run", sums.run()),
+          constant("segments", sums.segments()), constant("parts", parts),
+          constant("lanes_used", std::min<int64_t>(sums.run(), 16)), position_function(q.units, rows), column_sums);
   const std::string text = program({reduce_file}, body);
   if (dscale.kind == Argument::Kind::output || dbias.kind == Argument::Kind::output) {
     const Argument scales = dscale.kind == Argument::Kind::output ? workspace(0) : Argument{},
                    biases = dbias.kind == Argument::Kind::output ? workspace(bytes) : Argument{};
     kernel.workspace_bytes = 2 * bytes;
-    kernel.launches.push_back(launch_threads(text, "column_sums", parts * width,
-                                             {input(0), input(1), mean, rstd, scales, biases}));
+    kernel.launches.push_back(
+        launch_threads(text, "column_sums", parts * width, {input(0), input(1), mean, rstd, scales, biases}));
     if (scales.kind == Argument::Kind::workspace)
       kernel.launches.push_back(launch_threads(text, "join_columns", width, {scales, dscale}));
     if (biases.kind == Argument::Kind::workspace)
@@ -131,7 +132,8 @@ Result<Kernel> backward(const Query& q, bool centred) {
     // Last, so that dx may lie over dy or x.
     const std::string of_rows = cat(
         constant("n", width),
-        "extern \"C\" __global__ void gradient(const float* dy, const float* x, const float* scale, const float* mean,\n"
+        "extern \"C\" __global__ void gradient(const float* dy, const float* x, const float* scale, const float* "
+        "mean,\n"
         "                                    const float* rstd, float* dx) {\n",
         thread_head(rows), "  epl::cpu::gpu::backward(dy + t * n, x + t * n, scale, mean ? mean[t] : 0.0f, rstd[t], ",
         centred ? "true" : "false", ", dx + t * n, nullptr, nullptr, n);\n}\n");

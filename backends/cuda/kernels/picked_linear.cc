@@ -103,8 +103,9 @@ Result<Kernel> picked_linear_grad_weight(const Query& q) {
       cat(pick_function(q.in(2).dtype, matrices), constant("rows", rows), constant("matrices", matrices),
           constant("height", height), constant("width", width), constant("units", q.units.count),
           constant("run", std::max<int64_t>(1, q.units.run(rows))), gradient);
-  kernel.launches.push_back(launch_threads(program({}, body), "picked", matrices * height * width,
-                                           {input(transposed ? 1 : 0), input(transposed ? 0 : 1), input(2), output(0)}));
+  kernel.launches.push_back(
+      launch_threads(program({}, body), "picked", matrices * height * width,
+                     {input(transposed ? 1 : 0), input(transposed ? 0 : 1), input(2), output(0)}));
   return kernel;
 }
 

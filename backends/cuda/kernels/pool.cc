@@ -44,8 +44,8 @@ Pool pool_of(const Query& q, const Shape& x, const Shape& y) {
                                                       {"end", filled(q, "pads", n, 0, n)}};
   Pool p{x[0] * x[1], in[0] * in[1] * in[2], out[0] * out[1] * out[2], "struct P {\n"};
   for (const auto& [name, values] : lists)
-    p.text += cat("  static constexpr long long ", name, "(int d) { return d == 0 ? ", values[0], " : d == 1 ? ", values[1],
-                  " : ", values[2], "; }\n");
+    p.text += cat("  static constexpr long long ", name, "(int d) { return d == 0 ? ", values[0], " : d == 1 ? ",
+                  values[1], " : ", values[2], "; }\n");
   const bool include = q.find("count_include_pad") && q.flag("count_include_pad");
   p.text += cat("  static constexpr bool include_pad = ", include ? "true" : "false", ";\n};\n",
                 constant("in_size", p.in_size), constant("out_size", p.out_size));
@@ -58,13 +58,15 @@ Kernel launched(const Pool& p, int64_t threads, std::string_view call, std::stri
                 std::vector<Argument> arguments) {
   Kernel kernel;
   if (threads == 0) return kernel;
-  const std::string body =
-      cat(p.text, "extern \"C\" __global__ void pool(", parameters, ") {\n", thread_head(threads), "  ", call, ";\n}\n");
+  const std::string body = cat(p.text, "extern \"C\" __global__ void pool(", parameters, ") {\n", thread_head(threads),
+                               "  ", call, ";\n}\n");
   kernel.launches.push_back(launch_threads(program({pool_file}, body), "pool", threads, std::move(arguments)));
   return kernel;
 }
 
-Status accepts(const Query& q) { return require(q.in(0).ndim() <= 2 + max_spatial, "more than three spatial dimensions"); }
+Status accepts(const Query& q) {
+  return require(q.in(0).ndim() <= 2 + max_spatial, "more than three spatial dimensions");
+}
 
 Result<Kernel> max_pool(const Query& q) {
   EPL_TRY(accepts(q));
@@ -85,10 +87,11 @@ Result<Kernel> max_pool_grad(const Query& q) {
   // Where windows are as usual, few of them can have chosen an element.
   const bool known = q.find("kernel") && !q.integers("kernel").empty() && x.size() <= 5;
   if (known) p.text = pool_of(q, x, y).text;
-  return launched(p, p.planes * p.in_size,
-                  known ? "dx[t] = chosen_near<P>(dy + t / in_size * out_size, indices + t / in_size * out_size, t % in_size)"
-                        : "dx[t] = chosen(dy + t / in_size * out_size, indices + t / in_size * out_size, t % in_size, out_size)",
-                  "const float* dy, const int* indices, float* dx", {input(0), input(1), output(0)});
+  return launched(
+      p, p.planes * p.in_size,
+      known ? "dx[t] = chosen_near<P>(dy + t / in_size * out_size, indices + t / in_size * out_size, t % in_size)"
+            : "dx[t] = chosen(dy + t / in_size * out_size, indices + t / in_size * out_size, t % in_size, out_size)",
+      "const float* dy, const int* indices, float* dx", {input(0), input(1), output(0)});
 }
 
 Result<Kernel> avg_pool(const Query& q) {

@@ -22,7 +22,9 @@ Rows matmul_rows();
 
 Rows all_rows() {
   Rows all;
-  for (Rows (*rows)() : {fused_rows, reduce_rows, softmax_rows, norm_rows, matmul_rows, copy_rows, gather_rows, dropout_rows, attention_rows, not_finite_rows, conv_rows, pool_rows, along_axis_rows, scatter_rows, picked_linear_rows}) {
+  for (Rows (*rows)() :
+       {fused_rows, reduce_rows, softmax_rows, norm_rows, matmul_rows, copy_rows, gather_rows, dropout_rows,
+        attention_rows, not_finite_rows, conv_rows, pool_rows, along_axis_rows, scatter_rows, picked_linear_rows}) {
     const Rows family = rows();
     all.insert(all.end(), family.begin(), family.end());
   }

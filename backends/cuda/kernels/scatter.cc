@@ -17,8 +17,9 @@ Result<std::string> element_functions(DType type) {
   if (type == DType::f16) in = "epl::half_to_float(m)", out = "half_of(v)";
   if (type == DType::bf16) in = "epl::bfloat_to_float(m)", out = "bfloat_of(v)";
   if (out.empty()) out = "(Memory)v";
-  return cat("using Memory = ", memory_type(type), ";\nusing Wide = ", wide, ";\ninline Wide loaded(Memory m) { return (Wide)",
-             in, "; }\ninline Memory rounded(Wide v) { return ", out, "; }\n");
+  return cat("using Memory = ", memory_type(type), ";\nusing Wide = ", wide,
+             ";\ninline Wide loaded(Memory m) { return (Wide)", in, "; }\ninline Memory rounded(Wide v) { return ", out,
+             "; }\n");
 }
 
 // `Memory combined(Memory old, Memory other)`: empty for "none", which replaces.
@@ -27,15 +28,20 @@ Result<std::string> combine_function(std::string_view reduction, DType type) {
                       reduction == "max" || reduction == "min",
                   "a reduction that it does not know"));
   if (reduction == "none")
-    return cat("using Memory = ", bytes_type(type), ";\ninline Memory combined(Memory, Memory other) { return other; }\n");
+    return cat("using Memory = ", bytes_type(type),
+               ";\ninline Memory combined(Memory, Memory other) { return other; }\n");
   EPL_ASSIGN(std::string text, element_functions(type));
   std::string by = cat("Integer<ScalarOp::", reduction, ">::apply(a, b)");
   if (is_float(type)) by = cat("Real<ScalarOp::", reduction, ">::apply(a, b)");
   if (type == DType::u64) {
-    by = reduction == "add" ? "a + b" : reduction == "mul" ? "a * b" : reduction == "max" ? "a > b ? a : b" : "a < b ? a : b";
+    by = reduction == "add"   ? "a + b"
+         : reduction == "mul" ? "a * b"
+         : reduction == "max" ? "a > b ? a : b"
+                              : "a < b ? a : b";
   }
-  return text + cat("inline Memory combined(Memory old, Memory other) {\n  const Wide a = loaded(old), b = loaded(other);\n",
-                    "  return rounded(", by, ");\n}\n");
+  return text +
+         cat("inline Memory combined(Memory old, Memory other) {\n  const Wide a = loaded(old), b = loaded(other);\n",
+             "  return rounded(", by, ");\n}\n");
 }
 
 // --- along one axis ---
@@ -134,10 +140,12 @@ struct Tuples {
   std::string text(DType index) const {
     std::string steps;
     for (size_t t = 0; t < sizes.size(); ++t)
-      steps += cat("  index = indices[position * ", sizes.size(), " + ", t, "];\n  if (index < 0) index += ", sizes[t],
-                   ";\n  if (index < 0 || index >= ", sizes[t], ") return -1;\n  place = place * ", sizes[t], " + index;\n");
-    return cat("using Index = ", memory_type(index), ";\n", constant("count", count), constant("positions", positions()),
-               constant("inner", inner), "inline long long slice_of(const Index* indices, long long position) {\n",
+      steps +=
+          cat("  index = indices[position * ", sizes.size(), " + ", t, "];\n  if (index < 0) index += ", sizes[t],
+              ";\n  if (index < 0 || index >= ", sizes[t], ") return -1;\n  place = place * ", sizes[t], " + index;\n");
+    return cat("using Index = ", memory_type(index), ";\n", constant("count", count),
+               constant("positions", positions()), constant("inner", inner),
+               "inline long long slice_of(const Index* indices, long long position) {\n",
                "  long long place = 0, index = 0;\n  (void)index;\n", steps, "  return position / count * ", span,
                "LL + place;\n}\n");
   }
@@ -172,11 +180,10 @@ Result<Kernel> gather_nd(const Query& q) {
   const std::string_view element = bytes_type(q.in(0).dtype);
   Kernel kernel;
   if (elements == 0) return kernel;
-  const std::string body =
-      cat(tuples.text(q.in(1).dtype), "extern \"C\" __global__ void gather(const ", element, "* x, const Index* indices, ",
-          element, "* y) {\n", thread_head(elements),
-          "  const long long slice = slice_of(indices, t / inner);\n  y[t] = slice < 0 ? ", missing_bits(q.in(0).dtype),
-          " : x[slice * inner + t % inner];\n}\n");
+  const std::string body = cat(tuples.text(q.in(1).dtype), "extern \"C\" __global__ void gather(const ", element,
+                               "* x, const Index* indices, ", element, "* y) {\n", thread_head(elements),
+                               "  const long long slice = slice_of(indices, t / inner);\n  y[t] = slice < 0 ? ",
+                               missing_bits(q.in(0).dtype), " : x[slice * inner + t % inner];\n}\n");
   kernel.launches.push_back(launch_threads(program({}, body), "gather", elements, {input(0), input(1), output(0)}));
   return kernel;
 }
@@ -244,8 +251,8 @@ Result<Kernel> scatter_nd(const Query& q) {
           "  Memory value = x[t];\n  for (long long at = first[t / inner]; at >= 0; at = next[at])\n"
           "    value = combined(value, updates[at * inner + t % inner]);\n  y[t] = value;\n}\n"));
   add_links(kernel, text, tuples.slices(), tuples.positions(), input(1), workspace(0), workspace(first_bytes));
-  kernel.launches.push_back(launch_threads(text, "scatter", elements,
-                                           {input(0), input(2), workspace(0), workspace(first_bytes), output(0)}));
+  kernel.launches.push_back(
+      launch_threads(text, "scatter", elements, {input(0), input(2), workspace(0), workspace(first_bytes), output(0)}));
   return kernel;
 }
 

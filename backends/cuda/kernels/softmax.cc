@@ -25,9 +25,8 @@ Result<Kernel> rows_of(const Query& q, std::string_view loop, int operands) {
     passed += cat("x", i, " + t * n, ");
   }
   arguments.push_back(layout.write(output(0)));
-  const std::string body = cat(constant("n", rows.n), "extern \"C\" __global__ void rows(", parameters,
-                               "float* y) {\n", thread_head(rows.rows), "  epl::cpu::gpu::", loop, "(", passed,
-                               "y + t * n, n);\n}\n");
+  const std::string body = cat(constant("n", rows.n), "extern \"C\" __global__ void rows(", parameters, "float* y) {\n",
+                               thread_head(rows.rows), "  epl::cpu::gpu::", loop, "(", passed, "y + t * n, n);\n}\n");
   kernel.launches.push_back(launch_threads(program({rows_file}, body), "rows", rows.rows, std::move(arguments)));
   layout.finish();
   return kernel;
@@ -55,16 +54,15 @@ Result<Kernel> cross_entropy(const Query& q) {
   kernel.workspace_bytes += whole_lines(rows.rows * 4);
   const int64_t for_sum = kernel.workspace_bytes;
   if (rows.rows > 0) kernel.workspace_bytes += sum.workspace_bytes();
-  const std::string body =
-      cat(constant("n", rows.n), "extern \"C\" __global__ void losses(const float* x, const ",
-          memory_type(q.in(1).dtype), "* targets, float* lses, float* terms, long long ignored) {\n",
-          thread_head(rows.rows),
-          "  const long long target = targets[t];\n"
-          "  const bool valid = target >= 0 && target < n;\n"
-          "  const float* row = x + t * n;\n"
-          "  const float lse = lses || target != ignored ? epl::cpu::gpu::log_sum_exp(row, n) : 0.0f;\n"
-          "  if (lses) lses[t] = lse;\n"
-          "  terms[t] = target == ignored ? 0.0f : valid ? lse - row[target] : __builtin_nanf(\"\");\n}\n");
+  const std::string body = cat(
+      constant("n", rows.n), "extern \"C\" __global__ void losses(const float* x, const ", memory_type(q.in(1).dtype),
+      "* targets, float* lses, float* terms, long long ignored) {\n", thread_head(rows.rows),
+      "  const long long target = targets[t];\n"
+      "  const bool valid = target >= 0 && target < n;\n"
+      "  const float* row = x + t * n;\n"
+      "  const float lse = lses || target != ignored ? epl::cpu::gpu::log_sum_exp(row, n) : 0.0f;\n"
+      "  if (lses) lses[t] = lse;\n"
+      "  terms[t] = target == ignored ? 0.0f : valid ? lse - row[target] : __builtin_nanf(\"\");\n}\n");
   kernel.launches.push_back(launch_threads(program({rows_file}, body), "losses", rows.rows,
                                            {x, input(1), output(1), terms, number(q.integer("ignore_index"))}));
   if (q.has_output(0)) add_reduction(kernel, sum, "Sum", terms, output(0), for_sum);
@@ -100,15 +98,15 @@ Result<Kernel> count_valid(const Query& q) {
   const int64_t n = q.in(0).elements();
   EPL_TRY(require(n < exact_count, "2^24 targets or more"));
   EPL_TRY(require(q.units.divide(n), "units that do not divide the targets"));
-  const std::string body = cat(
-      "extern \"C\" __global__ void count(const ", memory_type(q.in(0).dtype),
-      "* targets, float* y, long long n, long long ignored) {\n"
-      "  __shared__ int counts[256];\n  int own = 0;\n"
-      "  for (long long i = threadIdx.x; i < n; i += 256) own += targets[i] != ignored;\n"
-      "  counts[threadIdx.x] = own;\n  __syncthreads();\n"
-      "  for (int half = 128; half > 0; half /= 2) {\n"
-      "    if (threadIdx.x < half) counts[threadIdx.x] += counts[threadIdx.x + half];\n    __syncthreads();\n  }\n"
-      "  if (threadIdx.x == 0) *y = (float)counts[0];\n}\n");
+  const std::string body =
+      cat("extern \"C\" __global__ void count(const ", memory_type(q.in(0).dtype),
+          "* targets, float* y, long long n, long long ignored) {\n"
+          "  __shared__ int counts[256];\n  int own = 0;\n"
+          "  for (long long i = threadIdx.x; i < n; i += 256) own += targets[i] != ignored;\n"
+          "  counts[threadIdx.x] = own;\n  __syncthreads();\n"
+          "  for (int half = 128; half > 0; half /= 2) {\n"
+          "    if (threadIdx.x < half) counts[threadIdx.x] += counts[threadIdx.x + half];\n    __syncthreads();\n  }\n"
+          "  if (threadIdx.x == 0) *y = (float)counts[0];\n}\n");
   Kernel kernel;
   kernel.launches.push_back(launch_threads(program({}, body), "count", block_threads,
                                            {input(0), output(0), number(n), number(q.integer("ignore_index"))}));

@@ -1,5 +1,5 @@
-// Attention and its gradient in the order of backends/cpu/kernels/attention.h: a thread for each row of queries, and for
-// each key where the gradients of keys and values add up.
+// Attention and its gradient in the order of backends/cpu/kernels/attention.h: a thread for each row of queries, and
+// for each key where the gradients of keys and values add up.
 #pragma once
 
 #include "backends/cuda/text/reduce.cuh"

@@ -1,6 +1,6 @@
 // Highway's operations with vectors of one lane, as far as our sources use them: so that the text of the CPU's vector
-// kernels is the text of the GPU's, and the bits are the same. Where x86's instructions have a rule of their own for NaN
-// or zeros, that rule stands here.
+// kernels is the text of the GPU's, and the bits are the same. Where x86's instructions have a rule of their own for
+// NaN or zeros, that rule stands here.
 #pragma once
 
 #include "backends/cuda/text/machine.cuh"
@@ -44,15 +44,21 @@ inline int32_t AndNot(int32_t a, int32_t b) { return ~a & b; }
 template <int n> inline int32_t ShiftLeft(int32_t a) { return int32_t(uint32_t(a) << n); }
 template <int n> inline int64_t ShiftLeft(int64_t a) { return int64_t(uint64_t(a) << n); }
 template <int n, class T> inline T ShiftRight(T a) { return a >> n; }  // of the sign too
-inline float And(float a, float b) { return std::bit_cast<float>(std::bit_cast<int32_t>(a) & std::bit_cast<int32_t>(b)); }
+inline float And(float a, float b) {
+  return std::bit_cast<float>(std::bit_cast<int32_t>(a) & std::bit_cast<int32_t>(b));
+}
 inline double And(double a, double b) {
   return std::bit_cast<double>(std::bit_cast<int64_t>(a) & std::bit_cast<int64_t>(b));
 }
-inline float Or(float a, float b) { return std::bit_cast<float>(std::bit_cast<int32_t>(a) | std::bit_cast<int32_t>(b)); }
+inline float Or(float a, float b) {
+  return std::bit_cast<float>(std::bit_cast<int32_t>(a) | std::bit_cast<int32_t>(b));
+}
 inline double Or(double a, double b) {
   return std::bit_cast<double>(std::bit_cast<int64_t>(a) | std::bit_cast<int64_t>(b));
 }
-inline float Xor(float a, float b) { return std::bit_cast<float>(std::bit_cast<int32_t>(a) ^ std::bit_cast<int32_t>(b)); }
+inline float Xor(float a, float b) {
+  return std::bit_cast<float>(std::bit_cast<int32_t>(a) ^ std::bit_cast<int32_t>(b));
+}
 inline double Xor(double a, double b) {
   return std::bit_cast<double>(std::bit_cast<int64_t>(a) ^ std::bit_cast<int64_t>(b));
 }

@@ -10,7 +10,8 @@ struct Draws {
 };
 inline Draws philox(uint64_t key, uint64_t counter_low, uint64_t counter_high) {
   uint32_t k0 = uint32_t(key), k1 = uint32_t(key >> 32);
-  Draws c = {{uint32_t(counter_low), uint32_t(counter_low >> 32), uint32_t(counter_high), uint32_t(counter_high >> 32)}};
+  Draws c = {
+      {uint32_t(counter_low), uint32_t(counter_low >> 32), uint32_t(counter_high), uint32_t(counter_high >> 32)}};
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t(0xD2511F53) * c.words[0], p1 = uint64_t(0xCD9E8D57) * c.words[2];
     c = {{uint32_t(p1 >> 32) ^ c.words[1] ^ k0, uint32_t(p1), uint32_t(p0 >> 32) ^ c.words[3] ^ k1, uint32_t(p0)}};

@@ -1,8 +1,8 @@
 // Reductions in the canonical order (backends/cpu/kernels/reduce_order.h), with the CPU's own loops.
 #pragma once
 
-#include "backends/cuda/text/one_lane.cuh"
 #include "backends/cpu/kernels/reduce_rows.simd.h"
+#include "backends/cuda/text/one_lane.cuh"
 
 namespace epl::cuda {
 using namespace epl::cpu;
