@@ -1,12 +1,11 @@
 // What elementwise regions are made of: the CPU's scalar operations, and elements as memory holds them.
 #pragma once
 
-#include "backends/cpu/kernels/lane_operations.simd.h"
-#include "backends/cuda/text/one_lane.cuh"
 #include "backends/cuda/text/scalar_op.cuh"
+// Behind what it needs.
+#include "backends/cpu/kernels/lane_operations.simd.h"
 #include "core/base/angles.cc"
 #include "core/base/math.cc"
-#include "core/base/math.h"
 
 namespace epl {
 #include "core/base/half.inc"
