@@ -37,7 +37,7 @@ template <class F> void binary(Reading& r, F&& run) {
 }
 
 void add(Reading& r) {
-  if (r.take("cc")) r.unknown("carries");
+  if (r.has("cc")) return read_carry(r);
   const std::string type = r.type();
   if (is_float(type)) return read_float(r, type);
   r.instr.run = with_integer(r, type, []<class T>() -> Run { return two<T, T, sum<T>>; });
@@ -46,7 +46,7 @@ void add(Reading& r) {
 }
 
 void sub(Reading& r) {
-  if (r.take("cc")) r.unknown("carries");
+  if (r.has("cc")) return read_carry(r);
   const std::string type = r.type();
   if (is_float(type)) return read_float(r, type);
   r.instr.run = with_integer(r, type, []<class T>() -> Run {
@@ -84,7 +84,7 @@ void mul(Reading& r) {
 }
 
 void mad(Reading& r) {
-  if (r.any("cc", "sat")) r.unknown("carries and saturation");
+  if (r.has("cc")) return read_carry(r);
   const int part = r.which({"lo", "hi", "wide"});
   const std::string type = r.type();
   if (part == 0) return read_float(r, type);
