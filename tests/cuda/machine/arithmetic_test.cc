@@ -116,7 +116,7 @@ std::string program(const Row& row) {
   text += "mad.wide.u32 %at, %i, 32, %at;\n";
   for (int k = 1; k < 4; ++k)
     text += "ld.global." + kind(types[k]) + " " + names[k] + ", [%at+" + std::to_string(8 * k) + "];\n";
-  text += "setp.ne.u32 %q, %i, 3;\n" + row.text + ";\n";
+  text += "setp.ne.u32 %q, %i, 3;\n" + row.text + (row.text.ends_with("}") ? "\n" : ";\n");
   if (predicate) text += "selp.u32 %d, 1, 0, %p;\n";
   return text + "st.global." + kind(d) + " [%at], %d;\nret;\n}\n";
 }
@@ -187,6 +187,31 @@ TEST(MachineArithmetic, OfIntegers) {
       {"abs.s32 %d, %a", "s32", "s32", "", "", [](Bits a, Bits, Bits) { return s(a) < 0 ? 0 - a : a; }},
       {"sad.u32 %d, %a, %b, %c", "u32", "u32", "u32", "u32",
        [](Bits a, Bits b, Bits c) { return (a < b ? b - a : a - b) + c; }},
+      {"dp2a.lo.u32.u32 %d, %a, %b, %c", "u32", "u32", "u32", "u32",
+       [](Bits a, Bits b, Bits c) { return (a & 0xffff) * (b & 0xff) + (a >> 16) * (b >> 8 & 0xff) + c; }},
+      {"dp2a.hi.s32.u32 %d, %a, %b, %c", "s32", "s32", "u32", "s32",
+       [](Bits a, Bits b, Bits c) {
+         return static_cast<Bits>(static_cast<int16_t>(a) * int64_t{b >> 16 & 0xff} +
+                                  static_cast<int16_t>(a >> 16) * int64_t{b >> 24 & 0xff}) +
+                c;
+       }},
+  });
+}
+
+// Sums and products in pieces of 32 bits; the registers are used twice.
+TEST(MachineArithmetic, WithCarries) {
+  const std::string halves = "{ .reg .b32 %x<6>; mov.b64 {%x0,%x1}, %a; mov.b64 {%x2,%x3}, %b; ",
+                    whole = " mov.b64 %d, {%x4,%x5}; }";
+  const auto text = [&](const std::string& middle) { return halves + middle + whole; };
+  check_rows({
+      {text("add.cc.u32 %x4, %x0, %x2; addc.u32 %x5, %x1, %x3;"), "b64", "b64", "b64", "",
+       [](Bits a, Bits b, Bits) { return a + b; }},
+      {text("sub.cc.s32 %x4, %x0, %x2; subc.cc.s32 %x5, %x1, %x3;"), "b64", "b64", "b64", "",
+       [](Bits a, Bits b, Bits) { return a - b; }},
+      {text("mad.lo.cc.u32 %x4, %x0, %x2, %x1; madc.hi.u32 %x5, %x0, %x2, 0;"), "b64", "b64", "b64", "",
+       [](Bits a, Bits b, Bits) { return Bits{u(a)} * u(b) + (a >> 32); }},
+      {"{ .reg .b64 %x; add.cc.s64 %x, %a, %b; addc.u64 %d, %a, 0; }", "b64", "b64", "b64", "",
+       [](Bits a, Bits b, Bits) { return a + (a + b < a ? 1 : 0); }},
   });
 }
 
@@ -395,7 +420,7 @@ TEST(MachineArithmetic, NothingIsGuessed) {
        std::vector<std::pair<std::string, std::string>>{{"ex2.approx.f32 %d, %a", "f32"},
                                                         {"add.f32 %d, %a, %b", "f32"},
                                                         {"div.approx.f32 %d, %a, %b", "f32"},
-                                                        {"add.cc.u32 %d, %a, %b", "b32"},
+                                                        {"mad.hi.cc.s32 %d, %a, %b, %a", "s32"},
                                                         {"frobnicate.b32 %d, %a", "b32"},
                                                         {"vote.all.pred %p, %q", "b32"},
                                                         {"mul.lo.frob.s32 %d, %a, %b", "s32"},

@@ -12,7 +12,7 @@ const std::set<std::string> kTypes = {"pred",   "b8",  "u8",  "s8",  "b16", "u16
 const Reads& reads() {
   static const Reads all = [] {
     Reads made;
-    add_moves(made), add_integers(made), add_bits(made), add_floats(made), add_conversions(made);
+    add_moves(made), add_integers(made), add_carries(made), add_bits(made), add_floats(made), add_conversions(made);
     add_comparisons(made), add_memory(made), add_warp(made), add_flow(made);
     return made;
   }();
@@ -31,6 +31,10 @@ bool Reading::take(const std::string& modifier) {
   if (at == left_.end()) return false;
   left_.erase(at);
   return true;
+}
+
+bool Reading::has(const std::string& modifier) const {
+  return std::find(left_.begin(), left_.end(), modifier) != left_.end();
 }
 
 int Reading::which(const std::vector<std::string>& names) {

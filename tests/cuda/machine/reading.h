@@ -23,7 +23,7 @@ class Reading {
   // Which of the names is there, by its number from 1; 0: none.
   int which(const std::vector<std::string>& names);
   std::string type();  // the first that is left and is a type
-  bool has_type() const;
+  bool has(const std::string& modifier) const;
   void done() const;  // throws where something is left
   [[noreturn]] void unknown(const std::string& why) const;
 
@@ -54,6 +54,7 @@ using Reads = std::map<std::string, Read>;
 // The instructions by families, each in a file of its own.
 void add_moves(Reads& reads);
 void add_integers(Reads& reads);
+void add_carries(Reads& reads);
 void add_bits(Reads& reads);
 void add_floats(Reads& reads);
 void add_conversions(Reads& reads);
@@ -61,6 +62,9 @@ void add_comparisons(Reads& reads);
 void add_memory(Reads& reads);
 void add_warp(Reads& reads);
 void add_flow(Reads& reads);
+
+// add, sub and mad with a carry.
+void read_carry(Reading& r);
 
 // add, mul and the like of floats, where the instruction's type is one.
 void read_float(Reading& r, const std::string& type);

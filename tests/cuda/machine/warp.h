@@ -93,6 +93,7 @@ class Warp {
   uint32_t mask = 0;  // who carries out the instruction
   uint32_t index = 0;
   Block& block;
+  uint32_t carry = 0;   // of each lane, from one instruction to the next
   uint32_t fenced = 0;  // lanes that passed a fence
   uint32_t sync = 0;    // how many barriers of the warp came before
 
