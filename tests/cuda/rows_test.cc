@@ -261,5 +261,43 @@ TEST_F(AllRows, HaveTheBitsOfTheCpuInLargerSizes) {
   compare();
 }
 
+// Every scalar operation over all classes of floats: zeros, subnormals, numbers of every exponent, infinities and NaN.
+TEST_F(AllRows, ScalarOperationsHaveTheBitsOfTheCpu) {
+  constexpr int64_t count = 1 << 17;
+  // Steps through all bit patterns; the second and third operand step otherwise.
+  const auto operand = [&](DType type, uint64_t step) {
+    Tensor t(TensorType{type, {count}});
+    for (int64_t i = 0; i < count; ++i) {
+      const uint64_t bits = static_cast<uint64_t>(i) * step;
+      if (type == DType::f32) std::memcpy(t.as<float>().data() + i, &bits, 4);
+      if (type == DType::f64) std::memcpy(t.as<double>().data() + i, &bits, 8);
+    }
+    return t;
+  };
+  for (int op = 0; op < scalar_op_count; ++op) {
+    const ScalarOpInfo& info = scalar_op_info(static_cast<ScalarOp>(op));
+    if (info.arity == 0 || info.family == ScalarFamily::bits || info.name == "cast") continue;
+    for (DType type : {DType::f32, DType::f64}) {
+      Case c{.op = op_table().find("fused"), .text = cat(info.name, " of ", dtype_name(type))};
+      std::string expression, arguments;
+      const uint64_t steps[] = {32771, 262147 * uint64_t{12347}, 7919 * uint64_t{65537}};
+      for (int a = 0; a < info.arity; ++a) {
+        expression += cat("x", a, "; ");
+        arguments += cat(a ? "," : "", "%", a);
+        c.launch.inputs.push_back(operand(type, type == DType::f32 ? steps[a] : steps[a] << 32 | steps[a]));
+      }
+      c.launch.op = "fused";
+      c.launch.attributes = {{"expression", cat(expression, info.name, "(", arguments, ") -> %", info.arity)}};
+      c.launch.outputs = {TensorType{type, {count}}};
+      std::string reason = "no row";
+      c.row = row_of(rows_, c.launch, asked(c.launch), c.kernel, reason);
+      ASSERT_NE(c.row, nullptr) << c.text << ": " << reason;
+      for (const Launch& launch : c.kernel.launches) c.numbers.push_back(machine_.add(launch));
+      cases_.push_back(std::move(c));
+    }
+  }
+  compare();
+}
+
 }  // namespace
 }  // namespace epl::cuda
