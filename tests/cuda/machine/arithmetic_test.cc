@@ -419,7 +419,7 @@ TEST(MachineArithmetic, NothingIsGuessed) {
   for (const auto& [text, type] :
        std::vector<std::pair<std::string, std::string>>{{"ex2.approx.f32 %d, %a", "f32"},
                                                         {"add.f32 %d, %a, %b", "f32"},
-                                                        {"div.approx.f32 %d, %a, %b", "f32"},
+                                                        {"div.full.f32 %d, %a, %b", "f32"},
                                                         {"mad.hi.cc.s32 %d, %a, %b, %a", "s32"},
                                                         {"frobnicate.b32 %d, %a", "b32"},
                                                         {"vote.all.pred %p, %q", "b32"},

@@ -81,6 +81,9 @@ extern "C" __global__ void dynamic(int* out, int n) {
   __syncthreads();
   for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = room[n - 1 - i];
 }
+extern "C" __global__ void mod(const float* a, const float* b, float* out) {
+  out[threadIdx.x] = fmodf(a[threadIdx.x], b[threadIdx.x]);
+}
 extern "C" __global__ void last_block(const float* in, float* part, float* out, unsigned* done) {
   __shared__ bool last;
   if (threadIdx.x == 0) {
@@ -234,6 +237,23 @@ TEST(MachineKernels, VectorsAndDynamicShared) {
   rig.want(rig.launch(dynamic, {.block = 64, .shared = 199 * 4}, squares, 200));
   EXPECT_EQ(rig.synchronize(), 700) << "one less than it needs";
   EXPECT_NE(rig.findings().find("of shared memory"), std::string::npos) << rig.findings();
+}
+
+// It begins with an estimate of which nobody promises the bits, and is exact: whatever the estimate is.
+TEST(MachineKernels, AnExactFunctionFromAnEstimate) {
+  EPL_COMPILE(ptx, kSource, "kernels.cu");
+  for (const int seed : {1, 2, 3, 4}) {
+    Rig rig("seed=" + std::to_string(seed));
+    std::vector<float> a(256), b(256);
+    for (size_t k = 0; k < a.size(); ++k) {
+      a[k] = std::ldexp(static_cast<float>(k * 37 % 251) - 120.25f, static_cast<int>(k % 40));
+      b[k] = 0.37f + static_cast<float>(k % 7);
+    }
+    const Address from = rig.upload(a), by = rig.upload(b), out = rig.allocate(1024);
+    rig.want(rig.launch(rig.function(ptx, "mod"), {.block = 256}, from, by, out));
+    const auto result = rig.download<float>(out, 256);
+    for (size_t k = 0; k < a.size(); ++k) EXPECT_EQ(result[k], std::fmod(a[k], b[k])) << a[k] << " " << b[k];
+  }
 }
 
 // The block that is last adds what the others left, which a fence and an atomic put in order.

@@ -217,6 +217,48 @@ void testp(Reading& r) {
   };
 }
 
+// The device's reciprocal and quotient that it only approximates. The exact fmod begins with them, so any value within
+// their bound must do: one is drawn, up to `steps` beside the right one.
+float beside(Warp& warp, float value, int steps) {
+  const auto drawn = static_cast<int>((*warp.launch().random)() % static_cast<uint64_t>(2 * steps + 1)) - steps;
+  for (int k = 0; k < std::abs(drawn) && std::isnormal(value); ++k)
+    value = std::nextafter(value, drawn > 0 ? HUGE_VALF : -HUGE_VALF);
+  return canonical(value);
+}
+
+void estimate_reciprocal(Warp& warp, const Instr& instr) {
+  uint64_t* d = warp.at(instr.d);
+  const uint64_t* a = warp.at(instr.a);
+  warp.each([&](int lane) { d[lane] = bits(beside(warp, flushed(1.0f / flushed(as<float>(a[lane]))), 1)); });
+}
+
+void estimate_quotient(Warp& warp, const Instr& instr) {
+  uint64_t* d = warp.at(instr.d);
+  const uint64_t *a = warp.at(instr.a), *b = warp.at(instr.b);
+  const bool flush = (instr.mode & kFlush) != 0;
+  warp.each([&](int lane) {
+    float x = as<float>(a[lane]), y = as<float>(b[lane]);
+    if (flush) x = flushed(x), y = flushed(y);
+    // Of divisors above 2^126 the reciprocal is lost.
+    const bool large = std::fabs(y) > 0x1p126f && !std::isinf(y);
+    float value = large ? x * std::copysign(0.0f, y) : x / y;
+    if (flush) value = flushed(value);
+    d[lane] = bits(beside(warp, value, 2));
+  });
+}
+
+bool read_estimate(Reading& r, const std::string& type) {
+  const bool reciprocal = r.text.opcode == "rcp" && r.has("ftz");
+  if (type != "f32" || !r.has("approx") || (!reciprocal && r.text.opcode != "div")) return false;
+  r.take("approx");
+  if (r.take("ftz")) r.instr.mode |= kFlush;
+  r.done();
+  r.d(type), r.a(type);
+  if (!reciprocal) r.b(type);
+  r.instr.run = reciprocal ? estimate_reciprocal : estimate_quotient;
+  return true;
+}
+
 void approximate(Reading& r) { r.unknown("the device only approximates it, to bits that nobody promises"); }
 
 }  // namespace
@@ -224,6 +266,7 @@ void approximate(Reading& r) { r.unknown("the device only approximates it, to bi
 void read_float(Reading& r, const std::string& type) {
   const std::string& op = r.text.opcode;
   if (!is_float(type)) r.unknown("type ." + type);
+  if (read_estimate(r, type)) return;
   if (r.any("approx", "full")) approximate(r);
   if (r.take("ftz")) r.instr.mode |= kFlush;
   if (r.any("relu", "xorsign", "oob")) r.unknown("a modifier of it");
