@@ -168,8 +168,12 @@ TEST_F(AllRows, HaveTheBitsOfTheCpu) {
     if (op->boundary) continue;
     ops.insert(op->name);
     if (const char* only = std::getenv("EPL_TEST_OP"); only && op->name != only) continue;
-    for (const std::string& text : op->samples)
-      for (int64_t units : {1, 2, 4}) add(*op, text, *parse_sample(*op, text), units);
+    for (const std::string& text : op->samples) {
+      const Sample sample = *parse_sample(*op, text);
+      for (int64_t units : {1, 2, 4}) add(*op, text, sample, units);
+      for (DType type : {DType::f64, DType::f16, DType::bf16})
+        add(*op, cat(text, " in ", dtype_name(type)), sample.with_floats(type), type == DType::f64 ? 2 : 1);
+    }
     for (const Variant& v : variants(*op, {0, 1, 5, 40}, true, 12)) add(*op, v.text, v.sample, 1);
   }
   compare();

@@ -1,5 +1,6 @@
 // Ops that put elements where indices say, and their adjoints, in the order of positions. What names one place is
 // brought together by lists (as in gather.cc), or looked for by a thread for each line.
+#include "backends/cuda/generate/elements.h"
 #include "backends/cuda/generate/region.h"
 #include "backends/cuda/generate/steps.h"
 #include "backends/cuda/kernels/rows.h"
@@ -10,18 +11,6 @@ namespace {
 
 constexpr DType f32[] = {DType::f32};
 
-// `Memory`, and `loaded`, `rounded` between it and float64, or int64 of integers.
-Result<std::string> element_functions(DType type) {
-  EPL_TRY(require(type != DType::boolean, "truth values"));
-  std::string wide = is_float(type) ? "double" : type == DType::u64 ? "uint64_t" : "int64_t", in = "m", out;
-  if (type == DType::f16) in = "epl::half_to_float(m)", out = "half_of(v)";
-  if (type == DType::bf16) in = "epl::bfloat_to_float(m)", out = "bfloat_of(v)";
-  if (out.empty()) out = "(Memory)v";
-  return cat("using Memory = ", memory_type(type), ";\nusing Wide = ", wide,
-             ";\ninline Wide loaded(Memory m) { return (Wide)", in, "; }\ninline Memory rounded(Wide v) { return ", out,
-             "; }\n");
-}
-
 // `Memory combined(Memory old, Memory other)`: empty for "none", which replaces.
 Result<std::string> combine_function(std::string_view reduction, DType type) {
   EPL_TRY(require(type == DType::boolean || reduction == "none" || reduction == "add" || reduction == "mul" ||
@@ -30,7 +19,8 @@ Result<std::string> combine_function(std::string_view reduction, DType type) {
   if (reduction == "none")
     return cat("using Memory = ", bytes_type(type),
                ";\ninline Memory combined(Memory, Memory other) { return other; }\n");
-  EPL_ASSIGN(std::string text, element_functions(type));
+  EPL_TRY(require(type != DType::boolean, "truth values"));
+  const std::string text = element_functions(type);
   std::string by = cat("Integer<ScalarOp::", reduction, ">::apply(a, b)");
   if (is_float(type)) by = cat("Real<ScalarOp::", reduction, ">::apply(a, b)");
   if (type == DType::u64) {
@@ -103,7 +93,7 @@ Result<Kernel> gather_elements_grad(const Query& q) {
   const Shape& x = q.out(0).shape;
   const int64_t axis = q.integer("axis"), elements = q.out(0).elements();
   const Lines lines(q.in(1).shape, x, static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(x.size()) : axis));
-  EPL_ASSIGN(const std::string functions, element_functions(q.out(0).dtype));
+  const std::string functions = element_functions(q.out(0).dtype);
   Kernel kernel;
   add_fill(kernel, q.out(0).dtype, output(0), elements);
   const int64_t threads = lines.count * lines.data_length;
