@@ -119,8 +119,8 @@ foreach(target epl_objects epl_called_once)
 endforeach()
 epl_precompile(epl_objects ${EPL_COMMON_HEADERS})
 epl_precompile(epl_called_once ${EPL_COMMON_HEADERS} <array>)  # not those of epl_objects: it has other options
-# Where several sources are compiled as one (CMAKE_UNITY_BUILD), kernels, schedules and losses stay alone: in the file
-# of each row the same parts have the same names.
+# Where several sources are compiled as one (CMAKE_UNITY_BUILD), kernels, schedules, losses and what adapts packs stay
+# alone: in the file of each the same parts have the same names.
 foreach(source ${plain})
   if(source MATCHES "/(cpu/kernels|strategy/pipelines|train/losses|backends/cuda)/|/core/backend/pack_")
     set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)

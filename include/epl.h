@@ -219,7 +219,8 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
 epl_engine_describe(const epl_engine* engine, epl_text** EPL_OUT EPL_OWNED json);
 
 #define EPL_DEVICE_CPU 0
-#define EPL_DEVICE_SIM 1 /* virtual time, no numbers */
+#define EPL_DEVICE_SIM 1  /* virtual time, no numbers */
+#define EPL_DEVICE_CUDA 2 /* an NVIDIA GPU, if this machine has one */
 
 typedef struct epl_device_info {
   uint64_t struct_size;

@@ -85,6 +85,7 @@ constexpr bool operator==(log_level a, std::int32_t b) noexcept { return static_
 enum class device_kind : std::int32_t {
   cpu = EPL_DEVICE_CPU,
   sim = EPL_DEVICE_SIM,
+  cuda = EPL_DEVICE_CUDA,
 };
 constexpr bool operator==(device_kind a, std::int32_t b) noexcept { return static_cast<std::int32_t>(a) == b; }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "backends/cuda/api/nvrtc.h"
 #include "backends/cuda/compiler.h"
 
 namespace epl::cuda {
@@ -32,6 +33,7 @@ Status check(const Driver& driver, DriverCode code, const char* call) {
 
 Result<std::shared_ptr<Gpu>> Gpu::open(const std::string& libraries, int ordinal) {
   EPL_ASSIGN(const Driver* driver, open_driver(libraries));
+  EPL_TRY(open_nvrtc(libraries).status());  // that it is missing is said before a plan is made
   const std::lock_guard lock(open_gpus().mutex);
   std::weak_ptr<Gpu>& known = open_gpus().gpus[ordinal];
   if (std::shared_ptr<Gpu> gpu = known.lock()) return gpu;

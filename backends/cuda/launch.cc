@@ -4,7 +4,6 @@
 
 #include "backends/cuda/ahead.h"
 #include "backends/cuda/answer.h"
-#include "backends/cuda/api/nvrtc.h"
 #include "backends/cuda/gpu.h"
 #include "backends/cuda/kernels/rows.h"
 #include "backends/cuda/query.h"
@@ -57,7 +56,6 @@ Result<Handle> prepared(const Row& row, const epl_pack_query& given) {
   EPL_ASSIGN(Kernel kernel, row.make(query));
   for (const Launch& launch : kernel.launches)
     EPL_TRY(require(launch.arguments.size() <= max_arguments, "more operands than a launch takes"));
-  if (gpu) EPL_TRY(open_nvrtc(gpu->libraries).status());  // that it is missing is said now
   Handle made = std::make_shared<Prepared>(std::move(kernel), std::move(gpu));
   if (given.device != nullptr) begin_ahead(made, given.threads);
   return made;

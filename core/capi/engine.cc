@@ -8,6 +8,7 @@
 
 #include "core/backend/device.h"
 #include "core/base/memory.h"
+#include "core/base/pack.h"
 #include "core/base/processor.h"
 #include "core/base/shown.h"
 #include "core/capi/describe.h"
@@ -168,12 +169,13 @@ epl_error* epl_engine_device(const epl_engine* engine, int64_t index, epl_device
     if (index < 0 || index >= static_cast<int64_t>(rows.size()))
       return invalid("there is no device ", index, "; there are ", rows.size());
     const BackendRow& row = rows[static_cast<size_t>(index)];
+    const bool apart = pack_table().find(row.name) != nullptr;  // a pack that is a device, with memory of its own
     epl_device_info out = EPL_DEVICE_INFO_INIT;
     out.name = row.name.c_str();
     out.name_length = row.name.size();
-    out.kind = row.simulated ? EPL_DEVICE_SIM : EPL_DEVICE_CPU;
+    out.kind = row.simulated ? EPL_DEVICE_SIM : apart ? EPL_DEVICE_CUDA : EPL_DEVICE_CPU;
     out.threads = engine->engine->host.threads;
-    out.memory_bytes = row.simulated ? 0 : memory_of_machine();
+    out.memory_bytes = row.simulated || apart ? 0 : memory_of_machine();
     return write_output(out, info, "epl_device_info");
   });
 }

@@ -130,7 +130,9 @@ TEST_F(TrainerApi, DevicesAreListed) {
     epl_device_info info = EPL_DEVICE_INFO_INIT;
     must(epl_engine_device(w.engine, i, &info));
     EXPECT_EQ(info.threads, 1);
-    EXPECT_EQ(std::string(info.name, info.name_length), info.kind == EPL_DEVICE_SIM ? "sim" : "cpu");
+    EXPECT_EQ(std::string(info.name, info.name_length), info.kind == EPL_DEVICE_SIM    ? "sim"
+                                                        : info.kind == EPL_DEVICE_CUDA ? "cuda"
+                                                                                       : "cpu");
     EXPECT_EQ(info.memory_bytes > 0, info.kind == EPL_DEVICE_CPU);
     simulated += info.kind == EPL_DEVICE_SIM;
   }

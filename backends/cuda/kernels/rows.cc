@@ -5,7 +5,9 @@
 namespace epl::cuda {
 
 Rows fused_rows();
+Rows picked_linear_rows();
 Rows pool_rows();
+Rows scatter_rows();
 Rows reduce_rows();
 Rows softmax_rows();
 Rows along_axis_rows();
@@ -20,7 +22,7 @@ Rows matmul_rows();
 
 Rows all_rows() {
   Rows all;
-  for (Rows (*rows)() : {fused_rows, reduce_rows, softmax_rows, norm_rows, matmul_rows, copy_rows, gather_rows, dropout_rows, attention_rows, not_finite_rows, conv_rows, pool_rows, along_axis_rows}) {
+  for (Rows (*rows)() : {fused_rows, reduce_rows, softmax_rows, norm_rows, matmul_rows, copy_rows, gather_rows, dropout_rows, attention_rows, not_finite_rows, conv_rows, pool_rows, along_axis_rows, scatter_rows, picked_linear_rows}) {
     const Rows family = rows();
     all.insert(all.end(), family.begin(), family.end());
   }

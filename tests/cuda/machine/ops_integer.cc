@@ -161,6 +161,30 @@ void sad(Reading& r) {
   });
 }
 
+// The two halves of a times two bytes of b, and c.
+template <class A, class B, class R, bool kHigh> R halves_by_bytes(uint32_t a, uint32_t b, R c) {
+  const uint32_t bytes = kHigh ? b >> 16 : b;
+  const auto product = [&](uint32_t half, uint32_t byte) {
+    return static_cast<R>(static_cast<A>(half)) * static_cast<R>(static_cast<B>(byte));
+  };
+  return sum<R>(sum<R>(product(a & 0xffff, bytes & 0xff), product(a >> 16, bytes >> 8 & 0xff)), c);
+}
+template <bool kHigh> Run halves(bool a_signed, bool b_signed) {
+  if (a_signed && b_signed) return three<uint32_t, int32_t, int32_t, halves_by_bytes<int16_t, int8_t, int32_t, kHigh>>;
+  if (a_signed) return three<uint32_t, int32_t, int32_t, halves_by_bytes<int16_t, uint8_t, int32_t, kHigh>>;
+  if (b_signed) return three<uint32_t, int32_t, int32_t, halves_by_bytes<uint16_t, int8_t, int32_t, kHigh>>;
+  return three<uint32_t, uint32_t, uint32_t, halves_by_bytes<uint16_t, uint8_t, uint32_t, kHigh>>;
+}
+
+void dp2a(Reading& r) {
+  const int half = r.which({"lo", "hi"});
+  const std::string a = r.type(), b = r.type();
+  r.done();
+  const std::string type = a == "u32" && b == "u32" ? "u32" : "s32";
+  r.d(type), r.a(a), r.b(b), r.c(type);
+  r.instr.run = half == 2 ? halves<true>(a == "s32", b == "s32") : halves<false>(a == "s32", b == "s32");
+}
+
 }  // namespace
 
 void add_integers(Reads& reads) {
@@ -175,6 +199,7 @@ void add_integers(Reads& reads) {
   reads["neg"] = negate;
   reads["abs"] = absolute;
   reads["sad"] = sad;
+  reads["dp2a"] = dp2a;
 }
 
 }  // namespace epl::cuda_machine

@@ -108,6 +108,9 @@ const EPL_DEVICE_CPU = 0
 // EPL_DEVICE_SIM: virtual time, no numbers
 const EPL_DEVICE_SIM = 1
 
+// EPL_DEVICE_CUDA: an NVIDIA GPU, if this machine has one
+const EPL_DEVICE_CUDA = 2
+
 const EPL_DTYPE_NONE = 0
 
 const EPL_DTYPE_F32 = 1

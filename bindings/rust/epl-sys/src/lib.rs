@@ -52,6 +52,8 @@ pub const EPL_LOG_ERROR: i32 = 4;
 pub const EPL_DEVICE_CPU: i32 = 0;
 /// virtual time, no numbers
 pub const EPL_DEVICE_SIM: i32 = 1;
+/// an NVIDIA GPU, if this machine has one
+pub const EPL_DEVICE_CUDA: i32 = 2;
 
 pub const EPL_DTYPE_NONE: i32 = 0;
 pub const EPL_DTYPE_F32: i32 = 1;

@@ -195,8 +195,8 @@ class CallbackTest {
   @Test
   void devicesAreNamed() throws Exception {
     try (Engine engine = Engine.create(new EngineOptions().threads(1))) {
-      assertEquals(List.of("cpu", "sim"), engine.devices().stream().map(Device::name).toList());
-      assertTrue(engine.devices().get(1).simulated() && engine.devices().get(0).threads() == 1);
+      assertEquals(List.of("cpu", "cuda", "sim"), engine.devices().stream().map(Device::name).toList());
+      assertTrue(engine.devices().get(2).simulated() && engine.devices().get(0).threads() == 1);
     }
   }
 

@@ -116,6 +116,11 @@ public final class Raw {
    */
   public static final int EPL_DEVICE_SIM = 1;
 
+  /**
+   * an NVIDIA GPU, if this machine has one
+   */
+  public static final int EPL_DEVICE_CUDA = 2;
+
   public static final int EPL_DTYPE_NONE = 0;
 
   public static final int EPL_DTYPE_F32 = 1;

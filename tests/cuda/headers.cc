@@ -1,0 +1,39 @@
+// Our declarations of NVIDIA's libraries against NVIDIA's own headers (scripts/nvrtc.sh fetches them): it compiles
+// where every constant is the same, and every function is there with parameters of the same size and kind.
+#include <cuda.h>
+#include <nvrtc.h>
+
+#include <type_traits>
+
+#include "backends/cuda/api/driver.h"
+#include "backends/cuda/api/nvrtc.h"
+
+namespace epl::cuda {
+namespace {
+
+static_assert(code_success == CUDA_SUCCESS && code_out_of_memory == CUDA_ERROR_OUT_OF_MEMORY &&
+              code_no_device == CUDA_ERROR_NO_DEVICE && code_invalid_device == CUDA_ERROR_INVALID_DEVICE &&
+              code_illegal_address == CUDA_ERROR_ILLEGAL_ADDRESS && code_launch_failed == CUDA_ERROR_LAUNCH_FAILED);
+static_assert(attribute_processors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT &&
+              attribute_capability_major == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR &&
+              attribute_capability_minor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+static_assert(function_attribute_shared_bytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
+              stream_non_blocking == CU_STREAM_NON_BLOCKING && event_without_timing == CU_EVENT_DISABLE_TIMING);
+
+template <class A, class B>
+constexpr bool alike = sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B>;
+template <class Ours, class Theirs> constexpr bool same = false;
+template <class R, class... A, class S, class... B>
+  requires(sizeof...(A) == sizeof...(B))
+constexpr bool same<R (*)(A...), S (*)(B...)> = alike<R, S> && (alike<A, B> && ...);
+
+#define EPL_SAME_IN_DRIVER(name, symbol, since, parameters) \
+  static_assert(same<decltype(Driver::name), decltype(&::symbol)>, #symbol);
+EPL_CUDA_DRIVER_FUNCTIONS(EPL_SAME_IN_DRIVER)
+#define EPL_SAME_IN_NVRTC(name, symbol, since, parameters) \
+  static_assert(same<decltype(Nvrtc::name), decltype(&::symbol)>, #symbol);
+EPL_CUDA_NVRTC_FUNCTIONS(EPL_SAME_IN_NVRTC)
+static_assert(same<decltype(Nvrtc::error_text), decltype(&::nvrtcGetErrorString)>);
+
+}  // namespace
+}  // namespace epl::cuda
