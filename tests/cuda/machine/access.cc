@@ -17,6 +17,15 @@ std::string verb(bool writes, int64_t bytes) {
   return std::string(writes ? "writes " : "reads ") + std::to_string(bytes) + " bytes";
 }
 
+// Most accesses are of four or eight bytes: these are compared at once.
+bool all_written(const uint8_t* known, int64_t bytes) {
+  constexpr uint64_t eight = 0x0101010101010101u * Region::kWritten;
+  uint64_t word = eight;
+  if (bytes > 8) return all_written(known, 8) && all_written(known + 8, bytes - 8);
+  std::memcpy(&word, known, static_cast<size_t>(bytes));
+  return word == eight;
+}
+
 }  // namespace
 
 std::byte* Warp::access(const Instr& instr, int lane, uint64_t address, bool reads, bool writes) {
@@ -73,11 +82,11 @@ std::byte* Warp::checked(Region& region, const Instr& instr, int lane, uint64_t 
   const auto begin = static_cast<int64_t>(at);
   const int64_t bytes = int64_t{instr.bytes} * instr.count;
   uint8_t* known = region.known() + begin;
-  const uint8_t most = *std::max_element(known, known + bytes);
-  if (most == Region::kGap)
+  const bool all = all_written(known, bytes);
+  if (!all && std::count(known, known + bytes, uint8_t{Region::kGap}) > 0)
     fail(kIllegalAddress, instr, lane,
          verb(writes, bytes) + " at " + std::to_string(at) + " of shared memory, which is of no variable");
-  if (reads && block.launch.uninitialised && *std::min_element(known, known + bytes) != Region::kWritten)
+  if (!all && reads && block.launch.uninitialised)
     fail(kLaunchFailed, instr, lane, verb(false, bytes) + " that nobody has written");
   if (block.launch.races) {
     const Who who = {.command = block.launch.command,
@@ -90,7 +99,7 @@ std::byte* Warp::checked(Region& region, const Instr& instr, int lane, uint64_t 
     const Mark* other = region.touch(begin, bytes, who, writes, block.order);
     if (other != nullptr) race(instr, lane, *other, &region == &block.shared, writes);
   }
-  if (writes) std::fill_n(known, bytes, uint8_t{Region::kWritten});
+  if (writes && !all) std::fill_n(known, bytes, uint8_t{Region::kWritten});
   return region.data() + begin;
 }
 

@@ -191,8 +191,8 @@ TEST(MachineArithmetic, OfIntegers) {
        [](Bits a, Bits b, Bits c) { return (a & 0xffff) * (b & 0xff) + (a >> 16) * (b >> 8 & 0xff) + c; }},
       {"dp2a.hi.s32.u32 %d, %a, %b, %c", "s32", "s32", "u32", "s32",
        [](Bits a, Bits b, Bits c) {
-         return static_cast<Bits>(static_cast<int16_t>(a) * int64_t{b >> 16 & 0xff} +
-                                  static_cast<int16_t>(a >> 16) * int64_t{b >> 24 & 0xff}) +
+         return static_cast<Bits>(static_cast<int16_t>(a) * static_cast<int64_t>(b >> 16 & 0xff) +
+                                  static_cast<int16_t>(a >> 16) * static_cast<int64_t>(b >> 24 & 0xff)) +
                 c;
        }},
   });

@@ -26,7 +26,9 @@ void load_module(Machine& machine, void** handle, const void* image) {
   loaded->context = &context;
   try {
     loaded->module = load(text, machine.memory, context.device, machine.settings.races, machine.sites);
-  } catch (const ptx::Unknown& unknown) {
+  } catch (const Fault&) {
+    throw;
+  } catch (const std::exception& unknown) {  // ptx::Unknown, or a number that is none
     machine.found(unknown.what());
     throw Fault(kInvalidPtx, unknown.what());
   }

@@ -275,6 +275,28 @@ TEST(MachineDriver, UnwrittenMemoryIsNotCopiedToTheHost) {
   EXPECT_NE(rig.findings().find("that nobody has written"), std::string::npos);
 }
 
+// A text that is cut anywhere is refused, or is whole.
+TEST(MachineDriver, WhatIsNoPtxIsRefused) {
+  Rig rig;
+  const std::string whole = kIncrement;
+  void* module = nullptr;
+  for (size_t length = 0; length < whole.size(); ++length) {
+    const std::string part = whole.substr(0, length);
+    const int code = rig.call("cuModuleLoadData", &module, static_cast<const void*>(part.c_str()));
+    EXPECT_TRUE(code == 218 || (code == 0 && part.find(".entry") == std::string::npos)) << code << ": " << part;
+  }
+  const std::string newer = ".version 9.1\n.target sm_90\n.address_size 64\n";
+  EXPECT_EQ(rig.call("cuModuleLoadData", &module, static_cast<const void*>(newer.c_str())), 218);
+  const std::string larger = ".version 9.0\n.target sm_100\n.address_size 64\n";
+  EXPECT_EQ(rig.call("cuModuleLoadData", &module, static_cast<const void*>(larger.c_str())), 218);
+  EXPECT_EQ(rig.call("cuModuleLoadData", &module,
+                     static_cast<const void*>("\x7f"
+                                              "ELF")),
+            200);
+  EXPECT_NE(rig.call("epl_test_machine_set", "sead=3"), 0);
+  EXPECT_NE(rig.call("epl_test_machine_set", "seed=many"), 0);
+}
+
 TEST(MachineDriver, FunctionsOfTheHostRunInTheirPlace) {
   Rig rig;
   void* stream = rig.stream();

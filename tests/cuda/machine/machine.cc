@@ -17,7 +17,13 @@ Machine& Machine::get() {
   static Machine* const machine = [] {
     auto* made = new Machine;
     // A process that cannot call epl_test_machine_set, the tool, is told by this.
-    if (const char* words = std::getenv("EPL_TEST_MACHINE"); words != nullptr) made->set(words);
+    const char* words = std::getenv("EPL_TEST_MACHINE");
+    try {
+      if (words != nullptr) made->set(words);
+    } catch (const std::exception& wrong) {
+      std::fprintf(stderr, "EPL_TEST_MACHINE='%s': %s\n", words, wrong.what());
+      std::abort();
+    }
     return made;
   }();
   return *machine;
@@ -140,6 +146,7 @@ bool Machine::pinned(const void* address, int64_t bytes) const {
 void Machine::reset() {
   while (!primary_.empty()) destroy(*primary_.begin()->second);
   settings = {};
+  random.seed(settings.seed);
   counts = {};
   findings_.clear();
   last_error.clear();

@@ -181,6 +181,9 @@ template <class F> int call(F&& f, bool needs_begin = true) {
     return fault.code;
   } catch (const std::bad_alloc&) {
     return kOutOfMemory;
+  } catch (const std::exception& error) {
+    machine.last_error = error.what();
+    return kUnknown;
   }
 }
 

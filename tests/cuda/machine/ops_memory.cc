@@ -18,6 +18,12 @@ void load(Warp& warp, const Instr& instr) {
     const uint64_t address = a[lane] + static_cast<uint64_t>(instr.offset);
     if (instr.strong) warp.synchronise(address, lane);
     const std::byte* from = warp.access(instr, lane, address, true, false);
+    if (instr.count == 1 && instr.bytes == 4 && instr.mode == 0) {  // most are
+      uint32_t value = 0;
+      std::memcpy(&value, from, sizeof value);
+      warp.at(instr.more[0])[lane] = value;
+      return;
+    }
     for (int k = 0; k < instr.count; ++k) {
       if (instr.more[k] >= 0)
         warp.at(instr.more[k])[lane] = extended(from + k * instr.bytes, instr.bytes, instr.mode != 0);

@@ -133,9 +133,8 @@ class Parser {
     } else if (word == ".file") {
       file();
     } else if (word == ".section") {
-      while (next() != "{") {
-      }
       while (next() != "}") {
+        if (peek().empty()) fail("a section without its end");
       }
     } else {
       declaration();

@@ -70,10 +70,7 @@ void read_carry(Reading& r);
 void read_float(Reading& r, const std::string& type);
 inline bool is_float(const std::string& type) { return type.starts_with("f") || type.starts_with("bf"); }
 
-// f with the type of the name, one of `T`.
-template <class T> struct Named {
-  const char* name;
-};
+// f with the type of the name.
 template <class F> Run with_integer(Reading& r, const std::string& type, F&& f) {
   if (type == "u8" || type == "b8") return f.template operator()<uint8_t>();
   if (type == "s8") return f.template operator()<int8_t>();
