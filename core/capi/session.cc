@@ -8,7 +8,7 @@
 #include "core/capi/outputs.h"
 #include "core/capi/store.h"
 #include "core/compile/trace_file.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 
 namespace epl::capi {
 namespace {
@@ -56,7 +56,8 @@ template <class F> Status take_step(epl_session& session, epl_metrics& metrics, 
   StepMetrics step;
   EPL_TRY(f(step));
   EPL_TRY(step.skipped);
-  metrics = {sizeof metrics,     session.session->steps_done(), step.loss, step.gradient_norm,
+  metrics = {sizeof metrics,     session.session->host_state().steps_done(),
+             step.loss,          step.gradient_norm,
              step.learning_rate, nanoseconds(step.seconds)};
   return {};
 }
@@ -72,7 +73,7 @@ Status evaluate_session(epl_session& session, const CallOptions& options, double
   double loss = 0;
   EPL_TRY(session.session->evaluate(session.inputs, loss, options));
   metrics = {sizeof metrics,
-             session.session->steps_done(),
+             session.session->host_state().steps_done(),
              loss,
              -1,
              0,
@@ -194,7 +195,7 @@ epl_error* epl_session_output(epl_session* session, int32_t entry, const char* n
     EPL_TRY(in_session(session, [&]() -> Status {
       EPL_TEXT_ARGUMENT(name);
       EPL_ASSIGN(const Entry* found, entry_argument(session->session->plan(), entry));
-      EPL_ASSIGN(made->tensor, session->session->output(found->kind, name_text));
+      EPL_ASSIGN(made->tensor, session->session->results().output(found->kind, name_text));
       made->engine = session->engine;
       return {};
     }));
@@ -206,7 +207,7 @@ epl_error* epl_session_metric(epl_session* session, const char* name, size_t nam
   return with_session(session, [&]() -> Status {
     EPL_REQUIRE(value);
     EPL_TEXT_ARGUMENT(name);
-    EPL_ASSIGN(*value, session->session->step_scalar(name_text));
+    EPL_ASSIGN(*value, session->session->results().step_scalar(name_text));
     return {};
   });
 }
@@ -214,7 +215,7 @@ epl_error* epl_session_metric(epl_session* session, const char* name, size_t nam
 epl_error* epl_session_set_number(epl_session* session, const char* name, size_t name_length, double value) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(name);
-    return session->session->set_number(name_text, value);
+    return session->session->host_state().set_number(name_text, value);
   });
 }
 
@@ -222,13 +223,13 @@ epl_error* epl_session_get_number(epl_session* session, const char* name, size_t
   return with_session(session, [&]() -> Status {
     EPL_REQUIRE(value);
     EPL_TEXT_ARGUMENT(name);
-    EPL_ASSIGN(*value, session->session->number(name_text));
+    EPL_ASSIGN(*value, session->session->host_state().number(name_text));
     return {};
   });
 }
 
 epl_error* epl_session_observe(epl_session* session, double value, int32_t higher_is_better) {
-  return with_session(session, [&] { return session->session->observe(value, higher_is_better != 0); });
+  return with_session(session, [&] { return session->session->host_state().observe(value, higher_is_better != 0); });
 }
 
 epl_error* epl_session_record(epl_session* session, int64_t steps) {
@@ -257,18 +258,18 @@ epl_error* epl_session_give_up(epl_session* session, const char* reason, size_t 
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(reason);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
-    static_cast<void>(session->session->give_up(Status(Code::peer_failed, std::string(reason_text))));
+    static_cast<void>(session->session->world().give_up(Status(Code::peer_failed, std::string(reason_text))));
     return {};
   });
 }
 
 int64_t epl_session_steps(const epl_session* session) {
-  return alive(session) ? session->session->progress().steps : 0;
+  return alive(session) ? session->session->host_state().progress().steps : 0;
 }
 
 void epl_session_progress(const epl_session* session, epl_metrics* metrics) {
   if (!alive(session) || metrics == nullptr) return;
-  const Progress::Numbers now = session->session->progress();
+  const Progress::Numbers now = session->session->host_state().progress();
   const epl_metrics out = {sizeof out,        now.steps,         now.loss,
                            now.gradient_norm, now.learning_rate, nanoseconds(now.seconds)};
   put_output(&out, metrics, sizeof out);

@@ -144,7 +144,7 @@ Trained trained(std::string_view model, const Job& job) {
   auto plan = CompiledPlan::create(test_host(2), options);
   EXPECT_TRUE(plan.ok()) << job.name << ": " << plan.status().to_string();
   if (!plan.ok()) return out;
-  auto session = Session::create(test_host(2), *plan, 7);
+  auto session = Session::create(test_host(2), *plan, {.seed = 7});
   EXPECT_TRUE(session.ok()) << job.name << ": " << session.status().to_string();
   Tensor x(TensorType{DType::f32, {count, 12}}), wanted(TensorType{DType::f32, {count, 4}});
   for (int64_t i = 0; i < count; ++i) {
@@ -159,10 +159,11 @@ Trained trained(std::string_view model, const Job& job) {
     EXPECT_TRUE(status.ok()) << job.name << ": " << status.to_string();
     out.losses.push_back(metrics.loss);
   }
-  out.predicted.push_back((*session)->step_output("y")->clone());
+  out.predicted.push_back((*session)->results().step_output("y")->clone());
   const Status evaluated = (*session)->evaluate(inputs, out.evaluated);
   EXPECT_TRUE(evaluated.ok()) << job.name << ": " << evaluated.to_string();
-  for (const StateSlot& slot : (*plan)->state().slots()) out.state.emplace(slot.name, *(*session)->state(slot.name));
+  for (const StateSlot& slot : (*plan)->state().slots())
+    out.state.emplace(slot.name, *(*session)->state().get(slot.name));
   EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak()) << job.name;
   return out;
 }

@@ -4,7 +4,7 @@
 #include "core/compile/plan_decisions.h"
 #include "core/runtime/evaluation.h"
 #include "core/runtime/predictor.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/mlp.h"
 #include "tests/runtime/trained.h"
 
@@ -70,7 +70,7 @@ std::unique_ptr<Session> session_of(const Result<PlanOptions>& options) {
   auto plan = layout_plan(options);
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   if (!plan.ok()) return nullptr;
-  auto session = Session::create(test_host(2), *plan, 7);
+  auto session = Session::create(test_host(2), *plan, {.seed = 7});
   EXPECT_TRUE(session.ok()) << session.status().to_string();
   return session.ok() ? std::move(*session) : nullptr;
 }
@@ -78,13 +78,13 @@ std::unique_ptr<Session> session_of(const Result<PlanOptions>& options) {
 // All that a session goes on from.
 void give_state(Session& from, Session& to) {
   for (const StateSlot& slot : from.plan().state().slots())
-    ASSERT_TRUE(to.set_state(slot.name, *from.state(slot.name)).ok()) << slot.name;
-  to.set_steps_done(from.steps_done());
+    ASSERT_TRUE(to.state().set(slot.name, *from.state().get(slot.name)).ok()) << slot.name;
+  to.host_state().set_steps_done(from.host_state().steps_done());
 }
 
 void expect_equal_state(Session& one, Session& other, const std::string& where) {
   for (const StateSlot& slot : one.plan().state().slots())
-    EXPECT_TRUE(identical(*one.state(slot.name), *other.state(slot.name))) << slot.name << ", " << where;
+    EXPECT_TRUE(identical(*one.state().get(slot.name), *other.state().get(slot.name))) << slot.name << ", " << where;
 }
 
 struct Layout {
@@ -122,7 +122,7 @@ TEST(Shapes, EachStepHasTheBitsOfASessionOfItsShapeAlone) {
       ASSERT_TRUE(alone->step(inputs, expected).ok()) << where;
       EXPECT_EQ(metrics.loss, expected.loss) << where;
       EXPECT_EQ(metrics.gradient_norm, expected.gradient_norm) << where;
-      EXPECT_EQ(*several->step_scalar("gradient_norm"), expected.gradient_norm) << where;
+      EXPECT_EQ(*several->results().step_scalar("gradient_norm"), expected.gradient_norm) << where;
       expect_equal_state(*several, *alone, where);
       double evaluated = 0, there = 1;
       ASSERT_TRUE(several->evaluate(inputs, evaluated).ok()) << where;
@@ -167,7 +167,7 @@ TEST(Shapes, OtherShapesAreRefusedByNamingThose) {
             std::string::npos)
       << why;
   EXPECT_NE(session->step(batch_of({3, 4}, 0), metrics).message().find("a shape of 3"), std::string::npos);
-  EXPECT_EQ(session->steps_done(), 0);
+  EXPECT_EQ(session->host_state().steps_done(), 0);
   std::vector<Tensor> mixed = batch_of(shapes[0], 0);
   mixed[1] = batch_of(shapes[1], 0)[1];
   EXPECT_FALSE(session->step(mixed, metrics).ok());
@@ -178,7 +178,7 @@ TEST(Shapes, OtherShapesAreRefusedByNamingThose) {
 
 TEST(Shapes, EvaluationCountsAllOfThemAndPartsOfThem) {
   const auto plan = layout_plan(options_of(shapes, 1, "{}")).value();
-  auto owner = Session::create(test_host(2), plan, 7);
+  auto owner = Session::create(test_host(2), plan, {.seed = 7});
   auto counted = Evaluation::create(plan, "accuracy");
   double terms = 0, weights = 0;
   for (const Sizes sizes : {Sizes{8, 4}, Sizes{8, 6}, Sizes{4, 4}, Sizes{3, 6}, Sizes{2, 4}}) {
@@ -198,7 +198,7 @@ TEST(Shapes, EvaluationCountsAllOfThemAndPartsOfThem) {
 
 TEST(Shapes, PredictionsAndPredictorsTakeThem) {
   const auto plan = layout_plan(options_of(shapes, 2, "{}")).value();
-  std::shared_ptr<Session> session = Session::create(test_host(2), plan, 7).value();
+  std::shared_ptr<Session> session = Session::create(test_host(2), plan, {.seed = 7}).value();
   StepMetrics metrics;
   ASSERT_TRUE(session->step(batch_of(shapes[1], 0), metrics).ok());
   auto predictor = Predictor::create(session, nullptr);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/runtime/session.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/graph_model.h"
 
 namespace epl {
@@ -51,7 +51,7 @@ Trained train(const Result<std::shared_ptr<const CompiledPlan>>& plan, const std
   Trained out;
   EXPECT_TRUE(plan.ok()) << layout << ": " << plan.status().to_string();
   if (!plan.ok()) return out;
-  auto session = Session::create(test_host(2), *plan, 7);
+  auto session = Session::create(test_host(2), *plan, {.seed = 7});
   EXPECT_TRUE(session.ok()) << session.status().to_string();
   if (!session.ok()) return out;
   for (int s = 0; s < steps; ++s) {
@@ -73,7 +73,8 @@ Trained train(const Result<std::shared_ptr<const CompiledPlan>>& plan, const std
     EXPECT_TRUE(predicted.ok()) << layout << ": " << predicted.to_string();
   }
   EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak()) << layout;
-  for (const StateSlot& slot : (*plan)->state().slots()) out.state.emplace(slot.name, *(*session)->state(slot.name));
+  for (const StateSlot& slot : (*plan)->state().slots())
+    out.state.emplace(slot.name, *(*session)->state().get(slot.name));
   return out;
 }
 

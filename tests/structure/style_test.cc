@@ -99,19 +99,6 @@ struct Function {
   int lines = 0;
 };
 
-// Blank where the preprocessor's lines are.
-std::string without_directives(const std::string& text) {
-  std::string code;
-  bool directive = false;
-  for (const std::string& line : lines_of(text)) {
-    const size_t first = line.find_first_not_of(' ');
-    directive = directive || (first != std::string::npos && line[first] == '#');
-    code += (directive ? "" : line) + '\n';
-    directive = directive && line.ends_with('\\');
-  }
-  return code;
-}
-
 // The functions of a file that stand in namespaces and classes, with their lambdas and local classes in them.
 std::vector<Function> functions_of(const std::string& text) {
   static const std::regex scope(R"((^|\s)(namespace|class|struct|union|enum|extern)(\s|$))");
