@@ -120,8 +120,8 @@ class World {
   const std::shared_ptr<const CompiledPlan> plan_;
   SessionOptions options_;
   const HostState& host_state_;
+  CurrentCall call_;  // outlives the groups, which keep what they were told
   const LocalRanks ranks_;
-  CurrentCall call_;
   int joins_ = 0;                                      // of the world, over processes
   std::vector<std::unique_ptr<Communicator>> before_;  // the ranks' old world, until the new one stands
   std::vector<std::unique_ptr<PendingJoin>> pending_;  // by local rank; none where nobody is on the way
