@@ -47,7 +47,7 @@ std::string function_name(const std::string& declaration, const std::string& cla
   if (!std::regex_search(head, found, function)) return "";
   const std::string before = found[1], name = found[2];
   const bool has_type = std::any_of(before.begin(), before.end(), [](char c) { return std::isalnum(c) != 0; });
-  return has_type && name != class_name && name != "explicit" ? name : "";
+  return has_type && name[0] != '~' && name != class_name ? name : "";
 }
 
 class Reader {
