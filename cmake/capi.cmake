@@ -73,6 +73,8 @@ if(EPL_TOOL)
   target_include_directories(epl_tool PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(epl_tool PRIVATE epl Threads::Threads)
   epl_precompile(epl_tool <CLI/CLI.hpp> <map> <set> <string> <vector>)
+  # It reads arguments and prints: what takes the time is compiling it.
+  target_compile_options(epl_tool PRIVATE $<$<CONFIG:Release>:-O1>)
   if(EPL_SANITIZE)  # as in tests/CMakeLists.txt
     target_compile_options(epl_tool PRIVATE -O0)
   endif()

@@ -1181,6 +1181,7 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
   ///             not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
   ///             out.
   ///   reader    the reader's name; found by the file itself if not set
+  ///   target_name  of the field that a reader makes for the target, "target" (default): for a model with such an input
   ///   and what the reader declares (epl_engine_describe and docs/readers.md list it), for example {"context": 128}.
   /// The options may be a stranger's: a file that one of them names lies in the folder of the data. An absolute
   /// name, `..`, or a link that leads out of that folder is an error.

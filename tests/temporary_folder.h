@@ -43,4 +43,11 @@ inline const TemporaryFolder& program_folder() {
   return folder;
 }
 
+// A name in it that nothing has.
+inline std::string fresh_folder(const std::string& name) {
+  const std::string folder = program_folder() / name;
+  std::filesystem::remove_all(folder);
+  return folder;
+}
+
 }  // namespace epl

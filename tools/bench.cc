@@ -105,12 +105,11 @@ void print(const BenchOptions& o, const std::string& name, int64_t ranks, const 
                          {"cost", cost},
                          {"processor_seconds", c.processor_median()},
                          {"processor_cost", processor_cost}};
-      std::printf("%s\n", print_json(line).c_str());
+      say_json(line);
     } else {
-      std::printf("| %s | %lld | %s | %s (%s to %s) | %+.1f %% | %s | %+.1f %% |\n", name.c_str(),
-                  static_cast<long long>(ranks), c.level.c_str(), milliseconds(c.median()).c_str(),
-                  milliseconds(low).c_str(), milliseconds(high).c_str(), 100 * cost,
-                  milliseconds(c.processor_median()).c_str(), 100 * processor_cost);
+      say("| %s | %lld | %s | %s (%s to %s) | %+.1f %% | %s | %+.1f %% |\n", name.c_str(),
+          static_cast<long long>(ranks), c.level.c_str(), milliseconds(c.median()).c_str(), milliseconds(low).c_str(),
+          milliseconds(high).c_str(), 100 * cost, milliseconds(c.processor_median()).c_str(), 100 * processor_cost);
     }
   }
   std::fflush(stdout);
@@ -118,8 +117,7 @@ void print(const BenchOptions& o, const std::string& name, int64_t ranks, const 
 
 int run_bench(const BenchOptions& o) {
   if (!o.job.json)
-    std::printf(
-        "| case | ranks | level | a step: median (10th to 90th) | cost | processor time | cost |\n"
+    say("| case | ranks | level | a step: median (10th to 90th) | cost | processor time | cost |\n"
         "|---|---|---|---|---|---|---|\n");
   for (std::string folder : o.cases) {
     while (folder.size() > 1 && folder.back() == '/') folder.pop_back();

@@ -73,7 +73,8 @@ Port with_dims_of(const Port& input, const Port& field, int64_t samples_in) {
 }
 
 // Why a field's shape does not fit an input, with what helps.
-std::string misfit(const Port& input, const Port& field, int64_t samples_in) {
+std::string misfit(const ModelInput& input, const Port& field, int64_t samples_in) {
+  if (!input.ranked) return "";
   const std::string what = "field " + field.name + " is " + field.text() + " in the data, input " + input.name +
                            " of the model is " + input.text();
   if (field.dims.size() != input.dims.size()) {
@@ -181,7 +182,7 @@ int64_t batch_of(const Model& model, const JobOptions& o) {
   const auto values = named("--value", o.values, value_expected);
   const SaidSizes said(model, o);
   int64_t fixed = 0;
-  for (const ModelInput& port : inputs_of(model)) {
+  for (const ModelInput& port : said.inputs()) {
     const int64_t dim = batch_dim(port, dims);
     if (values.contains(port.name) || dim < 0) continue;
     const int64_t size = said.of(port, static_cast<size_t>(dim));
@@ -229,7 +230,7 @@ void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& data
     Port field = port_of(epl_dataset_field, dataset.get(), i);
     fields[field.name] = field;
   }
-  for (const Port& input : inputs_of(model)) {
+  for (const ModelInput& input : said.inputs()) {
     if (values.contains(input.name)) continue;
     auto it = fields.find(input.name);
     if (it == fields.end()) it = fields.find("input." + input.name);
@@ -241,7 +242,7 @@ void bind_inputs(const Trainer& trainer, const Model& model, const Dataset& data
                      "");
     }
     const int64_t samples_in = o.free_batch ? -1 : batch_dim(input, dims);
-    Port field = with_dims_of(input, it->second, batch_dim(input, dims));
+    Port field = input.ranked ? with_dims_of(input, it->second, batch_dim(input, dims)) : it->second;
     if (!misfit(input, field, samples_in).empty()) field = it->second;  // the message is about the data as it is
     const std::string problem = misfit(input, field, samples_in);
     const bool freed = o.free_batch && batch_dim(input, dims) >= 0 && input.dims.size() == field.dims.size();
@@ -261,12 +262,18 @@ void bind_open(const Trainer& trainer, const Model& model, const JobOptions& o, 
   bind_symbols(trainer, symbols);  // those too that the model does not have, which is an error of the plan
   const auto dims = batch_dims_of(o);
   const int64_t batch = batch_of(model, o);
-  const std::vector<ModelInput> inputs = inputs_of(model);
+  const std::vector<ModelInput>& inputs = said.inputs();
+  const auto values = named("--value", o.values, value_expected);
   std::vector<std::vector<int64_t>> sizes;
   bool open = false;
   for (const ModelInput& input : inputs) {
     const int64_t samples_in = batch_dim(input, dims);
     Port port = input;
+    if (!input.ranked) {
+      open = open || !values.contains(input.name);
+      sizes.push_back({batch, 64});
+      continue;
+    }
     for (size_t d = 0; d < port.dims.size(); ++d) {
       const bool samples = static_cast<int64_t>(d) == samples_in;
       if (samples && o.free_batch) port.dims[d] = batch;

@@ -8,6 +8,7 @@
 #include "tools/case_run.h"
 #include "tools/case_scale.h"
 #include "tools/layouts.h"
+#include "tools/text.h"
 #include "tools/trained.h"
 
 namespace epl::tools {
@@ -178,8 +179,8 @@ class Case final : CaseRun {
       const double allowed = reference_.loss_tolerance_at(i);
       if (!(error <= allowed)) out_.pass = false;
       if (o_.details)
-        std::fprintf(stderr, "%s  step %zu loss %.9g, expected %.9g, error %.1e of %.1e\n",
-                     error <= allowed ? "    " : "FAIL", i, metrics.loss, losses[i], error, allowed);
+        say_error("%s  step %zu loss %.9g, expected %.9g, error %.1e of %.1e\n", error <= allowed ? "    " : "FAIL", i,
+                  metrics.loss, losses[i], error, allowed);
       out_.loss_error =
           std::isfinite(error) ? std::max(out_.loss_error, error) : std::numeric_limits<double>::infinity();
     }
@@ -224,8 +225,8 @@ class Case final : CaseRun {
             double& worst, std::string& worst_name) {
     if (!(error <= allowed)) out_.pass = false;
     if (o_.details)
-      std::fprintf(stderr, "%s  %-8s %.9g, expected %.9g, error %.1e of %.1e  %s\n", error <= allowed ? "    " : "FAIL",
-                   what, ours, expected, error, allowed, name.c_str());
+      say_error("%s  %-8s %.9g, expected %.9g, error %.1e of %.1e  %s\n", error <= allowed ? "    " : "FAIL", what,
+                ours, expected, error, allowed, name.c_str());
     if (!std::isfinite(error)) error = std::numeric_limits<double>::infinity();
     if (error > worst) {
       worst = error;

@@ -7,6 +7,7 @@
 
 #include "tools/launch.h"
 #include "tools/scratch_folder.h"
+#include "tools/text.h"
 
 namespace epl::tools {
 namespace {
@@ -84,7 +85,7 @@ std::vector<Json> lines_of_processes(const CheckOptions& o, const std::string& f
     const int code = launch(launched);
     for (const int asked : {SIGINT, SIGTERM, SIGHUP}) signal = code == 128 + asked ? asked : signal;
     for (int64_t p = 0; p < processes; ++p) lines.push_back(line_of(launched.logs, p));
-    std::fputs(read_file(launched.logs + "/0.err").c_str(), stderr);
+    std::fputs(printable(read_file(launched.logs + "/0.err")).c_str(), stderr);
   }
   if (signal != 0) std::raise(signal);  // which the processes were asked to end by, and this one as well
   return lines;

@@ -4,6 +4,7 @@
 #include "tools/commands.h"
 #include "tools/layouts.h"
 #include "tools/progress.h"
+#include "tools/text.h"
 #include "tools/usage.h"
 #include "tools/values.h"
 
@@ -30,19 +31,19 @@ std::string layout_text(const LayoutResult& layout, const std::string& expected)
 
 void print(const CheckOptions& o, const std::string& name, const Outcome& r) {
   if (o.job.json) {
-    std::printf("%s\n", print_json(outcome_json(name, r)).c_str());
+    say_json(outcome_json(name, r));
   } else {
     std::string worst;
     if (!r.pass)
       worst = "  worst gradient " + (r.worst_gradient.empty() ? "-" : r.worst_gradient) + ", parameter " +
               (r.worst_parameter.empty() ? "-" : r.worst_parameter);
-    std::printf(
-        "%s  %s: loss %s, gradient %s, parameter %s; memory %lld planned, %lld measured; weights %s; %s ms a step%s\n",
-        r.pass ? "pass" : "FAIL", name.c_str(), scientific(r.loss_error).c_str(), scientific(r.gradient_error).c_str(),
-        scientific(r.parameter_error).c_str(), static_cast<long long>(r.planned), static_cast<long long>(r.measured),
-        r.hash.c_str(), fixed(r.seconds_per_step() * 1e3, 2).c_str(), worst.c_str());
-    for (const std::string& note : r.notes) std::printf("      %s\n", note.c_str());
-    for (const LayoutResult& layout : r.layouts) std::printf("      %s\n", layout_text(layout, r.hash).c_str());
+    say("%s  %s: loss %s, gradient %s, parameter %s; memory %lld planned, %lld measured; weights %s; %s ms a step%s\n",
+        r.pass ? "pass" : "FAIL", printable_line(name).c_str(), scientific(r.loss_error).c_str(),
+        scientific(r.gradient_error).c_str(), scientific(r.parameter_error).c_str(), static_cast<long long>(r.planned),
+        static_cast<long long>(r.measured), r.hash.c_str(), fixed(r.seconds_per_step() * 1e3, 2).c_str(),
+        worst.c_str());
+    for (const std::string& note : r.notes) say("      %s\n", printable_line(note).c_str());
+    for (const LayoutResult& layout : r.layouts) say("      %s\n", layout_text(layout, r.hash).c_str());
   }
   std::fflush(stdout);
 }
@@ -50,9 +51,9 @@ void print(const CheckOptions& o, const std::string& name, const Outcome& r) {
 void print_error(const CheckOptions& o, const std::string& name, const std::exception& error) {
   const Json line = error_json(name, error);
   if (o.job.json) {
-    std::printf("%s\n", print_json(line).c_str());
+    say_json(line);
   } else {
-    std::printf("FAIL  %s: %s\n", name.c_str(), line.at("error").get<std::string>().c_str());
+    say("FAIL  %s: %s\n", printable_line(name).c_str(), printable_line(line.at("error").get<std::string>()).c_str());
   }
   std::fflush(stdout);
 }
@@ -80,12 +81,10 @@ class StrategyCheck {
       }
     }
     if (o_.job.json) {
-      std::printf(
-          "%s\n",
-          print_json({{"event", "done"}, {"passed", passed_}, {"refused", refused_}, {"failed", failed_}}).c_str());
+      say_json({{"event", "done"}, {"passed", passed_}, {"refused", refused_}, {"failed", failed_}});
     } else {
-      std::printf("%lld passed, %lld refused, %lld failed\n", static_cast<long long>(passed_),
-                  static_cast<long long>(refused_), static_cast<long long>(failed_));
+      say("%lld passed, %lld refused, %lld failed\n", static_cast<long long>(passed_), static_cast<long long>(refused_),
+          static_cast<long long>(failed_));
     }
     return failed_ == 0 ? 0 : 1;
   }
@@ -144,16 +143,16 @@ class StrategyCheck {
     const bool pass = line.at("pass"), refused = line.contains("refused");
     (pass ? passed_ : refused ? refused_ : failed_) += 1;
     if (o_.job.json) {
-      std::printf("%s\n", print_json(line).c_str());
+      say_json(line);
     } else {
       std::string more = line.contains("refused") ? line.at("refused") : line.value("error", Json(""));
       if (!pass && more.empty()) more = "loss or weights are not those of the reference: " + print_json(line);
-      std::printf("%s  %s: %s%s%s\n",
-                  pass      ? "pass"
-                  : refused ? "refused"
-                            : "FAIL",
-                  line.at("case").get<std::string>().c_str(), line.at("strategy").get<std::string>().c_str(),
-                  more.empty() ? "" : ": ", more.c_str());
+      say("%s  %s: %s%s%s\n",
+          pass      ? "pass"
+          : refused ? "refused"
+                    : "FAIL",
+          printable_line(line.at("case").get<std::string>()).c_str(), line.at("strategy").get<std::string>().c_str(),
+          more.empty() ? "" : ": ", printable_line(more).c_str());
     }
     std::fflush(stdout);
   }

@@ -38,7 +38,8 @@ void bind_target(const Trainer& trainer, const Port& field, const std::string& l
                                static_cast<int32_t>(dims.size())));
 }
 
-std::string data_text(const Json& description) {
+std::string data_text(const Json& told) {
+  const Json description = printable_json(told);
   std::string out = with_thousands(description.at("samples").get<int64_t>()) + " samples, read as " +
                     description.at("reader").get<std::string>();
   for (const Json& field : description.at("fields")) {

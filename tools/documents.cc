@@ -152,10 +152,8 @@ Run add_completion(CLI::App& app) {
 
 Run add_man(CLI::App& app) {
   return [&app] {
-    std::fputs(man_page(describe(*app.get_parent()), parse_json(text_of(epl_engine_describe, make_engine({}).get())),
-                        version_text())
-                   .c_str(),
-               stdout);
+    const Json engine = parse_json(text_of(epl_engine_describe, make_engine({}).get()));
+    std::fputs(man_page(describe(*app.get_parent()), engine, version_text()).c_str(), stdout);
     return 0;
   };
 }

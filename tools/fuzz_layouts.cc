@@ -7,6 +7,7 @@
 #include "tools/commands.h"
 #include "tools/scratch_folder.h"
 #include "tools/subject.h"
+#include "tools/text.h"
 #include "tools/usage.h"
 #include "tools/values.h"
 
@@ -136,8 +137,8 @@ class Fuzzer {
 
   void judge(int64_t index, Subject& subject, const Pair& pair) {
     if (o_.details)  // before it runs, in case it never ends
-      std::fprintf(stderr, "pair %lld: %s: %s and %s\n", static_cast<long long>(index), subject.said().c_str(),
-                   said(subject, pair, pair.a).c_str(), said(subject, pair, pair.b).c_str());
+      say_error("pair %lld: %s: %s and %s\n", static_cast<long long>(index), subject.said().c_str(),
+                said(subject, pair, pair.a).c_str(), said(subject, pair, pair.b).c_str());
     const Trained a = subject.train(pair.a, pair.common);
     for (const Layout* layout : {&pair.a, &pair.b}) {
       const Trained one = layout == &pair.a ? a : subject.train(pair.b, pair.common);
@@ -146,8 +147,7 @@ class Fuzzer {
         if (!wrong.empty()) return fail(index, subject, pair, wrong);
         ++refused_;
         ++reasons_[one.message.substr(0, one.message.find_first_of("0123456789:"))];
-        if (o_.details)
-          std::fprintf(stderr, "pair %lld refused: %s\n", static_cast<long long>(index), one.message.c_str());
+        if (o_.details) say_error("pair %lld refused: %s\n", static_cast<long long>(index), one.message.c_str());
         return;
       }
       if (layout == &pair.a) continue;
@@ -157,8 +157,7 @@ class Fuzzer {
     ++compared_;
     (pair.bits ? bitwise_ : within_rounding_) += 1;
     if (o_.details)
-      std::fprintf(stderr, "pair %lld the same %s\n", static_cast<long long>(index),
-                   pair.bits ? "bits" : "but for rounding");
+      say_error("pair %lld the same %s\n", static_cast<long long>(index), pair.bits ? "bits" : "but for rounding");
   }
 
   static std::string differs(Subject& subject, const Pair& pair) {
@@ -218,18 +217,16 @@ class Fuzzer {
     const std::string again =
         "epl fuzz-layouts --seed " + std::to_string(o_.seed) + " --first " + std::to_string(index) + " --count 1";
     if (o_.json) {
-      std::printf("%s\n", print_json({{"event", "failure"},
-                                      {"found", found},
-                                      {"again", again},
-                                      {"subject", last.said()},
-                                      {"bitwise", pair.bits},
-                                      {"first", said(last, pair, pair.a)},
-                                      {"second", said(last, pair, pair.b)}})
-                              .c_str());
+      say_json({{"event", "failure"},
+                {"found", found},
+                {"again", again},
+                {"subject", last.said()},
+                {"bitwise", pair.bits},
+                {"first", said(last, pair, pair.a)},
+                {"second", said(last, pair, pair.b)}});
     } else {
-      std::printf("FAIL  %s\n      %s\n      first:  %s\n      second: %s\n      again: %s\n", found.c_str(),
-                  last.said().c_str(), said(last, pair, pair.a).c_str(), said(last, pair, pair.b).c_str(),
-                  again.c_str());
+      say("FAIL  %s\n      %s\n      first:  %s\n      second: %s\n      again: %s\n", found.c_str(),
+          last.said().c_str(), said(last, pair, pair.a).c_str(), said(last, pair, pair.b).c_str(), again.c_str());
     }
     std::fflush(stdout);
   }
@@ -238,20 +235,19 @@ class Fuzzer {
     if (o_.json) {
       Json reasons = Json::object();
       for (const auto& [reason, count] : reasons_) reasons[reason] = count;
-      std::printf("%s\n", print_json({{"event", "done"},
-                                      {"compared", compared_},
-                                      {"bitwise", bitwise_},
-                                      {"within_rounding", within_rounding_},
-                                      {"refused", refused_},
-                                      {"reasons", reasons},
-                                      {"failed", failed_}})
-                              .c_str());
+      say_json({{"event", "done"},
+                {"compared", compared_},
+                {"bitwise", bitwise_},
+                {"within_rounding", within_rounding_},
+                {"refused", refused_},
+                {"reasons", reasons},
+                {"failed", failed_}});
       return;
     }
-    std::printf("%lld pairs compared, %lld bit by bit; %lld refused; %lld failed\n", static_cast<long long>(compared_),
-                static_cast<long long>(bitwise_), static_cast<long long>(refused_), static_cast<long long>(failed_));
+    say("%lld pairs compared, %lld bit by bit; %lld refused; %lld failed\n", static_cast<long long>(compared_),
+        static_cast<long long>(bitwise_), static_cast<long long>(refused_), static_cast<long long>(failed_));
     for (const auto& [reason, count] : reasons_)
-      std::printf("      refused %lld times: %s...\n", static_cast<long long>(count), reason.c_str());
+      say("      refused %lld times: %s...\n", static_cast<long long>(count), reason.c_str());
   }
 
   const FuzzOptions& o_;

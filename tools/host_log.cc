@@ -1,12 +1,13 @@
 #include "tools/host_log.h"
 
-#include <cstdio>
 #include <utility>
+
+#include "tools/text.h"
 
 namespace epl::tools {
 
 HostLog::~HostLog() {
-  for (const std::string& message : take()) std::fprintf(stderr, "epl: %s\n", message.c_str());
+  for (const std::string& message : take()) say_error("epl: %s\n", message.c_str());
 }
 
 void HostLog::add(std::string message) {

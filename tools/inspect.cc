@@ -23,10 +23,9 @@ using Lines = std::vector<std::string>;
 void print_list(const Lines& lines, bool all) {
   constexpr size_t most = 12;
   const size_t shown = all || lines.size() <= most + 1 ? lines.size() : most;
-  for (size_t i = 0; i < shown; ++i) std::printf("  %s\n", lines[i].c_str());
+  for (size_t i = 0; i < shown; ++i) say("  %s\n", lines[i].c_str());
   if (shown < lines.size())
-    std::printf("  ... and %s more; --all shows them\n",
-                with_thousands(static_cast<int64_t>(lines.size() - shown)).c_str());
+    say("  ... and %s more; --all shows them\n", with_thousands(static_cast<int64_t>(lines.size() - shown)).c_str());
 }
 
 std::string text(const Json& object, const char* key) { return object.at(key).get<std::string>(); }
@@ -39,7 +38,10 @@ std::string dims_text(const Json& dims) {
   return out + "]";
 }
 
-std::string typed(const Json& one) { return text(one, "name") + ": " + text(one, "dtype") + dims_text(one.at("dims")); }
+std::string typed(const Json& one) {
+  const std::string dims = one.value("ranked", true) ? dims_text(one.at("dims")) : "[...]";  // "...": any number
+  return text(one, "name") + ": " + text(one, "dtype") + dims;
+}
 
 Lines typed_lines(const Json& list) {
   Lines out;
@@ -50,8 +52,7 @@ Lines typed_lines(const Json& list) {
 // Which initialisers can be trained, and what stands in the way of gradients.
 void print_training(const Json& t, bool all) {
   if (t.contains("refused")) {
-    std::printf("\ntraining\n  %s%s\n",
-                t.contains("shapes") ? "" : "the model does not bind: ", text(t, "refused").c_str());
+    say("\ntraining\n  %s%s\n", t.contains("shapes") ? "" : "the model does not bind: ", text(t, "refused").c_str());
     return;
   }
   long long trainable = 0;
@@ -64,13 +65,13 @@ void print_training(const Json& t, bool all) {
     obstacles.push_back(std::string(one.at("blocks").get<bool>() ? "no gradient" : "gradients stop") + " at node " +
                         text(one, "node") + " (" + text(one, "op") + "): " + text(one, "reason"));
   }
-  std::printf("\ntraining: %lld of %zu initialisers can be trained", trainable, t.at("initializers").size());
+  say("\ntraining: %lld of %zu initialisers can be trained", trainable, t.at("initializers").size());
   if (t.contains("open_dimensions_as"))
-    std::printf(" (open dimensions taken as %lld)", static_cast<long long>(t.at("open_dimensions_as").get<int64_t>()));
+    say(" (open dimensions taken as %lld)", static_cast<long long>(t.at("open_dimensions_as").get<int64_t>()));
   Lines shapes;
   for (const Json& one : t.value("shapes", Json::array())) shapes.push_back(typed(one));
-  if (!shapes.empty()) std::printf(" (%s)", joined(shapes, ", ").c_str());
-  std::printf("\n");
+  if (!shapes.empty()) say(" (%s)", joined(shapes, ", ").c_str());
+  say("\n");
   print_list(left_out, all);
   print_list(obstacles, all);
 }
@@ -108,22 +109,22 @@ Json training_at(const Engine& engine, const Model& model, const JobOptions& o, 
 }
 
 void print_model(const Json& m, bool all) {
-  std::printf("%s\n", text(m, "description").c_str());
+  say("%s\n", text(m, "description").c_str());
   const std::string training = text(m, "training_parts");
-  std::printf("%s%s\n", training.empty() ? "ready for inference" : "for training: ", training.c_str());
+  say("%s%s\n", training.empty() ? "ready for inference" : "for training: ", training.c_str());
   for (const char* kind : {"inputs", "outputs"}) {
-    std::printf("\n%s\n", kind);
+    say("\n%s\n", kind);
     print_list(typed_lines(m.at(kind)), all);
   }
-  std::printf("\ninitialisers: %zu with %s elements\n", m.at("initializers").size(),
-              with_thousands(m.at("initializer_elements").get<int64_t>()).c_str());
+  say("\ninitialisers: %zu with %s elements\n", m.at("initializers").size(),
+      with_thousands(m.at("initializer_elements").get<int64_t>()).c_str());
   print_list(typed_lines(m.at("initializers")), all);
   Lines ops;
   for (const auto& [name, count] : m.at("ops").items()) {
     const std::string number = std::to_string(count.get<int64_t>());
     ops.push_back(std::string(number.size() < 6 ? 6 - number.size() : 0, ' ') + number + "  " + name);
   }
-  std::printf("\noperators\n");
+  say("\noperators\n");
   print_list(ops, true);
   print_training(m.at("training"), all);
   Lines findings;
@@ -131,29 +132,28 @@ void print_model(const Json& m, bool all) {
     findings.push_back(text(f, "level") + ": " + text(f, "where") + (text(f, "where").empty() ? "" : ": ") +
                        text(f, "message"));
   if (findings.empty()) return;
-  std::printf("\nworth knowing before training\n");
+  say("\nworth knowing before training\n");
   print_list(findings, all);
 }
 
 void print_checkpoint(const Json& c, bool all) {
-  std::printf("checkpoint after %s steps; seed %llu, %lld batch units, numerics version %lld",
-              with_thousands(c.at("step").get<int64_t>()).c_str(),
-              static_cast<unsigned long long>(c.at("seed").get<uint64_t>()),
-              static_cast<long long>(c.at("units").get<int64_t>()),
-              static_cast<long long>(c.at("numerics").get<int64_t>()));
+  say("checkpoint after %s steps; seed %llu, %lld batch units, numerics version %lld",
+      with_thousands(c.at("step").get<int64_t>()).c_str(),
+      static_cast<unsigned long long>(c.at("seed").get<uint64_t>()),
+      static_cast<long long>(c.at("units").get<int64_t>()), static_cast<long long>(c.at("numerics").get<int64_t>()));
   if (c.at("data_position").get<int64_t>() >= 0)
-    std::printf(", %s batches of data seen", with_thousands(c.at("data_position").get<int64_t>()).c_str());
-  std::printf("\n");
+    say(", %s batches of data seen", with_thousands(c.at("data_position").get<int64_t>()).c_str());
+  say("\n");
   const std::string adapters = c.at("facts").value("adapters", "");
   if (!adapters.empty())
-    std::printf("low-rank adapters: %s; the weights that are not here are in the model's file\n", adapters.c_str());
+    say("low-rank adapters: %s; the weights that are not here are in the model's file\n", adapters.c_str());
   for (const char* kind : {"parameter", "frozen", "buffer", "optimizer"}) {
     Lines lines;
     for (const Json& t : c.at("tensors")) {
       if (t.at("kind") == kind) lines.push_back(typed(t));
     }
     if (lines.empty()) continue;
-    std::printf("\n%s: %zu\n", kind, lines.size());
+    say("\n%s: %zu\n", kind, lines.size());
     print_list(lines, all);
   }
 }
@@ -172,7 +172,7 @@ int run_inspect(const JobOptions& o, const std::string& path, bool all) {
     Dataset data = make<Dataset>(epl_dataset_open_within, engine.get(), path.data(), path.size(), "/", size_t{1},
                                  options.data(), options.size(), nullptr);
     json = parse_json(text_of(epl_dataset_describe, data.get()));
-    if (!o.json) std::printf("%s\n", printable(data_text(json)).c_str());
+    if (!o.json) say("%s\n", data_text(json).c_str());
   } else if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
     json = describe_checkpoint(engine, find_checkpoint(path));
     if (!o.json) print_checkpoint(printable_json(json), all);
@@ -182,7 +182,7 @@ int run_inspect(const JobOptions& o, const std::string& path, bool all) {
     if (says_sizes(o)) json["training"] = training_at(engine, model, o, json.at("training"));
     if (!o.json) print_model(printable_json(json), all);
   }
-  if (o.json) std::printf("%s\n", print_json(json).c_str());
+  if (o.json) say_json(json);
   return 0;
 }
 

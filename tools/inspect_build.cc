@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "tools/text.h"
+
 namespace epl::tools {
 namespace {
 
@@ -35,8 +37,8 @@ std::string options_of(const Json& row) {
 }  // namespace
 
 void print_build(const Json& engine) {
-  std::printf("epl %s, %s, %lld threads\n", engine.at("version").get<std::string>().c_str(),
-              engine.at("processor").get<std::string>().c_str(), static_cast<long long>(engine.value("threads", 1)));
+  say("epl %s, %s, %lld threads\n", engine.at("version").get<std::string>().c_str(),
+      engine.at("processor").get<std::string>().c_str(), static_cast<long long>(engine.value("threads", 1)));
   // Every list of rows, whatever there is; lists of bare names stand in a line.
   for (const auto& [key, rows] : engine.items()) {
     if (!rows.is_array() || rows.empty()) continue;
@@ -45,15 +47,15 @@ void print_build(const Json& engine) {
     if (!rows.front().is_object() || !rows.front().contains("doc") || key == "strategy_keys") {
       std::string names;
       for (const Json& row : rows) names += (names.empty() ? "" : ", ") + name_of(row);
-      std::printf("\n%s\n  %s\n", title.c_str(), names.c_str());
+      say("\n%s\n  %s\n", title.c_str(), names.c_str());
       continue;
     }
-    std::printf("\n%s\n", title.c_str());
+    say("\n%s\n", title.c_str());
     for (const Json& row : rows)
-      std::printf("  %s: %s%s\n", name_of(row).c_str(), first_sentence(row.at("doc").get<std::string>()).c_str(),
-                  options_of(row).c_str());
+      say("  %s: %s%s\n", name_of(row).c_str(), first_sentence(row.at("doc").get<std::string>()).c_str(),
+          options_of(row).c_str());
   }
-  std::printf("\nWith defaults, and what is not shown here: epl inspect --json\n");
+  say("\nWith defaults, and what is not shown here: epl inspect --json\n");
 }
 
 }  // namespace epl::tools

@@ -13,6 +13,7 @@
 #include "tools/data_notes.h"
 #include "tools/lora.h"
 #include "tools/sizes.h"
+#include "tools/text.h"
 #include "tools/usage.h"
 #include "tools/values.h"
 #include "tools/words.h"
@@ -74,7 +75,7 @@ Engine make_engine(const JobOptions& o, HostLog* log) {
   options.log_userdata = log;
   options.log = [](void* to, int32_t, const char* message, size_t length) {
     if (to != nullptr) return static_cast<HostLog*>(to)->add({message, length});
-    std::fprintf(stderr, "epl: %.*s\n", static_cast<int>(length), message);
+    say_error("epl: %.*s\n", static_cast<int>(length), message);
   };
   return make<Engine>(epl_engine_create, &options);
 }
@@ -160,10 +161,10 @@ namespace {
 
 // The input that takes the text.
 Port text_input(const Model& model) {
-  const int64_t count = epl_model_port_count(model.get(), EPL_PORT_INPUT);
-  for (int64_t i = 0; i < count; ++i) {
-    Port port = port_of(epl_model_port, model.get(), EPL_PORT_INPUT, i);
-    if (port.dtype == EPL_DTYPE_I64 && port.dims.size() == 2) return port;
+  for (const ModelInput& input : inputs_of(model)) {
+    if (input.dtype != EPL_DTYPE_I64) continue;
+    if (!input.ranked) return {input.name, input.dtype, {-1, -1}};
+    if (input.dims.size() == 2) return input;
   }
   throw UsageError("the model has no input i64[batch, context] for --text; give its inputs with --data");
 }
@@ -206,6 +207,14 @@ Dataset open_dataset(const Engine& engine, const std::string& path, const Json& 
                        text.size(), nullptr);
 }
 
+// The options of a reader, which calls the target as the loss does.
+Json with_target_name(Json options, const JobOptions& o) {
+  const Json* inputs = options.contains("inputs") ? &options.at("inputs") : nullptr;
+  const bool own = inputs != nullptr && inputs->is_object() && inputs->contains(o.loss_target);
+  if (o.loss_target != "target" && !own && !options.contains("target_name")) options["target_name"] = o.loss_target;
+  return options;
+}
+
 // Under which --validation is read to the meaning of --data.
 Json options_for_another(Json options, const JobOptions& o) {
   const Json own = reader_options("--validation-options", o.validation_options);
@@ -228,8 +237,9 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
   if (!o.data.empty()) {
     const Json in_order = {{"order", "sequential"}, {"partial", true}};
     out.batch = batch_of(model, o);
-    Json options = {{"batch", out.batch}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}};
-    options.update(reader_options("--data-options", o.data_options));
+    Json options = {
+        {"batch", out.batch}, {"order", "shuffled"}, {"seed", static_cast<int64_t>(o.seed)}, {"prefetch", 2}};
+    options.update(with_target_name(reader_options("--data-options", o.data_options), o));
     Json train = options;
     if (once) train.update(in_order);
     if (o.held_out.value_or(0) > 0 && o.validation.empty())
@@ -261,11 +271,15 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
                   {"context", out.context},
                   {"input", input.name},
                   {"held_out", o.text_held_out()}};
+  options = with_target_name(std::move(options), o);
   Json train = options, held_out = options;
   // Windows may begin anywhere, so that an epoch has as many samples as there are bytes.
-  train.update(once
-                   ? Json{{"split", "train"}, {"partial", true}}
-                   : Json{{"split", "train"}, {"stride", 1}, {"order", "shuffled"}, {"seed", o.seed}, {"prefetch", 2}});
+  train.update(once ? Json{{"split", "train"}, {"partial", true}}
+                    : Json{{"split", "train"},
+                           {"stride", 1},
+                           {"order", "shuffled"},
+                           {"seed", static_cast<int64_t>(o.seed)},
+                           {"prefetch", 2}});
   held_out.update(Json{{"split", o.validation.empty() ? "held_out" : "all"}, {"partial", true}});
   out.train = open_dataset(engine, o.text, train);
   if (!o.validation.empty()) {

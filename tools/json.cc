@@ -1,5 +1,7 @@
 #include "tools/json.h"
 
+#include <cstdio>
+
 #include "tools/api.h"
 #include "tools/text.h"
 
@@ -33,7 +35,7 @@ Json parse_json(std::string_view text, const std::string& what) {
     return Json::parse(text.begin(), text.end());
   } catch (const Json::parse_error& e) {
     const std::string_view why = e.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
-    throw UsageError(what + " is not JSON: " + printable(why.substr(why.find("] ") + 2)));
+    throw UsageError(what + " is not JSON: " + printable_line(why.substr(why.find("] ") + 2)));
   }
 }
 
@@ -50,13 +52,15 @@ std::string text_at(const Json& json, const char* key) {
 
 std::string print_json(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
+void say_json(const Json& json) { std::fputs((print_json(json) + "\n").c_str(), stdout); }
+
 Json printable_json(const Json& json) {
-  if (json.is_string()) return printable(json.get_ref<const std::string&>());
+  if (json.is_string()) return printable_line(json.get_ref<const std::string&>());
   if (!json.is_structured()) return json;
   Json out = json.is_array() ? Json::array() : Json::object();
   for (const auto& [key, value] : json.items()) {
     json.is_array() ? out.push_back(printable_json(value))
-                    : static_cast<void>(out[printable(std::string_view(key))] = printable_json(value));
+                    : static_cast<void>(out[printable_line(std::string_view(key))] = printable_json(value));
   }
   return out;
 }

@@ -18,8 +18,10 @@ Json try_parse_json(std::string_view text);
 std::string text_at(const Json& json, const char* key);
 // In one line. Bytes that are not UTF-8 become U+FFFD.
 std::string print_json(const Json& json);
+// On standard output.
+void say_json(const Json& json);
 
-// The same with every text and key as `printable` has it, for people to read.
+// The same with every text and key as `printable_line` has it, for people to read.
 Json printable_json(const Json& json);
 
 }  // namespace epl::tools

@@ -10,7 +10,7 @@ namespace epl::tools {
 namespace {
 
 void print_line(const Json& event) {
-  std::printf("%s\n", print_json(event).c_str());
+  say_json(event);
   flush_output();
 }
 

@@ -57,12 +57,12 @@ SecretText secret_of(const LaunchOptions& o, bool several_hosts, bool first_host
     if (file < 0 || ::write(file, made.data(), made.size()) != static_cast<ssize_t>(made.size()) ||
         ::write(file, "\n", 1) != 1 || ::close(file) != 0)
       fail("cannot write " + o.secret_file);
-    std::fprintf(stderr, "epl: a secret was made in %s\n", o.secret_file.c_str());
+    say_error("epl: a secret was made in %s\n", o.secret_file.c_str());
   }
   SecretText secret(around.read_file(o.secret_file));
   if (secret.empty()) throw UsageError(o.secret_file + " is empty; it should hold the secret of the job");
   if (const std::string others = readable_by_others(o.secret_file); !others.empty())
-    std::fprintf(stderr, "epl: warning: %s\n", others.c_str());
+    say_error("epl: warning: %s\n", others.c_str());
   return secret;
 }
 
@@ -153,8 +153,8 @@ class Launch {
     std::string command;
     for (const std::string& word : o_.command) command += " " + shell_word(word);
     for (size_t i = 1; i < hosts_.size(); ++i) {
-      std::fprintf(stderr, "epl: on %s, with the same secret: epl launch --host %s%s --%s\n", hosts_[i].name.c_str(),
-                   hosts_[i].name.c_str(), words.c_str(), command.c_str());
+      say_error("epl: on %s, with the same secret: epl launch --host %s%s --%s\n", hosts_[i].name.c_str(),
+                hosts_[i].name.c_str(), words.c_str(), command.c_str());
     }
   }
 
@@ -230,6 +230,7 @@ class Launch {
     // All that needs memory comes before the fork.
     std::vector<std::string> words = o_.command, variables = environment(local, memory);
     std::vector<char*> arguments, environment;
+    named_ = printable_line(words.front());
     for (std::string& word : words) arguments.push_back(word.data());
     for (std::string& variable : variables) environment.push_back(variable.data());
     arguments.push_back(nullptr);
@@ -258,7 +259,7 @@ class Launch {
     if (secret < 0 || ::dup2(secret, memory) < 0) ::fcntl(memory, F_SETFD, 0);
     if (secret >= 0) ::close(secret);
     ::execvpe(arguments[0], arguments, environment);
-    ::dprintf(STDERR_FILENO, "epl: cannot start %s: %s\n", arguments[0], std::strerror(errno));
+    ::dprintf(STDERR_FILENO, "epl: cannot start %s: %s\n", named_.c_str(), std::strerror(errno));
     ::_exit(not_found);
   }
 
@@ -370,7 +371,7 @@ class Launch {
   const size_t own_;
   Engine engine_;
   Store store_;
-  std::string rendezvous_, memory_path_;
+  std::string rendezvous_, memory_path_, named_;
   std::vector<Child> children_;
   sigset_t before_{};
   int signals_ = -1, wake_ = -1, code_ = 0;

@@ -130,10 +130,9 @@ namespace {
 
 // On standard error for people; with --json on standard output as well, as the last line.
 int report_failure(int argc, char** argv, int code, const std::string& message, const std::string& where) {
-  std::fprintf(stderr, "epl: %s\n", printable(message).c_str());
+  say_error("epl: %s\n", message.c_str());
   if (std::find(argv, argv + argc, std::string_view("--json")) != argv + argc) {
-    std::printf("%s\n",
-                print_json({{"event", "error"}, {"exit_code", code}, {"message", message}, {"where", where}}).c_str());
+    say_json({{"event", "error"}, {"exit_code", code}, {"message", printable_line(message)}, {"where", where}});
   }
   return code;
 }
@@ -142,7 +141,7 @@ int report_failure(int argc, char** argv, int code, const std::string& message, 
 int with_output(int code) {
   const char* why = output_failure();
   if (why == nullptr || code != 0) return code;
-  std::fprintf(stderr, "epl: cannot write to standard output: %s\n", why);
+  say_error("epl: cannot write to standard output: %s\n", why);
   return exit_code(EPL_ERROR_IO);
 }
 

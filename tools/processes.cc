@@ -16,6 +16,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "tools/text.h"
+
 namespace epl::tools {
 namespace {
 
@@ -235,7 +237,7 @@ Processes find_processes(const Surroundings& around) {
 void enter(const Surroundings& around, Processes& processes) {
   if (const char* file = around.environment("EPL_SECRET_FILE"); file != nullptr && processes.leads()) {
     const std::string others = readable_by_others(file);
-    if (processes.several() && !others.empty()) std::fprintf(stderr, "epl: warning: %s\n", others.c_str());
+    if (processes.several() && !others.empty()) say_error("epl: warning: %s\n", others.c_str());
   }
   if (processes.folder.empty()) return;
   processes.meeting = std::make_shared<const MeetingFolder>(processes.folder, folders_of_user(around));

@@ -90,10 +90,10 @@ void Progress::step(const StepDone& e) {
   // The last column stays empty: a terminal may wrap when it is filled.
   const std::string line = this->line(e, terminal_ ? terminal_columns() - 1 : 1000);
   if (terminal_) {
-    std::fprintf(stderr, "\r\033[K%s", line.c_str());
+    std::fputs(("\r\033[K" + printable_line(line)).c_str(), stderr);
     shown_ = true;
   } else {
-    std::fprintf(stderr, "%s\n", line.c_str());
+    say_error("%s\n", line.c_str());
   }
   std::fflush(stderr);
 }
@@ -113,13 +113,13 @@ void Progress::notice(const Json& event, const std::string& line) {
   }
   if (line.empty()) return;
   clear();
-  std::printf("%s\n", line.c_str());
+  say("%s\n", line.c_str());
   flush_output();
 }
 
 void Progress::warning(const std::string& message) {
   clear();
-  std::fprintf(stderr, "epl: warning: %s\n", printable(message).c_str());
+  say_error("epl: warning: %s\n", message.c_str());
 }
 
 void Progress::done(const JobDone& e) {

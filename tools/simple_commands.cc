@@ -13,6 +13,7 @@
 #include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/report_data.h"
+#include "tools/text.h"
 #include "tools/usage.h"
 #include "tools/values.h"
 
@@ -33,8 +34,7 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const 
     o.data_options = print_json(as_trained);
     o.own_data_options = false;
     if (!o.json)
-      std::fprintf(stderr,
-                   "the data is read as in training (its data.json); --data-options '{}' reads it for itself\n");
+      say_error("the data is read as in training (its data.json); --data-options '{}' reads it for itself\n");
   }
   DataFiles data = open_data(engine, model, o, true);
   Trainer trainer = make_trainer(engine, o);
@@ -62,19 +62,19 @@ int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const 
     Json line = {{"samples", found.samples}, {"held_out", static_cast<bool>(data.held_out)}};
     for (const auto& [name, value] : found.metrics) line[name] = value;
     if (found.left_out > 0) line["left_out"] = found.left_out;
-    std::printf("%s\n", print_json(line).c_str());
+    say_json(line);
     return 0;
   }
   const char* unit = data.context > 0 ? " windows" : " samples";
-  std::printf("loss %s over %s%s%s\n", fixed(found.metrics[0].second, 6).c_str(), with_thousands(found.samples).c_str(),
-              data.held_out ? " held-out" : "", unit);
+  say("loss %s over %s%s%s\n", fixed(found.metrics[0].second, 6).c_str(), with_thousands(found.samples).c_str(),
+      data.held_out ? " held-out" : "", unit);
   for (size_t i = 1; i < found.metrics.size(); ++i)
-    std::printf("%s %s\n", found.metrics[i].first.c_str(), fixed(found.metrics[i].second, 6).c_str());
+    say("%s %s\n", found.metrics[i].first.c_str(), fixed(found.metrics[i].second, 6).c_str());
   if (found.left_out > 0) {
-    std::fprintf(stderr,
-                 "epl: warning: the last %s samples are left out: the model computes its own loss of full batches; "
-                 "choose a --batch that divides %s\n",
-                 with_thousands(found.left_out).c_str(), with_thousands(found.samples + found.left_out).c_str());
+    say_error(
+        "epl: warning: the last %s samples are left out: the model computes its own loss of full batches; "
+        "choose a --batch that divides %s\n",
+        with_thousands(found.left_out).c_str(), with_thousands(found.samples + found.left_out).c_str());
   }
   return 0;
 }
@@ -90,7 +90,7 @@ int run_plan_diff(const JobOptions& o, const std::string& one, const std::string
   Engine engine = make_engine(o);
   const std::string found =
       text_of(epl_plan_compare, engine.get(), one.data(), one.size(), other.data(), other.size(), nullptr);
-  std::printf("%s", found.empty() ? "the plans decide the same\n" : printable(found).c_str());
+  say("%s", found.empty() ? "the plans decide the same\n" : found.c_str());
   return found.empty() ? 0 : 1;
 }
 
@@ -108,23 +108,26 @@ int run_plan(const JobOptions& o, const PlanOutput& output) {
     bind_open(trainer, model, o, 0);
   }
   Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
-  for (const std::string& warning : warnings_of(model, plan))
-    std::fprintf(stderr, "epl: warning: %s\n", warning.c_str());
+  for (const std::string& warning : warnings_of(model, plan)) say_error("epl: warning: %s\n", warning.c_str());
   if (!output.save.empty()) {
     check(epl_plan_save(plan.get(), output.save.data(), output.save.size(), nullptr));
-    std::printf("wrote %s\n", output.save.c_str());
+    say("wrote %s\n", output.save.c_str());
   }
   if (!output.annotated.empty()) {
     check(epl_plan_export_onnx(plan.get(), output.annotated.data(), output.annotated.size(), nullptr));
-    std::printf("wrote %s\n", output.annotated.c_str());
+    say("wrote %s\n", output.annotated.c_str());
   }
   if (!output.page.empty()) {
     write_file(output.page, render_plan(plan_page(parse_json(described(plan, "overview")), o.model)));
-    std::printf("wrote %s\n", output.page.c_str());
+    say("wrote %s\n", output.page.c_str());
   }
   if (!output.save.empty() || !output.page.empty() || !output.annotated.empty()) return 0;
   const std::string plan_text = described(plan, o.json ? "memory" : output.stage);
-  std::printf("%s\n", o.json ? plan_text.c_str() : printable(plan_text).c_str());
+  if (o.json) {
+    std::fputs((plan_text + "\n").c_str(), stdout);
+  } else {
+    say("%s\n", plan_text.c_str());
+  }
   return 0;
 }
 
@@ -159,16 +162,16 @@ int run_template(const std::string& family, const std::string& out, const std::v
       throw UsageError(family.empty() ? "which family? epl template without arguments lists them"
                                       : "--out FILE is needed");
     for (const Json& row : known) {
-      std::printf("%s: %s\n", row.at("name").get<std::string>().c_str(), row.at("doc").get<std::string>().c_str());
+      say("%s: %s\n", row.at("name").get<std::string>().c_str(), row.at("doc").get<std::string>().c_str());
       for (const auto& [key, value] : row.at("options").items())
-        std::printf("    --%s %s\n", key.c_str(), print_json(value).c_str());
+        say("    --%s %s\n", key.c_str(), print_json(value).c_str());
     }
     return 0;
   }
   const std::string options = print_json(template_options(declared, family, words));
   check(epl_x_template_write(engine.get(), family.data(), family.size(), options.data(), options.size(), out.data(),
                              out.size(), nullptr));
-  std::printf("wrote %s\n", out.c_str());
+  say("wrote %s\n", out.c_str());
   return 0;
 }
 

@@ -45,6 +45,7 @@ std::string sizes_text(const std::vector<int64_t>& sizes) {
 }  // namespace
 
 std::string ModelInput::symbolic_text() const {
+  if (!ranked) return std::string(epl_dtype_name(dtype)) + " of a shape that the file leaves open";
   std::string out = std::string(epl_dtype_name(dtype)) + "[";
   for (size_t d = 0; d < dims.size(); ++d) {
     out += d > 0 ? "," : "";
@@ -63,6 +64,10 @@ std::vector<ModelInput> inputs_of(const Model& model) {
       made.symbols.emplace_back(text, length);
     }
   }
+  // A shape of no dimensions may be no shape at all, which the description tells.
+  if (std::none_of(out.begin(), out.end(), [](const ModelInput& one) { return one.dims.empty(); })) return out;
+  const Json described = parse_json(text_of(epl_model_describe, model.get()));
+  for (size_t i = 0; i < out.size(); ++i) out[i].ranked = described.at("inputs")[i].value("ranked", true);
   return out;
 }
 
@@ -123,13 +128,18 @@ SaidSizes::SaidSizes(const Model& model, const JobOptions& o) : inputs_(inputs_o
   }
 }
 
-void SaidSizes::add(const ModelInput& input, const std::string& text, const JobOptions& o) {
+void SaidSizes::add(ModelInput& input, const std::string& text, const JobOptions& o) {
   const std::vector<int64_t> sizes = read_shape(input.name, text);
   const std::string said = "--shape " + input.name + "=" + text;
   const auto refuse = [&](const std::string& why) {
     throw ApiError(EPL_ERROR_INVALID_ARGUMENT, said + ": " + why, "");
   };
   if (shapes_.contains(input.name)) refuse("the input has a --shape already");
+  if (!input.ranked) {
+    input.ranked = true;
+    input.dims.assign(sizes.size(), -1);
+    input.symbols.assign(sizes.size(), "");
+  }
   if (sizes.size() != input.dims.size()) {
     refuse("input " + input.name + " has " + std::to_string(input.dims.size()) +
            (input.dims.size() == 1 ? " dimension, " : " dimensions, ") + input.symbolic_text());
@@ -190,6 +200,11 @@ void refuse_open(const std::vector<ModelInput>& inputs, const std::map<std::stri
   std::string options;
   std::map<std::string, int64_t> shown = symbols;
   for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].ranked) {
+      open.push_back("the number of dimensions of input " + inputs[i].name);
+      options += " --shape " + shell_word(inputs[i].name + "=" + sizes_text(sizes[i]));
+      continue;
+    }
     std::vector<int64_t> whole = sizes[i];
     std::vector<std::string> names;
     for (size_t d = 0; d < whole.size(); ++d) {

@@ -12,6 +12,7 @@ namespace epl::tools {
 // An input of the model. An open dimension has the size -1 and a name: that of the file, or its place ("x[2]").
 struct ModelInput : Port {
   std::vector<std::string> symbols;
+  bool ranked = true;                 // false: neither the file nor --shape says how many dimensions it has
   std::string symbolic_text() const;  // "f32[batch,3,x[2],x[3]]"
 };
 std::vector<ModelInput> inputs_of(const Model& model);
@@ -33,11 +34,13 @@ class SaidSizes {
   int64_t of(const ModelInput& input, size_t dim) const;
   int64_t of(const std::string& input, size_t dim) const;
   const std::map<std::string, int64_t>& symbols() const { return symbols_; }
+  // Of the model, with the number of dimensions that --shape gives them.
+  const std::vector<ModelInput>& inputs() const { return inputs_; }
   // What is given to an input of data must have the sizes of its --shape.
   void check_data(const std::string& input, const Port& field) const;
 
  private:
-  void add(const ModelInput& input, const std::string& text, const JobOptions& o);
+  void add(ModelInput& input, const std::string& text, const JobOptions& o);
 
   std::map<std::string, int64_t> symbols_;              // by name
   std::map<std::string, std::vector<int64_t>> shapes_;  // by input; -1: left open

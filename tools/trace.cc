@@ -36,16 +36,15 @@ void print_times(const Json& trace, const std::string& out) {
   const auto percent = [&](const Json& rank, const char* part) {
     return fixed(seconds > 0 ? 100 * rank.at(part).get<double>() / seconds : 0, 1) + "% " + part;
   };
-  std::printf("recorded %s ms on %s\n", fixed(seconds * 1e3, 3).c_str(), other.at("device").get<std::string>().c_str());
+  say("recorded %s ms on %s\n", fixed(seconds * 1e3, 3).c_str(), other.at("device").get<std::string>().c_str());
   std::string before;
   for (const Json& rank : other.at("ranks")) {
     const std::string line = rank.at("class").get<std::string>() + ": " + percent(rank, "computing") + ", " +
                              percent(rank, "moving") + ", " + percent(rank, "waiting");
-    if (line != before)
-      std::printf("rank %s, %s\n", with_thousands(rank.at("rank").get<int64_t>()).c_str(), printable(line).c_str());
+    if (line != before) say("rank %s, %s\n", with_thousands(rank.at("rank").get<int64_t>()).c_str(), line.c_str());
     before = line;
   }
-  std::printf("wrote %s, which https://ui.perfetto.dev and chrome://tracing open\n", out.c_str());
+  say("wrote %s, which https://ui.perfetto.dev and chrome://tracing open\n", out.c_str());
 }
 
 int run_trace(const TraceOptions& o) {

@@ -221,8 +221,7 @@ int Training::run() {
   train();
   finish();
   if (const char* why = output_failure()) {
-    std::fprintf(stderr, "epl: cannot write to standard output: %s; the run itself is saved in %s\n", why,
-                 folder_.path().c_str());
+    say_error("epl: cannot write to standard output: %s; the run itself is saved in %s\n", why, folder_.path().c_str());
     if (failure_ == 0) failure_ = exit_code(EPL_ERROR_IO);
   }
   if (failure_ != 0) return failure_;
@@ -262,7 +261,7 @@ void Training::tell_warnings() {
 
 void Training::tell_warning(const std::string& message) {
   if (leads()) return listeners_.warning(message);
-  std::fprintf(stderr, "epl: warning: %s\n", printable(message).c_str());
+  say_error("epl: warning: %s\n", message.c_str());
 }
 
 // Which samples those are follows from this alone, so another run can hold out the same.

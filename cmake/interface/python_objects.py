@@ -69,6 +69,8 @@ def result(f):
         return "str"
     if str(f.returns) == "const char*":
         return "str"
+    if str(f.returns) == "void" and found:
+        return found[0] if len(found) == 1 else f"tuple[{', '.join(found)}]"
     return PYTHON_SCALARS.get(f.returns.base, "int") if not f.returns.depth else "Any"
 
 
@@ -160,6 +162,9 @@ def function(interface, f):
             passed.append(f"core.struct(raw.{camel(short(a.type.base))}, {it})")
         elif a.role == "handle":
             passed.append(f"core.pointer({it})")
+        elif a.role == "scalar" and a.type.base in SCALARS and not a.type.depth:
+            yield f'{indent}{it} = raw.number(c.{SCALARS[a.type.base]}, {it}, "{it}")'
+            passed.append(it)
         else:
             passed.append(it)
     call = f"core.library().{f.name}({', '.join(passed)})"
@@ -185,8 +190,14 @@ def function(interface, f):
         yield f"{indent}return core.view({call}, length.value)"
     elif str(f.returns) == "const char*":
         yield f"{indent}return core.name({call})"
+    elif str(f.returns) == "void":
+        yield f"{indent}{call}"
+        if values:
+            yield f"{indent}return {', '.join(values)}"
     else:
-        yield f"{indent}{'' if str(f.returns) == 'void' else 'return '}{call}"
+        if values:
+            raise ValueError(f"{f.name} both returns something and writes {outs[0].name}: Python's layer knows no such")
+        yield f"{indent}return {call}"
 
 
 def lines(interface):

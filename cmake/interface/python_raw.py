@@ -26,29 +26,106 @@ def argument(interface, a):
 
 BASE = '''
 
+def bounds(of):
+    """The least and the greatest of a whole number's type."""
+    bits = 8 * c.sizeof(of)
+    signed = of(-1).value < 0
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
+
+def number(of, value, name):
+    """A number as C has it. ctypes would wrap one that is too large, and take the address of a text."""
+    if of in (c.c_double, c.c_float):
+        if isinstance(value, (str, bytes, bytearray)) or not hasattr(value, "__float__") and \
+                not hasattr(value, "__index__"):
+            raise TypeError(f"{name} is a number, not {_said(value)}")
+        return float(value)
+    least, greatest = bounds(of)
+    try:
+        whole = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is a whole number from {least} to {greatest}, not {_said(value)}") from None
+    if not least <= whole <= greatest:
+        raise ValueError(f"{name} is a whole number from {least} to {greatest}, not {_said(value)}")
+    return whole
+
+
+def _said(value):
+    said = ascii(value)
+    return f"{said if len(said) <= 40 else said[:40] + '...'} ({type(value).__name__})"
+
+
 class Struct(c.Structure):
     """Of C: fields by name, all others have their default. A text is given as str or bytes, and its length is set."""
+    _texts_: Any = ()    # fields that are texts, whose length is another
+    _handles_: Any = {}  # fields that are objects of the library, and what kind each is
 
     def __init__(self, **values: Any) -> None:
         super().__init__()
         if self._fields_[0][0] == "struct_size":
             self.struct_size = c.sizeof(type(self))
-        self._kept = []  # what fields point to
         for name, value in values.items():
-            self._set(name, value)
+            if not any(field[0] == name for field in self._fields_):
+                raise TypeError(f"{type(self).__name__} has no field {name[:60]!r}")
+            setattr(self, name, value)
 
-    def _set(self, name, value):
-        if not any(field[0] == name for field in self._fields_):
-            raise TypeError(f"{type(self).__name__} has no field {name[:60]!r}")
-        if isinstance(value, (str, bytes)):
-            data = value.encode() if isinstance(value, str) else value
-            buffer = c.create_string_buffer(data, len(data) + 1)
-            self._kept.append(buffer)
-            setattr(self, name + "_length", len(data))
-            value = c.addressof(buffer)
-        else:
-            self._kept.append(value)
-        setattr(self, name, value)
+    def __setattr__(self, name, value):
+        self.__dict__.setdefault("_kept", [])  # what fields point to
+        of = next((field[1] for field in self._fields_ if field[0] == name), None)
+        if of is None:
+            return super().__setattr__(name, value)
+        where = f"{name} of {type(self).__name__}"
+        if name in self._texts_:
+            value = self._text(name, value, where)
+        elif name in self._handles_:
+            value = self._handle(self._handles_[name], value, where)
+        elif name.removesuffix("_length") in self._texts_ and name.endswith("_length"):
+            raise TypeError(f"{where} is set with {name.removesuffix('_length')}")
+        elif of in NUMBERS:
+            value = number(of, value, where)
+        elif issubclass(of, c.Array) and not isinstance(value, of):
+            value = self._array(of, value, where)
+        elif isinstance(value, (str, bytes)):  # ctypes takes their address
+            raise TypeError(f"{where} is no text, but was given {_said(value)}")
+        try:
+            super().__setattr__(name, value)
+        except TypeError as error:
+            raise TypeError(f"{where} was given {_said(value)}: {error}") from None
+        self._kept.append(value)
+
+    def _text(self, name, value, where):
+        if value is None:
+            super().__setattr__(name + "_length", 0)
+            return None
+        if hasattr(value, "__fspath__"):
+            value = value.__fspath__()
+        if not isinstance(value, (str, bytes)):
+            raise TypeError(f"{where} is a text, not {_said(value)}")
+        data = value.encode() if isinstance(value, str) else value
+        buffer = c.create_string_buffer(data, len(data) + 1)
+        self._kept.append(buffer)
+        super().__setattr__(name + "_length", len(data))
+        return c.addressof(buffer)
+
+    def _handle(self, kind, value, where):
+        if value is None or isinstance(value, c.c_void_p):
+            return value
+        if getattr(value, "KIND", None) != kind:
+            raise TypeError(f"{where} is an object of kind {kind}, not {_said(value)}")
+        if not value.pointer:
+            raise ValueError(f"{where}: this {kind} is closed")
+        self._kept.append(value)
+        return value.pointer
+
+    def _array(self, of, value, where):
+        if isinstance(value, (str, bytes, bytearray)) or not hasattr(value, "__iter__"):
+            raise TypeError(f"{where} is a list, not {_said(value)}")
+        values = list(value)
+        if len(values) > of._length_:
+            raise ValueError(f"{where} has {of._length_} elements at most, not {len(values)}")
+        if of._type_ in NUMBERS:
+            values = [number(of._type_, each, where) for each in values]
+        return of(*values)
 
     def text(self, name: str) -> str:
         """The text of a field that the library has written."""
@@ -69,6 +146,7 @@ class Struct(c.Structure):
 def lines(interface):
     yield '"""The C API through ctypes, as include/epl.h declares it. Generated by cmake/interface; do not edit."""'
     yield "import ctypes as c"
+    yield "import operator"
     yield "from typing import Any"
     yield ""
     names = ["VERSION"] + [constant.name.removeprefix("EPL_") for constant in interface.constants]
@@ -85,6 +163,7 @@ def lines(interface):
         types = [plain(interface, callback.returns)] + [
             "c.c_void_p" if interface.struct(a.type.base) else plain(interface, a.type) for a in callback.arguments]
         yield f"{callback.name} = c.CFUNCTYPE(" + ", ".join(types) + ")"
+    yield f"NUMBERS = ({', '.join(sorted(set(SCALARS.values())))})"
     yield from BASE.split("\n")
     for struct in interface.structs:
         yield ""
@@ -96,6 +175,12 @@ def lines(interface):
             of = "Any" if field.type.depth or field.type.base not in SCALARS or field.array else \
                 "float" if field.type.base in ("double", "float") else "int"
             yield f"    {field.name}: {of}"
+        texts = [field.name for field in struct.fields if field.role == "text"]
+        if texts:
+            yield f"    _texts_ = ({', '.join(map(repr, texts))},)".replace("'", '"')
+        handles = [f'"{field.name}": "{short(field.type.base)}"' for field in struct.fields if field.role == "handle"]
+        if handles:
+            yield f"    _handles_ = {{{', '.join(handles)}}}"
         yield "    _fields_ = ["
         for field in struct.fields:
             of = plain(interface, field.type)

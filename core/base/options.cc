@@ -25,7 +25,13 @@ std::string expected(const Option& option) {
 }
 
 Status wrong(const Option& option, std::string_view given, std::string_view what) {
-  return invalid("option ", shown(option.name), " of ", what, " is ", shown_plain(given, 80), "; ", expected(option));
+  std::string wanted = expected(option);
+  // It looks like one.
+  const bool digits = !given.empty() && given.find_first_not_of("0123456789", given[0] == '-' ? 1 : 0) == given.npos;
+  if (digits && option.range.is_any() && std::holds_alternative<int64_t>(option.value))
+    wanted = cat("an integer from ", std::numeric_limits<int64_t>::min(), " to ", std::numeric_limits<int64_t>::max(),
+                 " is expected");
+  return invalid("option ", shown(option.name), " of ", what, " is ", shown_plain(given, 80), "; ", wanted);
 }
 
 bool allowed(const Option& option, const Attribute& value) {

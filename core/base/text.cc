@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/shown.h"
+
 namespace epl {
 namespace {
 
@@ -29,22 +31,41 @@ std::string grouped(int64_t value) {
   return digits;
 }
 
-std::string quoted(std::string_view text) {
+size_t acting_bytes(std::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  if (text.empty()) return 0;
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
+  if (byte(0) == 0xc2) return byte(1) >= 0x80 && byte(1) < 0xa0 ? 2 : 0;  // U+0080 to U+009F
+  if (byte(0) == 0xd8) return byte(1) == 0x9c ? 2 : 0;                    // U+061C
+  if (byte(0) != 0xe2) return 0;
+  const unsigned last = byte(2);
+  if (byte(1) == 0x80) return last == 0x8e || last == 0x8f || (last >= 0xa8 && last <= 0xae) ? 3 : 0;
+  return byte(1) == 0x81 && last >= 0xa6 && last <= 0xa9 ? 3 : 0;
+}
+
+void append_escaped(std::string& out, std::string_view bytes) {
   static constexpr char hex[] = "0123456789abcdef";
+  if (bytes == "\n") {
+    out += "\\n";
+    return;
+  }
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += {'\\', 'x', hex[byte >> 4], hex[byte & 15]};
+  }
+}
+
+std::string quoted(std::string_view text) {
   std::string out = "\"";
-  for (unsigned char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += static_cast<char>(c);
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (c < 0x20 || c == 0x7f) {
-      out += "\\x";
-      out += hex[c >> 4];
-      out += hex[c & 15];
-    } else {
-      out += static_cast<char>(c);
+  for (size_t i = 0; i < text.size(); ++i) {
+    const size_t acting = acting_bytes(text.substr(i));
+    if (acting > 0) {
+      append_escaped(out, text.substr(i, acting));
+      i += acting - 1;
+      continue;
     }
+    if (text[i] == '"' || text[i] == '\\') out += '\\';
+    out += text[i];
   }
   return out += '"';
 }
@@ -198,5 +219,40 @@ std::string join(std::span<const std::string> items, std::string_view separator)
   }
   return out;
 }
+
+namespace {
+
+std::string message(std::string_view text, bool one_line) {
+  constexpr size_t most = 8000;
+  const std::string whole = to_utf8(excerpt(text, most));
+  std::string out;
+  for (std::string_view left = whole; !left.empty();) {
+    const size_t acting = acting_bytes(left);
+    if (acting == 0 || (left[0] == '\n' && !one_line)) {
+      out += left[0];
+      left.remove_prefix(1);
+    } else if (left[0] == '\t') {
+      out += ' ';
+      left.remove_prefix(1);
+    } else {
+      append_escaped(out, left.substr(0, acting));
+      left.remove_prefix(acting);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string shown_plain(std::string_view text, size_t most) {
+  std::string cut = excerpt(text, most);
+  for (size_t at = 0; at < cut.size(); ++at) {
+    if (acting_bytes(std::string_view(cut).substr(at)) > 0) return quoted(cut);
+  }
+  return cut;
+}
+
+std::string whole_message(std::string_view text) { return message(text, false); }
+std::string whole_line(std::string_view text) { return message(text, true); }
 
 }  // namespace epl

@@ -16,7 +16,12 @@ std::string number_text(double value);
 std::string number_text(float value);
 // `12345678` as "12,345,678".
 std::string grouped(int64_t value);
-// "a b" as "\"a b\"" with \" \\ \n and control characters escaped; `parse_quoted` undoes it.
+// How many bytes at the start of a text act on what shows it instead of being shown: a control character, an end of a
+// line, a mark that turns the direction of writing. 0: none.
+size_t acting_bytes(std::string_view text);
+// Of these, "\n" or "\xc2\x9b".
+void append_escaped(std::string& out, std::string_view bytes);
+// "a b" as "\"a b\"" with \" \\ and all such bytes escaped; `parse_quoted` undoes it.
 std::string quoted(std::string_view text);
 // Of a std::string, whose own namespace has a `quoted` as well, in <iomanip>: these are nearer.
 inline std::string quoted(const std::string& text) { return quoted(std::string_view(text)); }

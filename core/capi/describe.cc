@@ -82,7 +82,9 @@ Json ports_json(const std::vector<ModelPort>& ports) {
         dims.push_back(dim.symbol);
       }
     }
-    out.push_back({{"name", port.name}, {"dtype", dtype_name(port.dtype)}, {"dims", dims}});
+    Json entry = {{"name", port.name}, {"dtype", dtype_name(port.dtype)}, {"dims", dims}};
+    if (!port.ranked) entry["ranked"] = false;
+    out.push_back(std::move(entry));
   }
   return out;
 }

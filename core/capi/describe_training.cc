@@ -14,6 +14,7 @@ namespace {
 // Sizes to try for open dimensions: of the first of an input, which is the batch as a rule, and of the others.
 struct Guess {
   int64_t first, others;
+  size_t rank = 2;  // of inputs that have no rank in the file
 };
 
 // Every open dimension bound; a symbol has one size wherever it stands.
@@ -21,6 +22,10 @@ Binding guessed_binding(const Model& model, Guess guess) {
   Binding binding;
   for (const ModelPort& port : model.inputs()) {
     Shape shape;
+    for (size_t d = 0; d < guess.rank && !port.ranked; ++d) {
+      const bool colours = d == 1 && guess.rank == 4;  // of an image
+      shape.push_back(d == 0 ? guess.first : colours ? 3 : guess.others);
+    }
     for (size_t d = 0; d < port.dims.size(); ++d) {
       const ModelDim& dim = port.dims[d];
       int64_t size = dim.size >= 0 ? dim.size : d == 0 ? guess.first : guess.others;
@@ -34,7 +39,7 @@ Binding guessed_binding(const Model& model, Guess guess) {
 
 bool has_open_dimension(const Model& model) {
   return std::ranges::any_of(model.inputs(), [](const ModelPort& port) {
-    return std::ranges::any_of(port.dims, [](const ModelDim& dim) { return dim.size < 0; });
+    return !port.ranked || std::ranges::any_of(port.dims, [](const ModelDim& dim) { return dim.size < 0; });
   });
 }
 
@@ -69,7 +74,19 @@ Json describe_training(const Model& model) {
   Json out;
   Status refused;
   // Windows and patches want more than a few positions; tables of positions allow no more than they have.
-  for (const Guess guess : {Guess{8, 8}, {64, 64}, {224, 224}, {1, 1}, {1, 64}, {2, 224}, {1, 512}, {2, 16}}) {
+  for (const Guess guess : {Guess{8, 8},
+                            {64, 64},
+                            {224, 224},
+                            {1, 1},
+                            {1, 64},
+                            {2, 224},
+                            {1, 512},
+                            {2, 16},
+                            {8, 8, 1},
+                            {8, 8, 3},
+                            {8, 8, 4},
+                            {2, 64, 4}}) {
+    if (guess.rank != 2 && std::ranges::all_of(model.inputs(), &ModelPort::ranked)) break;
     auto graph = model.bind(guessed_binding(model, guess));
     if (!graph.ok()) {
       if (refused.ok()) refused = graph.status();

@@ -99,6 +99,8 @@ Status check_dlpack(const dlpack::ManagedTensorVersioned& managed) {
                        ", and only CPU memory (1) is taken; copy it first");
   if (t.ndim < 0 || t.ndim > EPL_MAX_NDIM) return invalid("a DLPack tensor with ", t.ndim, " dimensions");
   if (t.strides == nullptr) return {};
+  // Where there is no element, no stride says where one is.
+  if (std::find(t.shape, t.shape + t.ndim, 0) != t.shape + t.ndim) return {};
   int64_t expected = 1;
   for (int i = t.ndim - 1; i >= 0; --i) {
     if (t.shape[i] > 1 && t.strides[i] != expected) {

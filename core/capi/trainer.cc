@@ -34,22 +34,40 @@ Status set_precision(DType& target, std::string_view key, std::string_view value
   return {};
 }
 
-// An option of a row that may be named later: a value that no row takes is refused at once, in the words of the row
-// that is chosen now.
+// What the row says of a value beside its type: how many numbers a list has.
+Status check_by_row(const OptimizerRow& row, const Option& declared, const Attribute& value) {
+  EPL_ASSIGN(const Attributes all, complete_options(row.options, Attributes{{declared.name, value}}, row.name));
+  const Status status = row.attributes == nullptr ? Status() : row.attributes(all).status();
+  return status.ok() ? status : status.with_context(cat("optimizer ", row.name));
+}
+template <class Row> Status check_by_row(const Row&, const Option&, const Attribute&) { return {}; }
+
+// An option of a row that may be named later: one that no row has, and a value that no row takes, are refused at once,
+// in the words of the row that is chosen now.
 template <class Row>
 Status check_value(const TableOf<Row>& table, std::string_view chosen, std::string_view key, std::string_view value) {
   const std::string_view name = key.substr(key.find('.') + 1);
   Status refused;
+  std::vector<std::string> known;
+  bool found = false;
   for (const Row& row : table.rows) {
+    for (const Option& one : row.options) {
+      const bool listed = std::ranges::find(known, one.name) != known.end();
+      if (!listed && (chosen.empty() || row.name == chosen)) known.push_back(one.name);
+    }
     const auto declared = std::ranges::find(row.options, name, &Option::name);
     if (declared == row.options.end()) continue;
+    found = true;
     Option option = *declared;
     option.name = key;
-    const Status status = parse_option(value, option, "a trainer").status();
+    const auto read = parse_option(value, option, "a trainer");
+    const Status status = read.ok() ? check_by_row(row, *declared, *read) : read.status();
     if (status.ok()) return {};
     if (refused.ok() || row.name == chosen) refused = status;
   }
-  return refused;
+  if (found) return refused;
+  const std::string_view kind = key.substr(0, key.find('.'));
+  return unknown_option(name, known, chosen.empty() ? "an optimizer" : cat(kind, " ", chosen));
 }
 
 // An option of the loss, the optimizer or the schedule: kept until it is known which that is. Null for another key.

@@ -14,6 +14,7 @@ const std::pair<std::string, TensorType>* field_called(const Dataset& data, cons
 // The field's shape with as many dimensions as the input has, where those of 1 alone make the difference: a column
 // [8,1] for kind[batch].
 Shape shape_for(const ModelPort& input, Shape dims, int64_t samples_in) {
+  if (!input.ranked) return dims;
   for (size_t d = dims.size(); d-- > 0 && dims.size() > input.dims.size();) {
     if (dims[d] == 1 && static_cast<int64_t>(d) != samples_in)
       dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(d));

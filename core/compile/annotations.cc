@@ -65,14 +65,14 @@ class Annotating {
  private:
   void add(NodeId n) {
     const Node& node = graph_.node(n);
-    const int at = plan_.node_task_graph[static_cast<size_t>(n.index)];
+    const int at = plan_.node_task_graph[n];
     if (node.phase != Phase::forward || node.source.empty() || at == every_task_graph) return;
     const int stage = plan_.task_graphs[static_cast<size_t>(at)].stage;
     if (out_.stages.try_emplace(node.source, stage).first->second != stage) complete_ = false;
     for (Value v : node.inputs) {
       if (!v || graph_.value(v).kind != ValueKind::parameter) continue;
       const ValueInfo& info = graph_.value(v);
-      const Sharding& sharding = plan_.shardings[static_cast<size_t>(v.index)];
+      const Sharding& sharding = plan_.shardings[v];
       if (!has_shards(plan_.mesh(at), sharding)) {
         complete_ = false;
         continue;
@@ -85,9 +85,9 @@ class Annotating {
 
   // Shards of weights are taken as pins again. Those of results, as other tools write them, may be cuts of the batch.
   Result<bool> says_pins() const {
-    EPL_ASSIGN(const std::vector<int> dims, pinned_dims(plan_, false));
-    for (Value v{0}; v.index < graph_.value_count(); ++v.index) {
-      if (graph_.value(v).kind == ValueKind::result && dims[static_cast<size_t>(v.index)] >= 0) return false;
+    EPL_ASSIGN(const ByValue<int> dims, pinned_dims(plan_, false));
+    for (const Value v : graph_.value_ids()) {
+      if (graph_.value(v).kind == ValueKind::result && dims[v] >= 0) return false;
     }
     return true;
   }

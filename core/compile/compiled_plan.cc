@@ -147,6 +147,7 @@ Result<SamplePlaces> CompiledPlan::places_of(const std::function<Result<Graph>()
 TrainOptions CompiledPlan::training() const {
   TrainOptions out = options_.train;
   out.loss = loss_spec();
+  out.apart = apart_ > 1;
   for (const Adapter& one : adapters_) out.adapters.insert(out.adapters.end(), {one.a, one.b});
   return out;
 }

@@ -76,7 +76,6 @@ class CompiledPlan {
   void add_notes(const std::vector<std::string>& notes);
   Status check_shape(int shape) const;
   Status check_scopes() const;
-  Status check_stages() const;
   Status check_merges() const;
   Status check_meshes() const;
   Status link_programs();

@@ -4,46 +4,39 @@
 
 #include "core/compile/compiled_plan.h"
 #include "core/program/link.h"
-#include "core/strategy/pipeline.h"
 #include "core/strategy/scope_layout.h"
-#include "core/strategy/staging.h"
 
 namespace epl {
 
-// An entry may leave a scope without nodes, where what it computes needs none of them.
-Status CompiledPlan::check_scopes() const {
-  EPL_ASSIGN(const Pipeline pipeline, pipeline_of(options_.strategy));
-  if (pipeline.shape.chunks > 1) return check_stages();
-  EPL_ASSIGN(const ScopeLayout layout, lay_out_scopes(options_.strategy, options_.ranks));
-  for (const ScopeLeaf& leaf : layout.leaves) {
-    if (!leaf.scope || leaf.scope == &options_.strategy.default_scope || !leaf.scope->scopes.empty()) continue;
-    const bool matches = std::ranges::any_of(entries_, [&](const Entry& entry) {
-      const Graph& graph = *entry.plan.graph;
-      return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
-        const int here = node.phase == Phase::forward ? layout.leaf_of(graph, node) : -1;
-        return here >= 0 && &layout.leaves[static_cast<size_t>(here)] == &leaf;
-      });
-    });
-    if (!matches) return invalid("scope ", leaf.name, " matches no node: ", join(leaf.scope->patterns(), ", "));
+namespace {
+
+// Of these scopes and those inside them, one that has none inside and is not among `used`.
+Status find_unused(const std::vector<Scope>& scopes, const std::set<const Scope*>& used, const std::string& outer) {
+  for (size_t i = 0; i < scopes.size(); ++i) {
+    const Scope& scope = scopes[i];
+    const std::string name = scope.name.empty() ? cat(outer, i) : scope.name;
+    if (scope.scopes.empty() && !used.contains(&scope))
+      return invalid("scope ", name, " matches no node: ", join(scope.patterns(), ", "));
+    EPL_TRY(find_unused(scope.scopes, used, name + "."));
   }
   return {};
 }
 
-// The same where ranks have several stages.
-Status CompiledPlan::check_stages() const {
-  const std::vector<Scope>& scopes = options_.strategy.scopes;
-  std::vector<bool> matches(scopes.size(), false);
+}  // namespace
+
+// An entry may leave a scope without nodes, where what it computes needs none of them.
+Status CompiledPlan::check_scopes() const {
+  const Strategy& strategy = options_.strategy;
+  std::set<const Scope*> used;
   for (const Entry& entry : entries_) {
-    const std::vector<int> found = first_matches(options_.strategy, *entry.plan.graph);
-    for (size_t n = 0; n < found.size(); ++n) {
-      const bool forward = entry.plan.graph->node(NodeId{static_cast<int>(n)}).phase == Phase::forward;
-      if (forward && found[n] >= 0) matches[static_cast<size_t>(found[n])] = true;
+    const Graph& graph = *entry.plan.graph;
+    for (const Node& node : graph.nodes()) {
+      if (node.phase == Phase::forward) used.insert(innermost_scope(strategy, graph, node));
     }
   }
-  for (size_t s = 0; s < scopes.size(); ++s) {
-    if (!matches[s]) return invalid("scope ", scopes[s].name, " matches no node: ", join(scopes[s].patterns(), ", "));
-  }
-  return {};
+  const bool stages = strategy.scopes.size() > 1 && !strategy.flag("cluster.colocate_split_and_replicate");
+  EPL_TRY(find_unused(strategy.scopes, used, stages ? "stage" : "scope"));
+  return find_unused(strategy.default_scope.scopes, used, "default.");
 }
 
 Status CompiledPlan::check_merges() const {

@@ -78,9 +78,7 @@ Status check_outputs(const Plan& plan) {
   const Graph& graph = *plan.graph;
   for (const Graph::Output& output : graph.outputs) {
     const Value v = output.value;
-    if (!plan.alone(v) || plan.shardings[static_cast<size_t>(v.index)].cut_dim(batch_axis) >= 0 ||
-        graph.type(v).elements() == 1)
-      continue;
+    if (!plan.alone(v) || plan.shardings[v].cut_dim(batch_axis) >= 0 || graph.type(v).elements() == 1) continue;
     return unsupported("output ", output.name, " ", graph.type(v).text(),
                        " is made of all samples of a micro-batch together, and batch.semantics = per_micro_batch has ",
                        plan.micro_batches(), " of them; leave it out")

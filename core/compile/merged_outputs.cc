@@ -74,7 +74,7 @@ Result<std::vector<std::optional<OutputMerge>>> output_merges(const Plan& plan) 
     if (found.empty()) continue;
     if (found.size() > 1)
       return invalid("output ", output.name, " is in ", key_of(found[0]), " and in ", key_of(found[1]));
-    const Sharding& sharding = plan.shardings[static_cast<size_t>(output.value.index)];
+    const Sharding& sharding = plan.shardings[output.value];
     merge = OutputMerge{found.front(), plan.batch > 0 ? sharding.cut_dim(batch_axis) : -1};
     const std::string why = refusal(*merge, graph.type(output.value), sharding, plan.apart);
     if (why.empty()) continue;

@@ -175,10 +175,10 @@ std::string kind_word(ValueKind kind) {
 }
 
 // The classes of ranks besides its own that use a value.
-std::vector<int> other_classes(const Plan& plan, Value v, const std::vector<int>& users) {
+std::vector<int> other_classes(const Plan& plan, Value v, const std::vector<NodeId>& users) {
   std::vector<int> classes;
-  for (const int node : users) {
-    const int at = plan.node_task_graph[static_cast<size_t>(node)];
+  for (const NodeId node : users) {
+    const int at = plan.node_task_graph[node];
     if (at == every_task_graph || plan.class_of(at) == plan.class_of(v)) continue;
     if (std::ranges::find(classes, plan.class_of(at)) == classes.end()) classes.push_back(plan.class_of(at));
   }
@@ -189,7 +189,7 @@ std::vector<int> other_classes(const Plan& plan, Value v, const std::vector<int>
 std::string reason_of_lent(const Plan& plan, Value v, const std::vector<int>& others) {
   std::string names;
   for (const int at : others) names += cat(names.empty() ? "" : ", ", plan.class_name(at));
-  const bool whole = std::ranges::all_of(plan.shardings[static_cast<size_t>(v.index)].dims, &Cuts::empty);
+  const bool whole = std::ranges::all_of(plan.shardings[v].dims, &Cuts::empty);
   return cat(names, others.size() == 1 ? " uses" : " use", " it as well: ", plan.class_name(plan.class_of(v)),
              " keeps it", whole ? " whole" : "", ", sends it there in each step, and gets its gradient back");
 }
@@ -214,30 +214,28 @@ std::string ordered_reason(const std::string& why, bool weight) {
 std::vector<Overview::Tensor> tensors_of(const Plan& plan) {
   const Graph& graph = *plan.graph;
   const auto users = graph.users();
-  const auto why = [&](int node) {
-    return node < static_cast<int>(plan.why.size()) ? plan.why[static_cast<size_t>(node)] : std::string();
-  };
+  const auto why = [&](NodeId node) { return plan.why.empty() ? std::string() : plan.why[node]; };
   std::vector<Overview::Tensor> out;
-  for (int i = 0; i < graph.value_count(); ++i) {
-    const ValueInfo& info = graph.value(Value{i});
+  for (const Value v : graph.value_ids()) {
+    const ValueInfo& info = graph.value(v);
     const bool leaf =
         info.kind == ValueKind::parameter || info.kind == ValueKind::buffer || info.kind == ValueKind::input;
     const bool result = info.producer && graph.node(info.producer).phase == Phase::forward;
     if (!leaf && !result) continue;
-    const auto& used_by = users[static_cast<size_t>(i)];
-    std::string reason = result ? ordered_reason(why(info.producer.index), false) : "";
+    const auto& used_by = users[v];
+    std::string reason = result ? ordered_reason(why(info.producer), false) : "";
     if (leaf && !used_by.empty()) {
-      const std::string& node = graph.node(NodeId{used_by.front()}).name;
+      const std::string& node = graph.node(used_by.front()).name;
       const std::string of_node = ordered_reason(why(used_by.front()), true);
       reason = info.kind == ValueKind::input && info.batch_dim >= 0
                    ? cat("dimension ", info.batch_dim, " counts samples")
                : of_node.empty() ? cat("as ", node, " reads it")
                                  : cat(of_node, " (", node, " reads it)");
-      const std::vector<int> others = other_classes(plan, Value{i}, used_by);
-      if (!others.empty() && info.kind != ValueKind::input) reason = reason_of_lent(plan, Value{i}, others);
+      const std::vector<int> others = other_classes(plan, v, used_by);
+      if (!others.empty() && info.kind != ValueKind::input) reason = reason_of_lent(plan, v, others);
     }
-    const Sharding& sharding = plan.shardings[static_cast<size_t>(i)];
-    const int at = plan.value_task_graph[static_cast<size_t>(i)];
+    const Sharding& sharding = plan.shardings[v];
+    const int at = plan.value_task_graph[v];
     const Mesh& mesh = plan.mesh(at);
     Overview::Tensor& made = out.emplace_back(Overview::Tensor{
         .name = info.name,

@@ -8,24 +8,23 @@ namespace {
 
 // Values that rest on a sum over the batch, so that no sample's piece of them is its own. Where each sample is a
 // micro-batch that stands by itself there are none.
-std::vector<bool> mixed_values(const Plan& plan) {
+ByValue<bool> mixed_values(const Plan& plan) {
   const Graph& graph = *plan.graph;
-  std::vector<bool> carries(static_cast<size_t>(graph.value_count()), false), mixed = carries;
+  ByValue<bool> carries(graph.value_count()), mixed = carries;
   if (plan.single_samples()) return mixed;
-  for (Value v : graph.leaves(ValueKind::input)) carries[static_cast<size_t>(v.index)] = graph.value(v).batch_dim >= 0;
+  for (Value v : graph.leaves(ValueKind::input)) carries[v] = graph.value(v).batch_dim >= 0;
   for (const Node& node : graph.nodes()) {
     bool any = false, mixes = false;
     for (Value v : node.inputs) {
       if (!v) continue;
-      any = any || carries[static_cast<size_t>(v.index)];
-      mixes = mixes || mixed[static_cast<size_t>(v.index)];
+      any = any || carries[v];
+      mixes = mixes || mixed[v];
     }
     for (Value v : node.outputs) {
       if (!v) continue;
-      carries[static_cast<size_t>(v.index)] = any;
+      carries[v] = any;
       // What comes of samples and has no dimension for them is of all of them together.
-      mixed[static_cast<size_t>(v.index)] =
-          mixes || (any && plan.shardings[static_cast<size_t>(v.index)].cut_dim(batch_axis) < 0);
+      mixed[v] = mixes || (any && plan.shardings[v].cut_dim(batch_axis) < 0);
     }
   }
   return mixed;
@@ -48,14 +47,14 @@ SampleDims sample_dims(const Plan& plan) {
   dims.batch = plan.batch;
   const Graph& graph = *plan.graph;
   for (Value v : graph.leaves(ValueKind::input)) dims.inputs.push_back(graph.value(v).batch_dim);
-  const std::vector<bool> mixed = mixed_values(plan);
+  const ByValue<bool> mixed = mixed_values(plan);
   for (const Graph::Output& output : graph.outputs) {
-    const Sharding& sharding = plan.shardings[static_cast<size_t>(output.value.index)];
+    const Sharding& sharding = plan.shardings[output.value];
     const int dim = sharding.outer(batch_axis) == 1 ? sharding.cut_dim(batch_axis)
                                                     : -1;  // else each step of a sequence has its own run of samples
     const bool whole =
         dim >= 0 && plan.batch > 0 && plan.global_type(output.value).shape[static_cast<size_t>(dim)] % plan.batch == 0;
-    dims.outputs.push_back(whole && !mixed[static_cast<size_t>(output.value.index)] ? dim : -1);
+    dims.outputs.push_back(whole && !mixed[output.value] ? dim : -1);
   }
   return dims;
 }

@@ -234,7 +234,8 @@ Dataset::Dataset(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Dataset::~Dataset() { state_->stop(); }
 
 Result<std::unique_ptr<Dataset>> Dataset::create(std::unique_ptr<Reader> reader, const DatasetOptions& options) {
-  if (options.batch < 0) return invalid("batch is ", options.batch);
+  if (options.batch < 0)
+    return invalid("batch is ", options.batch, "; it is a number of samples, 1 or more, or 0 for 1");
   if (options.prefetch < 0 || options.prefetch > 1024)
     return invalid("prefetch is ", options.prefetch, "; 0 to 1024 are possible");
   auto state = std::make_unique<State>();

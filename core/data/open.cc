@@ -4,6 +4,7 @@
 
 #include "core/base/json.h"
 #include "core/base/options.h"
+#include "core/base/shown.h"
 #include "core/data/files.h"
 #include "core/data/split.h"
 
@@ -20,6 +21,9 @@ const std::vector<Option>& common_options() {
       {.name = "seed", .value = int64_t{0}, .doc = "of that order"},
       {.name = "prefetch", .value = int64_t{0}, .doc = "batches read ahead"},
       {.name = "partial", .value = false, .doc = "an epoch ends with what is left over after its last full batch"},
+      {.name = "target_name",
+       .value = "target",
+       .doc = "the name of the target's field, where a reader makes one: for a model that has an input called target"},
       {.name = "reader", .value = "", .doc = "the reader's name, where the file does not tell"}};
   return options;
 }
@@ -63,10 +67,14 @@ namespace {
 Result<std::unique_ptr<Reader>> open_files(const ReaderRow& row, const std::vector<std::string>& paths,
                                            Attributes options, const std::string& packs, const Stop& stop,
                                            const std::string& root) {
+  const std::string target_name = options.text("target_name");
   std::vector<std::unique_ptr<Reader>> files;
   for (const std::string& path : paths) {
     EPL_TRY(stop.check());
-    EPL_ASSIGN(std::unique_ptr<Reader> file, open_reader(row, {path, options, packs, stop}, root));
+    EPL_ASSIGN(
+        std::unique_ptr<Reader> file,
+        open_reader(row, {.path = path, .options = options, .packs = packs, .stop = stop, .target_name = target_name},
+                    root));
     if (files.empty() && paths.size() > 1) {
       if (const std::string alike = file->options_alike(); !alike.empty()) {
         EPL_ASSIGN(const Attributes found, parse_options(alike, row.options, cat("reader ", row.name)));
@@ -76,6 +84,22 @@ Result<std::unique_ptr<Reader>> open_files(const ReaderRow& row, const std::vect
     files.push_back(std::move(file));
   }
   return join_files(std::move(files), paths);
+}
+
+// An input of a model may have the name that the target has.
+Status check_names(const Reader& reader, const std::string& target_name) {
+  const auto& fields = reader.fields();
+  for (size_t i = 0; i < fields.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) {
+      if (fields[i].first != fields[k].first) continue;
+      const std::string& name = fields[i].first;
+      return invalid("two fields of the data are called ", shown(name, 200),
+                     name == target_name ? ", one for an input and the target; {\"target_name\": \"label\"} calls the "
+                                           "target otherwise, as the loss then does (loss.target, --loss-target label)"
+                                         : "; give them different names");
+    }
+  }
+  return {};
 }
 
 // Draws the part that is asked for, and makes batches of it.
@@ -109,8 +133,10 @@ Result<OpenedDataset> open_dataset(const std::string& path, std::string_view tex
     const Json* value = json.ok() ? json->find(option.name) : nullptr;
     if (value != nullptr) own[option.name] = *value;
   }
+  if (options.text("target_name") != "target") own["target_name"] = options.text("target_name");
   out.given = print_json(own);
   EPL_ASSIGN(std::unique_ptr<Reader> reader, open_files(row, paths, options, packs, stop, root));
+  EPL_TRY(check_names(*reader, options.text("target_name")).at(path));
   EPL_TRY(finish_dataset(std::move(reader), options, out));
   return out;
 }

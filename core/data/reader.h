@@ -76,9 +76,10 @@ class Reader {
 
 struct ReaderRequest {
   std::string path;
-  Attributes options;  // all that the row declares; what names a file is the file's path
-  std::string packs;   // the folder of optional packs; empty: there is none
-  Stop stop;           // while it is opened; not kept
+  Attributes options;                  // all that the row declares; what names a file is the file's path
+  std::string packs;                   // the folder of optional packs; empty: there is none
+  Stop stop;                           // while it is opened; not kept
+  std::string target_name = "target";  // of the field that a reader makes for what the loss compares with
 };
 
 struct ReaderRow {

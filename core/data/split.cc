@@ -45,7 +45,7 @@ class Part : public Reader {
 
 Result<std::unique_ptr<Reader>> split_reader(std::unique_ptr<Reader> full, std::string_view part, double share,
                                              uint64_t seed) {
-  if (!(share >= 0 && share < 1)) return invalid("held_out is ", share, "; it is a share from 0 to 1");
+  if (!(share >= 0 && share < 1)) return invalid("held_out is ", share, "; it is a share from 0 to below 1");
   if (part == "all") return full;
   if (part != "train" && part != "held_out")
     return invalid("split is ", shown(part), "; there are all, train and held_out");

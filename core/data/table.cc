@@ -220,12 +220,12 @@ std::vector<Option> Table::options() {
 Table::Table(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Table::~Table() = default;
 
-Result<std::unique_ptr<Table>> Table::create(const std::string& path, std::vector<std::string> names,
-                                             const std::vector<bool>& texts, const Attributes& options) {
+Result<std::unique_ptr<Table>> Table::create(const ReaderRequest& request, std::vector<std::string> names,
+                                             const std::vector<bool>& texts) {
   auto state = std::make_unique<State>();
-  state->path = path;
+  state->path = request.path;
   state->names = std::move(names);
-  EPL_ASSIGN(state->layout, lay_out(path, state->names, texts, options));
+  EPL_ASSIGN(state->layout, lay_out(request, state->names, texts));
   state->columns.resize(state->names.size());
   for (size_t f = 0; f < state->layout.fields.size(); ++f) {
     const TableLayout::Field& field = state->layout.fields[f];

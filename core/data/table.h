@@ -21,8 +21,8 @@ class Table {
   // The options that every reader of tables declares.
   static std::vector<Option> options();
   // Decides what becomes of the columns. `texts`: which columns hold texts.
-  static Result<std::unique_ptr<Table>> create(const std::string& path, std::vector<std::string> names,
-                                               const std::vector<bool>& texts, const Attributes& options);
+  static Result<std::unique_ptr<Table>> create(const ReaderRequest& request, std::vector<std::string> names,
+                                               const std::vector<bool>& texts);
   ~Table();
   // The cell kinds of all columns, in order.
   const std::vector<CellKind>& kinds() const;

@@ -11,9 +11,13 @@ namespace {
 
 class Layouter {
  public:
-  Layouter(const std::string& path, const std::vector<std::string>& names, const std::vector<bool>& texts,
-           const Attributes& options)
-      : path_(path), names_(names), texts_(texts), options_(options), user_(names.size()) {
+  Layouter(const ReaderRequest& request, const std::vector<std::string>& names, const std::vector<bool>& texts)
+      : path_(request.path),
+        target_name_(request.target_name),
+        names_(names),
+        texts_(texts),
+        options_(request.options),
+        user_(names.size()) {
     out_.kinds.assign(names.size(), CellKind::unused);
     out_.missing.resize(names.size());
   }
@@ -226,7 +230,7 @@ class Layouter {
 
   Status add_target(std::vector<size_t> columns) {
     EPL_ASSIGN(const Json json, option("classes"));
-    TableLayout::Field field{.name = "target", .columns = std::move(columns)};
+    TableLayout::Field field{.name = target_name_, .columns = std::move(columns)};
     const bool one = field.columns.size() == 1;
     const std::string name = names_[field.columns[0]];
     const bool texts = std::ranges::any_of(field.columns, [&](size_t c) { return texts_[c]; });
@@ -297,7 +301,7 @@ class Layouter {
     return {};
   }
 
-  const std::string& path_;
+  const std::string &path_, &target_name_;
   const std::vector<std::string>& names_;
   const std::vector<bool>& texts_;
   const Attributes& options_;
@@ -307,9 +311,9 @@ class Layouter {
 
 }  // namespace
 
-Result<TableLayout> lay_out(const std::string& path, const std::vector<std::string>& names,
-                            const std::vector<bool>& texts, const Attributes& options) {
-  return Layouter(path, names, texts, options).run();
+Result<TableLayout> lay_out(const ReaderRequest& request, const std::vector<std::string>& names,
+                            const std::vector<bool>& texts) {
+  return Layouter(request, names, texts).run();
 }
 
 }  // namespace epl

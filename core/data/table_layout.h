@@ -31,7 +31,7 @@ struct TableLayout {
   std::vector<MissingRule> missing;  // of every column
 };
 
-Result<TableLayout> lay_out(const std::string& path, const std::vector<std::string>& names,
-                            const std::vector<bool>& texts, const Attributes& options);
+Result<TableLayout> lay_out(const ReaderRequest& request, const std::vector<std::string>& names,
+                            const std::vector<bool>& texts);
 
 }  // namespace epl

@@ -30,6 +30,7 @@ struct ModelPort {
   std::string name;
   DType dtype = DType::f32;
   std::vector<ModelDim> dims;
+  bool ranked = true;  // false: the file does not say how many dimensions it has, and `dims` is empty
 };
 struct ModelInitializer {
   std::string name;

@@ -60,7 +60,10 @@ class Builder {
   // Sugar for the ops that bodies, gradients and importers write most. Elementwise ops broadcast as NumPy does.
   Var unary(std::string_view op, const Var& x) { return emit(op, {x}); }
   // The number of the first operand in which something is not finite, -1 where all is.
-  Var first_not_finite(const std::vector<Var>& all) { return emit("first_not_finite", all); }
+  // Behind `all` a count, where there is one: its attribute is in `attributes`.
+  Var first_not_finite(const std::vector<Var>& all, Attributes attributes = {}) {
+    return emit("first_not_finite", all, std::move(attributes));
+  }
   Var exp(const Var& x) { return emit("exp", {x}); }
   Var log(const Var& x) { return emit("log", {x}); }
   Var sqrt(const Var& x) { return emit("sqrt", {x}); }

@@ -17,10 +17,10 @@ Result<Graph> expand_once(const Graph& graph, HasKernel has_kernel) {
   Graph out;
   GraphRewriter now(graph, out);
   Builder builder(out);
-  for (int n = 0; n < graph.node_count(); ++n) {
-    const Node& node = graph.node(NodeId{n});
+  for (const NodeId n : graph.node_ids()) {
+    const Node& node = graph.node(n);
     if (!to_expand(graph, node, has_kernel)) {
-      now.copy(NodeId{n});
+      now.copy(n);
       continue;
     }
     builder.set_phase(node.phase);
@@ -29,10 +29,10 @@ Result<Graph> expand_once(const Graph& graph, HasKernel has_kernel) {
     builder.set_origin(node.origin_name());
     std::vector<Var> inputs;
     for (Value v : node.inputs) inputs.push_back(v ? builder.var(now[v]) : Var());
-    int first = out.node_count();
+    const NodeId last{out.node_count() - 1};
     std::vector<Var> results = expand_body(builder, *node.op, node.attributes, inputs);
     if (!builder.status().ok()) return builder.status().with_context(cat("body of ", node.op->name)).at(node.name);
-    for (int made = first; made < out.node_count(); ++made) out.node(NodeId{made}).region = node.region;
+    for (const NodeId made : out.node_ids().after(last)) out.node(made).region = node.region;
     for (size_t o = 0; o < node.outputs.size(); ++o) now.set(node.outputs[o], results[o].value());
   }
   now.finish();

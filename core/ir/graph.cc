@@ -59,21 +59,21 @@ std::string Graph::unique_name(std::string_view wish) const {
 void Graph::rename(Value v, std::string name) {
   EPL_CHECK(!by_name_.contains(name), "two values named ", name);
   by_name_.erase(value(v).name);
-  by_name_[name] = v.index;
+  by_name_[name] = v;
   value(v).name = std::move(name);
 }
 
 Value Graph::add_leaf(ValueKind kind, std::string name, TensorType type, Tensor data) {
   Value value{value_count()};
   std::string unique = unique_name(name);
-  by_name_[unique] = value.index;
+  by_name_[unique] = value;
   values_.push_back({.name = std::move(unique), .type = std::move(type), .kind = kind, .data = std::move(data)});
   return value;
 }
 
 Value Graph::add_input(std::string name, TensorType type, int batch_dim) {
   Value value = add_leaf(ValueKind::input, std::move(name), std::move(type));
-  values_[value.index].batch_dim = batch_dim;
+  values_[value].batch_dim = batch_dim;
   return value;
 }
 
@@ -92,7 +92,7 @@ NodeId Graph::add_node(Node node, std::vector<TensorType> output_types, std::vec
                        : i == 0                                            ? base
                                                                            : cat(base, ".", i);
     std::string unique = unique_name(wish);
-    by_name_[unique] = value.index;
+    by_name_[unique] = value;
     values_.push_back({.name = std::move(unique),
                        .type = std::move(output_types[i]),
                        .kind = ValueKind::result,
@@ -106,22 +106,22 @@ NodeId Graph::add_node(Node node, std::vector<TensorType> output_types, std::vec
 
 std::vector<Value> Graph::leaves(ValueKind kind) const {
   std::vector<Value> out;
-  for (int i = 0; i < value_count(); ++i) {
-    if (values_[i].kind == kind) out.push_back(Value{i});
+  for (const Value v : value_ids()) {
+    if (values_[v].kind == kind) out.push_back(v);
   }
   return out;
 }
 
 Value Graph::find(std::string_view name) const {
   auto it = by_name_.find(std::string(name));
-  return it == by_name_.end() ? Value{} : Value{it->second};
+  return it == by_name_.end() ? Value{} : it->second;
 }
 
-std::vector<std::vector<int32_t>> Graph::users() const {
-  std::vector<std::vector<int32_t>> out(values_.size());
-  for (int n = 0; n < node_count(); ++n) {
+ByValue<std::vector<NodeId>> Graph::users() const {
+  ByValue<std::vector<NodeId>> out(value_count());
+  for (const NodeId n : node_ids()) {
     for (Value input : nodes_[n].inputs) {
-      if (input) out[input.index].push_back(n);
+      if (input) out[input].push_back(n);
     }
   }
   return out;
@@ -129,15 +129,15 @@ std::vector<std::vector<int32_t>> Graph::users() const {
 
 namespace {
 
-Status verify_node(const Graph& graph, int index, std::vector<bool>& defined) {
-  const Node& node = graph.node(NodeId{index});
+Status verify_node(const Graph& graph, NodeId id, ByValue<bool>& defined) {
+  const Node& node = graph.node(id);
   std::vector<const TensorType*> inputs;
   for (Value input : node.inputs) {
     if (!input) {
       inputs.push_back(nullptr);
       continue;
     }
-    if (!defined[input.index]) return error(Code::internal, "uses ", graph.value(input).name, " before it is computed");
+    if (!defined[input]) return error(Code::internal, "uses ", graph.value(input).name, " before it is computed");
     const ValueInfo& info = graph.value(input);
     if (info.kind == ValueKind::result && graph.node(info.producer).phase > node.phase) {
       return error(Code::internal, "a ", phase_name(node.phase), " node uses ", info.name, " of a later phase");
@@ -152,7 +152,7 @@ Status verify_node(const Graph& graph, int index, std::vector<bool>& defined) {
       return error(Code::internal, "output ", i, " is ", graph.type(node.outputs[i]).text(), ", its op says ",
                    types[i].text());
     }
-    defined[node.outputs[i].index] = true;
+    defined[node.outputs[i]] = true;
   }
   return {};
 }
@@ -160,27 +160,27 @@ Status verify_node(const Graph& graph, int index, std::vector<bool>& defined) {
 }  // namespace
 
 Status verify(const Graph& graph) {
-  std::vector<bool> defined(graph.value_count(), false);
-  for (int i = 0; i < graph.value_count(); ++i) {
-    const ValueInfo& info = graph.value(Value{i});
+  ByValue<bool> defined(graph.value_count(), false);
+  for (const Value v : graph.value_ids()) {
+    const ValueInfo& info = graph.value(v);
     if (info.kind == ValueKind::result) continue;
-    defined[i] = true;
+    defined[v] = true;
     if (!info.data.empty() && info.data.type() != info.type) {
       return error(Code::internal, info.name, " is ", info.type.text(), " but its data is ", info.data.type().text());
     }
   }
-  for (int n = 0; n < graph.node_count(); ++n) {
+  for (const NodeId n : graph.node_ids()) {
     if (Status status = verify_node(graph, n, defined); !status.ok()) {
-      const Node& node = graph.node(NodeId{n});
+      const Node& node = graph.node(n);
       return status.with_context(cat("node ", node.name, " (", node.op->name, ")")).at(node.name);
     }
   }
   for (const Graph::Output& output : graph.outputs) {
-    if (!output.value || !defined[output.value.index])
+    if (!output.value || !defined[output.value])
       return error(Code::internal, "output ", output.name, " is never computed");
   }
   for (const Graph::Update& update : graph.updates) {
-    if (!update.next || !defined[update.next.index])
+    if (!update.next || !defined[update.next])
       return error(Code::internal, "the update of ", graph.value(update.state).name, " is never computed");
     if (graph.type(update.state) != graph.type(update.next)) {
       return error(Code::internal, graph.value(update.state).name, " is ", graph.type(update.state).text(),

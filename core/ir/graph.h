@@ -17,22 +17,11 @@
 
 #include "core/base/attributes.h"
 #include "core/base/units.h"
+#include "core/ir/by.h"
 
 namespace epl {
 
 struct OpDef;
-
-struct Value {
-  int32_t index = -1;
-  explicit operator bool() const { return index >= 0; }
-  friend bool operator==(Value, Value) = default;
-  friend auto operator<=>(Value, Value) = default;
-};
-struct NodeId {
-  int32_t index = -1;
-  explicit operator bool() const { return index >= 0; }
-  friend bool operator==(NodeId, NodeId) = default;
-};
 
 enum class Phase : uint8_t { forward, backward, update };
 std::string_view phase_name(Phase phase);
@@ -81,14 +70,16 @@ class Graph {
   // Appends a node whose outputs have these types; names of outputs are made unique.
   NodeId add_node(Node node, std::vector<TensorType> output_types, std::vector<std::string> output_names = {});
 
-  int value_count() const { return static_cast<int>(values_.size()); }
-  int node_count() const { return static_cast<int>(nodes_.size()); }
-  const ValueInfo& value(Value v) const { return values_[v.index]; }
-  ValueInfo& value(Value v) { return values_[v.index]; }
-  const Node& node(NodeId n) const { return nodes_[n.index]; }
-  Node& node(NodeId n) { return nodes_[n.index]; }
-  const std::vector<Node>& nodes() const { return nodes_; }
-  const TensorType& type(Value v) const { return values_[v.index].type; }
+  int value_count() const { return values_.size(); }
+  int node_count() const { return nodes_.size(); }
+  IdRange<Value> value_ids() const { return values_.ids(); }
+  IdRange<NodeId> node_ids() const { return nodes_.ids(); }
+  const ValueInfo& value(Value v) const { return values_[v]; }
+  ValueInfo& value(Value v) { return values_[v]; }
+  const Node& node(NodeId n) const { return nodes_[n]; }
+  Node& node(NodeId n) { return nodes_[n]; }
+  const ByNode<Node>& nodes() const { return nodes_; }
+  const TensorType& type(Value v) const { return values_[v].type; }
   // All values of one kind, in order of creation.
   std::vector<Value> leaves(ValueKind kind) const;
   Value find(std::string_view name) const;  // Value{} if there is none
@@ -107,13 +98,13 @@ class Graph {
   };
   std::vector<Update> updates;
 
-  // Uses of each value by nodes: users()[v] lists node indices in order (with repetition for repeated inputs).
-  std::vector<std::vector<int32_t>> users() const;
+  // The nodes that use each value, in order (with repetition for repeated inputs).
+  ByValue<std::vector<NodeId>> users() const;
 
  private:
-  std::vector<ValueInfo> values_;
-  std::vector<Node> nodes_;
-  std::unordered_map<std::string, int32_t> by_name_;
+  ByValue<ValueInfo> values_;
+  ByNode<Node> nodes_;
+  std::unordered_map<std::string, Value> by_name_;
 };
 
 // Checks the invariants of the class; the error names the node.

@@ -19,7 +19,8 @@ struct IndexRange {
   int input = 0;
   int64_t low = 0, high = 0;
   std::optional<int64_t> ignored;
-  std::string what;  // the integers are: "class of 10", "index into 256 rows"
+  std::string what;      // the integers are: "class of 10", "index into 256 rows"
+  std::string exceeded;  // in place of `what`: what is wrong with one that is above
 };
 
 struct IndexRow {

@@ -22,6 +22,18 @@ bool is_checkpoint(const std::string& folder) {
   return fs::is_regular_file(folder + "/manifest.epl", ignored);
 }
 
+// A run that goes on may point its link elsewhere, and remove where it led to, while it is followed.
+bool leads_to_checkpoint(const std::string& link) {
+  constexpr int tries = 100;
+  for (int i = 0; i < tries; ++i) {
+    std::error_code ignored;
+    const fs::path before = fs::read_symlink(link, ignored);
+    if (is_checkpoint(link)) return true;
+    if (fs::read_symlink(link, ignored) == before) return false;
+  }
+  return false;
+}
+
 // Where a save failed or was killed before its folder became a checkpoint; `remove_checkpoint` knows what of it is
 // whose.
 bool is_half_saved(const std::string& folder) {
@@ -71,7 +83,7 @@ std::string without_last_slashes(std::string path) {
 
 std::string find_checkpoint(const std::string& path) {
   if (is_checkpoint(path)) return path;
-  if (is_checkpoint(path + "/checkpoint")) return path + "/checkpoint";
+  if (leads_to_checkpoint(path + "/checkpoint")) return path + "/checkpoint";
   if (const auto steps = steps_in(path + "/checkpoints", is_checkpoint); !steps.empty())
     return path + "/checkpoints/" + step_name(steps.back());
   return path;

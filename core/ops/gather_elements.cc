@@ -170,10 +170,7 @@ EPL_OP(scatter_elements) {
             for (int64_t i = 0; i < r.in(0).elements(); ++i) copy_element(r.in(0), i, r.out(0), i);
             for_each_index(r.in(1).shape(), [&](int64_t i, const Dims& index) {
               const int64_t at = wrapped_index(r.in(1).get_int(i), x[axis]);
-              if (at < 0) return;
-              const int64_t to = replaced_index(x, index, axis, at);
-              reduction == "none" ? copy_element(r.in(2), i, r.out(0), to)
-                                  : r.out(0).set(to, combine(reduction, r.out(0).get(to), r.in(2).get(i)));
+              if (at >= 0) combine(reduction, r.out(0), replaced_index(x, index, axis, at), r.in(2), i);
             });
           },
       .gradient =

@@ -184,11 +184,8 @@ EPL_OP(scatter_nd) {
                 for (int64_t at = 0; at < s.count; ++at) {
                   const int64_t place = tuple_place(s, x, r.in(1), at);
                   if (place < 0) continue;
-                  for (int64_t i = 0; i < s.rest; ++i) {
-                    const int64_t from = at * s.rest + i, to = place * s.rest + i;
-                    reduction == "none" ? copy_element(r.in(2), from, r.out(0), to)
-                                        : r.out(0).set(to, combine(reduction, r.out(0).get(to), r.in(2).get(from)));
-                  }
+                  for (int64_t i = 0; i < s.rest; ++i)
+                    combine(reduction, r.out(0), place * s.rest + i, r.in(2), at * s.rest + i);
                 }
               },
           .gradient =

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/base/shown.h"
+#include "core/ir/combine.h"
 #include "core/ops/common.h"
 
 namespace epl::ops {
@@ -22,12 +23,15 @@ inline bool less(const TensorView& x, int64_t a, int64_t b) {
   return x.dtype() == DType::i64 ? x.get_int(a) < x.get_int(b) : x.get(a) < x.get(b);
 }
 
-inline double combine(const std::string& reduction, double old, double update) {
-  if (reduction == "add") return old + update;
-  if (reduction == "mul") return old * update;
-  if (reduction == "max") return evaluate_scalar(ScalarOp::max, old, update, 0.0);
-  if (reduction == "min") return evaluate_scalar(ScalarOp::min, old, update, 0.0);
-  return update;
+// Element `to` of `out` combined with element `from` of `updates`, or replaced by it.
+inline void combine(const std::string& reduction, const TensorView& out, int64_t to, const TensorView& updates,
+                    int64_t from) {
+  if (reduction == "none") return copy_element(updates, from, out, to);
+  const ScalarOp op = reduction == "add"   ? ScalarOp::add
+                      : reduction == "mul" ? ScalarOp::mul
+                      : reduction == "max" ? ScalarOp::max
+                                           : ScalarOp::min;
+  combine_element(op, out.dtype(), out.data(), to, updates.data(), from);
 }
 inline Status check_reduction(const OpQuery& q) {
   const std::string& reduction = q.attributes().text("reduction");

@@ -1,4 +1,5 @@
 // Matrix products. Every output element is one sum over k; sums over the batch run per unit.
+#include "core/ir/combine.h"
 #include "core/ops/common.h"
 
 namespace epl {
@@ -61,6 +62,20 @@ int64_t batch_of(std::span<const int64_t> batch, const Dims& index) {
   return linear;
 }
 
+// The sum of a's elements at at_a(0..n-1), each times b's at at_b(0..n-1), as element o of `out`. Real numbers: a
+// unit_sum. Integers keep all their digits and wrap as their type does, in whatever order.
+template <class A, class B>
+void store_product_sum(const Reference& r, const TensorView& out, int64_t o, int64_t n, const A& at_a, const B& at_b) {
+  if (is_float(out.dtype())) {
+    const auto term = [&](int64_t k) { return r.in(0).get(at_a(k)) * r.in(1).get(at_b(k)); };
+    return out.set(o, unit_sum(n, r.units(), out.dtype(), term));
+  }
+  uint64_t sum = 0;
+  for (int64_t k = 0; k < n; ++k)
+    sum += static_cast<uint64_t>(r.in(0).get_int(at_a(k))) * static_cast<uint64_t>(r.in(1).get_int(at_b(k)));
+  out.set_int(o, static_cast<int64_t>(sum));
+}
+
 void matmul_reference(const Reference& r) {
   const Shape &a = r.in(0).shape(), &b = r.in(1).shape(), &y = r.out(0).shape();
   const MatmulSizes s = matmul_sizes(r.attributes(), a, b);
@@ -70,11 +85,10 @@ void matmul_reference(const Reference& r) {
     const int64_t a0 = batch_of(leading(a), index) * s.m * s.k, b0 = batch_of(leading(b), index) * s.k * s.n;
     for (int64_t m = 0; m < s.m; ++m)
       for (int64_t n = 0; n < s.n; ++n) {
-        const auto term = [&](int64_t k) {
-          return r.in(0).get(a0 + (ta ? k * s.m + m : m * s.k + k)) *
-                 r.in(1).get(b0 + (tb ? n * s.k + k : k * s.n + n));
-        };
-        r.out(0).set((batch * s.m + m) * s.n + n, unit_sum(s.k, r.units(), r.out(0).dtype(), term));
+        store_product_sum(
+            r, r.out(0), (batch * s.m + m) * s.n + n, s.k,
+            [&](int64_t k) { return a0 + (ta ? k * s.m + m : m * s.k + k); },
+            [&](int64_t k) { return b0 + (tb ? n * s.k + k : k * s.n + n); });
       }
   });
 }
@@ -170,11 +184,15 @@ void linear_reference(const Reference& r) {
   const bool transposed = r.attributes().flag("transpose_w");
   for (int64_t row = 0; row < s.rows; ++row)
     for (int64_t n = 0; n < s.n; ++n) {
-      const auto term = [&](int64_t k) {
-        return r.in(0).get(row * s.k + k) * r.in(1).get(transposed ? n * s.k + k : k * s.n + n);
-      };
-      const double sum = unit_sum(s.k, r.units(), r.out(0).dtype(), term);
-      r.out(0).set(row * s.n + n, r.has(2) ? sum + r.in(2).get(n) : sum);
+      const auto at_w = [&](int64_t k) { return transposed ? n * s.k + k : k * s.n + n; };
+      if (is_float(r.out(0).dtype())) {  // the bias is added before the sum is rounded
+        const auto term = [&](int64_t k) { return r.in(0).get(row * s.k + k) * r.in(1).get(at_w(k)); };
+        const double sum = unit_sum(s.k, r.units(), r.out(0).dtype(), term);
+        r.out(0).set(row * s.n + n, r.has(2) ? sum + r.in(2).get(n) : sum);
+        continue;
+      }
+      store_product_sum(r, r.out(0), row * s.n + n, s.k, [&](int64_t k) { return row * s.k + k; }, at_w);
+      if (r.has(2)) combine_element(ScalarOp::add, r.out(0).dtype(), r.out(0).data(), row * s.n + n, r.in(2).data(), n);
     }
 }
 
@@ -191,8 +209,9 @@ void linear_grad_weight_reference(const Reference& r) {
   const bool transposed = r.attributes().flag("transpose_w");
   for (int64_t i = 0; i < k; ++i)
     for (int64_t j = 0; j < n; ++j) {
-      const auto term = [&](int64_t row) { return r.in(0).get(row * k + i) * r.in(1).get(row * n + j); };
-      r.out(0).set(transposed ? j * k + i : i * n + j, unit_sum(rows, r.units(), r.out(0).dtype(), term));
+      store_product_sum(
+          r, r.out(0), transposed ? j * k + i : i * n + j, rows, [&](int64_t row) { return row * k + i; },
+          [&](int64_t row) { return row * n + j; });
     }
 }
 }  // namespace

@@ -138,9 +138,10 @@ EPL_OP(sum) {
                 const ReductionRuns runs(r);
                 for (int64_t o = 0; o < runs.outputs(); ++o) {
                   if (!is_float(r.in(0).dtype())) {
-                    int64_t total = 0;
-                    for (int64_t k = 0; k < runs.length(); ++k) total += r.in(0).get_int(runs.at(o, k));
-                    r.out(0).set_int(o, total);
+                    uint64_t total = 0;  // which wraps
+                    for (int64_t k = 0; k < runs.length(); ++k)
+                      total += static_cast<uint64_t>(r.in(0).get_int(runs.at(o, k)));
+                    r.out(0).set_int(o, static_cast<int64_t>(total));
                     continue;
                   }
                   r.out(0).set(o, unit_sum(runs.length(), r.units(), r.out(0).dtype(),
@@ -219,9 +220,16 @@ EPL_OP(cum_sum) {
                 const bool exclusive = r.attributes().flag("exclusive"), reverse = r.attributes().flag("reverse");
                 for (int64_t lane = 0; lane < s.outer * s.inner; ++lane) {
                   double sum = 0;
+                  uint64_t integers = 0;  // which wrap
                   for (int64_t k = 0; k < s.size; ++k) {
                     const int64_t at = reverse ? s.size - 1 - k : k;
                     const int64_t i = (lane / s.inner * s.size + at) * s.inner + lane % s.inner;
+                    if (!is_float(r.in(0).dtype())) {
+                      const uint64_t before = integers;
+                      integers += static_cast<uint64_t>(r.in(0).get_int(i));
+                      r.out(0).set_int(i, static_cast<int64_t>(exclusive ? before : integers));
+                      continue;
+                    }
                     const double value = r.in(0).get(i);
                     r.out(0).set(i, exclusive ? sum : sum + value);
                     sum += value;

@@ -1,6 +1,9 @@
 // Elementary functions of one operand.
-#include "core/ops/common.h"
+#include <limits>
+
+#include "core/ir/index_range.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/indexing.h"
 
 namespace epl {
 using namespace ops;
@@ -134,6 +137,33 @@ EPL_OP(stop_gradient) {
           .view = true,
           .samples = {"f32[4,7]"}};
 }
+
+// A loop is unrolled before data is there. So what it may be asked for is said beside the numbers that ask.
+EPL_OP(trip_count) {
+  return {.doc = "y = x: how often the loop `loop` runs. It is unrolled for `most` iterations, and more are refused.",
+          .signature = "x -> y",
+          .attributes = {{"most", int64_t{0}, true}, {"loop", std::string(), true}},
+          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+            EPL_TRY(integer_operand(q, 0));
+            return same_as_first(q);
+          },
+          .scalar = [](ScalarExpr& s) { s.outputs = {s.input(0)}; },
+          .no_gradient = "a number of iterations has no derivative",
+          .view = true,
+          .moves = Moves::all,
+          .samples = {"i64[4](0..4) {most=4,loop=\"a\"}"}};
+}
+
+EPL_INDICES(trip_count) {
+  const int64_t most = q.attributes().integer("most");
+  return {.low = std::numeric_limits<int64_t>::min(),
+          .high = most == std::numeric_limits<int64_t>::max() ? most : most + 1,
+          .what = cat("trip count up to ", most),
+          .exceeded = cat("more than the ", most, " iterations for which the loop ",
+                          shown_plain(q.attributes().text("loop"), 200),
+                          " is unrolled; max_trip_count (--max-trip-count N) allows more")};
+}
+
 EPL_OP(cast) {
   return {.doc =
               "y = x as elements of type `to`: to a float type rounds to nearest even, to an integer truncates and "

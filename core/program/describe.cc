@@ -28,7 +28,7 @@ class Unrolled {
   explicit Unrolled(const Program& program) : program_(program) {}
 
   Lives run() {
-    for (size_t c = 0; c < program_.calls.size(); ++c) {
+    for (int c = 0; c < std::ssize(program_.calls); ++c) {
       const BlockCall& call = program_.calls[c];
       for (int event : program_.waits[c]) end_send(event);
       const auto block = std::ranges::find(program_.blocks, call.id(), &Block::id);
@@ -48,7 +48,7 @@ class Unrolled {
   }
 
   void visit(int i, int64_t micro_batch) {
-    const Instruction& in = program_.instructions[static_cast<size_t>(i)];
+    const Instruction& in = program_.instructions[i];
     const auto address = [&](const Location& at) { return program_.offset_of(at, micro_batch); };
     for (const Location& at : in.inputs) {
       if (at.space != Location::Space::arena) continue;
@@ -99,7 +99,7 @@ std::vector<int64_t> live_bytes(const Program& program) {
   const Lives lives = lives_of(program);
   std::vector<int64_t> bytes(static_cast<size_t>(lives.instructions) + 1, 0);
   for (const Life& life : lives.ranges) {
-    bytes[static_cast<size_t>(life.first)] += life.bytes;
+    bytes[life.first] += life.bytes;
     bytes[static_cast<size_t>(life.last) + 1] -= life.bytes;
   }
   for (size_t t = 1; t < bytes.size(); ++t) bytes[t] += bytes[t - 1];

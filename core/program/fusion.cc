@@ -38,9 +38,9 @@ struct Group {
 class Fuser {
  public:
   Fuser(const Graph& graph, const KernelTable* kernels, RegionNodes* regions)
-      : graph_(graph), kernels_(kernels), regions_(regions), users_(graph.users()), kept_(graph.value_count(), false) {
-    for (const Graph::Output& output : graph.outputs) kept_[output.value.index] = true;
-    for (const Graph::Update& update : graph.updates) kept_[update.next.index] = true;
+      : graph_(graph), kernels_(kernels), regions_(regions), users_(graph.users()), kept_(graph.value_count()) {
+    for (const Graph::Output& output : graph.outputs) kept_[output.value] = true;
+    for (const Graph::Update& update : graph.updates) kept_[update.next] = true;
   }
 
   Graph run() {
@@ -103,9 +103,9 @@ class Fuser {
 
   // Whether nothing but members of the two groups uses the value.
   bool inner(Value value, int a, int b) const {
-    if (kept_[value.index]) return false;
-    for (int32_t user : users_[value.index]) {
-      if (group_of_[user] != a && group_of_[user] != b) return false;
+    if (kept_[value]) return false;
+    for (const NodeId user : users_[value]) {
+      if (group_of_[user.index] != a && group_of_[user.index] != b) return false;
     }
     return true;
   }
@@ -270,8 +270,8 @@ class Fuser {
   const Graph& graph_;
   const KernelTable* kernels_;
   RegionNodes* regions_;
-  std::vector<std::vector<int32_t>> users_;
-  std::vector<bool> kept_;     // by value: the graph's outputs and updates
+  ByValue<std::vector<NodeId>> users_;
+  ByValue<bool> kept_;         // the graph's outputs and updates
   std::vector<Group> groups_;  // by the node they began with
   std::vector<int> group_of_;  // of a node
   std::vector<int> order_;     // groups in an order in which they can run, -1 where one has gone
@@ -307,7 +307,7 @@ void Fuser::write_fused(int index, GraphRewriter& now, Graph& target) {
   for (int n : group.reductions) give(graph_.node(NodeId{n}).inputs[0], graph_.node(NodeId{n}).outputs[0]);
   const ScalarExpr expression = writer.finish();
   const bool copies = expression.code.size() == 1 && expression.code[0].op == ScalarOp::input;
-  if (copies && group.reductions.empty() && outputs.size() == 1 && !kept_[outputs[0].index] &&
+  if (copies && group.reductions.empty() && outputs.size() == 1 && !kept_[outputs[0]] &&
       graph_.type(writer.inputs()[0]) == types[0]) {
     now.set(outputs[0], now[writer.inputs()[0]]);  // an identity
     return;

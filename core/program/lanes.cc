@@ -11,7 +11,7 @@ struct InLanes {
   InLanes(const Mesh& mesh, const TensorType& all, const Cuts& cuts, int dim, int64_t count) : lanes(count) {
     const AxisCut& last = *find_cut(cuts, mesh.find(unit_axis));
     before = mesh.local_outer(last.outer, cuts) / lanes;
-    for (int d = 0; d < dim; ++d) before *= all.shape[static_cast<size_t>(d)];
+    for (int d = 0; d < dim; ++d) before *= all.shape[d];
     behind = all.elements() / std::max<int64_t>(before * lanes, 1);
   }
 };
@@ -21,7 +21,7 @@ Move view(const TensorType& type, std::string suffix) {
 }
 
 TensorType with_dim(TensorType type, int dim, int64_t size) {
-  type.shape[static_cast<size_t>(dim)] = size;
+  type.shape[dim] = size;
   return type;
 }
 
@@ -35,12 +35,12 @@ std::vector<Move> take_lane(const Mesh& mesh, const TensorType& local, const Cut
                  .suffix = ".lane",
                  .attributes = {{"axes", Ints{1}}, {"starts", Ints{lane}}, {"ends", Ints{lane + 1}}, {"steps", Ints{}}},
                  .type = with_dim(apart, 1, 1)};
-  const TensorType one = with_dim(local, dim, local.shape[static_cast<size_t>(dim)] / in.lanes);
+  const TensorType one = with_dim(local, dim, local.shape[dim] / in.lanes);
   return {view(apart, ".lanes"), cut, view(one, ".lane")};
 }
 
 LaneJoin join_lanes(const Mesh& mesh, const TensorType& lane, const Cuts& cuts, int dim, int64_t lanes) {
-  const TensorType all = with_dim(lane, dim, lane.shape[static_cast<size_t>(dim)] * lanes);
+  const TensorType all = with_dim(lane, dim, lane.shape[dim] * lanes);
   const InLanes in(mesh, all, cuts, dim, lanes);
   const TensorType joined{lane.dtype, {in.before, in.lanes, in.behind}};
   return {.part = view(with_dim(joined, 1, 1), ".lane"),

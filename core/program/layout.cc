@@ -28,14 +28,14 @@ class Layout {
   void find_waits() {
     waited_for_.assign(static_cast<size_t>(program_.events), timeline_.end());
     for (size_t c = program_.calls.size(); c-- > 0;) {
-      for (int event : program_.waits[c]) waited_for_[static_cast<size_t>(event)] = timeline_.begin_of(c);
+      for (int event : program_.waits[c]) waited_for_[event] = timeline_.begin_of(c);
     }
   }
 
   // From when on nothing is done any more by a send for a micro-batch.
   int waited_for(int send, int64_t micro_batch) const {
-    const int event = program_.instructions[static_cast<size_t>(send)].records;
-    return waited_for_[static_cast<size_t>(program_.loops(send) ? event + micro_batch : event)];
+    const int event = program_.instructions[send].records;
+    return waited_for_[program_.loops(send) ? event + micro_batch : event];
   }
 
   int64_t copies(const LiveRange& live) const { return live.each ? program_.micro_batches() : 1; }
@@ -52,7 +52,7 @@ class Layout {
     for (int send : live.sends) {
       const Loop* loop = l_.loop_of(send);
       EPL_CHECK(live.each || !loop || !loop->turns || program_.micro_batches() == 1, "all micro-batches share what ",
-                program_.instructions[static_cast<size_t>(send)].name, " sends");
+                program_.instructions[send].name, " sends");
       end = std::max(end, waited_for(send, live.each ? micro_batch : program_.micro_batches() - 1) - 1);
     }
     return end;
@@ -85,10 +85,10 @@ class Layout {
 
   Location location(Value v) const {
     if (!v) return {};
-    const auto root = static_cast<size_t>(l_.root[static_cast<size_t>(v.index)]);
+    const Value root = l_.root[v];
     const bool in_arena = l_.place[root].space == Space::none;
-    Location at = in_arena ? l_.ranges[static_cast<size_t>(l_.range[root])].at : l_.place[root];
-    const Lowering::Part &own = l_.part[static_cast<size_t>(v.index)], &of_root = l_.part[root];
+    Location at = in_arena ? l_.ranges[l_.range[root]].at : l_.place[root];
+    const Lowering::Part &own = l_.part[v], &of_root = l_.part[root];
     if (const Lowering::Part& part = own ? own : of_root) {
       at.axis = part.axis;
       at.stride = part.stride;
@@ -101,7 +101,7 @@ class Layout {
       Instruction& in = program_.instructions[p];
       for (Value v : l_.operands[p].inputs) in.inputs.push_back(location(v));
       for (Value v : l_.operands[p].outputs) in.outputs.push_back(location(v));
-      if (l_.workspace[p] >= 0) in.workspace = l_.ranges[static_cast<size_t>(l_.workspace[p])].at;
+      if (l_.workspace[p] >= 0) in.workspace = l_.ranges[l_.workspace[p]].at;
     }
     for (size_t port = 0; port < l_.local.outputs.size(); ++port) {
       const LocalPort& out = l_.local.outputs[port];
@@ -132,7 +132,7 @@ class Layout {
       if (last < 0) continue;
       const Loop* loop = l_.loop_of(last);
       const bool all_turns = loop && (loop->turns || (live.first <= loop->first && last == loop->last - 1));
-      program_.instructions[static_cast<size_t>(last)].releases.push_back(
+      program_.instructions[last].releases.push_back(
           {.at = live.at, .bytes = live.bytes, .last_turn = all_turns && !live.each, .sent = !live.sends.empty()});
     }
   }

@@ -34,11 +34,11 @@ class Lifetimes {
   }
 
  private:
-  const Instruction& instruction(int p) const { return program_.instructions[static_cast<size_t>(p)]; }
+  const Instruction& instruction(int p) const { return program_.instructions[p]; }
   int size() const { return static_cast<int>(l_.operands.size()); }
-  int root(Value v) const { return l_.root[static_cast<size_t>(v.index)]; }
-  int& first(int root) { return l_.first[static_cast<size_t>(root)]; }
-  int& last(int root) { return l_.last[static_cast<size_t>(root)]; }
+  Value root(Value v) const { return l_.root[v]; }
+  int& first(Value root) { return l_.first[root]; }
+  int& last(Value root) { return l_.last[root]; }
 
   // Blocks that take turns are one loop; any other that is called several times is one by itself.
   void find_loops() {
@@ -54,39 +54,39 @@ class Lifetimes {
 
   void find_ranges() {
     for (int p = 0; p < size(); ++p) {
-      for (Value v : l_.operands[static_cast<size_t>(p)].outputs) {
+      for (Value v : l_.operands[p].outputs) {
         if (v) first(root(v)) = last(root(v)) = p;
       }
-      for (Value v : l_.operands[static_cast<size_t>(p)].inputs) {
+      for (Value v : l_.operands[p].inputs) {
         if (v) use(root(v), p);
       }
     }
     // What decides whether the step is applied, an integer, is looked at again right before the state changes.
     const int commit = program_.commit_begin;
     for (const Graph::Output& output : graph_.outputs) {
-      const int r = root(output.value);
+      const Value r = root(output.value);
       const bool before = first(r) >= 0 && first(r) < commit;
       const bool decides = graph_.type(output.value) == TensorType{DType::i64, {}};
       if (before && decides && commit < size()) outlive(r, commit);
     }
   }
 
-  void use(int r, int p) {
+  void use(Value r, int p) {
     const Loop* loop = l_.loop_of(p);
     const Loop* from = first(r) >= 0 ? l_.loop_of(first(r)) : nullptr;
     const bool sent = instruction(p).transfer && instruction(p).transfer->sends;
-    if (sent && first(r) >= 0) sends_[static_cast<size_t>(r)].push_back(p);
+    if (sent && first(r) >= 0) sends_[r].push_back(p);
     // Every turn reads it, or what reads it is waited for by the next turn.
     const bool every_turn = loop && !loop->turns && (loop != from || sent);
     outlive(r, every_turn ? loop->last - 1 : p);
   }
 
   // Used at `p`, which may be after the loop that gives it.
-  void outlive(int r, int p) {
+  void outlive(Value r, int p) {
     last(r) = std::max(last(r), p);
     note_use(r, p);
     const Loop* from = first(r) >= 0 ? l_.loop_of(first(r)) : nullptr;
-    if (from && p >= from->last) leaves_[static_cast<size_t>(r)] = true;
+    if (from && p >= from->last) leaves_[r] = true;
   }
 
   int block(int p) const {
@@ -94,19 +94,19 @@ class Lifetimes {
     return static_cast<int>(std::ranges::find_if(program_.blocks, within) - program_.blocks.begin());
   }
 
-  void note_use(int r, int p) {
+  void note_use(Value r, int p) {
     const Loop* loop = l_.loop_of(p);
     if (!loop || !loop->turns) return;
-    std::vector<int>& uses = uses_[static_cast<size_t>(r)];
+    std::vector<int>& uses = uses_[r];
     const auto known = std::ranges::find(uses, block(p), [&](int use) { return block(use); });
     if (known == uses.end()) return uses.push_back(p);
     *known = std::max(*known, p);
   }
 
   // Whether no use of a value comes after that at `p`, for any micro-batch.
-  bool last_of_all(int r, int p, const Timeline& timeline) const {
+  bool last_of_all(Value r, int p, const Timeline& timeline) const {
     const Loop* loop = l_.loop_of(p);
-    return std::ranges::all_of(uses_[static_cast<size_t>(r)], [&](int use) {
+    return std::ranges::all_of(uses_[r], [&](int use) {
       if (block(use) == block(p) || !loop || !loop->turns) return use <= p;
       for (int64_t m = 0; m < program_.micro_batches(); ++m) {
         if (timeline.at(use, m) > timeline.at(p, m)) return false;
@@ -116,15 +116,15 @@ class Lifetimes {
   }
 
   // Each micro-batch has its own: made in blocks that take turns, and used there alone.
-  bool each(int r) {
+  bool each(Value r) {
     const Loop* loop = l_.loop_of(first(r));
-    return loop && loop->turns && !leaves_[static_cast<size_t>(r)];
+    return loop && loop->turns && !leaves_[r];
   }
 
   // New state is written in place where its producer may, else copied at the very end.
   void place_updates() {
     for (const Graph::Update& update : graph_.updates) {
-      const int next = root(update.next), state = root(update.state);
+      const Value next = root(update.next), state = root(update.state);
       if (next != state && !write_state_in_place(next, state)) l_.copies.push_back(update);
     }
     for (const Graph::Update& update : l_.copies) {
@@ -139,21 +139,21 @@ class Lifetimes {
     }
   }
 
-  bool write_state_in_place(int next, int state) {
+  bool write_state_in_place(Value next, Value state) {
     const int p = first(next);
     if (p < program_.commit_begin || p < 0 || last(state) > p || place(next).space != Space::none) return false;
     const Instruction& in = instruction(p);
-    const auto& [inputs, outputs] = l_.operands[static_cast<size_t>(p)];
+    const auto& [inputs, outputs] = l_.operands[p];
     for (size_t o = 0; o < outputs.size(); ++o) {
-      if (outputs[o].index != next) continue;
+      if (outputs[o] != next) continue;
       if (in.transfer && (!in.transfer->gathers || !gather_in_place(inputs[o], state, axis_of(in)))) return false;
       if (in.transfer) {
-        l_.place[static_cast<size_t>(next)] = place(state);
+        l_.place[next] = place(state);
         return true;
       }
       for (size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i] && root(inputs[i]) == state && in.prepared.may_alias(static_cast<int>(i), static_cast<int>(o))) {
-          l_.place[static_cast<size_t>(next)] = place(state);
+          l_.place[next] = place(state);
           return true;
         }
       }
@@ -163,53 +163,50 @@ class Lifetimes {
 
   // New state that ranks have made in pieces: each where the piece of the old one was, if its producer may write there
   // and nobody reads the old one any more.
-  bool gather_in_place(Value piece, int state, int axis) {
-    const int made = root(piece), p = first(made);
-    if (p < program_.commit_begin || made != piece.index || !in_arena(made) || last(state) > p) return false;
+  bool gather_in_place(Value piece, Value state, int axis) {
+    const Value made = root(piece);
+    const int p = first(made);
+    if (p < program_.commit_begin || made != piece || !in_arena(made) || last(state) > p) return false;
     const Instruction& in = instruction(p);
     if (in.transfer) return false;
-    const auto& [inputs, outputs] = l_.operands[static_cast<size_t>(p)];
+    const auto& [inputs, outputs] = l_.operands[p];
     const Lowering::Part own{axis, graph_.type(piece).bytes()};
-    if (own.stride * ranks_along(axis) != graph_.type(Value{state}).bytes()) return false;
+    if (own.stride * ranks_along(axis) != graph_.type(state).bytes()) return false;
     const auto o = std::ranges::find(outputs, piece) - outputs.begin();
-    const auto reads_all = [&](Value v) {
-      return v && root(v) == state && l_.part[static_cast<size_t>(v.index)] != own;
-    };
+    const auto reads_all = [&](Value v) { return v && root(v) == state && l_.part[v] != own; };
     if (std::ranges::any_of(inputs, reads_all)) return false;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs[i] || root(inputs[i]) != state || !in.prepared.may_alias(static_cast<int>(i), static_cast<int>(o)))
         continue;
-      l_.place[static_cast<size_t>(made)] = place(state);
-      l_.part[static_cast<size_t>(made)] = own;
+      l_.place[made] = place(state);
+      l_.part[made] = own;
       return true;
     }
     return false;
   }
 
-  int axis_of(const Instruction& in) const {
-    return program_.mesh.find(program_.groups[static_cast<size_t>(in.group)].axis);
-  }
-  int64_t ranks_along(int axis) const { return program_.mesh.axes[static_cast<size_t>(axis)].size; }
+  int axis_of(const Instruction& in) const { return program_.mesh.find(program_.groups[in.group].axis); }
+  int64_t ranks_along(int axis) const { return program_.mesh.axes[axis].size; }
 
-  const Location& place(int r) const { return l_.place[static_cast<size_t>(r)]; }
-  bool in_arena(int r) const { return place(r).space == Space::none; }
+  const Location& place(Value r) const { return l_.place[r]; }
+  bool in_arena(Value r) const { return place(r).space == Space::none; }
 
   void share_in_place() {
     const Timeline timeline(program_);
     for (int p = 0; p < size(); ++p) {
-      const auto& [inputs, outputs] = l_.operands[static_cast<size_t>(p)];
+      const auto& [inputs, outputs] = l_.operands[p];
       std::vector<bool> taken(inputs.size(), false);
       for (size_t o = 0; o < outputs.size(); ++o) {
-        const int out = outputs[o] ? outputs[o].index : -1;
-        if (out < 0 || !in_arena(out) || l_.range[static_cast<size_t>(out)] >= 0) continue;
-        for (size_t i = 0; i < inputs.size() && l_.range[static_cast<size_t>(out)] < 0; ++i) {
+        const Value out = outputs[o];
+        if (!out || !in_arena(out) || l_.range[out] >= 0) continue;
+        for (size_t i = 0; i < inputs.size() && l_.range[out] < 0; ++i) {
           if (inputs[i] && !taken[i] && may_take(p, static_cast<int>(i), static_cast<int>(o), timeline)) {
             take_over(root(inputs[i]), out);
-            if (takes_segment(p)) l_.part[static_cast<size_t>(out)] = segment(p, outputs[o]);
+            if (takes_segment(p)) l_.part[out] = segment(p, out);
             taken[i] = true;
           }
         }
-        if (l_.range[static_cast<size_t>(out)] < 0) add_range(out);
+        if (l_.range[out] < 0) add_range(out);
       }
       add_workspace(p);
     }
@@ -223,46 +220,45 @@ class Lifetimes {
   bool may_take(int p, int i, int o, const Timeline& timeline) {
     const Instruction& in = instruction(p);
     if (in.transfer && !((in.transfer->in_place || takes_segment(p)) && i == o)) return false;
-    const auto& [inputs, outputs] = l_.operands[static_cast<size_t>(p)];
-    const int source = root(inputs[static_cast<size_t>(i)]), out = outputs[static_cast<size_t>(o)].index;
-    const bool dies = in_arena(source) && last(source) == p && first(source) < p &&
-                      sends_[static_cast<size_t>(source)].empty() && each(source) == each(out) &&
-                      last_of_all(source, p, timeline);
+    const auto& [inputs, outputs] = l_.operands[p];
+    const Value source = root(inputs[i]), out = outputs[o];
+    const bool dies = in_arena(source) && last(source) == p && first(source) < p && sends_[source].empty() &&
+                      each(source) == each(out) && last_of_all(source, p, timeline);
     const bool once = std::ranges::count_if(inputs, [&](Value v) { return v && root(v) == source; }) == 1;
-    const int64_t bytes = graph_.type(Value{out}).bytes();
-    const int64_t all = graph_.type(Value{source}).bytes();
-    const bool fits = takes_segment(p) ? !l_.part[static_cast<size_t>(source)] && bytes % memory_alignment == 0 &&
-                                             bytes * ranks_along(axis_of(in)) == all
-                                       : bytes == all;
+    const int64_t bytes = graph_.type(out).bytes();
+    const int64_t all = graph_.type(source).bytes();
+    const bool fits = takes_segment(p)
+                          ? !l_.part[source] && bytes % memory_alignment == 0 && bytes * ranks_along(axis_of(in)) == all
+                          : bytes == all;
     if (!dies || !once || !fits) return false;
     const Loop *from = l_.loop_of(first(source)), *loop = l_.loop_of(p);
     if (from != loop && (loop || !(from->turns || in.transfer))) return false;
     return in.transfer || in.prepared.may_alias(i, o);
   }
 
-  void take_over(int source, int out) {
-    l_.range[static_cast<size_t>(out)] = l_.range[static_cast<size_t>(source)];
-    l_.part[static_cast<size_t>(out)] = l_.part[static_cast<size_t>(source)];
-    LiveRange& range = l_.ranges[static_cast<size_t>(l_.range[static_cast<size_t>(source)])];
+  void take_over(Value source, Value out) {
+    l_.range[out] = l_.range[source];
+    l_.part[out] = l_.part[source];
+    LiveRange& range = l_.ranges[l_.range[source]];
     range.last = std::max(range.last, last(out));
-    const std::vector<int>& sends = sends_[static_cast<size_t>(out)];
+    const std::vector<int>& sends = sends_[out];
     range.sends.insert(range.sends.end(), sends.begin(), sends.end());
-    const std::vector<int>& uses = uses_[static_cast<size_t>(out)];
+    const std::vector<int>& uses = uses_[out];
     range.uses.insert(range.uses.end(), uses.begin(), uses.end());
   }
 
-  void add_range(int r) {
-    l_.range[static_cast<size_t>(r)] = static_cast<int>(l_.ranges.size());
-    LiveRange range{.bytes = graph_.type(Value{r}).bytes(), .first = first(r), .last = last(r), .each = each(r)};
+  void add_range(Value r) {
+    l_.range[r] = std::ssize(l_.ranges);
+    LiveRange range{.bytes = graph_.type(r).bytes(), .first = first(r), .last = last(r), .each = each(r)};
     const TransferRow* transfer = instruction(first(r)).transfer;
     range.late = transfer && transfer->at_last_turn && !range.each;
-    range.sends = sends_[static_cast<size_t>(r)];
-    range.uses = uses_[static_cast<size_t>(r)];
+    range.sends = sends_[r];
+    range.uses = uses_[r];
     l_.ranges.push_back(range);
   }
 
   void add_workspace(int p) {
-    Instruction& in = program_.instructions[static_cast<size_t>(p)];
+    Instruction& in = program_.instructions[p];
     LiveRange range{.bytes = in.workspace_bytes, .first = p, .last = p};
     const Loop* loop = l_.loop_of(p);
     if (in.transfer && in.transfer->held_bytes) {
@@ -283,9 +279,9 @@ class Lifetimes {
   Lowering& l_;
   const Graph& graph_;
   Program& program_;
-  std::vector<bool> leaves_;             // by root: it is used after the loop that gives it
-  std::vector<std::vector<int>> sends_;  // by root: that read it
-  std::vector<std::vector<int>> uses_;   // by root: LiveRange::uses
+  ByValue<bool> leaves_;             // of a root: it is used after the loop that gives it
+  ByValue<std::vector<int>> sends_;  // of a root: that read it
+  ByValue<std::vector<int>> uses_;   // of a root: LiveRange::uses
 };
 
 }  // namespace

@@ -43,7 +43,7 @@ struct LocalGraph {
   std::vector<SendWait> waits;  // of calls for sends
   std::vector<BlockId> blocks;  // in the order of their first calls
   bool commits = false;         // a step changes the state of some rank, if not of this one
-  const BlockId& block(const Node& node) const { return blocks[static_cast<size_t>(node.region)]; }
+  const BlockId& block(const Node& node) const { return blocks[node.region]; }
   int find(const BlockId& block) const;  // -1 if it is never called
   // The first block that sees every sample, before any update: main, or forward where that is apart.
   int sample_block() const;

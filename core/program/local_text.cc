@@ -99,7 +99,7 @@ Result<LocalGraph> parse_local(std::string_view text) {
   if (local.batch.empty()) local.batch = local.mesh.whole_batch();
   local.blocks = blocks_of(local.calls);
   for (const SendWait& wait : local.waits) {
-    if (wait.sent >= wait.call || wait.call >= static_cast<int>(local.calls.size()))
+    if (wait.sent >= wait.call || wait.call >= std::ssize(local.calls))
       return invalid("call ", wait.call, " of ", local.calls.size(), " waits for what call ", wait.sent, " has sent");
   }
   for (const Node& node : local.graph.nodes()) {

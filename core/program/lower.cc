@@ -13,12 +13,12 @@ Lowering::Lowering(const LocalGraph& local_graph, Graph fused, RegionNodes regio
       graph(std::move(fused)),
       regions(std::move(region_nodes)),
       options(lower_options),
-      root(static_cast<size_t>(graph.value_count())),
-      place(static_cast<size_t>(graph.value_count())),
-      part(static_cast<size_t>(graph.value_count())),
-      first(static_cast<size_t>(graph.value_count()), -1),
-      last(static_cast<size_t>(graph.value_count()), -1),
-      range(static_cast<size_t>(graph.value_count()), -1) {}
+      root(graph.value_count()),
+      place(graph.value_count()),
+      part(graph.value_count()),
+      first(graph.value_count(), -1),
+      last(graph.value_count(), -1),
+      range(graph.value_count(), -1) {}
 
 const Loop* Lowering::loop_of(int position) const {
   const auto found =

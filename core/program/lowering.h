@@ -41,23 +41,23 @@ struct Lowering {
     std::vector<Value> inputs, outputs;
   };
   std::vector<Operands> operands;  // by instruction
-  std::vector<int> root;           // by value: the value whose memory it is
-  std::vector<Location> place;     // by root; space none: the arena
-  // By value: where it begins in the memory of its root, or that in the memory that it shares; none: at the beginning.
+  ByValue<Value> root;             // the value whose memory it is
+  ByValue<Location> place;         // of a root; space none: the arena
+  // Where it begins in the memory of its root, or that in the memory that it shares; none: at the beginning.
   struct Part {
     int32_t axis = -1;
     int64_t stride = 0;
     explicit operator bool() const { return axis >= 0; }
     friend bool operator==(const Part&, const Part&) = default;
   };
-  std::vector<Part> part;
+  ByValue<Part> part;
   std::vector<Graph::Update> copies;
 
   // Lifetimes.
   std::vector<Loop> loops;
-  std::vector<int> first, last;  // by root
-  std::vector<int> range;        // by root, in `ranges`
-  std::vector<int> workspace;    // by instruction, in `ranges`; -1: none
+  ByValue<int> first, last;    // of a root
+  ByValue<int> range;          // of a root, in `ranges`
+  std::vector<int> workspace;  // by instruction, in `ranges`; -1: none
   std::vector<LiveRange> ranges;
 
   Instruction& append(const TransferRow* transfer, const std::string& name);

@@ -43,7 +43,7 @@ int64_t place(const std::vector<Storage>& storages, const std::vector<int>& orde
   offsets.assign(storages.size(), -1);
   int64_t total = 0;
   for (int i : order) {
-    looks -= static_cast<int64_t>(placed.size());
+    looks -= std::ssize(placed);
     if (looks < 0) return INT64_MAX;
     const Storage& s = storages[i];
     int64_t size = aligned(s.bytes), best = -1, best_gap = INT64_MAX, end = 0;
@@ -181,12 +181,12 @@ class Search {
   }
 
   size_t pick(size_t count) { return static_cast<size_t>(random_()) % count; }
-  const Storage& at(int i) const { return storages_[static_cast<size_t>(i)]; }
+  const Storage& at(int i) const { return storages_[i]; }
 
   int pick_storage() {
     std::vector<int> last, beside;
     for (int i : order_) {
-      if (offsets_[static_cast<size_t>(i)] + aligned(at(i).bytes) == bytes()) last.push_back(i);
+      if (offsets_[i] + aligned(at(i).bytes) == bytes()) last.push_back(i);
     }
     const int found = last[pick(last.size())];
     if (pick(2) == 0) return found;

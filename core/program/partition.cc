@@ -7,33 +7,33 @@
 namespace epl {
 
 Result<LocalGraph> Partition::run() {
-  std::optional<std::vector<int>> order = run_order(plan_);
+  std::optional<std::vector<NodeId>> order = run_order(plan_);
   EPL_CHECK(order.has_value(), "verify_plan has found an order");
   order_ = *std::move(order);
-  for (int n = 0; n < static_cast<int>(plan_.node_leader.size()); ++n) {
-    const int leader = plan_.node_leader[static_cast<size_t>(n)];
-    if (leader < 0) continue;
-    const Dealt& dealt = plan_.node_shardings[static_cast<size_t>(n)].dealt;
-    std::vector<int>& all = dealt_[leader];
-    all.resize(static_cast<size_t>(plan_.mesh(plan_.node_task_graph[static_cast<size_t>(n)]).pieces(dealt.axes)), -1);
-    all[static_cast<size_t>(dealt.piece)] = n;
+  for (const NodeId n : plan_.node_leader.ids()) {
+    const NodeId leader = plan_.node_leader[n];
+    if (!leader) continue;
+    const Dealt& dealt = plan_.node_shardings[n].dealt;
+    std::vector<NodeId>& all = dealt_[leader];
+    all.resize(plan_.mesh(plan_.node_task_graph[n]).pieces(dealt.axes));
+    all[dealt.piece] = n;
   }
   find_means();
   local_.graph.name = global_.name;
   local_.rank_class = here_;
   local_.mesh = mesh_;
   local_.batch = plan_.in_global_batch(plan_.batch_of_class(here_));
-  local_.calls = plan_.calls[static_cast<size_t>(here_)];
+  local_.calls = plan_.calls[here_];
   local_.blocks = blocks_of(local_.calls);
   local_.commits = !global_.updates.empty();
   copy_leaves();
-  for (int block = 0; block < static_cast<int>(local_.blocks.size()); ++block) {
+  for (int block = 0; block < std::ssize(local_.blocks); ++block) {
     carry_on(block);
     take_means(block);
     for (const Boundary& b : boundaries_) {
       if (b.late) EPL_TRY(pass_on(b, block));
     }
-    for (const int n : order_) EPL_TRY(visit(n, block));
+    for (const NodeId n : order_) EPL_TRY(visit(n, block));
     moved_.clear();  // a piece belongs to one loop
     unpadded_.clear();
     filled_.clear();
@@ -47,46 +47,43 @@ Result<LocalGraph> Partition::run() {
   return std::move(local_);
 }
 
-bool Partition::placed_here(int n) const {
-  const int at = plan_.node_task_graph[static_cast<size_t>(n)];
+bool Partition::placed_here(NodeId n) const {
+  const int at = plan_.node_task_graph[n];
   return at != every_task_graph && plan_.class_of(at) == here_;
 }
 
 Value& Partition::in_block(Value v, bool behind) {
-  const auto at = static_cast<size_t>(plan_.leader_of(v).index);
-  return (behind && wants_mean(v) ? mean_ : now_)[at];
+  return (behind && wants_mean(v) ? mean_ : now_)[plan_.leader_of(v)];
 }
 
-Status Partition::visit(int n, int block) {
-  const int at = plan_.node_task_graph[static_cast<size_t>(n)];
+Status Partition::visit(NodeId n, int block) {
+  const int at = plan_.node_task_graph[n];
   if (leads(n) && (placed_here(n) || at == every_task_graph)) {
-    const bool again = is_again(n, local_.blocks[static_cast<size_t>(block)]);
-    if (again || plan_.block_of(NodeId{n}, here_) == local_.blocks[static_cast<size_t>(block)]) {
+    const bool again = is_again(n, local_.blocks[block]);
+    if (again || plan_.block_of(n, here_) == local_.blocks[block]) {
       EPL_TRY(place(n, block, again));
       EPL_TRY(give_to_all(n, block));
       EPL_TRY(sum_over_time(n, block));
     }
   }
   for (const Boundary& b : boundaries_) {
-    if (!b.late && global_.value(b.value).producer.index == n) EPL_TRY(pass_on(b, block));
+    if (!b.late && global_.value(b.value).producer == n) EPL_TRY(pass_on(b, block));
   }
   return {};
 }
 
-bool Partition::is_again(int n, const BlockId& block) const {
+bool Partition::is_again(NodeId n, const BlockId& block) const {
   const bool sees = block.kind == BlockKind::main || block.kind == BlockKind::forward;
-  if (!sees || plan_.node_block[static_cast<size_t>(n)] != BlockKind::pre ||
-      !plan_.node_cloned[static_cast<size_t>(n)] || !placed_here(n))
-    return false;
-  const int at = plan_.node_task_graph[static_cast<size_t>(n)];
-  return block.kind == BlockKind::main || block.stage == plan_.task_graphs[static_cast<size_t>(at)].stage;
+  if (!sees || plan_.node_block[n] != BlockKind::pre || !plan_.node_cloned[n] || !placed_here(n)) return false;
+  const int at = plan_.node_task_graph[n];
+  return block.kind == BlockKind::main || block.stage == plan_.task_graphs[at].stage;
 }
 
 Status Partition::pass_on(const Boundary& b, int block) {
-  const BlockId& here = local_.blocks[static_cast<size_t>(block)];
+  const BlockId& here = local_.blocks[block];
   const bool sends = b.from == here_ && b.sent == here, receives = b.to == here_ && b.received == here;
   if (!sends && !receives) return {};
-  const auto mesh_of = [&](int rank_class) -> const Mesh& { return plan_.meshes[static_cast<size_t>(rank_class)]; };
+  const auto mesh_of = [&](int rank_class) -> const Mesh& { return plan_.meshes[rank_class]; };
   const ValueInfo& info = global_.value(b.value);
   auto made = cross(mesh_of(b.from), b.from, mesh_of(b.to), b.to, global_.type(b.value), stored(b.value));
   if (!made.ok()) return made.status().with_context(cat("value ", info.name));
@@ -104,7 +101,7 @@ Status Partition::pass_on(const Boundary& b, int block) {
   }
   if (receives) {
     now = append(crossing.receive, cat(info.name, crossing.receive.suffix), {}, phase, block);
-    received_[static_cast<size_t>(b.value.index)] = crossing.as;
+    received_[b.value] = crossing.as;
   }
   return {};
 }
@@ -112,40 +109,39 @@ Status Partition::pass_on(const Boundary& b, int block) {
 bool Partition::staged(Value v) const {
   const int dim = stored(v).cut_dim(batch_axis);
   if (global_.value(v).kind != ValueKind::input || dim < 0) return false;
-  const Cuts cuts = plan_.in_global_batch(stored(v).dims[static_cast<size_t>(dim)]);
+  const Cuts cuts = plan_.in_global_batch(stored(v).dims[dim]);
   const auto makes_pieces = [&](const AxisCut& cut) { return mesh_.pieces(cut.axes) > 1; };
   return (dim > 0 && mesh_.pieces(cuts) > 1) || std::ranges::any_of(cuts.begin() + 1, cuts.end(), makes_pieces);
 }
 
 Sharding Partition::lies(Value v) const {
-  if (const auto& as = received_[static_cast<size_t>(v.index)]) return *as;
+  if (const auto& as = received_[v]) return *as;
   return staged(v) ? Sharding{.dims = std::vector<Cuts>(stored(v).dims.size())} : stored(v);
 }
 
-std::vector<bool> Partition::leaves_here() const {
-  std::vector<bool> used(static_cast<size_t>(global_.value_count()), plan_.classes() == 1);
-  std::vector<bool> anywhere(used.size(), false);
+ByValue<bool> Partition::leaves_here() const {
+  ByValue<bool> used(global_.value_count(), plan_.classes() == 1);
+  ByValue<bool> anywhere(used.size());
   const auto use = [&](Value v, bool here) {
     if (!v) return;
-    anywhere[static_cast<size_t>(v.index)] = true;
+    anywhere[v] = true;
     // Who has a state lends it, whether it uses it or not.
-    if (is_state(global_.value(v).kind) ? made_here(v) : here) used[static_cast<size_t>(v.index)] = true;
+    if (is_state(global_.value(v).kind) ? made_here(v) : here) used[v] = true;
   };
-  for (int n = 0; n < global_.node_count(); ++n) {
-    for (Value v : global_.node(NodeId{n}).inputs) use(v, placed_here(n));
+  for (const NodeId n : global_.node_ids()) {
+    for (Value v : global_.node(n).inputs) use(v, placed_here(n));
   }
   for (const Graph::Update& update : global_.updates) use(update.state, made_here(update.state));
   for (const Graph::Output& output : global_.outputs) use(output.value, made_here(output.value));
-  for (size_t i = 0; i < used.size(); ++i) used[i] = used[i] || (!anywhere[i] && here_ == 0);
+  for (const Value v : used.ids()) used[v] = used[v] || (!anywhere[v] && here_ == 0);
   return used;
 }
 
 void Partition::copy_leaves() {
-  const std::vector<bool> here = leaves_here();
-  for (int i = 0; i < global_.value_count(); ++i) {
-    Value v{i};
+  const ByValue<bool> here = leaves_here();
+  for (const Value v : global_.value_ids()) {
     const ValueInfo& info = global_.value(v);
-    if (info.kind == ValueKind::result || !here[static_cast<size_t>(i)]) continue;
+    if (info.kind == ValueKind::result || !here[v]) continue;
     const Sharding sharding = lies(v);
     const TensorType type = staged(v) ? plan_.global_type(v) : local_type(mesh_, info.type, sharding);
     const bool in_pieces = is_state(info.kind) && (type != info.type || sharding.dealt);
@@ -155,18 +151,17 @@ void Partition::copy_leaves() {
           {info.name, info.type, sharding, info.data, sharding.dealt ? global_.value(leader).name : std::string()});
     }
     if (leader != v) continue;
-    now_[static_cast<size_t>(i)] = local_.graph.add_leaf(info.kind, info.name, type, in_pieces ? Tensor() : info.data);
-    local_.graph.value(now_[static_cast<size_t>(i)]).batch_dim = info.batch_dim;
-    if (in_pieces) zero_padding_.insert(now_[static_cast<size_t>(i)].index);
+    now_[v] = local_.graph.add_leaf(info.kind, info.name, type, in_pieces ? Tensor() : info.data);
+    local_.graph.value(now_[v]).batch_dim = info.batch_dim;
+    if (in_pieces) zero_padding_.insert(now_[v]);
     if (info.kind == ValueKind::input) local_.inputs.push_back(port(info.name, v, of_batch(v, sharding)));
   }
 }
 
 LocalPort Partition::port(const std::string& name, Value v, const Sharding& sharding) const {
-  LocalPort made{
-      .name = name, .value = now_[static_cast<size_t>(v.index)], .global_type = global_.type(v), .sharding = sharding};
+  LocalPort made{.name = name, .value = now_[v], .global_type = global_.type(v), .sharding = sharding};
   if (const int dim = sharding.cut_dim(batch_axis); dim >= 0) {
-    Cuts& cuts = made.sharding.dims[static_cast<size_t>(dim)];
+    Cuts& cuts = made.sharding.dims[dim];
     cuts = plan_.in_global_batch(cuts, sharding.outer(batch_axis));
   }
   made.global_type = plan_.global_type(v);
@@ -174,7 +169,7 @@ LocalPort Partition::port(const std::string& name, Value v, const Sharding& shar
 }
 
 Sharding Partition::of_batch(Value v, const Sharding& sharding) const {
-  const Cuts batch = plan_.batch_of(plan_.value_task_graph[static_cast<size_t>(v.index)]);
+  const Cuts batch = plan_.batch_of(plan_.value_task_graph[v]);
   Sharding made{.dims = sharding.dims};
   for (Cuts& cuts : made.dims) std::erase_if(cuts, [&](const AxisCut& cut) { return !find_cut(batch, cut.axes[0]); });
   return made;
@@ -184,7 +179,7 @@ Sharding Partition::as_given(Value v) const {
   Sharding made{.dims = std::vector<Cuts>(stored(v).dims.size())};
   const int dim = stored(v).cut_dim(batch_axis);
   if (dim < 0) return made;
-  Cuts& cuts = made.dims[static_cast<size_t>(dim)] = plan_.batch_of_class(here_);
+  Cuts& cuts = made.dims[dim] = plan_.batch_of_class(here_);
   for (AxisCut& cut : cuts) cut.outer *= stored(v).outer(batch_axis);
   return made;
 }
@@ -197,7 +192,7 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, in
   Sharding to = wanted;
   TensorType type = global_.type(v);
   if (plan_.apart && staged(v)) {
-    Cuts& cuts = to.dims[static_cast<size_t>(global_.value(v).batch_dim)];
+    Cuts& cuts = to.dims[global_.value(v).batch_dim];
     cuts = plan_.in_global_batch(cuts);
     type = plan_.global_type(v);
   }
@@ -206,7 +201,7 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, in
   if (moves.empty()) return now;
   const bool by_owners = routes && brings_rows(moves, lies(v), *routes);
   const Value owners = by_owners ? routes->owners : Value{};
-  for (auto [known, end] = moved_.equal_range(v.index); known != end; ++known) {
+  for (auto [known, end] = moved_.equal_range(v); known != end; ++known) {
     if (known->second.as == wanted && known->second.owners == owners &&
         (!known->second.phase || *known->second.phase == user))
       return known->second.piece;
@@ -223,8 +218,8 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, in
   } else {
     for (const Move& move : moves) piece = append(move, cat(info.name, move.suffix), {piece}, phase, block);
   }
-  if (!lies(v).uneven() && to.uneven()) zero_padding_.insert(piece.index);
-  moved_.emplace(v.index, Moved{wanted, piece, gathers ? std::optional(user) : std::nullopt, owners});
+  if (!lies(v).uneven() && to.uneven()) zero_padding_.insert(piece);
+  moved_.emplace(v, Moved{wanted, piece, gathers ? std::optional(user) : std::nullopt, owners});
   return piece;
 }
 
@@ -255,7 +250,7 @@ Status Partition::finish() {
   for (const Graph::Output& output : global_.outputs) {
     const Value v = in_block(output.value, true);
     const NodeId producer = global_.value(output.value).producer;
-    const bool every = producer && plan_.node_task_graph[static_cast<size_t>(producer.index)] == every_task_graph;
+    const bool every = producer && plan_.node_task_graph[producer] == every_task_graph;
     if (!v || (!every && !made_here(output.value))) continue;
     // An input that is an output lies as the caller gave it.
     const bool moves = global_.value(output.value).kind != ValueKind::input;
@@ -275,7 +270,7 @@ Status Partition::finish() {
       const int block = local_.find(plan_.block_of(producer, here_));
       EPL_ASSIGN(next, unpadded(next, stored(update.next), read, global_.node(producer), block));
     }
-    local_.graph.updates.push_back({now_[update.state.index], next});
+    local_.graph.updates.push_back({now_[update.state], next});
   }
   return {};
 }
@@ -291,12 +286,12 @@ int LocalGraph::sample_block() const {
 }
 
 Result<std::vector<LocalGraph>> partition(const Plan& plan) {
-  EPL_ASSIGN(const std::vector<Boundary> all, boundaries(plan));
+  const std::vector<Boundary> all = boundaries(plan);
   EPL_ASSIGN(std::vector<std::vector<SendWait>> waits, send_waits(plan, all));
   std::vector<LocalGraph> locals;
   for (int c = 0; c < plan.classes(); ++c) {
     EPL_ASSIGN(LocalGraph local, Partition(plan, c, all).run());
-    local.waits = std::move(waits[static_cast<size_t>(c)]);
+    local.waits = std::move(waits[c]);
     locals.push_back(std::move(local));
   }
   return locals;

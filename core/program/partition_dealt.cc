@@ -21,7 +21,7 @@ Shape with_first(int64_t first, Shape shape) {
 
 }  // namespace
 
-const std::vector<int>* Partition::dealt_like(int n) const {
+const std::vector<NodeId>* Partition::dealt_like(NodeId n) const {
   const auto found = dealt_.find(n);
   return found == dealt_.end() ? nullptr : &found->second;
 }
@@ -65,12 +65,12 @@ Result<Value> Partition::taken(Value v, const Sharding& wanted, Phase user, int 
   });
 }
 
-Result<Value> Partition::handed(int n, size_t i, const Sharding& wanted, int block) {
-  const Node& leader = global_.node(NodeId{n});
-  const Dealt& dealt = plan_.node_shardings[static_cast<size_t>(n)].dealt;
+Result<Value> Partition::handed(NodeId n, size_t i, const Sharding& wanted, int block) {
+  const Node& leader = global_.node(n);
+  const Dealt& dealt = plan_.node_shardings[n].dealt;
   const Value first = leader.inputs[i];
   std::vector<Value> values;  // what a rank runs for nothing takes what the leader does
-  for (const int other : *dealt_like(n)) values.push_back(other < 0 ? first : global_.node(NodeId{other}).inputs[i]);
+  for (const NodeId other : *dealt_like(n)) values.push_back(other ? global_.node(other).inputs[i] : first);
   if (std::ranges::all_of(values, [&](Value v) { return v == first; }))
     return operand(first, wanted, leader.phase, block);
   for (const Handed& known : handed_) {
@@ -102,26 +102,25 @@ Result<Value> Partition::handed(int n, size_t i, const Sharding& wanted, int blo
   return own;
 }
 
-Status Partition::give_to_all(int n, int block) {
-  const std::vector<int>* like = dealt_like(n);
+Status Partition::give_to_all(NodeId n, int block) {
+  const std::vector<NodeId>* like = dealt_like(n);
   if (!like) return {};
-  const Node& leader = global_.node(NodeId{n});
-  const Dealt& dealt = plan_.node_shardings[static_cast<size_t>(n)].dealt;
+  const Node& leader = global_.node(n);
+  const Dealt& dealt = plan_.node_shardings[n].dealt;
   for (size_t o = 0; o < leader.outputs.size(); ++o) {
     const Value v = leader.outputs[o];
     if (!v || stored(v).dealt) continue;
-    const Value now = now_[static_cast<size_t>(v.index)];
+    const Value now = now_[v];
     const Shape shape = local_.graph.type(now).shape;
     const Value own =
         write(leader, ".own", block, [&](Builder& b) { return b.reshape(b.var(now), with_first(1, shape)).value(); });
     EPL_ASSIGN(const Value all,
                moved_stack(own, global_.type(v), stored(v), true, stored(v), false, dealt, leader, block));
-    for (size_t piece = 0; piece < like->size(); ++piece) {
-      if ((*like)[piece] < 0) continue;
-      const Value other = global_.node(NodeId{(*like)[piece]}).outputs[o];
-      const auto at = static_cast<int64_t>(piece);
-      now_[static_cast<size_t>(other.index)] = write(leader, ".given", block, [&](Builder& b) {
-        return b.reshape(b.slice(b.var(all), {0}, {at}, {at + 1}, {1}), shape).value();
+    for (int64_t piece = 0; piece < std::ssize(*like); ++piece) {
+      if (!(*like)[piece]) continue;
+      const Value other = global_.node((*like)[piece]).outputs[o];
+      now_[other] = write(leader, ".given", block, [&](Builder& b) {
+        return b.reshape(b.slice(b.var(all), {0}, {piece}, {piece + 1}, {1}), shape).value();
       });
     }
   }
@@ -130,10 +129,10 @@ Status Partition::give_to_all(int n, int block) {
 
 Result<Value> Partition::masked(Value local, Value global, const Node& user, int block) {
   const NodeId producer = global_.value(global).producer;
-  const std::vector<int>* like = producer && stored(global).dealt ? dealt_like(producer.index) : nullptr;
-  if (!like || std::ranges::find(*like, -1) == like->end()) return local;
-  Tensor all(TensorType{DType::boolean, {static_cast<int64_t>(like->size())}});
-  for (size_t p = 0; p < like->size(); ++p) all.set_int(static_cast<int64_t>(p), (*like)[p] >= 0 ? 1 : 0);
+  const std::vector<NodeId>* like = producer && stored(global).dealt ? dealt_like(producer) : nullptr;
+  if (!like || std::ranges::find(*like, NodeId()) == like->end()) return local;
+  Tensor all(TensorType{DType::boolean, {std::ssize(*like)}});
+  for (int64_t p = 0; p < std::ssize(*like); ++p) all.set_int(p, (*like)[p] ? 1 : 0);
   EPL_ASSIGN(const Value here, of_piece(all, stored(global).dealt.axes, user, block));
   return write(user, ".masked", block, [&](Builder& b) {
     const Var x = b.var(local);

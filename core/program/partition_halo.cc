@@ -25,8 +25,8 @@ Var put_together(const Position& p, int64_t size, int64_t behind) {
 
 }  // namespace
 
-Status Partition::reach_over(int n, Node& node, const PieceCut& cut, int block) {
-  const Node& old = global_.node(NodeId{n});
+Status Partition::reach_over(NodeId n, Node& node, const PieceCut& cut, int block) {
+  const Node& old = global_.node(n);
   const HaloRule& rule = cut.rule.row->halo;
   const auto dim = static_cast<size_t>(cut.rule.window(cut.factor));
   const int64_t parts = mesh_.pieces(cut.axes);
@@ -37,13 +37,13 @@ Status Partition::reach_over(int n, Node& node, const PieceCut& cut, int block) 
     return unsupported("the windows of node ", old.name, " cannot be cut in ", parts, " pieces").at(old.name);
   if (axes.empty()) return {};
   for (int i : rule.operands) {
-    Value& v = node.inputs[static_cast<size_t>(i)];
+    Value& v = node.inputs[i];
     TensorType type = local_.graph.type(v);
     if (!halo->borders(type.shape[dim])) continue;
     type.shape[dim] = halo->size;
     const Move move{.op = "halo",
                     .suffix = ".bordered",
-                    .attributes = {{"axis", mesh_.axes[static_cast<size_t>(axes[0])].name},
+                    .attributes = {{"axis", mesh_.axes[axes[0]].name},
                                    {"parts", parts},
                                    {"dim", static_cast<int64_t>(dim)},
                                    {"first", halo->first},
@@ -63,7 +63,7 @@ Status Partition::reach_over(int n, Node& node, const PieceCut& cut, int block) 
   if (rule.numbers_operand < 0) return {};
 
   // Those of other pieces become -1, which is nowhere.
-  Value& positions = node.inputs[static_cast<size_t>(rule.numbers_operand)];
+  Value& positions = node.inputs[rule.numbers_operand];
   const Shape& all = global_.type(old.outputs[0]).shape;
   const int64_t own = all[dim] / parts, behind = elements_behind(all, dim);
   Tensor firsts({local_.graph.type(positions).dtype, {parts}});
@@ -78,8 +78,8 @@ Status Partition::reach_over(int n, Node& node, const PieceCut& cut, int block) 
   return {};
 }
 
-Result<Value> Partition::numbered(Value positions, int n, const PieceCut& cut, int block) {
-  const Node& old = global_.node(NodeId{n});
+Result<Value> Partition::numbered(Value positions, NodeId n, const PieceCut& cut, int block) {
+  const Node& old = global_.node(n);
   const auto dim = static_cast<size_t>(cut.rule.window(cut.factor));
   const int64_t parts = mesh_.pieces(cut.axes);
   if (parts == 1) return positions;

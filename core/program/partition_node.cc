@@ -13,21 +13,21 @@ void Partition::find_means() {
   wants_mean_.assign(now_.size(), false);
   mean_.assign(now_.size(), {});
   const auto want = [&](Value v) {
-    if (v && plan_.alone(v)) wants_mean_[static_cast<size_t>(v.index)] = stored(v).cut_dim(batch_axis) < 0;
+    if (v && plan_.alone(v)) wants_mean_[v] = stored(v).cut_dim(batch_axis) < 0;
   };
-  for (int n = 0; n < global_.node_count(); ++n) {
-    if (plan_.node_block[static_cast<size_t>(n)] != BlockKind::post) continue;
-    for (Value v : global_.node(NodeId{n}).inputs) want(v);
+  for (const NodeId n : global_.node_ids()) {
+    if (plan_.node_block[n] != BlockKind::post) continue;
+    for (Value v : global_.node(n).inputs) want(v);
   }
   for (const Graph::Update& update : global_.updates) want(update.next);
   for (const Graph::Output& output : global_.outputs) want(output.value);
 }
 
-Status Partition::sum_over_time(int n, int block) {
-  const Node& old = global_.node(NodeId{n});
+Status Partition::sum_over_time(NodeId n, int block) {
+  const Node& old = global_.node(n);
   for (Value v : old.outputs) {
-    if (!v || !wants_mean(v) || !now_[static_cast<size_t>(v.index)]) continue;
-    const Value now = now_[static_cast<size_t>(v.index)];
+    if (!v || !wants_mean(v) || !now_[v]) continue;
+    const Value now = now_[v];
     const TensorType& type = local_.graph.type(now);
     if (!is_float(type.dtype)) {
       return unsupported("batch.semantics = per_micro_batch: ", global_.value(v).name, " is ", type.text(),
@@ -35,7 +35,7 @@ Status Partition::sum_over_time(int n, int block) {
           .at(old.name);
     }
     const Move sum{.op = "accumulate", .suffix = ".total", .type = type, .at_last_turn = true};
-    mean_[static_cast<size_t>(v.index)] = append(sum, cat(global_.value(v).name, sum.suffix), {now}, old.phase, block);
+    mean_[v] = append(sum, cat(global_.value(v).name, sum.suffix), {now}, old.phase, block);
   }
   return {};
 }
@@ -44,17 +44,17 @@ Status Partition::sum_over_time(int n, int block) {
 void Partition::take_means(int block) {
   if (wants_mean_.empty() || kind(block) != BlockKind::post) return;
   const auto count = static_cast<double>(mesh_.size(micro_batch_axis));
-  for (size_t i = 0; i < mean_.size(); ++i) {
-    if (!mean_[i]) continue;
-    const Node& old = global_.node(global_.value(Value{static_cast<int>(i)}).producer);
-    mean_[i] = write(old, ".mean", block, [&](Builder& b) { return (b.var(mean_[i]) / count).value(); });
+  for (const Value v : mean_.ids()) {
+    if (!mean_[v]) continue;
+    const Node& old = global_.node(global_.value(v).producer);
+    mean_[v] = write(old, ".mean", block, [&](Builder& b) { return (b.var(mean_[v]) / count).value(); });
   }
 }
 
 // A node on its way into the local graph.
 struct Partition::Placement {
   const Node& old;
-  int n;
+  NodeId n;
   int block;
   OperandShardings operands;
   PieceCut pieces;
@@ -68,15 +68,15 @@ struct Partition::Placement {
   int64_t sum_lanes = 1;  // in each of which it sums by itself
 };
 
-Status Partition::place(int n, int block, bool again) {
-  const Node& old = global_.node(NodeId{n});
-  EPL_ASSIGN(OperandShardings operands, operand_shardings(plan_, NodeId{n}));
-  EPL_ASSIGN(PieceCut pieces, piece_cut(plan_, NodeId{n}));
+Status Partition::place(NodeId n, int block, bool again) {
+  const Node& old = global_.node(n);
+  OperandShardings operands = operand_shardings(plan_, n);
+  PieceCut pieces = piece_cut(plan_, n);
   if (pieces.by_body()) return place_body(n, operands, pieces, block);
   Placement p{
       .old = old, .n = n, .block = block, .operands = std::move(operands), .pieces = std::move(pieces), .node = old};
   p.node.region = block;
-  if (plan_.node_task_graph[static_cast<size_t>(n)] == every_task_graph) {
+  if (plan_.node_task_graph[n] == every_task_graph) {
     for (Value& v : p.node.inputs) v = v && made_here(v) && plan_.leader_of(v) == v ? v : Value{};
     if (std::ranges::none_of(p.node.inputs, [](Value v) { return static_cast<bool>(v); })) return {};
   }
@@ -122,7 +122,7 @@ Status Partition::take_operands(Placement& p) {
     }
     p.input_types.push_back(p.node.inputs[i] ? local_.graph.type(p.node.inputs[i]) : TensorType{});
   }
-  const NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(p.n)];
+  const NodeSharding& sharding = plan_.node_shardings[p.n];
   if (!sharding.uneven()) return {};
   for (const ReadPadding& read : padding_before(global_, old, pieces.rule, sharding, p.operands.inputs)) {
     Value& v = p.node.inputs[read.operand];
@@ -134,7 +134,7 @@ Status Partition::take_operands(Placement& p) {
 
 // What a node that works on a piece must know of it: how many it draws, where its elements, rows and windows are.
 Status Partition::fit_to_pieces(Placement& p) {
-  const bool in_pieces = plan_.node_shardings[static_cast<size_t>(p.n)].cut_by(batch_axis);
+  const bool in_pieces = plan_.node_shardings[p.n].cut_by(batch_axis);
   if (p.old.op->random && !in_pieces && mesh_.pieces(local_.batch) > 1) {
     p.node.attributes.set(std::string(draws_in_full), true);
     if (plan_.apart && !p.pieces.counts()) {
@@ -147,7 +147,7 @@ Status Partition::fit_to_pieces(Placement& p) {
     p.input_types.push_back(local_.graph.type(p.node.inputs.back()));
   }
   if (p.pieces.picks()) {
-    Value& picks = p.node.inputs[static_cast<size_t>(p.pieces.rule.row->indices)];
+    Value& picks = p.node.inputs[p.pieces.rule.row->indices];
     EPL_ASSIGN(p.elsewhere, own(picks, p.pieces, p.old, p.block));
     if (const std::string_view shared = p.pieces.rule.row->shared; !shared.empty())
       p.node.attributes.set(std::string(shared), mesh_.pieces(p.pieces.axes));
@@ -162,7 +162,7 @@ Status Partition::fit_to_pieces(Placement& p) {
 
 // Types and names of what it gives, and the order of its sums.
 void Partition::type_results(Placement& p, bool again) {
-  const Cuts batch = plan_.batch_of(std::max(plan_.node_task_graph[static_cast<size_t>(p.n)], 0));
+  const Cuts batch = plan_.batch_of(std::max(plan_.node_task_graph[p.n], 0));
   p.sum_lanes = mesh_.lanes(batch);
   int64_t units = mesh_.units_of_lane(batch), sum_outer = 1;
   for (size_t o = 0; o < p.old.outputs.size(); ++o) {
@@ -180,7 +180,7 @@ void Partition::type_results(Placement& p, bool again) {
   }
   // The order of a sum over one unit is that of its positions, wherever the batch lies.
   if (p.sums) p.node.units = {units, units > 1 ? sum_outer : 1};
-  const NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(p.n)];
+  const NodeSharding& sharding = plan_.node_shardings[p.n];
   if (const int64_t count = local_segments(mesh_, sharding); count > 1)
     p.node.units = {count, p.operands.segment_outer};
   if (p.sums && p.sum_lanes > 1) return;  // each lane has shapes of its own
@@ -214,7 +214,7 @@ Status Partition::add_later(const Placement& p) {
   const Shape shape = p.pieces.beside_result(p.operands.added_later, local_.graph.type(added).shape);
   if (!shape.empty())
     added = write(p.old, ".beside", p.block, [&](Builder& b) { return b.reshape(b.var(added), shape).value(); });
-  Value& sum = now_[static_cast<size_t>(p.old.outputs[0].index)];
+  Value& sum = now_[p.old.outputs[0]];
   const Move add{.op = "add", .suffix = ".complete", .type = local_.graph.type(sum)};
   sum = append(add, cat(global_.value(p.old.outputs[0]).name, add.suffix), {sum, added}, p.old.phase, p.block);
   return {};
@@ -232,7 +232,7 @@ Status Partition::place_in_lanes(const Node& old, const Node& node, int64_t lane
       Value& v = one.inputs[i];
       const int dim = v ? operands.inputs[i].cut_dim(batch_axis) : -1;
       if (dim >= 0) {
-        const Cuts& cuts = operands.inputs[i].dims[static_cast<size_t>(dim)];
+        const Cuts& cuts = operands.inputs[i].dims[dim];
         for (const Move& move : take_lane(mesh_, local_.graph.type(v), cuts, dim, lanes, lane))
           v = append(move, cat(old.name, move.suffix), {v}, old.phase, block);
       }
@@ -240,7 +240,7 @@ Status Partition::place_in_lanes(const Node& old, const Node& node, int64_t lane
     }
     for (size_t o = 0; o < old.outputs.size(); ++o) {
       const int dim = operands.outputs[o].cut_dim(batch_axis);
-      if (dim >= 0) lane_types[o].shape[static_cast<size_t>(dim)] /= lanes;
+      if (dim >= 0) lane_types[o].shape[dim] /= lanes;
       names.push_back(cat(global_.value(old.outputs[o]).name, ".lane", lane));
     }
     if (old.op->localize) old.op->localize(one.attributes, input_types, lane_types);
@@ -260,8 +260,8 @@ Status Partition::place_in_lanes(const Node& old, const Node& node, int64_t lane
 
 Value Partition::joined(const std::vector<Value>& lanes, const Sharding& sharding, const Node& old, int block) {
   const int dim = sharding.cut_dim(batch_axis);
-  const LaneJoin join = join_lanes(mesh_, local_.graph.type(lanes[0]), sharding.dims[static_cast<size_t>(dim)], dim,
-                                   static_cast<int64_t>(lanes.size()));
+  const LaneJoin join =
+      join_lanes(mesh_, local_.graph.type(lanes[0]), sharding.dims[dim], dim, static_cast<int64_t>(lanes.size()));
   std::vector<Value> parts;
   for (Value v : lanes) parts.push_back(append(join.part, cat(old.name, join.part.suffix), {v}, old.phase, block));
   const Value all = append(join.joined, cat(old.name, join.joined.suffix), parts, old.phase, block);
@@ -287,14 +287,14 @@ Status Partition::store(Value global, std::vector<Value> lanes, const Sharding& 
   if (!ended && lanes.size() > 1)
     return unsupported("node ", old.name, " sums over the batch, and the sum stays due over micro-batches")
         .at(old.name);
-  now_[global.index] = lanes[0];
+  now_[global] = lanes[0];
   return {};
 }
 
 void Partition::carry_on(int block) {
   for (const Waiting& w : waiting_) {
     if (w.block != kind(block)) continue;
-    Value& now = now_[w.global.index];
+    Value& now = now_[w.global];
     if (w.move) {
       now = append(*w.move, cat(local_.graph.value(now).name, w.move->suffix), {now}, w.phase, block);
     } else {

@@ -16,7 +16,7 @@ Result<Value> Partition::of_piece(const Tensor& all, const std::vector<int>& axe
 
 Result<Value> Partition::unpadded(Value v, const Sharding& lies, const ReadPadding& read, const Node& user, int block) {
   const bool wants_zero = read.kind == ShardingRule::Reduce::sum && !read.ignored;
-  if (wants_zero && zero_padding_.contains(v.index)) return v;
+  if (wants_zero && zero_padding_.contains(v)) return v;
   ReadPadding key = read;  // of any operand
   key.operand = 0;
   for (const Unpadded& known : unpadded_) {
@@ -96,12 +96,11 @@ Result<Value> Partition::own(Value& indices, const PieceCut& cut, const Node& ol
   });
 }
 
-std::optional<Partition::Routes> Partition::routes_of(int n, const PieceCut& cut, const OperandShardings& operands,
+std::optional<Partition::Routes> Partition::routes_of(NodeId n, const PieceCut& cut, const OperandShardings& operands,
                                                       Value indices, int block) {
-  const Node& old = global_.node(NodeId{n});
+  const Node& old = global_.node(n);
   const auto at = static_cast<size_t>(cut.rule.row->indices);
-  const bool is_rank =
-      cut.axes.size() == 1 && mesh_.axes[static_cast<size_t>(cut.axes[0])].kind == MeshAxis::Kind::rank;
+  const bool is_rank = cut.axes.size() == 1 && mesh_.axes[cut.axes[0]].kind == MeshAxis::Kind::rank;
   // All ranks of the axis know what all rows pick.
   if (!is_rank || operands.inputs[at].cut_dim(cut.axes[0]) >= 0 || global_.type(old.inputs[at]).ndim() != 1) return {};
   const int64_t here = mesh_.local_size(cut.size(), {{.axes = cut.axes, .of = cut.of}});
@@ -121,7 +120,7 @@ bool Partition::moves_rows(const std::vector<Move>& moves, const Sharding& piece
 
 bool Partition::brings_rows(const std::vector<Move>& moves, const Sharding& pieces, const Routes& routes) const {
   return !moves.empty() && std::ranges::all_of(moves, &Move::gathers) && pieces.cut_dim(routes.axis) == 0 &&
-         moves[0].attributes.text("axis") == mesh_.axes[static_cast<size_t>(routes.axis)].name;
+         moves[0].attributes.text("axis") == mesh_.axes[routes.axis].name;
 }
 
 // Groups of ranks that have the same experts, and see the rows of all groups, bring these together first: each rank
@@ -159,7 +158,7 @@ Result<bool> Partition::give_back(Value global, Value given, const Sharding& as,
   EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, global_.type(global), as, stored(global)));
   if (!moves_rows(moves, stored(global), routes)) return false;
   const Move combine{.op = "combine_rows", .attributes = moves[0].attributes, .type = moves[0].type};
-  now_[static_cast<size_t>(global.index)] =
+  now_[global] =
       append(combine, cat(global_.value(global).name, ".combined"), {given, routes.owners}, old.phase, block);
   return true;
 }
@@ -175,26 +174,25 @@ Value Partition::zero_elsewhere(Value given, Value elsewhere, const PieceCut& cu
   });
 }
 
-Status Partition::place_body(int n, const OperandShardings& operands, const PieceCut& pieces, int block) {
-  const Node& old = global_.node(NodeId{n});
-  auto made = piece_body(plan_, NodeId{n}, pieces, operands);
+Status Partition::place_body(NodeId n, const OperandShardings& operands, const PieceCut& pieces, int block) {
+  const Node& old = global_.node(n);
+  auto made = piece_body(plan_, n, pieces, operands);
   if (!made.ok()) return made.status().with_context(cat("body of node ", old.name)).at(old.name);
   const PieceBody& body = *made;
   Partition inside(body.plan, *this, local_);
   for (size_t i = 0; i < old.inputs.size(); ++i) {
     if (!old.inputs[i]) continue;
-    EPL_ASSIGN(inside.now_[static_cast<size_t>(body.operands[i].index)],
-               operand(old.inputs[i], operands.inputs[i], old.phase, block));
+    EPL_ASSIGN(inside.now_[body.operands[i]], operand(old.inputs[i], operands.inputs[i], old.phase, block));
   }
-  for (int i = 0; i < body.plan.graph->value_count(); ++i) {
-    const ValueInfo& info = body.plan.graph->value(Value{i});
+  for (const Value i : body.plan.graph->value_ids()) {
+    const ValueInfo& info = body.plan.graph->value(i);
     if (info.kind == ValueKind::constant)
-      inside.now_[static_cast<size_t>(i)] = local_.graph.add_constant(local_.graph.unique_name(info.name), info.data);
+      inside.now_[i] = local_.graph.add_constant(local_.graph.unique_name(info.name), info.data);
   }
-  for (int n = 0; n < body.plan.graph->node_count(); ++n) EPL_TRY(inside.place(n, block, false));
+  for (const NodeId n : body.plan.graph->node_ids()) EPL_TRY(inside.place(n, block, false));
   for (size_t o = 0; o < old.outputs.size(); ++o) {
     if (!old.outputs[o]) continue;
-    const auto result = static_cast<size_t>(body.results[o].index);
+    const Value result = body.results[o];
     EPL_TRY(store(old.outputs[o], {inside.now_[result]}, body.plan.shardings[result], old, block));
   }
   return {};

@@ -20,9 +20,9 @@ class Partition {
       : plan_(plan),
         global_(*plan.graph),
         here_(rank_class),
-        mesh_(plan.meshes[static_cast<size_t>(rank_class)]),
+        mesh_(plan.meshes[rank_class]),
         boundaries_(boundaries),
-        now_(static_cast<size_t>(global_.value_count())),
+        now_(global_.value_count()),
         received_(now_.size()) {}
   // The body of a node, into the graph of its TaskGraph.
   Partition(const Plan& body, const Partition& outer, LocalGraph& into)
@@ -32,30 +32,27 @@ class Partition {
         mesh_(outer.mesh_),
         boundaries_(outer.boundaries_),
         local_(into),
-        now_(static_cast<size_t>(global_.value_count())),
+        now_(global_.value_count()),
         received_(now_.size()) {}
 
   Result<LocalGraph> run();
 
  private:
-  const Sharding& stored(Value v) const { return plan_.shardings[static_cast<size_t>(v.index)]; }
+  const Sharding& stored(Value v) const { return plan_.shardings[v]; }
   bool made_here(Value v) const { return plan_.class_of(v) == here_; }
-  bool placed_here(int n) const;
-  BlockKind kind(int block) const { return local_.blocks[static_cast<size_t>(block)].kind; }
+  bool placed_here(NodeId n) const;
+  BlockKind kind(int block) const { return local_.blocks[block].kind; }
 
   // Values that each micro-batch has for itself and something behind the loop takes.
   void find_means();
-  bool wants_mean(Value v) const { return !wants_mean_.empty() && wants_mean_[static_cast<size_t>(v.index)]; }
+  bool wants_mean(Value v) const { return !wants_mean_.empty() && wants_mean_[v]; }
   // Their sums over micro-batches, behind a node that gives some, and what is made of these when the loop has ended.
-  Status sum_over_time(int n, int block);
+  Status sum_over_time(NodeId n, int block);
   void take_means(int block);
   // Nodes that ranks run in one another's place (core/program/partition_dealt.cc): where a node is dealt and leads, the
-  // nodes of all pieces, -1 for a piece that runs it for nothing.
-  const std::vector<int>* dealt_like(int n) const;
-  bool leads(int n) const {
-    return plan_.node_leader.empty() || plan_.node_leader[static_cast<size_t>(n)] < 0 ||
-           plan_.node_leader[static_cast<size_t>(n)] == n;
-  }
+  // nodes of all pieces, none for a piece that runs it for nothing.
+  const std::vector<NodeId>* dealt_like(NodeId n) const;
+  bool leads(NodeId n) const { return plan_.node_leader.empty() || !plan_.node_leader[n] || plan_.node_leader[n] == n; }
   // What each rank has of several values that lie alike, one of each piece, side by side: [pieces, ...], of which all
   // ranks have all or each its own.
   Result<Value> moved_stack(Value local, const TensorType& one, const Sharding& lies, bool own, const Sharding& wanted,
@@ -63,9 +60,9 @@ class Partition {
   // A value that is dealt, as a node wants it that is not.
   Result<Value> taken(Value v, const Sharding& wanted, Phase user, int block);
   // Operand i of a node that is dealt, where each rank has another one: it gets its own.
-  Result<Value> handed(int n, size_t i, const Sharding& wanted, int block);
+  Result<Value> handed(NodeId n, size_t i, const Sharding& wanted, int block);
   // Results that are dealt where they are made and stored on all ranks.
-  Status give_to_all(int n, int block);
+  Status give_to_all(NodeId n, int block);
   // Without what ranks have for nothing.
   Result<Value> masked(Value local, Value global, const Node& user, int block);
 
@@ -73,10 +70,10 @@ class Partition {
   Value& in_block(Value v, bool behind);
 
   // A node in a block, and what goes over the boundary behind it.
-  Status visit(int n, int block);
+  Status visit(NodeId n, int block);
 
   // What `pre` has computed is computed again where its TaskGraph sees the samples.
-  bool is_again(int n, const BlockId& block) const;
+  bool is_again(NodeId n, const BlockId& block) const;
 
   // All classes come by all boundaries in one order, so that no ranks wait for each other in a ring.
   Status pass_on(const Boundary& b, int block);
@@ -88,7 +85,7 @@ class Partition {
 
   // Of several classes each has the inputs and constants that its nodes use, and one has each state; what is nobody's
   // is the first one's.
-  std::vector<bool> leaves_here() const;
+  ByValue<bool> leaves_here() const;
 
   void copy_leaves();
 
@@ -105,7 +102,7 @@ class Partition {
   struct Routes;
   Result<Value> operand(Value v, const Sharding& wanted, Phase user, int block, const Routes* routes = nullptr);
 
-  Status place(int n, int block, bool again);
+  Status place(NodeId n, int block, bool again);
   struct Placement;
   Status take_operands(Placement& p);
   Status fit_to_pieces(Placement& p);
@@ -124,11 +121,10 @@ class Partition {
   template <class F> Value write(const Node& behind, const char* suffix, int block, F f) {
     Builder b(local_.graph, behind.phase);
     b.set_scope(cat(behind.name, suffix));
-    const int first = local_.graph.node_count();
+    const NodeId last{local_.graph.node_count() - 1};
     const Value made = f(b);
     EPL_CHECK(b.status().ok(), b.status().to_string());
-    for (int n = first; n < local_.graph.node_count(); ++n)
-      local_.graph.node(NodeId{n}).region = static_cast<int32_t>(block);
+    for (const NodeId n : local_.graph.node_ids().after(last)) local_.graph.node(n).region = block;
     return made;
   }
 
@@ -145,9 +141,9 @@ class Partition {
 
   // Windows slide along a cut dimension: operands get the borders that they read of other pieces, and the node the
   // attributes that go with them.
-  Status reach_over(int n, Node& node, const PieceCut& cut, int block);
+  Status reach_over(NodeId n, Node& node, const PieceCut& cut, int block);
   // Positions that windows have found along the cut dimension, within all of operand 0 instead of what a piece reads.
-  Result<Value> numbered(Value positions, int n, const PieceCut& cut, int block);
+  Result<Value> numbered(Value positions, NodeId n, const PieceCut& cut, int block);
 
   // Indices into a dimension that ranks share out become indices into the piece that is here; those into other pieces
   // are out of its range. Returns which these are.
@@ -160,7 +156,7 @@ class Partition {
     int64_t here = 0;  // of what is picked, how much a rank has
     Value owners;
   };
-  std::optional<Routes> routes_of(int n, const PieceCut& cut, const OperandShardings& operands, Value indices,
+  std::optional<Routes> routes_of(NodeId n, const PieceCut& cut, const OperandShardings& operands, Value indices,
                                   int block);
   // The one move that brings rows to all ranks, or answers back, along dimension 0.
   static bool moves_rows(const std::vector<Move>& moves, const Sharding& pieces, const Routes& routes);
@@ -178,7 +174,7 @@ class Partition {
   Value zero_elsewhere(Value given, Value elsewhere, const PieceCut& cut, size_t o, const Node& old, int block);
 
   // A node along whose cut dimension its kernel cannot work: the nodes of its body, each with its own cuts.
-  Status place_body(int n, const OperandShardings& operands, const PieceCut& pieces, int block);
+  Status place_body(NodeId n, const OperandShardings& operands, const PieceCut& pieces, int block);
 
   // The result, if the move has one.
   Value append(const Move& move, std::string name, std::vector<Value> operands, Phase phase, int block);
@@ -218,12 +214,12 @@ class Partition {
   const std::vector<Boundary>& boundaries_;
   LocalGraph own_;
   LocalGraph& local_ = own_;
-  std::vector<Value> now_;
-  std::vector<std::optional<Sharding>> received_;  // by value: of those from another TaskGraph, how they lie
-  std::vector<bool> wants_mean_;                   // by value; none: of no value
-  std::vector<Value> mean_;                        // by value: over micro-batches; before that, their sum
-  std::multimap<int32_t, Moved> moved_;            // by value, of the block at hand
-  std::set<int32_t> zero_padding_;                 // local values whose padding is zero
+  ByValue<Value> now_;
+  ByValue<std::optional<Sharding>> received_;  // of those from another TaskGraph, how they lie
+  ByValue<bool> wants_mean_;                   // none: of no value
+  ByValue<Value> mean_;                        // over micro-batches; before that, their sum
+  std::multimap<Value, Moved> moved_;          // of the block at hand
+  std::set<Value> zero_padding_;               // local values whose padding is zero
   struct Unpadded {
     Value from;
     ReadPadding read;
@@ -233,8 +229,8 @@ class Partition {
   std::vector<std::pair<Value, Routes>> routes_;   // of the block at hand, by indices
   std::vector<std::pair<AxisCut, Value>> filled_;  // of the block at hand: which parts of a piece are no padding
   std::vector<Waiting> waiting_;
-  std::vector<int> order_;                 // of nodes (run_order)
-  std::map<int, std::vector<int>> dealt_;  // see dealt_like
+  std::vector<NodeId> order_;                    // run_order
+  std::map<NodeId, std::vector<NodeId>> dealt_;  // see dealt_like
   // Of the block at hand: values as all ranks have them, by leader; and operands that were handed out.
   struct Taken {
     Value leader;

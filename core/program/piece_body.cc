@@ -13,29 +13,29 @@ bool PieceCut::lacks(size_t output) const {
 }
 
 bool PieceCut::is_rows(const ShardingRule::Operand& dims) const {
-  const ShardingRule::Operand& picks = rule.rule.inputs[static_cast<size_t>(rule.row->indices)];
+  const ShardingRule::Operand& picks = rule.rule.inputs[rule.row->indices];
   return picks.size() == 1 && picks[0].size() == 1 && !dims.empty() && dims[0] == picks[0];
 }
 
 Shape PieceCut::beside(size_t output, const Shape& indices) const {
-  const ShardingRule::Operand& picks = rule.rule.inputs[static_cast<size_t>(rule.row->indices)];
+  const ShardingRule::Operand& picks = rule.rule.inputs[rule.row->indices];
   Shape shape(rule.rule.outputs[output].size(), 1);
   for (size_t d = 0; d < shape.size(); ++d) {
     const auto same = std::ranges::find(picks, rule.rule.outputs[output][d]);
-    if (same != picks.end() && !same->empty()) shape[d] = indices[static_cast<size_t>(same - picks.begin())];
+    if (same != picks.end() && !same->empty()) shape[d] = indices[same - picks.begin()];
   }
   return shape;
 }
 
 Shape PieceCut::beside_result(int operand, const Shape& operand_shape) const {
   const ShardingRule::Operand& result = rule.rule.outputs[0];
-  const ShardingRule::Operand& added = rule.rule.inputs[static_cast<size_t>(operand)];
+  const ShardingRule::Operand& added = rule.rule.inputs[operand];
   Shape shape(result.size(), 1);
   bool at_the_end = true;
   for (size_t d = 0; d < added.size(); ++d) {
     const auto same = std::ranges::find(result, added[d]);
     if (added[d].empty() || same == result.end()) continue;
-    shape[static_cast<size_t>(same - result.begin())] = operand_shape[d];
+    shape[same - result.begin()] = operand_shape[d];
     at_the_end = at_the_end && result.end() - same == static_cast<std::ptrdiff_t>(added.size() - d);
   }
   return at_the_end ? Shape() : shape;
@@ -53,14 +53,14 @@ OwnIndices own_indices(Builder& b, const Var& indices, const Var& first, int64_t
           .elsewhere = b.emit("logical_and", {within(all, size), b.emit("logical_not", {here})})};
 }
 
-Result<PieceCut> piece_cut(const Plan& plan, NodeId id) {
+PieceCut piece_cut(const Plan& plan, NodeId id) {
   PieceCut cut;
-  const NodeSharding& sharding = plan.node_shardings[static_cast<size_t>(id.index)];
+  const NodeSharding& sharding = plan.node_shardings[id];
   if (!sharding.cut()) return cut;
-  EPL_ASSIGN(cut.rule, node_extended_rule(*plan.graph, plan.graph->node(id)));
+  cut.rule = plan.rule(id);
   cut.factor = added_cut(cut.rule, sharding);
   if (cut.factor < 0) return cut;
-  const AxisCut& made = sharding.factors[static_cast<size_t>(cut.factor)].front();
+  const AxisCut& made = sharding.factors[cut.factor].front();
   cut.axes = made.axes;
   cut.of = made.of;
   return cut;
@@ -73,30 +73,24 @@ class Following {
   Following(Plan& plan, std::vector<int> open) : plan_(plan), graph_(*plan.graph), open_(std::move(open)) {}
 
   Status run() {
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      EPL_ASSIGN(ExtendedRule rule, node_extended_rule(graph_, graph_.node(NodeId{n})));
-      rules_.push_back(std::move(rule));
-      EPL_TRY(follow(n));
-    }
-    for (int n = graph_.node_count(); n-- > 0;) precede(n);
+    for (const NodeId n : graph_.node_ids()) EPL_TRY(follow(n));
+    for (const NodeId n : graph_.node_ids().reversed()) precede(n);
     return {};
   }
 
  private:
-  static size_t index(Value v) { return static_cast<size_t>(v.index); }
-
   // A node is cut as its operands are.
-  Status follow(int n) {
-    const Node& node = graph_.node(NodeId{n});
-    NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(n)];
+  Status follow(NodeId n) {
+    const Node& node = graph_.node(n);
+    NodeSharding& sharding = plan_.node_shardings[n];
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!node.inputs[i]) continue;
-      const Sharding& lies = plan_.shardings[index(node.inputs[i])];
+      const Sharding& lies = plan_.shardings[node.inputs[i]];
       for (size_t d = 0; d < lies.dims.size(); ++d) {
         for (const AxisCut& cut : lies.dims[d]) {
-          const bool added = add(n, sharding, rules_.back().rule.inputs[i], static_cast<int>(d), cut);
+          const bool added = add(n, sharding, plan_.rule(n).rule.inputs[i], static_cast<int>(d), cut);
           // An axis of size one cuts nothing, and where it stands behind all samples there is no factor for it.
-          if (!added && plan_.mesh(plan_.node_task_graph[static_cast<size_t>(n)]).pieces(cut.axes) > 1)
+          if (!added && plan_.mesh(plan_.node_task_graph[n]).pieces(cut.axes) > 1)
             return unsupported("dimension ", d, " of operand ", i, " of ", node.op->name,
                                " is cut, and this op needs it whole; leave the node out of the scope that cuts it");
         }
@@ -106,11 +100,11 @@ class Following {
     return {};
   }
 
-  bool add(int n, NodeSharding& sharding, const ShardingRule::Operand& dims, int d, const AxisCut& cut) const {
-    const ExtendedRule& rule = rules_[static_cast<size_t>(n)];
+  bool add(NodeId n, NodeSharding& sharding, const ShardingRule::Operand& dims, int d, const AxisCut& cut) const {
+    const ExtendedRule& rule = plan_.rule(n);
     const CutFactor found = factor_at(rule.rule, dims, {d, cut.outer, cut.of});
     if (!found) return false;
-    const auto f = static_cast<size_t>(found.factor);
+    const size_t f = found.factor;
     if (f < rule.added && rule.rule.factors[f].unshardable) return false;
     sharding.factors.resize(
         std::max({sharding.factors.size(), rule.added, f < rule.added ? 0 : rule.rule.factors.size()}));
@@ -124,30 +118,30 @@ class Following {
     return true;
   }
 
-  OperandShardings operands_of(int n) const {
-    NodeSharding all = plan_.node_shardings[static_cast<size_t>(n)];
-    all.factors.resize(rules_[static_cast<size_t>(n)].rule.factors.size());
-    return operand_shardings(rules_[static_cast<size_t>(n)], all);
+  OperandShardings operands_of(NodeId n) const {
+    NodeSharding all = plan_.node_shardings[n];
+    all.factors.resize(plan_.rule(n).rule.factors.size());
+    return operand_shardings(plan_.rule(n), all);
   }
 
   // Sums over the batch stay due, as those of the node itself; others are complete at once.
-  void give(int n) {
+  void give(NodeId n) {
     const OperandShardings operands = operands_of(n);
     for (size_t o = 0; o < operands.outputs.size(); ++o) {
-      Sharding& stored = plan_.shardings[index(graph_.node(NodeId{n}).outputs[o])] = operands.outputs[o];
+      Sharding& stored = plan_.shardings[graph_.node(n).outputs[o]] = operands.outputs[o];
       std::erase_if(stored.partial, [&](const Partial& p) { return std::ranges::find(open_, p.axis) == open_.end(); });
     }
   }
 
   // What no operand cuts is made in the pieces that its users want.
-  void precede(int n) {
-    const Node& node = graph_.node(NodeId{n});
+  void precede(NodeId n) {
+    const Node& node = graph_.node(n);
     if (node.outputs.size() != 1) return;
     const Value v = node.outputs[0];
     const Sharding* wanted = nullptr;
     std::vector<OperandShardings> users;
-    for (int u = n + 1; u < graph_.node_count(); ++u) {
-      const Node& user = graph_.node(NodeId{u});
+    for (const NodeId u : graph_.node_ids().after(n)) {
+      const Node& user = graph_.node(u);
       if (std::ranges::find(user.inputs, v) != user.inputs.end()) users.push_back(operands_of(u));
       for (size_t i = 0; i < user.inputs.size(); ++i) {
         if (user.inputs[i] != v) continue;
@@ -156,21 +150,20 @@ class Following {
         wanted = &wanted_;
       }
     }
-    if (!wanted || wanted->dims == plan_.shardings[index(v)].dims) return;
-    NodeSharding more = plan_.node_shardings[static_cast<size_t>(n)];
+    if (!wanted || wanted->dims == plan_.shardings[v].dims) return;
+    NodeSharding more = plan_.node_shardings[n];
     for (size_t d = 0; d < wanted->dims.size(); ++d) {
       for (const AxisCut& cut : wanted->dims[d]) {
-        if (!add(n, more, rules_[static_cast<size_t>(n)].rule.outputs[0], static_cast<int>(d), cut)) return;
+        if (!add(n, more, plan_.rule(n).rule.outputs[0], static_cast<int>(d), cut)) return;
       }
     }
-    plan_.node_shardings[static_cast<size_t>(n)] = std::move(more);
+    plan_.node_shardings[n] = std::move(more);
     give(n);
   }
 
   Plan& plan_;
   const Graph& graph_;
   const std::vector<int> open_;  // axes of the sums that the node leaves
-  std::vector<ExtendedRule> rules_;
   Sharding wanted_;
 };
 
@@ -178,7 +171,7 @@ class Following {
 
 Result<PieceBody> piece_body(const Plan& plan, NodeId id, const PieceCut& cut, const OperandShardings& operands) {
   const Node& node = plan.graph->node(id);
-  const int task_graph = plan.node_task_graph[static_cast<size_t>(id.index)];
+  const int task_graph = plan.node_task_graph[id];
   PieceBody body;
   auto graph = std::make_shared<Graph>();
   Builder b(*graph, node.phase);
@@ -196,21 +189,21 @@ Result<PieceBody> piece_body(const Plan& plan, NodeId id, const PieceCut& cut, c
 
   Plan& inner = body.plan;
   inner.graph = graph;
+  EPL_ASSIGN(inner.rules, node_rules(*graph));
   inner.strategy = plan.strategy;
   inner.apart = plan.apart;
   inner.meshes = plan.meshes;
   inner.task_graphs = plan.task_graphs;
-  const auto values = static_cast<size_t>(graph->value_count()), nodes = static_cast<size_t>(graph->node_count());
+  const int values = graph->value_count(), nodes = graph->node_count();
   inner.value_task_graph.assign(values, task_graph);
   inner.node_task_graph.assign(nodes, task_graph);
-  inner.node_block.assign(nodes, plan.node_block[static_cast<size_t>(id.index)]);
+  inner.node_block.assign(nodes, plan.node_block[id]);
   inner.node_cloned.assign(nodes, false);
   inner.node_shardings.resize(nodes);
   inner.shardings.resize(values);
-  for (size_t v = 0; v < values; ++v)
-    inner.shardings[v].dims.resize(graph->type(Value{static_cast<int>(v)}).shape.size());
+  for (const Value v : graph->value_ids()) inner.shardings[v].dims.resize(graph->type(v).shape.size());
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (node.inputs[i]) inner.shardings[static_cast<size_t>(body.operands[i].index)] = operands.inputs[i];
+    if (node.inputs[i]) inner.shardings[body.operands[i]] = operands.inputs[i];
   }
   std::vector<int> open;
   for (const Sharding& output : operands.outputs) {

@@ -20,7 +20,7 @@ struct PieceCut {
   bool picks() const { return factor >= 0 && rule.row->indices >= 0; }
   bool counts() const { return factor >= 0 && rule.row->counts >= 0; }
   bool slides() const { return factor >= 0 && rule.window(factor) >= 0; }
-  int64_t size() const { return rule.rule.factors[static_cast<size_t>(factor)].size; }
+  int64_t size() const { return rule.rule.factors[factor].size; }
   bool lacks(size_t output) const;
   // Whether dimension 0 of an operand or result is that of one-dimensional indices.
   bool is_rows(const ShardingRule::Operand& dims) const;
@@ -37,7 +37,7 @@ struct OwnIndices {
   Var indices, elsewhere;  // elsewhere: true where another rank has the element
 };
 OwnIndices own_indices(Builder& b, const Var& indices, const Var& first, int64_t rows, int64_t size, bool padded);
-Result<PieceCut> piece_cut(const Plan& plan, NodeId node);
+PieceCut piece_cut(const Plan& plan, NodeId node);
 
 // The body of a node: its nodes follow the cuts of their operands.
 struct PieceBody {

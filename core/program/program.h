@@ -151,7 +151,7 @@ struct Program {
   int group(const ProgramGroup& group);
   // Of a place in the arena.
   int64_t offset_of(const Location& at, int64_t micro_batch) const {
-    return at.row < 0 ? at.offset : rows[static_cast<size_t>(at.row)][static_cast<size_t>(micro_batch)];
+    return at.row < 0 ? at.offset : rows[at.row][micro_batch];
   }
   int64_t micro_batches() const { return mesh.size(micro_batch_axis); }
   int64_t units() const { return mesh.units_of_lane(batch); }

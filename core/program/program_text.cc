@@ -102,9 +102,9 @@ class ProgramParser {
   bool offset(Location& at) {
     int64_t row = 0;
     if (at.space != Space::arena || !reader_.take("row")) return reader_.integer(at.offset) && at.offset >= 0;
-    if (!reader_.integer(row) || row < 0 || row >= static_cast<int64_t>(program_.rows.size())) return false;
+    if (!reader_.integer(row) || row < 0 || row >= std::ssize(program_.rows)) return false;
     at.row = static_cast<int32_t>(row);
-    at.offset = program_.rows[static_cast<size_t>(row)].front();
+    at.offset = program_.rows[row].front();
     return true;
   }
 
@@ -112,19 +112,19 @@ class ProgramParser {
     int64_t axis = 0;
     if (!reader_.integer(at.stride) || at.stride < 0 || !reader_.take("*axis") || !reader_.integer(axis)) return false;
     at.axis = static_cast<int32_t>(axis);
-    return axis >= 0 && axis < static_cast<int64_t>(program_.mesh.axes.size());
+    return axis >= 0 && axis < std::ssize(program_.mesh.axes);
   }
 
   // "row 3 at 0 4096": an offset for each micro-batch.
   Status row() {
     int64_t index = 0;
     std::vector<int64_t> offsets;
-    if (!reader_.integer(index) || index != static_cast<int64_t>(program_.rows.size()) || !reader_.take("at"))
+    if (!reader_.integer(index) || index != std::ssize(program_.rows) || !reader_.take("at"))
       return reader_.fail(cat("expected row ", program_.rows.size()));
     while (!reader_.at_end()) {
       if (!reader_.integer(offsets.emplace_back()) || offsets.back() < 0) return reader_.fail("expected an offset");
     }
-    if (offsets.empty() || static_cast<int64_t>(offsets.size()) != program_.micro_batches())
+    if (offsets.empty() || std::ssize(offsets) != program_.micro_batches())
       return reader_.fail(cat("expected ", program_.micro_batches(), " offsets"));
     program_.rows.push_back(std::move(offsets));
     return {};
@@ -250,7 +250,7 @@ class ProgramParser {
     Instruction in;
     in.query = std::make_unique<KernelQuery>();
     KernelQuery& q = *in.query;
-    if (!reader_.integer(index) || index != static_cast<int64_t>(program_.instructions.size()) || !reader_.name(word)) {
+    if (!reader_.integer(index) || index != std::ssize(program_.instructions) || !reader_.name(word)) {
       return reader_.fail(cat("expected instruction ", program_.instructions.size()));
     }
     in.transfer = find_transfer(word);
@@ -327,7 +327,7 @@ class ProgramParser {
       const auto* names = std::get_if<std::string>(axes);
       if (!names || !parse_axis_names(*names, program_.mesh, in.axes)) return reader_.fail("unknown axes");
     }
-    if (in.port >= static_cast<int>(program_.outputs.size())) return reader_.fail("no such port");
+    if (in.port >= std::ssize(program_.outputs)) return reader_.fail("no such port");
     return {};
   }
 
@@ -401,7 +401,7 @@ std::string print_program(const Program& program) {
     out += cat("scalar ", name_text(scalar.name), " at ", location_text(scalar.location), "\n");
   for (const ProgramPort& port : program.inputs) out += "input " + port_text(program, port);
   for (const ProgramPort& port : program.outputs) out += "output " + port_text(program, port);
-  for (size_t c = 0; c < program.calls.size(); ++c) {
+  for (int c = 0; c < std::ssize(program.calls); ++c) {
     out += cat("run ", program.calls[c].text());
     for (int event : program.waits[c]) out += cat(" waits ", event);
     out += "\n";

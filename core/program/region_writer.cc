@@ -31,14 +31,14 @@ void RegionWriter::add(const Node& node) {
     }
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    if (node.outputs[i]) at_[node.outputs[i].index] = now[own.outputs[i]];
+    if (node.outputs[i]) at_[node.outputs[i]] = now[own.outputs[i]];
   }
   nodes_.resize(expression_.code.size(), node_);
 }
 
 int RegionWriter::operand(Value value) {
   if (!value) return expression_.constant(0);  // as the reference has it
-  int& at = at_[value.index];
+  int& at = at_[value];
   if (at < 0) {
     at = outside(value);
   } else if (const NodeId producer = graph_.value(value).producer; producer && is_member(producer)) {
@@ -52,7 +52,7 @@ int RegionWriter::rounded(int at, DType type) {
   if (type == DType::f64 || x.op == ScalarOp::input || (x.op == ScalarOp::cast && x.type == type)) return at;
   if (type == DType::boolean && scalar_op_info(x.op).truth()) return at;
   nodes_.resize(expression_.code.size(), node_);
-  const DoneNode producer = nodes_[static_cast<size_t>(at)];
+  const DoneNode producer = nodes_[at];
   const int rounds = expression_.cast(at, type);
   nodes_.resize(expression_.code.size(), producer);
   return rounds;
@@ -106,7 +106,7 @@ bool RegionWriter::reaches_shape() const {
 
 ScalarExpr RegionWriter::finish() {
   restore_shape();
-  expression_.inputs = static_cast<int>(inputs_.size());
+  expression_.inputs = std::ssize(inputs_);
   return expression_;
 }
 

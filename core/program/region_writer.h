@@ -21,7 +21,7 @@ class RegionWriter {
       : graph_(graph), members_(members), shape_(shape), at_(graph.value_count(), -1) {}
 
   void add(const Node& node);
-  void give(Value value) { expression_.outputs.push_back(at_[value.index]); }
+  void give(Value value) { expression_.outputs.push_back(at_[value]); }
   const std::vector<Value>& inputs() const { return inputs_; }
   // The node of each instruction of the expression.
   const std::vector<DoneNode>& nodes() const { return nodes_; }
@@ -51,7 +51,7 @@ class RegionWriter {
   const Shape& shape_;
   ScalarExpr expression_;
   std::vector<Value> inputs_, numbers_, broadcast_;
-  std::vector<int> at_;          // instruction of a value, -1 for none yet
+  ByValue<int> at_;              // instruction of a value, -1 for none yet
   std::vector<DoneNode> nodes_;  // by instruction
   DoneNode node_;                // at hand
 };

@@ -20,7 +20,7 @@ Cuts cutting(const Mesh& mesh, const Cuts& cuts) {
     int64_t outer = padding.outer(cut);
     for (int axis : cut.axes) {
       if (mesh.pieces(std::vector{axis}) > 1) found.push_back({{axis}, outer});
-      outer *= mesh.axes[static_cast<size_t>(axis)].size;
+      outer *= mesh.axes[axis].size;
     }
   }
   return found;
@@ -70,7 +70,7 @@ class Resharding {
   }
 
  private:
-  const MeshAxis& axis(int index) const { return mesh_.axes[static_cast<size_t>(index)]; }
+  const MeshAxis& axis(int index) const { return mesh_.axes[index]; }
 
   void add(std::string op, std::string suffix, Attributes attributes, Shape shape, bool at_last_turn = false) {
     type_.shape = std::move(shape);
@@ -326,9 +326,7 @@ Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, co
 Result<Crossing> cross(const Mesh& from_mesh, int from, const Mesh& to_mesh, int to, const TensorType& global,
                        const Sharding& sharding) {
   Crossing crossing{.as = sharding};
-  const auto same_size = [&](int axis) {
-    return from_mesh.axes[static_cast<size_t>(axis)].size == to_mesh.axes[static_cast<size_t>(axis)].size;
-  };
+  const auto same_size = [&](int axis) { return from_mesh.axes[axis].size == to_mesh.axes[axis].size; };
   for (size_t d = 0; d < sharding.dims.size(); ++d) {
     Cuts common;
     for (const AxisCut& cut : sharding.dims[d]) {
@@ -345,7 +343,7 @@ Result<Crossing> cross(const Mesh& from_mesh, int from, const Mesh& to_mesh, int
   EPL_ASSIGN(crossing.meet, reshard(from_mesh, global, sharding, crossing.as));
   const TensorType type = local_type(from_mesh, global, crossing.as);
   const auto due_alike = [&](const Partial& sum) {
-    return from_mesh.axes[static_cast<size_t>(sum.axis)].kind == MeshAxis::Kind::rank && same_size(sum.axis);
+    return from_mesh.axes[sum.axis].kind == MeshAxis::Kind::rank && same_size(sum.axis);
   };
   if (!std::ranges::all_of(crossing.as.partial, due_alike) || type != local_type(to_mesh, global, crossing.as))
     return unsupported("a value goes to other ranks before its sum is complete");

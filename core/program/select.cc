@@ -38,9 +38,9 @@ class Selection {
 
  private:
   void place_leaves() {
-    for (int i = 0; i < graph_.value_count(); ++i) {
-      const ValueInfo& info = graph_.value(Value{i});
-      Location& at = l_.place[static_cast<size_t>(i)];
+    for (const Value v : graph_.value_ids()) {
+      const ValueInfo& info = graph_.value(v);
+      Location& at = l_.place[v];
       switch (info.kind) {
         case ValueKind::result:
           break;
@@ -70,7 +70,7 @@ class Selection {
       const TensorType& type = graph_.type(v);
       const auto index = static_cast<int>(program_.inputs.size());
       const Location at{.space = Space::input, .index = index, .stride = port.dim() == 0 ? type.bytes() : 0};
-      l_.place[static_cast<size_t>(v.index)] = at;
+      l_.place[v] = at;
       program_.inputs.push_back({port.name, port.global_type, type, port.sharding, at, index});
     }
   }
@@ -100,16 +100,16 @@ class Selection {
   }
 
   void find_views() {
-    for (int i = 0; i < graph_.value_count(); ++i) {
-      l_.root[static_cast<size_t>(i)] = i;
-      const NodeId producer = graph_.value(Value{i}).producer;
+    for (const Value v : graph_.value_ids()) {
+      l_.root[v] = v;
+      const NodeId producer = graph_.value(v).producer;
       if (!producer) continue;
       const Node& node = graph_.node(producer);
-      if (graph_.value(Value{i}).output != 0) continue;
-      Lowering::Part& part = l_.part[static_cast<size_t>(i)];
+      if (graph_.value(v).output != 0) continue;
+      Lowering::Part& part = l_.part[v];
       if (!node.op->view && !is_part(node, part)) continue;
-      l_.root[static_cast<size_t>(i)] = root(node.inputs[0]);
-      if (!part) part = l_.part[static_cast<size_t>(node.inputs[0].index)];
+      l_.root[v] = root(node.inputs[0]);
+      if (!part) part = l_.part[node.inputs[0]];
     }
   }
 
@@ -119,32 +119,31 @@ class Selection {
     if (!transfer || !transfer->part) return false;
     const Value whole = node.inputs[0];
     const TensorType &all = graph_.type(whole), &piece = graph_.type(node.outputs[0]);
-    const auto dim = static_cast<size_t>(node.attributes.integer("dim"));
+    const int64_t dim = node.attributes.integer("dim");
     const bool one_run = node.attributes.integer("outer") == 1 &&
                          std::ranges::all_of(all.shape | std::views::take(dim), [](int64_t n) { return n == 1; });
     std::vector<int> axes;
     if (!one_run || !parse_axis_names(node.attributes.text("axes"), program_.mesh, axes) || axes.size() != 1 ||
-        program_.mesh.axes[static_cast<size_t>(axes[0])].kind != MeshAxis::Kind::rank ||
-        l_.place[static_cast<size_t>(root(whole))].space != Space::state || l_.part[static_cast<size_t>(whole.index)] ||
-        piece.bytes() % memory_alignment != 0 ||
-        piece.bytes() * program_.mesh.axes[static_cast<size_t>(axes[0])].size != all.bytes())
+        program_.mesh.axes[axes[0]].kind != MeshAxis::Kind::rank || l_.place[root(whole)].space != Space::state ||
+        l_.part[whole] || piece.bytes() % memory_alignment != 0 ||
+        piece.bytes() * program_.mesh.axes[axes[0]].size != all.bytes())
       return false;
     part = {.axis = axes[0], .stride = piece.bytes()};
     return true;
   }
   bool is_view(const Node& node) const {
-    return node.op->view || (!node.outputs.empty() && l_.part[static_cast<size_t>(node.outputs[0].index)] &&
-                             transfer_of(node.op->name) != nullptr);
+    return node.op->view ||
+           (!node.outputs.empty() && l_.part[node.outputs[0]] && transfer_of(node.op->name) != nullptr);
   }
 
-  int root(Value v) const { return l_.root[static_cast<size_t>(v.index)]; }
+  Value root(Value v) const { return l_.root[v]; }
 
   Status write_instructions() {
-    for (int b = 0; b < static_cast<int>(local_.blocks.size()); ++b) {
-      Block block{local_.blocks[static_cast<size_t>(b)], size(), 0};
-      if (!block_loops(local_.blocks[static_cast<size_t>(b)].kind)) emit_late();
-      for (int n = 0; n < graph_.node_count(); ++n) {
-        const Node& node = graph_.node(NodeId{n});
+    for (int b = 0; b < std::ssize(local_.blocks); ++b) {
+      Block block{local_.blocks[b], size(), 0};
+      if (!block_loops(local_.blocks[b].kind)) emit_late();
+      for (const NodeId n : graph_.node_ids()) {
+        const Node& node = graph_.node(n);
         if (node.region != b || is_view(node)) continue;
         if (node.phase == Phase::update && program_.commit_begin == 0) program_.commit_begin = size();
         EPL_TRY(write_instruction(node));
@@ -165,14 +164,14 @@ class Selection {
   // before any update.
   void emit_leaves() {
     for (size_t port = 0; port < local_.outputs.size(); ++port) {
-      if (!graph_.value(Value{root(graph_.outputs[port].value)}).producer) emit(port);
+      if (!graph_.value(root(graph_.outputs[port].value)).producer) emit(port);
     }
   }
 
   // A result that the caller wants leaves right behind its producer, before the memory is used again.
   void emit_outputs(const Node& node) {
     for (size_t port = 0; port < local_.outputs.size(); ++port) {
-      const NodeId producer = graph_.value(Value{root(graph_.outputs[port].value)}).producer;
+      const NodeId producer = graph_.value(root(graph_.outputs[port].value)).producer;
       if (!producer || &graph_.node(producer) != &node) continue;
       const TransferRow* transfer = transfer_of(node.op->name);
       // What is complete when a loop has ended leaves behind the loop.
@@ -285,7 +284,7 @@ class Selection {
   void order_sends() {
     std::vector<int> groups;  // in the order of their streams
     for (int p = 0; p < size(); ++p) {
-      Instruction& in = program_.instructions[static_cast<size_t>(p)];
+      Instruction& in = program_.instructions[p];
       if (!in.transfer || !in.transfer->sends) continue;
       const auto known = std::ranges::find(groups, in.group);
       in.stream = static_cast<int>(known - groups.begin()) + 1;
@@ -293,20 +292,20 @@ class Selection {
       in.records = program_.events;
       program_.events += static_cast<int>(program_.loops(p) ? program_.micro_batches() : 1);
     }
-    program_.streams = static_cast<int>(groups.size()) + 1;
+    program_.streams = std::ssize(groups) + 1;
     program_.waits.resize(program_.calls.size());
     for (const SendWait& wait : local_.waits) take_wait(wait);
   }
 
   void take_wait(const SendWait& wait) {
-    const BlockCall& call = program_.calls[static_cast<size_t>(wait.sent)];
-    const Block& block = program_.blocks[static_cast<size_t>(program_.find(call.id()))];
+    const BlockCall& call = program_.calls[wait.sent];
+    const Block& block = program_.blocks[program_.find(call.id())];
     for (int p = block.first; p < block.last; ++p) {
-      const Instruction& in = program_.instructions[static_cast<size_t>(p)];
+      const Instruction& in = program_.instructions[p];
       if (in.records < 0) continue;
-      const ProgramGroup& group = program_.groups[static_cast<size_t>(in.group)];
+      const ProgramGroup& group = program_.groups[in.group];
       if (group.rank_class == wait.to && group.channel == wait.channel)
-        program_.waits[static_cast<size_t>(wait.call)].push_back(in.records + static_cast<int>(call.micro_batch));
+        program_.waits[wait.call].push_back(in.records + static_cast<int>(call.micro_batch));
     }
   }
 

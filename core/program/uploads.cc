@@ -14,14 +14,14 @@ class Uploads {
   Uploads(const Graph& graph, int leaving) : graph_(graph), leaving_(leaving), now_(graph, out_) {}
 
   Graph run() {
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
+    for (const NodeId n : graph_.node_ids()) {
+      const Node& node = graph_.node(n);
       const TransferRow* transfer = transfer_of(node.op->name);
       const bool itself = transfer != nullptr && transfer->from_caller;
       for (Value v : node.inputs) {
         if (is_input(v)) now_.set(v, itself ? leaf(v) : uploaded(v, node.region));
       }
-      now_.copy(NodeId{n});
+      now_.copy(n);
     }
     for (const Graph::Output& output : graph_.outputs) at_the_end(output.value);
     for (const Graph::Update& update : graph_.updates) at_the_end(update.next);

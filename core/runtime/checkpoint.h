@@ -94,6 +94,8 @@ Status write_checkpoint(ByteWriter& out, const Checkpoint& checkpoint);
 struct CheckpointFiles {
   std::string name;  // for messages
   std::function<Result<std::shared_ptr<const FileReader>>(const std::string& file)> open;
+  // Names are followed anew each time: a save may put other files in their place.
+  bool in_use = false;
   static CheckpointFiles in_folder(const std::string& folder);
   static Result<CheckpointFiles> in_archive(std::shared_ptr<const FileReader> archive);
   // A folder, or the file of an archive.
@@ -102,6 +104,7 @@ struct CheckpointFiles {
 
 // Everything is checked before anything is returned: the manifest's hash and structure, the tensors' size and hash, and
 // that both speak of the same names. Tensors are left in their file, which stays open, until they are loaded or read.
+// A checkpoint that a save replaces meanwhile, in its folder or behind a link, is read as it is then.
 Result<Checkpoint> load_checkpoint(const CheckpointFiles& files, const Stop& stop = {});
 Result<Checkpoint> load_checkpoint(const std::string& path, const Stop& stop = {});
 // Removes the files that the manifest names, the manifest first, or what a killed save has left, and the folder if

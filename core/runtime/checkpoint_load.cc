@@ -1,6 +1,7 @@
 // A checkpoint as it is read: from a folder or an archive, checked whole before anything is returned.
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "core/base/hash.h"
@@ -98,7 +99,7 @@ Result<Tensor> assemble(const std::string& path, const Listed::Entry& entry, con
 }  // namespace
 
 CheckpointFiles CheckpointFiles::in_folder(const std::string& folder) {
-  return {folder, [folder](const std::string& file) { return FileReader::open(cat(folder, "/", file)); }};
+  return {folder, [folder](const std::string& file) { return FileReader::open(cat(folder, "/", file)); }, true};
 }
 
 Result<CheckpointFiles> CheckpointFiles::in_archive(std::shared_ptr<const FileReader> archive) {
@@ -119,6 +120,9 @@ Result<CheckpointFiles> CheckpointFiles::in_archive(std::shared_ptr<const FileRe
 Result<CheckpointFiles> CheckpointFiles::at(const std::string& path) {
   if (is_folder(path)) return in_folder(path);
   auto file = FileReader::open(path);
+  // A link may lead to a folder that is removed just now, and be pointed at another before it is.
+  std::error_code ignored;
+  if (!file.ok() && std::filesystem::is_symlink(path, ignored)) return in_folder(path);
   if (!file.ok()) return file.status().with_context(cat("no checkpoint in ", shown_path(path)));
   return in_archive(*std::move(file));
 }
@@ -128,24 +132,39 @@ Result<Checkpoint> load_checkpoint(const std::string& path, const Stop& stop) {
   return load_checkpoint(files, stop);
 }
 
-Result<Checkpoint> load_checkpoint(const CheckpointFiles& from, const Stop& stop) {
+namespace {
+
+// All files are opened before one is read: what is open stays, whatever a save removes.
+Result<std::vector<std::shared_ptr<const FileReader>>> open_tensors(const CheckpointFiles& from, const Listed& listed) {
+  std::vector<std::shared_ptr<const FileReader>> files;
+  for (const Listed::File& one : listed.files) {
+    EPL_ASSIGN(std::shared_ptr<const FileReader> data, from.open(one.name));
+    if (data->size() != one.bytes)
+      return damaged_checkpoint(data->path(), cat("it has ", data->size(), " bytes, the manifest says ", one.bytes));
+    files.push_back(std::move(data));
+  }
+  return files;
+}
+
+Result<std::vector<std::byte>> find_manifest(const CheckpointFiles& from) {
   const auto manifest = from.open(std::string(manifest_name));
   if (manifest.status().code() == Code::not_found)
     return manifest.status().with_context(cat("no checkpoint in ", shown_path(from.name)));
   EPL_TRY(manifest.status());
-  const std::string path = (*manifest)->path();
-  EPL_ASSIGN(const std::vector<std::byte> file, read_manifest(**manifest));
+  return read_manifest(**manifest);
+}
+
+Result<Checkpoint> load_listed(const CheckpointFiles& from, std::span<const std::byte> file, const Stop& stop) {
+  const std::string path = cat(from.name, from.in_use ? "/" : ": ", manifest_name);
   EPL_ASSIGN(const manifest::Manifest* read, decode_manifest(path, file));
   EPL_ASSIGN(const Listed listed, list_manifest(path, *read));
+  EPL_ASSIGN(const auto opened, open_tensors(from, listed));
   std::vector<std::shared_ptr<const Safetensors>> files;
-  for (const Listed::File& one : listed.files) {
-    EPL_ASSIGN(std::shared_ptr<const FileReader> data, from.open(one.name));
-    const std::string& place = data->path();
-    if (data->size() != one.bytes)
-      return damaged_checkpoint(place, cat("it has ", data->size(), " bytes, the manifest says ", one.bytes));
-    EPL_ASSIGN(uint64_t hash, hash_of(*data, stop));
-    if (hash != one.hash) return damaged_checkpoint(place, "its hash is not the one in the manifest");
-    EPL_ASSIGN(std::shared_ptr<const Safetensors> values, Safetensors::open(data));
+  for (size_t f = 0; f < opened.size(); ++f) {
+    EPL_ASSIGN(uint64_t hash, hash_of(*opened[f], stop));
+    if (hash != listed.files[f].hash)
+      return damaged_checkpoint(opened[f]->path(), "its hash is not the one in the manifest");
+    EPL_ASSIGN(std::shared_ptr<const Safetensors> values, Safetensors::open(opened[f]));
     files.push_back(std::move(values));
   }
 
@@ -181,6 +200,36 @@ Result<Checkpoint> load_checkpoint(const CheckpointFiles& from, const Stop& stop
     out.items.push_back({entry.name, static_cast<StateKind>(entry.kind), std::move(full)});
   }
   return out;
+}
+
+// Where a path leads once links are followed; empty where it leads nowhere.
+std::string place_of(const std::string& path) {
+  std::error_code failure;
+  return std::filesystem::canonical(path, failure).string();
+}
+
+}  // namespace
+
+Result<Checkpoint> load_checkpoint(const CheckpointFiles& from, const Stop& stop) {
+  // Between the manifest and the tensors that it names a save may replace both. That is seen by a manifest which is no
+  // longer the one that was read, and then the new one is read.
+  constexpr int tries = 100;
+  for (int i = 0; i < tries; ++i) {
+    EPL_TRY(stop.check());
+    const std::string place = from.in_use ? place_of(from.name) : std::string();
+    const auto manifest = find_manifest(from);
+    Result<Checkpoint> loaded = manifest.ok() ? load_listed(from, *manifest, stop) : manifest.status();
+    if (loaded.ok() || !from.in_use) return loaded;
+    bool replaced = place != place_of(from.name);
+    if (manifest.ok() && !replaced) {
+      const auto now = find_manifest(from);
+      replaced = now.ok() ? *now != *manifest : now.status().code() == Code::not_found;
+    }
+    if (!replaced) return loaded;
+  }
+  return Status(Code::busy,
+                cat("saves replaced the checkpoint ", tries, " times while it was read; read one that stays"),
+                from.name);
 }
 
 }  // namespace epl

@@ -120,8 +120,8 @@ Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRe
   const double loss = results_->next(entry)[static_cast<size_t>(entry.loss_output)].get(0);
   const std::string& name = plan_->trained()[static_cast<size_t>(std::max<int64_t>(verdict, 1) - 1)];
   std::string all = name;  // that stand in its place, of which each rank has looked at its own
-  for (size_t i = 0; i < entry.plan.value_leader.size(); ++i) {
-    const Value v{static_cast<int>(i)}, leader = entry.plan.leader_of(v);
+  for (const Value v : entry.plan.value_leader.ids()) {
+    const Value leader = entry.plan.leader_of(v);
     if (leader != v && entry.plan.graph->value(leader).name == name)
       all += cat(" or ", entry.plan.graph->value(v).name);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/compile/input_bounds.h"
 #include "core/ir/op.h"
 #include "core/program/transfer.h"
 
@@ -136,8 +137,28 @@ int Diagnosis::bear(const Instruction& in, const Operand& result, size_t output,
                      .weak = weak,
                      .node = node.name,
                      .text = weak ? cat("an infinity that is given goes into ", named)
-                                  : cat(result.nan ? "nan" : "an infinity", " comes first out of ", named)});
+                                  : cat(result.nan ? "nan" : "an infinity", " comes first out of ", named,
+                                        result.nan ? index_out_of_range(in) : "")});
   return static_cast<int>(births_.size()) - 1;
+}
+
+// ": index 12 is out of range, as it is not an index into 10 rows; ...", of an op that picks by its operand; empty
+// where all its indices are in range.
+std::string Diagnosis::index_out_of_range(const Instruction& in) const {
+  const OpDef* op = op_table().find(in.query->op);
+  const IndexRow* row = op != nullptr ? index_row(*op) : nullptr;
+  if (row == nullptr) return "";
+  std::vector<const TensorType*> inputs, outputs;
+  for (int i = 0; i < in.query->inputs(); ++i) inputs.push_back(in.query->has(i) ? &in.query->in(i) : nullptr);
+  for (int o = 0; o < in.query->outputs(); ++o)
+    outputs.push_back(in.query->has_output(o) ? &in.query->out(o) : nullptr);
+  const InputBound bound{.range = row->range(OpQuery(*op, in.query->attributes, inputs, outputs))};
+  const Operand& indices = operands_[static_cast<size_t>(bound.range.input)];
+  for (int64_t i = 0; indices.present && i < indices.type.elements(); ++i) {
+    const int64_t index = load_int(indices.type.dtype, indices.data.data(), i);
+    if (!bound.holds(index)) return cat(": an index is out of range, as its operand ", bound_text(bound, cat(index)));
+  }
+  return "";
 }
 
 // The node of a region whose result is the first that is not finite.

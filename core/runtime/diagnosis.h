@@ -50,6 +50,7 @@ class Diagnosis {
   bool is_strong(int from) const { return from >= 0 && !births_[static_cast<size_t>(from)].weak; }
   int origin_of(const Instruction& in, const Operand& result, size_t output, int before);
   int bear(const Instruction& in, const Operand& result, size_t output, bool weak);
+  std::string index_out_of_range(const Instruction& in) const;
   const DoneNode& node_of(const Instruction& in, size_t output) const;
   int mark_of(const std::byte* from, int64_t bytes) const;
   void mark(const std::byte* from, int64_t bytes, int with);

@@ -29,11 +29,12 @@ class FieldCheck {
       const std::string value =
           sample_.dtype() == DType::f32 ? number_text(static_cast<float>(number)) : number_text(number);
       const Status why = convert(at, 1);
-      return wrong(index, bounds_.empty() ? why.message() : bound_text(*bounds_.front(), value));
+      const bool as_it_is = !bounds_.empty() && bounds_.front()->arithmetic.empty();
+      return wrong(index, as_it_is ? bound_text(*bounds_.front(), value) : why.message());
     }
     for (const InputBound* bound : bounds_) {
       const int64_t at = find_out_of_bounds(*bound, given_);
-      if (at >= 0) return wrong(index, bound_text(*bound, cat(given_.get_int(at))));
+      if (at >= 0) return wrong(index, bound_text(*bound, given_, at));
     }
     return {};
   }
@@ -136,13 +137,16 @@ Status check_dataset(const Dataset& dataset, const Entry& entry, const Stop& sto
   for (size_t i = 0; i < entry.inputs.size(); ++i) {
     const Port& port = entry.inputs[i];
     const int field = dataset.find(port.name);
-    if (field < 0 || !is_integer(port.global_type.dtype)) continue;
+    if (field < 0) continue;
     std::vector<const InputBound*> bounds;
     for (const InputBound& bound : entry.bounds) {
       if (bound.input == static_cast<int>(i)) bounds.push_back(&bound);
     }
     const DType stored = dataset.reader().fields()[static_cast<size_t>(field)].second.dtype;
-    if (bounds.empty() && stored == port.global_type.dtype) continue;
+    // Into these not every number goes; the first one that does not would end a step.
+    const DType wanted = port.global_type.dtype;
+    const bool narrow = is_integer(wanted) || wanted == DType::boolean || wanted == DType::f16;
+    if (bounds.empty() && (!narrow || stored == port.global_type.dtype)) continue;
     FieldCheck check(dataset, field, port.global_type.dtype, std::move(bounds));
     EPL_TRY(dataset.visit(field, [&](int64_t sample) -> Status {
       EPL_TRY(stop.check());

@@ -25,8 +25,7 @@ Status check_bounds(const Entry& entry, std::span<const Tensor> inputs, const Ca
     const int64_t row = row_of(input.type(), dim, wrong);
     std::string place = row >= 0 && options.place ? options.place(static_cast<size_t>(bound.input), row) : "";
     if (place.empty()) place = place_text(input.type(), dim, wrong);
-    return invalid("input ", name, " ", bound_text(bound, cat(input.get_int(wrong))), " (", place, ", node ",
-                   bound.node, ")")
+    return invalid("input ", name, " ", bound_text(bound, input, wrong), " (", place, ", node ", bound.node, ")")
         .at(name);
   }
   return {};
@@ -79,7 +78,7 @@ Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> in
   Outcome outcome = run_ranks(index, request);
   const int64_t verdict = outcome.done ? world_->ranks().front().executors[index]->verdict() : -1;
   outcome.counts_nothing = verdict == 0 && counts_nothing(entry);
-  if (outcome.counts_nothing && part == StepPart::gradients) state_->clear_gradients();
+  if (outcome.counts_nothing && part != StepPart::update) state_->clear_gradients();
   if (verdict >= 0 && !outcome.counts_nothing) outcome.skipped = reason(entry, inputs, request, verdict);
   return outcome;
 }

@@ -49,7 +49,7 @@ Status State::compare_weights() {
                  " in its model's file: first differs ", shown(differ.front(), 200),
                  differ.size() > 1 ? cat(", of ", differ.size(), " that do") : "",
                  ". Give all processes the same file, or let them take those of rank ", world_.processes().first(0),
-                 " (session option take_weights)")
+                 " (session option take_weights, on the command line --take-weights)")
       .of_rank(other);
 }
 

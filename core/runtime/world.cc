@@ -110,9 +110,19 @@ Status World::agree(const Status& own) {
   // example, have removed what this one was writing to.
   if (!own.ok() && status.code() == Code::peer_failed)
     return error(Code::peer_failed, status.message(), "; this process itself: ", own.message()).of_rank(status.rank());
+  if (!status.ok() || failed == 0) return own.ok() ? status : own;
+  // All know that one has failed, and it says why, so that whoever looks at another one's error is told as well.
+  const auto said =
+      tell(own.ok() ? std::string() : cat(own.where().empty() ? "" : cat(own.where(), ": "), own.message()));
   EPL_TRY(own);
-  EPL_TRY(status);
-  return failed != 0 ? error(Code::peer_failed, "another process of the job has failed") : Status();
+  EPL_TRY(said.status());
+  for (size_t p = 0; p < said->size(); ++p) {
+    if (!(*said)[p].empty())
+      return error(Code::peer_failed, "another process of the job has failed: rank ", processes_.first(p), ": ",
+                   (*said)[p])
+          .of_rank(processes_.first(p));
+  }
+  return error(Code::peer_failed, "another process of the job has failed");
 }
 
 // Two gatherings: of the lengths, and of the texts in room for the longest.

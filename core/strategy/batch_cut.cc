@@ -27,6 +27,17 @@ Result<ExtendedRule> node_extended_rule(const Graph& graph, const Node& node) {
   return rule;
 }
 
+Result<std::shared_ptr<const NodeRules>> node_rules(const Graph& graph) {
+  auto rules = std::make_shared<NodeRules>();
+  for (const Node& node : graph.nodes()) {
+    EPL_ASSIGN(ShardingRule own, node_rule(graph, node));
+    EPL_ASSIGN(ExtendedRule extended, node_extended_rule(graph, node));
+    rules->own.push_back(std::move(own));
+    rules->extended.push_back(std::move(extended));
+  }
+  return std::shared_ptr<const NodeRules>(std::move(rules));
+}
+
 OperandShardings operand_shardings(const ExtendedRule& rule, const NodeSharding& node) {
   OperandShardings operands = operand_shardings(rule.rule, node);
   if (!rule.row || !rule.row->by_body()) return operands;
@@ -40,7 +51,7 @@ OperandShardings operand_shardings(const ExtendedRule& rule, const NodeSharding&
 std::optional<Halo> node_halo(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor,
                               int64_t parts) {
   const int dim = rule.window(factor);
-  if (dim < 0 || rule.rule.factors[static_cast<size_t>(factor)].size % parts != 0) return std::nullopt;
+  if (dim < 0 || rule.rule.factors[factor].size % parts != 0) return std::nullopt;
   return rule.row->halo.of(query_of(graph, node), dim, parts);
 }
 
@@ -105,7 +116,7 @@ BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPlace>& cut
   result.factor = factor;
   NodeSharding node;
   node.factors.resize(rule.factors.size());
-  node.factors[static_cast<size_t>(factor.factor)] = {{.axes = {batch_axis}, .outer = factor.outer}};
+  node.factors[factor.factor] = {{.axes = {batch_axis}, .outer = factor.outer}};
   const OperandShardings operands = operand_shardings(rule, node);
   bool twice = false, sums = false;
   const auto place_of = [&](const Sharding& sharding) {

@@ -1,10 +1,12 @@
 // How one node follows a cut of the batch, which the propagate pass decides.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/ir/graph.h"
 #include "core/ir/op.h"
 #include "core/ir/piece_rule.h"
 #include "core/strategy/sharding.h"
@@ -45,6 +47,14 @@ Result<ShardingRule> node_rule(const Graph& graph, const Node& node);
 // rule; others have one for each of the op's own rule.
 Result<ExtendedRule> node_extended_rule(const Graph& graph, const Node& node);
 OperandShardings operand_shardings(const ExtendedRule& rule, const NodeSharding& node);
+
+// The rules of all nodes of a graph, each resolved once.
+struct NodeRules {
+  ByNode<ShardingRule> own;  // of the op
+  ByNode<ExtendedRule> extended;
+};
+Result<std::shared_ptr<const NodeRules>> node_rules(const Graph& graph);
+
 // What pieces read of operands along a factor along which a window slides; none where they cannot be computed alike.
 std::optional<Halo> node_halo(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor,
                               int64_t parts);

@@ -13,13 +13,11 @@
 namespace epl {
 namespace {
 
-constexpr int none = -1;
+constexpr int none = -1;  // part
 constexpr std::string_view no_parts = "no two parts of it are alike, each with weights of its own";
 // Of the name of a weight, how many numbers from its end may be that of its expert.
 constexpr int max_numbers = 3;
 constexpr size_t max_named = 5;  // in a note
-
-size_t index(Value v) { return static_cast<size_t>(v.index); }
 
 // A name for a node of a part that a node of another part has if it is the same of it: what it computes, from which of
 // the part's nodes and leaves, and which one it is of those that are alike so far.
@@ -36,16 +34,16 @@ class Dealing {
         graph_(*plan_.graph),
         first_(c.request.state_of),
         here_(task_graph),
-        axes_(plan_.task_graphs[static_cast<size_t>(task_graph)].experts),
+        axes_(plan_.task_graphs[task_graph].experts),
         pieces_(static_cast<int>(plan_.mesh(task_graph).pieces(axes_))),
         users_(graph_.users()) {}
 
   Result<std::string> run() {
     if (pieces_ < 2) return std::string("there is one rank");
-    if (!plan_.task_graphs[static_cast<size_t>(here_)].pins.empty()) return std::string("its dims cut inside experts");
-    EPL_ASSIGN(std::string refused, deal(parts_apart(plan_, here_)));
+    if (!plan_.task_graphs[here_].pins.empty()) return std::string("its dims cut inside experts");
+    std::string refused = deal(parts_apart(plan_, here_));
     for (int number = 0; number < max_numbers && !refused.empty(); ++number) {
-      EPL_ASSIGN(const std::string why, deal(parts_by_names(plan_, here_, number)));
+      const std::string why = deal(parts_by_names(plan_, here_, number));
       if (why.empty() || refused == no_parts) refused = why;
     }
     EPL_TRY(check_first_entry());
@@ -56,19 +54,19 @@ class Dealing {
   }
 
  private:
-  const Node& node(int n) const { return graph_.node(NodeId{n}); }
-  int producer(Value v) const { return v ? graph_.value(v).producer.index : none; }
+  const Node& node(NodeId n) const { return graph_.node(n); }
+  NodeId producer(Value v) const { return v ? graph_.value(v).producer : NodeId(); }
   bool is_leaf_of_state(Value v) const { return v && is_state(graph_.value(v).kind); }
   std::string type_text(Value v) const { return v ? graph_.type(v).text() : "_"; }
 
-  std::vector<std::pair<int, Alike>> names_of(int part, bool forward_alone) const {
-    std::vector<std::pair<int, Alike>> out;
-    std::map<int, Alike> known;
-    std::map<int32_t, int> leaves;
+  std::vector<std::pair<NodeId, Alike>> names_of(int part, bool forward_alone) const {
+    std::vector<std::pair<NodeId, Alike>> out;
+    std::map<NodeId, Alike> known;
+    std::map<Value, int> leaves;
     std::map<std::string, int> numbers;
-    for (const int n : parts_.parts[static_cast<size_t>(part)].nodes) {
+    for (const NodeId n : parts_.parts[part].nodes) {
       const Node& one = node(n);
-      if (parts_.of_node[static_cast<size_t>(n)] != part || (forward_alone && one.phase != Phase::forward)) continue;
+      if (parts_.of_node[n] != part || (forward_alone && one.phase != Phase::forward)) continue;
       std::string text = cat(phase_name(one.phase), " ", one.op->name);
       for (const Attributes::Entry& entry : one.attributes.entries())
         text += cat(" ", entry.name, "=", attribute_text(entry.value));
@@ -78,8 +76,8 @@ class Dealing {
           Hash64 hash;
           hash.add(inside->second.name.data(), inside->second.name.size());
           text += cat("of ", hash.value(), " ", inside->second.number, " ", graph_.value(v).output);
-        } else if (is_leaf_of_state(v) && parts_.of_leaf[index(v)] == part) {
-          text += cat("leaf ", leaves.emplace(v.index, static_cast<int>(leaves.size())).first->second, " ",
+        } else if (is_leaf_of_state(v) && parts_.of_leaf[v] == part) {
+          text += cat("leaf ", leaves.emplace(v, static_cast<int>(leaves.size())).first->second, " ",
                       value_kind_name(graph_.value(v).kind));
         }
       }
@@ -93,7 +91,7 @@ class Dealing {
   }
 
   // By expert, the same node of all of them.
-  using Row = std::vector<int>;
+  using Row = std::vector<NodeId>;
 
   // What only some parts have leaves them: the sum that begins with the gradient of the first expert.
   std::vector<Row> rows_of(const std::vector<int>& group) {
@@ -102,16 +100,16 @@ class Dealing {
       for (size_t e = 0; e < group.size(); ++e) {
         for (const auto& [n, alike] : names_of(group[e], false)) {
           Row& row = rows[alike];
-          row.resize(group.size(), none);
+          row.resize(group.size());
           row[e] = n;
         }
       }
       bool complete = true;
       for (auto& [alike, row] : rows) {
-        if (std::ranges::find(row, none) == row.end()) continue;
+        if (std::ranges::find(row, NodeId()) == row.end()) continue;
         complete = false;
-        for (const int n : row) {
-          if (n != none) parts_.of_node[static_cast<size_t>(n)] = none;
+        for (const NodeId n : row) {
+          if (n) parts_.of_node[n] = none;
         }
       }
       if (!complete) continue;
@@ -122,22 +120,21 @@ class Dealing {
   }
 
   // Why no parts are dealt; empty: some are.
-  Result<std::string> deal(ExpertParts parts) {
+  std::string deal(ExpertParts parts) {
     parts_ = std::move(parts);
     std::map<std::tuple<int, std::string, std::string>, std::vector<int>> groups;  // that are alike in the forward pass
-    for (size_t p = 0; p < parts_.parts.size(); ++p) {
+    for (int p = 0; p < std::ssize(parts_.parts); ++p) {
       const ExpertParts::Part& part = parts_.parts[p];
       std::string text;
-      for (const auto& [node, alike] : names_of(static_cast<int>(p), true))
-        text += cat(alike.name, "#", alike.number, "\n");
+      for (const auto& [node, alike] : names_of(p, true)) text += cat(alike.name, "#", alike.number, "\n");
       // Names of weights make parts of which the TaskGraph has no node.
-      if (!text.empty()) groups[{part.level, part.family, text}].push_back(static_cast<int>(p));
+      if (!text.empty()) groups[{part.level, part.family, text}].push_back(p);
     }
     std::string refused(no_parts);
     bool any = false;
     for (const auto& [key, group] : groups) {
       if (group.size() < 2) continue;
-      EPL_ASSIGN(const std::string why, deal_group(group));
+      const std::string why = deal_group(group);
       if (!why.empty()) refused = why;
       any = any || why.empty();
     }
@@ -145,12 +142,12 @@ class Dealing {
   }
 
   // Why a group is not dealt; empty: it is.
-  Result<std::string> deal_group(const std::vector<int>& group) {
+  std::string deal_group(const std::vector<int>& group) {
     const std::vector<Row> rows = rows_of(group);
-    std::set<int> members;
+    std::set<NodeId> members;
     for (const Row& row : rows) members.insert(row.begin(), row.end());
     for (const Row& row : rows) {
-      for (const int n : row) {
+      for (const NodeId n : row) {
         if (node(n).op->random)
           return cat("node ", node(n).name, " draws random numbers, which every rank would draw for another expert");
       }
@@ -162,9 +159,7 @@ class Dealing {
     }
     std::string why = check_leaves(members);
     if (why.empty() && !as_first_entry(group.size())) why = "the first entry has them whole";
-    if (why.empty()) {
-      EPL_ASSIGN(why, check_values(rows));
-    }
+    if (why.empty()) why = check_values(rows);
     if (!why.empty()) return why;
     auto before = std::tuple(plan_.shardings, plan_.node_shardings, plan_.node_leader, plan_.value_leader);
     write(rows);
@@ -182,16 +177,16 @@ class Dealing {
     for (size_t i = 0; i < operands; ++i) {
       const Value first = node(row[0]).inputs[i];
       if (!is_leaf_of_state(first)) continue;
-      const bool own = parts_.of_leaf[index(first)] == parts_.of_node[static_cast<size_t>(row[0])];
+      const bool own = parts_.of_leaf[first] == parts_.of_node[row[0]];
       const auto at = std::ranges::find(leaves_[0], first) - leaves_[0].begin();
       for (size_t e = 0; e < row.size() && own; ++e) {
         const Value v = node(row[e]).inputs[i];
-        if (at == static_cast<int64_t>(leaves_[e].size())) {
+        if (at == std::ssize(leaves_[e])) {
           if (std::ranges::find(leaves_[e], v) != leaves_[e].end())
             return cat(graph_.value(v).name, " stands where other experts have two");
           leaves_[e].push_back(v);
         }
-        if (at >= static_cast<int64_t>(leaves_[e].size()) || leaves_[e][static_cast<size_t>(at)] != v)
+        if (at >= std::ssize(leaves_[e]) || leaves_[e][at] != v)
           return cat(graph_.value(v).name, " and ", graph_.value(first).name, " are not used alike");
       }
     }
@@ -199,19 +194,19 @@ class Dealing {
   }
 
   // Weights are the experts' own, and so is what they become.
-  std::string check_leaves(const std::set<int>& members) const {
-    std::map<int32_t, Value> next;
-    for (const Graph::Update& update : graph_.updates) next[update.state.index] = update.next;
+  std::string check_leaves(const std::set<NodeId>& members) const {
+    std::map<Value, Value> next;
+    for (const Graph::Update& update : graph_.updates) next[update.state] = update.next;
     for (const std::vector<Value>& of_expert : leaves_) {
       for (Value v : of_expert) {
         const std::string& name = graph_.value(v).name;
-        for (const int32_t user : users_[index(v)]) {
+        for (const NodeId user : users_[v]) {
           if (!members.contains(user) && !node(user).op->takes_any_operands)
             return cat(name, " is used by node ", node(user).name, ", which is none of an expert");
         }
         if (std::ranges::find(graph_.outputs, v, &Graph::Output::value) != graph_.outputs.end())
           return cat(name, " is an output");
-        const auto update = next.find(v.index);
+        const auto update = next.find(v);
         if (update != next.end() && (!members.contains(producer(update->second)) || leaves(update->second)))
           return cat("the next ", name, " is made by no node of an expert, or leaves it");
       }
@@ -224,7 +219,7 @@ class Dealing {
     for (size_t e = 0; first_ && e < experts; ++e) {
       for (Value v : leaves_[e]) {
         const Value there = first_->graph->find(graph_.value(v).name);
-        if (there && first_->shardings[index(there)].dealt != dealt(e, experts)) return false;
+        if (there && first_->shardings[there].dealt != dealt(e, experts)) return false;
       }
     }
     return true;
@@ -232,8 +227,8 @@ class Dealing {
   Status check_first_entry() const {
     for (int i = 0; first_ && i < graph_.value_count(); ++i) {
       const Value v{i}, there = is_leaf_of_state(v) ? first_->graph->find(graph_.value(v).name) : Value();
-      const bool uses = there && !users_[index(v)].empty() && plan_.value_task_graph[index(v)] == here_;
-      if (uses && first_->shardings[index(there)].dealt != plan_.shardings[index(v)].dealt)
+      const bool uses = there && !users_[v].empty() && plan_.value_task_graph[v] == here_;
+      if (uses && first_->shardings[there].dealt != plan_.shardings[v].dealt)
         return unsupported(graph_.value(v).name, " lies on a rank alone, with the expert that it is of, and ",
                            graph_.name, " has no such expert");
     }
@@ -243,22 +238,22 @@ class Dealing {
   // Values that leave to the caller or to other classes of ranks are stored on all ranks.
   bool leaves(Value v) const {
     return std::ranges::find(graph_.outputs, v, &Graph::Output::value) != graph_.outputs.end() ||
-           std::ranges::any_of(users_[index(v)], [&](int32_t user) {
-             const int at = plan_.node_task_graph[static_cast<size_t>(user)];
+           std::ranges::any_of(users_[v], [&](NodeId user) {
+             const int at = plan_.node_task_graph[user];
              return at != every_task_graph && plan_.class_of(at) != plan_.class_of(v);
            });
   }
 
   // That they lie alike, and nothing leaves before it is complete.
-  Result<std::string> check_values(const std::vector<Row>& rows) const {
+  std::string check_values(const std::vector<Row>& rows) const {
     for (const Row& row : rows) {
-      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{row[0]}));
-      for (const int n : row) {
-        const NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(n)];
-        bool alike = sharding == plan_.node_shardings[static_cast<size_t>(row[0])];
+      const OperandShardings operands = operand_shardings(plan_, row[0]);
+      for (const NodeId n : row) {
+        const NodeSharding& sharding = plan_.node_shardings[n];
+        bool alike = sharding == plan_.node_shardings[row[0]];
         for (size_t o = 0; o < node(n).outputs.size() && alike; ++o) {
           const Value v = node(n).outputs[o], first = node(row[0]).outputs[o];
-          alike = !v || plan_.shardings[index(v)] == plan_.shardings[index(first)];
+          alike = !v || plan_.shardings[v] == plan_.shardings[first];
           if (v && leaves(v) && !operands.outputs[o].partial.empty())
             return cat(graph_.value(v).name, " is a sum over samples that leaves its expert");
         }
@@ -268,9 +263,7 @@ class Dealing {
     return std::string();
   }
 
-  int piece_of(size_t expert, size_t experts) const {
-    return static_cast<int>(expert * static_cast<size_t>(pieces_) / experts);
-  }
+  int piece_of(size_t expert, size_t experts) const { return static_cast<int>(expert * pieces_ / experts); }
   Dealt dealt(size_t expert, size_t experts) const { return {.axes = axes_, .piece = piece_of(expert, experts)}; }
 
   // The first expert of which a rank has as many before it as before this one: it leads.
@@ -284,25 +277,25 @@ class Dealing {
   }
 
   void write(const std::vector<Row>& rows) {
-    plan_.node_leader.resize(static_cast<size_t>(graph_.node_count()), none);
-    plan_.value_leader.resize(users_.size(), none);
+    plan_.node_leader.resize(graph_.node_count());
+    plan_.value_leader.resize(users_.size());
     const size_t experts = leaves_.size();
     std::vector<int> piece;
     for (size_t e = 0; e < experts; ++e) piece.push_back(piece_of(e, experts));
     const auto take = [&](Value v, Value first, size_t e) {
-      plan_.shardings[index(v)].dealt = dealt(e, experts);
-      plan_.value_leader[index(v)] = first.index;
+      plan_.shardings[v].dealt = dealt(e, experts);
+      plan_.value_leader[v] = first;
     };
     for (size_t e = 0; e < experts; ++e) {
       const size_t first = leader(e, piece);
       for (size_t i = 0; i < leaves_[e].size(); ++i) take(leaves_[e][i], leaves_[first][i], e);
       for (const Row& row : rows) {
-        plan_.node_shardings[static_cast<size_t>(row[e])].dealt = dealt(e, experts);
-        plan_.node_leader[static_cast<size_t>(row[e])] = row[first];
+        plan_.node_shardings[row[e]].dealt = dealt(e, experts);
+        plan_.node_leader[row[e]] = row[first];
         plan_.explain(row[e], cat("an expert that is whole on piece ", piece[e], " of ", pieces_));
         const Node& one = node(row[e]);
         for (size_t o = 0; o < one.outputs.size(); ++o) {
-          const auto goes = [&](int n) { return node(n).outputs[o] && leaves(node(n).outputs[o]); };
+          const auto goes = [&](NodeId n) { return node(n).outputs[o] && leaves(node(n).outputs[o]); };
           if (one.outputs[o] && std::ranges::none_of(row, goes)) take(one.outputs[o], node(row[first]).outputs[o], e);
         }
       }
@@ -316,14 +309,14 @@ class Dealing {
       if (graph_.value(v).kind != ValueKind::parameter) continue;
       const std::string& other = graph_.value(v).name;
       if (name.empty()) name = other;
-      name.resize(static_cast<size_t>(std::ranges::mismatch(name, other).in1 - name.begin()));
+      name.resize(std::ranges::mismatch(name, other).in1 - name.begin());
     }
     while (!name.empty() && std::string_view("._/").find(name.back()) != std::string_view::npos) name.pop_back();
     return name.empty() ? cat("expert ", expert) : name;
   }
 
   void note(size_t experts) {
-    const TaskGraph& t = plan_.task_graphs[static_cast<size_t>(here_)];
+    const TaskGraph& t = plan_.task_graphs[here_];
     const Mesh& mesh = plan_.mesh(here_);
     std::vector<std::string> places;
     for (int p = 0; p < pieces_; ++p) {
@@ -344,13 +337,13 @@ class Dealing {
   void note_others() {
     std::vector<std::string> names;
     for (Value v : graph_.leaves(ValueKind::parameter)) {
-      const bool is_here = plan_.value_task_graph[index(v)] == here_ && !users_[index(v)].empty();
-      if (is_here && !plan_.shardings[index(v)].dealt) names.push_back(graph_.value(v).name);
+      const bool is_here = plan_.value_task_graph[v] == here_ && !users_[v].empty();
+      if (is_here && !plan_.shardings[v].dealt) names.push_back(graph_.value(v).name);
     }
     if (names.empty()) return;
     const size_t more = names.size() - std::min<size_t>(names.size(), max_named);
     names.resize(names.size() - more);
-    plan_.notes.push_back(cat("scope ", plan_.task_graphs[static_cast<size_t>(here_)].scope, " (expert ", pieces_,
+    plan_.notes.push_back(cat("scope ", plan_.task_graphs[here_].scope, " (expert ", pieces_,
                               "): each rank has all of what is no such expert's: ", join(names, ", "),
                               more > 0 ? cat(" and ", more, " more") : ""));
   }
@@ -361,7 +354,7 @@ class Dealing {
   const int here_;
   const std::vector<int> axes_;
   const int pieces_;
-  const std::vector<std::vector<int32_t>> users_;  // by value
+  const ByValue<std::vector<NodeId>> users_;
   ExpertParts parts_;
   std::vector<std::vector<Value>> leaves_;  // by expert of the group at hand
 };

@@ -22,7 +22,7 @@ Result<std::string> deal_experts(PassContext& c, int task_graph);
 
 // The nodes in the order in which ranks run them, where those that are dealt follow one another, leaders first: the
 // order of the graph but for what they wait for. None where a node would wait for itself.
-std::optional<std::vector<int>> run_order(const Plan& plan);
+std::optional<std::vector<NodeId>> run_order(const Plan& plan);
 
 // What nodes that are dealt in one another's place must have in common.
 Status verify_dealt(const Plan& plan);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <string_view>
 #include <unordered_map>
@@ -12,45 +11,46 @@ namespace {
 
 constexpr int no_part = -1;
 
-size_t slot_of(Value v) { return static_cast<size_t>(v.index); }
-
 class Finding {
  public:
   Finding(const Plan& plan, int task_graph)
       : plan_(plan), graph_(*plan.graph), here_(task_graph), users_(graph_.users()) {
-    out_.of_node.assign(static_cast<size_t>(graph_.node_count()), no_part);
+    out_.of_node.assign(graph_.node_count(), no_part);
     out_.of_leaf.assign(users_.size(), no_part);
-    while (forward_ < graph_.node_count() && node(forward_).phase == Phase::forward) ++forward_;
+    for (const NodeId n : graph_.node_ids()) {
+      if (node(n).phase != Phase::forward) break;
+      last_forward_ = n;
+    }
   }
 
   ExpertParts apart() {
-    std::vector<int> root(static_cast<size_t>(forward_)), leaf_user(users_.size(), no_part);
-    std::iota(root.begin(), root.end(), 0);
-    const auto find = [&](int n) {
-      while (root[static_cast<size_t>(n)] != n)
-        n = root[static_cast<size_t>(n)] = root[static_cast<size_t>(root[static_cast<size_t>(n)])];
+    ByNode<NodeId> root;
+    for (const NodeId n : forward_ids()) root.push_back(n);
+    ByValue<NodeId> leaf_user(users_.size());
+    const auto find = [&](NodeId n) {
+      while (root[n] != n) n = root[n] = root[root[n]];
       return n;
     };
-    std::set<int> with_weights;
-    for (int n = 0; n < forward_; ++n) {
+    std::set<NodeId> with_weights;
+    for (const NodeId n : forward_ids()) {
       for (Value v : node(n).inputs) {
         if (!is_mine(n)) continue;
-        int other = producer(v);
+        NodeId other = producer(v);
         if (is_leaf(v)) {
-          int& user = leaf_user[slot_of(v)];
-          other = user = user == no_part ? n : user;
+          NodeId& user = leaf_user[v];
+          other = user = user ? user : n;
         }
-        if (is_mine(other)) root[static_cast<size_t>(std::max(find(n), find(other)))] = std::min(find(n), find(other));
+        if (is_mine(other)) root[std::max(find(n), find(other))] = std::min(find(n), find(other));
       }
     }
-    for (int n = 0; n < forward_; ++n) {
+    for (const NodeId n : forward_ids()) {
       if (is_mine(n) && std::ranges::any_of(node(n).inputs, [&](Value v) { return is_leaf(v); }))
         with_weights.insert(find(n));
     }
-    std::map<int, int> numbers;
-    for (int n = 0; n < forward_; ++n) {
+    std::map<NodeId, int> numbers;
+    for (const NodeId n : forward_ids()) {
       if (!is_mine(n) || !with_weights.contains(find(n))) continue;
-      out_.of_node[static_cast<size_t>(n)] = numbers.emplace(find(n), static_cast<int>(numbers.size())).first->second;
+      out_.of_node[n] = numbers.emplace(find(n), static_cast<int>(numbers.size())).first->second;
     }
     out_.parts.resize(numbers.size());
     return complete();
@@ -58,49 +58,49 @@ class Finding {
 
   ExpertParts by_names(int number) {
     std::map<std::pair<std::string, std::string>, int> numbers;  // of families and what tells their parts apart
-    std::vector<int> made(users_.size(), no_part);               // by value: the part of whose weights alone it is made
-    for (Value v{0}; v.index < graph_.value_count(); ++v.index) {
+    ByValue<int> made(users_.size(), no_part);                   // the part of whose weights alone it is made
+    for (const Value v : graph_.value_ids()) {
       const auto [family, own] =
           is_leaf(v) ? parts_of_name(graph_.value(v).name, number) : std::pair<std::string, std::string>();
-      if (own.empty() || plan_.shardings[slot_of(v)].dealt) continue;
+      if (own.empty() || plan_.shardings[v].dealt) continue;
       const auto [known, is_new] = numbers.emplace(std::pair(family, own), static_cast<int>(out_.parts.size()));
       if (is_new) out_.parts.push_back({.family = family});
-      made[slot_of(v)] = known->second;
+      made[v] = known->second;
     }
     // What uses weights of one part, and what lies behind that.
-    std::vector<bool> uses(out_.of_node.size(), false);
-    for (int n = 0; n < forward_; ++n) {
+    ByNode<bool> uses(out_.of_node.size());
+    for (const NodeId n : forward_ids()) {
       if (!is_mine(n)) continue;
       std::set<int> weights, behind;
       bool all_made = true, all_behind = true;
       for (Value v : node(n).inputs) {
         if (!v || graph_.value(v).kind == ValueKind::constant) continue;
-        const bool is_weight = is_leaf(v) || made[slot_of(v)] != no_part;
-        if (is_weight) weights.insert(made[slot_of(v)]);
+        const bool is_weight = is_leaf(v) || made[v] != no_part;
+        if (is_weight) weights.insert(made[v]);
         all_made = all_made && is_weight;
-        const int from = producer(v);
-        if (!is_weight && from >= 0) {
-          behind.insert(out_.of_node[static_cast<size_t>(from)]);
+        const NodeId from = producer(v);
+        if (!is_weight && from) {
+          behind.insert(out_.of_node[from]);
         } else {
           all_behind = all_behind && is_weight;
         }
       }
-      int& part = out_.of_node[static_cast<size_t>(n)];
+      int& part = out_.of_node[n];
       if (weights.size() == 1) {
         part = *weights.begin();
-        uses[static_cast<size_t>(n)] = part != no_part;
+        uses[n] = part != no_part;
       } else if (weights.empty() && behind.size() == 1 && all_behind) {
         part = *behind.begin();
       }
       for (Value v : node(n).outputs) {
-        if (v && all_made && uses[static_cast<size_t>(n)]) made[slot_of(v)] = part;
+        if (v && all_made && uses[n]) made[v] = part;
       }
     }
     for (bool fewer = true; fewer;) {
       fewer = false;
-      for (int n = forward_; n-- > 0;) {
-        int& part = out_.of_node[static_cast<size_t>(n)];
-        if (part == no_part || uses[static_cast<size_t>(n)] || (comes_from(n, part) && goes_to(n, part))) continue;
+      for (const NodeId n : forward_ids().reversed()) {
+        int& part = out_.of_node[n];
+        if (part == no_part || uses[n] || (comes_from(n, part) && goes_to(n, part))) continue;
         part = no_part;
         fewer = true;
       }
@@ -109,27 +109,27 @@ class Finding {
   }
 
  private:
-  const Node& node(int n) const { return graph_.node(NodeId{n}); }
-  int producer(Value v) const { return v ? graph_.value(v).producer.index : no_part; }
+  const Node& node(NodeId n) const { return graph_.node(n); }
+  NodeId producer(Value v) const { return v ? graph_.value(v).producer : NodeId(); }
+  IdRange<NodeId> forward_ids() const { return {0, last_forward_.index + 1}; }
   bool is_leaf(Value v) const { return v && is_state(graph_.value(v).kind); }
-  bool is_mine(int n) const {
-    const auto at = static_cast<size_t>(n);
-    return n >= 0 && n < forward_ && plan_.node_task_graph[at] == here_ &&
-           (plan_.node_leader.empty() || plan_.node_leader[at] < 0);
+  bool is_mine(NodeId n) const {
+    return n && n <= last_forward_ && plan_.node_task_graph[n] == here_ &&
+           (plan_.node_leader.empty() || !plan_.node_leader[n]);
   }
   int part_of(Value v) const {
-    const int n = producer(v);
-    return n >= 0 ? out_.of_node[static_cast<size_t>(n)] : no_part;
+    const NodeId n = producer(v);
+    return n ? out_.of_node[n] : no_part;
   }
 
-  bool comes_from(int n, int part) const {
-    return std::ranges::all_of(node(n).inputs, [&](Value v) { return producer(v) < 0 || part_of(v) == part; });
+  bool comes_from(NodeId n, int part) const {
+    return std::ranges::all_of(node(n).inputs, [&](Value v) { return !producer(v) || part_of(v) == part; });
   }
-  bool goes_to(int n, int part) const {
+  bool goes_to(NodeId n, int part) const {
     return std::ranges::all_of(node(n).outputs, [&](Value v) {
       const bool given = std::ranges::find(graph_.outputs, v, &Graph::Output::value) != graph_.outputs.end();
-      return !v || (!given && std::ranges::all_of(users_[slot_of(v)], [&](int32_t user) {
-        return user >= forward_ || out_.of_node[static_cast<size_t>(user)] == part;
+      return !v || (!given && std::ranges::all_of(users_[v], [&](NodeId user) {
+        return user > last_forward_ || out_.of_node[user] == part;
       }));
     });
   }
@@ -148,11 +148,11 @@ class Finding {
     return {};
   }
 
-  void add(int n, int part) {
-    out_.of_node[static_cast<size_t>(n)] = part;
-    out_.parts[static_cast<size_t>(part)].nodes.push_back(n);
+  void add(NodeId n, int part) {
+    out_.of_node[n] = part;
+    out_.parts[part].nodes.push_back(n);
     for (Value v : node(n).inputs) {
-      if (is_leaf(v)) out_.of_leaf[slot_of(v)] = part;
+      if (is_leaf(v)) out_.of_leaf[v] = part;
     }
   }
 
@@ -160,13 +160,13 @@ class Finding {
   // something of, if that is what it works on: not a sum of norms, nor what is made of that.
   ExpertParts complete() {
     std::unordered_map<std::string_view, int> part_of_name;
-    for (int n = 0; n < forward_; ++n) {
-      const int part = out_.of_node[static_cast<size_t>(n)];
+    for (const NodeId n : forward_ids()) {
+      const int part = out_.of_node[n];
       part_of_name.emplace(node(n).origin_name(), part);
       if (part != no_part) add(n, part);
     }
-    for (int n = forward_; n < graph_.node_count(); ++n) {
-      if (plan_.node_task_graph[static_cast<size_t>(n)] != here_) continue;
+    for (const NodeId n : graph_.node_ids().after(last_forward_)) {
+      if (plan_.node_task_graph[n] != here_) continue;
       std::set<int> found;
       if (node(n).phase == Phase::backward) {
         const auto origin = part_of_name.find(node(n).origin_name());
@@ -174,8 +174,8 @@ class Finding {
       } else {
         int64_t own = 0, others = 0;  // elements of the largest operand that a node makes, and of state that is known
         for (Value v : node(n).inputs) {
-          const int part = is_leaf(v) ? out_.of_leaf[slot_of(v)] : part_of(v);
-          if (part == no_part && producer(v) < 0) continue;
+          const int part = is_leaf(v) ? out_.of_leaf[v] : part_of(v);
+          if (part == no_part && !producer(v)) continue;
           int64_t& largest = part == no_part ? others : own;
           largest = std::max(largest, graph_.type(v).elements());
           if (part != no_part) found.insert(part);
@@ -190,19 +190,19 @@ class Finding {
 
   // Layers of experts come one behind the other, and the experts of one layer beside each other.
   void find_levels() {
-    std::vector<int> level(static_cast<size_t>(forward_), 0);
+    ByNode<int> level(last_forward_.index + 1);
     bool more = true;
     // Parts that wait for each other, which cannot be dealt, would go up for ever.
     for (size_t round = 0; more && round <= out_.parts.size(); ++round) {
       more = false;
-      for (int n = 0; n < forward_; ++n) {
-        const int part = out_.of_node[static_cast<size_t>(n)];
-        int& mine = part == no_part ? level[static_cast<size_t>(n)] : out_.parts[static_cast<size_t>(part)].level;
+      for (const NodeId n : forward_ids()) {
+        const int part = out_.of_node[n];
+        int& mine = part == no_part ? level[n] : out_.parts[part].level;
         for (Value v : node(n).inputs) {
-          const int from = producer(v), other = part_of(v);
-          if (from < 0 || (part != no_part && other == part)) continue;
-          const int behind =
-              other == no_part ? level[static_cast<size_t>(from)] : out_.parts[static_cast<size_t>(other)].level + 1;
+          const NodeId from = producer(v);
+          const int other = part_of(v);
+          if (!from || (part != no_part && other == part)) continue;
+          const int behind = other == no_part ? level[from] : out_.parts[other].level + 1;
           more = more || behind > mine;
           mine = std::max(mine, behind);
         }
@@ -213,8 +213,8 @@ class Finding {
   const Plan& plan_;
   const Graph& graph_;
   const int here_;
-  const std::vector<std::vector<int32_t>> users_;  // by value
-  int forward_ = 0;                                // nodes of the forward pass
+  const ByValue<std::vector<NodeId>> users_;
+  NodeId last_forward_;
   ExpertParts out_;
 };
 

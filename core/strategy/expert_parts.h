@@ -10,13 +10,13 @@ namespace epl {
 
 struct ExpertParts {
   struct Part {
-    std::string family;      // what the names of its weights begin with, up to the number that tells the parts apart
-    std::vector<int> nodes;  // of all phases, in the order of the graph
-    int level = 0;           // how many other parts lie behind one another before it
+    std::string family;         // what the names of its weights begin with, up to the number that tells the parts apart
+    std::vector<NodeId> nodes;  // of all phases, in the order of the graph
+    int level = 0;              // how many other parts lie behind one another before it
   };
   std::vector<Part> parts;
-  std::vector<int> of_node;  // -1: none
-  std::vector<int> of_leaf;  // by value, of state
+  ByNode<int> of_node;   // -1: none
+  ByValue<int> of_leaf;  // of state
 };
 
 // Nodes of the forward pass that have values or weights of the TaskGraph in common are one part: a scope that holds

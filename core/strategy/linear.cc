@@ -14,14 +14,14 @@ bool is_linear(const ScalarExpr& e) {
   const auto made_of = [&](const ScalarExpr::Instruction& i) {
     if (i.op == ScalarOp::input) return Kind::linear;
     if (i.op == ScalarOp::constant) return Kind::constant;
-    const Kind a = kinds[static_cast<size_t>(i.a)], b = i.b < 0 ? Kind::constant : kinds[static_cast<size_t>(i.b)];
+    const Kind a = kinds[i.a], b = i.b < 0 ? Kind::constant : kinds[i.b];
     if (i.op == ScalarOp::neg) return a;
     if (i.op == ScalarOp::add || i.op == ScalarOp::sub) return a == b ? a : Kind::other;
     if (i.op == ScalarOp::mul && a == Kind::constant) return b;
     return (i.op == ScalarOp::mul || i.op == ScalarOp::div) && b == Kind::constant ? a : Kind::other;
   };
   for (const ScalarExpr::Instruction& i : e.code) kinds.push_back(made_of(i));
-  return std::ranges::all_of(e.outputs, [&](int o) { return kinds[static_cast<size_t>(o)] == Kind::linear; });
+  return std::ranges::all_of(e.outputs, [&](int o) { return kinds[o] == Kind::linear; });
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ bool parse_axis(TextReader& reader, Mesh& mesh) {
 
 std::string axis_names(const Mesh& mesh, const std::vector<int>& axes) {
   std::vector<std::string> names;
-  for (int axis : axes) names.push_back(mesh.axes[static_cast<size_t>(axis)].name);
+  for (int axis : axes) names.push_back(mesh.axes[axis].name);
   return join(names, ".");
 }
 
@@ -100,7 +100,7 @@ std::string port_sharding_text(const Mesh& mesh, const Sharding& sharding) {
   const int dim = sharding.cut_dim(batch_axis);
   std::string out = cat("dim ", dim);
   if (dim < 0) return out;
-  for (const AxisCut& cut : sharding.dims[static_cast<size_t>(dim)])
+  for (const AxisCut& cut : sharding.dims[dim])
     out += cat(cut.outer == 1 ? "" : cat(" outer ", cut.outer), " over ", axis_names(mesh, cut.axes));
   return out;
 }
@@ -113,7 +113,7 @@ bool parse_port_sharding(TextReader& reader, const Mesh& mesh, const TensorType&
   std::string names;
   while (dim >= 0 && (reader.take("outer") ? reader.integer(cut.outer) && reader.take("over") : reader.take("over"))) {
     if (cut.outer < 1 || !reader.name(names) || !parse_axis_names(names, mesh, cut.axes)) return false;
-    sharding.dims[static_cast<size_t>(dim)].push_back(std::move(cut));
+    sharding.dims[dim].push_back(std::move(cut));
     cut = {};
   }
   return cut.outer == 1 && sharding.cut_dim(batch_axis) == dim;

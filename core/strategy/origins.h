@@ -21,18 +21,17 @@ class Origins {
   void visit(const Node& node, const ShardingRule& rule);
 
   // Of the node visited last.
-  const Origin& factor(int f) const { return of_factor_[static_cast<size_t>(f)]; }
+  const Origin& factor(int f) const { return of_factor_[f]; }
   // It is state, or a forward node makes it of state alone.
-  bool is_weight(Value v) const { return is_weight_[index(v)]; }
-  bool depends_on_weights(Value v) const { return depends_on_weights_[index(v)]; }
+  bool is_weight(Value v) const { return is_weight_[v]; }
+  bool depends_on_weights(Value v) const { return depends_on_weights_[v]; }
 
  private:
-  static size_t index(Value v) { return static_cast<size_t>(v.index); }
   bool of_inputs_at(const Node& node, size_t d, size_t ndim) const;
 
   const Graph& graph_;
-  std::vector<std::vector<bool>> of_inputs_, of_weights_;  // by value and dimension
-  std::vector<bool> is_weight_, depends_on_weights_;       // by value
+  ByValue<std::vector<bool>> of_inputs_, of_weights_;  // by dimension
+  ByValue<bool> is_weight_, depends_on_weights_;
   std::vector<Origin> of_factor_;
 };
 

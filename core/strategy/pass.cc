@@ -58,6 +58,7 @@ Result<Plan> run_all(const PlanRequest& request, std::string& coupled) {
   plan.graph = request.graph;
   plan.strategy = request.strategy;
   plan.coupled = coupled;
+  EPL_ASSIGN(plan.rules, node_rules(*request.graph));
   EPL_ASSIGN(plan.batch, batch_size(*request.graph));
   plan.apart = plan.batch > 0 && micro_batches_apart(request.strategy) > 1;
   if (plan.apart) plan.batch *= micro_batches_apart(request.strategy);

@@ -26,7 +26,7 @@ int pin_of(const TaskGraph& t, const std::string& name) {
 // "scope default: dims asks for dimension 1 of w (f32[8,4])", and why that cannot be.
 Status refused(Code code, const Plan& plan, Value v, int64_t dim, const auto&... why) {
   const ValueInfo& info = plan.graph->value(v);
-  const TaskGraph& t = plan.task_graphs[static_cast<size_t>(plan.value_task_graph[static_cast<size_t>(v.index)])];
+  const TaskGraph& t = plan.task_graphs[plan.value_task_graph[v]];
   return Status(
       code,
       cat("scope ", t.scope, ": dims asks for dimension ", dim, " of ", info.name, " (", info.type.text(), ")", why...),
@@ -35,7 +35,7 @@ Status refused(Code code, const Plan& plan, Value v, int64_t dim, const auto&...
 
 // Scopes around others hand their pins down, so it is enough if one TaskGraph has what a pin names.
 Status check_all_named(const Plan& plan, const std::vector<std::vector<bool>>& named) {
-  for (size_t t = 0; t < named.size(); ++t) {
+  for (int t = 0; t < std::ssize(named); ++t) {
     for (size_t p = 0; p < named[t].size(); ++p) {
       const std::string& pattern = plan.task_graphs[t].pins[p].value;
       bool anywhere = false;
@@ -45,11 +45,9 @@ Status check_all_named(const Plan& plan, const std::vector<std::vector<bool>>& n
       }
       if (anywhere) continue;
       std::vector<std::string> known;
-      for (Value v{0}; v.index < plan.graph->value_count(); ++v.index) {
+      for (const Value v : plan.graph->value_ids()) {
         const ValueInfo& info = plan.graph->value(v);
-        if (may_be_pinned(*plan.graph, info) &&
-            plan.value_task_graph[static_cast<size_t>(v.index)] == static_cast<int>(t))
-          known.push_back(info.name);
+        if (may_be_pinned(*plan.graph, info) && plan.value_task_graph[v] == t) known.push_back(info.name);
       }
       return error(Code::not_found, "scope ", plan.task_graphs[t].scope, ": dims names ", shown(pattern, 200),
                    ", which is no weight of its nodes and no result of one", choices(pattern, known));
@@ -58,14 +56,14 @@ Status check_all_named(const Plan& plan, const std::vector<std::vector<bool>>& n
   return {};
 }
 
-// By value: another class of ranks needs it, which gets all of it.
-std::vector<bool> crossing_values(const Plan& plan) {
-  std::vector<bool> crosses(static_cast<size_t>(plan.graph->value_count()), false);
-  for (int n = 0; n < plan.graph->node_count(); ++n) {
-    const int at = plan.node_task_graph[static_cast<size_t>(n)];
+// Which values another class of ranks needs, which gets all of them.
+ByValue<bool> crossing_values(const Plan& plan) {
+  ByValue<bool> crosses(plan.graph->value_count());
+  for (const NodeId n : plan.graph->node_ids()) {
+    const int at = plan.node_task_graph[n];
     if (at == every_task_graph) continue;
-    for (Value v : plan.graph->node(NodeId{n}).inputs)
-      if (v && plan.class_of(v) != plan.class_of(at)) crosses[static_cast<size_t>(v.index)] = true;
+    for (Value v : plan.graph->node(n).inputs)
+      if (v && plan.class_of(v) != plan.class_of(at)) crosses[v] = true;
   }
   return crosses;
 }
@@ -79,23 +77,22 @@ std::vector<int> split_axes(const TaskGraph& t, bool experts) {
   return rest;
 }
 
-Result<std::vector<int>> pinned_dims(const Plan& plan, bool all) {
+Result<ByValue<int>> pinned_dims(const Plan& plan, bool all) {
   const Graph& graph = *plan.graph;
-  std::vector<int> dims(static_cast<size_t>(graph.value_count()), -1);
+  ByValue<int> dims(graph.value_count(), -1);
   if (std::ranges::all_of(plan.task_graphs, [](const TaskGraph& t) { return t.pins.empty(); })) return dims;
   std::vector<std::vector<bool>> named;  // by TaskGraph and pin
   for (const TaskGraph& t : plan.task_graphs) named.emplace_back(t.pins.size(), false);
-  const std::vector<bool> crosses = crossing_values(plan);
-  for (Value v{0}; v.index < graph.value_count(); ++v.index) {
-    const auto i = static_cast<size_t>(v.index);
+  const ByValue<bool> crosses = crossing_values(plan);
+  for (const Value v : graph.value_ids()) {
     const ValueInfo& info = graph.value(v);
-    if (plan.value_task_graph[i] == every_task_graph || !may_be_pinned(graph, info)) continue;
-    const auto at = static_cast<size_t>(plan.value_task_graph[i]);
+    if (plan.value_task_graph[v] == every_task_graph || !may_be_pinned(graph, info)) continue;
+    const int at = plan.value_task_graph[v];
     const TaskGraph& t = plan.task_graphs[at];
     const int found = pin_of(t, info.name);
     if (found < 0) continue;
-    named[at][static_cast<size_t>(found)] = true;
-    const int64_t asked = t.pins[static_cast<size_t>(found)].dim;
+    named[at][found] = true;
+    const int64_t asked = t.pins[found].dim;
     const int64_t dim = asked < 0 ? asked + info.type.ndim() : asked;
     if (dim < 0 || dim >= info.type.ndim())
       return refused(Code::invalid_argument, plan, v, asked, ", which has ", info.type.ndim(), " dimensions");
@@ -104,23 +101,22 @@ Result<std::vector<int>> pinned_dims(const Plan& plan, bool all) {
       return refused(Code::invalid_argument, plan, v, asked, ", and no ranks share out the nodes of this scope");
     if (std::ranges::find(graph.outputs, v, &Graph::Output::value) != graph.outputs.end())
       return refused(Code::unsupported, plan, v, asked, ", which leaves to the caller: each rank has all of it");
-    if (crosses[i])
+    if (crosses[v])
       return refused(Code::unsupported, plan, v, asked, ", which nodes on other ranks need too: they get all of it");
-    dims[i] = static_cast<int>(dim);
+    dims[v] = static_cast<int>(dim);
   }
   if (all) EPL_TRY(check_all_named(plan, named));
   return dims;
 }
 
 Status check_pins(const Plan& plan, bool all) {
-  EPL_ASSIGN(const std::vector<int> dims, pinned_dims(plan, all));
-  for (Value v{0}; v.index < plan.graph->value_count(); ++v.index) {
-    const auto i = static_cast<size_t>(v.index);
-    if (dims[i] < 0) continue;
-    const TaskGraph& t = plan.task_graphs[static_cast<size_t>(plan.value_task_graph[i])];
+  EPL_ASSIGN(const ByValue<int> dims, pinned_dims(plan, all));
+  for (const Value v : plan.graph->value_ids()) {
+    if (dims[v] < 0) continue;
+    const TaskGraph& t = plan.task_graphs[plan.value_task_graph[v]];
     const std::vector<int> rest = split_axes(t, false);
-    if (plan.shardings[i].cut_dim((rest.empty() ? t.experts : rest).front()) != dims[i])
-      return refused(Code::unsupported, plan, v, dims[i], ", and no node of the scope uses it so");
+    if (plan.shardings[v].cut_dim((rest.empty() ? t.experts : rest).front()) != dims[v])
+      return refused(Code::unsupported, plan, v, dims[v], ", and no node of the scope uses it so");
   }
   return {};
 }
@@ -146,11 +142,11 @@ Status refused_pins(const Plan& plan, NodeId n, const std::vector<PinnedOperand>
   const std::string what = cat("node ", node.name, " (", node.op->name, ")");
   for (const PinnedOperand& pin : pins) {
     if (std::ranges::any_of(ways, [&](const NodePlaces& way) { return obeys(way, pin); })) continue;
-    const Sharding& batch = plan.shardings[static_cast<size_t>(pin.value.index)];
+    const Sharding& batch = plan.shardings[pin.value];
     std::string why = cat(what, " cannot be cut there");
     if (node.op->random) {
       why = cat(what, " draws random numbers: it runs whole");
-    } else if (!batch.dims[static_cast<size_t>(pin.dim)].empty()) {
+    } else if (!batch.dims[pin.dim].empty()) {
       why = "there it is cut already, by the batch or by experts";
     } else if (sums_by_segments(plan)) {
       why += " at level layout: pieces must be equal, and of whole segments";

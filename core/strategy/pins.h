@@ -16,7 +16,7 @@ std::vector<int> split_axes(const TaskGraph& t, bool experts);
 // By value: the dimension of the first pin of its TaskGraph that names the value; -1: none does. Weights and results of
 // the forward pass have names. An error names the scope and the value: one that is not there, if `all` must be, that
 // has no such dimension, that no ranks share out, or that the caller or other ranks get all of.
-Result<std::vector<int>> pinned_dims(const Plan& plan, bool all);
+Result<ByValue<int>> pinned_dims(const Plan& plan, bool all);
 // That what a plan cuts lies as its pins say.
 Status check_pins(const Plan& plan, bool all);
 

@@ -53,17 +53,13 @@ double idle_share(const PipelineRow& row, const PipelineShape& shape) {
 }
 
 Result<Pipeline> pipeline_of(const Strategy& strategy) {
-  const auto scopes = static_cast<int64_t>(strategy.scopes.size());
+  const auto scopes = std::ssize(strategy.scopes);
   const int64_t wanted = strategy.integer("pipeline.num_stages"),
                 virtual_stages = strategy.integer("pipeline.virtual_stages");
   Pipeline found{.row = &one_stage(), .shape = {.micro_batches = strategy.integer("pipeline.num_micro_batch")}};
   if (found.shape.micro_batches < 1) return invalid("pipeline.num_micro_batch is ", found.shape.micro_batches);
   if (wanted < 1 || wanted > max_stages) return invalid("pipeline.num_stages is ", wanted);
   if (virtual_stages < 1 || virtual_stages > max_stages) return invalid("pipeline.virtual_stages is ", virtual_stages);
-  if (wanted > 1 && scopes > 0) {
-    return invalid("pipeline.num_stages is ", wanted, ", but there are scopes (", scopes,
-                   "), which are stages themselves; leave out one of the two");
-  }
   const bool colocated = strategy.flag("cluster.colocate_split_and_replicate");
   if (wanted == 1 && (scopes < 2 || colocated)) return found;
   const std::string& word = strategy.text("pipeline.strategy");

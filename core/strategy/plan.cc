@@ -21,7 +21,7 @@ int64_t Plan::ranks() const {
 
 Cuts Plan::batch_of(int task_graph) const {
   if (task_graphs.empty()) return mesh().whole_batch();
-  const Cuts& own = task_graphs[static_cast<size_t>(task_graph)].batch;
+  const Cuts& own = task_graphs[task_graph].batch;
   Cuts cuts = own.empty() ? mesh(task_graph).whole_batch() : own;
   if (apart) {
     for (AxisCut& cut : cuts) std::erase(cut.axes, mesh().find(micro_batch_axis));
@@ -45,21 +45,20 @@ Cuts Plan::in_global_batch(Cuts cuts, int64_t outer) const {
 TensorType Plan::global_type(Value v) const {
   TensorType type = graph->type(v);
   const ValueInfo& info = graph->value(v);
-  const int dim =
-      info.kind == ValueKind::input ? info.batch_dim : shardings[static_cast<size_t>(v.index)].cut_dim(batch_axis);
-  if (apart && dim >= 0) type.shape[static_cast<size_t>(dim)] *= micro_batches();
+  const int dim = info.kind == ValueKind::input ? info.batch_dim : shardings[v].cut_dim(batch_axis);
+  if (apart && dim >= 0) type.shape[dim] *= micro_batches();
   return type;
 }
 
 bool Plan::alone(Value v) const {
   const NodeId producer = graph->value(v).producer;
-  return apart && producer && block_loops(node_block[static_cast<size_t>(producer.index)]);
+  return apart && producer && block_loops(node_block[producer]);
 }
 
 Cuts Plan::batch_of_class(int rank_class) const {
-  const Mesh& mesh = meshes[static_cast<size_t>(rank_class)];
+  const Mesh& mesh = meshes[rank_class];
   Cuts most;
-  for (int t = 0; t < static_cast<int>(task_graphs.size()); ++t) {
+  for (int t = 0; t < std::ssize(task_graphs); ++t) {
     if (class_of(t) != rank_class) continue;
     Cuts batch = batch_of(t);
     if (most.empty() || mesh.pieces(batch) > mesh.pieces(most)) most = std::move(batch);
@@ -69,7 +68,7 @@ Cuts Plan::batch_of_class(int rank_class) const {
 
 int Plan::class_of_rank(int rank) const {
   for (int c = 0; c < classes(); ++c) {
-    const auto& ranks = meshes[static_cast<size_t>(c)].device.ranks;
+    const auto& ranks = meshes[c].device.ranks;
     if (std::ranges::find(ranks, rank) != ranks.end()) return c;
   }
   EPL_CHECK(false, "rank ", rank, " has no task graph");
@@ -98,30 +97,28 @@ int Plan::stages() const {
 }
 
 BlockId Plan::block_of(NodeId node, int rank_class) const {
-  BlockId block{.kind = node_block[static_cast<size_t>(node.index)]};
+  BlockId block{.kind = node_block[node]};
   if (!block_takes_turns(block.kind)) return block;
-  const int at = node_task_graph[static_cast<size_t>(node.index)];
-  block.stage = at == every_task_graph ? stages_of(rank_class).front() : task_graphs[static_cast<size_t>(at)].stage;
+  const int at = node_task_graph[node];
+  block.stage = at == every_task_graph ? stages_of(rank_class).front() : task_graphs[at].stage;
   return block;
 }
 
 Value Plan::leader_of(Value v) const {
-  const int leader = value_leader.empty() ? -1 : value_leader[static_cast<size_t>(v.index)];
-  return leader < 0 ? v : Value{leader};
+  const Value leader = value_leader.empty() ? Value() : value_leader[v];
+  return leader ? leader : v;
 }
 
 void find_value_task_graphs(Plan& plan) {
   const Graph& graph = *plan.graph;
-  plan.value_task_graph.assign(static_cast<size_t>(graph.value_count()), -1);
-  for (int n = 0; n < graph.node_count(); ++n) {
-    const int here = std::max(plan.node_task_graph[static_cast<size_t>(n)], 0);
-    for (Value v : graph.node(NodeId{n}).inputs) {
-      if (v && plan.value_task_graph[static_cast<size_t>(v.index)] < 0) {
-        plan.value_task_graph[static_cast<size_t>(v.index)] = here;
-      }
+  plan.value_task_graph.assign(graph.value_count(), -1);
+  for (const NodeId n : graph.node_ids()) {
+    const int here = std::max(plan.node_task_graph[n], 0);
+    for (Value v : graph.node(n).inputs) {
+      if (v && plan.value_task_graph[v] < 0) plan.value_task_graph[v] = here;
     }
-    for (Value v : graph.node(NodeId{n}).outputs) {
-      if (v) plan.value_task_graph[static_cast<size_t>(v.index)] = here;
+    for (Value v : graph.node(n).outputs) {
+      if (v) plan.value_task_graph[v] = here;
     }
   }
   std::ranges::replace(plan.value_task_graph, -1, 0);
@@ -130,15 +127,15 @@ void find_value_task_graphs(Plan& plan) {
 namespace {
 
 // Where a value is complete that `user` needs on another class of ranks, in a block of kind `used`.
-Result<Boundary> boundary_of(const Plan& plan, Value v, NodeId user, BlockKind used) {
+Boundary boundary_of(const Plan& plan, Value v, NodeId user, BlockKind used) {
   const Graph& graph = *plan.graph;
   const NodeId producer = graph.value(v).producer;
   Boundary found{.value = v};
-  BlockKind block = plan.node_block[static_cast<size_t>(producer.index)];
-  const Sharding& stored = plan.shardings[static_cast<size_t>(v.index)];
-  EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan, producer));
-  for (const Partial& partial : operands.outputs[static_cast<size_t>(graph.value(v).output)].partial) {
-    const MeshAxis& axis = plan.mesh().axes[static_cast<size_t>(partial.axis)];
+  BlockKind block = plan.node_block[producer];
+  const Sharding& stored = plan.shardings[v];
+  const OperandShardings operands = operand_shardings(plan, producer);
+  for (const Partial& partial : operands.outputs[graph.value(v).output].partial) {
+    const MeshAxis& axis = plan.mesh().axes[partial.axis];
     const bool due = std::ranges::find(stored.partial, partial) != stored.partial.end();
     if (axis.kind == MeshAxis::Kind::time && axis.size > 1 && !due) found.late = true;
   }
@@ -153,8 +150,8 @@ Result<Boundary> boundary_of(const Plan& plan, Value v, NodeId user, BlockKind u
   found.sent.kind = found.received.kind = block;
   if (!block_takes_turns(block)) return found;
   const auto stage = [&](NodeId n) {
-    const int at = std::max(plan.node_task_graph[static_cast<size_t>(n.index)], 0);
-    return plan.task_graphs[static_cast<size_t>(at)].stage;
+    const int at = std::max(plan.node_task_graph[n], 0);
+    return plan.task_graphs[at].stage;
   };
   found.sent.stage = stage(producer);
   found.received.stage = stage(user);
@@ -175,9 +172,9 @@ void add_boundary(std::vector<Boundary>& all, const Boundary& boundary) {
 
 }  // namespace
 
-void Plan::explain(int node, const std::string& sentence) {
-  why.resize(static_cast<size_t>(graph->node_count()));
-  std::string& text = why[static_cast<size_t>(node)];
+void Plan::explain(NodeId node, const std::string& sentence) {
+  why.resize(graph->node_count());
+  std::string& text = why[node];
   text += text.empty() ? sentence : cat("; ", sentence);
 }
 
@@ -185,14 +182,14 @@ bool is_state(ValueKind kind) {
   return kind == ValueKind::parameter || kind == ValueKind::buffer || kind == ValueKind::state;
 }
 
-Result<std::vector<Boundary>> boundaries(const Plan& plan) {
+std::vector<Boundary> boundaries(const Plan& plan) {
   std::vector<Boundary> found;
   if (plan.classes() < 2) return found;
   const Graph& graph = *plan.graph;
-  for (int n = 0; n < graph.node_count(); ++n) {
-    if (plan.node_task_graph[static_cast<size_t>(n)] == every_task_graph) continue;
-    const int to = plan.class_of(plan.node_task_graph[static_cast<size_t>(n)]);
-    for (Value v : graph.node(NodeId{n}).inputs) {
+  for (const NodeId n : graph.node_ids()) {
+    if (plan.node_task_graph[n] == every_task_graph) continue;
+    const int to = plan.class_of(plan.node_task_graph[n]);
+    for (Value v : graph.node(n).inputs) {
       if (!v || plan.class_of(v) == to) continue;
       const auto add = [&](Boundary boundary) {
         boundary.from = plan.class_of(v);
@@ -205,24 +202,22 @@ Result<std::vector<Boundary>> boundaries(const Plan& plan) {
           add({.value = v, .sent = {0, BlockKind::once}, .received = {0, BlockKind::once}, .late = true});
         continue;
       }
-      EPL_ASSIGN(const Boundary own, boundary_of(plan, v, NodeId{n}, plan.node_block[static_cast<size_t>(n)]));
-      add(own);
+      add(boundary_of(plan, v, n, plan.node_block[n]));
       // What is computed again for each micro-batch needs its operands again.
-      if (plan.node_cloned.empty() || !plan.node_cloned[static_cast<size_t>(n)]) continue;
-      EPL_ASSIGN(const Boundary again, boundary_of(plan, v, NodeId{n}, BlockKind::forward));
-      add(again);
+      if (plan.node_cloned.empty() || !plan.node_cloned[n]) continue;
+      add(boundary_of(plan, v, n, BlockKind::forward));
     }
   }
-  std::ranges::stable_sort(found, {}, [](const Boundary& b) { return std::pair(b.value.index, b.to); });
+  std::ranges::stable_sort(found, {}, [](const Boundary& b) { return std::pair(b.value, b.to); });
   return found;
 }
 
 namespace {
 
-Result<OperandShardings> by_rule(const Plan& plan, NodeId id) {
+OperandShardings by_rule(const Plan& plan, NodeId id) {
   const Graph& graph = *plan.graph;
   const Node& node = graph.node(id);
-  const NodeSharding& sharding = plan.node_shardings[static_cast<size_t>(id.index)];
+  const NodeSharding& sharding = plan.node_shardings[id];
   // Most nodes of an optimizer: no rule is asked for.
   if (!sharding.cut() && sharding.flowing.empty() && !sharding.segments) {
     OperandShardings whole;
@@ -231,45 +226,39 @@ Result<OperandShardings> by_rule(const Plan& plan, NodeId id) {
     whole.sum_outers.assign(node.outputs.size(), 1);
     return whole;
   }
-  EPL_ASSIGN(const ExtendedRule extended, node_extended_rule(graph, node));
-  const ShardingRule& rule = extended.rule;
-  const size_t found = sharding.factors.size();
-  if (sharding.cut() && found != rule.factors.size() && found != extended.added)
-    return invalid("node ", node.name, " has ", extended.added, " factors, its sharding ", found);
-  EPL_TRY(check_segments(node, rule, sharding.segments));
   NodeSharding all = sharding;
-  all.factors.resize(rule.factors.size());
-  return operand_shardings(extended, all);
+  all.factors.resize(plan.rule(id).rule.factors.size());
+  return operand_shardings(plan.rule(id), all);
 }
 
 bool is_owned(const Partial& partial) { return partial.kind == ShardingRule::Reduce::owner; }
 
 }  // namespace
 
-Result<OperandShardings> operand_shardings(const Plan& plan, NodeId id) {
-  EPL_ASSIGN(OperandShardings operands, by_rule(plan, id));
+OperandShardings operand_shardings(const Plan& plan, NodeId id) {
+  OperandShardings operands = by_rule(plan, id);
   if (plan.shardings.empty()) return operands;
   // Whoever uses rows that one rank has, and whoever makes them, works on each where it is.
   const Node& node = plan.graph->node(id);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (!node.inputs[i]) continue;
-    std::ranges::copy_if(plan.shardings[static_cast<size_t>(node.inputs[i].index)].partial,
-                         std::back_inserter(operands.inputs[i].partial), is_owned);
+    std::ranges::copy_if(plan.shardings[node.inputs[i]].partial, std::back_inserter(operands.inputs[i].partial),
+                         is_owned);
   }
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     if (!node.outputs[o]) continue;
-    for (const Partial& owned : plan.shardings[static_cast<size_t>(node.outputs[o].index)].partial) {
+    for (const Partial& owned : plan.shardings[node.outputs[o]].partial) {
       if (!is_owned(owned)) continue;
       std::erase(operands.outputs[o].partial, Partial{owned.axis, ShardingRule::Reduce::sum});
       operands.outputs[o].partial.push_back(owned);
     }
   }
-  if (const Dealt& dealt = plan.node_shardings[static_cast<size_t>(id.index)].dealt) {
+  if (const Dealt& dealt = plan.node_shardings[id].dealt) {
     // What ranks have in one another's place, it takes as they have it.
-    const Node& leader = plan.graph->node(NodeId{plan.node_leader[static_cast<size_t>(id.index)]});
+    const Node& leader = plan.graph->node(NodeId{plan.node_leader[id]});
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
-      if (v && plan.shardings[static_cast<size_t>(v.index)].dealt == dealt && plan.leader_of(v) == leader.inputs[i])
+      if (v && plan.shardings[v].dealt == dealt && plan.leader_of(v) == leader.inputs[i])
         operands.inputs[i].dealt = dealt;
     }
     for (Sharding& output : operands.outputs) output.dealt = dealt;
@@ -282,13 +271,13 @@ namespace {
 Status verify_meshes(const Plan& plan) {
   std::set<int> taken;
   for (int c = 0; c < plan.classes(); ++c) {
-    const Mesh& mesh = plan.meshes[static_cast<size_t>(c)];
+    const Mesh& mesh = plan.meshes[c];
     bool same = mesh.axes.size() == plan.mesh().axes.size();
     for (size_t a = 0; same && a < mesh.axes.size(); ++a) {
       same = mesh.axes[a].name == plan.mesh().axes[a].name && mesh.axes[a].kind == plan.mesh().axes[a].kind;
     }
     if (!same) return error(Code::internal, "the mesh of ", plan.class_name(c), " has other axes");
-    if (mesh.ranks() != static_cast<int64_t>(mesh.device.ranks.size())) {
+    if (mesh.ranks() != std::ssize(mesh.device.ranks)) {
       return error(Code::internal, plan.class_name(c), " has ", mesh.device.ranks.size(), " ranks, and axes for ",
                    mesh.ranks());
     }
@@ -300,12 +289,11 @@ Status verify_meshes(const Plan& plan) {
     if (t.rank_class < 0 || t.rank_class >= plan.classes() || t.stage < 0)
       return error(Code::internal, "task graph ", t.scope, " is of class ", t.rank_class, " and stage ", t.stage);
   }
-  for (size_t t = 0; t < plan.task_graphs.size(); ++t) {
-    const int at = static_cast<int>(t);
-    if (plan.mesh(at).units(plan.batch_of(at)) != plan.units())
+  for (int t = 0; t < std::ssize(plan.task_graphs); ++t) {
+    if (plan.mesh(t).units(plan.batch_of(t)) != plan.units())
       return error(Code::internal, plan.task_graphs[t].scope, " has other units");
     for (int axis : plan.task_graphs[t].split) {
-      if (find_cut(plan.batch_of(at), axis))
+      if (find_cut(plan.batch_of(t), axis))
         return error(Code::internal, plan.task_graphs[t].scope, " cuts the batch and other things over one axis");
     }
   }
@@ -314,20 +302,20 @@ Status verify_meshes(const Plan& plan) {
 
 Status verify_shardings(const Plan& plan) {
   const Graph& graph = *plan.graph;
-  if (!plan.shardings.empty() && static_cast<int>(plan.shardings.size()) != graph.value_count()) {
+  if (!plan.shardings.empty() && plan.shardings.size() != graph.value_count()) {
     return error(Code::internal, "shardings of ", plan.shardings.size(), " of ", graph.value_count(), " values");
   }
-  for (size_t i = 0; i < plan.shardings.size(); ++i) {
-    const ValueInfo& info = graph.value(Value{static_cast<int>(i)});
-    const Sharding& sharding = plan.shardings[i];
-    const Mesh& mesh = plan.mesh(plan.value_task_graph[i]);
+  for (const Value v : plan.shardings.ids()) {
+    const ValueInfo& info = graph.value(v);
+    const Sharding& sharding = plan.shardings[v];
+    const Mesh& mesh = plan.mesh(plan.value_task_graph[v]);
     if (sharding.dims.size() != info.type.shape.size())
       return error(Code::internal, info.name, " has another number of dimensions");
     for (size_t d = 0; d < sharding.dims.size(); ++d) {
       int64_t before = 1;  // what the cuts so far make of it
       for (const AxisCut& cut : sharding.dims[d]) {
         int64_t pieces = cut.outer;
-        for (int axis : cut.axes) pieces *= mesh.axes[static_cast<size_t>(axis)].size;
+        for (int axis : cut.axes) pieces *= mesh.axes[axis].size;
         // An uneven cut is into parts, of which some pieces have more than others.
         const bool uneven = cut.of > 0;
         if (uneven) pieces = cut.outer * cut.of;
@@ -343,10 +331,24 @@ Status verify_shardings(const Plan& plan) {
   return {};
 }
 
+// That the sharding of each node is one of its rule.
+Status verify_factors(const Plan& plan) {
+  for (const NodeId n : plan.node_shardings.ids()) {
+    const Node& node = plan.graph->node(n);
+    const NodeSharding& sharding = plan.node_shardings[n];
+    const ExtendedRule& extended = plan.rule(n);
+    const size_t found = sharding.factors.size();
+    if (sharding.cut() && found != extended.rule.factors.size() && found != extended.added)
+      return invalid("node ", node.name, " has ", extended.added, " factors, its sharding ", found);
+    EPL_TRY(check_segments(node, extended.rule, sharding.segments));
+  }
+  return {};
+}
+
 // Each block is called once for every micro-batch, in ascending order: sums over them are binary counters.
 Status verify_calls(const Plan& plan) {
-  for (size_t c = 0; c < plan.calls.size(); ++c) {
-    const std::string name = plan.class_name(static_cast<int>(c));
+  for (int c = 0; c < std::ssize(plan.calls); ++c) {
+    const std::string name = plan.class_name(c);
     std::map<BlockId, int64_t> next;
     for (const BlockCall& call : plan.calls[c]) {
       if (!block_takes_turns(call.block) && call.stage != 0)
@@ -368,14 +370,14 @@ Status verify_calls(const Plan& plan) {
 Status verify_blocks(const Plan& plan) {
   const Graph& graph = *plan.graph;
   for (int c = 0; c < plan.classes(); ++c) {
-    const std::vector<BlockId> called = blocks_of(plan.calls[static_cast<size_t>(c)]);
-    for (int n = 0; n < graph.node_count(); ++n) {
-      const int at = plan.node_task_graph[static_cast<size_t>(n)];
+    const std::vector<BlockId> called = blocks_of(plan.calls[c]);
+    for (const NodeId n : graph.node_ids()) {
+      const int at = plan.node_task_graph[n];
       if (at != every_task_graph && plan.class_of(at) != c) continue;
-      const BlockId block = plan.block_of(NodeId{n}, c);
+      const BlockId block = plan.block_of(n, c);
       if (std::ranges::find(called, block) != called.end()) continue;
       return error(Code::internal, plan.class_name(c), " never calls ", block.text(), ", where node ",
-                   graph.node(NodeId{n}).name, " is");
+                   graph.node(n).name, " is");
     }
   }
   return {};
@@ -386,24 +388,25 @@ Status verify_blocks(const Plan& plan) {
 Status verify_plan(const Plan& plan) {
   const Graph& graph = *plan.graph;
   EPL_TRY(verify_meshes(plan));
-  auto sized = [&](size_t size) { return size == 0 || static_cast<int>(size) == graph.node_count(); };
+  const auto sized = [&](int size) { return size == 0 || size == graph.node_count(); };
   if (!sized(plan.node_block.size()) || !sized(plan.node_shardings.size()) || !sized(plan.node_task_graph.size())) {
     return error(Code::internal, "a table by node has the wrong size");
   }
   for (int at : plan.node_task_graph) {
-    if (at != every_task_graph && (at < 0 || at >= static_cast<int>(plan.task_graphs.size()))) {
+    if (at != every_task_graph && (at < 0 || at >= std::ssize(plan.task_graphs))) {
       return error(Code::internal, "a node of task graph ", at);
     }
   }
-  if (!plan.task_graphs.empty() && static_cast<int>(plan.value_task_graph.size()) != graph.value_count()) {
+  if (!plan.task_graphs.empty() && plan.value_task_graph.size() != graph.value_count()) {
     return error(Code::internal, "a table by value has the wrong size");
   }
   EPL_TRY(verify_shardings(plan));
   EPL_TRY(verify_segments(plan));
+  EPL_TRY(verify_factors(plan));
   EPL_TRY(verify_dealt(plan));
   EPL_TRY(verify_calls(plan));
   if (plan.calls.empty()) return {};
-  const bool complete = static_cast<int>(plan.node_block.size()) == graph.node_count() && !plan.shardings.empty();
+  const bool complete = plan.node_block.size() == graph.node_count() && !plan.shardings.empty();
   if (!complete) return error(Code::internal, "calls of blocks that have no nodes");
   if (plan.calls.size() != plan.meshes.size()) return error(Code::internal, "calls of ", plan.calls.size(), " classes");
   EPL_TRY(verify_blocks(plan));

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/ir/graph.h"
+#include "core/strategy/batch_cut.h"
 #include "core/strategy/block.h"
 #include "core/strategy/sharding.h"
 #include "core/strategy/strategy.h"
@@ -44,19 +45,21 @@ inline constexpr int every_task_graph = -1;
 
 struct Plan {
   std::shared_ptr<const Graph> graph;
+  std::shared_ptr<const NodeRules> rules;  // of the graph
   Strategy strategy;
   std::vector<Mesh> meshes;  // by class of ranks, which share a program; they have the same axes, of the same kinds
   std::vector<TaskGraph> task_graphs;
   std::vector<std::vector<BlockCall>> calls;  // by class: what each of its ranks does in a step
-  std::vector<Sharding> shardings;  // by value: as it is stored; what its producer gives is brought there at once
-  std::vector<NodeSharding> node_shardings;
-  std::vector<int> node_task_graph;   // by node
-  std::vector<int> value_task_graph;  // by value: where it is made; of a leaf, where it is used first
-  std::vector<BlockKind> node_block;  // by node
-  std::vector<bool> node_cloned;      // by node: also computed in `pre` (again in main or forward)
+  ByValue<Sharding> shardings;                // as it is stored; what its producer gives is brought there at once
+  ByNode<NodeSharding> node_shardings;
+  ByNode<int> node_task_graph;
+  ByValue<int> value_task_graph;  // where it is made; of a leaf, where it is used first
+  ByNode<BlockKind> node_block;
+  ByNode<bool> node_cloned;  // also computed in `pre` (again in main or forward)
   // Of what is dealt to ranks (Dealt), that which has the lowest piece of those that ranks have or run in one another's
-  // place. -1: it is not dealt; empty: nothing is.
-  std::vector<int> node_leader, value_leader;
+  // place. No id: it is not dealt; empty: nothing is.
+  ByNode<NodeId> node_leader;
+  ByValue<Value> value_leader;
   int64_t batch = 0;  // samples of the global batch, 0 when no input has any
   // Each micro-batch stands by itself (batch.semantics = per_micro_batch). The graph is that of one, which ranks and
   // units cut, and the micro-batches of the global batch come one after another. What is behind their loop takes the
@@ -67,14 +70,15 @@ struct Plan {
   std::string coupled;
   std::string passes;              // the pass list that made this plan
   std::vector<std::string> notes;  // why: one sentence for each decision that a user may wonder about
-  std::vector<std::string> why;    // by node: why it is where it is, and cut as it is; not part of the text form
+  ByNode<std::string> why;         // why it is where it is, and cut as it is; not part of the text form
 
+  const ExtendedRule& rule(NodeId n) const { return rules->extended[n]; }
   // The first mesh, for what is the same in all.
   const Mesh& mesh() const { return meshes.front(); }
-  const Mesh& mesh(int task_graph) const { return meshes[static_cast<size_t>(class_of(task_graph))]; }
+  const Mesh& mesh(int task_graph) const { return meshes[class_of(task_graph)]; }
   int classes() const { return static_cast<int>(meshes.size()); }
-  int class_of(int task_graph) const { return task_graphs[static_cast<size_t>(task_graph)].rank_class; }
-  int class_of(Value v) const { return class_of(value_task_graph[static_cast<size_t>(v.index)]); }
+  int class_of(int task_graph) const { return task_graphs[task_graph].rank_class; }
+  int class_of(Value v) const { return class_of(value_task_graph[v]); }
   int class_of_rank(int rank) const;
   std::string class_name(int rank_class) const;  // the scopes of its TaskGraphs
   std::vector<int> stages_of(int rank_class) const;
@@ -100,7 +104,7 @@ struct Plan {
   // What stands for a value on every rank: itself, or what ranks have in its place.
   Value leader_of(Value v) const;
   // Adds a sentence to `why`.
-  void explain(int node, const std::string& sentence);
+  void explain(NodeId node, const std::string& sentence);
 };
 
 // A value that another class of ranks needs than the one that makes or, of state, holds it. Inside a block all ranks
@@ -116,7 +120,7 @@ struct Boundary {
   friend bool operator==(const Boundary&, const Boundary&) = default;
 };
 // Of a step, in the order of values.
-Result<std::vector<Boundary>> boundaries(const Plan& plan);
+std::vector<Boundary> boundaries(const Plan& plan);
 // Between two classes values come in the order in which they are sent. Where classes have several stages, whose calls
 // come in other orders, this holds for each pair of blocks, which has a channel of its own; else the channel is 0.
 int64_t channel_of(const Plan& plan, const std::vector<Boundary>& boundaries, const Boundary& boundary);
@@ -135,7 +139,7 @@ bool is_state(ValueKind kind);
 void find_value_task_graphs(Plan& plan);
 
 // What a node takes and gives, by its rule and its sharding.
-Result<OperandShardings> operand_shardings(const Plan& plan, NodeId node);
+OperandShardings operand_shardings(const Plan& plan, NodeId node);
 // What a pass may not leave behind.
 Status verify_plan(const Plan& plan);
 // That no ranks wait for each other in a ring.

@@ -53,28 +53,28 @@ class Leaders {
   // The next value and node, whose tables of shardings have those before them; false: there is no such leader.
   bool add_value(Plan& plan, const std::string& leader) {
     const Value v = leader.empty() ? Value() : graph_.find(leader);
-    return (leader.empty() || v) && set(plan.value_leader, plan.shardings.size(), graph_.value_count(), v.index);
+    return (leader.empty() || v) && set(plan.value_leader, Value{plan.shardings.size()}, graph_.value_count(), v);
   }
   bool add_node(Plan& plan, const std::string& leader) {
     if (leader.empty()) return true;
     if (nodes_.empty()) {
-      for (int n = 0; n < graph_.node_count(); ++n) nodes_.emplace(graph_.node(NodeId{n}).name, n);
+      for (const NodeId n : graph_.node_ids()) nodes_.emplace(graph_.node(n).name, n);
     }
     const auto found = nodes_.find(leader);
     return found != nodes_.end() &&
-           set(plan.node_leader, plan.node_shardings.size() - 1, graph_.node_count(), found->second);
+           set(plan.node_leader, NodeId{plan.node_shardings.size() - 1}, graph_.node_count(), found->second);
   }
 
  private:
-  static bool set(std::vector<int>& table, size_t at, int size, int leader) {
-    if (leader < 0) return true;
-    table.resize(static_cast<size_t>(size), -1);
+  template <class Id> static bool set(By<Id, Id>& table, Id at, int size, Id leader) {
+    if (!leader) return true;
+    table.resize(size);
     table[at] = leader;
     return true;
   }
 
   const Graph& graph_;
-  std::unordered_map<std::string_view, int> nodes_;
+  std::unordered_map<std::string_view, NodeId> nodes_;
 };
 
 // "class ranks [0, 1]", its axes, its calls, its TaskGraphs: "taskgraph stage0 nodes 5".
@@ -89,16 +89,13 @@ std::string class_text(const Plan& plan, size_t c) {
 }
 
 std::string task_graph_text(const Plan& plan, const TaskGraph& t) {
-  const std::string split =
-      t.split.empty() ? "" : cat("split ", axis_names(plan.meshes[static_cast<size_t>(t.rank_class)], t.split), "\n");
+  const std::string split = t.split.empty() ? "" : cat("split ", axis_names(plan.meshes[t.rank_class], t.split), "\n");
   const std::string experts =
-      t.experts.empty() ? ""
-                        : cat("experts ", axis_names(plan.meshes[static_cast<size_t>(t.rank_class)], t.experts), "\n");
+      t.experts.empty() ? "" : cat("experts ", axis_names(plan.meshes[t.rank_class], t.experts), "\n");
   std::string pins;
   for (const DimPin& pin : t.pins) pins += cat("pin ", quoted(pin.value), " ", pin.dim, "\n");
   return cat("taskgraph ", name_text(t.scope), " class ", t.rank_class, t.stage == 0 ? "" : cat(" stage ", t.stage),
-             " nodes ", t.nodes, "\n", split, experts,
-             batch_line(plan.meshes[static_cast<size_t>(t.rank_class)], t.batch), pins);
+             " nodes ", t.nodes, "\n", split, experts, batch_line(plan.meshes[t.rank_class], t.batch), pins);
 }
 
 bool parse_class(TextReader& reader, Mesh& out) {
@@ -134,8 +131,8 @@ bool parse_task_graph(TextReader& reader, const Plan& plan, TaskGraph& out) {
 }
 
 // Where values are as find_value_task_graphs has it, which state of another entry need not be.
-std::vector<int> found_by_use(const Plan& plan) {
-  if (plan.node_task_graph.size() != static_cast<size_t>(plan.graph->node_count())) return plan.value_task_graph;
+ByValue<int> found_by_use(const Plan& plan) {
+  if (plan.node_task_graph.size() != plan.graph->node_count()) return plan.value_task_graph;
   Plan placed;
   placed.graph = plan.graph;
   placed.node_task_graph = plan.node_task_graph;
@@ -147,20 +144,20 @@ std::string print(const Plan& plan, bool reasons) {
   std::string out = cat("plan batch ", plan.batch, plan.apart ? " of micro-batches apart\n" : "\n");
   out += cat("strategy ", quoted(print_strategy(plan.strategy)), "\n", "passes ", quoted(plan.passes), "\n");
   for (const std::string& note : plan.notes) out += cat("note ", quoted(note), "\n");
-  for (size_t c = 0; c < plan.meshes.size(); ++c) out += class_text(plan, c);
+  for (int c = 0; c < std::ssize(plan.meshes); ++c) out += class_text(plan, c);
   for (const TaskGraph& t : plan.task_graphs) out += task_graph_text(plan, t);
   const Graph& graph = *plan.graph;
-  const std::vector<int> found = found_by_use(plan);
-  for (size_t i = 0; i < plan.shardings.size(); ++i) {
-    const ValueInfo& info = graph.value(Value{static_cast<int>(i)});
-    out += cat(
-        "value ", name_text(info.name), " ", info.type.text(), " @ ", cuts_text(plan.mesh(), plan.shardings[i].dims),
-        partial_text(plan, plan.shardings[i].partial),
-        dealt_text(plan.mesh(), plan.shardings[i].dealt, graph.value(plan.leader_of(Value{static_cast<int>(i)})).name),
-        found[i] == plan.value_task_graph[i] ? "" : cat(" taskgraph ", plan.value_task_graph[i]), "\n");
+  const ByValue<int> found = found_by_use(plan);
+  for (const Value v : plan.shardings.ids()) {
+    const ValueInfo& info = graph.value(v);
+    const Sharding& sharding = plan.shardings[v];
+    out += cat("value ", name_text(info.name), " ", info.type.text(), " @ ", cuts_text(plan.mesh(), sharding.dims),
+               partial_text(plan, sharding.partial),
+               dealt_text(plan.mesh(), sharding.dealt, graph.value(plan.leader_of(v)).name),
+               found[v] == plan.value_task_graph[v] ? "" : cat(" taskgraph ", plan.value_task_graph[v]), "\n");
   }
-  for (size_t n = 0; n < plan.node_block.size(); ++n) {
-    const Node& node = graph.node(NodeId{static_cast<int>(n)});
+  for (const NodeId n : plan.node_block.ids()) {
+    const Node& node = graph.node(n);
     out += cat("node ", name_text(node.name), " ", node.op->name, " in ", block_name(plan.node_block[n]));
     if (plan.node_shardings[n].cut()) out += cat(" cut ", cuts_text(plan.mesh(), plan.node_shardings[n].factors));
     if (const SumSegments& s = plan.node_shardings[n].segments)
@@ -168,11 +165,11 @@ std::string print(const Plan& plan, bool reasons) {
     if (!plan.node_shardings[n].flowing.empty())
       out += cat(" flowing ", axis_names(plan.mesh(), plan.node_shardings[n].flowing));
     if (const Dealt& dealt = plan.node_shardings[n].dealt)
-      out += dealt_text(plan.mesh(), dealt, graph.node(NodeId{plan.node_leader[n]}).name);
+      out += dealt_text(plan.mesh(), dealt, graph.node(plan.node_leader[n]).name);
     if (plan.node_cloned[n]) out += " cloned";
     out += plan.node_task_graph[n] == every_task_graph ? " taskgraph every\n"
                                                        : cat(" taskgraph ", plan.node_task_graph[n], "\n");
-    if (reasons && n < plan.why.size() && !plan.why[n].empty()) out += cat("why ", quoted(plan.why[n]), "\n");
+    if (reasons && !plan.why.empty() && !plan.why[n].empty()) out += cat("why ", quoted(plan.why[n]), "\n");
   }
   return out;
 }
@@ -185,6 +182,7 @@ class PlanReader {
   }
 
   Result<Plan> run() {
+    EPL_ASSIGN(plan_.rules, node_rules(*plan_.graph));
     if (!reader_.next_line() || !reader_.take("plan batch") || !reader_.integer(plan_.batch))
       return fail("expected plan batch N");
     plan_.apart = reader_.take("of micro-batches apart");
@@ -193,14 +191,13 @@ class PlanReader {
       EPL_TRY(read_line());
       if (!reader_.at_end()) return fail("text after a line");
     }
-    if (static_cast<int>(node_) == plan_.graph->node_count()) {
+    if (node_ == plan_.graph->node_count()) {
       find_value_task_graphs(plan_);
-      for (const auto& [i, at] : elsewhere_) plan_.value_task_graph[i] = at;
+      for (const auto& [v, at] : elsewhere_) plan_.value_task_graph[v] = at;
     } else {
-      plan_.value_task_graph.assign(static_cast<size_t>(plan_.graph->value_count()), 0);
+      plan_.value_task_graph.assign(plan_.graph->value_count(), 0);
     }
     EPL_TRY(verify_plan(plan_));
-    for (int n = 0; n < static_cast<int>(node_); ++n) EPL_TRY(operand_shardings(plan_, NodeId{n}).status());
     return std::move(plan_);
   }
 
@@ -272,17 +269,18 @@ class PlanReader {
   Status read_why() {
     std::string why;
     EPL_TRY(expect(node_ > 0 && reader_.name(why), "a reason, of a node"));
-    plan_.explain(static_cast<int>(node_) - 1, why);
+    plan_.explain(NodeId{node_ - 1}, why);
     return {};
   }
 
   bool read_task_graph_index(int64_t& index) {
-    return reader_.integer(index) && index >= 0 && index < static_cast<int64_t>(plan_.task_graphs.size());
+    return reader_.integer(index) && index >= 0 && index < std::ssize(plan_.task_graphs);
   }
 
   Status read_value() {
-    if (static_cast<int>(value_) >= plan_.graph->value_count()) return fail("more values than the graph has");
-    const ValueInfo& info = plan_.graph->value(Value{static_cast<int>(value_++)});
+    if (value_ >= plan_.graph->value_count()) return fail("more values than the graph has");
+    const Value v{value_++};
+    const ValueInfo& info = plan_.graph->value(v);
     std::string name, leader;
     TensorType type;
     EPL_TRY(expect(reader_.name(name) && name == info.name && reader_.type(type) && type == info.type,
@@ -295,13 +293,13 @@ class PlanReader {
     if (!reader_.take("taskgraph")) return {};
     int64_t at = 0;
     EPL_TRY(expect(read_task_graph_index(at), "one of the task graphs"));
-    elsewhere_.emplace_back(value_ - 1, static_cast<int>(at));
+    elsewhere_.emplace_back(v, static_cast<int>(at));
     return {};
   }
 
   Status read_node() {
-    if (static_cast<int>(node_) >= plan_.graph->node_count()) return fail("more nodes than the graph has");
-    const Node& known = plan_.graph->node(NodeId{static_cast<int>(node_++)});
+    if (node_ >= plan_.graph->node_count()) return fail("more nodes than the graph has");
+    const Node& known = plan_.graph->node(NodeId{node_++});
     std::string name, op, block, leader;
     EPL_TRY(expect(reader_.name(name) && name == known.name && reader_.name(op) && op == known.op->name,
                    cat("node ", known.name, " ", known.op->name)));
@@ -329,8 +327,8 @@ class PlanReader {
   TextReader reader_;
   Plan plan_;
   Leaders leaders_;
-  size_t value_ = 0, node_ = 0;                    // that come next
-  std::vector<std::pair<size_t, int>> elsewhere_;  // values whose TaskGraph does not follow from their uses
+  int value_ = 0, node_ = 0;                      // that come next
+  std::vector<std::pair<Value, int>> elsewhere_;  // values whose TaskGraph does not follow from their uses
 };
 
 }  // namespace

@@ -47,7 +47,7 @@ std::string dimension_text(const Graph& graph, NodeId n, const ShardingRule& rul
   return result < 0 ? std::string("what it sums over") : cat("dimension ", result, " of its result");
 }
 
-void Reasons::add(int node, std::string sentence) {
+void Reasons::add(NodeId node, std::string sentence) {
   if (!sentence.empty()) sentences_.emplace_back(node, std::move(sentence));
 }
 

@@ -13,26 +13,26 @@ std::string sizes_text(const Graph& graph, const std::vector<Value>& inputs) {
   return join(parts, ", ");
 }
 
-// By value, where it counts samples. A node that mixes them gives results that do not, unless `mixes` has an error.
-Result<std::vector<CutPlace>> follow_samples(
-    const Graph& graph, const std::function<Status(const Node& node, const std::string& why)>& mixes) {
-  std::vector<CutPlace> places(static_cast<size_t>(graph.value_count()));
+// Where each value counts samples. A node that mixes them gives results that do not, unless `mixes` has an error.
+Result<ByValue<CutPlace>> follow_samples(const Graph& graph,
+                                         const std::function<Status(const Node& node, const std::string& why)>& mixes) {
+  ByValue<CutPlace> places(graph.value_count());
   int64_t batch = 1;
   for (Value v : graph.leaves(ValueKind::input)) {
     const ValueInfo& info = graph.value(v);
     if (info.batch_dim < 0 || graph.type(v).dim(info.batch_dim) <= 1) continue;
-    places[static_cast<size_t>(v.index)] = {.dim = info.batch_dim};
+    places[v] = {.dim = info.batch_dim};
     batch = graph.type(v).dim(info.batch_dim);
   }
   for (const Node& node : graph.nodes()) {
     EPL_ASSIGN(ShardingRule rule, node_rule(graph, node));
     std::vector<CutPlace> cuts;
-    for (Value v : node.inputs) cuts.push_back(v ? places[static_cast<size_t>(v.index)] : CutPlace());
+    for (Value v : node.inputs) cuts.push_back(v ? places[v] : CutPlace());
     const BatchCut cut = follow_batch(rule, cuts, batch);  // as many units as samples
     if (cut.couples) EPL_TRY(mixes(node, cut.why));
     if (!cut.factor) continue;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
-      if (node.outputs[o]) places[static_cast<size_t>(node.outputs[o].index)] = cut.outputs[o];
+      if (node.outputs[o]) places[node.outputs[o]] = cut.outputs[o];
     }
   }
   return places;
@@ -78,11 +78,11 @@ Status samples_stay_apart(const Graph& graph) {
 }
 
 Result<SamplePlaces> sample_places(const Graph& graph) {
-  EPL_ASSIGN(const std::vector<CutPlace> places,
+  EPL_ASSIGN(const ByValue<CutPlace> places,
              follow_samples(graph, [](const Node&, const std::string&) { return Status(); }));
   SamplePlaces found;
   for (const Graph::Output& output : graph.outputs) {
-    const CutPlace& place = places[static_cast<size_t>(output.value.index)];
+    const CutPlace& place = places[output.value];
     if (place) found.emplace(output.name, place);
   }
   return found;

@@ -16,15 +16,17 @@ std::string describe(const std::string& name, const Scope& scope) {
 
 class LayingOut {
  public:
-  LayingOut(const Strategy& strategy, int64_t ranks) : strategy_(strategy), ranks_(ranks) {
+  LayingOut(const Strategy& strategy, int64_t ranks, SideBySide beside) : strategy_(strategy), ranks_(ranks) {
     out_.strategy = &strategy;
-    colocated_ = strategy.flag("cluster.colocate_split_and_replicate");
+    const bool share = strategy.flag("cluster.colocate_split_and_replicate");
+    outer_share_ = beside == SideBySide::siblings && share;
+    inner_share_ = beside == SideBySide::stages || share;
   }
 
   Result<ScopeLayout> run() {
     const std::vector<Scope>& scopes = strategy_.scopes;
     const Copies all{.ranks = ranks_};
-    if (side_by_side(scopes)) {
+    if (scopes.size() > 1 && !outer_share_) {
       EPL_TRY(refuse_default_beside_stages());
       EPL_TRY(place_side_by_side(scopes, all, ranks_, "the job"));
       return std::move(out_);
@@ -54,7 +56,6 @@ class LayingOut {
     }
   };
 
-  bool side_by_side(const std::vector<Scope>& scopes) const { return scopes.size() > 1 && !colocated_; }
   static std::string name_of(const Scope& scope, std::string otherwise) {
     return scope.name.empty() ? std::move(otherwise) : scope.name;
   }
@@ -108,7 +109,7 @@ class LayingOut {
     const std::string where = describe(name, scope);
     outer.pins.insert(outer.pins.begin(), scope.dims.begin(), scope.dims.end());
     if (scope.scopes.empty()) return add_leaf(scope, name, outer, device);
-    if (side_by_side(scope.scopes)) {
+    if (scope.scopes.size() > 1 && !inner_share_) {
       // The scope's own kind is over what its inner scopes leave.
       int64_t sum = 0;
       for (const Scope& inner : scope.scopes) sum += inner.device_count;
@@ -134,7 +135,7 @@ class LayingOut {
 
   Status add_leaf(const Scope& scope, const std::string& name, Copies copies, int device) {
     copies.add(scope.kind, scope.device_count);
-    out_.leaf_of_scope[&scope] = static_cast<int>(out_.leaves.size());
+    out_.leaf_of_scope[&scope] = std::ssize(out_.leaves);
     out_.leaves.push_back(
         {.name = name, .scope = &scope, .device = device, .data = copies.data, .roles = copies.roles});
     out_.leaves.back().pins = std::move(copies.pins);
@@ -151,7 +152,7 @@ class LayingOut {
       out_.unmatched = own == out_.leaf_of_scope.end() ? -1 : own->second;
       return {};
     }
-    out_.unmatched = static_cast<int>(out_.leaves.size());
+    out_.unmatched = std::ssize(out_.leaves);
     out_.leaves.push_back({.name = "default", .device = device, .data = ranks_});
     return {};
   }
@@ -167,13 +168,15 @@ class LayingOut {
 
   const Strategy& strategy_;
   const int64_t ranks_;
-  bool colocated_ = false;
+  bool outer_share_ = false, inner_share_ = false;  // siblings: their ranks
   ScopeLayout out_;
 };
 
 }  // namespace
 
-Result<ScopeLayout> lay_out_scopes(const Strategy& strategy, int64_t ranks) { return LayingOut(strategy, ranks).run(); }
+Result<ScopeLayout> lay_out_scopes(const Strategy& strategy, int64_t ranks, SideBySide beside) {
+  return LayingOut(strategy, ranks, beside).run();
+}
 
 bool scope_matches(const Scope& scope, const Graph& graph, const Node& node) {
   if (scope.match.empty() && scope.sources.empty()) return true;
@@ -199,21 +202,23 @@ bool matches_source(const Scope& scope, const Node& node) {
 
 }  // namespace
 
+int match_among(const std::vector<Scope>& scopes, const Graph& graph, const Node& node) {
+  auto match = std::ranges::find_if(scopes, [&](const Scope& s) { return scope_matches(s, graph, node); });
+  if (match == scopes.end())
+    match = std::ranges::find_if(scopes, [&](const Scope& s) { return matches_source(s, node); });
+  return match == scopes.end() ? -1 : static_cast<int>(match - scopes.begin());
+}
+
+const Scope* innermost_scope(const Strategy& strategy, const Graph& graph, const Node& node) {
+  int match = match_among(strategy.scopes, graph, node);
+  const Scope* found = match >= 0 ? &strategy.scopes[match] : strategy.has_default ? &strategy.default_scope : nullptr;
+  while (found && (match = match_among(found->scopes, graph, node)) >= 0) found = &found->scopes[match];
+  return found;
+}
+
 int ScopeLayout::leaf_of(const Graph& graph, const Node& node) const {
-  const Scope* found = nullptr;
-  const auto search = [&](const std::vector<Scope>& scopes) {
-    auto match = std::ranges::find_if(scopes, [&](const Scope& s) { return scope_matches(s, graph, node); });
-    if (match == scopes.end())
-      match = std::ranges::find_if(scopes, [&](const Scope& s) { return matches_source(s, node); });
-    if (match != scopes.end()) found = &*match;
-    return match != scopes.end();
-  };
-  if (!search(strategy->scopes)) {
-    if (!strategy->has_default || strategy->default_scope.scopes.empty()) return unmatched;
-    found = &strategy->default_scope;
-  }
-  while (search(found->scopes)) {
-  }
+  const Scope* found = innermost_scope(*strategy, graph, node);
+  if (!found || found == &strategy->default_scope) return unmatched;
   const auto leaf = leaf_of_scope.find(found);
   return leaf == leaf_of_scope.end() ? -1 : leaf->second;
 }
@@ -265,9 +270,8 @@ class MakingMeshes {
       const ScopeLeaf& leaf = layout_.leaves[i];
       Mesh& mesh = meshes[i].mesh;
       mesh.axes = axes_;
-      mesh.device = layout_.devices[static_cast<size_t>(leaf.device)];
-      for (const auto& [axis, size] : sizes_[static_cast<size_t>(leaf.device)])
-        mesh.axes[static_cast<size_t>(axis)].size = size;
+      mesh.device = layout_.devices[leaf.device];
+      for (const auto& [axis, size] : sizes_[leaf.device]) mesh.axes[axis].size = size;
       Cuts batch = batch_.cuts(leaf.data, numbers_, axis_of(micro_batch_axis), axis_of(unit_axis));
       if (batch != mesh.whole_batch()) meshes[i].batch = std::move(batch);
       meshes[i].axes = role_axes(leaf);
@@ -327,7 +331,7 @@ class MakingMeshes {
 
   std::vector<std::vector<int>> role_axes(const ScopeLeaf& leaf) const {
     std::vector<std::vector<int>> found;
-    const Sizes& sizes = sizes_[static_cast<size_t>(leaf.device)];
+    const Sizes& sizes = sizes_[leaf.device];
     int64_t degree = 1, end = leaf.data;
     auto at = sizes.begin();
     for (; at != sizes.end() && degree < end; ++at) degree *= at->second;

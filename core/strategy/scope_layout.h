@@ -1,6 +1,7 @@
 // Scopes onto ranks. A scope's nodes are a TaskGraph, its ranks the VirtualDevice. Sibling scopes take different ranks,
 // each as many as its count asks for in every copy; what is left over is data parallelism. One scope by itself, and
-// siblings under cluster.colocate_split_and_replicate, share the ranks of what they stand in.
+// siblings under cluster.colocate_split_and_replicate, share the ranks of what they stand in. So do scopes inside
+// stages that are found, or of which ranks have several (core/strategy/staging.h): they are no stages themselves.
 #pragma once
 
 #include <map>
@@ -40,10 +41,19 @@ struct ScopeLayout {
   int unmatched = -1;  // the leaf of what no scope matches; -1: that of its operands
 };
 
+// What takes ranks of its own beside its siblings.
+enum class SideBySide : uint8_t {
+  siblings,  // all that do not share by the strategy
+  stages,    // the outermost scopes alone, even one by itself
+};
 // The strategy must outlive the layout. Errors name the scope and the numbers.
-Result<ScopeLayout> lay_out_scopes(const Strategy& strategy, int64_t ranks);
+Result<ScopeLayout> lay_out_scopes(const Strategy& strategy, int64_t ranks, SideBySide beside = SideBySide::siblings);
 // Whether one of the scope's patterns matches the node; a scope without patterns matches everything.
 bool scope_matches(const Scope& scope, const Graph& graph, const Node& node);
+// The first of these scopes that matches the node, -1 if none does.
+int match_among(const std::vector<Scope>& scopes, const Graph& graph, const Node& node);
+// The innermost scope of the strategy that a node is in: the default where no other matches, null where there is none.
+const Scope* innermost_scope(const Strategy& strategy, const Graph& graph, const Node& node);
 
 // The meshes of the layout's leaves, for a batch of U units and this many micro-batches. Ranks of one device that
 // several leaves cut differently have an axis for each way.

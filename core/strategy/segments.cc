@@ -15,15 +15,15 @@ bool keeps_segments(const ShardingRule& rule, const SumSegments& segments, const
 
 int64_t local_segments(const Mesh& mesh, const NodeSharding& node) {
   if (!node.segments) return 1;
-  const auto factor = static_cast<size_t>(node.segments.factor);
-  return node.segments.count / (factor < node.factors.size() ? mesh.pieces(node.factors[factor]) : 1);
+  const int factor = node.segments.factor;
+  return node.segments.count / (factor < std::ssize(node.factors) ? mesh.pieces(node.factors[factor]) : 1);
 }
 
 Status check_segments(const Node& node, const ShardingRule& rule, const SumSegments& segments) {
   if (!segments) return {};
-  const auto factor = static_cast<size_t>(segments.factor);
+  const int factor = segments.factor;
   const bool power = (segments.count & (segments.count - 1)) == 0;
-  if (factor < rule.factors.size() && power && segments.count <= rule.factors[factor].size &&
+  if (factor < std::ssize(rule.factors) && power && segments.count <= rule.factors[factor].size &&
       rule.factors[factor].size % segments.count == 0 &&
       rule.factors[factor].size / segments.count % segments.outer == 0)
     return {};
@@ -33,19 +33,19 @@ Status check_segments(const Node& node, const ShardingRule& rule, const SumSegme
 Status verify_segments(const Plan& plan) {
   if (!sums_by_segments(plan) || plan.node_shardings.empty()) return {};
   const Graph& graph = *plan.graph;
-  for (int n = 0; n < graph.node_count(); ++n) {
-    const NodeSharding& sharding = plan.node_shardings[static_cast<size_t>(n)];
+  for (const NodeId n : graph.node_ids()) {
+    const NodeSharding& sharding = plan.node_shardings[n];
     if (!sharding.cut()) continue;
-    const Node& node = graph.node(NodeId{n});
-    const int at = std::max(plan.node_task_graph[static_cast<size_t>(n)], 0);
+    const Node& node = graph.node(n);
+    const int at = std::max(plan.node_task_graph[n], 0);
     const Mesh& mesh = plan.mesh(at);
     const Cuts batch = plan.batch_of(at);
-    EPL_ASSIGN(const ShardingRule rule, node_rule(graph, node));
-    if (sharding.factors.size() != rule.factors.size()) continue;  // operand_shardings names it
-    for (size_t f = 0; f < rule.factors.size(); ++f) {
+    const ShardingRule& rule = plan.rules->own[n];
+    if (sharding.factors.size() != rule.factors.size()) continue;  // verify_factors names it
+    for (int f = 0; f < std::ssize(rule.factors); ++f) {
       for (const AxisCut& cut : sharding.factors[f]) {
         if (find_cut(batch, cut.axes[0])) continue;
-        const CutFactor factor{static_cast<int>(f), cut.outer};
+        const CutFactor factor{f, cut.outer};
         if (keeps_segments(rule, sharding.segments, factor, mesh.pieces(cut.axes))) continue;
         return Status(Code::unsupported,
                       cat("node ", node.name, " (", node.op->name, ") would sum pieces of what ", mesh.pieces(cut.axes),
@@ -55,12 +55,12 @@ Status verify_segments(const Plan& plan) {
       }
     }
   }
-  for (size_t i = 0; i < plan.shardings.size(); ++i) {
-    for (const Partial& partial : plan.shardings[i].partial) {
+  for (const Value v : plan.shardings.ids()) {
+    for (const Partial& partial : plan.shardings[v].partial) {
       if (partial.kind == ShardingRule::Reduce::owner) continue;
-      const std::string& name = graph.value(Value{static_cast<int>(i)}).name;
-      if (!find_cut(plan.batch_of(plan.value_task_graph[i]), partial.axis) &&
-          plan.mesh().axes[static_cast<size_t>(partial.axis)].kind == MeshAxis::Kind::rank)
+      const std::string& name = graph.value(v).name;
+      if (!find_cut(plan.batch_of(plan.value_task_graph[v]), partial.axis) &&
+          plan.mesh().axes[partial.axis].kind == MeshAxis::Kind::rank)
         return unsupported("value ", name,
                            " is used before its sum over ranks is complete, which "
                            "reproducible.level=layout does not allow");

@@ -14,7 +14,7 @@ int Mesh::find(std::string_view name) const {
 
 int64_t Mesh::size(std::string_view name) const {
   const int axis = find(name);
-  return axis < 0 ? 1 : axes[static_cast<size_t>(axis)].size;
+  return axis < 0 ? 1 : axes[axis].size;
 }
 
 int64_t Mesh::ranks() const {
@@ -25,8 +25,7 @@ int64_t Mesh::ranks() const {
 
 int64_t Mesh::pieces(const std::vector<int>& of) const {
   int64_t pieces = 1;
-  for (int axis : of)
-    pieces *= axes[static_cast<size_t>(axis)].kind == MeshAxis::Kind::unit ? 1 : axes[static_cast<size_t>(axis)].size;
+  for (int axis : of) pieces *= axes[axis].kind == MeshAxis::Kind::unit ? 1 : axes[axis].size;
   return pieces;
 }
 
@@ -58,7 +57,7 @@ Cuts Mesh::whole_batch() const {
 int64_t Mesh::units(const Cuts& batch) const {
   const AxisCut& last = batch.back();
   int64_t units = last.outer;
-  for (int axis : last.axes) units *= axes[static_cast<size_t>(axis)].size;
+  for (int axis : last.axes) units *= axes[axis].size;
   return units;
 }
 
@@ -68,7 +67,7 @@ Mesh::Gap Mesh::gap(const Cuts& batch) const {
   for (const AxisCut& cut : batch) {
     if (cut.outer > before) found = {cut.outer / before, units(batch) / cut.outer};
     before = cut.outer;
-    for (int axis : cut.axes) before *= axes[static_cast<size_t>(axis)].size;
+    for (int axis : cut.axes) before *= axes[axis].size;
   }
   return found;
 }
@@ -90,8 +89,8 @@ int64_t Mesh::first_unit(const Cuts& batch, const Place& place) const {
   for (const AxisCut& cut : batch) {
     int64_t run = all / cut.outer;
     for (int axis : cut.axes) {
-      run /= axes[static_cast<size_t>(axis)].size;
-      first += place.at[static_cast<size_t>(axis)] * run;
+      run /= axes[axis].size;
+      first += place.at[axis] * run;
     }
   }
   return first;
@@ -100,8 +99,8 @@ int64_t Mesh::first_unit(const Cuts& batch, const Place& place) const {
 int64_t Mesh::piece(const Place& place, const std::vector<int>& of) const {
   int64_t piece = 0;
   for (int i : of) {
-    const MeshAxis& axis = axes[static_cast<size_t>(i)];
-    piece = piece * (axis.kind == MeshAxis::Kind::unit ? 1 : axis.size) + place.at[static_cast<size_t>(i)];
+    const MeshAxis& axis = axes[i];
+    piece = piece * (axis.kind == MeshAxis::Kind::unit ? 1 : axis.size) + place.at[i];
   }
   return piece;
 }
@@ -125,7 +124,7 @@ int Mesh::rank_at(const Place& place) const {
   for (size_t i = 0; i < axes.size(); ++i) {
     if (axes[i].kind == MeshAxis::Kind::rank) index = index * axes[i].size + place.at[i];
   }
-  return device.ranks[static_cast<size_t>(index)];
+  return device.ranks[index];
 }
 
 std::vector<int> Mesh::ranks_along(std::string_view axis, int rank) const {
@@ -133,8 +132,8 @@ std::vector<int> Mesh::ranks_along(std::string_view axis, int rank) const {
   if (along < 0) return {rank};
   Place place = this->place(rank);
   std::vector<int> found;
-  for (int64_t i = 0; i < axes[static_cast<size_t>(along)].size; ++i) {
-    place.at[static_cast<size_t>(along)] = i;
+  for (int64_t i = 0; i < axes[along].size; ++i) {
+    place.at[along] = i;
     found.push_back(rank_at(place));
   }
   return found;
@@ -194,12 +193,12 @@ int Sharding::cut_dim(int axis) const {
 
 int64_t Sharding::outer(int axis) const {
   const int dim = cut_dim(axis);
-  return dim < 0 ? 1 : find_cut(dims[static_cast<size_t>(dim)], axis)->outer;
+  return dim < 0 ? 1 : find_cut(dims[dim], axis)->outer;
 }
 
 int64_t Sharding::of(int axis) const {
   const int dim = cut_dim(axis);
-  return dim < 0 ? 0 : find_cut(dims[static_cast<size_t>(dim)], axis)->of;
+  return dim < 0 ? 0 : find_cut(dims[dim], axis)->of;
 }
 
 namespace {
@@ -236,10 +235,10 @@ Sharding of_operand(const ShardingRule& rule, const ShardingRule::Operand& opera
     int64_t before = 1;  // product of the factors before the one at hand
     for (int factor : dim) {
       if (node.factors.empty()) continue;
-      for (const AxisCut& cut : node.factors[static_cast<size_t>(factor)]) {
+      for (const AxisCut& cut : node.factors[factor]) {
         cuts.push_back({.axes = cut.axes, .outer = before * cut.outer, .of = cut.of});
       }
-      before *= rule.factors[static_cast<size_t>(factor)].size;
+      before *= rule.factors[factor].size;
     }
   }
   return sharding;
@@ -253,7 +252,7 @@ int64_t rounds(const ShardingRule& rule, const ShardingRule::Operand& output, in
     for (const ShardingRule::Dim& dim : operand) {
       for (int before : dim) {
         if (before == factor) return outer;
-        const ShardingRule::Factor& known = rule.factors[static_cast<size_t>(before)];
+        const ShardingRule::Factor& known = rule.factors[before];
         if (!known.unshardable && !stands_in(output, before)) outer *= known.size;
       }
     }

@@ -7,21 +7,21 @@ namespace {
 
 // How a scope uses a weight.
 struct WeightUse {
-  int node = 0;       // the first that cuts it, or that uses it
+  NodeId node;        // the first that cuts it, or that uses it
   bool cuts = false;  // over the ranks of the scope
 };
 
 int64_t degree_of(const Plan& plan, int task_graph) {
-  return plan.mesh(task_graph).pieces(plan.task_graphs[static_cast<size_t>(task_graph)].split);
+  return plan.mesh(task_graph).pieces(plan.task_graphs[task_graph].split);
 }
 
 std::string describe(const Plan& plan, int task_graph, const WeightUse& use) {
-  const TaskGraph& t = plan.task_graphs[static_cast<size_t>(task_graph)];
+  const TaskGraph& t = plan.task_graphs[task_graph];
   const int64_t degree = degree_of(plan, task_graph);
   const std::string kind = degree == 1          ? std::string("whole on every rank")
                            : !t.experts.empty() ? cat("expert ", degree)
                                                 : cat("split ", degree);
-  return cat(t.scope, " (", kind, ", node ", plan.graph->node(NodeId{use.node}).name, ")");
+  return cat(t.scope, " (", kind, ", node ", plan.graph->node(use.node).name, ")");
 }
 
 Status check_weight(const Plan& plan, const std::string& name, const std::map<int, WeightUse>& uses) {
@@ -44,24 +44,23 @@ Status check_weight(const Plan& plan, const std::string& name, const std::map<in
 Status check_shared_weights(const Plan& plan) {
   const Graph& graph = *plan.graph;
   if (plan.task_graphs.size() < 2) return {};
-  std::vector<std::map<int, WeightUse>> uses(static_cast<size_t>(graph.value_count()));  // by value and TaskGraph
-  for (int n = 0; n < graph.node_count(); ++n) {
-    const Node& node = graph.node(NodeId{n});
-    const int at = plan.node_task_graph[static_cast<size_t>(n)];
+  ByValue<std::map<int, WeightUse>> uses(graph.value_count());  // by TaskGraph
+  for (const NodeId n : graph.node_ids()) {
+    const Node& node = graph.node(n);
+    const int at = plan.node_task_graph[n];
     if (node.phase != Phase::forward || at == every_task_graph) continue;
-    EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan, NodeId{n}));
+    const OperandShardings operands = operand_shardings(plan, n);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
       if (!v || graph.value(v).kind != ValueKind::parameter) continue;
-      WeightUse& use = uses[static_cast<size_t>(v.index)].try_emplace(at, WeightUse{.node = n}).first->second;
-      for (const int axis : plan.task_graphs[static_cast<size_t>(at)].split) {
+      WeightUse& use = uses[v].try_emplace(at, WeightUse{.node = n}).first->second;
+      for (const int axis : plan.task_graphs[at].split) {
         if (use.cuts || operands.inputs[i].cut_dim(axis) < 0) continue;
         use = {.node = n, .cuts = true};
       }
     }
   }
-  for (size_t v = 0; v < uses.size(); ++v)
-    EPL_TRY(check_weight(plan, graph.value(Value{static_cast<int>(v)}).name, uses[v]));
+  for (const Value v : uses.ids()) EPL_TRY(check_weight(plan, graph.value(v).name, uses[v]));
   return {};
 }
 

@@ -14,12 +14,11 @@ constexpr double much_work = 8, much_reading = 2;
 
 }  // namespace
 
-Result<SplitNodes> SplitNodes::create(const Graph& graph, bool windows) {
-  SplitNodes out(graph);
-  for (int n = 0; n < graph.node_count(); ++n) {
-    const Node& node = graph.node(NodeId{n});
-    EPL_ASSIGN(ExtendedRule rule, node_extended_rule(graph, node));
-    out.rules_.push_back(std::move(rule));
+SplitNodes::SplitNodes(const Plan& plan, bool windows)
+    : graph_(plan.graph), rules_(plan.rules), users_(plan.graph->users()) {
+  const Graph& graph = *graph_;
+  for (const NodeId n : graph.node_ids()) {
+    const Node& node = graph.node(n);
     std::vector<const TensorType*> inputs, outputs;
     double operands = 0, results = 0;
     for (Value v : node.inputs) {
@@ -32,23 +31,22 @@ Result<SplitNodes> SplitNodes::create(const Graph& graph, bool windows) {
     }
     const double flops = op_flops(OpQuery(*node.op, node.attributes, inputs, outputs));
     const bool little = flops <= much_work * results || flops < much_reading * operands;
-    out.work_.push_back(little && !(windows && out.rules_.back().slides()) ? 0 : flops);
+    work_.push_back(little && !(windows && rule(n).slides()) ? 0 : flops);
   }
-  return out;
 }
 
 std::vector<DimRuns> SplitNodes::runs_of_uses(Value v, int dim, int ahead) const {
   std::vector<DimRuns> found;
   if (ahead == 0) return found;
-  for (int32_t user : users(v)) {
-    const Node& node = graph_->node(NodeId{user});
+  for (const NodeId user : users(v)) {
+    const Node& node = graph_->node(user);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] != v) continue;
       const ShardingRule& known = rule(user).rule;
-      const ShardingRule::Dim& factors = known.inputs[i][static_cast<size_t>(dim)];
+      const ShardingRule::Dim& factors = known.inputs[i][dim];
       int64_t before = 1;
       for (size_t f = 0; f < factors.size() && factors.size() > 1; ++f) {
-        const int64_t size = known.factors[static_cast<size_t>(factors[f])].size;
+        const int64_t size = known.factors[factors[f]].size;
         found.push_back({before, size});
         before *= size;
       }

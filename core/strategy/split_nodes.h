@@ -1,10 +1,9 @@
-// What the split pass knows of nodes before it cuts any: their rules, how much work they are, and who uses what.
+// What the split pass knows of nodes before it cuts any: how much work they are, and who uses what.
 #pragma once
 
 #include <vector>
 
-#include "core/ir/graph.h"
-#include "core/ir/piece_rule.h"
+#include "core/strategy/plan.h"
 
 namespace epl {
 
@@ -16,20 +15,19 @@ struct DimRuns {
 class SplitNodes {
  public:
   // `windows`: nodes whose windows slide are work, however little it is.
-  static Result<SplitNodes> create(const Graph& graph, bool windows);
+  SplitNodes(const Plan& plan, bool windows);
 
-  const std::vector<ExtendedRule>& rules() const { return rules_; }
-  const ExtendedRule& rule(int n) const { return rules_[static_cast<size_t>(n)]; }
+  const ExtendedRule& rule(NodeId n) const { return rules_->extended[n]; }
   // Floating-point operations, 0 where they are few.
-  double work(int n) const { return work_[static_cast<size_t>(n)]; }
-  const std::vector<int32_t>& users(Value v) const { return users_[static_cast<size_t>(v.index)]; }
+  double work(NodeId n) const { return work_[n]; }
+  const std::vector<NodeId>& users(Value v) const { return users_[v]; }
   // How a dimension is parted by the nodes that take it apart: [3 * heads * width] can be cut inside each third, and
   // where the ranks do not divide the heads, into pieces of whole heads. `ahead`: how many nodes behind one another are
   // looked at.
   std::vector<DimRuns> runs_of_uses(Value v, int dim, int ahead) const;
   // Calls f(factor, runs) for all runs of the dimensions of a node's results that are one factor, if `may(factor)`.
-  template <class May, class F> void runs_of_results(int n, int ahead, const May& may, const F& f) const {
-    const Node& node = graph_->node(NodeId{n});
+  template <class May, class F> void runs_of_results(NodeId n, int ahead, const May& may, const F& f) const {
+    const Node& node = graph_->node(n);
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const ShardingRule::Operand& dims = rule(n).rule.outputs[o];
       for (size_t d = 0; d < dims.size(); ++d) {
@@ -40,12 +38,10 @@ class SplitNodes {
   }
 
  private:
-  explicit SplitNodes(const Graph& graph) : graph_(&graph), users_(graph.users()) {}
-
-  const Graph* graph_;
-  std::vector<std::vector<int32_t>> users_;  // by value
-  std::vector<ExtendedRule> rules_;          // by node
-  std::vector<double> work_;                 // by node
+  std::shared_ptr<const Graph> graph_;
+  std::shared_ptr<const NodeRules> rules_;
+  ByValue<std::vector<NodeId>> users_;
+  ByNode<double> work_;
 };
 
 }  // namespace epl

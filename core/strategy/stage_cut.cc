@@ -31,7 +31,7 @@ std::string_view layer_of(std::string_view name) {
 class Stages {
  public:
   Stages(const Graph& graph, int count, const Plan* first) : graph_(graph), first_(first), count_(count) {
-    found_.node_stage.assign(static_cast<size_t>(graph_.node_count()), nowhere);
+    found_.node_stage.assign(graph_.node_count(), nowhere);
   }
 
   Result<StageCut> run() {
@@ -49,21 +49,20 @@ class Stages {
   }
 
  private:
-  const Node& node(int n) const { return graph_.node(NodeId{n}); }
-  int& stage(int n) { return found_.node_stage[static_cast<size_t>(n)]; }
-  bool forward(int n) const { return node(n).phase == Phase::forward; }
+  const Node& node(NodeId n) const { return graph_.node(n); }
+  int& stage(NodeId n) { return found_.node_stage[n]; }
+  bool forward(NodeId n) const { return node(n).phase == Phase::forward; }
 
   // Nodes of the forward pass that depend on inputs. The parts of a composite are one unit: its backward pass takes
   // from all of them, and so they stay together.
   void find_order() {
-    std::vector<bool> on_inputs(static_cast<size_t>(graph_.value_count()), false);
-    for (int n = 0; n < graph_.node_count(); ++n) {
+    ByValue<bool> on_inputs(graph_.value_count());
+    for (const NodeId n : graph_.node_ids()) {
       if (!forward(n)) continue;
-      const bool sees = std::ranges::any_of(node(n).inputs, [&](Value v) {
-        return v && (graph_.value(v).kind == ValueKind::input || on_inputs[static_cast<size_t>(v.index)]);
-      });
+      const bool sees = std::ranges::any_of(
+          node(n).inputs, [&](Value v) { return v && (graph_.value(v).kind == ValueKind::input || on_inputs[v]); });
       for (Value v : node(n).outputs) {
-        if (v) on_inputs[static_cast<size_t>(v.index)] = sees;
+        if (v) on_inputs[v] = sees;
       }
       if (!sees) continue;
       if (order_.empty() || node(order_.back()).origin_name() != node(n).origin_name())
@@ -77,7 +76,7 @@ class Stages {
   const Node& first_of(size_t unit) const { return node(order_[begins_[unit]]); }
   const Node& last_of(size_t unit) const { return node(order_[begins_[unit + 1] - 1]); }
 
-  double cost_of(int n) const {
+  double cost_of(NodeId n) const {
     std::vector<const TensorType*> inputs, outputs;
     double bytes = 0;
     const auto add = [&](Value v, std::vector<const TensorType*>& types) {
@@ -94,20 +93,20 @@ class Stages {
   void weigh() {
     std::map<std::string_view, size_t> at;
     std::vector<double> costs(units(), 0);
-    std::map<int32_t, std::pair<size_t, size_t>> lives;  // by value: the units where it is made and used last
+    std::map<Value, std::pair<size_t, size_t>> lives;  // the units where it is made and used last
     for (size_t u = 0; u < units(); ++u) {
       at.emplace(first_of(u).origin_name(), u);
       for (size_t i = begins_[u]; i < begins_[u + 1]; ++i) {
         costs[u] += cost_of(order_[i]);
         for (Value v : node(order_[i]).inputs) {
-          if (const auto made = lives.find(v ? v.index : -1); made != lives.end()) made->second.second = u;
+          if (const auto made = lives.find(v); made != lives.end()) made->second.second = u;
         }
         for (Value v : node(order_[i]).outputs) {
-          if (v) lives.emplace(v.index, std::pair(u, u));
+          if (v) lives.emplace(v, std::pair(u, u));
         }
       }
     }
-    for (int n = 0; n < graph_.node_count(); ++n) {
+    for (const NodeId n : graph_.node_ids()) {
       if (node(n).phase != Phase::backward) continue;
       if (const auto origin = at.find(node(n).origin_name()); origin != at.end()) costs[origin->second] += cost_of(n);
     }
@@ -115,7 +114,7 @@ class Stages {
     for (double cost : costs) before_.push_back(before_.back() + cost);
     crossing_.assign(units() + 1, 0);
     for (const auto& [value, life] : lives) {
-      const auto bytes = static_cast<double>(graph_.type(Value{value}).bytes());
+      const auto bytes = static_cast<double>(graph_.type(value).bytes());
       for (size_t c = life.first + 1; c <= life.second; ++c) crossing_[c] += bytes;
     }
   }
@@ -190,24 +189,24 @@ class Stages {
   void follow_first_entry() {
     const Graph& graph = *first_->graph;
     std::map<std::string_view, int> by_node, by_state;
-    for (int n = 0; n < graph.node_count(); ++n) {
-      const Node& known = graph.node(NodeId{n});
-      const int task_graph = first_->node_task_graph[static_cast<size_t>(n)];
+    for (const NodeId n : graph.node_ids()) {
+      const Node& known = graph.node(n);
+      const int task_graph = first_->node_task_graph[n];
       if (known.phase != Phase::forward || task_graph < 0) continue;
-      const int at = first_->task_graphs[static_cast<size_t>(task_graph)].stage;
+      const int at = first_->task_graphs[task_graph].stage;
       by_node.emplace(known.name, at);
       for (Value v : known.inputs) {
         if (v && is_state(graph.value(v).kind)) by_state.emplace(graph.value(v).name, at);
       }
     }
-    for (int n = 0; n < graph_.node_count(); ++n) {
+    for (const NodeId n : graph_.node_ids()) {
       if (!forward(n)) continue;
       if (const auto known = by_node.find(node(n).name); known != by_node.end()) stage(n) = known->second;
       for (Value v : node(n).inputs) {
         if (!v) continue;
         const auto known = by_state.find(graph_.value(v).name);
         if (stage(n) == nowhere && is_state(graph_.value(v).kind) && known != by_state.end()) stage(n) = known->second;
-        if (const NodeId producer = graph_.value(v).producer) stage(n) = std::max(stage(n), stage(producer.index));
+        if (const NodeId producer = graph_.value(v).producer) stage(n) = std::max(stage(n), stage(producer));
       }
     }
   }
@@ -215,12 +214,12 @@ class Stages {
   // What is in no stage yet is where it is needed first.
   void place_the_rest() {
     const auto users = graph_.users();
-    for (int n = graph_.node_count(); n-- > 0;) {
+    for (const NodeId n : graph_.node_ids().reversed()) {
       if (!forward(n) || stage(n) != nowhere) continue;
       int first = count_;
       for (Value v : node(n).outputs) {
-        for (size_t u = 0; v && u < users[static_cast<size_t>(v.index)].size(); ++u) {
-          const int user = users[static_cast<size_t>(v.index)][u];
+        if (!v) continue;
+        for (const NodeId user : users[v]) {
           if (forward(user) && stage(user) != nowhere) first = std::min(first, stage(user));
         }
       }
@@ -232,7 +231,7 @@ class Stages {
   const Plan* first_;
   const int count_;
   StageCut found_;
-  std::vector<int> order_;        // nodes
+  std::vector<NodeId> order_;     // nodes
   std::vector<size_t> begins_;    // where each unit begins in the order, and its end
   std::vector<double> before_;    // by unit: cost of all before it
   std::vector<double> crossing_;  // by unit: bytes made before it and used from it on

@@ -9,8 +9,8 @@
 namespace epl {
 
 struct StageCut {
-  std::vector<int> node_stage;  // by node; only those of the forward pass count
-  std::string note;             // how the work is spread
+  ByNode<int> node_stage;  // only those of the forward pass count
+  std::string note;        // how the work is spread
 };
 // The nodes of the forward pass that see the inputs are cut, in their order, into runs of about the same cost, backward
 // pass included. Of the cuts whose largest run is within a twentieth of the smallest possible, those are taken that

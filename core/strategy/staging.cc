@@ -1,6 +1,7 @@
 #include "core/strategy/staging.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/strategy/pipeline.h"
 #include "core/strategy/scope_layout.h"
@@ -10,42 +11,62 @@ namespace epl {
 namespace {
 
 bool alike(const Scope& a, const Scope& b) {
-  return a.kind == b.kind && a.device_count == b.device_count && a.scopes.empty() && b.scopes.empty();
+  return a.kind == b.kind && a.device_count == b.device_count && std::ranges::equal(a.scopes, b.scopes, alike);
 }
 
-// What the ranks of each stage share: what the default says, but for copies of everything.
-Result<Scope> scope_of_default(const Strategy& strategy) {
-  Scope one = strategy.has_default ? strategy.default_scope : Scope();
-  if (one.kind == ScopeKind::replicate) one.device_count = 1;
-  if (!one.scopes.empty())
-    return unsupported("pipeline.num_stages makes stages, and the default has ", one.scopes.size(),
-                       " scopes inside it, which no stage can share; name the stages as scopes instead");
-  return one;
+std::string name_of(const Scope& scope) { return scope.name.empty() ? join(scope.patterns(), " ") : scope.name; }
+
+// With as few copies as hold what is inside: ranks that are left over are copies anyway.
+Result<Scope> with_least_copies(Scope scope, int64_t ranks) {
+  if (scope.device_count > ranks) {
+    return invalid("scope ", name_of(scope), " (", scope_kind_name(scope.kind), " ", scope.device_count,
+                   ") wants more than the ", ranks, " ranks of the job");
+  }
+  if (scope.kind != ScopeKind::replicate) return scope;
+  scope.device_count = 1;
+  for (Scope& inner : scope.scopes) {
+    EPL_ASSIGN(inner, with_least_copies(std::move(inner), ranks));
+    scope.device_count = std::lcm(scope.device_count, inner.device_count);
+    if (scope.device_count > ranks)
+      return invalid("the scopes inside ", name_of(scope), " have no common number of ranks up to ", ranks);
+  }
+  return scope;
+}
+
+// What the ranks of each found stage share: what the default says, and beside it the scopes, which are no stages here.
+Result<Scope> scope_of_found_stages(const Strategy& strategy, int64_t ranks) {
+  Scope rest = strategy.has_default ? strategy.default_scope : Scope();
+  if (rest.name.empty()) rest.name = "default";
+  if (strategy.scopes.empty()) return with_least_copies(std::move(rest), ranks);
+  Scope stage{.scopes = strategy.scopes};
+  if (strategy.has_default) stage.scopes.push_back(std::move(rest));
+  return with_least_copies(std::move(stage), ranks);
+}
+
+// Scopes side by side inside a stage have ranks of their own, and so they are stages themselves.
+const Scope* stages_inside(const Scope& scope) {
+  if (scope.scopes.size() > 1) return &scope;
+  return scope.scopes.empty() ? nullptr : stages_inside(scope.scopes.front());
 }
 
 Result<Scope> scope_of_stages(const Strategy& strategy) {
   const Scope& one = strategy.scopes.front();
   for (const Scope& scope : strategy.scopes) {
+    if (const Scope* outer = stages_inside(scope)) {
+      return unsupported("the schedule ", strategy.text("pipeline.strategy"),
+                         " gives ranks several stages, and the scopes inside ", name_of(*outer),
+                         " would be stages with ranks of their own; name all stages side by side");
+    }
     if (alike(scope, one)) continue;
     return unsupported("the schedule ", strategy.text("pipeline.strategy"),
-                       " gives ranks several stages, whose scopes must be of one kind and number of ranks: ",
-                       scope.name.empty() ? join(scope.patterns(), " ") : scope.name, " has ", scope.device_count,
-                       " ranks or scopes inside it, the first one ", one.device_count);
+                       " gives ranks several stages, whose scopes must share out ranks alike: ", name_of(scope),
+                       " has ", scope.device_count, " ranks and ", scope.scopes.size(),
+                       " scopes inside it, the first one ", one.device_count, " and ", one.scopes.size());
   }
   return one;
 }
 
 }  // namespace
-
-std::vector<int> first_matches(const Strategy& strategy, const Graph& graph) {
-  std::vector<int> found;
-  for (const Node& node : graph.nodes()) {
-    const auto scope =
-        std::ranges::find_if(strategy.scopes, [&](const Scope& s) { return scope_matches(s, graph, node); });
-    found.push_back(scope == strategy.scopes.end() ? -1 : static_cast<int>(scope - strategy.scopes.begin()));
-  }
-  return found;
-}
 
 Result<Staging> find_staging(const PlanRequest& request) {
   const Strategy& strategy = request.strategy;
@@ -53,19 +74,22 @@ Result<Staging> find_staging(const PlanRequest& request) {
   Staging found{.of_ranks = strategy, .by_cost = by_cost};
   EPL_ASSIGN(const Pipeline pipeline, pipeline_of(strategy));
   if (!by_cost && pipeline.shape.chunks == 1) return found;
-  EPL_ASSIGN(const Scope one, by_cost ? scope_of_default(strategy) : scope_of_stages(strategy));
-  const Scope of_class{.kind = one.kind, .device_count = one.device_count};  // which matches everything
-  found.of_ranks.scopes.assign(static_cast<size_t>(pipeline.shape.classes), of_class);
+  EPL_ASSIGN(Scope of_class, by_cost ? scope_of_found_stages(strategy, request.ranks) : scope_of_stages(strategy));
+  of_class.name.clear();
+  of_class.match.clear();  // it has all nodes of its stages
+  of_class.sources.clear();
+  found.of_ranks.scopes.assign(pipeline.shape.classes, of_class);
   found.of_ranks.has_default = false;
   found.of_ranks.default_scope = {};
-  found.of_ranks.config.set("cluster.colocate_split_and_replicate", false);  // stages have ranks of their own
   for (int stage = 0; stage < pipeline.shape.stages(); ++stage) {
     found.class_of.push_back(pipeline.row->class_of(pipeline.shape, stage));
-    const bool named = !by_cost && !strategy.scopes[static_cast<size_t>(stage)].name.empty();
-    found.names.push_back(named ? strategy.scopes[static_cast<size_t>(stage)].name : cat("stage", stage));
+    const bool named = !by_cost && !strategy.scopes[stage].name.empty();
+    found.names.push_back(named ? strategy.scopes[stage].name : cat("stage", stage));
+    found.scopes.push_back(by_cost ? of_class : strategy.scopes[stage]);
   }
   if (!by_cost) {
-    found.node_stage = first_matches(strategy, *request.graph);
+    for (const Node& node : request.graph->nodes())
+      found.node_stage.push_back(match_among(strategy.scopes, *request.graph, node));
     return found;
   }
   EPL_ASSIGN(StageCut cut, cut_stages(*request.graph, pipeline.shape.stages(), request.state_of));

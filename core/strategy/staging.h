@@ -1,5 +1,5 @@
 // Stages of a pipeline that are not scopes with ranks of their own: those that are found by their cost
-// (pipeline.num_stages), and those of schedules that give each rank several.
+// (pipeline.num_stages), and those of schedules that give each rank several. Scopes inside a stage share its ranks.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ struct Staging {
   // By stage: its class, and what it is called; empty: each scope is a stage.
   std::vector<int> class_of;
   std::vector<std::string> names;
+  // By stage: the scope whose inner scopes part its nodes, which is like the scope of its class in `of_ranks`.
+  std::vector<Scope> scopes;
   bool by_cost = false;
-  std::vector<int> node_stage;     // by node of the forward pass; -1: that of its operands
+  ByNode<int> node_stage;          // of the forward pass; -1: that of its operands
   std::vector<std::string> notes;  // for Plan::notes
 };
 Result<Staging> find_staging(const PlanRequest& request);
-// By node: the first scope of the strategy that matches it; -1: none does.
-std::vector<int> first_matches(const Strategy& strategy, const Graph& graph);
 
 }  // namespace epl

@@ -101,8 +101,8 @@ class Order {
     const Step& step() const { return steps[next]; }
   };
 
-  Class& of(int c) { return classes_[static_cast<size_t>(c)]; }
-  const BlockCall& call(int c, size_t index) const { return plan_.calls[static_cast<size_t>(c)][index]; }
+  Class& of(int c) { return classes_[c]; }
+  const BlockCall& call(int c, size_t index) const { return plan_.calls[c][index]; }
   size_t boundary_index(size_t message) const { return message / static_cast<size_t>(plan_.micro_batches()); }
   const Boundary& boundary(size_t message) const { return boundaries_[boundary_index(message)]; }
   int64_t channel(size_t message) const { return channels_[boundary_index(message)]; }
@@ -110,7 +110,7 @@ class Order {
 
   Class make_class(int c) const {
     Class made;
-    const std::vector<BlockCall>& calls = plan_.calls[static_cast<size_t>(c)];
+    const std::vector<BlockCall>& calls = plan_.calls[c];
     made.parts_weights = std::ranges::find(calls, BlockKind::weight, &BlockCall::block) != calls.end();
     made.freed.resize(calls.size());
     std::vector<size_t> sent;
@@ -226,19 +226,19 @@ class Order {
 std::map<std::pair<BlockId, BlockId>, Value> needs_of(const Plan& plan, const std::vector<Boundary>& all,
                                                       int rank_class) {
   const Graph& graph = *plan.graph;
-  std::map<int32_t, BlockId> received;  // by value
+  std::map<Value, BlockId> received;
   for (const Boundary& b : all) {
-    if (b.to == rank_class && !b.late) received.emplace(b.value.index, b.received);
+    if (b.to == rank_class && !b.late) received.emplace(b.value, b.received);
   }
   std::map<std::pair<BlockId, BlockId>, Value> needs;
-  for (int n = 0; n < graph.node_count(); ++n) {
-    const int at = plan.node_task_graph[static_cast<size_t>(n)];
+  for (const NodeId n : graph.node_ids()) {
+    const int at = plan.node_task_graph[n];
     if (at == every_task_graph || plan.class_of(at) != rank_class) continue;
-    const BlockId taker = plan.block_of(NodeId{n}, rank_class);
+    const BlockId taker = plan.block_of(n, rank_class);
     if (!block_takes_turns(taker.kind)) continue;
-    for (Value v : graph.node(NodeId{n}).inputs) {
+    for (Value v : graph.node(n).inputs) {
       if (!v || !graph.value(v).producer) continue;
-      const auto known = received.find(v.index);
+      const auto known = received.find(v);
       if (known == received.end() && plan.class_of(v) != rank_class) continue;
       const BlockId giver =
           known != received.end() ? known->second : plan.block_of(graph.value(v).producer, rank_class);
@@ -251,7 +251,7 @@ std::map<std::pair<BlockId, BlockId>, Value> needs_of(const Plan& plan, const st
 // On one rank no call may need what a later one gives.
 Status verify_calls_of(const Plan& plan, const std::vector<Boundary>& all, int rank_class) {
   std::map<BlockId, std::vector<size_t>> at;  // by micro-batch
-  const std::vector<BlockCall>& calls = plan.calls[static_cast<size_t>(rank_class)];
+  const std::vector<BlockCall>& calls = plan.calls[rank_class];
   for (size_t c = 0; c < calls.size(); ++c) at[calls[c].id()].push_back(c);
   for (const auto& [blocks, value] : needs_of(plan, all, rank_class)) {
     const auto& [giver, taker] = blocks;
@@ -282,7 +282,7 @@ Result<std::vector<std::vector<SendWait>>> send_waits(const Plan& plan, const st
 }
 
 Status verify_order(const Plan& plan) {
-  EPL_ASSIGN(const std::vector<Boundary> all, boundaries(plan));
+  const std::vector<Boundary> all = boundaries(plan);
   for (int c = 0; c < plan.classes(); ++c) EPL_TRY(verify_calls_of(plan, all, c));
   return send_waits(plan, all).status();
 }

@@ -5,8 +5,7 @@
 namespace epl {
 
 bool may_slide(const Plan& plan, NodeId node, const ExtendedRule& rule, const CutFactor& factor, int64_t parts) {
-  return factor.outer == 1 && factor.of == 0 &&
-         added_cut(rule, plan.node_shardings[static_cast<size_t>(node.index)]) < 0 &&
+  return factor.outer == 1 && factor.of == 0 && added_cut(rule, plan.node_shardings[node]) < 0 &&
          node_halo(*plan.graph, plan.graph->node(node), rule, factor.factor, parts);
 }
 
@@ -16,10 +15,10 @@ namespace {
 double border_bytes(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor, int64_t parts) {
   const std::optional<Halo> halo = node_halo(graph, node, rule, factor, parts);
   if (!halo) return 0;
-  const auto dim = static_cast<size_t>(rule.window(factor));
+  const int dim = rule.window(factor);
   double all = 0;
   for (int i : rule.row->halo.operands) {
-    const TensorType& type = graph.type(node.inputs[static_cast<size_t>(i)]);
+    const TensorType& type = graph.type(node.inputs[i]);
     const int64_t size = type.shape[dim], own = size / parts;
     int64_t most = 0;
     for (int64_t p = 0; p < parts; ++p) {
@@ -46,62 +45,58 @@ double window_cost(const Graph& graph, const Node& node, const ExtendedRule& rul
 
 bool has_windows(const Plan& plan, int64_t parts) {
   const Graph& graph = *plan.graph;
-  for (int n = 0; n < graph.node_count(); ++n) {
-    const Node& node = graph.node(NodeId{n});
+  for (const NodeId n : graph.node_ids()) {
+    const Node& node = graph.node(n);
     if (node.phase != Phase::forward) continue;
     const PieceRule* row = piece_table().find(node.op->name);
     if (!row || !row->halo.of) continue;
-    const auto rule = node_extended_rule(graph, node);
-    for (size_t f = rule.ok() ? rule->added : 0; rule.ok() && f < rule->rule.factors.size(); ++f) {
-      if (node_halo(graph, node, *rule, static_cast<int>(f), parts)) return true;
+    const ExtendedRule& rule = plan.rule(n);
+    for (size_t f = rule.added; f < rule.rule.factors.size(); ++f) {
+      if (node_halo(graph, node, rule, static_cast<int>(f), parts)) return true;
     }
   }
   return false;
 }
 
 bool cuts_windows(const Plan& plan) {
-  for (int n = 0; n < plan.graph->node_count(); ++n) {
-    const NodeSharding& sharding = plan.node_shardings[static_cast<size_t>(n)];
-    const PieceRule* row = sharding.cut() ? piece_table().find(plan.graph->node(NodeId{n}).op->name) : nullptr;
+  for (const NodeId n : plan.graph->node_ids()) {
+    const NodeSharding& sharding = plan.node_shardings[n];
+    const PieceRule* row = sharding.cut() ? piece_table().find(plan.graph->node(n).op->name) : nullptr;
     if (!row || !row->halo.of) continue;
-    const auto rule = node_extended_rule(*plan.graph, plan.graph->node(NodeId{n}));
-    if (rule.ok() && rule->window(added_cut(*rule, sharding)) >= 0) return true;
+    if (plan.rule(n).window(added_cut(plan.rule(n), sharding)) >= 0) return true;
   }
   return false;
 }
 
-std::vector<std::optional<CutPlace>> beside_forward(const Graph& graph, const std::vector<ExtendedRule>& rules,
-                                                    const std::vector<CutPlace>& at, int axis) {
-  std::vector<CutPlace> lies = at;
-  std::vector<std::optional<CutPlace>> wished(at.size());
+ByValue<std::optional<CutPlace>> beside_forward(const Plan& plan, const ByValue<CutPlace>& at, int axis) {
+  const Graph& graph = *plan.graph;
+  ByValue<CutPlace> lies = at;
+  ByValue<std::optional<CutPlace>> wished(at.size());
   const auto place_of = [axis](const Sharding& s) { return epl::place_of(s, axis); };
   const auto made_backward = [&](Value v) {
     const NodeId producer = graph.value(v).producer;
     return producer && graph.node(producer).phase == Phase::backward;
   };
-  for (int n = 0; n < graph.node_count(); ++n) {
-    const Node& node = graph.node(NodeId{n});
+  for (const NodeId n : graph.node_ids()) {
+    const Node& node = graph.node(n);
     if (node.phase != Phase::backward) continue;
-    const ExtendedRule& rule = rules[static_cast<size_t>(n)];
+    const ExtendedRule& rule = plan.rule(n);
     CutFactor factor;
     for (size_t i = 0; i < node.inputs.size() && !factor; ++i) {
       const Value v = node.inputs[i];
-      if (v && lies[static_cast<size_t>(v.index)])
-        factor = factor_at(rule.rule, rule.rule.inputs[i], lies[static_cast<size_t>(v.index)]);
+      if (v && lies[v]) factor = factor_at(rule.rule, rule.rule.inputs[i], lies[v]);
     }
     if (!factor) continue;
     NodeSharding cut;
     cut.factors.resize(rule.rule.factors.size());
-    cut.factors[static_cast<size_t>(factor.factor)] = {{.axes = {axis}, .outer = factor.outer, .of = factor.of}};
+    cut.factors[factor.factor] = {{.axes = {axis}, .outer = factor.outer, .of = factor.of}};
     const OperandShardings operands = operand_shardings(rule, cut);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
       const CutPlace place = place_of(operands.inputs[i]);
-      if (v && place && !lies[static_cast<size_t>(v.index)] && made_backward(v))
-        wished[static_cast<size_t>(v.index)] = place;
+      if (v && place && !lies[v] && made_backward(v)) wished[v] = place;
     }
-    for (size_t o = 0; o < node.outputs.size(); ++o)
-      lies[static_cast<size_t>(node.outputs[o].index)] = place_of(operands.outputs[o]);
+    for (size_t o = 0; o < node.outputs.size(); ++o) lies[node.outputs[o]] = place_of(operands.outputs[o]);
   }
   return wished;
 }

@@ -24,7 +24,6 @@ bool cuts_windows(const Plan& plan);
 
 // Where values of the backward pass had best lie, because a node takes one beside what the forward pass has left in
 // pieces: the gradient of an activation lies as the activation does. `at`: where the axis cuts the forward values.
-std::vector<std::optional<CutPlace>> beside_forward(const Graph& graph, const std::vector<ExtendedRule>& rules,
-                                                    const std::vector<CutPlace>& at, int axis);
+ByValue<std::optional<CutPlace>> beside_forward(const Plan& plan, const ByValue<CutPlace>& at, int axis);
 
 }  // namespace epl

@@ -196,14 +196,22 @@ class TrainStepBuilder {
   void guard() {
     builder_.set_phase(Phase::backward);
     builder_.set_scope(std::string(verdict_output));
-    std::vector<Var> all = {checked_loss()};
+    Var counted;
+    std::vector<Var> all = {checked_loss(counted)};
     for (Value gradient : gradients_) all.push_back(builder_.var(gradient));
-    step_.graph.outputs.push_back({std::string(verdict_output), builder_.first_not_finite(all).value()});
+    Attributes attributes;
+    if (counted) {
+      all.push_back(counted);
+      attributes.set("counted", true);
+    }
+    const Var verdict = builder_.first_not_finite(all, std::move(attributes));
+    step_.graph.outputs.push_back({std::string(verdict_output), verdict.value()});
   }
 
   // The loss, or 0 where it is NaN because some of the means that it is made of are over nothing: their gradients are
-  // zero, and the others train.
-  Var checked_loss() {
+  // zero, and the others train. Of several runs that stand by themselves some may be over nothing: the loss is 0 in
+  // each of those, and `counted`, whose mean is taken where they are all done, is 0 if no run counts anything.
+  Var checked_loss(Var& counted) {
     const LossCounts found = loss_counts(step_.graph, loss_);
     const Var loss = builder_.var(loss_), zero = builder_.like(loss, 0);
     Var total, least;
@@ -213,8 +221,12 @@ class TrainStepBuilder {
       least = least ? builder_.minimum(least, count) : count;
     }
     if (found.all) step_.graph.outputs.push_back({std::string(counted_output), total.value()});
-    if (!total || (found.all && found.counts.size() == 1)) return loss;
+    if (!total || (found.all && found.counts.size() == 1 && !options_.apart)) return loss;
     const Var excused = builder_.select(builder_.equal(least, zero), zero, loss);
+    if (options_.apart) {
+      if (found.all) counted = total;
+      return excused;
+    }
     return found.all ? builder_.select(builder_.equal(total, zero), loss, excused) : excused;
   }
 

@@ -56,7 +56,7 @@ std::vector<ModelFinding> OnnxModel::findings() const {
       example = tensor.name;
     }
   }
-  if (named > 0 && nameless > 0) {
+  if ((named > 0 || !rule.said_parameters().empty()) && nameless > 0) {
     out.push_back({Level::warning, example,
                    cat(nameless, " weights (", grouped(nameless_elements),
                        " numbers) have lost their names, so the exporter has folded parameters into constants. "

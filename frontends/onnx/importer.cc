@@ -227,6 +227,9 @@ Status Importer::run_row(const OnnxOpRow& row, const Node& node, Scope& scope) {
     }
   }
   std::string name = node_name(node, scope);
+  std::vector<const TensorType*> types;
+  for (const Slot* slot : inputs) types.push_back(slot && !slot->sequence ? &slot->type : nullptr);
+  if (Status status = check_types(node, opset(node.domain), types); !status.ok()) return status.at(name);
   builder_.set_scope(name);
   const int first_node = graph_.node_count(), first_value = graph_.value_count();
   const int64_t index = imported_;

@@ -63,6 +63,7 @@ class Importer {
     Var taken;  // data says whether its results count: what it takes from `outer` is guarded (control_flow.h)
   };
 
+  Result<Shape> shape_without_rank(const ModelPort& port, const epl::Tensor* value) const;
   Status bind_inputs();
   Status add_initializers();
   // A tensor of the file as a parameter, a running statistic or a constant. `name` is that of the value in its graph,

@@ -37,7 +37,7 @@ Result<epl::Tensor> input_constant(const TensorType& type, const epl::Tensor& va
 // The dimension of an input that counts samples, -1 for none.
 int batch_dim_of(const ModelPort& port, const Binding& binding) {
   const auto named = binding.batch_dims.find(port.name);
-  return named != binding.batch_dims.end() ? named->second : port.dims.empty() ? -1 : 0;
+  return named != binding.batch_dims.end() ? named->second : port.ranked && port.dims.empty() ? -1 : 0;
 }
 
 }  // namespace
@@ -71,12 +71,24 @@ Result<epl::Graph> import_with_free_batch(const OnnxModel& model, const Binding&
   return second.run();
 }
 
+// Of an input of which the file says nothing but its type: the shape that is bound, or that of its constant.
+Result<Shape> Importer::shape_without_rank(const ModelPort& port, const epl::Tensor* value) const {
+  const auto given = binding_.input_shapes.find(port.name);
+  if (given != binding_.input_shapes.end()) return given->second;
+  if (value != nullptr) return value->shape();
+  return invalid("input ", shown(port.name, 200),
+                 " has no shape in the file, not even the number of its dimensions; bind its shape (on the command "
+                 "line: --shape ",
+                 shown_plain(port.name, 200), "=SIZE,...)")
+      .at(port.name);
+}
+
 Status Importer::bind_inputs() {
   std::map<std::string, int64_t> symbols = binding_.symbols;
   std::vector<std::string> open;
   for (const ModelPort& port : model_.inputs()) {
     auto given = binding_.input_shapes.find(port.name);
-    if (given == binding_.input_shapes.end()) continue;
+    if (given == binding_.input_shapes.end() || !port.ranked) continue;
     if (given->second.size() != port.dims.size()) {
       return invalid("input ", port.name, " has ", port.dims.size(), " dimensions, the shape given for it is ",
                      given->second);
@@ -112,18 +124,23 @@ Status Importer::bind_inputs() {
       type.shape.push_back(size);
     }
     if (!open.empty()) continue;
-    if (auto value = binding_.values.find(port.name); value != binding_.values.end()) {
+    const auto value = binding_.values.find(port.name);
+    if (!port.ranked) {
+      EPL_ASSIGN(type.shape, shape_without_rank(port, value == binding_.values.end() ? nullptr : &value->second));
+    }
+    if (value != binding_.values.end()) {
       EPL_ASSIGN(epl::Tensor constant, input_constant(type, value->second, port.name));
       top_.values[port.name] = {{}, constant, type, {}};
       continue;
     }
-    const int batch_dim = batch_dim_of(port, binding_);
+    int batch_dim = batch_dim_of(port, binding_);
+    if (!port.ranked && type.ndim() == 0 && !binding_.batch_dims.contains(port.name)) batch_dim = -1;
     if (batch_dim >= type.ndim())
       return invalid("input ", port.name, " (", type.text(), ") has no dimension ", batch_dim);
     if (Status status = check_size(type); !status.ok()) return status.at(port.name);
     Value v = graph_.add_input(port.name, type, batch_dim);
     Slot slot{.var = builder_.var(v), .type = type};
-    if (batch_.to > 0 && batch_dim >= 0 && port.dims[static_cast<size_t>(batch_dim)].size >= 0) {
+    if (batch_.to > 0 && batch_dim >= 0 && port.ranked && port.dims[static_cast<size_t>(batch_dim)].size >= 0) {
       slot.in_file = type.shape;
       (*slot.in_file)[static_cast<size_t>(batch_dim)] = port.dims[static_cast<size_t>(batch_dim)].size;
     }

@@ -35,7 +35,10 @@ Result<ControlFlow::Trips> ControlFlow::trips_of(const Slot* count) {
   if (count->sequence || count->type.elements() != 1)
     return error(Code::invalid_model, "the trip count of a loop is one number");
   out.count = known_number(*count);
-  if (!out.count) out.data = scalar(*count);
+  if (!out.count) {
+    out.data = importer_.builder_.emit("trip_count", {importer_.builder_.cast(scalar(*count), DType::i64)},
+                                       {{"most", out.bound}, {"loop", name_}});
+  }
   return out;
 }
 
@@ -92,8 +95,7 @@ Result<bool> ControlFlow::ends(const Trips& trips, int64_t i, State& state) {
   Builder& b = importer_.builder_;
   if (trips.count && i >= *trips.count) return true;
   if (trips.data) {
-    const Var more =
-        b.emit("less", {b.constant(epl::Tensor::from_ints({i}).reshaped({})), b.cast(trips.data, DType::i64)});
+    const Var more = b.emit("less", {b.constant(epl::Tensor::from_ints({i}).reshaped({})), trips.data});
     state.active = state.active ? b.emit("logical_and", {state.active, more}) : more;
   }
   const bool enough = trips.count && *trips.count <= trips.bound;

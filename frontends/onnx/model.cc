@@ -187,10 +187,7 @@ Status OnnxModel::fill_ports() {
   for (const ValueInfo& info : file_.graph.inputs) {
     if (by_name_.contains(info.name)) continue;  // an initialiser that may be overridden: its value stands
     EPL_ASSIGN(ModelPort made, port(info));
-    if (!info.has_shape)
-      return unsupported("input ", shown(info.name, 200),
-                         " has no shape, not even the number of its dimensions; export the model with shapes")
-          .at(info.name);
+    made.ranked = info.has_shape;
     inputs_.push_back(std::move(made));
   }
   name_places(inputs_);

@@ -46,6 +46,8 @@ class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
   const Function* function(std::string_view domain, std::string_view name, std::string_view overload) const;
   const Tensor* initializer(std::string_view name) const;
   // The name under which a tensor that a node or a branch holds counts as an initialiser; null for one that does not.
+  // No Constant of a node and no initialiser of a branch or a loop counts as a weight.
+  bool stores_no_weight_in_nodes() const { return weights_.empty(); }
   const std::string* weight_name(const Tensor& tensor) const;
   const HostOps* host_ops() const { return host_ops_.get(); }  // null: there are none
   // Weights that are stored as integers; they count as initialisers too.

@@ -61,6 +61,15 @@ template <class F> void for_each_rule(std::string_view list, F&& f) {
   }
 }
 
+bool lists(std::string_view list, std::string_view name) {  // with commas
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(','), list.size());
+    if (list.substr(0, end) == name) return true;
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return false;
+}
+
 std::string names_of(std::string_view attributes) {
   std::vector<std::string> names;
   for_each_rule(attributes, [&](const AttributeRule& rule) { names.emplace_back(rule.name); });
@@ -152,6 +161,26 @@ const OperatorVersion* find_operator(std::string_view domain, std::string_view n
     if (version.since <= opset) found = &version;
   }
   return found;
+}
+
+Status check_types(const Node& node, int64_t opset, std::span<const TensorType* const> inputs) {
+  const OperatorVersion* version = find_operator(node.domain, node.op_type, opset);
+  if (!version) return {};
+  std::string_view rest = version->types, types;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if (!rest.empty()) {
+      types = rest.substr(0, rest.find(' '));
+      rest.remove_prefix(std::min(rest.size(), types.size() + 1));
+    }
+    if (!inputs[k] || types.empty() || types == "*") continue;
+    const DType dtype = inputs[k]->dtype;
+    if (lists(types, is_float(dtype) ? "real" : dtype_name(dtype))) continue;
+    std::string known = types.starts_with("real") ? cat("real numbers", types.substr(4)) : std::string(types);
+    for (size_t at = known.find(','); at != std::string::npos; at = known.find(',', at + 2)) known.replace(at, 1, ", ");
+    return error(Code::invalid_model, "input ", k, " is ", inputs[k]->text(), ", and the standard's ", node.op_type,
+                 " takes there ", known, "; cast it before");
+  }
+  return {};
 }
 
 Status check_node(const Node& node, int64_t opset) {

@@ -89,6 +89,15 @@ bool named_by_layer(std::string_view own) {
          own.starts_with("weight_hh_") || own.starts_with("bias_ih_") || own.starts_with("bias_hh_");
 }
 
+// What people call what they register as buffers: kernels that blur, banks of filters, codebooks, slopes.
+bool named_as_fixed(std::string_view own) {
+  static constexpr std::array whole = {"embed", "embedding", "embeddings", "fb", "basis", "mel", "slopes", "window"};
+  static constexpr std::array part = {"kernel", "blur",  "filt", "fbank",  "filter_bank", "mel_", "_mel",    "codebook",
+                                      "alibi",  "slope", "freq", "window", "anchor",      "ema_", "cluster", "buffer"};
+  return std::ranges::find(whole, own) != whole.end() ||
+         std::ranges::any_of(part, [&](const char* one) { return own.find(one) != std::string_view::npos; });
+}
+
 // As people name things in a program: single numbers of other names are what tools make.
 bool named_by_people(std::string_view name) {
   return !name.empty() && !named_by_exporter(name) && !named_as_operation(name) &&
@@ -179,7 +188,8 @@ ParameterRule::ParameterRule(const OnnxModel& model) : model_(model) {
   look_at_uses();
   by_feature_ = scales_of_features(model);
   waves_ = random_features(model);
-  for (std::string_view name : weights_of_terms(model)) structural_.insert(name);
+  of_terms_ = weights_of_terms(model);
+  of_data_ = statistics_of_data(model);
   if (pytorch_ && said_.empty()) look_at_order();
 }
 
@@ -319,6 +329,11 @@ bool ParameterRule::made_by_exporter(std::string_view name) const {
          (named_by_exporter(name) || (operations_ && named_as_operation(name)) || (!said_.empty() && !dotted(name)));
 }
 
+bool ParameterRule::may_be_buffer(std::string_view name) const {
+  return pytorch_ && said_.empty() && by_order(name) == Kind::unknown && !made_by_exporter(name) &&
+         !named_as_weight(name) && named_as_fixed(own_name(name));
+}
+
 ParameterRule::Kind ParameterRule::by_order(std::string_view name) const {
   auto found = ordered_.find(name);
   return found == ordered_.end() ? Kind::unknown : found->second;
@@ -342,8 +357,12 @@ ParameterVerdict ParameterRule::judge(std::string_view name, const Tensor& tenso
   if (statistics_.contains(name)) return {false, "it is a running statistic"};
   if (structural_.contains(name)) return {false, "it is a setting of a node"};
   if (said(name) == Kind::parameter) return {true, ""};
+  if (of_terms_.contains(name)) return {false, "the model's own loss weighs its terms with it", true};
   if (said(name) == Kind::buffer) return {false, "the exporter says that it is a buffer"};
   if (by_order(name) == Kind::parameter) return {true, ""};
+  if (of_data_.contains(name))
+    return {false, "by its name and its place it is the mean or the spread of data, which the model standardises",
+            true};
   if (known_buffer(name) || statistics_of_images(name, *type)) {
     // Some layers of graphs learn their epsilon.
     const bool learnable = type->elements() <= 1 && own_name(name).starts_with("eps") && is_learnable_place(name);

@@ -42,6 +42,8 @@ class ParameterRule {
   // Names are those of the module's parameters and buffers, or made by the exporter.
   bool keeps_names() const { return pytorch_; }
   bool made_by_exporter(std::string_view name) const;  // it is no parameter or buffer of the exported module
+  // Whether nothing but its place speaks for a parameter, and its name is one that people give to what is fixed.
+  bool may_be_buffer(std::string_view name) const;
   bool is_said_parameter(std::string_view name) const { return said(name) == Kind::parameter; }
   // Parameters of the exported module, where the file says which those are.
   const std::vector<std::string_view>& said_parameters() const { return said_parameters_; }
@@ -66,6 +68,8 @@ class ParameterRule {
   std::unordered_set<std::string_view> weights_;        // operands in the place of a weight (OnnxOpRow::weights)
   std::unordered_set<std::string_view> shifts_;         // operands that are added to a product or a convolution
   std::unordered_set<std::string_view> by_feature_;     // operands with a number for each feature of the other operand
+  std::unordered_set<std::string_view> of_terms_;       // weights of the terms of a loss inside the model
+  std::unordered_set<std::string_view> of_data_;        // means and spreads of what the model is given or gives
   std::unordered_set<std::string_view> waves_;          // tables of which only sines and cosines are taken
   std::unordered_set<std::string_view> computed_with_;  // operands of nodes that compute, but for small constants
   bool operations_ = false;                             // constants may have the names of operations

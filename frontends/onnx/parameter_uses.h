@@ -18,7 +18,11 @@ std::unordered_set<std::string_view> scales_of_features(const OnnxModel& model);
 std::unordered_set<std::string_view> random_features(const OnnxModel& model);
 
 // Initialisers by which a loss inside the model weighs its terms, as BCEWithLogitsLoss(weight) does: what is averaged
-// or summed to the model's only number, of logarithms.
+// or summed to the model's number, of logarithms; the number may be scaled, and the sum of several.
 std::unordered_set<std::string_view> weights_of_terms(const OnnxModel& model);
+
+// Initialisers by which a model standardises what it is given, (x - mean) / std, or brings what it gives back to the
+// numbers of its data, y std + mean, with names that say so. They are of the data, and not learnt.
+std::unordered_set<std::string_view> statistics_of_data(const OnnxModel& model);
 
 }  // namespace epl::onnx

@@ -228,6 +228,39 @@ void add_merged(const OnnxModel& model, const ParameterRule& rule, std::vector<M
                      "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False")});
 }
 
+// PyTorch's older exporter does not say what is a buffer, and one that stands last in its module looks like a
+// parameter.
+void add_fixed(const std::vector<std::string_view>& names, std::vector<ModelFinding>& out) {
+  constexpr size_t most = 8;
+  if (names.empty()) return;
+  std::string options;
+  for (size_t i = 0; i < std::min(most, names.size()); ++i) options += cat(" --freeze '", names[i], "'");
+  const bool one = names.size() == 1;
+  out.push_back({Level::warning, std::string(names.front()),
+                 cat(one ? std::string("it is") : cat("it and ", names.size() - 1, " more are"),
+                     " trained, but called as what a module keeps fixed (a kernel, a bank of filters, a codebook, "
+                     "slopes), and the exporter does not say which tensors are buffers. If PyTorch does not train ",
+                     one ? "it," : "them,", options, names.size() > most ? " and so on" : "",
+                     one ? " leaves it alone" : " leave them alone")});
+}
+
+// Of a file whose exporter has computed away all that could be trained.
+void add_nothing_left(const OnnxModel& model, const ParameterRule& rule, int64_t parameters, int64_t reals,
+                      std::string_view first, std::vector<ModelFinding>& out) {
+  const auto& said = rule.said_parameters();
+  const bool none_stored = parameters == 0 && model.quantized().all().empty() && model.stores_no_weight_in_nodes();
+  if (!none_stored || !rule.keeps_names() || (said.empty() && reals == 0)) return;
+  out.push_back({Level::warning, std::string(said.empty() ? first : said.front()),
+                 cat("nothing is left to train: ",
+                     said.empty() ? cat(reals, " tensors of the file are constants that the exporter made")
+                                  : cat("the module has ", said.size(),
+                                        " parameters, this one the first, and the file "
+                                        "stores none of them"),
+                     ", so the exporter has folded parameters into constants. Export again with "
+                     "torch.onnx.export(..., dynamo=True, optimize=False), or dynamo=False with "
+                     "do_constant_folding=False; --train-also PATTERN trains constants as they are")});
+}
+
 // What is said once of all that are not named one by one.
 void add_counts(const ParameterRule& rule, const LeftOut& named, const LeftOut& made, std::vector<ModelFinding>& out) {
   if (named.count > max_findings_of_a_kind) {
@@ -282,7 +315,9 @@ void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std:
   }
   add_merged(model, rule, out);
   LeftOut named, made;
-  int64_t small = 0, looked_at = 0;
+  int64_t small = 0, looked_at = 0, parameters = 0, reals = 0;
+  std::string_view first_real;
+  std::vector<std::string_view> fixed;
   DType small_type = DType::f16;
   const auto warn = [&](std::string_view name, std::string text) {
     out.push_back({Level::warning, std::string(name), std::move(text)});
@@ -292,6 +327,8 @@ void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std:
     if (!type.ok() || !is_float(type->dtype)) continue;
     const std::string_view name = tensor.name;
     const ParameterVerdict verdict = rule.judge(tensor);
+    parameters += verdict.parameter;
+    if (!verdict.parameter && type->elements() > 1 && rule.made_by_exporter(name) && reals++ == 0) first_real = name;
     if (verdict.mask) {
       warn(name,
            cat("it is used as a weight, but holds NaN or numbers of 1e9 and more, so it is taken for a mask and not "
@@ -316,6 +353,7 @@ void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std:
         warn(name, cat(type->text(), " is not trained: ", verdict.reason, trains_it(name)));
     }
     if (!verdict.parameter || type->elements() <= 1) continue;
+    if (rule.may_be_buffer(name)) fixed.push_back(name);
     if (type->dtype == DType::f16 || type->dtype == DType::bf16) {
       ++small;
       small_type = type->dtype;
@@ -329,6 +367,8 @@ void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std:
     warn(name,
          cat("it looks like a table, ", kind, ", that training would change; --freeze '", name, "' leaves it alone"));
   }
+  add_fixed(fixed, out);
+  add_nothing_left(model, rule, parameters, reals, first_real, out);
   add_counts(rule, named, made, out);
   if (small > 0) {
     out.push_back({Level::note, "",

@@ -13,6 +13,7 @@ for python in "$1/.venv/bin/python" "${EPL_PYTHON:-python3}" python3; do
     export PYTHONPATH="$3/installed"
     "$python" "$1/tests/bindings/python_test.py" .
     "$python" "$1/tests/bindings/python_values_test.py" .
+    "$python" "$1/tests/bindings/python_fields_test.py" .
     "$python" "$1/samples/python/first.py" | tail -1
     "$python" "$1/samples/python/second_day.py" | tail -1
     # What the page shows of both days, one piece behind the other, as its reader has it.

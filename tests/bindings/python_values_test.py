@@ -45,6 +45,32 @@ class Values(unittest.TestCase):
         self.assertEqual(epl.live_handles(), 0)
         self.assertEqual(epl._core._held, {})
 
+    def test_bfloat16_of_another_library_is_widened(self):
+        engine, _, plan = world()
+        session, ones = epl.Session(plan), epl._tensor.of(engine, np.ones((8, 4)), epl.DTYPE_BF16)
+
+        class Lent:
+            """What PyTorch gives, say."""
+            def __init__(self, tensor):
+                self.tensor = tensor
+
+            def __dlpack__(self, **keywords):
+                return self.tensor.__dlpack__(**keywords)
+
+            def __dlpack_device__(self):
+                return self.tensor.__dlpack_device__()
+        self.assertEqual(session.evaluate([Lent(ones), TARGET]).loss,
+                         session.evaluate([np.ones((8, 4), np.float32), TARGET]).loss)
+        exact = np.array([1.5, -0.0, 2**-130, 3e38, np.inf], np.float32)
+        for values in (exact, np.zeros((2, 0, 3), np.float32), np.float32(2)):
+            narrow = epl._tensor.of(engine, values, epl.DTYPE_BF16)
+            wide = epl._tensor.of(engine, Lent(narrow), epl.DTYPE_F32).numpy()
+            np.testing.assert_array_equal(wide, np.asarray(epl._tensor._widened(np, narrow)))
+            self.assertEqual(wide.shape, np.shape(values))
+            np.testing.assert_allclose(wide, values, rtol=2**-8)
+        with self.assertRaisesRegex(TypeError, "has elements i64"):
+            session.evaluate([np.ones((8, 4), np.float32), Lent(epl._tensor.of(engine, np.ones(8), epl.DTYPE_BF16))])
+
     def calls(self, engine, plan):
         """Every call that takes inputs, by its name: a function of a batch that gives something to compare."""
         session, feed = epl.Session(plan), epl.Feed(engine, {"x": ("f32", (8, 4)), "target": ("i64", (8,))})

@@ -19,12 +19,6 @@
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;  // sanitizers start no threads in a child of fork
-#else
-constexpr bool sanitized = false;
-#endif
-
 class AsyncApi : public testing::Test {
  protected:
   void SetUp() override { ::world_make(&w, folder.c_str(), 2, 8); }
@@ -329,7 +323,7 @@ TEST_F(AsyncApi, AChildOfForkIsRefusedAndNothingHangs) {
     epl_event_destroy(held.event);
     epl_session_destroy(held.session);
     epl_predictor_destroy(predictor);
-    if (!sanitized) {
+    if (!EPL_SANITIZED) {  // sanitizers start no threads in a child of fork
       epl_session* session = nullptr;
       must(epl_session_create(w.plan, nullptr, nullptr, &session));
       must(epl_session_step_async(session, w.inputs, 2, nullptr, &event));

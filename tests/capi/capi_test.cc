@@ -299,10 +299,12 @@ TEST_F(CApi, TrainerKeysAreCheckedWithTheNearestKnown) {
   EXPECT_EQ(resolved->optimizer_options.number("lr"), 1.0);
   EXPECT_EQ(resolved->loss.options.integer("ignore_index"), -1);
   EXPECT_EQ(resolved->groups.at(0).options.number("weight_decay"), 0.5);
-  EXPECT_OK(set("optimizer.beta", "0.8"));
-  EXPECT_NE(
-      resolve_trainer(*trainer).status().message().find("optimizer adam has no option \"beta\"; did you mean betas?"),
-      std::string::npos);
+  EXPECT_ERROR(set("optimizer.beta", "0.8"), EPL_ERROR_NOT_FOUND,
+               "optimizer adam has no option \"beta\"; did you mean betas?");
+  EXPECT_ERROR(set("optimizer.betas", "0.8"), EPL_ERROR_INVALID_ARGUMENT, "option betas holds two numbers, got 1");
+  EXPECT_ERROR(epl_trainer_group_set(trainer, group, EPL_STR("weight"), EPL_STR("0.5")), EPL_ERROR_NOT_FOUND,
+               "an optimizer has no option \"weight\"");
+  EXPECT_TRUE(resolve_trainer(*trainer).ok());
   epl_trainer_destroy(trainer);
 }
 

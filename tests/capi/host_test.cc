@@ -25,12 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;  // reading freed memory is what the sanitizer is there to see
-#else
-constexpr bool sanitized = false;
-#endif
-
 struct Failure {
   explicit Failure(epl_error* error) : code(epl_error_code(error)) {
     size_t length = 0;
@@ -148,7 +142,7 @@ TEST_F(HostApi, AChildOfForkIsRefusedAndNothingHangs) {
     epl_dataset_destroy(dataset);
     // The parent's plan serves a session of the child's own.
     epl_session* own = nullptr;
-    if (sanitized) return 0;  // sanitizers start no threads in such a child
+    if (EPL_SANITIZED) return 0;  // sanitizers start no threads in such a child
     if (taken(epl_session_create(w.plan, nullptr, nullptr, &own)) != EPL_OK) return 3;
     if (taken(epl_session_step(own, w.inputs, 2, nullptr, nullptr)) != EPL_OK) return 4;
     epl_session_destroy(own);
@@ -174,7 +168,7 @@ TEST_F(HostApi, HandlesThatAreNoneAreSeenWhereTheyCanBe) {
   EXPECT_EQ(epl_plan_ranks(w.plan), 1);
   const epl_tensor* inputs[2] = {w.x, reinterpret_cast<epl_tensor*>(w.engine)};
   EXPECT_EQ(Failure(epl_session_step(w.session, inputs, 2, nullptr, nullptr)).code, EPL_ERROR_MISUSE);
-  if (sanitized) return;
+  if (EPL_SANITIZED) return;  // reading freed memory is what it is there to see
   // Destroyed.
   const int64_t alive = epl_live_handles();
   epl_tensor* tensor = nullptr;
@@ -254,7 +248,7 @@ TEST_F(HostApi, DeepAndDoubledJsonIsRefusedOnASmallStack) {
   } work{&w, &deep};
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, sanitized ? 4 << 20 : 256 << 10);
+  pthread_attr_setstacksize(&attributes, EPL_SANITIZED ? 4 << 20 : 256 << 10);
   pthread_t thread;
   ASSERT_EQ(pthread_create(
                 &thread, &attributes,
@@ -341,7 +335,7 @@ TEST_F(HostApi, UserdataIsGivenBackOnceEachAndNotByAFailure) {
 
 TEST_F(HostApi, WithoutMemoryTheCallAndTheBytesAreNamed) {
   epl_tensor* tensor = nullptr;
-  if (!sanitized) {  // a sanitizer's allocator ends the process where others say no
+  if (!EPL_SANITIZED) {  // a sanitizer's allocator ends the process where others say no
     const int64_t dims[1] = {int64_t{1} << 45};
     const Failure large(epl_tensor_create(w.engine, EPL_DTYPE_U8, dims, 1, &tensor));
     EXPECT_EQ(large.code, EPL_ERROR_OUT_OF_MEMORY);

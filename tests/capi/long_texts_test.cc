@@ -83,6 +83,18 @@ void expect_refused(epl_error* error, const std::string& what) {
   expect_short(error, what);
 }
 
+// What a call gave, by whatever destroys its type.
+template <class T> void destroy_given(T* given) {
+#define EPL_FALLIBLE(name)
+#define EPL_OTHER(name)                                                                                           \
+  if constexpr (std::is_same_v<decltype(&name), void (*)(T*)> && std::string_view(#name).ends_with("_destroy")) { \
+    name(given);                                                                                                  \
+  }
+#include "epl_functions.inc"
+#undef EPL_FALLIBLE
+#undef EPL_OTHER
+}
+
 // Called with handles that live, `text` for each text, and nothing for all else.
 template <class... A>
 void try_function(const char* name, epl_error* (*function)(A...), Handles& handles, const std::string& text) {
@@ -116,6 +128,10 @@ void try_function(const char* name, epl_error* (*function)(A...), Handles& handl
       ((std::get<I>(given) = value(static_cast<A*>(nullptr), std::get<I>(places))), ...);
     }(std::index_sequence_for<A...>());
     expect_short(std::apply(function, given), name);
+    const auto end = []<class T>(T* given) {
+      if constexpr (std::is_pointer_v<T>) destroy_given(reinterpret_cast<T>(given));  // the place held what was given
+    };
+    std::apply([&](auto&... place) { (end(place), ...); }, places);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "tests/temporary_folder.h"
+#include "tests/thirds.h"
 
 namespace epl::cases_test {
 namespace {
@@ -84,7 +85,17 @@ double float64_tolerance(const std::string& name) {
 
 class Cases : public testing::TestWithParam<Expected> {};
 
-TEST_P(Cases, AreRightWithTheSameBits) {
+TEST_P(Cases, AreRight) {
+  const Expected& e = GetParam();
+  const fs::path folder = folder_of(e.name);
+  if (!fs::exists(folder)) GTEST_SKIP() << "../shared/cases/" << e.name << " is not beside this checkout";
+  const Json result = check(folder, "");
+  expect_pass(result, "");
+  EXPECT_EQ(result.value("weights_hash", ""), e.hash);
+}
+
+TEST_P(Cases, HaveTheSameBitsInEveryLayout) {
+  EPL_ONE_OF_THREE();
   const Expected& e = GetParam();
   const fs::path folder = folder_of(e.name);
   if (!fs::exists(folder)) GTEST_SKIP() << "../shared/cases/" << e.name << " is not beside this checkout";
@@ -100,8 +111,10 @@ TEST_P(Cases, AreRightWithTheSameBits) {
         << layout.dump();
   }
 }
+
 // PyTorch made the references in float64: so the engine, in float64, must give the same numbers.
 TEST_P(Cases, AreExactInFloat64) {
+  EPL_ONE_OF_THREE();
   const Expected& e = GetParam();
   if (!fs::exists(own / e.name)) GTEST_SKIP() << "only the cases of this folder";
   const Json result = check(own / e.name, "--precision f64");
@@ -115,6 +128,7 @@ TEST_P(Cases, AreExactInFloat64) {
 // Most composites have no kernels of float64, so their parts stand in the plan. Stages that are found keep the parts of
 // a composite together, and its backward pass with them, under every schedule.
 TEST_P(Cases, AreExactInFloat64InFoundStages) {
+  EPL_ONE_OF_THREE();
   const Expected& e = GetParam();
   const fs::path folder = folder_of(e.name);
   if (!fs::exists(folder)) GTEST_SKIP() << "../shared/cases/" << e.name << " is not beside this checkout";
@@ -124,13 +138,14 @@ TEST_P(Cases, AreExactInFloat64InFoundStages) {
                                               R"("interleaved","pipeline.virtual_stages":2)",
                                               R"("ZB-H1")",
                                               R"("ZB-V")",
-                                              R"("DualPipe-V")"};
+                                              R"("DualPipe-V","pipeline.num_micro_batch":4)"};
   const std::string hash = check(folder, "--precision f64").value("weights_hash", "none");
   const size_t first = std::hash<std::string>()(e.name);
   for (size_t i = 0; i < (EPL_SANITIZED ? 1u : 2u); ++i) {
     const std::string& schedule = schedules[(first + i * 3) % schedules.size()];
     const std::string strategy =
-        R"({"pipeline.num_stages":2,"pipeline.num_micro_batch":2,"pipeline.strategy":)" + schedule + "}";
+        R"({"pipeline.num_stages":2,"pipeline.strategy":)" + schedule +
+        (schedule.find("micro") == std::string::npos ? R"(,"pipeline.num_micro_batch":2})" : "}");
     const Json result = check(folder, "--precision f64 --ranks 2 --strategy '" + strategy + "'");
     EXPECT_EQ(result.value("weights_hash", ""), hash) << schedule << ": " << result.dump();
   }
@@ -170,6 +185,7 @@ TEST(Experts, AreDealtToRanks) {
 
 // Two ranks have pieces of the weights, and so have two more that have other samples.
 TEST_P(Cases, AreRightInPiecesOfTheWeights) {
+  EPL_ONE_OF_THREE();
   const Expected& e = GetParam();
   if (!fs::exists(own / e.name)) GTEST_SKIP() << "only the cases of this folder";
   std::string hash;
@@ -248,6 +264,7 @@ TEST(CaseFolders, ArenasAreTight) {
 // At level `run` kernels may sum in another order: the same answer, and the same bits again in the same layout. Where
 // the folder named has no pack, the built-in kernels serve, whose bits are known.
 TEST_P(Cases, AreRightAtLevelRun) {
+  EPL_ONE_OF_THREE();
   const Expected& e = GetParam();
   const fs::path folder = folder_of(e.name);
   if (!fs::exists(folder)) GTEST_SKIP() << "../shared/cases/" << e.name << " is not beside this checkout";
@@ -268,6 +285,7 @@ TEST_P(Cases, AreRightAtLevelRun) {
 
 // On a device whose memory the host cannot touch, and whose work waits until it must be done.
 TEST_P(Cases, AreTheSameBitsFarAway) {
+  EPL_ONE_OF_THREE();
   const Expected& e = GetParam();
   const fs::path folder = folder_of(e.name);
   if (!fs::exists(folder)) GTEST_SKIP() << "../shared/cases/" << e.name << " is not beside this checkout";
@@ -311,6 +329,20 @@ TEST(CaseFolders, UnlistedOnesPass) {
   if (!fs::is_directory(shared)) GTEST_SKIP() << "../shared/cases is not beside this checkout";
   for (const std::string& name : folders_with_cases(shared)) {
     if (!listed.contains(name)) expect_pass(check(shared / name, ""), name);
+  }
+}
+
+// Each test is of one third, and no third is small.
+TEST(Thirds, HoldEachTestOnce) {
+  std::map<int, int> tests;
+  for (const Expected& e : read_hashes()) {
+    for (const char* name : {"AreExactInFloat64", "AreTheSameBitsFarAway", "AreRightAtLevelRun"})
+      ++tests[third_of(std::string("All/Cases.") + name + "/" + e.name)];
+  }
+  EXPECT_EQ(tests.size(), 3u);
+  for (const auto& [third, count] : tests) {
+    EXPECT_TRUE(third >= 1 && third <= 3) << third;
+    EXPECT_GE(count, 30) << third;
   }
 }
 

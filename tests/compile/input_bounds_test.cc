@@ -72,6 +72,89 @@ TEST(InputBounds, FollowCastsOfRealNumbers) {
   EXPECT_TRUE(bound_text(bounds[0], "10").starts_with("holds 10, which is not an index into 10 rows"));
 }
 
+constexpr std::string_view computed_ids_text = R"(graph ids(ids: i64[4,3] batch 0, n: i64[4] batch 0) {
+  table: f32[10,2] = param
+  one: i64[] = const i64[](1)
+  ten: i64[] = const i64[](10)
+  zero: i64[] = const i64[](0)
+  offsets: i64[3] = const i64[3](0,4,7)
+  forward:
+  less_one: i64[4,3] = sub(ids, one)
+  shifted: f32[4,3,2] = gather(table, less_one) {axis=0}
+  placed: i64[4,3] = add(ids, offsets)
+  own: f32[4,3,2] = gather(table, placed) {axis=0}
+  negative: bool[4,3] = less(ids, zero)
+  up: i64[4,3] = add(ids, ten)
+  wrapped: i64[4,3] = where(negative, up, ids)
+  turned: f32[4,3,2] = gather(table, wrapped) {axis=0}
+  longest: i64[] = max_reduce(n) {axes=[0],keep=false}
+  count: i64[] = trip_count(longest) {most=5,loop="turns"}
+  runs: bool[] = less(zero, count)
+  output shifted = shifted
+  output own = own
+  output turned = turned
+  output runs = runs
+}
+)";
+
+InputBound bound_of(const std::vector<InputBound>& bounds, std::string_view node) {
+  for (const InputBound& bound : bounds) {
+    if (bound.node == node) return bound;
+  }
+  ADD_FAILURE() << "nothing is known of " << node;
+  return {};
+}
+
+// table[ids - 1], a place of its own for each column, and a negative index that the model itself makes one from the
+// end: what is picked by is computed of each element, of a batch and of a sample alike.
+TEST(InputBounds, FollowArithmeticOnEachElement) {
+  auto graph = parse(computed_ids_text);
+  ASSERT_NE(graph, nullptr);
+  const std::vector<InputBound> bounds = input_bounds(*graph, {}, "target");
+  ASSERT_EQ(bounds.size(), 4u);
+  const InputBound shifted = bound_of(bounds, "shifted"), own = bound_of(bounds, "own"),
+                   turned = bound_of(bounds, "turned");
+  Tensor ids({DType::i64, {4, 3}});
+  for (const InputBound& bound : {shifted, own, turned}) EXPECT_EQ(find_out_of_bounds(bound, ids), -1);
+  ids.set_int(7, 10);
+  EXPECT_EQ(find_out_of_bounds(shifted, ids), -1) << "10 - 1 is a row";
+  EXPECT_EQ(find_out_of_bounds(own, ids), 7);
+  EXPECT_EQ(find_out_of_bounds(turned, ids), 7);
+  ids.set_int(7, 11);
+  EXPECT_EQ(find_out_of_bounds(shifted, ids), 7);
+  EXPECT_EQ(bound_text(shifted, ids, 7),
+            "holds 11, of which the model makes the index 10, and that is out of range: it is not an index into 10 "
+            "rows; they count from 0");
+  ids.set_int(7, 5);
+  EXPECT_EQ(find_out_of_bounds(own, ids), -1) << "5 + 4 is a row";
+  ids.set_int(8, 5);
+  EXPECT_EQ(find_out_of_bounds(own, ids), 8) << "5 + 7 is none";
+  Tensor sample({DType::i64, {3}});
+  sample.set_int(2, 3);
+  EXPECT_EQ(find_out_of_bounds(own, sample), 2) << "3 + 7 is none, in a sample by itself too";
+  ids.set_int(8, -10);
+  EXPECT_EQ(find_out_of_bounds(turned, ids), -1);
+  ids.set_int(8, -21);
+  EXPECT_EQ(find_out_of_bounds(turned, ids), 8);
+}
+
+// More iterations than a loop is unrolled for, where the longest of a batch says how many.
+TEST(InputBounds, HoldCountsOfIterations) {
+  auto graph = parse(computed_ids_text);
+  ASSERT_NE(graph, nullptr);
+  const InputBound count = bound_of(input_bounds(*graph, {}, "target"), "count");
+  EXPECT_EQ(count.input, 1);
+  Tensor n({DType::i64, {4}});
+  n.set_int(0, -7);
+  n.set_int(1, 5);
+  EXPECT_EQ(find_out_of_bounds(count, n), -1);
+  n.set_int(2, 6);
+  EXPECT_EQ(find_out_of_bounds(count, n), 2);
+  EXPECT_EQ(bound_text(count, n, 2),
+            "holds 6, more than the 5 iterations for which the loop turns is unrolled; max_trip_count "
+            "(--max-trip-count N) allows more");
+}
+
 TEST(InputBounds, NameTheElement) {
   const InputBound bound{
       .input = 0, .range = {.low = 0, .high = 3, .ignored = -1, .what = "class of 3"}, .node = "loss"};

@@ -141,10 +141,10 @@ TEST(Overview, EveryCutHasAReason) {
   const auto plan = plan_of(8, nested);
   ASSERT_TRUE(plan);
   const Plan& decided = plan->entries().front().plan;
-  for (int n = 0; n < decided.graph->node_count(); ++n) {
-    const std::string& why = decided.why[static_cast<size_t>(n)];
-    const auto& sharding = decided.node_shardings[static_cast<size_t>(n)];
-    const std::string& name = decided.graph->node(NodeId{n}).name;
+  for (const NodeId n : decided.graph->node_ids()) {
+    const std::string& why = decided.why[n];
+    const auto& sharding = decided.node_shardings[n];
+    const std::string& name = decided.graph->node(n).name;
     EXPECT_EQ(sharding.cut_by(decided.mesh().find(data_axis)), why.find("cut by samples") != std::string::npos) << name;
     for (const int axis : decided.task_graphs[0].split) {
       if (sharding.cut_by(axis)) {

@@ -1,4 +1,5 @@
 // The guard of a step over tensors that are longer than a vector and than a task.
+#include <cmath>
 #include <limits>
 
 #include "tests/kernels/kernel_harness.h"
@@ -7,7 +8,11 @@ namespace epl::cpu::not_finite_test {
 namespace {
 
 int64_t first_not_finite(const std::vector<Tensor>& operands) {
-  return launch_everywhere({.op = "first_not_finite", .inputs = operands, .outputs = {{DType::i64, {}}}})[0].get_int(0);
+  return launch_everywhere({.op = "first_not_finite",
+                            .attributes = {{"counted", false}},
+                            .inputs = operands,
+                            .outputs = {{DType::i64, {}}}})[0]
+      .get_int(0);
 }
 
 TEST(NotFinite, IsSeenWhereverItStands) {
@@ -28,6 +33,22 @@ TEST(NotFinite, IsSeenWhereverItStands) {
       }
     }
   }
+}
+
+// The last operand, where it counts: it is never the one that is not finite.
+TEST(NotFinite, NorWhereNothingCounts) {
+  const Tensor fine = Tensor::from_floats({2}, {1, 2}), bad = Tensor::from_floats({2}, {1, HUGE_VALF});
+  const auto found = [](const Tensor& checked, float count) {
+    return launch_everywhere({.op = "first_not_finite",
+                              .attributes = {{"counted", true}},
+                              .inputs = {checked, checked, Tensor::from_floats({1}, {count}).reshaped({})},
+                              .outputs = {{DType::i64, {}}}})[0]
+        .get_int(0);
+  };
+  EXPECT_EQ(found(fine, 0.25f), -1);
+  EXPECT_EQ(found(fine, 0), 0);
+  EXPECT_EQ(found(bad, 0.25f), 0);
+  EXPECT_EQ(found(fine, std::numeric_limits<float>::quiet_NaN()), -1);
 }
 
 }  // namespace

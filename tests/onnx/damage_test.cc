@@ -224,7 +224,10 @@ TEST(Hostile, OperandsThatDoNotFit) {
   expect_refused(import(of({node("Add", {"x"}, {"y"})})), "takes 2", "node_y");
   expect_refused(import(of({node("Relu", {}, {"y"})})), "takes 1", "node_y");
   expect_refused(import(of({node("MatMul", {"x", "x"}, {"y"}, {})}), {.symbols = {{"n", 3}}}), "", "node_y");
-  expect_refused(import(of({node("Reshape", {"x", "x"}, {"y"})})), "must be known", "node_y");
+  expect_refused(import(of({node("Reshape", {"x", "x"}, {"y"})})), "takes there i64", "node_y");
+  expect_refused(
+      import(of({node("Cast", {"x"}, {"k"}, {attribute("to", int64_t{7})}), node("Reshape", {"x", "k"}, {"y"})})),
+      "must be known", "node_y");
   expect_refused(import(of({node("Conv", {"x", "x"}, {"y"})})), "", "node_y");
   expect_refused(import(of({node("NoSuchOperator", {"x"}, {"y"})})), "NoSuchOperator", "node_y");
   expect_refused(import(of({node("Relu", {"x"}, {"y"}, {}, "elsewhere")})), "elsewhere.Relu", "node_y");

@@ -124,5 +124,47 @@ TEST(WeightFindings, SayWhichOptionHelps) {
       "");
 }
 
+// A buffer of PyTorch's older exporter that stands last in its module, and so looks like a parameter.
+TEST(WeightFindings, NameWhatMayBeFixed) {
+  const auto findings = [](const std::string& producer) {
+    Parts parts;
+    parts.nodes = {node("MatMul", {"x", "fc.weight"}, {"h"}), node("MatMul", {"h", "blur.kernel"}, {"b"}),
+                   node("MatMul", {"b", "vq.codebook"}, {"c"}), node("Mul", {"c", "head.gain"}, {"y"})};
+    parts.initializers = {tensor("fc.weight", filled({64, 8}, noise)), tensor("blur.kernel", filled({8, 8}, noise)),
+                          tensor("vq.codebook", filled({8, 8}, noise)), tensor("head.gain", filled({8}, noise))};
+    parts.inputs = {port("x", {"n", "64"})};
+    parts.outputs = {port("y", {})};
+    return all_findings(model(parts, {}, {.opset = 17, .producer = producer}));
+  };
+  const std::string found = findings("pytorch");
+  EXPECT_NE(found.find("blur.kernel: it and 1 more are trained, but called as what a module keeps fixed"),
+            std::string::npos)
+      << found;
+  EXPECT_NE(found.find("--freeze 'blur.kernel' --freeze 'vq.codebook' leave them alone"), std::string::npos) << found;
+  EXPECT_EQ(findings(""), "") << "of other files it is not known that names are those of a module";
+}
+
+// All that the module has was computed away.
+TEST(WeightFindings, NothingLeftToTrainIsTold) {
+  Parts parts;
+  parts.nodes = {node("Mul", {"x", "val_0"}, {"h"}), node("Add", {"h", "val_1"}, {"y"})};
+  parts.initializers = {tensor("val_0", filled({64}, noise)), tensor("val_1", filled({64}, noise))};
+  parts.inputs = {port("x", {"n", "64"})};
+  parts.outputs = {port("y", {})};
+  parts.signature = "p_fc_weight: PARAMETER target='fc.weight'\np_fc_bias: PARAMETER target='fc.bias'";
+  const std::string found = all_findings(model(parts, {}, {.opset = 17, .producer = "pytorch"}));
+  EXPECT_NE(found.find("fc.weight: nothing is left to train: the module has 2 parameters, this one the first, and the "
+                       "file stores none of them"),
+            std::string::npos)
+      << found;
+  EXPECT_NE(found.find("optimize=False"), std::string::npos) << found;
+
+  // What still stands where weights do is trained, under the exporter's name.
+  parts.nodes = {node("MatMul", {"x", "val_0"}, {"h"}), node("Add", {"h", "val_1"}, {"y"})};
+  parts.initializers = {tensor("val_0", filled({64, 8}, noise)), tensor("val_1", filled({8}, noise))};
+  const std::string nameless = all_findings(model(parts, {}, {.opset = 17, .producer = "pytorch"}));
+  EXPECT_NE(nameless.find("val_0: 1 weights (512 numbers) have lost their names"), std::string::npos) << nameless;
+}
+
 }  // namespace
 }  // namespace epl::onnx::findings_test

@@ -209,6 +209,18 @@ def main():
          [value("x", F, [None, 3, None, None])], [value("y", F, [None, 2])],
          [array("conv.weight", np.linspace(-1, 1, 108).reshape(4, 3, 3, 3)), array("conv.bias", [0.5, 1, -1, 0.25]),
           array("fc.weight", np.linspace(-1, 1, 8).reshape(4, 2)), array("fc.bias", [0, 1])], corpus=False)
+    # Nothing is said of its input but its type.
+    save("rankless", [node("Conv", ["x", "conv.weight", "conv.bias"], ["c"], pads=[1, 1, 1, 1]),
+                      node("GlobalAveragePool", ["c"], ["p"]), node("Flatten", ["p"], ["f"]),
+                      node("Gemm", ["f", "fc.weight", "fc.bias"], ["y"])],
+         [value("x", F, None)], [value("y", F, None)],
+         [array("conv.weight", np.linspace(-1, 1, 108).reshape(4, 3, 3, 3)), array("conv.bias", [0.5, 1, -1, 0.25]),
+          array("fc.weight", np.linspace(-1, 1, 8).reshape(4, 2)), array("fc.bias", [0, 1])], corpus=False)
+    # Its inputs have the name that the target has as a rule.
+    save("target_input", [node("Concat", ["x", "target"], ["c"], axis=1),
+                          node("Gemm", ["c", "fc.weight", "fc.bias"], ["y"])],
+         [value("x", F, ["batch", 2]), value("target", F, ["batch", 1])], [value("y", F, ["batch", 2])],
+         [array("fc.weight", np.linspace(-1, 1, 6).reshape(3, 2)), array("fc.bias", [0, 1])], corpus=False)
     save("opset_old", [node("Neg", ["x"], ["y"])], [x], [value("y", F, ["batch", 3])], opset=6)
     save("wrong_type", [node("Add", ["x", "whole"], ["y"], name="sum")], [x], [value("y", F, ["batch", 3])],
          [array("whole", [1, 2, 3], np.int64)])

@@ -142,6 +142,7 @@ inline Message port(const std::string& name, const std::vector<std::string>& dim
 
 struct Parts {
   std::vector<Message> nodes, initializers, inputs, outputs;
+  std::string signature;  // what PyTorch's newer exporter says of the initialisers; empty: nothing
 };
 
 inline Message graph(const Parts& parts) {
@@ -152,6 +153,11 @@ inline Message graph(const Parts& parts) {
   for (const Message& m : parts.initializers) w.add_message(schema::GraphProto::initializer, m);
   for (const Message& m : parts.inputs) w.add_message(schema::GraphProto::input, m);
   for (const Message& m : parts.outputs) w.add_message(schema::GraphProto::output, m);
+  if (!parts.signature.empty()) {
+    protozero::pbf_writer entry(w, schema::GraphProto::metadata_props);
+    entry.add_string(schema::StringStringEntryProto::key, std::string(signature_key));
+    entry.add_string(schema::StringStringEntryProto::value, parts.signature);
+  }
   return out;
 }
 
@@ -173,6 +179,7 @@ inline Message function(const std::string& name, const Names& inputs, const Name
 struct Header {
   int64_t opset = 20, ir = 10;
   bool own_domain = false;  // also imports version 1 of "own", the domain of `function`
+  std::string producer = "";
 };
 
 // The graph comes last, so that every truncation inside it leaves a damaged graph.
@@ -180,6 +187,7 @@ inline Message model(const Parts& parts, const std::vector<Message>& functions =
   Message out;
   protozero::pbf_writer w(out);
   w.add_int64(schema::ModelProto::ir_version, header.ir);
+  if (!header.producer.empty()) w.add_string(schema::ModelProto::producer_name, header.producer);
   auto opset = [&](const std::string& domain, int64_t version) {
     protozero::pbf_writer id(w, schema::ModelProto::opset_import);
     id.add_string(schema::OperatorSetIdProto::domain, domain);

@@ -208,6 +208,90 @@ TEST(OnnxParameters, WeightsOfALossAreNone) {
             (Names{"layer.weight", "scale.weight"}));
 }
 
+// The loss that the terms are summed up to may be scaled, one of several, or a sum in steps.
+TEST(OnnxParameters, WeightsOfALossInSteps) {
+  using testing::node;
+  const epl::Tensor matrix = epl::Tensor::from_floats({3, 3}, {1, 2, 3, 4, 3, 2, 1, 7, 3});
+  epl::Tensor features(TensorType{DType::i64, {1}});
+  features.set_int(0, 1);
+  const auto trained = [&](const std::vector<testing::Message>& rest, bool targets) {
+    std::vector<testing::Message> nodes = {node("MatMul", {"x", "layer.weight"}, {"h"}), node("Sigmoid", {"h"}, {"p"}),
+                                           node("Log", {"p"}, {"l"}), node("Mul", {"l", targets ? "t" : "x"}, {"m"}),
+                                           node("Mul", {"crit.weight", "m"}, {"n"})};
+    nodes.insert(nodes.end(), rest.begin(), rest.end());
+    auto graph = testing::import(
+        testing::model({.nodes = nodes,
+                        .initializers = {testing::tensor("layer.weight", matrix),
+                                         testing::tensor("crit.weight", epl::Tensor::from_floats({3}, {1, 2, 0.5})),
+                                         testing::tensor("half", epl::Tensor::from_floats({1}, {0.5}).reshaped({})),
+                                         testing::tensor("features", features)},
+                        .inputs = {testing::port("x", {"4", "3"}), testing::port("t", {"4", "3"})},
+                        .outputs = {testing::port("y", {})}}));
+    EXPECT_TRUE(graph.ok()) << graph.status().to_string();
+    return graph.ok() ? graph->leaves(ValueKind::parameter).size() : 0;
+  };
+  const testing::Message mean = node("ReduceMean", {"n"}, {"a"}),
+                         over_features = node("ReduceSum", {"n", "features"}, {"s"});
+  const std::vector<std::vector<testing::Message>> losses = {
+      {mean, node("Mul", {"a", "half"}, {"y"})},
+      {mean, node("Mul", {"h", "h"}, {"q"}), node("ReduceMean", {"q"}, {"b"}), node("Add", {"a", "b"}, {"y"})},
+      {node("ReduceSum", {"n"}, {"a"}), node("Div", {"a", "half"}, {"y"})},
+      {over_features, node("ReduceMean", {"s"}, {"y"})},
+      {over_features, node("Div", {"s", "half"}, {"d"}), node("ReduceMean", {"d"}, {"y"})}};
+  for (size_t k = 0; k < losses.size(); ++k) {
+    EXPECT_EQ(trained(losses[k], true), 1u) << k;
+    EXPECT_EQ(trained(losses[k], false), 2u) << k << ": what is no loss against targets may learn what it weighs by";
+  }
+}
+
+// What a model standardises its data by is of the data; a scale or a shift of another name or place is learnt.
+TEST(OnnxParameters, StatisticsOfData) {
+  using testing::node;
+  const epl::Tensor matrix =
+      epl::Tensor::from_floats({5, 5}, {1, 2, 3, 4, 3, 2, 1, 7, 3, 5, 6, 2, 8, 1, 4, 9, 5, 3, 2, 7, 6, 1, 8, 2, 5});
+  const auto trained = [&](const std::vector<testing::Message>& nodes, const std::string& a, const std::string& b) {
+    auto graph = testing::import(
+        testing::model({.nodes = nodes,
+                        .initializers = {testing::tensor("fc.weight", matrix),
+                                         testing::tensor(a, epl::Tensor::from_floats({5}, {1, 7, 0.5, 2, 6})),
+                                         testing::tensor(b, epl::Tensor::from_floats({5}, {2, 1, 4, 3, 5}))},
+                        .inputs = {testing::port("x", {"6", "5"})},
+                        .outputs = {testing::port("y", {"6", "5"})}}));
+    EXPECT_TRUE(graph.ok()) << graph.status().to_string();
+    return graph.ok() ? graph->leaves(ValueKind::parameter).size() : 0;
+  };
+  for (const auto& [a, b] :
+       {std::pair{"scaler.mean", "scaler.std"}, {"scaler.mean_", "scaler.scale_"}, {"x_mu", "x_sd"}}) {
+    EXPECT_EQ(
+        trained({node("Sub", {"x", a}, {"c"}), node("Div", {"c", b}, {"z"}), node("MatMul", {"z", "fc.weight"}, {"y"})},
+                a, b),
+        1u)
+        << a;
+    EXPECT_EQ(trained({node("Sub", {"x", a}, {"c"}), node("Sqrt", {b}, {"r"}), node("Div", {"c", "r"}, {"z"}),
+                       node("MatMul", {"z", "fc.weight"}, {"y"})},
+                      a, b),
+              1u)
+        << a;
+    // Of what a layer gives they may be learnt.
+    EXPECT_EQ(
+        trained({node("MatMul", {"x", "fc.weight"}, {"h"}), node("Sub", {"h", a}, {"c"}), node("Div", {"c", b}, {"y"})},
+                a, b),
+        3u)
+        << a;
+  }
+  const auto back = [&](const char* spread, const char* centre) {
+    return trained({node("MatMul", {"x", "fc.weight"}, {"h"}), node("Mul", {"h", spread}, {"c"}),
+                    node("Add", {"c", centre}, {"y"})},
+                   spread, centre);
+  };
+  EXPECT_EQ(back("out.y_std", "out.y_mean"), 1u);
+  EXPECT_EQ(back("out.scale", "out.shift"), 3u);
+  EXPECT_EQ(trained({node("Sub", {"x", "in.bias"}, {"c"}), node("Div", {"c", "in.gain"}, {"z"}),
+                     node("MatMul", {"z", "fc.weight"}, {"y"})},
+                    "in.bias", "in.gain"),
+            3u);
+}
+
 // A name is as long as its writer likes; and what looks like an exporter's constant is not a parameter unless it is a
 // weight.
 TEST(OnnxParameters, NamesOfAnyLength) {

@@ -99,6 +99,19 @@ TEST(Standard, NumbersOfOperands) {
   EXPECT_EQ(told(node("Relu", {"x", ""}, {"y"})), "accepted");  // a name left empty at the end says nothing
 }
 
+// Computed as if it had them, the mean of integers is that of factors that integers round to zero.
+TEST(Standard, TypesThatAnInputDoesNotHave) {
+  const epl::Tensor integers = epl::Tensor::from_ints({1, 2, 3});
+  EXPECT_TOLD("input 0 is i64[3], and the standard's Mean takes there real numbers; cast it before",
+              told(node("Mean", {"k", "k"}, {"y"}), 20, {2, 3}, integers));
+  EXPECT_TOLD("input 1 is i64[3], and the standard's Mean takes",
+              told(node("Mean", {"x", "k"}, {"y"}), 20, {3}, integers));
+  EXPECT_TOLD("takes there i32, i64; cast it", told(node("Gather", {"x", "k"}, {"y"})));
+  for (const char* op : {"GlobalAveragePool", "Sigmoid", "Softmax", "Sqrt"})
+    EXPECT_TOLD("takes there real numbers", told(node(op, {"k"}, {"y"}), 20, {2, 3}, integers));
+  EXPECT_EQ(told(node("Abs", {"k"}, {"y"}), 20, {2, 3}, integers), "accepted");
+}
+
 TEST(Standard, BranchesAndFunctionsAreHeldToIt) {
   const auto branch = [](const Message& inner) {
     return testing::graph({.nodes = {inner}, .outputs = {port("b", {"a"})}});

@@ -147,6 +147,7 @@ Plan plan_of(const OpDef& op, const Sample& sample, const OutputTypes& outputs, 
 
   Plan plan;
   plan.graph = graph;
+  plan.rules = *node_rules(*graph);
   Mesh mesh{.axes = {{"data", 1, MeshAxis::Kind::rank},
                      {"micro_batch", 1, MeshAxis::Kind::time},
                      {"unit", 1, MeshAxis::Kind::unit},
@@ -159,13 +160,13 @@ Plan plan_of(const OpDef& op, const Sample& sample, const OutputTypes& outputs, 
   plan.node_block = {BlockKind::main};
   plan.node_cloned = {false};
   find_value_task_graphs(plan);
-  for (int v = 0; v < graph->value_count(); ++v)
-    plan.shardings.push_back({.dims = std::vector<Cuts>(graph->type(Value{v}).shape.size())});
+  for (const Value v : graph->value_ids())
+    plan.shardings.push_back({.dims = std::vector<Cuts>(graph->type(v).shape.size())});
   ExtendedRule rule = *node_extended_rule(*graph, graph->node(NodeId{0}));
   plan.node_shardings.emplace_back().factors.resize(
       static_cast<size_t>(factor) < rule.added ? rule.added : rule.rule.factors.size());
   const int64_t size = rule.rule.factors[static_cast<size_t>(factor)].size;
-  plan.node_shardings[0].factors[static_cast<size_t>(factor)] = {{.axes = {3}, .of = size % ranks == 0 ? 0 : size}};
+  plan.node_shardings.back().factors[static_cast<size_t>(factor)] = {{.axes = {3}, .of = size % ranks == 0 ? 0 : size}};
   return plan;
 }
 
@@ -255,12 +256,11 @@ class CutNodes : public ::testing::TestWithParam<const OpDef*> {
       }
       expect_result(all, local, *wanted);
       ++cuts;
-      if (!plan.node_shardings[0].uneven()) continue;
+      if (!plan.node_shardings.back().uneven()) continue;
       SCOPED_TRACE("with operands that lie in pieces, whose padding is not zero");
-      const OperandShardings operands = *operand_shardings(plan, NodeId{0});
+      const OperandShardings operands = operand_shardings(plan, NodeId{0});
       for (size_t i = 0; i < inputs.size(); ++i) {
-        if (const Value v = plan.graph->find(cat("x", i)))
-          plan.shardings[static_cast<size_t>(v.index)] = operands.inputs[i];
+        if (const Value v = plan.graph->find(cat("x", i))) plan.shardings[v] = operands.inputs[i];
       }
       locals = partition(plan);
       ASSERT_TRUE(locals.ok()) << locals.status().to_string();

@@ -480,7 +480,27 @@ def statistics(api):
         np.testing.assert_allclose(learnt, mean, rtol=1e-12, atol=1e-12)
 
 
-OTHERS = (statistics, unknown_end, too_long, long_count, other_shapes, rows_of_data)
+def count_above_bound(api):
+    """More iterations than the loop is unrolled for: refused before the step, and never cut in silence."""
+    case = count_of_data()
+    case.settings = {"max_trip_count": "3"}
+    target = draw(2, 3)
+    plan = plan_of(api, case, case.rows[0], target)
+    session = api.session(plan)
+    for call in ("step", "predict"):
+        feeds = {"x": case.rows[0]["x"], "n": np.array(4, np.int64), "target": target}
+        kind = TRAIN if call == "step" else PREDICT
+        tensors = [feeds[n] for n in api.ports(plan, kind, INPUT)]
+        try:
+            api.step(session, tensors) if call == "step" else api.predict(session, tensors, 1)
+        except EplError as e:
+            words = ("input n holds 4", "the 3 iterations", "the loop y", "--max-trip-count N")
+            assert all(word in str(e) for word in words), f"{call}: the message lacks one of {words}: {e}"
+            continue
+        raise AssertionError(f"{call}: it is not refused")
+
+
+OTHERS = (statistics, unknown_end, too_long, long_count, other_shapes, rows_of_data, count_above_bound)
 
 
 def main():

@@ -245,6 +245,7 @@ def large_integers():
         yield f"{op} uint64 large", op, 18, {"x": a}, {"keepdims": 0}, (), np.array(wanted, np.uint64), False
     for op, wanted in (("ArgMax", 2), ("ArgMin", 1)):
         yield f"{op} uint64 large", op, 13, {"x": a}, {"keepdims": 0}, (), np.array(wanted), False
+    yield from wrapping_integers()
     top = 2 ** 63 - 1
     for dtype, values in (("int32", [2 ** 31 - 1, 2 ** 31 - 1, 5]), ("uint32", [2 ** 32 - 1, 2 ** 32 - 1, 5]),
                           ("int64", [2 ** 62] * 3), ("int64", [-top - 1] * 3), ("int64", [top, top, -3]),
@@ -254,6 +255,36 @@ def large_integers():
         mean = abs(total) // 3 * (1 if total >= 0 else -1)
         yield (f"ReduceMean {dtype} {values}", "ReduceMean", 13, {"x": np.array(values, dtype)},
                {"keepdims": 0, "axes": [0]}, (), np.array(mean, dtype), False)
+
+
+def wrapping_integers():
+    """What products and sums of integers do not hold wraps, as NumPy's do; no digit of 64 bits is lost on the way."""
+    for dtype in INTS:
+        top = np.iinfo(dtype).max
+        big = 2 ** 53 + 1 if "64" in dtype else top
+        a, b, c = (np.array(v, dtype) for v in ([[big, 2], [top, 3]], [[1, top], [2, 5]], [[7, top], [1, 0]]))
+        if dtype not in SMALL:  # the standard has products of 32 bits and more
+            for x, y in ((a, b), (np.array([[[big]]], dtype), np.array([[1]], dtype))):
+                yield f"MatMul {dtype} wraps {x.ndim}", "MatMul", 13, {"x": x, "e": y}, {}, (), x @ y, False
+            yield f"Gemm {dtype} wraps", "Gemm", 13, {"x": a, "e": b, "c": c}, {"transB": 1}, (), a @ b.T + c, False
+            yield (f"Gemm {dtype} by whole numbers", "Gemm", 13, {"x": a, "e": b, "c": c}, {"alpha": 3.0, "beta": 2.0},
+                   (), (a @ b) * array(3, dtype) + c * array(2, dtype), False)
+            yield (f"CumSum {dtype} wraps", "CumSum", 14, {"x": a, "axis": np.array(1)}, {}, ("axis",),
+                   np.cumsum(a, 1, dtype=dtype), False)
+            yield (f"CumSum {dtype} wraps from the end", "CumSum", 14, {"x": a, "axis": np.array(0)},
+                   {"reverse": 1, "exclusive": 1}, ("axis",), np.stack([a[1], np.zeros(2, dtype)]), False)
+            yield (f"ReduceSum {dtype} wraps", "ReduceSum", 13, {"x": a, "axes": np.array([1])}, {"keepdims": 0},
+                   ("axes",), a.sum(1, dtype=dtype), False)
+        yield (f"Einsum {dtype} wraps", "Einsum", 12, {"x": a, "e": b}, {"equation": "ij,jk->ik"}, (), a @ b, False)
+        u = np.array([[3, 3]], dtype)
+        for reduction, f in (("add", np.add), ("mul", np.multiply), ("max", np.maximum), ("min", np.minimum)):
+            wanted = np.stack([f(f(a[0], u[0]), u[0]), a[1]])
+            yield (f"ScatterElements {dtype} {reduction} wraps", "ScatterElements", 18,
+                   {"x": a, "i": np.zeros((2, 2), np.int64), "u": np.concatenate([u, u])}, {"reduction": reduction},
+                   (), wanted, False)
+            yield (f"ScatterND {dtype} {reduction} wraps", "ScatterND", 18,
+                   {"x": a, "i": np.zeros((2, 1), np.int64), "u": np.concatenate([u, u])}, {"reduction": reduction}, (),
+                   wanted, False)
 
 
 def reductions():

@@ -112,7 +112,7 @@ const Node& attention_of(const Graph& graph) {
     if (node.op->name == "attention") return node;
   }
   ADD_FAILURE() << "no attention in\n" << print_graph(graph);
-  return graph.nodes()[0];
+  return graph.node(NodeId{0});
 }
 
 void expect_attention(const Form& form, bool is_causal, bool has_bias, double scale) {

@@ -15,6 +15,7 @@
 #include "tests/backend/failing_device.h"
 #include "tests/backend/far_device.h"
 #include "tests/runtime/trained.h"
+#include "tests/thirds.h"
 #include "tools/layouts.h"
 
 namespace epl::atomic_calls_test {
@@ -253,6 +254,7 @@ class AtomicCalls : public testing::TestWithParam<tools::StrategyRow> {
 };
 
 TEST_P(AtomicCalls, HappenOrDoNot) {
+  EPL_ONE_OF_THREE();
   const auto plan = plan_of(GetParam(), false);
   if (!plan.ok()) {
     ASSERT_EQ(plan.status().code(), Code::unsupported) << plan.status().to_string();
@@ -276,6 +278,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, AtomicCalls, testing::ValuesIn(rows()), row_na
 class AtomicHalves : public AtomicCalls {};
 
 TEST_P(AtomicHalves, HappenOrDoNot) {
+  EPL_ONE_OF_THREE();
   const auto plan = plan_of(GetParam(), true);
   if (!plan.ok()) GTEST_SKIP() << plan.status().to_string();
   Pair pair(*plan);

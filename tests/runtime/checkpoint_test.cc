@@ -20,12 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string fresh_folder(const std::string& name) {
-  const std::string folder = program_folder() / name;
-  fs::remove_all(folder);
-  return folder;
-}
-
 Checkpoint example(int64_t step) {
   Checkpoint c;
   c.step = step;

@@ -187,8 +187,43 @@ TEST_P(CountsNothing, KeptGradientsAreZero) {
   EXPECT_TRUE(metrics.counts_nothing);
   for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(job.session->state().get("w.gradient")->get(i), 0);
   EXPECT_TRUE(identical(*job.session->state().get("w"), before));
+  job.step(batch(8, 0));
+  EXPECT_NE(job.session->state().get("w.gradient")->get(0), 0);
+  const Tensor stepped = *job.session->state().get("w");
   job.step(batch(0, -100));
-  EXPECT_TRUE(identical(*job.session->state().get("w"), before));
+  for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(job.session->state().get("w.gradient")->get(i), 0);
+  EXPECT_TRUE(identical(*job.session->state().get("w"), stepped));
+}
+
+// A share of each class of weight 0 is spread over the others, so that the sum is not zero.
+TEST_P(CountsNothing, SmoothedClassesOfWeightZero) {
+  LossSpec loss{.name = "softmax_cross_entropy"};
+  loss.options = {{"class_weights", Doubles{1, 2, 0}}, {"label_smoothing", 0.2}};
+  Job job = start(classifier, loss, GetParam());
+  const std::vector<Tensor> before = state_of(job);
+  const StepMetrics metrics = job.step(batch(0, 2));
+  EXPECT_TRUE(metrics.counts_nothing);
+  EXPECT_TRUE(std::isnan(metrics.loss)) << metrics.loss;
+  expect_same(state_of(job), before);
+  EXPECT_TRUE(std::isfinite(job.step(batch(8, 0)).loss));
+}
+
+// Whatever the loss is.
+TEST(CountsNothingAtAll, NoSample) {
+  std::string none(classifier);
+  for (size_t at = none.find("[8,"); at != std::string::npos; at = none.find("[8,")) none.replace(at, 3, "[0,");
+  for (const char* name : {"softmax_cross_entropy", "mse", "bce_with_logits"}) {
+    SCOPED_TRACE(name);
+    const bool classes = std::string_view(name) == "softmax_cross_entropy";
+    Job job = start(none, {.name = name}, {1, "1"});
+    const Tensor w = *job.session->state().get("w");
+    const StepMetrics metrics =
+        job.step({Tensor(TensorType{DType::f32, {0, 4}}),
+                  classes ? Tensor(TensorType{DType::i64, {0}}) : Tensor(TensorType{DType::f32, {0, 3}})});
+    EXPECT_TRUE(metrics.counts_nothing);
+    EXPECT_TRUE(std::isnan(metrics.loss));
+    EXPECT_TRUE(identical(*job.session->state().get("w"), w));
+  }
 }
 
 // Whoever makes the step: a job, a caller of the C API, or the parts of a step.

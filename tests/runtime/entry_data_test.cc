@@ -17,8 +17,8 @@ namespace {
 // Labels as numbers, in a type of the file's own.
 class Labels : public Reader {
  public:
-  Labels(DType type, std::vector<double> values) : values_(std::move(values)) {
-    fields_ = {{"x", {DType::f32, {12}}}, {"target", {type, {}}}};
+  Labels(DType type, std::vector<double> values, std::string name = "target") : values_(std::move(values)) {
+    fields_ = {{"x", {DType::f32, {12}}}, {std::move(name), {type, {}}}};
   }
   const std::vector<std::pair<std::string, TensorType>>& fields() const override { return fields_; }
   int64_t samples() const override { return static_cast<int64_t>(values_.size()); }
@@ -90,6 +90,39 @@ TEST(EntryData, LabelsOutOfRangeAreNamedInEveryType) {
                   std::string::npos)
             << dtype_name(type) << ": " << status.message();
       }
+    }
+  }
+}
+
+// A number that the input's type does not have is found before the first step, as a label is.
+TEST(EntryData, NumbersThatAnInputCannotHoldAreNamed) {
+  for (const auto& [type, wrong] : {std::pair{"bool", 2.0}, {"bool", 0.5}, {"f16", 1e6}}) {
+    PlanOptions options;
+    options.model = GraphModel::parse(cat("graph marked(x: f32[8,12] batch 0, m: ", type, R"([8] batch 0) {
+  w: f32[12] = param
+  forward:
+  p: f32[8,12] = mul(x, w)
+  r: f32[8] = sum(p) {axes=[1],keep=false}
+  c: f32[8] = cast(m) {to=@f32}
+  y: f32[8] = mul(r, c)
+  output y = y
+}
+)"));
+    options.training = false;
+    const auto plan = CompiledPlan::create(test_host(1), options);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    const Entry& entry = *(*plan)->entry(EntryKind::predict);
+    for (const bool right : {true, false}) {
+      std::vector<double> values(50, 1.0);
+      if (!right) values[37] = wrong;
+      const auto dataset = Dataset::create(std::make_unique<Labels>(DType::f32, values, "m"), {.batch = 8}).value();
+      ASSERT_TRUE(bind_dataset(*dataset, entry).ok());
+      const Status status = check_dataset(*dataset, entry);
+      EXPECT_EQ(status.ok(), right) << status.to_string();
+      if (right) continue;
+      EXPECT_NE(status.message().find("field m, row 37 (counted from 0), the value is "), std::string::npos)
+          << status.message();
+      EXPECT_NE(status.message().find(cat("which ", type, " cannot hold")), std::string::npos) << status.message();
     }
   }
 }

@@ -98,8 +98,42 @@ class InCommon : public testing::TestWithParam<Layout> {
 };
 
 TEST_P(InCommon, other_weights_in_a_models_file_are_refused_by_name) {
-  expect_all(make([](Told& told, int r) { told.weights = 1 + static_cast<uint64_t>(r); }), Code::invalid_argument,
-             {"rank 1 has other weights than rank 0", "first differs \"b1\", of 4 that do", "take_weights"});
+  expect_all(
+      make([](Told& told, int r) { told.weights = 1 + static_cast<uint64_t>(r); }), Code::invalid_argument,
+      {"rank 1 has other weights than rank 0", "first differs \"b1\", of 4 that do", "take_weights", "--take-weights"});
+}
+
+// What one process alone has found, a label out of range for example, all say: who looks at rank 0 is told as well.
+TEST_P(InCommon, a_reason_of_one_process_is_said_by_all) {
+  expect_good(make());
+  const std::string why = "field target, row 37 (counted from 0), holds 7, which is not a class of 4";
+  const std::vector<Status> statuses = each([&](int r) -> Status {
+    const Status own = r == 1 ? Status(Code::invalid_argument, why) : Status();
+    return sessions[static_cast<size_t>(r)]->world().agree(own);
+  });
+  EXPECT_EQ(statuses[1].code(), Code::invalid_argument);
+  EXPECT_EQ(statuses[1].message(), why);
+  EXPECT_EQ(statuses[0].code(), Code::peer_failed);
+  EXPECT_EQ(statuses[0].message(), cat("another process of the job has failed: rank 1: ", why));
+  EXPECT_EQ(statuses[0].rank(), 1);
+  expect_they_go_on(0);
+}
+
+// The same of a batch that one process alone is given, in a step.
+TEST_P(InCommon, a_bad_label_of_one_process_is_named_by_all) {
+  expect_good(make());
+  expect_good(step_all());
+  const std::vector<Status> statuses = each([&](int r) -> Status {
+    std::vector<Tensor> batch = mlp_batch(1);
+    if (r == 1) batch[1].set_int(5, 70);
+    StepMetrics metrics;
+    return sessions[static_cast<size_t>(r)]->step(batch, metrics);
+  });
+  for (const Status& status : statuses) {
+    EXPECT_NE(status.message().find("input target holds 70, which is not a class of "), std::string::npos)
+        << status.to_string();
+  }
+  expect_they_go_on(1);
 }
 
 TEST_P(InCommon, weights_of_rank_0_are_taken_on_request) {

@@ -183,6 +183,38 @@ TEST_P(NotFinite, AnOverflowIsNamedWhereItBegins) {
   }
 }
 
+// An index that two inputs make is not known before the step: the node that picks by it says which one it was.
+TEST_P(NotFinite, AnIndexOutOfRangeIsNamed) {
+  PlanOptions options;
+  options.model = GraphModel::parse(R"(graph picks(a: i64[8] batch 0, b: i64[8] batch 0) {
+  table: f32[10,3] = param
+  forward:
+  sum: i64[8] = add(a, b)
+  y: f32[8,3] = gather(table, sum) {axis=0}
+  output y = y
+}
+)");
+  options.train.loss.name = "mse";
+  options.ranks = GetParam().ranks;
+  ASSERT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", GetParam().micro_batches).ok());
+  Host host = test_host(2);
+  auto plan = CompiledPlan::create(host, options);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  auto session = Session::create(host, *plan, {.seed = 7});
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  Tensor a(TensorType{DType::i64, {8}}), b(TensorType{DType::i64, {8}}), target(TensorType{DType::f32, {8, 3}});
+  a.set_int(5, 7);
+  b.set_int(5, 8);
+  StepMetrics metrics;
+  const Status ran = (*session)->step(std::vector<Tensor>{a, b, target}, metrics);
+  ASSERT_TRUE(ran.ok()) << ran.to_string();
+  EXPECT_EQ(metrics.skipped.code(), Code::not_finite);
+  EXPECT_NE(metrics.skipped.message().find("nan comes first out of node y (gather): an index is out of range, as its "
+                                           "operand holds 15, which is not an index into 10 rows; they count from 0"),
+            std::string::npos)
+      << metrics.skipped.to_string();
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, NotFinite,
                          testing::Values(Layout{1, "1"}, Layout{1, "4"}, Layout{2, "1"}, Layout{2, "2"},
                                          Layout{4, "1"}));

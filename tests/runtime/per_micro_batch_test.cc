@@ -3,6 +3,8 @@
 // depend on the ranks, so every layout of as many micro-batches has the same bits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "tests/runtime/trained.h"
@@ -251,6 +253,82 @@ TEST(PerMicroBatch, WhereNothingIsCoupledItIsTheWholeBatch) {
       const std::string name = cat(ranks, " ranks, ", micro_batches);
       expect_same(trained(model, {name, ranks, per_micro_batch(micro_batches), Job().samples, 3}), one, name);
     }
+  }
+}
+
+// A mean of what `wanted` counts.
+constexpr std::string_view counted = R"(graph counted(x: f32[B,12] batch 0, wanted: f32[B,4] batch 0) {
+  w1: f32[12,4] = param
+  forward:
+  h: f32[B,4] = matmul(x, w1)
+  squares: f32[B,4] = mul(h, h)
+  masked: f32[B,4] = mul(squares, wanted)
+  total: f32[] = sum(masked) {axes=[0,1],keep=false}
+  count: f32[] = sum(wanted) {axes=[0,1],keep=false}
+  loss: f32[] = counted_mean(total, count)
+  output loss = loss
+}
+)";
+
+// What a step over samples gives, of which those of `nothing` do not count.
+struct Counted {
+  StepMetrics metrics;
+  Tensor before, after;
+};
+Counted step_of(const std::vector<int>& given, const std::vector<int>& nothing, int64_t ranks,
+                const std::string& strategy) {
+  Counted out;
+  const auto count = static_cast<int64_t>(given.size());
+  PlanOptions options;
+  options.model = std::make_shared<AnyBatch>(std::string(counted), count);
+  options.train.loss.name = "output:loss";
+  options.train.optimizer = "sgd";
+  options.train.optimizer_options = {{"lr", 0.5}};
+  options.ranks = ranks;
+  options.strategy = *parse_strategy(strategy);
+  auto plan = CompiledPlan::create(test_host(2), options);
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  if (!plan.ok()) return out;
+  auto session = Session::create(test_host(2), *plan, {.seed = 7});
+  EXPECT_TRUE(session.ok()) << session.status().to_string();
+  Tensor x(TensorType{DType::f32, {count, 12}}), wanted(TensorType{DType::f32, {count, 4}});
+  for (int64_t i = 0; i < count; ++i) {
+    const int sample = given[static_cast<size_t>(i)];
+    for (int64_t j = 0; j < 12; ++j) x.set(i * 12 + j, philox_uniform(static_cast<uint64_t>(sample), j) - 0.5);
+    const bool counts = std::ranges::find(nothing, sample) == nothing.end();
+    for (int64_t j = 0; j < 4; ++j) wanted.set(i * 4 + j, counts ? 1 : 0);
+  }
+  out.before = (*session)->state().get("w1")->clone();
+  const Status status = (*session)->step(std::vector<Tensor>{x, wanted}, out.metrics);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_TRUE(out.metrics.skipped.ok()) << out.metrics.skipped.to_string();
+  out.after = (*session)->state().get("w1")->clone();
+  return out;
+}
+
+// Its gradient is zero, as in PyTorch, and the others train on; where none counts the step changes nothing.
+TEST(PerMicroBatch, OneMayCountNothing) {
+  const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
+  const std::vector<Counted> alone = {step_of({0, 1}, {}, 1, "{}"), step_of({2, 3}, {}, 1, "{}"),
+                                      step_of({6, 7}, {}, 1, "{}")};
+  for (const int64_t ranks : {1, 2}) {
+    SCOPED_TRACE(ranks);
+    const Counted some = step_of(all, {4, 5}, ranks, per_micro_batch(4));
+    EXPECT_FALSE(some.metrics.counts_nothing);
+    EXPECT_TRUE(some.metrics.counts_in_part);
+    EXPECT_TRUE(std::isnan(some.metrics.loss));
+    for (int64_t i = 0; i < some.after.elements(); ++i) {
+      double wanted = some.before.get(i);
+      for (const Counted& one : alone) wanted += (one.after.get(i) - one.before.get(i)) / 4;
+      EXPECT_NEAR(some.after.get(i), wanted, 1e-6) << i;
+    }
+    const Counted none = step_of(all, all, ranks, per_micro_batch(4));
+    EXPECT_TRUE(none.metrics.counts_nothing);
+    EXPECT_TRUE(std::isnan(none.metrics.loss));
+    EXPECT_TRUE(identical(none.after, none.before));
+    const Counted whole = step_of(all, {}, ranks, per_micro_batch(4));
+    EXPECT_FALSE(whole.metrics.counts_in_part);
+    EXPECT_TRUE(std::isfinite(whole.metrics.loss));
   }
 }
 

@@ -126,16 +126,15 @@ TEST_P(Rings, WaitsComeAfterWhatTheyWaitFor) {
   auto made = plan_of(skipping_job(), {GetParam(), 4, 8, "cpu", 4});
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   const Plan& plan = (*made)->entries().front().plan;
-  auto all = boundaries(plan);
-  ASSERT_TRUE(all.ok());
-  auto waits = send_waits(plan, *all);
+  const std::vector<Boundary> all = boundaries(plan);
+  auto waits = send_waits(plan, all);
   ASSERT_TRUE(waits.ok()) << waits.status().to_string();
   for (size_t c = 0; c < waits->size(); ++c) {
     int sending = 0;
     for (size_t i = 0; i < plan.calls[c].size(); ++i) {
       const BlockCall& call = plan.calls[c][i];
       std::set<int> to;
-      for (const Boundary& b : *all) {
+      for (const Boundary& b : all) {
         if (b.from == static_cast<int>(c) && b.sent == call.id()) to.insert(b.to);
       }
       if (call.block != BlockKind::post) sending += static_cast<int>(to.size());

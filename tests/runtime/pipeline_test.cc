@@ -156,7 +156,7 @@ TEST_P(Pipeline, NeedsWhatIsAliveAtOnce) {
 Plan of_two_task_graphs(const Plan& one) {
   Plan plan = one;
   plan.task_graphs.push_back({.scope = "second"});
-  for (size_t n = plan.node_task_graph.size() / 3; n < plan.node_task_graph.size(); ++n)
+  for (const NodeId n : plan.node_task_graph.ids().after(NodeId{plan.node_task_graph.size() / 3 - 1}))
     plan.node_task_graph[n] = plan.node_task_graph[n] == every_task_graph ? every_task_graph : 1;
   find_value_task_graphs(plan);
   return plan;

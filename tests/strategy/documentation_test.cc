@@ -201,8 +201,18 @@ Stages that no scopes name are found: `pipeline.num_stages` says for how many ra
 
 The nodes that see the inputs are cut, in their order, into runs of about the same cost, backward pass included. Of the
 cuts that are within a twentieth of the best, those are taken that leave repeated layers whole, and then those over
-which least is sent. What the ranks of a stage share is what `default` says, for example `split`. More ranks make
-copies. `epl plan` shows where each stage begins and its part of the work.
+which least is sent. More ranks make copies. `epl plan` shows where each stage begins and its part of the work.
+
+The ranks of a stage are shared out as `default` says, with the scopes inside it. Beside `pipeline.num_stages`, scopes
+are no stages: the ranks of each stage are theirs in turn, and `default` is what no scope matches. This is a pipeline of
+two stages, whose two ranks each split the feed-forward layers, and have copies of all other weights:
+
+```json
+{"pipeline.num_stages": 2, "pipeline.num_micro_batch": 4,
+ "scopes": [{"match": "*.mlp.*", "split": 2}]}
+```
+
+Where a schedule gives a rank several stages and scopes name them, all these scopes share out their ranks alike.
 
 A schedule says in which order ranks go through the micro-batches. It changes no bit. Ranks are idle while the pipeline
 fills and drains: a share of the step that follows from the schedule, if all stages take the same time, and a

@@ -71,6 +71,13 @@ TEST(Style, VendorsAreNamedOnlyInBackends) {
   }
 }
 
+// What a merge or a patch leaves beside the file that it changed.
+TEST(Style, NothingIsLeftOfAPatch) {
+  const std::vector<std::string> all = {"core",  "frontends", "backends", "include", "tools", "tests",
+                                        "bench", "cmake",     "scripts",  "samples", "docs",  "bindings"};
+  for (const SourceFile& file : files_below(all, {".orig", ".rej", ".bak"})) ADD_FAILURE() << file.path;
+}
+
 TEST(Style, FilesStayReadable) {
   // A file on this list is longer for the reason given; nothing else may pass.
   const std::map<std::string, std::string> longer = {
@@ -220,6 +227,25 @@ TEST(Style, UnknownNamesAreToldInOneWay) {
       }
     }
   }
+}
+
+// Names of strangers and words that went wrong must not act on a terminal, wherever the tool prints them.
+TEST(Style, TheToolSaysEverythingThroughOneFunction) {
+  static const std::regex prints(R"re(\bstd::(v?f?printf|v?f?puts|putchar|cout|cerr)\b)re");
+  // Whole documents of ours, JSON that a program reads, and what moves a terminal's own line.
+  static const std::regex own(R"re(printable(_line)?\(|stdout\)|"\\r\\033\[K", stderr\))re");
+  int seen = 0;
+  for (const SourceFile& file : files_below({"tools"}, kCode)) {
+    int number = 0;
+    for (const std::string& line : lines_of(file.text)) {
+      ++number;
+      if (!std::regex_search(line, prints)) continue;
+      ++seen;
+      EXPECT_TRUE(std::regex_search(line, own))
+          << file.path << ":" << number << ": prints by itself; tools/text.h has say() and say_error()";
+    }
+  }
+  EXPECT_GT(seen, 3);
 }
 
 // Messages are put together and followed by others ("; go on with ...", " (see --help)"): a sentence alone has no full

@@ -64,6 +64,36 @@ expect 3 "the data gives f32[8,3,12,16] for that input" "$epl" train nameless.on
 expect 0 "loss" "$epl" evaluate nameless.onnx --data x.npy --data-options "$arrays" --loss mse --shape \
   x=4,3,12,16 --checkpoint shaped
 expect 0 "wrote" "$epl" export nameless.onnx --loss mse --shape x=2,3,12,16 --checkpoint shaped --out trained.onnx
+# The checkpoint knows what it was trained with.
+expect 0 "wrote" "$epl" export nameless.onnx --loss mse --checkpoint shaped --out taken.onnx
+same trained.onnx taken.onnx "sizes of options and of the checkpoint"
+awk 'BEGIN { for (i = 0; i < 300; ++i) printf "line %d of %d\n", i, i % 7 }' >lines.txt
+"$epl" template gpt2 --layers 1 --sequence symbolic --context 16 --width 16 --heads 2 --out symbolic.onnx >/dev/null
+expect 0 "" "$epl" train symbolic.onnx --text lines.txt --context 16 --batch 4 --steps 3 --out symbolic
+expect 0 "wrote again.onnx" "$epl" export symbolic.onnx --checkpoint symbolic/checkpoint --out again.onnx
+same again.onnx symbolic/trained.onnx "an export and what train wrote"
+expect 0 "wrote again.onnx" "$epl" export symbolic.onnx --symbol sequence=8 --checkpoint symbolic --out again.onnx
+
+# An input of which the file says its type alone: --shape gives it its dimensions, and so does data.
+cp "$source/tests/onnx/data/rankless.onnx" . || exit 1
+for command in plan trace "inspect --kernels"; do
+  expect 3 "the number of dimensions of input x. Give them as in --shape x=8,64" "$epl" $command rankless.onnx --loss mse
+  expect 0 "" "$epl" $command rankless.onnx --loss mse --shape x=8,3,12,16
+done
+expect 0 "x: f32[...]" "$epl" inspect rankless.onnx
+expect 0 "4 of 4 initialisers can be trained" "$epl" inspect rankless.onnx
+expect 0 "4 of 4 initialisers can be trained (x: f32[2,3,12,16])" "$epl" inspect rankless.onnx --loss mse --shape \
+  x=2,3,12,16
+expect 0 "batch: 2 samples" "$epl" plan rankless.onnx --loss mse --shape x=2,3,12,16
+expect 0 "batch: 4 samples" "$epl" plan rankless.onnx --loss mse --shape 'x=?,3,12,16' --batch 4
+expect 3 "dimension 1 of input x, which is f32[?,?,?,?]. Give them as in --shape x=8,64,12,16" "$epl" plan \
+  rankless.onnx --loss mse --shape 'x=?,?,12,16'
+expect 0 "" "$epl" train rankless.onnx --data x.npy --data-options "$arrays" --loss mse --steps 2 --out by_data
+expect 0 "" "$epl" train rankless.onnx --data x.npy --data-options "$arrays" --loss mse --shape 'x=?,3,12,16' \
+  --steps 2 --out by_shape
+expect 3 "the data gives f32[8,3,12,16] for that input" "$epl" train rankless.onnx --data x.npy --data-options \
+  "$arrays" --loss mse --shape 'x=?,3,12,17' --steps 2 --out other
+expect 0 "wrote" "$epl" export rankless.onnx --loss mse --shape x=2,3,12,16 --checkpoint by_shape --out ranked.onnx
 
 # Fields that do not fit.
 expect 3 "no field of the data for input x; there are X, target" "$epl" train mlp.onnx --data table.csv --data-options \
@@ -74,6 +104,17 @@ expect 3 "{\"batch\": 0}" "$epl" train mlp.onnx --data table.csv --data-options 
   --steps 1 --out o
 expect 0 "i64[8] from kind" "$epl" train mlp.onnx --data table.csv --steps 1 --out o \
   # a column of integers is classes for this loss
+
+# An input called target: --loss-target names what the loss compares with, and the field of the data.
+cp "$source/tests/onnx/data/target_input.onnx" . || exit 1
+{ echo "a,b,c,kind"; i=0; while [ $i -lt 40 ]; do echo "$((i % 7)),0.5,-1,$((i % 2))"; i=$((i + 1)); done; } >clash.csv
+inputs='{"classes": true, "inputs": {"x": ["a", "b"], "target": "c"}}'
+expect 3 'two fields of the data are called "target"' "$epl" train target_input.onnx --data clash.csv --data-options \
+  "$inputs" --steps 1 --out refused
+expect 0 "label: i64[8] from kind" "$epl" train target_input.onnx --data clash.csv --data-options "$inputs" \
+  --loss-target label --held-out 0.2 --steps 2 --out clash
+expect 0 "loss" "$epl" evaluate target_input.onnx --data clash.csv --data-options "$inputs" --loss-target label \
+  --checkpoint clash
 
 # The loss inside the graph.
 expect 3 "nor does a node of its graph" "$epl" plan mlp.onnx --loss-output nothing

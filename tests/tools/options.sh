@@ -26,6 +26,11 @@ refused 2 "--clip: -1 is negative" --clip -1
 refused 2 "--seed: \"-1\" is not an integer of at least 0" --seed -1
 refused 2 "is not an integer" --seed 1e23
 refused 2 "beyond what an integer" --seed 99999999999999999999
+# The greatest of 64 bits is the seed of all that is drawn, the order of the data too.
+expect 0 "" "$epl" train m.onnx --data t.csv --data-options '{"classes": true}' --batch 4 --steps 2 \
+  --seed 18446744073709551615 --out seeded
+expect 0 "" "$epl" train m.onnx --data t.csv --data-options '{"classes": true}' --batch 4 --steps 4 \
+  --seed 18446744073709551615 --out seeded --resume seeded
 refused 2 "is not an integer" --batch 1.5
 for option in --batch --ranks --keep; do refused 2 "$option: 0 is not 1 or more" $option 0; done
 for option in --warmup --checkpoint-every --threads --micro-batches; do refused 2 "$option: -1 is negative" $option \

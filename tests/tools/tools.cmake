@@ -20,6 +20,7 @@ script_test(exit_codes "tools;only_release" 300)
 script_test(slicing tools 300)
 script_test(annotated tools 300)
 script_test(pins tools 300)
+script_test(odd_texts tools 300)
 
 # Pairs of layouts, of graphs that are drawn and of cases: the same bits.
 add_test(NAME tools.fuzz_layouts COMMAND epl_tool fuzz-layouts --seed 1 --count 40)

@@ -1,6 +1,6 @@
 // Ops that go along an axis element by element: arg_max, arg_min and top_k, which compare and give positions, and
 // cum_sum. Any element type. Equal elements keep the order of their positions, and a running sum of real numbers is one
-// in float64, so no result depends on threads or on how an algorithm goes.
+// in float64 and one of integers wraps, so no result depends on threads or on how an algorithm goes.
 #include <algorithm>
 #include <cmath>
 
@@ -81,9 +81,10 @@ Result<Prepared> prepare_top_k(const KernelQuery& q) {
   return Prepared{.workspace_bytes = q.threads * size * static_cast<int64_t>(sizeof(int64_t))};
 }
 
-template <class T>
-void running_sum(const KernelCall& call, T (*load)(DType, const void*, int64_t),
-                 void (*store)(DType, void*, int64_t, T)) {
+// T has all digits of the numbers that load and store read and write: a double, or 64 bits that wrap as any fewer do.
+template <class T, class U>
+void running_sum(const KernelCall& call, U (*load)(DType, const void*, int64_t),
+                 void (*store)(DType, void*, int64_t, U)) {
   const AxisRows rows(call.query.in(0), call.query.axis("axis"));
   const DType type = call.query.in(0).dtype;
   const bool exclusive = call.attributes().flag("exclusive"), reverse = call.attributes().flag("reverse");
@@ -91,15 +92,15 @@ void running_sum(const KernelCall& call, T (*load)(DType, const void*, int64_t),
     T sum = 0;
     for (int64_t k = 0; k < rows.n; ++k) {
       const int64_t at = rows.offset(row) + (reverse ? rows.n - 1 - k : k) * rows.inner;
-      const T value = load(type, call.inputs[0], at);
-      store(type, call.outputs[0], at, exclusive ? sum : sum + value);
+      const T value = static_cast<T>(load(type, call.inputs[0], at));
+      store(type, call.outputs[0], at, static_cast<U>(exclusive ? sum : sum + value));
       sum += value;
     }
   });
 }
 void cum_sum(const KernelCall& call) {
-  call.query.in(0).dtype == DType::i64 ? running_sum<int64_t>(call, load_int, store_int)
-                                       : running_sum<double>(call, load_double, store_double);
+  is_float(call.query.in(0).dtype) ? running_sum<double>(call, load_double, store_double)
+                                   : running_sum<uint64_t>(call, load_int, store_int);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "backends/cpu/kernels/rows.h"
 #include "backends/cpu/kernels/strided_copy.h"
-#include "core/ir/scalar.h"
+#include "core/ir/combine.h"
 
 namespace epl::cpu {
 namespace {
@@ -60,10 +60,10 @@ struct PreparedScatter {
   Reduction reduction = Reduction::none;
 };
 
-double combined(Reduction reduction, double old, double update) {
-  if (reduction == Reduction::add) return old + update;
-  if (reduction == Reduction::mul) return old * update;
-  return evaluate_scalar(reduction == Reduction::max ? ScalarOp::max : ScalarOp::min, old, update, 0.0);
+ScalarOp combined_by(Reduction reduction) {
+  if (reduction == Reduction::add) return ScalarOp::add;
+  if (reduction == Reduction::mul) return ScalarOp::mul;
+  return reduction == Reduction::max ? ScalarOp::max : ScalarOp::min;
 }
 
 Result<Prepared> prepare_scatter(const KernelQuery& q) {
@@ -91,9 +91,7 @@ void scatter_elements(const KernelCall& call) {
         std::memcpy(call.out<std::byte>(0) + target * bytes, call.in<std::byte>(2) + from * bytes,
                     static_cast<size_t>(bytes));
       } else {
-        store_double(
-            type, call.outputs[0], target,
-            combined(reduction, load_double(type, call.outputs[0], target), load_double(type, call.inputs[2], from)));
+        combine_element(combined_by(reduction), type, call.outputs[0], target, call.inputs[2], from);
       }
     }
   });

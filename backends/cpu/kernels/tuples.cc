@@ -10,7 +10,7 @@
 #include "backends/cpu/kernels/rows.h"
 #include "backends/cpu/kernels/sorted_positions.h"
 #include "backends/cpu/kernels/strided_copy.h"
-#include "core/ir/scalar.h"
+#include "core/ir/combine.h"
 
 namespace epl::cpu {
 namespace {
@@ -140,11 +140,10 @@ void scatter(const KernelCall& call) {
   const int64_t bytes = static_cast<int64_t>(dtype_bytes(type));
   const bool adds_floats = t.combine == Combine::add && type == DType::f32,
              in_place = call.outputs[0] == call.inputs[0];
-  const auto combined = [&](double old, double update) {
-    if (t.combine == Combine::add) return old + update;
-    if (t.combine == Combine::mul) return old * update;
-    return evaluate_scalar(t.combine == Combine::max ? ScalarOp::max : ScalarOp::min, old, update, 0.0);
-  };
+  const ScalarOp by = t.combine == Combine::add   ? ScalarOp::add
+                      : t.combine == Combine::mul ? ScalarOp::mul
+                      : t.combine == Combine::max ? ScalarOp::max
+                                                  : ScalarOp::min;
   const SortedPositions sorted = t.sorted(call);
   t.each_piece(call.threads(), [&](int64_t slice, int64_t column, int64_t width, int) {
     const int64_t at = slice * t.inner + column, first = sorted.first[slice], last = sorted.first[slice + 1];
@@ -161,8 +160,7 @@ void scatter(const KernelCall& call) {
         const auto* from = reinterpret_cast<const float*>(update(i));
         for (int64_t j = 0; j < width; ++j) sums[j] += from[j];
       } else {
-        for (int64_t j = 0; j < width; ++j)
-          store_double(type, to, j, combined(load_double(type, to, j), load_double(type, update(i), j)));
+        for (int64_t j = 0; j < width; ++j) combine_element(by, type, to, j, update(i), j);
       }
     }
   });

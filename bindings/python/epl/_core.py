@@ -211,7 +211,7 @@ def memory(value):
 
 def array(of, values):
     values = () if values is None else tuple(values)
-    return (of * len(values))(*values), len(values)
+    return (of * len(values))(*(raw.number(of, each, f"element {i}") for i, each in enumerate(values))), len(values)
 
 
 def handles(values):
@@ -228,7 +228,10 @@ def structs(of, values):
     values = () if values is None else values
     if isinstance(values, c.Array):
         return values, len(values)
-    return (of * len(values))(*(of(**each) if isinstance(each, dict) else each for each in values)), len(values)
+    each = [of(**value) if isinstance(value, dict) else value for value in values]
+    made = (of * len(each))(*each)
+    made._kept = each  # whose texts these are
+    return made, len(each)
 
 
 def call_options(call):
@@ -237,9 +240,12 @@ def call_options(call):
     fields = dict(call)
     timeout, cancel = fields.pop("timeout", None), fields.pop("cancel", None)
     if timeout is not None:
-        fields["timeout_nanoseconds"] = max(1, int(timeout * 1e9))
+        seconds = raw.number(c.c_double, timeout, "timeout")
+        if math.isnan(seconds):
+            raise ValueError("timeout is a number of seconds, not nan")
+        fields["timeout_nanoseconds"] = max(1, int(min(seconds, 9e9) * 1e9))  # in 285 years
     if cancel is not None:
-        fields["cancel"] = pointer(cancel)
+        fields["cancel"] = cancel
     known = [field for field, _ in raw.CallOptions._fields_]
     for name in fields:
         if name not in known:

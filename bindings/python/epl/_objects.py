@@ -50,6 +50,7 @@ class Engine(core.Handle):
         return core.library().epl_engine_device_count(core.pointer(self))
 
     def device(self, index: int) -> raw.DeviceInfo:
+        index = raw.number(c.c_int64, index, "index")
         info_out = raw.DeviceInfo()
         info_out._kept.append(self)  # whose texts these are
         core.check(core.library().epl_engine_device(core.pointer(self), index, c.byref(info_out)))
@@ -91,9 +92,12 @@ class Model(core.Handle):
 
     def port_count(self, kind: int) -> int:
         """`kind` is PORT_...; 0 for a kind that is unknown."""
+        kind = raw.number(c.c_int32, kind, "kind")
         return core.library().epl_model_port_count(core.pointer(self), kind)
 
     def port(self, kind: int, index: int) -> raw.TensorInfo:
+        kind = raw.number(c.c_int32, kind, "kind")
+        index = raw.number(c.c_int64, index, "index")
         info_out = raw.TensorInfo()
         info_out._kept.append(self)  # whose texts these are
         core.check(core.library().epl_model_port(core.pointer(self), kind, index, c.byref(info_out)))
@@ -103,6 +107,9 @@ class Model(core.Handle):
         """The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is
         fixed or is not there. A dimension of an input that the file does not name is called by its place, as
         "x[2]"."""
+        kind = raw.number(c.c_int32, kind, "kind")
+        index = raw.number(c.c_int64, index, "index")
+        dim = raw.number(c.c_int32, dim, "dim")
         length = c.c_size_t()
         return core.view(core.library().epl_model_dim_symbol(core.pointer(self), kind, index, dim, c.byref(length)), length.value)
 
@@ -181,6 +188,7 @@ class Trainer(core.Handle):
 
     def set_number(self, key: core.Text, value: float) -> None:
         key_data, key_length = core.text(key)
+        value = raw.number(c.c_double, value, "value")
         core.check(core.library().epl_trainer_set_number(core.pointer(self), key_data, key_length, value))
 
     def unset(self, key: core.Text) -> None:
@@ -201,10 +209,12 @@ class Trainer(core.Handle):
 
     def group_add(self, group: int, pattern: core.Text) -> None:
         """One more pattern for a group."""
+        group = raw.number(c.c_int64, group, "group")
         pattern_data, pattern_length = core.text(pattern)
         core.check(core.library().epl_trainer_group_add(core.pointer(self), group, pattern_data, pattern_length))
 
     def group_set(self, group: int, key: core.Text, value: core.Text) -> None:
+        group = raw.number(c.c_int64, group, "group")
         key_data, key_length = core.text(key)
         value_data, value_length = core.text(value)
         core.check(core.library().epl_trainer_group_set(core.pointer(self), group, key_data, key_length, value_data, value_length))
@@ -230,12 +240,14 @@ class Trainer(core.Handle):
         where the file gives it no name. Here and in the calls that follow, a name that the model does not
         have is an error of Plan.create."""
         symbol_data, symbol_length = core.text(symbol)
+        size = raw.number(c.c_int64, size, "size")
         core.check(core.library().epl_trainer_bind_symbol(core.pointer(self), symbol_data, symbol_length, size))
 
     def bind_input(self, input: core.Text, dtype: int, dims: Optional[Iterable[int]] = None) -> None:
         """Binds the shape of an input, or, by the name "target", type and shape of the target of the loss.
         `dtype` may be DTYPE_NONE for inputs; another one must be that of the model."""
         input_data, input_length = core.text(input)
+        dtype = raw.number(c.c_int32, dtype, "dtype")
         dims_data, dims_length = core.array(c.c_int64, dims)
         core.check(core.library().epl_trainer_bind_input(core.pointer(self), input_data, input_length, dtype, dims_data, dims_length))
 
@@ -251,6 +263,7 @@ class Trainer(core.Handle):
         must agree about the number of samples. The others count them in dimension 0 where they agree, else
         they count none."""
         input_data, input_length = core.text(input)
+        dim = raw.number(c.c_int32, dim, "dim")
         core.check(core.library().epl_trainer_bind_batch_dim(core.pointer(self), input_data, input_length, dim))
 
     def bind_value(self, input: core.Text, value: Tensor) -> None:
@@ -294,6 +307,7 @@ class Strategy(core.Handle):
         and shards (ONNX IR 11), or metadata "epl.strategy" of the model and "epl.scope" of its nodes.
         ERROR_NOT_FOUND where it asks for nothing. A plan whose strategy has neither scopes nor a default
         takes it by itself."""
+        ranks = raw.number(c.c_int64, ranks, "ranks")
         strategy_out = c.c_void_p()
         core.check(core.library().epl_strategy_of_model(core.pointer(model), ranks, c.byref(strategy_out)))
         return cls.own(strategy_out.value, model)
@@ -307,6 +321,9 @@ class Strategy(core.Handle):
     def add_scope(self, outer: int, kind: int, device_count: int, name: Optional[core.Text] = None) -> int:
         """Adds a scope behind those that are there. `outer`: the number of a scope, or one of the two above.
         Without a pattern it matches every node. `scope`: its number, for the calls below."""
+        outer = raw.number(c.c_int64, outer, "outer")
+        kind = raw.number(c.c_int32, kind, "kind")
+        device_count = raw.number(c.c_int64, device_count, "device_count")
         name_data, name_length = core.text(name)
         scope_out = c.c_int64()
         core.check(core.library().epl_strategy_add_scope(core.pointer(self), outer, kind, device_count, name_data, name_length, c.byref(scope_out)))
@@ -314,6 +331,7 @@ class Strategy(core.Handle):
 
     def add_match(self, scope: int, pattern: core.Text) -> None:
         """A glob over names of nodes, "node:NAME" for one node of the model, "op:MatMul", or "param:embed*"."""
+        scope = raw.number(c.c_int64, scope, "scope")
         pattern_data, pattern_length = core.text(pattern)
         core.check(core.library().epl_strategy_add_match(core.pointer(self), scope, pattern_data, pattern_length))
 
@@ -323,7 +341,9 @@ class Strategy(core.Handle):
         calls that name a value the first counts. `dim`: from 0, or from -1 back from the end. Plan.create
         refuses, by name, what is not there, what no rule of its node can cut so, and what two pins ask of one
         node."""
+        scope = raw.number(c.c_int64, scope, "scope")
         value_data, value_length = core.text(value)
+        dim = raw.number(c.c_int32, dim, "dim")
         core.check(core.library().epl_strategy_pin_dim(core.pointer(self), scope, value_data, value_length, dim))
 
     def describe(self) -> str:
@@ -382,9 +402,14 @@ class Plan(core.Handle):
     def port_count(self, entry: int, kind: int) -> int:
         """Inputs in the order in which steps take them, and outputs, of an entry (ENTRY_...). 0 for an unknown
         entry."""
+        entry = raw.number(c.c_int32, entry, "entry")
+        kind = raw.number(c.c_int32, kind, "kind")
         return core.library().epl_plan_port_count(core.pointer(self), entry, kind)
 
     def port(self, entry: int, kind: int, index: int) -> raw.TensorInfo:
+        entry = raw.number(c.c_int32, entry, "entry")
+        kind = raw.number(c.c_int32, kind, "kind")
+        index = raw.number(c.c_int64, index, "index")
         info_out = raw.TensorInfo()
         info_out._kept.append(self)  # whose texts these are
         core.check(core.library().epl_plan_port(core.pointer(self), entry, kind, index, c.byref(info_out)))
@@ -392,6 +417,8 @@ class Plan(core.Handle):
 
     def find_port(self, entry: int, kind: int, name: core.Text) -> int:
         """The index of the input or output of that name; -1 where there is none."""
+        entry = raw.number(c.c_int32, entry, "entry")
+        kind = raw.number(c.c_int32, kind, "kind")
         name_data, name_length = core.text(name)
         return core.library().epl_plan_find_port(core.pointer(self), entry, kind, name_data, name_length)
 
@@ -400,6 +427,10 @@ class Plan(core.Handle):
         of the batch: what a process with these ranks passes with SessionOptions.slices, in a tensor of so
         many samples. 0 samples: none of them reads it. All of the batch where the input counts no samples, or
         they do not lie in one run."""
+        entry = raw.number(c.c_int32, entry, "entry")
+        input = raw.number(c.c_int64, input, "input")
+        first_rank = raw.number(c.c_int64, first_rank, "first_rank")
+        ranks = raw.number(c.c_int64, ranks, "ranks")
         first_out = c.c_int64()
         samples_out = c.c_int64()
         core.check(core.library().epl_plan_slice(core.pointer(self), entry, input, first_rank, ranks, c.byref(first_out), c.byref(samples_out)))
@@ -410,6 +441,7 @@ class Plan(core.Handle):
 
     def memory_bytes_peak(self, rank: int) -> int:
         """Bytes that a rank will have at its peak, exact; -1 for a rank that is not there."""
+        rank = raw.number(c.c_int64, rank, "rank")
         return core.library().epl_plan_memory_bytes_peak(core.pointer(self), rank)
 
     def print(self, stage: core.Text, **call: Any) -> str:
@@ -514,6 +546,7 @@ class Session(core.Handle):
         """An output of the last step (ENTRY_TRAIN) or of the last Session.evaluate (ENTRY_EVALUATE), by its
         name: what a key of the strategy merges ("outputs.global_mean" and so on), as it asks; of a step also
         its own, for example "loss". A new tensor."""
+        entry = raw.number(c.c_int32, entry, "entry")
         name_data, name_length = core.text(name)
         output_out = c.c_void_p()
         core.check(core.library().epl_session_output(core.pointer(self), entry, name_data, name_length, c.byref(output_out)))
@@ -545,12 +578,13 @@ class Session(core.Handle):
         """Steps done."""
         return core.library().epl_session_steps(core.pointer(self))
 
-    def progress(self) -> None:
+    def progress(self) -> raw.Metrics:
         """What the last step that was done gave its caller, all numbers of one step, while others run. Before a
         session has made a step, and after a checkpoint was loaded, `step` is what Session.steps says and
         `loss` is NaN."""
         metrics_out = raw.Metrics()
         core.library().epl_session_progress(core.pointer(self), c.byref(metrics_out))
+        return metrics_out
 
     def set_number(self, name: core.Text, value: float) -> None:
         """A number that decides how training goes on, changed between steps and kept in checkpoints:
@@ -561,6 +595,7 @@ class Session(core.Handle):
                                Read, it is 1 where all that match are frozen.
         Over processes all set the same."""
         name_data, name_length = core.text(name)
+        value = raw.number(c.c_double, value, "value")
         core.check(core.library().epl_session_set_number(core.pointer(self), name_data, name_length, value))
 
     def get_number(self, name: core.Text) -> float:
@@ -572,6 +607,8 @@ class Session(core.Handle):
     def observe(self, value: float, higher_is_better: int) -> None:
         """Tells the schedule plateau what was measured, which it may lower the scale above for. Other schedules
         watch nothing: an error."""
+        value = raw.number(c.c_double, value, "value")
+        higher_is_better = raw.number(c.c_int32, higher_is_better, "higher_is_better")
         core.check(core.library().epl_session_observe(core.pointer(self), value, higher_is_better))
 
     def hash(self, **call: Any) -> int:
@@ -584,6 +621,7 @@ class Session(core.Handle):
     def record(self, steps: int) -> None:
         """What the ranks do in the next `steps` steps of the plan's first shape is recorded, and what was
         recorded before is forgotten; 0: nothing is."""
+        steps = raw.number(c.c_int64, steps, "steps")
         core.check(core.library().epl_session_record(core.pointer(self), steps))
 
     def trace(self) -> str:
@@ -597,13 +635,17 @@ class Session(core.Handle):
     def memory_bytes_peak(self, rank: int) -> int:
         """Bytes that a rank has used at its fullest so far, seen from the instructions that ran; never above the
         plan's. -1 for a rank that is not there."""
+        rank = raw.number(c.c_int64, rank, "rank")
         return core.library().epl_session_memory_bytes_peak(core.pointer(self), rank)
 
     def state_count(self, kind: int) -> int:
+        kind = raw.number(c.c_int32, kind, "kind")
         return core.library().epl_session_state_count(core.pointer(self), kind)
 
     def state_port(self, kind: int, index: int) -> raw.TensorInfo:
         """In the order of their names."""
+        kind = raw.number(c.c_int32, kind, "kind")
+        index = raw.number(c.c_int64, index, "index")
         info_out = raw.TensorInfo()
         info_out._kept.append(self)  # whose texts these are
         core.check(core.library().epl_session_state_port(core.pointer(self), kind, index, c.byref(info_out)))
@@ -739,6 +781,7 @@ class Dataset(core.Handle):
                     not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
                     out.
           reader    the reader's name; found by the file itself if not set
+          target_name  of the field that a reader makes for the target, "target" (default): for a model with such an input
           and what the reader declares (Engine.describe and docs/readers.md list it), for example {"context": 128}.
         The options may be a stranger's: a file that one of them names lies in the folder of the data. An
         absolute name, `..`, or a link that leads out of that folder is an error."""
@@ -768,6 +811,7 @@ class Dataset(core.Handle):
         and the samples of each process are as those of files. `destroy` is called once with the userdata when
         the dataset is gone; where this function fails they are still the caller's."""
         fields_data, fields_length = core.structs(raw.TensorInfo, fields)
+        samples = raw.number(c.c_int64, samples, "samples")
         options_data, options_length = core.text(options)
         dataset_out = c.c_void_p()
         core.check(core.library().epl_dataset_create(core.pointer(engine), fields_data, fields_length, samples, read, userdata, destroy, options_data, options_length, c.byref(dataset_out)))
@@ -787,6 +831,7 @@ class Dataset(core.Handle):
 
     def field(self, index: int) -> raw.TensorInfo:
         """Name and type of a field as batches have it."""
+        index = raw.number(c.c_int64, index, "index")
         info_out = raw.TensorInfo()
         info_out._kept.append(self)  # whose texts these are
         core.check(core.library().epl_dataset_field(core.pointer(self), index, c.byref(info_out)))
@@ -814,6 +859,7 @@ class Dataset(core.Handle):
         the field of its name, or input.<name>. Element types are converted; a value that the plan's type
         cannot hold is an error of the batch that has it. Shapes that do not fit are an error. The handles
         that Dataset.next gave before are gone."""
+        entry = raw.number(c.c_int32, entry, "entry")
         core.check(core.library().epl_dataset_bind(core.pointer(self), core.pointer(plan), entry))
 
     def bind_slice(self, plan: Plan, entry: int, first_rank: int, ranks: int) -> None:
@@ -823,12 +869,16 @@ class Dataset(core.Handle):
         that a run goes on with the same samples in another number of processes. What the last batch of an
         epoch lacks ("partial": true) is filled up with its last sample; Evaluation.add_dataset leaves that
         out again."""
+        entry = raw.number(c.c_int32, entry, "entry")
+        first_rank = raw.number(c.c_int64, first_rank, "first_rank")
+        ranks = raw.number(c.c_int64, ranks, "ranks")
         core.check(core.library().epl_dataset_bind_slice(core.pointer(self), core.pointer(plan), entry, first_rank, ranks))
 
     def check(self, plan: Plan, entry: int, **call: Any) -> None:
         """Reads every sample once and looks for integers that the model cannot take, class indices and rows of
         tables out of range: an error names field, row and value. The dataset need not be bound. One that
         gives slices reads its share: all processes together read every sample."""
+        entry = raw.number(c.c_int32, entry, "entry")
         core.check(core.library().epl_dataset_check(core.pointer(self), core.pointer(plan), entry, core.call_options(call)))
 
     def next(self, count: int, **call: Any) -> list[Tensor]:
@@ -844,6 +894,7 @@ class Dataset(core.Handle):
         return core.library().epl_dataset_position(core.pointer(self))
 
     def seek(self, position: int) -> None:
+        position = raw.number(c.c_int64, position, "position")
         core.check(core.library().epl_dataset_seek(core.pointer(self), position))
 
 
@@ -856,6 +907,7 @@ class Feed(core.Handle):
         dataset the one that they come out of. `fields` are those of a batch, and `capacity` batches wait at
         most. A feed that is destroyed before it was finished is an error to who waits for a batch."""
         fields_data, fields_length = core.structs(raw.TensorInfo, fields)
+        capacity = raw.number(c.c_int64, capacity, "capacity")
         feed_out = c.c_void_p()
         core.check(core.library().epl_feed_create(core.pointer(engine), fields_data, fields_length, capacity, c.byref(feed_out)))
         return cls.own(feed_out.value, engine)
@@ -898,6 +950,7 @@ class Evaluation(core.Handle):
         same inputs); 0: an epoch from its start, after which it stands at its start. The last batch counts in
         full where the dataset gives it ("partial": true). The deadline of `call` is that of all of them.
         After an error the batches before it have been added."""
+        batches = raw.number(c.c_int64, batches, "batches")
         core.check(core.library().epl_evaluation_add_dataset(core.pointer(self), core.pointer(session), core.pointer(dataset), batches, core.call_options(call)))
 
     def merge(self, other: Evaluation) -> None:
@@ -932,6 +985,7 @@ class Tensor(core.Handle):
     @classmethod
     def create(cls, engine: Engine, dtype: int, dims: Optional[Iterable[int]] = None) -> Tensor:
         """Zeros, owned by the tensor."""
+        dtype = raw.number(c.c_int32, dtype, "dtype")
         dims_data, dims_length = core.array(c.c_int64, dims)
         tensor_out = c.c_void_p()
         core.check(core.library().epl_tensor_create(core.pointer(engine), dtype, dims_data, dims_length, c.byref(tensor_out)))
@@ -940,6 +994,7 @@ class Tensor(core.Handle):
     @classmethod
     def create_copy(cls, engine: Engine, dtype: int, dims: Optional[Iterable[int]], data: core.Buffer) -> Tensor:
         """A copy of `bytes` bytes at `data`, row-major; the count must be that of the type."""
+        dtype = raw.number(c.c_int32, dtype, "dtype")
         dims_data, dims_length = core.array(c.c_int64, dims)
         data_data, data_length = core.memory(data)
         tensor_out = c.c_void_p()
@@ -951,8 +1006,10 @@ class Tensor(core.Handle):
         """The host's own memory, aliased. `release(userdata)` is called once the library no longer needs it,
         also when this call fails; without `release` the memory must stay until the tensor is destroyed and
         every call that was given it has returned. `flags`: TENSOR_..., or 0."""
+        dtype = raw.number(c.c_int32, dtype, "dtype")
         dims_data, dims_length = core.array(c.c_int64, dims)
         data_data, data_length = core.memory(data)
+        flags = raw.number(c.c_int32, flags, "flags")
         tensor_out = c.c_void_p()
         core.check(core.library().epl_tensor_create_borrow(core.pointer(engine), dtype, dims_data, dims_length, data_data, data_length, flags, release, userdata, c.byref(tensor_out)))
         return cls.own(tensor_out.value, engine)
@@ -965,6 +1022,7 @@ class Tensor(core.Handle):
 
     def dim(self, dim: int) -> int:
         """The size of a dimension counted from 0; -1 if there is no such dimension."""
+        dim = raw.number(c.c_int32, dim, "dim")
         return core.library().epl_tensor_dim(core.pointer(self), dim)
 
     def bytes(self) -> int:
@@ -1193,6 +1251,7 @@ class Job(core.Handle):
         measurement, but for JOB_ENDED_CANCELLED and JOB_ENDED_FAILED, a last checkpoint, JOB_DONE. `ended` is
         one of these two or JOB_ENDED_STOPPED; `reason` is in words, for the event. The first call counts.
         Over processes one of them is enough: all end after the same step, for the same reason."""
+        ended = raw.number(c.c_int32, ended, "ended")
         reason_data, reason_length = core.text(reason)
         core.check(core.library().epl_job_end(core.pointer(self), ended, reason_data, reason_length))
 
@@ -1223,11 +1282,13 @@ def live_handles() -> int:
 
 def dtype_bits(dtype: int) -> int:
     """Bits of one element in memory; 0 for a value that is not an element type."""
+    dtype = raw.number(c.c_int32, dtype, "dtype")
     return core.library().epl_dtype_bits(dtype)
 
 
 def dtype_name(dtype: int) -> str:
     """"f32", ...; None for a value that is not an element type."""
+    dtype = raw.number(c.c_int32, dtype, "dtype")
     return core.name(core.library().epl_dtype_name(dtype))
 
 

@@ -145,9 +145,14 @@ def of(engine, value, dtype, what="a tensor"):
     if interface is None and hasattr(value, "__dlpack__"):
         try:
             made = Tensor(engine, value)
-            if made.dtype() == dtype or _numpy() is None or made.dtype() not in SPELLED:
+            if made.dtype() == dtype or _numpy() is None:
                 return made
-            value = made.numpy()
+            if made.dtype() == raw.DTYPE_BF16:
+                value = _widened(_numpy(), made)
+            elif made.dtype() not in SPELLED:
+                return made
+            else:
+                value = made.numpy()
         except core.Error:  # not row-major: NumPy copies it, where the other library lets it
             if _numpy() is None or not hasattr(value, "__array__"):
                 raise
@@ -195,6 +200,17 @@ def _bfloat16(numpy, array):
     bits = wide.view(numpy.uint32) if wide.ndim else wide.reshape(1).view(numpy.uint32)
     rounded = ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype(numpy.uint16)
     return numpy.where(numpy.isnan(wide.reshape(bits.shape)), numpy.uint16(0x7FC0), rounded).reshape(array.shape)
+
+
+def _widened(numpy, tensor):
+    """What a tensor of bfloat16 holds, as float32; no number is lost."""
+    count = 1
+    for size in tensor.shape:
+        count *= size
+    if count == 0:
+        return numpy.zeros(tensor.shape, numpy.float32)
+    bits = numpy.ctypeslib.as_array((c.c_uint16 * count).from_address(tensor.data()))
+    return (bits.astype(numpy.uint32) << 16).view(numpy.float32).reshape(tensor.shape)
 
 
 # Without NumPy: how the struct module spells elements.

@@ -8,14 +8,11 @@
 #include "core/base/file.h"
 #include "core/base/shown.h"
 #include "core/base/suggestion.h"
+#include "core/data/encoding.h"
 #include "core/data/table.h"
 
 namespace epl {
 namespace {
-
-std::string convert_from(std::string_view name) {
-  return cat("the file is in ", name, "; convert it to UTF-8, as by: iconv -f ", name, " -t UTF-8");
-}
 
 // Unicode in units of two or four bytes has a zero byte at the same place of nearly every unit, as long as most letters
 // are Latin ones. Digits, separators and line ends are such in every language.
@@ -49,17 +46,11 @@ constexpr Beginning archives[] = {
       "7zXZ",
       5},
      "compressed by xz; unpack it, as by unxz"}};
-constexpr Beginning marks[] = {{{"\xff\xfe\0\0", 4}, "UTF-32LE"},
-                               {{"\0\0\xfe\xff", 4}, "UTF-32BE"},
-                               {{"\xff\xfe", 2}, "UTF-16LE"},
-                               {{"\xfe\xff", 2}, "UTF-16BE"}};
 
 // Why this is no text in UTF-8 with lines, and what to do: UTF-16 and UTF-32 with and without their marks, an archive,
 // bytes that are zero, lines that end in carriage returns alone. Empty where it may be one.
 std::string not_text(std::string_view bytes) {
-  for (const Beginning& mark : marks) {
-    if (bytes.starts_with(mark.bytes)) return convert_from(mark.what);
-  }
+  if (const std::string_view marked = marked_encoding(bytes); !marked.empty()) return convert_from(marked);
   for (const Beginning& archive : archives) {
     if (bytes.starts_with(archive.bytes)) return cat("the file is ", archive.what);
   }
@@ -222,7 +213,7 @@ class Csv {
     EPL_TRY(read_head(cells));
     cells.name_columns(&names_);
     EPL_ASSIGN(const std::vector<bool> texts, find_texts(cells));
-    EPL_ASSIGN(table_, Table::create(request_.path, names_, texts, request_.options));
+    EPL_ASSIGN(table_, Table::create(request_, names_, texts));
     while (cells.next_line()) {
       if (table_->rows() % rows_between_stops == 0) EPL_TRY(request_.stop.check());
       EPL_TRY(read_line(cells));

@@ -54,7 +54,8 @@ struct WantedImage {
 
 class ImageReader : public Reader {
  public:
-  ImageReader(const ReaderRequest& request) : root_(request.path), codecs_(request.packs) {}
+  ImageReader(const ReaderRequest& request)
+      : root_(request.path), target_name_(request.target_name), codecs_(request.packs) {}
 
   Status open(const Attributes& options, const Stop& stop) {
     EPL_TRY(read_options(options));
@@ -64,7 +65,7 @@ class ImageReader : public Reader {
     const Shape shape = wanted_.channels_first ? Shape{wanted_.channels, wanted_.height, wanted_.width}
                                                : Shape{wanted_.height, wanted_.width, wanted_.channels};
     fields_ = {{options.text("input"), {DType::f32, shape}}};
-    if (!names_.empty()) fields_.push_back({"target", {DType::i64, {}}});
+    if (!names_.empty()) fields_.push_back({target_name_, {DType::i64, {}}});
     return {};
   }
 
@@ -72,7 +73,7 @@ class ImageReader : public Reader {
   int64_t samples() const override { return static_cast<int64_t>(paths_.size()); }
   std::vector<ClassNames> classes() const override {
     if (names_.empty()) return {};
-    return {{"target", "", names_}};
+    return {{target_name_, "", names_}};
   }
   std::string options_alike() const override {
     Json out = {{"height", wanted_.height}, {"width", wanted_.width}, {"channels", wanted_.channels}};
@@ -268,7 +269,7 @@ class ImageReader : public Reader {
     }
   }
 
-  const std::string root_;
+  const std::string root_, target_name_;
   mutable Codecs codecs_;
   WantedImage wanted_;
   bool sized_ = false;  // by the options, and not by the first image

@@ -64,7 +64,7 @@ Result<SampleArray> open_array(const std::string& name, const std::string& path)
 }
 
 // Cuts a column off an array of two dimensions: what is left, and the column as a sample of one element.
-Result<SampleArray> cut_column(const std::string& path, int64_t column, SampleArray& array) {
+Result<SampleArray> cut_column(const std::string& path, const std::string& name, int64_t column, SampleArray& array) {
   const Shape shape = array.type.shape;
   if (shape.size() != 2 || shape[1] < 2)
     return Status(
@@ -79,7 +79,7 @@ Result<SampleArray> cut_column(const std::string& path, int64_t column, SampleAr
              row = width * static_cast<uint64_t>(shape[1]), before = width * static_cast<uint64_t>(at);
   array.row_bytes = row;
   SampleArray target = array;
-  target.name = "target";
+  target.name = name;
   target.type.shape = {shape[0], 1};
   target.spans = {{before, width}};
   array.type.shape = {shape[0], shape[1] - 1};
@@ -99,11 +99,11 @@ Result<std::unique_ptr<Reader>> open_npy(const ReaderRequest& request) {
     const auto [stop, failure] = std::from_chars(column.data(), column.data() + column.size(), at);
     if (failure != std::errc() || stop != column.data() + column.size())
       return invalid("option target_column of reader npy is ", column.substr(0, 40), "; an integer is expected");
-    EPL_ASSIGN(SampleArray cut, cut_column(request.path, at, arrays[0]));
+    EPL_ASSIGN(SampleArray cut, cut_column(request.path, request.target_name, at, arrays[0]));
     arrays.push_back(std::move(cut));
   }
   if (!target.empty()) {
-    EPL_ASSIGN(SampleArray second, open_array("target", target));
+    EPL_ASSIGN(SampleArray second, open_array(request.target_name, target));
     arrays.push_back(std::move(second));
   }
   return read_arrays(request.path, std::move(arrays), "");

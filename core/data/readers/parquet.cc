@@ -73,7 +73,7 @@ Result<std::unique_ptr<Reader>> open_parquet(const ReaderRequest& request) {
     names.push_back(column.name);
     texts.push_back(column.text());
   }
-  EPL_ASSIGN(std::unique_ptr<Table> table, Table::create(request.path, names, texts, request.options));
+  EPL_ASSIGN(std::unique_ptr<Table> table, Table::create(request, names, texts));
   for (size_t c = 0; c < names.size(); ++c) {
     const std::string& why = parquet.columns[c].unreadable;
     if (table->kinds()[c] == CellKind::unused || why.empty()) continue;

@@ -4,6 +4,7 @@
 
 #include "core/base/file.h"
 #include "core/base/shown.h"
+#include "core/data/encoding.h"
 #include "core/data/reader.h"
 
 namespace epl {
@@ -15,6 +16,7 @@ class TextFileReader : public Reader {
     const Attributes& options = request.options;
     auto reader = std::make_unique<TextFileReader>();
     EPL_ASSIGN(reader->file_, FileReader::open(request.path));
+    EPL_TRY(reader->check_encoding(request.path));
     reader->context_ = options.integer("context");
     reader->stride_ = options.integer("stride");
     if (reader->context_ < 1 || reader->context_ > (int64_t{1} << 30))
@@ -31,7 +33,7 @@ class TextFileReader : public Reader {
     }
     reader->samples_ = (size - reader->context_ - 1) / reader->stride_ + 1;
     TensorType type{DType::i64, {reader->context_}};
-    reader->fields_ = {{options.text("input"), type}, {"target", type}};
+    reader->fields_ = {{options.text("input"), type}, {request.target_name, type}};
     return std::unique_ptr<Reader>(std::move(reader));
   }
 
@@ -51,6 +53,14 @@ class TextFileReader : public Reader {
   }
 
  private:
+  Status check_encoding(const std::string& path) const {
+    char head[4] = {};
+    const size_t size = std::min<size_t>(sizeof head, file_->size());
+    EPL_TRY(file_->read(0, head, size));
+    const std::string_view encoding = marked_encoding({head, size});
+    return encoding.empty() ? Status() : Status(Code::invalid_argument, convert_from(encoding), path);
+  }
+
   // The part of the file that the option `split` names.
   Status choose(const Attributes& options) {
     const std::string& part = options.text("split");

@@ -7,7 +7,7 @@ EPL_TRANSFER(emit) {
   return {.doc = "a result into the caller's tensor: all of it, or its piece of the batch",
           .run = [](const TransferCall& call) -> Status {
             if (!call.output) return {};
-            const ProgramPort& port = call.program.outputs[static_cast<size_t>(call.in.port)];
+            const ProgramPort& port = call.program.outputs[call.in.port];
             if (port.dim() < 0) {
               call.stream.download(call.output, call.source, call.in.bytes);
               return {};

@@ -175,7 +175,7 @@ EPL_OP(halo) {
           return invalid("no halo of ", size, " elements along dimension ", dim, " of ", type.text());
         if (q.attributes().flag("lowest") && !is_float(type.dtype))
           return invalid("a halo of the lowest number of ", type.text());
-        type.shape[static_cast<size_t>(dim)] = size;
+        type.shape[dim] = size;
         return OutputTypes{type};
       },
       .no_gradient = "it is placed after the gradients are known",

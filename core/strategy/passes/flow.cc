@@ -22,52 +22,48 @@ class Flow {
  public:
   explicit Flow(Plan& plan) : plan_(plan), graph_(*plan.graph), users_(graph_.users()) {}
 
-  Status run() {
-    for (int axis = 0; axis < static_cast<int>(plan_.mesh().axes.size()); ++axis) {
+  void run() {
+    for (int axis = 0; axis < std::ssize(plan_.mesh().axes); ++axis) {
       axis_ = axis;
       if (std::ranges::none_of(plan_.task_graphs, [&](const TaskGraph& t) { return splits(t); })) continue;
-      EPL_TRY(find());
+      find();
       for (bool fewer = true; fewer;) fewer = drop();
       write();
     }
-    return {};
   }
 
  private:
-  static size_t index(Value v) { return static_cast<size_t>(v.index); }
   bool splits(const TaskGraph& t) const { return std::ranges::find(t.split, axis_) != t.split.end(); }
-  bool due(Value v) const { return !v || due_[index(v)]; }
+  bool due(Value v) const { return !v || due_[v]; }
 
   // The sums that nodes leave, and those that they could pass on.
-  Status find() {
-    due_.assign(static_cast<size_t>(graph_.value_count()), false);
-    passes_.assign(static_cast<size_t>(graph_.node_count()), false);
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
-      const NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(n)];
-      const int at = plan_.node_task_graph[static_cast<size_t>(n)];
-      if (at == every_task_graph || !splits(plan_.task_graphs[static_cast<size_t>(at)])) continue;
+  void find() {
+    due_.assign(graph_.value_count(), false);
+    passes_.assign(graph_.node_count(), false);
+    for (const NodeId n : graph_.node_ids()) {
+      const Node& node = graph_.node(n);
+      const NodeSharding& sharding = plan_.node_shardings[n];
+      const int at = plan_.node_task_graph[n];
+      if (at == every_task_graph || !splits(plan_.task_graphs[at])) continue;
       if (sharding.cut_by(axis_)) {
-        EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
+        const OperandShardings operands = operand_shardings(plan_, n);
         if (operands.added_later >= 0) continue;
         for (size_t o = 0; o < node.outputs.size(); ++o) {
           const Partial sum{axis_, ShardingRule::Reduce::sum};
           const auto& partial = operands.outputs[o].partial;
-          due_[index(node.outputs[o])] = std::ranges::find(partial, sum) != partial.end();
+          due_[node.outputs[o]] = std::ranges::find(partial, sum) != partial.end();
         }
       } else if (could_pass(node)) {
-        passes_[static_cast<size_t>(n)] = true;
-        due_[index(node.outputs[0])] = true;
+        passes_[n] = true;
+        due_[node.outputs[0]] = true;
       }
     }
-    return {};
   }
 
   // Over how many ranks the TaskGraph of a value splits; 0: it does not.
   int64_t pieces(Value v) const {
-    const int at = plan_.value_task_graph[index(v)];
-    return splits(plan_.task_graphs[static_cast<size_t>(at)]) ? plan_.mesh(at).axes[static_cast<size_t>(axis_)].size
-                                                              : 0;
+    const int at = plan_.value_task_graph[v];
+    return splits(plan_.task_graphs[at]) ? plan_.mesh(at).axes[axis_].size : 0;
   }
 
   bool could_pass(const Node& node) const {
@@ -83,11 +79,10 @@ class Flow {
   // One round: what is asked for complete, and nodes of which an operand is.
   bool drop() {
     bool any = false;
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      if (passes_[static_cast<size_t>(n)] &&
-          !std::ranges::all_of(graph_.node(NodeId{n}).inputs, [&](Value v) { return due(v) && stays(v); })) {
-        passes_[static_cast<size_t>(n)] = false;
-        due_[index(graph_.node(NodeId{n}).outputs[0])] = false;
+    for (const NodeId n : graph_.node_ids()) {
+      if (passes_[n] && !std::ranges::all_of(graph_.node(n).inputs, [&](Value v) { return due(v) && stays(v); })) {
+        passes_[n] = false;
+        due_[graph_.node(n).outputs[0]] = false;
         any = true;
       }
     }
@@ -98,16 +93,16 @@ class Flow {
   bool stays(Value v) const {
     const auto is = [&](Value other) { return other == v; };
     return std::ranges::none_of(graph_.outputs, is, &Graph::Output::value) &&
-           std::ranges::none_of(graph_.updates, is, &Graph::Update::next) && !users_[index(v)].empty() &&
-           std::ranges::all_of(users_[index(v)], [&](int32_t n) { return passes_[static_cast<size_t>(n)]; });
+           std::ranges::none_of(graph_.updates, is, &Graph::Update::next) && !users_[v].empty() &&
+           std::ranges::all_of(users_[v], [&](NodeId n) { return passes_[n]; });
   }
 
   void write() {
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      if (!passes_[static_cast<size_t>(n)]) continue;
-      plan_.node_shardings[static_cast<size_t>(n)].flowing.push_back(axis_);
-      for (Value v : graph_.node(NodeId{n}).inputs) {
-        auto& partial = plan_.shardings[index(v)].partial;
+    for (const NodeId n : graph_.node_ids()) {
+      if (!passes_[n]) continue;
+      plan_.node_shardings[n].flowing.push_back(axis_);
+      for (Value v : graph_.node(n).inputs) {
+        auto& partial = plan_.shardings[v].partial;
         const Partial sum{axis_, ShardingRule::Reduce::sum};
         if (std::ranges::find(partial, sum) == partial.end()) partial.push_back(sum);
       }
@@ -116,10 +111,10 @@ class Flow {
 
   Plan& plan_;
   const Graph& graph_;
-  const std::vector<std::vector<int32_t>> users_;  // by value
-  int axis_ = 0;                                   // at hand
-  std::vector<bool> due_;                          // by value: what its node gives is a sum over axis_ that is due
-  std::vector<bool> passes_;                       // by node: it passes such sums on
+  const ByValue<std::vector<NodeId>> users_;
+  int axis_ = 0;         // at hand
+  ByValue<bool> due_;    // what its node gives is a sum over axis_ that is due
+  ByNode<bool> passes_;  // it passes such sums on
 };
 
 // Sums of which every user takes the same piece: they are stored in these pieces, so that a rank gets the sum of its
@@ -127,30 +122,27 @@ class Flow {
 class Scattering {
  public:
   explicit Scattering(Plan& plan) : plan_(plan), graph_(*plan.graph), users_(graph_.users()), given_(users_.size()) {
-    for (const Graph::Output& output : graph_.outputs) given_[index(output.value)] = true;
-    for (const Graph::Update& update : graph_.updates) given_[index(update.next)] = true;
+    for (const Graph::Output& output : graph_.outputs) given_[output.value] = true;
+    for (const Graph::Update& update : graph_.updates) given_[update.next] = true;
   }
 
-  Status run() {
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const int at = plan_.node_task_graph[static_cast<size_t>(n)];
-      if (at == every_task_graph || !plan_.node_shardings[static_cast<size_t>(n)].cut()) continue;
-      const Node& node = graph_.node(NodeId{n});
-      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
+  void run() {
+    for (const NodeId n : graph_.node_ids()) {
+      const int at = plan_.node_task_graph[n];
+      if (at == every_task_graph || !plan_.node_shardings[n].cut()) continue;
+      const Node& node = graph_.node(n);
+      const OperandShardings operands = operand_shardings(plan_, n);
       for (size_t o = 0; o < node.outputs.size() && operands.added_later < 0; ++o) {
         if (!is_sum_over_ranks(operands.outputs[o], at)) continue;
-        EPL_ASSIGN(const std::optional<Sharding> wanted, piece_of_users(node.outputs[o]));
+        const std::optional<Sharding> wanted = piece_of_users(node.outputs[o]);
         if (!wanted || !cuts_by(*wanted, operands.outputs[o].partial)) continue;
-        plan_.shardings[index(node.outputs[o])] = *wanted;
+        plan_.shardings[node.outputs[o]] = *wanted;
         plan_.explain(n, "its sum is scattered, because all that read it take the same pieces");
       }
     }
-    return {};
   }
 
  private:
-  static size_t index(Value v) { return static_cast<size_t>(v.index); }
-
   // Over ranks that have the same samples.
   bool is_sum_over_ranks(const Sharding& made, int task_graph) const {
     const Cuts batch = plan_.batch_of(task_graph);
@@ -163,19 +155,19 @@ class Scattering {
   }
 
   // What all users on the same ranks want of it; none where they differ, or where somebody else gets it.
-  Result<std::optional<Sharding>> piece_of_users(Value v) const {
+  std::optional<Sharding> piece_of_users(Value v) const {
     std::optional<Sharding> wanted;
-    if (given_[index(v)] || !plan_.shardings[index(v)].partial.empty()) return wanted;
-    for (const int32_t user : users_[index(v)]) {
-      const Node& node = graph_.node(NodeId{user});
-      const int at = plan_.node_task_graph[static_cast<size_t>(user)];
+    if (given_[v] || !plan_.shardings[v].partial.empty()) return wanted;
+    for (const NodeId user : users_[v]) {
+      const Node& node = graph_.node(user);
+      const int at = plan_.node_task_graph[user];
       if (at == every_task_graph || node.op->takes_any_operands || plan_.class_of(at) != plan_.class_of(v))
-        return std::optional<Sharding>();
-      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{user}));
+        return std::nullopt;
+      const OperandShardings operands = operand_shardings(plan_, user);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] != v) continue;
         const Sharding& here = operands.inputs[i];
-        if (!here.partial.empty() || here.uneven() || (wanted && *wanted != here)) return std::optional<Sharding>();
+        if (!here.partial.empty() || here.uneven() || (wanted && *wanted != here)) return std::nullopt;
         wanted = here;
       }
     }
@@ -184,8 +176,8 @@ class Scattering {
 
   Plan& plan_;
   const Graph& graph_;
-  const std::vector<std::vector<int32_t>> users_;  // by value
-  std::vector<bool> given_;                        // by value: to the caller, or as new state
+  const ByValue<std::vector<NodeId>> users_;
+  ByValue<bool> given_;  // to the caller, or as new state
 };
 
 }  // namespace
@@ -193,11 +185,12 @@ class Scattering {
 EPL_PASS(flow) {
   return {.doc = "lets sums over ranks flow through nodes that only add and move them",
           .run = [](PassContext& c) -> Status {
-            if (static_cast<int>(c.plan.shardings.size()) != c.plan.graph->value_count())
+            if (c.plan.shardings.size() != c.plan.graph->value_count())
               return invalid("it needs place and propagate before it");
             // Of segments each sum is a tree of its own; to scatter it changes nothing.
-            if (!sums_by_segments(c.plan)) EPL_TRY(Flow(c.plan).run());
-            return Scattering(c.plan).run();
+            if (!sums_by_segments(c.plan)) Flow(c.plan).run();
+            Scattering(c.plan).run();
+            return {};
           }};
 }
 

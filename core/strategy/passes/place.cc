@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "core/ir/op.h"
 #include "core/strategy/batch_cut.h"
+#include "core/strategy/joined_experts.h"
 #include "core/strategy/pass.h"
 #include "core/strategy/scope_layout.h"
 #include "core/strategy/staging.h"
@@ -61,7 +61,7 @@ class Placement {
 
   Status run() {
     EPL_TRY(make_task_graphs());
-    plan_.node_task_graph.assign(static_cast<size_t>(graph_.node_count()), not_yet);
+    plan_.node_task_graph.assign(graph_.node_count(), not_yet);
     if (count() == 1) {
       std::ranges::fill(plan_.node_task_graph, 0);
     } else {
@@ -72,7 +72,7 @@ class Placement {
       EPL_TRY(check_flow());
     }
     for (int at : plan_.node_task_graph) {
-      if (at >= 0) ++plan_.task_graphs[static_cast<size_t>(at)].nodes;
+      if (at >= 0) ++plan_.task_graphs[at].nodes;
     }
     find_value_task_graphs(plan_);
     follow_updates();
@@ -81,13 +81,14 @@ class Placement {
   }
 
  private:
-  int& at(int n) { return plan_.node_task_graph[static_cast<size_t>(n)]; }
+  int& at(NodeId n) { return plan_.node_task_graph[n]; }
   int count() const { return static_cast<int>(plan_.task_graphs.size()); }
-  int stage_of(int task_graph) const { return plan_.task_graphs[static_cast<size_t>(task_graph)].stage; }
+  int stage_of(int task_graph) const { return plan_.task_graphs[task_graph].stage; }
 
   Status make_task_graphs() {
     EPL_ASSIGN(staging_, find_staging(request_));
-    EPL_ASSIGN(layout_, lay_out_scopes(staging_.of_ranks, request_.ranks));
+    EPL_ASSIGN(layout_,
+               lay_out_scopes(staging_.of_ranks, request_.ranks, staged() ? SideBySide::stages : SideBySide::siblings));
     int64_t micro_batches = request_.strategy.integer("pipeline.num_micro_batch");
     if (micro_batches < 1) return invalid("pipeline.num_micro_batch is ", micro_batches);
     if (!plan_.coupled.empty()) {
@@ -104,9 +105,9 @@ class Placement {
     std::map<int, int> classes;  // of the devices that have TaskGraphs, in their order
     for (const ScopeLeaf& leaf : layout_.leaves) classes.emplace(leaf.device, 0);
     for (auto& [device, rank_class] : classes) {
-      rank_class = static_cast<int>(plan_.meshes.size());
+      rank_class = std::ssize(plan_.meshes);
       const auto leaf = std::ranges::find(layout_.leaves, device, &ScopeLeaf::device);
-      plan_.meshes.push_back(meshes[static_cast<size_t>(leaf - layout_.leaves.begin())].mesh);
+      plan_.meshes.push_back(meshes[leaf - layout_.leaves.begin()].mesh);
     }
     for (size_t i = 0; i < meshes.size(); ++i) {
       const ScopeLeaf& leaf = layout_.leaves[i];
@@ -156,20 +157,53 @@ class Placement {
 
   bool staged() const { return !staging_.class_of.empty(); }
 
-  // There is a TaskGraph for each class of ranks; its stages are like it.
+  // The scope of a leaf among those inside `outer`, which is laid out as `home`: how it is called behind the name of
+  // its stage, and how the user wants its values cut, innermost first. False: it is not there.
+  static bool find_inside(const Scope& outer, const Scope& home, const Scope* leaf, TaskGraph& found) {
+    bool here = &home == leaf;
+    for (size_t i = 0; !here && i < outer.scopes.size(); ++i) {
+      const Scope& inner = outer.scopes[i];
+      here = find_inside(inner, home.scopes[i], leaf, found);
+      if (here) found.scope = cat(".", inner.name.empty() ? cat(i) : inner.name, found.scope);
+    }
+    if (here) found.pins.insert(found.pins.end(), outer.dims.begin(), outer.dims.end());
+    return here;
+  }
+
+  // There are the TaskGraphs of each class of ranks; those of its stages are like them.
   void take_stages() {
     const std::vector<TaskGraph> of_class = std::exchange(plan_.task_graphs, {});
     for (size_t s = 0; s < staging_.class_of.size(); ++s) {
-      TaskGraph& made = plan_.task_graphs.emplace_back(of_class[static_cast<size_t>(staging_.class_of[s])]);
-      made.scope = staging_.names[s];
-      made.stage = static_cast<int>(s);
+      std::vector<int>& of_leaf = in_stage_.emplace_back(of_class.size(), not_yet);
+      for (size_t leaf = 0; leaf < of_class.size(); ++leaf) {
+        if (of_class[leaf].rank_class != staging_.class_of[s]) continue;
+        of_leaf[leaf] = count();
+        TaskGraph& made = plan_.task_graphs.emplace_back(of_class[leaf]);
+        made.scope.clear();
+        made.pins.clear();
+        find_inside(staging_.scopes[s], home_of(s), layout_.leaves[leaf].scope, made);
+        made.scope = cat(staging_.names[s], made.scope);
+        made.stage = static_cast<int>(s);
+      }
     }
     plan_.notes.insert(plan_.notes.end(), staging_.notes.begin(), staging_.notes.end());
   }
 
+  const Scope& home_of(size_t stage) const { return staging_.of_ranks.scopes[staging_.class_of[stage]]; }
+
+  // The TaskGraph of a node of a stage.
+  int inside(int stage, const Node& node) const {
+    const Scope *outer = &staging_.scopes[stage], *home = &home_of(static_cast<size_t>(stage));
+    for (int i; (i = match_among(outer->scopes, graph_, node)) >= 0;)
+      outer = &outer->scopes[i], home = &home->scopes[i];
+    return in_stage_[stage][layout_.leaf_of_scope.at(home)];
+  }
+
   // The TaskGraph of a node of the forward pass; -1: that of its operands.
-  int scope_of(int n) const {
-    return staged() ? staging_.node_stage[static_cast<size_t>(n)] : layout_.leaf_of(graph_, graph_.node(NodeId{n}));
+  int scope_of(NodeId n) const {
+    if (!staged()) return layout_.leaf_of(graph_, graph_.node(n));
+    const int stage = staging_.node_stage[n];
+    return stage < 0 ? -1 : inside(stage, graph_.node(n));
   }
 
   // The TaskGraph of the last stage, or the first, of those that operands come from; `not_yet` if none comes from any.
@@ -177,7 +211,7 @@ class Placement {
     int found = not_yet;
     for (Value v : node.inputs) {
       if (!v || !graph_.value(v).producer) continue;
-      const int here = at(graph_.value(v).producer.index);
+      const int here = at(graph_.value(v).producer);
       if (here < 0) continue;
       if (found == not_yet || (last ? stage_of(here) > stage_of(found) : stage_of(here) < stage_of(found)))
         found = here;
@@ -191,7 +225,7 @@ class Placement {
     int64_t largest = 0;
     for (Value v : node.inputs) {
       if (!v || !graph_.value(v).producer) continue;
-      const int here = at(graph_.value(v).producer.index);
+      const int here = at(graph_.value(v).producer);
       const int64_t bytes = graph_.type(v).bytes();
       if (here < 0 || bytes < largest) continue;
       if (found == not_yet || bytes > largest || stage_of(here) > stage_of(found)) found = here;
@@ -202,18 +236,18 @@ class Placement {
 
   void place_forward() {
     const auto users = graph_.users();
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
+    for (const NodeId n : graph_.node_ids()) {
+      const Node& node = graph_.node(n);
       if (node.phase != Phase::forward) continue;
       at(n) = scope_of(n);
       if (at(n) < 0) at(n) = of_operands(node, true);
     }
     // What no operand places stands where it is needed first.
-    for (int n = graph_.node_count(); n-- > 0;) {
-      if (graph_.node(NodeId{n}).phase != Phase::forward || at(n) != not_yet) continue;
+    for (const NodeId n : graph_.node_ids().reversed()) {
+      if (graph_.node(n).phase != Phase::forward || at(n) != not_yet) continue;
       int first = not_yet;
-      for (Value v : graph_.node(NodeId{n}).outputs) {
-        for (int32_t user : users[static_cast<size_t>(v.index)]) {
+      for (Value v : graph_.node(n).outputs) {
+        for (const NodeId user : users[v]) {
           if (at(user) >= 0 && (first == not_yet || stage_of(at(user)) < stage_of(first))) first = at(user);
         }
       }
@@ -221,103 +255,38 @@ class Placement {
     }
   }
 
-  // How tokens come to slots of experts by index, and how they leave them: the operand, or result (-1), of a node that
-  // only moves rows, along which indices pick.
-  std::optional<int> picks_along(const Node& node) const {
-    if (node.op->moves != Moves::some) return std::nullopt;
-    const Result<ExtendedRule> found = node_extended_rule(graph_, node);
-    if (!found.ok() || !found->row || found->row->indices < 0) return std::nullopt;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (found->adds_to(found->rule.inputs[i])) return static_cast<int>(i);
-    }
-    return -1;
-  }
-
-  // What no scope matches and lies between nodes of an expert scope is in it as well: all its operands come from there,
-  // and all its results go there. So the weights of experts name the scope, and no token leaves between two products.
-  // What puts tokens into slots by index, and takes them from there, is in it too: it is where tokens change ranks.
   void join_experts() {
-    for (int t = 0; t < count() && layout_.unmatched >= 0 && !staged(); ++t) {
-      if (!plan_.task_graphs[static_cast<size_t>(t)].experts.empty() && t != layout_.unmatched) join(t);
+    for (int t = 0; t < count(); ++t) {
+      const int rest = plan_.task_graphs[t].experts.empty() ? -1 : rest_beside(t);
+      if (rest >= 0 && rest != t) join_experts_of(plan_, t, rest);
     }
   }
-  void join(int t) {
-    const auto users = graph_.users();
-    const auto size = static_cast<size_t>(graph_.node_count());
-    std::vector<bool> inside(size, false), before(size, false), behind(size, false);  // the scope's own nodes
-    std::vector<std::optional<int>> along(size);
-    const auto is_forward = [&](int32_t n) { return graph_.node(NodeId{n}).phase == Phase::forward; };
-    const auto made = [&](Value v) { return v && graph_.value(v).producer; };
-    const auto maker = [&](Value v) { return static_cast<size_t>(graph_.value(v).producer.index); };
-    const auto comes = [&](Value v) { return !made(v) || inside[maker(v)]; };
-    const auto goes = [&](Value v) {
-      const std::vector<int32_t>& all = users[static_cast<size_t>(v.index)];
-      return std::ranges::any_of(all, is_forward) &&
-             std::ranges::all_of(all, [&](int32_t n) { return !is_forward(n) || inside[static_cast<size_t>(n)]; }) &&
-             std::ranges::find(graph_.outputs, v, &Graph::Output::value) == graph_.outputs.end();
-    };
-    const auto all_come = [&](int n) {
-      const Node& node = graph_.node(NodeId{n});
-      const auto& picks = along[static_cast<size_t>(n)];
-      if (!picks) return std::ranges::any_of(node.inputs, made) && std::ranges::all_of(node.inputs, comes);
-      return *picks < 0 || (made(node.inputs[static_cast<size_t>(*picks)]) &&
-                            inside[maker(node.inputs[static_cast<size_t>(*picks)])]);
-    };
-    const auto all_go = [&](int n) {
-      const auto& picks = along[static_cast<size_t>(n)];
-      return (picks && *picks >= 0) || std::ranges::all_of(graph_.node(NodeId{n}).outputs, goes);
-    };
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const bool may = is_forward(n) && at(n) == layout_.unmatched;
-      if (may) along[static_cast<size_t>(n)] = picks_along(graph_.node(NodeId{n}));
-      inside[static_cast<size_t>(n)] = at(n) == t || (may && all_come(n));
-    }
-    for (bool fewer = true; fewer;) {
-      fewer = false;
-      for (int n = graph_.node_count(); n-- > 0;) {
-        if (!inside[static_cast<size_t>(n)] || at(n) == t || (all_come(n) && all_go(n))) continue;
-        inside[static_cast<size_t>(n)] = false;
-        fewer = true;
-      }
-    }
-    // Slots that are no experts' stay where they are.
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      behind[static_cast<size_t>(n)] = at(n) == t || std::ranges::any_of(graph_.node(NodeId{n}).inputs, [&](Value v) {
-                                         return made(v) && inside[maker(v)] && behind[maker(v)];
-                                       });
-    }
-    for (int n = graph_.node_count(); n-- > 0;) {
-      before[static_cast<size_t>(n)] = at(n) == t;
-      for (Value v : graph_.node(NodeId{n}).outputs) {
-        for (int32_t user : users[static_cast<size_t>(v.index)]) {
-          if (inside[static_cast<size_t>(user)] && before[static_cast<size_t>(user)])
-            before[static_cast<size_t>(n)] = true;
-        }
-      }
-    }
-    for (size_t n = 0; n < size; ++n) {
-      if (inside[n] && (before[n] || behind[n])) at(static_cast<int>(n)) = t;
-    }
+  // The TaskGraph of what no scope matches, in its stage; -1: there is none.
+  int rest_beside(int task_graph) const {
+    if (!staged()) return layout_.unmatched;
+    const auto stage = static_cast<size_t>(stage_of(task_graph));
+    const Scope& home = home_of(stage);
+    auto leaf = layout_.leaf_of_scope.find(&home);
+    if (leaf == layout_.leaf_of_scope.end()) leaf = layout_.leaf_of_scope.find(&home.scopes.back());  // it matches all
+    return leaf == layout_.leaf_of_scope.end() ? -1 : in_stage_[stage][leaf->second];
   }
-
   // Of a parameter, where it is used first; of optimizer state, where the parameter beside it is.
   void place_the_rest() {
     std::unordered_map<std::string_view, int> origins;
-    std::vector<int> leaf(static_cast<size_t>(graph_.value_count()), not_yet);
-    const auto take_leaves = [&](int n) {
-      for (Value v : graph_.node(NodeId{n}).inputs) {
-        if (v && is_state(graph_.value(v).kind) && leaf[static_cast<size_t>(v.index)] == not_yet)
-          leaf[static_cast<size_t>(v.index)] = at(n);
+    ByValue<int> leaf(graph_.value_count(), not_yet);
+    const auto take_leaves = [&](NodeId n) {
+      for (Value v : graph_.node(n).inputs) {
+        if (v && is_state(graph_.value(v).kind) && leaf[v] == not_yet) leaf[v] = at(n);
       }
     };
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
+    for (const NodeId n : graph_.node_ids()) {
+      const Node& node = graph_.node(n);
       if (node.phase != Phase::forward) continue;
       origins.emplace(node.origin_name(), at(n));
       take_leaves(n);
     }
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
+    for (const NodeId n : graph_.node_ids()) {
+      const Node& node = graph_.node(n);
       if (node.phase == Phase::forward) continue;
       if (node.op->takes_any_operands) {
         at(n) = every_task_graph;
@@ -328,8 +297,7 @@ class Placement {
         at(n) = found != origins.end() ? found->second : of_operands(node, false);
       } else {
         for (Value v : node.inputs) {
-          if (v && is_state(graph_.value(v).kind) && leaf[static_cast<size_t>(v.index)] != not_yet)
-            at(n) = leaf[static_cast<size_t>(v.index)];
+          if (v && is_state(graph_.value(v).kind) && leaf[v] != not_yet) at(n) = leaf[v];
         }
         if (at(n) == not_yet) at(n) = of_largest_operand(node);
       }
@@ -340,12 +308,13 @@ class Placement {
   }
 
   void explain() {
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
+    for (const NodeId n : graph_.node_ids()) {
+      const Node& node = graph_.node(n);
       if (at(n) == every_task_graph) continue;
       const bool pinned = node.phase == Phase::forward && scope_of(n) == at(n);
+      const bool by_cost = pinned && staging_.by_cost && rest_beside(at(n)) == at(n);
       plan_.explain(n, cat("in ", scope_name(at(n)), ", ",
-                           pinned && staging_.by_cost      ? "so that stages have about the same cost"
+                           by_cost                         ? "so that stages have about the same cost"
                            : pinned                        ? "whose pattern matches its name"
                            : node.phase == Phase::forward  ? "where its operands are"
                            : node.phase == Phase::backward ? "where its forward node is"
@@ -355,12 +324,12 @@ class Placement {
 
   // The forward pass goes up through the stages, the backward pass down.
   Status check_flow() {
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
+    for (const NodeId n : graph_.node_ids()) {
+      const Node& node = graph_.node(n);
       for (Value v : node.inputs) {
         if (!v || !graph_.value(v).producer || at(n) < 0) continue;
         const Node& producer = graph_.node(graph_.value(v).producer);
-        const int from = at(graph_.value(v).producer.index);
+        const int from = at(graph_.value(v).producer);
         const bool up = node.phase == Phase::forward,
                    down = node.phase == Phase::backward && producer.phase == Phase::backward;
         if (from >= 0 && ((up && stage_of(from) > stage_of(at(n))) || (down && stage_of(from) < stage_of(at(n))))) {
@@ -374,18 +343,16 @@ class Placement {
     return {};
   }
 
-  const std::string& scope_name(int task_graph) const {
-    return plan_.task_graphs[static_cast<size_t>(task_graph)].scope;
-  }
+  const std::string& scope_name(int task_graph) const { return plan_.task_graphs[task_graph].scope; }
 
   // What several stages update in turn, such as the running statistics of a norm that a model uses twice, lies where
   // the last of them makes its next value. It is lent to the others at the start of a step, and what each makes of it
   // goes up through the stages like any value.
   void follow_updates() {
     for (const Graph::Update& update : graph_.updates) {
-      const int next = plan_.value_task_graph[static_cast<size_t>(update.next.index)];
+      const int next = plan_.value_task_graph[update.next];
       if (next != every_task_graph && plan_.class_of(update.state) != plan_.class_of(next))
-        plan_.value_task_graph[static_cast<size_t>(update.state.index)] = next;
+        plan_.value_task_graph[update.state] = next;
     }
   }
 
@@ -396,19 +363,18 @@ class Placement {
     const Plan* first = request_.state_of;
     if (!first || count() == 1) return;
     const auto users = first->graph->users();
-    for (int i = 0; i < graph_.value_count(); ++i) {
-      const ValueInfo& info = graph_.value(Value{i});
+    for (const Value v : graph_.value_ids()) {
+      const ValueInfo& info = graph_.value(v);
       const Value known = is_state(info.kind) ? first->graph->find(info.name) : Value();
-      if (!known || !is_state(first->graph->value(known).kind) || users[static_cast<size_t>(known.index)].empty())
-        continue;
-      const int there = first->value_task_graph[static_cast<size_t>(known.index)];
+      if (!known || !is_state(first->graph->value(known).kind) || users[known].empty()) continue;
+      const int there = first->value_task_graph[known];
       if (there == every_task_graph) continue;
-      const TaskGraph& home = first->task_graphs[static_cast<size_t>(there)];
+      const TaskGraph& home = first->task_graphs[there];
       const auto here = std::ranges::find_if(plan_.task_graphs, [&](const TaskGraph& t) {
         return t.scope == home.scope && t.rank_class == home.rank_class && t.stage == home.stage;
       });
       if (here != plan_.task_graphs.end())
-        plan_.value_task_graph[static_cast<size_t>(i)] = static_cast<int>(here - plan_.task_graphs.begin());
+        plan_.value_task_graph[v] = static_cast<int>(here - plan_.task_graphs.begin());
     }
   }
 
@@ -416,7 +382,7 @@ class Placement {
     for (const Graph::Update& update : graph_.updates) {
       if (plan_.class_of(update.state) == plan_.class_of(update.next)) continue;
       return unsupported("the next ", graph_.value(update.state).name, " is made by another stage than ",
-                         scope_name(plan_.value_task_graph[static_cast<size_t>(update.state.index)]));
+                         scope_name(plan_.value_task_graph[update.state]));
     }
     return {};
   }
@@ -426,6 +392,7 @@ class Placement {
   const Graph& graph_;
   Staging staging_;
   ScopeLayout layout_;
+  std::vector<std::vector<int>> in_stage_;  // by stage and leaf of its class: the TaskGraph
 };
 
 }  // namespace

@@ -21,15 +21,12 @@ class Propagation {
         graph_(*plan.graph),
         units_(plan.units()),
         cut_(graph_.value_count()),
-        factor_(graph_.node_count()) {}
+        factor_(graph_.node_count()),
+        rules_(plan.rules->own) {}
 
   Status run() {
-    for (Value v : graph_.leaves(ValueKind::input)) cut_[v.index].dim = graph_.value(v).batch_dim;
-    for (const Node& node : graph_.nodes()) {
-      EPL_ASSIGN(ShardingRule rule, node_rule(graph_, node));
-      rules_.push_back(std::move(rule));
-    }
-    for (int n = 0; n < graph_.node_count(); ++n) EPL_TRY(forward(n));
+    for (Value v : graph_.leaves(ValueKind::input)) cut_[v].dim = graph_.value(v).batch_dim;
+    for (const NodeId n : graph_.node_ids()) EPL_TRY(forward(n));
     make_in_pieces();
     place_outputs();
     explain();
@@ -40,12 +37,12 @@ class Propagation {
  private:
   std::vector<CutPlace> input_cuts(const Node& node) const {
     std::vector<CutPlace> cuts;
-    for (Value v : node.inputs) cuts.push_back(v ? cut_[v.index] : CutPlace());
+    for (Value v : node.inputs) cuts.push_back(v ? cut_[v] : CutPlace());
     return cuts;
   }
 
-  Status forward(int n) {
-    const Node& node = graph_.node(NodeId{n});
+  Status forward(NodeId n) {
+    const Node& node = graph_.node(n);
     BatchCut cut = follow_batch(rules_[n], input_cuts(node), units_);
     if (!cut.couples && !draws_in_order(node, cut)) {
       cut.couples = true;
@@ -73,13 +70,13 @@ class Propagation {
     return place.outer == 1 && std::all_of(shape.begin(), shape.begin() + place.dim, [](int64_t d) { return d == 1; });
   }
 
-  void apply(int n, const BatchCut& cut) {
-    const Node& node = graph_.node(NodeId{n});
+  void apply(NodeId n, const BatchCut& cut) {
+    const Node& node = graph_.node(n);
     factor_[n] = cut.factor;
     if (!cut.factor) return;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       if (!node.outputs[o]) continue;
-      cut_[node.outputs[o].index] = cut.outputs[o];
+      cut_[node.outputs[o]] = cut.outputs[o];
     }
   }
 
@@ -87,20 +84,20 @@ class Propagation {
   void make_in_pieces() {
     if (pieces() == 1) return;
     auto users = graph_.users();
-    std::vector<bool> pinned(graph_.value_count(), false);
-    for (const auto& output : graph_.outputs) pinned[output.value.index] = true;
-    for (const auto& update : graph_.updates) pinned[update.next.index] = true;
-    for (int n = graph_.node_count(); n-- > 0;) {
-      const Node& node = graph_.node(NodeId{n});
+    ByValue<bool> pinned(graph_.value_count());
+    for (const auto& output : graph_.outputs) pinned[output.value] = true;
+    for (const auto& update : graph_.updates) pinned[update.next] = true;
+    for (const NodeId n : graph_.node_ids().reversed()) {
+      const Node& node = graph_.node(n);
       if (factor_[n] || node.op->random) continue;
       CutFactor factor;
       bool agreed = true;
       for (size_t o = 0; o < node.outputs.size() && agreed; ++o) {
         Value v = node.outputs[o];
-        if (!v || (users[v.index].empty() && !pinned[v.index])) continue;
-        const CutPlace place = wish(v, users[v.index]);
+        if (!v || (users[v].empty() && !pinned[v])) continue;
+        const CutPlace place = wish(v, users[v]);
         const CutFactor wished = place ? factor_at(rules_[n], rules_[n].outputs[o], place) : CutFactor();
-        agreed = !pinned[v.index] && wished && (!factor || wished == factor);
+        agreed = !pinned[v] && wished && (!factor || wished == factor);
         if (agreed) factor = wished;
       }
       if (!agreed || !factor) continue;
@@ -111,11 +108,11 @@ class Propagation {
   }
 
   // Where every use wants pieces, or nowhere.
-  CutPlace wish(Value v, const std::vector<int32_t>& users) const {
+  CutPlace wish(Value v, const std::vector<NodeId>& users) const {
     CutPlace wanted;
-    for (int32_t user : users) {
+    for (const NodeId user : users) {
       if (!factor_[user]) return {};
-      const Node& node = graph_.node(NodeId{user});
+      const Node& node = graph_.node(user);
       BatchCut cut = follow_batch(rules_[user], std::vector<CutPlace>(node.inputs.size()), units_, factor_[user]);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] != v) continue;
@@ -129,15 +126,15 @@ class Propagation {
   void place_outputs() {
     for (const Graph::Output& output : graph_.outputs) {
       const auto known = outputs_.find(output.name);
-      if (known != outputs_.end() && !cut_[output.value.index]) cut_[output.value.index] = known->second;
+      if (known != outputs_.end() && !cut_[output.value]) cut_[output.value] = known->second;
     }
   }
 
   void explain() {
-    for (int n = 0; n < graph_.node_count(); ++n) {
+    for (const NodeId n : graph_.node_ids()) {
       if (!factor_[n]) continue;
-      const Node& node = graph_.node(NodeId{n});
-      const auto carries = std::ranges::find_if(node.inputs, [&](Value v) { return v && cut_[v.index]; });
+      const Node& node = graph_.node(n);
+      const auto carries = std::ranges::find_if(node.inputs, [&](Value v) { return v && cut_[v]; });
       plan_.explain(n, carries == node.inputs.end() ? std::string("cut by samples, because it is used in pieces alone")
                                                     : cat("cut by samples, as ", graph_.value(*carries).name, " is"));
     }
@@ -146,7 +143,7 @@ class Propagation {
   // Of the batch, with memory of their own, where it is cut most.
   int64_t pieces() const {
     int64_t most = 1;
-    for (int t = 0; t < static_cast<int>(plan_.task_graphs.size()); ++t)
+    for (int t = 0; t < std::ssize(plan_.task_graphs); ++t)
       most = std::max(most, plan_.mesh(t).pieces(plan_.batch_of(t)));
     return most;
   }
@@ -159,19 +156,19 @@ class Propagation {
 
   void write() {
     plan_.shardings.assign(graph_.value_count(), {});
-    for (int i = 0; i < graph_.value_count(); ++i) {
-      Sharding& sharding = plan_.shardings[i];
-      sharding.dims.resize(graph_.type(Value{i}).ndim());
-      if (cut_[i]) sharding.dims[cut_[i].dim] = inside(plan_.batch_of(plan_.value_task_graph[i]), cut_[i].outer);
+    for (const Value v : graph_.value_ids()) {
+      Sharding& sharding = plan_.shardings[v];
+      sharding.dims.resize(graph_.type(v).ndim());
+      if (cut_[v]) sharding.dims[cut_[v].dim] = inside(plan_.batch_of(plan_.value_task_graph[v]), cut_[v].outer);
     }
     plan_.node_shardings.assign(graph_.node_count(), {});
-    for (int n = 0; n < graph_.node_count(); ++n) {
+    for (const NodeId n : graph_.node_ids()) {
       if (!factor_[n]) continue;
       auto& factors = plan_.node_shardings[n].factors;
       factors.resize(rules_[n].factors.size());
       const int at = std::max(plan_.node_task_graph[n], 0);
       // All ranks of a class number their samples in one way where they draw random numbers for them.
-      const bool draws = graph_.node(NodeId{n}).op->random;
+      const bool draws = graph_.node(n).op->random;
       factors[factor_[n].factor] =
           inside(draws ? plan_.batch_of_class(plan_.class_of(at)) : plan_.batch_of(at), factor_[n].outer);
     }
@@ -181,9 +178,9 @@ class Propagation {
   const SamplePlaces& outputs_;
   const Graph& graph_;
   int64_t units_;
-  std::vector<CutPlace> cut_;
-  std::vector<CutFactor> factor_;
-  std::vector<ShardingRule> rules_;
+  ByValue<CutPlace> cut_;
+  ByNode<CutFactor> factor_;
+  const ByNode<ShardingRule>& rules_;
 };
 
 }  // namespace

@@ -21,14 +21,14 @@ class Rows {
       : plan_(plan),
         graph_(*plan.graph),
         here_(task_graph),
-        axes_(plan.task_graphs[static_cast<size_t>(task_graph)].experts),
+        axes_(plan.task_graphs[task_graph].experts),
         nodes_(nodes),
-        at_(static_cast<size_t>(graph_.value_count())),
-        passes_(static_cast<size_t>(graph_.node_count()), false) {}
+        at_(graph_.value_count()),
+        passes_(graph_.node_count(), false) {}
 
   void run() {
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      if (plan_.node_task_graph[static_cast<size_t>(n)] == here_) visit(n);
+    for (const NodeId n : graph_.node_ids()) {
+      if (plan_.node_task_graph[n] == here_) visit(n);
     }
     for (bool fewer = true; fewer;) fewer = drop();
     write();
@@ -43,32 +43,29 @@ class Rows {
     friend bool operator==(const At&, const At&) = default;
   };
   using Factors = std::vector<int>;
-
-  static size_t index(Value v) { return static_cast<size_t>(v.index); }
   const std::optional<At>& at(Value v) const {
     static const std::optional<At> none;
-    return v ? at_[index(v)] : none;
+    return v ? at_[v] : none;
   }
 
   // The operand by which a node picks what experts have; none: it does not.
-  Value picks_of(int n) const {
+  Value picks_of(NodeId n) const {
     const ExtendedRule& rule = nodes_.rule(n);
-    const auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
+    const auto& factors = plan_.node_shardings[n].factors;
     if (!rule.row || rule.row->indices < 0) return {};
     for (size_t f = rule.added; f < factors.size(); ++f) {
-      if (!factors[f].empty() && factors[f].front().axes == axes_)
-        return graph_.node(NodeId{n}).inputs[static_cast<size_t>(rule.row->indices)];
+      if (!factors[f].empty() && factors[f].front().axes == axes_) return graph_.node(n).inputs[rule.row->indices];
     }
     return {};
   }
-  int64_t picked_from(int n) const {
+  int64_t picked_from(NodeId n) const {
     const ExtendedRule& rule = nodes_.rule(n);
     return rule.rule.factors[rule.added].size;
   }
-  Factors rows_of_picks(int n) const {
+  Factors rows_of_picks(NodeId n) const {
     const ExtendedRule& rule = nodes_.rule(n);
     Factors rows;
-    for (const ShardingRule::Dim& dim : rule.rule.inputs[static_cast<size_t>(rule.row->indices)])
+    for (const ShardingRule::Dim& dim : rule.rule.inputs[rule.row->indices])
       rows.push_back(dim.size() == 1 ? dim[0] : -1);
     return rows;
   }
@@ -86,18 +83,18 @@ class Rows {
   static Factors factors_of(const ShardingRule::Operand& operand, const std::vector<int>& dims) {
     Factors rows;
     for (const int d : dims) {
-      const ShardingRule::Dim& dim = operand[static_cast<size_t>(d)];
+      const ShardingRule::Dim& dim = operand[d];
       rows.push_back(dim.size() == 1 ? dim[0] : -1);
     }
     return rows;
   }
 
-  void visit(int n) {
-    const Node& node = graph_.node(NodeId{n});
+  void visit(NodeId n) {
+    const Node& node = graph_.node(n);
     const ShardingRule& rule = nodes_.rule(n).rule;
     const auto give = [&](size_t o, Value picks, int64_t of, const Factors& rows) {
       const auto dims = dims_of(rule.outputs[o], rows);
-      if (dims) at_[index(node.outputs[o])] = At{picks, of, *dims};
+      if (dims) at_[node.outputs[o]] = At{picks, of, *dims};
       return dims.has_value();
     };
     if (const Value picks = picks_of(n)) {
@@ -121,24 +118,24 @@ class Rows {
       brought = at(node.inputs[i]);
       rows = here;
     }
-    const auto each_by_itself = [&](int f) { return f >= 0 && !rule.factors[static_cast<size_t>(f)].unshardable; };
+    const auto each_by_itself = [&](int f) { return f >= 0 && !rule.factors[f].unshardable; };
     if (!brought || !std::ranges::all_of(rows, each_by_itself)) return;
-    passes_[static_cast<size_t>(n)] = true;
+    passes_[n] = true;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       if (!give(o, brought->picks, brought->of, rows)) return reject(n);
     }
   }
 
-  void reject(int n) {
-    passes_[static_cast<size_t>(n)] = false;
-    for (Value v : graph_.node(NodeId{n}).outputs) at_[index(v)].reset();
+  void reject(NodeId n) {
+    passes_[n] = false;
+    for (Value v : graph_.node(n).outputs) at_[v].reset();
   }
 
   // A node that picks by the same rows has the value where it is.
-  bool takes(int n, Value v) const {
-    if (passes_[static_cast<size_t>(n)]) return true;
-    const Node& node = graph_.node(NodeId{n});
-    if (plan_.node_task_graph[static_cast<size_t>(n)] != here_ || picks_of(n) != at(v)->picks) return false;
+  bool takes(NodeId n, Value v) const {
+    if (passes_[n]) return true;
+    const Node& node = graph_.node(n);
+    if (plan_.node_task_graph[n] != here_ || picks_of(n) != at(v)->picks) return false;
     if (picked_from(n) != at(v)->of) return false;
     const Factors rows = rows_of_picks(n);
     const ShardingRule& rule = nodes_.rule(n).rule;
@@ -151,15 +148,15 @@ class Rows {
     const auto is = [&](Value other) { return other == v; };
     return at(v) && std::ranges::none_of(graph_.outputs, is, &Graph::Output::value) &&
            std::ranges::none_of(graph_.updates, is, &Graph::Update::next) && !nodes_.users(v).empty() &&
-           std::ranges::all_of(nodes_.users(v), [&](int32_t n) { return takes(n, v); });
+           std::ranges::all_of(nodes_.users(v), [&](NodeId n) { return takes(n, v); });
   }
 
   // One round: nodes that give a value to others, or get none where it is.
   bool drop() {
     bool any = false;
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      if (!passes_[static_cast<size_t>(n)]) continue;
-      const Node& node = graph_.node(NodeId{n});
+    for (const NodeId n : graph_.node_ids()) {
+      if (!passes_[n]) continue;
+      const Node& node = graph_.node(n);
       const auto stays_here = [&](Value v) { return stays(v); };
       const auto may_stay = [&](Value v) { return !at(v) || stays(v); };
       if (std::ranges::all_of(node.outputs, stays_here) && std::ranges::all_of(node.inputs, may_stay)) continue;
@@ -170,11 +167,11 @@ class Rows {
   }
 
   void write() {
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
+    for (const NodeId n : graph_.node_ids()) {
+      const Node& node = graph_.node(n);
       for (Value v : node.outputs) {
         if (!stays(v)) continue;
-        for (const int axis : axes_) plan_.shardings[index(v)].partial.push_back({axis, ShardingRule::Reduce::owner});
+        for (const int axis : axes_) plan_.shardings[v].partial.push_back({axis, ShardingRule::Reduce::owner});
         plan_.explain(n, "what experts answer stays with them");
       }
     }
@@ -185,23 +182,21 @@ class Rows {
   const int here_;
   const std::vector<int> axes_;
   const SplitNodes& nodes_;
-  std::vector<std::optional<At>> at_;  // by value: where the answers of experts are
-  std::vector<bool> passes_;           // by node: it works on each row by itself
+  ByValue<std::optional<At>> at_;  // where the answers of experts are
+  ByNode<bool> passes_;            // it works on each row by itself
 };
 
 }  // namespace
 
 EPL_PASS(rows) {
   return {.doc = "keeps what experts answer with them until tokens need it", .run = [](PassContext& c) -> Status {
-            if (static_cast<int>(c.plan.shardings.size()) != c.plan.graph->value_count())
+            if (c.plan.shardings.size() != c.plan.graph->value_count())
               return invalid("it needs place and propagate before it");
             std::optional<SplitNodes> nodes;
-            for (size_t t = 0; t < c.plan.task_graphs.size(); ++t) {
+            for (int t = 0; t < std::ssize(c.plan.task_graphs); ++t) {
               if (c.plan.task_graphs[t].experts.empty()) continue;
-              if (!nodes) {
-                EPL_ASSIGN(nodes, SplitNodes::create(*c.plan.graph, false));
-              }
-              Rows(c.plan, static_cast<int>(t), *nodes).run();
+              if (!nodes) nodes.emplace(c.plan, false);
+              Rows(c.plan, t, *nodes).run();
             }
             return {};
           }};

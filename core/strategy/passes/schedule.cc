@@ -23,7 +23,7 @@ class Scheduling {
     plan_.node_cloned.assign(graph_.node_count(), false);
     plan_.node_block.assign(graph_.node_count(), BlockKind::main);
     if (plan_.micro_batches() == 1) {
-      for (int n = 0; n < graph_.node_count(); ++n) {
+      for (const NodeId n : graph_.node_ids()) {
         if (node(n).phase == Phase::update) plan_.node_block[n] = BlockKind::post;
       }
     } else if (plan_.apart) {
@@ -41,20 +41,20 @@ class Scheduling {
   }
 
  private:
-  const Node& node(int n) const { return graph_.node(NodeId{n}); }
+  const Node& node(NodeId n) const { return graph_.node(n); }
   int stages() const { return plan_.stages(); }
-  bool cut(int n) const { return plan_.node_shardings[n].cut_by(batch_axis); }
-  int producer(Value v) const { return graph_.value(v).producer.index; }
+  bool cut(NodeId n) const { return plan_.node_shardings[n].cut_by(batch_axis); }
+  NodeId producer(Value v) const { return graph_.value(v).producer; }
 
   Status loop() {
-    EPL_TRY(find_dependence());
-    for (int n = 0; n < graph_.node_count(); ++n) {
+    find_dependence();
+    for (const NodeId n : graph_.node_ids()) {
       if (!cut(n)) continue;
       for (Value v : node(n).inputs) {
-        if (v && uncut(v) && after_sum_[v.index]) EPL_TRY(bring_forward(v, n));
+        if (v && uncut(v) && after_sum_[v]) EPL_TRY(bring_forward(v, n));
       }
     }
-    for (int n = 0; n < graph_.node_count(); ++n) {
+    for (const NodeId n : graph_.node_ids()) {
       BlockKind& block = plan_.node_block[n];
       if (cut(n)) {
         block = pre_[n] ? BlockKind::pre : BlockKind::main;
@@ -62,17 +62,17 @@ class Scheduling {
         block = BlockKind::mid;
       } else {
         bool late = node(n).phase == Phase::update;
-        for (Value v : node(n).inputs) late = late || (v && after_sum_[v.index]);
+        for (Value v : node(n).inputs) late = late || (v && after_sum_[v]);
         block = late ? BlockKind::post : BlockKind::once;
       }
     }
     // What the first loop computed and the main loop needs again is computed again: it depends on inputs alone.
-    for (int n = graph_.node_count(); n-- > 0;) {
+    for (const NodeId n : graph_.node_ids().reversed()) {
       if (!cut(n)) continue;
       bool in_main = plan_.node_block[n] == BlockKind::main || plan_.node_cloned[n];
       if (!in_main) continue;
       for (Value v : node(n).inputs) {
-        if (v && producer(v) >= 0 && pre_[producer(v)] && !uncut(v)) plan_.node_cloned[producer(v)] = true;
+        if (v && producer(v) && pre_[producer(v)] && !uncut(v)) plan_.node_cloned[producer(v)] = true;
       }
     }
     return {};
@@ -80,26 +80,25 @@ class Scheduling {
 
   // Each micro-batch has what depends on its samples or draws, up to what the update takes.
   void loop_apart() {
-    std::vector<bool> own(graph_.value_count(), false);
-    for (Value v : graph_.leaves(ValueKind::input)) own[v.index] = true;
-    for (int n = 0; n < graph_.node_count(); ++n) {
+    ByValue<bool> own(graph_.value_count());
+    for (Value v : graph_.leaves(ValueKind::input)) own[v] = true;
+    for (const NodeId n : graph_.node_ids()) {
       bool in_loop = node(n).op->random, behind = node(n).phase == Phase::update || node(n).op->takes_any_operands;
       for (Value v : node(n).inputs) {
-        in_loop = in_loop || (v && own[v.index]);
-        behind = behind || (v && producer(v) >= 0 && plan_.node_block[producer(v)] == BlockKind::post);
+        in_loop = in_loop || (v && own[v]);
+        behind = behind || (v && producer(v) && plan_.node_block[producer(v)] == BlockKind::post);
       }
       for (Value v : node(n).outputs) {
-        if (v) own[v.index] = in_loop;
+        if (v) own[v] = in_loop;
       }
       plan_.node_block[n] = behind ? BlockKind::post : in_loop ? BlockKind::main : BlockKind::once;
     }
     // What only adds and moves gradients of weights may as well take their means, which it does once.
     const auto users = graph_.users();
-    for (int n = graph_.node_count(); n-- > 0;) {
+    for (const NodeId n : graph_.node_ids().reversed()) {
       const auto is_late = [&](Value v) {
-        return uncut(v) && !users[v.index].empty() && std::ranges::all_of(users[v.index], [&](int32_t user) {
-                 return plan_.node_block[user] == BlockKind::post;
-               });
+        return uncut(v) && !users[v].empty() &&
+               std::ranges::all_of(users[v], [&](NodeId user) { return plan_.node_block[user] == BlockKind::post; });
       };
       if (plan_.node_block[n] == BlockKind::main && node(n).phase == Phase::backward &&
           std::ranges::all_of(node(n).outputs, is_late) &&
@@ -110,40 +109,36 @@ class Scheduling {
   }
 
   // An uncut value is the same for all micro-batches, or a sum over them.
-  bool uncut(Value v) const { return plan_.shardings[v.index].cut_dim(batch_axis) < 0; }
+  bool uncut(Value v) const { return plan_.shardings[v].cut_dim(batch_axis) < 0; }
 
-  Status find_dependence() {
+  void find_dependence() {
     after_sum_.assign(graph_.value_count(), false);
     on_weights_.assign(graph_.value_count(), false);
-    for (int i = 0; i < graph_.value_count(); ++i) {
-      ValueKind kind = graph_.value(Value{i}).kind;
-      on_weights_[i] = kind == ValueKind::parameter || kind == ValueKind::buffer || kind == ValueKind::state;
-    }
-    for (int n = 0; n < graph_.node_count(); ++n) {
+    for (const Value v : graph_.value_ids()) on_weights_[v] = is_state(graph_.value(v).kind);
+    for (const NodeId n : graph_.node_ids()) {
       bool after = false, on_weights = node(n).op->random;
       for (Value v : node(n).inputs) {
-        after = after || (v && after_sum_[v.index]);
-        on_weights = on_weights || (v && on_weights_[v.index]);
+        after = after || (v && after_sum_[v]);
+        on_weights = on_weights || (v && on_weights_[v]);
       }
-      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
+      const OperandShardings operands = operand_shardings(plan_, n);
       for (size_t o = 0; o < node(n).outputs.size(); ++o) {
         const Value v = node(n).outputs[o];
         if (!v) continue;
-        after_sum_[v.index] = after || !operands.outputs[o].partial.empty();
-        on_weights_[v.index] = on_weights;
+        after_sum_[v] = after || !operands.outputs[o].partial.empty();
+        on_weights_[v] = on_weights;
       }
     }
-    return {};
   }
 
-  Status bring_forward(Value v, int user) {
-    int n = producer(v);
-    if (n < 0 || pre_[n] || mid_[n]) return {};
+  Status bring_forward(Value v, NodeId user) {
+    const NodeId n = producer(v);
+    if (!n || pre_[n] || mid_[n]) return {};
     if (cut(n)) {
       bool nested = false, on_weights = node(n).op->random;
       for (Value in : node(n).inputs) {
-        nested = nested || (in && after_sum_[in.index]);
-        on_weights = on_weights || (in && on_weights_[in.index]);
+        nested = nested || (in && after_sum_[in]);
+        on_weights = on_weights || (in && on_weights_[in]);
       }
       if (nested || on_weights) {
         plan_.coupled = cat("node ", node(n).name, " (", node(n).op->name, ") sums over the whole batch and node ",
@@ -152,19 +147,19 @@ class Scheduling {
       }
       pre_[n] = true;
       for (Value in : node(n).inputs) {
-        if (in && producer(in) >= 0 && cut(producer(in))) EPL_TRY(bring_forward(in, user));
+        if (in && producer(in) && cut(producer(in))) EPL_TRY(bring_forward(in, user));
       }
       return {};
     }
-    if (after_sum_[v.index]) mid_[n] = true;
+    if (after_sum_[v]) mid_[n] = true;
     for (Value in : node(n).inputs) {
-      if (in && after_sum_[in.index]) EPL_TRY(bring_forward(in, user));
+      if (in && after_sum_[in]) EPL_TRY(bring_forward(in, user));
     }
     return {};
   }
 
   void part_forward_and_backward() {
-    for (int n = 0; n < graph_.node_count(); ++n) {
+    for (const NodeId n : graph_.node_ids()) {
       if (plan_.node_block[n] != BlockKind::main) continue;
       plan_.node_block[n] = node(n).phase == Phase::forward ? BlockKind::forward : BlockKind::backward;
     }
@@ -172,7 +167,7 @@ class Scheduling {
 
   // What looks at all gradients of a rank does so when all its blocks have given them.
   void look_at_the_end() {
-    for (int n = 0; n < graph_.node_count(); ++n) {
+    for (const NodeId n : graph_.node_ids()) {
       if (plan_.node_task_graph[n] == every_task_graph) plan_.node_block[n] = BlockKind::post;
     }
   }
@@ -182,26 +177,26 @@ class Scheduling {
     const auto users = graph_.users();
     // What goes on to another stage may end in `post`, where each micro-batch's own is no longer there.
     const auto can_wait = [&](Value v) {
-      return !v || (uncut(v) && std::ranges::all_of(users[v.index], [&](int32_t user) {
+      return !v || (uncut(v) && std::ranges::all_of(users[v], [&](NodeId user) {
                       const BlockKind block = plan_.node_block[user];
-                      const bool leaves = plan_.apart && plan_.node_task_graph[user] != plan_.value_task_graph[v.index];
+                      const bool leaves = plan_.apart && plan_.node_task_graph[user] != plan_.value_task_graph[v];
                       return block == BlockKind::post || (block == BlockKind::weight && !leaves);
                     }));
     };
-    for (int n = graph_.node_count(); n-- > 0;) {
+    for (const NodeId n : graph_.node_ids().reversed()) {
       BlockKind& block = plan_.node_block[n];
       if (block == BlockKind::backward && std::ranges::all_of(node(n).outputs, can_wait)) block = BlockKind::weight;
     }
     // Those that stages add up, which have no order between them, are complete when the step ends.
-    for (int n = 0; n < graph_.node_count(); ++n) {
+    for (const NodeId n : graph_.node_ids()) {
       if (plan_.node_block[n] == BlockKind::weight &&
           std::ranges::any_of(node(n).inputs, [&](Value v) { return v && gives_late(producer(v), n); }))
         plan_.node_block[n] = BlockKind::post;
     }
   }
 
-  bool gives_late(int n, int user) const {
-    if (n < 0) return false;
+  bool gives_late(NodeId n, NodeId user) const {
+    if (!n) return false;
     const BlockKind block = plan_.node_block[n];
     return block == BlockKind::post ||
            (block == BlockKind::weight && plan_.node_task_graph[n] != plan_.node_task_graph[user]);
@@ -238,7 +233,7 @@ class Scheduling {
   // `once`.
   bool used(BlockKind block) const {
     if (plan_.classes() > 1 && block == BlockKind::once) return true;
-    for (int n = 0; n < graph_.node_count(); ++n) {
+    for (const NodeId n : graph_.node_ids()) {
       const BlockKind here = plan_.node_block[n];
       if (here == block || (here == BlockKind::pre && block == BlockKind::mid)) return true;
     }
@@ -247,8 +242,8 @@ class Scheduling {
 
   Plan& plan_;
   const Graph& graph_;
-  std::vector<bool> pre_, mid_;
-  std::vector<bool> after_sum_, on_weights_;  // by value
+  ByNode<bool> pre_, mid_;
+  ByValue<bool> after_sum_, on_weights_;
 };
 
 }  // namespace
@@ -256,7 +251,7 @@ class Scheduling {
 EPL_PASS(schedule) {
   return {.doc = "puts every node into a block of the step and writes the table of calls",
           .run = [](PassContext& c) -> Status {
-            const bool propagated = static_cast<int>(c.plan.shardings.size()) == c.plan.graph->value_count();
+            const bool propagated = c.plan.shardings.size() == c.plan.graph->value_count();
             if (!propagated || c.plan.task_graphs.empty()) return invalid("it needs place and propagate before it");
             return Scheduling(c.plan).run();
           }};

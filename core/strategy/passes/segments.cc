@@ -33,7 +33,7 @@ SumSegments segments_of(const ShardingRule& rule, const NodeSharding& node, int 
       found = {.factor = static_cast<int>(f), .outer = cut->outer, .count = 2};
   }
   if (!found) return {};
-  const ShardingRule::Factor& factor = rule.factors[static_cast<size_t>(found.factor)];
+  const ShardingRule::Factor& factor = rule.factors[found.factor];
   int sums = 0;
   for (const Sharding& output : operand_shardings(rule, node).outputs) {
     const auto due = [&](int axis) { return std::ranges::find(output.partial, axis, &Partial::axis); };
@@ -50,11 +50,10 @@ Status find_segments(PassContext& context) {
   EPL_ASSIGN(const Plan common, common_plan(context));
   const Graph& graph = *context.plan.graph;
   const int split = common.task_graphs.front().split.front();
-  for (int n = 0; n < graph.node_count(); ++n) {
-    const NodeSharding& sharding = common.node_shardings[static_cast<size_t>(n)];
+  for (const NodeId n : graph.node_ids()) {
+    const NodeSharding& sharding = common.node_shardings[n];
     if (!sharding.cut_by(split)) continue;
-    EPL_ASSIGN(const ShardingRule rule, node_rule(graph, graph.node(NodeId{n})));
-    context.plan.node_shardings[static_cast<size_t>(n)].segments = segments_of(rule, sharding, split);
+    context.plan.node_shardings[n].segments = segments_of(common.rules->own[n], sharding, split);
   }
   return {};
 }
@@ -65,7 +64,7 @@ EPL_PASS(segments) {
   return {.doc = "at reproducible.level=layout: what sums that a split may cut add up one by one",
           .run = [](PassContext& c) -> Status {
             if (!sums_by_segments(c.plan)) return {};
-            if (static_cast<int>(c.plan.node_shardings.size()) != c.plan.graph->node_count())
+            if (c.plan.node_shardings.size() != c.plan.graph->node_count())
               return invalid("it needs place and propagate before it");
             return find_segments(c);
           }};

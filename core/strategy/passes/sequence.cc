@@ -20,11 +20,11 @@ namespace {
 
 // What one way to cut comes to.
 struct Region {
-  std::vector<CutPlace> at;                      // by value
-  std::vector<CutFactor> factors;                // by node
-  std::set<std::pair<int32_t, Phase>> gathered;  // values, in the passes that gather them
-  double gain = 0;                               // bytes that a rank need not keep, less those that move more
-  int values = 0;                                // in pieces
+  ByValue<CutPlace> at;
+  ByNode<CutFactor> factors;
+  std::set<std::pair<Value, Phase>> gathered;  // values, in the passes that gather them
+  double gain = 0;                             // bytes that a rank need not keep, less those that move more
+  int values = 0;                              // in pieces
 };
 
 class Between {
@@ -33,79 +33,74 @@ class Between {
       : plan_(plan),
         graph_(*plan.graph),
         here_(task_graph),
-        axes_(plan.task_graphs[static_cast<size_t>(task_graph)].split),
+        axes_(plan.task_graphs[task_graph].split),
         mesh_(plan.mesh(task_graph)),
         parts_(mesh_.pieces(axes_)),
         by_segments_(sums_by_segments(plan)),
         users_(graph_.users()),
-        free_(static_cast<size_t>(graph_.node_count()), false),
-        sums_(static_cast<size_t>(graph_.value_count()), false),
+        rules_(plan.rules->extended),
+        free_(graph_.node_count(), false),
+        sums_(graph_.value_count(), false),
         kept_whole_(sums_.size(), false),
         meets_(sums_.size()) {
     taken_.at.resize(sums_.size());
     taken_.factors.resize(free_.size());
   }
 
-  Status run() {
-    EPL_TRY(describe());
-    for (int i = 0; i < graph_.value_count(); ++i) {
-      if (!sums_[static_cast<size_t>(i)] || taken_.at[static_cast<size_t>(i)]) continue;
+  void run() {
+    describe();
+    for (const Value v : graph_.value_ids()) {
+      if (!sums_[v] || taken_.at[v]) continue;
       Region best = taken_;
       best.gain = 0;
-      for (const CutPlace& place : places(Value{i})) {
-        Region region = grown(Value{i}, place);
+      for (const CutPlace& place : places(v)) {
+        Region region = grown(v, place);
         if (region.gain > best.gain) best = std::move(region);
       }
       taken_ = std::move(best);
     }
     write();
-    return {};
   }
 
  private:
-  static size_t index(Value v) { return static_cast<size_t>(v.index); }
   double bytes(Value v) const { return static_cast<double>(graph_.type(v).bytes()); }
   // Of what a rank does not have.
   double others(Value v) const { return bytes(v) * static_cast<double>(parts_ - 1) / static_cast<double>(parts_); }
   bool split(int axis) const { return std::ranges::find(axes_, axis) != axes_.end(); }
 
-  Status describe() {
-    for (const Graph::Output& output : graph_.outputs) kept_whole_[index(output.value)] = true;
-    for (const Graph::Update& update : graph_.updates) kept_whole_[index(update.next)] = true;
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const Node& node = graph_.node(NodeId{n});
-      EPL_ASSIGN(ExtendedRule rule, node_extended_rule(graph_, node));
-      rules_.push_back(std::move(rule));
-      const NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(n)];
-      const int at = plan_.node_task_graph[static_cast<size_t>(n)];
+  void describe() {
+    for (const Graph::Output& output : graph_.outputs) kept_whole_[output.value] = true;
+    for (const Graph::Update& update : graph_.updates) kept_whole_[update.next] = true;
+    for (const NodeId n : graph_.node_ids()) {
+      const Node& node = graph_.node(n);
+      const NodeSharding& sharding = plan_.node_shardings[n];
+      const int at = plan_.node_task_graph[n];
       for (Value v : node.inputs) {
-        if (v && plan_.value_task_graph[index(v)] != at) kept_whole_[index(v)] = true;
+        if (v && plan_.value_task_graph[v] != at) kept_whole_[v] = true;
       }
       if (at != here_ || node.phase == Phase::update) continue;
-      free_[static_cast<size_t>(n)] =
-          !sharding.cut_by(axes_.front()) && sharding.flowing.empty() && !node.op->takes_any_operands;
-      EPL_ASSIGN(const OperandShardings operands, operand_shardings(plan_, NodeId{n}));
-      for (size_t o = 0; o < node.outputs.size(); ++o) describe_result(node, operands, o);
+      free_[n] = !sharding.cut_by(axes_.front()) && sharding.flowing.empty() && !node.op->takes_any_operands;
+      const OperandShardings operands = operand_shardings(plan_, n);
+      for (size_t o = 0; o < node.outputs.size(); ++o) describe_result(n, operands, o);
     }
-    return {};
   }
 
   // Sums over the batch are of weights' gradients, and are complete when the loop has ended.
-  void describe_result(const Node& node, const OperandShardings& operands, size_t o) {
-    const Value v = node.outputs[o];
+  void describe_result(NodeId n, const OperandShardings& operands, size_t o) {
+    const Value v = graph_.node(n).outputs[o];
     const auto& due = operands.outputs[o].partial;
     const Cuts batch = plan_.batch_of(here_);
     const bool over_batch =
         std::ranges::any_of(due, [&](const Partial& p) { return find_cut(batch, p.axis) != nullptr; });
-    if (over_batch) kept_whole_[index(v)] = true;
-    const Sharding& stored = plan_.shardings[index(v)];
+    if (over_batch) kept_whole_[v] = true;
+    const Sharding& stored = plan_.shardings[v];
     const bool ours = !due.empty() && std::ranges::all_of(due, [&](const Partial& p) {
       return split(p.axis) && p.kind == ShardingRule::Reduce::sum;
     });
-    sums_[index(v)] = ours && stored.partial.empty() && stored.cut_dim(axes_.front()) < 0;
+    sums_[v] = ours && stored.partial.empty() && stored.cut_dim(axes_.front()) < 0;
     if (operands.added_later < 0) return;
-    for (const ShardingRule::Dim& dim : rules_.back().rule.inputs[static_cast<size_t>(operands.added_later)])
-      meets_[index(v)].insert(dim.begin(), dim.end());
+    for (const ShardingRule::Dim& dim : rules_[n].rule.inputs[operands.added_later])
+      meets_[v].insert(dim.begin(), dim.end());
   }
 
   // The largest piece of an uneven cut, in parts.
@@ -118,32 +113,31 @@ class Between {
     if (place.of > 0 && (by_segments_ || place.of % parts_ == 0 || largest(place) == place.of)) return false;
     return std::ranges::all_of(cuts, [&](const AxisCut& cut) {
       int64_t pieces = cut.outer * std::max<int64_t>(cut.of, 1);
-      for (int axis : cut.of > 0 ? std::vector<int>() : cut.axes) pieces *= mesh_.axes[static_cast<size_t>(axis)].size;
+      for (int axis : cut.of > 0 ? std::vector<int>() : cut.axes) pieces *= mesh_.axes[axis].size;
       return cut.outer > place.outer ? cut.outer % run == 0 : cut.outer < place.outer && place.outer % pieces == 0;
     });
   }
   // Whether a value may lie in pieces there. What is added to a sum when it is complete must have all that it is added
   // to, so its own dimensions are left alone.
   bool may_lie(Value v, const CutPlace& place) const {
-    const auto d = static_cast<size_t>(place.dim);
+    const int d = place.dim;
     const TensorType& type = graph_.type(v);
-    const auto meets = [&](int f) { return meets_[index(v)].contains(f); };
-    if (!meets_[index(v)].empty()) {
+    const auto meets = [&](int f) { return meets_[v].contains(f); };
+    if (!meets_[v].empty()) {
       const ValueInfo& info = graph_.value(v);
-      const auto& dims =
-          rules_[static_cast<size_t>(info.producer.index)].rule.outputs[static_cast<size_t>(info.output)];
+      const auto& dims = rules_[info.producer].rule.outputs[info.output];
       if (std::ranges::any_of(dims[d], meets)) return false;
     }
-    return !kept_whole_[index(v)] && nests(type.shape[d], plan_.shardings[index(v)].dims[d], place);
+    return !kept_whole_[v] && nests(type.shape[d], plan_.shardings[v].dims[d], place);
   }
 
   // In front of what the batch cuts of a dimension, and behind it; in equal pieces where there are any.
   std::vector<CutPlace> places(Value v) const {
     std::vector<CutPlace> found;
-    for (int d = 0; d < static_cast<int>(graph_.type(v).ndim()); ++d) {
+    for (int d = 0; d < graph_.type(v).ndim(); ++d) {
       for (const int64_t outer : {int64_t{1}, plan_.batch}) {
         if (outer == 0) continue;
-        const int64_t run = graph_.type(v).shape[static_cast<size_t>(d)] / outer;
+        const int64_t run = graph_.type(v).shape[d] / outer;
         const CutPlace place{d, outer, run % parts_ == 0 ? 0 : run};
         const bool new_place = std::ranges::find(found, place) == found.end();
         if (new_place && may_lie(v, place)) found.push_back(place);
@@ -157,29 +151,27 @@ class Between {
     region.gain = 0;
     lay(region, sum, place);
     region.gain += others(sum);
-    for (int n = graph_.value(sum).producer.index + 1; n < graph_.node_count(); ++n) visit(region, n);
+    for (const NodeId n : graph_.node_ids().after(graph_.value(sum).producer)) visit(region, n);
     return region;
   }
 
   void lay(Region& region, Value v, const CutPlace& place) const {
-    region.at[index(v)] = place;
+    region.at[v] = place;
     region.gain += place.of == 0
                        ? others(v)
                        : bytes(v) * static_cast<double>(place.of - largest(place)) / static_cast<double>(place.of);
     ++region.values;
   }
 
-  void visit(Region& region, int n) const {
-    const Node& node = graph_.node(NodeId{n});
-    const auto in_pieces = [&](Value v) { return v && region.at[index(v)]; };
+  void visit(Region& region, NodeId n) const {
+    const Node& node = graph_.node(n);
+    const auto in_pieces = [&](Value v) { return v && region.at[v]; };
     if (node.op->takes_any_operands || std::ranges::none_of(node.inputs, in_pieces)) return;
     double best = gathering(region, node, {});
     CutFactor chosen;
-    for (size_t i = 0; i < node.inputs.size() && free_[static_cast<size_t>(n)]; ++i) {
+    for (size_t i = 0; i < node.inputs.size() && free_[n]; ++i) {
       if (!in_pieces(node.inputs[i])) continue;
-      const CutFactor factor =
-          factor_at(rules_[static_cast<size_t>(n)].rule, rules_[static_cast<size_t>(n)].rule.inputs[i],
-                    region.at[index(node.inputs[i])]);
+      const CutFactor factor = factor_at(rules_[n].rule, rules_[n].rule.inputs[i], region.at[node.inputs[i]]);
       if (!factor || !fits(n, factor)) continue;
       const double cost = cost_of(region, n, factor);
       if (cost < best || (cost == best && !chosen)) {
@@ -191,12 +183,12 @@ class Between {
     follow(region, n, chosen);
   }
 
-  bool fits(int n, const CutFactor& factor) const {
-    const ExtendedRule& known = rules_[static_cast<size_t>(n)];
+  bool fits(NodeId n, const CutFactor& factor) const {
+    const ExtendedRule& known = rules_[n];
     const auto f = static_cast<size_t>(factor.factor);
-    const NodeSharding& sharding = plan_.node_shardings[static_cast<size_t>(n)];
+    const NodeSharding& sharding = plan_.node_shardings[n];
     const bool counts = known.row && known.row->counts >= 0 && f >= known.added;
-    if (graph_.node(NodeId{n}).op->random != counts) return false;
+    if (graph_.node(n).op->random != counts) return false;
     if (!counts && (f >= known.added || known.rule.factors[f].unshardable || known.rule.factors[f].added >= 0))
       return false;
     if (known.rule.factors[f].reduce != ShardingRule::Reduce::sum) return false;
@@ -205,12 +197,11 @@ class Between {
                  {.outer = factor.outer, .of = factor.of});
   }
 
-  OperandShardings operands_of(int n, const CutFactor& factor) const {
-    const ShardingRule& rule = rules_[static_cast<size_t>(n)].rule;
+  OperandShardings operands_of(NodeId n, const CutFactor& factor) const {
+    const ShardingRule& rule = rules_[n].rule;
     NodeSharding sharding;
     sharding.factors.resize(rule.factors.size());
-    if (factor)
-      sharding.factors[static_cast<size_t>(factor.factor)] = {{.axes = axes_, .outer = factor.outer, .of = factor.of}};
+    if (factor) sharding.factors[factor.factor] = {{.axes = axes_, .outer = factor.outer, .of = factor.of}};
     return operand_shardings(rule, sharding);
   }
   CutPlace place_of(const Sharding& sharding) const { return epl::place_of(sharding, axes_.front()); }
@@ -220,15 +211,15 @@ class Between {
     double all = 0;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
-      if (!v || !region.at[index(v)] || (!wanted.empty() && wanted[i] == region.at[index(v)])) continue;
-      if (!region.gathered.contains({v.index, node.phase})) all += others(v);
+      if (!v || !region.at[v] || (!wanted.empty() && wanted[i] == region.at[v])) continue;
+      if (!region.gathered.contains({v, node.phase})) all += others(v);
     }
     return all;
   }
 
   // Bytes that move where a node follows its operands.
-  double cost_of(const Region& region, int n, const CutFactor& factor) const {
-    const Node& node = graph_.node(NodeId{n});
+  double cost_of(const Region& region, NodeId n, const CutFactor& factor) const {
+    const Node& node = graph_.node(n);
     const OperandShardings operands = operands_of(n, factor);
     std::vector<CutPlace> wanted;
     for (const Sharding& input : operands.inputs) wanted.push_back(place_of(input));
@@ -245,25 +236,25 @@ class Between {
   }
   // Whether a sum that is whole so far is wanted in pieces.
   bool scatters(const Region& region, Value v, const CutPlace& wanted) const {
-    return sums_[index(v)] && wanted && !region.at[index(v)] && may_lie(v, wanted);
+    return sums_[v] && wanted && !region.at[v] && may_lie(v, wanted);
   }
 
-  void follow(Region& region, int n, const CutFactor& factor) const {
-    const Node& node = graph_.node(NodeId{n});
+  void follow(Region& region, NodeId n, const CutFactor& factor) const {
+    const Node& node = graph_.node(n);
     const OperandShardings operands = operands_of(n, factor);
-    region.factors[static_cast<size_t>(n)] = factor;
+    region.factors[n] = factor;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
       if (!v) continue;
       const CutPlace wanted = place_of(operands.inputs[i]);
       if (scatters(region, v, wanted)) {
         lay(region, v, wanted);
-        for (int32_t user : users_[index(v)]) {  // those before have taken it whole
-          const Node& before = graph_.node(NodeId{user});
-          if (user < n && region.gathered.insert({v.index, before.phase}).second) region.gain -= others(v);
+        for (const NodeId user : users_[v]) {  // those before have taken it whole
+          const Node& before = graph_.node(user);
+          if (user < n && region.gathered.insert({v, before.phase}).second) region.gain -= others(v);
         }
-      } else if (region.at[index(v)] && region.at[index(v)] != wanted) {
-        region.gathered.insert({v.index, node.phase});
+      } else if (region.at[v] && region.at[v] != wanted) {
+        region.gathered.insert({v, node.phase});
       }
     }
     for (size_t o = 0; o < node.outputs.size() && factor; ++o) {
@@ -286,19 +277,19 @@ class Between {
     }
     plan_.notes.push_back(cat("split.sequence: ", taken_.values, " values between the nodes that ", parts_,
                               " ranks share out lie in pieces too"));
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const CutFactor& factor = taken_.factors[static_cast<size_t>(n)];
+    for (const NodeId n : graph_.node_ids()) {
+      const CutFactor& factor = taken_.factors[n];
       if (!factor) continue;
-      auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
-      const ExtendedRule& known = rules_[static_cast<size_t>(n)];
+      auto& factors = plan_.node_shardings[n].factors;
+      const ExtendedRule& known = rules_[n];
       const size_t wanted = static_cast<size_t>(factor.factor) < known.added ? known.added : known.rule.factors.size();
       if (factors.size() < wanted) factors.resize(wanted);
-      add_cut(factors[static_cast<size_t>(factor.factor)], factor.outer, factor.of);
+      add_cut(factors[factor.factor], factor.outer, factor.of);
       plan_.explain(n, "in pieces between cut nodes, as its operand is");
     }
-    for (size_t v = 0; v < taken_.at.size(); ++v) {
+    for (const Value v : taken_.at.ids()) {
       const CutPlace& place = taken_.at[v];
-      if (place) add_cut(plan_.shardings[v].dims[static_cast<size_t>(place.dim)], place.outer, place.of);
+      if (place) add_cut(plan_.shardings[v].dims[place.dim], place.outer, place.of);
     }
   }
 
@@ -309,12 +300,12 @@ class Between {
   const Mesh& mesh_;
   const int64_t parts_;
   const bool by_segments_;  // segments of a sum begin where no piece ends, which only equal pieces grant
-  const std::vector<std::vector<int32_t>> users_;  // by value
-  std::vector<ExtendedRule> rules_;                // by node
-  std::vector<bool> free_;                         // by node: whole so far, and may follow
-  std::vector<bool> sums_;                         // by value: a sum over the split is complete right behind its node
-  std::vector<bool> kept_whole_;                   // by value
-  std::vector<std::set<int>> meets_;               // by value: factors of what is added when the sum is complete
+  const ByValue<std::vector<NodeId>> users_;
+  const ByNode<ExtendedRule>& rules_;
+  ByNode<bool> free_;   // whole so far, and may follow
+  ByValue<bool> sums_;  // a sum over the split is complete right behind its node
+  ByValue<bool> kept_whole_;
+  ByValue<std::set<int>> meets_;  // factors of what is added when the sum is complete
   Region taken_;
 };
 
@@ -324,10 +315,10 @@ EPL_PASS(sequence) {
   return {.doc = "where split.sequence asks for it: cuts what lies between the nodes of a split, behind sums",
           .run = [](PassContext& c) -> Status {
             if (!c.plan.strategy.flag("split.sequence")) return {};
-            if (static_cast<int>(c.plan.shardings.size()) != c.plan.graph->value_count())
+            if (c.plan.shardings.size() != c.plan.graph->value_count())
               return invalid("it needs place and propagate before it");
-            for (size_t t = 0; t < c.plan.task_graphs.size(); ++t) {
-              if (!c.plan.task_graphs[t].split.empty()) EPL_TRY(Between(c.plan, static_cast<int>(t)).run());
+            for (int t = 0; t < std::ssize(c.plan.task_graphs); ++t) {
+              if (!c.plan.task_graphs[t].split.empty()) Between(c.plan, t).run();
             }
             return {};
           }};

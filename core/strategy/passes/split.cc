@@ -44,7 +44,7 @@ class Splitting {
         first_entry_(context.request.state_of),
         here_(task_graph),
         experts_(experts),
-        axes_(split_axes(plan_.task_graphs[static_cast<size_t>(task_graph)], experts)),
+        axes_(split_axes(plan_.task_graphs[task_graph], experts)),
         axis_(axes_.front()),
         parts_(plan_.mesh(task_graph).pieces(axes_)),
         by_segments_(sums_by_segments(plan_)),
@@ -53,7 +53,7 @@ class Splitting {
         uneven_(!by_segments_ && context.options.flag("uneven")),
         windows_(windows && pieces_),
         rows_move_(experts && axes_.size() == 1 && find_cut(plan_.batch_of_class(plan_.class_of(task_graph)), axis_)),
-        at_(static_cast<size_t>(graph_.value_count())),
+        at_(graph_.value_count()),
         decided_(at_.size(), false),
         kept_whole_(at_.size(), false),
         crosses_(at_.size(), false),
@@ -61,18 +61,17 @@ class Splitting {
         origins_(graph_) {}
 
   Status run() {
-    EPL_ASSIGN(SplitNodes nodes, SplitNodes::create(graph_, windows_));
-    nodes_ = std::move(nodes);
+    nodes_.emplace(plan_, windows_);
     EPL_TRY(find_pins());
     describe_leaves();
     find_kept_whole();
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      if (graph_.node(NodeId{n}).phase != Phase::forward && !wished_) find_wishes();
+    for (const NodeId n : graph_.node_ids()) {
+      if (graph_.node(n).phase != Phase::forward && !wished_) find_wishes();
       EPL_TRY(decide(n));
     }
     for (const Graph::Update& update : graph_.updates) {
-      if (alike(plan_.value_task_graph[index(update.state)])) at_[index(update.next)] = at_[index(update.state)];
-      crosses_[index(update.next)] = crosses_[index(update.state)];
+      if (alike(plan_.value_task_graph[update.state])) at_[update.next] = at_[update.state];
+      crosses_[update.next] = crosses_[update.state];
     }
     write();
     return {};
@@ -85,57 +84,54 @@ class Splitting {
   void explain() const { reasons_.tell(plan_, parts_); }
 
  private:
-  static size_t index(Value v) { return static_cast<size_t>(v.index); }
   // Whether a TaskGraph is cut over as many ranks as this one: then its nodes are decided here as well, as if the two
   // were one, though each pass writes for its own. So stages do not change how nodes are cut.
   bool alike(int task_graph) const {
     if (task_graph == every_task_graph) return false;
-    const std::vector<int> axes = split_axes(plan_.task_graphs[static_cast<size_t>(task_graph)], experts_);
+    const std::vector<int> axes = split_axes(plan_.task_graphs[task_graph], experts_);
     return !axes.empty() && plan_.mesh(task_graph).pieces(axes) == parts_;
   }
 
-  const ExtendedRule& extended_of(int n) const { return nodes_->rule(n); }
-  const ShardingRule& rule_of(int n) const { return extended_of(n).rule; }
-  double work(int n) const { return nodes_->work(n); }
-  bool is_added(int n, const CutFactor& factor) const {
+  const ExtendedRule& extended_of(NodeId n) const { return nodes_->rule(n); }
+  const ShardingRule& rule_of(NodeId n) const { return extended_of(n).rule; }
+  double work(NodeId n) const { return nodes_->work(n); }
+  bool is_added(NodeId n, const CutFactor& factor) const {
     return static_cast<size_t>(factor.factor) >= extended_of(n).added;
   }
-  bool picks(int n) const { return extended_of(n).row && extended_of(n).row->indices >= 0; }
-  bool is_here(int n) const { return plan_.node_task_graph[static_cast<size_t>(n)] == here_; }
+  bool picks(NodeId n) const { return extended_of(n).row && extended_of(n).row->indices >= 0; }
+  bool is_here(NodeId n) const { return plan_.node_task_graph[n] == here_; }
   // Whether a node puts rows into slots of experts, as the indices beside them say.
-  bool fills(int n) const { return experts_ && extended_of(n).puts_rows() && is_here(n); }
+  bool fills(NodeId n) const { return experts_ && extended_of(n).puts_rows() && is_here(n); }
 
   void describe_leaves() {
-    for (size_t i = 0; i < at_.size(); ++i) {
-      const ValueInfo& info = graph_.value(Value{static_cast<int>(i)});
-      decided_[i] = !is_state(info.kind) || !alike(plan_.value_task_graph[i]);
-      if (first_entry_ && !decided_[i]) take_stored(i, info);
+    for (const Value v : graph_.value_ids()) {
+      decided_[v] = !is_state(graph_.value(v).kind) || !alike(plan_.value_task_graph[v]);
+      if (first_entry_ && !decided_[v]) take_stored(v);
     }
   }
 
   // Entries of one plan share their state.
-  void take_stored(size_t i, const ValueInfo& info) {
-    const Value there = first_entry_->graph->find(info.name);
+  void take_stored(Value v) {
+    const Value there = first_entry_->graph->find(graph_.value(v).name);
     if (!there) return;
-    const Sharding& stored = first_entry_->shardings[index(there)];
-    decided_[i] = true;
-    at_[i] = place_of(stored);
+    const Sharding& stored = first_entry_->shardings[there];
+    decided_[v] = true;
+    at_[v] = place_of(stored);
   }
 
   // What leaves to the caller; and to another TaskGraph, where stages would else change how nodes are cut, and with
   // that the order of their sums.
   void find_kept_whole() {
-    for (const Graph::Output& output : graph_.outputs) kept_whole_[index(output.value)] = true;
-    for (int n = 0; n < graph_.node_count(); ++n) {
-      const int here = plan_.node_task_graph[static_cast<size_t>(n)];
-      for (Value v : graph_.node(NodeId{n}).inputs) {
-        if (!v || here == every_task_graph || plan_.value_task_graph[index(v)] == here) continue;
+    for (const Graph::Output& output : graph_.outputs) kept_whole_[output.value] = true;
+    for (const NodeId n : graph_.node_ids()) {
+      const int here = plan_.node_task_graph[n];
+      for (Value v : graph_.node(n).inputs) {
+        if (!v || here == every_task_graph || plan_.value_task_graph[v] == here) continue;
         // Within a stage it is brought from one way of lying to the other. Which ranks have a stage changes nothing.
-        const int there = plan_.value_task_graph[index(v)];
-        if (plan_.task_graphs[static_cast<size_t>(here)].stage == plan_.task_graphs[static_cast<size_t>(there)].stage)
-          continue;
-        crosses_[index(v)] = true;
-        if (!alike(here)) kept_whole_[index(v)] = decided_[index(v)] = true;
+        const int there = plan_.value_task_graph[v];
+        if (plan_.task_graphs[here].stage == plan_.task_graphs[there].stage) continue;
+        crosses_[v] = true;
+        if (!alike(here)) kept_whole_[v] = decided_[v] = true;
       }
     }
   }
@@ -144,31 +140,31 @@ class Splitting {
   // little work.
   void find_wishes() {
     wished_ = true;
-    if (windows_) wishes_ = beside_forward(graph_, nodes_->rules(), at_, axis_);
+    if (windows_) wishes_ = beside_forward(plan_, at_, axis_);
     const auto beside = wishes_;
-    for (int n = graph_.node_count(); n-- > 0;) {
-      const Node& node = graph_.node(NodeId{n});
+    for (const NodeId n : graph_.node_ids().reversed()) {
+      const Node& node = graph_.node(n);
       if (node.phase == Phase::forward) break;
       const ShardingRule& rule = rule_of(n);
       const auto wish = [&](const CutFactor& factor) {
         const OperandShardings operands = operands_of(n, factor);
         for (size_t i = 0; i < node.inputs.size(); ++i) {
           const Value v = node.inputs[i];
-          if (v && !beside[index(v)]) wishes_[index(v)] = place_of(operands.inputs[i]);
+          if (v && !beside[v]) wishes_[v] = place_of(operands.inputs[i]);
         }
       };
       bool updates = false;
       for (size_t i = 0; i < node.inputs.size() && node.phase == Phase::update; ++i) {
         if (!node.inputs[i] || graph_.value(node.inputs[i]).kind != ValueKind::parameter) continue;
         updates = true;
-        const CutPlace& place = at_[index(node.inputs[i])];
+        const CutPlace& place = at_[node.inputs[i]];
         const CutFactor factor = place ? factor_at(rule, rule.inputs[i], place) : CutFactor();
         if (factor || !place) wish(factor);
         break;
       }
       if (updates || work(n) > 0 || (experts_ && picks(n))) continue;
       for (size_t o = 0; o < node.outputs.size(); ++o) {
-        const auto& wished = wishes_[index(node.outputs[o])];
+        const auto& wished = wishes_[node.outputs[o]];
         // Whole sums are made of pieces as well, and so is the norm of a gradient.
         if (!wished || ((windows_ || node.phase == Phase::update) && !*wished)) continue;
         const CutFactor factor = *wished ? factor_at(rule, rule.outputs[o], *wished) : CutFactor();
@@ -184,11 +180,11 @@ class Splitting {
     double cost = 0;
   };
 
-  Status decide(int n) {
-    const Node& node = graph_.node(NodeId{n});
+  Status decide(NodeId n) {
+    const Node& node = graph_.node(n);
     if (node.op->takes_any_operands) return {};  // on pieces as on all of it
     origins_.visit(node, rule_of(n));
-    if (!alike(plan_.node_task_graph[static_cast<size_t>(n)])) return {};
+    if (!alike(plan_.node_task_graph[n])) return {};
     const std::vector<PinnedOperand> pinned = pinned_operands(node);
     const std::vector<CutFactor> ways = node.op->random ? std::vector<CutFactor>() : candidates(n, pinned);
     Choice best = weigh(n, {});
@@ -216,44 +212,43 @@ class Splitting {
   // What the user wants of values. Where a scope has experts as well, their axes do not cut it.
   Status find_pins() {
     EPL_ASSIGN(pins_, pinned_dims(plan_, first_entry_ == nullptr));
-    for (size_t i = 0; i < pins_.size(); ++i) {
-      const int at = plan_.value_task_graph[i];
-      if (!alike(at) || (experts_ && !split_axes(plan_.task_graphs[static_cast<size_t>(at)], false).empty()))
-        pins_[i] = -1;
+    for (const Value v : pins_.ids()) {
+      const int at = plan_.value_task_graph[v];
+      if (!alike(at) || (experts_ && !split_axes(plan_.task_graphs[at], false).empty())) pins_[v] = -1;
     }
     return {};
   }
-  bool pinned(Value v) const { return v && pins_[index(v)] >= 0; }
+  bool pinned(Value v) const { return v && pins_[v] >= 0; }
   // Of the operands, those that lie as this node needs them.
   std::vector<PinnedOperand> pinned_operands(const Node& node) const {
     std::vector<PinnedOperand> found;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
-      if (pinned(v) && !decided_[index(v)]) found.push_back({v, false, i, pins_[index(v)]});
+      if (pinned(v) && !decided_[v]) found.push_back({v, false, i, pins_[v]});
     }
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const Value v = node.outputs[o];
-      if (pinned(v)) found.push_back({v, true, o, pins_[index(v)]});
+      if (pinned(v)) found.push_back({v, true, o, pins_[v]});
     }
     return found;
   }
-  Status refuse(int n, const std::vector<PinnedOperand>& pinned, const std::vector<CutFactor>& ways) const {
+  Status refuse(NodeId n, const std::vector<PinnedOperand>& pinned, const std::vector<CutFactor>& ways) const {
     std::vector<NodePlaces> places;
     for (const CutFactor& factor : ways) places.push_back(weigh(n, factor));
-    return refused_pins(plan_, NodeId{n}, pinned, places, parts_);
+    return refused_pins(plan_, n, pinned, places, parts_);
   }
 
   // Costs are bytes moved; work that stays uncut counts as bytes.
-  std::string reason(int n, const std::vector<PinnedOperand>& pinned, size_t ways, const Choice& best, double whole,
+  std::string reason(NodeId n, const std::vector<PinnedOperand>& pinned, size_t ways, const Choice& best, double whole,
                      double cheapest_cut) const {
-    const Node& node = graph_.node(NodeId{n});
+    const Node& node = graph_.node(n);
     if (best.factor) {
       std::string from;
       for (size_t i = 0; i < node.inputs.size(); ++i) {
-        if (node.inputs[i] && best.inputs[i] && at_[index(node.inputs[i])] == best.inputs[i] && work(n) == 0)
+        if (node.inputs[i] && best.inputs[i] && at_[node.inputs[i]] == best.inputs[i] && work(n) == 0)
           from = graph_.value(node.inputs[i]).name;
       }
-      return cat("cut by ", dimension_text(graph_, NodeId{n}, rule_of(n), best.factor.factor),
+      return cat("cut by ", dimension_text(graph_, n, rule_of(n), best.factor.factor),
                  from.empty() ? "" : cat(", as ", from, " is"),
                  pinned.empty() ? "" : cat(", as the strategy asks for ", pins_text(graph_, pinned)), ": ",
                  moves_text(best.cost, whole),
@@ -268,8 +263,8 @@ class Splitting {
   }
 
   // The factors that operands bring, and of a node with much work all others, as what uses its results would like them.
-  std::vector<CutFactor> candidates(int n, const std::vector<PinnedOperand>& pinned) const {
-    const Node& node = graph_.node(NodeId{n});
+  std::vector<CutFactor> candidates(NodeId n, const std::vector<PinnedOperand>& pinned) const {
+    const Node& node = graph_.node(n);
     const ShardingRule& rule = rule_of(n);
     std::vector<CutFactor> found;
     const auto offer = [&](const CutFactor& factor) {
@@ -278,20 +273,19 @@ class Splitting {
     const auto counts = [&](int f) { return !experts_ || counts_experts(origins_, node, rule, f); };
     for (const PinnedOperand& pin : pinned) {
       const ShardingRule::Operand& dims = pin.result ? rule.outputs[pin.at] : rule.inputs[pin.at];
-      for (int f : dims[static_cast<size_t>(pin.dim)]) {
+      for (int f : dims[pin.dim]) {
         if (counts(f)) offer(all_of(n, f));
       }
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] && at_[index(node.inputs[i])])
-        offer(factor_at(rule, rule.inputs[i], at_[index(node.inputs[i])]));
+      if (node.inputs[i] && at_[node.inputs[i]]) offer(factor_at(rule, rule.inputs[i], at_[node.inputs[i]]));
     }
     for (size_t o = 0; o < node.outputs.size(); ++o) {
-      const auto& wish = wishes_[index(node.outputs[o])];
+      const auto& wish = wishes_[node.outputs[o]];
       if (wish && *wish) offer(factor_at(rule, rule.outputs[o], *wish));
     }
     for (size_t i = 0; i < node.inputs.size() && picks(n); ++i) {  // rows of a table
-      if (!node.inputs[i] || decided_[index(node.inputs[i])]) continue;
+      if (!node.inputs[i] || decided_[node.inputs[i]]) continue;
       for (const ShardingRule::Dim& dim : rule.inputs[i]) {
         for (int f : dim) {
           if (is_added(n, {f, 1})) offer(all_of(n, f));
@@ -317,14 +311,14 @@ class Splitting {
   // Pieces of a run of so many parts: AxisCut::of.
   int64_t of(int64_t parts) const { return parts % parts_ == 0 ? 0 : parts; }
   // A factor in runs of one element.
-  CutFactor all_of(int n, int f) const { return {f, 1, of(rule_of(n).factors[static_cast<size_t>(f)].size)}; }
+  CutFactor all_of(NodeId n, int f) const { return {f, 1, of(rule_of(n).factors[f].size)}; }
 
   // What it costs the nodes of the forward pass that use a value to have it cut at this place.
   double cost_of_uses(Value v, const CutPlace& place, int ahead) const {
     if (!place || ahead == 0) return 0;
     double all = 0;
-    for (int32_t user : nodes_->users(v)) {
-      const Node& node = graph_.node(NodeId{user});
+    for (const NodeId user : nodes_->users(v)) {
+      const Node& node = graph_.node(user);
       if (node.phase != Phase::forward) continue;
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] != v) continue;
@@ -342,11 +336,10 @@ class Splitting {
     return std::min(all, others() * bytes(v));
   }
 
-  OperandShardings operands_of(int n, const CutFactor& factor) const {
+  OperandShardings operands_of(NodeId n, const CutFactor& factor) const {
     NodeSharding sharding;
     sharding.factors.resize(rule_of(n).factors.size());
-    if (factor)
-      sharding.factors[static_cast<size_t>(factor.factor)] = {{.axes = axes_, .outer = factor.outer, .of = factor.of}};
+    if (factor) sharding.factors[factor.factor] = {{.axes = axes_, .outer = factor.outer, .of = factor.of}};
     return operand_shardings(extended_of(n), sharding);
   }
 
@@ -354,32 +347,29 @@ class Splitting {
   int64_t largest(const CutFactor& factor) const { return (factor.of + parts_ - 1) / parts_; }
   // Whether there are pieces of the factor, inside the runs that a cut of the batch leaves. Segments of a sum begin
   // where no piece ends, which only equal ones grant.
-  bool fits(int n, const CutFactor& factor) const {
-    const ShardingRule::Factor& known = rule_of(n).factors[static_cast<size_t>(factor.factor)];
+  bool fits(NodeId n, const CutFactor& factor) const {
+    const ShardingRule::Factor& known = rule_of(n).factors[factor.factor];
     if (known.size % (factor.outer * (factor.of > 0 ? factor.of : parts_)) != 0) return false;
     if (factor.of > 0 && (!uneven_ || factor.of % parts_ == 0 || largest(factor) == factor.of)) return false;
     const bool slides = extended_of(n).window(factor.factor) >= 0;
-    if (slides && (axes_.size() > 1 || !may_slide(plan_, NodeId{n}, extended_of(n), factor, parts_))) return false;
+    if (slides && (axes_.size() > 1 || !may_slide(plan_, n, extended_of(n), factor, parts_))) return false;
     if (is_added(n, factor))
       return (experts_ ? deals_ && picks(n) : pieces_) &&
              (plan_.mesh(here_).lanes(plan_.batch_of(here_)) == 1 ||
-              (experts_ &&
-               !sums_batch_without(rule_of(n), plan_.node_shardings[static_cast<size_t>(n)], factor.factor))) &&
+              (experts_ && !sums_batch_without(rule_of(n), plan_.node_shardings[n], factor.factor))) &&
              (factor.outer == 1 || !picks(n));
     if (known.unshardable) return false;
-    if (by_segments_ &&
-        !keeps_segments(rule_of(n), plan_.node_shardings[static_cast<size_t>(n)].segments, factor, parts_))
-      return false;
-    const auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
+    if (by_segments_ && !keeps_segments(rule_of(n), plan_.node_shardings[n].segments, factor, parts_)) return false;
+    const auto& factors = plan_.node_shardings[n].factors;
     if (factors.empty()) return true;
-    const Cuts batch = plan_.batch_of(plan_.node_task_graph[static_cast<size_t>(n)]);
-    for (const AxisCut& cut : factors[static_cast<size_t>(factor.factor)]) {
+    const Cuts batch = plan_.batch_of(plan_.node_task_graph[n]);
+    for (const AxisCut& cut : factors[factor.factor]) {
       int64_t pieces = cut.outer;
       if (!find_cut(batch, cut.axes.front())) {  // another TaskGraph's own, or already cut by experts
         if (is_here(n)) return false;
         continue;
       }
-      for (int axis : cut.axes) pieces *= plan_.mesh(here_).axes[static_cast<size_t>(axis)].size;
+      for (int axis : cut.axes) pieces *= plan_.mesh(here_).axes[axis].size;
       if (factor.outer % pieces != 0) return false;
     }
     return true;
@@ -389,8 +379,8 @@ class Splitting {
   // Of what a rank does not have.
   double others() const { return static_cast<double>(parts_ - 1) / static_cast<double>(parts_); }
 
-  Choice weigh(int n, const CutFactor& factor) const {
-    const Node& node = graph_.node(NodeId{n});
+  Choice weigh(NodeId n, const CutFactor& factor) const {
+    const Node& node = graph_.node(n);
     Choice choice{.factor = factor};
     const OperandShardings operands = operands_of(n, factor);
     if (!factor) choice.cost += work(n) * others() * uncut_operation;
@@ -401,14 +391,13 @@ class Splitting {
     if (factor && extended_of(n).window(factor.factor) >= 0)
       choice.cost += window_cost(graph_, node, extended_of(n), factor.factor, parts_, origins_);
     if (factor && is_added(n, factor) && extended_of(n).row->by_body()) {
-      const double lanes =
-          bytes(node.inputs[0]) / static_cast<double>(rule_of(n).factors[static_cast<size_t>(factor.factor)].size);
+      const double lanes = bytes(node.inputs[0]) / static_cast<double>(rule_of(n).factors[factor.factor].size);
       choice.cost += body_sums * 2 * others() * lanes;
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const CutPlace wanted = place_of(operands.inputs[i]);
       choice.inputs.push_back(wanted);
-      if (node.inputs[i] && picks(n) && !wanted && !decided_[index(node.inputs[i])])
+      if (node.inputs[i] && picks(n) && !wanted && !decided_[node.inputs[i]])
         choice.cost += whole_table * others() * bytes(node.inputs[i]);
       if (node.inputs[i]) choice.cost += operand_cost(node, node.inputs[i], wanted, static_cast<bool>(factor));
     }
@@ -422,8 +411,8 @@ class Splitting {
         choice.cost += each * others() * bytes(node.outputs[o]);
         if (partial.kind != ShardingRule::Reduce::sum) choice.cost = std::numeric_limits<double>::infinity();
       }
-      const auto& wish = wishes_[index(node.outputs[o])];
-      if (choice.outputs.back() && kept_whole_[index(node.outputs[o])]) {
+      const auto& wish = wishes_[node.outputs[o]];
+      if (choice.outputs.back() && kept_whole_[node.outputs[o]]) {
         choice.cost += others() * bytes(node.outputs[o]);
       } else if (wish) {
         if (choice.outputs.back() && choice.outputs.back() != *wish) choice.cost += others() * bytes(node.outputs[o]);
@@ -437,35 +426,35 @@ class Splitting {
   // To bring an operand to where it is wanted, and, in the forward pass, to bring its gradient back: it is a sum over
   // the ranks where the operand is not cut, and pieces where it is.
   double operand_cost(const Node& node, Value v, const CutPlace& wanted, bool cut) const {
-    const CutPlace& now = at_[index(v)];
+    const CutPlace& now = at_[v];
     const bool trained = node.phase == Phase::forward && origins_.depends_on_weights(v) && graph_.value(v).producer &&
                          is_float(graph_.type(v).dtype);
-    if (!decided_[index(v)]) return 0;
+    if (!decided_[v]) return 0;
     if (now == wanted) return !now && cut && trained ? 2 * others() * bytes(v) : 0;
     const double there =
         now ? others() * bytes(v) * (origins_.is_weight(v) ? gathered_weight : 1) : sliced_byte * bytes(v);
     return there + (trained && (!now || cut) ? others() * bytes(v) : 0);
   }
 
-  void apply(int n, const Choice& choice) {
-    const Node& node = graph_.node(NodeId{n});
+  void apply(NodeId n, const Choice& choice) {
+    const Node& node = graph_.node(n);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (!node.inputs[i] || decided_[index(node.inputs[i])]) continue;
-      decided_[index(node.inputs[i])] = true;
-      at_[index(node.inputs[i])] = choice.inputs[i];
+      if (!node.inputs[i] || decided_[node.inputs[i]]) continue;
+      decided_[node.inputs[i]] = true;
+      at_[node.inputs[i]] = choice.inputs[i];
     }
     if (!choice.factor) return;
     begun_ = begun_ || work(n) > 0;
     windows_cut_ += extended_of(n).window(choice.factor.factor) >= 0;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
-      if (!kept_whole_[index(node.outputs[o])]) at_[index(node.outputs[o])] = choice.outputs[o];
+      if (!kept_whole_[node.outputs[o]]) at_[node.outputs[o]] = choice.outputs[o];
     }
     if (!is_here(n)) return;
     found_any_ = found_any_ || work(n) > 0;
-    auto& factors = plan_.node_shardings[static_cast<size_t>(n)].factors;
+    auto& factors = plan_.node_shardings[n].factors;
     const size_t wanted = is_added(n, choice.factor) ? rule_of(n).factors.size() : extended_of(n).added;
     if (factors.size() < wanted) factors.resize(wanted);
-    add_cut(factors[static_cast<size_t>(choice.factor.factor)], choice.factor.outer, choice.factor.of);
+    add_cut(factors[choice.factor.factor], choice.factor.outer, choice.factor.of);
   }
 
   void add_cut(Cuts& cuts, int64_t outer, int64_t of) const {
@@ -473,9 +462,9 @@ class Splitting {
   }
 
   void write() {
-    for (size_t i = 0; i < at_.size(); ++i) {
-      if (at_[i] && !crosses_[i] && plan_.value_task_graph[i] == here_)
-        add_cut(plan_.shardings[i].dims[static_cast<size_t>(at_[i].dim)], at_[i].outer, at_[i].of);
+    for (const Value v : at_.ids()) {
+      if (at_[v] && !crosses_[v] && plan_.value_task_graph[v] == here_)
+        add_cut(plan_.shardings[v].dims[at_[v].dim], at_[v].outer, at_[v].of);
     }
   }
 
@@ -496,13 +485,13 @@ class Splitting {
   const bool rows_move_;
   int windows_cut_ = 0;
   double cost_ = 0;
-  std::optional<SplitNodes> nodes_;              // once it runs
-  std::vector<CutPlace> at_;                     // by value: where this axis cuts it
-  std::vector<bool> decided_;                    // by value: its place is known; state is where it is needed first
-  std::vector<int> pins_;                        // by value: the dimension that the user wants to be cut, -1 for any
-  std::vector<bool> kept_whole_;                 // by value: the caller gets it
-  std::vector<bool> crosses_;                    // by value: it goes to another TaskGraph, and is stored whole
-  std::vector<std::optional<CutPlace>> wishes_;  // by value: where it is wanted in the end, nowhere or somewhere
+  std::optional<SplitNodes> nodes_;          // once it runs
+  ByValue<CutPlace> at_;                     // where this axis cuts it
+  ByValue<bool> decided_;                    // its place is known; state is where it is needed first
+  ByValue<int> pins_;                        // the dimension that the user wants to be cut, -1 for any
+  ByValue<bool> kept_whole_;                 // the caller gets it
+  ByValue<bool> crosses_;                    // it goes to another TaskGraph, and is stored whole
+  ByValue<std::optional<CutPlace>> wishes_;  // where it is wanted in the end, nowhere or somewhere
   bool found_any_ = false, begun_ = false;
   Reasons reasons_;
   bool wished_ = false;  // wishes_ are known
@@ -513,8 +502,8 @@ class Splitting {
 // each of them is cut over the ranks, which run one program, so that a rank has as much of the weights.
 Status split_experts(PassContext& c) {
   std::vector<int> none;
-  for (int t = 0; t < static_cast<int>(c.plan.task_graphs.size()); ++t) {
-    const TaskGraph& found = c.plan.task_graphs[static_cast<size_t>(t)];
+  for (int t = 0; t < std::ssize(c.plan.task_graphs); ++t) {
+    const TaskGraph& found = c.plan.task_graphs[t];
     if (found.experts.empty()) continue;
     // Where no product is found, what moves and adds may have been cut all the same: that is taken back. Pins that name
     // other dimensions than those that count experts cut each expert.
@@ -536,7 +525,7 @@ Status split_experts(PassContext& c) {
                                ", so each expert is cut over the ", parts, " ranks"));
     none.push_back(t);
   }
-  for (const int t : none) c.plan.task_graphs[static_cast<size_t>(t)].experts.clear();
+  for (const int t : none) c.plan.task_graphs[t].experts.clear();
   return {};
 }
 
@@ -545,7 +534,7 @@ Status cut(PassContext& c, int task_graph) {
   std::string spatial = c.plan.strategy.text("split.spatial");
   if (const Plan* first = c.request.state_of) spatial = cuts_windows(*first) ? "on" : "off";
   Splitting channels(c, task_graph, false);
-  const TaskGraph& t = c.plan.task_graphs[static_cast<size_t>(task_graph)];
+  const TaskGraph& t = c.plan.task_graphs[task_graph];
   const int64_t parts = c.plan.mesh(task_graph).pieces(split_axes(t, false));
   const bool either = spatial != "off" && !sums_by_segments(c.plan) && has_windows(c.plan, parts);
   const Plan before = either ? c.plan : Plan();
@@ -583,13 +572,13 @@ EPL_PASS(split) {
           .options = {{"pieces", true, false, "also along dimensions that kernels need whole"},
                       {"uneven", true, false, "also where pieces are not equal"}},
           .run = [](PassContext& c) -> Status {
-            const bool propagated = static_cast<int>(c.plan.shardings.size()) == c.plan.graph->value_count();
+            const bool propagated = c.plan.shardings.size() == c.plan.graph->value_count();
             if (!propagated) return invalid("it needs place and propagate before it");
             EPL_TRY(pinned_dims(c.plan, c.request.state_of == nullptr).status());  // also where nothing is cut
             EPL_TRY(split_experts(c));
-            for (size_t t = 0; t < c.plan.task_graphs.size(); ++t) {
+            for (int t = 0; t < std::ssize(c.plan.task_graphs); ++t) {
               if (split_axes(c.plan.task_graphs[t], false).empty()) continue;
-              EPL_TRY(cut(c, static_cast<int>(t)));
+              EPL_TRY(cut(c, t));
             }
             EPL_TRY(check_pins(c.plan, c.request.state_of == nullptr));
             return check_shared_weights(c.plan);

@@ -29,32 +29,30 @@ class Sharing {
         graph_(*plan_.graph),
         there_(context.request.state_of),
         users_(graph_.users()),
-        updates_(static_cast<size_t>(graph_.node_count())),
-        given_(static_cast<size_t>(graph_.value_count()), false) {
-    for (const Graph::Output& output : graph_.outputs) given_[index(output.value)] = true;
+        updates_(graph_.node_count()),
+        given_(graph_.value_count(), false) {
+    for (const Graph::Output& output : graph_.outputs) given_[output.value] = true;
     for (const Graph::Update& update : graph_.updates) {
-      if (const NodeId producer = graph_.value(update.next).producer)
-        updates_[static_cast<size_t>(producer.index)].push_back(update);
+      if (const NodeId producer = graph_.value(update.next).producer) updates_[producer].push_back(update);
     }
   }
 
   Status run() {
-    for (int n = 0; n < graph_.node_count(); ++n) EPL_TRY(share(n));
+    for (const NodeId n : graph_.node_ids()) EPL_TRY(share(n));
     if (shared_ > 0 || !whole_.empty()) note();
     return {};
   }
 
  private:
   using Updates = std::vector<Graph::Update>;
-  static size_t index(Value v) { return static_cast<size_t>(v.index); }
-  const Node& node(int n) const { return graph_.node(NodeId{n}); }
-  Sharding& stored(Value v) { return plan_.shardings[index(v)]; }
-  const Sharding& stored(Value v) const { return plan_.shardings[index(v)]; }
-  const Mesh& mesh(int n) const { return plan_.mesh(plan_.node_task_graph[static_cast<size_t>(n)]); }
+  const Node& node(NodeId n) const { return graph_.node(n); }
+  Sharding& stored(Value v) { return plan_.shardings[v]; }
+  const Sharding& stored(Value v) const { return plan_.shardings[v]; }
+  const Mesh& mesh(NodeId n) const { return plan_.mesh(plan_.node_task_graph[n]); }
 
   // A parameter's step: it gives the next parameter and its next state, and nothing else.
-  const Graph::Update* parameter_of(int n) const {
-    const Updates& all = updates_[static_cast<size_t>(n)];
+  const Graph::Update* parameter_of(NodeId n) const {
+    const Updates& all = updates_[n];
     if (all.size() != node(n).outputs.size() || !node(n).op->elementwise()) return nullptr;
     const auto is_parameter = [&](const Graph::Update& u) { return kind(u) == ValueKind::parameter; };
     const auto found = std::ranges::find_if(all, is_parameter);
@@ -64,48 +62,47 @@ class Sharing {
   }
   ValueKind kind(const Graph::Update& update) const { return graph_.value(update.state).kind; }
   // State that this node alone reads.
-  bool is_own(const Graph::Update& update, int n) const {
-    const auto is_n = [&](int32_t user) { return user == n; };
-    return !given_[index(update.state)] && !given_[index(update.next)] && users_[index(update.next)].empty() &&
-           std::ranges::all_of(users_[index(update.state)], is_n);
+  bool is_own(const Graph::Update& update, NodeId n) const {
+    const auto is_n = [&](NodeId user) { return user == n; };
+    return !given_[update.state] && !given_[update.next] && users_[update.next].empty() &&
+           std::ranges::all_of(users_[update.state], is_n);
   }
 
   // The axes over which ranks have copies of what a TaskGraph updates.
-  std::vector<int> copies(int n) const {
+  std::vector<int> copies(NodeId n) const {
     std::vector<int> axes;
-    for (const AxisCut& cut : plan_.batch_of(plan_.node_task_graph[static_cast<size_t>(n)])) {
+    for (const AxisCut& cut : plan_.batch_of(plan_.node_task_graph[n])) {
       for (int axis : cut.axes) {
-        const MeshAxis& known = mesh(n).axes[static_cast<size_t>(axis)];
+        const MeshAxis& known = mesh(n).axes[axis];
         if (known.kind == MeshAxis::Kind::rank && known.size > 1) axes.push_back(axis);
       }
     }
     return axes;
   }
 
-  Status share(int n) {
+  Status share(NodeId n) {
     const Graph::Update* parameter = parameter_of(n);
-    if (!parameter || plan_.node_task_graph[static_cast<size_t>(n)] == every_task_graph) return {};
+    if (!parameter || plan_.node_task_graph[n] == every_task_graph) return {};
     const std::vector<int> axes = copies(n);
     if (axes.empty()) return {};
-    EPL_ASSIGN(const OperandShardings now, operand_shardings(plan_, NodeId{n}));
-    const Sharding& whole = now.outputs[static_cast<size_t>(graph_.value(parameter->next).output)];
-    const bool as_stored = std::ranges::all_of(updates_[static_cast<size_t>(n)], [&](const Graph::Update& u) {
+    const OperandShardings now = operand_shardings(plan_, n);
+    const Sharding& whole = now.outputs[graph_.value(parameter->next).output];
+    const bool as_stored = std::ranges::all_of(updates_[n], [&](const Graph::Update& u) {
       return kind(u) == ValueKind::parameter || (stored(u.state) == whole && stored(u.next) == whole);
     });
     if (automatic_) {
-      EPL_ASSIGN(const bool saves_time, pays(n, graph_.type(parameter->state), whole));
-      if (!saves_time) return {};
+      if (!pays(n, graph_.type(parameter->state), whole)) return {};
     }
     const CutPlace place = as_stored ? choose(n, graph_.type(parameter->state), whole, axes) : CutPlace();
     if (!place) {
       whole_.push_back(graph_.value(parameter->state).name);
       return {};
     }
-    EPL_ASSIGN(const bool done, cut(n, with(whole, place, axes)));
-    if (!done) return error(Code::internal, "node ", node(n).name, " is elementwise and cannot be cut");
+    if (!cut(n, with(whole, place, axes)))
+      return error(Code::internal, "node ", node(n).name, " is elementwise and cannot be cut");
     pieces_ = mesh(n).pieces(axes);
     ++shared_;
-    for (const Graph::Update& update : updates_[static_cast<size_t>(n)]) {
+    for (const Graph::Update& update : updates_[n]) {
       if (kind(update) == ValueKind::state) stored(update.state) = stored(update.next) = with(whole, place, axes);
     }
     return {};
@@ -114,11 +111,10 @@ class Sharing {
   // Pieces save that all copies do the same. That is more than it costs where the weight is large enough to be worth
   // one more meeting, and where its pieces come of the gradient's sum: if all have the whole gradient, the exchange of
   // new weights would come on top.
-  Result<bool> pays(int n, const TensorType& type, const Sharding& whole) const {
+  bool pays(NodeId n, const TensorType& type, const Sharding& whole) const {
     if (local_bytes(n, type, whole) < meeting_bytes) return false;
     for (Value v : node(n).inputs) {
-      EPL_ASSIGN(const bool in_pieces, v ? comes_in_pieces(v, n) : Result<bool>(false));
-      if (in_pieces) return true;
+      if (v && comes_in_pieces(v, n)) return true;
     }
     return false;
   }
@@ -126,12 +122,12 @@ class Sharing {
   // The first dimension that divides, inside what cuts it already: pieces of dimension 0 lie one behind the other.
   // Those of another one are taken apart and put together in memory, which takes longer than to update all of them.
   // Entries that share their state agree about it.
-  CutPlace choose(int n, const TensorType& type, const Sharding& whole, const std::vector<int>& axes) const {
+  CutPlace choose(NodeId n, const TensorType& type, const Sharding& whole, const std::vector<int>& axes) const {
     for (int d = 0; d < (automatic_ ? std::min(type.ndim(), 1) : type.ndim()); ++d) {
       int64_t before = 1;
-      for (const AxisCut& cut : whole.dims[static_cast<size_t>(d)]) before = runs(n, cut);
+      for (const AxisCut& cut : whole.dims[d]) before = runs(n, cut);
       const CutPlace place{d, before};
-      if (type.shape[static_cast<size_t>(d)] % (before * mesh(n).pieces(axes)) == 0 && type.elements() > 0 &&
+      if (type.shape[d] % (before * mesh(n).pieces(axes)) == 0 && type.elements() > 0 &&
           agrees(n, with(whole, place, axes)))
         return place;
     }
@@ -139,35 +135,35 @@ class Sharing {
   }
 
   // Equal runs that a cut makes of a dimension or factor: of an uneven one, its parts.
-  int64_t runs(int n, const AxisCut& cut) const {
+  int64_t runs(NodeId n, const AxisCut& cut) const {
     int64_t count = cut.outer * std::max<int64_t>(cut.of, 1);
-    for (int axis : cut.of > 0 ? std::vector<int>() : cut.axes) count *= mesh(n).axes[static_cast<size_t>(axis)].size;
+    for (int axis : cut.of > 0 ? std::vector<int>() : cut.axes) count *= mesh(n).axes[axis].size;
     return count;
   }
 
-  bool agrees(int n, const Sharding& wanted) const {
+  bool agrees(NodeId n, const Sharding& wanted) const {
     if (!there_) return true;
-    return std::ranges::all_of(updates_[static_cast<size_t>(n)], [&](const Graph::Update& update) {
+    return std::ranges::all_of(updates_[n], [&](const Graph::Update& update) {
       const Value other = there_->graph->find(graph_.value(update.state).name);
-      return kind(update) != ValueKind::state || !other || there_->shardings[index(other)] == wanted;
+      return kind(update) != ValueKind::state || !other || there_->shardings[other] == wanted;
     });
   }
 
   static Sharding with(Sharding sharding, const CutPlace& place, const std::vector<int>& axes) {
-    Cuts& cuts = sharding.dims[static_cast<size_t>(place.dim)];
+    Cuts& cuts = sharding.dims[place.dim];
     cuts.insert(std::ranges::upper_bound(cuts, place.outer, {}, &AxisCut::outer), {axes, place.outer});
     return sharding;
   }
 
   // Cuts a node so that its results lie as `wanted`, and what it takes where that is left in pieces for it alone; false
   // where the node cannot be cut so.
-  Result<bool> cut(int n, const Sharding& wanted) {
-    EPL_ASSIGN(auto made, cut_as(n, plan_.node_shardings[static_cast<size_t>(n)], wanted));
+  bool cut(NodeId n, const Sharding& wanted) {
+    auto made = cut_as(n, plan_.node_shardings[n], wanted);
     if (!made || made->operands.outputs[0] != wanted) return false;
-    plan_.node_shardings[static_cast<size_t>(n)] = std::move(made->sharding);
+    plan_.node_shardings[n] = std::move(made->sharding);
     plan_.explain(n, "each copy of the weight updates a piece of it");
     for (size_t i = 0; i < node(n).inputs.size(); ++i) {
-      if (node(n).inputs[i]) EPL_TRY(leave_in_pieces(node(n).inputs[i], made->operands.inputs[i], n));
+      if (node(n).inputs[i]) leave_in_pieces(node(n).inputs[i], made->operands.inputs[i], n);
     }
     return true;
   }
@@ -177,10 +173,10 @@ class Sharing {
     NodeSharding sharding;
     OperandShardings operands;
   };
-  Result<std::optional<CutNode>> cut_as(int n, NodeSharding sharding, const Sharding& wanted) const {
-    EPL_ASSIGN(const ExtendedRule extended, node_extended_rule(graph_, node(n)));
+  std::optional<CutNode> cut_as(NodeId n, NodeSharding sharding, const Sharding& wanted) const {
+    const ExtendedRule& extended = plan_.rule(n);
     const ShardingRule& rule = extended.rule;
-    EPL_ASSIGN(const OperandShardings now, operand_shardings(plan_, NodeId{n}));
+    const OperandShardings now = operand_shardings(plan_, n);
     const auto differs = [&](size_t d) { return now.outputs[0].dims[d] != wanted.dims[d]; };
     sharding.factors.resize(std::max(sharding.factors.size(), extended.added));
     for (size_t d = 0; d < wanted.dims.size(); ++d) {
@@ -189,7 +185,7 @@ class Sharing {
         if (std::ranges::find(now.outputs[0].dims[d], cut) != now.outputs[0].dims[d].end()) continue;
         const CutFactor factor = factor_at(rule, rule.outputs[0], {static_cast<int>(d), cut.outer, cut.of});
         const auto f = static_cast<size_t>(factor.factor);
-        if (!factor || f >= sharding.factors.size() || rule.factors[f].unshardable) return std::optional<CutNode>();
+        if (!factor || f >= sharding.factors.size() || rule.factors[f].unshardable) return std::nullopt;
         Cuts& cuts = sharding.factors[f];
         cuts.insert(std::ranges::upper_bound(cuts, factor.outer, {}, &AxisCut::outer),
                     {cut.axes, factor.outer, factor.of});
@@ -200,11 +196,11 @@ class Sharing {
     OperandShardings operands = operand_shardings(extended, all);
     for (size_t i = 0; i < operands.inputs.size(); ++i) operands.inputs[i].dealt = now.inputs[i].dealt;
     for (Sharding& output : operands.outputs) output.dealt = sharding.dealt;
-    if (operands.outputs[0].dims != wanted.dims || !divides(n, rule, sharding)) return std::optional<CutNode>();
-    return std::optional(CutNode{std::move(sharding), std::move(operands)});
+    if (operands.outputs[0].dims != wanted.dims || !divides(n, rule, sharding)) return std::nullopt;
+    return CutNode{std::move(sharding), std::move(operands)};
   }
 
-  bool divides(int n, const ShardingRule& rule, const NodeSharding& sharding) const {
+  bool divides(NodeId n, const ShardingRule& rule, const NodeSharding& sharding) const {
     for (size_t f = 0; f < sharding.factors.size(); ++f) {
       for (const AxisCut& cut : sharding.factors[f]) {
         if (rule.factors[f].size % runs(n, cut) != 0) return false;
@@ -217,21 +213,21 @@ class Sharing {
   // over the copies is left in their pieces, and a node between the sum and the step works on pieces too. What each
   // micro-batch has for itself is whole in the mean over them, and what becomes state is stored as that is.
   enum class Pieces : uint8_t { none, of_a_sum, of_pieces };
-  Result<Pieces> possible_pieces(Value v, int user) const {
+  Pieces possible_pieces(Value v, NodeId user) const {
     const NodeId producer = graph_.value(v).producer;
-    if (!producer || given_[index(v)] || plan_.alone(v) || !stored(v).partial.empty()) return Pieces::none;
-    const auto& kept = updates_[static_cast<size_t>(producer.index)];
+    if (!producer || given_[v] || plan_.alone(v) || !stored(v).partial.empty()) return Pieces::none;
+    const auto& kept = updates_[producer];
     if (std::ranges::find(kept, v, &Graph::Update::next) != kept.end()) return Pieces::none;
-    const int made_at = plan_.node_task_graph[static_cast<size_t>(producer.index)];
-    const int used_at = plan_.node_task_graph[static_cast<size_t>(user)];
+    const int made_at = plan_.node_task_graph[producer];
+    const int used_at = plan_.node_task_graph[user];
     if (made_at == every_task_graph || plan_.class_of(made_at) != plan_.class_of(used_at) ||
         plan_.batch_of(made_at) != plan_.batch_of(used_at))
       return Pieces::none;
-    for (int32_t other : users_[index(v)]) {
+    for (const NodeId other : users_[v]) {
       if (other != user && !node(other).op->takes_any_operands) return Pieces::none;
     }
-    EPL_ASSIGN(const OperandShardings given, operand_shardings(plan_, producer));
-    const Sharding& made = given.outputs[static_cast<size_t>(graph_.value(v).output)];
+    const OperandShardings given = operand_shardings(plan_, producer);
+    const Sharding& made = given.outputs[graph_.value(v).output];
     const auto is_due = [&](int axis) {
       return std::ranges::find(made.partial, Partial{axis, ShardingRule::Reduce::sum}) != made.partial.end();
     };
@@ -243,70 +239,64 @@ class Sharing {
   }
 
   // Whether a sum that may be left in pieces leads to it.
-  Result<bool> comes_in_pieces(Value v, int user) const {
-    EPL_ASSIGN(const Pieces pieces, possible_pieces(v, user));
+  bool comes_in_pieces(Value v, NodeId user) const {
+    const Pieces pieces = possible_pieces(v, user);
     if (pieces != Pieces::of_pieces) return pieces == Pieces::of_a_sum;
-    const int producer = graph_.value(v).producer.index;
+    const NodeId producer = graph_.value(v).producer;
     for (Value input : node(producer).inputs) {
-      EPL_ASSIGN(const bool comes, input ? comes_in_pieces(input, producer) : Result<bool>(false));
-      if (comes) return true;
+      if (input && comes_in_pieces(input, producer)) return true;
     }
     return false;
   }
 
-  Status leave_in_pieces(Value v, const Sharding& wanted, int user) {
-    if (stored(v) == wanted) return {};
-    EPL_ASSIGN(const Pieces pieces, possible_pieces(v, user));
-    const int producer = graph_.value(v).producer.index;
-    bool in_pieces = pieces == Pieces::of_a_sum;
-    if (pieces == Pieces::of_pieces) {
-      EPL_ASSIGN(in_pieces, cut(producer, wanted));
-    }
-    if (in_pieces) stored(v) = wanted;
-    return pieces == Pieces::of_a_sum ? bring_samples(producer, wanted, copies(user)) : Status();
+  void leave_in_pieces(Value v, const Sharding& wanted, NodeId user) {
+    if (stored(v) == wanted) return;
+    const Pieces pieces = possible_pieces(v, user);
+    const NodeId producer = graph_.value(v).producer;
+    const bool of_a_sum = pieces == Pieces::of_a_sum;
+    if (of_a_sum || (pieces == Pieces::of_pieces && cut(producer, wanted))) stored(v) = wanted;
+    if (of_a_sum) bring_samples(producer, wanted, copies(user));
   }
 
   // Copies sum over their own samples, and each gets a piece of the sum of all. Where operands are smaller than the sum
   // (the gradient of a large weight, of a small batch), they are brought together instead, and each copy computes its
   // own piece, of all samples: as many multiplications, less that is written and moved, and the sum is of all units in
   // the order of units. A loop over micro-batches would sum in another order.
-  Status bring_samples(int n, const Sharding& wanted, const std::vector<int>& axes) {
+  void bring_samples(NodeId n, const Sharding& wanted, const std::vector<int>& axes) {
     const Node& maker = node(n);
-    NodeSharding sharding = plan_.node_shardings[static_cast<size_t>(n)];
-    const Cuts batch = plan_.batch_of(plan_.node_task_graph[static_cast<size_t>(n)]);
+    NodeSharding sharding = plan_.node_shardings[n];
+    const Cuts batch = plan_.batch_of(plan_.node_task_graph[n]);
     if (maker.outputs.size() != 1 || sharding.segments || !sharding.flowing.empty() || plan_.micro_batches() != 1 ||
         plan_.apart || mesh(n).lanes(batch) != 1 || !power_of_two(plan_.units()))
-      return {};
-    EPL_ASSIGN(const OperandShardings now, operand_shardings(plan_, NodeId{n}));
+      return;
+    const OperandShardings now = operand_shardings(plan_, n);
     Cuts* summed = nullptr;
     for (Cuts& cuts : sharding.factors) {
       if (find_cut(cuts, axes.front())) summed = &cuts;
     }
     // Units that come round several times are not in the order of the batch.
-    if (now.sum_outers[0] != 1 || !summed || summed->size() != 1 || summed->front().outer != 1) return {};
+    if (now.sum_outers[0] != 1 || !summed || summed->size() != 1 || summed->front().outer != 1) return;
     AxisCut& samples = summed->front();
-    std::erase_if(samples.axes,
-                  [&](int axis) { return mesh(n).axes[static_cast<size_t>(axis)].kind == MeshAxis::Kind::rank; });
+    std::erase_if(samples.axes, [&](int axis) { return mesh(n).axes[axis].kind == MeshAxis::Kind::rank; });
     samples.outer = mesh(n).pieces(axes);
-    EPL_ASSIGN(auto made, cut_as(n, sharding, wanted));
-    if (!made) return {};
+    auto made = cut_as(n, sharding, wanted);
+    if (!made) return;
     int64_t moved = 0;
     for (size_t i = 0; i < maker.inputs.size(); ++i) {
       const Value v = maker.inputs[i];
       if (!v || now.inputs[i] == made->operands.inputs[i]) continue;
-      if (!stored(v).partial.empty()) return {};
+      if (!stored(v).partial.empty()) return;
       moved += local_bytes(n, graph_.type(v), made->operands.inputs[i]);
     }
     const int64_t sum = local_bytes(n, graph_.type(maker.outputs[0]), now.outputs[0]);
-    if (sum - meeting_bytes < 2 * moved) return {};
-    plan_.node_shardings[static_cast<size_t>(n)] = std::move(made->sharding);
+    if (sum - meeting_bytes < 2 * moved) return;
+    plan_.node_shardings[n] = std::move(made->sharding);
     plan_.explain(n, "each copy of the weight has a piece of its gradient, of all samples");
-    return {};
   }
 
   // What ranks could have copied while they meet once more.
   static constexpr int64_t meeting_bytes = 64 << 10;
-  int64_t local_bytes(int n, const TensorType& type, const Sharding& sharding) const {
+  int64_t local_bytes(NodeId n, const TensorType& type, const Sharding& sharding) const {
     int64_t elements = 1;
     for (size_t d = 0; d < type.shape.size(); ++d) elements *= mesh(n).local_size(type.shape[d], sharding.dims[d]);
     return elements * static_cast<int64_t>(dtype_bytes(type.dtype));
@@ -329,10 +319,10 @@ class Sharing {
   Plan& plan_;
   const bool automatic_;
   const Graph& graph_;
-  const Plan* const there_;                        // of an entry that shares its state; null: none
-  const std::vector<std::vector<int32_t>> users_;  // by value
-  std::vector<Updates> updates_;                   // by node: the state that it gives
-  std::vector<bool> given_;                        // by value: the caller gets it
+  const Plan* const there_;  // of an entry that shares its state; null: none
+  const ByValue<std::vector<NodeId>> users_;
+  ByNode<Updates> updates_;  // the state that it gives
+  ByValue<bool> given_;      // the caller gets it
   int64_t pieces_ = 1;
   int shared_ = 0;
   std::vector<std::string> whole_;  // parameters that each copy updates in full

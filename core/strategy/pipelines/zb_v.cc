@@ -24,7 +24,7 @@ class Greedy {
       std::vector<BlockCall> now;
       for (int c = 0; c < shape_.classes; ++c) choose(c, now);
       for (const BlockCall& call : now) done_[call.id()] = call.micro_batch + 1;
-      made += static_cast<int64_t>(now.size());
+      made += std::ssize(now);
     }
     return std::move(table_);
   }
@@ -34,7 +34,7 @@ class Greedy {
   // Backward before forward, the later stage first; gradients of weights where there is nothing else.
   void choose(int rank_class, std::vector<BlockCall>& now) {
     const int first = rank_class, second = 2 * shape_.classes - 1 - rank_class;
-    int& live = in_flight_[static_cast<size_t>(rank_class)];
+    int& live = in_flight_[rank_class];
     const int room = 2 * shape_.classes - live;
     for (const BlockId& block : {BlockId{second, BlockKind::backward}, BlockId{first, BlockKind::backward},
                                  BlockId{second, BlockKind::forward}, BlockId{first, BlockKind::forward},
@@ -42,7 +42,7 @@ class Greedy {
       const bool forward = block.kind == BlockKind::forward;
       if (!ready(block) || (forward && room <= (block.stage == first ? spare_ : 0))) continue;
       now.push_back({block.stage, block.kind, done_[block]});
-      table_[static_cast<size_t>(rank_class)].push_back(now.back());
+      table_[rank_class].push_back(now.back());
       live += forward ? 1 : block.kind == BlockKind::weight ? -1 : 0;
       return;
     }
@@ -69,7 +69,7 @@ class Greedy {
 std::vector<BlockCall> calls(const PipelineShape& shape, int rank_class) {
   Greedy eager(shape, 0), careful(shape, 1);
   const Table one = eager.run(), other = careful.run();
-  return (eager.steps() <= careful.steps() ? one : other)[static_cast<size_t>(rank_class)];
+  return (eager.steps() <= careful.steps() ? one : other)[rank_class];
 }
 
 }  // namespace

@@ -105,7 +105,14 @@ Loss weighted(LossBuilder& l, const Var& target, const Options& o) {
     const Var each = b.select(b.equal(share, zero), zero, log_p) * share;
     terms = terms - (o.smoothing / static_cast<double>(classes)) * b.select(counts, b.sum(each, {o.axis}, false), zero);
   }
-  return {.terms = terms, .weights = own};
+  if (o.smoothing == 0 || o.class_weights.empty()) return {.terms = terms, .weights = own};
+  // Smoothing spreads a share of a class of weight 0 over the others, so that there may be a sum where nothing counts.
+  Ints axes;
+  for (int i = 0; i < terms.ndim(); ++i) axes.push_back(i);
+  const auto whole = [&](const Var& x) { return axes.empty() ? x : b.sum(x, axes, false); };
+  const Var count = whole(own);
+  const Var total = b.select(b.equal(count, zero), zero, whole(terms));
+  return {.value = b.emit("counted_mean", {total, count}), .terms = terms, .weights = own};
 }
 
 Result<Loss> build(LossBuilder& l) {

@@ -23,9 +23,11 @@ EPL_ONNX_OP(Gemm) {
   return {.weights = {0, 1, 2}, .product = true, .run = [](Import& i) {
             double alpha = i.number("alpha", 1.0), beta = i.number("beta", 1.0);
             Var y = i.b.matmul(i.in(0), i.in(1), i.integer("transA", 0) != 0, i.integer("transB", 0) != 0);
-            // Real factors of integers.
-            const bool real = !is_float(y.dtype()) && (alpha != 1.0 || (i.has(2) && beta != 1.0));
-            const DType as = y.dtype(), type = real ? real_type(as, DType::f32) : as;
+            const DType as = y.dtype();
+            // Real factors of integers. Those that the integers' type has are integers as well, and no digit is lost.
+            const auto holds = [&](double factor) { return epl::Tensor::scalar(as, factor).get(0) == factor; };
+            const bool real = !is_float(as) && !(holds(alpha) && (!i.has(2) || holds(beta)));
+            const DType type = real ? real_type(as, DType::f32) : as;
             y = i.b.cast(y, type);
             if (alpha != 1.0) y = y * alpha;
             if (i.has(2) && beta != 0.0) {

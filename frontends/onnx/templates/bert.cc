@@ -1,9 +1,9 @@
 // BERT (Devlin et al. 2019) as a classifier: post-norm blocks, learned positions, attention in both directions to what
 // a mask says is there, GELU, and a head on the first token.
-#include <cmath>
-#include <limits>
+#include <array>
 
 #include "core/frontend/template.h"
+#include "frontends/onnx/templates/attention.h"
 #include "frontends/onnx/templates/initial_weights.h"
 
 namespace epl::onnx {
@@ -99,23 +99,16 @@ class Bert {
 
   std::string attention(const std::string& name, const std::string& x) {
     const int64_t each = size_.width / size_.heads;
-    std::vector<std::string> heads;
+    std::array<std::string, 3> heads;
     const char* const names[] = {".query", ".key", ".value"};
-    for (int i = 0; i < 3; ++i) {
+    for (size_t i = 0; i < 3; ++i) {
       const std::string part = name + names[i];
       const std::string made = linear(part, x, size_.width, size_.width);
       const std::string split = m_.node(part + ".split", "Reshape", {made, m_.ints({0, 0, size_.heads, each})});
       const Ints order = i == 1 ? Ints{0, 2, 3, 1} : Ints{0, 2, 1, 3};
-      heads.push_back(m_.node(part + ".heads", "Transpose", {split}, {{"perm", order}}));
+      heads[i] = m_.node(part + ".heads", "Transpose", {split}, {{"perm", order}});
     }
-    const double scale = 1 / std::sqrt(static_cast<double>(each));
-    std::string scores = m_.node(name + ".scores", "MatMul", {heads[0], heads[1]});
-    scores = m_.node(name + ".scaled", "Mul", {scores, m_.number(static_cast<float>(scale))});
-    scores = m_.node(name + ".masked", "Where", {mask_, scores, m_.number(std::numeric_limits<float>::lowest())});
-    const std::string weights = m_.node(name + ".softmax", "Softmax", {scores}, {{"axis", int64_t{-1}}});
-    std::string y = m_.node(name + ".mixed", "MatMul", {weights, heads[2]});
-    y = m_.node(name + ".transposed", "Transpose", {y}, {{"perm", Ints{0, 2, 1, 3}}});
-    return m_.node(name + ".joined", "Reshape", {y, m_.ints({0, 0, size_.width})});
+    return masked_attention(m_, name, heads, mask_, size_.heads, each);
   }
 
   const BertSize size_;

@@ -1,10 +1,11 @@
 // GPT-2 (Radford et al. 2019): pre-norm blocks, learned positions, causal attention, GELU, a head tied to the
 // embedding.
+#include <array>
 #include <cmath>
-#include <limits>
 
 #include "core/base/shown.h"
 #include "core/frontend/template.h"
+#include "frontends/onnx/templates/attention.h"
 #include "frontends/onnx/templates/initial_weights.h"
 
 namespace epl::onnx {
@@ -109,21 +110,14 @@ class Gpt2 {
     const std::string joined = linear(name + ".c_attn", x, size_.width, 3 * size_.width, 0.02);
     const auto parts =
         m_.node(name + ".split", "Split", {joined}, {{"axis", int64_t{-1}}, {"num_outputs", int64_t{3}}}, 3);
-    std::vector<std::string> heads;
+    std::array<std::string, 3> heads;
     const char* const names[] = {".query", ".key", ".value"};
     for (size_t i = 0; i < 3; ++i) {
       const std::string part = name + names[i];
       const std::string split = m_.node(part + ".heads", "Reshape", {parts[i], m_.ints({0, 0, size_.heads, each})});
-      heads.push_back(m_.node(part, "Transpose", {split}, {{"perm", i == 1 ? Ints{0, 2, 3, 1} : Ints{0, 2, 1, 3}}}));
+      heads[i] = m_.node(part, "Transpose", {split}, {{"perm", i == 1 ? Ints{0, 2, 3, 1} : Ints{0, 2, 1, 3}}});
     }
-    const double scale = 1 / std::sqrt(static_cast<double>(each));
-    std::string scores = m_.node(name + ".scores", "MatMul", {heads[0], heads[1]});
-    scores = m_.node(name + ".scaled", "Mul", {scores, m_.number(static_cast<float>(scale))});
-    scores = m_.node(name + ".masked", "Where", {mask_, scores, m_.number(std::numeric_limits<float>::lowest())});
-    const std::string weights = m_.node(name + ".softmax", "Softmax", {scores}, {{"axis", int64_t{-1}}});
-    std::string y = m_.node(name + ".mixed", "MatMul", {weights, heads[2]});
-    y = m_.node(name + ".transposed", "Transpose", {y}, {{"perm", Ints{0, 2, 1, 3}}});
-    y = m_.node(name + ".joined", "Reshape", {y, m_.ints({0, 0, size_.width})});
+    const std::string y = masked_attention(m_, name, heads, mask_, size_.heads, each);
     return linear(name + ".c_proj", y, size_.width, size_.width, residual);
   }
 
