@@ -42,7 +42,7 @@ TEST_F(Numbers, ComeBackFromACheckpoint) {
   before.save(saved);
   EXPECT_EQ(saved.facts, (Facts{{"frozen", "w1\nw2"},
                                 {"rate.bad", "0"},
-                                {"rate.best", "0"},
+                                {"rate.best", "0.0"},
                                 {"rate.cooldown", "0"},
                                 {"rate.groups", "0.003"},
                                 {"rate.measured", "false"},
@@ -71,7 +71,7 @@ TEST_F(Numbers, ThatDoNotFitThePlanAreLeftOut) {
   EXPECT_EQ(after.number("frozen:w1").value(), 0);
   EXPECT_EQ(after.number("learning_rate").value(), 0.01);
   saved.facts["rate.scale"] = "-1";
-  EXPECT_EQ(HostState::check(saved).message(), "the scale of the learning rate is -1; it is a number from 0 on");
+  EXPECT_EQ(HostState::check(saved).message(), "the scale of the learning rate is -1.0; it is a number from 0 on");
 }
 
 TEST_F(Numbers, CountTheStepsThatWereDone) {
@@ -100,7 +100,7 @@ TEST_F(Numbers, CountTheStepsThatWereDone) {
 
 TEST_F(Numbers, AreToldToTheOthersWhenTheHostSetsThem) {
   HostState numbers(plan, 7);
-  EXPECT_EQ(numbers.lines(), "learning_rate_scale: 1\n");
+  EXPECT_EQ(numbers.lines(), "learning_rate_scale: 1.0\n");
   for (const char* name : {"learning_rate_scale", "learning_rate", "frozen:b1"}) {
     const uint64_t version = numbers.version();
     const std::string lines = numbers.lines();
@@ -108,7 +108,7 @@ TEST_F(Numbers, AreToldToTheOthersWhenTheHostSetsThem) {
     EXPECT_NE(numbers.version(), version) << name;
     if (std::string_view(name) != "learning_rate_scale") EXPECT_NE(numbers.lines(), lines) << name;
   }
-  EXPECT_EQ(numbers.lines(), "learning_rate_scale: 1\nfrozen: \"b1\"\nrate.groups: \"1\"\n");
+  EXPECT_EQ(numbers.lines(), "learning_rate_scale: 1.0\nfrozen: \"b1\"\nrate.groups: \"1.0\"\n");
 }
 
 }  // namespace
