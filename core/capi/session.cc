@@ -7,6 +7,7 @@
 #include "core/base/check.h"
 #include "core/capi/outputs.h"
 #include "core/capi/store.h"
+#include "core/compile/plan_memory.h"
 #include "core/compile/trace_file.h"
 #include "core/runtime/session_checkpoint.h"
 
@@ -25,7 +26,7 @@ Status check_budget(const epl_plan& plan, const SessionOptions& options) {
   if (budget.bytes == 0 || !exist || !p.device()->executes()) return {};
   int64_t wanted = 0;
   for (int r = options.first_rank; r < options.first_rank + count; ++r)
-    wanted += p.memory_bytes_peak(p.class_of_rank(r));
+    wanted += PlanMemory(p).peak(p.class_of_rank(r));
   const uint64_t in_use = budget.in_use.load(std::memory_order_relaxed);
   if (in_use <= budget.bytes && static_cast<uint64_t>(wanted) <= budget.bytes - in_use) return {};
   return error(Code::out_of_memory, "the plan's ", count == 1 ? "rank needs " : cat(count, " ranks need "),
@@ -109,7 +110,7 @@ epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* o
     for (int kind = 0; kind <= EPL_STATE_GRADIENT; ++kind)
       made->names[kind] = state_names(*plan->plan, static_cast<StateKind>(kind));
     log(plan->engine->host, LogLevel::info, "session: ", plan->plan->options().ranks,
-        plan->plan->options().ranks == 1 ? " rank" : " ranks", ", ", plan->plan->memory_bytes_peak(),
+        plan->plan->options().ranks == 1 ? " rank" : " ranks", ", ", PlanMemory(*plan->plan).peak(),
         " bytes each at their peak");
     made->of_callbacks.userdata = known.userdata;  // last: where this fails, they are still the caller's
     made->of_callbacks.destroy = known.destroy;

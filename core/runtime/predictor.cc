@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/compile/plan_memory.h"
 #include "core/runtime/session.h"
 
 namespace epl {
@@ -124,7 +125,7 @@ Status Predictor::copy(Session& session) {
 
 int64_t Predictor::memory_bytes() const {
   int64_t bytes = 0;
-  for (const auto& rank : own_->world().ranks()) bytes += plan().prediction_bytes(rank->rank_class);
+  for (const auto& rank : own_->world().ranks()) bytes += PlanMemory(plan()).prediction(rank->rank_class);
   return bytes + static_cast<int64_t>(room_.size());
 }
 

@@ -1,6 +1,7 @@
 // How a session begins: its ranks in this process with their memory, and room for what steps give.
 #include <algorithm>
 
+#include "core/compile/plan_memory.h"
 #include "core/runtime/session.h"
 
 namespace epl {
@@ -41,12 +42,13 @@ Result<std::unique_ptr<LocalRank>> make_rank(const Host& host, Device& device, c
   const int at = rank->rank_class = plan.class_of_rank(number);
   if (options.predicts_only) {
     EPL_ASSIGN(rank->store,
-               ParameterStore::create_room(device, plan.prediction_state_bytes(at), plan.mesh(at), number));
+               ParameterStore::create_room(device, PlanMemory(plan).prediction_state(at), plan.mesh(at), number));
   } else {
     EPL_ASSIGN(rank->store,
                ParameterStore::create(device, *rank->stream, plan.state_of(at), plan.mesh(at), number, options.stop));
   }
-  const int64_t arena_bytes = options.predicts_only ? plan.prediction_arena_bytes(at) : plan.arena_bytes(at);
+  const int64_t arena_bytes =
+      options.predicts_only ? PlanMemory(plan).prediction_arena(at) : PlanMemory(plan).arena(at);
   EPL_ASSIGN(rank->arena, device.allocate(arena_bytes));
   for (const Entry& entry : plan.entries()) {
     if (options.predicts_only && entry.kind != EntryKind::predict) {
@@ -126,7 +128,7 @@ void Session::measure_memory() {
       if (executor) arena = std::max(arena, executor->arena_high_water());
     }
     const int at = rank->rank_class;
-    fullest = std::max(fullest, plan_->memory_bytes_peak(at) - plan_->arena_bytes(at) + arena);
+    fullest = std::max(fullest, PlanMemory(*plan_).peak(at) - PlanMemory(*plan_).arena(at) + arena);
   }
   memory_bytes_used_.store(fullest, std::memory_order_relaxed);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/compile/plan_memory.h"
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
 
@@ -158,7 +159,7 @@ TEST(AdaptedSession, PlansMemoryForTheAdaptersAlone) {
   };
   EXPECT_GT(matrices(**plain), 0);
   EXPECT_EQ(matrices(**adapted), 0);
-  const auto beside_weights = [](const CompiledPlan& plan) { return plan.memory_items()[2].bytes; };
+  const auto beside_weights = [](const CompiledPlan& plan) { return PlanMemory(plan).items()[2].bytes; };
   EXPECT_GE(beside_weights(**plain), 2 * 16 * 80 * 4);
   EXPECT_LT(beside_weights(**adapted), 2 * 16 * 80 * 4);
 }

@@ -1,6 +1,7 @@
 // A step whose loss or gradients are not finite changes nothing, on any rank, and says where the first NaN came from.
 #include <gtest/gtest.h>
 
+#include "core/compile/plan_memory.h"
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
 
@@ -94,7 +95,7 @@ TEST_P(NotFinite, GradientsUnderAFiniteLossAreNotApplied) {
     EXPECT_TRUE(job.session->facts().last_applied);
     for (int i = 0; i < 2; ++i) ASSERT_TRUE(other.session->step(batch(-1), metrics).ok());
     EXPECT_TRUE(identical(*job.session->state().get("w"), *other.session->state().get("w")));
-    EXPECT_EQ(job.session->memory_bytes_used(), job.plan->memory_bytes_peak());
+    EXPECT_EQ(job.session->memory_bytes_used(), PlanMemory(*job.plan).peak());
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/compile/plan_memory.h"
 #include "tests/runtime/trained.h"
 
 namespace epl::per_micro_batch_test {
@@ -166,7 +167,7 @@ Trained trained(std::string_view model, const Job& job) {
   EXPECT_TRUE(evaluated.ok()) << job.name << ": " << evaluated.to_string();
   for (const StateSlot& slot : (*plan)->state().slots())
     out.state.emplace(slot.name, *(*session)->state().get(slot.name));
-  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak()) << job.name;
+  EXPECT_EQ((*session)->memory_bytes_used(), PlanMemory(**plan).peak()) << job.name;
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/base/check.h"
+#include "core/compile/plan_memory.h"
 #include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/mlp.h"
 
@@ -66,7 +67,7 @@ TEST(Predictor, HasTheWeightsOfTheStepThatItLookedAt) {
     EXPECT_FALSE(identical(first, second));
     EXPECT_TRUE(identical(predict(**(*predictor)->session(), inputs), second)) << ranks;
     // Without the optimizer's state: less than the session, and at least the weights.
-    EXPECT_LT((*predictor)->memory_bytes(), ranks * session->plan().memory_bytes_peak());
+    EXPECT_LT((*predictor)->memory_bytes(), ranks * PlanMemory(session->plan()).peak());
     EXPECT_GT((*predictor)->memory_bytes(), ranks * 4 * (12 * 16 + 16 + 16 * 4));
   }
 }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "core/compile/plan_memory.h"
 #include "tests/runtime/mlp.h"
 
 namespace epl::session_test {
@@ -41,7 +42,7 @@ Trained train(const Layout& layout, int steps, const Attributes& loss_options = 
     EXPECT_TRUE(status.ok()) << status.to_string();
     out.losses.push_back(metrics.loss);
   }
-  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak());
+  EXPECT_EQ((*session)->memory_bytes_used(), PlanMemory(**plan).peak());
   for (const char* name : {"w1", "b1", "w2"}) out.weights.push_back(*(*session)->state().get(name));
   return out;
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/compile/plan_decisions.h"
+#include "core/compile/plan_memory.h"
 #include "core/runtime/evaluation.h"
 #include "core/runtime/predictor.h"
 #include "core/runtime/session_checkpoint.h"
@@ -140,10 +141,10 @@ TEST(Shapes, ShareOneArenaAndTheStateOfOne) {
     for (const Sizes& sizes : shapes) {
       const auto alone = layout_plan(options_of({sizes}, layout.ranks, layout.strategy));
       ASSERT_TRUE(alone.ok()) << layout.name;
-      largest = std::max(largest, (*alone)->arena_bytes());
+      largest = std::max(largest, PlanMemory(**alone).arena());
       EXPECT_EQ((*several)->state().bytes(), (*alone)->state().bytes()) << layout.name;
     }
-    EXPECT_EQ((*several)->arena_bytes(), largest) << layout.name;
+    EXPECT_EQ(PlanMemory(**several).arena(), largest) << layout.name;
     const std::string text = (*several)->explain();
     EXPECT_NE(text.find("shape 1: x f32[8,6,12], target i64[8,6]; train@1 needs "), std::string::npos) << text;
     EXPECT_NE(text.find("of which evaluate@2 needs"), std::string::npos) << text;
@@ -152,9 +153,9 @@ TEST(Shapes, ShareOneArenaAndTheStateOfOne) {
     const auto session = session_of(options_of(shapes, layout.ranks, layout.strategy));
     StepMetrics metrics;
     ASSERT_TRUE(session->step(batch_of(shapes[2], 0), metrics).ok());
-    EXPECT_LT(session->memory_bytes_used(), (*several)->memory_bytes_peak()) << layout.name;
+    EXPECT_LT(session->memory_bytes_used(), PlanMemory(**several).peak()) << layout.name;
     for (const Sizes& sizes : shapes) ASSERT_TRUE(session->step(batch_of(sizes, 1), metrics).ok());
-    EXPECT_EQ(session->memory_bytes_used(), (*several)->memory_bytes_peak()) << layout.name;
+    EXPECT_EQ(session->memory_bytes_used(), PlanMemory(**several).peak()) << layout.name;
   }
 }
 
@@ -203,7 +204,7 @@ TEST(Shapes, PredictionsAndPredictorsTakeThem) {
   ASSERT_TRUE(session->step(batch_of(shapes[1], 0), metrics).ok());
   auto predictor = Predictor::create(session, nullptr);
   ASSERT_TRUE(predictor.ok()) << predictor.status().to_string();
-  EXPECT_EQ((*predictor)->memory_bytes(), plan->prediction_bytes(0) + plan->prediction_bytes(0));
+  EXPECT_EQ((*predictor)->memory_bytes(), PlanMemory(*plan).prediction(0) + PlanMemory(*plan).prediction(0));
   for (const Sizes& sizes : shapes) {
     const auto alone = session_of(options_of({sizes}, 2, "{}"));
     give_state(*session, *alone);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/compile/plan_memory.h"
 #include "core/runtime/session.h"
 #include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/graph_model.h"
@@ -72,7 +73,7 @@ Trained train(const Result<std::shared_ptr<const CompiledPlan>>& plan, const std
     const Status predicted = (*session)->predict(inputs, out.predicted);
     EXPECT_TRUE(predicted.ok()) << layout << ": " << predicted.to_string();
   }
-  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak()) << layout;
+  EXPECT_EQ((*session)->memory_bytes_used(), PlanMemory(**plan).peak()) << layout;
   for (const StateSlot& slot : (*plan)->state().slots())
     out.state.emplace(slot.name, *(*session)->state().get(slot.name));
   return out;

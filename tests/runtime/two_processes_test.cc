@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/compile/plan_memory.h"
 #include "core/net/rendezvous.h"
 #include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/rank_processes.h"
@@ -51,7 +52,7 @@ TEST_F(TwoProcesses, learn_the_same_bits_as_one) {
   EXPECT_EQ(answer(*session, train(*session, 10)), expected);
   EXPECT_EQ(wait(), 0);
   EXPECT_EQ(result(), expected);
-  EXPECT_EQ(session->memory_bytes_used(), plan->memory_bytes_peak());
+  EXPECT_EQ(session->memory_bytes_used(), PlanMemory(*plan).peak());
 }
 
 TEST_F(TwoProcesses, may_have_several_ranks_each) {
