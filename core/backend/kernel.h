@@ -31,7 +31,8 @@ class ThreadPool;
 // What a kernel is asked: one node with local shapes. An absent operand has no type. Lives as long as the program.
 struct KernelQuery {
   std::string op;
-  std::string node;  // stable name, for messages and random numbers
+  std::string node;  // for messages
+  std::string key;   // of its random numbers, besides the seed and the step
   Attributes attributes;
   std::vector<TensorType> input_types, output_types;
   std::vector<bool> input_present, output_present;

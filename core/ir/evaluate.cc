@@ -56,7 +56,7 @@ Result<std::vector<Tensor>> evaluate_graph(const Graph& graph, const std::map<Va
       if (input && values[input.index].empty()) return invalid("no value for ", graph.value(input).name).at(node.name);
       inputs.push_back(input ? values[input.index] : Tensor());
     }
-    auto outputs = evaluate_op(*node.op, node.attributes, inputs, node.units, random_key(seed, 0, node.name));
+    auto outputs = evaluate_op(*node.op, node.attributes, inputs, node.units, random_key(seed, 0, node.key_name()));
     if (!outputs.ok()) return outputs.status().with_context(cat("node ", node.name)).at(node.name);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i]) values[node.outputs[i].index] = (*outputs)[i];

@@ -1,6 +1,7 @@
 #include "core/ir/graph.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "core/base/check.h"
 #include "core/ir/op.h"
@@ -39,10 +40,12 @@ std::string_view value_kind_name(ValueKind kind) {
   return "?";
 }
 
-std::string Graph::unique_name(std::string_view wish) const {
-  std::string name(wish.empty() ? "v" : wish);
-  if (!by_name_.contains(name)) return name;
-  auto taken = [&](int64_t i) { return by_name_.contains(cat(name, "_", i)); };
+namespace {
+
+// `wish`, or `wish` with the first free number behind it.
+template <class Names> std::string unique_among(const Names& names, std::string name) {
+  if (!names.contains(name)) return name;
+  auto taken = [&](int64_t i) { return names.contains(cat(name, "_", i)); };
   int64_t i = 1;
   while (i < 64 && taken(i)) ++i;
   if (i < 64) return cat(name, "_", i);
@@ -54,6 +57,12 @@ std::string Graph::unique_name(std::string_view wish) const {
     (taken(middle) ? below : above) = middle;
   }
   return cat(name, "_", above);
+}
+
+}  // namespace
+
+std::string Graph::unique_name(std::string_view wish) const {
+  return unique_among(by_name_, std::string(wish.empty() ? "v" : wish));
 }
 
 void Graph::rename(Value v, std::string name) {
@@ -84,7 +93,9 @@ Value Graph::add_constant(std::string name, Tensor data) {
 
 NodeId Graph::add_node(Node node, std::vector<TensorType> output_types, std::vector<std::string> output_names) {
   NodeId id{node_count()};
-  std::string base = node.name.empty() ? std::string(node.op->name) : node.name;
+  const std::string base = node.name.empty() ? std::string(node.op->name) : node.name;
+  node.name = unique_among(node_names_, base);
+  node_names_.insert(node.name);
   node.outputs.clear();
   for (size_t i = 0; i < output_types.size(); ++i) {
     Value value{value_count()};
@@ -169,7 +180,10 @@ Status verify(const Graph& graph) {
       return error(Code::internal, info.name, " is ", info.type.text(), " but its data is ", info.data.type().text());
     }
   }
+  std::unordered_set<std::string_view> names;
   for (const NodeId n : graph.node_ids()) {
+    const std::string& name = graph.node(n).name;
+    if (!names.insert(name).second) return error(Code::internal, "two nodes are named ", name).at(name);
     if (Status status = verify_node(graph, n, defined); !status.ok()) {
       const Node& node = graph.node(n);
       return status.with_context(cat("node ", node.name, " (", node.op->name, ")")).at(node.name);

@@ -6,13 +6,14 @@
 // is removed in place: rewrites build a new graph (see GraphRewriter).
 //
 // Thread safety: const access may be shared. Invariants (checked by `verify`): every node input is a leaf or defined by
-// an earlier node; types are what the op infers; phases never go back (forward, backward, update). The graph itself
-// makes names of values unique. Two nodes may have one name.
+// an earlier node; types are what the op infers; phases never go back (forward, backward, update); no two nodes have
+// one name. The graph itself makes names unique: of values, and of nodes.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "core/base/attributes.h"
@@ -40,7 +41,7 @@ struct ValueInfo {
 };
 
 struct Node {
-  std::string name;  // stable: the ONNX name, or a path of producers; keys random numbers
+  std::string name;  // stable: the ONNX name, or a path of producers
   const OpDef* op = nullptr;
   Attributes attributes;
   std::vector<Value> inputs;   // an absent optional input is Value{}
@@ -55,7 +56,11 @@ struct Node {
   // The node of the forward pass that it belongs to, by its name there: a node of the backward pass belongs to the node
   // whose gradient it computes, a part of a composite to the composite. Empty: to itself.
   std::string origin;
+  // What its random numbers follow from, besides the seed and the step: the name of the node that it repeats. What is
+  // computed twice draws the same numbers twice. Empty: its own name.
+  std::string key;
 
+  const std::string& key_name() const { return key.empty() ? name : key; }
   const std::string& origin_name() const { return origin.empty() ? name : origin; }
 };
 
@@ -67,7 +72,7 @@ class Graph {
   Value add_input(std::string name, TensorType type, int batch_dim = -1);
   Value add_leaf(ValueKind kind, std::string name, TensorType type, Tensor data = {});
   Value add_constant(std::string name, Tensor data);
-  // Appends a node whose outputs have these types; names of outputs are made unique.
+  // Appends a node whose outputs have these types. Its name and those of its outputs are made unique.
   NodeId add_node(Node node, std::vector<TensorType> output_types, std::vector<std::string> output_names = {});
 
   int value_count() const { return values_.size(); }
@@ -105,6 +110,7 @@ class Graph {
   ByValue<ValueInfo> values_;
   ByNode<Node> nodes_;
   std::unordered_map<std::string, Value> by_name_;
+  std::unordered_set<std::string> node_names_;
 };
 
 // Checks the invariants of the class; the error names the node.

@@ -45,6 +45,7 @@ std::string node_text(const Graph& graph, const Node& node) {
   if (node.units.outer != 1) out += cat(" outer ", node.units.outer);
   if (node.region != 0) out += cat(" region ", node.region);
   if (!node.origin.empty()) out += cat(" of ", name_text(node.origin));
+  if (node.key_name() != node.name) out += cat(" key ", name_text(node.key));
   if (node.outputs.empty() || graph.value(node.outputs[0]).name != node.name) out += cat(" @ ", name_text(node.name));
   return out + "\n";
 }
@@ -187,6 +188,7 @@ class GraphParser {
       node.region = static_cast<int32_t>(region);
     }
     if (reader_.take("of") && !reader_.name(node.origin)) return reader_.fail("expected a node name");
+    if (reader_.take("key") && !reader_.name(node.key)) return reader_.fail("expected a node name");
     if (reader_.take("@") && !reader_.name(node.name)) return reader_.fail("expected a node name");
     if (!reader_.at_end()) return reader_.fail("text after a node");
     graph_.add_node(std::move(node), std::move(types), std::move(names));

@@ -163,7 +163,7 @@ Status Meaning::prepare_body() {
     EPL_ASSIGN(auto meaning, Meaning::make(*node.op, node.attributes, inputs, outputs, node.units));
     largest = std::max(largest, meaning->room_bytes());
     max_operands_ = std::max(max_operands_, node.inputs.size() + node.outputs.size());
-    steps_.push_back({std::move(meaning), node.name, node.inputs, node.outputs});
+    steps_.push_back({std::move(meaning), node.key_name(), node.inputs, node.outputs});
   }
   room_bytes_ = Room::bytes<void*>(static_cast<int64_t>(max_operands_)) + values_bytes_ + round_up(largest);
   return {};
@@ -185,7 +185,7 @@ void Meaning::run_body(Room& room, const void* const* inputs, void* const* outpu
     for (size_t i = 0; i < step.inputs.size(); ++i) pointers[i] = at(step.inputs[i]);
     void** results = pointers.data() + step.inputs.size();
     for (size_t o = 0; o < step.outputs.size(); ++o) results[o] = at(step.outputs[o]);
-    step.meaning->run(pointers.data(), results, random_key(seed, 0, step.name), 0, rest.data());
+    step.meaning->run(pointers.data(), results, random_key(seed, 0, step.key), 0, rest.data());
   }
   for (size_t o = 0; o < output_types_.size(); ++o) {
     const int64_t bytes = output_types_[o].bytes();

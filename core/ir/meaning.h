@@ -54,7 +54,7 @@ class Meaning {
   // Of a body.
   struct Step {
     std::shared_ptr<const Meaning> meaning;
-    std::string name;
+    std::string key;  // of its random numbers
     std::vector<Value> inputs, outputs;
   };
   Graph body_;

@@ -75,6 +75,7 @@ Status Partition::place(NodeId n, const LocalWriter& w, bool again) {
   if (pieces.by_body()) return place_body(n, operands, pieces, w);
   Placement p{.old = old, .n = n, .w = w, .operands = std::move(operands), .pieces = std::move(pieces), .node = old};
   p.node.region = w.block();
+  p.node.key = old.key_name();
   if (plan_.node_task_graph[n] == every_task_graph) {
     for (Value& v : p.node.inputs) v = v && made_here(v) && plan_.leader_of(v) == v ? v : Value{};
     if (std::ranges::none_of(p.node.inputs, [](Value v) { return static_cast<bool>(v); })) return {};

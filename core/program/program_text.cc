@@ -56,6 +56,7 @@ std::string instruction_text(const Instruction& in, int index) {
   if (in.bytes) out += cat(" bytes ", in.bytes);
   if (in.slice.run_bytes)
     out += cat(" runs ", in.slice.outer, " of ", in.slice.run_bytes, " in ", in.slice.global_bytes);
+  if (in.query->key != in.name) out += cat(" key ", name_text(in.query->key));
   if (in.query->units != Units()) out += cat(" units ", in.query->units.count);
   if (in.query->units.outer != 1) out += cat(" outer ", in.query->units.outer);
   if (in.stream) out += cat(" stream ", in.stream);
@@ -277,6 +278,8 @@ class ProgramParser {
                                  !number("in", in.slice.global_bytes))) {
       return reader_.fail("expected runs N of N in N");
     }
+    q.key = in.name;
+    if (reader_.take("key") && !reader_.name(q.key)) return reader_.fail("expected a node name");
     number("units", q.units.count);
     number("outer", q.units.outer);
     if (q.units.count < 1 || q.units.outer < 1) return reader_.fail("expected units");

@@ -244,6 +244,7 @@ class Selection {
       outputs.push_back(&graph_.type(v));
       query.bytes += static_cast<double>(graph_.type(v).bytes());
     }
+    query.key = node.key_name();
     query.units = node.units;
     query.splits_keep_bits = options_.splits_keep_bits;
     OpQuery op_query(*node.op, node.attributes, inputs, outputs);
@@ -324,7 +325,7 @@ Instruction& Lowering::append(const TransferRow* transfer, const std::string& na
   in.transfer = transfer;
   in.name = name;
   in.query = std::make_unique<KernelQuery>();
-  in.query->node = name;
+  in.query->node = in.query->key = name;
   in.query->threads = options.threads;
   in.query->device = options.device;
   operands.emplace_back();

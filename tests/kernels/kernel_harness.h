@@ -30,7 +30,7 @@ struct Launch {
 inline KernelQuery query_of(const Launch& launch) {
   KernelQuery q;
   q.op = launch.op;
-  q.node = launch.node;
+  q.node = q.key = launch.node;
   q.attributes = launch.attributes;
   q.units = launch.units;
   q.threads = launch.threads;
