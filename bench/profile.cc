@@ -17,6 +17,7 @@
 
 #include "core/base/memory.h"
 #include "core/compile/compiled_plan.h"
+#include "core/compile/plan_memory.h"
 #include "core/formats/safetensors.h"
 #include "core/runtime/executor.h"
 
@@ -175,7 +176,7 @@ Status profile(const Options& options) {
   EPL_ASSIGN(auto stream, device.create_stream(options.threads));
   TimedStream timed(*stream);
   EPL_ASSIGN(auto store, ParameterStore::create(device, *stream, plan->state(), plan->mesh(0), 0));
-  EPL_ASSIGN(auto arena, device.allocate(plan->arena_bytes()));
+  EPL_ASSIGN(auto arena, device.allocate(PlanMemory(*plan).arena()));
   EPL_ASSIGN(auto executor, Executor::create(host, device, timed, program, 0, store, *arena, plan->mesh(0), 0));
   timed.forget();  // what creation uploaded is not part of a step
   std::vector<const void*> inputs;

@@ -18,8 +18,8 @@ struct AsyncCall {
     epl_metrics metrics = EPL_METRICS_INIT;
     Status status;
     try {
-      status =
-          session.session->make_call([&] { return unless_poisoned(session, [&] { return work(*this, metrics); }); });
+      status = session.session->world().make_call(
+          [&] { return unless_poisoned(session, [&] { return work(*this, metrics); }); });
     } catch (...) {
       status = current_exception_status();
     }
@@ -45,7 +45,7 @@ epl_error* begin(epl_session* session, const epl_tensor* const* inputs, size_t c
         job->event = made->event;
         job->caller = std::make_unique<Caller<epl_session>>(*session);
         EPL_TRY(job->caller->status());
-        const Status begun = session->session->make_call([&]() -> Status {
+        const Status begun = session->session->world().make_call([&]() -> Status {
           EPL_TRY(check_poison(*session));
           EPL_ASSIGN(job->call, begin_call(*session, call));
           job->inputs = std::make_unique<Inputs>(*session);
@@ -95,7 +95,7 @@ epl_error* epl_session_predict_async(epl_session* session, const epl_tensor* con
   };
   return begin(session, inputs, count, call, event, take, [session](AsyncCall& job, epl_metrics& metrics) -> Status {
     EPL_TRY(session->session->predict_into(session->inputs, job.outputs, session_call(job.call)));
-    metrics.step = session->session->steps_done();
+    metrics.step = session->session->host_state().steps_done();
     metrics.nanoseconds = nanoseconds(session->engine->host.seconds() - job.call.started);
     return {};
   });

@@ -96,7 +96,7 @@ Status bind_for(epl_dataset& dataset, const Session& session, EntryKind kind) {
   const std::shared_ptr<const CompiledPlan>& plan = session.shared_plan();
   const Entry* entry = plan->entry(kind);
   if (dataset.bound == plan || entry == nullptr) return {};
-  const SessionOptions& options = session.options();
+  const SessionOptions& options = session.world().options();
   if (!options.slices) return bind_whole(dataset, plan, *entry);
   return bind_part(dataset, plan, *entry, options.first_rank,
                    options.ranks > 0 ? options.ranks : plan->options().ranks);

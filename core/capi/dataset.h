@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/capi/objects.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 
 namespace epl::capi {
 

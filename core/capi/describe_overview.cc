@@ -1,5 +1,6 @@
 #include "core/capi/describe.h"
 #include "core/compile/overview.h"
+#include "core/compile/plan_memory.h"
 
 namespace epl::capi {
 namespace {
@@ -40,7 +41,7 @@ Json describe_virtual_device(const CompiledPlan& plan, const Overview& overview,
           {"flops", entry.programs[c].flops},
           {"parameters", one.parameters},
           {"parameter_bytes", one.parameter_bytes},
-          {"memory_bytes_peak", plan.memory_bytes_peak(at)},
+          {"memory_bytes_peak", PlanMemory(plan).peak(at)},
           {"arena_bytes", entry.programs[c].arena_bytes},
           {"forward_seconds", one.forward_seconds},
           {"backward_seconds", one.backward_seconds},
@@ -73,7 +74,7 @@ Json describe_shapes(const CompiledPlan& plan) {
     for (const Port& port : entry.inputs) inputs.push_back({{"name", port.name}, {"type", port.global_type.text()}});
     out.push_back({{"entry", entry.name()},
                    {"batch", entry.plan.batch},
-                   {"arena_bytes", entry.programs[static_cast<size_t>(plan.fullest_class())].arena_bytes},
+                   {"arena_bytes", entry.programs[static_cast<size_t>(PlanMemory(plan).fullest_class())].arena_bytes},
                    {"inputs", inputs}});
   }
   return out;
@@ -92,7 +93,7 @@ std::string describe_overview(const CompiledPlan& plan, const Overview& overview
               {"micro_batches", entry.plan.micro_batches()},
               {"units", entry.plan.units()},
               {"strategy", print_strategy(entry.plan.strategy)},
-              {"memory_bytes_peak", plan.memory_bytes_peak()},
+              {"memory_bytes_peak", PlanMemory(plan).peak()},
               {"predicted_on", overview.device},
               {"seconds", overview.seconds},
               {"time", describe_time(overview.time)}};

@@ -3,6 +3,7 @@
 
 #include "core/base/json.h"
 #include "core/capi/describe.h"
+#include "core/compile/plan_memory.h"
 #include "core/compile/process_memory.h"
 #include "core/program/describe.h"
 #include "core/program/timeline.h"
@@ -94,10 +95,10 @@ class Arena {
 
 std::string describe_memory(const CompiledPlan& plan) {
   Json out = {{"schema", 1}};
-  out["peak_bytes"] = plan.memory_bytes_peak();
-  out["arena_bytes"] = plan.arena_bytes();
+  out["peak_bytes"] = PlanMemory(plan).peak();
+  out["arena_bytes"] = PlanMemory(plan).arena();
   Json items = Json::array();
-  for (const MemoryItem& item : plan.memory_items()) items.push_back({{"what", item.what}, {"bytes", item.bytes}});
+  for (const MemoryItem& item : PlanMemory(plan).items()) items.push_back({{"what", item.what}, {"bytes", item.bytes}});
   out["items"] = items;
   const ProcessMemory process = process_memory(plan);
   Json parts = Json::array();
@@ -107,9 +108,10 @@ std::string describe_memory(const CompiledPlan& plan) {
   // Of a predictor that this plan is the one of, beside a session of this plan; where the session has another plan, it
   // also has room for the largest weight.
   int64_t predictor = 0;
-  for (int rank = 0; rank < plan.options().ranks; ++rank) predictor += plan.prediction_bytes(plan.class_of_rank(rank));
+  for (int rank = 0; rank < plan.options().ranks; ++rank)
+    predictor += PlanMemory(plan).prediction(plan.class_of_rank(rank));
   out["predictor_bytes"] = predictor;
-  const auto fullest = static_cast<size_t>(plan.fullest_class());
+  const auto fullest = static_cast<size_t>(PlanMemory(plan).fullest_class());
   const Program& program = plan.entries().front().programs[fullest];
   out["arena_live_bytes"] = program.arena_live_bytes;
   const Timeline timeline(program);

@@ -8,6 +8,7 @@
 #include "core/base/suggestion.h"
 #include "core/capi/describe.h"
 #include "core/compile/annotations.h"
+#include "core/compile/plan_memory.h"
 #include "core/compile/sample_slices.h"
 #include "core/frontend/binding.h"
 #include "core/runtime/rehearsal.h"
@@ -165,9 +166,8 @@ void log_plan(const Host& host, const CompiledPlan& plan) {
                    " instructions");
   log(host, LogLevel::info, "plan: ", entries, "; ", plan.options().ranks,
       plan.options().ranks == 1 ? " rank" : " ranks", " of ", plan.threads_per_rank(),
-      plan.threads_per_rank() == 1 ? " thread, " : " threads, ", plan.memory_bytes_peak(),
-      " bytes each at their peak; ", plan.trained().size(), " parameters are trained, ", plan.untrained().size(),
-      " are not");
+      plan.threads_per_rank() == 1 ? " thread, " : " threads, ", PlanMemory(plan).peak(), " bytes each at their peak; ",
+      plan.trained().size(), " parameters are trained, ", plan.untrained().size(), " are not");
   for (const std::string& note : plan.device()->notes()) log(host, LogLevel::debug, "device: ", note);
 }
 
@@ -290,7 +290,7 @@ int64_t epl_plan_ranks(const epl_plan* plan) { return alive(plan) ? plan->plan->
 
 int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank) {
   if (!alive(plan) || rank < 0 || rank >= plan->plan->options().ranks) return -1;
-  return plan->plan->memory_bytes_peak(plan->plan->entries().front().plan.class_of_rank(static_cast<int>(rank)));
+  return PlanMemory(*plan->plan).peak(plan->plan->entries().front().plan.class_of_rank(static_cast<int>(rank)));
 }
 
 int64_t epl_plan_find_port(const epl_plan* plan, int32_t entry, int32_t kind, const char* name, size_t name_length) {

@@ -40,7 +40,7 @@ Status predict_new(const std::shared_ptr<Engine>& engine, Session& session, std:
   for (size_t i = 0; i < results.size(); ++i) {
     made.push_back(std::make_unique<epl_tensor>());
     made.back()->engine = engine;
-    made.back()->tensor = session.given_output(*fit.entry, i, results[i], fit.samples);
+    made.back()->tensor = session.results().given_output(*fit.entry, i, results[i], fit.samples);
   }
   for (size_t i = 0; i < made.size(); ++i) outputs[i] = made[i].release();
   return {};

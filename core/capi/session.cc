@@ -7,8 +7,9 @@
 #include "core/base/check.h"
 #include "core/capi/outputs.h"
 #include "core/capi/store.h"
+#include "core/compile/plan_memory.h"
 #include "core/compile/trace_file.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 
 namespace epl::capi {
 namespace {
@@ -25,7 +26,7 @@ Status check_budget(const epl_plan& plan, const SessionOptions& options) {
   if (budget.bytes == 0 || !exist || !p.device()->executes()) return {};
   int64_t wanted = 0;
   for (int r = options.first_rank; r < options.first_rank + count; ++r)
-    wanted += p.memory_bytes_peak(p.class_of_rank(r));
+    wanted += PlanMemory(p).peak(p.class_of_rank(r));
   const uint64_t in_use = budget.in_use.load(std::memory_order_relaxed);
   if (in_use <= budget.bytes && static_cast<uint64_t>(wanted) <= budget.bytes - in_use) return {};
   return error(Code::out_of_memory, "the plan's ", count == 1 ? "rank needs " : cat(count, " ranks need "),
@@ -56,7 +57,8 @@ template <class F> Status take_step(epl_session& session, epl_metrics& metrics, 
   StepMetrics step;
   EPL_TRY(f(step));
   EPL_TRY(step.skipped);
-  metrics = {sizeof metrics,     session.session->steps_done(), step.loss, step.gradient_norm,
+  metrics = {sizeof metrics,     session.session->host_state().steps_done(),
+             step.loss,          step.gradient_norm,
              step.learning_rate, nanoseconds(step.seconds)};
   return {};
 }
@@ -72,7 +74,7 @@ Status evaluate_session(epl_session& session, const CallOptions& options, double
   double loss = 0;
   EPL_TRY(session.session->evaluate(session.inputs, loss, options));
   metrics = {sizeof metrics,
-             session.session->steps_done(),
+             session.session->host_state().steps_done(),
              loss,
              -1,
              0,
@@ -108,7 +110,7 @@ epl_error* epl_session_create(const epl_plan* plan, const epl_session_options* o
     for (int kind = 0; kind <= EPL_STATE_GRADIENT; ++kind)
       made->names[kind] = state_names(*plan->plan, static_cast<StateKind>(kind));
     log(plan->engine->host, LogLevel::info, "session: ", plan->plan->options().ranks,
-        plan->plan->options().ranks == 1 ? " rank" : " ranks", ", ", plan->plan->memory_bytes_peak(),
+        plan->plan->options().ranks == 1 ? " rank" : " ranks", ", ", PlanMemory(*plan->plan).peak(),
         " bytes each at their peak");
     made->of_callbacks.userdata = known.userdata;  // last: where this fails, they are still the caller's
     made->of_callbacks.destroy = known.destroy;
@@ -194,7 +196,7 @@ epl_error* epl_session_output(epl_session* session, int32_t entry, const char* n
     EPL_TRY(in_session(session, [&]() -> Status {
       EPL_TEXT_ARGUMENT(name);
       EPL_ASSIGN(const Entry* found, entry_argument(session->session->plan(), entry));
-      EPL_ASSIGN(made->tensor, session->session->output(found->kind, name_text));
+      EPL_ASSIGN(made->tensor, session->session->results().output(found->kind, name_text));
       made->engine = session->engine;
       return {};
     }));
@@ -206,7 +208,7 @@ epl_error* epl_session_metric(epl_session* session, const char* name, size_t nam
   return with_session(session, [&]() -> Status {
     EPL_REQUIRE(value);
     EPL_TEXT_ARGUMENT(name);
-    EPL_ASSIGN(*value, session->session->step_scalar(name_text));
+    EPL_ASSIGN(*value, session->session->results().step_scalar(name_text));
     return {};
   });
 }
@@ -214,7 +216,7 @@ epl_error* epl_session_metric(epl_session* session, const char* name, size_t nam
 epl_error* epl_session_set_number(epl_session* session, const char* name, size_t name_length, double value) {
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(name);
-    return session->session->set_number(name_text, value);
+    return session->session->host_state().set_number(name_text, value);
   });
 }
 
@@ -222,13 +224,13 @@ epl_error* epl_session_get_number(epl_session* session, const char* name, size_t
   return with_session(session, [&]() -> Status {
     EPL_REQUIRE(value);
     EPL_TEXT_ARGUMENT(name);
-    EPL_ASSIGN(*value, session->session->number(name_text));
+    EPL_ASSIGN(*value, session->session->host_state().number(name_text));
     return {};
   });
 }
 
 epl_error* epl_session_observe(epl_session* session, double value, int32_t higher_is_better) {
-  return with_session(session, [&] { return session->session->observe(value, higher_is_better != 0); });
+  return with_session(session, [&] { return session->session->host_state().observe(value, higher_is_better != 0); });
 }
 
 epl_error* epl_session_record(epl_session* session, int64_t steps) {
@@ -257,18 +259,18 @@ epl_error* epl_session_give_up(epl_session* session, const char* reason, size_t 
   return with_session(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(reason);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
-    static_cast<void>(session->session->give_up(Status(Code::peer_failed, std::string(reason_text))));
+    static_cast<void>(session->session->world().give_up(Status(Code::peer_failed, std::string(reason_text))));
     return {};
   });
 }
 
 int64_t epl_session_steps(const epl_session* session) {
-  return alive(session) ? session->session->progress().steps : 0;
+  return alive(session) ? session->session->host_state().progress().steps : 0;
 }
 
 void epl_session_progress(const epl_session* session, epl_metrics* metrics) {
   if (!alive(session) || metrics == nullptr) return;
-  const Progress::Numbers now = session->session->progress();
+  const Progress::Numbers now = session->session->host_state().progress();
   const epl_metrics out = {sizeof out,        now.steps,         now.loss,
                            now.gradient_norm, now.learning_rate, nanoseconds(now.seconds)};
   put_output(&out, metrics, sizeof out);

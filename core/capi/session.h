@@ -37,8 +37,8 @@ template <class F> epl_error* with_session(epl_session* session, F&& f, const ch
 // hear of.
 template <class F> Status in_job(epl_session* session, F&& f, const char* call) {
   return with_caller(session, "session", [&] {
-    const Session::InCall calling(*session->session, call);
-    return session->session->make_call([&] { return unless_poisoned(*session, f); });
+    const CallScope calling(session->session->world().call(), call);
+    return session->session->world().make_call([&] { return unless_poisoned(*session, f); });
   });
 }
 template <class F> epl_error* with_job(epl_session* session, F&& f, const char* call = __builtin_FUNCTION()) {
@@ -48,7 +48,8 @@ template <class F> epl_error* with_job(epl_session* session, F&& f, const char* 
 // Of a session over processes the others come to the call as well and would wait for this one: the session itself looks
 // at token and deadline, and tells them.
 inline Result<Call> begin_call(const epl_session& session, const epl_call_options* options) {
-  return session.session->over_processes() ? read_call(*session.engine, options) : begin_call(*session.engine, options);
+  return session.session->world().over_processes() ? read_call(*session.engine, options)
+                                                   : begin_call(*session.engine, options);
 }
 
 // How one step, evaluation or prediction is to run.
@@ -62,7 +63,7 @@ Status evaluate_session(epl_session& session, const CallOptions& options, double
 class Inputs {
  public:
   explicit Inputs(std::vector<Tensor>& slots, bool slices = false) : slots_(slots), slices_(slices) {}
-  explicit Inputs(epl_session& session) : Inputs(session.inputs, session.session->options().slices) {}
+  explicit Inputs(epl_session& session) : Inputs(session.inputs, session.session->world().options().slices) {}
   Inputs(const Inputs&) = delete;
   ~Inputs() {
     for (Tensor& slot : slots_) slot.forget_data();

@@ -1,6 +1,4 @@
 // What a session keeps, by name, and how it gets out: tensors, checkpoints, exported models.
-#include "core/runtime/session_state.h"
-
 #include <algorithm>
 
 #include "core/base/check.h"
@@ -10,6 +8,7 @@
 #include "core/capi/session.h"
 #include "core/capi/streams.h"
 #include "core/runtime/export.h"
+#include "core/runtime/session_checkpoint.h"
 
 namespace epl::capi {
 // The data is looked at once: its samples do not change, or nothing holds.
@@ -30,13 +29,13 @@ template <class F> Status write_or_help(epl_write_fn write, void* userdata, cons
 
 // Reads what may be in this process alone, or in pieces with all: then they call together.
 template <class F> Status read_state(const epl_session& session, const char* call, bool whole, F&& f) {
-  if (whole || !session.session->over_processes()) return f();
-  const Session::InCall calling(*session.session, call);
-  return session.session->make_call(f);
+  if (whole || !session.session->world().over_processes()) return f();
+  const CallScope calling(session.session->world().call(), call);
+  return session.session->world().make_call(f);
 }
 bool has_all_weights(const Session& session) {
   const std::vector<std::string> names = state_names(session.plan(), StateKind::parameter);
-  return std::ranges::all_of(names, [&](const std::string& name) { return session.has_whole(name); });
+  return std::ranges::all_of(names, [&](const std::string& name) { return session.state().has_whole(name); });
 }
 
 // Takes the dataset for a call that has the session already; NULL is fine.
@@ -75,17 +74,18 @@ epl_error* epl_session_get(epl_session* session, const char* name, size_t name_l
     EPL_TRY(in_session(session, [&]() -> Status {
       EPL_TEXT_ARGUMENT(name);
       const bool known = session->session->plan().state().find(name_text) != nullptr;
-      return read_state(*session, "epl_session_get", !known || session->session->has_whole(name_text), [&]() -> Status {
-        EPL_ASSIGN(const Call begun, begin_call(*session, call));
-        const Session::Call calling(*session->session, begun.stop);
-        EPL_ASSIGN(const Tensor value, session->session->state_view(name_text));
-        std::shared_ptr<const void> memory = allocate_bytes(session->engine, static_cast<size_t>(value.bytes()));
-        EPL_TRY(value.read(0, value.bytes(), const_cast<void*>(memory.get())));
-        const void* data = memory.get();
-        made->tensor = Tensor(value.type(), std::move(memory), data);
-        made->engine = session->engine;
-        return {};
-      });
+      return read_state(
+          *session, "epl_session_get", !known || session->session->state().has_whole(name_text), [&]() -> Status {
+            EPL_ASSIGN(const Call begun, begin_call(*session, call));
+            const StopScope stopping(session->session->world().call(), begun.stop);
+            EPL_ASSIGN(const Tensor value, session->session->state().view(name_text));
+            std::shared_ptr<const void> memory = allocate_bytes(session->engine, static_cast<size_t>(value.bytes()));
+            EPL_TRY(value.read(0, value.bytes(), const_cast<void*>(memory.get())));
+            const void* data = memory.get();
+            made->tensor = Tensor(value.type(), std::move(memory), data);
+            made->engine = session->engine;
+            return {};
+          });
     }));
     return made;
   });
@@ -97,8 +97,8 @@ epl_error* epl_session_set(epl_session* session, const char* name, size_t name_l
     EPL_REQUIRE(tensor);
     EPL_TEXT_ARGUMENT(name);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
-    const Session::Call calling(*session->session, begun.stop);
-    return set_value(*session->session, name_text, tensor->tensor);
+    const StopScope stopping(session->session->world().call(), begun.stop);
+    return session->session->state().set_checked(name_text, tensor->tensor);
   });
 }
 
@@ -107,8 +107,8 @@ epl_error* epl_session_hash(epl_session* session, const epl_call_options* call, 
     return read_state(*session, "epl_session_hash", has_all_weights(*session->session), [&]() -> Status {
       EPL_REQUIRE(hash);
       EPL_ASSIGN(const Call begun, begin_call(*session, call));
-      const Session::Call calling(*session->session, begun.stop);
-      EPL_ASSIGN(*hash, weights_hash(*session->session));
+      const StopScope stopping(session->session->world().call(), begun.stop);
+      EPL_ASSIGN(*hash, session->session->state().hash());
       return {};
     });
   });
@@ -119,7 +119,7 @@ epl_error* epl_session_save(epl_session* session, const char* path, size_t path_
   return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
-    const Session::Call calling(*session->session, begun.stop);
+    const StopScope stopping(session->session->world().call(), begun.stop);
     return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
       return save_session(*session->session, std::string(path_text), training_data(dataset));
     });
@@ -131,7 +131,7 @@ epl_error* epl_session_load(epl_session* session, const char* path, size_t path_
   return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
-    const Session::Call calling(*session->session, begun.stop);
+    const StopScope stopping(session->session->world().call(), begun.stop);
     return with_optional_dataset(
         dataset, [&] { return load_session(*session->session, std::string(path_text), training_data(dataset)); });
   });
@@ -141,7 +141,7 @@ epl_error* epl_session_save_to(epl_session* session, epl_write_fn write, void* u
                                const epl_call_options* call) {
   return with_job(session, [&]() -> Status {
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
-    const Session::Call calling(*session->session, begun.stop);
+    const StopScope stopping(session->session->world().call(), begun.stop);
     return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
       return write_or_help(write, userdata, begun.stop, [&](ByteWriter* out) {
         return write_session(*session->session, out, training_data(dataset));
@@ -155,7 +155,7 @@ epl_error* epl_session_load_from(epl_session* session, const epl_source* source,
   return with_job(session, [&]() -> Status {
     EPL_ASSIGN(HostSource from, HostSource::of(source, "source"));
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
-    const Session::Call calling(*session->session, begun.stop);
+    const StopScope stopping(session->session->world().call(), begun.stop);
     EPL_TRY(with_optional_dataset(dataset, [&] {
       return load_session(*session->session, CheckpointFiles::in_archive(from.files().file), training_data(dataset));
     }));
@@ -169,7 +169,7 @@ epl_error* epl_session_load_bytes(epl_session* session, const void* data, size_t
   return with_job(session, [&]() -> Status {
     EPL_REQUIRE(data);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
-    const Session::Call calling(*session->session, begun.stop);
+    const StopScope stopping(session->session->world().call(), begun.stop);
     const auto file = FileReader::of_bytes("the host's memory", {static_cast<const std::byte*>(data), bytes}, nullptr);
     return with_optional_dataset(dataset, [&] {
       return load_session(*session->session, CheckpointFiles::in_archive(file), training_data(dataset));
@@ -184,7 +184,7 @@ epl_error* epl_session_compare(epl_session* session, const char* path, size_t pa
     EPL_TRY(in_session(session, [&]() -> Status {
       EPL_TEXT_ARGUMENT(path);
       EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
-      const Session::Call calling(*session->session, begun.stop);
+      const StopScope stopping(session->session->world().call(), begun.stop);
       return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
         EPL_ASSIGN(const std::vector<FactDifference> differences,
                    compare_session(*session->session, std::string(path_text), training_data(dataset)));
@@ -227,11 +227,11 @@ epl_error* epl_session_agree(epl_session* session, const char* facts, size_t fac
   return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(facts);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
-    const Session::Call calling(*session->session, begun.stop);
+    const StopScope stopping(session->session->world().call(), begun.stop);
     EPL_ASSIGN(std::string lines, lines_of(facts_text));
     return with_optional_dataset(const_cast<epl_dataset*>(dataset), [&]() -> Status {
       for (const auto& [key, value] : training_data(dataset).facts) lines += told_line(key, quoted(value));
-      return session->session->compare(lines);
+      return session->session->world().compare(lines);
     });
   });
 }
@@ -277,7 +277,7 @@ epl_error* epl_session_export_onnx(epl_session* session, const char* path, size_
   return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
-    const Session::Call calling(*session->session, begun.stop);
+    const StopScope stopping(session->session->world().call(), begun.stop);
     return export_model(*session->session, std::string(path_text), true);
   });
 }
@@ -287,7 +287,7 @@ epl_error* epl_session_export_onnx_for_training(epl_session* session, const char
   return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
-    const Session::Call calling(*session->session, begun.stop);
+    const StopScope stopping(session->session->world().call(), begun.stop);
     return export_model(*session->session, std::string(path_text), false);
   });
 }
@@ -297,7 +297,7 @@ epl_error* epl_session_export_adapters(epl_session* session, const char* folder,
   return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(folder);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
-    const Session::Call calling(*session->session, begun.stop);
+    const StopScope stopping(session->session->world().call(), begun.stop);
     return export_adapters(*session->session, std::string(folder_text));
   });
 }
@@ -307,7 +307,7 @@ epl_error* epl_session_export_safetensors(epl_session* session, const char* path
   return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(path);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
-    const Session::Call calling(*session->session, begun.stop);
+    const StopScope stopping(session->session->world().call(), begun.stop);
     return export_weights(*session->session, std::string(path_text));
   });
 }
@@ -317,7 +317,7 @@ epl_error* epl_session_export_to(epl_session* session, const char* format, size_
   return with_job(session, [&]() -> Status {
     EPL_TEXT_ARGUMENT(format);
     EPL_ASSIGN(const Call begun, begin_call(*session, call));
-    const Session::Call calling(*session->session, begun.stop);
+    const StopScope stopping(session->session->world().call(), begun.stop);
     return write_or_help(write, userdata, begun.stop,
                          [&](ByteWriter* out) { return export_to(*session->session, format_text, out); });
   });

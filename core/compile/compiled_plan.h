@@ -48,20 +48,6 @@ class CompiledPlan {
   // The option lr by group, those outside any first.
   const std::vector<double>& rates() const { return rates_; }
 
-  // Bytes of one rank of a class at its peak: arena of the largest entry, state, constants and scalars of all
-  // entries.
-  int64_t memory_bytes_peak(int rank_class) const;
-  int64_t arena_bytes(int rank_class) const;
-  // Of a rank that predicts and does nothing else: its arena and what it reads of the state, which lies first.
-  int64_t prediction_arena_bytes(int rank_class) const;
-  int64_t prediction_state_bytes(int rank_class) const;
-  // All that such a rank needs; 0: there is no such entry.
-  int64_t prediction_bytes(int rank_class) const;
-  // Of the rank that needs most.
-  int fullest_class() const;
-  int64_t memory_bytes_peak() const { return memory_bytes_peak(fullest_class()); }
-  int64_t arena_bytes() const { return arena_bytes(fullest_class()); }
-  std::vector<MemoryItem> memory_items() const;
   // "graph", "plan", "local", "program" or "kernels" (which were chosen, and why not others) of an entry.
   Result<std::string> text(EntryKind kind, std::string_view stage, int shape = 0) const;
   // For people: what runs where, what it costs, why.

@@ -7,6 +7,7 @@
 #include "core/base/shown.h"
 #include "core/base/text.h"
 #include "core/compile/overview.h"
+#include "core/compile/plan_memory.h"
 #include "core/compile/process_memory.h"
 #include "core/program/kernel_report.h"
 #include "core/program/link.h"
@@ -112,7 +113,7 @@ std::string explain(const CompiledPlan& plan, const Overview& overview) {
             ranks_text(mesh.device.ranks), " (", places_text(mesh), "), ", one.parameters, " parameters of ",
             grouped(one.parameter_bytes), " bytes a rank; a micro-batch takes ", seconds_text(one.forward_seconds),
             " forward", one.backward_seconds > 0 ? cat(" and ", seconds_text(one.backward_seconds), " backward") : "",
-            "; memory of a rank ", grouped(plan.memory_bytes_peak(static_cast<int>(c))), " bytes\n");
+            "; memory of a rank ", grouped(PlanMemory(plan).peak(static_cast<int>(c))), " bytes\n");
   }
   if (const std::string cut = shardings_text(overview, "parameter"); !cut.empty())
     out += cat("parameters in pieces:\n", cut);
@@ -182,7 +183,8 @@ std::string CompiledPlan::explain() const {
   for (int shape = 0; shapes() > 1 && shape < shapes(); ++shape) {
     const Entry& of_shape = *entry(train.kind, shape);
     out += cat("shape ", shape, ": ", inputs_text(of_shape), "; ", of_shape.name(), " needs ",
-               grouped(of_shape.programs[static_cast<size_t>(fullest_class())].arena_bytes), " bytes of the arena\n");
+               grouped(of_shape.programs[static_cast<size_t>(PlanMemory(*this).fullest_class())].arena_bytes),
+               " bytes of the arena\n");
   }
   for (size_t t = 0; t < train.programs.size(); ++t) {
     out += cat(entry_name(train.kind),
@@ -195,8 +197,8 @@ std::string CompiledPlan::explain() const {
     out += cat("low-rank adapters: ", adapters_.size(), ", the first beside ", adapters_[0].weight, " with rank ",
                adapters_[0].spec.rank, "\n");
   out += untrained_text(untrained_);
-  out += cat("memory of a rank at its peak: ", with_mebibytes(memory_bytes_peak()), "\n");
-  for (const MemoryItem& item : memory_items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
+  out += cat("memory of a rank at its peak: ", with_mebibytes(PlanMemory(*this).peak()), "\n");
+  for (const MemoryItem& item : PlanMemory(*this).items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
   const ProcessMemory process = process_memory(*this);
   out += cat("memory of the process at its peak, saving and exporting included: about ", with_mebibytes(process.peak),
              "\n");

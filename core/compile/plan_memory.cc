@@ -1,7 +1,7 @@
-// What a plan needs, in bytes.
+#include "core/compile/plan_memory.h"
+
 #include <algorithm>
 
-#include "core/compile/compiled_plan.h"
 #include "core/program/link.h"
 
 namespace epl {
@@ -18,83 +18,77 @@ int64_t Entry::own_bytes(int rank_class) const {
   return program.constant_bytes + program.scalar_bytes + agreement_bytes(rank_class);
 }
 
-int64_t CompiledPlan::arena_bytes(int rank_class) const {
+int64_t PlanMemory::arena(int rank_class) const {
   int64_t bytes = 0;
-  for (const Entry& entry : entries_) {
+  for (const Entry& entry : plan_.entries()) {
     bytes = std::max(bytes, entry.programs[static_cast<size_t>(rank_class)].arena_bytes);
   }
   return bytes;
 }
 
-int64_t CompiledPlan::memory_bytes_peak(int rank_class) const {
-  int64_t bytes = arena_bytes(rank_class) + state_of(rank_class).bytes();
-  for (const Entry& entry : entries_) bytes += entry.own_bytes(rank_class);
+int64_t PlanMemory::peak(int rank_class) const {
+  int64_t bytes = arena(rank_class) + plan_.state_of(rank_class).bytes();
+  for (const Entry& entry : plan_.entries()) bytes += entry.own_bytes(rank_class);
   return bytes;
 }
 
-namespace {
-
-// Programs that a class of ranks predicts with, one for each shape.
-std::vector<const Program*> predicting(const std::vector<Entry>& entries, int rank_class) {
+std::vector<const Program*> PlanMemory::predicting(int rank_class) const {
   std::vector<const Program*> out;
-  for (const Entry& entry : entries) {
+  for (const Entry& entry : plan_.entries()) {
     if (entry.kind == EntryKind::predict) out.push_back(&entry.programs[static_cast<size_t>(rank_class)]);
   }
   return out;
 }
 
-}  // namespace
-
-int64_t CompiledPlan::prediction_arena_bytes(int rank_class) const {
+int64_t PlanMemory::prediction_arena(int rank_class) const {
   int64_t bytes = 0;
-  for (const Program* program : predicting(entries_, rank_class)) bytes = std::max(bytes, program->arena_bytes);
+  for (const Program* program : predicting(rank_class)) bytes = std::max(bytes, program->arena_bytes);
   return bytes;
 }
 
-int64_t CompiledPlan::prediction_state_bytes(int rank_class) const {
+int64_t PlanMemory::prediction_state(int rank_class) const {
   int64_t bytes = 0;
-  for (const Program* program : predicting(entries_, rank_class)) bytes = std::max(bytes, state_end(*program));
+  for (const Program* program : predicting(rank_class)) bytes = std::max(bytes, state_end(*program));
   return bytes;
 }
 
-int64_t CompiledPlan::prediction_bytes(int rank_class) const {
-  int64_t bytes = prediction_arena_bytes(rank_class) + prediction_state_bytes(rank_class);
-  for (const Program* program : predicting(entries_, rank_class))
-    bytes += program->constant_bytes + program->scalar_bytes;
+int64_t PlanMemory::prediction(int rank_class) const {
+  int64_t bytes = prediction_arena(rank_class) + prediction_state(rank_class);
+  for (const Program* program : predicting(rank_class)) bytes += program->constant_bytes + program->scalar_bytes;
   return bytes;
 }
 
-int CompiledPlan::fullest_class() const {
+int PlanMemory::fullest_class() const {
   int fullest = 0;
-  for (int t = 1; t < classes(); ++t) {
-    if (memory_bytes_peak(t) > memory_bytes_peak(fullest)) fullest = t;
+  for (int t = 1; t < plan_.classes(); ++t) {
+    if (peak(t) > peak(fullest)) fullest = t;
   }
   return fullest;
 }
 
-std::vector<MemoryItem> CompiledPlan::memory_items() const {
+std::vector<MemoryItem> PlanMemory::items() const {
   const int fullest = fullest_class();
   const auto of = [&](const Entry& entry) -> const Program& { return entry.programs[static_cast<size_t>(fullest)]; };
   int64_t parameters = 0, buffers = 0, gradients = 0;
-  for (const StateSlot& slot : state_of(fullest).slots()) {
+  for (const StateSlot& slot : plan_.state_of(fullest).slots()) {
     if (slot.follows()) continue;
     if (slot.kind == ValueKind::parameter) parameters += slot.local.bytes();
     if (slot.kind == ValueKind::buffer) buffers += slot.local.bytes();
-    if (!gradient_of(*this, slot.name).empty()) gradients += slot.local.bytes();
+    if (!gradient_of(plan_, slot.name).empty()) gradients += slot.local.bytes();
   }
   int64_t constants = 0, scalars = 0;
-  for (const Entry& entry : entries_) {
+  for (const Entry& entry : plan_.entries()) {
     constants += of(entry).constant_bytes;
     scalars += of(entry).scalar_bytes + entry.agreement_bytes(fullest);
   }
   std::vector<MemoryItem> items = {
       {"parameters", parameters},
       {"buffers", buffers},
-      {"optimizer state and padding", state_of(fullest).bytes() - parameters - buffers - gradients},
+      {"optimizer state and padding", plan_.state_of(fullest).bytes() - parameters - buffers - gradients},
       {"constants", constants},
       {"host scalars", scalars},
-      {"arena", arena_bytes()}};
-  for (const Entry& entry : entries_)
+      {"arena", arena()}};
+  for (const Entry& entry : plan_.entries())
     items.push_back({cat("  of which ", entry.name(), " needs"), of(entry).arena_bytes});
   if (gradients > 0) items.insert(items.begin() + 2, {"gradients that are kept", gradients});
   return items;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/compile/plan_memory.h"
+
 namespace epl {
 namespace {
 
@@ -25,7 +27,7 @@ ProcessMemory process_memory(const CompiledPlan& plan) {
     }
   }
   int64_t ranks = 0;
-  for (int t = 0; t < plan.classes(); ++t) ranks += plan.mesh(t).ranks() * plan.memory_bytes_peak(t);
+  for (int t = 0; t < plan.classes(); ++t) ranks += plan.mesh(t).ranks() * PlanMemory(plan).peak(t);
   out.items = {{"memory of all ranks", ranks},
                {"weights on their way from and to files", room_bytes},
                {"constants, as the plan keeps them", constants},

@@ -28,7 +28,7 @@ Status Job::end(JobEnd how, std::string_view reason) {
 void Job::set_end(JobEnd how, std::string_view reason) { static_cast<void>(end(how, reason)); }
 
 void Job::note_end(const JobParts& parts) {
-  if (settings_.steps > 0 && parts.session.steps_done() >= settings_.steps) set_end(JobEnd::steps, "");
+  if (settings_.steps > 0 && parts.session.host_state().steps_done() >= settings_.steps) set_end(JobEnd::steps, "");
   if (const std::string why = watch_->wants_end(); !why.empty()) set_end(JobEnd::patience, why);
 }
 
@@ -50,14 +50,14 @@ Status Job::advance(const JobParts& parts, const Stop& stop) {
 
 Status Job::go_on_to(const JobParts& parts, const Stop& stop) {
   Session& session = parts.session;
-  const bool last = settings_.steps > 0 && session.steps_done() >= settings_.steps;
+  const bool last = settings_.steps > 0 && session.host_state().steps_done() >= settings_.steps;
   switch (todo_) {
     case Todo::step:
       if (ended_ == JobEnd::running) return take_step(parts, stop);
       todo_ = Todo::last_measure;
       return {};
     case Todo::measure:
-      if (last || !watch_->due(session.steps_done(), settings_.steps)) {
+      if (last || !watch_->due(session.host_state().steps_done(), settings_.steps)) {
         todo_ = Todo::save;
         return {};
       }
@@ -72,7 +72,7 @@ Status Job::go_on_to(const JobParts& parts, const Stop& stop) {
       return {};
     case Todo::last_measure:
       if (watch_->any() && !all_measured_) {
-        const bool counts = watch_->due(session.steps_done(), settings_.steps);
+        const bool counts = watch_->due(session.host_state().steps_done(), settings_.steps);
         return measure(parts, stop, counts, Todo::last_best, Todo::last_save);
       }
       todo_ = Todo::last_save;
@@ -104,7 +104,7 @@ Status Job::read_batch(const JobParts& parts, const Stop& stop) {
   if (batch_position_ >= 0 && before == batch_position_ + 1) return {};  // the one that is kept
   batch_position_ = -1;
   const Result<std::span<const Tensor>> next = data.next(stop);
-  if (!next.ok()) return parts.session.give_up(next.status());
+  if (!next.ok()) return parts.session.world().give_up(next.status());
   batch_.assign(next->begin(), next->end());
   batch_position_ = before;
   return {};
@@ -112,7 +112,7 @@ Status Job::read_batch(const JobParts& parts, const Stop& stop) {
 
 // What a host gives without knowing how much there is ends with an error of its own.
 bool Job::data_ended(const JobParts& parts, const Status& status) const {
-  return status.code() == Code::not_found && parts.data.dataset->endless() && !parts.session.over_processes();
+  return status.code() == Code::not_found && parts.data.dataset->endless() && !parts.session.world().over_processes();
 }
 
 Status Job::take_step(const JobParts& parts, const Stop& stop) {
@@ -123,13 +123,13 @@ Status Job::take_step(const JobParts& parts, const Stop& stop) {
     set_end(JobEnd::data, read.message());
     return {};
   }
-  const int64_t steps = session.steps_done();
+  const int64_t steps = session.host_state().steps_done();
   const CallOptions options{.stop = stop,
                             .place = [&data](size_t input, int64_t row) { return data.place_given(input, row); }};
   StepMetrics metrics;
   Status status = session.step(batch_, metrics, options);
   if (status.ok()) status = metrics.skipped;
-  const bool made = session.steps_done() != steps;
+  const bool made = session.host_state().steps_done() != steps;
   // A batch that no step has taken comes again. One that nobody can give again is kept.
   if (!made && !data.endless()) {
     const int64_t before = batch_position_;
@@ -141,7 +141,7 @@ Status Job::take_step(const JobParts& parts, const Stop& stop) {
     todo_ = Todo::measure;
   }
   EPL_TRY(status);
-  now_.step = session.steps_done();
+  now_.step = session.host_state().steps_done();
   now_.loss = metrics.loss;
   now_.learning_rate = metrics.learning_rate;
   now_.gradient_norm = metrics.gradient_norm;
@@ -167,7 +167,7 @@ void Job::count_samples(const JobParts& parts) {
 
 Status Job::measure(const JobParts& parts, const Stop& stop, bool counts, Todo best, Todo otherwise) {
   EPL_ASSIGN(const Watch::Measured measured, watch_->measure(parts.session, *parts.held_out, stop));
-  const int64_t step = parts.session.steps_done();
+  const int64_t step = parts.session.host_state().steps_done();
   if (measured_step_ == step) {  // another process was not done with it, this one was
     todo_ = watch_->best_step() == step && folder_ ? best : otherwise;
     return {};
@@ -189,17 +189,17 @@ Status Job::measure(const JobParts& parts, const Stop& stop, bool counts, Todo b
 // In several processes no clock decides: they have to save together.
 bool Job::due_to_save(const JobParts& parts) const {
   if (!folder_) return false;
-  if (settings_.checkpoint_every > 0) return parts.session.steps_done() % settings_.checkpoint_every == 0;
-  return settings_.checkpoint_seconds > 0 && !parts.session.over_processes() &&
+  if (settings_.checkpoint_every > 0) return parts.session.host_state().steps_done() % settings_.checkpoint_every == 0;
+  return settings_.checkpoint_seconds > 0 && !parts.session.world().over_processes() &&
          host_.seconds() - last_saved_ > settings_.checkpoint_seconds;
 }
 
 Status Job::save(const JobParts& parts, const Stop& stop, bool best) {
-  const int64_t step = parts.session.steps_done();
+  const int64_t step = parts.session.host_state().steps_done();
   const std::string path = folder_->step_folder(step);
   if (all_saved_ && !best) return {};
   if (!all_saved_) {
-    const Session::Call calling(parts.session, stop);
+    const StopScope stopping(parts.session.world().call(), stop);
     EPL_TRY(save_session(parts.session, path, parts.data));
   }
   if (leads_) EPL_TRY(folder_->saved(step, best, settings_.keep));
@@ -207,7 +207,7 @@ Status Job::save(const JobParts& parts, const Stop& stop, bool best) {
 }
 
 Status Job::note_saved(const JobParts& parts, bool best) {
-  const int64_t step = parts.session.steps_done();
+  const int64_t step = parts.session.host_state().steps_done();
   saved_step_ = step;
   if (best) best_saved_step_ = step;
   best_lost_ = best_lost_ && !best;
@@ -224,8 +224,8 @@ Status Job::save_on_the_way(const JobParts& parts, const Stop& stop, bool best) 
   if (status.ok() || was_stopped(status)) return status;
   best_lost_ = best_lost_ || best;
   last_saved_ = host_.seconds();
-  const std::string warning =
-      cat("no checkpoint after step ", parts.session.steps_done(), ": ", status.message(), "; training goes on");
+  const std::string warning = cat("no checkpoint after step ", parts.session.host_state().steps_done(), ": ",
+                                  status.message(), "; training goes on");
   if (status.code() == Code::peer_failed) {
     unsaved_ = warning;
   } else {
@@ -242,34 +242,35 @@ Status Job::save_last(const JobParts& parts, const Stop& stop) {
     batch_position_ = -1;
     EPL_TRY(parts.data.dataset->seek(position));
   }
-  const bool best = watch_->best_step() == parts.session.steps_done() && best_saved_step_ != watch_->best_step();
+  const bool best =
+      watch_->best_step() == parts.session.host_state().steps_done() && best_saved_step_ != watch_->best_step();
   if (!folder_) return {};
-  return parts.session.lost().ok() ? save(parts, stop, best) : save_what_is_left(parts, stop, best);
+  return parts.session.world().lost().ok() ? save(parts, stop, best) : save_what_is_left(parts, stop, best);
 }
 
 // By the first process that has all of the state; the others know which one that is, and wait for it: whoever has
 // started them may end all once one of them has ended.
 Status Job::save_what_is_left(const JobParts& parts, const Stop& stop, bool best) {
   Session& session = parts.session;
-  const int64_t step = session.steps_done();
+  const int64_t step = session.host_state().steps_done();
   if (saved_step_ == step) {
-    session.leave();
+    session.world().leave();
     return {};
   }
-  const Status& lost = session.lost();
-  const int keeper = session.keeper();
+  const Status& lost = session.world().lost();
+  const int keeper = session.state().keeper();
   if (keeper < 0) {
     return Status(lost.code(), cat(lost.message(),
                                    ". No process that is left has all of the state, so this step is not "
                                    "saved; go on from the newest checkpoint"))
         .of_rank(lost.rank());
   }
-  const bool saves = session.is_local(keeper);
-  const Session::Call calling(session, stop);
+  const bool saves = session.world().is_local(keeper);
+  const StopScope stopping(session.world().call(), stop);
   Status status =
-      saves ? save_alone(session, folder_->step_folder(step), parts.data) : session.await_leave(keeper, stop);
+      saves ? save_alone(session, folder_->step_folder(step), parts.data) : session.world().await_leave(keeper, stop);
   if (saves && status.ok()) status = folder_->saved(step, best, settings_.keep);
-  if (saves) session.leave();
+  if (saves) session.world().leave();
   EPL_TRY(status);
   tell(JobEventKind::warning, cat(lost.message(), saves ? "; the last checkpoint is what this process has"
                                                         : cat("; the last checkpoint is what rank ", keeper, " has")));
@@ -277,15 +278,15 @@ Status Job::save_what_is_left(const JobParts& parts, const Stop& stop, bool best
 }
 
 Status Job::restore_best(const JobParts& parts, const Stop& stop) {
-  if (!settings_.restore_best || abandoned() || !parts.session.lost().ok() || watch_->best_step() < 0 ||
-      watch_->best_step() == parts.session.steps_done())
+  if (!settings_.restore_best || abandoned() || !parts.session.world().lost().ok() || watch_->best_step() < 0 ||
+      watch_->best_step() == parts.session.host_state().steps_done())
     return {};
   if (best_lost_) {
     tell(JobEventKind::warning, cat("the best weights, those after step ", watch_->best_step(),
                                     ", could not be saved; the session keeps the last ones"));
     return {};
   }
-  const Session::Call calling(parts.session, stop);
+  const StopScope stopping(parts.session.world().call(), stop);
   return load_session(parts.session, folder_->best());
 }
 

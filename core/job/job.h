@@ -24,7 +24,7 @@
 #include "core/job/settings.h"
 #include "core/job/watch.h"
 #include "core/runtime/session.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 
 namespace epl {
 

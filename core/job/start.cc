@@ -102,7 +102,7 @@ Status Job::check_length(const Dataset& data) {
 // What this process alone can see.
 Status Job::prepare(const JobParts& parts, const Stop& stop) {
   EPL_TRY(read_settings());
-  leads_ = parts.session.is_local(0);
+  leads_ = parts.session.world().is_local(0);
   EPL_TRY(check_length(*parts.data.dataset));
   if (settings_.restore_best && settings_.folder.empty())
     return invalid("restore_best needs a folder that the best weights are kept in").at("restore_best");
@@ -116,9 +116,9 @@ Status Job::prepare(const JobParts& parts, const Stop& stop) {
 
 // All processes write their parts of a checkpoint there: each says whether it sees the folder of the one that took it.
 Status Job::check_folder_is_seen(Session& session) const {
-  if (!folder_ || !session.over_processes()) return {};
-  EPL_TRY(session.agree(leads_ ? folder_->leave_mark() : Status()));
-  const Result<std::vector<std::string>> said = session.tell(leads_ || folder_->sees_mark() ? "yes" : "no");
+  if (!folder_ || !session.world().over_processes()) return {};
+  EPL_TRY(session.world().agree(leads_ ? folder_->leave_mark() : Status()));
+  const Result<std::vector<std::string>> said = session.world().tell(leads_ || folder_->sees_mark() ? "yes" : "no");
   if (leads_) folder_->take_mark_away();
   EPL_TRY(said.status());
   std::vector<std::string> blind;
@@ -163,10 +163,10 @@ Status Job::check_continues(const JobParts& parts) const {
 Status Job::go_on(const JobParts& parts, const Stop& stop) {
   if (!resume_.empty()) {
     if (folder_) history_.read(folder_->history());
-    const Session::Call calling(parts.session, stop);
+    const StopScope stopping(parts.session.world().call(), stop);
     EPL_TRY(load_session(parts.session, resume_, parts.data));
   }
-  first_step_ = parts.session.steps_done();
+  first_step_ = parts.session.host_state().steps_done();
   now_.steps = settings_.steps;
   now_.step = first_step_;
   const Json earlier = history_.held_out();
@@ -179,7 +179,7 @@ Status Job::go_on(const JobParts& parts, const Stop& stop) {
     tell(JobEventKind::warning,
          cat(first_step_, " steps were done before: steps = ", settings_.steps, " leaves nothing to do"));
   }
-  if (watch_->any()) return parts.session.agree(tell_held_out(parts, earlier));
+  if (watch_->any()) return parts.session.world().agree(tell_held_out(parts, earlier));
   if (!earlier.empty()) history_.add_held_out(earlier);  // for a run that measures again
   return {};
 }
@@ -197,7 +197,7 @@ Status Job::tell_held_out(const JobParts& parts, const Json& earlier) {
 
 Status Job::start(const JobParts& parts, const Stop& stop) {
   if (started_) return error(Code::misuse, "this job has started already");
-  EPL_TRY(parts.session.agree(prepare(parts, stop)));
+  EPL_TRY(parts.session.world().agree(prepare(parts, stop)));
   EPL_TRY(check_alike(parts));
   EPL_TRY(check_folder_is_seen(parts.session));
   EPL_TRY(go_on(parts, stop));

@@ -48,7 +48,7 @@ int urgency(JobEnd end) {
 bool Job::is_shared(const JobParts& parts, bool last) const {
   switch (todo_) {
     case Todo::measure:
-      return !last && watch_->due(parts.session.steps_done(), settings_.steps);
+      return !last && watch_->due(parts.session.host_state().steps_done(), settings_.steps);
     case Todo::save:
       return !last && due_to_save(parts);
     case Todo::restore:
@@ -62,9 +62,9 @@ bool Job::is_shared(const JobParts& parts, bool last) const {
 // They do what comes first of all that is said. A step comes after what follows the step before it.
 Status Job::meet(const JobParts& parts, const Stop& stop) {
   Session& session = parts.session;
-  const int64_t step = session.steps_done();
+  const int64_t step = session.host_state().steps_done();
   const bool last = settings_.steps > 0 && step >= settings_.steps;
-  if (session.over_processes() && !is_shared(parts, last)) return {};
+  if (session.world().over_processes() && !is_shared(parts, last)) return {};
   constexpr Todo turns[] = {Todo::measure,   Todo::save_best, Todo::save,    Todo::step, Todo::last_measure,
                             Todo::last_best, Todo::last_save, Todo::restore, Todo::done};
   Said own{.turn = static_cast<int>(std::ranges::find(turns, todo_) - turns),
@@ -74,8 +74,8 @@ Status Job::meet(const JobParts& parts, const Stop& stop) {
     const std::lock_guard lock(ending_);
     own.end = end_;
   }
-  if (own.end != JobEnd::running) session.hasten();
-  const Result<std::vector<int64_t>> said = session.tell(number_of(own), stop);
+  if (own.end != JobEnd::running) session.world().hasten();
+  const Result<std::vector<int64_t>> said = session.world().tell(number_of(own), stop);
   if (!said.ok()) return end_alone(session, said.status());
   Said first = own;
   all_saved_ = all_measured_ = true;
@@ -96,7 +96,7 @@ Status Job::meet(const JobParts& parts, const Stop& stop) {
 // A process that is gone keeps the others from what all do together, but not from their end and its checkpoint.
 Status Job::end_alone(const Session& session, const Status& why) {
   const std::lock_guard lock(ending_);
-  if (end_ == JobEnd::running || session.lost().ok()) return why;
+  if (end_ == JobEnd::running || session.world().lost().ok()) return why;
   ended_ = end_;
   todo_ = Todo::last_save;
   return {};
@@ -116,7 +116,7 @@ Status Job::take_end(Session& session, const std::vector<int64_t>& said) {
     reason = end_reason_;
   }
   if (!alike) {
-    EPL_ASSIGN(const std::vector<std::string> reasons, session.tell(reason));
+    EPL_ASSIGN(const std::vector<std::string> reasons, session.world().tell(reason));
     reason = reasons[chosen];
   }
   ended_ = said_by(said[chosen]).end;
@@ -129,7 +129,7 @@ Status Job::take_end(Session& session, const std::vector<int64_t>& said) {
 
 // What decides when something is done is the same in all of them.
 Status Job::check_alike(const JobParts& parts) {
-  if (!parts.session.over_processes()) return {};
+  if (!parts.session.world().over_processes()) return {};
   const Dataset& data = *parts.data.dataset;
   const auto size_of = [](const Dataset* set) {
     return set == nullptr ? std::string("none") : set->endless() ? std::string("endless") : cat(set->samples());
@@ -150,7 +150,7 @@ Status Job::check_alike(const JobParts& parts) {
       {"resume", resume_.empty() ? "nothing" : "a checkpoint"}};
   Json text = Json::array();
   for (const auto& [key, value] : own) text.push_back(value);
-  EPL_ASSIGN(const std::vector<std::string> said, parts.session.tell(print_json(text)));
+  EPL_ASSIGN(const std::vector<std::string> said, parts.session.world().tell(print_json(text)));
   std::vector<std::string> differences;
   for (size_t p = 1; p < said.size() && differences.empty(); ++p) {
     EPL_ASSIGN(const Json zero, parse_json(said[0]));

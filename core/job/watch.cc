@@ -89,7 +89,7 @@ void Watch::count(double value, int64_t step, bool counts) {
 }
 
 Status Watch::note(Session& session, const Measured& measured, int64_t step, bool counts) {
-  if (watches_ && counts) EPL_TRY(session.observe(measured.monitored, higher_is_better_));
+  if (watches_ && counts) EPL_TRY(session.host_state().observe(measured.monitored, higher_is_better_));
   count(measured.monitored, step, counts);
   return {};
 }

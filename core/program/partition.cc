@@ -28,18 +28,14 @@ Result<LocalGraph> Partition::run() {
   local_.commits = !global_.updates.empty();
   copy_leaves();
   for (int block = 0; block < std::ssize(local_.blocks); ++block) {
-    carry_on(block);
-    take_means(block);
+    const LocalWriter w(local_, block);
+    carry_on(w);
+    take_means(w);
     for (const Boundary& b : boundaries_) {
-      if (b.late) EPL_TRY(pass_on(b, block));
+      if (b.late) EPL_TRY(pass_on(b, w));
     }
-    for (const NodeId n : order_) EPL_TRY(visit(n, block));
-    moved_.clear();  // a piece belongs to one loop
-    unpadded_.clear();
-    filled_.clear();
-    routes_.clear();
-    taken_.clear();
-    handed_.clear();
+    for (const NodeId n : order_) EPL_TRY(visit(n, w));
+    known_ = {};  // a piece belongs to one loop
   }
   EPL_TRY(finish());
   join_collectives(local_);
@@ -56,18 +52,18 @@ Value& Partition::in_block(Value v, bool behind) {
   return (behind && wants_mean(v) ? mean_ : now_)[plan_.leader_of(v)];
 }
 
-Status Partition::visit(NodeId n, int block) {
+Status Partition::visit(NodeId n, const LocalWriter& w) {
   const int at = plan_.node_task_graph[n];
   if (leads(n) && (placed_here(n) || at == every_task_graph)) {
-    const bool again = is_again(n, local_.blocks[block]);
-    if (again || plan_.block_of(n, here_) == local_.blocks[block]) {
-      EPL_TRY(place(n, block, again));
-      EPL_TRY(give_to_all(n, block));
-      EPL_TRY(sum_over_time(n, block));
+    const bool again = is_again(n, local_.blocks[w.block()]);
+    if (again || plan_.block_of(n, here_) == local_.blocks[w.block()]) {
+      EPL_TRY(place(n, w, again));
+      EPL_TRY(give_to_all(n, w));
+      EPL_TRY(sum_over_time(n, w));
     }
   }
   for (const Boundary& b : boundaries_) {
-    if (!b.late && global_.value(b.value).producer == n) EPL_TRY(pass_on(b, block));
+    if (!b.late && global_.value(b.value).producer == n) EPL_TRY(pass_on(b, w));
   }
   return {};
 }
@@ -79,8 +75,8 @@ bool Partition::is_again(NodeId n, const BlockId& block) const {
   return block.kind == BlockKind::main || block.stage == plan_.task_graphs[at].stage;
 }
 
-Status Partition::pass_on(const Boundary& b, int block) {
-  const BlockId& here = local_.blocks[block];
+Status Partition::pass_on(const Boundary& b, const LocalWriter& w) {
+  const BlockId& here = local_.blocks[w.block()];
   const bool sends = b.from == here_ && b.sent == here, receives = b.to == here_ && b.received == here;
   if (!sends && !receives) return {};
   const auto mesh_of = [&](int rank_class) -> const Mesh& { return plan_.meshes[rank_class]; };
@@ -95,12 +91,11 @@ Status Partition::pass_on(const Boundary& b, int block) {
   const Phase phase = info.producer ? global_.node(info.producer).phase : Phase::forward;
   Value& now = in_block(b.value, b.late);
   if (sends) {
-    Value leaves = now;
-    for (const Move& move : crossing.meet) leaves = append(move, cat(info.name, move.suffix), {leaves}, phase, block);
-    for (const Move& send : crossing.sends) append(send, cat(info.name, send.suffix), {leaves}, phase, block);
+    const Value leaves = w.append(crossing.meet, info.name, now, phase);
+    for (const Move& send : crossing.sends) w.append(send, cat(info.name, send.suffix), {leaves}, phase);
   }
   if (receives) {
-    now = append(crossing.receive, cat(info.name, crossing.receive.suffix), {}, phase, block);
+    now = w.append(crossing.receive, cat(info.name, crossing.receive.suffix), {}, phase);
     received_[b.value] = crossing.as;
   }
   return {};
@@ -184,9 +179,10 @@ Sharding Partition::as_given(Value v) const {
   return made;
 }
 
-Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, int block, const Routes* routes) {
+Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, const LocalWriter& w,
+                                 const RowRoutes* routes) {
   if (!v) return v;
-  if (stored(v).dealt && !wanted.dealt) return taken(v, wanted, user, block);
+  if (stored(v).dealt && !wanted.dealt) return taken(v, wanted, user, w);
   v = plan_.leader_of(v);
   // Of an input that comes in whole, the micro-batch at hand.
   Sharding to = wanted;
@@ -197,11 +193,11 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, in
     type = plan_.global_type(v);
   }
   EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, type, lies(v), to));
-  const Value now = in_block(v, kind(block) == BlockKind::post);
+  const Value now = in_block(v, w.kind() == BlockKind::post);
   if (moves.empty()) return now;
-  const bool by_owners = routes && brings_rows(moves, lies(v), *routes);
+  const bool by_owners = routes && brings_rows(mesh_, moves, lies(v), *routes);
   const Value owners = by_owners ? routes->owners : Value{};
-  for (auto [known, end] = moved_.equal_range(v); known != end; ++known) {
+  for (auto [known, end] = known_.moved.equal_range(v); known != end; ++known) {
     if (known->second.as == wanted && known->second.owners == owners &&
         (!known->second.phase || *known->second.phase == user))
       return known->second.piece;
@@ -212,26 +208,11 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, in
   const Phase phase = gathers || (!made && user == Phase::update) ? user
                       : made                                      ? global_.node(info.producer).phase
                                                                   : Phase::forward;
-  Value piece = now;
-  if (by_owners) {
-    piece = dispatched(now, moves, *routes, info.name, phase, block);
-  } else {
-    for (const Move& move : moves) piece = append(move, cat(info.name, move.suffix), {piece}, phase, block);
-  }
+  const Value piece =
+      by_owners ? dispatched(w, now, moves, *routes, info.name, phase) : w.append(moves, info.name, now, phase);
   if (!lies(v).uneven() && to.uneven()) zero_padding_.insert(piece);
-  moved_.emplace(v, Moved{wanted, piece, gathers ? std::optional(user) : std::nullopt, owners});
+  known_.moved.emplace(v, Known::Moved{wanted, piece, gathers ? std::optional(user) : std::nullopt, owners});
   return piece;
-}
-
-Value Partition::append(const Move& move, std::string name, std::vector<Value> operands, Phase phase, int block) {
-  Node node{.name = std::move(name), .op = &op_named(move.op), .attributes = move.attributes};
-  node.inputs = std::move(operands);
-  node.phase = phase;
-  node.region = block;
-  std::vector<TensorType> types;
-  if (move.gives) types.push_back(move.type);
-  const Node& made = local_.graph.node(local_.graph.add_node(std::move(node), types));
-  return move.gives ? made.outputs[0] : Value{};
 }
 
 Result<Value> Partition::given(Value v) {
@@ -241,9 +222,7 @@ Result<Value> Partition::given(Value v) {
                     : producer    ? local_.find(plan_.block_of(producer, here_))
                                   : local_.sample_block();
   const Phase phase = producer ? global_.node(producer).phase : Phase::forward;
-  Value now = in_block(v, true);
-  for (const Move& move : moves) now = append(move, cat(global_.value(v).name, move.suffix), {now}, phase, block);
-  return now;
+  return LocalWriter(local_, block).append(moves, global_.value(v).name, in_block(v, true), phase);
 }
 
 Status Partition::finish() {
@@ -267,8 +246,8 @@ Status Partition::finish() {
     const NodeId producer = global_.value(update.next).producer;
     for (const ReadPadding& read : padding_of(stored(update.next))) {
       if (!producer) break;
-      const int block = local_.find(plan_.block_of(producer, here_));
-      EPL_ASSIGN(next, unpadded(next, stored(update.next), read, global_.node(producer), block));
+      const LocalWriter w(local_, local_.find(plan_.block_of(producer, here_)));
+      EPL_ASSIGN(next, unpadded(next, stored(update.next), read, global_.node(producer), w));
     }
     local_.graph.updates.push_back({now_[update.state], next});
   }

@@ -19,6 +19,16 @@ Shape with_first(int64_t first, Shape shape) {
   return shape;
 }
 
+// What each rank has of several values that lie alike, one of each piece, side by side: [pieces, ...], of which all
+// ranks have all or each its own.
+Result<Value> moved_stack(const LocalWriter& w, Value local, const TensorType& one, const Sharding& lies, bool own,
+                          const Sharding& wanted, bool wanted_own, const Dealt& dealt, const Node& at) {
+  const TensorType all{one.dtype, with_first(w.mesh().pieces(dealt.axes), one.shape)};
+  EPL_ASSIGN(const std::vector<Move> moves,
+             reshard(w.mesh(), all, in_stack(lies, own, dealt), in_stack(wanted, wanted_own, dealt)));
+  return w.append(moves, at.name, local, at.phase);
+}
+
 }  // namespace
 
 const std::vector<NodeId>* Partition::dealt_like(NodeId n) const {
@@ -26,54 +36,43 @@ const std::vector<NodeId>* Partition::dealt_like(NodeId n) const {
   return found == dealt_.end() ? nullptr : &found->second;
 }
 
-Result<Value> Partition::moved_stack(Value local, const TensorType& one, const Sharding& lies, bool own,
-                                     const Sharding& wanted, bool wanted_own, const Dealt& dealt, const Node& at,
-                                     int block) {
-  const TensorType all{one.dtype, with_first(mesh_.pieces(dealt.axes), one.shape)};
-  EPL_ASSIGN(const std::vector<Move> moves,
-             reshard(mesh_, all, in_stack(lies, own, dealt), in_stack(wanted, wanted_own, dealt)));
-  for (const Move& move : moves) local = append(move, cat(at.name, move.suffix), {local}, at.phase, block);
-  return local;
-}
-
-Result<Value> Partition::taken(Value v, const Sharding& wanted, Phase user, int block) {
+Result<Value> Partition::taken(Value v, const Sharding& wanted, Phase user, const LocalWriter& w) {
   const Dealt& dealt = stored(v).dealt;
   const Value leader = plan_.leader_of(v);
-  auto known = std::ranges::find_if(taken_, [&](const Taken& one) {
+  auto known = std::ranges::find_if(known_.taken, [&](const Known::Taken& one) {
     return one.leader == leader && one.as == wanted && (!one.phase || *one.phase == user);
   });
   const ValueInfo& info = global_.value(leader);
   const NodeId producer = info.producer;
-  if (known == taken_.end()) {
-    const Value now = in_block(v, kind(block) == BlockKind::post);
+  if (known == known_.taken.end()) {
+    const Value now = in_block(v, w.kind() == BlockKind::post);
     Sharding lies = stored(v);
     lies.dealt = {};
     // What is gathered in the forward pass is gathered again in the backward pass.
     const bool gathers = wanted.cut_dim(dealt.axes.front()) < 0;
     const Node at{.name = info.name, .phase = gathers || !producer ? user : global_.node(producer).phase};
     const Shape shape = with_first(1, local_.graph.type(now).shape);
-    const Value one = write(at, ".own", block, [&](Builder& b) { return b.reshape(b.var(now), shape).value(); });
-    EPL_ASSIGN(const Value all, moved_stack(one, info.type, lies, true, wanted, false, dealt, at, block));
-    taken_.push_back({leader, wanted, gathers ? std::optional(user) : std::nullopt, all});
-    known = taken_.end() - 1;
+    const Value one = w.write(at, ".own", [&](Builder& b) { return b.reshape(b.var(now), shape).value(); });
+    EPL_ASSIGN(const Value all, moved_stack(w, one, info.type, lies, true, wanted, false, dealt, at));
+    known_.taken.push_back({leader, wanted, gathers ? std::optional(user) : std::nullopt, all});
+    known = known_.taken.end() - 1;
   }
   const Node at{.name = global_.value(v).name,
                 .phase = known->phase.value_or(producer ? global_.node(producer).phase : user)};
-  return write(at, ".taken", block, [&](Builder& b) {
+  return w.write(at, ".taken", [&](Builder& b) {
     const Var all = b.var(known->all), one = b.slice(all, {0}, {dealt.piece}, {dealt.piece + 1}, {1});
     return b.reshape(one, Shape(all.shape().begin() + 1, all.shape().end())).value();
   });
 }
 
-Result<Value> Partition::handed(NodeId n, size_t i, const Sharding& wanted, int block) {
+Result<Value> Partition::handed(NodeId n, size_t i, const Sharding& wanted, const LocalWriter& w) {
   const Node& leader = global_.node(n);
   const Dealt& dealt = plan_.node_shardings[n].dealt;
   const Value first = leader.inputs[i];
   std::vector<Value> values;  // what a rank runs for nothing takes what the leader does
   for (const NodeId other : *dealt_like(n)) values.push_back(other ? global_.node(other).inputs[i] : first);
-  if (std::ranges::all_of(values, [&](Value v) { return v == first; }))
-    return operand(first, wanted, leader.phase, block);
-  for (const Handed& known : handed_) {
+  if (std::ranges::all_of(values, [&](Value v) { return v == first; })) return operand(first, wanted, leader.phase, w);
+  for (const Known::Handed& known : known_.handed) {
     if (known.values == values && known.as == wanted && known.phase == leader.phase) return known.own;
   }
   // As the first one lies, if all come of nodes, so that they are exchanged.
@@ -83,26 +82,26 @@ Result<Value> Partition::handed(NodeId n, size_t i, const Sharding& wanted, int 
   lies.partial.clear();
   std::vector<Value> pieces;
   for (Value v : values) {
-    EPL_ASSIGN(const Value piece, operand(v, lies, leader.phase, block));
+    EPL_ASSIGN(const Value piece, operand(v, lies, leader.phase, w));
     pieces.push_back(piece);
   }
   const Shape shape = with_first(1, local_.graph.type(pieces[0]).shape);
-  const Value all = write(leader, ".side_by_side", block, [&](Builder& b) {
+  const Value all = w.write(leader, ".side_by_side", [&](Builder& b) {
     std::vector<Var> stack;
     for (Value v : pieces) stack.push_back(b.reshape(b.var(v), shape));
     return b.concat(stack, 0).value();
   });
-  EPL_ASSIGN(const Value mine, moved_stack(all, global_.type(first), lies, false, wanted, true, dealt,
-                                           {.name = cat(leader.name, ".operand", i), .phase = leader.phase}, block));
-  const Value own = write(leader, ".own", block, [&](Builder& b) {
+  EPL_ASSIGN(const Value mine, moved_stack(w, all, global_.type(first), lies, false, wanted, true, dealt,
+                                           {.name = cat(leader.name, ".operand", i), .phase = leader.phase}));
+  const Value own = w.write(leader, ".own", [&](Builder& b) {
     const Var x = b.var(mine);
     return b.reshape(x, Shape(x.shape().begin() + 1, x.shape().end())).value();
   });
-  handed_.push_back({values, wanted, leader.phase, own});
+  known_.handed.push_back({values, wanted, leader.phase, own});
   return own;
 }
 
-Status Partition::give_to_all(NodeId n, int block) {
+Status Partition::give_to_all(NodeId n, const LocalWriter& w) {
   const std::vector<NodeId>* like = dealt_like(n);
   if (!like) return {};
   const Node& leader = global_.node(n);
@@ -113,13 +112,12 @@ Status Partition::give_to_all(NodeId n, int block) {
     const Value now = now_[v];
     const Shape shape = local_.graph.type(now).shape;
     const Value own =
-        write(leader, ".own", block, [&](Builder& b) { return b.reshape(b.var(now), with_first(1, shape)).value(); });
-    EPL_ASSIGN(const Value all,
-               moved_stack(own, global_.type(v), stored(v), true, stored(v), false, dealt, leader, block));
+        w.write(leader, ".own", [&](Builder& b) { return b.reshape(b.var(now), with_first(1, shape)).value(); });
+    EPL_ASSIGN(const Value all, moved_stack(w, own, global_.type(v), stored(v), true, stored(v), false, dealt, leader));
     for (int64_t piece = 0; piece < std::ssize(*like); ++piece) {
       if (!(*like)[piece]) continue;
       const Value other = global_.node((*like)[piece]).outputs[o];
-      now_[other] = write(leader, ".given", block, [&](Builder& b) {
+      now_[other] = w.write(leader, ".given", [&](Builder& b) {
         return b.reshape(b.slice(b.var(all), {0}, {piece}, {piece + 1}, {1}), shape).value();
       });
     }
@@ -127,14 +125,14 @@ Status Partition::give_to_all(NodeId n, int block) {
   return {};
 }
 
-Result<Value> Partition::masked(Value local, Value global, const Node& user, int block) {
+Result<Value> Partition::masked(Value local, Value global, const Node& user, const LocalWriter& w) {
   const NodeId producer = global_.value(global).producer;
   const std::vector<NodeId>* like = producer && stored(global).dealt ? dealt_like(producer) : nullptr;
   if (!like || std::ranges::find(*like, NodeId()) == like->end()) return local;
   Tensor all(TensorType{DType::boolean, {std::ssize(*like)}});
   for (int64_t p = 0; p < std::ssize(*like); ++p) all.set_int(p, (*like)[p] ? 1 : 0);
-  EPL_ASSIGN(const Value here, of_piece(all, stored(global).dealt.axes, user, block));
-  return write(user, ".masked", block, [&](Builder& b) {
+  EPL_ASSIGN(const Value here, w.of_piece(all, stored(global).dealt.axes, user));
+  return w.write(user, ".masked", [&](Builder& b) {
     const Var x = b.var(local);
     return b.select(b.reshape(b.var(here), {}), x, b.like(x, 0)).value();
   });

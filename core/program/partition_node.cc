@@ -23,7 +23,7 @@ void Partition::find_means() {
   for (const Graph::Output& output : global_.outputs) want(output.value);
 }
 
-Status Partition::sum_over_time(NodeId n, int block) {
+Status Partition::sum_over_time(NodeId n, const LocalWriter& w) {
   const Node& old = global_.node(n);
   for (Value v : old.outputs) {
     if (!v || !wants_mean(v) || !now_[v]) continue;
@@ -35,19 +35,19 @@ Status Partition::sum_over_time(NodeId n, int block) {
           .at(old.name);
     }
     const Move sum{.op = "accumulate", .suffix = ".total", .type = type, .at_last_turn = true};
-    mean_[v] = append(sum, cat(global_.value(v).name, sum.suffix), {now}, old.phase, block);
+    mean_[v] = w.append(sum, cat(global_.value(v).name, sum.suffix), {now}, old.phase);
   }
   return {};
 }
 
 // Where their number is a power of two, nothing is rounded.
-void Partition::take_means(int block) {
-  if (wants_mean_.empty() || kind(block) != BlockKind::post) return;
+void Partition::take_means(const LocalWriter& w) {
+  if (wants_mean_.empty() || w.kind() != BlockKind::post) return;
   const auto count = static_cast<double>(mesh_.size(micro_batch_axis));
   for (const Value v : mean_.ids()) {
     if (!mean_[v]) continue;
     const Node& old = global_.node(global_.value(v).producer);
-    mean_[v] = write(old, ".mean", block, [&](Builder& b) { return (b.var(mean_[v]) / count).value(); });
+    mean_[v] = w.write(old, ".mean", [&](Builder& b) { return (b.var(mean_[v]) / count).value(); });
   }
 }
 
@@ -55,27 +55,26 @@ void Partition::take_means(int block) {
 struct Partition::Placement {
   const Node& old;
   NodeId n;
-  int block;
+  const LocalWriter& w;
   OperandShardings operands;
   PieceCut pieces;
   Node node;                  // as it becomes
   std::vector<Value> inputs;  // global
   std::vector<TensorType> input_types, types;
   std::vector<std::string> names;
-  std::optional<Routes> routes;
+  std::optional<RowRoutes> routes;
   Value elsewhere;        // of what it picks: which are in other pieces
   bool sums = false;      // over the batch
   int64_t sum_lanes = 1;  // in each of which it sums by itself
 };
 
-Status Partition::place(NodeId n, int block, bool again) {
+Status Partition::place(NodeId n, const LocalWriter& w, bool again) {
   const Node& old = global_.node(n);
   OperandShardings operands = operand_shardings(plan_, n);
   PieceCut pieces = piece_cut(plan_, n);
-  if (pieces.by_body()) return place_body(n, operands, pieces, block);
-  Placement p{
-      .old = old, .n = n, .block = block, .operands = std::move(operands), .pieces = std::move(pieces), .node = old};
-  p.node.region = block;
+  if (pieces.by_body()) return place_body(n, operands, pieces, w);
+  Placement p{.old = old, .n = n, .w = w, .operands = std::move(operands), .pieces = std::move(pieces), .node = old};
+  p.node.region = w.block();
   p.node.key = old.key_name();
   if (plan_.node_task_graph[n] == every_task_graph) {
     for (Value& v : p.node.inputs) v = v && made_here(v) && plan_.leader_of(v) == v ? v : Value{};
@@ -85,7 +84,7 @@ Status Partition::place(NodeId n, int block, bool again) {
   EPL_TRY(take_operands(p));
   EPL_TRY(fit_to_pieces(p));
   type_results(p, again);
-  if (p.sums && p.sum_lanes > 1) return place_in_lanes(old, p.node, p.sum_lanes, p.operands, p.types, block);
+  if (p.sums && p.sum_lanes > 1) return place_in_lanes(old, p.node, p.sum_lanes, p.operands, p.types, w);
   EPL_TRY(give_results(p));
   return p.operands.added_later >= 0 ? add_later(p) : Status();
 }
@@ -96,8 +95,8 @@ Status Partition::take_operands(Placement& p) {
   const PieceCut& pieces = p.pieces;
   if (pieces.picks()) {
     const auto at = static_cast<size_t>(pieces.rule.row->indices);
-    EPL_ASSIGN(const Value indices, operand(p.inputs[at], p.operands.inputs[at], old.phase, p.block));
-    p.routes = routes_of(p.n, pieces, p.operands, indices, p.block);
+    EPL_ASSIGN(const Value indices, operand(p.inputs[at], p.operands.inputs[at], old.phase, p.w));
+    p.routes = routes_of(p.n, pieces, p.operands, indices, p.w);
   }
   for (size_t i = 0; i < p.node.inputs.size(); ++i) {
     if (static_cast<int>(i) == p.operands.added_later) {
@@ -111,15 +110,15 @@ Status Partition::take_operands(Placement& p) {
     const bool is_rows =
         p.routes && static_cast<int>(i) != pieces.rule.row->indices && pieces.is_rows(pieces.rule.rule.inputs[i]);
     auto value = dealt_like(p.n) && p.inputs[i] && !p.operands.inputs[i].dealt
-                     ? handed(p.n, i, wanted, p.block)
-                     : operand(p.inputs[i], wanted, old.phase, p.block, is_rows ? &*p.routes : nullptr);
+                     ? handed(p.n, i, wanted, p.w)
+                     : operand(p.inputs[i], wanted, old.phase, p.w, is_rows ? &*p.routes : nullptr);
     if (!value.ok()) return value.status().with_context(cat("operand ", i, " of node ", old.name)).at(old.name);
     p.node.inputs[i] = *value;
     if (as_stored) {
       for (const ReadPadding& read : padding_of(wanted)) {
-        EPL_ASSIGN(p.node.inputs[i], unpadded(p.node.inputs[i], wanted, read, old, p.block));
+        EPL_ASSIGN(p.node.inputs[i], unpadded(p.node.inputs[i], wanted, read, old, p.w));
       }
-      EPL_ASSIGN(p.node.inputs[i], masked(p.node.inputs[i], p.inputs[i], old, p.block));
+      EPL_ASSIGN(p.node.inputs[i], masked(p.node.inputs[i], p.inputs[i], old, p.w));
     }
     p.input_types.push_back(p.node.inputs[i] ? local_.graph.type(p.node.inputs[i]) : TensorType{});
   }
@@ -128,7 +127,7 @@ Status Partition::take_operands(Placement& p) {
   for (const ReadPadding& read : padding_before(global_, old, pieces.rule, sharding, p.operands.inputs)) {
     Value& v = p.node.inputs[read.operand];
     if (!v) continue;
-    EPL_ASSIGN(v, unpadded(v, p.operands.inputs[read.operand], read, old, p.block));
+    EPL_ASSIGN(v, unpadded(v, p.operands.inputs[read.operand], read, old, p.w));
   }
   return {};
 }
@@ -139,22 +138,22 @@ Status Partition::fit_to_pieces(Placement& p) {
   if (p.old.op->random && !in_pieces && mesh_.pieces(local_.batch) > 1) {
     p.node.attributes.set(std::string(draws_in_full), true);
     if (plan_.apart && !p.pieces.counts()) {
-      EPL_TRY(count_over_time(p.node, p.block));
+      EPL_TRY(count_over_time(p.w, global_, p.node));
       p.input_types.push_back(local_.graph.type(p.node.inputs.back()));
     }
   }
   if (p.pieces.counts()) {
-    EPL_TRY(count_on(p.node, p.pieces, p.operands, p.block));
+    EPL_TRY(count_on(p.w, plan_, p.node, p.pieces, p.operands));
     p.input_types.push_back(local_.graph.type(p.node.inputs.back()));
   }
   if (p.pieces.picks()) {
     Value& picks = p.node.inputs[p.pieces.rule.row->indices];
-    EPL_ASSIGN(p.elsewhere, own(picks, p.pieces, p.old, p.block));
+    EPL_ASSIGN(p.elsewhere, own_rows(p.w, picks, p.pieces, p.old));
     if (const std::string_view shared = p.pieces.rule.row->shared; !shared.empty())
       p.node.attributes.set(std::string(shared), mesh_.pieces(p.pieces.axes));
   }
   if (!p.pieces.slides()) return {};
-  EPL_TRY(reach_over(p.n, p.node, p.pieces, p.block));
+  EPL_TRY(reach_over(p.w, global_, p.n, p.node, p.pieces));
   for (size_t i = 0; i < p.node.inputs.size(); ++i) {
     if (p.node.inputs[i]) p.input_types[i] = local_.graph.type(p.node.inputs[i]);
   }
@@ -196,14 +195,14 @@ Status Partition::give_results(Placement& p) {
     const Value v = p.old.outputs[o];
     Value given = local_.graph.node(made).outputs[o];
     if (p.pieces.slides() && static_cast<int>(o) == p.pieces.rule.row->halo.numbers_result) {
-      EPL_ASSIGN(given, numbered(given, p.n, p.pieces, p.block));
+      EPL_ASSIGN(given, numbered(p.w, global_, given, p.n, p.pieces));
     }
     if (p.elsewhere && p.pieces.lacks(o) && p.routes && p.pieces.is_rows(p.pieces.rule.rule.outputs[o])) {
-      EPL_ASSIGN(const bool back, give_back(v, given, p.operands.outputs[o], *p.routes, p.old, p.block));
+      EPL_ASSIGN(const bool back, give_back(v, given, p.operands.outputs[o], *p.routes, p.old, p.w));
       if (back) continue;
     }
-    if (p.elsewhere && p.pieces.lacks(o)) given = zero_elsewhere(given, p.elsewhere, p.pieces, o, p.old, p.block);
-    EPL_TRY(store(v, {given}, p.operands.outputs[o], p.old, p.block));
+    if (p.elsewhere && p.pieces.lacks(o)) given = zero_elsewhere(p.w, given, p.elsewhere, p.pieces, o, p.old);
+    EPL_TRY(store(v, {given}, p.operands.outputs[o], p.old, p.w));
   }
   return {};
 }
@@ -211,18 +210,18 @@ Status Partition::give_results(Placement& p) {
 // The operand that each rank adds once to a sum that is complete.
 Status Partition::add_later(const Placement& p) {
   const auto i = static_cast<size_t>(p.operands.added_later);
-  EPL_ASSIGN(Value added, operand(p.inputs[i], p.operands.inputs[i], p.old.phase, p.block));
+  EPL_ASSIGN(Value added, operand(p.inputs[i], p.operands.inputs[i], p.old.phase, p.w));
   const Shape shape = p.pieces.beside_result(p.operands.added_later, local_.graph.type(added).shape);
   if (!shape.empty())
-    added = write(p.old, ".beside", p.block, [&](Builder& b) { return b.reshape(b.var(added), shape).value(); });
+    added = p.w.write(p.old, ".beside", [&](Builder& b) { return b.reshape(b.var(added), shape).value(); });
   Value& sum = now_[p.old.outputs[0]];
   const Move add{.op = "add", .suffix = ".complete", .type = local_.graph.type(sum)};
-  sum = append(add, cat(global_.value(p.old.outputs[0]).name, add.suffix), {sum, added}, p.old.phase, p.block);
+  sum = p.w.append(add, cat(global_.value(p.old.outputs[0]).name, add.suffix), {sum, added}, p.old.phase);
   return {};
 }
 
 Status Partition::place_in_lanes(const Node& old, const Node& node, int64_t lanes, const OperandShardings& operands,
-                                 const std::vector<TensorType>& types, int block) {
+                                 const std::vector<TensorType>& types, const LocalWriter& w) {
   std::vector<std::vector<Value>> results(old.outputs.size());
   for (int64_t lane = 0; lane < lanes; ++lane) {
     Node one = node;
@@ -235,7 +234,7 @@ Status Partition::place_in_lanes(const Node& old, const Node& node, int64_t lane
       if (dim >= 0) {
         const Cuts& cuts = operands.inputs[i].dims[dim];
         for (const Move& move : take_lane(mesh_, local_.graph.type(v), cuts, dim, lanes, lane))
-          v = append(move, cat(old.name, move.suffix), {v}, old.phase, block);
+          v = w.append(move, cat(old.name, move.suffix), {v}, old.phase);
       }
       input_types.push_back(v ? local_.graph.type(v) : TensorType{});
     }
@@ -251,37 +250,28 @@ Status Partition::place_in_lanes(const Node& old, const Node& node, int64_t lane
   for (size_t o = 0; o < old.outputs.size(); ++o) {
     const Sharding& given = operands.outputs[o];
     if (given.cut_dim(batch_axis) < 0) {
-      EPL_TRY(store(old.outputs[o], results[o], given, old, block));
+      EPL_TRY(store(old.outputs[o], results[o], given, old, w));
     } else {
-      EPL_TRY(store(old.outputs[o], {joined(results[o], given, old, block)}, given, old, block));
+      EPL_TRY(store(old.outputs[o], {w.join(results[o], given, old)}, given, old, w));
     }
   }
   return {};
 }
 
-Value Partition::joined(const std::vector<Value>& lanes, const Sharding& sharding, const Node& old, int block) {
-  const int dim = sharding.cut_dim(batch_axis);
-  const LaneJoin join =
-      join_lanes(mesh_, local_.graph.type(lanes[0]), sharding.dims[dim], dim, static_cast<int64_t>(lanes.size()));
-  std::vector<Value> parts;
-  for (Value v : lanes) parts.push_back(append(join.part, cat(old.name, join.part.suffix), {v}, old.phase, block));
-  const Value all = append(join.joined, cat(old.name, join.joined.suffix), parts, old.phase, block);
-  return append(join.all, cat(old.name, join.all.suffix), {all}, old.phase, block);
-}
-
-Status Partition::store(Value global, std::vector<Value> lanes, const Sharding& given, const Node& old, int block) {
+Status Partition::store(Value global, std::vector<Value> lanes, const Sharding& given, const Node& old,
+                        const LocalWriter& w) {
   auto moves = reshard(mesh_, global_.type(global), given, stored(global));
   if (!moves.ok()) return moves.status().with_context(cat("result of node ", old.name)).at(old.name);
-  const BlockKind next = kind(block) == BlockKind::pre ? BlockKind::mid : BlockKind::post;
+  const BlockKind next = w.kind() == BlockKind::pre ? BlockKind::mid : BlockKind::post;
   if ((plan_.micro_batches() == 1 || plan_.apart) && lanes.size() > 1)
-    lanes = {sum(lanes, cat(global_.value(global).name, ".summed"), old.phase, block)};
+    lanes = {w.sum(lanes, cat(global_.value(global).name, ".summed"), old.phase)};
   bool ended = false;
   for (const Move& move : *moves) {
     if (ended) {
       waiting_.push_back({global, {move}, {}, old.phase, next});
       continue;
     }
-    for (Value& v : lanes) v = append(move, cat(local_.graph.value(v).name, move.suffix), {v}, old.phase, block);
+    for (Value& v : lanes) v = w.append(move, cat(local_.graph.value(v).name, move.suffix), {v}, old.phase);
     ended = move.at_last_turn;
     if (ended && lanes.size() > 1) waiting_.push_back({global, {}, lanes, old.phase, next});
   }
@@ -292,28 +282,16 @@ Status Partition::store(Value global, std::vector<Value> lanes, const Sharding& 
   return {};
 }
 
-void Partition::carry_on(int block) {
-  for (const Waiting& w : waiting_) {
-    if (w.block != kind(block)) continue;
-    Value& now = now_[w.global];
-    if (w.move) {
-      now = append(*w.move, cat(local_.graph.value(now).name, w.move->suffix), {now}, w.phase, block);
+void Partition::carry_on(const LocalWriter& w) {
+  for (const Waiting& due : waiting_) {
+    if (due.block != w.kind()) continue;
+    Value& now = now_[due.global];
+    if (due.move) {
+      now = w.append(*due.move, cat(local_.graph.value(now).name, due.move->suffix), {now}, due.phase);
     } else {
-      now = sum(w.lanes, cat(global_.value(w.global).name, ".summed"), w.phase, block);
+      now = w.sum(due.lanes, cat(global_.value(due.global).name, ".summed"), due.phase);
     }
   }
 }
 
-Value Partition::sum(std::vector<Value> lanes, const std::string& name, Phase phase, int block) {
-  const Move add{.op = "add", .type = local_.graph.type(lanes[0])};
-  while (lanes.size() > 1) {
-    std::vector<Value> sums;
-    for (size_t i = 0; i < lanes.size(); i += 2) {
-      const bool pair = i + 1 < lanes.size();
-      sums.push_back(pair ? append(add, name, {lanes[i], lanes[i + 1]}, phase, block) : lanes[i]);
-    }
-    lanes = std::move(sums);
-  }
-  return lanes[0];
-}
 }  // namespace epl

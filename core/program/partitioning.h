@@ -1,16 +1,17 @@
-// The making of the local graph of one class of ranks, for `partition` (core/program/local_graph.h).
+// The making of the local graph of one class of ranks, for `partition` (core/program/local_graph.h). Here it is decided
+// what a rank runs and in which order, and which moves bring values to where they are wanted. Nodes are written by a
+// LocalWriter; what a node needs that works on a piece is in core/program/piece_nodes.h and row_routes.h.
 #pragma once
 
 #include <map>
 #include <optional>
 #include <set>
 
-#include "core/base/check.h"
 #include "core/ir/op.h"
-#include "core/program/local_graph.h"
+#include "core/program/local_writer.h"
 #include "core/program/padding.h"
-#include "core/program/piece_body.h"
-#include "core/program/reshard.h"
+#include "core/program/piece_nodes.h"
+#include "core/program/row_routes.h"
 
 namespace epl {
 
@@ -41,42 +42,37 @@ class Partition {
   const Sharding& stored(Value v) const { return plan_.shardings[v]; }
   bool made_here(Value v) const { return plan_.class_of(v) == here_; }
   bool placed_here(NodeId n) const;
-  BlockKind kind(int block) const { return local_.blocks[block].kind; }
 
   // Values that each micro-batch has for itself and something behind the loop takes.
   void find_means();
   bool wants_mean(Value v) const { return !wants_mean_.empty() && wants_mean_[v]; }
   // Their sums over micro-batches, behind a node that gives some, and what is made of these when the loop has ended.
-  Status sum_over_time(NodeId n, int block);
-  void take_means(int block);
+  Status sum_over_time(NodeId n, const LocalWriter& w);
+  void take_means(const LocalWriter& w);
   // Nodes that ranks run in one another's place (core/program/partition_dealt.cc): where a node is dealt and leads, the
   // nodes of all pieces, none for a piece that runs it for nothing.
   const std::vector<NodeId>* dealt_like(NodeId n) const;
   bool leads(NodeId n) const { return plan_.node_leader.empty() || !plan_.node_leader[n] || plan_.node_leader[n] == n; }
-  // What each rank has of several values that lie alike, one of each piece, side by side: [pieces, ...], of which all
-  // ranks have all or each its own.
-  Result<Value> moved_stack(Value local, const TensorType& one, const Sharding& lies, bool own, const Sharding& wanted,
-                            bool wanted_own, const Dealt& dealt, const Node& at, int block);
   // A value that is dealt, as a node wants it that is not.
-  Result<Value> taken(Value v, const Sharding& wanted, Phase user, int block);
+  Result<Value> taken(Value v, const Sharding& wanted, Phase user, const LocalWriter& w);
   // Operand i of a node that is dealt, where each rank has another one: it gets its own.
-  Result<Value> handed(NodeId n, size_t i, const Sharding& wanted, int block);
+  Result<Value> handed(NodeId n, size_t i, const Sharding& wanted, const LocalWriter& w);
   // Results that are dealt where they are made and stored on all ranks.
-  Status give_to_all(NodeId n, int block);
+  Status give_to_all(NodeId n, const LocalWriter& w);
   // Without what ranks have for nothing.
-  Result<Value> masked(Value local, Value global, const Node& user, int block);
+  Result<Value> masked(Value local, Value global, const Node& user, const LocalWriter& w);
 
   // A value as a block takes it.
   Value& in_block(Value v, bool behind);
 
   // A node in a block, and what goes over the boundary behind it.
-  Status visit(NodeId n, int block);
+  Status visit(NodeId n, const LocalWriter& w);
 
   // What `pre` has computed is computed again where its TaskGraph sees the samples.
   bool is_again(NodeId n, const BlockId& block) const;
 
   // All classes come by all boundaries in one order, so that no ranks wait for each other in a ring.
-  Status pass_on(const Boundary& b, int block);
+  Status pass_on(const Boundary& b, const LocalWriter& w);
 
   // An input of which a piece is not a run of the caller's memory: all of it comes in, and its pieces are sliced out.
   bool staged(Value v) const;
@@ -99,10 +95,10 @@ class Partition {
   // The operand as the node wants it. What is gathered in the forward pass is gathered again in the backward pass: it
   // is in pieces so that nobody has to keep all of it.
   // With routes, rows that go to their owners alone.
-  struct Routes;
-  Result<Value> operand(Value v, const Sharding& wanted, Phase user, int block, const Routes* routes = nullptr);
+  Result<Value> operand(Value v, const Sharding& wanted, Phase user, const LocalWriter& w,
+                        const RowRoutes* routes = nullptr);
 
-  Status place(NodeId n, int block, bool again);
+  Status place(NodeId n, const LocalWriter& w, bool again);
   struct Placement;
   Status take_operands(Placement& p);
   Status fit_to_pieces(Placement& p);
@@ -113,80 +109,27 @@ class Partition {
   // A sum over the batch runs over each lane by itself: the node is there once for each of them. `types` are those of
   // its results over all lanes.
   Status place_in_lanes(const Node& old, const Node& node, int64_t lanes, const OperandShardings& operands,
-                        const std::vector<TensorType>& types, int block);
-
-  Value joined(const std::vector<Value>& lanes, const Sharding& sharding, const Node& old, int block);
-
-  // Nodes that a builder adds behind one of the plan.
-  template <class F> Value write(const Node& behind, const char* suffix, int block, F f) {
-    Builder b(local_.graph, behind.phase);
-    b.set_scope(cat(behind.name, suffix));
-    const NodeId last{local_.graph.node_count() - 1};
-    const Value made = f(b);
-    EPL_CHECK(b.status().ok(), b.status().to_string());
-    for (const NodeId n : local_.graph.node_ids().after(last)) local_.graph.node(n).region = block;
-    return made;
-  }
+                        const std::vector<TensorType>& types, const LocalWriter& w);
 
   // A node's operand with what it may read in place of padding.
-  Result<Value> unpadded(Value v, const Sharding& lies, const ReadPadding& read, const Node& user, int block);
+  Result<Value> unpadded(Value v, const Sharding& lies, const ReadPadding& read, const Node& user,
+                         const LocalWriter& w);
 
-  // A number for each piece that these axes make, of which a rank gets its own.
-  Result<Value> of_piece(const Tensor& all, const std::vector<int>& axes, const Node& old, int block);
-
-  // The same where all ranks draw alike, and each micro-batch anew.
-  Status count_over_time(Node& node, int block);
-  // Elements are numbered over all pieces: the node gets the number of its first one, and learns how they go on.
-  Status count_on(Node& node, const PieceCut& cut, const OperandShardings& operands, int block);
-
-  // Windows slide along a cut dimension: operands get the borders that they read of other pieces, and the node the
-  // attributes that go with them.
-  Status reach_over(NodeId n, Node& node, const PieceCut& cut, int block);
-  // Positions that windows have found along the cut dimension, within all of operand 0 instead of what a piece reads.
-  Result<Value> numbered(Value positions, NodeId n, const PieceCut& cut, int block);
-
-  // Indices into a dimension that ranks share out become indices into the piece that is here; those into other pieces
-  // are out of its range. Returns which these are.
-  Result<Value> own(Value& indices, const PieceCut& cut, const Node& old, int block);
-
-  // Where the rows of a node that picks by `indices` go: which rank of `axis` has what they pick. None where these are
-  // not rows, or not all of them.
-  struct Routes {
-    int axis = -1;
-    int64_t here = 0;  // of what is picked, how much a rank has
-    Value owners;
-  };
-  std::optional<Routes> routes_of(NodeId n, const PieceCut& cut, const OperandShardings& operands, Value indices,
-                                  int block);
-  // The one move that brings rows to all ranks, or answers back, along dimension 0.
-  static bool moves_rows(const std::vector<Move>& moves, const Sharding& pieces, const Routes& routes);
-  // Whether moves bring rows of all ranks, over the axis of the routes first: these go to their owners alone.
-  bool brings_rows(const std::vector<Move>& moves, const Sharding& pieces, const Routes& routes) const;
-  // What then stands for the moves.
-  Value dispatched(Value now, const std::vector<Move>& moves, const Routes& routes, const std::string& name,
-                   Phase phase, int block);
+  // Where the rows of a node that picks by `indices` go. None where these are not rows, or not all of them.
+  std::optional<RowRoutes> routes_of(NodeId n, const PieceCut& cut, const OperandShardings& operands, Value indices,
+                                     const LocalWriter& w);
   // A result that is known where its row is owned goes back there; false where it is wanted in another way.
-  Result<bool> give_back(Value global, Value given, const Sharding& as, const Routes& routes, const Node& old,
-                         int block);
-
-  // What a rank adds to a sum of picked elements: nothing where another rank has them. That is -0: any other number of
-  // a sum keeps its bits, -0 too.
-  Value zero_elsewhere(Value given, Value elsewhere, const PieceCut& cut, size_t o, const Node& old, int block);
+  Result<bool> give_back(Value global, Value given, const Sharding& as, const RowRoutes& routes, const Node& old,
+                         const LocalWriter& w);
 
   // A node along whose cut dimension its kernel cannot work: the nodes of its body, each with its own cuts.
-  Status place_body(NodeId n, const OperandShardings& operands, const PieceCut& pieces, int block);
-
-  // The result, if the move has one.
-  Value append(const Move& move, std::string name, std::vector<Value> operands, Phase phase, int block);
+  Status place_body(NodeId n, const OperandShardings& operands, const PieceCut& pieces, const LocalWriter& w);
 
   // From what the node gives, for each lane where it sums over them, to how the value is stored. What is due after a
   // move that ends with the loop waits for the next block.
-  Status store(Value global, std::vector<Value> lanes, const Sharding& given, const Node& old, int block);
+  Status store(Value global, std::vector<Value> lanes, const Sharding& given, const Node& old, const LocalWriter& w);
 
-  void carry_on(int block);
-
-  // By the binary tree.
-  Value sum(std::vector<Value> lanes, const std::string& name, Phase phase, int block);
+  void carry_on(const LocalWriter& w);
 
   // Pieces over axes that do not cut the batch are gathered.
   Result<Value> given(Value v);
@@ -200,11 +143,37 @@ class Partition {
     Phase phase;
     BlockKind block;
   };
-  struct Moved {
-    Sharding as;
-    Value piece;
-    std::optional<Phase> phase;  // for the nodes of this phase alone
-    Value owners;                // of its rows, where it has no others
+  // What was made in the block at hand, for who wants it again.
+  struct Known {
+    struct Moved {
+      Sharding as;
+      Value piece;
+      std::optional<Phase> phase;  // for the nodes of this phase alone
+      Value owners;                // of its rows, where it has no others
+    };
+    struct Unpadded {
+      Value from;
+      ReadPadding read;
+      Value made;
+    };
+    struct Taken {  // as all ranks have it
+      Value leader;
+      Sharding as;
+      std::optional<Phase> phase;
+      Value all;
+    };
+    struct Handed {  // operands that were handed out
+      std::vector<Value> values;
+      Sharding as;
+      Phase phase;
+      Value own;
+    };
+    std::multimap<Value, Moved> moved;
+    std::vector<Unpadded> unpadded;
+    std::vector<std::pair<Value, RowRoutes>> routes;  // by indices
+    std::vector<std::pair<AxisCut, Value>> filled;    // which parts of a piece are no padding
+    std::vector<Taken> taken;
+    std::vector<Handed> handed;
   };
 
   const Plan& plan_;
@@ -218,34 +187,11 @@ class Partition {
   ByValue<std::optional<Sharding>> received_;  // of those from another TaskGraph, how they lie
   ByValue<bool> wants_mean_;                   // none: of no value
   ByValue<Value> mean_;                        // over micro-batches; before that, their sum
-  std::multimap<Value, Moved> moved_;          // of the block at hand
   std::set<Value> zero_padding_;               // local values whose padding is zero
-  struct Unpadded {
-    Value from;
-    ReadPadding read;
-    Value made;
-  };
-  std::vector<Unpadded> unpadded_;                 // of the block at hand
-  std::vector<std::pair<Value, Routes>> routes_;   // of the block at hand, by indices
-  std::vector<std::pair<AxisCut, Value>> filled_;  // of the block at hand: which parts of a piece are no padding
+  Known known_;
   std::vector<Waiting> waiting_;
   std::vector<NodeId> order_;                    // run_order
   std::map<NodeId, std::vector<NodeId>> dealt_;  // see dealt_like
-  // Of the block at hand: values as all ranks have them, by leader; and operands that were handed out.
-  struct Taken {
-    Value leader;
-    Sharding as;
-    std::optional<Phase> phase;
-    Value all;
-  };
-  struct Handed {
-    std::vector<Value> values;
-    Sharding as;
-    Phase phase;
-    Value own;
-  };
-  std::vector<Taken> taken_;
-  std::vector<Handed> handed_;
 };
 
 }  // namespace epl

@@ -9,7 +9,7 @@
 #include "core/program/pieces.h"
 #include "core/program/transfer.h"
 #include "core/runtime/diagnosis.h"
-#include "core/runtime/session_rank.h"
+#include "core/runtime/session.h"
 
 namespace epl {
 namespace {
@@ -117,7 +117,7 @@ FirstOfRank read_first(const std::string& said) {
 // begins.
 Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRequest request, int64_t verdict) {
   const size_t index = index_of(entry);
-  const double loss = next_results_[index][static_cast<size_t>(entry.loss_output)].get(0);
+  const double loss = results_->next(entry)[static_cast<size_t>(entry.loss_output)].get(0);
   const std::string& name = plan_->trained()[static_cast<size_t>(std::max<int64_t>(verdict, 1) - 1)];
   std::string all = name;  // that stand in its place, of which each rank has looked at its own
   for (const Value v : entry.plan.value_leader.ids()) {
@@ -133,8 +133,8 @@ Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRe
   request.diagnose = true;
   request.refused = verdict;
   std::vector<Tensor> whole;
-  if (!slices_.empty()) {  // all of the inputs is looked at
-    whole = whole_inputs(entry, inputs);
+  if (!slices_.whole()) {  // all of the inputs is looked at
+    whole = slices_.whole_batches(entry, inputs);
     for (size_t i = 0; i < whole.size(); ++i) input_pointers_[i] = whole[i].data();
   }
   if (!run_ranks(index, request).status.ok()) return failure;
@@ -145,12 +145,12 @@ Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRe
     const bool better = key(a, other.rank) < key(b, first.rank);
     if (a.order >= 0 && (b.order < 0 || better)) first = other;
   };
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    const Executor::Origin& origin = ranks_[r]->executors[index]->origin();
-    consider({origin, origin.given ? -1 : options_.first_rank + static_cast<int>(r)});
+  for (const auto& rank : world_->ranks()) {
+    const Executor::Origin& origin = rank->executors[index]->origin();
+    consider({origin, origin.given ? -1 : rank->number});
   }
   // Of all processes, so that each gives the same reason.
-  auto said = tell(told(first));
+  auto said = world_->tell(told(first));
   for (const std::string& other : said.ok() ? *said : std::vector<std::string>()) consider(read_first(other));
   if (first.origin.order < 0) return failure;
   return Status(Code::not_finite, cat(failure.message(), ". ", first.origin.text), first.origin.node)

@@ -127,7 +127,7 @@ Result<MetricSubject> Evaluation::subject_of(const MetricSpec& spec, size_t outp
 Status Evaluation::add(Session& session, std::span<const Tensor> inputs, const CallOptions& options) {
   if (&session.plan() != plan_.get()) return invalid("this evaluation was made from another plan than the session");
   const auto fitting = session.fit(EntryKind::evaluate, inputs, options);
-  EPL_TRY(session.refuse(fitting.status()));
+  EPL_TRY(session.world().give_up(fitting.status()));
   const Entry& entry = *fitting->entry;
   const int64_t samples = fitting->samples, batch = entry.samples.batch;
   if (samples != batch && !partial_) {
@@ -143,7 +143,7 @@ Status Evaluation::add(Session& session, std::span<const Tensor> inputs, const C
     if (!target.empty()) continue;
     EPL_ASSIGN(target, session.whole_input(entry, one.target, inputs[one.target]));
     const int dim = entry.samples.inputs[one.target];
-    if (session.options().slices && dim >= 0) target = first_samples(target, dim, batch, samples);
+    if (session.world().options().slices && dim >= 0) target = first_samples(target, dim, batch, samples);
   }
   torn_ = true;
   const auto part = [&](size_t port) {
@@ -167,7 +167,7 @@ Status Evaluation::add(Session& session, Dataset& dataset, int64_t batches, cons
   if (all && dataset.endless())
     return invalid("nobody knows how many batches this dataset has; say how many are to be added");
   // What befalls one process alone the others must not wait for.
-  const auto told = [&](const Status& status) { return status.ok() ? status : session.give_up(status); };
+  const auto told = [&](const Status& status) { return status.ok() ? status : session.world().give_up(status); };
   if (all) EPL_TRY(told(dataset.seek(0)));
   const int64_t count = all ? dataset.batches() : batches;
   CallOptions own = options;
@@ -175,7 +175,7 @@ Status Evaluation::add(Session& session, Dataset& dataset, int64_t batches, cons
   for (int64_t i = 0; i < count; ++i) {
     const auto batch = dataset.next(options.stop);
     EPL_TRY(told(batch.status()));
-    own.samples = session.options().slices && dataset.options().batch > 0 ? dataset.samples_given() : 0;
+    own.samples = session.world().options().slices && dataset.options().batch > 0 ? dataset.samples_given() : 0;
     EPL_TRY(add(session, *batch, own));
   }
   return all ? dataset.seek(0) : Status();

@@ -8,7 +8,7 @@
 #include "core/base/stop_hook.h"
 #include "core/base/suggestion.h"
 #include "core/formats/safetensors.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 
 namespace epl {
 namespace {
@@ -23,14 +23,14 @@ Result<Weights> collect_weights(Session& session) {
   for (StateKind kind : {StateKind::parameter, StateKind::frozen, StateKind::buffer}) {
     for (const std::string& name : state_names(session.plan(), kind)) {
       if (std::ranges::any_of(adapters, [&](const Adapter& one) { return one.a == name || one.b == name; })) continue;
-      EPL_ASSIGN(Tensor value, session.state_view(name));
-      if (session.is_local(0)) out[name] = std::move(value);
+      EPL_ASSIGN(Tensor value, session.state().view(name));
+      if (session.world().is_local(0)) out[name] = std::move(value);
     }
   }
   for (const Adapter& one : adapters) {
-    EPL_ASSIGN(Tensor a, session.state_view(one.a));
-    EPL_ASSIGN(Tensor b, session.state_view(one.b));
-    if (!session.is_local(0)) continue;
+    EPL_ASSIGN(Tensor a, session.state().view(one.a));
+    EPL_ASSIGN(Tensor b, session.state().view(one.b));
+    if (!session.world().is_local(0)) continue;
     Tensor& weight = out.at(one.weight);
     weight = merge_adapter(one, weight, a, b);
   }
@@ -44,9 +44,9 @@ Result<Weights> collect_weights(Session& session) {
 }
 
 Result<Weights> weights(Session& session) {
-  EPL_TRY(session.enter_call());
+  EPL_TRY(session.world().enter_call(session.world().call().stop()));
   Result<Weights> collected = collect_weights(session);
-  EPL_TRY(session.leave_call(collected.status()));
+  EPL_TRY(session.world().leave_call(collected.status()));
   return collected;
 }
 
@@ -60,7 +60,7 @@ Result<AdapterFiles> collect_adapters(Session& session, const std::string& folde
   const std::vector<Adapter>& adapters = session.plan().adapters();
   NamedTensors values;
   const auto add = [&](const std::string& name, const std::string& as) -> Status {
-    EPL_ASSIGN(Tensor value, session.state_view(name));
+    EPL_ASSIGN(Tensor value, session.state().view(name));
     values.emplace_back(as, std::move(value));
     return {};
   };
@@ -70,7 +70,7 @@ Result<AdapterFiles> collect_adapters(Session& session, const std::string& folde
   // PEFT keeps a module complete, with its frozen parameters.
   std::vector<std::string> changed = session.plan().trained(), all;
   for (const std::string& name : state_names(session.plan(), StateKind::buffer)) {
-    EPL_ASSIGN(Tensor value, session.state_view(name));
+    EPL_ASSIGN(Tensor value, session.state().view(name));
     if (!identical(value, session.plan().state().find(name)->initial)) changed.push_back(name);
   }
   for (StateKind kind : {StateKind::parameter, StateKind::frozen, StateKind::buffer}) {
@@ -84,7 +84,7 @@ Result<AdapterFiles> collect_adapters(Session& session, const std::string& folde
     // A batch norm of PyTorch counts its batches, too, and PEFT misses what a module should have.
     if (name.ends_with(".running_var"))
       values.emplace_back(cat("base_model.model.", module, ".num_batches_tracked"),
-                          Tensor::from_ints({session.steps_done()}).reshaped({}));
+                          Tensor::from_ints({session.host_state().steps_done()}).reshaped({}));
   }
   if (!beside.left_out.empty()) {
     log(session.host(), LogLevel::warning, LoggedPath{folder}, ": ", beside.left_out[0],
@@ -99,20 +99,20 @@ Result<AdapterFiles> collect_adapters(Session& session, const std::string& folde
 Status export_adapters(Session& session, const std::string& folder) {
   if (session.plan().adapters().empty())
     return invalid("the plan has no low-rank adapters to export; a trainer with adapters makes one that has");
-  EPL_TRY(session.enter_call());
+  EPL_TRY(session.world().enter_call(session.world().call().stop()));
   const Result<AdapterFiles> files = collect_adapters(session, folder);
-  EPL_TRY(session.leave_call(files.status()));
+  EPL_TRY(session.world().leave_call(files.status()));
   const auto write = [&]() -> Status {
-    if (!session.is_local(0)) return {};
+    if (!session.world().is_local(0)) return {};
     const auto& [values, config] = *files;
     EPL_TRY(make_folder(folder));
     EPL_TRY(save_safetensors(cat(folder, "/adapter_model.safetensors"), values, {{"format", "pt"}},
-                             stop_hook(session.stop())));
+                             stop_hook(session.world().call().stop())));
     // The two belong together: where the first is there, the second follows.
     return write_file_atomically(cat(folder, "/adapter_config.json"),
                                  [&](FileWriter& file) { return file.write(config.data(), config.size()); });
   };
-  return session.agree(write());
+  return session.world().agree(write());
 }
 
 namespace {
@@ -120,7 +120,8 @@ namespace {
 ModelSaveOptions how_to_save(const Session& session, bool for_inference) {
   constexpr std::string_view own_output = "output:";
   const PlanOptions& options = session.plan().options();
-  ModelSaveOptions how{.for_inference = for_inference, .loss_output = {}, .hook = stop_hook(session.stop())};
+  ModelSaveOptions how{
+      .for_inference = for_inference, .loss_output = {}, .hook = stop_hook(session.world().call().stop())};
   if (options.training && options.train.loss.name.starts_with(own_output))
     how.loss_output = options.train.loss.name.substr(own_output.size());
   return how;
@@ -131,14 +132,15 @@ Status finished(ByteWriter& out, const Status& written) { return written.ok() ? 
 Status write_model(Session& session, ByteWriter* out, bool for_inference) {
   EPL_ASSIGN(const auto values, weights(session));
   const Model& model = *session.plan().options().model;
-  return session.agree(
-      session.is_local(0) ? finished(*out, model.write(*out, values, how_to_save(session, for_inference))) : Status());
+  return session.world().agree(session.world().is_local(0)
+                                   ? finished(*out, model.write(*out, values, how_to_save(session, for_inference)))
+                                   : Status());
 }
 
 Status write_weights(Session& session, ByteWriter* out) {
   EPL_ASSIGN(const auto values, weights(session));
   const NamedTensors named(values.begin(), values.end());
-  return session.agree(session.is_local(0) ? finished(*out, write_safetensors(*out, named)) : Status());
+  return session.world().agree(session.world().is_local(0) ? finished(*out, write_safetensors(*out, named)) : Status());
 }
 
 }  // namespace
@@ -158,7 +160,7 @@ Status export_to(Session& session, std::string_view format, ByteWriter* out) {
   for (const ExportFormat& row : export_formats()) {
     names.emplace_back(row.name);
     if (row.name != format) continue;
-    EPL_TRY(session.agree(session.is_local(0) && out == nullptr ? no_writer() : Status()));
+    EPL_TRY(session.world().agree(session.world().is_local(0) && out == nullptr ? no_writer() : Status()));
     EPL_TRY(row.write(session, out));
     log(session.host(), LogLevel::info, "exported ", format, " to the host");
     return {};
@@ -169,8 +171,8 @@ Status export_to(Session& session, std::string_view format, ByteWriter* out) {
 Status export_model(Session& session, const std::string& path, bool for_inference) {
   EPL_ASSIGN(const auto values, weights(session));
   const Model& model = *session.plan().options().model;
-  EPL_TRY(
-      session.agree(session.is_local(0) ? model.save(path, values, how_to_save(session, for_inference)) : Status()));
+  EPL_TRY(session.world().agree(
+      session.world().is_local(0) ? model.save(path, values, how_to_save(session, for_inference)) : Status()));
   log(session.host(), LogLevel::info, "exported ", LoggedPath{path});
   return {};
 }
@@ -178,7 +180,9 @@ Status export_model(Session& session, const std::string& path, bool for_inferenc
 Status export_weights(Session& session, const std::string& path) {
   EPL_ASSIGN(auto values, weights(session));
   const NamedTensors named(values.begin(), values.end());
-  EPL_TRY(session.agree(session.is_local(0) ? save_safetensors(path, named, {}, stop_hook(session.stop())) : Status()));
+  EPL_TRY(session.world().agree(session.world().is_local(0)
+                                    ? save_safetensors(path, named, {}, stop_hook(session.world().call().stop()))
+                                    : Status()));
   log(session.host(), LogLevel::info, "exported ", LoggedPath{path});
   return {};
 }

@@ -5,7 +5,7 @@
 
 #include "core/base/check.h"
 #include "core/base/hash.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/state.h"
 
 namespace epl {
 namespace {
@@ -56,7 +56,7 @@ Result<std::vector<std::string>> leave_to_the_file(Session& session, Facts& fact
   if (session.plan().adapters().empty()) return out;
   for (const std::string& name : state_names(session.plan(), StateKind::frozen)) {
     if (!may_be_in_the_file(session, name)) continue;
-    EPL_ASSIGN(Tensor value, session.state_view(name));
+    EPL_ASSIGN(Tensor value, session.state().view(name));
     if (identical(value, slot_of(session, name).initial)) out.push_back(name);
   }
   if (out.empty()) return out;
@@ -83,7 +83,7 @@ Result<std::vector<std::string>> left_to_the_file(const Session& session, const 
 }
 
 Status restore_from_the_file(Session& session, const std::vector<std::string>& names) {
-  for (const std::string& name : names) EPL_TRY(session.set_state(name, slot_of(session, name).initial));
+  for (const std::string& name : names) EPL_TRY(session.state().set(name, slot_of(session, name).initial));
   return {};
 }
 

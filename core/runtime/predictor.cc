@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "core/runtime/session_rank.h"
+#include "core/compile/plan_memory.h"
+#include "core/runtime/session.h"
 
 namespace epl {
 namespace {
@@ -30,22 +31,22 @@ Result<std::unique_ptr<Predictor>> Predictor::create(const std::shared_ptr<Sessi
                                                      std::shared_ptr<const CompiledPlan> shapes,
                                                      const CallOptions& options) {
   const CompiledPlan& trained = session->plan();
+  Device& device = *session->world().ranks().device();
   std::unique_ptr<Predictor> made(new Predictor());
   made->source_ = session;
   made->alike_ = shapes == nullptr || shapes.get() == &trained;
-  if (made->alike_) shapes = session->plan_;
+  if (made->alike_) shapes = session->shared_plan();
   if (!shapes->entry(EntryKind::predict)) return invalid("the plan has no predict entry");
-  if (!session->device_->executes())
-    return unsupported("a predictor needs a device that computes, and ", session->device_->description(),
-                       " computes nothing");
-  if (made->alike_ && session->over_processes()) {
+  if (!device.executes())
+    return unsupported("a predictor needs a device that computes, and ", device.description(), " computes nothing");
+  if (made->alike_ && session->world().over_processes()) {
     return unsupported("a predictor lives in one process, and this session is one of several: give it a plan of its ",
                        "own, of one rank");
   }
-  SessionOptions own{.seed = session->seed_, .predicts_only = true};
-  if (made->alike_) own.device = session->options_.device;
-  EPL_ASSIGN(made->stream_, session->device_->create_stream(1));
-  EPL_ASSIGN(made->own_, Session::create(session->host_, std::move(shapes), own));
+  SessionOptions own{.seed = session->host_state().seed(), .predicts_only = true};
+  if (made->alike_) own.device = session->world().options().device;
+  EPL_ASSIGN(made->stream_, device.create_stream(1));
+  EPL_ASSIGN(made->own_, Session::create(session->host(), std::move(shapes), own));
   if (!made->alike_) EPL_TRY(made->prepare(*session));
   EPL_TRY(made->refresh(options));
   return made;
@@ -64,7 +65,7 @@ Status Predictor::prepare(Session& session) {
   }
   int64_t largest = 0;
   for (const StateSlot* slot : wanted) {
-    const auto held = session.held(slot->name);
+    const auto held = session.state().held(slot->name);
     if (!held.ok()) {
       return invalid("the session has no ", slot->name,
                      ", which the plan of the predictor reads: make it of the same model, with the same trainer")
@@ -77,11 +78,11 @@ Status Predictor::prepare(Session& session) {
     }
     Item item{.from = held->slot, .to = slot};
     for (const std::vector<int>& holders : held->holders) {
-      const auto local = std::ranges::find_if(holders, [&](int rank) { return session.is_local(rank); });
+      const auto local = std::ranges::find_if(holders, [&](int rank) { return session.world().is_local(rank); });
       if (local == holders.end())
         return unsupported("other processes have pieces of ", slot->name, "; a predictor needs all in its own")
             .at(slot->name);
-      item.holders.push_back(*local - session.options_.first_rank);
+      item.holders.push_back(*local);
     }
     items_.push_back(std::move(item));
     largest = std::max(largest, slot->type.bytes());
@@ -93,39 +94,38 @@ Status Predictor::prepare(Session& session) {
 Status Predictor::refresh(const CallOptions& options) {
   const std::shared_ptr<Session> session = source_.lock();
   if (!session) return error(Code::misuse, "the session of this predictor is gone; its weights stay as they are");
-  return session->gate_.read(options.stop, [&]() -> Status {
-    if (!session->healthy_)
+  return session->state().gate().read(options.stop, [&]() -> Status {
+    if (!session->state().healthy())
       return error(Code::state_lost, "a step of the session failed while the weights were changing; load a checkpoint");
     whole_ = false;
     EPL_TRY(copy(*session));
     whole_ = true;
-    own_->seed_ = session->seed_;
-    own_->steps_done_ = session->steps_done_;
-    steps_.store(session->steps_done_, std::memory_order_relaxed);
+    const HostState& from = session->host_state();
+    own_->host_state().set_seed(from.seed());
+    own_->host_state().set_steps_done(from.steps_done());
+    steps_.store(from.steps_done(), std::memory_order_relaxed);
     return {};
   });
 }
 
 Status Predictor::copy(Session& session) {
   if (alike_) {
-    for (size_t r = 0; r < own_->ranks_.size(); ++r) {
-      ParameterStore& to = own_->ranks_[r]->store;
-      stream_->copy(to.data(), session.ranks_[r]->store.data(), to.bytes());
-    }
+    for (const auto& rank : own_->world().ranks())
+      stream_->copy(rank->store.data(), session.world().ranks().at(rank->number).store.data(), rank->store.bytes());
     return stream_->synchronize();
   }
   for (const Item& item : items_) {
     Tensor whole(item.from->type, nullptr, room_.data());
     for (const int holder : item.holders)
-      EPL_TRY(session.ranks_[static_cast<size_t>(holder)]->store.gather(*stream_, *item.from, whole));
-    EPL_TRY(own_->set_state(item.to->name, whole));
+      EPL_TRY(session.world().ranks().at(holder).store.gather(*stream_, *item.from, whole));
+    EPL_TRY(own_->state().set(item.to->name, whole));
   }
   return {};
 }
 
 int64_t Predictor::memory_bytes() const {
   int64_t bytes = 0;
-  for (const auto& rank : own_->ranks_) bytes += plan().prediction_bytes(rank->rank_class);
+  for (const auto& rank : own_->world().ranks()) bytes += PlanMemory(plan()).prediction(rank->rank_class);
   return bytes + static_cast<int64_t>(room_.size());
 }
 

@@ -18,7 +18,7 @@ Result<int64_t> samples_in(const Port& port, const TensorType& type, int dim, in
 }  // namespace
 
 Result<Session::Fit> Session::fit(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options) const {
-  EPL_ASSIGN(const Entry* first, find_entry(kind));
+  EPL_ASSIGN(const Entry* first, find_entry(*plan_, kind));
   Status why;
   Fit partial;
   std::string shapes;
@@ -46,7 +46,7 @@ Result<int64_t> Session::samples_of(const Entry& entry, std::span<const Tensor> 
     return invalid(entry_name(entry.kind), " takes ", entry.inputs.size(), " tensors (", names, "), got ",
                    inputs.size());
   }
-  if (options.samples != 0 && slices_.empty())
+  if (options.samples != 0 && slices_.whole())
     return invalid("samples is ", options.samples, "; it is for slices, and these inputs are whole");
   const int64_t batch = entry.samples.batch;
   const bool is_part = options.samples != 0 && options.samples != batch;
@@ -54,8 +54,8 @@ Result<int64_t> Session::samples_of(const Entry& entry, std::span<const Tensor> 
     return invalid("samples is ", options.samples, ", of a batch of ", batch,
                    is_train ? ", of which a step takes all" : "");
   }
-  if (!slices_.empty()) {
-    EPL_TRY(check_slices(entry, inputs));
+  if (!slices_.whole()) {
+    EPL_TRY(slices_.check(entry, inputs));
     return options.samples > 0 ? options.samples : batch;
   }
   int64_t samples = 0;

@@ -1,10 +1,10 @@
 // What a session records of its steps.
-#include "core/runtime/session_rank.h"
+#include "core/runtime/session.h"
 
 namespace epl {
 
 void Session::record(int64_t steps) {
-  for (const auto& rank : ranks_) {
+  for (const auto& rank : world_->ranks()) {
     const Program& program = plan_->entries().front().programs[static_cast<size_t>(rank->rank_class)];
     size_t room = 1;  // the agreement
     for (const BlockCall& call : program.calls) {
@@ -19,15 +19,13 @@ void Session::record(int64_t steps) {
 
 StepTrace Session::trace() const {
   StepTrace trace;
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    const Rank& rank = *ranks_[r];
+  for (const auto& rank : world_->ranks()) {
     RankTrace& made = trace.ranks.emplace_back();
-    made.rank = options_.first_rank + static_cast<int>(r);
-    made.rank_class = rank.rank_class;
-    made.program = &plan_->entries().front().programs[static_cast<size_t>(rank.rank_class)];
-    for (const ProgramGroup& group : made.program->groups)
-      made.members.push_back(members_of(group, rank.rank_class, made.rank));
-    made.events = rank.events;
+    made.rank = rank->number;
+    made.rank_class = rank->rank_class;
+    made.program = &plan_->entries().front().programs[static_cast<size_t>(rank->rank_class)];
+    for (const ProgramGroup& group : made.program->groups) made.members.push_back(members_of(*plan_, group, *rank));
+    made.events = rank->events;
   }
   find_meetings(trace);
   return trace;

@@ -59,7 +59,7 @@ const AxisCut* find_cut(const Cuts& cuts, int axis);  // the one that has the ax
 
 // Named axes over a VirtualDevice, whose ranks are in row-major order of the rank axes. Plans and programs compute with
 // places, and not with rank numbers. A session asks the mesh which ranks have a piece; where micro-batches cut a value
-// too, core/runtime/session_processes.cc takes the axes of time out of the cuts by itself.
+// too, core/runtime/sharing.cc takes the axes of time out of the cuts by itself.
 //
 // What an axis cuts is each TaskGraph's own: one may cut the batch over axes over which another one cuts weights. So
 // `batch` is an argument: how a TaskGraph cuts the batch, a dimension of U units (TaskGraph::batch).

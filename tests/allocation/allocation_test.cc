@@ -100,7 +100,7 @@ void steps_allocate_nothing(int64_t ranks, const char* micro_batches, int thread
     if (precision == DType::f64) continue;  // where references serve, which allocate nothing either
     ASSERT_TRUE(!in.row || in.row->name != "reference") << in.name << " (" << in.query->op << ") has no kernel";
   }
-  auto session = Session::create(test_host(threads), *plan, 1);
+  auto session = Session::create(test_host(threads), *plan, {.seed = 1});
   ASSERT_TRUE(session.ok()) << session.status().to_string();
   Tensor tokens(TensorType{DType::i64, {4, 8}}), target(TensorType{DType::i64, {4, 8}});
   for (int i = 0; i < 32; ++i) tokens.set_int(i, i * 7 % 32), target.set_int(i, i * 5 % 32);

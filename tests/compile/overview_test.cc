@@ -236,7 +236,7 @@ TEST(Overview, SixtyFourRanksAreExplainedAtOnce) {
 TEST(Overview, ARealStepIsRecorded) {
   const auto plan = plan_of(2, R"({"default": {"split": 2}})");
   ASSERT_TRUE(plan);
-  auto session = Session::create(test_host(2), plan, 1);
+  auto session = Session::create(test_host(2), plan, {.seed = 1});
   ASSERT_TRUE(session.ok());
   std::vector<Tensor> inputs;
   for (const Port& port : plan->entries().front().inputs) inputs.emplace_back(port.global_type);

@@ -38,7 +38,7 @@ constexpr std::string_view pinned = R"({"default": {"split": 2, "dims": {"w1": 0
 
 // Losses and weights of some steps, by name.
 std::map<std::string, Tensor> trained(const std::shared_ptr<const CompiledPlan>& plan) {
-  auto session = Session::create(test_host(2), plan, 7);
+  auto session = Session::create(test_host(2), plan, {.seed = 7});
   EXPECT_TRUE(session.ok()) << session.status().to_string();
   std::map<std::string, Tensor> out;
   Tensor losses(TensorType{DType::f64, {3}});
@@ -48,7 +48,7 @@ std::map<std::string, Tensor> trained(const std::shared_ptr<const CompiledPlan>&
     EXPECT_TRUE(status.ok()) << status.to_string();
     losses.set(s, metrics.loss);
   }
-  for (const StateSlot& slot : plan->state().slots()) out.emplace(slot.name, *(*session)->state(slot.name));
+  for (const StateSlot& slot : plan->state().slots()) out.emplace(slot.name, *(*session)->state().get(slot.name));
   out.emplace("losses", losses);
   return out;
 }

@@ -1,6 +1,7 @@
 // What a plan knows before anything runs: memory, layout, refusals; and plans on the simulated device.
 #include <gtest/gtest.h>
 
+#include "core/compile/plan_memory.h"
 #include "core/program/memory.h"
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
@@ -28,8 +29,7 @@ TEST(Plan, AttentionMemoryGrowsWithTheLengthNotItsSquare) {
   auto small = compile(attention_text(2048)), large = compile(attention_text(8192));
   ASSERT_TRUE(small.ok()) << small.status().to_string();
   ASSERT_TRUE(large.ok()) << large.status().to_string();
-  EXPECT_LE(static_cast<double>((*large)->memory_bytes_peak()),
-            4.2 * static_cast<double>((*small)->memory_bytes_peak()));
+  EXPECT_LE(static_cast<double>(PlanMemory(**large).peak()), 4.2 * static_cast<double>(PlanMemory(**small).peak()));
 }
 
 TEST(Memory, LayoutsAreTightAndNeverOverlap) {

@@ -250,7 +250,7 @@ Trained train(const char* level, int threads, int64_t ranks = 1) {
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   if (!plan.ok()) return out;
   out.kernels = *(*plan)->text(EntryKind::train, "kernels");
-  auto session = Session::create(host, *plan, 1);
+  auto session = Session::create(host, *plan, {.seed = 1});
   EXPECT_TRUE(session.ok()) << session.status().to_string();
   Tensor target(TensorType{DType::i64, {8}});
   for (int i = 0; i < 8; ++i) target.set_int(i, i);
@@ -260,7 +260,7 @@ Trained train(const char* level, int threads, int64_t ranks = 1) {
     EXPECT_TRUE((*session)->step(inputs, metrics).ok());
     out.losses.push_back(metrics.loss);
   }
-  out.weight = *(*session)->state("w");
+  out.weight = *(*session)->state().get("w");
   return out;
 }
 

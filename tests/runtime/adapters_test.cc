@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/compile/plan_memory.h"
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
 
@@ -59,7 +60,7 @@ std::unique_ptr<Session> session_of(const Host& host, const Layout& layout, bool
   auto plan = CompiledPlan::create(host, options_for(layout, adapters));
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   if (!plan.ok()) return nullptr;
-  auto session = Session::create(host, *plan, 7);
+  auto session = Session::create(host, *plan, {.seed = 7});
   EXPECT_TRUE(session.ok()) << session.status().to_string();
   return session.ok() ? std::move(*session) : nullptr;
 }
@@ -103,7 +104,8 @@ TEST(AdaptedSession, LearnsTheSameBitsUnderEveryLayout) {
     std::vector<double> other_losses;
     train(*other, other_losses);
     EXPECT_EQ(other_losses, losses) << layout.ranks << " ranks, " << layout.micro_batches << " micro-batches";
-    for (const std::string& name : trained) EXPECT_TRUE(identical(*one->state(name), *other->state(name))) << name;
+    for (const std::string& name : trained)
+      EXPECT_TRUE(identical(*one->state().get(name), *other->state().get(name))) << name;
   }
 }
 
@@ -116,14 +118,14 @@ TEST(AdaptedSession, PredictsAsItsMergedWeightsDo) {
   std::vector<double> losses;
   train(*adapted, losses);
   for (const char* name : {"conv.weight", "first.weight", "first.bias"})
-    EXPECT_TRUE(identical(*adapted->state(name), *plain->state(name))) << name << " is frozen";
+    EXPECT_TRUE(identical(*adapted->state().get(name), *plain->state().get(name))) << name << " is frozen";
   for (const Adapter& one : adapted->plan().adapters()) {
-    const Tensor merged =
-        merge_adapter(one, *adapted->state(one.weight), *adapted->state(one.a), *adapted->state(one.b));
-    EXPECT_FALSE(identical(merged, *adapted->state(one.weight))) << one.weight;
-    ASSERT_TRUE(plain->set_state(one.weight, merged).ok());
+    const Tensor merged = merge_adapter(one, *adapted->state().get(one.weight), *adapted->state().get(one.a),
+                                        *adapted->state().get(one.b));
+    EXPECT_FALSE(identical(merged, *adapted->state().get(one.weight))) << one.weight;
+    ASSERT_TRUE(plain->state().set(one.weight, merged).ok());
   }
-  ASSERT_TRUE(plain->set_state("head.weight", *adapted->state("head.weight")).ok());
+  ASSERT_TRUE(plain->state().set("head.weight", *adapted->state().get("head.weight")).ok());
   const Tensor beside = predict(*adapted), merged = predict(*plain);
   double most = 0, moved = 0;
   for (int64_t i = 0; i < beside.elements(); ++i) {
@@ -157,7 +159,7 @@ TEST(AdaptedSession, PlansMemoryForTheAdaptersAlone) {
   };
   EXPECT_GT(matrices(**plain), 0);
   EXPECT_EQ(matrices(**adapted), 0);
-  const auto beside_weights = [](const CompiledPlan& plan) { return plan.memory_items()[2].bytes; };
+  const auto beside_weights = [](const CompiledPlan& plan) { return PlanMemory(plan).items()[2].bytes; };
   EXPECT_GE(beside_weights(**plain), 2 * 16 * 80 * 4);
   EXPECT_LT(beside_weights(**adapted), 2 * 16 * 80 * 4);
 }
@@ -177,7 +179,7 @@ TEST_P(AdaptersBeside, LearnAsInFloat32) {
     for (AdapterSpec& spec : options.adapters.specs) spec.dropout = 0;
     auto plan = CompiledPlan::create(host, options);
     if (!plan.ok()) return ADD_FAILURE() << plan.status().to_string(), nullptr;
-    auto session = Session::create(host, *plan, 7);
+    auto session = Session::create(host, *plan, {.seed = 7});
     if (!session.ok()) return ADD_FAILURE() << session.status().to_string(), nullptr;
     const DType dtype = (*plan)->entry(EntryKind::train)->inputs[0].global_type.dtype;
     for (int step = 0; step < 20; ++step) {
@@ -202,7 +204,7 @@ TEST_P(AdaptersBeside, LearnAsInFloat32) {
     const bool frozen = slot.kind == ValueKind::parameter && std::ranges::find(trained, slot.name) == trained.end();
     EXPECT_EQ(slot.type.dtype, frozen ? GetParam() : DType::f32) << slot.name;
     if (!frozen) continue;
-    EXPECT_TRUE(identical(*session->state(slot.name), slot.initial)) << slot.name;
+    EXPECT_TRUE(identical(*session->state().get(slot.name), slot.initial)) << slot.name;
   }
   const auto& notes = session->plan().notes();
   EXPECT_EQ(std::ranges::any_of(

@@ -110,13 +110,14 @@ std::vector<Tensor> batch(const Entry& entry, int64_t step) {
 uint64_t all_of(Session& session) {
   Hash64 hash;
   for (const StateSlot& slot : session.plan().state().slots()) {
-    const auto value = session.state_view(slot.name);
+    const auto value = session.state().view(slot.name);
     EXPECT_TRUE(value.ok()) << value.status().to_string();
     if (value.ok()) hash.add(value->data(), static_cast<size_t>(value->bytes()));
   }
-  const Progress::Numbers progress = session.progress();
-  const double numbers[] = {static_cast<double>(session.steps_done()), static_cast<double>(session.seed()),
-                            session.rate_scale().scale, static_cast<double>(progress.steps), progress.loss};
+  const Progress::Numbers progress = session.host_state().progress();
+  const double numbers[] = {static_cast<double>(session.host_state().steps_done()),
+                            static_cast<double>(session.host_state().seed()), session.host_state().rate_scale().scale,
+                            static_cast<double>(progress.steps), progress.loss};
   hash.add(numbers, sizeof numbers);
   return hash.value();
 }
@@ -124,8 +125,8 @@ uint64_t all_of(Session& session) {
 // What a session gives of its last step, if there was one.
 std::vector<double> outputs_of(Session& session) {
   std::vector<double> out;
-  if (session.steps_done() == 0) return out;
-  for (const char* name : {"loss", "gradient_norm"}) out.push_back(session.step_scalar(name).value());
+  if (session.host_state().steps_done() == 0) return out;
+  for (const char* name : {"loss", "gradient_norm"}) out.push_back(session.results().step_scalar(name).value());
   return out;
 }
 
@@ -182,9 +183,9 @@ class Pair {
   // As from a checkpoint.
   void restore() {
     for (const StateSlot& slot : twin->plan().state().slots())
-      ASSERT_TRUE(failing->set_state(slot.name, twin->state(slot.name).value()).ok());
-    failing->set_steps_done(twin->steps_done());
-    failing->restored();
+      ASSERT_TRUE(failing->state().set(slot.name, twin->state().get(slot.name).value()).ok());
+    failing->host_state().set_steps_done(twin->host_state().steps_done());
+    failing->state().restored();
   }
 
   std::shared_ptr<FailingDevice> device;
@@ -213,7 +214,7 @@ class AtomicCalls : public testing::TestWithParam<tools::StrategyRow> {
       ASSERT_EQ(how, Fails::calls) << said;
       ASSERT_TRUE(pair.call(*pair.twin, kind).ok()) << said;
       pair.step += kind == Kind::step || kind == Kind::apply ? 1 : 0;
-    } else if (!pair.failing->healthy()) {
+    } else if (!pair.failing->state().healthy()) {
       ASSERT_FALSE(before_agreement) << said;
       ASSERT_TRUE(kind == Kind::step || kind == Kind::apply || kind == Kind::gradients) << said;
       ASSERT_NE(how, Fails::calls) << said;
@@ -342,14 +343,15 @@ class Job {
   // What is in pieces is put together by both.
   void expect_alike(const std::string& said) {
     for (const StateSlot& slot : twin->plan().state().slots()) {
-      const Tensor wanted = twin->state(slot.name).value();
+      const Tensor wanted = twin->state().get(slot.name).value();
       both([&](int r) {
-        const auto value = sessions[r]->state(slot.name);
+        const auto value = sessions[r]->state().get(slot.name);
         EXPECT_TRUE(value.ok()) << said << ": " << value.status().to_string();
         EXPECT_TRUE(value.ok() && identical(*value, wanted)) << said << ": " << slot.name << " of process " << r;
       });
     }
-    for (const auto& session : sessions) EXPECT_EQ(session->steps_done(), twin->steps_done()) << said;
+    for (const auto& session : sessions)
+      EXPECT_EQ(session->host_state().steps_done(), twin->host_state().steps_done()) << said;
   }
 
   std::shared_ptr<FailingDevice> devices[2];
@@ -388,7 +390,7 @@ TEST_P(AtomicCallsOverProcesses, HappenInAllOrInNone) {
         job.devices[p]->arm();
         ASSERT_EQ(codes[0].ok(), codes[1].ok()) << said;
         if (codes[0].ok()) job.twin_step();
-        if (!job.sessions[p]->healthy() &&
+        if (!job.sessions[p]->state().healthy() &&
             agreement < 0) {  // behind the agreement, of which a side stream knows nothing
           const auto next = job.steps();
           ASSERT_EQ(next[p].code(), Code::state_lost) << said;
@@ -396,7 +398,7 @@ TEST_P(AtomicCallsOverProcesses, HappenInAllOrInNone) {
           made = std::make_unique<Job>(*plan);
           continue;
         }
-        for (const auto& session : job.sessions) ASSERT_TRUE(session->healthy()) << said;
+        for (const auto& session : job.sessions) ASSERT_TRUE(session->state().healthy()) << said;
         job.expect_alike(said);
         for (const Status& status : job.steps()) ASSERT_TRUE(status.ok()) << said << ", then " << status.to_string();
         job.twin_step();
@@ -428,7 +430,7 @@ TEST(TornCalls, AreSaid) {
     ASSERT_NE(first, pair.counted.end());
     pair.device->arm(static_cast<int>(first - pair.counted.begin()), first->agreement, Fails::afterwards);
     EXPECT_FALSE(pair.call(*pair.failing, Kind::step).ok()) << row.name;
-    EXPECT_FALSE(pair.failing->healthy()) << row.name;
+    EXPECT_FALSE(pair.failing->state().healthy()) << row.name;
     EXPECT_EQ(pair.call(*pair.failing, Kind::evaluate).code(), Code::state_lost) << row.name;
   }
 }

@@ -2,6 +2,7 @@
 // gradients of those alone. It learns what one rank learns, and a plan of a million classes says what it takes.
 #include <gtest/gtest.h>
 
+#include "core/compile/plan_memory.h"
 #include "tests/runtime/trained.h"
 
 namespace epl::classifier_test {
@@ -79,9 +80,9 @@ TEST(Classifier, OfAMillionClassesIsNowhereWhole) {
   ASSERT_TRUE(one.ok() && eight.ok()) << one.status().to_string() << eight.status().to_string();
   const CompiledPlan &whole = **one, &cut = **eight;
   const int64_t weights = 4 * sizes.classes * sizes.features;
-  EXPECT_GT(whole.memory_bytes_peak(), 2 * weights);
-  EXPECT_GT(cut.memory_bytes_peak(), 2 * weights / 8);
-  EXPECT_LT(static_cast<double>(cut.memory_bytes_peak()), 1.02 / 8 * static_cast<double>(whole.memory_bytes_peak()));
+  EXPECT_GT(PlanMemory(whole).peak(), 2 * weights);
+  EXPECT_GT(PlanMemory(cut).peak(), 2 * weights / 8);
+  EXPECT_LT(static_cast<double>(PlanMemory(cut).peak()), 1.02 / 8 * static_cast<double>(PlanMemory(whole).peak()));
   const std::string local = *cut.text(EntryKind::train, "local");
   const std::string graph = local.substr(local.find("\ngraph "));
   EXPECT_NE(graph.find("f32[64,125000]"), std::string::npos) << "scores in pieces";

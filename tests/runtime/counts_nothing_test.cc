@@ -80,7 +80,7 @@ Job start(std::string_view graph, const LossSpec& loss, Layout layout, bool keep
   auto plan = CompiledPlan::create(host, options);
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   job.plan = *plan;
-  auto session = Session::create(host, job.plan, 7);
+  auto session = Session::create(host, job.plan, {.seed = 7});
   EXPECT_TRUE(session.ok()) << session.status().to_string();
   job.session = std::move(*session);
   return job;
@@ -105,7 +105,7 @@ std::vector<Tensor> masked_batch(double mask) {
 
 std::vector<Tensor> state_of(Job& job) {
   std::vector<Tensor> all;
-  for (const StateSlot& slot : job.plan->state().slots()) all.push_back(*job.session->state(slot.name));
+  for (const StateSlot& slot : job.plan->state().slots()) all.push_back(*job.session->state().get(slot.name));
   return all;
 }
 void expect_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
@@ -131,11 +131,11 @@ TEST_P(CountsNothing, TheStepChangesNothingButItsNumber) {
     EXPECT_TRUE(metrics.counts_nothing);
     EXPECT_TRUE(std::isnan(metrics.loss));
     EXPECT_EQ(metrics.gradient_norm, 0);
-    EXPECT_EQ(job.session->steps_done(), 2);
+    EXPECT_EQ(job.session->host_state().steps_done(), 2);
     expect_same(state_of(job), before);
     EXPECT_FALSE(job.step(batch(8, 0)).counts_nothing);
     other.step(batch(8, 0));
-    other.session->set_steps_done(2);
+    other.session->host_state().set_steps_done(2);
     other.step(batch(8, 0));
     expect_same(state_of(job), state_of(other));
   }
@@ -150,8 +150,8 @@ TEST_P(CountsNothing, InAPartOfTheBatchIsNothingSpecial) {
     EXPECT_FALSE(metrics.counts_nothing);
     EXPECT_TRUE(std::isfinite(metrics.loss));
   }
-  expect_same({*job.session->state("w"), *job.session->state("v")},
-              {*whole.session->state("w"), *whole.session->state("v")});
+  expect_same({*job.session->state().get("w"), *job.session->state().get("v")},
+              {*whole.session->state().get("w"), *whole.session->state().get("v")});
 }
 
 TEST_P(CountsNothing, InALossOfTheModel) {
@@ -168,31 +168,31 @@ TEST_P(CountsNothing, InALossOfTheModel) {
 TEST_P(CountsNothing, OneLossOfTwo) {
   Job job = start(own_loss, {.name = "output:beside"}, GetParam());
   job.step(masked_batch(1));
-  const Tensor w = *job.session->state("w"), v = *job.session->state("v");
+  const Tensor w = *job.session->state().get("w"), v = *job.session->state().get("v");
   const StepMetrics metrics = job.step(masked_batch(0));
   EXPECT_FALSE(metrics.counts_nothing);
   EXPECT_TRUE(std::isnan(metrics.loss));
-  EXPECT_FALSE(identical(*job.session->state("v"), v));
+  EXPECT_FALSE(identical(*job.session->state().get("v"), v));
   for (const char* name : {"w", "v"})
-    for (int64_t i = 0; i < 12; ++i) EXPECT_TRUE(std::isfinite(job.session->state(name)->get(i)));
+    for (int64_t i = 0; i < 12; ++i) EXPECT_TRUE(std::isfinite(job.session->state().get(name)->get(i)));
 }
 
 TEST_P(CountsNothing, KeptGradientsAreZero) {
   Job job = start(classifier, {.name = "softmax_cross_entropy"}, GetParam(), true);
   StepMetrics metrics;
   ASSERT_TRUE(job.session->gradients(batch(8, 0), metrics).ok());
-  EXPECT_NE(job.session->state("w.gradient")->get(0), 0);
-  const Tensor before = *job.session->state("w");
+  EXPECT_NE(job.session->state().get("w.gradient")->get(0), 0);
+  const Tensor before = *job.session->state().get("w");
   ASSERT_TRUE(job.session->gradients(batch(0, -100), metrics).ok());
   EXPECT_TRUE(metrics.counts_nothing);
-  for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(job.session->state("w.gradient")->get(i), 0);
-  EXPECT_TRUE(identical(*job.session->state("w"), before));
+  for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(job.session->state().get("w.gradient")->get(i), 0);
+  EXPECT_TRUE(identical(*job.session->state().get("w"), before));
   job.step(batch(8, 0));
-  EXPECT_NE(job.session->state("w.gradient")->get(0), 0);
-  const Tensor stepped = *job.session->state("w");
+  EXPECT_NE(job.session->state().get("w.gradient")->get(0), 0);
+  const Tensor stepped = *job.session->state().get("w");
   job.step(batch(0, -100));
-  for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(job.session->state("w.gradient")->get(i), 0);
-  EXPECT_TRUE(identical(*job.session->state("w"), stepped));
+  for (int64_t i = 0; i < 12; ++i) EXPECT_EQ(job.session->state().get("w.gradient")->get(i), 0);
+  EXPECT_TRUE(identical(*job.session->state().get("w"), stepped));
 }
 
 // A share of each class of weight 0 is spread over the others, so that the sum is not zero.
@@ -216,13 +216,13 @@ TEST(CountsNothingAtAll, NoSample) {
     SCOPED_TRACE(name);
     const bool classes = std::string_view(name) == "softmax_cross_entropy";
     Job job = start(none, {.name = name}, {1, "1"});
-    const Tensor w = *job.session->state("w");
+    const Tensor w = *job.session->state().get("w");
     const StepMetrics metrics =
         job.step({Tensor(TensorType{DType::f32, {0, 4}}),
                   classes ? Tensor(TensorType{DType::i64, {0}}) : Tensor(TensorType{DType::f32, {0, 3}})});
     EXPECT_TRUE(metrics.counts_nothing);
     EXPECT_TRUE(std::isnan(metrics.loss));
-    EXPECT_TRUE(identical(*job.session->state("w"), w));
+    EXPECT_TRUE(identical(*job.session->state().get("w"), w));
   }
 }
 
@@ -250,23 +250,25 @@ TEST_P(CountsNothing, InTwoPartsIsAsInOne) {
   for (Job* one : {&parts, &whole}) one->step(batch(8, 0));  // the moments are not zero
   StepMetrics metrics;
   ASSERT_TRUE(parts.session->gradients(batch(0, -100), metrics).ok());
-  const Tensor gradient = *parts.session->state("w.gradient");
+  const Tensor gradient = *parts.session->state().get("w.gradient");
   ASSERT_TRUE(parts.session->apply(metrics).ok());
   EXPECT_TRUE(metrics.counts_nothing);
   EXPECT_TRUE(std::isnan(metrics.loss));
   EXPECT_EQ(metrics.gradient_norm, 0);
-  EXPECT_EQ(parts.session->steps_done(), 2);
+  EXPECT_EQ(parts.session->host_state().steps_done(), 2);
   whole.step(batch(0, -100));
-  for (const char* name : {"w", "v"}) EXPECT_TRUE(identical(*parts.session->state(name), *whole.session->state(name)));
+  for (const char* name : {"w", "v"})
+    EXPECT_TRUE(identical(*parts.session->state().get(name), *whole.session->state().get(name)));
   EXPECT_EQ(parts.session->apply(metrics).code(), Code::misuse);  // they were applied
   for (Job* one : {&parts, &whole}) one->step(batch(8, 0));
-  for (const char* name : {"w", "v"}) EXPECT_TRUE(identical(*parts.session->state(name), *whole.session->state(name)));
+  for (const char* name : {"w", "v"})
+    EXPECT_TRUE(identical(*parts.session->state().get(name), *whole.session->state().get(name)));
   // Gradients that the host sets count.
-  const Tensor before = *parts.session->state("w");
+  const Tensor before = *parts.session->state().get("w");
   ASSERT_TRUE(parts.session->gradients(batch(0, -100), metrics).ok());
-  ASSERT_TRUE(parts.session->set_state("w.gradient", gradient).ok());
+  ASSERT_TRUE(parts.session->state().set("w.gradient", gradient).ok());
   ASSERT_TRUE(parts.session->apply(metrics).ok());
-  EXPECT_FALSE(identical(*parts.session->state("w"), before));
+  EXPECT_FALSE(identical(*parts.session->state().get("w"), before));
 }
 
 // A batch that cannot be computed says nothing in the update by the gradients before it.

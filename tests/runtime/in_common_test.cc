@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "core/net/rendezvous.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/two_processes.h"
 #include "tests/temporary_folder.h"
 
@@ -87,7 +87,7 @@ class InCommon : public testing::TestWithParam<Layout> {
   }
   // Nothing has happened, and all go on once they have it in common again.
   void expect_they_go_on(int64_t steps) const {
-    for (int r = 0; r < world; ++r) EXPECT_EQ(sessions[r]->steps_done(), steps);
+    for (int r = 0; r < world; ++r) EXPECT_EQ(sessions[r]->host_state().steps_done(), steps);
     expect_good(step_all(steps));
   }
   bool copies() const { return std::string_view(GetParam().strategy) == "{}"; }
@@ -109,7 +109,7 @@ TEST_P(InCommon, a_reason_of_one_process_is_said_by_all) {
   const std::string why = "field target, row 37 (counted from 0), holds 7, which is not a class of 4";
   const std::vector<Status> statuses = each([&](int r) -> Status {
     const Status own = r == 1 ? Status(Code::invalid_argument, why) : Status();
-    return sessions[static_cast<size_t>(r)]->agree(own);
+    return sessions[static_cast<size_t>(r)]->world().agree(own);
   });
   EXPECT_EQ(statuses[1].code(), Code::invalid_argument);
   EXPECT_EQ(statuses[1].message(), why);
@@ -179,14 +179,14 @@ TEST_P(InCommon, what_one_process_alone_sets_is_named_at_the_next_call) {
     std::function<Status(Session&)> set;
   };
   const std::vector<Case> cases = {
-      {"learning_rate_scale is", [](Session& s) { return s.set_number("learning_rate_scale", 0.5); }},
-      {"rate.groups is", [](Session& s) { return s.set_number("learning_rate", 0.003); }},
-      {"frozen is", [](Session& s) { return s.set_number("frozen:w2", 1); }},
+      {"learning_rate_scale is", [](Session& s) { return s.host_state().set_number("learning_rate_scale", 0.5); }},
+      {"rate.groups is", [](Session& s) { return s.host_state().set_number("learning_rate", 0.003); }},
+      {"frozen is", [](Session& s) { return s.host_state().set_number("frozen:w2", 1); }},
       {"the value set for w1, as a hash is",
        [](Session& s) {
          Tensor value(TensorType{DType::f32, {12, 16}});
          value.set(3, 0.25);
-         return set_value(s, "w1", value);
+         return s.state().set_checked("w1", value);
        }},
   };
   expect_good(make());
@@ -212,7 +212,7 @@ TEST_P(InCommon, processes_in_other_calls_are_told) {
   expect_good(step_all());
   expect_all(each([&](int r) {
                if (r == 0) return step(0, 1);
-               const Session::InCall saving(*sessions[1], "epl_session_save");
+               const CallScope saving(sessions[1]->world().call(), "epl_session_save");
                return save_session(*sessions[1], folder / "checkpoint");
              }),
              Code::misuse, {"rank 0 is in step, rank 1 in save"});
@@ -242,7 +242,7 @@ TEST_P(InCommon, damaged_copies_are_noticed_and_named) {
   for (const bool at_a_save : {false, true}) {
     expect_good(make([](Told& told, int) { told.options.compare_every = 3; }));
     expect_good(step_all(0));
-    const Tensor view = sessions[1]->state_view("w2").value();
+    const Tensor view = sessions[1]->state().view("w2").value();
     const_cast<std::byte*>(static_cast<const std::byte*>(view.data()))[37] ^= std::byte{1};
     std::vector<Status> statuses(world);
     if (at_a_save) {
@@ -251,7 +251,7 @@ TEST_P(InCommon, damaged_copies_are_noticed_and_named) {
       expect_good(step_all(1));
       expect_good(step_all(2));
       statuses = step_all(3);
-      for (int r = 0; r < world; ++r) EXPECT_EQ(sessions[r]->steps_done(), 3);
+      for (int r = 0; r < world; ++r) EXPECT_EQ(sessions[r]->host_state().steps_done(), 3);
     }
     expect_all(statuses, Code::state_lost, {"has other values of", "\"w2", "memory or a connection"});
     expect_all(step_all(3), Code::state_lost, {"the session from a checkpoint"});
@@ -265,8 +265,8 @@ TEST_P(InCommon, good_copies_go_on) {
 
 TEST_P(InCommon, lines_of_the_host_are_compared) {
   expect_good(make());
-  expect_good(each([&](int r) { return sessions[r]->compare("steps: 10\n"); }));
-  expect_all(each([&](int r) { return sessions[r]->compare(cat("steps: 10\nevery: ", r + 4, "\n")); }),
+  expect_good(each([&](int r) { return sessions[r]->world().compare("steps: 10\n"); }));
+  expect_all(each([&](int r) { return sessions[r]->world().compare(cat("steps: 10\nevery: ", r + 4, "\n")); }),
              Code::invalid_argument, {"every is \"4\" at rank 0 and \"5\" at rank 1"});
   expect_they_go_on(0);
 }

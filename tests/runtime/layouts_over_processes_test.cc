@@ -4,7 +4,7 @@
 
 #include "core/net/rendezvous.h"
 #include "core/runtime/export.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/rank_processes.h"
 
 namespace epl::layouts_over_processes_test {
@@ -54,7 +54,7 @@ class OverProcesses : public testing::TestWithParam<Layout> {
 
 TEST_P(OverProcesses, LearnsTheSameBitsAsOneProcess) {
   const Layout& layout = GetParam();
-  auto alone = Session::create(host, *strategy_plan(host, layout.world(), layout.strategy), 7).value();
+  auto alone = Session::create(host, *strategy_plan(host, layout.world(), layout.strategy), {.seed = 7}).value();
   const std::string expected = answer(*alone, train(*alone, 4));
   auto session = start(layout, 4);
   ASSERT_TRUE(session);
@@ -77,10 +77,10 @@ TEST_P(OverProcesses, SavesWhatOtherLayoutsLoad) {
   const std::string state = answer(*session, losses);
   processes.expect_good_ends();
 
-  auto alone = Session::create(host, *strategy_plan(host, 1, "{}"), 1).value();
+  auto alone = Session::create(host, *strategy_plan(host, 1, "{}"), {.seed = 1}).value();
   status = load_session(*alone, saved);
   ASSERT_TRUE(status.ok()) << status.to_string();
-  EXPECT_EQ(alone->steps_done(), 2);
+  EXPECT_EQ(alone->host_state().steps_done(), 2);
   const std::string whole = all_state(*alone, losses);
   EXPECT_TRUE(state.starts_with(whole));
   ASSERT_TRUE(export_weights(*alone, exported + ".alone").ok());
@@ -111,14 +111,14 @@ INSTANTIATE_TEST_SUITE_P(, OverProcesses,
 TEST_F(OverProcesses, SayTheSameOfAStepThatIsSkipped) {
   const Layout layout = {"", std::string(split_stages), {2, 2}};
   const auto skipped = [](Session& session) {
-    Tensor weight = *session.state("w2");
+    Tensor weight = *session.state().get("w2");
     weight.set(3 * 16 + 13, NAN);
-    EXPECT_TRUE(session.set_state("w2", weight).ok());
+    EXPECT_TRUE(session.state().set("w2", weight).ok());
     StepMetrics metrics;
     EXPECT_TRUE(session.step(mlp_batch(0), metrics).ok());
     return cat(metrics.skipped.rank(), " ", metrics.skipped.message());
   };
-  auto alone = Session::create(host, *strategy_plan(host, 4, layout.strategy), 7).value();
+  auto alone = Session::create(host, *strategy_plan(host, 4, layout.strategy), {.seed = 7}).value();
   const std::string expected = skipped(*alone);
   EXPECT_NE(expected.find("w2 itself holds nan"), std::string::npos) << expected;
   auto session = start(layout, 1, {"damage", "w2"});

@@ -28,11 +28,11 @@ void predict_leaves(const std::string& micro_batches, int64_t ranks) {
   ASSERT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", micro_batches).ok());
   auto plan = CompiledPlan::create(host, options);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-  auto session = Session::create(host, *plan, 7);
+  auto session = Session::create(host, *plan, {.seed = 7});
   ASSERT_TRUE(session.ok()) << session.status().to_string();
   Tensor w(TensorType{DType::f32, {3}});
   for (int i = 0; i < 3; ++i) w.set(i, 7.0 + i);
-  ASSERT_TRUE((*session)->set_state("w", w).ok());
+  ASSERT_TRUE((*session)->state().set("w", w).ok());
   Tensor x(TensorType{DType::f32, {8, 4}});
   for (int i = 0; i < 32; ++i) x.set(i, 0.5 * i);
   std::vector<Tensor> inputs = {x}, outputs;
@@ -60,7 +60,7 @@ TEST(LeafOutputs, APlanWithoutATrainerDoesNotStep) {
   options.training = false;
   auto plan = CompiledPlan::create(host, options);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-  auto session = Session::create(host, *plan, 7);
+  auto session = Session::create(host, *plan, {.seed = 7});
   ASSERT_TRUE(session.ok()) << session.status().to_string();
   StepMetrics metrics;
   std::vector<Tensor> inputs = {Tensor(TensorType{DType::f32, {8, 4}})};

@@ -1,6 +1,7 @@
 // A step whose loss or gradients are not finite changes nothing, on any rank, and says where the first NaN came from.
 #include <gtest/gtest.h>
 
+#include "core/compile/plan_memory.h"
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
 
@@ -43,7 +44,7 @@ Job start(int64_t ranks, const char* micro_batches, double clip_norm) {
   auto plan = CompiledPlan::create(host, options);
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   job.plan = *plan;
-  auto session = Session::create(host, job.plan, 7);
+  auto session = Session::create(host, job.plan, {.seed = 7});
   EXPECT_TRUE(session.ok()) << session.status().to_string();
   job.session = std::move(*session);
   return job;
@@ -72,9 +73,9 @@ TEST_P(NotFinite, GradientsUnderAFiniteLossAreNotApplied) {
     StepMetrics metrics;
     ASSERT_TRUE(job.session->step(batch(-1), metrics).ok());
     EXPECT_DOUBLE_EQ(metrics.learning_rate, 0.01) << "the rate of the options, whatever the optimizer makes of it";
-    const Tensor before = *job.session->state("w"), bias = *job.session->state("b");
+    const Tensor before = *job.session->state().get("w"), bias = *job.session->state().get("b");
     ASSERT_TRUE(job.session->step(batch(5), metrics).ok()) << "a skipped step is not an error";
-    EXPECT_EQ(job.session->steps_done(), 1);
+    EXPECT_EQ(job.session->host_state().steps_done(), 1);
     EXPECT_FALSE(job.session->facts().last_applied);
     const Status status = metrics.skipped;
     EXPECT_EQ(status.code(), Code::not_finite);
@@ -86,15 +87,15 @@ TEST_P(NotFinite, GradientsUnderAFiniteLossAreNotApplied) {
     EXPECT_NE(status.message().find(status.where()), std::string::npos) << status.where();
     EXPECT_NE(status.where(), "w");
     EXPECT_EQ(status.rank(), rank_of_row(5));
-    EXPECT_TRUE(identical(*job.session->state("w"), before));
-    EXPECT_TRUE(identical(*job.session->state("b"), bias));
+    EXPECT_TRUE(identical(*job.session->state().get("w"), before));
+    EXPECT_TRUE(identical(*job.session->state().get("b"), bias));
     // The session goes on as if that batch had never been.
     ASSERT_TRUE(job.session->step(batch(-1), metrics).ok());
     EXPECT_TRUE(metrics.skipped.ok());
     EXPECT_TRUE(job.session->facts().last_applied);
     for (int i = 0; i < 2; ++i) ASSERT_TRUE(other.session->step(batch(-1), metrics).ok());
-    EXPECT_TRUE(identical(*job.session->state("w"), *other.session->state("w")));
-    EXPECT_EQ(job.session->memory_bytes_used(), job.plan->memory_bytes_peak());
+    EXPECT_TRUE(identical(*job.session->state().get("w"), *other.session->state().get("w")));
+    EXPECT_EQ(job.session->memory_bytes_used(), PlanMemory(*job.plan).peak());
   }
 }
 
@@ -164,7 +165,7 @@ TEST_P(NotFinite, AnOverflowIsNamedWhereItBegins) {
       Host host = test_host(2);
       auto plan = CompiledPlan::create(host, options);
       ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-      auto session = Session::create(host, *plan, 7);
+      auto session = Session::create(host, *plan, {.seed = 7});
       ASSERT_TRUE(session.ok()) << session.status().to_string();
       const DType dtype = *parse_dtype(type);
       Tensor x(TensorType{dtype, {8, 4}}), target(TensorType{dtype == DType::f64 ? dtype : DType::f32, {8, 3}});
@@ -200,7 +201,7 @@ TEST_P(NotFinite, AnIndexOutOfRangeIsNamed) {
   Host host = test_host(2);
   auto plan = CompiledPlan::create(host, options);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-  auto session = Session::create(host, *plan, 7);
+  auto session = Session::create(host, *plan, {.seed = 7});
   ASSERT_TRUE(session.ok()) << session.status().to_string();
   Tensor a(TensorType{DType::i64, {8}}), b(TensorType{DType::i64, {8}}), target(TensorType{DType::f32, {8, 3}});
   a.set_int(5, 7);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/compile/plan_memory.h"
 #include "tests/runtime/trained.h"
 
 namespace epl::per_micro_batch_test {
@@ -146,7 +147,7 @@ Trained trained(std::string_view model, const Job& job) {
   auto plan = CompiledPlan::create(test_host(2), options);
   EXPECT_TRUE(plan.ok()) << job.name << ": " << plan.status().to_string();
   if (!plan.ok()) return out;
-  auto session = Session::create(test_host(2), *plan, 7);
+  auto session = Session::create(test_host(2), *plan, {.seed = 7});
   EXPECT_TRUE(session.ok()) << job.name << ": " << session.status().to_string();
   Tensor x(TensorType{DType::f32, {count, 12}}), wanted(TensorType{DType::f32, {count, 4}});
   for (int64_t i = 0; i < count; ++i) {
@@ -161,11 +162,12 @@ Trained trained(std::string_view model, const Job& job) {
     EXPECT_TRUE(status.ok()) << job.name << ": " << status.to_string();
     out.losses.push_back(metrics.loss);
   }
-  out.predicted.push_back((*session)->step_output("y")->clone());
+  out.predicted.push_back((*session)->results().step_output("y")->clone());
   const Status evaluated = (*session)->evaluate(inputs, out.evaluated);
   EXPECT_TRUE(evaluated.ok()) << job.name << ": " << evaluated.to_string();
-  for (const StateSlot& slot : (*plan)->state().slots()) out.state.emplace(slot.name, *(*session)->state(slot.name));
-  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak()) << job.name;
+  for (const StateSlot& slot : (*plan)->state().slots())
+    out.state.emplace(slot.name, *(*session)->state().get(slot.name));
+  EXPECT_EQ((*session)->memory_bytes_used(), PlanMemory(**plan).peak()) << job.name;
   return out;
 }
 
@@ -288,7 +290,7 @@ Counted step_of(const std::vector<int>& given, const std::vector<int>& nothing, 
   auto plan = CompiledPlan::create(test_host(2), options);
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   if (!plan.ok()) return out;
-  auto session = Session::create(test_host(2), *plan, 7);
+  auto session = Session::create(test_host(2), *plan, {.seed = 7});
   EXPECT_TRUE(session.ok()) << session.status().to_string();
   Tensor x(TensorType{DType::f32, {count, 12}}), wanted(TensorType{DType::f32, {count, 4}});
   for (int64_t i = 0; i < count; ++i) {
@@ -297,11 +299,11 @@ Counted step_of(const std::vector<int>& given, const std::vector<int>& nothing, 
     const bool counts = std::ranges::find(nothing, sample) == nothing.end();
     for (int64_t j = 0; j < 4; ++j) wanted.set(i * 4 + j, counts ? 1 : 0);
   }
-  out.before = (*session)->state("w1")->clone();
+  out.before = (*session)->state().get("w1")->clone();
   const Status status = (*session)->step(std::vector<Tensor>{x, wanted}, out.metrics);
   EXPECT_TRUE(status.ok()) << status.to_string();
   EXPECT_TRUE(out.metrics.skipped.ok()) << out.metrics.skipped.to_string();
-  out.after = (*session)->state("w1")->clone();
+  out.after = (*session)->state().get("w1")->clone();
   return out;
 }
 

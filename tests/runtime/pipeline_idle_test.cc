@@ -123,7 +123,7 @@ TEST_P(TimedIdleShares, AreThoseOfThePapersOnRealRanks) {
     host.seconds = [] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
     };
-    auto session = Session::create(host, *made, 7);
+    auto session = Session::create(host, *made, {.seed = 7});
     ASSERT_TRUE(session.ok()) << session.status().to_string();
     double nearest = 1;
     for (int step = 0; step < 20 && std::abs(nearest - expected(ranks)) > 0.03; ++step) {

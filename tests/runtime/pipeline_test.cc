@@ -244,7 +244,7 @@ TEST(Stages, GiveBackAnInputAsItCame) {
   for (const char* device : {"cpu", "far_leaves"}) {
     auto plan = plan_of(work, {"1F1B", 2, 2, device});
     ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-    auto session = Session::create(test_host(2), *plan, 7);
+    auto session = Session::create(test_host(2), *plan, {.seed = 7});
     ASSERT_TRUE(session.ok()) << session.status().to_string();
     const Tensor x = work.batch(0)[0];
     std::vector<Tensor> inputs = {x}, outputs;
@@ -261,7 +261,7 @@ TEST_P(Pipeline, StagesWorkSideBySide) {
     auto plan = plan_of(job(), layout);
     EXPECT_TRUE(plan.ok()) << plan.status().to_string();
     if (!plan.ok()) return 0.0;
-    auto session = Session::create(test_host(2), *plan, 7);
+    auto session = Session::create(test_host(2), *plan, {.seed = 7});
     EXPECT_TRUE(session.ok()) << session.status().to_string();
     StepMetrics metrics;
     const Status status = (*session)->step(job().batch(0), metrics);

@@ -9,7 +9,8 @@
 #include <thread>
 
 #include "core/base/check.h"
-#include "core/runtime/session_state.h"
+#include "core/compile/plan_memory.h"
+#include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/mlp.h"
 
 namespace epl::predictor_test {
@@ -18,7 +19,7 @@ namespace {
 std::shared_ptr<Session> make_session(const PlanOptions& options, const Host& host) {
   auto plan = CompiledPlan::create(host, options);
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
-  auto session = Session::create(host, *plan, 7);
+  auto session = Session::create(host, *plan, {.seed = 7});
   EXPECT_TRUE(session.ok()) << session.status().to_string();
   return std::move(*session);
 }
@@ -66,7 +67,7 @@ TEST(Predictor, HasTheWeightsOfTheStepThatItLookedAt) {
     EXPECT_FALSE(identical(first, second));
     EXPECT_TRUE(identical(predict(**(*predictor)->session(), inputs), second)) << ranks;
     // Without the optimizer's state: less than the session, and at least the weights.
-    EXPECT_LT((*predictor)->memory_bytes(), ranks * session->plan().memory_bytes_peak());
+    EXPECT_LT((*predictor)->memory_bytes(), ranks * PlanMemory(session->plan()).peak());
     EXPECT_GT((*predictor)->memory_bytes(), ranks * 4 * (12 * 16 + 16 + 16 * 4));
   }
 }
@@ -192,16 +193,16 @@ TEST(Predictor, ALookIsRefusedWhileTheStateIsOfNoStep) {
   const auto session = make_session(mlp_options(1, "1").value(), host);
   auto predictor = Predictor::create(session, nullptr);
   ASSERT_TRUE(predictor.ok());
-  session->torn();
+  session->state().torn();
   EXPECT_FALSE((*predictor)->refresh().ok());
   EXPECT_TRUE((*predictor)->session().ok());  // it has what it had
-  session->restored();
+  session->state().restored();
   EXPECT_TRUE((*predictor)->refresh().ok());
   StopToken token;
   token.cancel();
   EXPECT_EQ((*predictor)->refresh({.stop = Stop::after(host.seconds, 0, &token)}).code(), Code::cancelled);
   // A change that lasts longer than the reader waits.
-  const StateGate::Change change(session->gate());
+  const StateGate::Change change(session->state().gate());
   EXPECT_EQ((*predictor)->refresh({.stop = Stop::after(host.seconds, 0.01)}).code(), Code::deadline_exceeded);
 }
 
@@ -209,13 +210,13 @@ TEST(Predictor, ALookIsRefusedWhileTheStateIsOfNoStep) {
 TEST(Progress, IsNeverAMixtureOfTwoSteps) {
   const Host host = test_host(1);
   const auto session = make_session(mlp_options(1, "1").value(), host);
-  EXPECT_EQ(session->progress().steps, 0);
-  EXPECT_TRUE(std::isnan(session->progress().loss));
+  EXPECT_EQ(session->host_state().progress().steps, 0);
+  EXPECT_TRUE(std::isnan(session->host_state().progress().loss));
   std::map<int64_t, Progress::Numbers> seen;
   std::atomic<bool> done{false};
   std::thread looking([&] {
     while (!done.load()) {
-      const Progress::Numbers now = session->progress();
+      const Progress::Numbers now = session->host_state().progress();
       const auto [at, is_new] = seen.emplace(now.steps, now);
       EXPECT_TRUE(is_new || now.steps == 0 || at->second.loss == now.loss);
       EXPECT_GE(session->memory_bytes_used(), 0);
@@ -236,7 +237,7 @@ TEST(Progress, IsNeverAMixtureOfTwoSteps) {
     EXPECT_EQ(numbers.learning_rate, of.learning_rate) << steps;
     EXPECT_EQ(numbers.seconds, of.seconds) << steps;
   }
-  EXPECT_EQ(session->progress().steps, 300);
+  EXPECT_EQ(session->host_state().progress().steps, 300);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 #include "core/net/rendezvous.h"
 #include "core/runtime/export.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/two_processes.h"
 
 namespace epl {
@@ -27,9 +27,9 @@ int fail(const std::string& what) {
 
 // What it says of a step with a weight that is not a number.
 int skip_a_step(Session& session, const std::string& weight, const std::string& result) {
-  Tensor value = *session.state(weight);
+  Tensor value = *session.state().get(weight);
   value.set(3 * 16 + 13, NAN);
-  if (Status status = session.set_state(weight, value); !status.ok()) return fail(status.to_string());
+  if (Status status = session.state().set(weight, value); !status.ok()) return fail(status.to_string());
   StepMetrics metrics;
   if (Status status = session.step(mlp_batch(0), metrics); !status.ok()) return fail(status.to_string());
   std::ofstream out(result, std::ios::binary);
@@ -71,7 +71,7 @@ Status say_it_again(const Host& host, Session& session, const Status& why) {
   if (why.code() != Code::peer_failed) return why;
   const double begin = host.seconds();
   StepMetrics metrics;
-  const Status again = session.step(mlp_batch(static_cast<int>(session.steps_done())), metrics);
+  const Status again = session.step(mlp_batch(static_cast<int>(session.host_state().steps_done())), metrics);
   const bool known = again.code() == Code::peer_failed || again.code() == Code::state_lost;
   if (!known || host.seconds() - begin > soon) {
     return error(Code::internal, "after \"", why.message(), "\" the next step gave, after ", host.seconds() - begin,
@@ -91,16 +91,16 @@ int survive(const Host& host, const std::shared_ptr<const CompiledPlan>& plan, c
     EPL_ASSIGN(const std::unique_ptr<Session> session, Session::create(host, plan, options));
     std::ofstream(result + ".begun").flush();
     if (std::filesystem::exists(folder + "/manifest.epl")) EPL_TRY(load_session(*session, folder));
-    while (session->steps_done() < steps) {
+    while (session->host_state().steps_done() < steps) {
       StepMetrics metrics;
-      Status status = session->step(mlp_batch(static_cast<int>(session->steps_done())), metrics,
+      Status status = session->step(mlp_batch(static_cast<int>(session->host_state().steps_done())), metrics,
                                     {.stop = Stop::after(host.seconds, 60)});
       if (status.ok()) status = save_session(*session, folder);
       EPL_TRY(say_it_again(host, *session, status));
     }
     EPL_ASSIGN(const std::string state, gathered_state(*session, {}));
     out << state;
-    return session->agree({});
+    return session->world().agree({});
   };
   const Status status = train();
   const Holdings after = Holdings::at_rest(before.threads, 10);

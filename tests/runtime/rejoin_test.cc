@@ -38,7 +38,7 @@ class Rejoin : public testing::Test {
   }
   Status step(int rank, const Stop& stop = {}) {
     StepMetrics metrics;
-    return sessions[rank]->step(mlp_batch(sessions[rank]->steps_done()), metrics, {.stop = stop});
+    return sessions[rank]->step(mlp_batch(sessions[rank]->host_state().steps_done()), metrics, {.stop = stop});
   }
   std::pair<Status, Status> step_both() {
     std::pair<Status, Status> out;
@@ -57,7 +57,7 @@ TEST_F(Rejoin, ACallThatWaitsForTheOthersStops) {
   const std::function<double()> clock = seconds_now;
   ASSERT_TRUE(step_both().first.ok());
   for (int round = 0; round < 3; ++round) {
-    ASSERT_FALSE(sessions[0]->give_up(error(Code::io, "no data")).ok());
+    ASSERT_FALSE(sessions[0]->world().give_up(error(Code::io, "no data")).ok());
     // The other one does not come yet.
     const auto start = std::chrono::steady_clock::now();
     const Status late = step(0, Stop::after(clock, 0.2));
@@ -93,14 +93,14 @@ TEST_F(Rejoin, ACallThatWaitsForTheOthersStops) {
     other.join();
     EXPECT_TRUE(status.ok()) << status.to_string();
     EXPECT_GE(told, 1);
-    EXPECT_EQ(sessions[0]->steps_done(), sessions[1]->steps_done());
+    EXPECT_EQ(sessions[0]->host_state().steps_done(), sessions[1]->host_state().steps_done());
   }
   EXPECT_EQ(all_state(*sessions[0], {}), all_state(*sessions[1], {}));
 }
 
 TEST_F(Rejoin, ASessionThatGoesMeanwhileIsNotWaitedFor) {
   ASSERT_TRUE(step_both().first.ok());
-  ASSERT_FALSE(sessions[0]->give_up(error(Code::io, "no data")).ok());
+  ASSERT_FALSE(sessions[0]->world().give_up(error(Code::io, "no data")).ok());
   StopToken token;
   token.cancel();
   EXPECT_EQ(step(0, Stop(&token, nullptr, 0)).code(), Code::cancelled);

@@ -2,6 +2,7 @@
 // `layout` to the bit, and a rank keeps less.
 #include <gtest/gtest.h>
 
+#include "core/compile/plan_memory.h"
 #include "tests/runtime/block_models.h"
 #include "tests/runtime/trained.h"
 
@@ -117,7 +118,7 @@ TEST(SequenceDropout, IsInPiecesToo) {
 // Of the values between the products a rank keeps its pieces.
 TEST(SequenceMemory, IsLess) {
   const auto arena = [](const std::string& strategy) {
-    return (*plan_of({"", BlockModel::gpt, 4, strategy}, "data"))->arena_bytes(0);
+    return PlanMemory(**plan_of({"", BlockModel::gpt, 4, strategy}, "data")).arena(0);
   };
   EXPECT_LT(arena(by_4), arena(R"("default": {"split": 4})"));
 }

@@ -1,11 +1,10 @@
 // A session is saved, loaded and compared without the C API: what comes back goes on with the same bits.
-#include "core/runtime/session_state.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 
+#include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/two_processes.h"
 #include "tests/temporary_folder.h"
 
@@ -17,12 +16,12 @@ namespace fs = std::filesystem;
 class SavedSession : public testing::Test {
  protected:
   std::unique_ptr<Session> session(int64_t ranks = 1) {
-    return Session::create(host, two_process_plan(host, ranks).value(), 7).value();
+    return Session::create(host, two_process_plan(host, ranks).value(), {.seed = 7}).value();
   }
   static void train(Session& session, int steps) {
     for (int i = 0; i < steps; ++i) {
       StepMetrics metrics;
-      ASSERT_TRUE(session.step(mlp_batch(session.steps_done()), metrics).ok());
+      ASSERT_TRUE(session.step(mlp_batch(session.host_state().steps_done()), metrics).ok());
     }
   }
 
@@ -41,10 +40,10 @@ TEST_F(SavedSession, GoesOnWithTheSameBits) {
     auto second = session(ranks);
     const Status loaded = load_session(*second, folder);
     ASSERT_TRUE(loaded.ok()) << loaded.to_string();
-    EXPECT_EQ(weights_hash(*second).value(), weights_hash(*first).value());
+    EXPECT_EQ(second->state().hash().value(), first->state().hash().value());
     train(*second, 3);
     EXPECT_EQ(all_state(*second, {}), all_state(*whole, {})) << ranks;
-    EXPECT_EQ(second->steps_done(), 6);
+    EXPECT_EQ(second->host_state().steps_done(), 6);
   }
 }
 
@@ -58,7 +57,7 @@ TEST_F(SavedSession, KnowsItsKindsAndItsOptimizer) {
   ASSERT_TRUE(save_session(*made, folder).ok());
   EXPECT_EQ(load_checkpoint(folder)->facts.at("optimizer"), "adamw");
   EXPECT_TRUE(compare_session(*made, folder).value().empty());
-  made->set_seed(8);
+  made->host_state().set_seed(8);
   const auto differences = compare_session(*made, folder).value();
   ASSERT_EQ(differences.size(), 1u);
   EXPECT_EQ(differences[0].key, "seed");
@@ -66,9 +65,9 @@ TEST_F(SavedSession, KnowsItsKindsAndItsOptimizer) {
 
 TEST_F(SavedSession, WithWhatIsNotANumberIsNotSaved) {
   auto made = session();
-  Tensor b1 = made->state("b1").value().clone();
+  Tensor b1 = made->state().get("b1").value().clone();
   b1.set(3, NAN);
-  ASSERT_TRUE(made->set_state("b1", b1).ok());
+  ASSERT_TRUE(made->state().set("b1", b1).ok());
   const Status refused = save_session(*made, folder);
   EXPECT_EQ(refused.code(), Code::not_finite);
   EXPECT_NE(refused.message().find("b1 holds nan"), std::string::npos) << refused.message();
@@ -85,7 +84,7 @@ TEST_F(SavedSession, OfAnotherModelChangesNothing) {
   EXPECT_EQ(refused.code(), Code::invalid_argument);
   EXPECT_NE(refused.message().find("w1 is f32[2], f32[12,16] is expected"), std::string::npos) << refused.message();
   EXPECT_EQ(all_state(*made, {}), before);
-  EXPECT_TRUE(made->healthy());
+  EXPECT_TRUE(made->state().healthy());
 }
 
 }  // namespace

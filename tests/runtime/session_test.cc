@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "core/compile/plan_memory.h"
 #include "tests/runtime/mlp.h"
 
 namespace epl::session_test {
@@ -32,7 +33,7 @@ Trained train(const Layout& layout, int steps, const Attributes& loss_options = 
   auto plan = CompiledPlan::create(host, options_for(layout, loss_options));
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   if (!plan.ok()) return {};
-  auto session = Session::create(host, *plan, 7);
+  auto session = Session::create(host, *plan, {.seed = 7});
   EXPECT_TRUE(session.ok()) << session.status().to_string();
   Trained out;
   for (int s = 0; s < steps; ++s) {
@@ -41,8 +42,8 @@ Trained train(const Layout& layout, int steps, const Attributes& loss_options = 
     EXPECT_TRUE(status.ok()) << status.to_string();
     out.losses.push_back(metrics.loss);
   }
-  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak());
-  for (const char* name : {"w1", "b1", "w2"}) out.weights.push_back(*(*session)->state(name));
+  EXPECT_EQ((*session)->memory_bytes_used(), PlanMemory(**plan).peak());
+  for (const char* name : {"w1", "b1", "w2"}) out.weights.push_back(*(*session)->state().get(name));
   return out;
 }
 
@@ -122,7 +123,7 @@ TEST(Session, ADeadlineIsSeenInTheMiddleOfAnInstruction) {
     options.model = GraphModel::parse(wide);
     auto plan = CompiledPlan::create(host, options);
     ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-    auto session = Session::create(host, *plan, 7);
+    auto session = Session::create(host, *plan, {.seed = 7});
     ASSERT_TRUE(session.ok());
     Tensor x(TensorType{DType::f32, {512, 64}}), t(TensorType{DType::i64, {512}}), y(TensorType{DType::f32, {512, 4}});
     for (int i = 0; i < x.elements(); ++i) x.set(i, philox_uniform(1, i) - 0.5);
@@ -135,19 +136,20 @@ TEST(Session, ADeadlineIsSeenInTheMiddleOfAnInstruction) {
     EXPECT_EQ(late.code(), Code::deadline_exceeded) << late.to_string();
     EXPECT_LE(readings - before, instructions + 10 + threads);
     // A step that was stopped in the middle has changed nothing, and the next one is whole.
-    const Tensor w1 = *(*session)->state("w1");
+    const Tensor w1 = *(*session)->state().get("w1");
     StepMetrics metrics;
     const Status stopped =
         (*session)->step(std::vector<Tensor>{x, t}, metrics, {.stop = Stop::after(host.seconds, 12)});
     EXPECT_EQ(stopped.code(), Code::deadline_exceeded) << stopped.to_string();
-    EXPECT_TRUE(identical(*(*session)->state("w1"), w1));
-    EXPECT_EQ((*session)->steps_done(), 0);
+    EXPECT_TRUE(identical(*(*session)->state().get("w1"), w1));
+    EXPECT_EQ((*session)->host_state().steps_done(), 0);
     ASSERT_TRUE((*session)->step(std::vector<Tensor>{x, t}, metrics, {.stop = Stop::after(host.seconds, 1e9)}).ok());
-    auto other = Session::create(host, *plan, 7);
+    auto other = Session::create(host, *plan, {.seed = 7});
     StepMetrics same;
     ASSERT_TRUE((*other)->step(std::vector<Tensor>{x, t}, same, {}).ok());
     EXPECT_EQ(metrics.loss, same.loss);
-    EXPECT_TRUE(identical(*(*session)->state("w1"), *(*other)->state("w1")));  // watched or not, the same bits
+    EXPECT_TRUE(
+        identical(*(*session)->state().get("w1"), *(*other)->state().get("w1")));  // watched or not, the same bits
   }
 }
 

@@ -2,9 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "core/compile/plan_decisions.h"
+#include "core/compile/plan_memory.h"
 #include "core/runtime/evaluation.h"
 #include "core/runtime/predictor.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/mlp.h"
 #include "tests/runtime/trained.h"
 
@@ -70,7 +71,7 @@ std::unique_ptr<Session> session_of(const Result<PlanOptions>& options) {
   auto plan = layout_plan(options);
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   if (!plan.ok()) return nullptr;
-  auto session = Session::create(test_host(2), *plan, 7);
+  auto session = Session::create(test_host(2), *plan, {.seed = 7});
   EXPECT_TRUE(session.ok()) << session.status().to_string();
   return session.ok() ? std::move(*session) : nullptr;
 }
@@ -78,13 +79,13 @@ std::unique_ptr<Session> session_of(const Result<PlanOptions>& options) {
 // All that a session goes on from.
 void give_state(Session& from, Session& to) {
   for (const StateSlot& slot : from.plan().state().slots())
-    ASSERT_TRUE(to.set_state(slot.name, *from.state(slot.name)).ok()) << slot.name;
-  to.set_steps_done(from.steps_done());
+    ASSERT_TRUE(to.state().set(slot.name, *from.state().get(slot.name)).ok()) << slot.name;
+  to.host_state().set_steps_done(from.host_state().steps_done());
 }
 
 void expect_equal_state(Session& one, Session& other, const std::string& where) {
   for (const StateSlot& slot : one.plan().state().slots())
-    EXPECT_TRUE(identical(*one.state(slot.name), *other.state(slot.name))) << slot.name << ", " << where;
+    EXPECT_TRUE(identical(*one.state().get(slot.name), *other.state().get(slot.name))) << slot.name << ", " << where;
 }
 
 struct Layout {
@@ -122,7 +123,7 @@ TEST(Shapes, EachStepHasTheBitsOfASessionOfItsShapeAlone) {
       ASSERT_TRUE(alone->step(inputs, expected).ok()) << where;
       EXPECT_EQ(metrics.loss, expected.loss) << where;
       EXPECT_EQ(metrics.gradient_norm, expected.gradient_norm) << where;
-      EXPECT_EQ(*several->step_scalar("gradient_norm"), expected.gradient_norm) << where;
+      EXPECT_EQ(*several->results().step_scalar("gradient_norm"), expected.gradient_norm) << where;
       expect_equal_state(*several, *alone, where);
       double evaluated = 0, there = 1;
       ASSERT_TRUE(several->evaluate(inputs, evaluated).ok()) << where;
@@ -140,10 +141,10 @@ TEST(Shapes, ShareOneArenaAndTheStateOfOne) {
     for (const Sizes& sizes : shapes) {
       const auto alone = layout_plan(options_of({sizes}, layout.ranks, layout.strategy));
       ASSERT_TRUE(alone.ok()) << layout.name;
-      largest = std::max(largest, (*alone)->arena_bytes());
+      largest = std::max(largest, PlanMemory(**alone).arena());
       EXPECT_EQ((*several)->state().bytes(), (*alone)->state().bytes()) << layout.name;
     }
-    EXPECT_EQ((*several)->arena_bytes(), largest) << layout.name;
+    EXPECT_EQ(PlanMemory(**several).arena(), largest) << layout.name;
     const std::string text = (*several)->explain();
     EXPECT_NE(text.find("shape 1: x f32[8,6,12], target i64[8,6]; train@1 needs "), std::string::npos) << text;
     EXPECT_NE(text.find("of which evaluate@2 needs"), std::string::npos) << text;
@@ -152,9 +153,9 @@ TEST(Shapes, ShareOneArenaAndTheStateOfOne) {
     const auto session = session_of(options_of(shapes, layout.ranks, layout.strategy));
     StepMetrics metrics;
     ASSERT_TRUE(session->step(batch_of(shapes[2], 0), metrics).ok());
-    EXPECT_LT(session->memory_bytes_used(), (*several)->memory_bytes_peak()) << layout.name;
+    EXPECT_LT(session->memory_bytes_used(), PlanMemory(**several).peak()) << layout.name;
     for (const Sizes& sizes : shapes) ASSERT_TRUE(session->step(batch_of(sizes, 1), metrics).ok());
-    EXPECT_EQ(session->memory_bytes_used(), (*several)->memory_bytes_peak()) << layout.name;
+    EXPECT_EQ(session->memory_bytes_used(), PlanMemory(**several).peak()) << layout.name;
   }
 }
 
@@ -167,7 +168,7 @@ TEST(Shapes, OtherShapesAreRefusedByNamingThose) {
             std::string::npos)
       << why;
   EXPECT_NE(session->step(batch_of({3, 4}, 0), metrics).message().find("a shape of 3"), std::string::npos);
-  EXPECT_EQ(session->steps_done(), 0);
+  EXPECT_EQ(session->host_state().steps_done(), 0);
   std::vector<Tensor> mixed = batch_of(shapes[0], 0);
   mixed[1] = batch_of(shapes[1], 0)[1];
   EXPECT_FALSE(session->step(mixed, metrics).ok());
@@ -178,7 +179,7 @@ TEST(Shapes, OtherShapesAreRefusedByNamingThose) {
 
 TEST(Shapes, EvaluationCountsAllOfThemAndPartsOfThem) {
   const auto plan = layout_plan(options_of(shapes, 1, "{}")).value();
-  auto owner = Session::create(test_host(2), plan, 7);
+  auto owner = Session::create(test_host(2), plan, {.seed = 7});
   auto counted = Evaluation::create(plan, "accuracy");
   double terms = 0, weights = 0;
   for (const Sizes sizes : {Sizes{8, 4}, Sizes{8, 6}, Sizes{4, 4}, Sizes{3, 6}, Sizes{2, 4}}) {
@@ -198,12 +199,12 @@ TEST(Shapes, EvaluationCountsAllOfThemAndPartsOfThem) {
 
 TEST(Shapes, PredictionsAndPredictorsTakeThem) {
   const auto plan = layout_plan(options_of(shapes, 2, "{}")).value();
-  std::shared_ptr<Session> session = Session::create(test_host(2), plan, 7).value();
+  std::shared_ptr<Session> session = Session::create(test_host(2), plan, {.seed = 7}).value();
   StepMetrics metrics;
   ASSERT_TRUE(session->step(batch_of(shapes[1], 0), metrics).ok());
   auto predictor = Predictor::create(session, nullptr);
   ASSERT_TRUE(predictor.ok()) << predictor.status().to_string();
-  EXPECT_EQ((*predictor)->memory_bytes(), plan->prediction_bytes(0) + plan->prediction_bytes(0));
+  EXPECT_EQ((*predictor)->memory_bytes(), PlanMemory(*plan).prediction(0) + PlanMemory(*plan).prediction(0));
   for (const Sizes& sizes : shapes) {
     const auto alone = session_of(options_of({sizes}, 2, "{}"));
     give_state(*session, *alone);

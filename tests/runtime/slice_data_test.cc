@@ -9,7 +9,7 @@
 #include "core/runtime/entry_data.h"
 #include "core/runtime/evaluation.h"
 #include "core/runtime/facts.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/two_processes.h"
 #include "tests/temporary_folder.h"
 
@@ -99,7 +99,7 @@ struct Process {
   Status train(int steps) {
     for (int step = 0; step < steps; ++step) {
       const auto batch = data->next();
-      if (!batch.ok()) return session->give_up(batch.status());
+      if (!batch.ok()) return session->world().give_up(batch.status());
       StepMetrics metrics;
       const Status stepped = session->step(*batch, metrics);
       if (!stepped.ok()) EPL_TRY(data->seek(data->position() - 1));

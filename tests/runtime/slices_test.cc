@@ -10,7 +10,7 @@
 
 #include "core/net/rendezvous.h"
 #include "core/runtime/session.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/two_processes.h"
 
 namespace epl::slices_test {
@@ -62,8 +62,8 @@ struct Seen {
 // The inputs as a process passes them; nothing for what none of its ranks reads.
 std::vector<Tensor> slices_of(const Session& session, const Entry& entry, std::span<const Tensor> batch) {
   std::vector<Tensor> out;
-  const int first = session.options().first_rank;
-  const int ranks = session.options().ranks == 0 ? session.world() : session.options().ranks;
+  const int first = session.world().options().first_rank;
+  const int ranks = session.world().options().ranks == 0 ? session.world().size() : session.world().options().ranks;
   for (size_t i = 0; i < entry.inputs.size(); ++i) {
     const SampleRange range = samples_read(session.plan(), entry, i, first, ranks);
     out.push_back(range.count == 0 ? Tensor() : take_samples(batch[i], 0, 8, range.first, range.count));
@@ -79,18 +79,19 @@ Status see(Session& session, Seen& seen) {
     EPL_TRY(session.step(inputs(EntryKind::train, step), metrics));
     seen.losses.push_back(metrics.loss);
   }
-  EPL_ASSIGN(seen.outputs["train"], session.output(EntryKind::train, "y"));
+  EPL_ASSIGN(seen.outputs["train"], session.results().output(EntryKind::train, "y"));
   double loss = 0;
   EPL_TRY(session.evaluate(inputs(EntryKind::evaluate, 7), loss));
   seen.losses.push_back(loss);
-  EPL_ASSIGN(seen.outputs["evaluate"], session.output(EntryKind::evaluate, "y"));
+  EPL_ASSIGN(seen.outputs["evaluate"], session.results().output(EntryKind::evaluate, "y"));
   const Entry& predict = *plan.entry(EntryKind::predict);
   std::vector<Tensor> whole = {Tensor(predict.outputs[0].global_type)};
   EPL_TRY(session.predict(inputs(EntryKind::predict, 9), whole));
-  seen.outputs["predict"] = session.given_output(predict, 0, whole[0], 8).clone();
+  seen.outputs["predict"] = session.results().given_output(predict, 0, whole[0], 8).clone();
   seen.state = all_state(session, seen.losses);
-  seen.samples = samples_of_ranks(plan, predict, session.options().first_rank,
-                                  session.options().ranks == 0 ? session.world() : session.options().ranks);
+  seen.samples =
+      samples_of_ranks(plan, predict, session.world().options().first_rank,
+                       session.world().options().ranks == 0 ? session.world().size() : session.world().options().ranks);
   return {};
 }
 
@@ -244,14 +245,14 @@ TEST(Slices, OthersAreRefused) {
 TEST(MergedOutputs, OfFewerSamplesAreOfThese) {
   const Host host = process_host();
   const auto plan = strategy_plan(host, 2, R"({"outputs.global_mean": "y"})").value();
-  auto session = Session::create(host, plan, 7).value();
+  auto session = Session::create(host, plan, {.seed = 7}).value();
   std::vector<Tensor> batch = mlp_batch(3), whole = {Tensor(TensorType{DType::f32, {8, 4}})};
   for (Tensor& input : batch) input = take_samples(input, 0, 8, 0, 5);
   double loss = 0;
   ASSERT_TRUE(session->evaluate(batch, loss).ok());
-  const Tensor mean = session->output(EntryKind::evaluate, "y").value();
+  const Tensor mean = session->results().output(EntryKind::evaluate, "y").value();
   ASSERT_TRUE(session->predict(std::span(batch).first(1), whole).ok());
-  EXPECT_TRUE(identical(session->given_output(*plan->entry(EntryKind::predict), 0, whole[0], 5), mean));
+  EXPECT_TRUE(identical(session->results().given_output(*plan->entry(EntryKind::predict), 0, whole[0], 5), mean));
   for (int64_t column = 0; column < 4; ++column)
     EXPECT_EQ(mean.get(column), static_cast<float>(sum_of(whole[0], 0, 5, column) / 5));
 }
@@ -266,8 +267,8 @@ TEST(MergedOutputs, WhatCannotBeIsRefused) {
   EXPECT_NE(refused(R"({"outputs.local_mean": "loss"})").find("is a value of the whole batch"), std::string::npos);
   EXPECT_NE(refused(R"({"outputs.global_sum": "z"})").find("no output is called \"z\""), std::string::npos);
   // What no key names is not kept.
-  auto session = Session::create(host, strategy_plan(host, 1, "{}").value(), 7).value();
-  EXPECT_EQ(session->output(EntryKind::train, "y").status().code(), Code::not_found);
+  auto session = Session::create(host, strategy_plan(host, 1, "{}").value(), {.seed = 7}).value();
+  EXPECT_EQ(session->results().output(EntryKind::train, "y").status().code(), Code::not_found);
 }
 
 TEST(MergedOutputs, IntegersAddUp) {

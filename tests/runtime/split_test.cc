@@ -38,7 +38,8 @@ using State = std::map<std::string, Tensor>;
 
 State state_of(Session& session) {
   State state;
-  for (const StateSlot& slot : session.plan().state().slots()) state.emplace(slot.name, *session.state(slot.name));
+  for (const StateSlot& slot : session.plan().state().slots())
+    state.emplace(slot.name, *session.state().get(slot.name));
   return state;
 }
 
@@ -94,7 +95,8 @@ TEST_P(Split, LearnsTheSameBitsFarAway) {
   add_backend(far_backend(name, 5));
   auto plan = plan_of(GetParam()), far_plan = plan_of(GetParam(), name);
   ASSERT_TRUE(plan.ok() && far_plan.ok()) << far_plan.status().to_string();
-  auto here = Session::create(test_host(2), *plan, 7), there = Session::create(test_host(2), *far_plan, 7);
+  auto here = Session::create(test_host(2), *plan, {.seed = 7}),
+       there = Session::create(test_host(2), *far_plan, {.seed = 7});
   ASSERT_TRUE(here.ok() && there.ok()) << there.status().to_string();
   EXPECT_EQ(train(**here, 0, 3), train(**there, 0, 3));
   const State wanted = state_of(**here), found = state_of(**there);
@@ -105,13 +107,13 @@ TEST_P(Split, LearnsTheSameBitsFarAway) {
 TEST_P(Split, SavesAndLoadsUnderAnotherLayout) {
   const TemporaryFolder temporary;
   const std::string folder = temporary / "saved";
-  auto session = Session::create(test_host(2), *plan_of(GetParam()), 7);
+  auto session = Session::create(test_host(2), *plan_of(GetParam()), {.seed = 7});
   ASSERT_TRUE(session.ok()) << session.status().to_string();
   train(**session, 0, 2);
   ASSERT_TRUE(save_session(**session, folder).ok());
   const State saved = state_of(**session);
   for (const Layout& layout : {Layout{}, GetParam()}) {
-    auto other = Session::create(test_host(2), *plan_of(layout), 1);
+    auto other = Session::create(test_host(2), *plan_of(layout), {.seed = 1});
     const Status loaded = load_session(**other, folder);
     ASSERT_TRUE(loaded.ok()) << loaded.to_string();
     for (const auto& [name, value] : state_of(**other)) EXPECT_TRUE(identical(value, saved.at(name))) << name;
@@ -129,10 +131,10 @@ INSTANTIATE_TEST_SUITE_P(, Split,
 
 TEST_P(Split, SaysWhereAWeightIsNotANumber) {
   const auto refused = [](const Layout& layout) {
-    auto session = Session::create(test_host(2), *plan_of(layout), 7);
-    Tensor weight = *(*session)->state("w2");
+    auto session = Session::create(test_host(2), *plan_of(layout), {.seed = 7});
+    Tensor weight = *(*session)->state().get("w2");
     weight.set(3 * 16 + 13, NAN);
-    EXPECT_TRUE((*session)->set_state("w2", weight).ok());
+    EXPECT_TRUE((*session)->state().set("w2", weight).ok());
     StepMetrics metrics;
     EXPECT_TRUE((*session)->step(skip_mlp_batch(0), metrics).ok());
     EXPECT_EQ(metrics.skipped.code(), Code::not_finite);
@@ -149,25 +151,25 @@ TEST_P(Split, GivesAWeightAsAnOutput) {
   text.insert(text.rfind('}'), "  output weight = w2\n");
   auto plan = plan_of(GetParam(), "cpu", text);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-  auto session = Session::create(test_host(2), *plan, 7);
+  auto session = Session::create(test_host(2), *plan, {.seed = 7});
   ASSERT_TRUE(session.ok()) << session.status().to_string();
   std::vector<Tensor> outputs;
   for (const Port& port : (*plan)->entry(EntryKind::predict)->outputs) outputs.emplace_back(port.global_type);
   const std::vector<Tensor> x = {skip_mlp_batch(0)[0]};
   const Status status = (*session)->predict(x, outputs);
   ASSERT_TRUE(status.ok()) << status.to_string();
-  EXPECT_TRUE(identical(outputs.at(1), *(*session)->state("w2")));
+  EXPECT_TRUE(identical(outputs.at(1), *(*session)->state().get("w2")));
 }
 
 // Beside a split nothing changes a bit: not copies, not micro-batches, not stages.
 TEST(Splits, GiveTheSameBitsBesideOtherCuts) {
   const std::string two = R"("default": {"split": 2})";
-  auto alone = Session::create(test_host(2), *plan_of({"two", 2, 1, two}), 7);
+  auto alone = Session::create(test_host(2), *plan_of({"two", 2, 1, two}), {.seed = 7});
   const std::vector<double> losses = train(**alone, 0, 3);
   const State wanted = state_of(**alone);
   for (const Layout& layout : {Layout{"copies", 4, 1, two}, Layout{"turns", 2, 4, two}, Layout{"both", 8, 2, two},
                                Layout{"stages", 4, 2, std::string(stages)}}) {
-    auto session = Session::create(test_host(2), *plan_of(layout), 7);
+    auto session = Session::create(test_host(2), *plan_of(layout), {.seed = 7});
     ASSERT_TRUE(session.ok()) << session.status().to_string();
     EXPECT_EQ(train(**session, 0, 3), losses) << layout.name;
     for (const auto& [name, value] : state_of(**session))

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/compile/plan_memory.h"
 #include "core/runtime/session.h"
 #include "tests/runtime/block_models.h"
 #include "tests/runtime/graph_model.h"
@@ -39,10 +40,10 @@ class Vocabulary : public ::testing::TestWithParam<std::tuple<BlockModel, int, i
 
 TEST_P(Vocabulary, LearnsWhatOneRankLearns) {
   const auto [kind, ranks, split] = GetParam();
-  auto alone = Session::create(test_host(2), *plan_of(kind, 1, 1), 7);
+  auto alone = Session::create(test_host(2), *plan_of(kind, 1, 1), {.seed = 7});
   auto plan = plan_of(kind, ranks, split);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-  auto session = Session::create(test_host(2), *plan, 7);
+  auto session = Session::create(test_host(2), *plan, {.seed = 7});
   ASSERT_TRUE(session.ok()) << session.status().to_string();
   for (int step = 0; step < 4; ++step) {
     StepMetrics one, other;
@@ -50,7 +51,7 @@ TEST_P(Vocabulary, LearnsWhatOneRankLearns) {
     EXPECT_NEAR(one.loss, other.loss, 1e-5) << "step " << step;
   }
   for (const StateSlot& slot : (*plan)->state().slots()) {
-    const Tensor found = *(*session)->state(slot.name), wanted = *(*alone)->state(slot.name);
+    const Tensor found = *(*session)->state().get(slot.name), wanted = *(*alone)->state().get(slot.name);
     for (int64_t i = 0; i < wanted.elements(); ++i) {
       // Some gradients are zero but for rounding, which Adam makes large.
       if (slot.name.find(".weight") != std::string::npos || slot.name == "wte") {
@@ -58,7 +59,7 @@ TEST_P(Vocabulary, LearnsWhatOneRankLearns) {
       }
     }
   }
-  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak());
+  EXPECT_EQ((*session)->memory_bytes_used(), PlanMemory(**plan).peak());
 }
 
 TEST_P(Vocabulary, IsNeverWhole) {
@@ -73,7 +74,7 @@ TEST_P(Vocabulary, IsNeverWhole) {
 // A class or token that there is not makes the step a skipped one, whatever the rank that would have it.
 TEST_P(Vocabulary, NoticesWhatIsNotInIt) {
   const auto [kind, ranks, split] = GetParam();
-  auto session = Session::create(test_host(2), *plan_of(kind, ranks, split), 7);
+  auto session = Session::create(test_host(2), *plan_of(kind, ranks, split), {.seed = 7});
   ASSERT_TRUE(session.ok()) << session.status().to_string();
   StepMetrics metrics;
   EXPECT_FALSE((*session)->step(batch(0, 16), metrics).ok());

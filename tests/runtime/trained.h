@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "core/compile/plan_memory.h"
 #include "core/runtime/session.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/graph_model.h"
 
 namespace epl {
@@ -51,7 +52,7 @@ Trained train(const Result<std::shared_ptr<const CompiledPlan>>& plan, const std
   Trained out;
   EXPECT_TRUE(plan.ok()) << layout << ": " << plan.status().to_string();
   if (!plan.ok()) return out;
-  auto session = Session::create(test_host(2), *plan, 7);
+  auto session = Session::create(test_host(2), *plan, {.seed = 7});
   EXPECT_TRUE(session.ok()) << session.status().to_string();
   if (!session.ok()) return out;
   for (int s = 0; s < steps; ++s) {
@@ -72,8 +73,9 @@ Trained train(const Result<std::shared_ptr<const CompiledPlan>>& plan, const std
     const Status predicted = (*session)->predict(inputs, out.predicted);
     EXPECT_TRUE(predicted.ok()) << layout << ": " << predicted.to_string();
   }
-  EXPECT_EQ((*session)->memory_bytes_used(), (*plan)->memory_bytes_peak()) << layout;
-  for (const StateSlot& slot : (*plan)->state().slots()) out.state.emplace(slot.name, *(*session)->state(slot.name));
+  EXPECT_EQ((*session)->memory_bytes_used(), PlanMemory(**plan).peak()) << layout;
+  for (const StateSlot& slot : (*plan)->state().slots())
+    out.state.emplace(slot.name, *(*session)->state().get(slot.name));
   return out;
 }
 

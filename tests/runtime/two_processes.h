@@ -45,7 +45,7 @@ inline Result<std::string> gathered_state(Session& session, const std::vector<do
   std::set<std::string> names;
   for (const StateSlot& slot : session.plan().state().slots()) names.insert(slot.name);
   for (const std::string& name : names) {
-    EPL_ASSIGN(const Tensor value, session.state(name));
+    EPL_ASSIGN(const Tensor value, session.state().get(name));
     out += name;
     out.append(static_cast<const char*>(value.data()), static_cast<size_t>(value.bytes()));
   }

@@ -4,8 +4,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/compile/plan_memory.h"
 #include "core/net/rendezvous.h"
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/rank_processes.h"
 
 namespace epl::two_processes_test {
@@ -38,7 +39,7 @@ class TwoProcesses : public testing::Test {
 // What a job gives that this process runs by itself.
 std::string alone(int64_t ranks, int steps, const std::string& micro_batches = "1") {
   const Host host = process_host();
-  auto session = Session::create(host, two_process_plan(host, ranks, micro_batches).value(), 7).value();
+  auto session = Session::create(host, two_process_plan(host, ranks, micro_batches).value(), {.seed = 7}).value();
   return answer(*session, train(*session, steps));
 }
 
@@ -51,7 +52,7 @@ TEST_F(TwoProcesses, learn_the_same_bits_as_one) {
   EXPECT_EQ(answer(*session, train(*session, 10)), expected);
   EXPECT_EQ(wait(), 0);
   EXPECT_EQ(result(), expected);
-  EXPECT_EQ(session->memory_bytes_used(), plan->memory_bytes_peak());
+  EXPECT_EQ(session->memory_bytes_used(), PlanMemory(*plan).peak());
 }
 
 TEST_F(TwoProcesses, may_have_several_ranks_each) {
@@ -79,7 +80,7 @@ TEST_F(TwoProcesses, one_that_dies_ends_the_others_step_and_not_its_state) {
   EXPECT_EQ(wait(), SIGKILL);
   EXPECT_LT(seconds_now() - began, 5);
   EXPECT_EQ(all_state(*session, {}), before);
-  EXPECT_EQ(session->steps_done(), 3);
+  EXPECT_EQ(session->host_state().steps_done(), 3);
   const Status again = session->step(mlp_batch(3), metrics);
   EXPECT_EQ(again.code(), Code::peer_failed);
   EXPECT_NE(again.message().find("has lost a process"), std::string::npos) << again.message();
@@ -100,7 +101,7 @@ TEST_F(TwoProcesses, go_on_when_one_gave_up_a_step) {
     if (step == 2) {
       const Status late = session->step(mlp_batch(step), metrics, {.stop = Stop::after(host.seconds, 0.05)});
       EXPECT_EQ(late.code(), Code::deadline_exceeded) << late.to_string();
-      EXPECT_EQ(session->steps_done(), 2);
+      EXPECT_EQ(session->host_state().steps_done(), 2);
     }
     const Status status = session->step(mlp_batch(step), metrics);
     ASSERT_TRUE(status.ok()) << status.to_string();
@@ -129,7 +130,7 @@ TEST_F(TwoProcesses, save_what_one_process_loads) {
     auto alone = Session::create(host, two_process_plan(host, ranks).value()).value();
     ASSERT_TRUE(load_session(*alone, folder + "/checkpoint").ok());
     EXPECT_EQ(all_state(*alone, {}), expected);
-    EXPECT_EQ(alone->steps_done(), 3);
+    EXPECT_EQ(alone->host_state().steps_done(), 3);
   }
   std::vector<Tensor> outputs = {Tensor(TensorType{DType::f32, {8, 4}})};
   const std::vector<Tensor> batch = mlp_batch(100);

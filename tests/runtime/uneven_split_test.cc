@@ -137,7 +137,7 @@ TEST_P(UnevenSplit, CutsEveryWeightOfAProduct) {
 TEST_P(UnevenSplit, PaddingOfStateStaysZero) {
   auto plan = plan_of(block, GetParam(), "adamw");
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-  auto session = Session::create(test_host(2), *plan, 7);
+  auto session = Session::create(test_host(2), *plan, {.seed = 7});
   ASSERT_TRUE(session.ok()) << session.status().to_string();
   for (int step = 0; step < 3; ++step) {
     StepMetrics metrics;
@@ -148,10 +148,10 @@ TEST_P(UnevenSplit, PaddingOfStateStaysZero) {
   for (const StateSlot& slot : (*plan)->state().slots()) {
     if (!slot.sharding.uneven()) continue;
     ++uneven;
-    auto pieces = (*session)->state_pieces(slot.name, 0);
+    auto pieces = (*session)->state().pieces(slot.name, 0);
     ASSERT_TRUE(pieces.ok()) << pieces.status().to_string();
     double all = 0, held = 0;
-    const Tensor whole = *(*session)->state(slot.name);
+    const Tensor whole = *(*session)->state().get(slot.name);
     for (int64_t i = 0; i < whole.elements(); ++i) all += std::abs(whole.get(i));
     for (const auto& piece : *pieces) {
       for (int64_t i = 0; i < piece.value.elements(); ++i) held += std::abs(piece.value.get(i));
@@ -164,19 +164,20 @@ TEST_P(UnevenSplit, PaddingOfStateStaysZero) {
 TEST_P(UnevenSplit, SavesAndLoadsUnderAnotherLayout) {
   const TemporaryFolder temporary;
   const std::string folder = temporary / "saved";
-  auto session = Session::create(test_host(2), *plan_of(block, GetParam(), "adamw"), 7);
+  auto session = Session::create(test_host(2), *plan_of(block, GetParam(), "adamw"), {.seed = 7});
   ASSERT_TRUE(session.ok()) << session.status().to_string();
   StepMetrics metrics;
   ASSERT_TRUE((*session)->step(batch_of(block, 0), metrics).ok());
   ASSERT_TRUE(save_session(**session, folder).ok());
   const Layout other_split{"other", 5, R"("default": {"split": 5})"};
   for (const Layout& layout : {Layout{}, GetParam(), other_split}) {
-    auto other = Session::create(test_host(2), *plan_of(block, layout, "adamw"), 1);
+    auto other = Session::create(test_host(2), *plan_of(block, layout, "adamw"), {.seed = 1});
     ASSERT_TRUE(other.ok()) << other.status().to_string();
     const Status loaded = load_session(**other, folder);
     ASSERT_TRUE(loaded.ok()) << layout.name << ": " << loaded.to_string();
     for (const StateSlot& slot : (*session)->plan().state().slots())
-      EXPECT_TRUE(identical(*(*other)->state(slot.name), *(*session)->state(slot.name))) << layout.name << slot.name;
+      EXPECT_TRUE(identical(*(*other)->state().get(slot.name), *(*session)->state().get(slot.name)))
+          << layout.name << slot.name;
     StepMetrics here, there;
     ASSERT_TRUE((*other)->step(batch_of(block, 1), there).ok());
     ASSERT_TRUE((*session)->step(batch_of(block, 1), here).ok());

@@ -150,16 +150,16 @@ TEST_P(Zero, SavesAndLoadsUnderAnotherLayout) {
   for (const auto& [from, to] : {std::pair(shared, apart), std::pair(apart, shared), std::pair(shared, alone)}) {
     const std::string folder =
         temporary / cat(&from == &apart ? "apart" : "shared", from.second.level, to.second.level);
-    auto session = Session::create(test_host(2), *plan_of(from.first, from.second), 7);
+    auto session = Session::create(test_host(2), *plan_of(from.first, from.second), {.seed = 7});
     ASSERT_TRUE(session.ok()) << session.status().to_string();
     for (int s = 0; s < 3; ++s) step(**session, s);
     ASSERT_TRUE(save_session(**session, folder).ok());
-    auto other = Session::create(test_host(2), *plan_of(to.first, to.second), 1);
+    auto other = Session::create(test_host(2), *plan_of(to.first, to.second), {.seed = 1});
     const Status loaded = load_session(**other, folder);
     ASSERT_TRUE(loaded.ok()) << loaded.to_string();
     const bool same_bits = from.first.scopes.find("split") == std::string::npos || to.first.name == from.first.name;
     for (const StateSlot& slot : (*other)->plan().state().slots())
-      EXPECT_TRUE(identical(*(*other)->state(slot.name), *(*session)->state(slot.name))) << slot.name;
+      EXPECT_TRUE(identical(*(*other)->state().get(slot.name), *(*session)->state().get(slot.name))) << slot.name;
     for (int s = 3; s < 6 && same_bits; ++s) EXPECT_EQ(step(**session, s), step(**other, s));
   }
 }
@@ -279,16 +279,16 @@ TEST(ZeroOfWholes, SaysWhatDoesNotDivide) {
 // The piece of one rank holds it, and all ranks leave the step out.
 TEST(ZeroOfNumbers, FindsOneThatIsNotFiniteInAnyPiece) {
   const auto refused = [](const Job& job) {
-    auto session = Session::create(test_host(2), *plan_of({"two", 2}, job), 7);
-    Tensor weight = *(*session)->state("w2");
+    auto session = Session::create(test_host(2), *plan_of({"two", 2}, job), {.seed = 7});
+    Tensor weight = *(*session)->state().get("w2");
     weight.set(13 * 16 + 3, 3e38);
-    EXPECT_TRUE((*session)->set_state("w2", weight).ok());
+    EXPECT_TRUE((*session)->state().set("w2", weight).ok());
     StepMetrics metrics;
     std::vector<Tensor> batch = skip_mlp_batch(0);
     for (int64_t i = 0; i < batch[0].elements(); ++i) batch[0].set(i, batch[0].get(i) * 1e3);
     EXPECT_TRUE((*session)->step(batch, metrics).ok());
     EXPECT_EQ(metrics.skipped.code(), Code::not_finite);
-    EXPECT_TRUE(identical(*(*session)->state("w2"), weight));
+    EXPECT_TRUE(identical(*(*session)->state().get("w2"), weight));
     return metrics.skipped.message();
   };
   EXPECT_EQ(refused({}), refused(off({})));

@@ -116,4 +116,17 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+// Blank where the preprocessor's lines are.
+inline std::string without_directives(const std::string& text) {
+  std::string code;
+  bool directive = false;
+  for (const std::string& line : lines_of(text)) {
+    const size_t first = line.find_first_not_of(' ');
+    directive = directive || (first != std::string::npos && line[first] == '#');
+    code += (directive ? "" : line) + '\n';
+    directive = directive && line.ends_with('\\');
+  }
+  return code;
+}
+
 }  // namespace epl::structure

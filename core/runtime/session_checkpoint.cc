@@ -1,4 +1,4 @@
-#include "core/runtime/session_state.h"
+#include "core/runtime/session_checkpoint.h"
 
 #include <algorithm>
 #include <charconv>
@@ -13,53 +13,6 @@
 
 namespace epl {
 
-Status set_value(Session& session, std::string_view name, const Tensor& value) {
-  if (!gradient_of(session.plan(), name).empty() && is_float(value.dtype())) {
-    for (int64_t i = 0; i < value.elements(); ++i) {
-      if (std::isfinite(value.get(i))) continue;
-      return Status(Code::not_finite, cat(name, " would hold ", number_text(value.get(i)), " (element ", i, ")"),
-                    std::string(name));
-    }
-  }
-  return session.set_state(name, value);
-}
-
-StateKind state_kind(const CompiledPlan& plan, const StateSlot& slot) {
-  if (slot.kind == ValueKind::buffer) return StateKind::buffer;
-  if (slot.kind != ValueKind::parameter)
-    return gradient_of(plan, slot.name).empty() ? StateKind::optimizer : StateKind::gradient;
-  const std::vector<std::string>& trained = plan.trained();
-  return std::ranges::find(trained, slot.name) == trained.end() ? StateKind::frozen : StateKind::parameter;
-}
-
-std::vector<std::string> state_names(const CompiledPlan& plan, StateKind kind) {
-  std::vector<std::string> names;
-  for (const StateSlot& slot : plan.state().slots()) {
-    if (state_kind(plan, slot) == kind) names.push_back(slot.name);
-  }
-  std::ranges::sort(names);
-  return names;
-}
-
-Result<uint64_t> weights_hash(Session& session) {
-  const std::vector<std::string> names = state_names(session.plan(), StateKind::parameter);
-  const bool whole = std::ranges::all_of(names, [&](const std::string& name) { return session.has_whole(name); });
-  if (!whole) EPL_TRY(session.enter_call());
-  const auto hash = [&]() -> Result<uint64_t> {
-    Hash64 all;
-    for (const std::string& name : names) {
-      EPL_ASSIGN(Tensor value, session.state_view(name));
-      add_to_hash(all, value);
-    }
-    return all.value();
-  };
-  const Result<uint64_t> own = hash();
-  if (whole) return own;
-  EPL_TRY(session.leave_call(own.status()));
-  EPL_TRY(session.agree({}));  // nobody has it where another one was cancelled
-  return own;
-}
-
 namespace {
 
 int64_t units_of(const Session& session) { return session.plan().entries().front().plan.units(); }
@@ -67,7 +20,7 @@ int64_t units_of(const Session& session) { return session.plan().entries().front
 // What the run is now.
 Facts facts_of(const Session& session, const TrainingData& data) {
   Facts facts = describe_run(session.plan());
-  facts["seed"] = cat(session.seed());
+  facts["seed"] = cat(session.host_state().seed());
   facts.insert(data.facts.begin(), data.facts.end());
   return facts;
 }
@@ -77,13 +30,10 @@ using Names = std::vector<std::pair<std::string, StateKind>>;
 // What a checkpoint of the session says besides its tensors, whose names are added to `names`.
 Result<Checkpoint> describe(Session& session, const TrainingData& data, Names& names) {
   Checkpoint out;
-  out.step = session.steps_done();
-  out.seed = session.seed();
   out.units = units_of(session);
   if (data.dataset) out.data_position = data.dataset->position();
   out.facts = facts_of(session, data);
-  out.facts.merge(describe_rate(session.rate_scale()));
-  out.facts.merge(session.describe_numbers());
+  session.host_state().save(out);
   EPL_ASSIGN(const std::vector<std::string> left_out, leave_to_the_file(session, out.facts));
   for (StateKind kind : state_kinds) {
     for (const std::string& name : state_names(session.plan(), kind)) {
@@ -110,10 +60,9 @@ Status check_finite(const std::string& name, StateKind kind, const Tensor& value
 }
 
 // What this process has of a value of the state.
-Status check_finite(Session& session, const std::string& name, StateKind kind,
-                    const std::vector<Session::StatePiece>& held) {
+Status check_finite(Session& session, const std::string& name, StateKind kind, const std::vector<State::Piece>& held) {
   const StateSlot& slot = *session.plan().state().find(name);
-  for (const Session::StatePiece& piece : held) {
+  for (const State::Piece& piece : held) {
     const Place at = piece.mesh->place(piece.rank);
     EPL_TRY(check_finite(name, kind, piece.value, [&](int64_t element) {
       return global_element(slot.type, slot.sharding, *piece.mesh, at, element);
@@ -126,7 +75,7 @@ Status check_finite(Session& session, const std::string& name, StateKind kind,
 Status check_pieces(Session& session, const Names& names) {
   for (size_t i = 0; i < names.size(); ++i) {
     const auto& [name, kind] = names[i];
-    EPL_ASSIGN(const std::vector<Session::StatePiece> held, session.state_pieces(name, i));
+    EPL_ASSIGN(const std::vector<State::Piece> held, session.state().pieces(name, i));
     EPL_TRY(check_finite(session, name, kind, held));
   }
   return {};
@@ -139,9 +88,9 @@ Result<std::vector<CheckpointPiece>> pieces_of(Session& session, const Names& na
     const auto& [name, kind] = names[i];
     const StateSlot& slot = *session.plan().state().find(name);
     const Shape& full = slot.type.shape;
-    EPL_ASSIGN(const std::vector<Session::StatePiece> held, session.state_pieces(name, i));
+    EPL_ASSIGN(const std::vector<State::Piece> held, session.state().pieces(name, i));
     EPL_TRY(check_finite(session, name, kind, held));
-    for (const Session::StatePiece& piece : held) {
+    for (const State::Piece& piece : held) {
       const std::vector<PieceBox> boxes =
           boxes_of(slot.type, slot.sharding, *piece.mesh, piece.mesh->place(piece.rank));
       for (const PieceBox& box : boxes) {
@@ -192,14 +141,14 @@ struct Fitting {
 
 Result<Fitting> find_fitting(Session& session, const CheckpointFiles& files, const TrainingData& data) {
   const std::string& path = files.name;
-  EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(files, session.stop()));
+  EPL_ASSIGN(Checkpoint checkpoint, load_checkpoint(files, session.world().call().stop()));
   EPL_ASSIGN(std::vector<std::string> left_out, left_to_the_file(session, checkpoint, path));
   EPL_TRY(check_fits(session, checkpoint, left_out, path));
   if (data.dataset && checkpoint.data_position < 0)
     return Status(Code::invalid_argument,
                   "the checkpoint was saved without a dataset, so it has no position for this one; load it without one",
                   path);
-  EPL_TRY(check_rate_scale(parse_rate(checkpoint.facts)));
+  EPL_TRY(HostState::check(checkpoint));
   const Host& host = session.host();
   if (checkpoint.numerics != numerics_version)
     log(host, LogLevel::warning, LoggedPath{path}, ": numerics version ", checkpoint.numerics, ", this library has ",
@@ -212,21 +161,18 @@ Result<Fitting> find_fitting(Session& session, const CheckpointFiles& files, con
     if (data.dataset || one.topic == "model" || one.topic == "optimizer")
       log(host, LogLevel::warning, LoggedPath{path}, ": ", one.key, " was ", one.saved, ", now it is ", one.now);
   }
-  EPL_TRY(session.stop().check());  // for the last time: what has begun to change the state ends
+  EPL_TRY(session.world().call().stop().check());  // for the last time: what has begun to change the state ends
   return Fitting{path, std::move(checkpoint), std::move(left_out)};
 }
 
 Status restore(Session& session, const Fitting& from) {
   const auto& [path, checkpoint, left_out] = from;
-  const StateGate::Change change(session.gate());
-  session.torn();  // until all of it is there: reading may fail, and so may memory
+  const StateGate::Change change(session.state().gate());
+  session.state().torn();  // until all of it is there: reading may fail, and so may memory
   EPL_TRY(restore_from_the_file(session, left_out));
-  for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.set_state(item.name, item.value));
-  EPL_TRY(session.set_rate_scale(parse_rate(checkpoint.facts)));
-  session.restore_numbers(checkpoint.facts);
-  session.set_steps_done(checkpoint.step);
-  session.set_seed(checkpoint.seed);
-  session.restored();
+  for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.state().set(item.name, item.value));
+  session.host_state().load(checkpoint);
+  session.state().restored();
   return {};
 }
 
@@ -258,41 +204,43 @@ namespace {
 
 Status save_whole(Session& session, const std::string& folder, Checkpoint& checkpoint, const Names& names) {
   for (const auto& [name, kind] : names) {
-    EPL_ASSIGN(Tensor value, session.over_processes() ? session.state_here(name) : session.state_view(name));
+    State& state = session.state();
+    EPL_ASSIGN(Tensor value, session.world().over_processes() ? state.get_here(name) : state.view(name));
     EPL_TRY(check_finite(name, kind, value, [](int64_t element) { return element; }));
     checkpoint.items.push_back({name, kind, std::move(value)});
   }
-  return save_checkpoint(folder, checkpoint, stop_hook(session.stop()));
+  return save_checkpoint(folder, checkpoint, stop_hook(session.world().call().stop()));
 }
 
 // The process of rank 0 begins the save and ends it; each writes its part.
 Status save_parts(Session& session, const std::string& folder, const Checkpoint& checkpoint, const Names& names) {
   const auto pieces = pieces_of(session, names);
-  EPL_TRY(session.agree(pieces.status()));
-  const bool leads = session.is_local(0);
+  EPL_TRY(session.world().agree(pieces.status()));
+  const bool leads = session.world().is_local(0);
   std::unique_ptr<CheckpointSave> save;
   const auto begin = [&]() -> Status {
     if (!leads) return {};
-    EPL_ASSIGN(save, CheckpointSave::begin(folder, session.world()));
+    EPL_ASSIGN(save, CheckpointSave::begin(folder, session.world().size()));
     return {};
   };
-  EPL_TRY(session.agree(begin()));
+  EPL_TRY(session.world().agree(begin()));
   uint64_t generation = 0;
   bool all_written = false;  // from then on the checkpoint may be made, by the process that leads
   const auto write = [&]() -> Status {
-    EPL_ASSIGN(const std::vector<std::string> said, session.tell(leads ? cat(save->generation()) : std::string()));
+    EPL_ASSIGN(const std::vector<std::string> said,
+               session.world().tell(leads ? cat(save->generation()) : std::string()));
     std::from_chars(said[0].data(), said[0].data() + said[0].size(), generation);
-    const auto part = write_checkpoint_part(folder, generation, session.options().first_rank, *pieces);
-    EPL_TRY(session.agree(part.status()));
+    const auto part = write_checkpoint_part(folder, generation, session.world().options().first_rank, *pieces);
+    EPL_TRY(session.world().agree(part.status()));
     all_written = true;
-    EPL_ASSIGN(const std::vector<std::string> parts, session.tell(*part));
-    return session.agree(leads ? save->finish(checkpoint, parts) : Status());
+    EPL_ASSIGN(const std::vector<std::string> parts, session.world().tell(*part));
+    return session.world().agree(leads ? save->finish(checkpoint, parts) : Status());
   };
   const Status status = write();
   if (status.ok()) return status;
-  if (save) save->give_up(session.lost().ok());
-  if (!leads && generation > 0 && !all_written && session.lost().ok())
-    remove_checkpoint_part(folder, generation, session.options().first_rank);
+  if (save) save->give_up(session.world().lost().ok());
+  if (!leads && generation > 0 && !all_written && session.world().lost().ok())
+    remove_checkpoint_part(folder, generation, session.world().options().first_rank);
   return status;
 }
 
@@ -301,11 +249,12 @@ Status save_parts(Session& session, const std::string& folder, const Checkpoint&
 namespace {
 
 Status check_worth_saving(Session& session) {
-  EPL_TRY(session.agree(session.healthy() ? Status()
-                                          : error(Code::state_lost,
-                                                  "the last step failed while the weights were changing; this "
-                                                  "state is not worth saving")));
-  return session.compare_copies();
+  EPL_TRY(session.world().agree(session.state().healthy()
+                                    ? Status()
+                                    : error(Code::state_lost,
+                                            "the last step failed while the weights were changing; this "
+                                            "state is not worth saving")));
+  return session.state().compare_copies();
 }
 
 // Values of the state that are written one behind the other. Over processes all put them together at the same time, so
@@ -315,8 +264,8 @@ class StateInTurn {
   StateInTurn(Session& session, const Names& names) : session_(session), names_(names) {}
   Status take(size_t index, Tensor& value) {
     for (; failed_.ok() && next_ <= index; ++next_) {
-      auto one = session_.state_view(names_[next_].first);
-      failed_ = session_.leave_call(one.status());
+      auto one = session_.state().view(names_[next_].first);
+      failed_ = session_.world().leave_call(one.status());
       if (one.ok()) value = *std::move(one);
     }
     return failed_;
@@ -358,10 +307,10 @@ Status write_session(Session& session, ByteWriter* out, const TrainingData& data
   EPL_TRY(check_worth_saving(session));
   Names names;
   Result<Checkpoint> checkpoint = describe(session, data, names);
-  EPL_TRY(session.leave_call(checkpoint.status()));
-  const bool leads = session.is_local(0);
-  EPL_TRY(session.agree(leads && out == nullptr ? no_writer() : Status()));
-  EPL_TRY(session.agree(check_pieces(session, names)));
+  EPL_TRY(session.world().leave_call(checkpoint.status()));
+  const bool leads = session.world().is_local(0);
+  EPL_TRY(session.world().agree(leads && out == nullptr ? no_writer() : Status()));
+  EPL_TRY(session.world().agree(check_pieces(session, names)));
   StateInTurn state(session, names);
   for (size_t i = 0; i < names.size(); ++i) {
     const auto& [name, kind] = names[i];
@@ -374,9 +323,9 @@ Status write_session(Session& session, ByteWriter* out, const TrainingData& data
     return out->finish();
   };
   const Status written = write();
-  const Status rest = session.over_processes() ? state.take_rest() : Status();
+  const Status rest = session.world().over_processes() ? state.take_rest() : Status();
   EPL_TRY(rest);  // the others have heard of it
-  EPL_TRY(session.agree(written));
+  EPL_TRY(session.world().agree(written));
   log(session.host(), LogLevel::info, "wrote a checkpoint of step ", checkpoint->step);
   return {};
 }
@@ -385,9 +334,9 @@ Status save_session(Session& session, const std::string& folder, const TrainingD
   EPL_TRY(check_worth_saving(session));
   std::vector<std::pair<std::string, StateKind>> names;
   Result<Checkpoint> checkpoint = describe(session, data, names);
-  EPL_TRY(session.leave_call(checkpoint.status()));
+  EPL_TRY(session.world().leave_call(checkpoint.status()));
   const Status status =
-      session.over_processes()
+      session.world().over_processes()
           ? save_parts(session, folder, *checkpoint, names).with_context(cat("saving checkpoint ", shown_path(folder)))
           : save_whole(session, folder, *checkpoint, names);
   if (status.ok())
@@ -410,25 +359,25 @@ Status load_session(Session& session, const std::string& path, const TrainingDat
 
 Status load_session(Session& session, const Result<CheckpointFiles>& files, const TrainingData& data) {
   const Result<Fitting> fitting = files.ok() ? find_fitting(session, *files, data) : files.status();
-  EPL_TRY(session.agree(fitting.status()));  // in all processes or in none
+  EPL_TRY(session.world().agree(fitting.status()));  // in all processes or in none
   const Checkpoint& found = fitting->checkpoint;
-  EPL_TRY(session.compare(told_line("the checkpoint's step", cat(found.step)) +
-                          told_line("the checkpoint's hash", cat(found.content))));
+  EPL_TRY(session.world().compare(told_line("the checkpoint's step", cat(found.step)) +
+                                  told_line("the checkpoint's hash", cat(found.content))));
   DataInTurn turn(data.dataset);
-  EPL_TRY(session.agree(turn.go_to(fitting->checkpoint)));
-  if (const Status status = session.agree(restore(session, *fitting)); !status.ok()) {
-    session.torn();  // in one process at least
+  EPL_TRY(session.world().agree(turn.go_to(fitting->checkpoint)));
+  if (const Status status = session.world().agree(restore(session, *fitting)); !status.ok()) {
+    session.state().torn();  // in one process at least
     return status;
   }
   turn.stay();
   log(session.host(), LogLevel::info, "loaded checkpoint ", LoggedPath{fitting->path}, " of step ",
       fitting->checkpoint.step);
-  return session.compare_copies();
+  return session.state().compare_copies();
 }
 
 Result<std::vector<FactDifference>> compare_session(const Session& session, const std::string& folder,
                                                     const TrainingData& data) {
-  EPL_ASSIGN(const Checkpoint checkpoint, load_checkpoint(folder, session.stop()));
+  EPL_ASSIGN(const Checkpoint checkpoint, load_checkpoint(folder, session.world().call().stop()));
   return compare_facts(checkpoint.facts, facts_of(session, data));
 }
 

@@ -1,5 +1,5 @@
 // Nodes whose windows slide along a cut dimension: a convolution, a pool (PieceRule::halo).
-#include "core/program/partitioning.h"
+#include "core/program/piece_nodes.h"
 
 namespace epl {
 namespace {
@@ -25,25 +25,25 @@ Var put_together(const Position& p, int64_t size, int64_t behind) {
 
 }  // namespace
 
-Status Partition::reach_over(NodeId n, Node& node, const PieceCut& cut, int block) {
-  const Node& old = global_.node(n);
+Status reach_over(const LocalWriter& w, const Graph& global, NodeId n, Node& node, const PieceCut& cut) {
+  const Node& old = global.node(n);
   const HaloRule& rule = cut.rule.row->halo;
   const auto dim = static_cast<size_t>(cut.rule.window(cut.factor));
-  const int64_t parts = mesh_.pieces(cut.axes);
-  const std::optional<Halo> halo = node_halo(global_, old, cut.rule, cut.factor, parts);
+  const int64_t parts = w.mesh().pieces(cut.axes);
+  const std::optional<Halo> halo = node_halo(global, old, cut.rule, cut.factor, parts);
   std::vector<int> axes = cut.axes;
-  std::erase_if(axes, [&](int axis) { return mesh_.pieces(std::vector{axis}) == 1; });
+  std::erase_if(axes, [&](int axis) { return w.mesh().pieces(std::vector{axis}) == 1; });
   if (!halo || axes.size() > 1)
     return unsupported("the windows of node ", old.name, " cannot be cut in ", parts, " pieces").at(old.name);
   if (axes.empty()) return {};
   for (int i : rule.operands) {
     Value& v = node.inputs[i];
-    TensorType type = local_.graph.type(v);
+    TensorType type = w.type(v);
     if (!halo->borders(type.shape[dim])) continue;
     type.shape[dim] = halo->size;
     const Move move{.op = "halo",
                     .suffix = ".bordered",
-                    .attributes = {{"axis", mesh_.axes[axes[0]].name},
+                    .attributes = {{"axis", w.mesh().axes[axes[0]].name},
                                    {"parts", parts},
                                    {"dim", static_cast<int64_t>(dim)},
                                    {"first", halo->first},
@@ -51,9 +51,9 @@ Status Partition::reach_over(NodeId n, Node& node, const PieceCut& cut, int bloc
                                    {"size", halo->size},
                                    {"lowest", rule.lowest}},
                     .type = type};
-    v = append(move, cat(old.name, ".", local_.graph.value(v).name, move.suffix), {v}, old.phase, block);
+    v = w.append(move, cat(old.name, ".", w.name(v), move.suffix), {v}, old.phase);
   }
-  const size_t ndim = global_.type(old.inputs[0]).shape.size();
+  const size_t ndim = global.type(old.inputs[0]).shape.size();
   Ints pads = node.attributes.ints("pads");
   pads.resize(2 * (ndim - 2), 0);
   pads[dim - 2] = halo->begin;
@@ -64,12 +64,12 @@ Status Partition::reach_over(NodeId n, Node& node, const PieceCut& cut, int bloc
 
   // Those of other pieces become -1, which is nowhere.
   Value& positions = node.inputs[rule.numbers_operand];
-  const Shape& all = global_.type(old.outputs[0]).shape;
+  const Shape& all = global.type(old.outputs[0]).shape;
   const int64_t own = all[dim] / parts, behind = elements_behind(all, dim);
-  Tensor firsts({local_.graph.type(positions).dtype, {parts}});
+  Tensor firsts({w.type(positions).dtype, {parts}});
   for (int64_t p = 0; p < parts; ++p) firsts.set_int(p, p * own);
-  EPL_ASSIGN(const Value first, of_piece(firsts, cut.axes, old, block));
-  positions = write(old, ".own", block, [&](Builder& b) {
+  EPL_ASSIGN(const Value first, w.of_piece(firsts, cut.axes, old));
+  positions = w.write(old, ".own", [&](Builder& b) {
     Position p = taken_apart(b.var(positions), all[dim], behind);
     p.at = p.at - b.reshape(b.var(first), {});
     const Var here = b.emit("logical_and", {p.at >= 0.0, p.at < static_cast<double>(own)});
@@ -78,18 +78,18 @@ Status Partition::reach_over(NodeId n, Node& node, const PieceCut& cut, int bloc
   return {};
 }
 
-Result<Value> Partition::numbered(Value positions, NodeId n, const PieceCut& cut, int block) {
-  const Node& old = global_.node(n);
+Result<Value> numbered(const LocalWriter& w, const Graph& global, Value positions, NodeId n, const PieceCut& cut) {
+  const Node& old = global.node(n);
   const auto dim = static_cast<size_t>(cut.rule.window(cut.factor));
-  const int64_t parts = mesh_.pieces(cut.axes);
+  const int64_t parts = w.mesh().pieces(cut.axes);
   if (parts == 1) return positions;
-  const std::optional<Halo> halo = node_halo(global_, old, cut.rule, cut.factor, parts);
-  const Shape& all = global_.type(old.inputs[0]).shape;
+  const std::optional<Halo> halo = node_halo(global, old, cut.rule, cut.factor, parts);
+  const Shape& all = global.type(old.inputs[0]).shape;
   const int64_t behind = elements_behind(all, dim);
-  Tensor firsts({local_.graph.type(positions).dtype, {parts}});
+  Tensor firsts({w.type(positions).dtype, {parts}});
   for (int64_t p = 0; p < parts; ++p) firsts.set_int(p, halo->first + p * halo->step);
-  EPL_ASSIGN(const Value first, of_piece(firsts, cut.axes, old, block));
-  return write(old, ".in_all", block, [&](Builder& b) {
+  EPL_ASSIGN(const Value first, w.of_piece(firsts, cut.axes, old));
+  return w.write(old, ".in_all", [&](Builder& b) {
     Position p = taken_apart(b.var(positions), halo->size, behind);
     // A window that holds nothing above the lowest number may have found its padding: its first element is meant.
     p.at = b.maximum(b.minimum(p.at + b.reshape(b.var(first), {}), b.like(p.at, static_cast<double>(all[dim] - 1))),

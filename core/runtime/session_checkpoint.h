@@ -1,4 +1,4 @@
-// What a session keeps, by name and kind, and how it is saved and loaded. Other file formats are in
+// How what a session keeps, its state and its numbers, is saved and loaded. Other file formats are in
 // core/runtime/export.h. Over processes, each process calls these at the same time. Each writes its part, all read, and
 // what fails for one fails for all.
 #pragma once
@@ -15,14 +15,6 @@ namespace epl {
 // Those that a checkpoint keeps.
 inline constexpr StateKind state_kinds[] = {StateKind::parameter, StateKind::frozen, StateKind::buffer,
                                             StateKind::optimizer};
-// Session::set_state, but a gradient that is not finite is refused: an update takes it as it is.
-Status set_value(Session& session, std::string_view name, const Tensor& value);
-// A parameter that the plan does not train is frozen.
-StateKind state_kind(const CompiledPlan& plan, const StateSlot& slot);
-// Sorted.
-std::vector<std::string> state_names(const CompiledPlan& plan, StateKind kind);
-// Of the trained parameters, in the order of their names.
-Result<uint64_t> weights_hash(Session& session);
 
 // The data that a session trains on, if a checkpoint is to know it: its position is saved and restored.
 struct TrainingData {
@@ -35,7 +27,7 @@ Status save_session(Session& session, const std::string& folder, const TrainingD
 // The same as a stream (write_checkpoint), which it finishes, and which the process of rank 0 writes: the others give
 // no writer. Values that lie in pieces are put together one at a time. An error of the writer is passed on as it is.
 Status write_session(Session& session, ByteWriter* out, const TrainingData& data = {});
-// Of a session that has lost a process: Session::keeper saves, and no other process takes part.
+// Of a session that has lost a process: State::keeper saves, and no other process takes part.
 Status save_alone(Session& session, const std::string& folder, const TrainingData& data = {});
 // What the process that writes a stream says where it was given no writer.
 Status no_writer();

@@ -1,7 +1,6 @@
-// Inputs of which a process is given the samples of its own ranks alone.
-#include <algorithm>
+#include "core/runtime/input_slices.h"
 
-#include "core/runtime/session.h"
+#include <algorithm>
 
 namespace epl {
 namespace {
@@ -12,39 +11,42 @@ bool lies_in_front(const TensorType& type, int dim) {
 
 }  // namespace
 
-Status Session::find_slices() {
-  const int count = static_cast<int>(ranks_.size());
-  for (const Entry& entry : plan_->entries()) {
-    auto& slices = slices_.emplace_back();
-    auto& staged = staged_.emplace_back();
-    for (size_t i = 0; i < entry.inputs.size(); ++i) {
-      const SampleRange range = samples_read(*plan_, entry, i, options_.first_rank, count);
-      const int dim = entry.samples.inputs[i];
-      const bool is_part = dim >= 0 && range.count > 0 && range.count < entry.samples.batch;
-      const TensorType& type = entry.inputs[i].global_type;
-      slices.push_back(range);
-      staged.push_back(is_part && !lies_in_front(type, dim) ? Tensor(type) : Tensor());
-    }
-    const Graph& graph = *entry.plan.graph;
-    for (const Graph::Output& output : graph.outputs) {
-      if (graph.value(output.value).kind != ValueKind::input) continue;
-      return unsupported("output ", output.name, " of ", entry_name(entry.kind),
-                         " is an input as it is, which a process that takes a slice of the inputs does not have");
-    }
-    EPL_TRY(check_slices_differ(entry));
+Result<InputSlices> InputSlices::create(std::shared_ptr<const CompiledPlan> plan, int first_rank, int ranks) {
+  InputSlices made;
+  made.plan_ = std::move(plan);
+  for (const Entry& entry : made.plan_->entries()) EPL_TRY(made.find(entry, first_rank, ranks));
+  return made;
+}
+
+Status InputSlices::find(const Entry& entry, int first_rank, int ranks) {
+  auto& ranges = ranges_.emplace_back();
+  auto& staged = staged_.emplace_back();
+  for (size_t i = 0; i < entry.inputs.size(); ++i) {
+    const SampleRange range = samples_read(*plan_, entry, i, first_rank, ranks);
+    const int dim = entry.samples.inputs[i];
+    const bool is_part = dim >= 0 && range.count > 0 && range.count < entry.samples.batch;
+    const TensorType& type = entry.inputs[i].global_type;
+    ranges.push_back(range);
+    staged.push_back(is_part && !lies_in_front(type, dim) ? Tensor(type) : Tensor());
   }
-  return {};
+  const Graph& graph = *entry.plan.graph;
+  for (const Graph::Output& output : graph.outputs) {
+    if (graph.value(output.value).kind != ValueKind::input) continue;
+    return unsupported("output ", output.name, " of ", entry_name(entry.kind),
+                       " is an input as it is, which a process that takes a slice of the inputs does not have");
+  }
+  return check_differ(entry);
 }
 
 // That what this process is given tells which shape a call has: each process has to know it from its own slices.
-Status Session::check_slices_differ(const Entry& entry) const {
-  const auto& slices = slices_[index_of(entry)];
+Status InputSlices::check_differ(const Entry& entry) const {
+  const auto& slices = ranges_[index_of(entry)];
   for (const Entry& other : plan_->entries()) {
     if (&other == &entry) return {};
     if (other.kind != entry.kind) continue;
     bool differ = false;
     for (size_t i = 0; i < slices.size() && !differ; ++i) {
-      const SampleRange before = slices_[index_of(other)][i];
+      const SampleRange before = ranges_[index_of(other)][i];
       differ = (before.count == 0) != (slices[i].count == 0) ||
                (slices[i].count > 0 && slice_type(entry, i, slices[i]) != slice_type(other, i, before));
     }
@@ -55,8 +57,8 @@ Status Session::check_slices_differ(const Entry& entry) const {
   return {};
 }
 
-Status Session::check_slices(const Entry& entry, std::span<const Tensor> inputs) const {
-  const auto& slices = slices_[index_of(entry)];
+Status InputSlices::check(const Entry& entry, std::span<const Tensor> inputs) const {
+  const auto& slices = ranges_[index_of(entry)];
   for (size_t i = 0; i < inputs.size(); ++i) {
     const SampleRange range = slices[i];
     const TensorType wanted = slice_type(entry, i, range);
@@ -69,13 +71,9 @@ Status Session::check_slices(const Entry& entry, std::span<const Tensor> inputs)
   return {};
 }
 
-// What this process alone may refuse: the others must not wait for it.
-Status Session::refuse(const Status& why) { return why.ok() ? why : give_up(why); }
-
-// Ranks read their samples where these lie in the whole batch, of which a slice is a part.
-const void* Session::memory_of(const Entry& entry, size_t i, const Tensor& input) {
-  if (slices_.empty()) return input.data();
-  const SampleRange range = slices_[index_of(entry)][i];
+const void* InputSlices::memory_of(const Entry& entry, size_t i, const Tensor& input) {
+  if (whole()) return input.data();
+  const SampleRange range = ranges_[index_of(entry)][i];
   if (range.count == 0) return nullptr;
   const int dim = entry.samples.inputs[i];
   if (dim < 0 || range.count == entry.samples.batch) return input.data();
@@ -89,11 +87,10 @@ const void* Session::memory_of(const Entry& entry, size_t i, const Tensor& input
   return whole.data();
 }
 
-// For who looks at all of them: zeros where this process has no samples.
-std::vector<Tensor> Session::whole_inputs(const Entry& entry, std::span<const Tensor> inputs) const {
+std::vector<Tensor> InputSlices::whole_batches(const Entry& entry, std::span<const Tensor> inputs) const {
   std::vector<Tensor> whole;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const SampleRange range = slices_[index_of(entry)][i];
+    const SampleRange range = ranges_[index_of(entry)][i];
     const TensorType& type = entry.inputs[i].global_type;
     const int dim = entry.samples.inputs[i];
     if (range.count > 0 && (dim < 0 || range.count == entry.samples.batch)) {

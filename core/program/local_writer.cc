@@ -1,0 +1,54 @@
+#include "core/program/local_writer.h"
+
+#include "core/program/lanes.h"
+
+namespace epl {
+
+Value LocalWriter::append(const Move& move, std::string name, std::vector<Value> operands, Phase phase) const {
+  Node node{.name = std::move(name), .op = &op_named(move.op), .attributes = move.attributes};
+  node.inputs = std::move(operands);
+  node.phase = phase;
+  node.region = block_;
+  std::vector<TensorType> types;
+  if (move.gives) types.push_back(move.type);
+  const Node& made = local_.graph.node(local_.graph.add_node(std::move(node), types));
+  return move.gives ? made.outputs[0] : Value{};
+}
+
+Value LocalWriter::append(const std::vector<Move>& moves, const std::string& name, Value v, Phase phase) const {
+  for (const Move& move : moves) v = append(move, cat(name, move.suffix), {v}, phase);
+  return v;
+}
+
+Value LocalWriter::sum(std::vector<Value> lanes, const std::string& name, Phase phase) const {
+  const Move add{.op = "add", .type = type(lanes[0])};
+  while (lanes.size() > 1) {
+    std::vector<Value> sums;
+    for (size_t i = 0; i < lanes.size(); i += 2) {
+      const bool pair = i + 1 < lanes.size();
+      sums.push_back(pair ? append(add, name, {lanes[i], lanes[i + 1]}, phase) : lanes[i]);
+    }
+    lanes = std::move(sums);
+  }
+  return lanes[0];
+}
+
+Value LocalWriter::join(const std::vector<Value>& lanes, const Sharding& sharding, const Node& old) const {
+  const int dim = sharding.cut_dim(batch_axis);
+  const LaneJoin join = join_lanes(mesh(), type(lanes[0]), sharding.dims[dim], dim, static_cast<int64_t>(lanes.size()));
+  std::vector<Value> parts;
+  for (Value v : lanes) parts.push_back(append(join.part, cat(old.name, join.part.suffix), {v}, old.phase));
+  const Value all = append(join.joined, cat(old.name, join.joined.suffix), parts, old.phase);
+  return append(join.all, cat(old.name, join.all.suffix), {all}, old.phase);
+}
+
+Result<Value> LocalWriter::of_piece(const Tensor& all, const std::vector<int>& axes, const Node& old) const {
+  const Value table = local_.graph.add_constant(local_.graph.unique_name(cat(old.name, ".firsts")), all);
+  const Sharding whole{.dims = {{}}}, own{.dims = {{{.axes = axes}}}};
+  EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh(), all.type(), whole, own));
+  Value first = table;
+  for (const Move& move : moves) first = append(move, cat(old.name, ".first"), {first}, old.phase);
+  return first;
+}
+
+}  // namespace epl

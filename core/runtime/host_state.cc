@@ -1,0 +1,260 @@
+#include "core/runtime/host_state.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/backend/job_call.h"
+#include "core/base/options.h"
+#include "core/base/shown.h"
+#include "core/base/suggestion.h"
+
+namespace epl {
+namespace {
+
+constexpr std::string_view scale_name = "learning_rate_scale", rate_name = "learning_rate", frozen_name = "frozen";
+constexpr const char* rates_fact = "rate.groups";
+constexpr const char* frozen_fact = "frozen";
+
+// "learning_rate:2" -> {"learning_rate", "2"}
+std::pair<std::string_view, std::string_view> split(std::string_view name) {
+  const size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return {name, {}};
+  return {name.substr(0, colon), name.substr(colon + 1)};
+}
+
+Status unknown(std::string_view name) {
+  const std::vector<std::string> known = {std::string(scale_name), std::string(rate_name), cat(rate_name, ":GROUP"),
+                                          cat(frozen_name, ":PATTERN")};
+  return error(Code::not_found, "a session has no number ", shown(name, 200), choices(name, known));
+}
+
+Status check_scale(double scale) {
+  if (scale >= 0 && std::isfinite(scale)) return {};
+  return invalid("the scale of the learning rate is ", scale, "; it is a number from 0 on");
+}
+
+}  // namespace
+
+// A number that lives between steps. Null: a checkpoint does not keep it, or all of its values can be loaded, or a step
+// does not change it, or the host does not set it.
+struct HostState::Row {
+  void (*save)(const HostState&, Checkpoint&) = nullptr;
+  Status (*check)(const Checkpoint&) = nullptr;
+  void (*load)(HostState&, const Checkpoint&) = nullptr;
+  void (*after)(HostState&, const StepMetrics&, StepPart) = nullptr;
+  std::string (*lines)(const HostState&) = nullptr;
+};
+
+std::span<const HostState::Row> HostState::rows() {
+  static constexpr Row steps_done = {
+      .save = [](const HostState& from, Checkpoint& to) { to.step = from.steps_done_; },
+      .load = [](HostState& to, const Checkpoint& from) { to.set_steps_done(from.step); },
+      .after = [](HostState& to, const StepMetrics& metrics, StepPart part) { to.count_step(metrics, part); }};
+  static constexpr Row seed = {.save = [](const HostState& from, Checkpoint& to) { to.seed = from.seed_; },
+                               .load = [](HostState& to, const Checkpoint& from) { to.seed_ = from.seed; }};
+  static constexpr Row rate_scale = {
+      .save = [](const HostState& from, Checkpoint& to) { to.facts.merge(describe_rate(from.rate_scale_)); },
+      .check = [](const Checkpoint& from) { return check_scale(parse_rate(from.facts).scale); },
+      .load = [](HostState& to, const Checkpoint& from) { to.rate_scale_ = parse_rate(from.facts); },
+      .lines = [](const HostState& from) { return from.scale_lines(); }};
+  static constexpr Row frozen = {
+      .save = [](const HostState& from, Checkpoint& to) { from.save_frozen(to.facts); },
+      .load = [](HostState& to, const Checkpoint& from) { to.load_frozen(from.facts); },
+      .lines = [](const HostState& from) { return from.fact_line(&HostState::save_frozen); }};
+  static constexpr Row rates = {.save = [](const HostState& from, Checkpoint& to) { from.save_rates(to.facts); },
+                                .load = [](HostState& to, const Checkpoint& from) { to.load_rates(from.facts); },
+                                .lines = [](const HostState& from) { return from.fact_line(&HostState::save_rates); }};
+  static constexpr Row last_applied = {.after = [](HostState& to, const StepMetrics& metrics, StepPart) {
+    to.last_applied_ = metrics.skipped.ok() && !metrics.counts_nothing;
+  }};
+  static constexpr Row all[] = {steps_done, seed, rate_scale, frozen, rates, last_applied};
+  return all;
+}
+
+void HostState::save(Checkpoint& checkpoint) const {
+  for (const Row& row : rows()) {
+    if (row.save) row.save(*this, checkpoint);
+  }
+}
+
+Status HostState::check(const Checkpoint& checkpoint) {
+  for (const Row& row : rows()) {
+    if (row.check) EPL_TRY(row.check(checkpoint));
+  }
+  return {};
+}
+
+void HostState::load(const Checkpoint& checkpoint) {
+  for (const Row& row : rows()) {
+    if (row.load) row.load(*this, checkpoint);
+  }
+  ++version_;
+}
+
+void HostState::after(const StepMetrics& metrics, StepPart part) {
+  for (const Row& row : rows()) {
+    if (row.after) row.after(*this, metrics, part);
+  }
+}
+
+std::string HostState::lines() const {
+  std::string out;
+  for (const Row& row : rows()) {
+    if (row.lines) out += row.lines(*this);
+  }
+  return out;
+}
+
+StepFacts HostState::facts(StepPart part) const {
+  return {.step = steps_done_,
+          .rate_scale = rate_scale_.scale,
+          .rates = rates_,
+          .frozen = frozen_,
+          .updates = part != StepPart::gradients,
+          .gradients_given = part == StepPart::update,
+          .last_applied = last_applied_};
+}
+
+void HostState::set_steps_done(int64_t steps) {
+  steps_done_ = steps;
+  progress_.write({.steps = steps});
+}
+
+// A step that was skipped is none, and neither is its first half.
+void HostState::count_step(const StepMetrics& metrics, StepPart part) {
+  if (!metrics.skipped.ok() || part == StepPart::gradients) return;
+  ++steps_done_;
+  progress_.write({steps_done_, metrics.loss, metrics.gradient_norm, metrics.learning_rate, metrics.seconds});
+}
+
+Status HostState::set_scale(double scale) {
+  EPL_TRY(check_scale(scale));
+  rate_scale_.scale = scale;
+  ++version_;
+  return {};
+}
+
+Status HostState::observe(double value, bool higher_is_better) {
+  const Schedule& schedule = plan_->schedule();
+  if (schedule.row == nullptr || !schedule.row->watches) {
+    return invalid("the schedule ", schedule.row ? schedule.row->name : std::string("of this plan"),
+                   " watches no number; plateau does");
+  }
+  rate_scale_.observe(schedule.options, value, higher_is_better);
+  ++version_;
+  return {};
+}
+
+std::string HostState::scale_lines() const {
+  std::string out = told_line(scale_name, number_text(rate_scale_.scale));
+  for (const auto& [key, value] : describe_rate(rate_scale_)) out += told_line(key, value);
+  return out;
+}
+
+// In `rates`.
+Result<size_t> HostState::group_of(std::string_view name) const {
+  const auto& rates = plan_->rates();
+  if (rates.empty()) return invalid("the plan was made without a trainer and has no learning rate");
+  if (name.empty()) return 0;
+  size_t group = 0;
+  const auto [end, failed] = std::from_chars(name.data(), name.data() + name.size(), group);
+  if (failed != std::errc() || end != name.data() + name.size() || group + 1 >= rates.size()) {
+    return error(Code::not_found, "there is no parameter group ", shown(name, 200), "; there are ", rates.size() - 1);
+  }
+  return group + 1;
+}
+
+Result<std::vector<size_t>> HostState::trained_matching(std::string_view pattern) const {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < plan_->trained().size(); ++i) {
+    if (glob_match(pattern, plan_->trained()[i])) out.push_back(i);
+  }
+  if (!out.empty()) return out;
+  return error(Code::not_found, "no trained parameter is called ", shown(pattern, 200),
+               did_you_mean(pattern, plan_->trained()));
+}
+
+Result<double> HostState::number(std::string_view name) const {
+  const auto [what, of] = split(name);
+  if (name == scale_name) return rate_scale_.scale;
+  if (what == rate_name) {
+    EPL_ASSIGN(const size_t group, group_of(of));
+    return rates_.empty() ? plan_->rates()[group] : rates_[group];
+  }
+  if (what != frozen_name || of.empty()) return unknown(name);
+  EPL_ASSIGN(const std::vector<size_t> found, trained_matching(of));
+  return std::ranges::all_of(found, [&](size_t i) { return !frozen_.empty() && frozen_[i]; }) ? 1 : 0;
+}
+
+Status HostState::set_number(std::string_view name, double value) {
+  const auto [what, of] = split(name);
+  if (name == scale_name) return set_scale(value);
+  if (what == rate_name) {
+    EPL_ASSIGN(const size_t group, group_of(of));
+    if (!(value >= 0 && std::isfinite(value)))
+      return invalid(name, " is ", value, "; a learning rate is a number from 0 on");
+    if (rates_.empty()) rates_ = plan_->rates();
+    rates_[group] = value;
+    ++version_;
+    return {};
+  }
+  if (what != frozen_name || of.empty()) return unknown(name);
+  if (value != 0 && value != 1) return invalid(name, " is ", value, "; 1 freezes, and 0 trains again");
+  if (!plan_->options().train.freezable)
+    return invalid("nothing can be frozen in a session of this plan; set freezable = true of its trainer");
+  EPL_ASSIGN(const std::vector<size_t> found, trained_matching(of));
+  if (frozen_.empty()) frozen_.assign(plan_->trained().size(), 0);
+  for (size_t i : found) frozen_[i] = value != 0;
+  ++version_;
+  return {};
+}
+
+std::string HostState::fact_line(void (HostState::*save)(Facts&) const) const {
+  Facts facts;
+  (this->*save)(facts);
+  std::string out;
+  for (const auto& [key, value] : facts) out += told_line(key, quoted(value));
+  return out;
+}
+
+void HostState::save_rates(Facts& facts) const {
+  if (rates_.empty()) return;
+  std::string& text = facts[rates_fact];
+  for (double rate : rates_) text += cat(text.empty() ? "" : " ", number_text(rate));
+}
+
+void HostState::load_rates(const Facts& facts) {
+  rates_.clear();
+  const auto rates = facts.find(rates_fact);
+  if (rates == facts.end()) return;
+  const char* at = rates->second.data();
+  const char* const end = at + rates->second.size();
+  std::vector<double> read;
+  for (double rate = 0; at < end; read.push_back(rate)) {
+    const auto [next, failed] = std::from_chars(at, end, rate);
+    if (failed != std::errc() || !(rate >= 0)) break;
+    at = next == end ? end : next + 1;
+  }
+  if (read.size() == plan_->rates().size()) rates_ = std::move(read);
+}
+
+void HostState::save_frozen(Facts& facts) const {
+  for (size_t i = 0; i < frozen_.size(); ++i) {
+    if (!frozen_[i]) continue;
+    std::string& text = facts[frozen_fact];
+    text += cat(text.empty() ? "" : "\n", plan_->trained()[i]);
+  }
+}
+
+void HostState::load_frozen(const Facts& facts) {
+  frozen_.clear();
+  const auto names = facts.find(frozen_fact);
+  if (names == facts.end() || !plan_->options().train.freezable) return;
+  frozen_.assign(plan_->trained().size(), 0);
+  const std::string listed = cat("\n", names->second, "\n");
+  for (size_t i = 0; i < frozen_.size(); ++i)
+    frozen_[i] = listed.find(cat("\n", plan_->trained()[i], "\n")) != std::string::npos;
+}
+
+}  // namespace epl
