@@ -81,8 +81,7 @@ TEST(Style, NothingIsLeftOfAPatch) {
 TEST(Style, FilesStayReadable) {
   // A file on this list is longer for the reason given; nothing else may pass.
   const std::map<std::string, std::string> longer = {
-      {"include/epl.h", "a host includes one header"},
-      {"core/strategy/passes/split.cc", "its ways, their costs and how one is applied are to be three files"}};
+      {"include/epl.h", "a host includes one header"}};
   const std::vector<std::string> product = {"core", "frontends", "backends", "include", "tools"};
   const std::vector<std::string> beside = {"tests", "bench", "samples"};
   const std::vector<std::string> languages = {".cc", ".h", ".c", ".inc", ".py", ".go", ".rs", ".java"};
