@@ -14,8 +14,10 @@ constexpr int64_t first_address = int64_t{1} << 62;  // no processor has memory 
 
 // What buffers, streams, events and communicators share; it outlives the device where they do.
 struct World {
+  explicit World(const Machine& machine) : cost(machine) {}
   std::mutex& lock() { return simulation.mutex; }
-  Machine machine;
+  const Machine& machine() const { return cost.machine(); }
+  const CostModel cost;
   Simulation simulation;
   std::atomic<int64_t> in_use{0};
   std::atomic<int64_t> next_address{first_address};
@@ -43,17 +45,17 @@ class SimEvent final : public Event {
 class SimStream final : public Stream {
  public:
   SimStream(std::shared_ptr<World> world, int threads)
-      : world_(std::move(world)), machine_(of_threads(world_->machine, threads)) {}
+      : world_(std::move(world)), cost_(of_threads(world_->machine(), threads)) {}
 
   void launch(const KernelRow&, const KernelQuery& query, const void*, const void* const*, void* const*, void*,
               const StepContext&) override {
-    advance(kernel_seconds(machine_, query));
+    advance(cost_.kernel(work_of(query)));
   }
-  void copy(void*, const void*, int64_t bytes) override { move(2 * bytes, machine_.memory_bandwidth); }
-  void copy_rows(const RowCopy& rows) override { move(2 * rows.bytes * rows.rows, machine_.memory_bandwidth); }
-  void fill(void*, int64_t bytes, uint8_t) override { move(bytes, machine_.memory_bandwidth); }
-  void upload(void*, const void*, int64_t bytes) override { move(bytes, machine_.host_bandwidth); }
-  void download(void*, const void*, int64_t bytes) override { move(bytes, machine_.host_bandwidth); }
+  void copy(void*, const void*, int64_t bytes) override { move(2 * bytes); }
+  void copy_rows(const RowCopy& rows) override { move(2 * rows.bytes * rows.rows); }
+  void fill(void*, int64_t bytes, uint8_t) override { move(bytes); }
+  void upload(void*, const void*, int64_t bytes) override { move_to_host(bytes); }
+  void download(void*, const void*, int64_t bytes) override { move_to_host(bytes); }
   void record(Event& event) override {
     std::lock_guard lock(world_->simulation.mutex);
     auto point = std::make_shared<Point>();
@@ -85,8 +87,11 @@ class SimStream final : public Stream {
   const TimelinePtr& timeline() const { return timeline_; }
 
  private:
-  void move(int64_t bytes, double bandwidth) {
-    if (bytes > 0) advance(machine_.launch_seconds + static_cast<double>(bytes) / bandwidth);
+  void move(int64_t bytes) {
+    if (bytes > 0) advance(cost_.launch() + cost_.memory(static_cast<double>(bytes)));
+  }
+  void move_to_host(int64_t bytes) {
+    if (bytes > 0) advance(cost_.launch() + cost_.host(static_cast<double>(bytes)));
   }
   void advance(double seconds) {
     std::lock_guard lock(world_->simulation.mutex);
@@ -94,33 +99,9 @@ class SimStream final : public Stream {
   }
 
   std::shared_ptr<World> world_;
-  const Machine machine_;
+  const CostModel cost_;
   TimelinePtr timeline_ = std::make_shared<Timeline>();
 };
-
-double seconds_of(const Machine& machine, int ranks, const Collective& call) {
-  switch (call.kind) {
-    case Collective::Kind::all_reduce:
-      return all_reduce_seconds(machine, ranks, call.bytes());
-    case Collective::Kind::reduce_scatter:
-      return reduce_scatter_seconds(machine, ranks, call.bytes());
-    case Collective::Kind::all_gather:
-      return all_gather_seconds(machine, ranks, call.bytes());
-    case Collective::Kind::all_to_all:
-      return all_to_all_seconds(machine, ranks, call.bytes());
-    case Collective::Kind::dispatch:  // as many rows for each rank
-    case Collective::Kind::combine:
-      return all_to_all_seconds(machine, ranks, call.bytes() / ranks);
-    case Collective::Kind::broadcast:
-      return broadcast_seconds(machine, ranks, call.bytes());
-    case Collective::Kind::send:
-    case Collective::Kind::receive:
-      return message_seconds(machine, call.bytes());
-    case Collective::Kind::barrier:
-      return barrier_seconds(machine, ranks);
-  }
-  return 0;
-}
 
 // How calls take place in virtual time.
 struct SimWay {
@@ -129,10 +110,11 @@ struct SimWay {
   using Group = PostedGroup<SimWay>;
 
   static Status fits(int, const Collective&) { return {}; }
-  static std::shared_ptr<Meeting> begin(Group& group, const Collective& call, int seats) {
+  static std::shared_ptr<Meeting> begin(Group& group, const Collective& call, std::span<const int> ranks) {
     auto meeting = std::make_shared<Meeting>();
-    meeting->ranks = seats;
-    meeting->cost = seconds_of(group.shared->machine, group.size, call);
+    meeting->ranks = static_cast<int>(ranks.size());
+    const auto [first, last] = std::ranges::minmax(ranks);
+    meeting->cost = group.shared->cost.collective(call, {std::ssize(ranks), first, last});
     return meeting;
   }
   static void join(const std::shared_ptr<Group>& group, std::shared_ptr<Meeting> meeting, int, Stream& stream,
@@ -147,25 +129,24 @@ struct SimWay {
 class SimDevice final : public Device {
  public:
   SimDevice(const Machine& machine, std::shared_ptr<Device> planned_for)
-      : world_(std::make_shared<World>()), planned_for_(std::move(planned_for)) {
-    world_->machine = machine;
-  }
-  std::string description() const override { return cat("simulated ", world_->machine.name, ", in virtual time"); }
+      : world_(std::make_shared<World>(machine)), planned_for_(std::move(planned_for)) {}
+  std::string description() const override { return cat("simulated ", machine().name, ", in virtual time"); }
   const KernelTable& kernels() const override { return planned_for_ ? planned_for_->kernels() : none_; }
   Device& stands_for() override { return planned_for_ ? planned_for_->stands_for() : *this; }
   bool shares_host_memory() const override { return !planned_for_ || planned_for_->shares_host_memory(); }
   bool executes() const override { return false; }
+  const Machine& machine() const override { return world_->machine(); }
 
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
     if (bytes < 0) return invalid("a buffer of ", bytes, " bytes");
-    const int64_t limit = world_->machine.memory_bytes > 0 ? world_->machine.memory_bytes : first_address - 1;
+    const int64_t limit = memory_bytes() > 0 ? memory_bytes() : first_address - 1;
     const int64_t held = bytes > limit ? limit
                          : bytes == 0  ? alignment
                                        : (bytes + alignment - 1) / alignment * alignment;
     const int64_t before = world_->in_use.fetch_add(held);
     if (bytes > limit || before > limit - held) {
       world_->in_use.fetch_sub(held);
-      return error(Code::out_of_memory, "the simulated ", world_->machine.name, " has no ", grouped(bytes),
+      return error(Code::out_of_memory, "the simulated ", machine().name, " has no ", grouped(bytes),
                    " bytes; it holds ", grouped(before), " of ", grouped(limit), " bytes");
     }
     return std::unique_ptr<Buffer>(new SimBuffer(world_, world_->next_address.fetch_add(held), bytes, held));
@@ -180,6 +161,8 @@ class SimDevice final : public Device {
   }
 
  private:
+  int64_t memory_bytes() const { return machine().memory(Machine::Memory::Kind::device).bytes; }
+
   std::shared_ptr<World> world_;
   std::shared_ptr<Device> planned_for_;  // whose kernels a program names; none of them is ever called
   KernelTable none_;
@@ -197,12 +180,11 @@ namespace epl {
 
 EPL_BACKEND(sim) {
   return {.name = "sim",
-          .doc = "virtual time and no numbers: for cost models and jobs larger than the machine",
+          .doc = "virtual time and no numbers: for predictions and jobs larger than the machine",
           .open = [](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
             // The program is the one that the processor at hand would run: its kernels, its fusion, its memory.
             EPL_ASSIGN(auto cpu, open_device("cpu", host, options));
-            EPL_ASSIGN(const sim::Machine machine, sim::find_machine("cpu_core"));
-            return sim::make_device(machine, std::move(cpu));
+            return sim::make_device(processor_core(), std::move(cpu));
           },
           .simulated = true};
 }

@@ -16,6 +16,7 @@
 
 #include "core/backend/communicator.h"
 #include "core/backend/kernel.h"
+#include "core/backend/machine.h"
 #include "core/backend/posts.h"
 #include "core/base/host.h"
 #include "core/base/secret.h"
@@ -122,6 +123,9 @@ class Device {
   // One rank's place in a group of the ranks that meet at the rendezvous, each of which calls this at the same time. A
   // rank that does not come, comes twice or is of another job is an error that names it.
   virtual Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous);
+  // By whose numbers plans for it are decided: those of one thread, so that ranks with other numbers of threads decide
+  // alike.
+  virtual const Machine& machine() const { return processor_core(); }
 };
 
 struct DeviceOptions {

@@ -187,8 +187,8 @@ struct PackWay {
     const bool sends = std::ranges::all_of(calls, [](const Collective& c) { return c.kind == Kind::send; });
     if (!sends || !own.only_sends_are_open()) own.settle();
   }
-  static std::shared_ptr<Meeting> begin(Group& group, const Collective&, int seats) {
-    return std::make_shared<Meeting>(group.shared, seats);
+  static std::shared_ptr<Meeting> begin(Group& group, const Collective&, std::span<const int> ranks) {
+    return std::make_shared<Meeting>(group.shared, static_cast<int>(ranks.size()));
   }
   static void join(const std::shared_ptr<Group>& group, const std::shared_ptr<Meeting>& meeting, int seat,
                    Stream& stream, const Collective& call) {

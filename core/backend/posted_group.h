@@ -8,9 +8,11 @@
 //     struct Shared { std::mutex& lock(); };          // what the groups of a device share
 //     struct Meeting;                                 // one call of all ranks, or of a sender and its receiver
 //     static Status fits(int rank, const Collective&);   // what this device cannot do besides
-//     static std::shared_ptr<Meeting> begin(PostedGroup<Way>&, const Collective&, int seats);
-//     static void join(std::shared_ptr<PostedGroup<Way>>, std::shared_ptr<Meeting>, int seat, Stream&, const
-//     Collective&); static void abort(PostedGroup<Way>&, const std::vector<std::shared_ptr<Meeting>>& incomplete);
+//     // `ranks`: that come to it, by their numbers in the job.
+//     static std::shared_ptr<Meeting> begin(PostedGroup<Way>&, const Collective&, std::span<const int> ranks);
+//     static void join(std::shared_ptr<PostedGroup<Way>>, std::shared_ptr<Meeting>, int seat, Stream&,
+//                      const Collective&);
+//     static void abort(PostedGroup<Way>&, const std::vector<std::shared_ptr<Meeting>>& incomplete);
 //     static void settle(Stream&, std::span<const Collective>);  // before calls, without the lock; or absent
 //   };
 #pragma once
@@ -20,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,8 +38,12 @@ template <class Way> class PostedGroup : public std::enable_shared_from_this<Pos
   using Shared = typename Way::Shared;
   using Meeting = typename Way::Meeting;
 
-  PostedGroup(std::shared_ptr<Shared> shared_with, std::string group_name, int ranks)
-      : shared(std::move(shared_with)), name(std::move(group_name)), size(ranks) {}
+  // `all`: its ranks, by their numbers in the job.
+  PostedGroup(std::shared_ptr<Shared> shared_with, std::string group_name, std::vector<int> all)
+      : shared(std::move(shared_with)),
+        name(std::move(group_name)),
+        ranks(std::move(all)),
+        size(static_cast<int>(ranks.size())) {}
 
   // Calls that all ranks have made take place all the same, where the device goes on.
   void abort(const Status& why) {
@@ -68,8 +75,12 @@ template <class Way> class PostedGroup : public std::enable_shared_from_this<Pos
     line.made.resize(static_cast<size_t>(seats));
     const int64_t number = line.made[static_cast<size_t>(seat)]++;
     const auto at = static_cast<size_t>(number - line.first);
-    if (at == line.open.size())
-      line.open.push_back({Way::begin(*this, call, seats), std::vector<std::optional<Collective>>(line.made.size())});
+    if (at == line.open.size()) {
+      const auto of_job = [&](int member) { return ranks[static_cast<size_t>(member)]; };
+      const std::vector<int> both = two ? std::vector{of_job(pair.first), of_job(pair.second)} : std::vector<int>();
+      line.open.push_back(
+          {Way::begin(*this, call, two ? both : ranks), std::vector<std::optional<Collective>>(line.made.size())});
+    }
     Call& open = line.open[at];
     for (int other = 0; other < seats; ++other) {
       const std::optional<Collective>& theirs = open.made[static_cast<size_t>(other)];
@@ -93,8 +104,9 @@ template <class Way> class PostedGroup : public std::enable_shared_from_this<Pos
     if (!status.ok()) return status;
     Part& part = parts_[part_name];
     if (!part.group) {
-      part = {{members.begin(), members.end()},
-              std::make_shared<PostedGroup>(shared, part_name, static_cast<int>(members.size()))};
+      std::vector<int> of_job;
+      for (int member : members) of_job.push_back(ranks[static_cast<size_t>(member)]);
+      part = {{members.begin(), members.end()}, std::make_shared<PostedGroup>(shared, part_name, std::move(of_job))};
     }
     if (!std::ranges::equal(part.members, members))
       return error(Code::misuse, "group ", name, " has a group ", part_name, " of other members");
@@ -103,8 +115,9 @@ template <class Way> class PostedGroup : public std::enable_shared_from_this<Pos
 
   const std::shared_ptr<Shared> shared;
   const std::string name;
-  const int size;
-  Status status;  // why it was aborted
+  const std::vector<int> ranks;
+  const int size;  // how many they are
+  Status status;   // why it was aborted
 
  private:
   struct Call {
@@ -166,7 +179,9 @@ template <class Way>
 Result<std::vector<std::unique_ptr<Communicator>>> create_posted_group(std::shared_ptr<typename Way::Shared> shared,
                                                                        const std::string& name, int ranks) {
   if (ranks < 1) return invalid("a group of ", ranks, " ranks; it needs at least one");
-  auto group = std::make_shared<PostedGroup<Way>>(std::move(shared), name, ranks);
+  std::vector<int> all(static_cast<size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  auto group = std::make_shared<PostedGroup<Way>>(std::move(shared), name, std::move(all));
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int r = 0; r < ranks; ++r) communicators.push_back(std::make_unique<PostedCommunicator<Way>>(group, r));
   return communicators;

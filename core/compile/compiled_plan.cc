@@ -215,7 +215,8 @@ Status CompiledPlan::add_train_entry(const Binding& binding, int shape) {
 Status CompiledPlan::add_entry(EntryKind kind, int shape, Graph graph, SamplePlaces outputs, const LossFacts& loss) {
   const EntryMaker maker{
       .options = options_, .device = *device_, .threads = threads_, .loss = loss, .before = entries_};
-  EPL_ASSIGN(Entry made, make_entry(maker, kind, shape, std::move(graph), std::move(outputs)));
+  EPL_ASSIGN(Entry made, decide_entry(maker, kind, shape, std::move(graph), std::move(outputs)));
+  EPL_TRY(lower_entry(maker, made));
   entries_.push_back(std::move(made));
   return {};
 }

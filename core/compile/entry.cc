@@ -7,7 +7,6 @@
 #include "core/ir/expand.h"
 #include "core/ir/rewriter.h"
 #include "core/strategy/pass.h"
-#include "core/strategy/segments.h"
 
 namespace epl {
 
@@ -57,15 +56,16 @@ void find_ports(Entry& entry) {
 }
 
 // By the passes, or from a file.
-Result<Plan> decide(const std::string& name, const std::shared_ptr<const Graph>& graph, const PlanOptions& options,
-                    const std::vector<Entry>& before, SamplePlaces outputs) {
-  const Plan* first = before.empty() ? nullptr : &before.front().plan;
+Result<Plan> plan_of(const EntryMaker& maker, const std::string& name, const std::shared_ptr<const Graph>& graph,
+                     SamplePlaces outputs) {
+  const PlanOptions& options = maker.options;
   if (!options.decisions)
-    return make_plan({.graph = graph,
-                      .strategy = options.strategy,
-                      .ranks = options.ranks,
-                      .state_of = first,
-                      .outputs = std::move(outputs)});
+    return decide({.graph = graph,
+                   .strategy = options.strategy,
+                   .ranks = options.ranks,
+                   .state_of = maker.before.empty() ? nullptr : &maker.before.front().plan,
+                   .outputs = std::move(outputs),
+                   .machine = maker.device.machine()});
   EPL_TRY(check_graph(*options.decisions, name, *graph));
   EPL_ASSIGN(Plan plan, parse_plan(*options.decisions->entry(name), graph));
   if (plan.ranks() != options.ranks)
@@ -89,7 +89,7 @@ Status check_outputs(const Plan& plan) {
 
 }  // namespace
 
-Result<Entry> make_entry(const EntryMaker& maker, EntryKind kind, int shape, Graph graph, SamplePlaces outputs) {
+Result<Entry> decide_entry(const EntryMaker& maker, EntryKind kind, int shape, Graph graph, SamplePlaces outputs) {
   const PlanOptions& options = maker.options;
   Device& device = maker.device;
   Entry entry;
@@ -102,8 +102,8 @@ Result<Entry> make_entry(const EntryMaker& maker, EntryKind kind, int shape, Gra
   entry.graph = std::make_shared<const Graph>(std::move(graph));
   const auto has_kernel = [&](std::string_view op, DType dtype) { return device.kernels().takes(op, dtype); };
   EPL_ASSIGN(Graph expanded, expand_composites(*entry.graph, has_kernel));
-  auto runnable = std::make_shared<const Graph>(without_dead_nodes(expanded));
-  auto planned = decide(entry.name(), runnable, options, maker.before, std::move(outputs));
+  auto planned =
+      plan_of(maker, entry.name(), std::make_shared<const Graph>(without_dead_nodes(expanded)), std::move(outputs));
   if (!planned.ok()) {
     const Status& why = planned.status();
     return notes.empty() ? why : Status(why.code(), cat(why.message(), "; ", join(notes, "; ")), why.where());
@@ -111,18 +111,20 @@ Result<Entry> make_entry(const EntryMaker& maker, EntryKind kind, int shape, Gra
   entry.plan = *std::move(planned);
   entry.notes = notes;
   EPL_TRY(check_outputs(entry.plan));
-  EPL_ASSIGN(entry.locals, partition(entry.plan));
-  for (const LocalGraph& local : entry.locals) {
-    EPL_TRY(options.stop.check());
-    EPL_ASSIGN(Program program, lower(local, {.kernels = &device.kernels(),
-                                              .device = &device.stands_for(),
-                                              .threads = maker.threads,
-                                              .splits_keep_bits = sums_by_segments(entry.plan)}));
-    if (kind == EntryKind::train && options.train.keep_gradients) {
-      EPL_ASSIGN(std::vector<bool> applied, applied_instructions(local, program));
-      entry.applied.push_back(std::move(applied));
-    }
-    entry.programs.push_back(std::move(program));
+  return entry;
+}
+
+Status lower_entry(const EntryMaker& maker, Entry& entry) {
+  const EntryKind kind = entry.kind;
+  const PlanOptions& options = maker.options;
+  Device& device = maker.device;
+  const LowerOptions lowering{.kernels = &device.kernels(), .device = &device.stands_for(), .threads = maker.threads};
+  EPL_ASSIGN(Lowered made, lower(entry.plan, lowering, options.stop));
+  entry.locals = std::move(made.locals);
+  entry.programs = std::move(made.programs);
+  for (size_t c = 0; c < entry.programs.size() && kind == EntryKind::train && options.train.keep_gradients; ++c) {
+    EPL_ASSIGN(std::vector<bool> applied, applied_instructions(entry.locals[c], entry.programs[c]));
+    entry.applied.push_back(std::move(applied));
   }
   find_ports(entry);
   for (size_t i = 0; i < entry.outputs.size(); ++i) {
@@ -137,10 +139,10 @@ Result<Entry> make_entry(const EntryMaker& maker, EntryKind kind, int shape, Gra
   entry.first_output = kind == EntryKind::evaluate ? 1 + (entry.loss_scores >= 0) + (entry.loss_terms >= 0) +
                                                          (entry.loss_weights >= 0) + (entry.counted_output >= 0)
                                                    : 0;
-  entry.bounds = input_bounds(*runnable, maker.loss, options.train.loss.target_input);
+  entry.bounds = input_bounds(*entry.plan.graph, maker.loss, options.train.loss.target_input);
   entry.samples = sample_dims(entry.plan);
   EPL_ASSIGN(entry.merges, output_merges(entry.plan));
-  return entry;
+  return {};
 }
 
 }  // namespace epl

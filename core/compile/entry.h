@@ -71,7 +71,9 @@ struct EntryMaker {
   const LossFacts& loss;
   const std::vector<Entry>& before;  // of the same plan
 };
-// Plans and lowers one entry's graph. `outputs`: where they count samples, if the graph does not show it.
-Result<Entry> make_entry(const EntryMaker& maker, EntryKind kind, int shape, Graph graph, SamplePlaces outputs);
+// Decides one entry's plan; it has no program yet. `outputs`: where they count samples, if the graph does not show it.
+Result<Entry> decide_entry(const EntryMaker& maker, EntryKind kind, int shape, Graph graph, SamplePlaces outputs);
+// Makes the programs of its plan, and what is known of the entry with them.
+Status lower_entry(const EntryMaker& maker, Entry& entry);
 
 }  // namespace epl

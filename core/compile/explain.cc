@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 
+#include "core/base/seconds_text.h"
 #include "core/base/shown.h"
 #include "core/base/text.h"
 #include "core/compile/overview.h"
@@ -14,18 +15,6 @@
 
 namespace epl {
 namespace {
-
-std::string seconds_text(double seconds) {
-  char text[40];
-  if (seconds >= 1) {
-    std::snprintf(text, sizeof text, "%.2f s", seconds);
-  } else if (seconds >= 1e-3) {
-    std::snprintf(text, sizeof text, "%.2f ms", seconds * 1e3);
-  } else {
-    std::snprintf(text, sizeof text, "%.1f us", seconds * 1e6);
-  }
-  return text;
-}
 
 std::string percent(double part, double all) {
   char text[40];

@@ -4,6 +4,7 @@
 #include "core/ir/rewriter.h"
 #include "core/program/lowering.h"
 #include "core/program/uploads.h"
+#include "core/strategy/segments.h"
 
 namespace epl {
 
@@ -42,6 +43,18 @@ int Program::group(const ProgramGroup& wanted) {
   const auto index = static_cast<int>(found - groups.begin());
   if (found == groups.end()) groups.push_back(wanted);
   return index;
+}
+
+Result<Lowered> lower(const Plan& plan, LowerOptions options, const Stop& stop) {
+  Lowered made;
+  EPL_ASSIGN(made.locals, partition(plan));
+  options.splits_keep_bits = sums_by_segments(plan);
+  for (const LocalGraph& local : made.locals) {
+    EPL_TRY(stop.check());
+    EPL_ASSIGN(Program program, lower(local, options));
+    made.programs.push_back(std::move(program));
+  }
+  return made;
 }
 
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/backend/kernel.h"
+#include "core/base/stop.h"
 #include "core/program/local_graph.h"
 
 namespace epl {
@@ -168,6 +169,14 @@ struct LowerOptions {
   bool splits_keep_bits = false;  // KernelQuery
 };
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options);
+
+// All that follows from a plan, by class of ranks. Whether splits keep bits is the plan's to say. `stop` is asked before
+// each class.
+struct Lowered {
+  std::vector<LocalGraph> locals;
+  std::vector<Program> programs;
+};
+Result<Lowered> lower(const Plan& plan, LowerOptions options, const Stop& stop = {});
 
 std::string print_program(const Program& program);
 // Reads what print_program wrote; kernels are looked up in `kernels`. Constants and initial values come back as zeros.

@@ -14,12 +14,13 @@ const std::string& default_passes() {
 Status run_passes(Plan& plan, const PlanRequest& request, std::string_view list,
                   const std::function<void(const std::string&, const Plan&)>& after) {
   EPL_ASSIGN(const std::vector<RowText> passes, parse_rows(list, ';', "pass"));
+  const CostModel cost(request.machine);
   for (const RowText& pass : passes) {
     EPL_ASSIGN(const PassRow* row, find_named(pass_table(), pass.name, "strategy pass"));
     const std::string what = cat("pass ", row->name);
     EPL_ASSIGN(Attributes options, parse_options(pass.options, row->options, what));
     EPL_ASSIGN(options, complete_options(row->options, options, what));
-    PassContext context{plan, request, std::move(options)};
+    PassContext context{plan, request, cost, std::move(options)};
     if (Status status = row->run(context); !status.ok()) return status.with_context(cat("pass ", row->name));
     if (Status status = verify_plan(plan); !status.ok()) return status.with_context(cat("after pass ", row->name));
     if (after) after(row->name, plan);
@@ -71,7 +72,7 @@ Result<Plan> run_all(const PlanRequest& request, std::string& coupled) {
 }  // namespace
 
 // Ranks meet where samples are coupled, micro-batches do not: there the batch goes through as one, for the same answer.
-Result<Plan> make_plan(const PlanRequest& request) {
+Result<Plan> decide(const PlanRequest& request) {
   if (request.ranks < 1) return invalid("a plan needs at least one rank, got ", request.ranks);
   EPL_TRY(check_built(request.strategy));
   std::string coupled;

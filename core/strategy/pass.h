@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/backend/cost_model.h"
 #include "core/ir/op.h"
 #include "core/strategy/plan.h"
 #include "core/strategy/samples.h"
@@ -22,13 +23,17 @@ struct PlanRequest {
   const Plan* state_of = nullptr;
   // Where outputs count samples, for a micro-batch of one sample that stands by itself: its own graph does not show it.
   SamplePlaces outputs = {};
+  Machine machine = processor_core();  // by whose seconds one way is weighed against another
 };
-Result<Plan> make_plan(const PlanRequest& request);
+// All decisions of a step, and nothing made of them: `lower` (core/program/program.h) makes programs. So a search may
+// decide as often as it likes.
+Result<Plan> decide(const PlanRequest& request);
 
 struct PassContext {
   Plan& plan;
   const PlanRequest& request;
-  Attributes options;  // those of the row, with their defaults
+  const CostModel& cost;  // of the request's machine
+  Attributes options;     // those of the row, with their defaults
 };
 struct PassRow {
   std::string name;
@@ -44,7 +49,7 @@ const std::string& default_passes();
 Status run_passes(Plan& plan, const PlanRequest& request, std::string_view list,
                   const std::function<void(const std::string& pass, const Plan&)>& after = nullptr);
 
-// Where `node` makes Plan::coupled true of several micro-batches: the error of its pass, for which make_plan has an
+// Where `node` makes Plan::coupled true of several micro-batches: the error of its pass, for which decide has an
 // answer.
 Status several_micro_batches(const Plan& plan, const Node& node);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "core/base/seconds_text.h"
 #include "core/base/text.h"
 #include "core/ir/op.h"
 
@@ -12,20 +13,12 @@ namespace {
 
 constexpr size_t max_in_reason = 4;
 
-// "16 KiB".
-std::string bytes_text(double bytes) {
-  static constexpr const char* units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  size_t unit = 0;
-  for (; bytes >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
-  const bool tenths = unit > 0 && bytes < 10;  // two digits at least
-  const auto digits = static_cast<int64_t>(std::llround(tenths ? bytes * 10 : bytes));
-  return cat(tenths ? digits / 10 : digits, tenths ? cat(".", digits % 10) : "", " ", units[unit]);
-}
-
 }  // namespace
 
-std::string moves_text(double bytes, double instead_of) {
-  return cat(bytes > 0 ? cat(bytes_text(bytes), " move") : "nothing moves", " instead of ", bytes_text(instead_of));
+std::string takes_text(double seconds, double instead_of) {
+  return cat(seconds > 0 ? cat("takes ", seconds_text(seconds)) : "takes nothing", " instead of ",
+             seconds_text(instead_of), " more than a share of the work",
+             seconds > instead_of ? ", as the strategy asks for a split" : "");
 }
 
 std::string dimension_text(const Graph& graph, NodeId n, const ShardingRule& rule, int factor) {

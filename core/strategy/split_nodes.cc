@@ -2,36 +2,17 @@
 
 #include <algorithm>
 
-#include "core/ir/op.h"
-#include "core/strategy/batch_cut.h"
+#include "core/strategy/node_cost.h"
 
 namespace epl {
-namespace {
 
-// Floating-point operations for each element of a result, and of the operands, from which on a node is cut though no
-// operand is.
-constexpr double much_work = 8, much_reading = 2;
-
-}  // namespace
-
-SplitNodes::SplitNodes(const Plan& plan, bool windows)
+SplitNodes::SplitNodes(const Plan& plan, const CostModel& cost, bool windows)
     : graph_(plan.graph), rules_(plan.rules), users_(plan.graph->users()) {
   const Graph& graph = *graph_;
   for (const NodeId n : graph.node_ids()) {
-    const Node& node = graph.node(n);
-    std::vector<const TensorType*> inputs, outputs;
-    double operands = 0, results = 0;
-    for (Value v : node.inputs) {
-      inputs.push_back(v ? &graph.type(v) : nullptr);
-      if (v) operands += static_cast<double>(graph.type(v).elements());
-    }
-    for (Value v : node.outputs) {
-      outputs.push_back(&graph.type(v));
-      results += static_cast<double>(graph.type(v).elements());
-    }
-    const double flops = op_flops(OpQuery(*node.op, node.attributes, inputs, outputs));
-    const bool little = flops <= much_work * results || flops < much_reading * operands;
-    work_.push_back(little && !(windows && rule(n).slides()) ? 0 : flops);
+    const Work work = work_of(graph, graph.node(n));
+    const bool much = work.kind() == WorkKind::product || (windows && rule(n).slides());
+    work_.push_back(much ? cost.computing(work) : 0);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "core/backend/cost_model.h"
 #include "core/strategy/plan.h"
 
 namespace epl {
@@ -15,10 +16,10 @@ struct DimRuns {
 class SplitNodes {
  public:
   // `windows`: nodes whose windows slide are work, however little it is.
-  SplitNodes(const Plan& plan, bool windows);
+  SplitNodes(const Plan& plan, const CostModel& cost, bool windows);
 
   const ExtendedRule& rule(NodeId n) const { return rules_->extended[n]; }
-  // Floating-point operations, 0 where they are few.
+  // Seconds of computing on one rank, 0 where it is no product: such a node is cut only if an operand is.
   double work(NodeId n) const { return work_[n]; }
   const std::vector<NodeId>& users(Value v) const { return users_[v]; }
   // How a dimension is parted by the nodes that take it apart: [3 * heads * width] can be cut inside each third, and

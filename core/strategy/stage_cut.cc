@@ -1,16 +1,17 @@
 #include "core/strategy/stage_cut.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "core/base/text.h"
 #include "core/ir/op.h"
+#include "core/strategy/node_cost.h"
 
 namespace epl {
 namespace {
 
 constexpr double slack = 1.05;
-constexpr double operations_per_byte = 4;  // that take as long as moving a byte
 constexpr int nowhere = -1;
 
 // The part of a node's name that the nodes of a repeated layer share: up to a number that more follows,
@@ -30,7 +31,8 @@ std::string_view layer_of(std::string_view name) {
 
 class Stages {
  public:
-  Stages(const Graph& graph, int count, const Plan* first) : graph_(graph), first_(first), count_(count) {
+  Stages(const Graph& graph, const StageJob& job, const CostModel& cost, const Plan* first)
+      : graph_(graph), job_(job), model_(cost), first_(first), count_(job.stages) {
     found_.node_stage.assign(graph_.node_count(), nowhere);
   }
 
@@ -76,29 +78,40 @@ class Stages {
   const Node& first_of(size_t unit) const { return node(order_[begins_[unit]]); }
   const Node& last_of(size_t unit) const { return node(order_[begins_[unit + 1] - 1]); }
 
+  // Seconds of a step on each rank of a stage: the ranks share what is computed and moved, and each launches a kernel
+  // for each micro-batch.
   double cost_of(NodeId n) const {
-    std::vector<const TensorType*> inputs, outputs;
-    double bytes = 0;
-    const auto add = [&](Value v, std::vector<const TensorType*>& types) {
-      types.push_back(v ? &graph_.type(v) : nullptr);
-      bytes += v ? static_cast<double>(graph_.type(v).bytes()) : 0;
-    };
-    for (Value v : node(n).inputs) add(v, inputs);
-    for (Value v : node(n).outputs) add(v, outputs);
     if (node(n).op->view) return 0;
-    return op_flops(OpQuery(*node(n).op, node(n).attributes, inputs, outputs)) + bytes * operations_per_byte;
+    const auto calls = static_cast<double>(node(n).phase == Phase::update ? 1 : job_.micro_batches);
+    const auto ranks = static_cast<double>(job_.ranks_of_stage);
+    Work work = work_of(graph_, node(n));
+    work.flops /= calls * ranks;
+    work.bytes /= calls * ranks;
+    return calls * model_.kernel(work);
+  }
+
+  // What is made before a unit and used from it on.
+  struct Crossing {
+    double bytes = 0, seconds = 0;
+  };
+  // In each call a message from each rank of a stage to one of the next. Which ranks these are is not known yet.
+  double sending(double bytes) const {
+    const auto calls = static_cast<double>(job_.micro_batches), ranks = static_cast<double>(job_.ranks_of_stage);
+    return calls * model_.collective(Collective::Kind::send, {2, 0, job_.ranks - 1}, bytes / calls / ranks);
   }
 
   // Sums of costs before each unit, and what goes over a cut there.
   void weigh() {
     std::map<std::string_view, size_t> at;
     std::vector<double> costs(units(), 0);
+    std::map<Value, size_t> used;                      // the unit where a parameter is used first
     std::map<Value, std::pair<size_t, size_t>> lives;  // the units where it is made and used last
     for (size_t u = 0; u < units(); ++u) {
       at.emplace(first_of(u).origin_name(), u);
       for (size_t i = begins_[u]; i < begins_[u + 1]; ++i) {
         costs[u] += cost_of(order_[i]);
         for (Value v : node(order_[i]).inputs) {
+          if (v && graph_.value(v).kind == ValueKind::parameter) used.emplace(v, u);
           if (const auto made = lives.find(v); made != lives.end()) made->second.second = u;
         }
         for (Value v : node(order_[i]).outputs) {
@@ -107,25 +120,41 @@ class Stages {
       }
     }
     for (const NodeId n : graph_.node_ids()) {
+      if (node(n).phase == Phase::update) {
+        for (Value v : node(n).inputs) {
+          if (const auto user = used.find(v); user != used.end()) {
+            costs[user->second] += cost_of(n);
+            break;
+          }
+        }
+      }
       if (node(n).phase != Phase::backward) continue;
       if (const auto origin = at.find(node(n).origin_name()); origin != at.end()) costs[origin->second] += cost_of(n);
     }
     before_.assign(1, 0);
     for (double cost : costs) before_.push_back(before_.back() + cost);
-    crossing_.assign(units() + 1, 0);
+    crossing_.assign(units() + 1, {});
     for (const auto& [value, life] : lives) {
       const auto bytes = static_cast<double>(graph_.type(value).bytes());
-      for (size_t c = life.first + 1; c <= life.second; ++c) crossing_[c] += bytes;
+      const double seconds = sending(bytes);
+      for (size_t c = life.first + 1; c <= life.second; ++c) {
+        crossing_[c].bytes += bytes;
+        crossing_[c].seconds += seconds;
+      }
     }
   }
 
-  double cost(size_t begin, size_t end) const { return before_[end] - before_[begin]; }
+  double work(size_t begin, size_t end) const { return before_[end] - before_[begin]; }
+  // With what comes in and goes out, and comes back as gradients.
+  double cost(size_t begin, size_t end) const {
+    return work(begin, end) + 2 * (crossing_[begin].seconds + crossing_[end].seconds);
+  }
 
-  // A cut before a unit: how many layers it parts, then the bytes that go over it.
+  // A cut before a unit: how many layers it parts, then the seconds of what goes over it.
   using Price = std::pair<int, double>;
   Price price(size_t at) const {
     const std::string_view left = layer_of(last_of(at - 1).name), right = layer_of(first_of(at).name);
-    return {!left.empty() && left == right ? 1 : 0, crossing_[at]};
+    return {!left.empty() && left == right ? 1 : 0, crossing_[at].seconds};
   }
 
   // The smallest cost of the largest of `count_` runs: `best[i]` of the first i units.
@@ -135,9 +164,9 @@ class Stages {
     for (size_t i = 0; i <= size; ++i) best[i] = cost(0, i);
     for (int k = 2; k <= count_; ++k) {
       for (size_t i = size; i >= static_cast<size_t>(k); --i) {
-        double found = best[size] + before_.back();
+        double found = std::numeric_limits<double>::infinity();
         for (size_t j = i; j-- > static_cast<size_t>(k) - 1;) {
-          if (cost(j, i) >= found) break;
+          if (work(j, i) >= found) break;
           found = std::min(found, std::max(best[j], cost(j, i)));
         }
         best[i] = found;
@@ -155,8 +184,8 @@ class Stages {
     best[0][0] = {0, 0};
     for (size_t k = 1; k <= static_cast<size_t>(count_); ++k) {
       for (size_t i = k; i <= size; ++i) {
-        for (size_t j = i; j-- > k - 1 && cost(j, i) <= limit;) {
-          if (best[k - 1][j] == never) continue;
+        for (size_t j = i; j-- > k - 1 && work(j, i) <= limit;) {
+          if (best[k - 1][j] == never || cost(j, i) > limit) continue;
           const Price here = j == 0 ? Price{0, 0} : price(j);
           const Price all{best[k - 1][j].first + here.first, best[k - 1][j].second + here.second};
           if (all < best[k][i]) best[k][i] = all, from[k][i] = j;
@@ -176,11 +205,11 @@ class Stages {
     for (size_t s = 0; s < begins.size(); ++s) {
       const size_t end = s + 1 < begins.size() ? begins[s + 1] : units();
       for (size_t i = begins_[begins[s]]; i < begins_[end]; ++i) stage(order_[i]) = static_cast<int>(s);
-      const double share = before_.back() > 0 ? cost(begins[s], end) / before_.back() : 0;
+      const double share = before_.back() > 0 ? work(begins[s], end) / before_.back() : 0;
       shares.push_back(
           cat(static_cast<int64_t>(share * 100 + 0.5), " % from ", first_of(begins[s]).name, " on",
               s == 0 ? std::string()
-                     : cat(" (", static_cast<int64_t>(crossing_[begins[s]]), " bytes of the batch come in)")));
+                     : cat(" (", static_cast<int64_t>(crossing_[begins[s]].bytes), " bytes of the batch come in)")));
     }
     found_.note = cat("the work of the stages: ", join(shares, ", "));
   }
@@ -228,19 +257,21 @@ class Stages {
   }
 
   const Graph& graph_;
+  const StageJob& job_;
+  const CostModel& model_;
   const Plan* first_;
   const int count_;
   StageCut found_;
-  std::vector<NodeId> order_;     // nodes
-  std::vector<size_t> begins_;    // where each unit begins in the order, and its end
-  std::vector<double> before_;    // by unit: cost of all before it
-  std::vector<double> crossing_;  // by unit: bytes made before it and used from it on
+  std::vector<NodeId> order_;       // nodes
+  std::vector<size_t> begins_;      // where each unit begins in the order, and its end
+  std::vector<double> before_;      // by unit: seconds of all before it
+  std::vector<Crossing> crossing_;  // by unit
 };
 
 }  // namespace
 
-Result<StageCut> cut_stages(const Graph& graph, int count, const Plan* first) {
-  return Stages(graph, count, first).run();
+Result<StageCut> cut_stages(const Graph& graph, const StageJob& job, const CostModel& cost, const Plan* first) {
+  return Stages(graph, job, cost, first).run();
 }
 
 }  // namespace epl

@@ -68,7 +68,7 @@ Result<Scope> scope_of_stages(const Strategy& strategy) {
 
 }  // namespace
 
-Result<Staging> find_staging(const PlanRequest& request) {
+Result<Staging> find_staging(const PlanRequest& request, const CostModel& cost) {
   const Strategy& strategy = request.strategy;
   const bool by_cost = strategy.integer("pipeline.num_stages") > 1;
   Staging found{.of_ranks = strategy, .by_cost = by_cost};
@@ -92,7 +92,11 @@ Result<Staging> find_staging(const PlanRequest& request) {
       found.node_stage.push_back(match_among(strategy.scopes, *request.graph, node));
     return found;
   }
-  EPL_ASSIGN(StageCut cut, cut_stages(*request.graph, pipeline.shape.stages(), request.state_of));
+  const StageJob job{.stages = pipeline.shape.stages(),
+                     .micro_batches = strategy.integer("pipeline.num_micro_batch"),
+                     .ranks = request.ranks,
+                     .ranks_of_stage = std::max<int64_t>(request.ranks / pipeline.shape.classes, 1)};
+  EPL_ASSIGN(StageCut cut, cut_stages(*request.graph, job, cost, request.state_of));
   found.node_stage = std::move(cut.node_stage);
   if (!cut.note.empty()) found.notes.push_back(std::move(cut.note));
   return found;

@@ -20,6 +20,6 @@ struct Staging {
   ByNode<int> node_stage;          // of the forward pass; -1: that of its operands
   std::vector<std::string> notes;  // for Plan::notes
 };
-Result<Staging> find_staging(const PlanRequest& request);
+Result<Staging> find_staging(const PlanRequest& request, const CostModel& cost);
 
 }  // namespace epl

@@ -34,13 +34,18 @@ double border_bytes(const Graph& graph, const Node& node, const ExtendedRule& ru
 
 }  // namespace
 
-double window_cost(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor, int64_t parts,
-                   const Origins& origins) {
-  const double borders = border_bytes(graph, node, rule, factor, parts);
+double window_seconds(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor, int64_t parts,
+                      const Origins& origins, const CostModel& cost) {
+  const RankGroup group = RankGroup::of_first(parts);
+  const double bytes = border_bytes(graph, node, rule, factor, parts);
+  const double borders = bytes > 0 ? cost.moving(Collective::Kind::send, group, bytes) : 0;
   if (node.phase != Phase::forward) return borders;
-  double weights = 0;
-  for (Value v : node.inputs) weights += v && origins.is_weight(v) ? static_cast<double>(graph.type(v).bytes()) : 0;
-  return 2 * borders + 2 * weights * static_cast<double>(parts - 1) / static_cast<double>(parts);
+  double sums = 0;
+  for (Value v : node.inputs) {
+    if (v && origins.is_weight(v))
+      sums += cost.moving(Collective::Kind::all_reduce, group, static_cast<double>(graph.type(v).bytes()));
+  }
+  return 2 * borders + sums;
 }
 
 bool has_windows(const Plan& plan, int64_t parts) {

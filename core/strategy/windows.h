@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/backend/cost_model.h"
 #include "core/strategy/batch_cut.h"
 #include "core/strategy/origins.h"
 #include "core/strategy/plan.h"
@@ -13,10 +14,10 @@ namespace epl {
 
 // Whether windows of a node may slide over so many pieces of a factor: along one dimension, and each is computed alike.
 bool may_slide(const Plan& plan, NodeId node, const ExtendedRule& rule, const CutFactor& factor, int64_t parts);
-// Bytes that move because of it: what a rank reads over its borders; in the forward pass that of the backward pass as
-// well, where also the gradients of weights are sums over the ranks.
-double window_cost(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor, int64_t parts,
-                   const Origins& origins);
+// Seconds that ranks meet because of it: for what a rank reads over its borders; in the forward pass for that of the
+// backward pass as well, where also the gradients of weights are sums over the ranks.
+double window_seconds(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor, int64_t parts,
+                      const Origins& origins, const CostModel& cost);
 // Whether a forward node has windows that may slide over so many pieces.
 bool has_windows(const Plan& plan, int64_t parts);
 // Whether windows slide over pieces in the plan.

@@ -101,10 +101,10 @@ struct FarWay {
     if (!call.reduces() || cpu::can_reduce(call.dtype)) return {};
     return invalid("rank ", rank, " called ", call.text(), ", a type that cannot be reduced");
   }
-  static std::shared_ptr<Meeting> begin(Group&, const Collective&, int seats) {
+  static std::shared_ptr<Meeting> begin(Group&, const Collective&, std::span<const int> ranks) {
     auto meeting = std::make_shared<Meeting>();
-    meeting->calls.resize(static_cast<size_t>(seats));
-    meeting->queues.resize(static_cast<size_t>(seats));
+    meeting->calls.resize(ranks.size());
+    meeting->queues.resize(ranks.size());
     return meeting;
   }
   static void join(const std::shared_ptr<Group>& group, const std::shared_ptr<Meeting>& meeting, int seat,

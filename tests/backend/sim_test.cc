@@ -12,13 +12,16 @@ using Kind = Collective::Kind;
 
 // Round numbers, so that expected times can be read off.
 const Machine round_machine = {.name = "round",
-                               .flops = 1e9,
-                               .flops_half = 4e9,
-                               .memory_bandwidth = 1e9,
-                               .launch_seconds = 0.5,
-                               .host_bandwidth = 1e8,
-                               .link_bandwidth = 1e9,
-                               .link_seconds = 1};
+                               .rates = {{DType::f32, WorkKind::product, 1e9},
+                                         {DType::bf16, WorkKind::product, 4e9},
+                                         {DType::f32, WorkKind::elementwise, 1e9}},
+                               .memories = {{Machine::Memory::Kind::device, 1e9}, {Machine::Memory::Kind::host, 1e8}},
+                               .links = {{.ranks = 0, .bandwidth = 1e9, .seconds = 1}},
+                               .launch_seconds = 0.5};
+
+double seconds(Kind kind, int ranks, int64_t bytes, const Machine& machine = round_machine) {
+  return CostModel(machine).collective(kind, RankGroup::of_first(ranks), static_cast<double>(bytes));
+}
 
 KernelQuery work(double flops, double bytes, DType dtype = DType::f32) {
   return {.op = "anything", .input_types = {{dtype, {1}}}, .input_present = {true}, .flops = flops, .bytes = bytes};
@@ -98,7 +101,7 @@ TEST(Sim, a_core_for_each_thread) {
 
 TEST(Sim, memory_is_counted) {
   Machine machine = round_machine;
-  machine.memory_bytes = 1000;
+  machine.memories[0].bytes = 1000;
   auto device = make_device(machine);
   auto held = device->allocate(600);
   ASSERT_TRUE(held.ok());
@@ -144,16 +147,16 @@ TEST(Sim, a_collective_begins_when_the_last_rank_has_come) {
 }
 
 TEST(Sim, costs_of_collectives) {
-  EXPECT_EQ(all_reduce_seconds(round_machine, 1, 1 << 20), 0);
-  EXPECT_DOUBLE_EQ(all_reduce_seconds(round_machine, 4, 4), 2 + 8e-9);            // two rounds of everything
-  EXPECT_DOUBLE_EQ(all_reduce_seconds(round_machine, 4, 100000000000), 4 + 150);  // twice three quarters
-  EXPECT_DOUBLE_EQ(all_gather_seconds(round_machine, 4, 1000000000), 2 + 3);
-  EXPECT_DOUBLE_EQ(broadcast_seconds(round_machine, 8, 0), 3);
-  EXPECT_DOUBLE_EQ(broadcast_seconds(round_machine, 4, 100000000000), 5 + 150);
-  EXPECT_DOUBLE_EQ(barrier_seconds(round_machine, 5), 3);
+  EXPECT_EQ(seconds(Kind::all_reduce, 1, 1 << 20), 0);
+  EXPECT_DOUBLE_EQ(seconds(Kind::all_reduce, 4, 4), 2 + 8e-9);            // two rounds of everything
+  EXPECT_DOUBLE_EQ(seconds(Kind::all_reduce, 4, 100000000000), 4 + 150);  // twice three quarters
+  EXPECT_DOUBLE_EQ(seconds(Kind::all_gather, 4, 1000000000), 2 + 3);
+  EXPECT_DOUBLE_EQ(seconds(Kind::broadcast, 8, 0), 3);
+  EXPECT_DOUBLE_EQ(seconds(Kind::broadcast, 4, 100000000000), 5 + 150);
+  EXPECT_DOUBLE_EQ(seconds(Kind::barrier, 5, 0), 3);
   for (int ranks = 1; ranks < 100; ++ranks) {
-    EXPECT_LE(all_reduce_seconds(round_machine, ranks, 1000), all_reduce_seconds(round_machine, ranks, 2000));
-    EXPECT_LE(barrier_seconds(round_machine, ranks), barrier_seconds(round_machine, ranks + 1));
+    EXPECT_LE(seconds(Kind::all_reduce, ranks, 1000), seconds(Kind::all_reduce, ranks, 2000));
+    EXPECT_LE(seconds(Kind::barrier, ranks, 0), seconds(Kind::barrier, ranks + 1, 0));
   }
 }
 
@@ -226,9 +229,9 @@ TEST(Sim, sixteen_thousand_ranks_fit) {
                       .ok());
     }
   }
-  const double seconds = ranks[0].stream->virtual_seconds();
-  EXPECT_GT(seconds, 10 * all_reduce_seconds(machines()[0], many_ranks, 4 << 20));
-  for (Rank& rank : ranks) ASSERT_EQ(rank.stream->virtual_seconds(), seconds);
+  const double end = ranks[0].stream->virtual_seconds();
+  EXPECT_GT(end, 10 * seconds(Kind::all_reduce, many_ranks, 4 << 20, machines()[0]));
+  for (Rank& rank : ranks) ASSERT_EQ(rank.stream->virtual_seconds(), end);
 }
 
 TEST(Sim, an_abort_shows_when_a_stream_is_synchronized) {
@@ -272,7 +275,7 @@ TEST(Sim, messages_take_time_of_two_ranks) {
           .communicator->run(*ranks[0].stream, {.kind = Kind::send, .dtype = DType::f32, .count = 250000000, .peer = 1})
           .ok());
   EXPECT_TRUE(ranks[1].stream->settled());
-  EXPECT_DOUBLE_EQ(ranks[1].stream->virtual_seconds(), 1.5 + message_seconds(round_machine, 1000000000));
+  EXPECT_DOUBLE_EQ(ranks[1].stream->virtual_seconds(), 1.5 + seconds(Kind::send, 2, 1000000000));
   EXPECT_EQ(ranks[2].stream->virtual_seconds(), 0);
   EXPECT_EQ(ranks[2].communicator->run(*ranks[2].stream, {.kind = Kind::send, .count = 1, .peer = 2}).code(),
             Code::invalid_argument);
@@ -306,6 +309,29 @@ TEST(Sim, ranks_may_be_driven_by_threads) {
   }
   for (std::thread& thread : threads) thread.join();
   for (Rank& rank : ranks) EXPECT_DOUBLE_EQ(rank.stream->virtual_seconds(), 300);
+}
+
+// Pairs of ranks have a link that is quicker than the one that joins all pairs.
+TEST(Sim, neighbours_have_their_own_link) {
+  Machine pairs = round_machine;
+  pairs.links.insert(pairs.links.begin(), {.ranks = 2, .bandwidth = 1e9, .seconds = 0.25});
+  auto device = make_device(pairs);
+  auto ranks = make_ranks(*device, 4);
+  const auto barrier_of = [&](int a, int b) {
+    const double before = ranks[a].stream->virtual_seconds();
+    const std::vector<int> members = {a, b};
+    std::vector<std::unique_ptr<Communicator>> both;
+    for (int r : members) {
+      auto part = ranks[r].communicator->split(cat(a, "-", b), members);
+      EXPECT_TRUE(part.ok()) << part.status().to_string();
+      both.push_back(std::move(*part));
+    }
+    for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(both[i]->run(*ranks[members[i]].stream, {.kind = Kind::barrier}).ok());
+    return ranks[a].stream->virtual_seconds() - before;
+  };
+  EXPECT_DOUBLE_EQ(barrier_of(2, 3), 0.25);
+  EXPECT_DOUBLE_EQ(barrier_of(0, 1), 0.25);
+  EXPECT_DOUBLE_EQ(barrier_of(1, 2), 1) << "one block of two ends between them";
 }
 
 TEST(Sim, unknown_machines_are_errors) {

@@ -184,7 +184,7 @@ TEST(SampleDims, OutputsThatRestOnOtherSamplesStandNotAlone) {
 }
 )");
   ASSERT_NE(graph, nullptr);
-  auto plan = make_plan({.graph = graph});
+  auto plan = decide({.graph = graph});
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   const SampleDims dims = sample_dims(*plan);
   EXPECT_EQ(dims.batch, 4);

@@ -120,7 +120,7 @@ TEST_P(Passes, MakeThePlanOnFile) {
                       .strategy = *strategy,
                       .ranks = std::stoll(told(text, "ranks", "1")),
                       .passes = told(text, "passes", "")};
-  auto made = make_plan(request);
+  auto made = decide(request);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   const std::string printed = print_plan_with_reasons(*made);
   auto again = parse_plan(printed, request.graph);

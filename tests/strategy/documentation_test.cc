@@ -199,9 +199,10 @@ Stages that no scopes name are found: `pipeline.num_stages` says for how many ra
 {"pipeline.num_stages": 4, "pipeline.num_micro_batch": 8, "pipeline.strategy": "1F1B"}
 ```
 
-The nodes that see the inputs are cut, in their order, into runs of about the same cost, backward pass included. Of the
-cuts that are within a twentieth of the best, those are taken that leave repeated layers whole, and then those over
-which least is sent. More ranks make copies. `epl plan` shows where each stage begins and its part of the work.
+The nodes that see the inputs are cut, in their order, into runs that take about the same time by the cost model: the
+backward pass, the update, and what is sent between stages count too. Of the cuts that are within a twentieth of the
+best, those are taken that leave repeated layers whole, and then those over which least is sent. More ranks make copies.
+`epl plan` shows where each stage begins and its part of the work.
 
 The ranks of a stage are shared out as `default` says, with the scopes inside it. Beside `pipeline.num_stages`, scopes
 are no stages: the ranks of each stage are theirs in turn, and `default` is what no scope matches. This is a pipeline of
@@ -226,9 +227,10 @@ constexpr std::string_view closing = R"(
 ## Copies
 
 Ranks that cut the batch have copies of the same weights, and each would update all of them. Of large weights they
-share this out (ZeRO, Rajbhandari et al. 2020), where that is sure to save time: a weight of 64 KiB or more of which
-each copy gets an equal run of rows, and whose gradient nobody needs whole. The plan has a note of it. `"zero.level":
-"off"` keeps everything whole on each copy, and `v0` shares out what it can, to save memory:
+share this out (ZeRO, Rajbhandari et al. 2020), where that saves time by the cost model of the device. On processors
+such a weight has 7 KiB or more, each copy gets an equal run of its rows, and nobody needs its whole gradient. The plan
+has a note of it. `"zero.level": "off"` keeps everything whole on each copy, and `v0` shares out what it can, to save
+memory:
 
 ```json
 {"zero.level": "v0"}

@@ -16,7 +16,7 @@ Result<Plan> plan_of(int64_t inner, int64_t ranks, const std::string& level = "l
                              "] = matmul(x, w1)\n  y: f32[8,12] = matmul(h, w2)\n  output y = y\n}\n")));
   EPL_ASSIGN(const Strategy strategy,
              parse_strategy(cat(R"({"default": {"split": )", ranks, R"(}, "reproducible.level": ")", level, "\"}")));
-  return make_plan(
+  return decide(
       {.graph = std::make_shared<const Graph>(std::move(graph)), .strategy = strategy, .ranks = ranks, .passes = ""});
 }
 

@@ -161,7 +161,7 @@ TEST(Passes, AListIsCheckedBeforeItRuns) {
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
   const auto shared = std::make_shared<const Graph>(*std::move(graph));
   const auto refused = [&](const char* passes) {
-    auto plan = make_plan({.graph = shared, .passes = passes});
+    auto plan = decide({.graph = shared, .passes = passes});
     return plan.ok() ? "" : plan.status().message();
   };
   EXPECT_EQ(refused("place; propagate; schedule"), "");
@@ -175,7 +175,7 @@ TEST(Passes, AListIsCheckedBeforeItRuns) {
 TEST(Passes, TakeAGraphWithoutNodes) {
   auto graph = parse_graph("graph g(x: f32[8,4] batch 0) {\n  forward:\n  output y = x\n}\n");
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
-  const auto plan = make_plan({.graph = std::make_shared<const Graph>(*std::move(graph))});
+  const auto plan = decide({.graph = std::make_shared<const Graph>(*std::move(graph))});
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
 }
 

@@ -144,7 +144,7 @@ def main(epl, out):
                and float(takes.split()[0]) > 0)
         for reason in seen["reasons"]:
             expect(f"{where}: no sentence for people: {reason}", not re.search(r"^$|needs it|split: |batch: ", reason))
-        for word in ("epl plan", "simulated cpu_core", "all_reduce", " move instead of ", "cut by columns"):
+        for word in ("epl plan", "simulated cpu_core", "all_reduce", " more than a share of the work", "cut by columns"):
             expect(f"{where}: says \"{word}\"", word in seen["text"])
 
     look_at(out / "run" / "report.html", everywhere, report)

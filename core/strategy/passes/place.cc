@@ -57,7 +57,8 @@ Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, const BatchA
 
 class Placement {
  public:
-  Placement(Plan& plan, const PlanRequest& request) : plan_(plan), request_(request), graph_(*plan.graph) {}
+  explicit Placement(const PassContext& context)
+      : plan_(context.plan), request_(context.request), cost_(context.cost), graph_(*plan_.graph) {}
 
   Status run() {
     EPL_TRY(make_task_graphs());
@@ -86,7 +87,7 @@ class Placement {
   int stage_of(int task_graph) const { return plan_.task_graphs[task_graph].stage; }
 
   Status make_task_graphs() {
-    EPL_ASSIGN(staging_, find_staging(request_));
+    EPL_ASSIGN(staging_, find_staging(request_, cost_));
     EPL_ASSIGN(layout_,
                lay_out_scopes(staging_.of_ranks, request_.ranks, staged() ? SideBySide::stages : SideBySide::siblings));
     int64_t micro_batches = request_.strategy.integer("pipeline.num_micro_batch");
@@ -389,6 +390,7 @@ class Placement {
 
   Plan& plan_;
   const PlanRequest& request_;
+  const CostModel& cost_;
   const Graph& graph_;
   Staging staging_;
   ScopeLayout layout_;
@@ -399,7 +401,7 @@ class Placement {
 
 EPL_PASS(place) {
   return {.doc = "puts every node into a TaskGraph and gives each TaskGraph its ranks",
-          .run = [](PassContext& c) -> Status { return Placement(c.plan, c.request).run(); }};
+          .run = [](PassContext& c) -> Status { return Placement(c).run(); }};
 }
 
 }  // namespace epl

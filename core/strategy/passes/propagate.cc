@@ -4,7 +4,7 @@
 // Backward: a value that is the same for every rank and micro-batch but is only used in pieces (a broadcast gradient, a
 // mask) is made in pieces. Where a node couples the samples in a way that no cut follows, it runs whole on every rank,
 // for which its operands are gathered. Micro-batches do not meet like this: the node is named, and the batch is not cut
-// in time (make_plan).
+// in time (decide).
 #include <algorithm>
 
 #include "core/strategy/batch_cut.h"

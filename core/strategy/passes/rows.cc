@@ -195,7 +195,7 @@ EPL_PASS(rows) {
             std::optional<SplitNodes> nodes;
             for (int t = 0; t < std::ssize(c.plan.task_graphs); ++t) {
               if (c.plan.task_graphs[t].experts.empty()) continue;
-              if (!nodes) nodes.emplace(c.plan, false);
+              if (!nodes) nodes.emplace(c.plan, c.cost, false);
               Rows(c.plan, t, *nodes).run();
             }
             return {};

@@ -2,7 +2,7 @@
 // several, nodes that work on samples loop; nodes that do not run once, before or after the loop. A value summed over
 // the batch is complete after its loop, so a sample node may only use one that an earlier, cheap loop can give: one
 // that depends on inputs alone (a count of valid targets). Anything else couples the micro-batches: it is named, and
-// the batch is not cut in time (make_plan). Where each micro-batch stands by itself, all that depends on samples is in
+// the batch is not cut in time (decide). Where each micro-batch stands by itself, all that depends on samples is in
 // the loop, and what comes behind it takes the mean over micro-batches.
 #include <algorithm>
 

@@ -15,13 +15,13 @@ namespace {
 
 constexpr int64_t max_segments = 8;
 
-// The plan of which every layout takes its segments.
+// The plan of which every layout takes its segments. It is that of the default machine, on whatever device it runs.
 Result<Plan> common_plan(const PassContext& context) {
   PlanRequest request{
       .graph = context.request.graph, .ranks = 2, .passes = "place; propagate; split(pieces=false, uneven=false)"};
   request.strategy.has_default = true;
   request.strategy.default_scope = {.kind = ScopeKind::split, .device_count = 2};
-  return make_plan(request);
+  return decide(request);
 }
 
 // Of a node, where the plan cuts what it sums over; none where the sum is over the batch as well, whose order of

@@ -23,14 +23,16 @@ struct Region {
   ByValue<CutPlace> at;
   ByNode<CutFactor> factors;
   std::set<std::pair<Value, Phase>> gathered;  // values, in the passes that gather them
-  double gain = 0;                             // bytes that a rank need not keep, less those that move more
+  double kept_elsewhere = 0;                   // bytes that a rank need not write, keep and read
+  double moved = 0;                            // bytes that move beyond those of the sums as they were
   int values = 0;                              // in pieces
 };
 
 class Between {
  public:
-  Between(Plan& plan, int task_graph)
+  Between(Plan& plan, const CostModel& cost, int task_graph)
       : plan_(plan),
+        cost_(cost),
         graph_(*plan.graph),
         here_(task_graph),
         axes_(plan.task_graphs[task_graph].split),
@@ -52,10 +54,10 @@ class Between {
     for (const Value v : graph_.value_ids()) {
       if (!sums_[v] || taken_.at[v]) continue;
       Region best = taken_;
-      best.gain = 0;
+      best.kept_elsewhere = best.moved = 0;
       for (const CutPlace& place : places(v)) {
         Region region = grown(v, place);
-        if (region.gain > best.gain) best = std::move(region);
+        if (gain(region) > gain(best)) best = std::move(region);
       }
       taken_ = std::move(best);
     }
@@ -66,6 +68,11 @@ class Between {
   double bytes(Value v) const { return static_cast<double>(graph_.type(v).bytes()); }
   // Of what a rank does not have.
   double others(Value v) const { return bytes(v) * static_cast<double>(parts_ - 1) / static_cast<double>(parts_); }
+  // Seconds. That there is one more collective counts nothing: the strategy has asked for it.
+  double gain(const Region& region) const {
+    return cost_.memory(2 * region.kept_elsewhere) -
+           cost_.moving(Collective::Kind::send, RankGroup::of_first(parts_), region.moved);
+  }
   bool split(int axis) const { return std::ranges::find(axes_, axis) != axes_.end(); }
 
   void describe() {
@@ -148,18 +155,18 @@ class Between {
 
   Region grown(Value sum, const CutPlace& place) const {
     Region region = taken_;
-    region.gain = 0;
+    region.kept_elsewhere = region.moved = 0;
     lay(region, sum, place);
-    region.gain += others(sum);
+    region.moved -= others(sum);
     for (const NodeId n : graph_.node_ids().after(graph_.value(sum).producer)) visit(region, n);
     return region;
   }
 
   void lay(Region& region, Value v, const CutPlace& place) const {
     region.at[v] = place;
-    region.gain += place.of == 0
-                       ? others(v)
-                       : bytes(v) * static_cast<double>(place.of - largest(place)) / static_cast<double>(place.of);
+    region.kept_elsewhere +=
+        place.of == 0 ? others(v)
+                      : bytes(v) * static_cast<double>(place.of - largest(place)) / static_cast<double>(place.of);
     ++region.values;
   }
 
@@ -179,7 +186,7 @@ class Between {
         chosen = factor;
       }
     }
-    region.gain -= best;
+    region.moved += best;
     follow(region, n, chosen);
   }
 
@@ -251,7 +258,7 @@ class Between {
         lay(region, v, wanted);
         for (const NodeId user : users_[v]) {  // those before have taken it whole
           const Node& before = graph_.node(user);
-          if (user < n && region.gathered.insert({v, before.phase}).second) region.gain -= others(v);
+          if (user < n && region.gathered.insert({v, before.phase}).second) region.moved += others(v);
         }
       } else if (region.at[v] && region.at[v] != wanted) {
         region.gathered.insert({v, node.phase});
@@ -294,6 +301,7 @@ class Between {
   }
 
   Plan& plan_;
+  const CostModel& cost_;
   const Graph& graph_;
   const int here_;               // the TaskGraph whose nodes it cuts
   const std::vector<int> axes_;  // over these, all of them together
@@ -318,7 +326,7 @@ EPL_PASS(sequence) {
             if (c.plan.shardings.size() != c.plan.graph->value_count())
               return invalid("it needs place and propagate before it");
             for (int t = 0; t < std::ssize(c.plan.task_graphs); ++t) {
-              if (!c.plan.task_graphs[t].split.empty()) Between(c.plan, t).run();
+              if (!c.plan.task_graphs[t].split.empty()) Between(c.plan, c.cost, t).run();
             }
             return {};
           }};

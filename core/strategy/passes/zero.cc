@@ -7,15 +7,16 @@
 // of the new weights, as of any other value that is cut where it is made and not where it is stored. The sum itself may
 // be cut by its result instead (bring_samples).
 //
-// `v0` wants memory and cuts what it can. `auto` wants time, and cuts where that is sure to save some: a weight that is
-// worth one more collective, in pieces that lie one behind the other, whose gradient is a sum over ranks. Two ranks
-// then move 12 times the bytes of the weight through memory in place of 18.
+// `v0` wants memory and cuts what it can. `auto` wants time, and cuts where the cost model says that it saves some: a
+// weight that is worth one more collective, in pieces that lie one behind the other, whose gradient is a sum over
+// ranks. Two ranks then move 12 times the bytes of the weight through memory in place of 18.
 //
 // The pass runs last, because before it an axis of the batch means that samples are cut.
 #include <algorithm>
 #include <optional>
 
 #include "core/strategy/batch_cut.h"
+#include "core/strategy/node_cost.h"
 #include "core/strategy/pass.h"
 
 namespace epl {
@@ -25,6 +26,7 @@ class Sharing {
  public:
   Sharing(PassContext& context, bool automatic)
       : plan_(context.plan),
+        cost_(context.cost),
         automatic_(automatic),
         graph_(*plan_.graph),
         there_(context.request.state_of),
@@ -91,7 +93,7 @@ class Sharing {
       return kind(u) == ValueKind::parameter || (stored(u.state) == whole && stored(u.next) == whole);
     });
     if (automatic_) {
-      if (!pays(n, graph_.type(parameter->state), whole)) return {};
+      if (!pays(n, graph_.type(parameter->state), whole, axes)) return {};
     }
     const CutPlace place = as_stored ? choose(n, graph_.type(parameter->state), whole, axes) : CutPlace();
     if (!place) {
@@ -108,11 +110,20 @@ class Sharing {
     return {};
   }
 
-  // Pieces save that all copies do the same. That is more than it costs where the weight is large enough to be worth
-  // one more meeting, and where its pieces come of the gradient's sum: if all have the whole gradient, the exchange of
-  // new weights would come on top.
-  bool pays(NodeId n, const TensorType& type, const Sharding& whole) const {
-    if (local_bytes(n, type, whole) < meeting_bytes) return false;
+  // Pieces save that all copies do the same. In place of the sum of gradients there are two collectives, and the bytes
+  // of the second are brought together and taken apart. Pieces must come of the gradient's sum: if all have the whole
+  // gradient, the exchange of new weights would come on top.
+  bool pays(NodeId n, const TensorType& type, const Sharding& whole, const std::vector<int>& axes) const {
+    const auto copies = static_cast<double>(mesh(n).pieces(axes));
+    Work piece = work_of(plan_, n, plan_.node_shardings[n]);
+    const double alike = cost_.kernel(piece);
+    piece.flops /= copies;
+    piece.bytes /= copies;
+    const double bytes = here(n, type, whole);
+    const double exchange = collective(n, Collective::Kind::reduce_scatter, axes, bytes / copies) +
+                            collective(n, Collective::Kind::all_gather, axes, bytes / copies) + 2 * cost_.launch();
+    const double sum = collective(n, Collective::Kind::all_reduce, axes, bytes);
+    if (alike - cost_.kernel(piece) <= exchange - sum) return false;
     for (Value v : node(n).inputs) {
       if (v && comes_in_pieces(v, n)) return true;
     }
@@ -258,10 +269,10 @@ class Sharing {
     if (of_a_sum) bring_samples(producer, wanted, copies(user));
   }
 
-  // Copies sum over their own samples, and each gets a piece of the sum of all. Where operands are smaller than the sum
-  // (the gradient of a large weight, of a small batch), they are brought together instead, and each copy computes its
-  // own piece, of all samples: as many multiplications, less that is written and moved, and the sum is of all units in
-  // the order of units. A loop over micro-batches would sum in another order.
+  // Copies sum over their own samples, and each gets a piece of the sum of all. Where it takes less time (the gradient
+  // of a large weight, of a small batch), operands are brought together instead, and each copy computes its own piece,
+  // of all samples: as many multiplications, less that is written and moved, and the sum is of all units in the order
+  // of units. A loop over micro-batches would sum in another order.
   void bring_samples(NodeId n, const Sharding& wanted, const std::vector<int>& axes) {
     const Node& maker = node(n);
     NodeSharding sharding = plan_.node_shardings[n];
@@ -281,25 +292,31 @@ class Sharing {
     samples.outer = mesh(n).pieces(axes);
     auto made = cut_as(n, sharding, wanted);
     if (!made) return;
-    int64_t moved = 0;
+    const auto copies = static_cast<double>(mesh(n).pieces(axes));
+    double gathering = node_seconds(cost_, plan_, n, made->sharding);
     for (size_t i = 0; i < maker.inputs.size(); ++i) {
       const Value v = maker.inputs[i];
       if (!v || now.inputs[i] == made->operands.inputs[i]) continue;
       if (!stored(v).partial.empty()) return;
-      moved += local_bytes(n, graph_.type(v), made->operands.inputs[i]);
+      const double all = here(n, graph_.type(v), made->operands.inputs[i]);
+      gathering += collective(n, Collective::Kind::all_gather, axes, all / copies);
     }
-    const int64_t sum = local_bytes(n, graph_.type(maker.outputs[0]), now.outputs[0]);
-    if (sum - meeting_bytes < 2 * moved) return;
+    const double sum = here(n, graph_.type(maker.outputs[0]), now.outputs[0]);
+    if (node_seconds(cost_, plan_, n, plan_.node_shardings[n]) +
+            collective(n, Collective::Kind::reduce_scatter, axes, sum / copies) <=
+        gathering)
+      return;
     plan_.node_shardings[n] = std::move(made->sharding);
     plan_.explain(n, "each copy of the weight has a piece of its gradient, of all samples");
   }
 
-  // What ranks could have copied while they meet once more.
-  static constexpr int64_t meeting_bytes = 64 << 10;
-  int64_t local_bytes(NodeId n, const TensorType& type, const Sharding& sharding) const {
-    int64_t elements = 1;
-    for (size_t d = 0; d < type.shape.size(); ++d) elements *= mesh(n).local_size(type.shape[d], sharding.dims[d]);
-    return elements * static_cast<int64_t>(dtype_bytes(type.dtype));
+  // Bytes of a rank.
+  double here(NodeId n, const TensorType& type, const Sharding& sharding) const {
+    return local_bytes(plan_, plan_.node_task_graph[n], type, sharding);
+  }
+  // `bytes`: see CostModel.
+  double collective(NodeId n, Collective::Kind kind, const std::vector<int>& axes, double bytes) const {
+    return cost_.collective(kind, rank_group(plan_, plan_.node_task_graph[n], axes), bytes);
   }
 
   void note() {
@@ -317,6 +334,7 @@ class Sharing {
   }
 
   Plan& plan_;
+  const CostModel& cost_;
   const bool automatic_;
   const Graph& graph_;
   const Plan* const there_;  // of an entry that shares its state; null: none

@@ -1,0 +1,54 @@
+// Look-ups in a Machine, and the one that every build knows.
+#include "core/backend/machine.h"
+
+#include "core/base/check.h"
+
+namespace epl {
+
+double Machine::rate(DType dtype, WorkKind kind) const {
+  const Rate* found = nullptr;
+  for (const Rate& one : rates) {
+    if (one.kind != kind) continue;
+    if (one.dtype == dtype) return one.per_second;
+    if (!found) found = &one;
+  }
+  EPL_CHECK(found, "machine ", name, " has no rate of ", kind == WorkKind::product ? "products" : "other work");
+  return found->per_second;
+}
+
+const Machine::Memory& Machine::memory(Memory::Kind kind) const {
+  for (const Memory& one : memories) {
+    if (one.kind == kind) return one;
+  }
+  EPL_CHECK(false, "machine ", name, " has no memory of kind ", static_cast<int>(kind));
+}
+
+const Machine::Link& Machine::link(int64_t first, int64_t last) const {
+  for (const Link& one : links) {
+    if (one.ranks == 0 || first / one.ranks == last / one.ranks) return one;
+  }
+  EPL_CHECK(!links.empty(), "machine ", name, " has no links");
+  return links.back();
+}
+
+const Machine& processor_core() {
+  static const Machine core = {
+      .name = "cpu_core",
+      .rates = {{DType::f32, WorkKind::product, 80e9}, {DType::f32, WorkKind::elementwise, 80e9}},
+      .memories = {{Machine::Memory::Kind::device, 12e9}, {Machine::Memory::Kind::host, 12e9}},
+      .links = {{.ranks = 0, .bandwidth = 6e9, .seconds = 1e-6}},
+      .launch_seconds = 0.5e-6,
+      .is_core = true};
+  return core;
+}
+
+Machine of_threads(Machine machine, int threads) {
+  if (!machine.is_core) return machine;
+  for (Machine::Rate& rate : machine.rates) rate.per_second *= threads;
+  for (Machine::Memory& memory : machine.memories) {
+    if (memory.kind == Machine::Memory::Kind::device) memory.bandwidth *= threads;
+  }
+  return machine;
+}
+
+}  // namespace epl

@@ -1,0 +1,54 @@
+// What a device and its links can do, in the numbers of a data sheet: bytes, operations and seconds, and these per
+// second. Plans are decided and steps are simulated by the same numbers, through core/backend/cost_model.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/dtype.h"
+
+namespace epl {
+
+// Products have many operations for each element that they touch. All else is bound by memory, mostly.
+enum class WorkKind : uint8_t { product, elementwise };
+
+struct Machine {
+  // Operations per second, a multiplication and an addition counted as two.
+  struct Rate {
+    DType dtype = DType::f32;
+    WorkKind kind = WorkKind::product;
+    double per_second = 0;
+  };
+  struct Memory {
+    enum class Kind : uint8_t { device, host, file };
+    Kind kind = Kind::device;
+    double bandwidth = 0;  // of the device's kernels; of another kind: between it and the device
+    int64_t bytes = 0;     // of all buffers together; 0: no limit
+  };
+  // Ranks of a job are numbered so that neighbours are near. Blocks of `ranks` ranks are joined by a link of this kind.
+  struct Link {
+    int64_t ranks = 0;     // 0: any number
+    double bandwidth = 0;  // of a rank to its peers, one direction
+    double seconds = 0;    // latency of a message
+  };
+  std::string name;
+  std::vector<Rate> rates;  // of a type without a rate: the first of the same kind
+  std::vector<Memory> memories;
+  std::vector<Link> links;    // the nearest first; the last one joins all ranks
+  double launch_seconds = 0;  // of the smallest kernel
+  bool is_core = false;       // of a processor: a stream has one for each of its threads
+
+  double rate(DType dtype, WorkKind kind) const;
+  const Memory& memory(Memory::Kind kind) const;
+  // That joins all ranks from `first` to `last`.
+  const Link& link(int64_t first, int64_t last) const;
+};
+
+// One core of a processor: 2.5 GHz with two 8-wide multiply-adds a cycle. Its peers are other ranks of the host,
+// reached through memory. Plans of a device that does not describe itself are decided for it.
+const Machine& processor_core();
+// What a stream with so many threads has.
+Machine of_threads(Machine machine, int threads);
+
+}  // namespace epl
