@@ -170,8 +170,8 @@ struct LowerOptions {
 };
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options);
 
-// All that follows from a plan, by class of ranks. Whether splits keep bits is the plan's to say. `stop` is asked before
-// each class.
+// All that follows from a plan, by class of ranks. Whether splits keep bits is the plan's to say. `stop` is asked
+// before each class.
 struct Lowered {
   std::vector<LocalGraph> locals;
   std::vector<Program> programs;
