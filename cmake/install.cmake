@@ -80,8 +80,8 @@ list(REMOVE_DUPLICATES components)
 
 # Every package carries the licence; the documents go where the header goes.
 foreach(pair runtime:libepl1 development:libepl-dev tool:epl pack_onednn:libepl1-onednn pack_readers:libepl1-readers
-    pack_cuda:libepl1-cuda pack_gloo:libepl1-gloo pack_mpi:libepl1-mpi go:golang-epl-go-dev rust:librust-epl-dev python:python3-epl
-    java:libepl-java)
+    pack_cuda:libepl1-cuda pack_gloo:libepl1-gloo pack_mpi:libepl1-mpi go:golang-epl-go-dev rust:librust-epl-dev
+    python:python3-epl java:libepl-java)
   string(REGEX MATCH "^(.*):(.*)$" found ${pair})
   if(CMAKE_MATCH_1 IN_LIST components)
     install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${CMAKE_MATCH_2}

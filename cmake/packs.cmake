@@ -4,8 +4,8 @@
 # A pack is a folder of backends: row.cc is its row, in libepl.so; all else is the pack, which pack.cmake builds where
 # its libraries are present. EPL_<NAME>_MISSING is why it is not built, for the tests to say.
 
-# epl_add_pack(NAME [COMPONENT component] SOURCES file... INCLUDES dir... LIBRARIES lib...): libepl_NAME.so of the files in
-# backends/NAME and those sources, installed with that component (cmake/install.cmake).
+# epl_add_pack(NAME [COMPONENT component] SOURCES file... INCLUDES dir... LIBRARIES lib...): libepl_NAME.so of the files
+# in backends/NAME and those sources, installed with that component (cmake/install.cmake).
 function(epl_add_pack name)
   cmake_parse_arguments(P "" "COMPONENT" "SOURCES;INCLUDES;LIBRARIES" ${ARGN})
   if(NOT P_COMPONENT)

@@ -1,4 +1,5 @@
-# cmake -DLIST=FILE -DROOT=FOLDER -DOUTPUT=FILE.cc -DHEADER=a/b.h -DNAME=epl::cuda::source_text -P cmake/text_table.cmake
+# cmake -DLIST=FILE -DROOT=FOLDER -DOUTPUT=FILE.cc -DHEADER=a/b.h -DNAME=epl::cuda::source_text
+#   -P cmake/text_table.cmake
 #
 # The function NAME, which gives the text of a file by its path. Each line of LIST is a path below ROOT, or PATH=FILE
 # for one that lies elsewhere. Compilers bound one literal, so a text is cut into several, which the language joins.

@@ -1,6 +1,6 @@
 # Fetches NVIDIA's compiler NVRTC and the headers of the driver for the tests of the CUDA backend into build/nvrtc (120
-# MB). They need no GPU. Run alone, or sourced by ./test, which goes on where they cannot be had: the tests that need them
-# are then skipped.
+# MB). They need no GPU. Run alone, or sourced by ./test, which goes on where they cannot be had: the tests that need
+# them are then skipped.
 nvrtc_wanted=13.0.88
 cuda_headers_wanted=13.0.96
 

@@ -1,5 +1,5 @@
-# NVIDIA GPUs. It needs nothing to be built: what it calls is opened at run time. What it uses of core/base it has of its
-# own, and the sources that its kernels are made of as text.
+# NVIDIA GPUs. It needs nothing to be built: what it calls is opened at run time. What it uses of core/base it has of
+# its own, and the sources that its kernels are made of as text.
 set(EPL_CUDA_MISSING "")
 if(NOT EPL_PACKS)
   set(EPL_CUDA_MISSING "EPL_PACKS is off")

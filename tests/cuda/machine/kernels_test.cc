@@ -63,7 +63,8 @@ extern "C" __global__ void count(int* out) {
   out[1 + threadIdx.x] = __syncthreads_count(threadIdx.x % 3 == 0) * 10 + (__syncthreads_or(threadIdx.x == 9) != 0);
   if (threadIdx.x == 0) out[0] = counter;
 }
-extern "C" __global__ void types(const double* a, const unsigned char* b, const long long* c, double* d, u64* e, bool* f) {
+extern "C" __global__ void types(const double* a, const unsigned char* b, const long long* c, double* d, u64* e,
+                                 bool* f) {
   int i = threadIdx.x;
   d[i] = sqrt(a[i]) / (b[i] + 1) + (double)c[i] * (float)a[i];
   e[i] = (u64)c[i] * 0xD2511F53ull ^ (u64)(a[i] * 1e6) ^ __umul64hi(c[i], 0x9E3779B97F4A7C15ull);
