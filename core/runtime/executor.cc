@@ -103,7 +103,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   if (request.stop.can_stop()) stop_tasks_.emplace(stream().threads(), wanted);
   diagnosis_.reset();
   if (request.diagnose) inspect_leaves();
-  Status status;
+  Status status = check_stop();  // also of a rank that has no instruction
   for (size_t c = 0; c < program_.calls.size() && status.ok(); ++c) {
     call_ = static_cast<int>(c);
     if (request.applies && leaves_out(program_.calls[c])) continue;
