@@ -89,6 +89,18 @@ class Sleeping final : public Device {
     table_.add(cpu_->kernels());
   }
   std::string description() const override { return "sleeping"; }
+  // Products take time, and nothing else does.
+  const Machine& machine() const override {
+    static const Machine sleeping = [] {
+      Machine one = processor_core();
+      for (Machine::Rate& rate : one.rates) rate.per_second = rate.kind == WorkKind::product ? 1 : 1e30;
+      for (Machine::Memory& memory : one.memories) memory.bandwidth = 1e30;
+      one.links = {{.ranks = 0, .bandwidth = 1e30, .seconds = 0}};
+      one.launch_seconds = 0;
+      return one;
+    }();
+    return sleeping;
+  }
   const KernelTable& kernels() const override { return table_; }
   bool shares_host_memory() const override { return true; }
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override { return cpu_->allocate(bytes); }
