@@ -3,38 +3,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/base/philox.h"
-#include "core/ir/evaluate.h"
 #include "tests/backend/conformance.h"
-#include "tests/kernels/kernel_harness.h"
-#include "tests/ops/variants.h"
+#include "tests/cuda/on_cpu.h"
 
 namespace epl::cuda {
 namespace {
-
-// A node of the op as lowering hands it to a backend: elementwise ops are regions of one.
-cpu::Launch lowered(const OpDef& op, const Sample& sample, Units units) {
-  const OutputTypes types = *infer_types(op, sample.attributes, sample.types());
-  cpu::Launch launch{.op = op.name, .attributes = sample.attributes, .inputs = sample.values(3), .outputs = types};
-  launch.units = units;
-  launch.context = {.seed = 5, .step = 3};
-  if (op.elementwise()) {
-    std::vector<const TensorType*> outputs;
-    for (const TensorType& type : types) outputs.push_back(&type);
-    launch.op = "fused";
-    launch.attributes = {
-        {"expression", scalar_expression(OpQuery(op, sample.attributes, sample.types(), outputs)).text()}};
-  }
-  return launch;
-}
-
-std::vector<Tensor> on_cpu(const OpDef& op, const Sample& sample, const cpu::Launch& launch) {
-  if (cpu::kernel_table().choose(cpu::query_of(launch)).row) return cpu::launch_kernel(launch);
-  auto made = evaluate_op(op, sample.attributes, launch.inputs, launch.units,
-                          random_key(launch.context.seed, launch.context.step, launch.node));
-  EXPECT_TRUE(made.ok()) << made.status().to_string();
-  return made.ok() ? *made : std::vector<Tensor>();
-}
 
 // Equal bits; which NaN it is, processors choose for themselves.
 bool same_element(const Tensor& a, const Tensor& b, int64_t i) {

@@ -7,16 +7,11 @@
 
 #include "backends/cuda/query.h"
 #include "core/backend/pack_query.h"
-#include "core/base/philox.h"
-#include "core/ir/evaluate.h"
 #include "tests/cuda/host_machine.h"
-#include "tests/kernels/kernel_harness.h"
-#include "tests/ops/variants.h"
+#include "tests/cuda/on_cpu.h"
 
 namespace epl::cuda {
 namespace {
-
-using cpu::kernel_table;
 
 // Through the packs' interface, as the pack gets it.
 Query asked(const cpu::Launch& launch) {
@@ -24,21 +19,6 @@ Query asked(const cpu::Launch& launch) {
   q.capability = 90;
   q.processors = 132;
   return q;
-}
-
-// A node of the op as lowering hands it to a backend: elementwise ops are regions of one.
-cpu::Launch lowered(const OpDef& op, const Sample& sample) {
-  const OutputTypes types = *infer_types(op, sample.attributes, sample.types());
-  cpu::Launch launch{.op = op.name, .attributes = sample.attributes, .inputs = sample.values(3), .outputs = types};
-  launch.context = {.seed = 5, .step = 3};
-  if (op.elementwise()) {
-    std::vector<const TensorType*> outputs;
-    for (const TensorType& type : types) outputs.push_back(&type);
-    launch.op = "fused";
-    launch.attributes = {
-        {"expression", scalar_expression(OpQuery(op, sample.attributes, sample.types(), outputs)).text()}};
-  }
-  return launch;
 }
 
 struct Case {
@@ -50,17 +30,6 @@ struct Case {
   Kernel kernel;
   std::vector<int> numbers;
 };
-
-// What the CPU gives: its kernel, or the meaning where it has none.
-std::vector<Tensor> wanted(const Case& c) {
-  const KernelQuery q = cpu::query_of(c.launch);
-  const KernelTable& table = kernel_table();
-  if (table.choose(q).row) return cpu::launch_kernel(c.launch);
-  auto made = evaluate_op(*c.op, c.sample.attributes, c.launch.inputs, c.launch.units,
-                          random_key(c.launch.context.seed, c.launch.context.step, c.launch.node));
-  EXPECT_TRUE(made.ok()) << made.status().to_string();
-  return made.ok() ? *made : std::vector<Tensor>();
-}
 
 std::vector<Tensor> given(const HostMachine& machine, const Case& c) {
   std::vector<const void*> inputs;
@@ -141,7 +110,7 @@ class AllRows : public testing::Test {
     for (const Case& c : cases_) {
       SCOPED_TRACE(c.text);
       with_.insert(c.op->name);
-      const std::vector<Tensor> want = wanted(c), got = given(machine_, c);
+      const std::vector<Tensor> want = on_cpu(*c.op, c.sample, c.launch), got = given(machine_, c);
       for (size_t o = 0; o < want.size(); ++o) {
         if (want[o].empty()) continue;
         int64_t at = 0;
