@@ -40,6 +40,17 @@ struct Reduction {
 void add_reduction(Kernel& kernel, const Reduction& reduction, std::string_view op, Argument x, Argument y,
                    int64_t offset);
 
+// `bool joined(float* tree, long long unit, long long units, float* sum)`: joins the sum of a unit with those before it
+// by the binary tree; true behind the last unit, when it is the sum of all.
+inline constexpr std::string_view join_function = R"text(
+inline bool joined(float* tree, long long unit, long long units, float* sum) {
+  int level = 0;
+  for (long long bit = unit; bit & 1; bit >>= 1, ++level) *sum = tree[level] + *sum;
+  tree[level] = *sum;
+  return unit + 1 == units;
+}
+)text";
+
 // `long long position(long long i)`: which position is number i if units follow one another.
 std::string position_function(Units units, int64_t n);
 

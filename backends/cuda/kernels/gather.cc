@@ -86,7 +86,7 @@ extern "C" __global__ void add_slices(const float* dy, const long long* first, c
   if (t >= elements) return;
   const long long row = t / inner, place = row % size;
   const float* from = dy + row / size * count * inner + t % inner;
-  float tree[levels];
+  float tree[40];
   long long at = first[place];
   for (long long unit = 0;; ++unit) {
     float sum = 0.0f;
@@ -96,13 +96,9 @@ extern "C" __global__ void add_slices(const float* dy, const long long* first, c
       for (at = first[place]; at >= 0; at = next[at])
         if (at / run % units == unit) sum = sum + from[at * inner];
     }
-    int level = 0;
-    for (long long bit = unit; bit & 1; bit >>= 1, ++level) sum = tree[level] + sum;
-    if (unit + 1 == units) {
-      dx[t] = sum;
-      return;
-    }
-    tree[level] = sum;
+    if (!joined(tree, unit, units, &sum)) continue;
+    dx[t] = sum;
+    return;
   }
 }
 )text";
@@ -128,8 +124,7 @@ Result<Kernel> gather_grad(const Query& q) {
       "using Index = ", memory_type(q.in(1).dtype), ";\n", index_function(q.in(1).dtype, s.size),
       constant("count", count), constant("size", s.size), constant("inner", s.inner), constant("elements", elements),
       constant("units", q.units.count), constant("run", std::max<int64_t>(1, q.units.run(count))),
-      "constexpr bool consecutive = ", q.units.outer == 1 ? "true" : "false", ";\nconstexpr int levels = 40;\n",
-      add_slices);
+      "constexpr bool consecutive = ", q.units.outer == 1 ? "true" : "false", ";\n", join_function, add_slices);
   const std::string text = program({}, body);
   add_fill(kernel, DType::i64, workspace(0), s.size, "~0ULL");
   kernel.launches.push_back(launch_threads(text, "link", count, {input(1), workspace(0), workspace(first_bytes)}));

@@ -34,13 +34,9 @@ extern "C" __global__ void picked(const float* x, const float* w, const Index* p
       for (long long i = first; i < last; ++i) chain = ::fmaf(a[i], b[i * along_k], chain);
       sum = block == 0 ? chain : sum + chain;
     }
-    int level = 0;
-    for (long long bit = unit; bit & 1; bit >>= 1, ++level) sum = tree[level] + sum;
-    if (unit + 1 == units) {
-      y[t] = sum;
-      return;
-    }
-    tree[level] = sum;
+    if (!joined(tree, unit, units, &sum)) continue;
+    y[t] = sum;
+    return;
   }
 }
 )text";
@@ -55,7 +51,7 @@ Result<Kernel> picked_linear(const Query& q) {
   const std::string body =
       cat(pick_function(q.in(2).dtype, q.in(1).shape[0]), constant("rows", rows), constant("k", k), constant("n", n),
           constant("along_k", transposed ? 1 : n), constant("along_n", transposed ? k : 1),
-          constant("units", q.units.count), constant("run", k / q.units.count), product);
+          constant("units", q.units.count), constant("run", k / q.units.count), join_function, product);
   kernel.launches.push_back(
       launch_threads(program({}, body), "picked", rows * n, {input(0), input(1), input(2), output(0)}));
   return kernel;
@@ -80,13 +76,9 @@ extern "C" __global__ void picked(const float* a, const float* b, const Index* p
       ++taken;
     }
     sum = taken <= 256 ? chain : sum + chain;
-    int level = 0;
-    for (long long bit = unit; bit & 1; bit >>= 1, ++level) sum = tree[level] + sum;
-    if (unit + 1 == units) {
-      y[t] = sum;
-      return;
-    }
-    tree[level] = sum;
+    if (!joined(tree, unit, units, &sum)) continue;
+    y[t] = sum;
+    return;
   }
 }
 )text";
@@ -102,7 +94,7 @@ Result<Kernel> picked_linear_grad_weight(const Query& q) {
   const std::string body =
       cat(pick_function(q.in(2).dtype, matrices), constant("rows", rows), constant("matrices", matrices),
           constant("height", height), constant("width", width), constant("units", q.units.count),
-          constant("run", std::max<int64_t>(1, q.units.run(rows))), gradient);
+          constant("run", std::max<int64_t>(1, q.units.run(rows))), join_function, gradient);
   kernel.launches.push_back(
       launch_threads(program({}, body), "picked", matrices * height * width,
                      {input(transposed ? 1 : 0), input(transposed ? 0 : 1), input(2), output(0)}));

@@ -190,13 +190,9 @@ extern "C" __global__ void tuple_sums(const float* dy, const long long* first, c
     for (long long at = begin; at >= 0; at = next[at])
       if (at % count / run % units == unit) sum += (double)dy[at * inner + t % inner];
     float total = (float)sum;
-    int level = 0;
-    for (long long bit = unit; bit & 1; bit >>= 1, ++level) total = tree[level] + total;
-    if (unit + 1 == units) {
-      dx[t] = total;
-      return;
-    }
-    tree[level] = total;
+    if (!joined(tree, unit, units, &total)) continue;
+    dx[t] = total;
+    return;
   }
 }
 )text";
@@ -215,7 +211,8 @@ Result<Kernel> gather_nd_grad(const Query& q) {
   kernel.workspace_bytes = first_bytes + whole_lines(tuples.positions() * 8);
   const std::string text =
       program({}, cat(tuples.text(q.in(1).dtype), constant("elements", elements), constant("units", q.units.count),
-                      constant("run", std::max<int64_t>(1, q.units.run(tuples.count))), link_positions, tuple_sums));
+                      constant("run", std::max<int64_t>(1, q.units.run(tuples.count))), link_positions, join_function,
+                      tuple_sums));
   add_links(kernel, text, tuples.slices(), tuples.positions(), input(1), workspace(0), workspace(first_bytes));
   kernel.launches.push_back(
       launch_threads(text, "tuple_sums", elements, {input(0), workspace(0), workspace(first_bytes), output(0)}));
