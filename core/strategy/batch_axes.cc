@@ -93,7 +93,7 @@ int64_t BatchAxes::pieces() const {
   return pieces;
 }
 
-Cuts BatchAxes::cuts(int64_t degree, const std::vector<int>& numbers, int time, int unit) const {
+BatchLayout BatchAxes::layout(int64_t degree, const std::vector<int>& numbers, int time, int unit) const {
   Cuts cuts = {{}};
   int64_t outer = 1;
   bool used = true;  // the axis before
@@ -112,7 +112,7 @@ Cuts BatchAxes::cuts(int64_t degree, const std::vector<int>& numbers, int time, 
   }
   take(time);
   take(unit);
-  return cuts;
+  return BatchLayout(std::move(cuts));
 }
 
 bool BatchAxes::keep_the_tree(int64_t micro_batches) const {

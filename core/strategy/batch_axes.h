@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/strategy/sharding.h"
+#include "core/strategy/batch_layout.h"
 
 namespace epl {
 
@@ -38,7 +38,7 @@ class BatchAxes {
   int64_t pieces() const;
   // Of a degree: how its TaskGraphs cut the batch, whose last axes are those of time and units. `numbers` gives each of
   // axes() its place in the mesh.
-  Cuts cuts(int64_t degree, const std::vector<int>& numbers, int time, int unit) const;
+  BatchLayout layout(int64_t degree, const std::vector<int>& numbers, int time, int unit) const;
   // Whether sums over these ranks, and over so many micro-batches on each, are the binary tree over all pieces: then
   // bits do not depend on how many pieces there are.
   bool keep_the_tree(int64_t micro_batches) const;

@@ -272,8 +272,8 @@ class MakingMeshes {
       mesh.axes = axes_;
       mesh.device = layout_.devices[leaf.device];
       for (const auto& [axis, size] : sizes_[leaf.device]) mesh.axes[axis].size = size;
-      Cuts batch = batch_.cuts(leaf.data, numbers_, axis_of(micro_batch_axis), axis_of(unit_axis));
-      if (batch != mesh.whole_batch()) meshes[i].batch = std::move(batch);
+      BatchLayout batch = batch_.layout(leaf.data, numbers_, axis_of(micro_batch_axis), axis_of(unit_axis));
+      if (batch != BatchLayout::over_all_axes(mesh)) meshes[i].batch = std::move(batch);
       meshes[i].axes = role_axes(leaf);
     }
     return meshes;

@@ -59,7 +59,7 @@ const Scope* innermost_scope(const Strategy& strategy, const Graph& graph, const
 // several leaves cut differently have an axis for each way.
 struct LeafMesh {
   Mesh mesh;
-  Cuts batch;                          // TaskGraph::batch
+  BatchLayout batch;                   // TaskGraph::batch
   std::vector<std::vector<int>> axes;  // by role of the leaf
 };
 Result<std::vector<LeafMesh>> make_meshes(const ScopeLayout& layout, const BatchAxes& batch, int64_t units,

@@ -12,6 +12,7 @@ const Mesh mesh{.axes = {{"data", 2, MeshAxis::Kind::rank},
                          {"unit", 8, MeshAxis::Kind::unit}}};
 constexpr int data = 0, model = 1, micro_batch = 2, unit = 3;
 const TensorType whole{DType::f32, {64, 16}};
+const BatchLayout ranks_first(Cuts{{{data, micro_batch, unit}}});
 
 Cuts by(std::vector<int> axes, int64_t outer = 1) { return {{std::move(axes), outer}}; }
 
@@ -20,8 +21,9 @@ Sharding lying(std::vector<Cuts> dims, std::vector<Partial> partial = {}) {
 }
 
 // "accumulate f32[64,16]!; all_reduce(data) f32[64,16]"
-std::string moves(const Sharding& from, const Sharding& to, const TensorType& type = whole) {
-  auto made = reshard(mesh, type, from, to);
+std::string moves(const Sharding& from, const Sharding& to, const TensorType& type = whole,
+                  const BatchLayout& batch = ranks_first) {
+  auto made = reshard(mesh, batch, type, from, to);
   if (!made.ok()) return cat("error: ", made.status().message());
   std::vector<std::string> texts;
   for (const Move& move : *made) {

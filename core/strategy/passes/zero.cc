@@ -71,16 +71,7 @@ class Sharing {
   }
 
   // The axes over which ranks have copies of what a TaskGraph updates.
-  std::vector<int> copies(NodeId n) const {
-    std::vector<int> axes;
-    for (const AxisCut& cut : plan_.batch_of(plan_.node_task_graph[n])) {
-      for (int axis : cut.axes) {
-        const MeshAxis& known = mesh(n).axes[axis];
-        if (known.kind == MeshAxis::Kind::rank && known.size > 1) axes.push_back(axis);
-      }
-    }
-    return axes;
-  }
+  std::vector<int> copies(NodeId n) const { return plan_.batch_of(plan_.node_task_graph[n]).rank_axes(mesh(n)); }
 
   Status share(NodeId n) {
     const Graph::Update* parameter = parameter_of(n);
@@ -276,9 +267,9 @@ class Sharing {
   void bring_samples(NodeId n, const Sharding& wanted, const std::vector<int>& axes) {
     const Node& maker = node(n);
     NodeSharding sharding = plan_.node_shardings[n];
-    const Cuts batch = plan_.batch_of(plan_.node_task_graph[n]);
+    const BatchLayout batch = plan_.batch_of(plan_.node_task_graph[n]);
     if (maker.outputs.size() != 1 || sharding.segments || !sharding.flowing.empty() || plan_.micro_batches() != 1 ||
-        plan_.apart || mesh(n).lanes(batch) != 1 || !power_of_two(plan_.units()))
+        plan_.apart || batch.lanes(mesh(n)) != 1 || !power_of_two(plan_.units()))
       return;
     const OperandShardings now = operand_shardings(plan_, n);
     Cuts* summed = nullptr;
