@@ -108,11 +108,12 @@ Result<std::string> deal_files(Dataset& dataset, const Entry& entry) {
   int64_t replicas = 1;
   for (int t = 0; t < static_cast<int>(entry.plan.task_graphs.size()); ++t)
     replicas = std::max(replicas, entry.plan.mesh(t).pieces(entry.plan.batch_of(t).rank_axes(entry.plan.mesh(t))));
-  if (entry.plan.apart && replicas > 1) {
+  if (entry.plan.shares_micro_batches() && replicas > 1) {
     EPL_TRY(dataset.slice(1, {}));
-    return std::string(
-        "io.slicing: with batch.semantics = per_micro_batch each micro-batch is a run of samples that all replicas "
-        "share, so each takes its part of batches of all files");
+    return cat("io.slicing: with ",
+               entry.plan.apart ? "batch.semantics = per_micro_batch" : "batch.order = micro_batches",
+               " each micro-batch is a run of samples that all replicas share, so each takes its part of batches of "
+               "all files");
   }
   const Slices dealt(dataset.reader().file_samples(), replicas, options);
   if (replicas > 1 && !dealt.refused().empty() && !dataset.reader().file_samples().empty()) {

@@ -83,6 +83,11 @@ std::vector<int> BatchLayout::order_of_sums() const {
   return axes;
 }
 
+bool BatchLayout::time_first(const Mesh& mesh) const {
+  const std::vector<int>& first = cuts_.front().axes;
+  return !first.empty() && mesh.axes[first.front()].kind == MeshAxis::Kind::time;
+}
+
 bool BatchLayout::loops_in_lanes(const Mesh& mesh) const {
   return std::ranges::any_of(cuts_.back().axes, [&](int axis) {
     return mesh.axes[axis].kind == MeshAxis::Kind::time && mesh.axes[axis].size > 1;

@@ -12,6 +12,9 @@
 
 namespace epl {
 
+// What cuts the batch first.
+enum class BatchOrder : uint8_t { ranks, micro_batches };
+
 class BatchLayout {
  public:
   BatchLayout() = default;
@@ -41,6 +44,8 @@ class BatchLayout {
   std::vector<int> order_of_sums() const;
   // Whether the loop over micro-batches cuts each lane: then lanes are added when it has ended.
   bool loops_in_lanes(const Mesh& mesh) const;
+  // Whether micro-batches come before ranks: then sums over ranks are completed in each micro-batch.
+  bool time_first(const Mesh& mesh) const;
 
   friend bool operator==(const BatchLayout&, const BatchLayout&) = default;
 

@@ -32,7 +32,7 @@ struct TaskGraph {
   int nodes = 0;
   std::vector<int> split = {};    // axes of the mesh over which nodes are cut otherwise than by the batch
   std::vector<int> experts = {};  // those of `split` that cut dimensions that count experts, and nothing else
-  // How it cuts the batch. Empty: over the three axes of the batch, ranks first.
+  // How it cuts the batch: all do it in one order. Empty: over the three axes of the batch, ranks first.
   BatchLayout batch = {};
   // Where the user wants values of its nodes to be cut over `split`; the first that names a value counts.
   std::vector<DimPin> pins = {};
@@ -96,6 +96,8 @@ struct Plan {
   int64_t units() const { return batch_of(0).units(mesh()); }
   int64_t micro_batches() const { return mesh().size(micro_batch_axis); }
   int64_t ranks() const;  // of the job
+  // All ranks share each micro-batch: what a rank has of the batch is no run of samples.
+  bool shares_micro_batches() const { return apart || batch_of(0).time_first(mesh()); }
   // Each micro-batch stands by itself and is one sample, so that nothing looks at several.
   bool single_samples() const { return apart && batch == micro_batches(); }
   // Each micro-batch has its own.

@@ -137,7 +137,7 @@ TEST(Meshes, ShareTheOrderOfTheBatch) {
                                                 {"name": "b", "replicate": 1, "match": "b"}]})");
   auto layout = lay_out_scopes(*strategy, 5);
   ASSERT_TRUE(layout.ok()) << layout.status().to_string();
-  auto meshes = make_meshes(*layout, *find_batch_axes(*layout), 8, 2);
+  auto meshes = make_meshes(*layout, *find_batch_axes(*layout), 8, {.count = 2});
   ASSERT_TRUE(meshes.ok()) << meshes.status().to_string();
   const Mesh& a = (*meshes)[0].mesh;
   const Mesh& b = (*meshes)[1].mesh;
