@@ -132,8 +132,8 @@ struct Program {
   std::vector<std::vector<int64_t>> rows;  // offsets in the arena, by micro-batch; see Location
   std::vector<ProgramGroup> groups;
   int streams = 1, events = 0;
-  Mesh mesh;   // its axes; which ranks there are is the plan's
-  Cuts batch;  // Plan::batch_of_class
+  Mesh mesh;          // its axes; which ranks there are is the plan's
+  BatchLayout batch;  // Plan::batch_of_class
   std::vector<ProgramPort> inputs, outputs;
   std::vector<StateSlot> state;
   std::vector<ProgramScalar> scalars;
@@ -155,7 +155,7 @@ struct Program {
     return at.row < 0 ? at.offset : rows[at.row][micro_batch];
   }
   int64_t micro_batches() const { return mesh.size(micro_batch_axis); }
-  int64_t units() const { return mesh.units_of_lane(batch); }
+  int64_t units() const { return batch.units_of_lane(mesh); }
   int64_t memory_bytes_peak() const { return arena_bytes + state_bytes + constant_bytes + scalar_bytes; }
 };
 

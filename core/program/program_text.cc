@@ -93,7 +93,7 @@ class ProgramParser {
       }
       if (!reader_.at_end()) return reader_.fail("text after a line");
     }
-    if (program_.batch.empty()) program_.batch = program_.mesh.whole_batch();
+    if (program_.batch.empty()) program_.batch = BatchLayout::over_all_axes(program_.mesh);
     return std::move(program_);
   }
 

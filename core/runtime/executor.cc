@@ -23,10 +23,10 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
   executor->place_ = mesh.place(rank);
   executor->time_axis_ = program.mesh.find(micro_batch_axis);
   executor->context_.units = program.units();
-  executor->context_.lanes = program.mesh.lanes(program.batch);
-  executor->context_.lane_stride = program.mesh.lane_stride(program.batch);
+  executor->context_.lanes = program.batch.lanes(program.mesh);
+  executor->context_.lane_stride = program.batch.lane_stride(program.mesh);
   for (int64_t m = 0; m < program.micro_batches(); ++m)
-    executor->first_units_.push_back(program.mesh.first_unit(program.batch, mesh.place(rank, m)));
+    executor->first_units_.push_back(program.batch.first_unit(program.mesh, mesh.place(rank, m)));
   while (static_cast<int>(executor->streams_.size()) < program.streams) {
     EPL_ASSIGN(auto made, device.create_stream(1));
     executor->streams_.push_back(made.get());
