@@ -100,7 +100,8 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   // its work.
   stop_tasks_.reset();
   const auto wanted = [this] { return request_->stop.why() != Code::ok; };
-  if (request.stop.can_stop()) stop_tasks_.emplace(stream().threads(), wanted);
+  HostStream* const host_stream = stream().host();
+  if (request.stop.can_stop()) stop_tasks_.emplace(host_stream ? &host_stream->threads() : nullptr, wanted);
   diagnosis_.reset();
   if (request.diagnose) inspect_leaves();
   Status status = check_stop();  // also of a rank that has no instruction
@@ -181,7 +182,11 @@ TraceEvent* Executor::begin_event(Stream& stream, int instruction) {
 }
 
 void Executor::stamp(Stream& stream, double* seconds) {
-  if (!stream.stamp(seconds)) *seconds = host_.seconds();
+  if (VirtualClock* clock = stream.clock()) {
+    clock->stamp(seconds);
+  } else {
+    *seconds = host_.seconds();
+  }
 }
 
 // From here on the ranks agree about what happens, and a step that has begun to commit ends.
