@@ -127,6 +127,10 @@ class Device {
   // Its kernels read a caller's memory where it lies, and the host reads what they wrote. Where this is false, nothing
   // but `upload` and `download` touches both.
   virtual bool shares_host_memory() const = 0;
+  // How many kinds of stream a rank can use, in this order: one that computes, one for each group of ranks, one that
+  // copies from the host, one that copies to it. What has none of its own goes to the first. Sends have streams of
+  // their own everywhere.
+  virtual int stream_kinds() const { return 1; }
   virtual bool executes() const { return true; }  // false: commands cost time but compute nothing
   // What opening it has decided that a user may wonder about, a sentence each: which packs it has, and why not others.
   virtual const std::vector<std::string>& notes() const {

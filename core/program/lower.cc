@@ -63,8 +63,10 @@ Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
   if (options.device && !options.device->shares_host_memory()) graph = with_uploads(graph, local.sample_block());
   Lowering lowering(local, without_dead_nodes(graph), std::move(regions), options);
   EPL_TRY(select_instructions(lowering));
+  give_streams(lowering);
   find_lifetimes(lowering);
   lay_out_program(lowering);
+  order_streams(lowering);
   return std::move(lowering.program);
 }
 

@@ -54,8 +54,8 @@ class Walk {
     const BlockCall& call = program.calls[index];
     const Block& block = program.blocks[static_cast<size_t>(program.find(call.id()))];
     if (i < 0) {
-      for (int event : program.waits[index]) {
-        if (!taken_[c][static_cast<size_t>(event)]) return false;
+      for (const CallWait& wait : program.waits[index]) {
+        if (wait.instruction < 0 && !taken_[c][static_cast<size_t>(wait.event)]) return false;
       }
       i = 0;
     }
@@ -142,6 +142,34 @@ TEST_P(Rings, WaitsComeAfterWhatTheyWaitFor) {
     EXPECT_EQ(std::ssize((*waits)[c]), sending) << c;
     for (const SendWait& wait : (*waits)[c]) EXPECT_LT(wait.sent, wait.call);
   }
+}
+
+// A send waits for what it sends, and nothing waits for a send but where the plan says so.
+TEST_P(Rings, SendsWaitForWhatTheySendAlone) {
+  auto made = plan_of(skipping_job(), {GetParam(), 4, 8, "cpu", 4});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  int waiting = 0;
+  for (const Program& program : (*made)->entry(EntryKind::train)->programs) {
+    for (size_t p = 0; p < program.instructions.size(); ++p) {
+      const Instruction& in = program.instructions[p];
+      const bool is_send = in.transfer && in.transfer->sends;
+      EXPECT_EQ(in.stream != 0, is_send) << in.name;
+      if (!is_send) {
+        EXPECT_TRUE(in.waits.empty()) << in.name;
+        continue;
+      }
+      if (in.waits.empty()) continue;  // another send of its stream has waited for later work
+      ++waiting;
+      ASSERT_EQ(in.waits.size(), 1U) << in.name;
+      const auto records = [&](const Instruction& other) { return other.records == in.waits[0].event; };
+      const auto made_by = std::ranges::find_if(program.instructions, records);
+      ASSERT_NE(made_by, program.instructions.end()) << in.name;
+      EXPECT_EQ(std::ranges::count(made_by->outputs, in.inputs[0]), 1) << in.name << " waits for " << made_by->name;
+    }
+    for (const std::vector<CallWait>& waits : program.waits)
+      for (const CallWait& wait : waits) EXPECT_LT(wait.instruction, 0) << "for event " << wait.event;
+  }
+  EXPECT_GT(waiting, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(, Rings, ::testing::Values("GPipe", "1F1B", "PreferBackwardOptimizer", "ZB-H1"),
