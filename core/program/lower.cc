@@ -66,7 +66,7 @@ Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
   give_streams(lowering);
   find_lifetimes(lowering);
   lay_out_program(lowering);
-  order_streams(lowering);
+  order_streams(lowering.program);
   return std::move(lowering.program);
 }
 

@@ -71,6 +71,6 @@ void give_streams(Lowering& lowering);
 void find_lifetimes(Lowering& lowering);
 void lay_out_program(Lowering& lowering);
 // What instructions of one stream wait for of others: that follows from addresses.
-void order_streams(Lowering& lowering);
+void order_streams(Program& program);
 
 }  // namespace epl

@@ -63,8 +63,8 @@ using Known = std::vector<int>;
 
 class Order {
  public:
-  explicit Order(Lowering& lowering)
-      : program_(lowering.program),
+  explicit Order(Program& program)
+      : program_(program),
         streams_(program_.streams),
         runs_(streams_),
         over_(streams_),
@@ -298,7 +298,7 @@ class Order {
   // What is dead is filled on the first stream, which then knows of no other. Memory that sends read has been waited
   // for by then.
   void keep_poison_off() {
-    const auto other = [](const Instruction& in) { return in.stream != 0 && !in.transfer->sends; };
+    const auto other = [](const Instruction& in) { return in.stream != 0 && !(in.transfer && in.transfer->sends); };
     if (std::ranges::none_of(program_.instructions, other)) return;
     for (Instruction& in : program_.instructions) {
       for (Instruction::Release& dead : in.releases) {
@@ -343,8 +343,8 @@ void give_streams(Lowering& lowering) {
   for (const SendWait& wait : lowering.local.waits) take_wait(program, wait);
 }
 
-void order_streams(Lowering& lowering) {
-  if (lowering.program.streams > 1) Order(lowering).run();
+void order_streams(Program& program) {
+  if (program.streams > 1) Order(program).run();
 }
 
 }  // namespace epl
