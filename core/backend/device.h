@@ -124,6 +124,9 @@ class Device {
   virtual const KernelTable& kernels() const = 0;
   // Whose programs it runs: another device's where it simulates that one.
   virtual Device& stands_for() { return *this; }
+  // That of one rank of the job: a machine may have several, also of several kinds. Groups of ranks are made by this
+  // one, which lives as long as they do.
+  virtual Device& of_rank(int rank) { return static_cast<void>(rank), *this; }
   // Its kernels read a caller's memory where it lies, and the host reads what they wrote. Where this is false, nothing
   // but `upload` and `download` touches both.
   virtual bool shares_host_memory() const = 0;

@@ -177,7 +177,9 @@ struct Program {
 // backend's kernels: elementwise regions are fused, kernels chosen, memory laid out. `threads` is the pool of one rank.
 struct LowerOptions {
   const KernelTable* kernels = nullptr;
-  Device* device = nullptr;  // that kernels are prepared for; null: none, as far as they do without
+  // That kernels are prepared for; null: none, as far as they do without. Of a plan each class of ranks takes the
+  // device and the kernels of its own.
+  Device* device = nullptr;
   int threads = 1;
   bool fuse = true;
   bool splits_keep_bits = false;  // KernelQuery

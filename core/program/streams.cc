@@ -61,9 +61,9 @@ struct Run {
 // What a stream knows to be over: of each stream the number of its last run that is, or -1.
 using Known = std::vector<int>;
 
-class Order {
+class StreamOrder {
  public:
-  explicit Order(Program& program)
+  explicit StreamOrder(Program& program)
       : program_(program),
         streams_(program_.streams),
         runs_(streams_),
@@ -344,7 +344,7 @@ void give_streams(Lowering& lowering) {
 }
 
 void order_streams(Program& program) {
-  if (program.streams > 1) Order(program).run();
+  if (program.streams > 1) StreamOrder(program).run();
 }
 
 }  // namespace epl

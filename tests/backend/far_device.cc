@@ -227,8 +227,19 @@ class FarDevice final : public Device {
  public:
   FarDevice(std::shared_ptr<Device> cpu, uint64_t seed, int stream_kinds)
       : cpu_(std::move(cpu)), stream_kinds_(stream_kinds), engine_(std::make_shared<Engine>(seed)) {}
+  // The second of a machine: streams of both take turns, and groups are of both.
+  FarDevice(const FarDevice& first, std::string_view op)
+      : cpu_(first.cpu_), stream_kinds_(first.stream_kinds_), engine_(first.engine_), memory_(first.memory_) {
+    KernelRow own = cpu_->kernels().rows(op).front();
+    own.name = "own";
+    kernels_.add(std::move(own));
+    kernels_.add(cpu_->kernels());
+    has_own_ = true;
+  }
+  void add_second(std::string_view op) { second_ = std::make_unique<FarDevice>(*this, op); }
+  Device& of_rank(int rank) override { return second_ && rank % 2 == 1 ? *second_ : *this; }
   std::string description() const override { return cat("far away on ", cpu_->description()); }
-  const KernelTable& kernels() const override { return cpu_->kernels(); }
+  const KernelTable& kernels() const override { return has_own_ ? kernels_ : cpu_->kernels(); }
   const std::vector<std::string>& notes() const override { return cpu_->notes(); }
   bool shares_host_memory() const override { return false; }
   int stream_kinds() const override { return stream_kinds_; }
@@ -251,7 +262,17 @@ class FarDevice final : public Device {
   const int stream_kinds_;
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
+  KernelTable kernels_;
+  bool has_own_ = false;
+  std::unique_ptr<FarDevice> second_;
 };
+
+Result<std::shared_ptr<FarDevice>> open(const Host& host, const DeviceOptions& options, uint64_t seed,
+                                        int stream_kinds) {
+  EPL_ASSIGN(const BackendRow* cpu, find_named(backend_table(), "cpu", "device"));
+  EPL_ASSIGN(auto device, cpu->open(host, options));
+  return std::make_shared<FarDevice>(std::move(device), seed, stream_kinds);
+}
 
 }  // namespace
 }  // namespace epl::far
@@ -261,14 +282,22 @@ namespace epl {
 void reseed(Device& far, uint64_t seed) { dynamic_cast<far::FarDevice&>(far).reseed(seed); }
 
 BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds) {
-  return {
-      .name = std::move(name),
-      .doc = "the cpu behind memory that the host cannot touch",
-      .open = [seed, stream_kinds](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
-        EPL_ASSIGN(const BackendRow* cpu, find_named(backend_table(), "cpu", "device"));
-        EPL_ASSIGN(auto device, cpu->open(host, options));
-        return std::shared_ptr<Device>(std::make_shared<far::FarDevice>(std::move(device), seed, stream_kinds));
-      }};
+  return {.name = std::move(name),
+          .doc = "the cpu behind memory that the host cannot touch",
+          .open = [=](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
+            EPL_ASSIGN(std::shared_ptr<Device> device, far::open(host, options, seed, stream_kinds));
+            return device;
+          }};
+}
+
+BackendRow far_backend_of_two(std::string name, uint64_t seed, std::string op) {
+  return {.name = std::move(name),
+          .doc = "two devices behind memory that the host cannot touch",
+          .open = [=](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
+            EPL_ASSIGN(auto device, far::open(host, options, seed, 4));
+            device->add_second(op);
+            return std::shared_ptr<Device>(std::move(device));
+          }};
 }
 
 }  // namespace epl
