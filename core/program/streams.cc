@@ -8,6 +8,9 @@
 // a step are gone through in the order in which they are issued. Each stream knows the last run of every stream that is
 // over when its own next run begins: what it has waited for, and all that those had waited for. So a wait is written
 // only where nothing before it says the same, and only what is waited for records an event.
+//
+// A device with one kind of stream carries commands out as they are issued. There a send waits for all that was issued
+// before it, so that a simulation of such a device sends when the device does.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -69,6 +72,8 @@ class StreamOrder {
         runs_(streams_),
         over_(streams_),
         known_(streams_, Known(streams_, -1)) {
+    const auto other = [](const Instruction& in) { return in.stream != 0 && !(in.transfer && in.transfer->sends); };
+    as_issued_ = std::ranges::none_of(program_.instructions, other);
     bases_ = {0, program_.arena_bytes, program_.arena_bytes + program_.state_bytes};
   }
 
@@ -207,7 +212,8 @@ class StreamOrder {
     }
     const int stream = program_.instructions[p].stream;
     Known needed(streams_, -1);
-    bool matters = stream != 0;
+    bool matters = stream != 0 || as_issued_;
+    if (as_issued_ && stream != 0) needed[0] = static_cast<int>(runs_[0].size()) - 1;
     each_access(p, micro_batch, [&](const Bytes& range, bool writes) {
       if (!is_shared(range)) return;
       matters = true;
@@ -298,8 +304,7 @@ class StreamOrder {
   // What is dead is filled on the first stream, which then knows of no other. Memory that sends read has been waited
   // for by then.
   void keep_poison_off() {
-    const auto other = [](const Instruction& in) { return in.stream != 0 && !(in.transfer && in.transfer->sends); };
-    if (std::ranges::none_of(program_.instructions, other)) return;
+    if (as_issued_) return;
     for (Instruction& in : program_.instructions) {
       for (Instruction::Release& dead : in.releases) {
         for (int64_t m = 0; m < program_.micro_batches(); ++m)
@@ -310,6 +315,7 @@ class StreamOrder {
 
   Program& program_;
   const int streams_;
+  bool as_issued_ = false;
   std::array<int64_t, 3> bases_{};  // of arena, state and scalars
   std::vector<Bytes> shared_;       // ascending, apart from each other
   std::vector<int64_t> borders_;
