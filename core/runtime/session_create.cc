@@ -70,7 +70,7 @@ Result<LocalRanks> make_ranks(const Host& host, const CompiledPlan& plan, const 
   LocalRanks ranks(options.device ? options.device : plan.device(), options.first_rank);
   EPL_ASSIGN(const int count, count_local_ranks(plan, options));
   for (int r = options.first_rank; r < options.first_rank + count; ++r) {
-    EPL_ASSIGN(auto rank, make_rank(host, *ranks.device(), plan, options, r));
+    EPL_ASSIGN(auto rank, make_rank(host, ranks.device()->of_rank(r), plan, options, r));
     ranks.add(std::move(rank));
   }
   if (ranks.device()->executes() && count > 1) {
