@@ -57,6 +57,7 @@ void Engine::issue_locked(Queue& queue, Command command) {
 
 void Engine::add(Queue& queue) {
   std::lock_guard lock(mutex);
+  queue.haste = random_();
   queues_.push_back(&queue);
 }
 
@@ -64,6 +65,20 @@ void Engine::remove(Queue& queue) {
   std::lock_guard lock(mutex);
   std::erase(queues_, &queue);
   queue.commands.clear();
+}
+
+void Engine::reseed(uint64_t seed) {
+  std::lock_guard lock(mutex);
+  random_.seed(static_cast<unsigned>(seed));
+}
+
+// Mostly the hastiest of the streams that can go on, so that one runs far ahead of others or stays far behind; now and
+// then any of them, which has another haste from then on.
+Queue& Engine::choose(const std::vector<Queue*>& able) {
+  if (random_() % 16 != 0) return **std::ranges::max_element(able, {}, &Queue::haste);
+  Queue& queue = *able[random_() % able.size()];
+  queue.haste = random_();
+  return queue;
 }
 
 // One command of any stream that can go on; false where all wait.
@@ -75,7 +90,7 @@ bool Engine::go_on() {
     if (!queue->failure.ok() || !next.ready || next.ready()) able.push_back(queue);
   }
   if (able.empty()) return false;
-  Queue& queue = *able[random_() % able.size()];
+  Queue& queue = choose(able);
   const Command command = std::move(queue.commands.front());
   queue.commands.pop_front();
   Status status;
@@ -210,12 +225,25 @@ class FarStream final : public Stream, public QueueOwner {
 
 class FarDevice final : public Device {
  public:
-  FarDevice(std::shared_ptr<Device> cpu, uint64_t seed)
-      : cpu_(std::move(cpu)), engine_(std::make_shared<Engine>(seed)) {}
+  FarDevice(std::shared_ptr<Device> cpu, uint64_t seed, int stream_kinds)
+      : cpu_(std::move(cpu)), stream_kinds_(stream_kinds), engine_(std::make_shared<Engine>(seed)) {}
+  // The second of a machine: streams of both take turns, and groups are of both.
+  FarDevice(const FarDevice& first, std::string_view op)
+      : cpu_(first.cpu_), stream_kinds_(first.stream_kinds_), engine_(first.engine_), memory_(first.memory_) {
+    KernelRow own = cpu_->kernels().rows(op).front();
+    own.name = "own";
+    kernels_.add(std::move(own));
+    kernels_.add(cpu_->kernels());
+    has_own_ = true;
+  }
+  void add_second(std::string_view op) { second_ = std::make_unique<FarDevice>(*this, op); }
+  Device& of_rank(int rank) override { return second_ && rank % 2 == 1 ? *second_ : *this; }
   std::string description() const override { return cat("far away on ", cpu_->description()); }
-  const KernelTable& kernels() const override { return cpu_->kernels(); }
+  const KernelTable& kernels() const override { return has_own_ ? kernels_ : cpu_->kernels(); }
   const std::vector<std::string>& notes() const override { return cpu_->notes(); }
   bool shares_host_memory() const override { return false; }
+  int stream_kinds() const override { return stream_kinds_; }
+  void reseed(uint64_t seed) { engine_->reseed(seed); }
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
     EPL_ASSIGN(auto real, cpu_->allocate(bytes));
     return std::unique_ptr<Buffer>(new FarBuffer(memory_, std::move(real)));
@@ -231,22 +259,44 @@ class FarDevice final : public Device {
 
  private:
   std::shared_ptr<Device> cpu_;
+  const int stream_kinds_;
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
+  KernelTable kernels_;
+  bool has_own_ = false;
+  std::unique_ptr<FarDevice> second_;
 };
+
+Result<std::shared_ptr<FarDevice>> open(const Host& host, const DeviceOptions& options, uint64_t seed,
+                                        int stream_kinds) {
+  EPL_ASSIGN(const BackendRow* cpu, find_named(backend_table(), "cpu", "device"));
+  EPL_ASSIGN(auto device, cpu->open(host, options));
+  return std::make_shared<FarDevice>(std::move(device), seed, stream_kinds);
+}
 
 }  // namespace
 }  // namespace epl::far
 
 namespace epl {
 
-BackendRow far_backend(std::string name, uint64_t seed) {
+void reseed(Device& far, uint64_t seed) { dynamic_cast<far::FarDevice&>(far).reseed(seed); }
+
+BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds) {
   return {.name = std::move(name),
           .doc = "the cpu behind memory that the host cannot touch",
-          .open = [seed](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
-            EPL_ASSIGN(const BackendRow* cpu, find_named(backend_table(), "cpu", "device"));
-            EPL_ASSIGN(auto device, cpu->open(host, options));
-            return std::shared_ptr<Device>(std::make_shared<far::FarDevice>(std::move(device), seed));
+          .open = [=](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
+            EPL_ASSIGN(std::shared_ptr<Device> device, far::open(host, options, seed, stream_kinds));
+            return device;
+          }};
+}
+
+BackendRow far_backend_of_two(std::string name, uint64_t seed, std::string op) {
+  return {.name = std::move(name),
+          .doc = "two devices behind memory that the host cannot touch",
+          .open = [=](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
+            EPL_ASSIGN(auto device, far::open(host, options, seed, 4));
+            device->add_second(op);
+            return std::shared_ptr<Device>(std::move(device));
           }};
 }
 

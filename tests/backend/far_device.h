@@ -11,7 +11,13 @@
 
 namespace epl {
 
-// Its kernels are those of the backend `cpu`. `seed` decides which stream goes on where several can.
-BackendRow far_backend(std::string name, uint64_t seed);
+// Its kernels are those of the backend `cpu`. `seed` decides which stream goes on where several can; `stream_kinds`:
+// Device::stream_kinds.
+BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds = 4);
+// A machine that has two of them. Ranks of an odd number run on the second one, which has a kernel `own` of its own for
+// the op `op`, before those of the first one.
+BackendRow far_backend_of_two(std::string name, uint64_t seed, std::string op);
+// Of such a device, whose streams take other turns from now on.
+void reseed(Device& far, uint64_t seed);
 
 }  // namespace epl

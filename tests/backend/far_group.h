@@ -41,6 +41,7 @@ struct Command {
 struct Queue {
   std::deque<Command> commands;
   Status failure;
+  uint64_t haste = 0;  // of those that can go on, the one with the most mostly does
 };
 class QueueOwner {
  public:
@@ -57,12 +58,14 @@ class Engine {
   void issue(Queue& queue, Command command);
   void issue_locked(Queue& queue, Command command);
   Status wait_for(Queue& queue);
+  void reseed(uint64_t seed);
 
   std::mutex mutex;
   std::condition_variable changed;
 
  private:
   bool go_on();
+  Queue& choose(const std::vector<Queue*>& able);
   std::vector<Queue*> queues_;
   std::mt19937 random_;
 };
