@@ -11,11 +11,11 @@ namespace {
 
 using Kind = MeshAxis::Kind;
 
-// The cuts that make pieces, each of one axis: without units, and without axes of size one. Of a dimension with its
+// The cuts that make pieces, each of one axis: without units, and without axes of size one. Of a dimension with this
 // padding, in which all pieces are equal.
-Cuts cutting(const Mesh& mesh, const Cuts& cuts) {
+Cuts cutting(const Mesh& mesh, const Cuts& cuts, const Cuts& padded) {
   Cuts found;
-  const Padding padding(mesh, cuts);
+  const Padding padding(mesh, padded);
   for (const AxisCut& cut : cuts) {
     int64_t outer = padding.outer(cut);
     for (int axis : cut.axes) {
@@ -36,15 +36,26 @@ Cuts uneven_cuts(const Cuts& cuts) {
   return found;
 }
 
+// The uneven cuts of the second that the first does not have.
+Cuts added_cuts(const Cuts& cuts, const Cuts& more) {
+  Cuts found = uneven_cuts(more);
+  std::erase_if(found, [&](const AxisCut& cut) { return has_all(cuts, {cut}); });
+  return found;
+}
+
+// The cuts that say how a dimension is padded between two shardings, of which one has the other's uneven cuts.
+const Cuts& padded(const Cuts& from, const Cuts& to) {
+  return std::ranges::count_if(from, is_uneven) > std::ranges::count_if(to, is_uneven) ? from : to;
+}
+
 int64_t product(const Shape& shape, size_t first, size_t last) {
   int64_t size = 1;
   for (size_t d = first; d < last; ++d) size *= shape[d];
   return size;
 }
 
-// Both shardings leave a dimension the same padding, or one of them leaves none. What is to lie in uneven pieces gets
-// their padding before it is cut, and what lay so loses it when it is whole again: between the two all pieces are
-// equal.
+// Of a dimension, one sharding has all uneven cuts of the other. A dimension gets the padding of an uneven cut before
+// it is cut, and loses this padding when it is gathered again: between the two all pieces are equal.
 class Resharding {
  public:
   Resharding(const Mesh& mesh, const BatchLayout& batch, const TensorType& global, const Sharding& from,
@@ -56,8 +67,11 @@ class Resharding {
         due_(from.partial),
         still_due_(to.partial),
         type_(local_type(mesh, global, from)) {
-    for (const Cuts& cuts : from.dims) now_.push_back(cutting(mesh, cuts));
-    for (const Cuts& cuts : to.dims) to_.push_back(cutting(mesh, cuts));
+    for (size_t d = 0; d < from.dims.size(); ++d) {
+      const Cuts& padding = padded(from.dims[d], to.dims[d]);
+      now_.push_back(cutting(mesh, from.dims[d], padding));
+      to_.push_back(cutting(mesh, to.dims[d], padding));
+    }
   }
 
   Result<std::vector<Move>> run() {
@@ -109,15 +123,13 @@ class Resharding {
   }
   // Major cuts first, which part what the minor ones stand in.
   void pad(size_t d) {
-    if (std::ranges::any_of(from_.dims[d], is_uneven)) return;
     const Padding padding(mesh_, wanted_.dims[d]);
-    for (const AxisCut& cut : uneven_cuts(wanted_.dims[d]))
+    for (const AxisCut& cut : added_cuts(from_.dims[d], wanted_.dims[d]))
       set_parts(d, padding.outer(cut), cut.of, padding.parts(cut));
   }
   void crop(size_t d) {
-    if (std::ranges::any_of(wanted_.dims[d], is_uneven)) return;
     const Padding padding(mesh_, from_.dims[d]);
-    Cuts cuts = uneven_cuts(from_.dims[d]);
+    Cuts cuts = added_cuts(wanted_.dims[d], from_.dims[d]);
     std::ranges::reverse(cuts);
     for (const AxisCut& cut : cuts) set_parts(d, padding.outer(cut), padding.parts(cut), cut.of);
   }
@@ -338,7 +350,7 @@ Result<Crossing> cross(const Mesh& from_mesh, int from, const Mesh& to_mesh, int
         if (std::ranges::all_of(cut.axes, same_size)) common.push_back(cut);
         continue;
       }
-      for (const AxisCut& one : cutting(from_mesh, {cut})) {
+      for (const AxisCut& one : cutting(from_mesh, {cut}, {cut})) {
         if (same_size(one.axes[0])) common.push_back(one);
       }
     }

@@ -136,6 +136,24 @@ TEST(Reshard, UnevenPiecesLoseTheirPaddingWhenTheyAreWhole) {
   EXPECT_EQ(moves_of_ten(both, lying({by({data}), {}})),
             "all_gather(model) f32[8,20]; reshape f32[1,8,20]; slice f32[1,5,20]; reshape f32[5,20]");
   EXPECT_EQ(moves_of_ten(both, lying({uneven(5, 2), {}})), "all_gather(data) f32[4,20]");
+  // Samples are the minor part: 5 positions of two samples, one for each micro-batch.
+  const Sharding minor = lying({{{{model}, 1, 5}, {{micro_batch}, 5}}, {}});
+  EXPECT_EQ(moves_of_ten(minor, lying({by({micro_batch}, 5), {}})),
+            "all_gather(model) f32[8,20]; reshape f32[1,8,20]; slice f32[1,5,20]; reshape f32[5,20]");
+  EXPECT_EQ(moves_of_ten(lying({by({micro_batch}, 5), {}}), minor),
+            "reshape f32[1,5,20]; pad f32[1,8,20]; reshape f32[8,20]; batch_slice f32[2,20]");
+}
+
+// 9 rows are 3 runs of 3: runs over `model`, the rows of a run over `data`.
+TEST(Reshard, OneUnevenCutStaysWhereAnotherOneGoes) {
+  const Cuts major = {{{model}, 1, 3}}, all = {{{model}, 1, 3}, {{data}, 3, 3}};
+  const auto moves_of_nine = [](const Cuts& from, const Cuts& to) {
+    return moves(lying({from, {}}), lying({to, {}}), {DType::f32, {9, 20}});
+  };
+  EXPECT_EQ(moves_of_nine(all, major),
+            "all_gather(data) f32[4,20]; reshape f32[1,4,20]; slice f32[1,3,20]; reshape f32[3,20]");
+  EXPECT_EQ(moves_of_nine(major, all),
+            "reshape f32[1,3,20]; pad f32[1,4,20]; reshape f32[4,20]; batch_slice f32[2,20]");
 }
 
 TEST(Reshard, BetweenTwoWaysToPadADimensionIsWhole) {

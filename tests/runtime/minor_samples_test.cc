@@ -67,5 +67,63 @@ TEST(MinorSamples, HaveTheSameBitsUnderEveryLayout) {
   }
 }
 
+// nn.MultiheadAttention over time-major positions, of which there are three: views fold samples and heads together, and
+// positions and samples behind it.
+constexpr std::string_view attention = R"(graph attention(x: f32[8,3,8] batch 0) {
+  into: f32[8,24] = param
+  out: f32[8,8] = param
+  head: f32[8,5] = param
+  forward:
+  steps: f32[3,8,8] = transpose(x) {perm=[1,0,2]}
+  qkv: f32[3,8,24] = linear(steps, into)
+  thirds: f32[3,8,3,8] = reshape(qkv) {shape=[3,8,3,8]}
+  q0: f32[3,8,1,8] = slice(thirds) {axes=[2], starts=[0], ends=[1], steps=[1]}
+  k0: f32[3,8,1,8] = slice(thirds) {axes=[2], starts=[1], ends=[2], steps=[1]}
+  v0: f32[3,8,1,8] = slice(thirds) {axes=[2], starts=[2], ends=[3], steps=[1]}
+  q1: f32[3,16,4] = reshape(q0) {shape=[3,16,4]}
+  k1: f32[3,16,4] = reshape(k0) {shape=[3,16,4]}
+  v1: f32[3,16,4] = reshape(v0) {shape=[3,16,4]}
+  q2: f32[16,3,4] = transpose(q1) {perm=[1,0,2]}
+  k2: f32[16,3,4] = transpose(k1) {perm=[1,0,2]}
+  v2: f32[16,3,4] = transpose(v1) {perm=[1,0,2]}
+  q: f32[8,2,3,4] = reshape(q2) {shape=[8,2,3,4]}
+  k: f32[8,2,3,4] = reshape(k2) {shape=[8,2,3,4]}
+  v: f32[8,2,3,4] = reshape(v2) {shape=[8,2,3,4]}
+  mixed: f32[8,2,3,4], mixed.1: f32[8,2,3] = attention(q, k, v) {scale=0.5}
+  back: f32[3,8,2,4] = transpose(mixed) {perm=[2,0,1,3]}
+  rows: f32[24,8] = reshape(back) {shape=[24,8]}
+  projected: f32[24,8] = linear(rows, out)
+  again: f32[3,8,8] = reshape(projected) {shape=[3,8,8]}
+  s: f32[8,8] = sum(again) {axes=[0],keep=false}
+  y: f32[8,5] = linear(s, head)
+  output y = y
+}
+)";
+
+std::vector<Tensor> attention_batch(int step) {
+  Tensor x(TensorType{DType::f32, {8, 3, 8}}), target(TensorType{DType::i64, {8}});
+  for (int i = 0; i < 192; ++i) x.set(i, philox_uniform(step, i) - 0.5);
+  for (int i = 0; i < 8; ++i) target.set_int(i, (i + step) % 5);
+  return {x, target};
+}
+
+// Three positions and two heads over four ranks: a piece of uneven ones stands before samples in one dimension, which
+// micro-batches cut.
+TEST(MinorSamples, StandBehindUnevenPieces) {
+  const auto learned = [](int64_t ranks, const std::string& keys) {
+    auto options = layout_options(GraphModel::parse(attention), ranks, at_level("data", keys));
+    return train(layout_plan(options), keys, 4, attention_batch);
+  };
+  const std::string split = R"("default": {"split": 4})", stages = R"(, "pipeline.num_stages": 2)";
+  const Trained alone = learned(4, split);
+  expect_near(alone, learned(1, ""), split, 1e-5, 1e-5, 1e-4);
+  for (const char* turns : {"2", "4"}) {
+    const std::string cut = cat(R"("pipeline.num_micro_batch": )", turns, ", ", split);
+    expect_same(learned(4, cut), alone, cut);
+    expect_same(learned(8, cut), alone, cat("two copies, ", cut));
+    expect_near(learned(8, cut + stages), alone, cut + stages, 1e-5, 1e-5, 1e-4);
+  }
+}
+
 }  // namespace
 }  // namespace epl::minor_samples_test
