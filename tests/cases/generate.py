@@ -252,6 +252,13 @@ def case_list():
                     loss="softmax_cross_entropy", optimizer=dict(optimizer="sgd", lr=0.3, weight_decay=0.0))
 
     @case
+    def queries_legacy_momentum(rng):
+        x = rng.standard_normal((10, 8, 6, 5)).astype(np.float32)
+        return dict(model=models.Queries(5, 8, 3), inputs={"x": x}, target=np.argmax(x.sum(2)[..., :3], -1),
+                    how="legacy", opset=17, loss="softmax_cross_entropy",
+                    optimizer=dict(optimizer="momentum", lr=0.1, momentum=0.9, weight_decay=0.01))
+
+    @case
     def segmenter_ignore_adam(rng):
         x = rng.standard_normal((12, 4, 2, 8, 8)).astype(np.float32)
         target = (x[:, :, 0] > 0).astype(np.int64) + 2 * (x[:, :, 1] > 0)

@@ -210,6 +210,27 @@ class TimeMajor(nn.Module):
         return self.head(x.mean(0))
 
 
+class Queries(nn.Module):
+    """Three learnt queries look at each other and then at a sequence, as a decoder of DETR does: nn.MultiheadAttention
+    whose views merge samples and heads, where few ranks divide queries and heads. x[b, t, f] -> [b, classes]."""
+
+    def __init__(self, features, width, classes, layers=2):
+        super().__init__()
+        self.into = nn.Linear(features, width)
+        self.queries = nn.Parameter(torch.randn(1, 3, width))
+        self.own = nn.ModuleList(nn.MultiheadAttention(width, 2, batch_first=True) for _ in range(layers))
+        self.cross = nn.ModuleList(nn.MultiheadAttention(width, 2, batch_first=True) for _ in range(layers))
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = self.into(x)
+        y = self.queries + x[:, :1]
+        for own, cross in zip(self.own, self.cross):
+            y = y + own(y, y, y, need_weights=False)[0]
+            y = y + F.gelu(cross(y, x, x, need_weights=False)[0])
+        return self.head(y.mean(1))
+
+
 class WrittenLayerNorm(nn.Module):
     """Layer norm in plain arithmetic, as older models and graphs have it."""
 
