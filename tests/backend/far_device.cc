@@ -157,7 +157,9 @@ class FarStream final : public Stream, public QueueOwner {
               void* const* outputs, void* workspace, const StepContext& context) override {
     std::vector<const void*> from(inputs, inputs + query.inputs());
     std::vector<void*> to(outputs, outputs + query.outputs());
-    issue([this, &row, &query, state, from, to, workspace, context]() mutable {
+    const int64_t room = workspace == nullptr ? 0 : workspace_bytes(row, query);
+    issue([this, &row, &query, state, from, to, workspace, room, context]() mutable {
+      if (room > 0) inside_->fill(memory_->real(workspace), room, soil);
       for (const void*& address : from) address = memory_->real(address);
       for (void*& address : to) address = memory_->real(address);
       inside_->launch(row, query, state, from.data(), to.data(), memory_->real(workspace), context);
@@ -217,9 +219,22 @@ class FarStream final : public Stream, public QueueOwner {
     }});
   }
 
+  // A kernel may write all of its workspace. What a kernel leaves as it is depends on the processor, so all is soiled.
+  int64_t workspace_bytes(const KernelRow& row, const KernelQuery& query) {
+    const auto [known, is_new] = workspaces_.emplace(&query, 0);
+    if (is_new) {
+      const auto prepared = prepare(row, query);
+      EPL_CHECK(prepared.ok(), row.name, " has been prepared before");
+      known->second = prepared->workspace_bytes;
+    }
+    return known->second;
+  }
+
+  static constexpr uint8_t soil = 0x5a;  // floats of some 1e16
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Memory> memory_;
-  std::unique_ptr<Stream> inside_;  // on which its work is carried out
+  std::unique_ptr<Stream> inside_;                    // on which its work is carried out
+  std::map<const KernelQuery*, int64_t> workspaces_;  // of programs, which live longer
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
 };
 
