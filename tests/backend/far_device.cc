@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/ir/op.h"
 #include "tests/backend/far_group.h"
 
 namespace epl::far {
@@ -251,6 +252,14 @@ class FarDevice final : public Device {
     kernels_.add(cpu_->kernels());
     has_own_ = true;
   }
+  // Leaves it the kernels of ops that have no body.
+  void leave_out_composites() {
+    for (const OpDef* op : op_table().all()) {
+      if (op->body) continue;
+      for (const KernelRow& row : cpu_->kernels().rows(op->name)) kernels_.add(row);
+    }
+    has_own_ = true;
+  }
   void add_second(std::string_view op) { second_ = std::make_unique<FarDevice>(*this, op); }
   Device& of_rank(int rank) override { return second_ && rank % 2 == 1 ? *second_ : *this; }
   std::string description() const override { return cat("far away on ", cpu_->description()); }
@@ -302,6 +311,16 @@ BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds) {
           .open = [=](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
             EPL_ASSIGN(std::shared_ptr<Device> device, far::open(host, options, seed, stream_kinds));
             return device;
+          }};
+}
+
+BackendRow far_backend_of_parts(std::string name, uint64_t seed) {
+  return {.name = std::move(name),
+          .doc = "the cpu without kernels of composites, behind memory that the host cannot touch",
+          .open = [=](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
+            EPL_ASSIGN(auto device, far::open(host, options, seed, 4));
+            device->leave_out_composites();
+            return std::shared_ptr<Device>(std::move(device));
           }};
 }
 

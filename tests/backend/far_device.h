@@ -14,6 +14,8 @@ namespace epl {
 // Its kernels are those of the backend `cpu`. `seed` decides which stream goes on where several can; `stream_kinds`:
 // Device::stream_kinds.
 BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds = 4);
+// One that has no kernel of a composite, so that the parts of composites stand in every plan.
+BackendRow far_backend_of_parts(std::string name, uint64_t seed);
 // A machine that has two of them. Ranks of an odd number run on the second one, which has a kernel `own` of its own for
 // the op `op`, before those of the first one.
 BackendRow far_backend_of_two(std::string name, uint64_t seed, std::string op);

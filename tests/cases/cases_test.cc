@@ -125,13 +125,8 @@ TEST_P(Cases, AreExactInFloat64) {
   EXPECT_EQ(result.value("pass", false), tolerance == 1e-9) << "float64.txt lists those that are not within 1e-9";
 }
 
-// Most composites have no kernels of float64, so their parts stand in the plan. Stages that are found keep the parts of
-// a composite together, and its backward pass with them, under every schedule.
-TEST_P(Cases, AreExactInFloat64InFoundStages) {
-  EPL_ONE_OF_THREE();
-  const Expected& e = GetParam();
-  const fs::path folder = folder_of(e.name);
-  if (!fs::exists(folder)) GTEST_SKIP() << "../shared/cases/" << e.name << " is not beside this checkout";
+// Strategies with two found stages. Each case has some of the schedules, which the cases share out.
+std::vector<std::string> found_stages(const std::string& name) {
   const std::vector<std::string> schedules = {R"("PreferForward")",
                                               R"("1F1B")",
                                               R"("PreferBackwardOptimizer")",
@@ -139,15 +134,27 @@ TEST_P(Cases, AreExactInFloat64InFoundStages) {
                                               R"("ZB-H1")",
                                               R"("ZB-V")",
                                               R"("DualPipe-V","pipeline.num_micro_batch":4)"};
-  const std::string hash = check(folder, "--precision f64").value("weights_hash", "none");
-  const size_t first = std::hash<std::string>()(e.name);
+  const size_t first = std::hash<std::string>()(name);
+  std::vector<std::string> found;
   for (size_t i = 0; i < (EPL_SANITIZED ? 1u : 2u); ++i) {
     const std::string& schedule = schedules[(first + i * 3) % schedules.size()];
-    const std::string strategy =
-        R"({"pipeline.num_stages":2,"pipeline.strategy":)" + schedule +
-        (schedule.find("micro") == std::string::npos ? R"(,"pipeline.num_micro_batch":2})" : "}");
+    found.push_back(R"({"pipeline.num_stages":2,"pipeline.strategy":)" + schedule +
+                    (schedule.find("micro") == std::string::npos ? R"(,"pipeline.num_micro_batch":2})" : "}"));
+  }
+  return found;
+}
+
+// Most composites have no kernels of float64, so their parts stand in the plan. Stages that are found keep the parts of
+// a composite together, and its backward pass with them, under every schedule.
+TEST_P(Cases, AreExactInFloat64InFoundStages) {
+  EPL_ONE_OF_THREE();
+  const Expected& e = GetParam();
+  const fs::path folder = folder_of(e.name);
+  if (!fs::exists(folder)) GTEST_SKIP() << "../shared/cases/" << e.name << " is not beside this checkout";
+  const std::string hash = check(folder, "--precision f64").value("weights_hash", "none");
+  for (const std::string& strategy : found_stages(e.name)) {
     const Json result = check(folder, "--precision f64 --ranks 2 --strategy '" + strategy + "'");
-    EXPECT_EQ(result.value("weights_hash", ""), hash) << schedule << ": " << result.dump();
+    EXPECT_EQ(result.value("weights_hash", ""), hash) << strategy << ": " << result.dump();
   }
 }
 
@@ -295,6 +302,23 @@ TEST_P(Cases, AreTheSameBitsFarAway) {
   EXPECT_EQ(result.value("weights_hash", ""), e.hash);
 }
 
+// On a device that has kernels of no composite: softmax, norms, attention, losses and convolutions stand in parts in
+// the plan. It is as right, and stages are found under every schedule with the bits of one rank.
+TEST_P(Cases, AreRightInPartsOfComposites) {
+  EPL_ONE_OF_THREE();
+  const Expected& e = GetParam();
+  const fs::path folder = folder_of(e.name);
+  if (!fs::exists(folder)) GTEST_SKIP() << "../shared/cases/" << e.name << " is not beside this checkout";
+  const std::string parts = std::string("EPL_WITHOUT_COMPOSITES=1 LD_LIBRARY_PATH='") + EPL_FAR_LIBRARY + "' ";
+  const Json one = check(folder, "--threads 2", parts);
+  expect_pass(one, "one rank");
+  for (const std::string& strategy : found_stages(e.name)) {
+    const Json result = check(folder, "--ranks 2 --strategy '" + strategy + "'", parts);
+    expect_pass(result, strategy);
+    EXPECT_EQ(result.value("weights_hash", ""), one.value("weights_hash", "none")) << strategy;
+  }
+}
+
 // And it is that device: what is uploaded needs memory there.
 TEST(CaseFolders, FarAwayIsFarAway) {
   const auto arena = [](const std::string& environment) {
@@ -303,6 +327,16 @@ TEST(CaseFolders, FarAwayIsFarAway) {
   };
   EXPECT_GT(arena(""), 0);
   EXPECT_GT(arena(std::string("LD_LIBRARY_PATH='") + EPL_FAR_LIBRARY + "' "), arena(""));
+}
+
+// The parts are more commands than the composites.
+TEST(CaseFolders, PartsStandInThePlan) {
+  const auto commands = [](const std::string& environment) {
+    const std::string far = environment + "LD_LIBRARY_PATH='" + EPL_FAR_LIBRARY + "' ";
+    return tool("plan", own / "gpt2_dynamo_adam" / "model.onnx", "", far).value("instructions", -1);
+  };
+  EXPECT_GT(commands(""), 0);
+  EXPECT_GT(commands("EPL_WITHOUT_COMPOSITES=1 "), commands("") + 20);
 }
 
 std::set<std::string> folders_with_cases(const fs::path& parent) {
