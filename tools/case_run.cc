@@ -1,6 +1,7 @@
 #include "tools/case_run.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "tools/binding.h"
 

@@ -1,6 +1,5 @@
 #include "tools/job.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -13,9 +12,6 @@
 #include "tools/data_notes.h"
 #include "tools/lora.h"
 #include "tools/sizes.h"
-#include "tools/usage.h"
-#include "tools/values.h"
-#include "tools/words.h"
 
 namespace epl::tools {
 
