@@ -72,8 +72,7 @@ class TimedStream final : public Stream {
   void record(Event& event) override { stream_.record(event); }
   void wait(Event& event) override { stream_.wait(event); }
   Status synchronize() override { return stream_.synchronize(); }
-  ThreadPool* threads() override { return stream_.threads(); }
-  std::shared_ptr<Posts> posts() override { return stream_.posts(); }
+  HostStream* host() override { return stream_.host(); }
 
  private:
   // Every step issues the same commands in the same order, so a command is known by its number.

@@ -141,14 +141,14 @@ class ThreadCommunicator final : public Communicator {
     if (!call.between_two()) return run_together(stream, {&call, 1});
     EPL_TRY(check(fits(call)));
     if (call.kind == Kind::send) return send(stream, call);
-    if (const auto posts = stream.posts()) posts->wait();
+    wait_for_posts(stream);
     return receive(stream, call);
   }
 
   // The ranks meet before all of the calls and behind them.
   Status run_together(Stream& stream, std::span<const Collective> calls) override {
     for (const Collective& call : calls) EPL_TRY(check(fits(call)));
-    if (const auto posts = stream.posts()) posts->wait();
+    wait_for_posts(stream);
     EPL_TRY(begin(calls));
     for (at_ = 0; at_ < calls.size(); ++at_) carry_out(stream, calls[at_]);
     end();
@@ -320,7 +320,7 @@ class ThreadCommunicator final : public Communicator {
 
   // Posted: the stream waits for the receiver. One that has no posts waits here.
   Status send(Stream& stream, const Collective& call) {
-    std::shared_ptr<Posts> posts = stream.posts();
+    std::shared_ptr<Posts> posts = posts_of(stream);
     const bool waits = posts == nullptr;
     if (waits) posts = std::make_shared<Posts>();
     Place& own = group_->places[static_cast<size_t>(rank_)];

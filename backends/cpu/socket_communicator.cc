@@ -272,14 +272,8 @@ class SocketCommunicator final : public Communicator {
   void reduce(Stream& stream, const Collective& call, const void* own, void* target, int64_t count) {
     for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = r == rank_ ? own : body_of(r).data();
     void* const targets[] = {target};
-    const auto task = [&](int64_t begin, int64_t end) {
-      reduce_ranks(sources_, targets, begin, end, call.dtype, call.reduction);
-    };
-    if (count > reduce_grain && stream.threads() != nullptr) {
-      stream.threads()->run_ranges(count, reduce_grain, task);
-    } else if (count > 0) {
-      task(0, count);
-    }
+    share(stream, count, reduce_grain,
+          [&](int64_t begin, int64_t end) { reduce_ranks(sources_, targets, begin, end, call.dtype, call.reduction); });
   }
 
   // Rank r reduces segment r for all.

@@ -26,7 +26,7 @@ class CpuEvent final : public Event {
 // Thread safety: one caller at a time.
 // Invariant: kernels run in the default floating-point environment (round to nearest, subnormals kept), whatever the
 // host process has set, because results must not depend on it.
-class CpuStream final : public Stream {
+class CpuStream final : public Stream, public HostStream {
  public:
   // Throws std::system_error where the system gives no threads.
   CpuStream(std::shared_ptr<Workers> workers, int threads) : pool_(std::move(workers), threads) {}
@@ -41,7 +41,8 @@ class CpuStream final : public Stream {
   // A stream that waits for what failed has failed with it.
   void wait(Event& event) override;
   Status synchronize() override;
-  ThreadPool* threads() override { return &pool_; }
+  HostStream* host() override { return this; }
+  ThreadPool& threads() override { return pool_; }
   std::shared_ptr<Posts> posts() override { return posts_; }
 
  private:

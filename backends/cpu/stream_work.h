@@ -1,7 +1,9 @@
-// Work that a call of a communicator does with the threads of its rank's stream, where there are any.
+// What a call of a communicator does with its rank's stream, where that is one of the host: it works with its threads,
+// and waits for what the stream has left to others.
 #pragma once
 
 #include <cstring>
+#include <memory>
 
 #include "backends/cpu/streaming.h"
 #include "core/backend/device.h"
@@ -13,14 +15,23 @@ namespace epl::cpu {
 inline constexpr int64_t reduce_grain = 16 << 10;  // elements
 inline constexpr int64_t copy_grain = 1 << 20;     // bytes
 
+// Null: of a stream that leaves nothing to others.
+inline std::shared_ptr<Posts> posts_of(Stream& stream) {
+  HostStream* host = stream.host();
+  return host == nullptr ? nullptr : host->posts();
+}
+inline void wait_for_posts(Stream& stream) {
+  if (const std::shared_ptr<Posts> posts = posts_of(stream)) posts->wait();
+}
+
 // The ranges together are [0, count); a thread takes `grain` or more.
 inline void share(Stream& stream, int64_t count, int64_t grain, FunctionRef<void(int64_t, int64_t)> task) {
   if (count <= 0) return;
-  ThreadPool* threads = stream.threads();
-  if (threads == nullptr || count <= grain) {
+  HostStream* host = stream.host();
+  if (host == nullptr || count <= grain) {
     task(0, count);
   } else {
-    threads->run_ranges(count, grain, task);
+    host->threads().run_ranges(count, grain, task);
   }
 }
 

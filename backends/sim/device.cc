@@ -42,7 +42,7 @@ class SimEvent final : public Event {
   std::shared_ptr<Point> latest;
 };
 
-class SimStream final : public Stream {
+class SimStream final : public Stream, public VirtualClock {
  public:
   SimStream(std::shared_ptr<World> world, int threads)
       : world_(std::move(world)), cost_(of_threads(world_->machine(), threads)) {}
@@ -71,7 +71,8 @@ class SimStream final : public Stream {
     std::lock_guard lock(world_->simulation.mutex);
     return timeline_->status;
   }
-  double virtual_seconds() const override {
+  VirtualClock* clock() override { return this; }
+  double seconds() const override {
     std::lock_guard lock(world_->simulation.mutex);
     return timeline_->seconds;
   }
@@ -79,10 +80,9 @@ class SimStream final : public Stream {
     std::lock_guard lock(world_->simulation.mutex);
     return timeline_->queue.empty();
   }
-  bool stamp(double* seconds) override {
+  void stamp(double* seconds) override {
     std::lock_guard lock(world_->simulation.mutex);
     world_->simulation.stamp(timeline_, seconds);
-    return true;
   }
   const TimelinePtr& timeline() const { return timeline_; }
 

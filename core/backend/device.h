@@ -51,6 +51,33 @@ struct RowCopy {
   int64_t bytes = 0, rows = 0;
 };
 
+// What only a stream has that runs on the host's own processor.
+class HostStream {
+ public:
+  virtual ThreadPool& threads() = 0;
+  // What it has left to others. Null: whoever needs another stream waits for it within the call.
+  virtual std::shared_ptr<Posts> posts() = 0;
+
+ protected:
+  ~HostStream() = default;
+};
+
+// What only a simulated stream has: a time of its own. A collective of simulated ranks does not block its caller, so
+// that one thread may drive all ranks, one after another.
+class VirtualClock {
+ public:
+  virtual double seconds() const = 0;  // at which what the stream has been given is done
+  // Not while the stream stands before a call that some peer has not made: its time is then that at which it began to
+  // wait.
+  virtual bool settled() const = 0;
+  // Writes into `seconds` when the stream comes here; it is there when the stream is settled and synchronized.
+  virtual void stamp(double* seconds) = 0;
+
+ protected:
+  ~VirtualClock() = default;
+};
+
+// What every device can do. What only some can is behind `host` and `clock`.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -64,17 +91,8 @@ class Stream {
   virtual void record(Event& event) = 0;
   virtual void wait(Event& event) = 0;
   virtual Status synchronize() = 0;
-  virtual ThreadPool* threads() { return nullptr; }  // of a host stream
-  // Of a host stream: what it has left to others. Null: whoever needs another waits for it within the call.
-  virtual std::shared_ptr<Posts> posts() { return nullptr; }
-  // Of a simulated stream: the time at which what it has been given is done. A collective of simulated ranks does not
-  // block its caller, so that one thread may drive all ranks, one after another; a stream is not settled while it
-  // stands before a call that some peer has not made, and its time is then that at which it began to wait.
-  virtual double virtual_seconds() const { return 0; }
-  virtual bool settled() const { return true; }
-  // Writes into `seconds` when the stream comes here, on the device's clock; it is there when the stream is settled and
-  // synchronized. False, and nothing written: commands run at once, so that the host's clock says it.
-  virtual bool stamp(double* seconds) { return static_cast<void>(seconds), false; }
+  virtual HostStream* host() { return nullptr; }     // null: it runs elsewhere
+  virtual VirtualClock* clock() { return nullptr; }  // null: its time is the host's
 };
 
 // What a rank says when it joins a group whose ranks may be of several processes.
@@ -106,9 +124,16 @@ class Device {
   virtual const KernelTable& kernels() const = 0;
   // Whose programs it runs: another device's where it simulates that one.
   virtual Device& stands_for() { return *this; }
+  // That of one rank of the job: a machine may have several, also of several kinds. Groups of ranks are made by this
+  // one, which lives as long as they do.
+  virtual Device& of_rank(int rank) { return static_cast<void>(rank), *this; }
   // Its kernels read a caller's memory where it lies, and the host reads what they wrote. Where this is false, nothing
   // but `upload` and `download` touches both.
   virtual bool shares_host_memory() const = 0;
+  // How many kinds of stream a rank can use, in this order: one that computes, one for each group of ranks, one that
+  // copies from the host, one that copies to it. What has none of its own goes to the first. Sends have streams of
+  // their own everywhere.
+  virtual int stream_kinds() const { return 1; }
   virtual bool executes() const { return true; }  // false: commands cost time but compute nothing
   // What opening it has decided that a user may wonder about, a sentence each: which packs it has, and why not others.
   virtual const std::vector<std::string>& notes() const {

@@ -33,9 +33,9 @@ std::vector<Prepared::Alias> equal_aliases(const KernelQuery& query) {
 Status require(bool condition, std::string_view reason) { return condition ? Status() : unsupported(reason); }
 
 ThreadPool& KernelCall::threads() const {
-  ThreadPool* pool = stream.threads();
-  EPL_CHECK(pool != nullptr, "node ", query.node, ": a kernel for the host on a stream that has no threads");
-  return *pool;
+  HostStream* host = stream.host();
+  EPL_CHECK(host != nullptr, "node ", query.node, ": a kernel for the host on a stream that has no threads");
+  return host->threads();
 }
 
 Result<Prepared> prepare(const KernelRow& row, const KernelQuery& query) {

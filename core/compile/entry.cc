@@ -1,6 +1,7 @@
 #include "core/compile/entry.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/compile/applied.h"
 #include "core/compile/plan_file.h"
@@ -100,7 +101,11 @@ Result<Entry> decide_entry(const EntryMaker& maker, EntryKind kind, int shape, G
   EPL_TRY(verify(graph));
   EPL_TRY(options.stop.check());
   entry.graph = std::make_shared<const Graph>(std::move(graph));
-  const auto has_kernel = [&](std::string_view op, DType dtype) { return device.kernels().takes(op, dtype); };
+  std::set<const KernelTable*> tables;
+  for (int rank = 0; rank < options.ranks; ++rank) tables.insert(&device.of_rank(rank).kernels());
+  const auto has_kernel = [&](std::string_view op, DType dtype) {
+    return std::ranges::all_of(tables, [&](const KernelTable* table) { return table->takes(op, dtype); });
+  };
   EPL_ASSIGN(Graph expanded, expand_composites(*entry.graph, has_kernel));
   auto planned =
       plan_of(maker, entry.name(), std::make_shared<const Graph>(without_dead_nodes(expanded)), std::move(outputs));

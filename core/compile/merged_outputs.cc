@@ -40,11 +40,12 @@ constexpr bool is_concat(Merging how) { return how == Merging::global_concat || 
 constexpr bool is_mean(Merging how) { return how == Merging::global_mean || how == Merging::local_mean; }
 
 // Why an output cannot be merged so; empty: it can be.
-std::string refusal(const OutputMerge& merge, const TensorType& type, const Sharding& sharding, bool apart) {
+std::string refusal(const OutputMerge& merge, const TensorType& type, const Sharding& sharding, const Plan& plan) {
   if (merge.dim < 0)
     return merge.is_local() ? "is a value of the whole batch, of which no process has a part of its own" : "";
-  if (merge.is_local() && apart)
-    return "has samples of all processes in each micro-batch, where these stand by themselves";
+  if (merge.is_local() && plan.shares_micro_batches())
+    return cat("has samples of all processes in each micro-batch, ",
+               plan.apart ? "where these stand by themselves" : "which batch.order has cut first");
   if (sharding.outer(batch_axis) != 1) return "has its samples across, not one after another";
   if (is_concat(merge.how)) return "";
   if (type.dtype == DType::boolean) return "holds truth values, which do not add up";
@@ -76,7 +77,7 @@ Result<std::vector<std::optional<OutputMerge>>> output_merges(const Plan& plan) 
       return invalid("output ", output.name, " is in ", key_of(found[0]), " and in ", key_of(found[1]));
     const Sharding& sharding = plan.shardings[output.value];
     merge = OutputMerge{found.front(), plan.batch > 0 ? sharding.cut_dim(batch_axis) : -1};
-    const std::string why = refusal(*merge, graph.type(output.value), sharding, plan.apart);
+    const std::string why = refusal(*merge, graph.type(output.value), sharding, plan);
     if (why.empty()) continue;
     if (names_it(plan.strategy, merge->how, output.name))
       return invalid(key_of(merge->how), ": output ", output.name, " ", graph.type(output.value).text(), " ", why)

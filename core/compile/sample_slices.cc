@@ -38,7 +38,7 @@ SampleRange samples_of_ranks(const CompiledPlan& plan, const Entry& entry, int f
   SampleRange range;
   for (int rank = first_rank; rank < first_rank + ranks && entry.samples.batch > 0; ++rank) {
     const int at = plan.class_of_rank(rank);
-    add_samples(entry.programs[static_cast<size_t>(at)].batch, entry.mesh(at), rank, entry.samples.batch, range);
+    add_samples(entry.programs[static_cast<size_t>(at)].batch.cuts(), entry.mesh(at), rank, entry.samples.batch, range);
   }
   return range;
 }

@@ -49,8 +49,14 @@ class TraceFile {
       write({{"ph", "M"}, {"pid", rank_}, {"tid", stream}, {"name", what}, {"args", {{"name", name}}}});
     };
     meta("process_name", 0, cat("rank ", rank_, " (", plan_.class_name(rank.rank_class), ")"));
-    for (int s = 0; s < rank.program->streams; ++s)
-      meta("thread_name", s, s == 0 ? std::string("calls and instructions") : cat("sends, stream ", s));
+    for (int s = 0; s < rank.program->streams; ++s) meta("thread_name", s, stream_name(*rank.program, s));
+  }
+
+  static std::string stream_name(const Program& program, int stream) {
+    if (stream == 0) return "calls and instructions";
+    const auto in = std::ranges::find(program.instructions, stream, &Instruction::stream);
+    const std::string_view does = in->transfer->sends ? "sends" : in->group >= 0 ? "collectives" : "copies";
+    return cat(does, ", stream ", stream);
   }
 
   // Instructions of one call lie within it; gives the first event behind it.

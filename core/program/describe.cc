@@ -30,7 +30,9 @@ class Unrolled {
   Lives run() {
     for (int c = 0; c < std::ssize(program_.calls); ++c) {
       const BlockCall& call = program_.calls[c];
-      for (int event : program_.waits[c]) end_send(event);
+      for (const CallWait& wait : program_.waits[c]) {
+        if (wait.instruction < 0) end_send(wait.event);
+      }
       const auto block = std::ranges::find(program_.blocks, call.id(), &Block::id);
       for (int i = block->first; i < block->last; ++i, ++time_) visit(i, call.micro_batch);
     }
@@ -58,7 +60,8 @@ class Unrolled {
         continue;
       }
       lives_.ranges[written->second].last = time_;
-      if (in.records >= 0) sending_[in.records + (program_.loops(i) ? micro_batch : 0)] = written->second;
+      if (in.transfer && in.transfer->sends)
+        sending_[in.records + (program_.loops(i) ? micro_batch : 0)] = written->second;
     }
     const bool unfinished = in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches();
     for (size_t o = 0; !unfinished && o < in.outputs.size(); ++o) {

@@ -1,5 +1,5 @@
-// Lanes: the runs of units that one call of a rank has of the batch (Mesh::lanes). A value that carries the batch holds
-// them side by side; a sum over the batch is made of each lane by itself.
+// Lanes: the runs of units that one call of a rank has of the batch (BatchLayout::lanes). A value that carries the
+// batch holds them side by side; a sum over the batch is made of each lane by itself.
 #pragma once
 
 #include <vector>

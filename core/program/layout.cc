@@ -28,7 +28,7 @@ class Layout {
   void find_waits() {
     waited_for_.assign(static_cast<size_t>(program_.events), timeline_.end());
     for (size_t c = program_.calls.size(); c-- > 0;) {
-      for (int event : program_.waits[c]) waited_for_[event] = timeline_.begin_of(c);
+      for (const CallWait& wait : program_.waits[c]) waited_for_[wait.event] = timeline_.begin_of(c);
     }
   }
 

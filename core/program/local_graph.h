@@ -38,7 +38,7 @@ struct LocalGraph {
   std::vector<LocalState> cut_state;
   int rank_class = 0;
   Mesh mesh;
-  Cuts batch;  // Plan::batch_of_class
+  BatchLayout batch;  // Plan::batch_of_class
   std::vector<BlockCall> calls;
   std::vector<SendWait> waits;  // of calls for sends
   std::vector<BlockId> blocks;  // in the order of their first calls

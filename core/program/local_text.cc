@@ -96,7 +96,7 @@ Result<LocalGraph> parse_local(std::string_view text) {
       return reader.fail("unknown line");
     }
   }
-  if (local.batch.empty()) local.batch = local.mesh.whole_batch();
+  if (local.batch.empty()) local.batch = BatchLayout::over_all_axes(local.mesh);
   local.blocks = blocks_of(local.calls);
   for (const SendWait& wait : local.waits) {
     if (wait.sent >= wait.call || wait.call >= std::ssize(local.calls))

@@ -19,6 +19,7 @@ class LocalWriter {
   int block() const { return block_; }
   BlockKind kind() const { return local_.blocks[block_].kind; }
   const Mesh& mesh() const { return local_.mesh; }
+  const BatchLayout& batch() const { return local_.batch; }
   Graph& graph() const { return local_.graph; }
   const TensorType& type(Value v) const { return local_.graph.type(v); }
   const std::string& name(Value v) const { return local_.graph.value(v).name; }

@@ -45,13 +45,36 @@ int Program::group(const ProgramGroup& wanted) {
   return index;
 }
 
+namespace {
+
+// All ranks of a class run one program.
+Status take_device(const Plan& plan, int rank_class, LowerOptions& options) {
+  if (!options.device) return {};
+  Device& all = *options.device;
+  const std::vector<int>& ranks = plan.meshes[rank_class].device.ranks;
+  Device& own = all.of_rank(ranks.front());
+  for (const int rank : ranks) {
+    if (&all.of_rank(rank).kernels() != &own.kernels())
+      return unsupported("ranks ", ranks.front(), " and ", rank,
+                         " run one program and have devices of two kinds: ", own.description(), ", and ",
+                         all.of_rank(rank).description());
+  }
+  options.kernels = &own.kernels();
+  options.device = &own;
+  return {};
+}
+
+}  // namespace
+
 Result<Lowered> lower(const Plan& plan, LowerOptions options, const Stop& stop) {
   Lowered made;
   EPL_ASSIGN(made.locals, partition(plan));
   options.splits_keep_bits = sums_by_segments(plan);
-  for (const LocalGraph& local : made.locals) {
+  for (int c = 0; c < std::ssize(made.locals); ++c) {
     EPL_TRY(stop.check());
-    EPL_ASSIGN(Program program, lower(local, options));
+    LowerOptions of_class = options;
+    EPL_TRY(take_device(plan, c, of_class));
+    EPL_ASSIGN(Program program, lower(made.locals[c], of_class));
     made.programs.push_back(std::move(program));
   }
   return made;
@@ -63,8 +86,10 @@ Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
   if (options.device && !options.device->shares_host_memory()) graph = with_uploads(graph, local.sample_block());
   Lowering lowering(local, without_dead_nodes(graph), std::move(regions), options);
   EPL_TRY(select_instructions(lowering));
+  give_streams(lowering);
   find_lifetimes(lowering);
   lay_out_program(lowering);
+  order_streams(lowering.program);
   return std::move(lowering.program);
 }
 

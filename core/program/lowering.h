@@ -1,6 +1,7 @@
-// A program in the making. lower.cc has five steps: fusion.cc joins elementwise nodes, uploads.cc adds uploads for a
-// device that cannot read the host's memory, select.cc writes the instructions, lifetimes.cc finds out what has to be
-// in memory when, and layout.cc gives everything an address.
+// A program in the making. lower.cc has six steps: fusion.cc joins elementwise nodes, uploads.cc adds uploads for a
+// device that cannot read the host's memory, select.cc writes the instructions, streams.cc says to which stream each
+// one goes, lifetimes.cc finds out what has to be in memory when, and layout.cc gives everything an address. Then
+// streams.cc orders the streams.
 #pragma once
 
 #include <vector>
@@ -65,7 +66,11 @@ struct Lowering {
 };
 
 Status select_instructions(Lowering& lowering);
+// A stream for each instruction, and the events of sends, which lifetimes depend on.
+void give_streams(Lowering& lowering);
 void find_lifetimes(Lowering& lowering);
 void lay_out_program(Lowering& lowering);
+// What instructions of one stream wait for of others: that follows from addresses.
+void order_streams(Program& program);
 
 }  // namespace epl

@@ -22,7 +22,7 @@ Result<LocalGraph> Partition::run() {
   local_.graph.name = global_.name;
   local_.rank_class = here_;
   local_.mesh = mesh_;
-  local_.batch = plan_.in_global_batch(plan_.batch_of_class(here_));
+  local_.batch = BatchLayout(plan_.in_global_batch(plan_.batch_of_class(here_).cuts()));
   local_.calls = plan_.calls[here_];
   local_.blocks = blocks_of(local_.calls);
   local_.commits = !global_.updates.empty();
@@ -164,9 +164,9 @@ LocalPort Partition::port(const std::string& name, Value v, const Sharding& shar
 }
 
 Sharding Partition::of_batch(Value v, const Sharding& sharding) const {
-  const Cuts batch = plan_.batch_of(plan_.value_task_graph[v]);
+  const BatchLayout batch = batch_of(v);
   Sharding made{.dims = sharding.dims};
-  for (Cuts& cuts : made.dims) std::erase_if(cuts, [&](const AxisCut& cut) { return !find_cut(batch, cut.axes[0]); });
+  for (Cuts& cuts : made.dims) std::erase_if(cuts, [&](const AxisCut& cut) { return !batch.cuts_over(cut.axes[0]); });
   return made;
 }
 
@@ -174,8 +174,7 @@ Sharding Partition::as_given(Value v) const {
   Sharding made{.dims = std::vector<Cuts>(stored(v).dims.size())};
   const int dim = stored(v).cut_dim(batch_axis);
   if (dim < 0) return made;
-  Cuts& cuts = made.dims[dim] = plan_.batch_of_class(here_);
-  for (AxisCut& cut : cuts) cut.outer *= stored(v).outer(batch_axis);
+  made.dims[dim] = plan_.batch_of_class(here_).cuts_inside(stored(v).outer(batch_axis));
   return made;
 }
 
@@ -192,7 +191,7 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, co
     cuts = plan_.in_global_batch(cuts);
     type = plan_.global_type(v);
   }
-  EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, type, lies(v), to));
+  EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, batch_of(v), type, lies(v), to));
   const Value now = in_block(v, w.kind() == BlockKind::post);
   if (moves.empty()) return now;
   const bool by_owners = routes && brings_rows(mesh_, moves, lies(v), *routes);
@@ -216,7 +215,7 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, co
 }
 
 Result<Value> Partition::given(Value v) {
-  EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, global_.type(v), lies(v), as_given(v)));
+  EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, batch_of(v), global_.type(v), lies(v), as_given(v)));
   const NodeId producer = global_.value(v).producer;
   const int block = wants_mean(v) ? local_.find({0, BlockKind::post})
                     : producer    ? local_.find(plan_.block_of(producer, here_))

@@ -25,7 +25,7 @@ Result<Value> moved_stack(const LocalWriter& w, Value local, const TensorType& o
                           const Sharding& wanted, bool wanted_own, const Dealt& dealt, const Node& at) {
   const TensorType all{one.dtype, with_first(w.mesh().pieces(dealt.axes), one.shape)};
   EPL_ASSIGN(const std::vector<Move> moves,
-             reshard(w.mesh(), all, in_stack(lies, own, dealt), in_stack(wanted, wanted_own, dealt)));
+             reshard(w.mesh(), w.batch(), all, in_stack(lies, own, dealt), in_stack(wanted, wanted_own, dealt)));
   return w.append(moves, at.name, local, at.phase);
 }
 

@@ -135,7 +135,7 @@ Status Partition::take_operands(Placement& p) {
 // What a node that works on a piece must know of it: how many it draws, where its elements, rows and windows are.
 Status Partition::fit_to_pieces(Placement& p) {
   const bool in_pieces = plan_.node_shardings[p.n].cut_by(batch_axis);
-  if (p.old.op->random && !in_pieces && mesh_.pieces(local_.batch) > 1) {
+  if (p.old.op->random && !in_pieces && mesh_.pieces(local_.batch.cuts()) > 1) {
     p.node.attributes.set(std::string(draws_in_full), true);
     if (plan_.apart && !p.pieces.counts()) {
       EPL_TRY(count_over_time(p.w, global_, p.node));
@@ -162,9 +162,9 @@ Status Partition::fit_to_pieces(Placement& p) {
 
 // Types and names of what it gives, and the order of its sums.
 void Partition::type_results(Placement& p, bool again) {
-  const Cuts batch = plan_.batch_of(std::max(plan_.node_task_graph[p.n], 0));
-  p.sum_lanes = mesh_.lanes(batch);
-  int64_t units = mesh_.units_of_lane(batch), sum_outer = 1;
+  const BatchLayout batch = plan_.batch_of(std::max(plan_.node_task_graph[p.n], 0));
+  p.sum_lanes = batch.lanes(mesh_);
+  int64_t units = batch.units_of_lane(mesh_), sum_outer = 1;
   for (size_t o = 0; o < p.old.outputs.size(); ++o) {
     const Value v = p.old.outputs[o];
     p.types.push_back(local_type(mesh_, global_.type(v), p.operands.outputs[o]));
@@ -176,7 +176,7 @@ void Partition::type_results(Placement& p, bool again) {
     if (!is_due(batch_axis) && !is_due(mesh_.find(unit_axis))) continue;
     p.sums = true;
     sum_outer = p.operands.sum_outers[o];
-    if (!is_due(batch_axis)) units = mesh_.units(batch);  // of samples that have come from all ranks
+    if (!is_due(batch_axis)) units = batch.units(mesh_);  // of samples that have come from all ranks
   }
   // The order of a sum over one unit is that of its positions, wherever the batch lies.
   if (p.sums) p.node.units = {units, units > 1 ? sum_outer : 1};
@@ -260,10 +260,11 @@ Status Partition::place_in_lanes(const Node& old, const Node& node, int64_t lane
 
 Status Partition::store(Value global, std::vector<Value> lanes, const Sharding& given, const Node& old,
                         const LocalWriter& w) {
-  auto moves = reshard(mesh_, global_.type(global), given, stored(global));
+  const BatchLayout batch = batch_of(global);
+  auto moves = reshard(mesh_, batch, global_.type(global), given, stored(global));
   if (!moves.ok()) return moves.status().with_context(cat("result of node ", old.name)).at(old.name);
   const BlockKind next = w.kind() == BlockKind::pre ? BlockKind::mid : BlockKind::post;
-  if ((plan_.micro_batches() == 1 || plan_.apart) && lanes.size() > 1)
+  if (lanes.size() > 1 && !batch.loops_in_lanes(mesh_))
     lanes = {w.sum(lanes, cat(global_.value(global).name, ".summed"), old.phase)};
   bool ended = false;
   for (const Move& move : *moves) {

@@ -53,7 +53,7 @@ std::optional<RowRoutes> Partition::routes_of(NodeId n, const PieceCut& cut, con
 
 Result<bool> Partition::give_back(Value global, Value given, const Sharding& as, const RowRoutes& routes,
                                   const Node& old, const LocalWriter& w) {
-  EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, global_.type(global), as, stored(global)));
+  EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh_, batch_of(global), global_.type(global), as, stored(global)));
   if (!moves_rows(moves, stored(global), routes)) return false;
   now_[global] = combined(w, given, moves[0], routes, global_.value(global).name, old.phase);
   return true;

@@ -40,6 +40,8 @@ class Partition {
 
  private:
   const Sharding& stored(Value v) const { return plan_.shardings[v]; }
+  // How the TaskGraph cuts the batch where a value is made.
+  BatchLayout batch_of(Value v) const { return plan_.batch_of(plan_.value_task_graph[v]); }
   bool made_here(Value v) const { return plan_.class_of(v) == here_; }
   bool placed_here(NodeId n) const;
 

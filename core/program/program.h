@@ -38,7 +38,21 @@ struct DoneNode {
   std::string source;  // Node::source
 };
 
-// A launch of a kernel, or a transfer.
+// An event that is waited for. `each`: the first of those of all micro-batches, of which the one at hand has its own.
+struct Wait {
+  int event = 0;
+  bool each = false;
+  friend bool operator==(const Wait&, const Wait&) = default;
+};
+
+// What one call of a block waits for: the first stream before the call, or one instruction of it.
+struct CallWait {
+  int event = 0;
+  int instruction = -1;  // -1: the call
+};
+
+// A launch of a kernel, or a transfer. It is issued to its stream behind what it waits for; what the streams are and
+// how they are ordered stands in core/program/streams.cc.
 struct Instruction {
   const TransferRow* transfer = nullptr;  // null: a launch of `row`
   std::string name;                       // of the node
@@ -48,14 +62,13 @@ struct Instruction {
   std::vector<Location> inputs, outputs;
   Location workspace;
   int64_t workspace_bytes = 0;
-  int64_t bytes = 0;      // moved by a transfer
-  int port = -1;          // of Program::outputs, that it fills
-  int group = -1;         // of Program::groups, that it takes
-  std::vector<int> axes;  // of the mesh, whose pieces it takes one of
-  // Of a send: a stream of its own, which waits for what has been issued to the first one so far, and the event that is
-  // recorded behind it, of the first micro-batch; those of the others follow.
-  int stream = 0;
-  int records = -1;
+  int64_t bytes = 0;        // moved by a transfer
+  int port = -1;            // of Program::outputs, that it fills
+  int group = -1;           // of Program::groups, that it takes
+  std::vector<int> axes;    // of the mesh, whose pieces it takes one of
+  int stream = 0;           // of the rank's; the first one computes
+  std::vector<Wait> waits;  // in every call
+  int records = -1;  // the event behind it, in a loop that of the first micro-batch, which those of the others follow
   // The runs of a piece: `outer` runs of `run_bytes`, `global_bytes` apart in the whole and adjacent in the piece.
   struct Slice {
     int64_t outer = 1, run_bytes = 0, global_bytes = 0;
@@ -68,7 +81,7 @@ struct Instruction {
     Location at;
     int64_t bytes = 0;
     bool last_turn = false;
-    bool sent = false;  // a send may still read it: it is dead when that has been waited for
+    bool sent = false;  // another stream, as that of a send, may still use it
   };
   std::vector<Release> releases;
 };
@@ -128,15 +141,17 @@ struct Program {
   std::vector<Instruction> instructions;
   std::vector<Block> blocks;
   std::vector<BlockCall> calls;
-  std::vector<std::vector<int>> waits;     // by call: events of sends that the rank waits for first
-  std::vector<std::vector<int64_t>> rows;  // offsets in the arena, by micro-batch; see Location
+  std::vector<std::vector<CallWait>> waits;  // by call, beside what its instructions wait for; ascending
+  std::vector<std::vector<int64_t>> rows;    // offsets in the arena, by micro-batch; see Location
   std::vector<ProgramGroup> groups;
   int streams = 1, events = 0;
-  Mesh mesh;   // its axes; which ranks there are is the plan's
-  Cuts batch;  // Plan::batch_of_class
+  int numbers_event = -1;  // behind the upload of the scalars; -1: nobody waits for it
+  Mesh mesh;               // its axes; which ranks there are is the plan's
+  BatchLayout batch;       // Plan::batch_of_class
   std::vector<ProgramPort> inputs, outputs;
   std::vector<StateSlot> state;
   std::vector<ProgramScalar> scalars;
+  int64_t drawn_at = -1;          // where the step's StepNumbers lie among the scalars; -1: nothing draws
   std::vector<Tensor> constants;  // in the order of the constant space
   std::vector<int64_t> constant_offsets;
   int64_t arena_bytes = 0, arena_live_bytes = 0;  // the second is the largest set alive together
@@ -155,7 +170,7 @@ struct Program {
     return at.row < 0 ? at.offset : rows[at.row][micro_batch];
   }
   int64_t micro_batches() const { return mesh.size(micro_batch_axis); }
-  int64_t units() const { return mesh.units_of_lane(batch); }
+  int64_t units() const { return batch.units_of_lane(mesh); }
   int64_t memory_bytes_peak() const { return arena_bytes + state_bytes + constant_bytes + scalar_bytes; }
 };
 
@@ -163,7 +178,9 @@ struct Program {
 // backend's kernels: elementwise regions are fused, kernels chosen, memory laid out. `threads` is the pool of one rank.
 struct LowerOptions {
   const KernelTable* kernels = nullptr;
-  Device* device = nullptr;  // that kernels are prepared for; null: none, as far as they do without
+  // That kernels are prepared for; null: none, as far as they do without. Of a plan each class of ranks takes the
+  // device and the kernels of its own.
+  Device* device = nullptr;
   int threads = 1;
   bool fuse = true;
   bool splits_keep_bits = false;  // KernelQuery

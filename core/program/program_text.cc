@@ -60,6 +60,7 @@ std::string instruction_text(const Instruction& in, int index) {
   if (in.query->units != Units()) out += cat(" units ", in.query->units.count);
   if (in.query->units.outer != 1) out += cat(" outer ", in.query->units.outer);
   if (in.stream) out += cat(" stream ", in.stream);
+  for (const Wait& wait : in.waits) out += cat(" waits ", wait.event, wait.each ? "*" : "");
   if (in.records >= 0) out += cat(" records ", in.records);
   out += attributes_text(in.query->attributes);
   for (const Instruction::Release& r : in.releases) {
@@ -85,15 +86,20 @@ class ProgramParser {
       return reader_.fail("expected the memory");
     }
     if (peak != program_.memory_bytes_peak()) return reader_.fail("the memory does not add up");
+    if (int64_t& at = program_.drawn_at; number("drawn", at) && (at < 0 || at > program_.scalar_bytes - drawn_bytes))
+      return reader_.fail("expected a place among the scalars");
     while (reader_.next_line()) {
       if (number("commit at", commit)) {
         program_.commit_begin = static_cast<int>(commit);
+      } else if (number("numbers record", commit)) {
+        if (!has_event(commit)) return reader_.fail("expected an event");
+        program_.numbers_event = static_cast<int>(commit);
       } else {
         EPL_TRY(line());
       }
       if (!reader_.at_end()) return reader_.fail("text after a line");
     }
-    if (program_.batch.empty()) program_.batch = program_.mesh.whole_batch();
+    if (program_.batch.empty()) program_.batch = BatchLayout::over_all_axes(program_.mesh);
     return std::move(program_);
   }
 
@@ -179,10 +185,8 @@ class ProgramParser {
       return {};
     }
     if (reader_.take("axis ")) return parse_axis(reader_, program_.mesh) ? Status() : reader_.fail("expected an axis");
-    if (reader_.take("batch ")) {
-      return parse_batch(reader_, program_.mesh, program_.batch) ? Status()
-                                                                 : reader_.fail("expected how the batch is cut");
-    }
+    if (reader_.take("batch "))
+      return parse_batch(reader_, program_.mesh, program_.batch) ? Status() : reader_.fail("expected a batch");
     if (reader_.take("row ")) return row();
     if (reader_.take("run ")) return run();
     if (reader_.take("block ")) {
@@ -198,13 +202,40 @@ class ProgramParser {
 
   Status run() {
     if (!parse_call(reader_, program_.calls.emplace_back())) return reader_.fail("expected a block");
-    std::vector<int>& waits = program_.waits.emplace_back();
+    std::vector<CallWait>& waits = program_.waits.emplace_back();
     for (int64_t event = 0; number("waits", event);) {
-      if (event < 0 || event > max_events) return reader_.fail("expected an event");
-      waits.push_back(static_cast<int>(event));
-      program_.events = std::max(program_.events, waits.back() + 1);
+      if (!has_event(event)) return reader_.fail("expected an event");
+      waits.push_back({.event = static_cast<int>(event)});
+      if (int64_t at = 0; number("at", at)) {
+        if (at < 0 || at > max_events) return reader_.fail("expected an instruction");
+        waits.back().instruction = static_cast<int>(at);
+      }
     }
     return {};
+  }
+
+  bool has_event(int64_t event) {
+    if (event < 0 || event > max_events) return false;
+    program_.events = std::max(program_.events, static_cast<int>(event) + 1);
+    return true;
+  }
+
+  bool order(Instruction& in) {
+    int64_t value = 0;
+    if (number("stream", value)) in.stream = static_cast<int>(value);
+    if (value < 0 || value > max_streams) return false;
+    program_.streams = std::max(program_.streams, in.stream + 1);
+    while (number("waits", value)) {
+      if (!has_event(value)) return false;
+      in.waits.push_back({.event = static_cast<int>(value), .each = reader_.take("*")});
+    }
+    if (!number("records", value)) return true;
+    if (!has_event(value)) return false;
+    in.records = static_cast<int>(value);
+    const bool loops = !program_.blocks.empty() && block_loops(program_.blocks.back().id.kind);
+    const int64_t end = value + (loops ? program_.micro_batches() : 1);
+    program_.events = std::max(program_.events, static_cast<int>(std::min<int64_t>(end, max_events)));
+    return true;
   }
 
   Status slot() {
@@ -283,16 +314,7 @@ class ProgramParser {
     number("units", q.units.count);
     number("outer", q.units.outer);
     if (q.units.count < 1 || q.units.outer < 1) return reader_.fail("expected units");
-    if (number("stream", number_value)) in.stream = static_cast<int>(number_value);
-    if (in.stream < 0 || in.stream > max_streams) return reader_.fail("a program has not so many streams");
-    if (number("records", number_value)) {
-      if (number_value < 0 || number_value > max_events) return reader_.fail("expected an event");
-      in.records = static_cast<int>(number_value);
-      const bool loops = !program_.blocks.empty() && block_loops(program_.blocks.back().id.kind);
-      const int64_t end = number_value + (loops ? program_.micro_batches() : 1);
-      program_.events = std::max(program_.events, static_cast<int>(std::min<int64_t>(end, max_events)));
-    }
-    program_.streams = std::max(program_.streams, in.stream + 1);
+    if (!order(in)) return reader_.fail("expected a stream and its events");
     EPL_ASSIGN(q.attributes, reader_.attributes());
     while (reader_.take("frees")) {
       Instruction::Release release;
@@ -375,6 +397,7 @@ class ProgramParser {
   const KernelTable& kernels_;
   Program program_;
   int64_t threads_ = 1;
+  static constexpr int64_t drawn_bytes = sizeof(StepNumbers);
 };
 
 }  // namespace
@@ -385,7 +408,7 @@ std::string print_program(const Program& program) {
       cat("program ", name_text(program.name), " threads ", threads, program.commits ? " commits" : "", "\n");
   out += cat("memory ", program.memory_bytes_peak(), " arena ", program.arena_bytes, " live ", program.arena_live_bytes,
              " state ", program.state_bytes, " constants ", program.constant_bytes, " scalars ", program.scalar_bytes,
-             "\n");
+             program.drawn_at < 0 ? "" : cat(" drawn ", program.drawn_at), "\n");
   out += axis_lines(program.mesh) + batch_line(program.mesh, program.batch);
   for (size_t r = 0; r < program.rows.size(); ++r) {
     out += cat("row ", r, " at");
@@ -406,9 +429,11 @@ std::string print_program(const Program& program) {
   for (const ProgramPort& port : program.outputs) out += "output " + port_text(program, port);
   for (int c = 0; c < std::ssize(program.calls); ++c) {
     out += cat("run ", program.calls[c].text());
-    for (int event : program.waits[c]) out += cat(" waits ", event);
+    for (const CallWait& wait : program.waits[c])
+      out += cat(" waits ", wait.event, wait.instruction < 0 ? "" : cat(" at ", wait.instruction));
     out += "\n";
   }
+  if (program.numbers_event >= 0) out += cat("numbers record ", program.numbers_event, "\n");
   out += cat("commit at ", program.commit_begin, "\n");
   for (const Block& block : program.blocks) {
     out += cat("block ", block.id.text(), " from ", block.first, " to ", block.last, "\n");

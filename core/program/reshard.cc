@@ -47,8 +47,10 @@ int64_t product(const Shape& shape, size_t first, size_t last) {
 // equal.
 class Resharding {
  public:
-  Resharding(const Mesh& mesh, const TensorType& global, const Sharding& from, const Sharding& to)
+  Resharding(const Mesh& mesh, const BatchLayout& batch, const TensorType& global, const Sharding& from,
+             const Sharding& to)
       : mesh_(mesh),
+        batch_(batch),
         from_(from),
         wanted_(to),
         due_(from.partial),
@@ -60,8 +62,8 @@ class Resharding {
 
   Result<std::vector<Move>> run() {
     for (size_t d = 0; d < now_.size(); ++d) pad(d);
-    EPL_TRY(reduce(Kind::time));
-    EPL_TRY(reduce(Kind::rank));
+    for (int axis : batch_.order_of_sums()) EPL_TRY(reduce([&](const Partial& sum) { return sum.axis == axis; }));
+    EPL_TRY(reduce([](const Partial&) { return true; }));
     for (size_t d = 0; d < now_.size(); ++d) exchange(d);
     for (size_t d = 0; d < now_.size(); ++d) EPL_TRY(gather(d));
     for (size_t d = 0; d < now_.size(); ++d) slice(d);
@@ -120,11 +122,12 @@ class Resharding {
     for (const AxisCut& cut : cuts) set_parts(d, padding.outer(cut), padding.parts(cut), cut.of);
   }
 
-  Status reduce(Kind kind) {
+  template <class F> Status reduce(F now) {
     for (const Partial& partial : std::vector(due_)) {
-      if (axis(partial.axis).kind != kind || std::ranges::find(still_due_, partial) != still_due_.end()) continue;
+      const Kind kind = axis(partial.axis).kind;
+      if (!now(partial) || std::ranges::find(still_due_, partial) != still_due_.end()) continue;
       std::erase(due_, partial);
-      if (axis(partial.axis).size == 1) continue;
+      if (axis(partial.axis).size == 1 || kind == Kind::unit) continue;
       if (partial.kind == ShardingRule::Reduce::owner)
         return unsupported("rows lie on one rank of ", axis(partial.axis).name,
                            " each, and this use of them needs them on all; leave out the scope that places them");
@@ -291,6 +294,7 @@ class Resharding {
   }
 
   const Mesh& mesh_;
+  const BatchLayout& batch_;
   const Sharding &from_, &wanted_;
   std::vector<Partial> due_;
   const std::vector<Partial>& still_due_;
@@ -307,8 +311,8 @@ TensorType local_type(const Mesh& mesh, const TensorType& global, const Sharding
   return type;
 }
 
-Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, const Sharding& from,
-                                  const Sharding& to) {
+Result<std::vector<Move>> reshard(const Mesh& mesh, const BatchLayout& batch, const TensorType& global,
+                                  const Sharding& from, const Sharding& to) {
   // What gets other padding lies in between without the cuts that are not in both.
   Sharding between{.dims = from.dims, .partial = to.partial};
   for (size_t d = 0; d < from.dims.size(); ++d) {
@@ -316,9 +320,9 @@ Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, co
     if (uneven_cuts(here) == uneven_cuts(there) || has_all(here, there) || has_all(there, here)) continue;
     std::erase_if(between.dims[d], [&](const AxisCut& cut) { return !has_all(there, {cut}); });
   }
-  if (between.dims == from.dims) return Resharding(mesh, global, from, to).run();
-  EPL_ASSIGN(std::vector<Move> moves, Resharding(mesh, global, from, between).run());
-  EPL_ASSIGN(std::vector<Move> further, Resharding(mesh, global, between, to).run());
+  if (between.dims == from.dims) return Resharding(mesh, batch, global, from, to).run();
+  EPL_ASSIGN(std::vector<Move> moves, Resharding(mesh, batch, global, from, between).run());
+  EPL_ASSIGN(std::vector<Move> further, Resharding(mesh, batch, global, between, to).run());
   std::ranges::move(further, std::back_inserter(moves));
   return moves;
 }
@@ -340,7 +344,7 @@ Result<Crossing> cross(const Mesh& from_mesh, int from, const Mesh& to_mesh, int
     }
     crossing.as.dims[d] = std::move(common);
   }
-  EPL_ASSIGN(crossing.meet, reshard(from_mesh, global, sharding, crossing.as));
+  EPL_ASSIGN(crossing.meet, reshard(from_mesh, {}, global, sharding, crossing.as));  // what is due stays due
   const TensorType type = local_type(from_mesh, global, crossing.as);
   const auto due_alike = [&](const Partial& sum) {
     return from_mesh.axes[sum.axis].kind == MeshAxis::Kind::rank && same_size(sum.axis);

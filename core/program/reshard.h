@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/attributes.h"
-#include "core/strategy/sharding.h"
+#include "core/strategy/batch_layout.h"
 
 namespace epl {
 
@@ -30,9 +30,10 @@ struct Move {
 TensorType local_type(const Mesh& mesh, const TensorType& global, const Sharding& sharding);
 
 // What turns a value that lies as `from` into one that lies as `to`, in order; nothing where they differ in axes that
-// make no pieces. Sums go over micro-batches before they go over ranks: the canonical order. An error where no transfer
-// makes the move.
-Result<std::vector<Move>> reshard(const Mesh& mesh, const TensorType& global, const Sharding& from, const Sharding& to);
+// make no pieces. Sums over the batch come first, in its order, and then those over other axes. An error where no
+// transfer makes the move.
+Result<std::vector<Move>> reshard(const Mesh& mesh, const BatchLayout& batch, const TensorType& global,
+                                  const Sharding& from, const Sharding& to);
 
 // What takes a value to the ranks of another mesh. Axes of the same size in both keep cutting it, and sums over them
 // may still be due; over others it is gathered first (`meet`), so that it lies `as` this in both. Then there is a send

@@ -31,9 +31,7 @@ class Selection {
     program_.commits = local_.commits;
     place_leaves();
     find_views();
-    EPL_TRY(write_instructions());
-    order_sends();
-    return {};
+    return write_instructions();
   }
 
  private:
@@ -64,6 +62,10 @@ class Selection {
           program_.scalar_bytes += memory_alignment;
           break;
       }
+    }
+    if (std::ranges::any_of(graph_.nodes(), [](const Node& node) { return node.op->random; })) {
+      program_.drawn_at = program_.scalar_bytes;
+      program_.scalar_bytes += memory_alignment;
     }
     for (const LocalPort& port : local_.inputs) {
       const Value v = graph_.find(port.name);
@@ -278,36 +280,6 @@ class Selection {
     in.prepared = std::move(chosen.prepared);
     in.workspace_bytes = in.prepared.workspace_bytes;
     return {};
-  }
-
-  // Sends go to streams of their own, one for each peer and channel, so that what one peer takes late holds up nothing
-  // for another. Calls wait for them where the plan says so.
-  void order_sends() {
-    std::vector<int> groups;  // in the order of their streams
-    for (int p = 0; p < size(); ++p) {
-      Instruction& in = program_.instructions[p];
-      if (!in.transfer || !in.transfer->sends) continue;
-      const auto known = std::ranges::find(groups, in.group);
-      in.stream = static_cast<int>(known - groups.begin()) + 1;
-      if (known == groups.end()) groups.push_back(in.group);
-      in.records = program_.events;
-      program_.events += static_cast<int>(program_.loops(p) ? program_.micro_batches() : 1);
-    }
-    program_.streams = std::ssize(groups) + 1;
-    program_.waits.resize(program_.calls.size());
-    for (const SendWait& wait : local_.waits) take_wait(wait);
-  }
-
-  void take_wait(const SendWait& wait) {
-    const BlockCall& call = program_.calls[wait.sent];
-    const Block& block = program_.blocks[program_.find(call.id())];
-    for (int p = block.first; p < block.last; ++p) {
-      const Instruction& in = program_.instructions[p];
-      if (in.records < 0) continue;
-      const ProgramGroup& group = program_.groups[in.group];
-      if (group.rank_class == wait.to && group.channel == wait.channel)
-        program_.waits[wait.call].push_back(in.records + static_cast<int>(call.micro_batch));
-    }
   }
 
   Lowering& l_;

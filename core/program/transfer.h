@@ -56,7 +56,7 @@ struct TransferRow {
   bool scatters = false;     // a result may be the rank's own segment of its operand
   // Its attribute with the class of which a rank is the other one; empty: none. See ProgramGroup.
   std::string counterpart;
-  bool sends = false;         // issued to a stream of its own: nobody waits for it before its source is written again
+  bool sends = false;         // has a stream of its own: nobody waits for it before its source is written again
   bool at_last_turn = false;  // its result is there after the last turn of its loop
   void (*prepare)(Instruction& in) = nullptr;               // once, from the query
   int64_t (*moved_bytes)(const Instruction& in) = nullptr;  // over the group; absent: all of the larger side

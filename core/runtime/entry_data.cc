@@ -64,16 +64,6 @@ std::vector<std::pair<std::string, TensorType>> inputs_of(const Entry& entry) {
   return inputs;
 }
 
-// Over how many ranks the batch is cut.
-int64_t replicas_in(const Mesh& mesh, const Cuts& batch) {
-  int64_t ranks = 1;
-  for (size_t axis = 0; axis < mesh.axes.size(); ++axis) {
-    const MeshAxis& one = mesh.axes[axis];
-    if (one.kind == MeshAxis::Kind::rank && find_cut(batch, static_cast<int>(axis))) ranks *= one.size;
-  }
-  return ranks;
-}
-
 }  // namespace
 
 Status bind_dataset(Dataset& dataset, const Entry& entry) { return dataset.bind(inputs_of(entry)); }
@@ -117,12 +107,13 @@ Result<std::string> deal_files(Dataset& dataset, const Entry& entry) {
     return invalid("io.unbalanced_io_slicing and io.drop_last_files exclude each other");
   int64_t replicas = 1;
   for (int t = 0; t < static_cast<int>(entry.plan.task_graphs.size()); ++t)
-    replicas = std::max(replicas, replicas_in(entry.plan.mesh(t), entry.plan.batch_of(t)));
-  if (entry.plan.apart && replicas > 1) {
+    replicas = std::max(replicas, entry.plan.mesh(t).pieces(entry.plan.batch_of(t).rank_axes(entry.plan.mesh(t))));
+  if (entry.plan.shares_micro_batches() && replicas > 1) {
     EPL_TRY(dataset.slice(1, {}));
-    return std::string(
-        "io.slicing: with batch.semantics = per_micro_batch each micro-batch is a run of samples that all replicas "
-        "share, so each takes its part of batches of all files");
+    return cat("io.slicing: with ",
+               entry.plan.apart ? "batch.semantics = per_micro_batch" : "batch.order = micro_batches",
+               " each micro-batch is a run of samples that all replicas share, so each takes its part of batches of "
+               "all files");
   }
   const Slices dealt(dataset.reader().file_samples(), replicas, options);
   if (replicas > 1 && !dealt.refused().empty() && !dataset.reader().file_samples().empty()) {

@@ -1,6 +1,7 @@
 #include "core/runtime/executor.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "core/base/check.h"
@@ -23,22 +24,27 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
   executor->place_ = mesh.place(rank);
   executor->time_axis_ = program.mesh.find(micro_batch_axis);
   executor->context_.units = program.units();
-  executor->context_.lanes = program.mesh.lanes(program.batch);
-  executor->context_.lane_stride = program.mesh.lane_stride(program.batch);
+  executor->context_.lanes = program.batch.lanes(program.mesh);
+  executor->context_.lane_stride = program.batch.lane_stride(program.mesh);
   for (int64_t m = 0; m < program.micro_batches(); ++m)
-    executor->first_units_.push_back(program.mesh.first_unit(program.batch, mesh.place(rank, m)));
+    executor->first_units_.push_back(program.batch.first_unit(program.mesh, mesh.place(rank, m)));
   while (static_cast<int>(executor->streams_.size()) < program.streams) {
     EPL_ASSIGN(auto made, device.create_stream(1));
     executor->streams_.push_back(made.get());
     executor->own_streams_.push_back(std::move(made));
   }
   for (int e = 0; e < program.events; ++e) executor->events_.push_back(device.create_event());
-  executor->issued_ = device.create_event();
+  executor->looked_at_ = device.create_event();
   EPL_ASSIGN(executor->constants_, device.allocate(program.constant_bytes));
   if (agreement_bytes > 0) {
     EPL_ASSIGN(executor->wish_, device.allocate(agreement_bytes));
   }
   EPL_ASSIGN(executor->scalars_, device.allocate(program.scalar_bytes));
+  executor->numbers_.resize(static_cast<size_t>(program.scalar_bytes));
+  if (program.drawn_at >= 0) {
+    auto* numbers = static_cast<std::byte*>(executor->scalars_->data()) + program.drawn_at;
+    executor->context_.on_device = reinterpret_cast<const StepNumbers*>(numbers);
+  }
   if (device.executes()) {
     for (size_t i = 0; i < program.constants.size(); ++i) {
       stream.upload(static_cast<std::byte*>(executor->constants_->data()) + program.constant_offsets[i],
@@ -91,23 +97,19 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   verdict_ = -1;
   context_.seed = request.seed;
   context_.step = request.step;
-  if (device_.executes()) {
-    for (const ProgramScalar& scalar : program_.scalars) {
-      stream().upload(at(scalar.location, 0), &request.scalars[static_cast<size_t>(scalar.index)], sizeof(uint64_t));
-    }
-  }
+  upload_numbers();
   // A stop or a deadline is looked at before each instruction and, on the host's own processor, before each piece of
   // its work.
   stop_tasks_.reset();
   const auto wanted = [this] { return request_->stop.why() != Code::ok; };
-  if (request.stop.can_stop()) stop_tasks_.emplace(stream().threads(), wanted);
+  HostStream* const host_stream = stream().host();
+  if (request.stop.can_stop()) stop_tasks_.emplace(host_stream ? &host_stream->threads() : nullptr, wanted);
   diagnosis_.reset();
   if (request.diagnose) inspect_leaves();
   Status status = check_stop();  // also of a rank that has no instruction
   for (size_t c = 0; c < program_.calls.size() && status.ok(); ++c) {
     call_ = static_cast<int>(c);
     if (request.applies && leaves_out(program_.calls[c])) continue;
-    for (int event : program_.waits[c]) stream().wait(*events_[static_cast<size_t>(event)]);
     status = run_call(program_.calls[c], groups);
     if (committed_ && request.diagnose) return end_diagnosis();
     if (status.ok() && verdict_ >= 0) return {};  // the step is not applied
@@ -118,6 +120,21 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   return request.diagnose ? end_diagnosis() : synchronize();
 }
 
+// What the host sets for a step goes over at once.
+void Executor::upload_numbers() {
+  if (!device_.executes() || numbers_.empty()) return;
+  for (const ProgramScalar& scalar : program_.scalars) {
+    std::memcpy(numbers_.data() + scalar.location.offset, &request_->scalars[static_cast<size_t>(scalar.index)],
+                sizeof(uint64_t));
+  }
+  if (program_.drawn_at >= 0) {
+    const StepNumbers drawn{.seed = request_->seed, .step = request_->step};
+    std::memcpy(numbers_.data() + program_.drawn_at, &drawn, sizeof drawn);
+  }
+  stream().upload(scalars_->data(), numbers_.data(), std::ssize(numbers_));
+  if (program_.numbers_event >= 0) stream().record(*events_[static_cast<size_t>(program_.numbers_event)]);
+}
+
 // Of an update alone: all of the call comes before the state changes.
 bool Executor::leaves_out(const BlockCall& call) const {
   return (program_.blocks.begin() + program_.find(call.id()))->last <= program_.commit_begin;
@@ -126,19 +143,31 @@ bool Executor::leaves_out(const BlockCall& call) const {
 Status Executor::run_call(const BlockCall& call, const Groups& groups) {
   const auto block = program_.blocks.begin() + program_.find(call.id());
   go_to(call.micro_batch);
+  std::span<const CallWait> waits = program_.waits[static_cast<size_t>(call_)];
+  for (; !waits.empty() && waits[0].instruction < 0; waits = waits.subspan(1))
+    stream().wait(*events_[static_cast<size_t>(waits[0].event)]);
   for (int i = block->first; i < block->last; ++i) {
     if (!committed_) EPL_TRY(check_stop());
     if (i == program_.commit_begin) {
       EPL_TRY(commit(groups));
       if (request_->diagnose || verdict_ >= 0) return {};
     }
-    if (request_->applies && !(*applied_)[static_cast<size_t>(i)]) continue;
     const Instruction& in = program_.instructions[static_cast<size_t>(i)];
+    wait(in, call.micro_batch, waits);
+    if (request_->applies && !(*applied_)[static_cast<size_t>(i)]) {
+      record(in, call.micro_batch);  // others may wait for what came before it by way of it
+      continue;
+    }
     if (diagnosis_) EPL_TRY(diagnosis_->before(in, looked_at(in, call.micro_batch)));
     EPL_TRY(carry_out(in, call.micro_batch, groups));
+    record(in, call.micro_batch);
     // Results that are not whole are read by nobody: they may be indices.
     if (stop_tasks_ && stop_tasks_->left_out()) return check_stop();
     observe(in, call.micro_batch);
+    if (diagnosis_ && in.stream != 0 && !in.transfer->sends) {  // the first stream looks
+      streams_[static_cast<size_t>(in.stream)]->record(*looked_at_);
+      stream().wait(*looked_at_);
+    }
     if (diagnosis_) EPL_TRY(diagnosis_->after(in, looked_at(in, call.micro_batch)));
 #if defined(EPL_DEV)
     poison(in, call.micro_batch);
@@ -149,10 +178,6 @@ Status Executor::run_call(const BlockCall& call, const Groups& groups) {
 
 Status Executor::carry_out(const Instruction& in, int64_t micro_batch, const Groups& groups) {
   Stream& stream = *streams_[static_cast<size_t>(in.stream)];
-  if (in.stream != 0) {  // what it reads is made by then
-    this->stream().record(*issued_);
-    stream.wait(*issued_);
-  }
   TraceEvent* const recorded = begin_event(stream, static_cast<int>(&in - program_.instructions.data()));
   try {
     if (in.transfer) {
@@ -164,11 +189,23 @@ Status Executor::carry_out(const Instruction& in, int64_t micro_batch, const Gro
     return failure.status.at(in.name);
   }
   if (recorded) stamp(stream, &recorded->end);
-  if (in.records >= 0) {
-    const int64_t turn = program_.loops(static_cast<int>(&in - program_.instructions.data())) ? micro_batch : 0;
-    stream.record(*events_[static_cast<size_t>(in.records + turn)]);
-  }
   return {};
+}
+
+// `of_call`: those of the call that are left; they come in the order of its instructions.
+void Executor::wait(const Instruction& in, int64_t micro_batch, std::span<const CallWait>& of_call) {
+  Stream& stream = *streams_[static_cast<size_t>(in.stream)];
+  for (const Wait& wait : in.waits)
+    stream.wait(*events_[static_cast<size_t>(wait.event + (wait.each ? micro_batch : 0))]);
+  const auto position = static_cast<int>(&in - program_.instructions.data());
+  for (; !of_call.empty() && of_call[0].instruction == position; of_call = of_call.subspan(1))
+    stream.wait(*events_[static_cast<size_t>(of_call[0].event)]);
+}
+
+void Executor::record(const Instruction& in, int64_t micro_batch) {
+  if (in.records < 0) return;
+  const int64_t turn = program_.loops(static_cast<int>(&in - program_.instructions.data())) ? micro_batch : 0;
+  streams_[static_cast<size_t>(in.stream)]->record(*events_[static_cast<size_t>(in.records + turn)]);
 }
 
 // Null where nothing is recorded, or no more.
@@ -181,7 +218,11 @@ TraceEvent* Executor::begin_event(Stream& stream, int instruction) {
 }
 
 void Executor::stamp(Stream& stream, double* seconds) {
-  if (!stream.stamp(seconds)) *seconds = host_.seconds();
+  if (VirtualClock* clock = stream.clock()) {
+    clock->stamp(seconds);
+  } else {
+    *seconds = host_.seconds();
+  }
 }
 
 // From here on the ranks agree about what happens, and a step that has begun to commit ends.

@@ -99,6 +99,9 @@ class Executor {
   Status run_call(const BlockCall& call, const Groups& groups);
   bool leaves_out(const BlockCall& call) const;
   Status carry_out(const Instruction& in, int64_t micro_batch, const Groups& groups);
+  void upload_numbers();
+  void wait(const Instruction& in, int64_t micro_batch, std::span<const CallWait>& of_call);
+  void record(const Instruction& in, int64_t micro_batch);
   Status commit(const Groups& groups);
   Status synchronize();
   TraceEvent* begin_event(Stream& stream, int instruction);
@@ -121,13 +124,14 @@ class Executor {
   std::vector<Stream*> streams_;  // the first is the session's
   std::vector<std::unique_ptr<Stream>> own_streams_;
   std::vector<std::unique_ptr<Event>> events_;
-  std::unique_ptr<Event> issued_;  // the first stream has come to what another one is about to be given
-  Place place_;                    // in the program's mesh, at the micro-batch at hand
+  std::unique_ptr<Event> looked_at_;  // what a diagnosing run is about to look at
+  Place place_;                       // in the program's mesh, at the micro-batch at hand
   int time_axis_ = -1;
   const std::vector<bool>* applied_ = nullptr;
   std::vector<int64_t> first_units_;  // of its calls, by micro-batch
   bool gives_common_ = true, gives_pieces_ = true;
   std::unique_ptr<Buffer> constants_, scalars_;
+  std::vector<std::byte> numbers_;     // what the scalars are in this step, as they lie on the device
   std::unique_ptr<Buffer> wish_;       // where ranks agree on the end of a step whose program has no verdict
   std::vector<const void*> operands_;  // scratch for one launch
   std::vector<void*> results_;

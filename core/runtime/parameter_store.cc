@@ -56,7 +56,7 @@ Result<ParameterStore> ParameterStore::create_room(Device& device, int64_t bytes
 }
 
 Result<Tensor> ParameterStore::view(Stream& stream, const StateSlot& slot) const {
-  if (stream.threads() != nullptr && slot.local == slot.type)
+  if (stream.host() != nullptr && slot.local == slot.type)
     return Tensor(slot.type, nullptr, static_cast<const std::byte*>(buffer_->data()) + slot.offset);
   Tensor out(slot.type);
   EPL_TRY(gather(stream, slot, out));

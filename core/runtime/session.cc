@@ -250,7 +250,9 @@ StepFacts Session::facts(StepPart part) const {
 
 double Session::virtual_seconds() const {
   double latest = 0;
-  for (const auto& rank : world_->ranks()) latest = std::max(latest, rank->stream->virtual_seconds());
+  for (const auto& rank : world_->ranks()) {
+    if (const VirtualClock* clock = rank->stream->clock()) latest = std::max(latest, clock->seconds());
+  }
   return latest;
 }
 

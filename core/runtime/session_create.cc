@@ -22,8 +22,8 @@ Result<int> count_local_ranks(const CompiledPlan& plan, const SessionOptions& op
 void give_outputs(const CompiledPlan& plan, const Entry& entry, int first_rank, int rank, Executor& executor) {
   const int at = plan.class_of_rank(rank);
   const Mesh& mesh = entry.mesh(at);
-  const Cuts& batch = entry.programs[static_cast<size_t>(at)].batch;
-  const auto batch_place = [&](int of) { return mesh.first_unit(batch, mesh.place(of)); };
+  const BatchLayout& batch = entry.programs[static_cast<size_t>(at)].batch;
+  const auto batch_place = [&](int of) { return batch.first_unit(mesh, mesh.place(of)); };
   bool first = true, first_of_piece = true;
   for (int other = first_rank; other < rank; ++other) {
     if (plan.class_of_rank(other) != at) continue;
@@ -70,7 +70,7 @@ Result<LocalRanks> make_ranks(const Host& host, const CompiledPlan& plan, const 
   LocalRanks ranks(options.device ? options.device : plan.device(), options.first_rank);
   EPL_ASSIGN(const int count, count_local_ranks(plan, options));
   for (int r = options.first_rank; r < options.first_rank + count; ++r) {
-    EPL_ASSIGN(auto rank, make_rank(host, *ranks.device(), plan, options, r));
+    EPL_ASSIGN(auto rank, make_rank(host, ranks.device()->of_rank(r), plan, options, r));
     ranks.add(std::move(rank));
   }
   if (ranks.device()->executes() && count > 1) {

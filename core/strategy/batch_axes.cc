@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include "core/base/text.h"
 
@@ -93,7 +92,7 @@ int64_t BatchAxes::pieces() const {
   return pieces;
 }
 
-Cuts BatchAxes::cuts(int64_t degree, const std::vector<int>& numbers, int time, int unit) const {
+BatchLayout BatchAxes::layout(int64_t degree, const MeshNumbers& numbers, const MicroBatches& in_time) const {
   Cuts cuts = {{}};
   int64_t outer = 1;
   bool used = true;  // the axis before
@@ -102,27 +101,31 @@ Cuts BatchAxes::cuts(int64_t degree, const std::vector<int>& numbers, int time, 
     cuts.back().axes.push_back(axis);
     used = true;
   };
+  const bool time_first = in_time.order == BatchOrder::micro_batches;
+  if (time_first) {
+    take(numbers.time);
+    outer = in_time.count;
+  }
   for (size_t i = 0; i < axes_.size(); ++i) {
     if (axes_[i].degrees.contains(degree)) {
-      take(numbers[i]);
+      take(numbers.ranks[i]);
     } else {
       used = false;
     }
     outer *= axes_[i].size;
   }
-  take(time);
-  take(unit);
-  return cuts;
+  if (!time_first) take(numbers.time);
+  take(numbers.unit);
+  return BatchLayout(std::move(cuts));
 }
 
-bool BatchAxes::keep_the_tree(int64_t micro_batches) const {
+bool BatchAxes::keep_the_tree(const MicroBatches& in_time) const {
   if (!chain_) return false;
-  bool first = true;
-  const auto keeps = [&](int64_t size) {
-    if (size == 1) return true;
-    return std::exchange(first, false) || power_of_two(size);
-  };
-  return std::ranges::all_of(axes_, keeps, &Axis::size) && keeps(micro_batches);
+  std::vector<int64_t> sizes;
+  for (const Axis& axis : axes_) sizes.push_back(axis.size);
+  sizes.insert(in_time.order == BatchOrder::micro_batches ? sizes.begin() : sizes.end(), in_time.count);
+  std::erase(sizes, 1);
+  return sizes.empty() || std::all_of(sizes.begin() + 1, sizes.end(), power_of_two);
 }
 
 }  // namespace epl

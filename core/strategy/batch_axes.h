@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/strategy/sharding.h"
+#include "core/strategy/batch_layout.h"
 
 namespace epl {
 
@@ -20,6 +20,18 @@ class Chain {
 
  private:
   std::set<int64_t> degrees_;
+};
+
+// The micro-batches of a step, and whether they cut the batch before ranks do.
+struct MicroBatches {
+  int64_t count = 1;
+  BatchOrder order = BatchOrder::ranks;
+};
+
+// Where the axes of the batch are in a mesh: those of ranks as BatchAxes has them.
+struct MeshNumbers {
+  std::vector<int> ranks;
+  int time = 0, unit = 0;
 };
 
 class BatchAxes {
@@ -36,12 +48,11 @@ class BatchAxes {
   const std::vector<Axis>& axes() const { return axes_; }  // major first; the first is that of every mesh
   // Into how many pieces they cut the batch together.
   int64_t pieces() const;
-  // Of a degree: how its TaskGraphs cut the batch, whose last axes are those of time and units. `numbers` gives each of
-  // axes() its place in the mesh.
-  Cuts cuts(int64_t degree, const std::vector<int>& numbers, int time, int unit) const;
-  // Whether sums over these ranks, and over so many micro-batches on each, are the binary tree over all pieces: then
-  // bits do not depend on how many pieces there are.
-  bool keep_the_tree(int64_t micro_batches) const;
+  // Of a degree: how its TaskGraphs cut the batch.
+  BatchLayout layout(int64_t degree, const MeshNumbers& numbers, const MicroBatches& in_time) const;
+  // Whether sums over these ranks and micro-batches are the binary tree over all pieces: then bits do not depend on how
+  // many pieces there are.
+  bool keep_the_tree(const MicroBatches& in_time) const;
 
  private:
   std::vector<Axis> axes_;

@@ -17,14 +17,15 @@ std::string axis_lines(const Mesh& mesh) {
   return out;
 }
 
-std::string batch_line(const Mesh& mesh, const Cuts& batch) {
-  return batch.empty() || batch == mesh.whole_batch() ? "" : cat("batch ", cuts_text(mesh, {batch}), "\n");
+std::string batch_line(const Mesh& mesh, const BatchLayout& batch) {
+  if (batch.empty() || batch == BatchLayout::over_all_axes(mesh)) return "";
+  return cat("batch ", cuts_text(mesh, {batch.cuts()}), "\n");
 }
 
-bool parse_batch(TextReader& reader, const Mesh& mesh, Cuts& batch) {
+bool parse_batch(TextReader& reader, const Mesh& mesh, BatchLayout& batch) {
   std::vector<Cuts> all;
   if (!batch.empty() || !parse_cuts(reader, mesh, all) || all.size() != 1 || all[0].empty()) return false;
-  batch = all[0];
+  batch = BatchLayout(all[0]);
   return true;
 }
 

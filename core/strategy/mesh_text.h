@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/ir/text.h"
-#include "core/strategy/sharding.h"
+#include "core/strategy/batch_layout.h"
 
 namespace epl {
 
@@ -20,9 +20,9 @@ bool parse_axis_names(std::string_view text, const Mesh& mesh, std::vector<int>&
 std::string cuts_text(const Mesh& mesh, const std::vector<Cuts>& all);
 bool parse_cuts(TextReader& reader, const Mesh& mesh, std::vector<Cuts>& out);
 // How the batch is cut, "batch [data and micro_batch.unit outer 2]", where it is not cut as a whole.
-std::string batch_line(const Mesh& mesh, const Cuts& batch);
+std::string batch_line(const Mesh& mesh, const BatchLayout& batch);
 // What follows the word "batch".
-bool parse_batch(TextReader& reader, const Mesh& mesh, Cuts& batch);
+bool parse_batch(TextReader& reader, const Mesh& mesh, BatchLayout& batch);
 // " dealt 1 of split like w0": which ranks have it alone, and what stands for it on all of them; nothing where it is
 // not dealt.
 std::string dealt_text(const Mesh& mesh, const Dealt& dealt, std::string_view leader);

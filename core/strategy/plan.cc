@@ -19,14 +19,12 @@ int64_t Plan::ranks() const {
   return last + 1;
 }
 
-Cuts Plan::batch_of(int task_graph) const {
-  if (task_graphs.empty()) return mesh().whole_batch();
-  const Cuts& own = task_graphs[task_graph].batch;
-  Cuts cuts = own.empty() ? mesh(task_graph).whole_batch() : own;
-  if (apart) {
-    for (AxisCut& cut : cuts) std::erase(cut.axes, mesh().find(micro_batch_axis));
-  }
-  return cuts;
+BatchLayout Plan::batch_of(int task_graph) const {
+  if (task_graphs.empty()) return BatchLayout::over_all_axes(mesh());
+  const BatchLayout& own = task_graphs[task_graph].batch;
+  BatchLayout batch = own.empty() ? BatchLayout::over_all_axes(mesh(task_graph)) : own;
+  if (apart) batch.leave_out(mesh().find(micro_batch_axis));
+  return batch;
 }
 
 Cuts Plan::in_global_batch(Cuts cuts, int64_t outer) const {
@@ -55,15 +53,15 @@ bool Plan::alone(Value v) const {
   return apart && producer && block_loops(node_block[producer]);
 }
 
-Cuts Plan::batch_of_class(int rank_class) const {
+BatchLayout Plan::batch_of_class(int rank_class) const {
   const Mesh& mesh = meshes[rank_class];
-  Cuts most;
+  BatchLayout most;
   for (int t = 0; t < std::ssize(task_graphs); ++t) {
     if (class_of(t) != rank_class) continue;
-    Cuts batch = batch_of(t);
-    if (most.empty() || mesh.pieces(batch) > mesh.pieces(most)) most = std::move(batch);
+    BatchLayout batch = batch_of(t);
+    if (most.empty() || mesh.pieces(batch.cuts()) > mesh.pieces(most.cuts())) most = std::move(batch);
   }
-  return most.empty() ? mesh.whole_batch() : most;
+  return most.empty() ? BatchLayout::over_all_axes(mesh) : most;
 }
 
 int Plan::class_of_rank(int rank) const {
@@ -290,10 +288,10 @@ Status verify_meshes(const Plan& plan) {
       return error(Code::internal, "task graph ", t.scope, " is of class ", t.rank_class, " and stage ", t.stage);
   }
   for (int t = 0; t < std::ssize(plan.task_graphs); ++t) {
-    if (plan.mesh(t).units(plan.batch_of(t)) != plan.units())
+    if (plan.batch_of(t).units(plan.mesh(t)) != plan.units())
       return error(Code::internal, plan.task_graphs[t].scope, " has other units");
     for (int axis : plan.task_graphs[t].split) {
-      if (find_cut(plan.batch_of(t), axis))
+      if (plan.batch_of(t).cuts_over(axis))
         return error(Code::internal, plan.task_graphs[t].scope, " cuts the batch and other things over one axis");
     }
   }

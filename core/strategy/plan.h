@@ -1,13 +1,13 @@
 // What the passes decide, beside the graph: shapes in the graph stay global. `partition` (core/program) is the one
 // rewrite that acts on a plan.
 //
-// The batch is an axis of U units. It is cut in this order: over ranks (mesh axis "data"), over time (mesh axis
-// "micro_batch"), and inside a kernel (mesh axis "unit"): U = data * micro_batch * unit, the last a power of two. Sums
-// over the batch run over the units of a kernel, then over micro-batches, then over ranks: one binary tree, whatever
-// the cut, unless BatchAxes::keep_the_tree says no, which level run alone allows. TaskGraphs of different degrees of
-// data parallelism have more axes of ranks in this order ("data2", ...); one that uses fewer of them has several runs
-// of units in each call instead, which it sums apart (Mesh::lanes). TaskGraphs of one class share its mesh and may give
-// its axes other roles: what goes from one to another is resharded.
+// The batch is an axis of U units. It is cut over ranks (mesh axis "data"), over time (mesh axis "micro_batch"), and
+// inside a kernel (mesh axis "unit"): U = data * micro_batch * unit, the last a power of two. BatchLayout has the order
+// of the axes. Sums over the batch run over the units of a kernel, and then over the other axes, the last one first:
+// one binary tree, whatever the cut, unless BatchAxes::keep_the_tree says no, which level run alone allows. TaskGraphs
+// of different degrees of data parallelism have more axes of ranks ("data2", ...); one that uses fewer of them has
+// several runs of units in each call instead, which it sums apart (BatchLayout::lanes). TaskGraphs of one class share
+// its mesh and may give its axes other roles: what goes from one to another is resharded.
 #pragma once
 
 #include <memory>
@@ -17,6 +17,7 @@
 
 #include "core/ir/graph.h"
 #include "core/strategy/batch_cut.h"
+#include "core/strategy/batch_layout.h"
 #include "core/strategy/block.h"
 #include "core/strategy/sharding.h"
 #include "core/strategy/strategy.h"
@@ -31,10 +32,8 @@ struct TaskGraph {
   int nodes = 0;
   std::vector<int> split = {};    // axes of the mesh over which nodes are cut otherwise than by the batch
   std::vector<int> experts = {};  // those of `split` that cut dimensions that count experts, and nothing else
-  // How it cuts the batch. TaskGraphs of other degrees of data parallelism cut it over more axes or fewer: what an axis
-  // of theirs cuts is left out here, and stands in the `outer` of the next cut. Empty: over the three axes of the
-  // batch.
-  Cuts batch = {};
+  // How it cuts the batch: all do it in one order. Empty: over the three axes of the batch, ranks first.
+  BatchLayout batch = {};
   // Where the user wants values of its nodes to be cut over `split`; the first that names a value counts.
   std::vector<DimPin> pins = {};
 };
@@ -86,17 +85,19 @@ struct Plan {
   // Where a class runs a node, which is its own or every TaskGraph's.
   BlockId block_of(NodeId node, int rank_class) const;
   // How a TaskGraph cuts the batch of the graph.
-  Cuts batch_of(int task_graph) const;
+  BatchLayout batch_of(int task_graph) const;
   // The same of the one that cuts it most, of a class: its ports, and what draws random numbers on its ranks, are cut
   // so.
-  Cuts batch_of_class(int rank_class) const;
+  BatchLayout batch_of_class(int rank_class) const;
   // Cuts of a dimension of the graph that counts samples, `outer` times over, in the same dimension of all samples.
   Cuts in_global_batch(Cuts cuts, int64_t outer = 1) const;
   // The type of an input or output as the caller has it: of all samples.
   TensorType global_type(Value v) const;
-  int64_t units() const { return mesh().units(batch_of(0)); }
+  int64_t units() const { return batch_of(0).units(mesh()); }
   int64_t micro_batches() const { return mesh().size(micro_batch_axis); }
   int64_t ranks() const;  // of the job
+  // All ranks share each micro-batch: what a rank has of the batch is no run of samples.
+  bool shares_micro_batches() const { return apart || batch_of(0).time_first(mesh()); }
   // Each micro-batch stands by itself and is one sample, so that nothing looks at several.
   bool single_samples() const { return apart && batch == micro_batches(); }
   // Each micro-batch has its own.

@@ -253,17 +253,19 @@ int64_t max_data(const std::vector<const ScopeLeaf*>& leaves) {
 
 class MakingMeshes {
  public:
-  MakingMeshes(const ScopeLayout& layout, const BatchAxes& batch, int64_t units, int64_t micro_batches)
-      : layout_(layout), batch_(batch), units_(units), micro_batches_(micro_batches) {}
+  MakingMeshes(const ScopeLayout& layout, const BatchAxes& batch, int64_t units, const MicroBatches& in_time)
+      : layout_(layout), batch_(batch), units_(units), in_time_(in_time) {}
 
   Result<std::vector<LeafMesh>> run() {
     axes_ = {{std::string(data_axis), 1, MeshAxis::Kind::rank},
-             {std::string(micro_batch_axis), micro_batches_, MeshAxis::Kind::time},
-             {std::string(unit_axis), units_ / micro_batches_ / batch_.pieces(), MeshAxis::Kind::unit}};
+             {std::string(micro_batch_axis), in_time_.count, MeshAxis::Kind::time},
+             {std::string(unit_axis), units_ / in_time_.count / batch_.pieces(), MeshAxis::Kind::unit}};
     for (size_t i = 0; i < batch_.axes().size(); ++i) {
-      numbers_.push_back(i == 0 ? batch_axis : static_cast<int>(axes_.size()));
+      numbers_.ranks.push_back(i == 0 ? batch_axis : static_cast<int>(axes_.size()));
       if (i > 0) axes_.push_back({cat(data_axis, i + 1), 1});
     }
+    numbers_.time = axis_of(micro_batch_axis);
+    numbers_.unit = axis_of(unit_axis);
     std::vector<LeafMesh> meshes(layout_.leaves.size());
     for (size_t d = 0; d < layout_.devices.size(); ++d) EPL_TRY(make_device(static_cast<int>(d)));
     for (size_t i = 0; i < meshes.size(); ++i) {
@@ -272,8 +274,8 @@ class MakingMeshes {
       mesh.axes = axes_;
       mesh.device = layout_.devices[leaf.device];
       for (const auto& [axis, size] : sizes_[leaf.device]) mesh.axes[axis].size = size;
-      Cuts batch = batch_.cuts(leaf.data, numbers_, axis_of(micro_batch_axis), axis_of(unit_axis));
-      if (batch != mesh.whole_batch()) meshes[i].batch = std::move(batch);
+      BatchLayout batch = batch_.layout(leaf.data, numbers_, in_time_);
+      if (batch != BatchLayout::over_all_axes(mesh)) meshes[i].batch = std::move(batch);
       meshes[i].axes = role_axes(leaf);
     }
     return meshes;
@@ -296,7 +298,7 @@ class MakingMeshes {
     for (size_t i = 0; i < batch_.axes().size(); ++i) {
       const BatchAxes::Axis& axis = batch_.axes()[i];
       const auto uses = [&](const ScopeLeaf* leaf) { return axis.degrees.contains(leaf->data); };
-      if (std::ranges::any_of(leaves, uses)) sizes.emplace_back(numbers_[i], axis.size);
+      if (std::ranges::any_of(leaves, uses)) sizes.emplace_back(numbers_.ranks[i], axis.size);
     }
     EPL_ASSIGN(const Chain chain, chain_of(leaves));
     const int64_t most = max_data(leaves);
@@ -347,9 +349,10 @@ class MakingMeshes {
 
   const ScopeLayout& layout_;
   const BatchAxes& batch_;
-  const int64_t units_, micro_batches_;
+  const int64_t units_;
+  const MicroBatches in_time_;
   std::vector<MeshAxis> axes_;
-  std::vector<int> numbers_;  // of the axes of the batch, in axes_
+  MeshNumbers numbers_;       // of the axes of the batch, in axes_
   std::vector<Sizes> sizes_;  // by device
 };
 
@@ -370,8 +373,8 @@ Result<BatchAxes> find_batch_axes(const ScopeLayout& layout) {
 }
 
 Result<std::vector<LeafMesh>> make_meshes(const ScopeLayout& layout, const BatchAxes& batch, int64_t units,
-                                          int64_t micro_batches) {
-  return MakingMeshes(layout, batch, units, micro_batches).run();
+                                          const MicroBatches& in_time) {
+  return MakingMeshes(layout, batch, units, in_time).run();
 }
 
 }  // namespace epl

@@ -55,15 +55,15 @@ int match_among(const std::vector<Scope>& scopes, const Graph& graph, const Node
 // The innermost scope of the strategy that a node is in: the default where no other matches, null where there is none.
 const Scope* innermost_scope(const Strategy& strategy, const Graph& graph, const Node& node);
 
-// The meshes of the layout's leaves, for a batch of U units and this many micro-batches. Ranks of one device that
+// The meshes of the layout's leaves, for a batch of U units and these micro-batches. Ranks of one device that
 // several leaves cut differently have an axis for each way.
 struct LeafMesh {
   Mesh mesh;
-  Cuts batch;                          // TaskGraph::batch
+  BatchLayout batch;                   // TaskGraph::batch
   std::vector<std::vector<int>> axes;  // by role of the leaf
 };
 Result<std::vector<LeafMesh>> make_meshes(const ScopeLayout& layout, const BatchAxes& batch, int64_t units,
-                                          int64_t micro_batches);
+                                          const MicroBatches& in_time);
 // By which the leaves cut the batch.
 Result<BatchAxes> find_batch_axes(const ScopeLayout& layout);
 

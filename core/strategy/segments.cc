@@ -39,12 +39,12 @@ Status verify_segments(const Plan& plan) {
     const Node& node = graph.node(n);
     const int at = std::max(plan.node_task_graph[n], 0);
     const Mesh& mesh = plan.mesh(at);
-    const Cuts batch = plan.batch_of(at);
+    const BatchLayout batch = plan.batch_of(at);
     const ShardingRule& rule = plan.rules->own[n];
     if (sharding.factors.size() != rule.factors.size()) continue;  // verify_factors names it
     for (int f = 0; f < std::ssize(rule.factors); ++f) {
       for (const AxisCut& cut : sharding.factors[f]) {
-        if (find_cut(batch, cut.axes[0])) continue;
+        if (batch.cuts_over(cut.axes[0])) continue;
         const CutFactor factor{f, cut.outer};
         if (keeps_segments(rule, sharding.segments, factor, mesh.pieces(cut.axes))) continue;
         return Status(Code::unsupported,
@@ -59,7 +59,7 @@ Status verify_segments(const Plan& plan) {
     for (const Partial& partial : plan.shardings[v].partial) {
       if (partial.kind == ShardingRule::Reduce::owner) continue;
       const std::string& name = graph.value(v).name;
-      if (!find_cut(plan.batch_of(plan.value_task_graph[v]), partial.axis) &&
+      if (!plan.batch_of(plan.value_task_graph[v]).cuts_over(partial.axis) &&
           plan.mesh().axes[partial.axis].kind == MeshAxis::Kind::rank)
         return unsupported("value ", name,
                            " is used before its sum over ranks is complete, which "

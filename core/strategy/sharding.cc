@@ -46,56 +46,6 @@ int64_t Mesh::local_outer(int64_t outer, const Cuts& cuts) const {
   return local_size(outer, before);
 }
 
-Cuts Mesh::whole_batch() const {
-  AxisCut all;
-  for (const std::string_view name : {data_axis, micro_batch_axis, unit_axis}) {
-    if (const int axis = find(name); axis >= 0) all.axes.push_back(axis);
-  }
-  return {all};
-}
-
-int64_t Mesh::units(const Cuts& batch) const {
-  const AxisCut& last = batch.back();
-  int64_t units = last.outer;
-  for (int axis : last.axes) units *= axes[axis].size;
-  return units;
-}
-
-Mesh::Gap Mesh::gap(const Cuts& batch) const {
-  Gap found{.behind = units(batch)};
-  int64_t before = 1;  // what the cuts so far make of it
-  for (const AxisCut& cut : batch) {
-    if (cut.outer > before) found = {cut.outer / before, units(batch) / cut.outer};
-    before = cut.outer;
-    for (int axis : cut.axes) before *= axes[axis].size;
-  }
-  return found;
-}
-
-int64_t Mesh::lanes(const Cuts& batch) const {
-  const Gap found = gap(batch);
-  // Without a loop, what others cut right before the units lies side by side.
-  const bool side_by_side = pieces(batch.back().axes) == 1 && found.behind * batch.back().outer == units(batch);
-  return side_by_side && power_of_two(found.lanes) ? 1 : found.lanes;
-}
-
-int64_t Mesh::units_of_lane(const Cuts& batch) const { return units(batch) / pieces(batch) / lanes(batch); }
-
-int64_t Mesh::lane_stride(const Cuts& batch) const { return gap(batch).behind; }
-
-int64_t Mesh::first_unit(const Cuts& batch, const Place& place) const {
-  int64_t first = 0;
-  const int64_t all = units(batch);
-  for (const AxisCut& cut : batch) {
-    int64_t run = all / cut.outer;
-    for (int axis : cut.axes) {
-      run /= axes[axis].size;
-      first += place.at[axis] * run;
-    }
-  }
-  return first;
-}
-
 int64_t Mesh::piece(const Place& place, const std::vector<int>& of) const {
   int64_t piece = 0;
   for (int i : of) {
@@ -277,7 +227,7 @@ OperandShardings operand_shardings(const ShardingRule& rule, const NodeSharding&
       for (const AxisCut& cut : node.factors[f]) {
         std::vector<Partial> due;
         for (int axis : cut.axes) due.push_back({axis, rule.factors[f].reduce});
-        // The canonical order: over the batch first, minor axes before major ones.
+        // Over the batch first, minor axes before major ones.
         std::ranges::reverse(due);
         const bool of_batch = find_cut({cut}, batch_axis) != nullptr;
         output.partial.insert(of_batch ? output.partial.begin() : output.partial.end(), due.begin(), due.end());

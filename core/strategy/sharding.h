@@ -22,7 +22,8 @@ struct MeshAxis {
   Kind kind = Kind::rank;
 };
 
-// The axes that every mesh has, over which the batch is cut, major first: over ranks, over time, inside a kernel.
+// The axes that every mesh has, over which the batch is cut: over ranks, over time, inside a kernel. BatchLayout has
+// their order.
 inline constexpr std::string_view data_axis = "data", micro_batch_axis = "micro_batch", unit_axis = "unit";
 // That of data is the first of every mesh. It stands for all of the batch where a cut is looked up: they cut together.
 inline constexpr int batch_axis = 0;
@@ -61,29 +62,13 @@ const AxisCut* find_cut(const Cuts& cuts, int axis);  // the one that has the ax
 // places, and not with rank numbers. A session asks the mesh which ranks have a piece; where micro-batches cut a value
 // too, core/runtime/sharing.cc takes the axes of time out of the cuts by itself.
 //
-// What an axis cuts is each TaskGraph's own: one may cut the batch over axes over which another one cuts weights. So
-// `batch` is an argument: how a TaskGraph cuts the batch, a dimension of U units (TaskGraph::batch).
+// What an axis cuts is each TaskGraph's own (BatchLayout, TaskGraph::split).
 struct Mesh {
   std::vector<MeshAxis> axes;
   VirtualDevice device;
   int find(std::string_view name) const;      // -1 if there is none
   int64_t size(std::string_view name) const;  // 1 if there is none
   int64_t ranks() const;                      // product of the rank axes
-  Cuts whole_batch() const;                   // the batch where nobody cuts it over more than the three axes
-  int64_t units(const Cuts& batch) const;     // U
-  // What one call of a rank has of the batch: `lanes` runs of `units_of_lane` units. Sums over the batch keep the lanes
-  // apart until the loop over micro-batches has ended: a lane is a subtree, two of them side by side are not.
-  int64_t lanes(const Cuts& batch) const;
-  int64_t units_of_lane(const Cuts& batch) const;
-  int64_t lane_stride(const Cuts& batch) const;  // units from the beginning of one lane to that of the next
-  // What others cut of it between two axes that this TaskGraph uses: so many lanes, of which each has so many units
-  // behind where it begins. At most one (BatchAxes).
-  struct Gap {
-    int64_t lanes = 1, behind = 0;
-  };
-  Gap gap(const Cuts& batch) const;
-  // Of a place, the first unit that it has.
-  int64_t first_unit(const Cuts& batch, const Place& place) const;
   // How many pieces, each with memory of its own, these axes make: units are not among them, which a kernel has side by
   // side.
   int64_t pieces(const std::vector<int>& axes) const;
@@ -133,7 +118,9 @@ struct Dealt {
 // Of a value, in the mesh of its class of ranks.
 struct Sharding {
   std::vector<Cuts> dims;
-  std::vector<Partial> partial;  // in the order in which they are completed
+  // In the order in which they are completed, but for those over the batch, which has an order of its own
+  // (BatchLayout).
+  std::vector<Partial> partial;
   Dealt dealt = {};
   int cut_dim(int axis) const;    // the dimension that this axis cuts, -1 for none
   int64_t outer(int axis) const;  // of that cut, 1 for none

@@ -94,17 +94,17 @@ bool Splitting::fits(NodeId n, const CutFactor& factor) const {
   if (slides && (axes_.size() > 1 || !may_slide(plan_, n, extended_of(n), factor, parts_))) return false;
   if (is_added(n, factor))
     return (experts_ ? deals_ && picks(n) : pieces_) &&
-           (plan_.mesh(here_).lanes(plan_.batch_of(here_)) == 1 ||
+           (plan_.batch_of(here_).lanes(plan_.mesh(here_)) == 1 ||
             (experts_ && !sums_batch_without(rule_of(n), plan_.node_shardings[n], factor.factor))) &&
            (factor.outer == 1 || !picks(n));
   if (known.unshardable) return false;
   if (by_segments_ && !keeps_segments(rule_of(n), plan_.node_shardings[n].segments, factor, parts_)) return false;
   const auto& factors = plan_.node_shardings[n].factors;
   if (factors.empty()) return true;
-  const Cuts batch = plan_.batch_of(plan_.node_task_graph[n]);
+  const BatchLayout batch = plan_.batch_of(plan_.node_task_graph[n]);
   for (const AxisCut& cut : factors[factor.factor]) {
     int64_t pieces = cut.outer;
-    if (!find_cut(batch, cut.axes.front())) {  // another TaskGraph's own, or already cut by experts
+    if (!batch.cuts_over(cut.axes.front())) {  // another TaskGraph's own, or already cut by experts
       if (is_here(n)) return false;
       continue;
     }

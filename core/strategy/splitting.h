@@ -38,7 +38,7 @@ class Splitting {
         deals_(context.options.flag("pieces")),
         uneven_(!by_segments_ && context.options.flag("uneven")),
         windows_(windows && pieces_),
-        rows_move_(experts && axes_.size() == 1 && find_cut(plan_.batch_of_class(plan_.class_of(here_)), axis_)),
+        rows_move_(experts && axes_.size() == 1 && plan_.batch_of_class(plan_.class_of(here_)).cuts_over(axis_)),
         at_(graph_.value_count()),
         decided_(at_.size(), false),
         kept_whole_(at_.size(), false),

@@ -88,6 +88,10 @@ const std::vector<ConfigKey>& config_keys() {
       built("batch.semantics", "global",
             "what batch statistics and gates look at: the whole batch, or each micro-batch by itself, see above",
             {"global", "per_micro_batch"}),
+      built("batch.order", "ranks",
+            "what cuts the batch first: ranks, of which each has one run of samples, or micro-batches, of which all "
+            "ranks share each, see above",
+            {"ranks", "micro_batches"}),
   };
   return keys;
 }

@@ -81,11 +81,8 @@ class FailingStream final : public Stream {
     Status own = std::exchange(failure_, {});
     return own.ok() ? inside : own;
   }
-  ThreadPool* threads() override { return inside_->threads(); }
-  std::shared_ptr<Posts> posts() override { return inside_->posts(); }
-  double virtual_seconds() const override { return inside_->virtual_seconds(); }
-  bool settled() const override { return inside_->settled(); }
-  bool stamp(double* seconds) override { return inside_->stamp(seconds); }
+  HostStream* host() override { return inside_->host(); }
+  VirtualClock* clock() override { return inside_->clock(); }
 
   // Fails::never where the command has been carried out as it should, or only later says that it was not.
   template <class Work>

@@ -48,6 +48,7 @@ class FailingDevice final : public Device {
   const KernelTable& kernels() const override { return inside_->kernels(); }
   Device& stands_for() override { return inside_->stands_for(); }
   bool shares_host_memory() const override { return inside_->shares_host_memory(); }
+  int stream_kinds() const override { return inside_->stream_kinds(); }
   const Machine& machine() const override { return inside_->machine(); }
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override { return inside_->allocate(bytes); }
   Result<std::unique_ptr<Stream>> create_stream(int threads) override;

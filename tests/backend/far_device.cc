@@ -57,6 +57,7 @@ void Engine::issue_locked(Queue& queue, Command command) {
 
 void Engine::add(Queue& queue) {
   std::lock_guard lock(mutex);
+  queue.haste = random_();
   queues_.push_back(&queue);
 }
 
@@ -64,6 +65,25 @@ void Engine::remove(Queue& queue) {
   std::lock_guard lock(mutex);
   std::erase(queues_, &queue);
   queue.commands.clear();
+}
+
+void Engine::reseed(uint64_t seed) {
+  std::lock_guard lock(mutex);
+  random_.seed(static_cast<unsigned>(seed));
+}
+
+void Engine::record_into(Recorded* recorded) {
+  std::lock_guard lock(mutex);
+  recorded_ = recorded;
+}
+
+// Mostly the hastiest of the streams that can go on, so that one runs far ahead of others or stays far behind; now and
+// then any of them, which has another haste from then on.
+Queue& Engine::choose(const std::vector<Queue*>& able) {
+  if (random_() % 16 != 0) return **std::ranges::max_element(able, {}, &Queue::haste);
+  Queue& queue = *able[random_() % able.size()];
+  queue.haste = random_();
+  return queue;
 }
 
 // One command of any stream that can go on; false where all wait.
@@ -75,7 +95,7 @@ bool Engine::go_on() {
     if (!queue->failure.ok() || !next.ready || next.ready()) able.push_back(queue);
   }
   if (able.empty()) return false;
-  Queue& queue = *able[random_() % able.size()];
+  Queue& queue = choose(able);
   const Command command = std::move(queue.commands.front());
   queue.commands.pop_front();
   Status status;
@@ -142,18 +162,26 @@ class FarStream final : public Stream, public QueueOwner {
               void* const* outputs, void* workspace, const StepContext& context) override {
     std::vector<const void*> from(inputs, inputs + query.inputs());
     std::vector<void*> to(outputs, outputs + query.outputs());
-    issue([this, &row, &query, state, from, to, workspace, context]() mutable {
+    note([=, this, &row, &query] { launch(row, query, state, from.data(), to.data(), workspace, context); });
+    const int64_t room = workspace == nullptr ? 0 : workspace_bytes(row, query);
+    issue([this, &row, &query, state, from, to, workspace, room, at = context]() mutable {
+      at.on_device = reinterpret_cast<const StepNumbers*>(memory_->real(at.on_device));
+      // A launch that is given again must not have kept these.
+      if (at.on_device) at.seed = 0, at.step = 0;
+      if (room > 0) inside_->fill(memory_->real(workspace), room, soil);
       for (const void*& address : from) address = memory_->real(address);
       for (void*& address : to) address = memory_->real(address);
-      inside_->launch(row, query, state, from.data(), to.data(), memory_->real(workspace), context);
+      inside_->launch(row, query, state, from.data(), to.data(), memory_->real(workspace), at);
     });
   }
   void copy(void* target, const void* source, int64_t bytes) override {
     if (bytes <= 0) return;
+    note([=, this] { copy(target, source, bytes); });
     issue([=, this] { inside_->copy(memory_->real(target), memory_->real(source), bytes); });
   }
   void copy_rows(const RowCopy& rows) override {
     if (rows.bytes <= 0 || rows.rows <= 0) return;
+    note([=, this] { copy_rows(rows); });
     issue([=, this] {
       RowCopy real = rows;
       real.target = memory_->real(rows.target);
@@ -163,17 +191,22 @@ class FarStream final : public Stream, public QueueOwner {
   }
   void fill(void* target, int64_t bytes, uint8_t value) override {
     if (bytes <= 0) return;
+    note([=, this] { fill(target, bytes, value); });
     issue([=, this] { inside_->fill(memory_->real(target), bytes, value); });
   }
   void upload(void* target, const void* host_source, int64_t bytes) override {
     if (bytes <= 0) return;
+    engine_->note([&](Recorded& recorded) { recorded.uploads.push_back({target, host_source, bytes}); });
+    note([=, this] { upload(target, host_source, bytes); });
     issue([=, this] { inside_->copy(memory_->real(target), host_source, bytes); });
   }
   void download(void* host_target, const void* source, int64_t bytes) override {
     if (bytes <= 0) return;
+    note([=, this] { download(host_target, source, bytes); });
     issue([=, this] { inside_->copy(host_target, memory_->real(source), bytes); });
   }
   void record(Event& event) override {
+    note([=, this, &event] { record(event); });
     std::lock_guard lock(engine_->mutex);
     auto state = static_cast<FarEvent&>(event).state;
     const uint64_t number = ++state->issued;
@@ -186,15 +219,27 @@ class FarStream final : public Stream, public QueueOwner {
                                     .always = true});
   }
   void wait(Event& event) override {
+    note([=, this, &event] { wait(event); });
     std::lock_guard lock(engine_->mutex);
     auto state = static_cast<FarEvent&>(event).state;
     const uint64_t number = state->issued;
     engine_->issue_locked(*queue_, {.ready = [state, number] { return state->reached >= number; },
                                     .run = [state] { return state->recorder ? state->recorder->failure : Status(); }});
   }
-  Status synchronize() override { return engine_->wait_for(*queue_); }
+  Status synchronize() override {
+    engine_->note([this](Recorded& recorded) { recorded.verbs.push_back([this] { return synchronize(); }); });
+    return engine_->wait_for(*queue_);
+  }
 
  private:
+  template <class F> void note(F again) {
+    engine_->note([&](Recorded& recorded) {
+      recorded.verbs.push_back([again = std::move(again)] {
+        again();
+        return Status();
+      });
+    });
+  }
   void issue(std::function<void()> work) {
     engine_->issue(*queue_, {.run = [work = std::move(work)] {
       work();
@@ -202,20 +247,46 @@ class FarStream final : public Stream, public QueueOwner {
     }});
   }
 
+  // A kernel may write all of its workspace. What a kernel leaves as it is depends on the processor, so all is soiled.
+  int64_t workspace_bytes(const KernelRow& row, const KernelQuery& query) {
+    const auto [known, is_new] = workspaces_.emplace(&query, 0);
+    if (is_new) {
+      const auto prepared = prepare(row, query);
+      EPL_CHECK(prepared.ok(), row.name, " has been prepared before");
+      known->second = prepared->workspace_bytes;
+    }
+    return known->second;
+  }
+
+  static constexpr uint8_t soil = 0x5a;  // floats of some 1e16
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Memory> memory_;
-  std::unique_ptr<Stream> inside_;  // on which its work is carried out
+  std::unique_ptr<Stream> inside_;                    // on which its work is carried out
+  std::map<const KernelQuery*, int64_t> workspaces_;  // of programs, which live longer
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
 };
 
 class FarDevice final : public Device {
  public:
-  FarDevice(std::shared_ptr<Device> cpu, uint64_t seed)
-      : cpu_(std::move(cpu)), engine_(std::make_shared<Engine>(seed)) {}
+  FarDevice(std::shared_ptr<Device> cpu, uint64_t seed, int stream_kinds)
+      : cpu_(std::move(cpu)), stream_kinds_(stream_kinds), engine_(std::make_shared<Engine>(seed)) {}
+  // The second of a machine: streams of both take turns, and groups are of both.
+  FarDevice(const FarDevice& first, std::string_view op)
+      : cpu_(first.cpu_), stream_kinds_(first.stream_kinds_), engine_(first.engine_), memory_(first.memory_) {
+    KernelRow own = cpu_->kernels().rows(op).front();
+    own.name = "own";
+    kernels_.add(std::move(own));
+    kernels_.add(cpu_->kernels());
+    has_own_ = true;
+  }
+  void add_second(std::string_view op) { second_ = std::make_unique<FarDevice>(*this, op); }
+  Device& of_rank(int rank) override { return second_ && rank % 2 == 1 ? *second_ : *this; }
   std::string description() const override { return cat("far away on ", cpu_->description()); }
-  const KernelTable& kernels() const override { return cpu_->kernels(); }
+  const KernelTable& kernels() const override { return has_own_ ? kernels_ : cpu_->kernels(); }
   const std::vector<std::string>& notes() const override { return cpu_->notes(); }
   bool shares_host_memory() const override { return false; }
+  int stream_kinds() const override { return stream_kinds_; }
+  Engine& engine() { return *engine_; }
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
     EPL_ASSIGN(auto real, cpu_->allocate(bytes));
     return std::unique_ptr<Buffer>(new FarBuffer(memory_, std::move(real)));
@@ -231,22 +302,71 @@ class FarDevice final : public Device {
 
  private:
   std::shared_ptr<Device> cpu_;
+  const int stream_kinds_;
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
+  KernelTable kernels_;
+  bool has_own_ = false;
+  std::unique_ptr<FarDevice> second_;
 };
+
+Result<std::shared_ptr<FarDevice>> open(const Host& host, const DeviceOptions& options, uint64_t seed,
+                                        int stream_kinds) {
+  EPL_ASSIGN(const BackendRow* cpu, find_named(backend_table(), "cpu", "device"));
+  EPL_ASSIGN(auto device, cpu->open(host, options));
+  return std::make_shared<FarDevice>(std::move(device), seed, stream_kinds);
+}
 
 }  // namespace
 }  // namespace epl::far
 
 namespace epl {
 
-BackendRow far_backend(std::string name, uint64_t seed) {
+namespace {
+
+far::Engine& engine_of(Device& device) { return dynamic_cast<far::FarDevice&>(device).engine(); }
+
+class Recording final : public FarRecording {
+ public:
+  std::vector<FarUpload> uploads() const override { return recorded.uploads; }
+  Status replay() override {
+    for (const auto& verb : recorded.verbs) EPL_TRY(verb());
+    return {};
+  }
+  far::Recorded recorded;
+};
+
+}  // namespace
+
+void reseed(Device& far, uint64_t seed) { engine_of(far).reseed(seed); }
+
+FarRecorder::FarRecorder(Device& far) : far_(far) {
+  auto made = std::make_unique<Recording>();
+  engine_of(far_).record_into(&made->recorded);
+  recording_ = std::move(made);
+}
+
+std::unique_ptr<FarRecording> FarRecorder::stop() {
+  engine_of(far_).record_into(nullptr);
+  return std::move(recording_);
+}
+
+BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds) {
   return {.name = std::move(name),
           .doc = "the cpu behind memory that the host cannot touch",
-          .open = [seed](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
-            EPL_ASSIGN(const BackendRow* cpu, find_named(backend_table(), "cpu", "device"));
-            EPL_ASSIGN(auto device, cpu->open(host, options));
-            return std::shared_ptr<Device>(std::make_shared<far::FarDevice>(std::move(device), seed));
+          .open = [=](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
+            EPL_ASSIGN(std::shared_ptr<Device> device, far::open(host, options, seed, stream_kinds));
+            return device;
+          }};
+}
+
+BackendRow far_backend_of_two(std::string name, uint64_t seed, std::string op) {
+  return {.name = std::move(name),
+          .doc = "two devices behind memory that the host cannot touch",
+          .open = [=](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
+            EPL_ASSIGN(auto device, far::open(host, options, seed, 4));
+            device->add_second(op);
+            return std::shared_ptr<Device>(std::move(device));
           }};
 }
 

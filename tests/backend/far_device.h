@@ -5,13 +5,45 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "core/backend/device.h"
 
 namespace epl {
 
-// Its kernels are those of the backend `cpu`. `seed` decides which stream goes on where several can.
-BackendRow far_backend(std::string name, uint64_t seed);
+// Its kernels are those of the backend `cpu`. `seed` decides which stream goes on where several can; `stream_kinds`:
+// Device::stream_kinds.
+BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds = 4);
+// A machine that has two of them. Ranks of an odd number run on the second one, which has a kernel `own` of its own for
+// the op `op`, before those of the first one.
+BackendRow far_backend_of_two(std::string name, uint64_t seed, std::string op);
+// Of such a device, whose streams take other turns from now on.
+void reseed(Device& far, uint64_t seed);
+
+struct FarUpload {
+  void* target = nullptr;
+  const void* source = nullptr;
+  int64_t bytes = 0;
+};
+// What one rank without peers gives to the streams of a device. It can be given to them again.
+class FarRecording {
+ public:
+  virtual ~FarRecording() = default;
+  virtual std::vector<FarUpload> uploads() const = 0;
+  // The host waits where it has waited. What is uploaded is what lies at the same places of the host now.
+  virtual Status replay() = 0;
+};
+// Until `stop`; then the recording is complete.
+class FarRecorder {
+ public:
+  explicit FarRecorder(Device& far);
+  std::unique_ptr<FarRecording> stop();
+
+ private:
+  Device& far_;
+  std::unique_ptr<FarRecording> recording_;
+};
 
 }  // namespace epl

@@ -57,22 +57,37 @@ TEST(Sim, its_kernels_are_those_of_the_device_it_stands_for) {
   EXPECT_FALSE(make_device(round_machine)->kernels().has("add"));
 }
 
+TEST(Sim, a_clock_is_of_simulated_streams_and_threads_are_of_those_of_the_host) {
+  auto device = make_device(round_machine);
+  auto simulated = make_stream(*device);
+  EXPECT_NE(simulated->clock(), nullptr);
+  EXPECT_EQ(simulated->host(), nullptr);
+  TestHost memory;
+  auto cpu = open_device("cpu", memory.host());
+  ASSERT_TRUE(cpu.ok()) << cpu.status().to_string();
+  auto stream = make_stream(**cpu);
+  EXPECT_EQ(stream->clock(), nullptr);
+  ASSERT_NE(stream->host(), nullptr);
+  EXPECT_EQ(stream->host()->threads().size(), 1);
+  EXPECT_NE(stream->host()->posts(), nullptr);
+}
+
 TEST(Sim, kernels_take_the_longer_of_computing_and_moving) {
   auto device = make_device(round_machine);
   auto stream = make_stream(*device);
-  EXPECT_EQ(stream->virtual_seconds(), 0);
+  EXPECT_EQ(stream->clock()->seconds(), 0);
   launch(*stream, work(2e9, 1e9));
-  EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 2.5);
+  EXPECT_DOUBLE_EQ(stream->clock()->seconds(), 2.5);
   launch(*stream, work(1e9, 3e9));
-  EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 6.0);
+  EXPECT_DOUBLE_EQ(stream->clock()->seconds(), 6.0);
   launch(*stream, work(4e9, 0, DType::bf16));
-  EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 7.5);
+  EXPECT_DOUBLE_EQ(stream->clock()->seconds(), 7.5);
   stream->upload(nullptr, nullptr, 100000000);
-  EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 9.0);
+  EXPECT_DOUBLE_EQ(stream->clock()->seconds(), 9.0);
   stream->copy(nullptr, nullptr, 500000000);
-  EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 10.5);
+  EXPECT_DOUBLE_EQ(stream->clock()->seconds(), 10.5);
   stream->copy_rows({.bytes = 5000000, .rows = 100});  // one command
-  EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 12.0);
+  EXPECT_DOUBLE_EQ(stream->clock()->seconds(), 12.0);
 }
 
 TEST(Sim, a_stamp_is_the_time_at_which_a_stream_comes_to_it) {
@@ -80,10 +95,10 @@ TEST(Sim, a_stamp_is_the_time_at_which_a_stream_comes_to_it) {
   auto ranks = make_ranks(*device, 2);
   double before = -1, behind = -1;
   launch(*ranks[0].stream, work(1e9, 0));
-  EXPECT_TRUE(ranks[0].stream->stamp(&before));
+  ranks[0].stream->clock()->stamp(&before);
   EXPECT_DOUBLE_EQ(before, 1.5);
   ASSERT_TRUE(ranks[0].communicator->run(*ranks[0].stream, {.kind = Kind::barrier}).ok());
-  EXPECT_TRUE(ranks[0].stream->stamp(&behind));
+  ranks[0].stream->clock()->stamp(&behind);
   EXPECT_EQ(behind, -1);  // the other rank has not come
   launch(*ranks[1].stream, work(4e9, 0));
   ASSERT_TRUE(ranks[1].communicator->run(*ranks[1].stream, {.kind = Kind::barrier}).ok());
@@ -96,7 +111,7 @@ TEST(Sim, a_core_for_each_thread) {
   auto device = make_device(machine);
   auto stream = device->create_stream(4).value();
   launch(*stream, work(2e9, 4e9));
-  EXPECT_DOUBLE_EQ(stream->virtual_seconds(), 0.5 + 1);
+  EXPECT_DOUBLE_EQ(stream->clock()->seconds(), 0.5 + 1);
 }
 
 TEST(Sim, memory_is_counted) {
@@ -118,30 +133,30 @@ TEST(Sim, an_event_carries_time_between_streams) {
   auto a = make_stream(*device), b = make_stream(*device);
   auto event = device->create_event();
   b->wait(*event);  // never recorded
-  EXPECT_TRUE(b->settled());
+  EXPECT_TRUE(b->clock()->settled());
   launch(*a, work(2e9, 0));
   a->record(*event);
   launch(*a, work(9e9, 0));
   launch(*b, work(1e9, 0));
   b->wait(*event);
-  EXPECT_DOUBLE_EQ(b->virtual_seconds(), 2.5);
+  EXPECT_DOUBLE_EQ(b->clock()->seconds(), 2.5);
   launch(*b, work(1e9, 0));
   b->wait(*event);  // in the past
-  EXPECT_DOUBLE_EQ(b->virtual_seconds(), 4.0);
+  EXPECT_DOUBLE_EQ(b->clock()->seconds(), 4.0);
 }
 
 TEST(Sim, a_collective_begins_when_the_last_rank_has_come) {
   auto device = make_device(round_machine);
   auto ranks = make_ranks(*device, 4);
   for (int r = 0; r < 4; ++r) {
-    EXPECT_TRUE(ranks[0].stream->settled() == (r == 0));
+    EXPECT_TRUE(ranks[0].stream->clock()->settled() == (r == 0));
     launch(*ranks[r].stream, work(r * 1e9, 0));
     ASSERT_TRUE(ranks[r].communicator->run(*ranks[r].stream, {.kind = Kind::barrier}).ok());
     launch(*ranks[r].stream, work(1e9, 0));
   }
   for (Rank& rank : ranks) {
-    EXPECT_TRUE(rank.stream->settled());
-    EXPECT_DOUBLE_EQ(rank.stream->virtual_seconds(), 3.5 + 2 + 1.5);  // two rounds of a second
+    EXPECT_TRUE(rank.stream->clock()->settled());
+    EXPECT_DOUBLE_EQ(rank.stream->clock()->seconds(), 3.5 + 2 + 1.5);  // two rounds of a second
     EXPECT_TRUE(rank.stream->synchronize().ok());
   }
 }
@@ -189,8 +204,8 @@ double overlapped_step(Device& device, const std::vector<int>& order) {
   }
   double last = 0;
   for (Rank& rank : ranks) {
-    EXPECT_TRUE(rank.stream->settled());
-    last = std::max(last, rank.stream->virtual_seconds());
+    EXPECT_TRUE(rank.stream->clock()->settled());
+    last = std::max(last, rank.stream->clock()->seconds());
   }
   return last;
 }
@@ -229,9 +244,9 @@ TEST(Sim, sixteen_thousand_ranks_fit) {
                       .ok());
     }
   }
-  const double end = ranks[0].stream->virtual_seconds();
+  const double end = ranks[0].stream->clock()->seconds();
   EXPECT_GT(end, 10 * seconds(Kind::all_reduce, many_ranks, 4 << 20, machines()[0]));
-  for (Rank& rank : ranks) ASSERT_EQ(rank.stream->virtual_seconds(), end);
+  for (Rank& rank : ranks) ASSERT_EQ(rank.stream->clock()->seconds(), end);
 }
 
 TEST(Sim, an_abort_shows_when_a_stream_is_synchronized) {
@@ -239,9 +254,9 @@ TEST(Sim, an_abort_shows_when_a_stream_is_synchronized) {
   auto ranks = make_ranks(*device, 2);
   for (Rank& rank : ranks) ASSERT_TRUE(rank.communicator->run(*rank.stream, {.kind = Kind::barrier}).ok());
   ASSERT_TRUE(ranks[0].communicator->run(*ranks[0].stream, {.kind = Kind::barrier}).ok());
-  EXPECT_FALSE(ranks[0].stream->settled());
+  EXPECT_FALSE(ranks[0].stream->clock()->settled());
   ranks[1].communicator.reset();
-  EXPECT_TRUE(ranks[0].stream->settled());
+  EXPECT_TRUE(ranks[0].stream->clock()->settled());
   EXPECT_EQ(ranks[0].stream->synchronize().code(), Code::peer_failed);
   EXPECT_NE(ranks[0].stream->synchronize().message().find("rank 1"), std::string::npos);
   EXPECT_EQ(ranks[0].communicator->run(*ranks[0].stream, {.kind = Kind::barrier}).code(), Code::peer_failed);
@@ -269,14 +284,14 @@ TEST(Sim, messages_take_time_of_two_ranks) {
                   .communicator
                   ->run(*ranks[1].stream, {.kind = Kind::receive, .dtype = DType::f32, .count = 250000000, .peer = 0})
                   .ok());
-  EXPECT_FALSE(ranks[1].stream->settled());
+  EXPECT_FALSE(ranks[1].stream->clock()->settled());
   ASSERT_TRUE(
       ranks[0]
           .communicator->run(*ranks[0].stream, {.kind = Kind::send, .dtype = DType::f32, .count = 250000000, .peer = 1})
           .ok());
-  EXPECT_TRUE(ranks[1].stream->settled());
-  EXPECT_DOUBLE_EQ(ranks[1].stream->virtual_seconds(), 1.5 + seconds(Kind::send, 2, 1000000000));
-  EXPECT_EQ(ranks[2].stream->virtual_seconds(), 0);
+  EXPECT_TRUE(ranks[1].stream->clock()->settled());
+  EXPECT_DOUBLE_EQ(ranks[1].stream->clock()->seconds(), 1.5 + seconds(Kind::send, 2, 1000000000));
+  EXPECT_EQ(ranks[2].stream->clock()->seconds(), 0);
   EXPECT_EQ(ranks[2].communicator->run(*ranks[2].stream, {.kind = Kind::send, .count = 1, .peer = 2}).code(),
             Code::invalid_argument);
 }
@@ -294,8 +309,8 @@ TEST(Sim, parts_of_a_group_meet_without_the_rest) {
     EXPECT_EQ(pair[i]->rank(), static_cast<int>(i));
     ASSERT_TRUE(pair[i]->run(*ranks[2 * i + 1].stream, {.kind = Kind::barrier}).ok());
   }
-  EXPECT_DOUBLE_EQ(ranks[3].stream->virtual_seconds(), 1);
-  EXPECT_EQ(ranks[0].stream->virtual_seconds(), 0);
+  EXPECT_DOUBLE_EQ(ranks[3].stream->clock()->seconds(), 1);
+  EXPECT_EQ(ranks[0].stream->clock()->seconds(), 0);
 }
 
 TEST(Sim, ranks_may_be_driven_by_threads) {
@@ -308,7 +323,7 @@ TEST(Sim, ranks_may_be_driven_by_threads) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (Rank& rank : ranks) EXPECT_DOUBLE_EQ(rank.stream->virtual_seconds(), 300);
+  for (Rank& rank : ranks) EXPECT_DOUBLE_EQ(rank.stream->clock()->seconds(), 300);
 }
 
 // Pairs of ranks have a link that is quicker than the one that joins all pairs.
@@ -318,7 +333,7 @@ TEST(Sim, neighbours_have_their_own_link) {
   auto device = make_device(pairs);
   auto ranks = make_ranks(*device, 4);
   const auto barrier_of = [&](int a, int b) {
-    const double before = ranks[a].stream->virtual_seconds();
+    const double before = ranks[a].stream->clock()->seconds();
     const std::vector<int> members = {a, b};
     std::vector<std::unique_ptr<Communicator>> both;
     for (int r : members) {
@@ -327,7 +342,7 @@ TEST(Sim, neighbours_have_their_own_link) {
       both.push_back(std::move(*part));
     }
     for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(both[i]->run(*ranks[members[i]].stream, {.kind = Kind::barrier}).ok());
-    return ranks[a].stream->virtual_seconds() - before;
+    return ranks[a].stream->clock()->seconds() - before;
   };
   EXPECT_DOUBLE_EQ(barrier_of(2, 3), 0.25);
   EXPECT_DOUBLE_EQ(barrier_of(0, 1), 0.25);

@@ -89,6 +89,12 @@ TEST(ZeroStage, MlpOfTwoRanks) {
     compare(cat("mlp_zero2.", stage), *made->text(EntryKind::train, stage));
 }
 
+// Copies that share each micro-batch: sums of gradients are scattered in each, and pieces are added up.
+TEST(OrderStage, MlpOfTwoRanksAndTwoMicroBatches) {
+  const auto made = plan(2, "2", mlp, R"({"zero.level": "v0", "batch.order": "micro_batches"})");
+  compare("mlp_order2x2.local", *made->text(EntryKind::train, "local"));
+}
+
 // The lines "# passes: ...", "# ranks: ..." and "# strategy: {...}" in front of a graph; the value of `key`, or
 // `otherwise`.
 std::string told(const std::string& text, const std::string& key, std::string otherwise) {

@@ -15,13 +15,16 @@ const TensorType whole{DType::f32, {64, 16}};
 
 Cuts by(std::vector<int> axes, int64_t outer = 1) { return {{std::move(axes), outer}}; }
 
+const BatchLayout ranks_first(by({data, micro_batch, unit})), time_first(by({micro_batch, data, unit}));
+
 Sharding lying(std::vector<Cuts> dims, std::vector<Partial> partial = {}) {
   return {std::move(dims), std::move(partial)};
 }
 
 // "accumulate f32[64,16]!; all_reduce(data) f32[64,16]"
-std::string moves(const Sharding& from, const Sharding& to, const TensorType& type = whole) {
-  auto made = reshard(mesh, type, from, to);
+std::string moves(const Sharding& from, const Sharding& to, const TensorType& type = whole,
+                  const BatchLayout& batch = ranks_first) {
+  auto made = reshard(mesh, batch, type, from, to);
   if (!made.ok()) return cat("error: ", made.status().message());
   std::vector<std::string> texts;
   for (const Move& move : *made) {
@@ -49,6 +52,19 @@ TEST(Reshard, SumsGoOverMicroBatchesAndThenOverRanks) {
   EXPECT_EQ(moves(lying({{}, {}}, {{micro_batch, ShardingRule::Reduce::max}}), lying({{}, {}})),
             "error: a maximum or minimum is taken over the pieces of micro_batch, which only sums are; use fewer "
             "micro-batches");
+}
+
+TEST(Reshard, SumsFollowTheOrderOfTheBatch) {
+  const Sharding summed = lying({{}, {}}, {{data}, {micro_batch}, {unit}, {model}});
+  EXPECT_EQ(moves(summed, lying({{}, {}}), whole, ranks_first),
+            "accumulate f32[64,16]!; all_reduce(data) f32[64,16]; all_reduce(model) f32[64,16]");
+  EXPECT_EQ(moves(summed, lying({{}, {}}), whole, time_first),
+            "all_reduce(data) f32[64,16]; accumulate f32[64,16]!; all_reduce(model) f32[64,16]");
+  EXPECT_EQ(moves(summed, lying({by({data}), {}}), whole, ranks_first),
+            "accumulate f32[64,16]!; reduce_scatter(data) f32[32,16]; all_reduce(model) f32[32,16]");
+  EXPECT_EQ(moves(summed, lying({by({data}), {}}), whole, time_first),
+            "reduce_scatter(data) f32[32,16]; accumulate f32[32,16]!; all_reduce(model) f32[32,16]")
+      << "what is added up over micro-batches is a piece";
 }
 
 TEST(Reshard, ASumThatIsWantedInPiecesIsScattered) {

@@ -54,8 +54,8 @@ class Walk {
     const BlockCall& call = program.calls[index];
     const Block& block = program.blocks[static_cast<size_t>(program.find(call.id()))];
     if (i < 0) {
-      for (int event : program.waits[index]) {
-        if (!taken_[c][static_cast<size_t>(event)]) return false;
+      for (const CallWait& wait : program.waits[index]) {
+        if (wait.instruction < 0 && !taken_[c][static_cast<size_t>(wait.event)]) return false;
       }
       i = 0;
     }
@@ -142,6 +142,39 @@ TEST_P(Rings, WaitsComeAfterWhatTheyWaitFor) {
     EXPECT_EQ(std::ssize((*waits)[c]), sending) << c;
     for (const SendWait& wait : (*waits)[c]) EXPECT_LT(wait.sent, wait.call);
   }
+}
+
+// A send waits for what was issued before it, and nothing waits for a send but where the plan says so.
+TEST_P(Rings, SendsWaitForWhatWasIssuedBefore) {
+  auto made = plan_of(skipping_job(), {GetParam(), 4, 8, "cpu", 4});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  int waiting = 0;
+  for (const Program& program : (*made)->entry(EntryKind::train)->programs) {
+    const auto sends = [&](int p) {
+      const TransferRow* transfer = program.instructions[static_cast<size_t>(p)].transfer;
+      return transfer != nullptr && transfer->sends;
+    };
+    for (const Block& block : program.blocks) {
+      int before = -1;  // of the first stream
+      std::set<int> sent;
+      for (int p = block.first; p < block.last; ++p) {
+        const Instruction& in = program.instructions[static_cast<size_t>(p)];
+        EXPECT_EQ(in.stream != 0, sends(p)) << in.name;
+        if (!sends(p)) {
+          EXPECT_TRUE(in.waits.empty()) << in.name;
+          before = p;
+          sent.clear();
+        } else if (sent.insert(in.stream).second && before >= 0) {
+          ++waiting;
+          ASSERT_EQ(in.waits.size(), 1U) << in.name;
+          EXPECT_EQ(in.waits[0].event, program.instructions[static_cast<size_t>(before)].records) << in.name;
+        }
+      }
+    }
+    for (const std::vector<CallWait>& waits : program.waits)
+      for (const CallWait& wait : waits) EXPECT_TRUE(wait.instruction < 0 || sends(wait.instruction)) << wait.event;
+  }
+  EXPECT_GT(waiting, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(, Rings, ::testing::Values("GPipe", "1F1B", "PreferBackwardOptimizer", "ZB-H1"),

@@ -33,6 +33,8 @@ constexpr std::string_view stages = R"("scopes": [
 constexpr std::string_view split_stages = R"("scopes": [
   {"name": "first", "split": 2, "match": ["h*", "a"]}, {"name": "second", "split": 2, "match": ["*"]}])";
 
+const std::string micro_batches_first = R"("batch.order": "micro_batches", "pipeline.num_micro_batch": 2)";
+
 const std::vector<Layout>& layouts() {
   static const std::vector<Layout> all = {
       {"alone", "", {1}},
@@ -40,7 +42,9 @@ const std::vector<Layout>& layouts() {
       {"uneven", R"("pipeline.num_micro_batch": 2)", {1, 3}},
       {"stages", cat(R"("pipeline.num_micro_batch": 4, )", stages), {1, 1}, 3},
       {"copies_of_stages", cat(R"("pipeline.num_micro_batch": 2, "pipeline.strategy": "1F1B", )", stages), {1, 1, 2}},
-      {"split_stages", cat(R"("pipeline.num_micro_batch": 2, )", split_stages), {3, 1}, 0, true}};
+      {"split_stages", cat(R"("pipeline.num_micro_batch": 2, )", split_stages), {3, 1}, 0, true},
+      {"micro_batches_first", micro_batches_first, {1, 1}},
+      {"micro_batches_first_of_stages", cat(micro_batches_first, ", ", stages), {1, 3}}};
   return all;
 }
 
@@ -219,6 +223,15 @@ TEST(SliceData, FilesAreDealtAlike) {
   EXPECT_NE(trained(alone, "", plain.path()).front().losses, expected.losses) << "dealing changes the order";
   const Seen rest = gone_on(threads, keys, of_threads.path()).front();
   for (const Layout& layout : {alone, two}) expect_alike(layout, gone_on(layout, "", of_two.path()), rest);
+}
+
+// All replicas share each micro-batch, so none of them has a part of the batch that could come from its own files.
+TEST(SliceData, FilesAreNotDealtWhereMicroBatchesComeFirst) {
+  const Layout two{"two", micro_batches_first, {1, 1}};
+  const TemporaryFolder dealt, plain;
+  const Seen expected = trained(layouts().front(), "", plain.path()).front();
+  ASSERT_EQ(expected.failure, "");
+  expect_alike(two, trained(two, R"("io.slicing": true)", dealt.path()), expected);
 }
 
 // A sample that one process cannot read, once: nobody waits for it, each says why, and the same step follows.

@@ -189,6 +189,16 @@ The model is bound at the size of a micro-batch. A file that fixes its batch is 
 of a batch (for how many tokens an expert has room) is then said of a micro-batch. Gradients are summed over ranks for
 each micro-batch, which costs more communication than once a step.
 
+`batch.order` says what cuts the batch first. With `ranks`, each rank has one run of samples and cuts it into
+micro-batches. Gradients are summed over ranks once, behind the last micro-batch. With `micro_batches`, all ranks share
+each micro-batch, and gradients are summed over ranks in each. The bits are the same. With `zero.level`, what a rank
+adds up over micro-batches is then its piece of the gradient: it takes less memory, and more communication. An output
+cannot be merged over one process then, because a process has no run of samples.
+
+```json
+{"batch.order": "micro_batches", "zero.level": "v0", "pipeline.num_micro_batch": 4}
+```
+
 )";
 
 constexpr std::string_view found_stages = R"(## Pipelines

@@ -145,9 +145,9 @@ class Scattering {
  private:
   // Over ranks that have the same samples.
   bool is_sum_over_ranks(const Sharding& made, int task_graph) const {
-    const Cuts batch = plan_.batch_of(task_graph);
+    const BatchLayout batch = plan_.batch_of(task_graph);
     return !made.partial.empty() && std::ranges::all_of(made.partial, [&](const Partial& partial) {
-      return partial.kind == ShardingRule::Reduce::sum && !find_cut(batch, partial.axis);
+      return partial.kind == ShardingRule::Reduce::sum && !batch.cuts_over(partial.axis);
     });
   }
   static bool cuts_by(const Sharding& sharding, const std::vector<Partial>& partial) {

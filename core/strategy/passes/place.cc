@@ -23,8 +23,9 @@ constexpr int not_yet = -2;
 // A piece is what a rank has in a micro-batch: a power of two of units. At level run others than halves may be cut, and
 // units follow the pieces; else they follow the batch alone, so that every layout has the same. Pieces divide the
 // batch.
-Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, const BatchAxes& ranks, int64_t micro_batches) {
-  const int64_t asked = strategy.integer("reproducible.units"), pieces = ranks.pieces() * micro_batches;
+Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, const BatchAxes& ranks,
+                           const MicroBatches& in_time) {
+  const int64_t asked = strategy.integer("reproducible.units"), pieces = ranks.pieces() * in_time.count;
   const bool any = strategy.text("reproducible.level") == "run";
   if (asked < 0) return invalid("reproducible.units is ", asked);
   int64_t units = std::max<int64_t>(asked, 1);
@@ -36,7 +37,7 @@ Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, const BatchA
     units = pieces;
     double_units();
   }
-  const std::string cut = cat(ranks.pieces(), " ranks x ", micro_batches, " micro-batches");
+  const std::string cut = cat(ranks.pieces(), " ranks x ", in_time.count, " micro-batches");
   if (batch > 0 && batch % units != 0)
     return invalid("reproducible.units is ", units, ", which does not divide the batch of ", batch);
   if (units % pieces != 0 || !power_of_two(units / pieces)) {
@@ -47,10 +48,12 @@ Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, const BatchA
         ", of which each of ", pieces, " pieces (", cut, ") must get 1, 2, 4 or another power of two; it does ",
         "with reproducible.units = ", fitting, any ? "" : ", or with reproducible.level = run");
   }
-  if (!any && !ranks.keep_the_tree(micro_batches)) {
+  if (!any && !ranks.keep_the_tree(in_time)) {
+    const bool time_first = in_time.order == BatchOrder::micro_batches;
     return invalid(cut, " would add up the pieces of the batch in an order of their own, and so give bits of their ",
-                   "own; use powers of two (the number of ranks, or of the micro-batches of one rank, may be another ",
-                   "number), or reproducible.level = run");
+                   "own; use powers of two (the number of ",
+                   time_first ? "micro-batches" : "ranks, or of the micro-batches of one rank,",
+                   " may be another number), or reproducible.level = run");
   }
   return units;
 }
@@ -101,8 +104,12 @@ class Placement {
     }
     EPL_TRY(fit_batch(micro_batches));
     EPL_ASSIGN(const BatchAxes batch, find_batch_axes(layout_));
-    EPL_ASSIGN(const int64_t units, unit_count(request_.strategy, plan_.batch, batch, micro_batches));
-    EPL_ASSIGN(std::vector<LeafMesh> meshes, make_meshes(layout_, batch, units, micro_batches));
+    // One micro-batch has no order, and all ranks share those that stand apart in any case.
+    const bool ordered = micro_batches > 1 && !plan_.apart;
+    const bool first = ordered && request_.strategy.text("batch.order") == "micro_batches";
+    const MicroBatches in_time{micro_batches, first ? BatchOrder::micro_batches : BatchOrder::ranks};
+    EPL_ASSIGN(const int64_t units, unit_count(request_.strategy, plan_.batch, batch, in_time));
+    EPL_ASSIGN(std::vector<LeafMesh> meshes, make_meshes(layout_, batch, units, in_time));
     std::map<int, int> classes;  // of the devices that have TaskGraphs, in their order
     for (const ScopeLeaf& leaf : layout_.leaves) classes.emplace(leaf.device, 0);
     for (auto& [device, rank_class] : classes) {

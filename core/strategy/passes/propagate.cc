@@ -144,14 +144,8 @@ class Propagation {
   int64_t pieces() const {
     int64_t most = 1;
     for (int t = 0; t < std::ssize(plan_.task_graphs); ++t)
-      most = std::max(most, plan_.mesh(t).pieces(plan_.batch_of(t)));
+      most = std::max(most, plan_.mesh(t).pieces(plan_.batch_of(t).cuts()));
     return most;
-  }
-
-  // A batch of these cuts, inside something that is `outer` times the batch.
-  static Cuts inside(Cuts cuts, int64_t outer) {
-    for (AxisCut& cut : cuts) cut.outer *= outer;
-    return cuts;
   }
 
   void write() {
@@ -159,7 +153,7 @@ class Propagation {
     for (const Value v : graph_.value_ids()) {
       Sharding& sharding = plan_.shardings[v];
       sharding.dims.resize(graph_.type(v).ndim());
-      if (cut_[v]) sharding.dims[cut_[v].dim] = inside(plan_.batch_of(plan_.value_task_graph[v]), cut_[v].outer);
+      if (cut_[v]) sharding.dims[cut_[v].dim] = plan_.batch_of(plan_.value_task_graph[v]).cuts_inside(cut_[v].outer);
     }
     plan_.node_shardings.assign(graph_.node_count(), {});
     for (const NodeId n : graph_.node_ids()) {
@@ -169,8 +163,8 @@ class Propagation {
       const int at = std::max(plan_.node_task_graph[n], 0);
       // All ranks of a class number their samples in one way where they draw random numbers for them.
       const bool draws = graph_.node(n).op->random;
-      factors[factor_[n].factor] =
-          inside(draws ? plan_.batch_of_class(plan_.class_of(at)) : plan_.batch_of(at), factor_[n].outer);
+      const BatchLayout batch = draws ? plan_.batch_of_class(plan_.class_of(at)) : plan_.batch_of(at);
+      factors[factor_[n].factor] = batch.cuts_inside(factor_[n].outer);
     }
   }
 

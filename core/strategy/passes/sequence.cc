@@ -96,9 +96,8 @@ class Between {
   void describe_result(NodeId n, const OperandShardings& operands, size_t o) {
     const Value v = graph_.node(n).outputs[o];
     const auto& due = operands.outputs[o].partial;
-    const Cuts batch = plan_.batch_of(here_);
-    const bool over_batch =
-        std::ranges::any_of(due, [&](const Partial& p) { return find_cut(batch, p.axis) != nullptr; });
+    const BatchLayout batch = plan_.batch_of(here_);
+    const bool over_batch = std::ranges::any_of(due, [&](const Partial& p) { return batch.cuts_over(p.axis); });
     if (over_batch) kept_whole_[v] = true;
     const Sharding& stored = plan_.shardings[v];
     const bool ours = !due.empty() && std::ranges::all_of(due, [&](const Partial& p) {

@@ -5,7 +5,8 @@
 // alone; a gradient that nobody needs whole is left in pieces by its sum over ranks; and new weights are gathered.
 // Nothing but the plan's tables says so: `partition` makes a reduce_scatter of the sum of a gradient, and an all_gather
 // of the new weights, as of any other value that is cut where it is made and not where it is stored. The sum itself may
-// be cut by its result instead (bring_samples).
+// be cut by its result instead (bring_samples). Where micro-batches cut the batch before ranks do, the sum is scattered
+// in each micro-batch, and what is added up over micro-batches is a piece too.
 //
 // `v0` wants memory and cuts what it can. `auto` wants time, and cuts where the cost model says that it saves some: a
 // weight that is worth one more collective, in pieces that lie one behind the other, whose gradient is a sum over
@@ -71,16 +72,7 @@ class Sharing {
   }
 
   // The axes over which ranks have copies of what a TaskGraph updates.
-  std::vector<int> copies(NodeId n) const {
-    std::vector<int> axes;
-    for (const AxisCut& cut : plan_.batch_of(plan_.node_task_graph[n])) {
-      for (int axis : cut.axes) {
-        const MeshAxis& known = mesh(n).axes[axis];
-        if (known.kind == MeshAxis::Kind::rank && known.size > 1) axes.push_back(axis);
-      }
-    }
-    return axes;
-  }
+  std::vector<int> copies(NodeId n) const { return plan_.batch_of(plan_.node_task_graph[n]).rank_axes(mesh(n)); }
 
   Status share(NodeId n) {
     const Graph::Update* parameter = parameter_of(n);
@@ -120,9 +112,11 @@ class Sharing {
     piece.flops /= copies;
     piece.bytes /= copies;
     const double bytes = here(n, type, whole);
-    const double exchange = collective(n, Collective::Kind::reduce_scatter, axes, bytes / copies) +
+    const bool in_turns = plan_.batch_of(plan_.node_task_graph[n]).time_first(mesh(n));
+    const double sums = in_turns ? static_cast<double>(plan_.micro_batches()) : 1;
+    const double exchange = sums * collective(n, Collective::Kind::reduce_scatter, axes, bytes / copies) +
                             collective(n, Collective::Kind::all_gather, axes, bytes / copies) + 2 * cost_.launch();
-    const double sum = collective(n, Collective::Kind::all_reduce, axes, bytes);
+    const double sum = sums * collective(n, Collective::Kind::all_reduce, axes, bytes);
     if (alike - cost_.kernel(piece) <= exchange - sum) return false;
     for (Value v : node(n).inputs) {
       if (v && comes_in_pieces(v, n)) return true;
@@ -272,13 +266,13 @@ class Sharing {
   // Copies sum over their own samples, and each gets a piece of the sum of all. Where it takes less time (the gradient
   // of a large weight, of a small batch), operands are brought together instead, and each copy computes its own piece,
   // of all samples: as many multiplications, less that is written and moved, and the sum is of all units in the order
-  // of units. A loop over micro-batches would sum in another order.
+  // of units. A loop over micro-batches would sum in another order where ranks cut the batch first.
   void bring_samples(NodeId n, const Sharding& wanted, const std::vector<int>& axes) {
     const Node& maker = node(n);
     NodeSharding sharding = plan_.node_shardings[n];
-    const Cuts batch = plan_.batch_of(plan_.node_task_graph[n]);
+    const BatchLayout batch = plan_.batch_of(plan_.node_task_graph[n]);
     if (maker.outputs.size() != 1 || sharding.segments || !sharding.flowing.empty() || plan_.micro_batches() != 1 ||
-        plan_.apart || mesh(n).lanes(batch) != 1 || !power_of_two(plan_.units()))
+        plan_.apart || batch.lanes(mesh(n)) != 1 || !power_of_two(plan_.units()))
       return;
     const OperandShardings now = operand_shardings(plan_, n);
     Cuts* summed = nullptr;
