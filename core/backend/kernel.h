@@ -70,13 +70,24 @@ std::vector<Prepared::Alias> equal_aliases(const KernelQuery& query);
 // What a row says of a node that it does not serve.
 Status require(bool condition, std::string_view reason);
 
+// What the random numbers of a step follow from, besides the node's name and the element.
+struct StepNumbers {
+  uint64_t seed = 0;
+  int64_t step = 0;
+};
+
 // Where a step stands; shared by all launches of one block call.
 struct StepContext {
   uint64_t seed = 0;
   int64_t step = 0;
+  // Where these two lie on the device: a launch that is recorded, and given again in a later step, reads them there.
+  // Null: nowhere.
+  const StepNumbers* on_device = nullptr;
   // What is at hand of the global batch: `lanes` runs of `units` units, the first of which begins at `first_unit`, and
   // each next one `lane_stride` units behind it.
   int64_t first_unit = 0, units = 1, lanes = 1, lane_stride = 0;
+  // Of a kernel that runs on the host's own processor.
+  StepNumbers numbers() const { return on_device ? *on_device : StepNumbers{seed, step}; }
 };
 
 // Calls f(first, begin, end) for each run of the elements [0, n) of a value whose dimension 0 is the batch: those from

@@ -32,6 +32,9 @@ KernelRow row_of(const epl_pack_kernel& kernel) {
     PackReason reason;
     epl_pack_call pack_call = pack_call_of(call, reason);
     pack_call.threads = &threads.threads;
+    const StepNumbers numbers = call.context.numbers();
+    pack_call.seed = numbers.seed;
+    pack_call.step = numbers.step;
     const int32_t failure = kernel.launch(call.state, &pack_call);
     EPL_CHECK(failure == 0, kernel.name, " failed at ", call.query.node, " with code ", failure, " ", reason.text);
   };

@@ -151,6 +151,7 @@ struct Program {
   std::vector<ProgramPort> inputs, outputs;
   std::vector<StateSlot> state;
   std::vector<ProgramScalar> scalars;
+  int64_t drawn_at = -1;          // where the step's StepNumbers lie among the scalars; -1: nothing draws
   std::vector<Tensor> constants;  // in the order of the constant space
   std::vector<int64_t> constant_offsets;
   int64_t arena_bytes = 0, arena_live_bytes = 0;  // the second is the largest set alive together

@@ -86,6 +86,8 @@ class ProgramParser {
       return reader_.fail("expected the memory");
     }
     if (peak != program_.memory_bytes_peak()) return reader_.fail("the memory does not add up");
+    if (int64_t& at = program_.drawn_at; number("drawn", at) && (at < 0 || at > program_.scalar_bytes - drawn_bytes))
+      return reader_.fail("expected a place among the scalars");
     while (reader_.next_line()) {
       if (number("commit at", commit)) {
         program_.commit_begin = static_cast<int>(commit);
@@ -183,10 +185,8 @@ class ProgramParser {
       return {};
     }
     if (reader_.take("axis ")) return parse_axis(reader_, program_.mesh) ? Status() : reader_.fail("expected an axis");
-    if (reader_.take("batch ")) {
-      return parse_batch(reader_, program_.mesh, program_.batch) ? Status()
-                                                                 : reader_.fail("expected how the batch is cut");
-    }
+    if (reader_.take("batch "))
+      return parse_batch(reader_, program_.mesh, program_.batch) ? Status() : reader_.fail("expected a batch");
     if (reader_.take("row ")) return row();
     if (reader_.take("run ")) return run();
     if (reader_.take("block ")) {
@@ -397,6 +397,7 @@ class ProgramParser {
   const KernelTable& kernels_;
   Program program_;
   int64_t threads_ = 1;
+  static constexpr int64_t drawn_bytes = sizeof(StepNumbers);
 };
 
 }  // namespace
@@ -407,7 +408,7 @@ std::string print_program(const Program& program) {
       cat("program ", name_text(program.name), " threads ", threads, program.commits ? " commits" : "", "\n");
   out += cat("memory ", program.memory_bytes_peak(), " arena ", program.arena_bytes, " live ", program.arena_live_bytes,
              " state ", program.state_bytes, " constants ", program.constant_bytes, " scalars ", program.scalar_bytes,
-             "\n");
+             program.drawn_at < 0 ? "" : cat(" drawn ", program.drawn_at), "\n");
   out += axis_lines(program.mesh) + batch_line(program.mesh, program.batch);
   for (size_t r = 0; r < program.rows.size(); ++r) {
     out += cat("row ", r, " at");

@@ -9,7 +9,8 @@ namespace {
 
 void launch_reference(const KernelCall& call) {
   const KernelQuery& query = call.query;
-  const uint64_t seed = random_key(call.context.seed, static_cast<uint64_t>(call.context.step), query.key);
+  const StepNumbers numbers = call.context.numbers();
+  const uint64_t seed = random_key(numbers.seed, static_cast<uint64_t>(numbers.step), query.key);
   LogicalElements elements;
   const Attribute* full = query.attributes.find(draws_in_full);
   const StepContext at = full && std::get<bool>(*full) ? StepContext{} : call.context;

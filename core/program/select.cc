@@ -63,6 +63,10 @@ class Selection {
           break;
       }
     }
+    if (std::ranges::any_of(graph_.nodes(), [](const Node& node) { return node.op->random; })) {
+      program_.drawn_at = program_.scalar_bytes;
+      program_.scalar_bytes += memory_alignment;
+    }
     for (const LocalPort& port : local_.inputs) {
       const Value v = graph_.find(port.name);
       const TensorType& type = graph_.type(v);

@@ -41,6 +41,10 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
   }
   EPL_ASSIGN(executor->scalars_, device.allocate(program.scalar_bytes));
   executor->numbers_.resize(static_cast<size_t>(program.scalar_bytes));
+  if (program.drawn_at >= 0) {
+    auto* numbers = static_cast<std::byte*>(executor->scalars_->data()) + program.drawn_at;
+    executor->context_.on_device = reinterpret_cast<const StepNumbers*>(numbers);
+  }
   if (device.executes()) {
     for (size_t i = 0; i < program.constants.size(); ++i) {
       stream.upload(static_cast<std::byte*>(executor->constants_->data()) + program.constant_offsets[i],
@@ -122,6 +126,10 @@ void Executor::upload_numbers() {
   for (const ProgramScalar& scalar : program_.scalars) {
     std::memcpy(numbers_.data() + scalar.location.offset, &request_->scalars[static_cast<size_t>(scalar.index)],
                 sizeof(uint64_t));
+  }
+  if (program_.drawn_at >= 0) {
+    const StepNumbers drawn{.seed = request_->seed, .step = request_->step};
+    std::memcpy(numbers_.data() + program_.drawn_at, &drawn, sizeof drawn);
   }
   stream().upload(scalars_->data(), numbers_.data(), std::ssize(numbers_));
   if (program_.numbers_event >= 0) stream().record(*events_[static_cast<size_t>(program_.numbers_event)]);

@@ -73,6 +73,11 @@ void Engine::reseed(uint64_t seed) {
   random_.seed(static_cast<unsigned>(seed));
 }
 
+void Engine::record_into(Recorded* recorded) {
+  std::lock_guard lock(mutex);
+  recorded_ = recorded;
+}
+
 // Mostly the hastiest of the streams that can go on, so that one runs far ahead of others or stays far behind; now and
 // then any of them, which has another haste from then on.
 Queue& Engine::choose(const std::vector<Queue*>& able) {
@@ -158,20 +163,26 @@ class FarStream final : public Stream, public QueueOwner {
               void* const* outputs, void* workspace, const StepContext& context) override {
     std::vector<const void*> from(inputs, inputs + query.inputs());
     std::vector<void*> to(outputs, outputs + query.outputs());
+    note([=, this, &row, &query] { launch(row, query, state, from.data(), to.data(), workspace, context); });
     const int64_t room = workspace == nullptr ? 0 : workspace_bytes(row, query);
-    issue([this, &row, &query, state, from, to, workspace, room, context]() mutable {
+    issue([this, &row, &query, state, from, to, workspace, room, at = context]() mutable {
+      at.on_device = reinterpret_cast<const StepNumbers*>(memory_->real(at.on_device));
+      // A launch that is given again must not have kept these.
+      if (at.on_device) at.seed = 0, at.step = 0;
       if (room > 0) inside_->fill(memory_->real(workspace), room, soil);
       for (const void*& address : from) address = memory_->real(address);
       for (void*& address : to) address = memory_->real(address);
-      inside_->launch(row, query, state, from.data(), to.data(), memory_->real(workspace), context);
+      inside_->launch(row, query, state, from.data(), to.data(), memory_->real(workspace), at);
     });
   }
   void copy(void* target, const void* source, int64_t bytes) override {
     if (bytes <= 0) return;
+    note([=, this] { copy(target, source, bytes); });
     issue([=, this] { inside_->copy(memory_->real(target), memory_->real(source), bytes); });
   }
   void copy_rows(const RowCopy& rows) override {
     if (rows.bytes <= 0 || rows.rows <= 0) return;
+    note([=, this] { copy_rows(rows); });
     issue([=, this] {
       RowCopy real = rows;
       real.target = memory_->real(rows.target);
@@ -181,17 +192,22 @@ class FarStream final : public Stream, public QueueOwner {
   }
   void fill(void* target, int64_t bytes, uint8_t value) override {
     if (bytes <= 0) return;
+    note([=, this] { fill(target, bytes, value); });
     issue([=, this] { inside_->fill(memory_->real(target), bytes, value); });
   }
   void upload(void* target, const void* host_source, int64_t bytes) override {
     if (bytes <= 0) return;
+    engine_->note([&](Recorded& recorded) { recorded.uploads.push_back({target, host_source, bytes}); });
+    note([=, this] { upload(target, host_source, bytes); });
     issue([=, this] { inside_->copy(memory_->real(target), host_source, bytes); });
   }
   void download(void* host_target, const void* source, int64_t bytes) override {
     if (bytes <= 0) return;
+    note([=, this] { download(host_target, source, bytes); });
     issue([=, this] { inside_->copy(host_target, memory_->real(source), bytes); });
   }
   void record(Event& event) override {
+    note([=, this, &event] { record(event); });
     std::lock_guard lock(engine_->mutex);
     auto state = static_cast<FarEvent&>(event).state;
     const uint64_t number = ++state->issued;
@@ -204,15 +220,27 @@ class FarStream final : public Stream, public QueueOwner {
                                     .always = true});
   }
   void wait(Event& event) override {
+    note([=, this, &event] { wait(event); });
     std::lock_guard lock(engine_->mutex);
     auto state = static_cast<FarEvent&>(event).state;
     const uint64_t number = state->issued;
     engine_->issue_locked(*queue_, {.ready = [state, number] { return state->reached >= number; },
                                     .run = [state] { return state->recorder ? state->recorder->failure : Status(); }});
   }
-  Status synchronize() override { return engine_->wait_for(*queue_); }
+  Status synchronize() override {
+    engine_->note([this](Recorded& recorded) { recorded.verbs.push_back([this] { return synchronize(); }); });
+    return engine_->wait_for(*queue_);
+  }
 
  private:
+  template <class F> void note(F again) {
+    engine_->note([&](Recorded& recorded) {
+      recorded.verbs.push_back([again = std::move(again)] {
+        again();
+        return Status();
+      });
+    });
+  }
   void issue(std::function<void()> work) {
     engine_->issue(*queue_, {.run = [work = std::move(work)] {
       work();
@@ -267,7 +295,7 @@ class FarDevice final : public Device {
   const std::vector<std::string>& notes() const override { return cpu_->notes(); }
   bool shares_host_memory() const override { return false; }
   int stream_kinds() const override { return stream_kinds_; }
-  void reseed(uint64_t seed) { engine_->reseed(seed); }
+  Engine& engine() { return *engine_; }
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
     EPL_ASSIGN(auto real, cpu_->allocate(bytes));
     return std::unique_ptr<Buffer>(new FarBuffer(memory_, std::move(real)));
@@ -303,7 +331,34 @@ Result<std::shared_ptr<FarDevice>> open(const Host& host, const DeviceOptions& o
 
 namespace epl {
 
-void reseed(Device& far, uint64_t seed) { dynamic_cast<far::FarDevice&>(far).reseed(seed); }
+namespace {
+
+far::Engine& engine_of(Device& device) { return dynamic_cast<far::FarDevice&>(device).engine(); }
+
+class Recording final : public FarRecording {
+ public:
+  std::vector<FarUpload> uploads() const override { return recorded.uploads; }
+  Status replay() override {
+    for (const auto& verb : recorded.verbs) EPL_TRY(verb());
+    return {};
+  }
+  far::Recorded recorded;
+};
+
+}  // namespace
+
+void reseed(Device& far, uint64_t seed) { engine_of(far).reseed(seed); }
+
+FarRecorder::FarRecorder(Device& far) : far_(far) {
+  auto made = std::make_unique<Recording>();
+  engine_of(far_).record_into(&made->recorded);
+  recording_ = std::move(made);
+}
+
+std::unique_ptr<FarRecording> FarRecorder::stop() {
+  engine_of(far_).record_into(nullptr);
+  return std::move(recording_);
+}
 
 BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds) {
   return {.name = std::move(name),

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "core/backend/device.h"
 
@@ -21,5 +23,29 @@ BackendRow far_backend_of_parts(std::string name, uint64_t seed);
 BackendRow far_backend_of_two(std::string name, uint64_t seed, std::string op);
 // Of such a device, whose streams take other turns from now on.
 void reseed(Device& far, uint64_t seed);
+
+struct FarUpload {
+  void* target = nullptr;
+  const void* source = nullptr;
+  int64_t bytes = 0;
+};
+// What one rank without peers gives to the streams of a device. It can be given to them again.
+class FarRecording {
+ public:
+  virtual ~FarRecording() = default;
+  virtual std::vector<FarUpload> uploads() const = 0;
+  // The host waits where it has waited. What is uploaded is what lies at the same places of the host now.
+  virtual Status replay() = 0;
+};
+// Until `stop`; then the recording is complete.
+class FarRecorder {
+ public:
+  explicit FarRecorder(Device& far);
+  std::unique_ptr<FarRecording> stop();
+
+ private:
+  Device& far_;
+  std::unique_ptr<FarRecording> recording_;
+};
 
 }  // namespace epl

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/backend/device.h"
+#include "tests/backend/far_device.h"
 
 namespace epl::far {
 
@@ -49,6 +50,12 @@ class QueueOwner {
   virtual std::shared_ptr<Queue> queue() = 0;
 };
 
+// What streams were given, one verb after the other.
+struct Recorded {
+  std::vector<std::function<Status()>> verbs;
+  std::vector<FarUpload> uploads;
+};
+
 // Carries out commands of all streams, one at a time, on the threads of those who wait.
 class Engine {
  public:
@@ -59,6 +66,12 @@ class Engine {
   void issue_locked(Queue& queue, Command command);
   Status wait_for(Queue& queue);
   void reseed(uint64_t seed);
+  // From now on all that streams are given is written down as well; null: no longer.
+  void record_into(Recorded* recorded);
+  template <class F> void note(const F& f) {
+    std::lock_guard lock(mutex);
+    if (recorded_) f(*recorded_);
+  }
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -68,6 +81,7 @@ class Engine {
   Queue& choose(const std::vector<Queue*>& able);
   std::vector<Queue*> queues_;
   std::mt19937 random_;
+  Recorded* recorded_ = nullptr;
 };
 
 Result<std::vector<std::unique_ptr<Communicator>>> create_group(std::shared_ptr<Engine> engine,

@@ -15,7 +15,8 @@ void dropout(const KernelCall& call) {
   double ratio = call.attributes().number("ratio");
   uint32_t threshold = static_cast<uint32_t>(std::ceil(ratio * 16777216.0));  // of 24 bits; exact
   float scale = static_cast<float>(1 / (1 - ratio));
-  uint64_t key = random_key(call.context.seed, static_cast<uint64_t>(call.context.step), call.query.key);
+  const StepNumbers numbers = call.context.numbers();
+  uint64_t key = random_key(numbers.seed, static_cast<uint64_t>(numbers.step), call.query.key);
   int64_t n = call.query.in(0).elements();
   DropoutLoop loop = cpu_level() == CpuLevel::v4 ? v4::dropout_loop : v3::dropout_loop;
   const float* x = call.in<float>(0);
