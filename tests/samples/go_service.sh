@@ -19,6 +19,7 @@ cp ./*.go ./*.sh go.mod go.sum training.proto ../../service/page.html "$3/servic
 cd "$3/service"
 go mod edit -replace "epl.ai/go=$1/bindings/go"
 go mod download || { echo "SKIP: the modules of gRPC cannot be fetched"; exit 0; }
+export GOPROXY=off  # what follows has all that it needs
 go generate .
 go vet .
 TMPDIR="$3" go test -race -count=1 .
