@@ -97,8 +97,8 @@ failures_of() {
              if (over) { inside = 0; close(file); file = "" } }' "$1"
 }
 
-# tell_failures PART PRESET REPORT: what the failed tests of a report printed, and whether they pass alone. One that does
-# has failed all the same: the machine was busy, or the error comes now and then.
+# tell_failures PART PRESET REPORT: what the failed tests of a report printed, and whether they pass alone. One that
+# does has failed all the same: the machine was busy, or the error comes now and then.
 tell_failures() {
   local part=$1 preset=$2 one name why said
   failures_of "$3" "$out/$part.failures"
@@ -122,7 +122,7 @@ tell_failures() {
 }
 
 # run_ctest PART PRESET [CTEST ARGUMENT...]: counts by the report that ctest writes, and prints failures and skips
-# whole. `share` is what ctest is told besides (see late), `left_out` a pattern of tests that are not run, for the
+# whole. `share` is what ctest is told besides (see run_slices), `left_out` a pattern of tests that are not run, for the
 # reason in `left_why`; both hold for one run.
 share=() left_out="" left_why=""
 run_ctest() {
@@ -154,7 +154,7 @@ run_ctest() {
     /: Skipped$/ { getline; why = $0 }
     /SKIP: / { why = $0; sub(/.*SKIP: /, "", why) }
     /<\/testcase>/ { if (skips) print name "\t" why; skips = 0 }' "$report" >"$list"
-  if [ "${#run[@]}" != "${#chosen[@]}" ]; then
+  if [ -n "$left_out" ]; then
     names "$preset" "${run[@]}" >"$out/$part.names"
     names "$preset" "${chosen[@]}" | comm -23 - "$out/$part.names" >"$out/$part.left"
     left=$(wc -l <"$out/$part.left")
@@ -221,6 +221,32 @@ leave_out_unchanged() {
     left_out="$left_out${left_out:+|}$(rest_of "$group")"
   done
   left_why="their files have not changed; --ci runs them"
+}
+
+# run_slices PART PRESET MINUTES [CTEST ARGUMENT...]: as run_ctest, one sixth of the tests after the other. --ci has an
+# hour: a sixth that would end later than this many minutes after the beginning, as those before it went, is not begun,
+# and its tests are counted as left out. The first is always run; it follows from the commit, so that three commits in a
+# row see all tests where two are.
+run_slices() {
+  local part=$1 preset=$2 last=$(($3 * 60)) n number begun took=0
+  local -a chosen=("${@:4}")
+  rm -f "$out/$part.late"
+  for n in 0 1 2 3 4 5; do
+    number=$(((($(third_of_commit) - 1) * 2 + n) % 6 + 1))
+    begun=$SECONDS
+    if [ $n -gt 0 ] && [ $((begun - started + took)) -gt "$last" ]; then
+      names "$preset" -I "$number,,6" "${chosen[@]}" >>"$out/$part.late"
+      continue
+    fi
+    share=(-I "$number,,6")
+    run_ctest "${part}_$number" "$preset" "${chosen[@]}"
+    took=$((SECONDS - begun)) share=()
+  done
+  [ -s "$out/$part.late" ] || return 0
+  sed 's/$/\tthis machine is slow, and these would have ended too late; .\/test --all runs them all/' "$out/$part.late" \
+    >"$out/$part.skipped"
+  show_skips "$out/$part.skipped"
+  count "$part" 0 0 "$(wc -l <"$out/$part.late")"
 }
 
 # remember_groups PART: of which groups all tests have been run by this part, and none failed.

@@ -62,8 +62,8 @@ def look_at(browser, service, ids, past, runs):
     browser.until(f"{step} !== {json.dumps(before)}")
     service.post(runs, "pause")
     browser.until(f"document.querySelector('#job-{runs} .phase').textContent === 'paused'")
-    # The curve is that of all steps, not of those alone that the stream had. It is a new job's: one that runs since long
-    # takes as long again to be three times as far.
+    # The curve is that of all steps, not of those alone that the stream had. It is a new job's: one that runs since
+    # long takes as long again to be three times as far.
     lives = service.start(10 ** 9)
     points = f"jobs.get('{lives}')?.points"
     browser.until(f"{points}?.length > 0")

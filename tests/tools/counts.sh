@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# counts.sh SOURCE FOLDER: what ./test says of tests that failed. It runs the functions of scripts/counts.sh over tests
-# of its own.
+# counts.sh SOURCE FOLDER: what ./test says of tests that failed, and of those that a slow machine has no time for. It
+# runs the functions of scripts/counts.sh over tests of its own.
 set -u
 set -o pipefail
 source=$1 top=$2
@@ -24,10 +24,10 @@ started=$SECONDS
   the_counts && say "and that is success"
 } >said 2>&1
 
-failed=0
+wrong=0
 # wants WHAT PATTERN: it stands in the end, where what failed is said once more.
 sed -n '/^== what failed, once more/,$p' said >end
-wants() { grep -qxE -- "$2" end || { echo "FAILED: $1: no '$2'"; failed=1; }; }
+wants() { grep -qxE -- "$2" end || { echo "FAILED: $1: no '$2'"; wrong=1; }; }
 wants "a failure has its name and its kind" '-- part: bad <1> failed \(Failed\), and again when it was run alone: .*'
 wants "the last words of a test" '   last words'
 wants "marks of XML are undone" '   a <b> & c'
@@ -37,7 +37,24 @@ wants "it is the first output that is told" '   the first time'
 wants "what hangs" '-- part: hangs failed \(Timeout\), .*'
 wants "what is no test of ctest" '-- oracle failed'
 wants "the counts are last" '1 passed, 3 failed'
-[ "$(tail -1 end)" = "1 passed, 3 failed" ] || { echo "FAILED: the counts are not the last line"; failed=1; }
-[ "$(grep -c '^   [0-9]' end)" -lt 40 ] || { echo "FAILED: more than the end of a long output"; failed=1; }
-[ $failed = 0 ] || cat said
-exit $failed
+[ "$(tail -1 end)" = "1 passed, 3 failed" ] || { echo "FAILED: the counts are not the last line"; wrong=1; }
+[ "$(grep -c '^   [0-9]' end)" -lt 40 ] || { echo "FAILED: more than the end of a long output"; wrong=1; }
+[ $wrong = 0 ] || cat said
+
+# Sixths of 20 tests: all where there is time, and one where there is none.
+mkdir build/y
+for n in $(seq 20); do echo "add_test(t$n \"sh\" \"-c\" \"echo $n >>$top/ran\")"; done >build/y/CTestTestfile.cmake
+slices() {
+  passed=0 failed=0 skipped=0
+  rm -f ran
+  run_slices slices y "$1" >said 2>&1
+  ran=$(sort -u ran | wc -l)
+  sums="$1: $ran ran, $passed passed, $failed failed, $skipped skipped"
+  shift
+  [ "$passed $failed $((passed + skipped))" = "$ran 0 20" ] && "$@" || { echo "FAILED: $sums"; cat said; wrong=1; }
+}
+all_of() { [ "$ran" = 20 ]; }
+one_sixth() { [ "$ran" -ge 3 ] && [ "$ran" -le 4 ] && grep -q 'skipped 1[67]: this machine is slow' said; }
+slices 60 all_of
+slices -1 one_sixth
+exit $wrong
