@@ -4,6 +4,7 @@
 passed=0 failed=0 skipped=0
 out="$top/build/test"
 mkdir -p "$out"
+rm -rf "$out/failures"
 
 # count PART PASSED FAILED SKIPPED
 count() {
@@ -11,7 +12,31 @@ count() {
   say "$1: $2 passed, $3 failed, $4 skipped"
 }
 
+# note_failure NAME [HOW]: standard input is what a test printed that failed.
+note_failure() {
+  local number
+  mkdir -p "$out/failures"
+  number=$(find "$out/failures" -type f | wc -l)
+  { printf '%s\n' "$1 failed${2:+ $2}"; cat; } >"$out/failures/$(printf %04d "$number")"
+}
+
+# show_failures: why this run is refused, where whoever opens a long log looks first. A test has the end of what it
+# printed, 40 lines, or fewer where many have failed.
+show_failures() {
+  local one each many
+  many=$(find "$out/failures" -type f 2>/dev/null | wc -l)
+  [ "$many" -gt 0 ] || return 0
+  each=$((120 / many))
+  each=$((each > 40 ? 40 : each < 4 ? 4 : each))
+  step "what failed, once more"
+  for one in "$out"/failures/*; do
+    say "-- $(head -1 "$one")"
+    tail -n +2 "$one" | tail -n "$each" | cut -c1-600 | sed 's/^/   /'
+  done
+}
+
 the_counts() {
+  show_failures
   say
   local took=$((SECONDS - started))
   say "$skipped skipped, each with its reason above; $((took / 60)) min $((took % 60)) s in all"
@@ -54,8 +79,50 @@ show_skips() {
 # names PRESET [CTEST ARGUMENT...]: the tests that ctest would run, sorted.
 names() { ctest --test-dir "build/$1" -N "${@:2}" 2>/dev/null | sed -n 's/^ *Test *#[0-9]*: //p' | sort; }
 
+# failures_of REPORT FOLDER: writes what each failed test of a report printed into a file of FOLDER, below its name.
+failures_of() {
+  rm -rf "$2"
+  mkdir -p "$2"
+  awk -v folder="$2" '
+    function plain(s) {
+      gsub(/&lt;/, "<", s); gsub(/&gt;/, ">", s); gsub(/&quot;/, "\"", s); gsub(/&apos;/, "\047", s)
+      gsub(/\[NON-XML-CHAR-0x1B\]\[[0-9;]*m/, "", s); gsub(/&amp;/, "\\&", s)
+      return s
+    }
+    /<testcase / { split($0, piece, "\""); file = ""
+                   if (/status="fail"/) { file = sprintf("%s/%04d", folder, ++n); print plain(piece[2]) >file } }
+    file != "" && !inside && sub(/.*<system-out>/, "") { inside = 1 }
+    inside { over = sub(/<\/system-out>.*/, "")
+             if (!over || $0 != "") print plain($0) >file
+             if (over) { inside = 0; close(file); file = "" } }' "$1"
+}
+
+# tell_failures PART PRESET REPORT: what the failed tests of a report printed, and whether they pass alone. One that
+# does has failed all the same: the machine was busy, or the error comes now and then.
+tell_failures() {
+  local part=$1 preset=$2 one name why said
+  failures_of "$3" "$out/$part.failures"
+  rm -f "$out/$part.again.xml"
+  timeout 300 ctest --test-dir "build/$preset" --rerun-failed --timeout 300 --output-junit "$out/$part.again.xml" \
+    >"$out/$part.again.log" 2>&1
+  sed "s/&lt;/</g; s/&gt;/>/g; s/&quot;/\"/g; s/&apos;/'/g; s/&amp;/\&/g" "$out/$part.again.xml" \
+    >"$out/$part.again" 2>/dev/null
+  for one in "$out/$part.failures"/*; do
+    name=$(head -1 "$one")
+    why=$(sed -n '/The following tests FAILED/,$p' "$out/$part.log" | grep -F -- "- $name (" | sed 's/.*(\(.*\))$/\1/')
+    case $(grep -F "<testcase name=\"$name\" " "$out/$part.again") in
+      *'status="run"'*) said="($why), though it passed when it was run again, alone; it counts as failed" ;;
+      *'status="fail"'*) said="($why), and again when it was run alone: build/test/$part.again.xml" ;;
+      *) said="($why)" ;;
+    esac
+    say "-- $name failed $said"
+    tail -n +2 "$one" | tee "$out/$part.one" | tail -n 100
+    note_failure "$part: $name" "$said" <"$out/$part.one"
+  done
+}
+
 # run_ctest PART PRESET [CTEST ARGUMENT...]: counts by the report that ctest writes, and prints failures and skips
-# whole. `share` is what ctest is told besides (see late), `left_out` a pattern of tests that are not run, for the
+# whole. `share` is what ctest is told besides (see run_slices), `left_out` a pattern of tests that are not run, for the
 # reason in `left_why`; both hold for one run.
 share=() left_out="" left_why=""
 run_ctest() {
@@ -64,18 +131,20 @@ run_ctest() {
   [ -z "$left_out" ] || run+=(-E "$left_out")
   run+=("${share[@]}")
   rm -f "$report" "$out/$part.left"
-  ctest --test-dir "build/$preset" -j "$(nproc)" --timeout 900 --output-junit "$report" "${run[@]}" \
-    >"$out/$part.log" 2>&1
+  ctest --test-dir "build/$preset" -j "$(nproc)" --timeout 900 --output-junit "$report" \
+    --test-output-truncation middle "${run[@]}" >"$out/$part.log" 2>&1
   if [ ! -s "$report" ]; then
     tail -20 "$out/$part.log"
+    note_failure "$part" "(ctest wrote no report)" <"$out/$part.log"
     count "$part" 0 1 0
     return
   fi
   attribute() { grep -m1 -A8 '<testsuite' "$report" | tr '\n' ' ' | sed -n "s/.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p"; }
   total=$(attribute tests) bad=$(attribute failures) skips=$(($(attribute skipped) + $(attribute disabled)))
   if [ "$bad" -gt 0 ]; then
-    sed -n '/The following tests FAILED/,$p' "$out/$part.log"
-    ctest --test-dir "build/$preset" --rerun-failed --output-on-failure --timeout 900 2>&1 | head -300
+    sed -n '/The following tests FAILED/,/^Errors while/{/^Errors/!p}' "$out/$part.log"
+    tell_failures "$part" "$preset" "$report" >"$out/$part.told"
+    head -400 "$out/$part.told"
   fi
   # What says why it skips: GoogleTest in the line behind ": Skipped", a script behind "SKIP: ".
   awk '
@@ -85,7 +154,7 @@ run_ctest() {
     /: Skipped$/ { getline; why = $0 }
     /SKIP: / { why = $0; sub(/.*SKIP: /, "", why) }
     /<\/testcase>/ { if (skips) print name "\t" why; skips = 0 }' "$report" >"$list"
-  if [ "${#run[@]}" != "${#chosen[@]}" ]; then
+  if [ -n "$left_out" ]; then
     names "$preset" "${run[@]}" >"$out/$part.names"
     names "$preset" "${chosen[@]}" | comm -23 - "$out/$part.names" >"$out/$part.left"
     left=$(wc -l <"$out/$part.left")
@@ -152,6 +221,32 @@ leave_out_unchanged() {
     left_out="$left_out${left_out:+|}$(rest_of "$group")"
   done
   left_why="their files have not changed; --ci runs them"
+}
+
+# run_slices PART PRESET MINUTES [CTEST ARGUMENT...]: as run_ctest, one sixth of the tests after the other. --ci has an
+# hour: a sixth that would end later than this many minutes after the beginning, as those before it went, is not begun,
+# and its tests are counted as left out. The first is always run; it follows from the commit, so that three commits in a
+# row see all tests where two are.
+run_slices() {
+  local part=$1 preset=$2 last=$(($3 * 60)) n number begun took=0
+  local -a chosen=("${@:4}")
+  rm -f "$out/$part.late"
+  for n in 0 1 2 3 4 5; do
+    number=$(((($(third_of_commit) - 1) * 2 + n) % 6 + 1))
+    begun=$SECONDS
+    if [ $n -gt 0 ] && [ $((begun - started + took)) -gt "$last" ]; then
+      names "$preset" -I "$number,,6" "${chosen[@]}" >>"$out/$part.late"
+      continue
+    fi
+    share=(-I "$number,,6")
+    run_ctest "${part}_$number" "$preset" "${chosen[@]}"
+    took=$((SECONDS - begun)) share=()
+  done
+  [ -s "$out/$part.late" ] || return 0
+  sed 's/$/\tthis machine is slow, and these would have ended too late; .\/test --all runs them all/' "$out/$part.late" \
+    >"$out/$part.skipped"
+  show_skips "$out/$part.skipped"
+  count "$part" 0 0 "$(wc -l <"$out/$part.late")"
 }
 
 # remember_groups PART: of which groups all tests have been run by this part, and none failed.

@@ -107,6 +107,7 @@ build() {
     need_space "$top" 300
     stop "building preset $preset failed; full log: $log"
   fi
+  say "$preset is built  [$(((SECONDS - started) / 60))m$(((SECONDS - started) % 60))s]"
 }
 
 # One line that moves on a terminal; every hundredth object elsewhere, so that a log stays readable.

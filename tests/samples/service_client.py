@@ -4,6 +4,7 @@
 COMMAND starts a service; options follow it, the same for all of them: --folder, --listen, --threads, --budget, --quota,
 --largest-upload, --token-file. EPL_LIBRARY names libepl.so: the script trains the same job in this process, by the
 Python binding, and wants the service's bytes to be the same. Screenshots of the page go to OUT."""
+import concurrent.futures
 import json
 import os
 import re
@@ -21,6 +22,15 @@ from service_page import test_the_page  # noqa: F401  one of the tests
 ONLY = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv[:sys.argv.index("--")] else ""
 
 
+def watches_steps(service):
+    """A watcher sees steps on the way. The job has no end that a slow watcher could come too late for."""
+    job = service.start(10 ** 9)
+    with service.events(f"/v1/jobs/{job}/events") as events:
+        steps = [next(events)["step"] for _ in range(20)]
+    wants(steps == sorted(steps) and len(set(steps)) > 2, "steps as they were seen:", steps)
+    service.good("DELETE", "/v1/jobs/" + job)
+
+
 def test_a_session(folder):
     """Upload, create, start, watch, predict beside the steps, take the model and the history, delete."""
     with Service(folder) as service:
@@ -33,7 +43,8 @@ def test_a_session(folder):
             seen = list(events)
         wants(seen[-1]["phase"] == "done" and seen[-1]["step"] == 4000, seen[-1])
         steps = [s["step"] for s in seen]
-        wants(steps == sorted(steps) and len(set(steps)) > 2, "steps as they were seen:", steps[:50])
+        wants(steps == sorted(steps), "steps as they were seen:", steps[:50])
+        watches_steps(service)
         trained = service.done(job)
         wants(trained == trained_here(4000), "the model is not what the library trains")
         answer = service.post(job, "predict", SAMPLE)
@@ -57,11 +68,15 @@ def test_a_session(folder):
         wants(service.good("GET", "/v1/jobs").json == [], "a deleted job is listed")
 
 
-# curl says what the server has refused; that a stream was read for its time (28) is meant.
+# curl says what the server has refused; that a stream was read for its time (28) is meant. A slow machine has not
+# begun to answer in the time of the page: there the stream is read once more, for longer.
 CURL = """curl() {
-  command curl --fail-with-body "$@" && return
-  code=$?
-  [ $code = 28 ] || echo "FAILED with $code: curl $*" >&2
+  command curl --fail-with-body "$@" >answer && code=0 || code=$?
+  if [ $code = 28 ] && [ ! -s answer ]; then
+    command curl --fail-with-body "$@" --max-time 20 >answer && code=0 || code=$?
+  fi
+  cat answer
+  [ $code = 0 ] || [ $code = 28 ] || echo "FAILED with $code: curl $*" >&2
 }
 """
 
@@ -109,9 +124,14 @@ def test_predicts_beside_steps(folder):
         wants(value["values"] == [None, None], value)
 
 
+def is_calm(service, job, step):
+    """The job is paused after this step, with the weights that as many steps give here, where nobody disturbs them."""
+    wants(service.good("GET", f"/v1/jobs/{job}/model").body == trained_here(step), "the model is not that of a calm run")
+
+
 def test_pause_is_saved(folder):
     service = Service(folder)
-    job = service.start(3000, checkpoint_seconds=1000)
+    job = service.start(10 ** 9, checkpoint_seconds=1000)  # without an end that a slow client would find
     service.until(job, lambda s: s["step"] > 200)
     paused = service.post(job, "pause")
     wants(paused["phase"] == "paused" and paused["checkpoint_step"] == paused["step"] > 0, paused)
@@ -124,17 +144,22 @@ def test_pause_is_saved(folder):
         points = service.good("GET", f"/v1/jobs/{job}/history").json["points"]
         wants(points and points[-1]["step"] <= paused["step"], "the history", points[-1:])
         wants(service.post(job, "resume")["phase"] == "running", "resume")
-        wants(service.done(job) == trained_here(3000), "the model is not that of a calm run")
-        points = [p["step"] for p in service.good("GET", f"/v1/jobs/{job}/history").json["points"]]
-        wants(points == sorted(set(points)) and points[-1] > 2990, "the history after the kill:", points[-3:])
+        service.until(job, lambda s: s["step"] > paused["step"] + 2000)
+        end = service.post(job, "pause")["step"]
+        is_calm(service, job, end)
+        history = service.good("GET", f"/v1/jobs/{job}/history").json
+        points = [p["step"] for p in history["points"]]
+        wants(points == sorted(set(points)) and points[-1] > end - 3 * history["stride"], "the history:", points[-3:], end)
+        short = service.start(20)
+        service.done(short)
         for action in ["start", "pause", "resume"]:
-            service.bad(400, "POST", f"/v1/jobs/{job}/{action}", says="done")
-        service.post(job, "checkpoint")
+            service.bad(400, "POST", f"/v1/jobs/{short}/{action}", says="done")
+        service.post(short, "checkpoint")
 
 
 def test_sigterm_loses_no_step(folder):
     service = Service(folder)
-    job, waits = service.start(20000, checkpoint_seconds=1000), service.create(10)
+    job, waits = service.start(10 ** 9, checkpoint_seconds=1000), service.create(10)
     before = service.until(job, lambda s: s["step"] > 300)["step"]
     service.terminate()
     service = Service(folder)
@@ -143,24 +168,28 @@ def test_sigterm_loses_no_step(folder):
     wants(after["phase"] == "running" and service.status(waits)["phase"] == "waiting", after)
     service.terminate()
     with Service(folder) as service:
-        wants(service.done(job) == trained_here(20000), "the model is not that of a calm run")
+        service.until(job, lambda s: s["step"] > after["step"] + 5000)
+        is_calm(service, job, service.post(job, "pause")["step"])
 
 
 def test_kill_loses_an_interval(folder):
+    """Jobs are saved by themselves, each interval and no more often. How long a save takes is the disk's affair."""
     service = Service(folder)
+    began = time.monotonic()
     job = service.start(10 ** 9, checkpoint_seconds=0.5)
-    seen = []  # (time, step)
-    end = time.monotonic() + 4
-    while time.monotonic() < end:
-        seen.append((time.monotonic(), service.status(job)["step"]))
-        time.sleep(0.01)
+    saved, done = 0, 0
+    for _ in range(5):
+        # What was done when a save was seen is in the next one.
+        status = service.until(job, lambda s: s["checkpoint_step"] > saved)
+        saved = status["checkpoint_step"]
+        wants(saved >= done, "step", done, "was done before the save, and it is of", saved)
+        done = status["step"]
+    took = time.monotonic() - began
+    wants(2.4 < took < 100, "five saves within", took, "s")
     service.kill()
-    killed = time.monotonic()
     with Service(folder) as service:
         after = service.until(job, lambda s: s["step"] > 0)
-        # What was done an interval before, and as much again for a save under way on a slow disk.
-        done = max(step for when, step in seen if when < killed - 2.5)
-        wants(after["checkpoint_step"] >= done > 0, "step", done, "was done 2.5 s before, and it goes on from", after)
+        wants(after["checkpoint_step"] >= saved, "step", saved, "was saved, and it goes on from", after)
         service.post(job, "checkpoint")
 
 
@@ -378,20 +407,26 @@ def test_one_stream_for_all(folder):
             wants(any(s["id"] == late and s["phase"] == "deleted" for s in events), "a deleted job is told of")
 
 
+def run(name, test):
+    """Whether it failed; the others are run as well."""
+    folder = OUT / "folders" / name
+    folder.mkdir(parents=True)
+    began = time.monotonic()
+    try:
+        test(folder)
+    except Exception as error:
+        print(f"FAILED {name}: {type(error).__name__}: {error}")
+        return True
+    print(f"ok {name} ({time.monotonic() - began:.1f} s)")
+    return False
+
+
 def main():
-    failed = 0
     tests = {name: test for name, test in globals().items() if name.startswith("test_") and ONLY in name}
-    for name, test in tests.items():
-        folder = OUT / "folders" / name
-        folder.mkdir(parents=True)
-        began = time.monotonic()
-        try:
-            test(folder)
-        except Exception as error:  # the others are run as well
-            failed += 1
-            print(f"FAILED {name}: {type(error).__name__}: {error}")
-        else:
-            print(f"ok {name} ({time.monotonic() - began:.1f} s)")
+    with concurrent.futures.ThreadPoolExecutor() as beside:
+        # What sleeps for most of its time does so beside the others.
+        sleep = [beside.submit(run, name, tests.pop(name)) for name in ["test_sigterm_with_slow_clients"] if name in tests]
+        failed = sum([run(name, test) for name, test in tests.items()] + [one.result() for one in sleep])
     if failed:
         print(tail())
     sys.exit(1 if failed else 0)

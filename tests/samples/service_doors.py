@@ -22,7 +22,7 @@ def test_json_is_read_alike(folder):
         good = service.spec(10)
         text = json.dumps(good)
 
-        def twice(field, more):
+        def twice(field, more):  # names and values with their marks, because ids are drawn and have any digits
             return text.replace(f'"{field}": ', f'"{field}": {more}, "{field}": ', 1)
         for name in good:  # as it is written, and once
             refused(service, "/v1/jobs", json.dumps({(k.capitalize() if k == name else k): v for k, v in good.items()}),
@@ -41,7 +41,7 @@ def test_json_is_read_alike(folder):
         wrong += [{"ranks": "2"}, {"checkpoint": 0.5}, {"checkpoint_seconds": "1"}, {"checkpoint_seconds": [1]}, {"": 1}]
         for change in wrong:
             refused(service, "/v1/jobs", json.dumps({**good, **change}), next(iter(change)))
-        for body in [json.dumps(list(good.values())), text.replace("16", "1e400", 1), text.replace("0.01", "1e400"),
+        for body in [json.dumps(list(good.values())), text.replace('"batch": 16', '"batch": 1e400', 1), text.replace("0.01", "1e400"),
                      text[:-1] + ', "checkpoint_seconds": 1e400}', text[:-1] + ', "checkpoint_seconds": -1e400}',
                      text[:-1] + ', "strategy": ' + '{"a":' * 200 + "1" + "}" * 201, text[:-1], text + "}", text.replace(":", "=", 1),
                      text.replace('"', "'"), text[:-1] + ",}", "\ufeff" + text, text.replace("steps", "st\x01eps")]:
@@ -118,7 +118,7 @@ def test_heads(folder):
         job = service.create(100)
         for path in ["/", "/v1/jobs", f"/v1/jobs/{job}", f"/v1/jobs/{job}/plan", f"/v1/jobs/{job}/history", f"/v1/jobs/{job}/model",
                      "/v1/uploads", "/v1/events", f"/v1/jobs/{job}/events"]:
-            answer = service.ask("HEAD", path, timeout=20)
+            answer = service.ask("HEAD", path)
             wants(answer.code == 200 and answer.body == b"", path, answer.code, answer.body[:100])
             if "events" in path:
                 wants(answer.headers.get_content_type() == "text/event-stream", path, answer.headers)
@@ -153,7 +153,10 @@ def test_an_upload_in_use_stays(folder):
         service.good("DELETE", "/v1/uploads/" + y)
         head, rows = TABLE.split(b"\n", 1)
         large, outcomes = head + b"\n" + 60 * rows, set()
-        for wait in [0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05] * 3:
+        # On a slow machine the job may come later than any of the short waits, so longer ones follow.
+        for wait in [0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05] * 3 + [0.2, 1, 5, 20]:
+            if wait > 0.05 and (201, 409) in outcomes:
+                break
             spec = {**service.spec(5), "data": service.upload("large.csv", large)}
             with concurrent.futures.ThreadPoolExecutor() as both:
                 made = both.submit(service.ask, "POST", "/v1/jobs", spec)
@@ -191,11 +194,13 @@ def test_sigterm_with_slow_clients(folder):
         f"POST /v1/jobs/{jobs[0]}/predict{end}Content-Type: text/plain\r\nContent-Length: 100\r\n\r\n{{",
         f"GET /v1/jobs{end}", "", "GET", f"DELETE /v1/nothing{end}Content-Length: 100\r\n\r\n"]]
     time.sleep(6)  # the streams that nobody reads are full
+    for job in jobs:
+        service.until(job, lambda s: s["step"] > 0)
     before = [service.status(job)["step"] for job in jobs]
     began = time.monotonic()
     service.terminate()
     took = time.monotonic() - began
-    wants(took < 20, "it ended after", took, "s")
+    wants(took < 60, "it ended after", took, "s")  # ten seconds, and what a slow disk takes to save
     for client in clients:
         client.close()
     with Service(folder) as service:

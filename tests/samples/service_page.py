@@ -60,8 +60,13 @@ def look_at(browser, service, ids, past, runs):
     step = f"document.querySelector('#job-{runs} dd').textContent"
     before = browser.ask(step)
     browser.until(f"{step} !== {json.dumps(before)}")
-    # The curve is that of all steps, not of those alone that the stream had.
-    points = f"jobs.get('{runs}').points"
+    service.post(runs, "pause")
+    browser.until(f"document.querySelector('#job-{runs} .phase').textContent === 'paused'")
+    # The curve is that of all steps, not of those alone that the stream had. It is a new job's: one that runs since
+    # long takes as long again to be three times as far.
+    lives = service.start(10 ** 9)
+    points = f"jobs.get('{lives}')?.points"
+    browser.until(f"{points}?.length > 0")
     begin = browser.ask(f"{points}.at(-1)[0]")
     browser.until(f"{points}.at(-1)[0] > {3 * begin}")
     gaps = f"{points}.slice(1, -60).map((one, i) => one[0] - {points}[i][0])"
@@ -70,8 +75,7 @@ def look_at(browser, service, ids, past, runs):
     browser.until(f"document.getElementById('job-{late}') !== null")
     service.good("DELETE", "/v1/jobs/" + late)
     browser.until(f"document.getElementById('job-{late}') === null")
-    service.post(runs, "pause")
-    browser.until(f"document.querySelector('#job-{runs} .phase').textContent === 'paused'")
+    service.good("DELETE", "/v1/jobs/" + lives)
     # Those below are drawn when somebody looks at them.
     last = ids[0]
     browser.ask(f"document.getElementById('job-{last}').scrollIntoView()")

@@ -46,6 +46,11 @@ if(EPL_SANITIZE)
 endif()
 script_test(many_ranks tools 600 ${many_ranks_seconds})
 
+# What ./test says of tests that failed.
+add_test(NAME tools.counts COMMAND bash ${PROJECT_SOURCE_DIR}/tests/tools/counts.sh ${PROJECT_SOURCE_DIR}
+  ${PROJECT_BINARY_DIR}/tools.counts)
+set_tests_properties(tools.counts PROPERTIES LABELS "tools;only_release" TIMEOUT 300)
+
 # The pages in a browser; the screenshots stay in the build folder.
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)

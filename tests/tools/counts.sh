@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# counts.sh SOURCE FOLDER: what ./test says of tests that failed, and of those that a slow machine has no time for. It
+# runs the functions of scripts/counts.sh over tests of its own.
+set -u
+set -o pipefail
+source=$1 top=$2
+rm -rf "$top"
+mkdir -p "$top/build/x"
+cd "$top" || exit 1
+cat >build/x/CTestTestfile.cmake <<END
+add_test(good "sh" "-c" "echo fine")
+add_test("bad <1>" "sh" "-c" "seq 200; echo 'a <b> & c'; printf '\\\\033[31mlast\\\\033[0m words'; exit 1")
+add_test(now_and_then "sh" "-c" "[ -e $top/mark ] || { touch $top/mark; echo the first time; exit 1; }")
+add_test(hangs "sh" "-c" "echo begun; sleep 60")
+set_tests_properties(hangs PROPERTIES TIMEOUT 1)
+END
+say() { printf '%s\n' "$*"; }
+step() { printf '\n== %s\n' "$*"; }
+started=$SECONDS
+. "$source/scripts/counts.sh"
+{
+  run_ctest part x
+  echo "an oracle's words" | note_failure oracle
+  the_counts && say "and that is success"
+} >said 2>&1
+
+wrong=0
+# wants WHAT PATTERN: it stands in the end, where what failed is said once more.
+sed -n '/^== what failed, once more/,$p' said >end
+wants() { grep -qxE -- "$2" end || { echo "FAILED: $1: no '$2'"; wrong=1; }; }
+wants "a failure has its name and its kind" '-- part: bad <1> failed \(Failed\), and again when it was run alone: .*'
+wants "the last words of a test" '   last words'
+wants "marks of XML are undone" '   a <b> & c'
+wants "a test that passes alone has failed" \
+  '-- part: now_and_then failed \(Failed\), though it passed when it was run again, alone; it counts as failed'
+wants "it is the first output that is told" '   the first time'
+wants "what hangs" '-- part: hangs failed \(Timeout\), .*'
+wants "what is no test of ctest" '-- oracle failed'
+wants "the counts are last" '1 passed, 3 failed'
+[ "$(tail -1 end)" = "1 passed, 3 failed" ] || { echo "FAILED: the counts are not the last line"; wrong=1; }
+[ "$(grep -c '^   [0-9]' end)" -lt 40 ] || { echo "FAILED: more than the end of a long output"; wrong=1; }
+[ $wrong = 0 ] || cat said
+
+# Sixths of 20 tests: all where there is time, and one where there is none.
+mkdir build/y
+for n in $(seq 20); do echo "add_test(t$n \"sh\" \"-c\" \"echo $n >>$top/ran\")"; done >build/y/CTestTestfile.cmake
+slices() {
+  passed=0 failed=0 skipped=0
+  rm -f ran
+  run_slices slices y "$1" >said 2>&1
+  ran=$(sort -u ran | wc -l)
+  sums="$1: $ran ran, $passed passed, $failed failed, $skipped skipped"
+  shift
+  [ "$passed $failed $((passed + skipped))" = "$ran 0 20" ] && "$@" || { echo "FAILED: $sums"; cat said; wrong=1; }
+}
+all_of() { [ "$ran" = 20 ]; }
+one_sixth() { [ "$ran" -ge 3 ] && [ "$ran" -le 4 ] && grep -q 'skipped 1[67]: this machine is slow' said; }
+slices 60 all_of
+slices -1 one_sixth
+exit $wrong
