@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "tools/binding.h"
+#include "tools/clock.h"
 #include "tools/commands.h"
 #include "tools/job.h"
 #include "tools/json.h"
@@ -17,7 +18,7 @@ struct TraceOptions {
   JobOptions job;
   std::string out = "trace.json";
   int64_t steps = 1, warmup = 1;
-  double begin = 0;  // of the command
+  double begin = steady_seconds();  // of the command
 };
 
 // Zeros for the inputs of a step, where no data is given: what a step does hardly depends on them.
@@ -91,7 +92,7 @@ int run_trace(const TraceOptions& o) {
   std::vector<double> seconds;
   for (int64_t i = 0; i < o.warmup; ++i) {
     seconds.push_back(step());
-    if (i == 0) first = now_seconds() - o.begin;
+    if (i == 0) first = steady_seconds() - o.begin;
   }
   check(epl_session_record(session.get(), o.steps));
   for (int64_t i = 0; i < o.steps; ++i) step();
