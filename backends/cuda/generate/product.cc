@@ -6,10 +6,21 @@
 
 namespace epl::cuda {
 
+namespace {
+
+// Of a side of its square. The more, the less shared memory is read for each multiplication; few elements are better
+// spread over many threads.
+int64_t elements_of_a_thread(const Product& p) {
+  const auto blocks = [&](int64_t tile) { return (p.m + tile - 1) / tile * ((p.n + tile - 1) / tile) * p.batch; };
+  if (p.m >= 128 && p.n >= 128 && blocks(128) >= 96) return 8;
+  return p.m >= 64 && p.n >= 64 && blocks(64) >= 16 ? 4 : 1;
+}
+
+}  // namespace
+
 void add_product(Kernel& kernel, const Product& p, Argument a, Argument b, Argument bias, Argument c) {
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
-  // Few elements are better spread over many threads.
-  const int64_t elements = p.m * p.n * p.batch, each = elements >= int64_t{1} << 16 && p.m >= 64 && p.n >= 64 ? 4 : 1;
+  const int64_t each = elements_of_a_thread(p);
   const int levels = std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(p.units))) - 1);
   const int64_t tile = 16 * each;
   const std::string body =
@@ -23,7 +34,9 @@ void add_product(Kernel& kernel, const Product& p, Argument a, Argument b, Argum
           "  long long c(long long batch, long long row, long long column) const { return ", p.c, "; }\n",
           "  float biased(long long batch, long long row, long long column, float sum) const { return ",
           p.bias.empty() ? std::string("sum") : cat("sum + ", p.bias), "; }\n};\n",
-          "extern \"C\" __global__ void product(const float* a, const float* b, const float* bias, float* c) {\n",
+          // Two blocks of a processor, whose waits overlap.
+          "extern \"C\" __global__ void __launch_bounds__(256, 2) product(const float* a, const float* b, const float* "
+          "bias, float* c) {\n",
           "  product_tile<P, ", each, ">(P{a, b, bias}, c);\n}\n");
   kernel.launches.push_back({.source = program({product_file}, body),
                              .entry = "product",
