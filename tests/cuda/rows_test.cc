@@ -185,6 +185,7 @@ TEST_F(AllRows, HaveTheBitsOfTheCpuInLargerSizes) {
       {"linear", "f32[1157,21], f32[1200,21], f32[1200] {transpose_w=true}"},
       {"matmul", "f32[40,20,140], f32[40,20,133] {transpose_a=true}"},
       {"linear_grad_weight", "f32[44,1157], f32[44,1200]", 4},
+      {"linear_grad_weight", "f32[16,1157], f32[16,3460]", 4},
       {"linear_grad_weight", "f32[4096,70], f32[4096,65]", 8},
       {"linear_grad_weight", "f32[4,8,16,33], f32[4,8,16,40] {transpose_w=true}", {4, 2}},
       {"gather_grad", "f32[512,40], i64[512](-7..9) {size=9}", 4},
