@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "tools/binding.h"
+#include "tools/clock.h"
 #include "tools/commands.h"
 #include "tools/job.h"
 #include "tools/json.h"
@@ -17,6 +18,7 @@ struct TraceOptions {
   JobOptions job;
   std::string out = "trace.json";
   int64_t steps = 1, warmup = 1;
+  double begin = steady_seconds();  // of the command
 };
 
 // Zeros for the inputs of a step, where no data is given: what a step does hardly depends on them.
@@ -47,6 +49,15 @@ void print_times(const Json& trace, const std::string& out) {
   say("wrote %s, which https://ui.perfetto.dev and chrome://tracing open\n", out.c_str());
 }
 
+// One line: what was recorded, and what the steps before took, which no recording slows down.
+void print_numbers(const Session& session, const Json& trace, double first, const std::vector<double>& seconds) {
+  Json line = trace.at("otherData");
+  line["first_step_seconds"] = first;
+  line["step_seconds"] = seconds;
+  line["peak_bytes"] = epl_session_memory_bytes_peak(session.get(), 0);
+  say_json(line);
+}
+
 int run_trace(const TraceOptions& o) {
   Engine engine = make_engine(o.job);
   Model model = load_model(engine, o.job.model);
@@ -73,14 +84,25 @@ int run_trace(const TraceOptions& o) {
   }
   const auto step = [&] {
     if (has_data) check(epl_dataset_next(data.train.get(), nullptr, inputs.data(), inputs.size()));
-    check(epl_session_step(session.get(), inputs.data(), inputs.size(), nullptr, nullptr));
+    epl_metrics metrics = EPL_METRICS_INIT;
+    check(epl_session_step(session.get(), inputs.data(), inputs.size(), nullptr, &metrics));
+    return static_cast<double>(metrics.nanoseconds) * 1e-9;
   };
-  for (int64_t i = 0; i < o.warmup; ++i) step();
+  double first = 0;
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < o.warmup; ++i) {
+    seconds.push_back(step());
+    if (i == 0) first = steady_seconds() - o.begin;
+  }
   check(epl_session_record(session.get(), o.steps));
   for (int64_t i = 0; i < o.steps; ++i) step();
   const std::string trace = text_of(epl_session_trace, session.get());
   write_file(o.out, trace);
-  print_times(parse_json(trace), o.out);
+  if (o.job.json) {
+    print_numbers(session, parse_json(trace), first, seconds);
+  } else {
+    print_times(parse_json(trace), o.out);
+  }
   return 0;
 }
 
@@ -101,6 +123,10 @@ Run add_trace(CLI::App& app) {
   add_binding_options(app, o->job);
   add_training_options(app, o->job);
   add_adapter_options(app, o->job);
+  app.option_defaults()->group(groups::watching);
+  app.add_flag("--json", o->job.json,
+               "a JSON line instead of text, also with what the steps before took, the first one since the start of "
+               "the command, and the peak of rank 0's memory");
   app.option_defaults()->group(groups::saving);
   app.add_option("--out", o->out, "the file to write")->check(file_name())->capture_default_str();
   add_machine_options(app, o->job);

@@ -58,6 +58,7 @@ Gpu::~Gpu() {
   if (context_ == nullptr) return;
   {
     const Current current(*this);
+    if (clock_begin_ != nullptr) driver.destroy_event(clock_begin_);
     for (const auto& [source, loaded] : modules_)
       if (loaded->module != nullptr) driver.unload_module(loaded->module);
   }
@@ -102,6 +103,22 @@ Result<Function> Gpu::function(const std::string& source, const std::string& ent
   return function;
 }
 
+Result<EventHandle> Gpu::clock_begin(StreamHandle on) {
+  const std::lock_guard lock(mutex_);
+  if (clock_begin_ != nullptr) return clock_begin_;
+  EventHandle made = nullptr;
+  EPL_TRY(call("cuEventCreate", [&] { return driver.create_event(&made, event_with_timing); }));
+  Status passed = call("cuEventRecord", [&] { return driver.record(made, on); });
+  if (passed.ok()) passed = call("cuStreamSynchronize", [&] { return driver.synchronize(on); });
+  if (!passed.ok()) {
+    const Current current(*this);
+    driver.destroy_event(made);
+    return passed;
+  }
+  clock_begin_ = made;
+  return clock_begin_;
+}
+
 Result<std::unique_ptr<GpuStream>> GpuStream::make(std::shared_ptr<Gpu> gpu) {
   auto stream = std::make_unique<GpuStream>(std::move(gpu));
   const Driver& driver = stream->gpu->driver;
@@ -114,6 +131,9 @@ Result<std::unique_ptr<GpuStream>> GpuStream::make(std::shared_ptr<Gpu> gpu) {
 GpuStream::~GpuStream() {
   const Gpu::Current current(*gpu);
   if (handle != nullptr) gpu->driver.destroy_stream(handle);
+  for (const Stamp& stamp : stamps_) gpu->driver.destroy_event(stamp.event);
+  for (EventHandle event : passed_) gpu->driver.destroy_event(event);
+  if (owns_last_) gpu->driver.destroy_event(last_);
   if (step_memory_ != 0) gpu->driver.release(step_memory_);
 }
 
@@ -136,6 +156,43 @@ Result<Address> GpuStream::step(const StepBlock& step) {
   step_ = step;
   has_step_ = true;
   return step_memory_;
+}
+
+Status GpuStream::stamp(double* seconds) {
+  if (last_ == nullptr) {
+    EPL_ASSIGN(last_, gpu->clock_begin(handle));
+  }
+  EventHandle event = nullptr;
+  if (passed_.empty()) {
+    EPL_TRY(gpu->call("cuEventCreate", [&] { return gpu->driver.create_event(&event, event_with_timing); }));
+  } else {
+    event = passed_.back();
+    passed_.pop_back();
+  }
+  stamps_.push_back({event, seconds});
+  return gpu->call("cuEventRecord", [&] { return gpu->driver.record(event, handle); });
+}
+
+// From the stamp before: the driver's difference has the 24 bits of a float.
+Status GpuStream::read(const Stamp& stamp) {
+  float milliseconds = 0;
+  EPL_TRY(gpu->call("cuEventElapsedTime", [&] { return gpu->driver.elapsed(&milliseconds, last_, stamp.event); }));
+  last_seconds_ += double{milliseconds} * 1e-3;
+  *stamp.seconds = last_seconds_;
+  if (owns_last_) passed_.push_back(last_);
+  last_ = stamp.event;
+  owns_last_ = true;
+  return {};
+}
+
+Status GpuStream::synchronize() {
+  Status status = gpu->call("cuStreamSynchronize", [&] { return gpu->driver.synchronize(handle); });
+  for (const Stamp& stamp : stamps_) {
+    if (status.ok()) status = read(stamp);
+    if (!status.ok()) passed_.push_back(stamp.event);
+  }
+  stamps_.clear();
+  return status;
 }
 
 Launch over_elements(std::string source, std::string entry, int64_t n) {

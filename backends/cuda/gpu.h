@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "backends/cuda/api/driver.h"
 #include "backends/cuda/kernel.h"
@@ -51,6 +52,9 @@ class Gpu {
   // A function of a text, which is compiled and loaded when it is first asked for.
   Result<Function> function(const std::string& source, const std::string& entry, unsigned shared_bytes);
 
+  // Where the clock of stamps begins: an event that has passed. The first stream that asks brings it.
+  Result<EventHandle> clock_begin(StreamHandle on);
+
   const Driver& driver;
   const std::string libraries;
   const Ordinal device;
@@ -69,6 +73,7 @@ class Gpu {
   Result<Module> module(const std::string& source);
 
   Context context_ = nullptr;
+  EventHandle clock_begin_ = nullptr;
   std::mutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<Loaded>> modules_;
 };
@@ -85,6 +90,9 @@ class GpuStream {
   Status launch(Function function, const Launch& how, std::span<const uint64_t> values) const;
   // Where `step` lies in device memory for what is launched next.
   Result<Address> step(const StepBlock& step);
+  // The time at which the stream comes here goes to `seconds` when `synchronize` has waited for it.
+  Status stamp(double* seconds);
+  Status synchronize();
   // As one command each.
   Status copy_rows(Address target, int64_t target_step, Address source, int64_t source_step, int64_t bytes,
                    int64_t rows) const;
@@ -93,6 +101,17 @@ class GpuStream {
   StreamHandle handle = nullptr;
 
  private:
+  struct Stamp {
+    EventHandle event;
+    double* seconds;
+  };
+  Status read(const Stamp& stamp);
+
+  std::vector<Stamp> stamps_;        // not yet read
+  std::vector<EventHandle> passed_;  // events of stamps that were, to be used again
+  EventHandle last_ = nullptr;       // the stamp that was read last, or where the clock begins
+  bool owns_last_ = false;
+  double last_seconds_ = 0;
   Address step_memory_ = 0;
   StepBlock step_{};
   bool has_step_ = false;

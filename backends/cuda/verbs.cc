@@ -176,8 +176,11 @@ int32_t wait(void* stream, void* event, const epl_pack_reason* failure) noexcept
 }
 
 int32_t synchronize(void* stream, const epl_pack_reason* failure) noexcept {
-  return command(stream, "cuStreamSynchronize", failure,
-                 [&](const Driver& driver, StreamHandle on) { return driver.synchronize(on); });
+  return answered(failure, [&] { return stream_of(stream).synchronize(); });
+}
+
+int32_t stamp(void* stream, double* seconds, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&] { return stream_of(stream).stamp(seconds); });
 }
 
 }  // namespace
@@ -201,6 +204,7 @@ const epl_pack_device device_verbs = {.struct_size = sizeof(epl_pack_device),
                                       .reduce = reduce,
                                       .record = record,
                                       .wait = wait,
-                                      .synchronize = synchronize};
+                                      .synchronize = synchronize,
+                                      .stamp = stamp};
 
 }  // namespace epl::cuda

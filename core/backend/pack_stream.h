@@ -86,6 +86,7 @@ class PackStream final : public Stream {
   void record(Event& event) override;
   void wait(Event& event) override;
   Status synchronize() override;
+  bool stamp(double* seconds) override;
 
   const OpenedPack& opened() const { return *opened_; }
   void* handle() const { return handle_; }

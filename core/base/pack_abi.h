@@ -252,6 +252,9 @@ typedef struct epl_pack_device {
   int32_t (*record)(void* stream, void* event, const epl_pack_reason* failure);
   int32_t (*wait)(void* stream, void* event, const epl_pack_reason* failure);
   int32_t (*synchronize)(void* stream, const epl_pack_reason* failure);
+  /* The time at which the stream comes here, in seconds of a clock that the device's streams share. It is written when
+   * `synchronize` has waited for it. */
+  int32_t (*stamp)(void* stream, double* seconds, const epl_pack_reason* failure);
 } epl_pack_device;
 
 typedef struct epl_pack {

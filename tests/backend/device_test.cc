@@ -149,6 +149,27 @@ void double_elements(const KernelCall& call) {
   });
 }
 
+TEST_P(Backend, stamps_are_times_in_the_order_of_the_stream) {
+  const auto memory_of_it = buffer(1 << 16);
+  const auto on = stream(), another = stream();
+  double seconds[4] = {-1, -1, -1, -1};
+  if (!on->stamp(&seconds[0])) GTEST_SKIP() << "commands run at once";
+  on->fill(memory_of_it->data(), 1 << 16, 7);
+  EXPECT_TRUE(on->stamp(&seconds[1]));
+  ASSERT_TRUE(on->synchronize().ok());
+  auto event = device->create_event();
+  on->record(*event);
+  another->wait(*event);
+  EXPECT_TRUE(another->stamp(&seconds[2]));
+  ASSERT_TRUE(another->synchronize().ok());
+  EXPECT_TRUE(on->stamp(&seconds[3]));
+  ASSERT_TRUE(on->synchronize().ok());
+  EXPECT_GE(seconds[0], 0);
+  EXPECT_LT(seconds[0], seconds[1]);
+  EXPECT_LE(seconds[1], seconds[2] + 1e-4);  // what a float32 of milliseconds loses between streams
+  EXPECT_LE(seconds[1], seconds[3]);
+}
+
 TEST_P(Backend, a_kernel_gets_what_it_was_launched_with) {
   if (GetParam() == "cuda") GTEST_SKIP() << "the kernel of this test runs on the host";
   KernelRow row{.op = "double", .name = "double", .launch = double_elements};

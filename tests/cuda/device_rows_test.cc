@@ -18,7 +18,7 @@ bool same_element(const Tensor& a, const Tensor& b, int64_t i) {
   return is_float(a.dtype()) && std::isnan(a.get(i)) && std::isnan(b.get(i));
 }
 
-class OnTheDevice : public testing::TestWithParam<const OpDef*> {
+class OnTheDevice : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     static TestHost memory;
@@ -94,7 +94,9 @@ class OnTheDevice : public testing::TestWithParam<const OpDef*> {
 std::shared_ptr<Device> OnTheDevice::device;
 std::string OnTheDevice::reason;
 
-TEST_P(OnTheDevice, HasTheBitsOfTheCpu) {
+class OnTheDeviceOp : public OnTheDevice, public testing::WithParamInterface<const OpDef*> {};
+
+TEST_P(OnTheDeviceOp, HasTheBitsOfTheCpu) {
   const OpDef& op = *GetParam();
   for (const std::string& text : op.samples) {
     for (const int64_t units : {1, 2}) {
@@ -105,6 +107,37 @@ TEST_P(OnTheDevice, HasTheBitsOfTheCpu) {
   if (compared == 0) GTEST_SKIP() << "no kernel" << (refusals.empty() ? "" : ": " + refusals.back().reason);
 }
 
+// Past tiles, segments and rows of several threads, some of which have nothing to do.
+TEST_F(OnTheDevice, LargerSizesHaveTheBitsOfTheCpu) {
+  const std::pair<const char*, const char*> larger[] = {
+      {"matmul", "f32[96,128,9], f32[96,9,131]"},
+      {"linear", "f32[259,21], f32[300,21], f32[300] {transpose_w=true}"},
+      {"linear_grad_weight", "f32[540,70], f32[540,65]"},
+      {"softmax", "f32[3,1100] {axis=1}"},
+      {"log_softmax_grad", "f32[3,70], f32[3,70] {axis=1}"},
+      {"cross_entropy", "f32[34,1030], i64[34](-1..40) {ignore_index=-1}"},
+      {"cross_entropy_grad", "f32[5,70], i64[5](-1..70), f32[](0.5..1), f32[5](7..9) {ignore_index=-1}"},
+      {"layer_norm", "f32[5,1100], f32[1100], f32[1100]"},
+      {"layer_norm_grad", "f32[20,40], f32[20,40], f32[20,1], f32[20,1](0.5..2), f32[40]"},
+      {"attention", "f32[1,2,70,20], f32[1,1,75,20], f32[1,1,75,24] {scale=0.3}"},
+      {"attention", "f32[1,1,110,16], f32[1,1,110,16], f32[1,1,110,16] {scale=0.3,causal=true}"},
+      {"attention_grad",
+       "f32[1,1,110,16], f32[1,1,110,16], f32[1,1,110,16], f32[1,1,110,16], f32[1,1,110,16], f32[1,1,110](4..6) "
+       "{scale=0.3,causal=true}"},
+      {"attention_grad",
+       "f32[1,2,40,24], f32[1,2,40,20], f32[1,1,70,20], f32[1,1,70,24], f32[1,2,40,24], f32[1,2,40](4..6) "
+       "{scale=0.3}"}};
+  for (const auto& [name, text] : larger) {
+    const OpDef* op = op_table().find(name);
+    ASSERT_NE(op, nullptr) << name;
+    const auto sample = parse_sample(*op, text);
+    ASSERT_TRUE(sample.ok()) << name << ": " << sample.status().to_string();
+    compare(*op, cat(name, " ", text), *sample, 1);
+    if (HasFailure()) return;
+  }
+  EXPECT_EQ(compared, static_cast<int>(std::size(larger)));
+}
+
 std::vector<const OpDef*> ops() {
   std::vector<const OpDef*> all;
   for (const OpDef* op : op_table().all())
@@ -112,7 +145,7 @@ std::vector<const OpDef*> ops() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(, OnTheDevice, testing::ValuesIn(ops()), [](const auto& info) { return info.param->name; });
+INSTANTIATE_TEST_SUITE_P(, OnTheDeviceOp, testing::ValuesIn(ops()), [](const auto& info) { return info.param->name; });
 
 }  // namespace
 }  // namespace epl::cuda

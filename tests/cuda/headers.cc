@@ -18,7 +18,8 @@ static_assert(attribute_processors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT &
               attribute_capability_major == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR &&
               attribute_capability_minor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(function_attribute_shared_bytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
-              stream_non_blocking == CU_STREAM_NON_BLOCKING && event_without_timing == CU_EVENT_DISABLE_TIMING);
+              stream_non_blocking == CU_STREAM_NON_BLOCKING && event_with_timing == CU_EVENT_DEFAULT &&
+              event_without_timing == CU_EVENT_DISABLE_TIMING);
 
 template <class A, class B>
 constexpr bool alike = sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B>;

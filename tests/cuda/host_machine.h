@@ -32,11 +32,30 @@ inline constexpr std::string_view host_prelude = R"text(
 #define __device__
 #define __shared__ static
 #define __restrict__
+#define __align__(n) __attribute__((aligned(n)))
+struct float4 { float x, y, z, w; };
 struct Place { unsigned x = 0, y = 0, z = 0; };
 static Place threadIdx, blockIdx, blockDim, gridDim;
 static bool takes_turns = false;
 static ucontext_t scheduler, *running;
 static void __syncthreads() { if (takes_turns) swapcontext(running, &scheduler); }
+// Both threads are of one warp, so that they take as many turns.
+static float shuffled[1024];
+static float shuffle(float value, unsigned from) {
+  shuffled[threadIdx.x] = value;
+  __syncthreads();
+  const float found = shuffled[from];
+  __syncthreads();
+  return found;
+}
+static float __shfl_xor_sync(unsigned, float value, int mask, int) { return shuffle(value, threadIdx.x ^ unsigned(mask)); }
+static float __shfl_down_sync(unsigned, float value, int by, int width) {
+  const unsigned last = threadIdx.x / unsigned(width) * unsigned(width) + unsigned(width) - 1;
+  return shuffle(value, threadIdx.x + unsigned(by) > last ? threadIdx.x : threadIdx.x + unsigned(by));
+}
+static float __shfl_sync(unsigned, float value, int lane, int width) {
+  return shuffle(value, threadIdx.x / unsigned(width) * unsigned(width) + unsigned(lane));
+}
 static int atomicMax(int* at, int value) { int old = *at; if (value > old) *at = value; return old; }
 static int atomicMin(int* at, int value) { int old = *at; if (value < old) *at = value; return old; }
 #line 1 "text"
@@ -127,6 +146,9 @@ class HostMachine {
     constexpr std::string_view head = "extern \"C\" __global__ void ";
     for (size_t i = 0; i < bodies.size(); ++i) {
       std::string body = *bodies[i];
+      constexpr std::string_view bounds = "__launch_bounds__(256, 2) ";
+      for (size_t at = body.find(bounds); at != std::string::npos; at = body.find(bounds))
+        body.erase(at, bounds.size());
       for (size_t at = body.find(head); at != std::string::npos; at = body.find(head, at)) {
         body.replace(at, head.size(), "void ");
         const std::string name = body.substr(at + 5, body.find('(', at) - at - 5);
@@ -137,8 +159,10 @@ class HostMachine {
     text += table + "};\n" + std::string(host_epilogue);
     const std::string source = folder_ / "kernels.cc", library = folder_ / "kernels.so", log = folder_ / "log";
     std::ofstream(source) << text;
-    const std::string command = cat("g++ -std=c++20 -O1 -fno-strict-aliasing -w -mfma -ffp-contract=off -shared -fPIC ",
-                                    source, " -o ", library, " > ", log, " 2>&1");
+    // Of a template's shared memory each library has its own.
+    const std::string command =
+        cat("g++ -std=c++20 -O1 -fno-strict-aliasing -fno-gnu-unique -w -mfma -ffp-contract=off -shared -fPIC ", source,
+            " -o ", library, " > ", log, " 2>&1");
     if (std::system(command.c_str()) != 0) {
       std::ifstream in(log);
       return std::string(std::istreambuf_iterator<char>(in), {}).substr(0, 4000) + source;
@@ -157,8 +181,10 @@ class HostMachine {
       if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0) continue;
       std::vector<void*> values;
       for (const Argument& a : launch.arguments) values.push_back(value_of(a, inputs, outputs, room, step));
+      const bool waits =
+          launch.source.find("__syncthreads") != std::string::npos || launch.source.find("__shfl") != std::string::npos;
       launch_(numbers[i], launch.entry.c_str(), launch.grid.data(), launch.block.data(), values.data(),
-              static_cast<int>(values.size()), launch.source.find("__syncthreads") != std::string::npos);
+              static_cast<int>(values.size()), waits);
     }
   }
 

@@ -124,6 +124,9 @@ struct Stored {
   HWY_INLINE V operator()(int64_t i, hn::Mask<F> mask) const { return hn::MaskedLoad(mask, f32, x + i); }
 };
 
+// Whether element i of a row is this thread's, where several threads share a row.
+HWY_INLINE bool owns(int64_t) { return true; }
+
 // Calls f(i, load, store) for full vectors of a row and once more, masked, for the rest: load(p) reads p[i...],
 // store(v, p) writes them.
 template <class Body> HWY_INLINE void for_each_vector(int64_t n, const Body& body) {

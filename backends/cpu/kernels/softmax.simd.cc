@@ -78,13 +78,13 @@ float log_sum_exp(const float* x, int64_t n) {
 }
 
 void cross_entropy_grad(const float* x, float lse, int64_t target, float scale, float* y, int64_t n) {
-  float at_target = (exp_of(x[target] - lse) - 1.0f) * scale;
+  float at_target = owns(target) ? (exp_of(x[target] - lse) - 1.0f) * scale : 0.0f;
   V shift = set(lse), factor = set(scale), least = set(0x1p-96f);
   for_each_vector(n, [&](auto load, auto store) HWY_ATTR {
     const V p = exp(hn::Sub(load(x), shift));
     store(hn::Mul(hn::IfThenZeroElse(hn::Lt(p, least), p), factor), y);
   });
-  y[target] = at_target;
+  if (owns(target)) y[target] = at_target;
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ inline constexpr DriverCode code_success = 0, code_out_of_memory = 2, code_no_de
                             code_illegal_address = 700, code_launch_failed = 719;
 inline constexpr int attribute_processors = 16, attribute_capability_major = 75, attribute_capability_minor = 76;
 inline constexpr int function_attribute_shared_bytes = 8;
-inline constexpr unsigned stream_non_blocking = 1, event_without_timing = 2;
+inline constexpr unsigned stream_non_blocking = 1, event_with_timing = 0, event_without_timing = 2;
 
 // Each: our name, the driver's, the version that brought it, its parameters.
 #define EPL_CUDA_DRIVER_FUNCTIONS(F)                                                                             \
@@ -54,6 +54,7 @@ inline constexpr unsigned stream_non_blocking = 1, event_without_timing = 2;
   F(create_event, cuEventCreate, 2000, (EventHandle * event, unsigned flags))                                    \
   F(destroy_event, cuEventDestroy_v2, 4000, (EventHandle event))                                                 \
   F(record, cuEventRecord, 2000, (EventHandle event, StreamHandle stream))                                       \
+  F(elapsed, cuEventElapsedTime, 2000, (float* milliseconds, EventHandle begin, EventHandle end))                \
   F(load_module, cuModuleLoadData, 2000, (Module * module, const void* image))                                   \
   F(unload_module, cuModuleUnload, 2000, (Module module))                                                        \
   F(module_function, cuModuleGetFunction, 2000, (Function * function, Module module, const char* name))          \

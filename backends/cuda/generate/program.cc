@@ -134,6 +134,11 @@ std::string thread_head(int64_t threads) {
              "LL) return;\n");
 }
 
+std::string row_head(int64_t rows) {
+  return cat(thread_head(rows * row_threads), "  const long long row = t / ", row_threads, ", lane = t % ", row_threads,
+             ";\n");
+}
+
 std::string missing_bits(DType type) {
   uint64_t bits = 0;
   store_double(type, &bits, 0, is_float(type) ? std::numeric_limits<double>::quiet_NaN() : 0.0);

@@ -43,6 +43,10 @@ inline constexpr int block_threads = 256;
 // The line that says which thread this is, and leaves where there is no work for it.
 std::string thread_head(int64_t threads);
 
+// The same of kernels that have 16 threads for each row: `row`, and `lane`, which of its threads this is.
+inline constexpr int row_threads = 16;
+std::string row_head(int64_t rows);
+
 // Elements of a type's missing value: NaN, or zero. As the bits of memory.
 std::string missing_bits(DType type);
 

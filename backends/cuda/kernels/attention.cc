@@ -7,7 +7,7 @@ namespace epl::cuda {
 namespace {
 
 constexpr DType f32[] = {DType::f32};
-constexpr std::string_view attention_file = "backends/cuda/text/attention.cuh";
+constexpr std::string_view attention_file = "backends/cuda/text/attention_tiles.cuh";
 
 std::string float_function(std::string_view name, double value) {
   uint32_t bits = 0;
@@ -39,20 +39,48 @@ Shapes shapes_of(const Query& query, int q_at, int bias_at) {
 }
 Status accepts(const Shapes& s) { return require(s.keys > 0 && s.depth > 0 && s.values > 0, "an empty dimension"); }
 
+// How many rows of queries, or keys, each thread of a block has; 0: they are too deep for shared memory, and a thread
+// has one of its own. `own` and `passing` are floats of the vectors that stay and that pass, `numbers` of what each
+// other has for a row.
+constexpr int64_t free_shared_floats = (48 << 10) / 4;
+int64_t stride_of(int64_t n) { return (n + 3) / 4 * 4 + 4; }
+int64_t rows_of_a_thread(int64_t own, int64_t passing, int64_t numbers) {
+  for (const int64_t each : {2, 1})
+    if (16 * each * (own + numbers) + passing <= free_shared_floats) return each;
+  return 0;
+}
+constexpr int64_t tile_keys = 64, tile_rows = 32, spare = 4;  // of text/attention_tiles.cuh
+
+// A launch by tiles, or by rows where there are none.
+Launch launch_tiles(const std::string& text, std::string_view entry, int64_t each, int64_t of, int64_t in,
+                    std::vector<Argument> arguments) {
+  if (each == 0) return launch_threads(text, std::string(entry), of * in, std::move(arguments));
+  const int64_t blocks = of * ((in + 16 * each - 1) / (16 * each));
+  return launch_threads(text, std::string(entry), blocks * block_threads, std::move(arguments));
+}
+std::string tiles_or(int64_t each, std::string_view tiles, std::string_view head, std::string_view rows,
+                     std::string_view arguments) {
+  if (each > 0) return cat("  ", tiles, "<P, ", each, ">(", arguments, ");\n}\n");
+  return cat(head, "  ", rows, "<P>(t, ", arguments, ");\n}\n");
+}
+
 Result<Kernel> attention(const Query& q) {
   const Shapes s = shapes_of(q, 0, 3);
   EPL_TRY(accepts(s));
   const int64_t rows = s.batch * s.heads * s.queries;
   Kernel kernel;
   if (rows == 0) return kernel;
+  const int64_t depth = stride_of(s.depth), wide = std::max(depth, stride_of(s.values)),
+                each = rows_of_a_thread(depth, tile_keys * wide, tile_keys + spare);
   const std::string body =
       cat(s.text,
           "extern \"C\" __global__ void attention(const float* q, const float* k, const float* v, const float* bias,\n"
           "                                     float* y, float* lse) {\n",
-          thread_head(rows), "  attention_row<P>(t, q, k, v, bias, y, lse);\n}\n");
-  kernel.launches.push_back(launch_threads(program({attention_file}, body), "attention", rows,
-                                           {input(0), input(1), input(2), q.has(3) ? input(3) : Argument{}, output(0),
-                                            q.has_output(1) ? output(1) : Argument{}}));
+          tiles_or(each, "attention_tiles", thread_head(rows), "attention_row", "q, k, v, bias, y, lse"));
+  kernel.launches.push_back(launch_tiles(program({attention_file}, body), "attention", each, s.batch * s.heads,
+                                         s.queries,
+                                         {input(0), input(1), input(2), q.has(3) ? input(3) : Argument{}, output(0),
+                                          q.has_output(1) ? output(1) : Argument{}}));
   return kernel;
 }
 
@@ -62,6 +90,10 @@ Result<Kernel> attention_grad(const Query& q) {
   const int64_t rows = s.batch * s.heads * s.queries, keys = s.batch * s.key_heads * s.keys;
   Kernel kernel;
   if (keys == 0) return kernel;
+  const int64_t depth = stride_of(s.depth), values = stride_of(s.values), both = depth + values;
+  const int64_t each_query = rows_of_a_thread(both, tile_keys * std::max(depth, values), tile_keys + spare),
+                each_key = rows_of_a_thread(both, tile_rows * both, 2 * (tile_rows + spare));
+  constexpr std::string_view common = "dy, q, k, v, lse, bias, dots, corrections";
   const std::string body = cat(
       s.text,
       "extern \"C\" __global__ void prepare(const float* dy, const float* q, const float* k, const float* y,\n"
@@ -69,10 +101,10 @@ Result<Kernel> attention_grad(const Query& q) {
       thread_head(rows), "  attention_prepare<P>(t, dy, q, k, y, lse, bias, dots, corrections);\n}\n",
       "extern \"C\" __global__ void queries(const float* dy, const float* q, const float* k, const float* v,\n"
       "    const float* lse, const float* bias, const float* dots, const float* corrections, float* dq) {\n",
-      thread_head(rows), "  attention_query_gradient<P>(t, dy, q, k, v, lse, bias, dots, corrections, dq);\n}\n",
+      tiles_or(each_query, "attention_query_tiles", thread_head(rows), "attention_query_gradient", cat(common, ", dq")),
       "extern \"C\" __global__ void keys(const float* dy, const float* q, const float* k, const float* v,\n"
       "    const float* lse, const float* bias, const float* dots, const float* corrections, float* dk, float* dv) {\n",
-      thread_head(keys), "  attention_key_gradient<P>(t, dy, q, k, v, lse, bias, dots, corrections, dk, dv);\n}\n");
+      tiles_or(each_key, "attention_key_tiles", thread_head(keys), "attention_key_gradient", cat(common, ", dk, dv")));
   const std::string text = program({attention_file}, body);
   const Argument dy = input(0), qs = input(1), ks = input(2), vs = input(3), y = input(4), lse = input(5),
                  bias = q.has(6) ? input(6) : Argument{}, dots = workspace(0),
@@ -80,11 +112,11 @@ Result<Kernel> attention_grad(const Query& q) {
   kernel.workspace_bytes = 2 * whole_lines(rows * 4);
   if (rows > 0) {
     kernel.launches.push_back(launch_threads(text, "prepare", rows, {dy, qs, ks, y, lse, bias, dots, corrections}));
-    kernel.launches.push_back(
-        launch_threads(text, "queries", rows, {dy, qs, ks, vs, lse, bias, dots, corrections, output(0)}));
+    kernel.launches.push_back(launch_tiles(text, "queries", each_query, s.batch * s.heads, s.queries,
+                                           {dy, qs, ks, vs, lse, bias, dots, corrections, output(0)}));
   }
-  kernel.launches.push_back(
-      launch_threads(text, "keys", keys, {dy, qs, ks, vs, lse, bias, dots, corrections, output(1), output(2)}));
+  kernel.launches.push_back(launch_tiles(text, "keys", each_key, s.batch * s.key_heads, s.keys,
+                                         {dy, qs, ks, vs, lse, bias, dots, corrections, output(1), output(2)}));
   return kernel;
 }
 

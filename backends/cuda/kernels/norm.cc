@@ -1,4 +1,4 @@
-// Layer norm and RMS norm over the dimensions from `axis` on, and their gradients. Rows are a thread's each. The
+// Layer norm and RMS norm over the dimensions from `axis` on, and their gradients. A row has 16 threads. The
 // gradients of scale and bias are sums over rows in the canonical order: first the segments of every column, with their
 // 16 lanes, then the tree over segments and units.
 #include "backends/cuda/generate/steps.h"
@@ -39,14 +39,15 @@ Result<Kernel> forward(const Query& q, bool centred) {
                                "extern \"C\" __global__ void norm_rows(const float* x, const float* scale, const "
                                "float* bias, float* y, float* mean,\n"
                                "                                float* rstd, long long epsilon) {\n",
-                               thread_head(rows), "  ", read_epsilon,
-                               "  epl::cpu::gpu::forward(x + t * n, scale, bias, e, ", centred ? "true" : "false",
-                               ", y ? y + t * n : nullptr, mean ? mean + t : nullptr,\n                         rstd ? "
-                               "rstd + t : nullptr, n);\n}\n");
+                               row_head(rows), "  ", read_epsilon,
+                               "  epl::cpu::gpu::forward(x + row * n, scale, bias, e, ", centred ? "true" : "false",
+                               ", y ? y + row * n : nullptr, mean && lane == 0 ? mean + row : nullptr,\n               "
+                               "          rstd && lane == 0 ? "
+                               "rstd + row : nullptr, n);\n}\n");
   Kernel kernel;
   kernel.aliases = {{0, 0}};
   kernel.launches.push_back(launch_threads(
-      program({rows_file}, body), "norm_rows", rows,
+      program({rows_file}, body), "norm_rows", rows * row_threads,
       {input(0), operand(q, 1), centred ? operand(q, 2) : Argument{}, result(q, 0), centred ? result(q, 1) : Argument{},
        result(q, centred ? 2 : 1), number_bits(q.number("epsilon"))}));
   return kernel;
@@ -130,14 +131,15 @@ Result<Kernel> backward(const Query& q, bool centred) {
   }
   if (q.has_output(0)) {
     // Last, so that dx may lie over dy or x.
-    const std::string of_rows = cat(
-        constant("n", width),
-        "extern \"C\" __global__ void gradient(const float* dy, const float* x, const float* scale, const float* "
-        "mean,\n"
-        "                                    const float* rstd, float* dx) {\n",
-        thread_head(rows), "  epl::cpu::gpu::backward(dy + t * n, x + t * n, scale, mean ? mean[t] : 0.0f, rstd[t], ",
-        centred ? "true" : "false", ", dx + t * n, nullptr, nullptr, n);\n}\n");
-    kernel.launches.push_back(launch_threads(program({rows_file}, of_rows), "gradient", rows,
+    const std::string of_rows =
+        cat(constant("n", width),
+            "extern \"C\" __global__ void gradient(const float* dy, const float* x, const float* scale, const float* "
+            "mean,\n"
+            "                                    const float* rstd, float* dx) {\n",
+            row_head(rows),
+            "  epl::cpu::gpu::backward(dy + row * n, x + row * n, scale, mean ? mean[row] : 0.0f, rstd[row], ",
+            centred ? "true" : "false", ", dx + row * n, nullptr, nullptr, n);\n}\n");
+    kernel.launches.push_back(launch_threads(program({rows_file}, of_rows), "gradient", rows * row_threads,
                                              {input(0), input(1), scale, mean, rstd, output(0)}));
     kernel.aliases = {{0, 0}, {1, 0}};
   }

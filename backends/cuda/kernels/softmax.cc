@@ -1,4 +1,4 @@
-// Softmax, log-softmax, cross-entropy and their gradients: a row for each thread.
+// Softmax, log-softmax, cross-entropy and their gradients: 16 threads for each row.
 #include "backends/cuda/generate/steps.h"
 #include "backends/cuda/kernels/rows.h"
 #include "core/base/text.h"
@@ -22,12 +22,13 @@ Result<Kernel> rows_of(const Query& q, std::string_view loop, int operands) {
   for (int i = 0; i < operands; ++i) {
     arguments.push_back(layout.read(input(i)));
     parameters += cat("const float* x", i, ", ");
-    passed += cat("x", i, " + t * n, ");
+    passed += cat("x", i, " + row * n, ");
   }
   arguments.push_back(layout.write(output(0)));
   const std::string body = cat(constant("n", rows.n), "extern \"C\" __global__ void rows(", parameters, "float* y) {\n",
-                               thread_head(rows.rows), "  epl::cpu::gpu::", loop, "(", passed, "y + t * n, n);\n}\n");
-  kernel.launches.push_back(launch_threads(program({rows_file}, body), "rows", rows.rows, std::move(arguments)));
+                               row_head(rows.rows), "  epl::cpu::gpu::", loop, "(", passed, "y + row * n, n);\n}\n");
+  kernel.launches.push_back(
+      launch_threads(program({rows_file}, body), "rows", rows.rows * row_threads, std::move(arguments)));
   layout.finish();
   return kernel;
 }
@@ -56,14 +57,14 @@ Result<Kernel> cross_entropy(const Query& q) {
   if (rows.rows > 0) kernel.workspace_bytes += sum.workspace_bytes();
   const std::string body = cat(
       constant("n", rows.n), "extern \"C\" __global__ void losses(const float* x, const ", memory_type(q.in(1).dtype),
-      "* targets, float* lses, float* terms, long long ignored) {\n", thread_head(rows.rows),
-      "  const long long target = targets[t];\n"
+      "* targets, float* lses, float* terms, long long ignored) {\n", row_head(rows.rows),
+      "  const long long target = targets[row];\n"
       "  const bool valid = target >= 0 && target < n;\n"
-      "  const float* row = x + t * n;\n"
-      "  const float lse = lses || target != ignored ? epl::cpu::gpu::log_sum_exp(row, n) : 0.0f;\n"
-      "  if (lses) lses[t] = lse;\n"
-      "  terms[t] = target == ignored ? 0.0f : valid ? lse - row[target] : __builtin_nanf(\"\");\n}\n");
-  kernel.launches.push_back(launch_threads(program({rows_file}, body), "losses", rows.rows,
+      "  const float lse = lses || target != ignored ? epl::cpu::gpu::log_sum_exp(x + row * n, n) : 0.0f;\n"
+      "  if (lane > 0) return;\n"
+      "  if (lses) lses[row] = lse;\n"
+      "  terms[row] = target == ignored ? 0.0f : valid ? lse - x[row * n + target] : __builtin_nanf(\"\");\n}\n");
+  kernel.launches.push_back(launch_threads(program({rows_file}, body), "losses", rows.rows * row_threads,
                                            {x, input(1), output(1), terms, number(q.integer("ignore_index"))}));
   if (q.has_output(0)) add_reduction(kernel, sum, "Sum", terms, output(0), for_sum);
   return kernel;
@@ -79,13 +80,13 @@ Result<Kernel> cross_entropy_grad(const Query& q) {
   const std::string body =
       cat(constant("n", rows.n), "extern \"C\" __global__ void gradients(const float* x, const ",
           memory_type(q.in(1).dtype),
-          "* targets, const float* scale, const float* lses, float* y, long long ignored) {\n", thread_head(rows.rows),
-          "  const long long target = targets[t];\n"
+          "* targets, const float* scale, const float* lses, float* y, long long ignored) {\n", row_head(rows.rows),
+          "  const long long target = targets[row];\n"
           "  if (target >= 0 && target < n && target != ignored)\n"
-          "    return epl::cpu::gpu::cross_entropy_grad(x + t * n, lses[t], target, *scale, y + t * n, n);\n"
+          "    return epl::cpu::gpu::cross_entropy_grad(x + row * n, lses[row], target, *scale, y + row * n, n);\n"
           "  const float value = target == ignored ? 0.0f : __builtin_nanf(\"\");\n"
-          "  for (long long i = 0; i < n; ++i) y[t * n + i] = value;\n}\n");
-  kernel.launches.push_back(launch_threads(program({rows_file}, body), "gradients", rows.rows,
+          "  for (long long i = lane; i < n; i += 16) y[row * n + i] = value;\n}\n");
+  kernel.launches.push_back(launch_threads(program({rows_file}, body), "gradients", rows.rows * row_threads,
                                            {x, input(1), input(2), input(3), y, number(q.integer("ignore_index"))}));
   layout.finish();
   return kernel;

@@ -1,7 +1,7 @@
 // All of the texts, for tests that compile many kernels at once.
 #pragma once
 
-#include "backends/cuda/text/attention.cuh"
+#include "backends/cuda/text/attention_tiles.cuh"
 #include "backends/cuda/text/pool.cuh"
 #include "backends/cuda/text/product.cuh"
 #include "backends/cuda/text/random.cuh"

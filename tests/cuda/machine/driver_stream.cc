@@ -130,7 +130,7 @@ EPL_DRIVER cuEventRecord(void* handle, void* stream_handle) {
     const Command& command = submit(lock, stream, [&machine, handle](const Command& now) {
       auto* recorded = static_cast<Event*>(handle);
       if (machine.all_events.count(recorded) != 0 && recorded->command == now.number)
-        recorded->time = machine.counts.steps + machine.counts.commands;
+        recorded->time = machine.counts.steps + machine.counts.carried_out;
     });
     event.command = stream.last;
     event.clock = stream.clock;

@@ -96,6 +96,7 @@ struct Settings {
 
 struct Counts {
   uint64_t launches = 0, instructions = 0, steps = 0, commands = 0, allocations = 0;
+  uint64_t carried_out = 0;  // commands
 };
 
 class Machine {

@@ -87,6 +87,7 @@ void Machine::carry_out(std::unique_lock<std::mutex>& lock, Stream& stream) {
       context.sticky = fault.code;
     }
   }
+  ++counts.carried_out;
   done_[stream.commands.front().number] = true;
   stream.commands.pop_front();
 }
