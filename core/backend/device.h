@@ -62,22 +62,30 @@ class HostStream {
   ~HostStream() = default;
 };
 
+// What only a stream has that tells the time itself: in its order, not when the host comes to its commands.
+class StreamClock {
+ public:
+  // Writes into `seconds` when the stream comes here; it is there when the stream is settled and synchronized.
+  virtual void stamp(double* seconds) = 0;
+
+ protected:
+  ~StreamClock() = default;
+};
+
 // What only a simulated stream has: a time of its own. A collective of simulated ranks does not block its caller, so
 // that one thread may drive all ranks, one after another.
-class VirtualClock {
+class VirtualClock : public StreamClock {
  public:
   virtual double seconds() const = 0;  // at which what the stream has been given is done
   // Not while the stream stands before a call that some peer has not made: its time is then that at which it began to
   // wait.
   virtual bool settled() const = 0;
-  // Writes into `seconds` when the stream comes here; it is there when the stream is settled and synchronized.
-  virtual void stamp(double* seconds) = 0;
 
  protected:
   ~VirtualClock() = default;
 };
 
-// What every device can do. What only some can is behind `host` and `clock`.
+// What every device can do. What only some can is behind `host`, `clock` and `stamps`.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -93,6 +101,7 @@ class Stream {
   virtual Status synchronize() = 0;
   virtual HostStream* host() { return nullptr; }     // null: it runs elsewhere
   virtual VirtualClock* clock() { return nullptr; }  // null: its time is the host's
+  virtual StreamClock* stamps() { return clock(); }  // null: the host says when it has issued a command
 };
 
 // What a rank says when it joins a group whose ranks may be of several processes.

@@ -138,10 +138,9 @@ void PackStream::wait(Event& event) {
   point.append_open(open_);
 }
 
-bool PackStream::stamp(double* seconds) {
+void PackStream::stamp(double* seconds) {
   *seconds = 0;  // of a stream that has failed
   issue("a time", [&](const epl_pack_reason* reason) { return opened_->verbs->stamp(handle_, seconds, reason); });
-  return true;
 }
 
 Status PackStream::synchronize() {

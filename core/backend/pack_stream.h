@@ -71,7 +71,7 @@ class PackEvent final : public Event {
   OpenCalls open_;
 };
 
-class PackStream final : public Stream {
+class PackStream final : public Stream, public StreamClock {
  public:
   PackStream(std::shared_ptr<OpenedPack> opened, void* handle) : opened_(std::move(opened)), handle_(handle) {}
   ~PackStream() override;
@@ -86,7 +86,8 @@ class PackStream final : public Stream {
   void record(Event& event) override;
   void wait(Event& event) override;
   Status synchronize() override;
-  bool stamp(double* seconds) override;
+  StreamClock* stamps() override { return this; }
+  void stamp(double* seconds) override;
 
   const OpenedPack& opened() const { return *opened_; }
   void* handle() const { return handle_; }

@@ -218,7 +218,7 @@ TraceEvent* Executor::begin_event(Stream& stream, int instruction) {
 }
 
 void Executor::stamp(Stream& stream, double* seconds) {
-  if (VirtualClock* clock = stream.clock()) {
+  if (StreamClock* clock = stream.stamps()) {
     clock->stamp(seconds);
   } else {
     *seconds = host_.seconds();
