@@ -263,7 +263,7 @@ epl_error* epl_checkpoint_describe(const epl_engine* engine, const char* path, s
     Json items = Json::array();
     for (const CheckpointItem& item : checkpoint.items) {
       items.push_back({{"name", item.name},
-                       {"kind", state_kind_name(item.kind)},
+                       {"kind", state_kind_row(item.kind).name},
                        {"dtype", dtype_name(item.value.dtype())},
                        {"dims", item.value.shape()}});
     }

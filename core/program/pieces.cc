@@ -121,22 +121,14 @@ std::vector<PieceBox> boxes_of(const TensorType& type, const Sharding& sharding,
   return boxes;
 }
 
-Tensor cut_box(const Tensor& piece, const PieceBox& box) {
-  Tensor out(TensorType{piece.dtype(), box.shape});
-  const Shape& all = piece.shape();
-  const auto size = static_cast<int64_t>(dtype_bytes(piece.dtype()));
-  const int64_t row = box.shape.empty() ? 1 : box.shape.back();
-  for (int64_t r = 0; row > 0 && r < out.elements() / row; ++r) {
-    int64_t at = box.shape.empty() ? 0 : box.local_offset.back(), rest = r, stride = all.empty() ? 1 : all.back();
-    for (size_t d = all.size(); d-- > 1;) {
-      at += (rest % box.shape[d - 1] + box.local_offset[d - 1]) * stride;
-      rest /= box.shape[d - 1];
-      stride *= all[d - 1];
-    }
-    std::memcpy(static_cast<std::byte*>(out.data()) + r * row * size,
-                static_cast<const std::byte*>(piece.data()) + at * size, static_cast<size_t>(row * size));
-  }
-  return out;
+Status read_piece(const std::vector<PlacedBox>& from, const std::vector<PieceBox>& boxes, const TensorType& local,
+                  void* target) {
+  int64_t elements = 0;
+  for (const PieceBox& box : boxes) elements += element_count(box.shape);
+  if (elements < local.elements()) std::memset(target, 0, static_cast<size_t>(local.bytes()));
+  for (const PieceBox& box : boxes)
+    EPL_TRY(copy_box(from, {box.shape, box.offset, local.shape, box.local_offset}, target));
+  return {};
 }
 
 int64_t global_element(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/base/function_ref.h"
-#include "core/base/tensor.h"
+#include "core/base/tensor_box.h"
 #include "core/base/tensor_type.h"
 #include "core/strategy/sharding.h"
 
@@ -20,8 +20,10 @@ struct PieceBox {
   Shape offset, local_offset, shape;
 };
 std::vector<PieceBox> boxes_of(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place);
-// A copy of such a part.
-Tensor cut_box(const Tensor& piece, const PieceBox& box);
+// Reads these parts of a tensor, which lies in pieces of its own, into a piece of the type `local`. Padding becomes
+// zeros.
+Status read_piece(const std::vector<PlacedBox>& from, const std::vector<PieceBox>& boxes, const TensorType& local,
+                  void* target);
 
 // Where an element of a piece stands in the whole tensor.
 int64_t global_element(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,

@@ -33,20 +33,17 @@ std::vector<std::string> files_of(const std::string& folder) {
 
 }  // namespace
 
-std::string_view state_kind_name(StateKind kind) {
-  switch (kind) {
-    case StateKind::parameter:
-      return "parameter";
-    case StateKind::frozen:
-      return "frozen";
-    case StateKind::buffer:
-      return "buffer";
-    case StateKind::gradient:
-      return "gradient";
-    case StateKind::optimizer:
-      return "optimizer";
-  }
-  return "unknown";
+const StateKindRow& state_kind_row(StateKind kind) {
+  using Refused = StateKindRow::Refused;
+  static constexpr StateKindRow rows[] = {
+      {.name = "parameter", .refused = Refused::not_finite},
+      {.name = "frozen"},
+      {.name = "buffer", .refused = Refused::not_finite},
+      // A sum of squares may have overflown. Its parameter then stands still, which is not damage.
+      {.name = "optimizer", .refused = Refused::no_number},
+      {.name = "gradient", .saved = false},
+  };
+  return rows[static_cast<size_t>(kind)];
 }
 
 namespace {

@@ -18,18 +18,29 @@
 #include "core/base/file.h"
 #include "core/base/numerics.h"
 #include "core/base/stop.h"
-#include "core/base/tensor.h"
+#include "core/base/tensor_box.h"
 #include "core/runtime/facts.h"
 
 namespace epl {
 
 enum class StateKind : uint8_t { parameter = 0, frozen = 1, buffer = 2, optimizer = 3, gradient = 4 };
-std::string_view state_kind_name(StateKind kind);
+// What is done with values of a kind.
+struct StateKindRow {
+  enum class Refused : uint8_t { nothing, no_number, not_finite };
+  std::string_view name;
+  bool saved = true;                   // in checkpoints
+  Refused refused = Refused::nothing;  // elements with which a state is not saved
+};
+const StateKindRow& state_kind_row(StateKind kind);
+// In the order in which checkpoints have them.
+inline constexpr StateKind state_kinds[] = {StateKind::parameter, StateKind::frozen, StateKind::buffer,
+                                            StateKind::optimizer, StateKind::gradient};
 
 struct CheckpointItem {
   std::string name;
   StateKind kind = StateKind::parameter;
   Tensor value;
+  std::vector<PlacedBox> pieces = {};  // of one that was loaded: where `value` is read from
 };
 
 struct Checkpoint {

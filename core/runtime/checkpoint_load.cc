@@ -1,6 +1,5 @@
 // A checkpoint as it is read: from a folder or an archive, checked whole before anything is returned.
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -33,27 +32,6 @@ Result<std::vector<std::byte>> read_manifest(const FileReader& file) {
 
 namespace {
 
-// Copies a piece into its place in the full tensor.
-Status put_piece(const Tensor& piece, const Shape& offset, Tensor& full) {
-  EPL_ASSIGN(const Tensor from, piece.load());
-  const Shape &part = from.shape(), &all = full.shape();
-  const auto size = static_cast<int64_t>(dtype_bytes(full.dtype()));
-  const int64_t row = part.empty() ? 1 : part.back();
-  const int64_t rows = row == 0 ? 0 : from.elements() / row;
-  for (int64_t r = 0; r < rows; ++r) {
-    int64_t at = 0, rest = r, stride = part.empty() ? 0 : all.back();
-    if (!part.empty()) at = offset.back();
-    for (size_t d = part.size(); d-- > 1;) {
-      at += (rest % part[d - 1] + offset[d - 1]) * stride;
-      rest /= part[d - 1];
-      stride *= all[d - 1];
-    }
-    std::memcpy(static_cast<std::byte*>(full.data()) + at * size,
-                static_cast<const std::byte*>(from.data()) + r * row * size, static_cast<size_t>(row * size));
-  }
-  return {};
-}
-
 // Whether two boxes have an element in common.
 bool overlap(const Shape& a, const Shape& a_offset, const Shape& b, const Shape& b_offset) {
   for (size_t d = 0; d < a.size(); ++d) {
@@ -62,13 +40,14 @@ bool overlap(const Shape& a, const Shape& a_offset, const Shape& b, const Shape&
   return true;
 }
 
-// A tensor of its pieces, which must cover it once. One that is complete is left in its file.
-Result<Tensor> assemble(const std::string& path, const Listed::Entry& entry, const std::vector<Tensor>& pieces) {
+// A tensor of its pieces, which must cover it once. Pieces are left in their files.
+Result<std::vector<PlacedBox>> assemble(const std::string& path, const Listed::Entry& entry,
+                                        const std::vector<Tensor>& pieces) {
   const auto refuse = [&](std::string_view why) {
     return damaged_checkpoint(path, cat("tensor ", shown(entry.name, 200), " ", why));
   };
   if (pieces.empty()) return refuse("has no pieces");
-  if (is_full(entry) && entry.dims.empty()) return pieces[0];  // it says nothing of its size
+  if (is_full(entry) && entry.dims.empty()) return std::vector{PlacedBox::all(pieces[0])};  // it says no size
   int64_t elements = 1, there = 0;
   for (const int64_t size : entry.dims) {
     if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) return refuse("has a size that cannot be");
@@ -90,10 +69,12 @@ Result<Tensor> assemble(const std::string& path, const Listed::Entry& entry, con
     there += pieces[p].elements();
   }
   if (there != elements) return refuse(cat("has ", elements, " elements, its pieces ", there));
-  if (pieces.size() == 1) return pieces[0];
-  Tensor full(TensorType{pieces[0].dtype(), entry.dims});
-  for (size_t p = 0; p < pieces.size(); ++p) EPL_TRY(put_piece(pieces[p], entry.pieces[p].offset, full));
-  return full;
+  std::vector<PlacedBox> placed;
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    placed.push_back(PlacedBox::all(pieces[p]));
+    placed.back().offset = entry.pieces[p].offset;
+  }
+  return placed;
 }
 
 }  // namespace
@@ -196,8 +177,9 @@ Result<Checkpoint> load_listed(const CheckpointFiles& from, std::span<const std:
         return damaged_checkpoint(path, cat("tensor ", shown(piece.key, 200), " is listed twice"));
       pieces.push_back(files[piece.file]->tensor(*value));
     }
-    EPL_ASSIGN(Tensor full, assemble(path, entry, pieces));
-    out.items.push_back({entry.name, static_cast<StateKind>(entry.kind), std::move(full)});
+    EPL_ASSIGN(std::vector<PlacedBox> placed, assemble(path, entry, pieces));
+    Tensor full = pieces.size() == 1 ? pieces[0] : joined({pieces[0].dtype(), entry.dims}, placed);
+    out.items.push_back({entry.name, static_cast<StateKind>(entry.kind), std::move(full), std::move(placed)});
   }
   return out;
 }

@@ -128,7 +128,7 @@ Result<Listed> list_manifest(const std::string& path, const manifest::Manifest& 
     Listed::Entry one{entry->name()->str(), entry->kind(), {}, {}};
     if (!seen.insert(one.name).second)
       return damaged_checkpoint(path, cat("tensor ", shown(one.name, 200), " is listed twice"));
-    if (one.kind > static_cast<uint8_t>(StateKind::optimizer))
+    if (one.kind >= std::size(state_kinds) || !state_kind_row(static_cast<StateKind>(one.kind)).saved)
       return damaged_checkpoint(path, cat("tensor ", shown(one.name, 200), " is of kind ", one.kind));
     if (entry->dims()) one.dims = numbers(*entry->dims());
     if (!entry->pieces()) one.pieces.push_back({0, one.name, {}, 0});

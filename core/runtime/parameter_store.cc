@@ -1,7 +1,6 @@
 #include "core/runtime/parameter_store.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/program/pieces.h"
 
@@ -26,6 +25,20 @@ Status upload(Stream& stream, std::byte* target, const Tensor& value) {
   return {};
 }
 
+// Bytes of a device, which come to the host when they are asked for.
+class OnDevice final : public TensorSource {
+ public:
+  OnDevice(Stream& stream, const std::byte* data) : stream_(stream), data_(data) {}
+  Status read(int64_t begin, int64_t bytes, void* target) const override {
+    stream_.download(target, data_ + begin, bytes);
+    return stream_.synchronize();
+  }
+
+ private:
+  Stream& stream_;
+  const std::byte* data_;
+};
+
 }  // namespace
 
 Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, const StateLayout& layout,
@@ -36,11 +49,11 @@ Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, co
     EPL_TRY(stop.check());
     if (slot.sharding.dealt) {  // what a rank runs for nothing has zeros
       if (!slot.follows()) stream.fill(store.data() + slot.offset, slot.local.bytes(), 0);
-      if (!slot.initial.empty()) EPL_TRY(store.scatter(stream, slot, slot.initial));
+      if (!slot.initial.empty()) EPL_TRY(store.scatter(stream, slot, {PlacedBox::all(slot.initial)}));
     } else if (slot.initial.empty()) {
       stream.fill(store.data() + slot.offset, slot.local.bytes(), 0);
     } else {
-      EPL_TRY(store.scatter(stream, slot, slot.initial));
+      EPL_TRY(store.scatter(stream, slot, {PlacedBox::all(slot.initial)}));
     }
   }
   EPL_TRY(stream.synchronize());
@@ -56,10 +69,23 @@ Result<ParameterStore> ParameterStore::create_room(Device& device, int64_t bytes
 }
 
 Result<Tensor> ParameterStore::view(Stream& stream, const StateSlot& slot) const {
-  if (stream.host() != nullptr && slot.local == slot.type)
-    return Tensor(slot.type, nullptr, static_cast<const std::byte*>(buffer_->data()) + slot.offset);
+  if (stream.host() != nullptr && slot.local == slot.type) return piece(stream, slot);
   Tensor out(slot.type);
   EPL_TRY(gather(stream, slot, out));
+  return out;
+}
+
+Tensor ParameterStore::piece(Stream& stream, const StateSlot& slot) const {
+  const std::byte* data = static_cast<const std::byte*>(buffer_->data()) + slot.offset;
+  if (stream.host() != nullptr) return Tensor(slot.local, nullptr, data);
+  return Tensor(slot.local, std::make_shared<const OnDevice>(stream, data));
+}
+
+std::vector<PlacedBox> ParameterStore::boxes(Stream& stream, const StateSlot& slot) const {
+  std::vector<PlacedBox> out;
+  const Tensor held = piece(stream, slot);
+  for (PieceBox& box : boxes_of(slot.type, slot.sharding, mesh_, place_))
+    out.push_back({std::move(box.offset), std::move(box.shape), held, std::move(box.local_offset)});
   return out;
 }
 
@@ -82,16 +108,8 @@ Result<Tensor> ParameterStore::cut(const StateSlot& slot, const Tensor& whole) c
   if (!slot.sharding.dealt.is_at(mesh_, place_)) return Tensor();
   if (slot.local == slot.type) return whole;
   Tensor piece(slot.local);
-  auto* target = static_cast<std::byte*>(piece.data());
-  Status status;
-  for_each_run(slot.type, slot.sharding, mesh_, place_, [&](int64_t global, int64_t local, int64_t bytes) {
-    if (whole.in_memory()) {
-      std::memcpy(target + local, static_cast<const std::byte*>(whole.data()) + global, static_cast<size_t>(bytes));
-    } else if (status.ok()) {
-      status = whole.read(global, bytes, target + local);
-    }
-  });
-  EPL_TRY(status);
+  const std::vector<PieceBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, place_);
+  EPL_TRY(read_piece({PlacedBox::all(whole)}, boxes, slot.local, piece.data()));
   return piece;
 }
 
@@ -99,9 +117,17 @@ Status ParameterStore::put(Stream& stream, const StateSlot& slot, const Tensor& 
   return piece.empty() ? Status() : upload(stream, data() + slot.offset, piece);
 }
 
-Status ParameterStore::scatter(Stream& stream, const StateSlot& slot, const Tensor& whole) {
-  EPL_ASSIGN(const Tensor piece, cut(slot, whole));
-  return put(stream, slot, piece);
+Status ParameterStore::scatter(Stream& stream, const StateSlot& slot, const std::vector<PlacedBox>& pieces) {
+  if (!slot.sharding.dealt.is_at(mesh_, place_)) return {};
+  if (stream.host() == nullptr && slot.local == slot.type) return put(stream, slot, joined(slot.type, pieces));
+  const std::vector<PieceBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, place_);
+  if (stream.host() == nullptr) {
+    Tensor piece(slot.local);
+    EPL_TRY(read_piece(pieces, boxes, slot.local, piece.data()));
+    return put(stream, slot, piece);
+  }
+  EPL_TRY(stream.synchronize());
+  return read_piece(pieces, boxes, slot.local, data() + slot.offset);
 }
 
 }  // namespace epl

@@ -8,6 +8,7 @@
 
 #include "core/backend/device.h"
 #include "core/base/stop.h"
+#include "core/base/tensor_box.h"
 #include "core/program/link.h"
 
 namespace epl {
@@ -24,12 +25,19 @@ class ParameterStore {
   // All of a slot that is not cut, and is the rank's, without a copy where the store lies in host memory: valid until
   // the store changes or goes.
   Result<Tensor> view(Stream& stream, const StateSlot& slot) const;
+  // What the rank holds of a slot, where it lies: borrowed where the store is in host memory, else read from the device
+  // when it is asked for. Valid until the store changes or goes.
+  Tensor piece(Stream& stream, const StateSlot& slot) const;
+  // The same as boxes of the tensor of all ranks.
+  std::vector<PlacedBox> boxes(Stream& stream, const StateSlot& slot) const;
   // What the rank holds of a slot, into room of its local type.
   Status read(Stream& stream, const StateSlot& slot, Tensor& piece) const;
   // Writes what the rank holds of a slot to where it belongs in `whole`, of the slot's type.
   Status gather(Stream& stream, const StateSlot& slot, Tensor& whole) const;
-  // Takes what the rank holds of a slot from `whole`, of the slot's type: what is cut is then put.
-  Status scatter(Stream& stream, const StateSlot& slot, const Tensor& whole);
+  // Reads what the rank holds of a slot from pieces of the slot's tensor, wherever they are: straight into place where
+  // the store is in host memory. Elsewhere the host holds the rank's piece on its way, or a part of it.
+  Status scatter(Stream& stream, const StateSlot& slot, const std::vector<PlacedBox>& pieces);
+  // The same of all of the tensor, of the slot's type: what is cut is then put.
   Result<Tensor> cut(const StateSlot& slot, const Tensor& whole) const;  // empty where the rank holds nothing
   Status put(Stream& stream, const StateSlot& slot, const Tensor& piece);
 

@@ -8,7 +8,6 @@
 #include "core/base/hash.h"
 #include "core/base/shown.h"
 #include "core/base/stop_hook.h"
-#include "core/program/pieces.h"
 #include "core/runtime/frozen.h"
 
 namespace epl {
@@ -36,6 +35,7 @@ Result<Checkpoint> describe(Session& session, const TrainingData& data, Names& n
   session.host_state().save(out);
   EPL_ASSIGN(const std::vector<std::string> left_out, leave_to_the_file(session, out.facts));
   for (StateKind kind : state_kinds) {
+    if (!state_kind_row(kind).saved) continue;
     for (const std::string& name : state_names(session.plan(), kind)) {
       if (kind == StateKind::frozen && std::ranges::find(left_out, name) != left_out.end()) continue;
       names.emplace_back(name, kind);
@@ -44,58 +44,50 @@ Result<Checkpoint> describe(Session& session, const TrainingData& data, Names& n
   return out;
 }
 
+// Where an element of a piece stands in the tensor that it is a piece of.
+int64_t element_of(const Shape& full, const PlacedBox& piece, int64_t element) {
+  int64_t out = 0;
+  const Shape inside = row_major_strides(piece.shape), outside = row_major_strides(full);
+  for (size_t d = 0; d < full.size(); ++d) out += (element / inside[d] % piece.shape[d] + piece.offset[d]) * outside[d];
+  return out;
+}
+
 // The values that the optimizer would go on with must be numbers: a damaged state never takes the place of a good
-// checkpoint. `place` says where an element stands in the whole tensor.
-Status check_finite(const std::string& name, StateKind kind, const Tensor& value, FunctionRef<int64_t(int64_t)> place) {
-  if (kind == StateKind::frozen || !is_float(value.dtype())) return {};
-  for (int64_t i = 0; i < value.elements(); ++i) {
-    const double number = value.get(i);
-    // A sum of squares may have overflown; its parameter then stands still, which is not damage.
-    if (std::isfinite(number) || (kind == StateKind::optimizer && !std::isnan(number))) continue;
-    return Status(Code::not_finite,
-                  cat(name, " holds ", number_text(number), " (element ", place(i), "); a state with it is not saved"),
-                  name);
+// checkpoint. They are read in parts. `value` is a piece of a tensor of the shape `full`, or all of it.
+Status check_finite(const std::string& name, StateKind kind, const Shape& full, const PlacedBox& piece,
+                    const Tensor& value) {
+  const auto refused = state_kind_row(kind).refused;
+  if (refused == StateKindRow::Refused::nothing || !is_float(value.dtype())) return {};
+  constexpr int64_t at_once = 64 << 10;
+  const auto size = static_cast<int64_t>(dtype_bytes(value.dtype()));
+  Tensor part(TensorType{value.dtype(), {std::min(at_once, value.elements())}});
+  for (int64_t first = 0; first < value.elements(); first += at_once) {
+    const int64_t count = std::min(at_once, value.elements() - first);
+    EPL_TRY(value.read(first * size, count * size, part.data()));
+    for (int64_t i = 0; i < count; ++i) {
+      const double number = part.get(i);
+      if (std::isfinite(number) || (refused == StateKindRow::Refused::no_number && !std::isnan(number))) continue;
+      return Status(Code::not_finite,
+                    cat(name, " holds ", number_text(number), " (element ", element_of(full, piece, first + i),
+                        "); a state with it is not saved"),
+                    name);
+    }
   }
   return {};
 }
 
-// What this process has of a value of the state.
-Status check_finite(Session& session, const std::string& name, StateKind kind, const std::vector<State::Piece>& held) {
-  const StateSlot& slot = *session.plan().state().find(name);
-  for (const State::Piece& piece : held) {
-    const Place at = piece.mesh->place(piece.rank);
-    EPL_TRY(check_finite(name, kind, piece.value, [&](int64_t element) {
-      return global_element(slot.type, slot.sharding, *piece.mesh, at, element);
-    }));
-  }
-  return {};
-}
-
-// All of this process's share.
-Status check_pieces(Session& session, const Names& names) {
-  for (size_t i = 0; i < names.size(); ++i) {
-    const auto& [name, kind] = names[i];
-    EPL_ASSIGN(const std::vector<State::Piece> held, session.state().pieces(name, i));
-    EPL_TRY(check_finite(session, name, kind, held));
-  }
-  return {};
-}
-
-// This process's share of the state.
-Result<std::vector<CheckpointPiece>> pieces_of(Session& session, const Names& names) {
+// This process's share of the state, where it lies.
+Result<std::vector<CheckpointPiece>> pieces_of(const Session& session, const Names& names) {
   std::vector<CheckpointPiece> out;
   for (size_t i = 0; i < names.size(); ++i) {
     const auto& [name, kind] = names[i];
-    const StateSlot& slot = *session.plan().state().find(name);
-    const Shape& full = slot.type.shape;
-    EPL_ASSIGN(const std::vector<State::Piece> held, session.state().pieces(name, i));
-    EPL_TRY(check_finite(session, name, kind, held));
-    for (const State::Piece& piece : held) {
-      const std::vector<PieceBox> boxes =
-          boxes_of(slot.type, slot.sharding, *piece.mesh, piece.mesh->place(piece.rank));
-      for (const PieceBox& box : boxes) {
-        Tensor value = box.shape == piece.value.shape() ? piece.value : cut_box(piece.value, box);
-        out.push_back({name, kind, full, box.offset, piece.rank, std::move(value)});
+    const Shape& full = session.plan().state().find(name)->type.shape;
+    EPL_ASSIGN(std::vector<State::Piece> held, session.state().pieces(name, i));
+    for (State::Piece& piece : held) {
+      for (PlacedBox& box : piece.boxes) {
+        Tensor value = box.as_tensor();
+        EPL_TRY(check_finite(name, kind, full, box, value));
+        out.push_back({name, kind, full, std::move(box.offset), piece.rank, std::move(value)});
       }
     }
   }
@@ -110,7 +102,7 @@ Status check_fits(const Session& session, const Checkpoint& checkpoint, const st
   std::vector<std::string> problems;
   const StateLayout& layout = session.plan().state();
   for (const StateSlot& slot : layout.slots()) {
-    if (state_kind(session.plan(), slot) == StateKind::gradient) continue;
+    if (!state_kind_row(state_kind(session.plan(), slot)).saved) continue;
     auto it = there.find(slot.name);
     if (it == there.end() && std::ranges::find(left_out, slot.name) != left_out.end()) continue;
     if (it == there.end()) {
@@ -170,7 +162,7 @@ Status restore(Session& session, const Fitting& from) {
   const StateGate::Change change(session.state().gate());
   session.state().torn();  // until all of it is there: reading may fail, and so may memory
   EPL_TRY(restore_from_the_file(session, left_out));
-  for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.state().set(item.name, item.value));
+  for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.state().set_pieces(item.name, item.pieces));
   session.host_state().load(checkpoint);
   session.state().restored();
   return {};
@@ -204,9 +196,9 @@ namespace {
 
 Status save_whole(Session& session, const std::string& folder, Checkpoint& checkpoint, const Names& names) {
   for (const auto& [name, kind] : names) {
-    State& state = session.state();
-    EPL_ASSIGN(Tensor value, session.world().over_processes() ? state.get_here(name) : state.view(name));
-    EPL_TRY(check_finite(name, kind, value, [](int64_t element) { return element; }));
+    EPL_TRY(session.world().call().stop().check());
+    EPL_ASSIGN(Tensor value, session.state().in_place(name));
+    EPL_TRY(check_finite(name, kind, value.shape(), PlacedBox::all(value), value));
     checkpoint.items.push_back({name, kind, std::move(value)});
   }
   return save_checkpoint(folder, checkpoint, stop_hook(session.world().call().stop()));
@@ -310,7 +302,7 @@ Status write_session(Session& session, ByteWriter* out, const TrainingData& data
   EPL_TRY(session.world().leave_call(checkpoint.status()));
   const bool leads = session.world().is_local(0);
   EPL_TRY(session.world().agree(leads && out == nullptr ? no_writer() : Status()));
-  EPL_TRY(session.world().agree(check_pieces(session, names)));
+  EPL_TRY(session.world().agree(pieces_of(session, names).status()));
   StateInTurn state(session, names);
   for (size_t i = 0; i < names.size(); ++i) {
     const auto& [name, kind] = names[i];

@@ -12,10 +12,6 @@
 
 namespace epl {
 
-// Those that a checkpoint keeps.
-inline constexpr StateKind state_kinds[] = {StateKind::parameter, StateKind::frozen, StateKind::buffer,
-                                            StateKind::optimizer};
-
 // The data that a session trains on, if a checkpoint is to know it: its position is saved and restored.
 struct TrainingData {
   Dataset* dataset = nullptr;

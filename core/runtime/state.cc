@@ -119,7 +119,7 @@ Result<Tensor> State::view(std::string_view name) {
   return rank.store.view(*rank.stream, *held.slot);
 }
 
-Result<std::vector<State::Piece>> State::pieces(std::string_view name, size_t turn) {
+Result<std::vector<State::Piece>> State::pieces(std::string_view name, size_t turn) const {
   EPL_ASSIGN(const Held held, this->held(name));
   EPL_TRY(world_.call().stop().check());
   std::vector<Piece> out;
@@ -127,20 +127,28 @@ Result<std::vector<State::Piece>> State::pieces(std::string_view name, size_t tu
     const int giver = holders[turn % holders.size()];
     if (!world_.is_local(giver)) continue;
     const LocalRank& rank = world_.ranks().at(giver);
-    const bool whole = held.slot->local == held.slot->type;
-    Tensor value = whole ? Tensor() : Tensor(held.slot->local);
-    if (whole) {
-      EPL_ASSIGN(value, rank.store.view(*rank.stream, *held.slot));
-    } else {
-      EPL_TRY(rank.store.read(*rank.stream, *held.slot, value));
-    }
-    out.push_back({giver, held.mesh, std::move(value)});
+    out.push_back({giver, rank.store.boxes(*rank.stream, *held.slot)});
   }
   return out;
 }
 
-// What may fail for want of memory or of a file comes before anything changes, but for values that are too large to be
-// in memory, which only a checkpoint has.
+Status State::set_pieces(std::string_view name, const std::vector<PlacedBox>& pieces) {
+  EPL_ASSIGN(const Held held, this->held(name));
+  const StateGate::Change change(gate_);
+  const bool was_healthy = healthy_, was_whole = whole_here_;
+  torn();  // until all ranks have it
+  for (const auto& rank : world_.ranks()) {
+    const StateSlot* slot = plan_->state_of(rank->rank_class).find(name);
+    if (slot != nullptr) EPL_TRY(rank->store.scatter(*rank->stream, *slot, pieces));
+  }
+  healthy_ = was_healthy;
+  whole_here_ = was_whole;
+  gradients_.note_set(*held.slot);
+  return {};
+}
+
+// What may fail for want of memory or of a file comes before anything changes, but for a value that no rank cuts and
+// that is not in memory.
 Status State::set(std::string_view name, const Tensor& value) {
   EPL_ASSIGN(const Held held, this->held(name));
   if (value.type() != held.slot->type)
@@ -148,8 +156,7 @@ Status State::set(std::string_view name, const Tensor& value) {
   std::vector<Tensor> pieces;
   for (const auto& rank : world_.ranks()) {
     const StateSlot* slot = plan_->state_of(rank->rank_class).find(name);
-    const bool now = slot != nullptr && value.in_memory();
-    EPL_ASSIGN(Tensor piece, now ? rank->store.cut(*slot, value) : Result<Tensor>(value));
+    EPL_ASSIGN(Tensor piece, slot != nullptr ? rank->store.cut(*slot, value) : Result<Tensor>(value));
     pieces.push_back(std::move(piece));
   }
   const StateGate::Change change(gate_);
@@ -159,9 +166,7 @@ Status State::set(std::string_view name, const Tensor& value) {
   for (const auto& rank : world_.ranks()) {
     const Tensor& own = *piece++;
     const StateSlot* slot = plan_->state_of(rank->rank_class).find(name);
-    if (slot == nullptr) continue;
-    EPL_TRY(value.in_memory() ? rank->store.put(*rank->stream, *slot, own)
-                              : rank->store.scatter(*rank->stream, *slot, value));
+    if (slot != nullptr) EPL_TRY(rank->store.put(*rank->stream, *slot, own));
   }
   healthy_ = was_healthy;
   whole_here_ = was_whole;
@@ -170,19 +175,20 @@ Status State::set(std::string_view name, const Tensor& value) {
   return world_.over_processes() && healthy_ ? world_.call().note_value_set(name, value) : Status();
 }
 
-Result<Tensor> State::get_here(std::string_view name) const {
+Result<Tensor> State::in_place(std::string_view name) const {
   if (!whole_here_)
     return error(Code::state_lost, "the last step failed while the weights of this process were changing");
   EPL_ASSIGN(const Held held, this->held(name));
-  Tensor whole(held.slot->type);
+  std::vector<PlacedBox> boxes;
   for (const std::vector<int>& holders : held.holders) {
     const auto local = std::ranges::find_if(holders, [&](int rank) { return world_.is_local(rank); });
     if (local == holders.end())
       return error(Code::peer_failed, "this process does not have all of ", shown_plain(name, 200));
     const LocalRank& rank = world_.ranks().at(*local);
-    EPL_TRY(rank.store.gather(*rank.stream, *held.slot, whole));
+    for (PlacedBox& box : rank.store.boxes(*rank.stream, *held.slot)) boxes.push_back(std::move(box));
   }
-  return whole;
+  const bool uncut = boxes.size() == 1 && boxes[0].value.type() == held.slot->type;
+  return uncut ? boxes[0].value : joined(held.slot->type, std::move(boxes));
 }
 
 int State::keeper() const {

@@ -41,17 +41,20 @@ class State {
   Result<Tensor> get(std::string_view name);
   // The same without a copy where that is possible: for those who are done with it before the session's next call.
   Result<Tensor> view(std::string_view name);
-  // What this process has of a value of which it has everything. An error where the last step has changed it by half.
-  Result<Tensor> get_here(std::string_view name) const;
-  // What this process has of it. The ranks that hold one piece take turns, so that over all processes each piece is
-  // given once.
+  // A value of which this process has everything, where it lies on its ranks: in memory, or read when it is asked for.
+  // Valid until the session's next call. An error where the last step has changed it by half.
+  Result<Tensor> in_place(std::string_view name) const;
+  // What this process has of it, as boxes of the value, where they lie, for as long. The ranks that hold one piece take
+  // turns, so that over all processes each piece is given once.
   struct Piece {
     int rank = 0;
-    const Mesh* mesh = nullptr;
-    Tensor value;
+    std::vector<PlacedBox> boxes;
   };
-  Result<std::vector<Piece>> pieces(std::string_view name, size_t turn);
+  Result<std::vector<Piece>> pieces(std::string_view name, size_t turn) const;
   Status set(std::string_view name, const Tensor& value);
+  // The same from pieces of the value, of its type, of which each rank reads what it holds. If that fails, the state is
+  // torn. It is what a checkpoint sets, and not told to other processes.
+  Status set_pieces(std::string_view name, const std::vector<PlacedBox>& pieces);
   // The same, but a gradient that is not finite is refused: an update takes it as it is.
   Status set_checked(std::string_view name, const Tensor& value);
   // Of the trained parameters, in the order of their names.

@@ -117,13 +117,7 @@ Status State::find_copies() {
 Result<int64_t> State::hash_of_copy(int rank, const std::string& name) const {
   const LocalRank& own = world_.ranks().at(rank);
   const StateSlot& slot = *plan_->state_of(own.rank_class).find(name);
-  Tensor value;
-  if (slot.local == slot.type) {
-    EPL_ASSIGN(value, own.store.view(*own.stream, slot));
-  } else {
-    value = Tensor(slot.local);
-    EPL_TRY(own.store.read(*own.stream, slot, value));
-  }
+  EPL_ASSIGN(const Tensor value, own.store.piece(*own.stream, slot).load());
   Hash64 hash;
   add_to_hash(hash, value);
   return static_cast<int64_t>(hash.value() >> 1);

@@ -1,7 +1,9 @@
 // Between the first and the last instruction of a step nothing allocates. Every way to the heap is counted, on every
-// thread: operator new, and malloc and its kin, which this program replaces by counting ones.
+// thread: operator new, and malloc and its kin, which this program replaces by counting ones. What the other tests of
+// the program want to know of the heap stands in tests/allocation/heap.h.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -9,6 +11,7 @@
 #include "core/ir/meaning.h"
 #include "core/ops/sample.h"
 #include "core/runtime/session.h"
+#include "tests/allocation/heap.h"
 #include "tests/runtime/graph_model.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -18,10 +21,38 @@
 namespace {
 std::atomic<bool> counting{false};
 std::atomic<int64_t> allocations{0};
+std::atomic<int64_t> in_use{0}, most{0};
 void count() {
   if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
 }
+#ifndef EPL_HEAP_IS_TAKEN
+void* given(void* memory) {
+  count();
+  const auto bytes = static_cast<int64_t>(::malloc_usable_size(memory));
+  const int64_t now = in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  int64_t before = most.load(std::memory_order_relaxed);
+  while (before < now && !most.compare_exchange_weak(before, now, std::memory_order_relaxed)) continue;
+  return memory;
+}
+void taken_back(void* memory) {
+  in_use.fetch_sub(static_cast<int64_t>(::malloc_usable_size(memory)), std::memory_order_relaxed);
+}
+#endif
 }  // namespace
+
+namespace epl {
+#ifdef EPL_HEAP_IS_TAKEN
+bool heap_is_counted() { return false; }
+#else
+bool heap_is_counted() { return true; }
+#endif
+int64_t most_heap_of(FunctionRef<void()> work) {
+  const int64_t before = in_use.load();
+  most = before;
+  work();
+  return most.load() - before;
+}
+}  // namespace epl
 
 #ifndef EPL_HEAP_IS_TAKEN
 extern "C" {
@@ -29,26 +60,21 @@ void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
-void* malloc(size_t bytes) {
-  count();
-  return __libc_malloc(bytes);
-}
-void* calloc(size_t items, size_t bytes) {
-  count();
-  return __libc_calloc(items, bytes);
-}
+void __libc_free(void*);
+void* malloc(size_t bytes) { return given(__libc_malloc(bytes)); }
+void* calloc(size_t items, size_t bytes) { return given(__libc_calloc(items, bytes)); }
 void* realloc(void* old, size_t bytes) {
-  count();
-  return __libc_realloc(old, bytes);
+  taken_back(old);
+  return given(__libc_realloc(old, bytes));
 }
-void* aligned_alloc(size_t alignment, size_t bytes) {
-  count();
-  return __libc_memalign(alignment, bytes);
-}
+void* aligned_alloc(size_t alignment, size_t bytes) { return given(__libc_memalign(alignment, bytes)); }
 int posix_memalign(void** out, size_t alignment, size_t bytes) {
-  count();
-  *out = __libc_memalign(alignment, bytes);
+  *out = given(__libc_memalign(alignment, bytes));
   return *out ? 0 : 12;
+}
+void free(void* memory) {
+  taken_back(memory);
+  __libc_free(memory);
 }
 }
 #endif

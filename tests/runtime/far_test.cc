@@ -4,6 +4,7 @@
 
 #include "tests/backend/far_device.h"
 #include "tests/runtime/trained.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::far_test {
 namespace {
@@ -69,6 +70,35 @@ TEST(Far, InputsAreUploaded) {
 }
 
 // A reference runs on the host.
+// What lies there in pieces is saved from there, and what is loaded goes there, whole or in pieces.
+TEST(Far, SavesAndLoadsUnderAnotherLayout) {
+  const TemporaryFolder folder;
+  const auto session_of = [](const std::string& device, int64_t ranks, std::string_view keys) {
+    auto options = layout_options(GraphModel::parse(model), ranks, keys);
+    options->device = device;
+    return Session::create(test_host(2), layout_plan(options).value(), {.seed = 7}).value();
+  };
+  constexpr std::string_view split = R"({"default": {"split": 2}})";
+  const auto here = session_of("cpu", 1, "{}");
+  StepMetrics metrics;
+  ASSERT_TRUE(here->step(batch(0), metrics).ok());
+  std::string last = folder / "here";
+  ASSERT_TRUE(save_session(*here, last).ok());
+  for (const auto& [ranks, keys] : {std::pair(1, std::string_view("{}")), {2, split}, {1, "{}"}}) {
+    const auto there = session_of(far_name(), ranks, keys);
+    const Status loaded = load_session(*there, last);
+    ASSERT_TRUE(loaded.ok()) << loaded.to_string();
+    for (const StateSlot& slot : here->plan().state().slots())
+      EXPECT_TRUE(identical(*there->state().get(slot.name), *here->state().get(slot.name))) << slot.name;
+    last += "+";
+    ASSERT_TRUE(save_session(*there, last).ok());
+  }
+  const auto again = session_of("cpu", 1, "{}");
+  ASSERT_TRUE(load_session(*again, last).ok());
+  for (const StateSlot& slot : here->plan().state().slots())
+    EXPECT_TRUE(identical(*again->state().get(slot.name), *here->state().get(slot.name))) << slot.name;
+}
+
 TEST(Far, ReferencesAreRefused) {
   constexpr std::string_view text = R"(graph triangle(x: f32[8,12] batch 0) {
   w: f32[12,4] = param
