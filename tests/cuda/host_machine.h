@@ -48,7 +48,9 @@ static float shuffle(float value, unsigned from) {
   __syncthreads();
   return found;
 }
-static float __shfl_xor_sync(unsigned, float value, int mask, int) { return shuffle(value, threadIdx.x ^ unsigned(mask)); }
+static float __shfl_xor_sync(unsigned, float value, int mask, int) {
+  return shuffle(value, threadIdx.x ^ unsigned(mask));
+}
 static float __shfl_down_sync(unsigned, float value, int by, int width) {
   const unsigned last = threadIdx.x / unsigned(width) * unsigned(width) + unsigned(width) - 1;
   return shuffle(value, threadIdx.x + unsigned(by) > last ? threadIdx.x : threadIdx.x + unsigned(by));
