@@ -13,7 +13,8 @@
 
 namespace epl {
 
-// Where the bytes of a tensor that is not in memory are read. Thread safety: any threads at once.
+// Where the bytes of a tensor that is not in memory are read. Thread safety: any threads at once, but for state
+// that is read where it lies: there one caller at a time.
 class TensorSource {
  public:
   virtual ~TensorSource() = default;

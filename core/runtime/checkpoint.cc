@@ -39,7 +39,7 @@ const StateKindRow& state_kind_row(StateKind kind) {
       {.name = "parameter", .refused = Refused::not_finite},
       {.name = "frozen"},
       {.name = "buffer", .refused = Refused::not_finite},
-      // A sum of squares may have overflown. Its parameter then stands still, which is not damage.
+      // A sum of squares may have overflowed. Its parameter then stands still, which is not damage.
       {.name = "optimizer", .refused = Refused::no_number},
       {.name = "gradient", .saved = false},
   };

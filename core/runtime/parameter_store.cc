@@ -25,7 +25,7 @@ Status upload(Stream& stream, std::byte* target, const Tensor& value) {
   return {};
 }
 
-// Bytes of a device, which come to the host when they are asked for.
+// Bytes of a device, which come to the host when they are asked for: by one caller at a time, as the stream wants it.
 class OnDevice final : public TensorSource {
  public:
   OnDevice(Stream& stream, const std::byte* data) : stream_(stream), data_(data) {}

@@ -171,7 +171,7 @@ Status State::set(std::string_view name, const Tensor& value) {
   healthy_ = was_healthy;
   whole_here_ = was_whole;
   gradients_.note_set(*held.slot);
-  // What a checkpoint sets, before which the state is torn, is compared otherwise.
+  // Of a torn state nothing is compared: only a checkpoint makes it whole.
   return world_.over_processes() && healthy_ ? world_.call().note_value_set(name, value) : Status();
 }
 

@@ -69,7 +69,6 @@ TEST(Far, InputsAreUploaded) {
   EXPECT_EQ(program("cpu").find("upload"), std::string::npos);
 }
 
-// A reference runs on the host.
 // What lies there in pieces is saved from there, and what is loaded goes there, whole or in pieces.
 TEST(Far, SavesAndLoadsUnderAnotherLayout) {
   const TemporaryFolder folder;
@@ -99,6 +98,7 @@ TEST(Far, SavesAndLoadsUnderAnotherLayout) {
     EXPECT_TRUE(identical(*again->state().get(slot.name), *here->state().get(slot.name))) << slot.name;
 }
 
+// A reference runs on the host.
 TEST(Far, ReferencesAreRefused) {
   constexpr std::string_view text = R"(graph triangle(x: f32[8,12] batch 0) {
   w: f32[12,4] = param
