@@ -137,6 +137,7 @@ run_ctest() {
     tail -20 "$out/$part.log"
     note_failure "$part" "(ctest wrote no report)" <"$out/$part.log"
     count "$part" 0 1 0
+    share=() left_out="" left_why=""
     return
   fi
   attribute() { grep -m1 -A8 '<testsuite' "$report" | tr '\n' ' ' | sed -n "s/.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p"; }

@@ -41,6 +41,12 @@ wants "the counts are last" '1 passed, 3 failed'
 [ "$(grep -c '^   [0-9]' end)" -lt 40 ] || { echo "FAILED: more than the end of a long output"; wrong=1; }
 [ $wrong = 0 ] || cat said
 
+# What is said for one run does not hold for the next one, also where the first has no report.
+left_out=good left_why="it is left out" share=(-I "1,,6")
+run_ctest nothing no_such_preset >said 2>&1
+grep -q '^nothing: 0 passed, 1 failed, 0 skipped$' said || { echo "FAILED: a run without a report"; cat said; wrong=1; }
+[ -z "$left_out$left_why${share[*]}" ] || { echo "FAILED: $left_out, ${share[*]} hold for the next run"; wrong=1; }
+
 # Sixths of 20 tests: all where there is time, and one where there is none.
 mkdir build/y
 for n in $(seq 20); do echo "add_test(t$n \"sh\" \"-c\" \"echo $n >>$top/ran\")"; done >build/y/CTestTestfile.cmake
