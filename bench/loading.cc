@@ -117,13 +117,17 @@ bool run_job(const Options& options, int world, int processes, const std::functi
     EPL_ASSIGN(const std::unique_ptr<Session> session, Session::create(make_host(), plan, own));
     return work(*session);
   };
+  bool all = true;
   for (int p = 0; p < processes; ++p) {
-    if (::fork() != 0) continue;
+    const pid_t made = ::fork();
+    if (made < 0) std::perror("epl_loading: fork");
+    all = all && made >= 0;
+    if (made != 0) continue;
     const Status status = child(p * (world / processes));
     if (!status.ok()) std::fprintf(stderr, "epl_loading: %s\n", status.to_string().c_str());
     ::_exit(status.ok() ? 0 : 1);
   }
-  bool good = true;
+  bool good = all;
   for (int status = 0; ::wait(&status) > 0;) good = good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
   std::filesystem::remove_all(meet);
   return good;

@@ -49,10 +49,11 @@ void print_times(const Json& trace, const std::string& out) {
   say("wrote %s, which https://ui.perfetto.dev and chrome://tracing open\n", out.c_str());
 }
 
-// One line: what was recorded, and what the steps before took, which no recording slows down.
+// One line: what was recorded, and what the steps before took, which no recording slows down. Without any there is no
+// first one.
 void print_numbers(const Session& session, const Json& trace, double first, const std::vector<double>& seconds) {
   Json line = trace.at("otherData");
-  line["first_step_seconds"] = first;
+  if (!seconds.empty()) line["first_step_seconds"] = first;
   line["step_seconds"] = seconds;
   line["peak_bytes"] = epl_session_memory_bytes_peak(session.get(), 0);
   say_json(line);

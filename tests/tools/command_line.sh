@@ -68,6 +68,8 @@ grep -q '"cat":"waiting"' trace.json || fail "trace.json does not say who waits"
 expect 0 "% waiting" "$epl" trace model.onnx --batch 4 --ranks 2 --device sim --before 0 --out virtual.json
 expect 0 "% computing" "$epl" trace model.onnx --batch 4 --out alone.json
 expect 0 '"first_step_seconds":' "$epl" trace model.onnx --batch 4 --before 3 --json --out alone.json
+"$epl" trace model.onnx --batch 4 --before 0 --json --out alone.json >alone
+grep -q '"step_seconds":\[\]' alone && ! grep -q first_step_seconds alone || fail "trace says of no step how long it took"
 expect 3 "did you mean" "$epl" plan model.onnx --batch 4 --strategy '{"pipeline.num_micro_batchs": 2}'
 expect 0 "not trained: 12 parameters, from " "$epl" plan model.onnx --batch 4 --freeze 'transformer.h.*'
 # A text that is shorter than a batch is still sampled from; a model that leaves the length open says which was taken.
