@@ -9,8 +9,8 @@
 // over when its own next run begins: what it has waited for, and all that those had waited for. So a wait is written
 // only where nothing before it says the same, and only what is waited for records an event.
 //
-// A device with one kind of stream carries commands out as they are issued. There a send waits for all that was issued
-// before it, so that a simulation of such a device sends when the device does.
+// With one kind of stream, a send waits for all that was issued before it. On a device that carries commands out as
+// they are issued it does so anyway, and a simulation of that device then sends when the device does.
 #include <algorithm>
 #include <array>
 #include <map>

@@ -10,7 +10,8 @@ namespace epl::cuda {
 
 inline constexpr std::string_view product_file = "backends/cuda/text/product.cuh";
 
-// Shapes, and the text of how operands are found: expressions of batch, row, column and k, of pointers a, b, c, bias.
+// Shapes, and the text of how operands are found: expressions of batch, row, column and k, of the pointers a_data,
+// b_data and bias_data, of numbers and of `functions`.
 struct Product {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   int64_t units = 1;

@@ -56,7 +56,7 @@ template <int tile, bool elements_follow> struct ProductPart {
 };
 
 // P gives m, n, k, units, levels (of the tree, at least 1) and, of product number `batch`: a(batch, row, k),
-// b(batch, k, column), bias(batch, row, column, sum) and c(batch, row, column), where the element lies.
+// b(batch, k, column), biased(batch, row, column, sum) and c(batch, row, column), where the element lies.
 template <class P, int R> inline void product_tile(const P& p, float* c) {
   constexpr int tile = 16 * R;
   __shared__ __align__(16) float a_tile[2][product_step][tile + 4];
