@@ -43,7 +43,7 @@ Status accepts(const Shapes& s) { return require(s.keys > 0 && s.depth > 0 && s.
 // has one of its own. `own` and `passing` are floats of the vectors that stay and that pass, `numbers` of what each
 // other has for a row.
 constexpr int64_t free_shared_floats = (48 << 10) / 4;
-int64_t stride_of(int64_t n) { return (n + 3) / 4 * 4 + 4; }
+int64_t stride_of(int64_t n) { return (((n + 3) / 4) | 1) * 4; }  // tile_stride
 int64_t rows_of_a_thread(int64_t own, int64_t passing, int64_t numbers) {
   for (const int64_t each : {2, 1})
     if (16 * each * (own + numbers) + passing <= free_shared_floats) return each;

@@ -8,8 +8,8 @@
 
 namespace epl::cuda {
 
-// A vector of a tile takes so many floats: a multiple of 4, and neighbouring vectors lie in other banks.
-constexpr int tile_stride(int64_t n) { return int((n + 3) / 4 * 4 + 4); }
+// A vector of a tile takes so many floats: an odd number of fours, so that eight vectors in a row lie in other banks.
+constexpr int tile_stride(int64_t n) { return int((((n + 3) / 4) | 1) * 4); }
 constexpr int columns_each(int64_t n) { return int((n + 15) / 16); }
 
 // `count` vectors of n floats; behind `there` of them, and behind the end of each, zeros.
