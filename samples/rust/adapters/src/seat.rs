@@ -38,16 +38,16 @@ impl Worker {
         while let Some(user) = tutor.next() {
             let taught = self.teach(tutor, &user);
             self.leave(&user);
-            if let Err(failure) = taught {
-                let mut wish = user.wish.lock().unwrap();
-                wish.running = false;
-                let noted = user.note(&wish).err().map_or(String::new(), |e| format!("; {e}"));
-                user.status.send_modify(|s| {
-                    s.phase = Phase::Failed;
-                    s.error = Some(format!("{failure}{noted}"));
-                });
-            }
-            tutor.release(user);
+            let (phase, error) = match taught {
+                Ok(phase) => (phase, None),
+                Err(failure) => {
+                    let mut wish = user.wish.lock().unwrap();
+                    wish.running = false;
+                    let noted = user.note(&wish).err().map_or(String::new(), |e| format!("; {e}"));
+                    (Phase::Failed, Some(format!("{failure}{noted}")))
+                }
+            };
+            tutor.release(user, phase, error);
         }
     }
     /// Seats a user: the session and its predictor get the user's adapters.
@@ -67,7 +67,8 @@ impl Worker {
         *user.seat.lock().unwrap() = None;
     }
     /// Makes steps for a user until they are made, or it is somebody else's turn. Whatever ends it, no step is lost.
-    fn teach(&mut self, tutor: &Tutor, user: &Arc<User>) -> Result<()> {
+    /// Gives the user's phase, where nothing more is wanted.
+    fn teach(&mut self, tutor: &Tutor, user: &Arc<User>) -> Result<Phase> {
         let wish = user.wish.lock().unwrap().clone();
         let mut options = wish.dataset.clone();
         options.insert("batch".into(), tutor.batch.into());
@@ -82,12 +83,12 @@ impl Worker {
         let saved = self.save(user, &mut data);
         result.and(saved)?;
         let mut wish = user.wish.lock().unwrap();
-        if self.session.steps() >= wish.steps {
-            wish.running = false;
-            user.note(&wish)?;
-            user.status.send_modify(|s| s.phase = Phase::Done);
+        if self.session.steps() < wish.steps {
+            return Ok(Phase::Paused);
         }
-        Ok(())
+        wish.running = false;
+        user.note(&wish)?;
+        Ok(Phase::Done)
     }
     fn steps(&mut self, tutor: &Tutor, user: &User, data: &mut Dataset) -> Result<()> {
         for made in 1.. {

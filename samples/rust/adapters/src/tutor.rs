@@ -205,20 +205,21 @@ impl Tutor {
     pub fn others_wait(&self) -> bool {
         !self.queue.lock().unwrap().waiting.is_empty()
     }
-    /// Takes a user back from a seat, to the end of the queue where steps are left.
-    pub fn release(&self, user: Arc<User>) {
+    /// Takes a user back from a seat, to the end of the queue where steps are left. Else the user has this phase, which
+    /// nobody sees before the user is free: who is told of an end may forget the user at once.
+    pub fn release(&self, user: Arc<User>, phase: Phase, error: Option<String>) {
         let mut queue = self.queue.lock().unwrap();
-        if user.wish.lock().unwrap().running {
-            user.status.send_modify(|s| s.phase = Phase::Waiting);
+        let waits = user.wish.lock().unwrap().running;
+        if !waits {
+            queue.busy.remove(&user.name);
+        }
+        user.status.send_modify(|s| {
+            s.phase = if waits { Phase::Waiting } else { phase };
+            s.error = error.or(s.error.take());
+        });
+        if waits {
             queue.waiting.push_back(user);
             self.news.notify_one();
-        } else {
-            queue.busy.remove(&user.name);
-            user.status.send_modify(|s| {
-                if s.phase == Phase::Training {
-                    s.phase = Phase::Paused
-                }
-            });
         }
     }
 

@@ -315,12 +315,20 @@ fn says_what_is_wrong() {
     service.user("anna", 0);
     let (step, scores) = service.predict("anna");
     assert!(step == 0 && scores != learnt.1, "{scores:?}");
+    // Who sees an end may delete the user at once.
+    for _ in 0..10 {
+        service.ask("DELETE", "users/anna", json!({}));
+        service.user("anna", 0);
+        service.start_training("anna", 1);
+        service.done("anna");
+    }
     // What a reader cannot read ends one user's training, and says where.
     let broken = b"a,b,c,d,target\n1,2,x,4,0\n";
     assert_eq!(service.raw("PUT", "users/ben/data/t.csv", broken, "text/csv").0, 201);
     service.start_training("ben", 10);
     let failed = service.watch("ben", |s| s["phase"] == "failed");
     assert!(failed["error"].as_str().unwrap().contains("t.csv"), "{failed}");
+    service.ask("DELETE", "users/ben", json!({}));
     service.terminate();
 }
 
