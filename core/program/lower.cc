@@ -53,8 +53,12 @@ Status take_device(const Plan& plan, int rank_class, LowerOptions& options) {
   Device& all = *options.device;
   const std::vector<int>& ranks = plan.meshes[rank_class].device.ranks;
   Device& own = all.of_rank(ranks.front());
+  const auto is_alike = [&](Device& other) {
+    return &other.kernels() == &own.kernels() && other.shares_host_memory() == own.shares_host_memory() &&
+           other.stream_kinds() == own.stream_kinds();
+  };
   for (const int rank : ranks) {
-    if (&all.of_rank(rank).kernels() != &own.kernels())
+    if (!is_alike(all.of_rank(rank)))
       return unsupported("ranks ", ranks.front(), " and ", rank,
                          " run one program and have devices of two kinds: ", own.description(), ", and ",
                          all.of_rank(rank).description());

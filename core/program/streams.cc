@@ -283,11 +283,12 @@ class StreamOrder {
 
   // What every call of a block waits for stands with the instruction, the rest with the call.
   void write_waits() {
+    std::map<BlockId, int64_t> of_block;
+    for (const BlockCall& call : program_.calls) ++of_block[call.id()];
     std::map<std::pair<int, int>, int64_t> calls;  // by who waits, and for whom
     for (const Edge& edge : edges_) calls[{edge.instruction, edge.from.instruction}] += is_of_turn(edge);
     for (const Edge& edge : edges_) {
-      const BlockId block = program_.calls[edge.call].id();
-      const int64_t all = std::ranges::count(program_.calls, block, &BlockCall::id);
+      const int64_t all = of_block[program_.calls[edge.call].id()];
       if (calls[{edge.instruction, edge.from.instruction}] != all || !is_of_turn(edge)) {
         program_.waits[edge.call].push_back({.event = event_of(edge.from), .instruction = edge.instruction});
         continue;

@@ -83,6 +83,7 @@ class FailingStream final : public Stream {
   }
   HostStream* host() override { return inside_->host(); }
   VirtualClock* clock() override { return inside_->clock(); }
+  StreamClock* stamps() override { return inside_->stamps(); }
 
   // Fails::never where the command has been carried out as it should, or only later says that it was not.
   template <class Work>

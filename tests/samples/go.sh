@@ -7,7 +7,8 @@ minor=$(go env GOVERSION | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
 mkdir -p "$3"
 # Everything that go writes stays in the build; nothing is fetched. What is compiled is shared with
 # tests/bindings/go.sh.
-export GOCACHE="$2/../bindings/go/cache" GOPATH="$3/path" GOFLAGS=-tags=epl_flags GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=1
+export GOCACHE="$2/../bindings/go/cache" GOPATH="$3/path" GOFLAGS=-tags=epl_flags GOPROXY=off
+export GOTOOLCHAIN=local CGO_ENABLED=1
 export CGO_CFLAGS="-I$1/include" CGO_LDFLAGS="-L$2 -lepl -Wl,-rpath,$2"
 cd "$1/samples/go/first"
 [ -z "$(gofmt -l .)" ] || { gofmt -d .; exit 1; }
