@@ -3,8 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 #include <random>
+#include <span>
 
 namespace epl::tensor_box_test {
 namespace {
@@ -118,7 +119,8 @@ TEST(TensorBox, ComesToItsPlaceFromWhereverItIs) {
     const int64_t begin = draw.number(0, memory.elements()), count = draw.number(0, memory.elements() - begin);
     std::vector<std::byte> range(static_cast<size_t>(count) * 4);
     ASSERT_TRUE(together.read(begin * 4, count * 4, range.data()).ok());
-    EXPECT_EQ(std::memcmp(range.data(), static_cast<const std::byte*>(memory.data()) + begin * 4, range.size()), 0)
+    EXPECT_TRUE(
+        std::ranges::equal(range, std::span(static_cast<const std::byte*>(memory.data()) + begin * 4, range.size())))
         << "seed " << seed;
   }
 }
