@@ -5,6 +5,7 @@
 #pragma once
 
 #include "backends/cuda/text/attention.cuh"
+#include "backends/cuda/text/team.cuh"
 
 namespace epl::cuda {
 
@@ -55,9 +56,6 @@ inline void tile_dots(const float* a, int a_step, const float* b, int b_step, fl
     join(l, m);
   }
 }
-
-// Of the 16 threads of a row.
-inline unsigned row_mask() { return 0xffffu << (threadIdx.x & 16); }
 
 template <class P> struct RowsOfAttention {
   int64_t batch, head, first, first_key;  // `first`: row of queries of the block
@@ -139,7 +137,7 @@ inline void attention_tiles(const float* q, const float* k, const float* v, cons
         largest[r] = largest[r] > scores[r][c] ? largest[r] : scores[r][c];
       }
       for (int half = 8; half > 0; half /= 2) {
-        const float other = __shfl_xor_sync(row_mask(), largest[r], half, 16);
+        const float other = __shfl_xor_sync(epl::cpu::gpu::threads_of_team(), largest[r], half, 16);
         largest[r] = largest[r] > other ? largest[r] : other;
       }
       rescale[r] = epl::cpu::gpu::exp(before - largest[r]);
@@ -174,8 +172,9 @@ inline void attention_tiles(const float* q, const float* k, const float* v, cons
 #pragma unroll
   for (int r = 0; r < R; ++r) {
     float sum = sums[r];
-    for (int half = 8; half > 0; half /= 2) sum = sum + __shfl_xor_sync(row_mask(), sum, half, 16);
-    sum = __shfl_sync(row_mask(), sum, 0, 16);
+    for (int half = 8; half > 0; half /= 2)
+      sum = sum + __shfl_xor_sync(epl::cpu::gpu::threads_of_team(), sum, half, 16);
+    sum = __shfl_sync(epl::cpu::gpu::threads_of_team(), sum, 0, 16);
     const int64_t row = block.first + y_of + r;
     if (row >= P::queries) continue;
     const float inverse = 1.0f / sum;
