@@ -3,6 +3,8 @@
 #include <mutex>
 #include <utility>
 
+#include "core/base/check.h"
+
 namespace epl {
 namespace {
 
@@ -31,6 +33,10 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& h
   for (const BackendRow& row : backend_table().rows) known.rows.push_back(row);
   EPL_ASSIGN(const BackendRow* row, find_named(known, name, "device"));
   return row->open(host, options);
+}
+
+void Stream::guard(const int64_t* verdict) {
+  EPL_CHECK(verdict == nullptr, "a stream of a device that guards nothing");
 }
 
 Result<std::unique_ptr<Communicator>> Device::join(const Joining& joining, Rendezvous&) {

@@ -98,6 +98,10 @@ class Stream {
   virtual void download(void* host_target, const void* source, int64_t bytes) = 0;
   virtual void record(Event& event) = 0;
   virtual void wait(Event& event) = 0;
+  // What the stream is given from now on changes no memory, of the device or of the host, if the number at `verdict`,
+  // in memory of the device, is not negative when the stream comes there. Collectives take place all the same: other
+  // ranks wait in them. Null: everything is carried out again. Of a device that guards.
+  virtual void guard(const int64_t* verdict);
   virtual Status synchronize() = 0;
   virtual HostStream* host() { return nullptr; }     // null: it runs elsewhere
   virtual VirtualClock* clock() { return nullptr; }  // null: its time is the host's
@@ -143,6 +147,10 @@ class Device {
   // copies from the host, one that copies to it. What has none of its own goes to the first. Sends have streams of
   // their own everywhere.
   virtual int stream_kinds() const { return 1; }
+  // Its streams have `guard`, so that the device decides whether a step is applied. There a stream that has failed
+  // carries out nothing more, and neither does one that waits for an event behind the failure. Where this is false, the
+  // host waits and decides.
+  virtual bool guards() const { return false; }
   virtual bool executes() const { return true; }  // false: commands cost time but compute nothing
   // What opening it has decided that a user may wonder about, a sentence each: which packs it has, and why not others.
   virtual const std::vector<std::string>& notes() const {

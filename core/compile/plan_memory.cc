@@ -10,7 +10,7 @@ int64_t Entry::agreement_bytes(int rank_class) const {
   const Program& program = programs[static_cast<size_t>(rank_class)];
   const bool decides = std::ranges::any_of(
       program.outputs, [&](const ProgramPort& port) { return port.index == verdict_output && verdict_output >= 0; });
-  return program.commits && !decides ? static_cast<int64_t>(sizeof(int64_t)) : 0;
+  return program.commits && !decides && program.decided_at < 0 ? static_cast<int64_t>(sizeof(int64_t)) : 0;
 }
 
 int64_t Entry::own_bytes(int rank_class) const {

@@ -131,6 +131,15 @@ struct ProgramScalar {
   int index = 0;  // among the caller's
 };
 
+// Where a device decides by itself whether a step is applied, among what the host sets for the step.
+struct Decision {
+  static constexpr int64_t applied = -1, undecided = INT64_MAX - 1, stopped = INT64_MAX;
+  // Negative: the step is applied. What changes the state looks at it (Stream::guard).
+  int64_t verdict = undecided;
+  // What this rank says where its program has no verdict.
+  int64_t wish = applied;
+};
+
 struct MemoryItem {
   std::string what;
   int64_t bytes = 0;
@@ -151,7 +160,8 @@ struct Program {
   std::vector<ProgramPort> inputs, outputs;
   std::vector<StateSlot> state;
   std::vector<ProgramScalar> scalars;
-  int64_t drawn_at = -1;          // where the step's StepNumbers lie among the scalars; -1: nothing draws
+  int64_t drawn_at = -1;    // where the step's StepNumbers lie among the scalars; -1: nothing draws
+  int64_t decided_at = -1;  // the same of the step's Decision; -1: the host decides, or there is nothing to decide
   std::vector<Tensor> constants;  // in the order of the constant space
   std::vector<int64_t> constant_offsets;
   int64_t arena_bytes = 0, arena_live_bytes = 0;  // the second is the largest set alive together

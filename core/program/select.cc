@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "core/backend/device.h"
 #include "core/ir/op.h"
 #include "core/program/lowering.h"
 #include "core/program/reference_kernel.h"
@@ -65,6 +66,10 @@ class Selection {
     }
     if (std::ranges::any_of(graph_.nodes(), [](const Node& node) { return node.op->random; })) {
       program_.drawn_at = program_.scalar_bytes;
+      program_.scalar_bytes += memory_alignment;
+    }
+    if (program_.commits && options_.device && options_.device->guards()) {
+      program_.decided_at = program_.scalar_bytes;
       program_.scalar_bytes += memory_alignment;
     }
     for (const LocalPort& port : local_.inputs) {
@@ -147,11 +152,13 @@ class Selection {
       for (const NodeId n : graph_.node_ids()) {
         const Node& node = graph_.node(n);
         if (node.region != b || is_view(node)) continue;
-        if (node.phase == Phase::update && program_.commit_begin == 0) program_.commit_begin = size();
+        if (node.phase == Phase::update && program_.commit_begin == 0) begin_commit();
         EPL_TRY(write_instruction(node));
         emit_outputs(node);
       }
       if (b == local_.sample_block()) emit_leaves();
+      const bool copies_alone = b + 1 == std::ssize(local_.blocks) && !graph_.updates.empty();
+      if (copies_alone && program_.commit_begin == 0) begin_commit();
       block.last = size();
       program_.blocks.push_back(block);
     }
@@ -161,6 +168,17 @@ class Selection {
   }
 
   int size() const { return static_cast<int>(program_.instructions.size()); }
+
+  // From here on the state changes.
+  void begin_commit() {
+    program_.commit_begin = size();
+    if (program_.decided_at < 0) return;
+    Instruction& in = l_.append(&transfer_named("decide"), "decide");
+    in.outputs = {{.space = Space::scalar, .offset = program_.decided_at}};
+    in.query->output_types = {{DType::i64, {}}};
+    in.query->output_present = {true};
+    in.bytes = in.query->output_types[0].bytes();
+  }
 
   // Outputs that are leaves or views of leaves: no node gives them, so the block does that sees every sample and runs
   // before any update.

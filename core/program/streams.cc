@@ -127,7 +127,12 @@ class StreamOrder {
     int64_t workspace = in.workspace_bytes;
     if (in.transfer && in.transfer->held_bytes) workspace += in.transfer->held_bytes(in, program_.micro_batches());
     touch(in.workspace, workspace, true);
+    if (decides() && p > program_.commit_begin)
+      touch({.space = Space::scalar, .offset = program_.decided_at}, sizeof(int64_t), false);
   }
+
+  // The device does, by an instruction that stands where the state begins to change.
+  bool decides() const { return program_.decided_at >= 0 && program_.commit_begin < std::ssize(program_.instructions); }
 
   template <class F> void each_run(const F& f) const {
     for (const BlockCall& call : program_.calls) {
@@ -205,7 +210,7 @@ class StreamOrder {
   void visit(int call, int p) {
     const int64_t micro_batch = program_.calls[call].micro_batch;
     // There the host waits for all streams, to decide with the other ranks whether the state changes.
-    if (p == program_.commit_begin) {
+    if (p == program_.commit_begin && !decides()) {
       for (Known& known : known_) {
         for (int t = 0; t < streams_; ++t) known[t] = static_cast<int>(runs_[t].size()) - 1;
       }
@@ -214,6 +219,10 @@ class StreamOrder {
     Known needed(streams_, -1);
     bool matters = stream != 0 || as_issued_;
     if (as_issued_ && stream != 0) needed[0] = static_cast<int>(runs_[0].size()) - 1;
+    if (p == program_.commit_begin && decides()) {  // what has failed by then is not applied
+      matters = true;
+      for (int t = 0; t < streams_; ++t) needed[t] = static_cast<int>(runs_[t].size()) - 1;
+    }
     each_access(p, micro_batch, [&](const Bytes& range, bool writes) {
       if (!is_shared(range)) return;
       matters = true;

@@ -114,8 +114,12 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
     if (committed_ && request.diagnose) return end_diagnosis();
     if (status.ok() && verdict_ >= 0) return {};  // the step is not applied
   }
-  if (status.ok() && program_.commits && !committed_) status = commit(groups);  // for the ranks that change something
+  if (status.ok() && program_.commits && !committed_) {  // for the ranks that change something
+    status = commit(groups);
+    if (status.ok() && device_decides() && !request.diagnose) status = decide_at_end(groups.world);
+  }
   stop_tasks_.reset();
+  if (committed_ && device_decides() && !request.diagnose) return end_decided(!groups.world, std::move(status));
   EPL_TRY(status);
   return request.diagnose ? end_diagnosis() : synchronize();
 }
@@ -130,6 +134,10 @@ void Executor::upload_numbers() {
   if (program_.drawn_at >= 0) {
     const StepNumbers drawn{.seed = request_->seed, .step = request_->step};
     std::memcpy(numbers_.data() + program_.drawn_at, &drawn, sizeof drawn);
+  }
+  if (device_decides()) {
+    const Decision open;
+    std::memcpy(numbers_.data() + program_.decided_at, &open, sizeof open);
   }
   stream().upload(scalars_->data(), numbers_.data(), std::ssize(numbers_));
   if (program_.numbers_event >= 0) stream().record(*events_[static_cast<size_t>(program_.numbers_event)]);
@@ -178,9 +186,13 @@ Status Executor::run_call(const BlockCall& call, const Groups& groups) {
 
 Status Executor::carry_out(const Instruction& in, int64_t micro_batch, const Groups& groups) {
   Stream& stream = *streams_[static_cast<size_t>(in.stream)];
-  TraceEvent* const recorded = begin_event(stream, static_cast<int>(&in - program_.instructions.data()));
+  const bool agrees = in.transfer && in.transfer->decides && groups.world;
+  const auto position = static_cast<int>(&in - program_.instructions.data());
+  TraceEvent* const recorded = begin_event(stream, agrees ? TraceEvent::agreement : position);
   try {
-    if (in.transfer) {
+    if (in.transfer && in.transfer->decides) {
+      if (const Status status = decide(in, groups.world); !status.ok()) return status;
+    } else if (in.transfer) {
       if (const Status status = transfer(stream, in, micro_batch, groups); !status.ok()) return status.at(in.name);
     } else {
       launch(stream, in, micro_batch);
@@ -234,7 +246,7 @@ Status Executor::commit(const Groups& groups) {
     groups.world->watch(nullptr);
     groups.world->hasten([this] { return !check_stop().ok(); });
   }
-  EPL_TRY(before_commit(groups.world));
+  if (!device_decides()) EPL_TRY(before_commit(groups.world));
   if (verdict_ < 0 && request_->gate) request_->gate->begin();
   return {};
 }

@@ -74,7 +74,8 @@ class Executor {
   // The verdict of a run without an error: why the step has not changed the state; -1: it has.
   int64_t verdict() const { return verdict_; }
   // How far the last run came on its way to change the state: it has not asked the other ranks; it has, and has not
-  // heard what they decided; all have decided to change it, so that a rank that fails now tears it.
+  // heard what they decided; all have decided to change it, so that a rank that fails now tears it. Of a device that
+  // decides itself this is known once the step has ended; what cannot be known is taken for the last.
   enum class Agreement : uint8_t { none, asked, reached };
   Agreement agreement() const { return agreement_; }
   // What a diagnosing run has found: where that began which made the loss, or the gradient, not finite. Origins of
@@ -103,6 +104,14 @@ class Executor {
   void wait(const Instruction& in, int64_t micro_batch, std::span<const CallWait>& of_call);
   void record(const Instruction& in, int64_t micro_batch);
   Status commit(const Groups& groups);
+  // Of a device that decides itself.
+  bool device_decides() const { return program_.decided_at >= 0; }
+  Status decide(const Instruction& in, Communicator* world);
+  Status decide_at_end(Communicator* world);
+  Status end_decided(bool alone, Status issued);
+  Decision* decision_on_device();
+  void guard(const int64_t* verdict);
+  Status read_decision();
   Status synchronize();
   TraceEvent* begin_event(Stream& stream, int instruction);
   void stamp(Stream& stream, double* seconds);
@@ -143,6 +152,8 @@ class Executor {
   Origin origin_;
   std::unique_ptr<Diagnosis> diagnosis_;  // of a diagnosing run
   int64_t verdict_ = -1;
+  int64_t decided_ = Decision::undecided;  // what the device has decided
+  Status stop_wish_;                       // why this rank does not want the step
   int64_t high_water_ = 0;
   std::optional<StopTasks> stop_tasks_;  // of a run that a host may stop
   bool committed_ = false;               // the run at hand

@@ -73,6 +73,11 @@ void Engine::reseed(uint64_t seed) {
   random_.seed(static_cast<unsigned>(seed));
 }
 
+void Engine::fail_at(int64_t number) {
+  std::lock_guard lock(mutex);
+  fails_in_ = number;
+}
+
 void Engine::record_into(Recorded* recorded) {
   std::lock_guard lock(mutex);
   recorded_ = recorded;
@@ -103,7 +108,8 @@ bool Engine::go_on() {
   // What failed is not carried on with, but who waits for a record is not left waiting.
   if (queue.failure.ok() || command.always) {
     try {
-      status = command.run();
+      const bool fails = !command.always && command.meeting == nullptr && fails_in_ >= 0 && fails_in_-- == 0;
+      status = fails ? error(Code::internal, "a failure of the tests") : command.run();
     } catch (const InternalError& e) {
       status = Status(Code::internal, e.what());
     }
@@ -206,6 +212,10 @@ class FarStream final : public Stream, public QueueOwner {
     note([=, this] { download(host_target, source, bytes); });
     issue([=, this] { inside_->copy(host_target, memory_->real(source), bytes); });
   }
+  void guard(const int64_t* verdict) override {
+    note([=, this] { guard(verdict); });
+    guard_ = verdict;
+  }
   void record(Event& event) override {
     note([=, this, &event] { record(event); });
     std::lock_guard lock(engine_->mutex);
@@ -228,22 +238,24 @@ class FarStream final : public Stream, public QueueOwner {
                                     .run = [state] { return state->recorder ? state->recorder->failure : Status(); }});
   }
   Status synchronize() override {
-    engine_->note([this](Recorded& recorded) { recorded.verbs.push_back([this] { return synchronize(); }); });
+    engine_->note([this](Recorded& recorded) {
+      recorded.verbs.push_back({.give = [this] { return synchronize(); }, .waits = true});
+    });
     return engine_->wait_for(*queue_);
   }
 
  private:
   template <class F> void note(F again) {
     engine_->note([&](Recorded& recorded) {
-      recorded.verbs.push_back([again = std::move(again)] {
+      recorded.verbs.push_back({.give = [again = std::move(again)] {
         again();
         return Status();
-      });
+      }});
     });
   }
   void issue(std::function<void()> work) {
-    engine_->issue(*queue_, {.run = [work = std::move(work)] {
-      work();
+    engine_->issue(*queue_, {.run = [this, work = std::move(work), verdict = guard_] {
+      if (verdict == nullptr || *reinterpret_cast<const int64_t*>(memory_->real(verdict)) < 0) work();
       return Status();
     }});
   }
@@ -264,16 +276,21 @@ class FarStream final : public Stream, public QueueOwner {
   std::shared_ptr<Memory> memory_;
   std::unique_ptr<Stream> inside_;                    // on which its work is carried out
   std::map<const KernelQuery*, int64_t> workspaces_;  // of programs, which live longer
+  const int64_t* guard_ = nullptr;                    // of what it is given now
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
 };
 
 class FarDevice final : public Device {
  public:
-  FarDevice(std::shared_ptr<Device> cpu, uint64_t seed, int stream_kinds)
-      : cpu_(std::move(cpu)), stream_kinds_(stream_kinds), engine_(std::make_shared<Engine>(seed)) {}
+  FarDevice(std::shared_ptr<Device> cpu, uint64_t seed, int stream_kinds, bool guards = false)
+      : cpu_(std::move(cpu)), stream_kinds_(stream_kinds), guards_(guards), engine_(std::make_shared<Engine>(seed)) {}
   // The second of a machine: streams of both take turns, and groups are of both.
   FarDevice(const FarDevice& first, std::string_view op)
-      : cpu_(first.cpu_), stream_kinds_(first.stream_kinds_), engine_(first.engine_), memory_(first.memory_) {
+      : cpu_(first.cpu_),
+        stream_kinds_(first.stream_kinds_),
+        guards_(first.guards_),
+        engine_(first.engine_),
+        memory_(first.memory_) {
     KernelRow own = cpu_->kernels().rows(op).front();
     own.name = "own";
     kernels_.add(std::move(own));
@@ -295,6 +312,7 @@ class FarDevice final : public Device {
   const std::vector<std::string>& notes() const override { return cpu_->notes(); }
   bool shares_host_memory() const override { return false; }
   int stream_kinds() const override { return stream_kinds_; }
+  bool guards() const override { return guards_; }
   Engine& engine() { return *engine_; }
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
     EPL_ASSIGN(auto real, cpu_->allocate(bytes));
@@ -312,6 +330,7 @@ class FarDevice final : public Device {
  private:
   std::shared_ptr<Device> cpu_;
   const int stream_kinds_;
+  const bool guards_;
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
   KernelTable kernels_;
@@ -319,11 +338,11 @@ class FarDevice final : public Device {
   std::unique_ptr<FarDevice> second_;
 };
 
-Result<std::shared_ptr<FarDevice>> open(const Host& host, const DeviceOptions& options, uint64_t seed,
-                                        int stream_kinds) {
+Result<std::shared_ptr<FarDevice>> open(const Host& host, const DeviceOptions& options, uint64_t seed, int stream_kinds,
+                                        bool guards = false) {
   EPL_ASSIGN(const BackendRow* cpu, find_named(backend_table(), "cpu", "device"));
   EPL_ASSIGN(auto device, cpu->open(host, options));
-  return std::make_shared<FarDevice>(std::move(device), seed, stream_kinds);
+  return std::make_shared<FarDevice>(std::move(device), seed, stream_kinds, guards);
 }
 
 }  // namespace
@@ -338,8 +357,12 @@ far::Engine& engine_of(Device& device) { return dynamic_cast<far::FarDevice&>(de
 class Recording final : public FarRecording {
  public:
   std::vector<FarUpload> uploads() const override { return recorded.uploads; }
+  int64_t commands_behind_waits() const override {
+    const auto wait = std::ranges::find(recorded.verbs, true, &far::Recorded::Verb::waits);
+    return std::ranges::count(wait, recorded.verbs.end(), false, &far::Recorded::Verb::waits);
+  }
   Status replay() override {
-    for (const auto& verb : recorded.verbs) EPL_TRY(verb());
+    for (const auto& verb : recorded.verbs) EPL_TRY(verb.give());
     return {};
   }
   far::Recorded recorded;
@@ -348,6 +371,8 @@ class Recording final : public FarRecording {
 }  // namespace
 
 void reseed(Device& far, uint64_t seed) { engine_of(far).reseed(seed); }
+
+void fail_at(Device& far, int64_t number) { engine_of(far).fail_at(number); }
 
 FarRecorder::FarRecorder(Device& far) : far_(far) {
   auto made = std::make_unique<Recording>();
@@ -360,11 +385,11 @@ std::unique_ptr<FarRecording> FarRecorder::stop() {
   return std::move(recording_);
 }
 
-BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds) {
+BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds, bool guards) {
   return {.name = std::move(name),
           .doc = "the cpu behind memory that the host cannot touch",
           .open = [=](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
-            EPL_ASSIGN(std::shared_ptr<Device> device, far::open(host, options, seed, stream_kinds));
+            EPL_ASSIGN(std::shared_ptr<Device> device, far::open(host, options, seed, stream_kinds, guards));
             return device;
           }};
 }

@@ -52,7 +52,11 @@ class QueueOwner {
 
 // What streams were given, one verb after the other.
 struct Recorded {
-  std::vector<std::function<Status()>> verbs;
+  struct Verb {
+    std::function<Status()> give;
+    bool waits = false;  // the host does, until the stream has come here
+  };
+  std::vector<Verb> verbs;
   std::vector<FarUpload> uploads;
 };
 
@@ -66,6 +70,8 @@ class Engine {
   void issue_locked(Queue& queue, Command command);
   Status wait_for(Queue& queue);
   void reseed(uint64_t seed);
+  // Of the commands that are carried out from now on, the one of this number fails; -1: none.
+  void fail_at(int64_t number);
   // From now on all that streams are given is written down as well; null: no longer.
   void record_into(Recorded* recorded);
   template <class F> void note(const F& f) {
@@ -80,6 +86,7 @@ class Engine {
   bool go_on();
   Queue& choose(const std::vector<Queue*>& able);
   std::vector<Queue*> queues_;
+  int64_t fails_in_ = -1;  // commands
   std::mt19937 random_;
   Recorded* recorded_ = nullptr;
 };
