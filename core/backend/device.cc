@@ -39,6 +39,23 @@ void Stream::guard(const int64_t* verdict) {
   EPL_CHECK(verdict == nullptr, "a stream of a device that guards nothing");
 }
 
+void Stream::fetch(void*, const void*, int64_t) { EPL_CHECK(false, "a stream of a device that has one memory"); }
+void Stream::evict(void*, const void*, int64_t) { EPL_CHECK(false, "a stream of a device that has one memory"); }
+
+Result<std::unique_ptr<Buffer>> Device::allocate_in(MemoryKind kind, int64_t bytes) {
+  if (kind == MemoryKind::device) return allocate(bytes);
+  return unsupported("memory of the kind ", memory_kind_name(kind), " for ", description());
+}
+
+Result<Buffers> allocate_each(Device& device, const MemoryBytes& bytes) {
+  Buffers out;
+  for (const MemoryKind kind : memory_kinds) {
+    if (kind != MemoryKind::device && bytes[kind] == 0) continue;
+    EPL_ASSIGN(out[kind], device.allocate_in(kind, bytes[kind]));
+  }
+  return out;
+}
+
 Result<std::unique_ptr<Communicator>> Device::join(const Joining& joining, Rendezvous&) {
   return unsupported("group ", joining.group, ": the ranks of this device (", description(), ") are of one process");
 }

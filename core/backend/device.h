@@ -35,6 +35,8 @@ class Buffer {
   virtual int64_t bytes() const = 0;
 };
 
+using Buffers = ByMemory<std::unique_ptr<Buffer>>;
+
 // A point in a stream's order. Thread safety: one stream records, any stream waits.
 class Event {
  public:
@@ -91,8 +93,11 @@ class Stream {
   virtual ~Stream() = default;
   virtual void launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
                       void* const* outputs, void* workspace, const StepContext& context) = 0;
-  virtual void copy(void* target, const void* source, int64_t bytes) = 0;  // within the device
+  virtual void copy(void* target, const void* source, int64_t bytes) = 0;  // within a memory of the device
   virtual void copy_rows(const RowCopy& rows) = 0;                         // as one command
+  // From another memory of the device to its own, and the other way.
+  virtual void fetch(void* target, const void* source, int64_t bytes);
+  virtual void evict(void* target, const void* source, int64_t bytes);
   virtual void fill(void* target, int64_t bytes, uint8_t value) = 0;
   virtual void upload(void* target, const void* host_source, int64_t bytes) = 0;
   virtual void download(void* host_target, const void* source, int64_t bytes) = 0;
@@ -158,6 +163,10 @@ class Device {
     return none;
   }
   virtual Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) = 0;
+  // Whether it has a memory of this kind. In that of its own kernels compute.
+  virtual bool has_memory(MemoryKind kind) const { return kind == MemoryKind::device; }
+  // In any memory that it has.
+  virtual Result<std::unique_ptr<Buffer>> allocate_in(MemoryKind kind, int64_t bytes);
   virtual Result<std::unique_ptr<Stream>> create_stream(int threads) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
   // A group of `ranks` ranks that live in this process: a communicator for each.
@@ -169,6 +178,9 @@ class Device {
   // alike.
   virtual const Machine& machine() const { return processor_core(); }
 };
+
+// A buffer in the device's own memory, and in others where there are bytes.
+Result<Buffers> allocate_each(Device& device, const MemoryBytes& bytes);
 
 struct DeviceOptions {
   // Kernels may sum in whatever order is fastest, so that bits hold for one layout on one machine (`reproducible.level`

@@ -1,4 +1,6 @@
 // Writes the .program text form (core/program/program_text.h).
+#include <span>
+
 #include "core/ir/text.h"
 #include "core/program/program.h"
 #include "core/program/program_text.h"
@@ -14,11 +16,18 @@ using Space = Location::Space;
 // An offset, or the row of those that micro-batches have.
 std::string offset_text(const Location& at) { return at.row < 0 ? cat(at.offset) : cat("row", at.row); }
 
+// Of another memory than that in which kernels compute.
+std::string memory_text(MemoryKind memory) {
+  return memory == MemoryKind::device ? "" : cat(memory_kind_name(memory), ".");
+}
+
 std::string location_text(const Location& at) {
   if (at.space == Space::none) return "_";
   if (at.space == Space::input) return at.stride ? cat("in", at.index, "+", at.stride) : cat("in", at.index);
   for (const auto& [space, name] : space_names) {
-    if (space == at.space) return cat(name, offset_text(at), at.axis < 0 ? "" : cat("+", at.stride, "*axis", at.axis));
+    if (space == at.space)
+      return cat(memory_text(at.memory), name, offset_text(at),
+                 at.axis < 0 ? "" : cat("+", at.stride, "*axis", at.axis));
   }
   return "?";
 }
@@ -67,10 +76,14 @@ std::string print_program(const Program& program) {
   int threads = program.instructions.empty() ? 1 : program.instructions[0].query->threads;
   std::string out =
       cat("program ", name_text(program.name), " threads ", threads, program.commits ? " commits" : "", "\n");
-  out += cat("memory ", program.memory_bytes_peak(), " arena ", program.arena_bytes, " live ", program.arena_live_bytes,
-             " state ", program.state_bytes, " constants ", program.constant_bytes, " scalars ", program.scalar_bytes,
+  out += cat("memory ", program.memory_bytes_peak(), " arena ", program.memories[0].arena_bytes, " live ",
+             program.memories[0].arena_live_bytes, " state ", program.memories[0].state_bytes, " constants ",
+             program.constant_bytes, " scalars ", program.scalar_bytes,
              program.drawn_at < 0 ? "" : cat(" drawn ", program.drawn_at),
              program.decided_at < 0 ? "" : cat(" decided ", program.decided_at), "\n");
+  for (const ProgramMemory& memory : std::span(program.memories).subspan(1))
+    out += cat("beside ", memory_kind_name(memory.kind), " arena ", memory.arena_bytes, " live ",
+               memory.arena_live_bytes, " state ", memory.state_bytes, "\n");
   out += axis_lines(program.mesh) + batch_line(program.mesh, program.batch);
   for (size_t r = 0; r < program.rows.size(); ++r) {
     out += cat("row ", r, " at");
@@ -79,7 +92,8 @@ std::string print_program(const Program& program) {
   }
   for (const StateSlot& slot : program.state) {
     out += cat("slot ", value_kind_name(slot.kind), " ", name_text(slot.name), " ", slot.type.text(), " at ",
-               slot.offset, slot.local == slot.type ? "" : cat(" cut ", cuts_text(program.mesh, slot.sharding.dims)),
+               memory_text(slot.memory), slot.offset,
+               slot.local == slot.type ? "" : cat(" cut ", cuts_text(program.mesh, slot.sharding.dims)),
                dealt_text(program.mesh, slot.sharding.dealt, slot.leader), "\n");
   }
   for (size_t i = 0; i < program.constants.size(); ++i) {

@@ -29,8 +29,8 @@ class ProgramParser {
       return reader_.fail("expected program name threads N");
     }
     program_.commits = reader_.take("commits");
-    if (!reader_.next_line() || !number("memory", peak) || !number("arena", program_.arena_bytes) ||
-        !number("live", program_.arena_live_bytes) || !number("state", program_.state_bytes) ||
+    if (!reader_.next_line() || !number("memory", peak) || !number("arena", program_.memories[0].arena_bytes) ||
+        !number("live", program_.memories[0].arena_live_bytes) || !number("state", program_.memories[0].state_bytes) ||
         !number("constants", program_.constant_bytes) || !number("scalars", program_.scalar_bytes)) {
       return reader_.fail("expected the memory");
     }
@@ -92,6 +92,7 @@ class ProgramParser {
   bool location(Location& at) {
     if (reader_.take("_")) return true;
     int64_t index = 0;
+    at.memory = memory();
     for (const auto& [space, name] : space_names) {
       if (!reader_.take(name)) continue;
       at.space = space;
@@ -101,6 +102,25 @@ class ProgramParser {
     at.space = Space::input;
     at.index = static_cast<int32_t>(index);
     return !reader_.take("+") || reader_.integer(at.stride);
+  }
+
+  // "host." before a place; none: that of the device.
+  MemoryKind memory() {
+    const auto kind = std::ranges::find_if(memory_kinds, [&](MemoryKind one) {
+      return one != MemoryKind::device && reader_.take(cat(memory_kind_name(one), "."));
+    });
+    return kind == std::end(memory_kinds) ? MemoryKind::device : *kind;
+  }
+
+  // What the program has in another memory.
+  Status beside() {
+    const auto kind = std::ranges::find_if(
+        memory_kinds, [&](MemoryKind one) { return one != MemoryKind::device && reader_.take(memory_kind_name(one)); });
+    if (kind == std::end(memory_kinds)) return reader_.fail("expected a memory");
+    ProgramMemory& memory = program_.memory(*kind);
+    const bool read = number("arena", memory.arena_bytes) && number("live", memory.arena_live_bytes) &&
+                      number("state", memory.state_bytes);
+    return read ? Status() : reader_.fail("expected what is in a memory");
   }
 
   bool port(ProgramPort& port, size_t index) {
@@ -115,6 +135,7 @@ class ProgramParser {
   Status line() {
     std::string word;
     if (reader_.take("slot ")) return slot();
+    if (reader_.take("beside ")) return beside();
     if (reader_.take("constant ")) {
       TensorType type;
       int64_t offset = 0;
@@ -193,9 +214,10 @@ class ProgramParser {
   Status slot() {
     StateSlot made;
     std::string kind;
-    if (!reader_.name(kind) || !reader_.name(made.name) || !reader_.type(made.type) || !number("at", made.offset)) {
+    if (!reader_.name(kind) || !reader_.name(made.name) || !reader_.type(made.type) || !reader_.take("at"))
       return reader_.fail("expected a slot");
-    }
+    made.memory = memory();
+    if (!reader_.integer(made.offset)) return reader_.fail("expected an offset");
     made.kind = ValueKind::result;
     for (ValueKind k : {ValueKind::parameter, ValueKind::buffer, ValueKind::state}) {
       if (value_kind_name(k) == kind) made.kind = k;

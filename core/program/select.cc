@@ -4,6 +4,7 @@
 #include <ranges>
 
 #include "core/backend/device.h"
+#include "core/base/shown.h"
 #include "core/ir/op.h"
 #include "core/program/lowering.h"
 #include "core/program/reference_kernel.h"
@@ -32,7 +33,8 @@ class Selection {
     program_.commits = local_.commits;
     place_leaves();
     find_views();
-    return write_instructions();
+    EPL_TRY(write_instructions());
+    return check_memories();
   }
 
  private:
@@ -48,8 +50,9 @@ class Selection {
         case ValueKind::parameter:
         case ValueKind::buffer:
         case ValueKind::state:
-          at = {.space = Space::state, .offset = program_.state_bytes};
-          add_slot(info, at.offset);
+          l_.memory[v] = local_.home(info.name);
+          at = {.space = Space::state, .memory = l_.memory[v], .offset = program_.memory(l_.memory[v]).state_bytes};
+          add_slot(info, at);
           break;
         case ValueKind::constant:
           at = {.space = Space::constant, .offset = program_.constant_bytes};
@@ -82,11 +85,12 @@ class Selection {
     }
   }
 
-  void add_slot(const ValueInfo& info, int64_t offset) {
+  void add_slot(const ValueInfo& info, const Location& at) {
     StateSlot slot{.name = info.name, .kind = info.kind, .type = info.type};
     slot.sharding.dims.resize(info.type.shape.size());
     slot.local = info.type;
-    slot.offset = offset;
+    slot.offset = at.offset;
+    slot.memory = at.memory;
     slot.initial = info.data;
     const auto cut = std::ranges::find(local_.cut_state, info.name, &LocalState::name);
     if (cut != local_.cut_state.end()) {
@@ -96,7 +100,7 @@ class Selection {
       slot.leader = cut->leader;
     }
     program_.state.push_back(slot);
-    program_.state_bytes += aligned_bytes(info.type.bytes());
+    program_.memory(at.memory).state_bytes += aligned_bytes(info.type.bytes());
     for (const LocalState& other : local_.cut_state) {
       if (slot.leader.empty() || other.leader != info.name || other.name == info.name) continue;
       slot.name = other.name;
@@ -164,6 +168,12 @@ class Selection {
     }
     EPL_CHECK(late_.empty());  // a loop that sums has a block behind it
     if (program_.commit_begin == 0) program_.commit_begin = size();
+    for (const Graph::Update& update : graph_.updates) {
+      const MemoryKind next = l_.memory[root(update.next)], state = l_.memory[root(update.state)];
+      if (next == state) continue;
+      return invalid("the new value of ", graph_.value(update.state).name, " is in memory ", memory_kind_name(next),
+                     ", and the old one in memory ", memory_kind_name(state));
+    }
     return {};
   }
 
@@ -226,10 +236,41 @@ class Selection {
     in.nodes =
         region == l_.regions.end() ? std::vector<DoneNode>{{node.name, node.op->name, node.source}} : region->second;
     fill_query(node, *in.query);
+    EPL_TRY(take_memories(node, transfer));
     if (transfer) EPL_TRY(write_transfer(node, *transfer, in));
     if (!transfer || !transfer->kernel.empty()) EPL_TRY(choose_kernel(node, in));
     program_.flops +=
         in.query->flops * static_cast<double>(block_loops(local_.block(node).kind) ? local_.micro_batches() : 1);
+    return {};
+  }
+
+  // Kernels compute in one memory, and a transfer moves values within that, but for those to and from other memories.
+  Status take_memories(const Node& node, const TransferRow* transfer) {
+    const bool fetches = transfer && transfer->fetches;
+    for (Value v : node.inputs) {
+      const MemoryKind kind = v ? l_.memory[root(v)] : MemoryKind::device;
+      if ((kind == MemoryKind::device) == fetches)
+        return invalid("node ", node.name, " reads ", graph_.value(v).name, ", which is in memory ",
+                       memory_kind_name(kind))
+            .at(node.name);
+    }
+    if (!transfer || !transfer->evicts) return {};
+    const std::string& wanted = node.attributes.text("memory");
+    const auto kind = std::ranges::find(memory_kinds, wanted, memory_kind_name);
+    if (kind == std::end(memory_kinds) || *kind == MemoryKind::device)
+      return invalid("node ", node.name, " evicts to memory ", shown(wanted, 40)).at(node.name);
+    l_.memory[node.outputs[0]] = *kind;
+    program_.memory(*kind);
+    return {};
+  }
+
+  // The device has them.
+  Status check_memories() const {
+    for (const ProgramMemory& memory : program_.memories) {
+      if (!options_.device || options_.device->has_memory(memory.kind)) continue;
+      return unsupported("a plan keeps values in memory of the kind ", memory_kind_name(memory.kind), ", which ",
+                         options_.device->description(), " has not");
+    }
     return {};
   }
 

@@ -13,14 +13,17 @@
 namespace epl {
 
 Executor::Executor(const Host& host, Device& device, Stream& stream, const Program& program, ParameterStore& store,
-                   Buffer& arena)
-    : host_(host), device_(device), program_(program), store_(store), arena_(arena), streams_{&stream} {}
+                   Buffers& arenas)
+    : host_(host), device_(device), program_(program), store_(store), arenas_(arenas), streams_{&stream} {}
 
 Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& device, Stream& stream,
                                                    const Program& program, int64_t agreement_bytes,
-                                                   ParameterStore& store, Buffer& arena, const Mesh& mesh, int rank) {
-  EPL_CHECK(arena.bytes() >= program.arena_bytes, "an arena of ", arena.bytes(), " for ", program.arena_bytes);
-  std::unique_ptr<Executor> executor(new Executor(host, device, stream, program, store, arena));
+                                                   ParameterStore& store, Buffers& arenas, const Mesh& mesh, int rank) {
+  for (const ProgramMemory& memory : program.memories) {
+    const int64_t there = arenas[memory.kind] ? arenas[memory.kind]->bytes() : 0;
+    EPL_CHECK(there >= memory.arena_bytes, "an arena of ", there, " for ", memory.arena_bytes);
+  }
+  std::unique_ptr<Executor> executor(new Executor(host, device, stream, program, store, arenas));
   executor->place_ = mesh.place(rank);
   executor->time_axis_ = program.mesh.find(micro_batch_axis);
   executor->context_.units = program.units();
@@ -66,9 +69,10 @@ std::byte* Executor::at(const Location& location, int64_t micro_batch) {
     case Location::Space::none:
       return nullptr;
     case Location::Space::arena:
-      return static_cast<std::byte*>(arena_.data()) + program_.offset_of(location, micro_batch) + part;
+      return static_cast<std::byte*>(arenas_[location.memory]->data()) + program_.offset_of(location, micro_batch) +
+             part;
     case Location::Space::state:
-      return store_.data() + location.offset + part;
+      return store_.data(location.memory) + location.offset + part;
     case Location::Space::constant:
       return base(*constants_);
     case Location::Space::scalar:
@@ -334,7 +338,8 @@ Status Executor::transfer(Stream& stream, const Instruction& in, int64_t micro_b
 void Executor::observe(const Instruction& in, int64_t micro_batch) {
   auto touch = [&](const Location& location, int64_t bytes) {
     if (location.space != Location::Space::arena) return;
-    high_water_ = std::max(high_water_, program_.offset_of(location, micro_batch) + bytes);
+    int64_t& high = high_water_[location.memory];
+    high = std::max(high, program_.offset_of(location, micro_batch) + bytes);
   };
   for (size_t i = 0; i < in.inputs.size(); ++i) {
     if (in.query->has(static_cast<int>(i))) touch(in.inputs[i], in.query->in(static_cast<int>(i)).bytes());

@@ -49,10 +49,10 @@ struct LookedAt;
 class Executor {
  public:
   ~Executor();
-  // The arena must hold program.arena_bytes. `agreement_bytes`: Entry::agreement_bytes.
+  // The arena must hold Program::arena_bytes. `agreement_bytes`: Entry::agreement_bytes.
   static Result<std::unique_ptr<Executor>> create(const Host& host, Device& device, Stream& stream,
                                                   const Program& program, int64_t agreement_bytes,
-                                                  ParameterStore& store, Buffer& arena, const Mesh& mesh, int rank);
+                                                  ParameterStore& store, Buffers& arenas, const Mesh& mesh, int rank);
   // Carries out the step. On an error before the ranks have agreed to change the state it is as it was. Afterwards
   // `drain`.
   Status run(const RunRequest& request, const Groups& groups = {});
@@ -87,12 +87,12 @@ class Executor {
     std::string node, text;  // "input x holds nan at element 7", "nan comes first out of node y (softmax)"
   };
   const Origin& origin() const { return origin_; }
-  // The highest arena byte that any instruction of any run has touched.
-  int64_t arena_high_water() const { return high_water_; }
+  // The highest byte of each arena that any instruction of any run has touched.
+  const MemoryBytes& arena_high_water() const { return high_water_; }
 
  private:
   Executor(const Host& host, Device& device, Stream& stream, const Program& program, ParameterStore& store,
-           Buffer& arena);
+           Buffers& arenas);
 
   std::byte* at(const Location& location, int64_t micro_batch);
   Stream& stream() { return *streams_[0]; }
@@ -129,7 +129,7 @@ class Executor {
   Device& device_;
   const Program& program_;
   ParameterStore& store_;
-  Buffer& arena_;
+  Buffers& arenas_;
   std::vector<Stream*> streams_;  // the first is the session's
   std::vector<std::unique_ptr<Stream>> own_streams_;
   std::vector<std::unique_ptr<Event>> events_;
@@ -154,7 +154,7 @@ class Executor {
   int64_t verdict_ = -1;
   int64_t decided_ = Decision::undecided;  // what the device has decided
   Status stop_wish_;                       // why this rank does not want the step
-  int64_t high_water_ = 0;
+  MemoryBytes high_water_;
   std::optional<StopTasks> stop_tasks_;  // of a run that a host may stop
   bool committed_ = false;               // the run at hand
   Agreement agreement_ = Agreement::none;

@@ -34,8 +34,8 @@ class Rank {
     Device& device = *plan.device();
     stream_ = taken(device.create_stream(2));
     store_.emplace(taken(ParameterStore::create(device, *stream_, plan.state(), plan.mesh(0), 0)));
-    arena_ = taken(device.allocate(PlanMemory(plan).arena()));
-    executor_ = taken(Executor::create(host_, device, *stream_, program(), entry_.agreement_bytes(0), *store_, *arena_,
+    arenas_ = taken(allocate_each(device, PlanMemory(plan).arenas(0)));
+    executor_ = taken(Executor::create(host_, device, *stream_, program(), entry_.agreement_bytes(0), *store_, arenas_,
                                        plan.mesh(0), 0));
     for (const ProgramPort& port : program().inputs) given_.emplace_back(port.global_type);
     for (const ProgramPort& port : program().outputs) got_.emplace_back(port.global_type);
@@ -96,7 +96,7 @@ class Rank {
   const Entry& entry_;
   std::unique_ptr<Stream> stream_;
   std::optional<ParameterStore> store_;
-  std::unique_ptr<Buffer> arena_;
+  Buffers arenas_;
   std::unique_ptr<Executor> executor_;
   std::vector<Tensor> given_, got_;
   std::vector<const void*> inputs_;
