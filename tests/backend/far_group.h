@@ -22,11 +22,13 @@ class Memory {
   void* add(std::byte* real, int64_t bytes);
   void remove(void* address);
   std::byte* real(const void* address);
+  bool has(const void* address);
+  int64_t bytes();  // of all buffers
 
  private:
   struct Region {
     std::byte* real;
-    int64_t reserved;
+    int64_t reserved, bytes;
   };
   std::mutex mutex_;
   std::map<uintptr_t, Region> regions_;  // by the address they begin at
