@@ -58,6 +58,7 @@ class SimStream final : public Stream, public VirtualClock {
   void fill(void*, int64_t bytes, uint8_t) override { move(bytes); }
   void upload(void*, const void*, int64_t bytes) override { move_to_host(bytes); }
   void download(void*, const void*, int64_t bytes) override { move_to_host(bytes); }
+  void guard(const int64_t*) override {}  // each step is applied
   void record(Event& event) override {
     std::lock_guard lock(world_->simulation.mutex);
     auto point = std::make_shared<Point>();

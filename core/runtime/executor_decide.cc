@@ -52,7 +52,7 @@ Status Executor::decide_at_end(Communicator* world) {
 }
 
 Status Executor::read_decision() {
-  decided_ = Decision::undecided;
+  decided_ = device_.executes() ? Decision::undecided : Decision::applied;
   stream().download(&decided_, &decision_on_device()->verdict, sizeof decided_);
   return synchronize();
 }

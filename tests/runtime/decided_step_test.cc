@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/program/transfer.h"
+#include "core/runtime/rehearsal.h"
 #include "tests/backend/failing_device.h"
 #include "tests/backend/far_device.h"
 #include "tests/runtime/trained.h"
@@ -147,6 +148,16 @@ TEST(DecidedStep, StandsWhereTheStateBeginsToChange) {
       EXPECT_EQ(print_program(*again), print_program(program));
       EXPECT_EQ(again->decided_at, program.decided_at);
     }
+  }
+}
+
+TEST(DecidedStep, IsSimulated) {
+  for (const Layout& layout : layouts) {
+    auto plan = plan_on(far_name(4), layout);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    const auto rehearsal = rehearse(test_host(2), *plan);
+    ASSERT_TRUE(rehearsal.ok()) << layout.text() << ": " << rehearsal.status().to_string();
+    EXPECT_GT(rehearsal->trace.end(), 0) << layout.text();
   }
 }
 

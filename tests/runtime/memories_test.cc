@@ -8,6 +8,7 @@
 #include "core/ir/rewriter.h"
 #include "core/program/memory.h"
 #include "core/program/transfer.h"
+#include "core/runtime/rehearsal.h"
 #include "core/strategy/segments.h"
 #include "tests/backend/far_device.h"
 #include "tests/runtime/trained.h"
@@ -276,6 +277,16 @@ TEST(Memories, AreReachedOnStreamsThatCopy) {
   }
   EXPECT_EQ(fetches, evicts);
   EXPECT_GT(fetches, 0);
+}
+
+TEST(Memories, AreSimulated) {
+  for (const Layout& layout : layouts) {
+    const auto plan = evicted_plan(far_name(4), layout, Evicts::both);
+    ASSERT_TRUE(plan && !HasFailure());
+    const auto rehearsal = rehearse(test_host(2), plan);
+    ASSERT_TRUE(rehearsal.ok()) << layout.text() << ": " << rehearsal.status().to_string();
+    EXPECT_GT(rehearsal->trace.end(), 0) << layout.text();
+  }
 }
 
 // What lies in the second memory is saved from there and loaded to there.
