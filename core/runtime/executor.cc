@@ -130,6 +130,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
 
 // What the host sets for a step goes over at once.
 void Executor::upload_numbers() {
+  if (device_decides()) guard(nullptr);  // a run that was thrown out of has left its own
   if (!device_.executes() || numbers_.empty()) return;
   for (const ProgramScalar& scalar : program_.scalars) {
     std::memcpy(numbers_.data() + scalar.location.offset, &request_->scalars[static_cast<size_t>(scalar.index)],
