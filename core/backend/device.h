@@ -87,7 +87,8 @@ class VirtualClock : public StreamClock {
   ~VirtualClock() = default;
 };
 
-// What every device can do. What only some can is behind `host`, `clock` and `stamps`.
+// What every device can do. What only some can is behind `host`, `clock` and `stamps`. A fill, an upload and a download
+// reach every memory that the device has.
 class Stream {
  public:
   virtual ~Stream() = default;
