@@ -45,11 +45,15 @@ std::string far_name(int kinds) {
   return added ? cat("far_decides", kinds) : std::string();
 }
 
-Result<std::shared_ptr<const CompiledPlan>> plan_on(const std::string& device, const Layout& layout) {
-  auto options = layout_options(
-      GraphModel::parse(model), layout.ranks,
-      cat("{\"pipeline.num_micro_batch\": ", layout.micro_batches, layout.keys.empty() ? "" : ", ", layout.keys, "}"));
-  if (options.ok()) options->device = device;
+Result<std::shared_ptr<const CompiledPlan>> plan_on(const std::string& device, const Layout& layout,
+                                                    bool keeps_gradients = false) {
+  const std::string keys = layout.keys.empty() ? "" : cat(", ", layout.keys);
+  auto options = layout_options(GraphModel::parse(model), layout.ranks,
+                                cat("{\"pipeline.num_micro_batch\": ", layout.micro_batches, keys, "}"));
+  if (options.ok()) {
+    options->device = device;
+    options->train.keep_gradients = keeps_gradients;
+  }
   return layout_plan(options);
 }
 
@@ -148,6 +152,30 @@ TEST(DecidedStep, StandsWhereTheStateBeginsToChange) {
       EXPECT_EQ(print_program(*again), print_program(program));
       EXPECT_EQ(again->decided_at, program.decided_at);
     }
+  }
+}
+
+// A batch is refused by its own half of the step, and an update alone has no verdict.
+TEST(DecidedStep, IsMadeInHalves) {
+  for (const Layout& layout : {layouts[0], layouts[1], layouts[3]}) {
+    std::vector<std::vector<Tensor>> states;
+    for (const std::string& device : {std::string("cpu"), far_name(4)}) {
+      auto plan = plan_on(device, layout, true);
+      ASSERT_TRUE(plan.ok()) << layout.text() << ": " << plan.status().to_string();
+      const auto session = session_of(*plan);
+      ASSERT_TRUE(session);
+      for (int s = 0; s < 3; ++s) {
+        StepMetrics metrics;
+        const Status gradients = session->gradients(batch(s), metrics);
+        ASSERT_TRUE(gradients.ok()) << device << ": " << gradients.to_string();
+        EXPECT_EQ(metrics.skipped.ok(), s != 1) << device << ", step " << s;
+        if (s == 1) continue;
+        const Status applied = session->apply(metrics);
+        ASSERT_TRUE(applied.ok()) << device << ": " << applied.to_string();
+      }
+      states.push_back(state_of(*session));
+    }
+    EXPECT_TRUE(same(states[0], states[1])) << layout.text();
   }
 }
 
