@@ -155,7 +155,15 @@ void evict(const CompiledPlan& plan, Evicts what) {
                                 .threads = plan.threads_per_rank(),
                                 .splits_keep_bits = sums_by_segments(entry.plan)});
       ASSERT_TRUE(made.ok()) << made.status().to_string();
-      Program& program = entry.programs[static_cast<size_t>(c)] = std::move(*made);
+      Program& program = entry.programs[static_cast<size_t>(c)];
+      const auto take_indices = [](const auto& from, auto& to) {
+        ASSERT_EQ(from.size(), to.size());
+        for (size_t i = 0; i < from.size(); ++i) to[i].index = from[i].index;  // of all classes
+      };
+      take_indices(program.inputs, made->inputs);
+      take_indices(program.outputs, made->outputs);
+      take_indices(program.scalars, made->scalars);
+      program = std::move(*made);
       std::erase_if(program.state, [&](const StateSlot& slot) { return !plan.state_of(c).find(slot.name); });
       programs.insert(entry.kind == EntryKind::predict ? programs.begin() : programs.end(), &program);
     }
