@@ -51,10 +51,11 @@ Status Executor::decide_at_end(Communicator* world) {
   return decide(last, world);
 }
 
+// By the stream that decides, alone: others may wait for peers, who wait to be told that this rank has failed.
 Status Executor::read_decision() {
   decided_ = device_.executes() ? Decision::undecided : Decision::applied;
   stream().download(&decided_, &decision_on_device()->verdict, sizeof decided_);
-  return synchronize();
+  return stream().synchronize();
 }
 
 // `issued`: how giving the commands went.
@@ -64,6 +65,7 @@ Status Executor::end_decided(bool alone, Status issued) {
   Status status = read_decision();
   // The number is there although something has failed, before it or behind it.
   if (!status.ok() && !read_decision().ok()) return status;
+  if (status.ok()) status = synchronize();
   agreement_ = decided_ < 0 ? Agreement::reached : Agreement::none;
   if (!status.ok()) {
     if (decided_ == Decision::undecided && !alone) agreement_ = Agreement::asked;
