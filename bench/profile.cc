@@ -175,8 +175,8 @@ Status profile(const Options& options) {
   EPL_ASSIGN(auto stream, device.create_stream(options.threads));
   TimedStream timed(*stream);
   EPL_ASSIGN(auto store, ParameterStore::create(device, *stream, plan->state(), plan->mesh(0), 0));
-  EPL_ASSIGN(auto arena, device.allocate(PlanMemory(*plan).arena()));
-  EPL_ASSIGN(auto executor, Executor::create(host, device, timed, program, 0, store, *arena, plan->mesh(0), 0));
+  EPL_ASSIGN(auto arenas, allocate_each(device, PlanMemory(*plan).arenas(0)));
+  EPL_ASSIGN(auto executor, Executor::create(host, device, timed, program, 0, store, arenas, plan->mesh(0), 0));
   timed.forget();  // what creation uploaded is not part of a step
   std::vector<const void*> inputs;
   for (const auto& port : program.inputs) {

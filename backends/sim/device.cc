@@ -53,9 +53,12 @@ class SimStream final : public Stream, public VirtualClock {
   }
   void copy(void*, const void*, int64_t bytes) override { move(2 * bytes); }
   void copy_rows(const RowCopy& rows) override { move(2 * rows.bytes * rows.rows); }
+  void fetch(void*, const void*, int64_t bytes) override { move_to_host(bytes); }
+  void evict(void*, const void*, int64_t bytes) override { move_to_host(bytes); }
   void fill(void*, int64_t bytes, uint8_t) override { move(bytes); }
   void upload(void*, const void*, int64_t bytes) override { move_to_host(bytes); }
   void download(void*, const void*, int64_t bytes) override { move_to_host(bytes); }
+  void guard(const int64_t*) override {}  // each step is applied
   void record(Event& event) override {
     std::lock_guard lock(world_->simulation.mutex);
     auto point = std::make_shared<Point>();
@@ -150,6 +153,18 @@ class SimDevice final : public Device {
                    " bytes; it holds ", grouped(before), " of ", grouped(limit), " bytes");
     }
     return std::unique_ptr<Buffer>(new SimBuffer(world_, world_->next_address.fetch_add(held), bytes, held));
+  }
+  // What the device has that it stands for, and what its data sheet names.
+  bool has_memory(MemoryKind kind) const override {
+    const auto& known = machine().memories;
+    return kind == MemoryKind::device || (planned_for_ && planned_for_->has_memory(kind)) ||
+           std::ranges::find(known, kind, &Machine::Memory::kind) != known.end();
+  }
+  // Other memories have no limit.
+  Result<std::unique_ptr<Buffer>> allocate_in(MemoryKind kind, int64_t bytes) override {
+    if (kind == MemoryKind::device || !has_memory(kind)) return Device::allocate_in(kind, bytes);
+    const int64_t room = (bytes + alignment - 1) / alignment * alignment;
+    return std::unique_ptr<Buffer>(new SimBuffer(world_, world_->next_address.fetch_add(room), bytes, 0));
   }
   Result<std::unique_ptr<Stream>> create_stream(int threads) override {
     if (threads < 1) return invalid("a stream on ", threads, " threads; it needs at least one");

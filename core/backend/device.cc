@@ -3,6 +3,8 @@
 #include <mutex>
 #include <utility>
 
+#include "core/base/check.h"
+
 namespace epl {
 namespace {
 
@@ -31,6 +33,27 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& h
   for (const BackendRow& row : backend_table().rows) known.rows.push_back(row);
   EPL_ASSIGN(const BackendRow* row, find_named(known, name, "device"));
   return row->open(host, options);
+}
+
+void Stream::guard(const int64_t* verdict) {
+  EPL_CHECK(verdict == nullptr, "a stream of a device that guards nothing");
+}
+
+void Stream::fetch(void*, const void*, int64_t) { EPL_CHECK(false, "a stream of a device that has one memory"); }
+void Stream::evict(void*, const void*, int64_t) { EPL_CHECK(false, "a stream of a device that has one memory"); }
+
+Result<std::unique_ptr<Buffer>> Device::allocate_in(MemoryKind kind, int64_t bytes) {
+  if (kind == MemoryKind::device) return allocate(bytes);
+  return unsupported("memory of the kind ", memory_kind_name(kind), " for ", description());
+}
+
+Result<Buffers> allocate_each(Device& device, const MemoryBytes& bytes) {
+  Buffers out;
+  for (const MemoryKind kind : memory_kinds) {
+    if (kind != MemoryKind::device && bytes[kind] == 0) continue;
+    EPL_ASSIGN(out[kind], device.allocate_in(kind, bytes[kind]));
+  }
+  return out;
 }
 
 Result<std::unique_ptr<Communicator>> Device::join(const Joining& joining, Rendezvous&) {

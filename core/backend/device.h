@@ -35,6 +35,8 @@ class Buffer {
   virtual int64_t bytes() const = 0;
 };
 
+using Buffers = ByMemory<std::unique_ptr<Buffer>>;
+
 // A point in a stream's order. Thread safety: one stream records, any stream waits.
 class Event {
  public:
@@ -85,19 +87,27 @@ class VirtualClock : public StreamClock {
   ~VirtualClock() = default;
 };
 
-// What every device can do. What only some can is behind `host`, `clock` and `stamps`.
+// What every device can do. What only some can is behind `host`, `clock` and `stamps`. A fill, an upload and a download
+// reach every memory that the device has.
 class Stream {
  public:
   virtual ~Stream() = default;
   virtual void launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
                       void* const* outputs, void* workspace, const StepContext& context) = 0;
-  virtual void copy(void* target, const void* source, int64_t bytes) = 0;  // within the device
+  virtual void copy(void* target, const void* source, int64_t bytes) = 0;  // within a memory of the device
   virtual void copy_rows(const RowCopy& rows) = 0;                         // as one command
+  // From another memory of the device to its own, and the other way.
+  virtual void fetch(void* target, const void* source, int64_t bytes);
+  virtual void evict(void* target, const void* source, int64_t bytes);
   virtual void fill(void* target, int64_t bytes, uint8_t value) = 0;
   virtual void upload(void* target, const void* host_source, int64_t bytes) = 0;
   virtual void download(void* host_target, const void* source, int64_t bytes) = 0;
   virtual void record(Event& event) = 0;
   virtual void wait(Event& event) = 0;
+  // What the stream is given from now on changes no memory, of the device or of the host, if the number at `verdict`,
+  // in memory of the device, is not negative when the stream comes there. Collectives take place all the same: other
+  // ranks wait in them. Null: everything is carried out again. Of a device that guards.
+  virtual void guard(const int64_t* verdict);
   virtual Status synchronize() = 0;
   virtual HostStream* host() { return nullptr; }     // null: it runs elsewhere
   virtual VirtualClock* clock() { return nullptr; }  // null: its time is the host's
@@ -143,6 +153,10 @@ class Device {
   // copies from the host, one that copies to it. What has none of its own goes to the first. Sends have streams of
   // their own everywhere.
   virtual int stream_kinds() const { return 1; }
+  // Its streams have `guard`, so that the device decides whether a step is applied. There a stream that has failed
+  // carries out nothing more, and neither does one that waits for an event behind the failure. Where this is false, the
+  // host waits and decides.
+  virtual bool guards() const { return false; }
   virtual bool executes() const { return true; }  // false: commands cost time but compute nothing
   // What opening it has decided that a user may wonder about, a sentence each: which packs it has, and why not others.
   virtual const std::vector<std::string>& notes() const {
@@ -150,6 +164,10 @@ class Device {
     return none;
   }
   virtual Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) = 0;
+  // Whether it has a memory of this kind. In that of its own kernels compute.
+  virtual bool has_memory(MemoryKind kind) const { return kind == MemoryKind::device; }
+  // In any memory that it has.
+  virtual Result<std::unique_ptr<Buffer>> allocate_in(MemoryKind kind, int64_t bytes);
   virtual Result<std::unique_ptr<Stream>> create_stream(int threads) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
   // A group of `ranks` ranks that live in this process: a communicator for each.
@@ -161,6 +179,9 @@ class Device {
   // alike.
   virtual const Machine& machine() const { return processor_core(); }
 };
+
+// A buffer in the device's own memory, and in others where there are bytes.
+Result<Buffers> allocate_each(Device& device, const MemoryBytes& bytes);
 
 struct DeviceOptions {
   // Kernels may sum in whatever order is fastest, so that bits hold for one layout on one machine (`reproducible.level`

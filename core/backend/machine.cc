@@ -5,6 +5,11 @@
 
 namespace epl {
 
+std::string_view memory_kind_name(MemoryKind kind) {
+  static constexpr ByMemory<std::string_view> names = {{"device", "host", "file"}};
+  return names[kind];
+}
+
 double Machine::rate(DType dtype, WorkKind kind) const {
   const Rate* found = nullptr;
   for (const Rate& one : rates) {

@@ -2,8 +2,10 @@
 // second. Plans are decided and steps are simulated by the same numbers, through core/backend/cost_model.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/dtype.h"
@@ -44,6 +46,18 @@ struct Machine {
   // That joins all ranks from `first` to `last`.
   const Link& link(int64_t first, int64_t last) const;
 };
+
+using MemoryKind = Machine::Memory::Kind;
+inline constexpr MemoryKind memory_kinds[] = {MemoryKind::device, MemoryKind::host, MemoryKind::file};
+std::string_view memory_kind_name(MemoryKind kind);
+
+// Something for each memory that a rank may have.
+template <class T> struct ByMemory {
+  std::array<T, std::size(memory_kinds)> of = {};
+  T& operator[](MemoryKind kind) { return of[static_cast<size_t>(kind)]; }
+  const T& operator[](MemoryKind kind) const { return of[static_cast<size_t>(kind)]; }
+};
+using MemoryBytes = ByMemory<int64_t>;
 
 // One core of a processor: 2.5 GHz with two 8-wide multiply-adds a cycle. Its peers are other ranks of the host,
 // reached through memory. Plans of a device that does not describe itself are decided for it.

@@ -42,7 +42,7 @@ Json describe_virtual_device(const CompiledPlan& plan, const Overview& overview,
           {"parameters", one.parameters},
           {"parameter_bytes", one.parameter_bytes},
           {"memory_bytes_peak", PlanMemory(plan).peak(at)},
-          {"arena_bytes", entry.programs[c].arena_bytes},
+          {"arena_bytes", entry.programs[c].memories[0].arena_bytes},
           {"forward_seconds", one.forward_seconds},
           {"backward_seconds", one.backward_seconds},
           {"time", describe_time(one.time)}};
@@ -72,10 +72,11 @@ Json describe_shapes(const CompiledPlan& plan) {
     const Entry& entry = *plan.entry(plan.entries().front().kind, shape);
     Json inputs = Json::array();
     for (const Port& port : entry.inputs) inputs.push_back({{"name", port.name}, {"type", port.global_type.text()}});
-    out.push_back({{"entry", entry.name()},
-                   {"batch", entry.plan.batch},
-                   {"arena_bytes", entry.programs[static_cast<size_t>(PlanMemory(plan).fullest_class())].arena_bytes},
-                   {"inputs", inputs}});
+    out.push_back(
+        {{"entry", entry.name()},
+         {"batch", entry.plan.batch},
+         {"arena_bytes", entry.programs[static_cast<size_t>(PlanMemory(plan).fullest_class())].memories[0].arena_bytes},
+         {"inputs", inputs}});
   }
   return out;
 }

@@ -53,13 +53,13 @@ class Arena {
     const bool last_turn = stretch.micro_batch < 0 || micro_batch + 1 == program_.micro_batches();
     const bool writes = last_turn || !in.transfer || !in.transfer->at_last_turn;
     for (size_t o = 0; writes && o < in.outputs.size(); ++o) {
-      if (in.outputs[o].space != Location::Space::arena) continue;
+      if (!in.outputs[o].in_arena()) continue;
       const int64_t offset = program_.offset_of(in.outputs[o], micro_batch);
       const int64_t bytes =
           in.query && static_cast<int>(o) < in.query->outputs() ? in.query->out(static_cast<int>(o)).bytes() : in.bytes;
       // Where nobody noted that what was there is dead.
       const bool in_place = std::ranges::any_of(in.inputs, [&](const Location& from) {
-        return from.space == Location::Space::arena && program_.offset_of(from, micro_batch) == offset;
+        return from.in_arena() && program_.offset_of(from, micro_batch) == offset;
       });
       const auto there = open_.find(offset);
       if (!in_place && there != open_.end() && there->second.name != in.name) close(offset, bytes, time - 1);
@@ -113,7 +113,7 @@ std::string describe_memory(const CompiledPlan& plan) {
   out["predictor_bytes"] = predictor;
   const auto fullest = static_cast<size_t>(PlanMemory(plan).fullest_class());
   const Program& program = plan.entries().front().programs[fullest];
-  out["arena_live_bytes"] = program.arena_live_bytes;
+  out["arena_live_bytes"] = program.memories[0].arena_live_bytes;
   const Timeline timeline(program);
   out["instructions"] = timeline.end();
   Json blocks = Json::array();

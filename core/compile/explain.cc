@@ -174,9 +174,10 @@ std::string CompiledPlan::explain() const {
              plan.batch / std::max<int64_t>(plan.units() * (plan.apart ? plan.micro_batches() : 1), 1), "\n");
   for (int shape = 0; shapes() > 1 && shape < shapes(); ++shape) {
     const Entry& of_shape = *entry(train.kind, shape);
-    out += cat("shape ", shape, ": ", inputs_text(of_shape), "; ", of_shape.name(), " needs ",
-               grouped(of_shape.programs[static_cast<size_t>(PlanMemory(*this).fullest_class())].arena_bytes),
-               " bytes of the arena\n");
+    out +=
+        cat("shape ", shape, ": ", inputs_text(of_shape), "; ", of_shape.name(), " needs ",
+            grouped(of_shape.programs[static_cast<size_t>(PlanMemory(*this).fullest_class())].memories[0].arena_bytes),
+            " bytes of the arena\n");
   }
   for (size_t t = 0; t < train.programs.size(); ++t) {
     out += cat(entry_name(train.kind),

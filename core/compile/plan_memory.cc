@@ -5,12 +5,19 @@
 #include "core/program/link.h"
 
 namespace epl {
+namespace {
+
+void take_largest(MemoryBytes& bytes, const MemoryBytes& others) {
+  for (const MemoryKind memory : memory_kinds) bytes[memory] = std::max(bytes[memory], others[memory]);
+}
+
+}  // namespace
 
 int64_t Entry::agreement_bytes(int rank_class) const {
   const Program& program = programs[static_cast<size_t>(rank_class)];
   const bool decides = std::ranges::any_of(
       program.outputs, [&](const ProgramPort& port) { return port.index == verdict_output && verdict_output >= 0; });
-  return program.commits && !decides ? static_cast<int64_t>(sizeof(int64_t)) : 0;
+  return program.commits && !decides && program.decided_at < 0 ? static_cast<int64_t>(sizeof(int64_t)) : 0;
 }
 
 int64_t Entry::own_bytes(int rank_class) const {
@@ -18,16 +25,16 @@ int64_t Entry::own_bytes(int rank_class) const {
   return program.constant_bytes + program.scalar_bytes + agreement_bytes(rank_class);
 }
 
-int64_t PlanMemory::arena(int rank_class) const {
-  int64_t bytes = 0;
-  for (const Entry& entry : plan_.entries()) {
-    bytes = std::max(bytes, entry.programs[static_cast<size_t>(rank_class)].arena_bytes);
-  }
+MemoryBytes PlanMemory::arenas(int rank_class) const {
+  MemoryBytes bytes;
+  for (const Entry& entry : plan_.entries())
+    take_largest(bytes, entry.programs[static_cast<size_t>(rank_class)].arena_bytes());
   return bytes;
 }
 
-int64_t PlanMemory::peak(int rank_class) const {
-  int64_t bytes = arena(rank_class) + plan_.state_of(rank_class).bytes();
+int64_t PlanMemory::peak(int rank_class, MemoryKind memory) const {
+  int64_t bytes = arenas(rank_class)[memory] + plan_.state_of(rank_class).bytes(memory);
+  if (memory != MemoryKind::device) return bytes;
   for (const Entry& entry : plan_.entries()) bytes += entry.own_bytes(rank_class);
   return bytes;
 }
@@ -40,20 +47,21 @@ std::vector<const Program*> PlanMemory::predicting(int rank_class) const {
   return out;
 }
 
-int64_t PlanMemory::prediction_arena(int rank_class) const {
-  int64_t bytes = 0;
-  for (const Program* program : predicting(rank_class)) bytes = std::max(bytes, program->arena_bytes);
+MemoryBytes PlanMemory::prediction_arenas(int rank_class) const {
+  MemoryBytes bytes;
+  for (const Program* program : predicting(rank_class)) take_largest(bytes, program->arena_bytes());
   return bytes;
 }
 
-int64_t PlanMemory::prediction_state(int rank_class) const {
-  int64_t bytes = 0;
-  for (const Program* program : predicting(rank_class)) bytes = std::max(bytes, state_end(*program));
+MemoryBytes PlanMemory::prediction_state(int rank_class) const {
+  MemoryBytes bytes;
+  for (const Program* program : predicting(rank_class)) take_largest(bytes, state_end(*program));
   return bytes;
 }
 
 int64_t PlanMemory::prediction(int rank_class) const {
-  int64_t bytes = prediction_arena(rank_class) + prediction_state(rank_class);
+  constexpr MemoryKind computes = MemoryKind::device;
+  int64_t bytes = prediction_arenas(rank_class)[computes] + prediction_state(rank_class)[computes];
   for (const Program* program : predicting(rank_class)) bytes += program->constant_bytes + program->scalar_bytes;
   return bytes;
 }
@@ -71,7 +79,7 @@ std::vector<MemoryItem> PlanMemory::items() const {
   const auto of = [&](const Entry& entry) -> const Program& { return entry.programs[static_cast<size_t>(fullest)]; };
   int64_t parameters = 0, buffers = 0, gradients = 0;
   for (const StateSlot& slot : plan_.state_of(fullest).slots()) {
-    if (slot.follows()) continue;
+    if (slot.follows() || slot.memory != MemoryKind::device) continue;
     if (slot.kind == ValueKind::parameter) parameters += slot.local.bytes();
     if (slot.kind == ValueKind::buffer) buffers += slot.local.bytes();
     if (!gradient_of(plan_, slot.name).empty()) gradients += slot.local.bytes();
@@ -89,7 +97,14 @@ std::vector<MemoryItem> PlanMemory::items() const {
       {"host scalars", scalars},
       {"arena", arena()}};
   for (const Entry& entry : plan_.entries())
-    items.push_back({cat("  of which ", entry.name(), " needs"), of(entry).arena_bytes});
+    items.push_back({cat("  of which ", entry.name(), " needs"), of(entry).memories[0].arena_bytes});
+  for (const MemoryKind memory : memory_kinds) {
+    const int64_t bytes = peak(fullest, memory);
+    if (memory == MemoryKind::device || bytes == 0) continue;
+    items.push_back({cat("beside these, in memory of the kind ", memory_kind_name(memory)), bytes});
+    items.push_back({"  of which state", plan_.state_of(fullest).bytes(memory)});
+    items.push_back({"  of which arena", arenas(fullest)[memory]});
+  }
   if (gradients > 0) items.insert(items.begin() + 2, {"gradients that are kept", gradients});
   return items;
 }

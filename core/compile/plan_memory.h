@@ -1,4 +1,4 @@
-// What the ranks of a plan need, in bytes, and what for.
+// What the ranks of a plan need of each memory, in bytes, and what for.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,21 @@ class PlanMemory {
  public:
   explicit PlanMemory(const CompiledPlan& plan) : plan_(plan) {}
 
-  // Of one rank of a class at its peak: arena of the largest entry, state, constants and scalars of all entries.
-  int64_t peak(int rank_class) const;
-  int64_t arena(int rank_class) const;
-  // Of the rank that needs most.
+  // Of one rank of a class at its peak: arena of the largest entry, state, constants and scalars of all entries. In the
+  // memory in which kernels compute, if none is named.
+  int64_t peak(int rank_class, MemoryKind memory = MemoryKind::device) const;
+  MemoryBytes arenas(int rank_class) const;
+  int64_t arena(int rank_class) const { return arenas(rank_class)[MemoryKind::device]; }
+  // Of the rank that needs most there.
   int fullest_class() const;
   int64_t peak() const { return peak(fullest_class()); }
   int64_t arena() const { return arena(fullest_class()); }
   std::vector<MemoryItem> items() const;
 
-  // Of a rank that predicts and does nothing else: its arena and what it reads of the state, which lies first.
-  int64_t prediction_arena(int rank_class) const;
-  int64_t prediction_state(int rank_class) const;
-  // All that such a rank needs; 0: there is no such entry.
+  // Of a rank that predicts and does nothing else: its arenas and what it reads of the state, which lies first.
+  MemoryBytes prediction_arenas(int rank_class) const;
+  MemoryBytes prediction_state(int rank_class) const;
+  // All that such a rank needs, in the memory in which kernels compute; 0: there is no such entry.
   int64_t prediction(int rank_class) const;
 
  private:

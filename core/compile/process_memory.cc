@@ -27,7 +27,10 @@ ProcessMemory process_memory(const CompiledPlan& plan) {
     }
   }
   int64_t ranks = 0;
-  for (int t = 0; t < plan.classes(); ++t) ranks += plan.mesh(t).ranks() * PlanMemory(plan).peak(t);
+  for (int t = 0; t < plan.classes(); ++t) {
+    const PlanMemory memory(plan);
+    ranks += plan.mesh(t).ranks() * (memory.peak(t) + memory.peak(t, MemoryKind::host));
+  }
   out.items = {{"memory of all ranks", ranks},
                {"weights on their way from and to files", room_bytes},
                {"constants, as the plan keeps them", constants},

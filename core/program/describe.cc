@@ -53,7 +53,7 @@ class Unrolled {
     const Instruction& in = program_.instructions[i];
     const auto address = [&](const Location& at) { return program_.offset_of(at, micro_batch); };
     for (const Location& at : in.inputs) {
-      if (at.space != Location::Space::arena) continue;
+      if (!at.in_arena()) continue;
       const auto written = latest_.find(address(at));
       if (written == latest_.end()) {
         lives_.unwritten.push_back(in.name);
@@ -67,11 +67,11 @@ class Unrolled {
     for (size_t o = 0; !unfinished && o < in.outputs.size(); ++o) {
       const Location& at = in.outputs[o];
       // Over an operand, or over the rank's own segment of it.
-      const auto same = [&](const Location& from) { return from.space == at.space && address(from) == address(at); };
-      if (at.space != Location::Space::arena || std::ranges::any_of(in.inputs, same)) continue;
+      const auto same = [&](const Location& from) { return from.in_arena() && address(from) == address(at); };
+      if (!at.in_arena() || std::ranges::any_of(in.inputs, same)) continue;
       latest_[address(at)] = add(address(at), in.query->out(static_cast<int>(o)).bytes());
     }
-    if (in.workspace.space != Location::Space::arena) return;
+    if (!in.workspace.in_arena()) return;
     if (!in.transfer || !in.transfer->held_bytes) {
       add(address(in.workspace), in.workspace_bytes);
     } else if (const auto held = held_.find(i); held != held_.end()) {

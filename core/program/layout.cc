@@ -59,19 +59,25 @@ class Layout {
   }
 
   void place() {
+    for (ProgramMemory& memory : program_.memories) place(memory);
+  }
+
+  void place(ProgramMemory& memory) {
     std::vector<Storage> storages;
     for (const LiveRange& live : l_.ranges) {
+      if (live.memory != memory.kind) continue;
       for (int64_t m = 0; m < copies(live); ++m) storages.push_back({live.bytes, begin(live, m), end(live, m)});
     }
     // The lifetimes of several micro-batches in flight leave more gaps than those of one that goes forward and back.
     const bool turns = std::ranges::any_of(l_.loops, &Loop::turns);
-    program_.arena_live_bytes = lay_out(storages, max_looks, turns ? max_search_looks : few_search_looks).largest_live;
-    for (const Storage& s : storages) program_.arena_bytes = std::max(program_.arena_bytes, s.offset + s.bytes);
+    memory.arena_live_bytes = lay_out(storages, max_looks, turns ? max_search_looks : few_search_looks).largest_live;
+    for (const Storage& s : storages) memory.arena_bytes = std::max(memory.arena_bytes, s.offset + s.bytes);
     auto next = storages.begin();
     for (LiveRange& live : l_.ranges) {
+      if (live.memory != memory.kind) continue;
       std::vector<int64_t> offsets;
       for (int64_t m = 0; m < copies(live); ++m) offsets.push_back((next++)->offset);
-      live.at = {.space = Space::arena, .offset = offsets.front()};
+      live.at = {.space = Space::arena, .memory = live.memory, .offset = offsets.front()};
       const bool same = std::ranges::all_of(offsets, [&](int64_t offset) { return offset == offsets.front(); });
       if (!same) live.at.row = row(offsets);
     }
@@ -129,7 +135,7 @@ class Layout {
   void write_releases() {
     for (const LiveRange& live : l_.ranges) {
       const int last = last_use(live);
-      if (last < 0) continue;
+      if (last < 0 || live.memory != MemoryKind::device) continue;
       const Loop* loop = l_.loop_of(last);
       const bool all_turns = loop && (loop->turns || (live.first <= loop->first && last == loop->last - 1));
       program_.instructions[last].releases.push_back(

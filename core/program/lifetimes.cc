@@ -146,6 +146,10 @@ class Lifetimes {
     const auto& [inputs, outputs] = l_.operands[p];
     for (size_t o = 0; o < outputs.size(); ++o) {
       if (outputs[o] != next) continue;
+      if (in.transfer && in.transfer->evicts && l_.memory[next] == place(state).memory) {
+        l_.place[next] = place(state);
+        return true;
+      }
       if (in.transfer && (!in.transfer->gathers || !gather_in_place(inputs[o], state, axis_of(in)))) return false;
       if (in.transfer) {
         l_.place[next] = place(state);
@@ -254,6 +258,7 @@ class Lifetimes {
     range.late = transfer && transfer->at_last_turn && !range.each;
     range.sends = sends_[r];
     range.uses = uses_[r];
+    range.memory = l_.memory[r];
     l_.ranges.push_back(range);
   }
 

@@ -16,10 +16,10 @@ const StateSlot& StateLayout::slot(const StateSlot& wanted) {
   const auto [it, inserted] = by_name_.emplace(wanted.name, slots_.size());
   if (inserted) {
     const StateSlot* leader = wanted.follows() ? find(wanted.leader) : nullptr;
-    const int64_t offset = leader ? leader->offset : bytes_;
+    const int64_t offset = leader ? leader->offset : bytes_[wanted.memory];
     slots_.push_back(wanted);
     slots_.back().offset = offset;
-    if (!leader) bytes_ += aligned_bytes(wanted.local.bytes());
+    if (!leader) bytes_[wanted.memory] += aligned_bytes(wanted.local.bytes());
   }
   return slots_[it->second];
 }
@@ -32,10 +32,10 @@ StateLayout StateLayout::all(std::span<const StateLayout> layouts) {
   return joined;
 }
 
-std::set<int64_t> state_in_use(const Program& program) {
-  std::set<int64_t> used;
+std::set<StatePlace> state_in_use(const Program& program) {
+  std::set<StatePlace> used;
   const auto use = [&](const Location& location) {
-    if (location.space == Location::Space::state) used.insert(location.offset);
+    if (location.space == Location::Space::state) used.insert({location.memory, location.offset});
   };
   for (const Instruction& in : program.instructions) {
     std::ranges::for_each(in.inputs, use);
@@ -46,11 +46,12 @@ std::set<int64_t> state_in_use(const Program& program) {
 }
 
 // Where the bytes end that a program reads or writes of its state, which begins at 0.
-int64_t state_end(const Program& program) {
-  const std::set<int64_t> used = state_in_use(program);
-  int64_t end = 0;
+MemoryBytes state_end(const Program& program) {
+  const std::set<StatePlace> used = state_in_use(program);
+  MemoryBytes end;
   for (const StateSlot& slot : program.state) {
-    if (used.contains(slot.offset)) end = std::max(end, slot.offset + aligned_bytes(slot.local.bytes()));
+    if (!used.contains(slot.place())) continue;
+    end[slot.memory] = std::max(end[slot.memory], slot.offset + aligned_bytes(slot.local.bytes()));
   }
   return end;
 }
@@ -58,31 +59,32 @@ int64_t state_end(const Program& program) {
 Result<StateLayout> link(std::span<Program* const> programs) {
   StateLayout layout;
   // What somebody uses comes first, so that the state of the first program lies together.
-  std::vector<std::set<int64_t>> used;
+  std::vector<std::set<StatePlace>> used;
   for (const Program* program : programs) {
     used.push_back(state_in_use(*program));
     for (const StateSlot& slot : program->state) {
-      if (used.back().contains(slot.offset)) layout.slot(slot);
+      if (used.back().contains(slot.place())) layout.slot(slot);
     }
   }
   for (size_t p = 0; p < programs.size(); ++p) {
     Program* program = programs[p];
-    std::map<int64_t, int64_t> moved;  // offsets in the program's own layout -> in the common one
-    program->state_bytes = 0;          // without what has turned out to be another class's
+    std::map<StatePlace, int64_t> moved;  // from the program's own layout to the common one
+    // Without what has turned out to be another class's.
+    for (ProgramMemory& memory : program->memories) memory.state_bytes = 0;
     for (StateSlot& slot : program->state) {
-      if (!slot.follows()) program->state_bytes += aligned_bytes(slot.local.bytes());
+      if (!slot.follows()) program->memory(slot.memory).state_bytes += aligned_bytes(slot.local.bytes());
       const StateSlot& stored = layout.slot(slot);
-      if (used[p].contains(slot.offset) &&
-          (stored.local != slot.local || stored.sharding != slot.sharding || stored.leader != slot.leader))
+      if (used[p].contains(slot.place()) && (stored.local != slot.local || stored.memory != slot.memory ||
+                                             stored.sharding != slot.sharding || stored.leader != slot.leader))
         return unsupported("entries of one plan would keep other pieces of ", slot.name, ": ", stored.local.text(),
                            " and ", slot.local.text(), "; give all nodes that use it to one scope")
             .at(slot.name);
       const int64_t offset = stored.offset;
-      moved[slot.offset] = offset;
+      moved[slot.place()] = offset;
       slot.offset = offset;
     }
     const auto move = [&](Location& location) {
-      if (location.space == Location::Space::state) location.offset = moved.at(location.offset);
+      if (location.space == Location::Space::state) location.offset = moved.at({location.memory, location.offset});
     };
     for (Instruction& in : program->instructions) {
       std::ranges::for_each(in.inputs, move);

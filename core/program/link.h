@@ -16,7 +16,8 @@ class StateLayout {
  public:
   const std::vector<StateSlot>& slots() const { return slots_; }
   const StateSlot* find(std::string_view name) const;
-  int64_t bytes() const { return bytes_; }
+  int64_t bytes(MemoryKind memory = MemoryKind::device) const { return bytes_[memory]; }
+  const MemoryBytes& of_each() const { return bytes_; }
   // The slots of several layouts in one list, whose offsets mean nothing.
   static StateLayout all(std::span<const StateLayout> layouts);
 
@@ -26,14 +27,14 @@ class StateLayout {
 
   std::vector<StateSlot> slots_;
   std::unordered_map<std::string, size_t> by_name_;
-  int64_t bytes_ = 0;
+  MemoryBytes bytes_;
 };
 
-// Offsets of the slots that a program reads or writes.
-std::set<int64_t> state_in_use(const Program& program);
-// Where the bytes end that a linked program uses of the state; of the first one that was linked, nothing else lies
-// before that.
-int64_t state_end(const Program& program);
+// Where the slots lie that a program reads or writes.
+std::set<StatePlace> state_in_use(const Program& program);
+// Where the bytes end that a linked program uses of the state in each memory; of the first one that was linked, nothing
+// else lies before that.
+MemoryBytes state_end(const Program& program);
 // Slots of one name become one, those that the programs use first, in the order in which they name them, and the
 // programs' locations point there.
 // `internal`: two programs have pieces of one name that differ.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/backend/machine.h"
 #include "core/strategy/plan.h"
 
 namespace epl {
@@ -31,11 +32,18 @@ struct LocalState {
   std::string leader = {};  // of what is dealt: the state in whose place it lies, itself perhaps
 };
 
+// State that lies in another memory than that in which kernels compute.
+struct StateHome {
+  std::string name;
+  MemoryKind memory = MemoryKind::host;
+};
+
 struct LocalGraph {
   Graph graph;                    // Node::region is the block of the node, in `blocks`
   std::vector<LocalPort> inputs;  // in the order of the model's inputs
   std::vector<LocalPort> outputs;
   std::vector<LocalState> cut_state;
+  std::vector<StateHome> homes;
   int rank_class = 0;
   Mesh mesh;
   BatchLayout batch;  // Plan::batch_of_class
@@ -44,6 +52,7 @@ struct LocalGraph {
   std::vector<BlockId> blocks;  // in the order of their first calls
   bool commits = false;         // a step changes the state of some rank, if not of this one
   const BlockId& block(const Node& node) const { return blocks[node.region]; }
+  MemoryKind home(std::string_view state) const;
   int find(const BlockId& block) const;  // -1 if it is never called
   // The first block that sees every sample, before any update: main, or forward where that is apart.
   int sample_block() const;

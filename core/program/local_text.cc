@@ -41,6 +41,14 @@ bool parse_wait(TextReader& reader, SendWait& wait) {
   return !reader.take("channel") || (reader.integer(wait.channel) && wait.channel > 0);
 }
 
+bool parse_memory(TextReader& reader, MemoryKind& memory) {
+  const auto kind =
+      std::ranges::find_if(memory_kinds, [&](MemoryKind one) { return reader.take(memory_kind_name(one)); });
+  if (kind == std::end(memory_kinds)) return false;
+  memory = *kind;
+  return true;
+}
+
 }  // namespace
 
 std::string print_local(const LocalGraph& local) {
@@ -58,6 +66,8 @@ std::string print_local(const LocalGraph& local) {
                cuts_text(local.mesh, state.sharding.dims), dealt_text(local.mesh, state.sharding.dealt, state.leader),
                "\n");
   }
+  for (const StateHome& home : local.homes)
+    out += cat("home ", name_text(home.name), " ", memory_kind_name(home.memory), "\n");
   return out + print_graph(local.graph);
 }
 
@@ -92,6 +102,10 @@ Result<LocalGraph> parse_local(std::string_view text) {
                         parse_cuts(reader, local.mesh, state.sharding.dims) &&
                         parse_dealt(reader, local.mesh, state.sharding.dealt, state.leader);
       if (!read) return reader.fail("expected a state that is cut");
+    } else if (reader.take("home ")) {
+      StateHome& home = local.homes.emplace_back();
+      if (!reader.name(home.name) || !parse_memory(reader, home.memory) || home.memory == MemoryKind::device)
+        return reader.fail("expected a state and its memory");
     } else {
       return reader.fail("unknown line");
     }

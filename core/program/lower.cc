@@ -16,6 +16,7 @@ Lowering::Lowering(const LocalGraph& local_graph, Graph fused, RegionNodes regio
       options(lower_options),
       root(graph.value_count()),
       place(graph.value_count()),
+      memory(graph.value_count(), MemoryKind::device),
       part(graph.value_count()),
       first(graph.value_count(), -1),
       last(graph.value_count(), -1),
@@ -36,6 +37,17 @@ bool Program::loops(int position) const {
   const auto within = [position](const Block& b) { return position >= b.first && position < b.last; };
   const auto found = std::ranges::find_if(blocks, within);
   return found != blocks.end() && block_loops(found->id.kind);
+}
+
+ProgramMemory& Program::memory(MemoryKind kind) {
+  const auto found = std::ranges::find(memories, kind, &ProgramMemory::kind);
+  return found != memories.end() ? *found : memories.emplace_back(ProgramMemory{.kind = kind});
+}
+
+MemoryBytes Program::arena_bytes() const {
+  MemoryBytes out;
+  for (const ProgramMemory& memory : memories) out[memory.kind] = memory.arena_bytes;
+  return out;
 }
 
 int Program::group(const ProgramGroup& wanted) {

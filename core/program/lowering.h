@@ -21,7 +21,8 @@ struct LiveRange {
                             // turn of `last`
   bool late = false;        // from the last turn of `first`
   std::vector<int> sends;   // instructions that may read it until they are waited for
-  Location at;              // the answer
+  MemoryKind memory = MemoryKind::device;
+  Location at;  // the answer
 };
 
 // Blocks that take turns (block_takes_turns), or another one that is called several times.
@@ -44,6 +45,7 @@ struct Lowering {
   std::vector<Operands> operands;  // by instruction
   ByValue<Value> root;             // the value whose memory it is
   ByValue<Location> place;         // of a root; space none: the arena
+  ByValue<MemoryKind> memory;      // of a root
   // Where it begins in the memory of its root, or that in the memory that it shares; none: at the beginning.
   struct Part {
     int32_t axis = -1;

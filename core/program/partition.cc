@@ -252,6 +252,11 @@ Status Partition::finish() {
   }
   return {};
 }
+MemoryKind LocalGraph::home(std::string_view state) const {
+  const auto found = std::ranges::find(homes, state, &StateHome::name);
+  return found == homes.end() ? MemoryKind::device : found->memory;
+}
+
 int LocalGraph::find(const BlockId& block) const {
   const auto found = std::ranges::find(blocks, block);
   return found == blocks.end() ? -1 : static_cast<int>(found - blocks.begin());

@@ -2,32 +2,38 @@
 // parameters, so that a program does not grow with either.
 //
 // Memory of a rank: the arena (everything a step computes), the state (parameters, buffers, optimizer state), the
-// constants, and the host scalars. All of it is known here, before anything is allocated.
+// constants, and the host scalars. A rank may have several memories. Kernels compute in that of the device; arena and
+// state are in others as well. All of it is known here, before anything is allocated.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/backend/kernel.h"
+#include "core/backend/machine.h"
 #include "core/base/stop.h"
 #include "core/program/local_graph.h"
 
 namespace epl {
 
-// A place in memory: a space and an offset in it. In the arena, `row` is that of Program::rows where each micro-batch
-// has an offset of its own. Of what ranks have pieces of, side by side, `stride` is added for each piece before that of
-// the rank: for each piece of the batch of an input, elsewhere for each coordinate before its own on the mesh's `axis`.
-// So a piece is read and written inside the whole: the piece of a weight that a copy updates is never copied, and an
-// all_gather of new weights fetches the pieces of the others alone.
+// A place in memory: a memory, a space of it and an offset there. In the arena, `row` is that of Program::rows where
+// each micro-batch has an offset of its own. Of what ranks have pieces of, side by side, `stride` is added for each
+// piece before that of the rank: for each piece of the batch of an input, elsewhere for each coordinate before its own
+// on the mesh's `axis`. So a piece is read and written inside the whole: the piece of a weight that a copy updates is
+// never copied, and an all_gather of new weights fetches the pieces of the others alone.
 struct Location {
   enum class Space : uint8_t { none, arena, state, constant, scalar, input } space = Space::none;
-  int32_t index = 0;   // which input
-  int32_t row = -1;    // -1: every micro-batch has `offset`
-  int32_t axis = -1;   // -1: it is no piece
-  int64_t offset = 0;  // of the first micro-batch
+  MemoryKind memory = MemoryKind::device;  // of arena and state
+  int32_t index = 0;                       // which input
+  int32_t row = -1;                        // -1: every micro-batch has `offset`
+  int32_t axis = -1;                       // -1: it is no piece
+  int64_t offset = 0;                      // of the first micro-batch
   int64_t stride = 0;
   friend bool operator==(const Location&, const Location&) = default;
+  // Where kernels compute.
+  bool in_arena() const { return space == Space::arena && memory == MemoryKind::device; }
 };
 
 struct TransferRow;  // core/program/transfer.h
@@ -91,7 +97,10 @@ struct Block {
   int first = 0, last = 0;  // instructions [first, last)
 };
 
-// A named tensor of the state, in order; `offset` in the state space.
+// Where state lies.
+using StatePlace = std::pair<MemoryKind, int64_t>;
+
+// A named tensor of the state, in order; `offset` in the state space of its memory.
 struct StateSlot {
   std::string name;
   ValueKind kind = ValueKind::parameter;
@@ -99,10 +108,12 @@ struct StateSlot {
   Sharding sharding;  // over the ranks of its class
   TensorType local;   // what a rank holds of it
   int64_t offset = 0;
+  MemoryKind memory = MemoryKind::device;
   Tensor initial;           // of type `type`; empty: zeros
   std::string leader = {};  // of what is dealt: the slot in whose place it lies, itself perhaps
   // It has no memory of its own.
   bool follows() const { return !leader.empty() && leader != name; }
+  StatePlace place() const { return {memory, offset}; }
 };
 
 struct ProgramPort {
@@ -131,6 +142,23 @@ struct ProgramScalar {
   int index = 0;  // among the caller's
 };
 
+// Where a device decides by itself whether a step is applied, among what the host sets for the step.
+struct Decision {
+  static constexpr int64_t applied = -1, undecided = INT64_MAX - 1, stopped = INT64_MAX;
+  // Negative: the step is applied. What changes the state looks at it (Stream::guard).
+  int64_t verdict = undecided;
+  // What this rank says where its program has no verdict.
+  int64_t wish = applied;
+};
+
+// What a program has in one memory.
+struct ProgramMemory {
+  MemoryKind kind = MemoryKind::device;
+  int64_t arena_bytes = 0, arena_live_bytes = 0;  // the second is the largest set alive together
+  int64_t state_bytes = 0;
+  int64_t bytes() const { return arena_bytes + state_bytes; }
+};
+
 struct MemoryItem {
   std::string what;
   int64_t bytes = 0;
@@ -151,11 +179,12 @@ struct Program {
   std::vector<ProgramPort> inputs, outputs;
   std::vector<StateSlot> state;
   std::vector<ProgramScalar> scalars;
-  int64_t drawn_at = -1;          // where the step's StepNumbers lie among the scalars; -1: nothing draws
+  int64_t drawn_at = -1;    // where the step's StepNumbers lie among the scalars; -1: nothing draws
+  int64_t decided_at = -1;  // the same of the step's Decision; -1: the host decides, or there is nothing to decide
   std::vector<Tensor> constants;  // in the order of the constant space
   std::vector<int64_t> constant_offsets;
-  int64_t arena_bytes = 0, arena_live_bytes = 0;  // the second is the largest set alive together
-  int64_t state_bytes = 0, constant_bytes = 0, scalar_bytes = 0;
+  std::vector<ProgramMemory> memories = std::vector<ProgramMemory>(1);  // the first is that in which kernels compute
+  int64_t constant_bytes = 0, scalar_bytes = 0;
   int max_operands = 0;
   bool commits = false;  // a step changes the state of this or another rank
   int commit_begin = 0;  // instructions before this one leave the state as it was
@@ -165,13 +194,17 @@ struct Program {
   bool loops(int position) const;        // an instruction of a block that is called for every micro-batch
   // The index of a group, which is new where no instruction has named it.
   int group(const ProgramGroup& group);
+  // What it has in a memory, which is new where nothing has named it.
+  ProgramMemory& memory(MemoryKind kind);
+  MemoryBytes arena_bytes() const;
   // Of a place in the arena.
   int64_t offset_of(const Location& at, int64_t micro_batch) const {
     return at.row < 0 ? at.offset : rows[at.row][micro_batch];
   }
   int64_t micro_batches() const { return mesh.size(micro_batch_axis); }
   int64_t units() const { return batch.units_of_lane(mesh); }
-  int64_t memory_bytes_peak() const { return arena_bytes + state_bytes + constant_bytes + scalar_bytes; }
+  // Of the memory in which kernels compute.
+  int64_t memory_bytes_peak() const { return memories[0].bytes() + constant_bytes + scalar_bytes; }
 };
 
 // Lowers a local graph, in which composites without a kernel have been expanded (core/ir/expand.h), for a

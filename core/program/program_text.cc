@@ -1,5 +1,6 @@
-// The .program text form: what one rank runs, with every address. It prints and parses with nothing lost but the data
-// of constants and initial values; kernels are found again by name in the backend's table.
+// Reads the .program text form (core/program/program_text.h). Kernels are found again by name in the backend's table.
+#include "core/program/program_text.h"
+
 #include <algorithm>
 
 #include "core/ir/op.h"
@@ -16,58 +17,6 @@ namespace {
 using Space = Location::Space;
 
 constexpr int max_streams = 1 << 16, max_events = 1 << 24;
-constexpr std::pair<Space, std::string_view> spaces[] = {
-    {Space::arena, "@"}, {Space::state, "state@"}, {Space::constant, "const@"}, {Space::scalar, "scalar@"}};
-
-// An offset, or the row of those that micro-batches have.
-std::string offset_text(const Location& at) { return at.row < 0 ? cat(at.offset) : cat("row", at.row); }
-
-std::string location_text(const Location& at) {
-  if (at.space == Space::none) return "_";
-  if (at.space == Space::input) return at.stride ? cat("in", at.index, "+", at.stride) : cat("in", at.index);
-  for (const auto& [space, name] : spaces) {
-    if (space == at.space) return cat(name, offset_text(at), at.axis < 0 ? "" : cat("+", at.stride, "*axis", at.axis));
-  }
-  return "?";
-}
-
-std::string operands_text(const std::vector<Location>& places, const std::vector<TensorType>& types) {
-  std::string out;
-  for (size_t i = 0; i < places.size(); ++i) {
-    out += cat(i ? ", " : "", location_text(places[i]));
-    if (places[i].space != Space::none) out += ":" + types[i].text();
-  }
-  return out;
-}
-
-std::string port_text(const Program& program, const ProgramPort& port) {
-  return cat(name_text(port.name), " ", port.global_type.text(), " local ", port.local_type.text(), " ",
-             port_sharding_text(program.mesh, port.sharding), " at ", location_text(port.location), "\n");
-}
-
-std::string instruction_text(const Instruction& in, int index) {
-  std::string out = cat("  ", index, " ", in.transfer ? std::string_view(in.transfer->name) : "launch", " ");
-  if (in.row) out += cat(in.query->op, ".", in.row->name, " ");
-  out += cat(name_text(in.name), " (", operands_text(in.inputs, in.query->input_types), ") -> (",
-             operands_text(in.outputs, in.query->output_types), ")");
-  if (in.port >= 0) out += cat(" port ", in.port);
-  if (in.workspace.space != Space::none)
-    out += cat(" workspace ", location_text(in.workspace), ":", in.workspace_bytes);
-  if (in.bytes) out += cat(" bytes ", in.bytes);
-  if (in.slice.run_bytes)
-    out += cat(" runs ", in.slice.outer, " of ", in.slice.run_bytes, " in ", in.slice.global_bytes);
-  if (in.query->key != in.name) out += cat(" key ", name_text(in.query->key));
-  if (in.query->units != Units()) out += cat(" units ", in.query->units.count);
-  if (in.query->units.outer != 1) out += cat(" outer ", in.query->units.outer);
-  if (in.stream) out += cat(" stream ", in.stream);
-  for (const Wait& wait : in.waits) out += cat(" waits ", wait.event, wait.each ? "*" : "");
-  if (in.records >= 0) out += cat(" records ", in.records);
-  out += attributes_text(in.query->attributes);
-  for (const Instruction::Release& r : in.releases) {
-    out += cat(" frees ", offset_text(r.at), ":", r.bytes, r.last_turn ? "!" : "", r.sent ? "?" : "");
-  }
-  return out + "\n";
-}
 
 class ProgramParser {
  public:
@@ -80,13 +29,16 @@ class ProgramParser {
       return reader_.fail("expected program name threads N");
     }
     program_.commits = reader_.take("commits");
-    if (!reader_.next_line() || !number("memory", peak) || !number("arena", program_.arena_bytes) ||
-        !number("live", program_.arena_live_bytes) || !number("state", program_.state_bytes) ||
+    if (!reader_.next_line() || !number("memory", peak) || !number("arena", program_.memories[0].arena_bytes) ||
+        !number("live", program_.memories[0].arena_live_bytes) || !number("state", program_.memories[0].state_bytes) ||
         !number("constants", program_.constant_bytes) || !number("scalars", program_.scalar_bytes)) {
       return reader_.fail("expected the memory");
     }
     if (peak != program_.memory_bytes_peak()) return reader_.fail("the memory does not add up");
     if (int64_t& at = program_.drawn_at; number("drawn", at) && (at < 0 || at > program_.scalar_bytes - drawn_bytes))
+      return reader_.fail("expected a place among the scalars");
+    if (int64_t& at = program_.decided_at;
+        number("decided", at) && (at < 0 || at > program_.scalar_bytes - static_cast<int64_t>(sizeof(Decision))))
       return reader_.fail("expected a place among the scalars");
     while (reader_.next_line()) {
       if (number("commit at", commit)) {
@@ -140,7 +92,8 @@ class ProgramParser {
   bool location(Location& at) {
     if (reader_.take("_")) return true;
     int64_t index = 0;
-    for (const auto& [space, name] : spaces) {
+    at.memory = memory();
+    for (const auto& [space, name] : space_names) {
       if (!reader_.take(name)) continue;
       at.space = space;
       return offset(at) && (!reader_.take("+") || part(at));
@@ -149,6 +102,25 @@ class ProgramParser {
     at.space = Space::input;
     at.index = static_cast<int32_t>(index);
     return !reader_.take("+") || reader_.integer(at.stride);
+  }
+
+  // "host." before a place; none: that of the device.
+  MemoryKind memory() {
+    const auto kind = std::ranges::find_if(memory_kinds, [&](MemoryKind one) {
+      return one != MemoryKind::device && reader_.take(cat(memory_kind_name(one), "."));
+    });
+    return kind == std::end(memory_kinds) ? MemoryKind::device : *kind;
+  }
+
+  // What the program has in another memory.
+  Status beside() {
+    const auto kind = std::ranges::find_if(
+        memory_kinds, [&](MemoryKind one) { return one != MemoryKind::device && reader_.take(memory_kind_name(one)); });
+    if (kind == std::end(memory_kinds)) return reader_.fail("expected a memory");
+    ProgramMemory& memory = program_.memory(*kind);
+    const bool read = number("arena", memory.arena_bytes) && number("live", memory.arena_live_bytes) &&
+                      number("state", memory.state_bytes);
+    return read ? Status() : reader_.fail("expected what is in a memory");
   }
 
   bool port(ProgramPort& port, size_t index) {
@@ -163,6 +135,7 @@ class ProgramParser {
   Status line() {
     std::string word;
     if (reader_.take("slot ")) return slot();
+    if (reader_.take("beside ")) return beside();
     if (reader_.take("constant ")) {
       TensorType type;
       int64_t offset = 0;
@@ -241,9 +214,10 @@ class ProgramParser {
   Status slot() {
     StateSlot made;
     std::string kind;
-    if (!reader_.name(kind) || !reader_.name(made.name) || !reader_.type(made.type) || !number("at", made.offset)) {
+    if (!reader_.name(kind) || !reader_.name(made.name) || !reader_.type(made.type) || !reader_.take("at"))
       return reader_.fail("expected a slot");
-    }
+    made.memory = memory();
+    if (!reader_.integer(made.offset)) return reader_.fail("expected an offset");
     made.kind = ValueKind::result;
     for (ValueKind k : {ValueKind::parameter, ValueKind::buffer, ValueKind::state}) {
       if (value_kind_name(k) == kind) made.kind = k;
@@ -401,46 +375,6 @@ class ProgramParser {
 };
 
 }  // namespace
-
-std::string print_program(const Program& program) {
-  int threads = program.instructions.empty() ? 1 : program.instructions[0].query->threads;
-  std::string out =
-      cat("program ", name_text(program.name), " threads ", threads, program.commits ? " commits" : "", "\n");
-  out += cat("memory ", program.memory_bytes_peak(), " arena ", program.arena_bytes, " live ", program.arena_live_bytes,
-             " state ", program.state_bytes, " constants ", program.constant_bytes, " scalars ", program.scalar_bytes,
-             program.drawn_at < 0 ? "" : cat(" drawn ", program.drawn_at), "\n");
-  out += axis_lines(program.mesh) + batch_line(program.mesh, program.batch);
-  for (size_t r = 0; r < program.rows.size(); ++r) {
-    out += cat("row ", r, " at");
-    for (int64_t offset : program.rows[r]) out += cat(" ", offset);
-    out += "\n";
-  }
-  for (const StateSlot& slot : program.state) {
-    out += cat("slot ", value_kind_name(slot.kind), " ", name_text(slot.name), " ", slot.type.text(), " at ",
-               slot.offset, slot.local == slot.type ? "" : cat(" cut ", cuts_text(program.mesh, slot.sharding.dims)),
-               dealt_text(program.mesh, slot.sharding.dealt, slot.leader), "\n");
-  }
-  for (size_t i = 0; i < program.constants.size(); ++i) {
-    out += cat("constant ", program.constants[i].type().text(), " at ", program.constant_offsets[i], "\n");
-  }
-  for (const ProgramScalar& scalar : program.scalars)
-    out += cat("scalar ", name_text(scalar.name), " at ", location_text(scalar.location), "\n");
-  for (const ProgramPort& port : program.inputs) out += "input " + port_text(program, port);
-  for (const ProgramPort& port : program.outputs) out += "output " + port_text(program, port);
-  for (int c = 0; c < std::ssize(program.calls); ++c) {
-    out += cat("run ", program.calls[c].text());
-    for (const CallWait& wait : program.waits[c])
-      out += cat(" waits ", wait.event, wait.instruction < 0 ? "" : cat(" at ", wait.instruction));
-    out += "\n";
-  }
-  if (program.numbers_event >= 0) out += cat("numbers record ", program.numbers_event, "\n");
-  out += cat("commit at ", program.commit_begin, "\n");
-  for (const Block& block : program.blocks) {
-    out += cat("block ", block.id.text(), " from ", block.first, " to ", block.last, "\n");
-    for (int i = block.first; i < block.last; ++i) out += instruction_text(program.instructions[i], i);
-  }
-  return out;
-}
 
 Result<Program> parse_program(std::string_view text, const KernelTable& kernels) {
   return ProgramParser(text, kernels).parse();

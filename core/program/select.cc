@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <ranges>
 
+#include "core/backend/device.h"
+#include "core/base/shown.h"
 #include "core/ir/op.h"
 #include "core/program/lowering.h"
 #include "core/program/reference_kernel.h"
@@ -31,7 +33,8 @@ class Selection {
     program_.commits = local_.commits;
     place_leaves();
     find_views();
-    return write_instructions();
+    EPL_TRY(write_instructions());
+    return check_memories();
   }
 
  private:
@@ -47,8 +50,9 @@ class Selection {
         case ValueKind::parameter:
         case ValueKind::buffer:
         case ValueKind::state:
-          at = {.space = Space::state, .offset = program_.state_bytes};
-          add_slot(info, at.offset);
+          l_.memory[v] = local_.home(info.name);
+          at = {.space = Space::state, .memory = l_.memory[v], .offset = program_.memory(l_.memory[v]).state_bytes};
+          add_slot(info, at);
           break;
         case ValueKind::constant:
           at = {.space = Space::constant, .offset = program_.constant_bytes};
@@ -67,6 +71,10 @@ class Selection {
       program_.drawn_at = program_.scalar_bytes;
       program_.scalar_bytes += memory_alignment;
     }
+    if (program_.commits && options_.device && options_.device->guards()) {
+      program_.decided_at = program_.scalar_bytes;
+      program_.scalar_bytes += memory_alignment;
+    }
     for (const LocalPort& port : local_.inputs) {
       const Value v = graph_.find(port.name);
       const TensorType& type = graph_.type(v);
@@ -77,11 +85,12 @@ class Selection {
     }
   }
 
-  void add_slot(const ValueInfo& info, int64_t offset) {
+  void add_slot(const ValueInfo& info, const Location& at) {
     StateSlot slot{.name = info.name, .kind = info.kind, .type = info.type};
     slot.sharding.dims.resize(info.type.shape.size());
     slot.local = info.type;
-    slot.offset = offset;
+    slot.offset = at.offset;
+    slot.memory = at.memory;
     slot.initial = info.data;
     const auto cut = std::ranges::find(local_.cut_state, info.name, &LocalState::name);
     if (cut != local_.cut_state.end()) {
@@ -91,7 +100,7 @@ class Selection {
       slot.leader = cut->leader;
     }
     program_.state.push_back(slot);
-    program_.state_bytes += aligned_bytes(info.type.bytes());
+    program_.memory(at.memory).state_bytes += aligned_bytes(info.type.bytes());
     for (const LocalState& other : local_.cut_state) {
       if (slot.leader.empty() || other.leader != info.name || other.name == info.name) continue;
       slot.name = other.name;
@@ -147,20 +156,39 @@ class Selection {
       for (const NodeId n : graph_.node_ids()) {
         const Node& node = graph_.node(n);
         if (node.region != b || is_view(node)) continue;
-        if (node.phase == Phase::update && program_.commit_begin == 0) program_.commit_begin = size();
+        if (node.phase == Phase::update && program_.commit_begin == 0) begin_commit();
         EPL_TRY(write_instruction(node));
         emit_outputs(node);
       }
       if (b == local_.sample_block()) emit_leaves();
+      const bool copies_alone = b + 1 == std::ssize(local_.blocks) && !graph_.updates.empty();
+      if (copies_alone && program_.commit_begin == 0) begin_commit();
       block.last = size();
       program_.blocks.push_back(block);
     }
     EPL_CHECK(late_.empty());  // a loop that sums has a block behind it
     if (program_.commit_begin == 0) program_.commit_begin = size();
+    for (const Graph::Update& update : graph_.updates) {
+      const MemoryKind next = l_.memory[root(update.next)], state = l_.memory[root(update.state)];
+      if (next == state) continue;
+      return invalid("the new value of ", graph_.value(update.state).name, " is in memory ", memory_kind_name(next),
+                     ", and the old one in memory ", memory_kind_name(state));
+    }
     return {};
   }
 
   int size() const { return static_cast<int>(program_.instructions.size()); }
+
+  // From here on the state changes.
+  void begin_commit() {
+    program_.commit_begin = size();
+    if (program_.decided_at < 0) return;
+    Instruction& in = l_.append(&transfer_named("decide"), "decide");
+    in.outputs = {{.space = Space::scalar, .offset = program_.decided_at}};
+    in.query->output_types = {{DType::i64, {}}};
+    in.query->output_present = {true};
+    in.bytes = in.query->output_types[0].bytes();
+  }
 
   // Outputs that are leaves or views of leaves: no node gives them, so the block does that sees every sample and runs
   // before any update.
@@ -208,10 +236,41 @@ class Selection {
     in.nodes =
         region == l_.regions.end() ? std::vector<DoneNode>{{node.name, node.op->name, node.source}} : region->second;
     fill_query(node, *in.query);
+    EPL_TRY(take_memories(node, transfer));
     if (transfer) EPL_TRY(write_transfer(node, *transfer, in));
     if (!transfer || !transfer->kernel.empty()) EPL_TRY(choose_kernel(node, in));
     program_.flops +=
         in.query->flops * static_cast<double>(block_loops(local_.block(node).kind) ? local_.micro_batches() : 1);
+    return {};
+  }
+
+  // Kernels compute in one memory, and a transfer moves values within that, but for those to and from other memories.
+  Status take_memories(const Node& node, const TransferRow* transfer) {
+    const bool fetches = transfer && transfer->fetches;
+    for (Value v : node.inputs) {
+      const MemoryKind kind = v ? l_.memory[root(v)] : MemoryKind::device;
+      if ((kind == MemoryKind::device) == fetches)
+        return invalid("node ", node.name, " reads ", graph_.value(v).name, ", which is in memory ",
+                       memory_kind_name(kind))
+            .at(node.name);
+    }
+    if (!transfer || !transfer->evicts) return {};
+    const std::string& wanted = node.attributes.text("memory");
+    const auto kind = std::ranges::find(memory_kinds, wanted, memory_kind_name);
+    if (kind == std::end(memory_kinds) || *kind == MemoryKind::device)
+      return invalid("node ", node.name, " evicts to memory ", shown(wanted, 40)).at(node.name);
+    l_.memory[node.outputs[0]] = *kind;
+    program_.memory(*kind);
+    return {};
+  }
+
+  // The device has them.
+  Status check_memories() const {
+    for (const ProgramMemory& memory : program_.memories) {
+      if (!options_.device || options_.device->has_memory(memory.kind)) continue;
+      return unsupported("a plan keeps values in memory of the kind ", memory_kind_name(memory.kind), ", which ",
+                         options_.device->description(), " has not");
+    }
     return {};
   }
 

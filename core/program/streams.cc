@@ -12,7 +12,6 @@
 // With one kind of stream, a send waits for all that was issued before it. On a device that carries commands out as
 // they are issued it does so anyway, and a simulation of that device then sends when the device does.
 #include <algorithm>
-#include <array>
 #include <map>
 #include <ranges>
 #include <utility>
@@ -36,7 +35,8 @@ int key_of(const Lowering& lowering, int p, int kinds) {
   const Instruction& in = lowering.program.instructions[p];
   if (!in.transfer) return computes;
   if (in.group >= 0 && (in.transfer->sends || kinds >= with_groups)) return in.group;
-  if (in.port >= 0) return kinds >= with_copies_out ? copies_out : computes;
+  if (in.port >= 0 || in.transfer->evicts) return kinds >= with_copies_out ? copies_out : computes;
+  if (in.transfer->fetches) return kinds >= with_copies_in ? copies_in : computes;
   if (!in.transfer->from_caller || kinds < with_copies_in) return computes;
   const Value source = lowering.operands[p].inputs.at(0);
   return lowering.place[lowering.root[source]].space == Space::input ? copies_in : computes;
@@ -74,7 +74,11 @@ class StreamOrder {
         known_(streams_, Known(streams_, -1)) {
     const auto other = [](const Instruction& in) { return in.stream != 0 && !(in.transfer && in.transfer->sends); };
     as_issued_ = std::ranges::none_of(program_.instructions, other);
-    bases_ = {0, program_.arena_bytes, program_.arena_bytes + program_.state_bytes};
+    for (const ProgramMemory& memory : program_.memories) {
+      bases_[memory.kind] = numbers_;
+      arena_bytes_[memory.kind] = memory.arena_bytes;
+      numbers_ += memory.bytes();
+    }
   }
 
   void run() {
@@ -103,7 +107,9 @@ class StreamOrder {
   // All memory that a step writes, one space behind the other.
   Bytes bytes_of(const Location& at, int64_t bytes, int64_t micro_batch) const {
     if (at.space != Space::arena && at.space != Space::state && at.space != Space::scalar) return {};
-    const int64_t base = bases_[at.space == Space::arena ? 0 : at.space == Space::state ? 1 : 2];
+    const int64_t base = at.space == Space::scalar  ? numbers_
+                         : at.space == Space::arena ? bases_[at.memory]
+                                                    : bases_[at.memory] + arena_bytes_[at.memory];
     const int64_t begin = base + program_.offset_of(at, micro_batch);
     // Which piece it is depends on the rank, and ranks have one program.
     const int64_t all = at.axis < 0 ? bytes : at.stride * program_.mesh.axes[at.axis].size;
@@ -127,7 +133,12 @@ class StreamOrder {
     int64_t workspace = in.workspace_bytes;
     if (in.transfer && in.transfer->held_bytes) workspace += in.transfer->held_bytes(in, program_.micro_batches());
     touch(in.workspace, workspace, true);
+    if (decides() && p > program_.commit_begin)
+      touch({.space = Space::scalar, .offset = program_.decided_at}, sizeof(int64_t), false);
   }
+
+  // The device does, by an instruction that stands where the state begins to change.
+  bool decides() const { return program_.decided_at >= 0 && program_.commit_begin < std::ssize(program_.instructions); }
 
   template <class F> void each_run(const F& f) const {
     for (const BlockCall& call : program_.calls) {
@@ -172,7 +183,7 @@ class StreamOrder {
     readers_.assign(borders_.size() * static_cast<size_t>(streams_), -1);
   }
 
-  Bytes numbers() const { return {bases_[2], bases_[2] + program_.scalar_bytes}; }
+  Bytes numbers() const { return {numbers_, numbers_ + program_.scalar_bytes}; }
 
   // The first run of the first stream.
   void write_numbers() {
@@ -205,7 +216,7 @@ class StreamOrder {
   void visit(int call, int p) {
     const int64_t micro_batch = program_.calls[call].micro_batch;
     // There the host waits for all streams, to decide with the other ranks whether the state changes.
-    if (p == program_.commit_begin) {
+    if (p == program_.commit_begin && !decides()) {
       for (Known& known : known_) {
         for (int t = 0; t < streams_; ++t) known[t] = static_cast<int>(runs_[t].size()) - 1;
       }
@@ -214,6 +225,10 @@ class StreamOrder {
     Known needed(streams_, -1);
     bool matters = stream != 0 || as_issued_;
     if (as_issued_ && stream != 0) needed[0] = static_cast<int>(runs_[0].size()) - 1;
+    if (p == program_.commit_begin && decides()) {  // what has failed by then is not applied
+      matters = true;
+      for (int t = 0; t < streams_; ++t) needed[t] = static_cast<int>(runs_[t].size()) - 1;
+    }
     each_access(p, micro_batch, [&](const Bytes& range, bool writes) {
       if (!is_shared(range)) return;
       matters = true;
@@ -317,8 +332,9 @@ class StreamOrder {
   Program& program_;
   const int streams_;
   bool as_issued_ = false;
-  std::array<int64_t, 3> bases_{};  // of arena, state and scalars
-  std::vector<Bytes> shared_;       // ascending, apart from each other
+  MemoryBytes bases_, arena_bytes_;  // state stands behind the arena
+  int64_t numbers_ = 0;              // the scalars stand behind all memories
+  std::vector<Bytes> shared_;        // ascending, apart from each other
   std::vector<int64_t> borders_;
   std::vector<std::pair<int, int>> writers_;  // by segment: the stream and the number of the last run that wrote it
   std::vector<int> readers_;                  // by segment and stream: the last run that has read it since

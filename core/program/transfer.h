@@ -57,6 +57,9 @@ struct TransferRow {
   // Its attribute with the class of which a rank is the other one; empty: none. See ProgramGroup.
   std::string counterpart;
   bool sends = false;         // has a stream of its own: nobody waits for it before its source is written again
+  bool fetches = false;       // its operand is in another memory than that in which kernels compute
+  bool evicts = false;        // its result is in the memory that its attribute `memory` names
+  bool decides = false;       // whether the step is applied, with all ranks: see Program::decided_at
   bool at_last_turn = false;  // its result is there after the last turn of its loop
   void (*prepare)(Instruction& in) = nullptr;               // once, from the query
   int64_t (*moved_bytes)(const Instruction& in) = nullptr;  // over the group; absent: all of the larger side

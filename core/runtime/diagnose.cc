@@ -54,7 +54,7 @@ void Executor::inspect_leaves() {
   for (const StateSlot& slot : program_.state) {
     if (!is_float(slot.type.dtype) || !slot.sharding.dealt.is_at(program_.mesh, place_)) continue;
     seen.resize(static_cast<size_t>(slot.local.bytes()));
-    stream().download(seen.data(), store_.data() + slot.offset, slot.local.bytes());
+    stream().download(seen.data(), store_.at(slot), slot.local.bytes());
     if (!stream().synchronize().ok()) return;
     const auto at = find_nan(slot.type.dtype, seen.data(), slot.local.elements());
     if (!at) continue;

@@ -13,14 +13,17 @@
 namespace epl {
 
 Executor::Executor(const Host& host, Device& device, Stream& stream, const Program& program, ParameterStore& store,
-                   Buffer& arena)
-    : host_(host), device_(device), program_(program), store_(store), arena_(arena), streams_{&stream} {}
+                   Buffers& arenas)
+    : host_(host), device_(device), program_(program), store_(store), arenas_(arenas), streams_{&stream} {}
 
 Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& device, Stream& stream,
                                                    const Program& program, int64_t agreement_bytes,
-                                                   ParameterStore& store, Buffer& arena, const Mesh& mesh, int rank) {
-  EPL_CHECK(arena.bytes() >= program.arena_bytes, "an arena of ", arena.bytes(), " for ", program.arena_bytes);
-  std::unique_ptr<Executor> executor(new Executor(host, device, stream, program, store, arena));
+                                                   ParameterStore& store, Buffers& arenas, const Mesh& mesh, int rank) {
+  for (const ProgramMemory& memory : program.memories) {
+    const int64_t there = arenas[memory.kind] ? arenas[memory.kind]->bytes() : 0;
+    EPL_CHECK(there >= memory.arena_bytes, "an arena of ", there, " for ", memory.arena_bytes);
+  }
+  std::unique_ptr<Executor> executor(new Executor(host, device, stream, program, store, arenas));
   executor->place_ = mesh.place(rank);
   executor->time_axis_ = program.mesh.find(micro_batch_axis);
   executor->context_.units = program.units();
@@ -66,9 +69,10 @@ std::byte* Executor::at(const Location& location, int64_t micro_batch) {
     case Location::Space::none:
       return nullptr;
     case Location::Space::arena:
-      return static_cast<std::byte*>(arena_.data()) + program_.offset_of(location, micro_batch) + part;
+      return static_cast<std::byte*>(arenas_[location.memory]->data()) + program_.offset_of(location, micro_batch) +
+             part;
     case Location::Space::state:
-      return store_.data() + location.offset + part;
+      return store_.data(location.memory) + location.offset + part;
     case Location::Space::constant:
       return base(*constants_);
     case Location::Space::scalar:
@@ -114,14 +118,19 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
     if (committed_ && request.diagnose) return end_diagnosis();
     if (status.ok() && verdict_ >= 0) return {};  // the step is not applied
   }
-  if (status.ok() && program_.commits && !committed_) status = commit(groups);  // for the ranks that change something
+  if (status.ok() && program_.commits && !committed_) {  // for the ranks that change something
+    status = commit(groups);
+    if (status.ok() && device_decides() && !request.diagnose) status = decide_at_end(groups.world);
+  }
   stop_tasks_.reset();
+  if (committed_ && device_decides() && !request.diagnose) return end_decided(!groups.world, std::move(status));
   EPL_TRY(status);
   return request.diagnose ? end_diagnosis() : synchronize();
 }
 
 // What the host sets for a step goes over at once.
 void Executor::upload_numbers() {
+  if (device_decides()) guard(nullptr);  // a run that was thrown out of has left its own
   if (!device_.executes() || numbers_.empty()) return;
   for (const ProgramScalar& scalar : program_.scalars) {
     std::memcpy(numbers_.data() + scalar.location.offset, &request_->scalars[static_cast<size_t>(scalar.index)],
@@ -130,6 +139,10 @@ void Executor::upload_numbers() {
   if (program_.drawn_at >= 0) {
     const StepNumbers drawn{.seed = request_->seed, .step = request_->step};
     std::memcpy(numbers_.data() + program_.drawn_at, &drawn, sizeof drawn);
+  }
+  if (device_decides()) {
+    const Decision open;
+    std::memcpy(numbers_.data() + program_.decided_at, &open, sizeof open);
   }
   stream().upload(scalars_->data(), numbers_.data(), std::ssize(numbers_));
   if (program_.numbers_event >= 0) stream().record(*events_[static_cast<size_t>(program_.numbers_event)]);
@@ -178,9 +191,13 @@ Status Executor::run_call(const BlockCall& call, const Groups& groups) {
 
 Status Executor::carry_out(const Instruction& in, int64_t micro_batch, const Groups& groups) {
   Stream& stream = *streams_[static_cast<size_t>(in.stream)];
-  TraceEvent* const recorded = begin_event(stream, static_cast<int>(&in - program_.instructions.data()));
+  const bool agrees = in.transfer && in.transfer->decides && groups.world;
+  const auto position = static_cast<int>(&in - program_.instructions.data());
+  TraceEvent* const recorded = begin_event(stream, agrees ? TraceEvent::agreement : position);
   try {
-    if (in.transfer) {
+    if (in.transfer && in.transfer->decides) {
+      if (const Status status = decide(in, groups.world); !status.ok()) return status;
+    } else if (in.transfer) {
       if (const Status status = transfer(stream, in, micro_batch, groups); !status.ok()) return status.at(in.name);
     } else {
       launch(stream, in, micro_batch);
@@ -234,7 +251,7 @@ Status Executor::commit(const Groups& groups) {
     groups.world->watch(nullptr);
     groups.world->hasten([this] { return !check_stop().ok(); });
   }
-  EPL_TRY(before_commit(groups.world));
+  if (!device_decides()) EPL_TRY(before_commit(groups.world));
   if (verdict_ < 0 && request_->gate) request_->gate->begin();
   return {};
 }
@@ -322,7 +339,8 @@ Status Executor::transfer(Stream& stream, const Instruction& in, int64_t micro_b
 void Executor::observe(const Instruction& in, int64_t micro_batch) {
   auto touch = [&](const Location& location, int64_t bytes) {
     if (location.space != Location::Space::arena) return;
-    high_water_ = std::max(high_water_, program_.offset_of(location, micro_batch) + bytes);
+    int64_t& high = high_water_[location.memory];
+    high = std::max(high, program_.offset_of(location, micro_batch) + bytes);
   };
   for (size_t i = 0; i < in.inputs.size(); ++i) {
     if (in.query->has(static_cast<int>(i))) touch(in.inputs[i], in.query->in(static_cast<int>(i)).bytes());

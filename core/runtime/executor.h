@@ -49,10 +49,10 @@ struct LookedAt;
 class Executor {
  public:
   ~Executor();
-  // The arena must hold program.arena_bytes. `agreement_bytes`: Entry::agreement_bytes.
+  // The arena must hold Program::arena_bytes. `agreement_bytes`: Entry::agreement_bytes.
   static Result<std::unique_ptr<Executor>> create(const Host& host, Device& device, Stream& stream,
                                                   const Program& program, int64_t agreement_bytes,
-                                                  ParameterStore& store, Buffer& arena, const Mesh& mesh, int rank);
+                                                  ParameterStore& store, Buffers& arenas, const Mesh& mesh, int rank);
   // Carries out the step. On an error before the ranks have agreed to change the state it is as it was. Afterwards
   // `drain`.
   Status run(const RunRequest& request, const Groups& groups = {});
@@ -74,7 +74,8 @@ class Executor {
   // The verdict of a run without an error: why the step has not changed the state; -1: it has.
   int64_t verdict() const { return verdict_; }
   // How far the last run came on its way to change the state: it has not asked the other ranks; it has, and has not
-  // heard what they decided; all have decided to change it, so that a rank that fails now tears it.
+  // heard what they decided; all have decided to change it, so that a rank that fails now tears it. Of a device that
+  // decides itself this is known once the step has ended; what cannot be known is taken for the last.
   enum class Agreement : uint8_t { none, asked, reached };
   Agreement agreement() const { return agreement_; }
   // What a diagnosing run has found: where that began which made the loss, or the gradient, not finite. Origins of
@@ -86,12 +87,12 @@ class Executor {
     std::string node, text;  // "input x holds nan at element 7", "nan comes first out of node y (softmax)"
   };
   const Origin& origin() const { return origin_; }
-  // The highest arena byte that any instruction of any run has touched.
-  int64_t arena_high_water() const { return high_water_; }
+  // The highest byte of each arena that any instruction of any run has touched.
+  const MemoryBytes& arena_high_water() const { return high_water_; }
 
  private:
   Executor(const Host& host, Device& device, Stream& stream, const Program& program, ParameterStore& store,
-           Buffer& arena);
+           Buffers& arenas);
 
   std::byte* at(const Location& location, int64_t micro_batch);
   Stream& stream() { return *streams_[0]; }
@@ -103,6 +104,14 @@ class Executor {
   void wait(const Instruction& in, int64_t micro_batch, std::span<const CallWait>& of_call);
   void record(const Instruction& in, int64_t micro_batch);
   Status commit(const Groups& groups);
+  // Of a device that decides itself.
+  bool device_decides() const { return program_.decided_at >= 0; }
+  Status decide(const Instruction& in, Communicator* world);
+  Status decide_at_end(Communicator* world);
+  Status end_decided(bool alone, Status issued);
+  Decision* decision_on_device();
+  void guard(const int64_t* verdict);
+  Status read_decision();
   Status synchronize();
   TraceEvent* begin_event(Stream& stream, int instruction);
   void stamp(Stream& stream, double* seconds);
@@ -120,7 +129,7 @@ class Executor {
   Device& device_;
   const Program& program_;
   ParameterStore& store_;
-  Buffer& arena_;
+  Buffers& arenas_;
   std::vector<Stream*> streams_;  // the first is the session's
   std::vector<std::unique_ptr<Stream>> own_streams_;
   std::vector<std::unique_ptr<Event>> events_;
@@ -143,7 +152,9 @@ class Executor {
   Origin origin_;
   std::unique_ptr<Diagnosis> diagnosis_;  // of a diagnosing run
   int64_t verdict_ = -1;
-  int64_t high_water_ = 0;
+  int64_t decided_ = Decision::undecided;  // what the device has decided
+  Status stop_wish_;                       // why this rank does not want the step
+  MemoryBytes high_water_;
   std::optional<StopTasks> stop_tasks_;  // of a run that a host may stop
   bool committed_ = false;               // the run at hand
   Agreement agreement_ = Agreement::none;

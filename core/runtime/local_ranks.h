@@ -17,7 +17,7 @@ struct LocalRank {
   int rank_class = 0;
   std::unique_ptr<Stream> stream;
   ParameterStore store;
-  std::unique_ptr<Buffer> arena;
+  Buffers arenas;
   std::vector<std::unique_ptr<Executor>> executors;             // by entry
   std::unique_ptr<Communicator> world;                          // none where there is one rank
   std::map<std::string, std::unique_ptr<Communicator>> groups;  // by name

@@ -25,6 +25,11 @@ Status upload(Stream& stream, std::byte* target, const Tensor& value) {
   return {};
 }
 
+// Whether the host may touch a slot where it lies.
+bool host_reads(Stream& stream, const StateSlot& slot) {
+  return stream.host() != nullptr && slot.memory != MemoryKind::file;
+}
+
 // Bytes of a device, which come to the host when they are asked for: by one caller at a time, as the stream wants it.
 class OnDevice final : public TensorSource {
  public:
@@ -43,15 +48,15 @@ class OnDevice final : public TensorSource {
 
 Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, const StateLayout& layout,
                                               const Mesh& mesh, int rank, const Stop& stop) {
-  EPL_ASSIGN(ParameterStore store, create_room(device, layout.bytes(), mesh, rank));
+  EPL_ASSIGN(ParameterStore store, create_room(device, layout.of_each(), mesh, rank));
   if (!device.executes()) return store;
   for (const StateSlot& slot : layout.slots()) {
     EPL_TRY(stop.check());
     if (slot.sharding.dealt) {  // what a rank runs for nothing has zeros
-      if (!slot.follows()) stream.fill(store.data() + slot.offset, slot.local.bytes(), 0);
+      if (!slot.follows()) stream.fill(store.at(slot), slot.local.bytes(), 0);
       if (!slot.initial.empty()) EPL_TRY(store.scatter(stream, slot, {PlacedBox::all(slot.initial)}));
     } else if (slot.initial.empty()) {
-      stream.fill(store.data() + slot.offset, slot.local.bytes(), 0);
+      stream.fill(store.at(slot), slot.local.bytes(), 0);
     } else {
       EPL_TRY(store.scatter(stream, slot, {PlacedBox::all(slot.initial)}));
     }
@@ -60,25 +65,31 @@ Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, co
   return store;
 }
 
-Result<ParameterStore> ParameterStore::create_room(Device& device, int64_t bytes, const Mesh& mesh, int rank) {
+Result<ParameterStore> ParameterStore::create_room(Device& device, const MemoryBytes& bytes, const Mesh& mesh,
+                                                   int rank) {
   ParameterStore store;
   store.mesh_ = mesh;
   store.place_ = mesh.place(rank);
-  EPL_ASSIGN(store.buffer_, device.allocate(bytes));
+  EPL_ASSIGN(store.buffers_, allocate_each(device, bytes));
   return store;
 }
 
+void ParameterStore::copy_from(Stream& stream, const ParameterStore& other) {
+  for (const MemoryKind memory : memory_kinds) {
+    if (buffers_[memory]) stream.copy(data(memory), other.data(memory), buffers_[memory]->bytes());
+  }
+}
+
 Result<Tensor> ParameterStore::view(Stream& stream, const StateSlot& slot) const {
-  if (stream.host() != nullptr && slot.local == slot.type) return piece(stream, slot);
+  if (host_reads(stream, slot) && slot.local == slot.type) return piece(stream, slot);
   Tensor out(slot.type);
   EPL_TRY(gather(stream, slot, out));
   return out;
 }
 
 Tensor ParameterStore::piece(Stream& stream, const StateSlot& slot) const {
-  const std::byte* data = static_cast<const std::byte*>(buffer_->data()) + slot.offset;
-  if (stream.host() != nullptr) return Tensor(slot.local, nullptr, data);
-  return Tensor(slot.local, std::make_shared<const OnDevice>(stream, data));
+  if (host_reads(stream, slot)) return Tensor(slot.local, nullptr, at(slot));
+  return Tensor(slot.local, std::make_shared<const OnDevice>(stream, at(slot)));
 }
 
 std::vector<PlacedBox> ParameterStore::boxes(Stream& stream, const StateSlot& slot) const {
@@ -90,12 +101,12 @@ std::vector<PlacedBox> ParameterStore::boxes(Stream& stream, const StateSlot& sl
 }
 
 Status ParameterStore::read(Stream& stream, const StateSlot& slot, Tensor& piece) const {
-  stream.download(piece.data(), static_cast<const std::byte*>(buffer_->data()) + slot.offset, slot.local.bytes());
+  stream.download(piece.data(), at(slot), slot.local.bytes());
   return stream.synchronize();
 }
 
 Status ParameterStore::gather(Stream& stream, const StateSlot& slot, Tensor& whole) const {
-  const std::byte* source = static_cast<const std::byte*>(buffer_->data()) + slot.offset;
+  const std::byte* source = at(slot);
   auto* target = static_cast<std::byte*>(whole.data());
   for_each_run(slot.type, slot.sharding, mesh_, place_, [&](int64_t global, int64_t local, int64_t bytes) {
     stream.download(target + global, source + local, bytes);
@@ -114,20 +125,20 @@ Result<Tensor> ParameterStore::cut(const StateSlot& slot, const Tensor& whole) c
 }
 
 Status ParameterStore::put(Stream& stream, const StateSlot& slot, const Tensor& piece) {
-  return piece.empty() ? Status() : upload(stream, data() + slot.offset, piece);
+  return piece.empty() ? Status() : upload(stream, at(slot), piece);
 }
 
 Status ParameterStore::scatter(Stream& stream, const StateSlot& slot, const std::vector<PlacedBox>& pieces) {
   if (!slot.sharding.dealt.is_at(mesh_, place_)) return {};
-  if (stream.host() == nullptr && slot.local == slot.type) return put(stream, slot, joined(slot.type, pieces));
+  if (!host_reads(stream, slot) && slot.local == slot.type) return put(stream, slot, joined(slot.type, pieces));
   const std::vector<PieceBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, place_);
-  if (stream.host() == nullptr) {
+  if (!host_reads(stream, slot)) {
     Tensor piece(slot.local);
     EPL_TRY(read_piece(pieces, boxes, slot.local, piece.data()));
     return put(stream, slot, piece);
   }
   EPL_TRY(stream.synchronize());
-  return read_piece(pieces, boxes, slot.local, data() + slot.offset);
+  return read_piece(pieces, boxes, slot.local, at(slot));
 }
 
 }  // namespace epl

@@ -1,6 +1,6 @@
-// The state of one rank: parameters, buffers, optimizer state, by name, in one buffer. Entries of a plan share it. Of a
-// slot that is cut over ranks it holds the piece of the rank's place.
-// Thread safety: none; its rank's executor and, between steps, the session use it.
+// The state of one rank: parameters, buffers, optimizer state, by name, in one buffer of each memory. Entries of a plan
+// share it. Of a slot that is cut over ranks it holds the piece of the rank's place. Thread safety: none; its rank's
+// executor and, between steps, the session use it.
 #pragma once
 
 #include <memory>
@@ -18,10 +18,14 @@ class ParameterStore {
   // Allocates and fills with initial values. `rank` is one of the mesh, whose layout this is.
   static Result<ParameterStore> create(Device& device, Stream& stream, const StateLayout& layout, const Mesh& mesh,
                                        int rank, const Stop& stop = {});
-  // The first `bytes` of a layout, which hold anything.
-  static Result<ParameterStore> create_room(Device& device, int64_t bytes, const Mesh& mesh, int rank);
-  std::byte* data() { return static_cast<std::byte*>(buffer_->data()); }
-  int64_t bytes() const { return buffer_->bytes(); }
+  // The first bytes of a layout, which hold anything.
+  static Result<ParameterStore> create_room(Device& device, const MemoryBytes& bytes, const Mesh& mesh, int rank);
+  // Where the state of a memory begins, of which the rank has some.
+  std::byte* data(MemoryKind memory) const { return static_cast<std::byte*>(buffers_[memory]->data()); }
+  // An address of the memory that the slot is in.
+  std::byte* at(const StateSlot& slot) const { return data(slot.memory) + slot.offset; }
+  // All that is here, from a store that begins alike.
+  void copy_from(Stream& stream, const ParameterStore& other);
   // All of a slot that is not cut, and is the rank's, without a copy where the store lies in host memory: valid until
   // the store changes or goes.
   Result<Tensor> view(Stream& stream, const StateSlot& slot) const;
@@ -42,7 +46,7 @@ class ParameterStore {
   Status put(Stream& stream, const StateSlot& slot, const Tensor& piece);
 
  private:
-  std::unique_ptr<Buffer> buffer_;
+  Buffers buffers_;
   Mesh mesh_;
   Place place_;
 };

@@ -15,10 +15,10 @@ std::vector<const StateSlot*> slots_read(const CompiledPlan& plan) {
     if (entry.kind != EntryKind::predict) continue;
     for (int t = 0; t < plan.classes(); ++t) {
       const Program& program = entry.programs[static_cast<size_t>(t)];
-      const std::set<int64_t> used = state_in_use(program);
+      const std::set<StatePlace> used = state_in_use(program);
       for (const StateSlot& slot : program.state) {
         const bool known = std::ranges::any_of(out, [&](const StateSlot* other) { return other->name == slot.name; });
-        if (used.contains(slot.offset) && !known) out.push_back(plan.state_of(t).find(slot.name));
+        if (used.contains(slot.place()) && !known) out.push_back(plan.state_of(t).find(slot.name));
       }
     }
   }
@@ -111,7 +111,7 @@ Status Predictor::refresh(const CallOptions& options) {
 Status Predictor::copy(Session& session) {
   if (alike_) {
     for (const auto& rank : own_->world().ranks())
-      stream_->copy(rank->store.data(), session.world().ranks().at(rank->number).store.data(), rank->store.bytes());
+      rank->store.copy_from(*stream_, session.world().ranks().at(rank->number).store);
     return stream_->synchronize();
   }
   for (const Item& item : items_) {

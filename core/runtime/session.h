@@ -89,7 +89,9 @@ class Session {
   void record(int64_t steps);
   StepTrace trace() const;
   // Bytes used by the fullest rank so far, from the instructions that ran; never above the plan's. Any thread.
-  int64_t memory_bytes_used() const { return memory_bytes_used_.load(std::memory_order_relaxed); }
+  int64_t memory_bytes_used(MemoryKind memory = MemoryKind::device) const {
+    return memory_bytes_used_[memory].load(std::memory_order_relaxed);
+  }
   // On a simulated device: when the last rank was done, in seconds of the simulation since the session began.
   double virtual_seconds() const;
 
@@ -124,7 +126,7 @@ class Session {
   std::unique_ptr<State> state_;
   std::unique_ptr<Results> results_;
   InputSlices slices_;
-  std::atomic<int64_t> memory_bytes_used_{0};
+  ByMemory<std::atomic<int64_t>> memory_bytes_used_;
   double batch_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the last batch that could be computed
   std::vector<uint64_t> scalars_;
   std::vector<const void*> input_pointers_;

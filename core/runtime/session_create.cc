@@ -47,9 +47,8 @@ Result<std::unique_ptr<LocalRank>> make_rank(const Host& host, Device& device, c
     EPL_ASSIGN(rank->store,
                ParameterStore::create(device, *rank->stream, plan.state_of(at), plan.mesh(at), number, options.stop));
   }
-  const int64_t arena_bytes =
-      options.predicts_only ? PlanMemory(plan).prediction_arena(at) : PlanMemory(plan).arena(at);
-  EPL_ASSIGN(rank->arena, device.allocate(arena_bytes));
+  EPL_ASSIGN(rank->arenas, allocate_each(device, options.predicts_only ? PlanMemory(plan).prediction_arenas(at)
+                                                                       : PlanMemory(plan).arenas(at)));
   for (const Entry& entry : plan.entries()) {
     if (options.predicts_only && entry.kind != EntryKind::predict) {
       rank->executors.push_back(nullptr);
@@ -58,7 +57,7 @@ Result<std::unique_ptr<LocalRank>> make_rank(const Host& host, Device& device, c
     EPL_TRY(options.stop.check());
     const Program& program = entry.programs[static_cast<size_t>(at)];
     EPL_ASSIGN(auto executor, Executor::create(host, device, *rank->stream, program, entry.agreement_bytes(at),
-                                               rank->store, *rank->arena, entry.mesh(at), number));
+                                               rank->store, rank->arenas, entry.mesh(at), number));
     give_outputs(plan, entry, options.first_rank, number, *executor);
     if (!entry.applied.empty()) executor->set_applied(&entry.applied[static_cast<size_t>(at)]);
     rank->executors.push_back(std::move(executor));
@@ -121,16 +120,21 @@ void Session::reserve_pointers() {
 }
 
 void Session::measure_memory() {
-  int64_t fullest = 0;
+  const PlanMemory planned(*plan_);
+  MemoryBytes fullest;
   for (const auto& rank : world_->ranks()) {
-    int64_t arena = 0;
-    for (const auto& executor : rank->executors) {
-      if (executor) arena = std::max(arena, executor->arena_high_water());
+    for (const MemoryKind memory : memory_kinds) {
+      int64_t arena = 0;
+      for (const auto& executor : rank->executors) {
+        if (executor) arena = std::max(arena, executor->arena_high_water()[memory]);
+      }
+      const int at = rank->rank_class;
+      const int64_t used = planned.peak(at, memory) - planned.arenas(at)[memory] + arena;
+      fullest[memory] = std::max(fullest[memory], used);
     }
-    const int at = rank->rank_class;
-    fullest = std::max(fullest, PlanMemory(*plan_).peak(at) - PlanMemory(*plan_).arena(at) + arena);
   }
-  memory_bytes_used_.store(fullest, std::memory_order_relaxed);
+  for (const MemoryKind memory : memory_kinds)
+    memory_bytes_used_[memory].store(fullest[memory], std::memory_order_relaxed);
 }
 
 }  // namespace epl

@@ -246,8 +246,7 @@ void State::clear_gradients() {
       if (!slot.name.ends_with(gradient_suffix)) continue;
       const bool kept = std::ranges::any_of(
           plan_->trained(), [&](const std::string& name) { return slot.name == cat(name, gradient_suffix); });
-      if (kept && world_.ranks().device()->executes())
-        rank->stream->fill(rank->store.data() + slot.offset, slot.local.bytes(), 0);
+      if (kept && world_.ranks().device()->executes()) rank->stream->fill(rank->store.at(slot), slot.local.bytes(), 0);
     }
   }
 }

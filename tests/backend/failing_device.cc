@@ -74,6 +74,7 @@ class FailingStream final : public Stream {
   void wait(Event& event) override {
     ordered("wait", [&] { inside_->wait(event); });
   }
+  void guard(const int64_t* verdict) override { inside_->guard(verdict); }
   Status synchronize() override {
     Status inside;
     const Fails how = carry_out("synchronize", [&] { inside = inside_->synchronize(); });

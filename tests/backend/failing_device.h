@@ -49,6 +49,7 @@ class FailingDevice final : public Device {
   Device& stands_for() override { return inside_->stands_for(); }
   bool shares_host_memory() const override { return inside_->shares_host_memory(); }
   int stream_kinds() const override { return inside_->stream_kinds(); }
+  bool guards() const override { return inside_->guards(); }
   const Machine& machine() const override { return inside_->machine(); }
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override { return inside_->allocate(bytes); }
   Result<std::unique_ptr<Stream>> create_stream(int threads) override;

@@ -35,8 +35,22 @@ void* Memory::add(std::byte* real, int64_t bytes) {
       ::mmap(nullptr, static_cast<size_t>(reserved), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   EPL_CHECK(address != MAP_FAILED, "no addresses for ", bytes, " bytes");
   std::lock_guard lock(mutex_);
-  regions_[reinterpret_cast<uintptr_t>(address)] = {real, reserved};
+  regions_[reinterpret_cast<uintptr_t>(address)] = {real, reserved, bytes};
   return address;
+}
+
+bool Memory::has(const void* address) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  std::lock_guard lock(mutex_);
+  const auto region = regions_.upper_bound(at);
+  return region != regions_.begin() && at < std::prev(region)->first + std::prev(region)->second.reserved;
+}
+
+int64_t Memory::bytes() {
+  std::lock_guard lock(mutex_);
+  int64_t all = 0;
+  for (const auto& [address, region] : regions_) all += region.bytes;
+  return all;
 }
 
 void Memory::remove(void* address) {
@@ -73,6 +87,11 @@ void Engine::reseed(uint64_t seed) {
   random_.seed(static_cast<unsigned>(seed));
 }
 
+void Engine::fail_at(int64_t number) {
+  std::lock_guard lock(mutex);
+  fails_in_ = number;
+}
+
 void Engine::record_into(Recorded* recorded) {
   std::lock_guard lock(mutex);
   recorded_ = recorded;
@@ -103,7 +122,8 @@ bool Engine::go_on() {
   // What failed is not carried on with, but who waits for a record is not left waiting.
   if (queue.failure.ok() || command.always) {
     try {
-      status = command.run();
+      const bool fails = !command.always && command.meeting == nullptr && fails_in_ >= 0 && fails_in_-- == 0;
+      status = fails ? error(Code::internal, "a failure of the tests") : command.run();
     } catch (const InternalError& e) {
       status = Status(Code::internal, e.what());
     }
@@ -152,8 +172,9 @@ class FarEvent final : public Event {
 
 class FarStream final : public Stream, public QueueOwner {
  public:
-  FarStream(std::shared_ptr<Engine> engine, std::shared_ptr<Memory> memory, std::unique_ptr<Stream> inside)
-      : engine_(std::move(engine)), memory_(std::move(memory)), inside_(std::move(inside)) {
+  FarStream(std::shared_ptr<Engine> engine, std::shared_ptr<Memory> memory, std::shared_ptr<Memory> beside,
+            std::unique_ptr<Stream> inside)
+      : engine_(std::move(engine)), memory_(std::move(memory)), beside_(std::move(beside)), inside_(std::move(inside)) {
     engine_->add(*queue_);
   }
   ~FarStream() override { engine_->remove(*queue_); }
@@ -178,7 +199,17 @@ class FarStream final : public Stream, public QueueOwner {
   void copy(void* target, const void* source, int64_t bytes) override {
     if (bytes <= 0) return;
     note([=, this] { copy(target, source, bytes); });
-    issue([=, this] { inside_->copy(memory_->real(target), memory_->real(source), bytes); });
+    issue([=, this] { inside_->copy(anywhere(target), anywhere(source), bytes); });
+  }
+  void fetch(void* target, const void* source, int64_t bytes) override {
+    if (bytes <= 0) return;
+    note([=, this] { fetch(target, source, bytes); });
+    issue([=, this] { inside_->copy(memory_->real(target), beside_->real(source), bytes); });
+  }
+  void evict(void* target, const void* source, int64_t bytes) override {
+    if (bytes <= 0) return;
+    note([=, this] { evict(target, source, bytes); });
+    issue([=, this] { inside_->copy(beside_->real(target), memory_->real(source), bytes); });
   }
   void copy_rows(const RowCopy& rows) override {
     if (rows.bytes <= 0 || rows.rows <= 0) return;
@@ -193,18 +224,22 @@ class FarStream final : public Stream, public QueueOwner {
   void fill(void* target, int64_t bytes, uint8_t value) override {
     if (bytes <= 0) return;
     note([=, this] { fill(target, bytes, value); });
-    issue([=, this] { inside_->fill(memory_->real(target), bytes, value); });
+    issue([=, this] { inside_->fill(anywhere(target), bytes, value); });
   }
   void upload(void* target, const void* host_source, int64_t bytes) override {
     if (bytes <= 0) return;
     engine_->note([&](Recorded& recorded) { recorded.uploads.push_back({target, host_source, bytes}); });
     note([=, this] { upload(target, host_source, bytes); });
-    issue([=, this] { inside_->copy(memory_->real(target), host_source, bytes); });
+    issue([=, this] { inside_->copy(anywhere(target), host_source, bytes); });
   }
   void download(void* host_target, const void* source, int64_t bytes) override {
     if (bytes <= 0) return;
     note([=, this] { download(host_target, source, bytes); });
-    issue([=, this] { inside_->copy(host_target, memory_->real(source), bytes); });
+    issue([=, this] { inside_->copy(host_target, anywhere(source), bytes); });
+  }
+  void guard(const int64_t* verdict) override {
+    note([=, this] { guard(verdict); });
+    guard_ = verdict;
   }
   void record(Event& event) override {
     note([=, this, &event] { record(event); });
@@ -228,24 +263,30 @@ class FarStream final : public Stream, public QueueOwner {
                                     .run = [state] { return state->recorder ? state->recorder->failure : Status(); }});
   }
   Status synchronize() override {
-    engine_->note([this](Recorded& recorded) { recorded.verbs.push_back([this] { return synchronize(); }); });
+    engine_->note([this](Recorded& recorded) {
+      recorded.verbs.push_back({.give = [this] { return synchronize(); }, .waits = true});
+    });
     return engine_->wait_for(*queue_);
   }
 
  private:
   template <class F> void note(F again) {
     engine_->note([&](Recorded& recorded) {
-      recorded.verbs.push_back([again = std::move(again)] {
+      recorded.verbs.push_back({.give = [again = std::move(again)] {
         again();
         return Status();
-      });
+      }});
     });
   }
   void issue(std::function<void()> work) {
-    engine_->issue(*queue_, {.run = [work = std::move(work)] {
-      work();
+    engine_->issue(*queue_, {.run = [this, work = std::move(work), verdict = guard_] {
+      if (verdict == nullptr || *reinterpret_cast<const int64_t*>(memory_->real(verdict)) < 0) work();
       return Status();
     }});
+  }
+
+  std::byte* anywhere(const void* address) {
+    return beside_ && beside_->has(address) ? beside_->real(address) : memory_->real(address);
   }
 
   // A kernel may write all of its workspace. What a kernel leaves as it is depends on the processor, so all is soiled.
@@ -261,19 +302,24 @@ class FarStream final : public Stream, public QueueOwner {
 
   static constexpr uint8_t soil = 0x5a;  // floats of some 1e16
   std::shared_ptr<Engine> engine_;
-  std::shared_ptr<Memory> memory_;
+  std::shared_ptr<Memory> memory_, beside_;
   std::unique_ptr<Stream> inside_;                    // on which its work is carried out
   std::map<const KernelQuery*, int64_t> workspaces_;  // of programs, which live longer
+  const int64_t* guard_ = nullptr;                    // of what it is given now
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
 };
 
 class FarDevice final : public Device {
  public:
-  FarDevice(std::shared_ptr<Device> cpu, uint64_t seed, int stream_kinds)
-      : cpu_(std::move(cpu)), stream_kinds_(stream_kinds), engine_(std::make_shared<Engine>(seed)) {}
+  FarDevice(std::shared_ptr<Device> cpu, uint64_t seed, int stream_kinds, bool guards = false)
+      : cpu_(std::move(cpu)), stream_kinds_(stream_kinds), guards_(guards), engine_(std::make_shared<Engine>(seed)) {}
   // The second of a machine: streams of both take turns, and groups are of both.
   FarDevice(const FarDevice& first, std::string_view op)
-      : cpu_(first.cpu_), stream_kinds_(first.stream_kinds_), engine_(first.engine_), memory_(first.memory_) {
+      : cpu_(first.cpu_),
+        stream_kinds_(first.stream_kinds_),
+        guards_(first.guards_),
+        engine_(first.engine_),
+        memory_(first.memory_) {
     KernelRow own = cpu_->kernels().rows(op).front();
     own.name = "own";
     kernels_.add(std::move(own));
@@ -288,6 +334,8 @@ class FarDevice final : public Device {
     }
     has_own_ = true;
   }
+  // A memory that its kernels cannot reach.
+  void add_memory() { beside_ = std::make_shared<Memory>(); }
   void add_second(std::string_view op) { second_ = std::make_unique<FarDevice>(*this, op); }
   Device& of_rank(int rank) override { return second_ && rank % 2 == 1 ? *second_ : *this; }
   std::string description() const override { return cat("far away on ", cpu_->description()); }
@@ -295,14 +343,24 @@ class FarDevice final : public Device {
   const std::vector<std::string>& notes() const override { return cpu_->notes(); }
   bool shares_host_memory() const override { return false; }
   int stream_kinds() const override { return stream_kinds_; }
+  bool guards() const override { return guards_; }
   Engine& engine() { return *engine_; }
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
     EPL_ASSIGN(auto real, cpu_->allocate(bytes));
     return std::unique_ptr<Buffer>(new FarBuffer(memory_, std::move(real)));
   }
+  bool has_memory(MemoryKind kind) const override {
+    return kind == MemoryKind::device || (kind == MemoryKind::host && beside_);
+  }
+  Result<std::unique_ptr<Buffer>> allocate_in(MemoryKind kind, int64_t bytes) override {
+    if (kind == MemoryKind::device || !has_memory(kind)) return Device::allocate_in(kind, bytes);
+    EPL_ASSIGN(auto real, cpu_->allocate(bytes));
+    return std::unique_ptr<Buffer>(new FarBuffer(beside_, std::move(real)));
+  }
+  int64_t bytes(MemoryKind kind) { return kind == MemoryKind::device ? memory_->bytes() : beside_->bytes(); }
   Result<std::unique_ptr<Stream>> create_stream(int threads) override {
     EPL_ASSIGN(auto inside, cpu_->create_stream(threads));
-    return std::unique_ptr<Stream>(new FarStream(engine_, memory_, std::move(inside)));
+    return std::unique_ptr<Stream>(new FarStream(engine_, memory_, beside_, std::move(inside)));
   }
   std::unique_ptr<Event> create_event() override { return std::make_unique<FarEvent>(); }
   Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
@@ -312,18 +370,20 @@ class FarDevice final : public Device {
  private:
   std::shared_ptr<Device> cpu_;
   const int stream_kinds_;
+  const bool guards_;
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
+  std::shared_ptr<Memory> beside_;  // null: it has one memory
   KernelTable kernels_;
   bool has_own_ = false;
   std::unique_ptr<FarDevice> second_;
 };
 
-Result<std::shared_ptr<FarDevice>> open(const Host& host, const DeviceOptions& options, uint64_t seed,
-                                        int stream_kinds) {
+Result<std::shared_ptr<FarDevice>> open(const Host& host, const DeviceOptions& options, uint64_t seed, int stream_kinds,
+                                        bool guards = false) {
   EPL_ASSIGN(const BackendRow* cpu, find_named(backend_table(), "cpu", "device"));
   EPL_ASSIGN(auto device, cpu->open(host, options));
-  return std::make_shared<FarDevice>(std::move(device), seed, stream_kinds);
+  return std::make_shared<FarDevice>(std::move(device), seed, stream_kinds, guards);
 }
 
 }  // namespace
@@ -338,8 +398,12 @@ far::Engine& engine_of(Device& device) { return dynamic_cast<far::FarDevice&>(de
 class Recording final : public FarRecording {
  public:
   std::vector<FarUpload> uploads() const override { return recorded.uploads; }
+  int64_t commands_behind_waits() const override {
+    const auto wait = std::ranges::find(recorded.verbs, true, &far::Recorded::Verb::waits);
+    return std::ranges::count(wait, recorded.verbs.end(), false, &far::Recorded::Verb::waits);
+  }
   Status replay() override {
-    for (const auto& verb : recorded.verbs) EPL_TRY(verb());
+    for (const auto& verb : recorded.verbs) EPL_TRY(verb.give());
     return {};
   }
   far::Recorded recorded;
@@ -348,6 +412,8 @@ class Recording final : public FarRecording {
 }  // namespace
 
 void reseed(Device& far, uint64_t seed) { engine_of(far).reseed(seed); }
+
+void fail_at(Device& far, int64_t number) { engine_of(far).fail_at(number); }
 
 FarRecorder::FarRecorder(Device& far) : far_(far) {
   auto made = std::make_unique<Recording>();
@@ -360,14 +426,26 @@ std::unique_ptr<FarRecording> FarRecorder::stop() {
   return std::move(recording_);
 }
 
-BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds) {
+BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds, bool guards) {
   return {.name = std::move(name),
           .doc = "the cpu behind memory that the host cannot touch",
           .open = [=](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
-            EPL_ASSIGN(std::shared_ptr<Device> device, far::open(host, options, seed, stream_kinds));
+            EPL_ASSIGN(std::shared_ptr<Device> device, far::open(host, options, seed, stream_kinds, guards));
             return device;
           }};
 }
+
+BackendRow far_backend_of_two_memories(std::string name, uint64_t seed, int stream_kinds) {
+  return {.name = std::move(name),
+          .doc = "the cpu behind two memories that the host cannot touch",
+          .open = [=](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
+            EPL_ASSIGN(auto device, far::open(host, options, seed, stream_kinds));
+            device->add_memory();
+            return std::shared_ptr<Device>(std::move(device));
+          }};
+}
+
+int64_t far_bytes(Device& far, MemoryKind kind) { return dynamic_cast<far::FarDevice&>(far).bytes(kind); }
 
 BackendRow far_backend_of_parts(std::string name, uint64_t seed) {
   return {.name = std::move(name),

@@ -14,8 +14,12 @@
 namespace epl {
 
 // Its kernels are those of the backend `cpu`. `seed` decides which stream goes on where several can; `stream_kinds`:
-// Device::stream_kinds.
-BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds = 4);
+// Device::stream_kinds; `guards`: Device::guards.
+BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds = 4, bool guards = false);
+// One that has a second memory, of the kind `host`, which its kernels cannot reach.
+BackendRow far_backend_of_two_memories(std::string name, uint64_t seed, int stream_kinds = 4);
+// What all buffers in a memory of such a device hold.
+int64_t far_bytes(Device& far, MemoryKind kind);
 // One that has no kernel of a composite, so that the parts of composites stand in every plan.
 BackendRow far_backend_of_parts(std::string name, uint64_t seed);
 // A machine that has two of them. Ranks of an odd number run on the second one, which has a kernel `own` of its own for
@@ -23,6 +27,8 @@ BackendRow far_backend_of_parts(std::string name, uint64_t seed);
 BackendRow far_backend_of_two(std::string name, uint64_t seed, std::string op);
 // Of such a device, whose streams take other turns from now on.
 void reseed(Device& far, uint64_t seed);
+// Of the commands of such a device that are carried out from now on, the one of this number fails, once; -1: none.
+void fail_at(Device& far, int64_t number);
 
 struct FarUpload {
   void* target = nullptr;
@@ -34,6 +40,8 @@ class FarRecording {
  public:
   virtual ~FarRecording() = default;
   virtual std::vector<FarUpload> uploads() const = 0;
+  // Commands that were given when the host had waited for one that came before them.
+  virtual int64_t commands_behind_waits() const = 0;
   // The host waits where it has waited. What is uploaded is what lies at the same places of the host now.
   virtual Status replay() = 0;
 };

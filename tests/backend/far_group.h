@@ -22,11 +22,13 @@ class Memory {
   void* add(std::byte* real, int64_t bytes);
   void remove(void* address);
   std::byte* real(const void* address);
+  bool has(const void* address);
+  int64_t bytes();  // of all buffers
 
  private:
   struct Region {
     std::byte* real;
-    int64_t reserved;
+    int64_t reserved, bytes;
   };
   std::mutex mutex_;
   std::map<uintptr_t, Region> regions_;  // by the address they begin at
@@ -52,7 +54,11 @@ class QueueOwner {
 
 // What streams were given, one verb after the other.
 struct Recorded {
-  std::vector<std::function<Status()>> verbs;
+  struct Verb {
+    std::function<Status()> give;
+    bool waits = false;  // the host does, until the stream has come here
+  };
+  std::vector<Verb> verbs;
   std::vector<FarUpload> uploads;
 };
 
@@ -66,6 +72,8 @@ class Engine {
   void issue_locked(Queue& queue, Command command);
   Status wait_for(Queue& queue);
   void reseed(uint64_t seed);
+  // Of the commands that are carried out from now on, the one of this number fails; -1: none.
+  void fail_at(int64_t number);
   // From now on all that streams are given is written down as well; null: no longer.
   void record_into(Recorded* recorded);
   template <class F> void note(const F& f) {
@@ -80,6 +88,7 @@ class Engine {
   bool go_on();
   Queue& choose(const std::vector<Queue*>& able);
   std::vector<Queue*> queues_;
+  int64_t fails_in_ = -1;  // commands
   std::mt19937 random_;
   Recorded* recorded_ = nullptr;
 };

@@ -28,8 +28,8 @@ class Drawn {
     const int64_t micro_batches = 1 + below(4);
     program_.mesh.axes = {{"data", 1}, {"micro_batch", micro_batches, MeshAxis::Kind::time}};
     program_.streams = 1 + static_cast<int>(1 + below(3));
-    program_.arena_bytes = 16 * line;
-    program_.state_bytes = 4 * line;
+    program_.memories[0].arena_bytes = 16 * line;
+    program_.memories[0].state_bytes = 4 * line;
     program_.scalar_bytes = 2 * line;
     for (int r = 0; r < 3; ++r) {
       std::vector<int64_t>& row = program_.rows.emplace_back();
@@ -209,7 +209,7 @@ TEST(Streams, AProgramDoesNotGrowWithItsTurns) {
     Program program;
     program.mesh.axes = {{"data", 1}, {"micro_batch", micro_batches, MeshAxis::Kind::time}};
     program.streams = 2;
-    program.arena_bytes = 2 * line;
+    program.memories[0].arena_bytes = 2 * line;
     program.blocks = {{{.kind = BlockKind::forward}, 0, 2}};
     for (int64_t m = 0; m < micro_batches; ++m)
       program.calls.push_back({.block = BlockKind::forward, .micro_batch = m});

@@ -68,9 +68,9 @@ TEST_P(Between, MovesWhatItsRowSays) {
   on_ranks(**device, *group, [&](int r, Communicator& world, Stream& stream) {
     StateLayout state;
     auto store = ParameterStore::create(**device, stream, state, mesh, r);
-    auto arena = (*device)->allocate(std::max<int64_t>(program->arena_bytes, 1));
-    ASSERT_TRUE(store.ok() && arena.ok());
-    auto executor = Executor::create(host, **device, stream, *program, 0, *store, **arena, mesh, r);
+    auto arenas = allocate_each(**device, program->arena_bytes());
+    ASSERT_TRUE(store.ok() && arenas.ok());
+    auto executor = Executor::create(host, **device, stream, *program, 0, *store, *arenas, mesh, r);
     ASSERT_TRUE(executor.ok());
     const Status status =
         (*executor)->run({.inputs = inputs, .outputs = outputs}, {.world = &world, .of_program = {&world}});

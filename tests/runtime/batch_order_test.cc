@@ -118,7 +118,7 @@ TEST(OrderOfZero, AddsUpPieces) {
   EXPECT_EQ(accumulated(*of("micro_batches", "off")), whole);
   EXPECT_EQ(accumulated(*of("micro_batches", "v0")) * 2, whole);
   const auto arena = [](const CompiledPlan& plan) {
-    return plan.entry(EntryKind::train)->programs.front().arena_bytes;
+    return plan.entry(EntryKind::train)->programs.front().memories[0].arena_bytes;
   };
   EXPECT_LT(arena(*of("micro_batches", "v0")), arena(*of("ranks", "v0")));
 }

@@ -176,9 +176,9 @@ inline void expect_arena(const Program& program, double most, const std::string&
   }
   EXPECT_EQ(clashes, 0) << layout;
   const int64_t live = std::ranges::max(live_bytes(program));
-  EXPECT_EQ(program.arena_live_bytes, live) << layout;
-  EXPECT_GE(aligned_bytes(program.arena_bytes), live) << layout;
-  EXPECT_LE(static_cast<double>(program.arena_bytes), most * static_cast<double>(live)) << layout;
+  EXPECT_EQ(program.memories[0].arena_live_bytes, live) << layout;
+  EXPECT_GE(aligned_bytes(program.memories[0].arena_bytes), live) << layout;
+  EXPECT_LE(static_cast<double>(program.memories[0].arena_bytes), most * static_cast<double>(live)) << layout;
 }
 
 inline void expect_same(const Trained& other, const Trained& one, const Layout& layout) {

@@ -1,8 +1,10 @@
 // A step is a fixed list of commands: what one step of a rank gave to its streams is given to them again, in place of
-// later steps. All that the host sets for a step is one block of bytes.
+// later steps. All that the host sets for a step is one block of bytes. The device decides whether the step is applied,
+// and the host waits once, at the end.
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 
 #include "core/runtime/executor.h"
 #include "tests/backend/far_device.h"
@@ -16,7 +18,7 @@ constexpr uint64_t seed = 7;
 constexpr int replays = 20;
 
 const char* far_name() {
-  static const bool added = (add_backend(far_backend("far_recorded", 5)), true);
+  static const bool added = (add_backend(far_backend("far_recorded", 5, 4, true)), true);
   return added ? "far_recorded" : "";
 }
 
@@ -32,8 +34,8 @@ class Rank {
     Device& device = *plan.device();
     stream_ = taken(device.create_stream(2));
     store_.emplace(taken(ParameterStore::create(device, *stream_, plan.state(), plan.mesh(0), 0)));
-    arena_ = taken(device.allocate(PlanMemory(plan).arena()));
-    executor_ = taken(Executor::create(host_, device, *stream_, program(), entry_.agreement_bytes(0), *store_, *arena_,
+    arenas_ = taken(allocate_each(device, PlanMemory(plan).arenas(0)));
+    executor_ = taken(Executor::create(host_, device, *stream_, program(), entry_.agreement_bytes(0), *store_, arenas_,
                                        plan.mesh(0), 0));
     for (const ProgramPort& port : program().inputs) given_.emplace_back(port.global_type);
     for (const ProgramPort& port : program().outputs) got_.emplace_back(port.global_type);
@@ -53,6 +55,8 @@ class Rank {
       }
     }
   }
+
+  void spoil_batch() { given_[0].set(0, std::numeric_limits<double>::quiet_NaN()); }
 
   void run(int step) {
     give_batch(step);
@@ -92,7 +96,7 @@ class Rank {
   const Entry& entry_;
   std::unique_ptr<Stream> stream_;
   std::optional<ParameterStore> store_;
-  std::unique_ptr<Buffer> arena_;
+  Buffers arenas_;
   std::unique_ptr<Executor> executor_;
   std::vector<Tensor> given_, got_;
   std::vector<const void*> inputs_;
@@ -117,14 +121,18 @@ std::vector<FarUpload> own_uploads(const FarRecording& recording, const std::vec
   return own;
 }
 
-class RecordedStep : public ::testing::TestWithParam<int> {};
+class RecordedStep : public ::testing::TestWithParam<int> {
+ protected:
+  static Result<std::shared_ptr<const CompiledPlan>> plan_of(int micro_batches) {
+    auto options =
+        layout_options(GraphModel::parse(dropout_mlp), 1, cat("{\"pipeline.num_micro_batch\": ", micro_batches, "}"));
+    if (options.ok()) options->device = far_name();
+    return layout_plan(options);
+  }
+};
 
 TEST_P(RecordedStep, IsReplayedWithOneUploadEach) {
-  auto options =
-      layout_options(GraphModel::parse(dropout_mlp), 1, cat("{\"pipeline.num_micro_batch\": ", GetParam(), "}"));
-  ASSERT_TRUE(options.ok()) << options.status().to_string();
-  options->device = far_name();
-  auto plan = layout_plan(options);
+  auto plan = plan_of(GetParam());
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   Device& device = *(*plan)->device();
   Rank executed(**plan), recorded(**plan);
@@ -137,6 +145,7 @@ TEST_P(RecordedStep, IsReplayedWithOneUploadEach) {
   const std::vector<FarUpload> own = own_uploads(*recording, recorded.given());
   ASSERT_EQ(own.size(), 1U);
   EXPECT_EQ(own[0].bytes, recorded.program().scalar_bytes);
+  EXPECT_EQ(recording->commands_behind_waits(), 0) << "the host waits in the middle of the step";
 
   for (int step = 1; step <= replays; ++step) {
     executed.run(step);
@@ -154,6 +163,30 @@ TEST_P(RecordedStep, IsReplayedWithOneUploadEach) {
   recorded.give_batch(replays + 1);
   ASSERT_TRUE(recording->replay().ok());
   EXPECT_FALSE(same(recorded.outputs(), executed.outputs()));
+}
+
+TEST_P(RecordedStep, IsRefusedWhereTheNumbersAre) {
+  auto plan = plan_of(GetParam());
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  Rank executed(**plan), recorded(**plan);
+  FarRecorder recorder(*(*plan)->device());
+  recorded.run(0);
+  const auto recording = recorder.stop();
+  executed.run(0);
+  const std::vector<FarUpload> own = own_uploads(*recording, recorded.given());
+  ASSERT_EQ(own.size(), 1U);
+
+  const std::vector<Tensor> before = recorded.state();
+  recorded.give_batch(1);
+  recorded.spoil_batch();
+  recorded.set_numbers(1, own[0]);
+  ASSERT_TRUE(recording->replay().ok());
+  EXPECT_TRUE(same(recorded.state(), before)) << "a step whose loss is nan was applied";
+  executed.run(1);
+  recorded.give_batch(1);
+  ASSERT_TRUE(recording->replay().ok());
+  EXPECT_TRUE(same(recorded.outputs(), executed.outputs()));
+  EXPECT_TRUE(same(recorded.state(), executed.state())) << "the step behind it";
 }
 
 INSTANTIATE_TEST_SUITE_P(MicroBatches, RecordedStep, ::testing::Values(1, 2, 4));

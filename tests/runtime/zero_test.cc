@@ -186,7 +186,7 @@ TEST(ZeroInPlace, NeedsNoMemoryBesideTheWeights) {
 )";
   const auto arena = [](const Result<std::shared_ptr<const CompiledPlan>>& made) {
     EXPECT_TRUE(made.ok()) << made.status().to_string();
-    return (*made)->entry(EntryKind::train)->programs.front().arena_bytes;
+    return (*made)->entry(EntryKind::train)->programs.front().memories[0].arena_bytes;
   };
   const Job job{.model = std::string(large)};
   auto plan = plan_of({"two", 2}, job);
