@@ -1,9 +1,10 @@
 // Our declarations of cuBLASLt against NVIDIA's own header (scripts/nvidia_headers.sh fetches it), as headers.cc does
-// for the driver and for NVRTC.
+// for the driver and for NVRTC; and the attributes that the stand-in of the tests knows.
 #include <cublasLt.h>
 
 #include "backends/cuda/api/blas_lt.h"
 #include "tests/cuda/alike.h"
+#include "tests/cuda/machine/blas_lt/attributes.h"
 
 namespace epl::cuda {
 namespace {
@@ -53,6 +54,37 @@ static_assert(sizeof(BlasAlgorithm) == sizeof(cublasLtMatmulAlgo_t) &&
               offsetof(BlasChoice, state) == offsetof(cublasLtMatmulHeuristicResult_t, state) &&
               offsetof(BlasChoice, waves) == offsetof(cublasLtMatmulHeuristicResult_t, wavesCount) &&
               offsetof(BlasChoice, reserved) == offsetof(cublasLtMatmulHeuristicResult_t, reserved));
+
+static_assert(cuda_blas::kComputeType == CUBLASLT_MATMUL_DESC_COMPUTE_TYPE &&
+              cuda_blas::kScaleType == CUBLASLT_MATMUL_DESC_SCALE_TYPE &&
+              cuda_blas::kPointerMode == CUBLASLT_MATMUL_DESC_POINTER_MODE &&
+              cuda_blas::kTransposeA == CUBLASLT_MATMUL_DESC_TRANSA &&
+              cuda_blas::kTransposeB == CUBLASLT_MATMUL_DESC_TRANSB &&
+              cuda_blas::kTransposeC == CUBLASLT_MATMUL_DESC_TRANSC &&
+              cuda_blas::kFillMode == CUBLASLT_MATMUL_DESC_FILL_MODE &&
+              cuda_blas::kEpilogue == CUBLASLT_MATMUL_DESC_EPILOGUE &&
+              cuda_blas::kBias == CUBLASLT_MATMUL_DESC_BIAS_POINTER &&
+              cuda_blas::kBiasStride == CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE &&
+              cuda_blas::kAuxiliary == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER &&
+              cuda_blas::kAuxiliaryLeading == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD &&
+              cuda_blas::kAuxiliaryStride == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE &&
+              cuda_blas::kProcessors == CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET &&
+              cuda_blas::kBiasType == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE);
+static_assert(cuda_blas::kType == layout_type && cuda_blas::kOrder == layout_order && cuda_blas::kRows == layout_rows &&
+              cuda_blas::kColumns == layout_columns && cuda_blas::kLeading == layout_leading &&
+              cuda_blas::kBatch == layout_batch && cuda_blas::kBatchStride == layout_batch_stride &&
+              cuda_blas::kPlane == CUBLASLT_MATRIX_LAYOUT_PLANE_OFFSET &&
+              cuda_blas::kBatchMode == CUBLASLT_MATRIX_LAYOUT_BATCH_MODE);
+static_assert(cuda_blas::kSearch == CUBLASLT_MATMUL_PREF_SEARCH_MODE && cuda_blas::kWorkspace == preference_workspace &&
+              cuda_blas::kReductions == preference_reductions && cuda_blas::kAlignA == preference_align_a &&
+              cuda_blas::kAlignB == preference_align_b && cuda_blas::kAlignC == preference_align_c &&
+              cuda_blas::kAlignD == preference_align_d && cuda_blas::kWaves == CUBLASLT_MATMUL_PREF_MAX_WAVES_COUNT &&
+              cuda_blas::kNumerics == preference_numerics);
+static_assert(cuda_blas::kId == algorithm_id && cuda_blas::kTile == algorithm_tile &&
+              cuda_blas::kSplits == algorithm_splits && cuda_blas::kReduction == algorithm_reduction &&
+              cuda_blas::kSwizzle == algorithm_swizzle && cuda_blas::kCustom == algorithm_custom &&
+              cuda_blas::kStages == algorithm_stages && cuda_blas::kInnerShape == algorithm_inner_shape &&
+              cuda_blas::kCluster == algorithm_cluster);
 
 #define EPL_SAME_IN_BLAS_LT(result, name, symbol, since, parameters) \
   static_assert(same<decltype(BlasLt::name), decltype(&::symbol)>, #symbol);
