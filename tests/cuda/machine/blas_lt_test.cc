@@ -190,17 +190,21 @@ TEST_F(BlasLt, SaysWhatAnAlgorithmNeedsAndWhichOneItIs) {
   EXPECT_EQ(needs.workspace_bytes, choice.workspace_bytes);
 }
 
-// What makes tests of layouts mean something: bits follow from algorithm and shape of one product, not from the batch.
-TEST_F(BlasLt, InOrdersBitsFollowFromTheShape) {
+// What makes tests of layouts mean something: bits follow from the algorithm and from what one sum is of, not from the
+// batch or the number of columns.
+TEST_F(BlasLt, InOrdersBitsFollowFromTheAlgorithm) {
   rig.set("orders=1");
-  const auto first = [&](uint64_t n, int32_t batch) {
-    EXPECT_EQ(run(product(33, n, 300, batch)), 0) << rig.last_error();
+  const auto first = [&](uint64_t n, int32_t batch, size_t most_workspace) {
+    Described described = product(64, n, 512, batch);
+    described.workspace_limit = most_workspace;
+    EXPECT_EQ(run(described), 0) << rig.last_error();
     EXPECT_EQ(synchronize(), 0) << rig.findings();
-    return rig.download<float>(result, 33 * 20);
+    return rig.download<float>(result, 64 * 20);
   };
-  const std::vector<float> alone = first(20, 1), in_batch = first(20, 4), other = first(40, 1);
-  EXPECT_EQ(alone, in_batch);
-  EXPECT_NE(alone, other);
+  const std::vector<float> alone = first(20, 1, 0);
+  EXPECT_EQ(alone, first(20, 4, 0));
+  EXPECT_EQ(alone, first(24, 1, 0));
+  EXPECT_NE(alone, first(20, 1, 1 << 20)) << "another algorithm";
 }
 
 struct Planted {
