@@ -17,13 +17,34 @@ struct Freed {
 };
 template <class T> using Held = std::unique_ptr<std::remove_pointer_t<T>, Freed>;
 
-// What rows of a matrix in memory are aligned to: the first one is aligned to more. It follows from shapes alone, as
-// the algorithm must.
-uint32_t alignment_of(const BlasCall::Matrix& matrix) {
-  uint32_t bytes = 16;
-  while (4 * matrix.leading % bytes != 0) bytes /= 2;
-  return bytes;
-}
+// What is chosen for: the call, or what is typical of such calls. Where a size is typical, the call's own may be any,
+// and leading dimensions with it.
+struct Typical {
+  BlasCall call;
+  uint32_t align_a, align_b, align_d;  // of all rows of a matrix, as they follow from sizes that do not vary
+
+  explicit Typical(const BlasCall& of) : call(of) {
+    align_a = fit(call.a, call.transpose_a ? call.a.columns : call.a.rows, call.typical_rows, !call.transpose_a);
+    align_b = fit(call.b, call.transpose_b ? call.b.rows : call.b.columns, call.typical_columns, call.transpose_b);
+    align_d = fit(call.d, call.d.rows, call.typical_rows, true);
+    fit(call.d, call.d.columns, call.typical_columns, false);
+    if (call.typical_batch > 0) call.batch = call.typical_batch;
+    for (BlasCall::Matrix* one : {&call.a, &call.b, &call.d})
+      if (one->stride != 0) one->stride = one->leading * one->columns;
+  }
+
+ private:
+  // Gives `size`, one of the matrix, what is typical; the alignment of its rows then.
+  static uint32_t fit(BlasCall::Matrix& matrix, int64_t& size, int64_t typical, bool leads) {
+    uint32_t bytes = 16;
+    while (4 * matrix.leading % bytes != 0) bytes /= 2;
+    if (typical == 0) return bytes;
+    size = typical;
+    if (!leads) return bytes;
+    matrix.leading = typical;
+    return 4;
+  }
+};
 
 class BlasProduct final : public PreparedCall {
  public:
@@ -35,17 +56,9 @@ class BlasProduct final : public PreparedCall {
     EPL_TRY(current.status());
     EPL_TRY(make_operation());
     // Chosen for what is typical, and then asked whether it takes what is there.
-    BlasCall typical = call_;
-    const int64_t columns = typical.typical_columns > 0 ? typical.typical_columns : call_.d.columns;
-    typical.d.columns = columns;
-    (typical.transpose_b ? typical.b.rows : typical.b.columns) = columns;
-    if (typical.transpose_b) typical.b.leading = std::max(typical.b.leading, columns);
-    if (typical.typical_batch > 0) typical.batch = typical.typical_batch;
-    if (typical.batch > 1) {
-      for (BlasCall::Matrix* one : {&typical.b, &typical.d}) one->stride = one->leading * one->columns;
-    }
-    EPL_TRY(make_layouts(typical));
-    EPL_TRY(choose());
+    const Typical typical(call_);
+    EPL_TRY(make_layouts(typical.call));
+    EPL_TRY(choose(typical));
     EPL_TRY(make_layouts(call_));
     BlasChoice needs;
     EPL_TRY(check(
@@ -113,7 +126,7 @@ class BlasProduct final : public PreparedCall {
     return set(blas_.set_layout, made, layout_batch_stride, batch == 1 ? int64_t{0} : matrix.stride);
   }
 
-  Status choose() {
+  Status choose(const Typical& typical) {
     BlasPreference made = nullptr;
     EPL_TRY(check(blas_, blas_.create_preference(&made), "cublasLtMatmulPreferenceCreate"));
     const Held<BlasPreference> preference{made, Freed{&blas_}};
@@ -122,10 +135,10 @@ class BlasProduct final : public PreparedCall {
                 call_.splits_sums ? blas_reduction_apart : blas_reduction_none));
     EPL_TRY(set(blas_.set_preference, made, preference_numerics,
                 blas_numerics_fma | blas_numerics_sum_f32 | blas_numerics_of_f32));
-    EPL_TRY(set(blas_.set_preference, made, preference_align_a, alignment_of(call_.a)));
-    EPL_TRY(set(blas_.set_preference, made, preference_align_b, alignment_of(call_.b)));
-    EPL_TRY(set(blas_.set_preference, made, preference_align_c, alignment_of(call_.d)));
-    EPL_TRY(set(blas_.set_preference, made, preference_align_d, alignment_of(call_.d)));
+    EPL_TRY(set(blas_.set_preference, made, preference_align_a, typical.align_a));
+    EPL_TRY(set(blas_.set_preference, made, preference_align_b, typical.align_b));
+    EPL_TRY(set(blas_.set_preference, made, preference_align_c, typical.align_d));
+    EPL_TRY(set(blas_.set_preference, made, preference_align_d, typical.align_d));
     BlasChoice choice;
     int found = 0;
     EPL_TRY(

@@ -128,9 +128,9 @@ struct BlasCall {
   Matrix a, b, d;
   bool transpose_a = false, transpose_b = false, has_bias = false;
   int64_t batch = 1;
-  // The algorithm is that for so many columns of D in so many products, so that it does not follow from what one call
-  // has of the batch. 0: for those of the call.
-  int64_t typical_columns = 0, typical_batch = 0;
+  // The algorithm is that for a D of these sizes in so many products, so that it does not follow from what one call has
+  // of the batch. 0: for those of the call.
+  int64_t typical_rows = 0, typical_columns = 0, typical_batch = 0;
   bool splits_sums = false;          // parts of one sum may be computed apart and then added
   int64_t most_workspace_bytes = 0;  // of which as many are used as the algorithm needs
 };

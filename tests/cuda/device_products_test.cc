@@ -168,11 +168,21 @@ TEST_F(OnTheDeviceProducts, AtDataAUnitHasItsOwnBits) {
   }
 }
 
-TEST_F(OnTheDeviceProducts, AtDataARowHasItsOwnBits) {
+TEST_F(OnTheDeviceProducts, AtDataBitsDoNotFollowFromWhatElseACallHas) {
   level = BitsLevel::data;
-  for (const Case& one : {Case{"linear", "f32[48,24], f32[24,20], f32[20]"},
-                          {"matmul", "f32[8,6,24], f32[24,20]"},
-                          {"matmul", "f32[8,6,24], f32[8,24,20]"}}) {
+  struct Cut {
+    const char* op;
+    const char* sample;
+    int axis_a, axis_b, axis_c;  // -1: not cut
+  };
+  for (const Cut& one : {Cut{"linear", "f32[48,24], f32[24,20], f32[20]", 0, -1, 0},
+                         {"linear", "f32[48,21], f32[23,21] {transpose_w=true}", 0, -1, 0},
+                         {"matmul", "f32[8,6,24], f32[24,20]", 0, -1, 0},
+                         {"matmul", "f32[8,6,24], f32[8,24,20]", 0, 0, 0},
+                         {"matmul", "f32[20,24], f32[24,32]", -1, 1, 1},
+                         {"matmul", "f32[20,24], f32[32,24] {transpose_b=true}", -1, 0, 1},
+                         {"matmul", "f32[24,32], f32[24,20] {transpose_a=true}", 1, -1, 0},
+                         {"matmul", "f32[3,32,24], f32[3,24,20]", 1, -1, 1}}) {
     SCOPED_TRACE(cat(one.op, " ", one.sample));
     refusals.clear();
     const cpu::Launch whole = launch_of(one.op, one.sample, 1);
@@ -180,11 +190,13 @@ TEST_F(OnTheDeviceProducts, AtDataARowHasItsOwnBits) {
     if (without_library) GTEST_SKIP() << refusals[0].reason;
     for (const int64_t parts : {2, 8}) {
       cpu::Launch part = whole;
-      const auto cut = [&](const Tensor& x) { return some_units(x, 0, parts, parts - 1, 1); };
-      part.inputs[0] = cut(whole.inputs[0]);
-      if (part.inputs[1].type().ndim() == 3) part.inputs[1] = cut(whole.inputs[1]);
-      part.outputs[0].shape[0] /= parts;
-      expect_same(by_library(part).at(0), cut(all.at(0)), "the last rows");
+      const auto cut = [&](const Tensor& x, int axis) {
+        return axis < 0 ? x : some_units(x, axis, parts, parts - 1, 1);
+      };
+      part.inputs[0] = cut(whole.inputs[0], one.axis_a);
+      part.inputs[1] = cut(whole.inputs[1], one.axis_b);
+      part.outputs[0].shape[static_cast<size_t>(one.axis_c)] /= parts;
+      expect_same(by_library(part).at(0), cut(all.at(0), one.axis_c), "the last part");
       if (HasFailure()) return;
     }
   }

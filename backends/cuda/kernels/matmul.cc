@@ -91,7 +91,7 @@ Result<Kernel> linear(const Query& q) {
 
 constexpr int64_t most_workspace_bytes = int64_t{32} << 20;
 // What algorithms are chosen for where they may not follow from what a call has of the batch.
-constexpr int64_t typical_rows = 4096, typical_products = 8;
+constexpr int64_t typical_rows = 4096, typical_side = 512, typical_products = 8;
 
 Status allowed(const Query& q) {
   EPL_TRY(require(q.bits != Bits::exact, "a library has other bits than the CPU, which reproducible.level keeps"));
@@ -114,7 +114,7 @@ struct BlasProduct {
   bool transpose_x = false, transpose_w = false;
   int64_t m = 0, n = 0, k = 0, batch = 1;
   bool has_bias = false;
-  int64_t typical_rows = 0, typical_batch = 0;
+  int64_t typical_m = 0, typical_n = 0, typical_batch = 0;  // BlasCall
 };
 
 // Where the units of the sum over k follow one another, each as if it were alone. So a unit is multiplied in the same
@@ -156,7 +156,8 @@ Result<Kernel> blas_kernel(const Query& q, const BlasProduct& p, Summed x, Summe
     call.splits_sums = true;
     call.most_workspace_bytes = most_workspace_bytes;
   } else {
-    call.typical_columns = p.typical_rows;
+    call.typical_rows = p.typical_n;
+    call.typical_columns = p.typical_m;
     call.typical_batch = p.typical_batch;
   }
   EPL_TRY(fits(call));
@@ -213,7 +214,7 @@ Result<Kernel> linear_blas_lt(const Query& q) {
   p.x = row_major_matrix(p.m, p.k);
   p.w = p.transpose_w ? row_major_matrix(p.n, p.k) : row_major_matrix(p.k, p.n);
   p.has_bias = q.has(2);
-  p.typical_rows = typical_rows, p.typical_batch = 1;
+  p.typical_m = typical_rows, p.typical_batch = 1;
   return blas_kernel(q, p, {0, p.m, 1}, p.transpose_w ? Summed{1, p.n, 1} : Summed{1, 1, p.n}, x.back());
 }
 
@@ -236,8 +237,9 @@ Result<Kernel> matmul_blas_lt(const Query& q) {
   p.x = p.transpose_x ? row_major_matrix(p.k, p.m) : row_major_matrix(p.m, p.k);
   p.w = p.transpose_w ? row_major_matrix(p.n, p.k) : row_major_matrix(p.k, p.n);
   if (one_b) p.w.stride = 0;
-  if (as_linear) p.typical_rows = typical_rows;
-  p.typical_batch = as_linear || a.size() == 2 ? 1 : typical_products;
+  // Which of its dimensions are the batch's is not known here.
+  p.typical_m = as_linear ? typical_rows : typical_side, p.typical_n = typical_side;
+  p.typical_batch = as_linear ? 1 : typical_products;
   return blas_kernel(q, p, p.transpose_x ? Summed{0, of_a, p.m} : Summed{0, of_a == p.batch ? of_a * p.m : p.m, 1},
                      p.transpose_w ? Summed{1, of_b * p.n, 1} : Summed{1, of_b, p.n}, k);
 }

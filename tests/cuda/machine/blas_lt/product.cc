@@ -62,14 +62,14 @@ struct Command {
   size_t at_b = 0, at_c = 0, at_bias = 0, at_d = 0, at_workspace = 0;
   uint64_t workspace_bytes = 0;
 
-  // How many terms are added exactly, before the sum is rounded: all, or as many as algorithm and shape say. A column's
-  // bits do not follow from how many columns there are, as those of real kernels that do not split sums.
+  // How many terms are added exactly, before the sum is rounded: all, or as many as the algorithm and their number say.
+  // An element's bits do not follow from how many others there are, as those of real kernels that do not split sums.
   int64_t block() const {
     const Product& p = product;
     if (!orders) return p.k;
     uint64_t hash = 1469598103934665603u;
     const auto mix = [&](uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
-    for (const int64_t size : {p.m, p.k}) mix(static_cast<uint64_t>(size));
+    mix(static_cast<uint64_t>(p.k));
     for (const uint64_t part : {uint64_t(algorithm.id), uint64_t(algorithm.tile), uint64_t(algorithm.splits),
                                 uint64_t(algorithm.stages), uint64_t(algorithm.reduction)})
       mix(part);
