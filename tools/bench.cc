@@ -145,7 +145,7 @@ Run add_bench(CLI::App& app) {
   app.option_defaults()->group(groups::machine);
   app.add_option("--levels", o->levels, "the levels to compare; the cost of each is against the first")
       ->type_name("NAME,...")
-      ->check(list_of({"run", "data", "layout"}))
+      ->check(list_of({"run", "data", "layout", "exact"}))
       ->capture_default_str();
   app.add_option("--ranks", o->ranks, "numbers of ranks, which share the threads")
       ->type_name("N,...")

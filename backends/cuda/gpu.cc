@@ -31,6 +31,15 @@ Status check(const Driver& driver, DriverCode code, const char* call) {
   return error(kind, call, " gave ", driver.text(code));
 }
 
+Status check(const BlasLt& library, BlasCode code, const char* call) {
+  if (code == blas_success) return {};
+  const Code kind = code == blas_alloc_failed                                  ? Code::out_of_memory
+                    : code == blas_not_supported || code == blas_arch_mismatch ? Code::unsupported
+                    : code == blas_execution_failed                            ? Code::state_lost
+                                                                               : Code::exhausted;
+  return error(kind, call, " gave ", library.text(code));
+}
+
 Result<std::shared_ptr<Gpu>> Gpu::open(const std::string& libraries, int ordinal) {
   EPL_ASSIGN(const Driver* driver, open_driver(libraries));
   EPL_TRY(open_nvrtc(libraries).status());  // that it is missing is said before a plan is made
@@ -59,6 +68,7 @@ Gpu::~Gpu() {
   {
     const Current current(*this);
     if (clock_begin_ != nullptr) driver.destroy_event(clock_begin_);
+    if (blas_.handle != nullptr) blas_.library->destroy(blas_.handle);
     for (const auto& [source, loaded] : modules_)
       if (loaded->module != nullptr) driver.unload_module(loaded->module);
   }
@@ -101,6 +111,18 @@ Result<Function> Gpu::function(const std::string& source, const std::string& ent
     }));
   }
   return function;
+}
+
+Result<Gpu::Blas> Gpu::blas() {
+  const std::lock_guard lock(mutex_);
+  if (blas_.handle != nullptr) return blas_;
+  EPL_ASSIGN(const BlasLt* library, open_blas_lt(libraries));
+  const Current current(*this);
+  EPL_TRY(current.status());
+  Blas made{.library = library};
+  EPL_TRY(check(*library, library->create(&made.handle), "cublasLtCreate"));
+  blas_ = made;
+  return blas_;
 }
 
 Result<EventHandle> Gpu::clock_begin(StreamHandle on) {

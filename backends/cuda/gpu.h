@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backends/cuda/api/blas_lt.h"
 #include "backends/cuda/api/driver.h"
 #include "backends/cuda/kernel.h"
 #include "core/base/status.h"
@@ -20,6 +21,8 @@ namespace epl::cuda {
 
 // What a call of the driver gave.
 Status check(const Driver& driver, DriverCode code, const char* call);
+// The same of cuBLASLt.
+Status check(const BlasLt& library, BlasCode code, const char* call);
 
 class Gpu {
  public:
@@ -55,6 +58,13 @@ class Gpu {
   // Where the clock of stamps begins: an event that has passed. The first stream that asks brings it.
   Result<EventHandle> clock_begin(StreamHandle on);
 
+  // Of cuBLASLt, opened when it is first asked for; an error where the library is missing.
+  struct Blas {
+    const BlasLt* library = nullptr;
+    BlasHandle handle = nullptr;
+  };
+  Result<Blas> blas();
+
   const Driver& driver;
   const std::string libraries;
   const Ordinal device;
@@ -74,6 +84,7 @@ class Gpu {
 
   Context context_ = nullptr;
   EventHandle clock_begin_ = nullptr;
+  Blas blas_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<Loaded>> modules_;
 };

@@ -1,6 +1,6 @@
-// What a kernel of this pack is: data. A row makes, for one node, texts of CUDA C++ with how each is launched; the pack
-// compiles them (compiler.h), keeps them by their text, and launches them in their order on one stream. Nothing here
-// needs a GPU.
+// What a kernel of this pack is: data. A row makes, for one node, texts of CUDA C++ with how each is launched, and
+// calls of libraries. The pack compiles the texts (compiler.h), keeps them by their text, prepares the calls
+// (library_call.h), and issues all of them in their order on one stream. Nothing here needs a GPU.
 //
 // A text is compiled with --fmad=false, as C++20, all of it for the device, and without headers. Each of its functions
 // that are launched is `extern "C" __global__`, with one parameter of eight bytes for each argument: pointers and
@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "core/base/dtype.h"
@@ -58,6 +59,10 @@ struct Body {
 };
 Result<Body> parse_body(std::string_view expression);
 
+// Which bits a kernel may give: the CPU's; those that follow from a unit of the batch alone, on one kind of GPU with
+// one version of its libraries; those that are equal from run to run.
+enum class Bits : uint8_t { exact, data, run };
+
 // What a row is asked: one node with local shapes.
 struct Query {
   std::string op, node, key;  // the node's name, and what its random numbers follow from
@@ -65,8 +70,9 @@ struct Query {
   std::vector<Attribute> attributes;
   Units units{};                  // sums over the batch run over these, then by the binary tree
   bool splits_keep_bits = false;  // no bit may depend on how a split has cut any dimension
-  int capability = 0;             // of the GPU: 90 is 9.0
-  int processors = 1;             // its multiprocessors
+  Bits bits = Bits::exact;
+  int capability = 0;  // of the GPU: 90 is 9.0
+  int processors = 1;  // its multiprocessors
 
   bool has(int i) const { return i < static_cast<int>(inputs.size()) && inputs[static_cast<size_t>(i)].present; }
   bool has_output(int i) const {
@@ -111,12 +117,34 @@ constexpr Argument number(int64_t value) { return {Argument::Kind::number, value
 
 inline constexpr size_t max_arguments = 480;  // of a launch
 
+// A product by cuBLASLt, or a batch of them: D = op(A) op(B), and a bias for each row of D. Matrices are column-major
+// float32; what is row-major here is transposed there. Arguments: A, B, D, bias (or null).
+struct BlasCall {
+  struct Matrix {
+    int64_t rows = 0, columns = 0, leading = 0;  // as they lie in memory
+    int64_t stride = 0;                          // from one product of the batch to the next
+    int64_t first = 0;                           // elements in front of it
+  };
+  Matrix a, b, d;
+  bool transpose_a = false, transpose_b = false, has_bias = false;
+  int64_t batch = 1;
+  // The algorithm is that for a D of these sizes in so many products, so that it does not follow from what one call has
+  // of the batch. 0: for those of the call.
+  int64_t typical_rows = 0, typical_columns = 0, typical_batch = 0;
+  bool splits_sums = false;          // parts of one sum may be computed apart and then added
+  int64_t most_workspace_bytes = 0;  // of which as many are used as the algorithm needs
+};
+// A call of a library that stands among launches: whoever prepares the kernel asks the library what it needs, which is
+// then part of the workspace. Calls of other libraries become kinds of their own here.
+using LibraryCall = std::variant<std::monostate, BlasCall>;
+
 struct Launch {
   std::string source;                                     // of equal texts one is compiled
   std::string entry;                                      // its `extern "C" __global__` function
   std::array<unsigned, 3> grid{1, 1, 1}, block{1, 1, 1};  // a launch with a 0 in `grid` is left out
   unsigned shared_bytes = 0;                              // of `extern __shared__`
   std::vector<Argument> arguments;
+  LibraryCall call{};  // instead of a text
 };
 
 struct Kernel {

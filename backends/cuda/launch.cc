@@ -1,11 +1,14 @@
 // Rows (kernels/rows.h) as libepl.so calls them: prepared, their texts are compiled and loaded; launched, their
 // arguments are put together and nothing is allocated.
+#include <algorithm>
 #include <deque>
 
 #include "backends/cuda/ahead.h"
 #include "backends/cuda/answer.h"
+#include "backends/cuda/generate/steps.h"
 #include "backends/cuda/gpu.h"
 #include "backends/cuda/kernels/rows.h"
+#include "backends/cuda/library_call.h"
 #include "backends/cuda/query.h"
 #include "backends/cuda/verbs.h"
 
@@ -16,7 +19,12 @@ constexpr int capability_without_device = 90, processors_without_device = 132;
 
 class Prepared final : public Ahead {
  public:
-  Prepared(Kernel made, std::shared_ptr<Gpu> on) : kernel(std::move(made)), gpu_(std::move(on)) {
+  Prepared(Kernel made, std::vector<std::unique_ptr<PreparedCall>> of_libraries, std::shared_ptr<Gpu> on)
+      : kernel(std::move(made)), calls(std::move(of_libraries)), gpu_(std::move(on)) {
+    // Calls come one after another, so that one piece of memory serves all; it lies behind what the row asked for.
+    calls_begin = whole_lines(kernel.workspace_bytes);
+    for (const std::unique_ptr<PreparedCall>& call : calls)
+      if (call) kernel.workspace_bytes = std::max(kernel.workspace_bytes, calls_begin + call->workspace_bytes());
     for (const Kernel::Alias& alias : kernel.aliases) aliases.push_back({alias.input, alias.output});
   }
   void begin() override { static_cast<void>(ready()); }
@@ -27,13 +35,19 @@ class Prepared final : public Ahead {
   }
 
   Kernel kernel;
-  std::vector<Function> functions;  // by launch
+  std::vector<std::unique_ptr<PreparedCall>> calls;  // by launch; null where it has a text
+  int64_t calls_begin = 0;                           // their workspace
+  std::vector<Function> functions;                   // by launch
   std::vector<epl_pack_alias> aliases;
 
  private:
   Status load() {
     if (gpu_ == nullptr) return invalid("prepared without a GPU");
     for (Launch& launch : kernel.launches) {
+      if (!std::holds_alternative<std::monostate>(launch.call)) {
+        functions.push_back(nullptr);
+        continue;
+      }
       EPL_ASSIGN(const Function function, gpu_->function(launch.source, launch.entry, launch.shared_bytes));
       functions.push_back(function);
       std::string().swap(launch.source);  // the module has it
@@ -56,7 +70,11 @@ Result<Handle> prepared(const Row& row, const epl_pack_query& given) {
   EPL_ASSIGN(Kernel kernel, row.make(query));
   for (const Launch& launch : kernel.launches)
     EPL_TRY(require(launch.arguments.size() <= max_arguments, "more operands than a launch takes"));
-  Handle made = std::make_shared<Prepared>(std::move(kernel), std::move(gpu));
+  std::vector<std::unique_ptr<PreparedCall>> calls;
+  for (const Launch& launch : kernel.launches) {
+    EPL_ASSIGN(calls.emplace_back(), prepare_call(launch.call, gpu));
+  }
+  Handle made = std::make_shared<Prepared>(std::move(kernel), std::move(calls), std::move(gpu));
   if (given.device != nullptr) begin_ahead(made, given.threads);
   return made;
 }
@@ -115,7 +133,13 @@ Status launch_all(Prepared& prepared, const epl_pack_call& call) {
     for (size_t a = 0; a < arguments.size(); ++a) {
       EPL_ASSIGN(values[a], value_of(arguments[a], call, stream));
     }
-    EPL_TRY(stream.launch(prepared.functions[i], launches[i], {values, arguments.size()}));
+    const std::span<const uint64_t> given(values, arguments.size());
+    if (const PreparedCall* library = prepared.calls[i].get()) {
+      EPL_TRY(library->issue(stream, given,
+                             reinterpret_cast<uint64_t>(call.workspace) + static_cast<uint64_t>(prepared.calls_begin)));
+    } else {
+      EPL_TRY(stream.launch(prepared.functions[i], launches[i], given));
+    }
   }
   return {};
 }

@@ -29,6 +29,8 @@ Attribute attribute_of(const epl_pack_attribute& given) {
   return made;
 }
 static_assert(static_cast<int>(Attribute::Kind::tensor) == EPL_PACK_TENSOR - EPL_PACK_FLAG);
+static_assert(static_cast<int>(Bits::exact) == EPL_PACK_BITS_EXACT &&
+              static_cast<int>(Bits::data) == EPL_PACK_BITS_DATA && static_cast<int>(Bits::run) == EPL_PACK_BITS_RUN);
 
 // Reads the text form of core/ir/scalar.h.
 class BodyReader {
@@ -173,6 +175,7 @@ Result<Query> query_of(const epl_pack_query& given) {
   for (int32_t i = 0; i < given.attribute_count; ++i) made.attributes.push_back(attribute_of(given.attributes[i]));
   made.units = Units(given.units, given.units_outer);
   made.splits_keep_bits = given.splits_keep_bits != 0;
+  made.bits = static_cast<Bits>(given.level);
   return made;
 }
 

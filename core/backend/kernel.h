@@ -28,6 +28,11 @@ class Device;
 class Stream;
 class ThreadPool;
 
+// Which bits a kernel may give (`reproducible.level`), the strictest first: those of every kind of device; those that
+// follow from a unit of the batch alone, on one kind of device with one version of its libraries; those that are equal
+// from run to run.
+enum class BitsLevel : uint8_t { exact, data, run };
+
 // What a kernel is asked: one node with local shapes. An absent operand has no type. Lives as long as the program.
 struct KernelQuery {
   std::string op;
@@ -38,9 +43,10 @@ struct KernelQuery {
   std::vector<bool> input_present, output_present;
   Units units;                    // sums over the batch run over these, then by the binary tree
   bool splits_keep_bits = false;  // no bit may depend on how a split has cut any dimension
-  double flops = 0, bytes = 0;    // for cost models
-  int threads = 1;                // the pool the kernel will run on; workspace may depend on it
-  Device* device = nullptr;       // that it is prepared for; null where a table is asked without one
+  BitsLevel level = BitsLevel::exact;
+  double flops = 0, bytes = 0;  // for cost models
+  int threads = 1;              // the pool the kernel will run on; workspace may depend on it
+  Device* device = nullptr;     // that it is prepared for; null where a table is asked without one
 
   bool has(int i) const { return i < static_cast<int>(input_present.size()) && input_present[i]; }
   bool has_output(int i) const { return i < static_cast<int>(output_present.size()) && output_present[i]; }

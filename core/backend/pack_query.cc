@@ -16,6 +16,10 @@ epl_pack_type pack_type(const TensorType& t, bool present = true) {
   return {.dtype = pack_dtype(t.dtype), .ndim = t.ndim(), .dims = t.shape.data()};
 }
 
+static_assert(static_cast<int>(BitsLevel::exact) == EPL_PACK_BITS_EXACT &&
+              static_cast<int>(BitsLevel::data) == EPL_PACK_BITS_DATA &&
+              static_cast<int>(BitsLevel::run) == EPL_PACK_BITS_RUN);
+
 }  // namespace
 
 PackQuery::PackQuery(const KernelQuery& q, void* device) {
@@ -36,7 +40,7 @@ PackQuery::PackQuery(const KernelQuery& q, void* device) {
             .key = q.key.c_str(),
             .units_outer = q.units.outer,
             .splits_keep_bits = q.splits_keep_bits,
-            .reserved = 0,
+            .level = static_cast<int32_t>(q.level),
             .device = device};
 }
 

@@ -54,6 +54,12 @@ typedef struct epl_pack_attribute {
   epl_pack_type type;
 } epl_pack_attribute;
 
+/* The bits of every kind of device; those that follow from a unit of the batch alone, on one kind of device with one
+ * version of its libraries; those that are equal from run to run. */
+#define EPL_PACK_BITS_EXACT 0
+#define EPL_PACK_BITS_DATA 1
+#define EPL_PACK_BITS_RUN 2
+
 /* One node with local shapes, operands and results dense and row-major. Valid during the call it is passed to. */
 typedef struct epl_pack_query {
   uint64_t struct_size;
@@ -68,7 +74,7 @@ typedef struct epl_pack_query {
   const char* key;          /* of its random numbers, besides the seed and the step */
   int64_t units_outer;      /* so often the runs of all units follow one another (core/base/units.h) */
   int32_t splits_keep_bits; /* 1: no bit may depend on how a split has cut any dimension */
-  int32_t reserved;
+  int32_t level;            /* which bits the kernel may give: one of EPL_PACK_BITS_ */
   void* device; /* that it is prepared for, of a pack that is one; NULL where a table is asked without one */
 } epl_pack_query;
 

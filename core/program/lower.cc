@@ -80,12 +80,19 @@ Status take_device(const Plan& plan, int rank_class, LowerOptions& options) {
   return {};
 }
 
+// What is kept under every split is kept by kernels that have the same bits everywhere.
+BitsLevel bits_level(const Strategy& strategy) {
+  const std::string& level = strategy.text("reproducible.level");
+  return level == "run" ? BitsLevel::run : level == "data" ? BitsLevel::data : BitsLevel::exact;
+}
+
 }  // namespace
 
 Result<Lowered> lower(const Plan& plan, LowerOptions options, const Stop& stop) {
   Lowered made;
   EPL_ASSIGN(made.locals, partition(plan));
   options.splits_keep_bits = sums_by_segments(plan);
+  options.level = bits_level(plan.strategy);
   for (int c = 0; c < std::ssize(made.locals); ++c) {
     EPL_TRY(stop.check());
     LowerOptions of_class = options;

@@ -217,6 +217,7 @@ struct LowerOptions {
   int threads = 1;
   bool fuse = true;
   bool splits_keep_bits = false;  // KernelQuery
+  BitsLevel level = BitsLevel::exact;
 };
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options);
 

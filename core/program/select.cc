@@ -308,6 +308,7 @@ class Selection {
     query.key = node.key_name();
     query.units = node.units;
     query.splits_keep_bits = options_.splits_keep_bits;
+    query.level = options_.level;
     OpQuery op_query(*node.op, node.attributes, inputs, outputs);
     query.flops = op_flops(op_query);
     const TensorType* first = !inputs.empty() && inputs[0] ? inputs[0] : outputs.empty() ? nullptr : outputs[0];

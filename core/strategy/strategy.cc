@@ -65,9 +65,11 @@ const std::vector<ConfigKey>& config_keys() {
       built("cluster.colocate_split_and_replicate", false, "sibling scopes share devices"),
       later("optimizer.num_apply_group", int64_t{1}, "parameters updated group by group"),
       later("memory.budget", "", "bytes that a rank may use, as 2GiB"),
-      built("reproducible.level", "data",
-            "which layouts give the same bits; run: the same one; data: all but splits; layout: all",
-            {"run", "data", "layout"}),
+      built(
+          "reproducible.level", "data",
+          "which layouts give the same bits; run: the same one; data: all but splits; layout: all; exact: as data, and "
+          "on every kind of device the same",
+          {"run", "data", "layout", "exact"}),
       built("reproducible.units", int64_t{0},
             "units of the batch, whose sums are joined as a binary tree; 0 for the largest power of two up to 8 that "
             "divides it"),

@@ -3,10 +3,9 @@
 #include <cuda.h>
 #include <nvrtc.h>
 
-#include <type_traits>
-
 #include "backends/cuda/api/driver.h"
 #include "backends/cuda/api/nvrtc.h"
+#include "tests/cuda/alike.h"
 
 namespace epl::cuda {
 namespace {
@@ -20,13 +19,6 @@ static_assert(attribute_processors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT &
 static_assert(function_attribute_shared_bytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
               stream_non_blocking == CU_STREAM_NON_BLOCKING && event_with_timing == CU_EVENT_DEFAULT &&
               event_without_timing == CU_EVENT_DISABLE_TIMING);
-
-template <class A, class B>
-constexpr bool alike = sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B>;
-template <class Ours, class Theirs> constexpr bool same = false;
-template <class R, class... A, class S, class... B>
-  requires(sizeof...(A) == sizeof...(B))
-constexpr bool same<R (*)(A...), S (*)(B...)> = alike<R, S> && (alike<A, B> && ...);
 
 #define EPL_SAME_IN_DRIVER(name, symbol, since, parameters) \
   static_assert(same<decltype(Driver::name), decltype(&::symbol)>, #symbol);

@@ -30,7 +30,8 @@ TEST(CudaQuery, EveryFieldComesThrough) {
                 .input_present = {true, false},
                 .output_present = {true},
                 .units = Units(4, 3),
-                .splits_keep_bits = true};
+                .splits_keep_bits = true,
+                .level = BitsLevel::run};
   const Query got = through(q);
   EXPECT_EQ(got.op, "some");
   EXPECT_EQ(got.node, "a.node");
@@ -42,8 +43,11 @@ TEST(CudaQuery, EveryFieldComesThrough) {
   EXPECT_EQ(got.out(0), (TensorType{DType::boolean, {7}}));
   EXPECT_EQ(got.units, Units(4, 3));
   EXPECT_TRUE(got.splits_keep_bits);
+  EXPECT_EQ(got.bits, Bits::run);
   q.splits_keep_bits = false;
+  q.level = BitsLevel::data;
   EXPECT_FALSE(through(q).splits_keep_bits);
+  EXPECT_EQ(through(q).bits, Bits::data);
 }
 
 TEST(CudaQuery, EveryKindOfAttributeComesThrough) {

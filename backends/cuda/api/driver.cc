@@ -5,6 +5,15 @@
 #include "backends/cuda/api/library.h"
 
 namespace epl::cuda {
+namespace {
+
+int version_of(void* library) {
+  int version = 0;
+  auto* const function = function_in<DriverCode (*)(int*)>(library, "cuDriverGetVersion");
+  return function != nullptr && function(&version) == code_success ? version : 0;
+}
+
+}  // namespace
 
 std::string Driver::text(DriverCode code) const {
   const char *name = nullptr, *meaning = nullptr;
@@ -24,12 +33,15 @@ Result<const Driver*> open_driver(const std::string& folder) {
       EPL_CUDA_DRIVER_FUNCTIONS(EPL_CUDA_ROW)
 #undef EPL_CUDA_ROW
   };
-  EPL_ASSIGN(driver.path,
+  EPL_ASSIGN(const FoundLibrary found,
              open_library({.what = "the NVIDIA driver",
                            .file = "libcuda.so.1",
                            .packages = "NVIDIA's driver 580 or later (Debian: libcuda1 of nvidia-driver; in "
-                                       "a container the host's driver, by --gpus all)"},
+                                       "a container the host's driver, by --gpus all)",
+                           .wanted = 13000,
+                           .version = version_of},
                           folder, functions));
+  driver.path = found.path;
   if (const DriverCode code = driver.init(0); code != code_success) {
     return unsupported("the NVIDIA driver (", driver.path, ") does not start: ", driver.text(code),
                        code == code_no_device ? "; this process sees no GPU" : "");

@@ -14,10 +14,17 @@ std::string path_of(void* function, const char* file) {
   return ::dladdr(function, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : file;
 }
 
+Status too_old(const LibraryRow& row, const std::string& path, int version, const std::string& why) {
+  return unsupported(row.what, " (", path, version == 0 ? "" : cat(", version ", version_text(version)),
+                     ") is too old: ", why, "; a newer one comes with ", row.packages);
+}
+
 }  // namespace
 
-Result<std::string> open_library(const LibraryRow& row, const std::string& folder,
-                                 std::span<const FunctionRow> functions) {
+void* find_function(void* library, const char* name) { return ::dlsym(library, name); }
+
+Result<FoundLibrary> open_library(const LibraryRow& row, const std::string& folder,
+                                  std::span<const FunctionRow> functions) {
   const std::string near = cat(folder, "/", row.file);
   const bool is_near = !folder.empty() && ::access(near.c_str(), F_OK) == 0;
   void* library = ::dlopen(is_near ? near.c_str() : row.file, RTLD_NOW | RTLD_LOCAL);
@@ -28,15 +35,20 @@ Result<std::string> open_library(const LibraryRow& row, const std::string& folde
     return error(Code::not_found, row.what, " (", row.file, ") cannot be opened; it was looked for ", looked, ": ",
                  why != nullptr ? why : "no reason was given", "; it comes with ", row.packages);
   }
+  FoundLibrary found{.path = is_near ? near : std::string(row.file), .version = row.version(library)};
   for (const FunctionRow& function : functions) {
-    *function.pointer = ::dlsym(library, function.name);
-    if (*function.pointer == nullptr) {
-      return unsupported(row.what, " (", is_near ? near.c_str() : row.file, ") is too old: it has no ", function.name,
-                         ", which version ", version_text(function.since), " brought; a newer one comes with ",
-                         row.packages);
+    *function.pointer = find_function(library, function.name);
+    if (*function.pointer != nullptr) {
+      found.path = path_of(*function.pointer, found.path.c_str());
+      continue;
     }
+    return too_old(row, found.path, found.version,
+                   cat("it has no ", function.name, ", which version ", version_text(function.since), " brought"));
   }
-  return path_of(*functions[0].pointer, row.file);
+  if (found.version != 0 && found.version < row.wanted)
+    return too_old(row, found.path, found.version,
+                   cat("version ", version_text(row.wanted), " is the oldest that serves"));
+  return found;
 }
 
 }  // namespace epl::cuda

@@ -10,22 +10,37 @@
 
 namespace epl::cuda {
 
+// Versions are numbers like 13000 for 13.0.
 struct LibraryRow {
   const char* what;      // "the NVIDIA driver"
   const char* file;      // "libcuda.so.1"
   const char* packages;  // what brings it
+  int wanted;            // the oldest version that serves
+  // What the opened library says of itself; 0 where it does not.
+  int (*version)(void* library);
 };
 
 struct FunctionRow {
   const char* name;
-  int since;  // the version of CUDA that brought it, as 13000
+  int since;  // the version that brought it
   void** pointer;
 };
 
+struct FoundLibrary {
+  std::string path;  // of the file
+  int version = 0;
+};
+
 // Opens the library, in `folder` if it is there, else where the loader looks, and fills the pointers. An error says
-// which library or function is missing, where it was looked for and what brings it. It stays open until the process
-// ends.
-Result<std::string> open_library(const LibraryRow& row, const std::string& folder,
-                                 std::span<const FunctionRow> functions);
+// which library or function is missing, where it was looked for, which version was found and which is wanted, and what
+// brings it. The library stays open until the process ends.
+Result<FoundLibrary> open_library(const LibraryRow& row, const std::string& folder,
+                                  std::span<const FunctionRow> functions);
+
+void* find_function(void* library, const char* name);
+// Null where the library has none of this name.
+template <class F> F function_in(void* library, const char* name) {
+  return reinterpret_cast<F>(find_function(library, name));
+}
 
 }  // namespace epl::cuda

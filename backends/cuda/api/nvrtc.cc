@@ -9,6 +9,12 @@
 namespace epl::cuda {
 namespace {
 
+int version_of(void* library) {
+  int major = 0, minor = 0;
+  auto* const function = function_in<NvrtcCode (*)(int*, int*)>(library, "nvrtcVersion");
+  return function != nullptr && function(&major, &minor) == 0 ? major * 1000 + minor * 10 : 0;
+}
+
 // NVRTC opens its builtins by their name alone, wherever it lies itself. What is loaded already it finds.
 void open_builtins(const Nvrtc& nvrtc) {
   int major = 0, minor = 0;
@@ -31,11 +37,15 @@ Result<const Nvrtc*> open_nvrtc(const std::string& folder) {
 #undef EPL_CUDA_ROW
           {"nvrtcGetErrorString", 7000, reinterpret_cast<void**>(&nvrtc.error_text)},
   };
-  EPL_ASSIGN(nvrtc.path, open_library({.what = "NVRTC, the compiler of CUDA",
-                                       .file = "libnvrtc.so.13",
-                                       .packages = "PyPI's nvidia-cuda-nvrtc 13.0, or cuda-nvrtc-13-0 of NVIDIA's "
-                                                   "repository"},
-                                      folder, functions));
+  EPL_ASSIGN(const FoundLibrary found,
+             open_library({.what = "NVRTC, the compiler of CUDA",
+                           .file = "libnvrtc.so.13",
+                           .packages = "PyPI's nvidia-cuda-nvrtc 13.0, or cuda-nvrtc-13-0 of NVIDIA's "
+                                       "repository",
+                           .wanted = 13000,
+                           .version = version_of},
+                          folder, functions));
+  nvrtc.path = found.path;
   open_builtins(nvrtc);
   opened = true;
   return &nvrtc;

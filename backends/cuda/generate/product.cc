@@ -69,6 +69,11 @@ std::string join_units(const Product& p) {
 
 }  // namespace
 
+void add_join_of_units(Kernel& kernel, const Product& p, Argument parts, Argument bias, Argument c) {
+  kernel.launches.push_back(launch_threads(program({product_file}, cat(p.functions, join_units(p))), "join_units",
+                                           p.batch * p.m * p.n, {parts, bias, c}));
+}
+
 void add_product(Kernel& kernel, const Product& p, Argument a, Argument b, Argument bias, Argument c) {
   if (p.m == 0 || p.n == 0 || p.batch == 0) return;
   const bool split = splits_units(p);

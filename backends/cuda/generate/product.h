@@ -22,6 +22,9 @@ struct Product {
   bool a_rows_follow = false, b_columns_follow = true;  // neighbours in memory
 };
 
+// Adds up `parts`, [batch, unit, m, n], by the binary tree of units, and the bias to the sum.
+void add_join_of_units(Kernel& kernel, const Product& product, Argument parts, Argument bias, Argument c);
+
 void add_product(Kernel& kernel, const Product& product, Argument a, Argument b, Argument bias, Argument c);
 
 }  // namespace epl::cuda

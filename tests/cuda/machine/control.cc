@@ -39,6 +39,8 @@ extern "C" __attribute__((visibility("default"))) uint64_t epl_test_machine_coun
                                                      {"instructions", counts.instructions},
                                                      {"steps", counts.steps},
                                                      {"commands", counts.commands},
+                                                     {"library_calls", counts.library_calls},
+                                                     {"orders", machine.settings.orders ? 1 : 0},
                                                      {"allocations", counts.allocations}};
         if (const auto found = all.find(name); found != all.end()) number = found->second;
       },

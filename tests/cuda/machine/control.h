@@ -7,7 +7,9 @@
 extern "C" {
 
 // "seed=3 devices=a100,h100 memory=1000000 races=0 uninitialised=0 eager=1 slow_stream=1 limit=1000000 driver=12040
-// allocation_fails=2 launch_fails=1 copy_fails=1 device_lost=5 findings=FILE"; "reset" begins anew. 0: done.
+// allocation_fails=2 launch_fails=1 copy_fails=1 device_lost=5 orders=1 findings=FILE"; "reset" begins anew. 0: done.
+// `orders`: libraries add up in an order that follows from the algorithm and the shape, as real ones do; without it
+// their sums are exact and rounded once.
 int epl_test_machine_set(const char* words);
 
 // What was found wrong, a line each, since the last reset. Valid until the next call.
@@ -16,6 +18,24 @@ const char* epl_test_machine_findings();
 // Why the last call that failed did so. Valid until the next call.
 const char* epl_test_machine_last_error();
 
-// "launches", "instructions", "steps", "commands", "allocations", "used": a number of the machine.
+// "launches", "instructions", "steps", "commands", "allocations", "used", "library_calls", "orders": a number of the
+// machine.
 uint64_t epl_test_machine_count(const char* what);
+
+// For libraries that stand beside the driver. Rows of device memory that a command reads, or writes: `bytes` of each.
+struct epl_test_machine_rows {
+  uint64_t address;
+  int64_t bytes, rows, pitch;
+  int writes;
+};
+// Issues a command on a stream of the current context; rows that are of no allocation are the driver's error at once.
+// In its turn it calls run(context, places), where the host finds the first byte of each; before that, what it reads
+// must have been written, and nobody may touch the rows out of order. Then drop(context), which is called in every
+// case.
+int epl_test_machine_issue(void* stream, const char* what, const struct epl_test_machine_rows* rows, int count,
+                           void (*run)(void* context, char* const* places), void (*drop)(void* context), void* context);
+// Whether the address is one of a device: the host cannot touch it.
+int epl_test_machine_of_device(const void* address);
+// Says why a call of a library fails: epl_test_machine_last_error then has it.
+void epl_test_machine_refused(const char* why);
 }

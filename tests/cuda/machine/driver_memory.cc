@@ -8,6 +8,23 @@
 #include "tests/cuda/machine/driver.h"
 
 namespace epl::cuda_machine {
+
+Region& touch(Machine& machine, const Command& command, int device, uint64_t address, int64_t bytes, bool writes,
+              const std::string& what, int64_t* at) {
+  Allocation& allocation = machine.at(address, bytes, device, what.c_str());
+  *at = static_cast<int64_t>(address - allocation.address);
+  Who who;
+  who.command = command.number;
+  const Mark* other = allocation.region.touch(*at, bytes, who, writes, machine.before(command));
+  if (other != nullptr)
+    throw Fault(
+        kLaunchFailed,
+        "race: " + what + (writes ? " writes" : " reads") +
+            " device memory that another command touches, and nothing says which of the two comes first: " +
+            (other->where == 0 ? std::string("a copy, a fill or a library") : machine.sites[other->where].words()));
+  return allocation.region;
+}
+
 namespace {
 
 // Rows of bytes on one side of a copy: on a device, or where `host` is.
@@ -24,22 +41,6 @@ struct Copy {
 
 int64_t span(const Side& side, const Copy& copy) { return (copy.height - 1) * side.pitch + copy.width; }
 
-// The bytes of a device for a command that reads or writes them; unordered commands are found here.
-Region& touch(Machine& machine, const Command& command, int device, uint64_t address, int64_t bytes, bool writes,
-              int64_t* at) {
-  Allocation& allocation = machine.at(address, bytes, device, writes ? "a copy to a device" : "a copy from a device");
-  *at = static_cast<int64_t>(address - allocation.address);
-  Who who;
-  who.command = command.number;
-  const Mark* other = allocation.region.touch(*at, bytes, who, writes, machine.before(command));
-  if (other != nullptr)
-    throw Fault(kLaunchFailed,
-                std::string("race: a copy or a fill ") + (writes ? "writes" : "reads") +
-                    " device memory that another command touches, and nothing says which of the two comes first: " +
-                    (other->where == 0 ? std::string("a copy or a fill") : machine.sites[other->where].words()));
-  return allocation.region;
-}
-
 void carry_out(Machine& machine, const Command& command, int device, const Copy& copy) {
   for (int64_t row = 0; row < copy.height; ++row) {
     const std::byte* from = copy.from.host == nullptr ? nullptr : copy.from.host + row * copy.from.pitch;
@@ -48,13 +49,13 @@ void carry_out(Machine& machine, const Command& command, int device, const Copy&
     int64_t at = 0;
     if (from == nullptr) {
       Region& region = touch(machine, command, device, copy.from.device + static_cast<uint64_t>(row * copy.from.pitch),
-                             copy.width, false, &at);
+                             copy.width, false, "a copy from a device", &at);
       from = region.data() + at;
       known = region.known() + at;
     }
     if (to == nullptr) {
       Region& region = touch(machine, command, device, copy.to.device + static_cast<uint64_t>(row * copy.to.pitch),
-                             copy.width, true, &at);
+                             copy.width, true, "a copy to a device", &at);
       to = region.data() + at;
       std::memmove(to, from, static_cast<size_t>(copy.width));
       if (known != nullptr) {
@@ -124,7 +125,7 @@ int fill(uint64_t to, uint64_t value, int width, size_t count, void* stream_hand
     machine.at(to, bytes, device, "a fill");
     submit(lock, stream, [&machine, device, to, value, width, bytes](const Command& command) {
       int64_t at = 0;
-      Region& region = touch(machine, command, device, to, bytes, true, &at);
+      Region& region = touch(machine, command, device, to, bytes, true, "a fill", &at);
       for (int64_t k = 0; k < bytes; k += width)
         std::memcpy(region.data() + at + k, &value, static_cast<size_t>(width));
       std::fill_n(region.known() + at, bytes, uint8_t{Region::kWritten});

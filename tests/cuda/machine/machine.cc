@@ -191,6 +191,8 @@ void Machine::set(const std::string& words) {
       settings.uninitialised = number != 0;
     } else if (key == "eager") {
       settings.eager = number != 0;
+    } else if (key == "orders") {
+      settings.orders = number != 0;
     } else if (key == "limit") {
       settings.limit = static_cast<uint64_t>(number);
     } else if (key == "slow_stream") {

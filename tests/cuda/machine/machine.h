@@ -89,13 +89,14 @@ struct Settings {
   uint64_t limit = uint64_t{1} << 32;  // of a launch's instructions
   bool eager = false;                  // carries out each command when it is issued
   int slow_stream = -1;                // its commands come last
+  bool orders = false;                 // libraries add up in orders that follow from algorithm and shape
   // The n-th call from now on fails; 0: none.
   int64_t allocation_fails = 0, launch_fails = 0, copy_fails = 0, device_lost = 0;
   std::string findings_file;
 };
 
 struct Counts {
-  uint64_t launches = 0, instructions = 0, steps = 0, commands = 0, allocations = 0;
+  uint64_t launches = 0, instructions = 0, steps = 0, commands = 0, allocations = 0, library_calls = 0;
   uint64_t carried_out = 0;  // commands
 };
 

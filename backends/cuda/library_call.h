@@ -1,0 +1,27 @@
+// A call of a library as a kernel has it (kernel.h), made ready for one GPU: descriptors, the algorithm and what it
+// needs.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "backends/cuda/gpu.h"
+#include "backends/cuda/kernel.h"
+
+namespace epl::cuda {
+
+// All calls may run together.
+class PreparedCall {
+ public:
+  virtual ~PreparedCall() = default;
+  virtual int64_t workspace_bytes() const = 0;
+  // `values`: of the arguments, in their order.
+  virtual Status issue(const GpuStream& stream, std::span<const uint64_t> values, uint64_t workspace) const = 0;
+};
+
+// Null where the launch has a text.
+Result<std::unique_ptr<PreparedCall>> prepare_call(const LibraryCall& call, const std::shared_ptr<Gpu>& gpu);
+
+Result<std::unique_ptr<PreparedCall>> prepare_blas(const BlasCall& call, std::shared_ptr<Gpu> gpu);
+
+}  // namespace epl::cuda

@@ -1,0 +1,40 @@
+# Fetches NVIDIA's headers of cuBLASLt for the test that compares our declarations with them, into build/nvidia (6 MB;
+# the wheel that has them is 420 MB and is not kept). Run alone, or sourced by ./test, which goes on where they cannot be
+# had: the test is then skipped.
+cublas_headers_wanted=13.1.0.3
+
+fetch_nvidia_headers() {
+  local to="$top/build/nvidia" python="$top/.venv/bin/python" wheels wheel
+  # cuBLAS's header includes those of the runtime, of the compiler and one of CCCL.
+  local wanted="nvidia-cublas==$cublas_headers_wanted nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88"
+  wanted="$wanted nvidia-cuda-cccl==13.0.85"
+  [ "$(cat "$to/version" 2>/dev/null)" != "$wanted" ] || return 0
+  [ -x "$python" ] || python=python3
+  say "fetching the headers of nvidia-cublas $cublas_headers_wanted into build/nvidia (optional)"
+  wheels=$(mktemp -d)
+  # shellcheck disable=SC2086
+  if "$python" -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: -d "$wheels" $wanted \
+    >"$wheels/log" 2>&1 && "$python" - "$wheels" "$to" >>"$wheels/log" 2>&1 <<'END'; then
+import glob, os, sys, zipfile
+for wheel in glob.glob(sys.argv[1] + "/*.whl"):
+    with zipfile.ZipFile(wheel) as files:
+        for name in files.namelist():
+            _, found, inside = name.partition("/include/")
+            if not found or name.endswith("/") or (inside.startswith(("cccl/", "cub/", "thrust/", "cuda/"))):
+                continue
+            path = os.path.join(sys.argv[2], "include", inside)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(files.read(name))
+END
+    printf '%s\n' "$wanted" >"$to/version"
+  else
+    say "  not available here: the comparison with them is skipped and counted ($(tail -1 "$wheels/log"))"
+  fi
+  rm -rf "$wheels"
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+  . "$(dirname "$0")/setup.sh"
+  fetch_nvidia_headers
+fi
