@@ -169,14 +169,14 @@ void Partition::type_results(Placement& p, bool again) {
     const Value v = p.old.outputs[o];
     p.types.push_back(local_type(mesh_, global_.type(v), p.operands.outputs[o]));
     p.names.push_back(again ? cat(global_.value(v).name, ".again") : global_.value(v).name);
-    const auto is_due = [&](int axis) {
-      const std::vector<Partial>& due = p.operands.outputs[o].partial;
-      return std::ranges::find(due, axis, &Partial::axis) != due.end();
+    const auto is_pending = [&](int axis) {
+      const std::vector<Partial>& pending = p.operands.outputs[o].partial;
+      return std::ranges::find(pending, axis, &Partial::axis) != pending.end();
     };
-    if (!is_due(batch_axis) && !is_due(mesh_.find(unit_axis))) continue;
+    if (!is_pending(batch_axis) && !is_pending(mesh_.find(unit_axis))) continue;
     p.sums = true;
     sum_outer = p.operands.sum_outers[o];
-    if (!is_due(batch_axis)) units = batch.units(mesh_);  // of samples that have come from all ranks
+    if (!is_pending(batch_axis)) units = batch.units(mesh_);  // of samples that have come from all ranks
   }
   // The order of a sum over one unit is that of its positions, wherever the batch lies.
   if (p.sums) p.node.units = {units, units > 1 ? sum_outer : 1};
@@ -277,20 +277,20 @@ Status Partition::store(Value global, std::vector<Value> lanes, const Sharding& 
     if (ended && lanes.size() > 1) waiting_.push_back({global, {}, lanes, old.phase, next});
   }
   if (!ended && lanes.size() > 1)
-    return unsupported("node ", old.name, " sums over the batch, and the sum stays due over micro-batches")
+    return unsupported("node ", old.name, " sums over the batch, and the sum stays pending over micro-batches")
         .at(old.name);
   now_[global] = lanes[0];
   return {};
 }
 
 void Partition::carry_on(const LocalWriter& w) {
-  for (const Waiting& due : waiting_) {
-    if (due.block != w.kind()) continue;
-    Value& now = now_[due.global];
-    if (due.move) {
-      now = w.append(*due.move, cat(local_.graph.value(now).name, due.move->suffix), {now}, due.phase);
+  for (const Waiting& late : waiting_) {
+    if (late.block != w.kind()) continue;
+    Value& now = now_[late.global];
+    if (late.move) {
+      now = w.append(*late.move, cat(local_.graph.value(now).name, late.move->suffix), {now}, late.phase);
     } else {
-      now = w.sum(due.lanes, cat(global_.value(due.global).name, ".summed"), due.phase);
+      now = w.sum(late.lanes, cat(global_.value(late.global).name, ".summed"), late.phase);
     }
   }
 }

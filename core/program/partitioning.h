@@ -127,8 +127,8 @@ class Partition {
   // A node along whose cut dimension its kernel cannot work: the nodes of its body, each with its own cuts.
   Status place_body(NodeId n, const OperandShardings& operands, const PieceCut& pieces, const LocalWriter& w);
 
-  // From what the node gives, for each lane where it sums over them, to how the value is stored. What is due after a
-  // move that ends with the loop waits for the next block.
+  // From what the node gives, for each lane where it sums over them, to how the value is stored. What is pending after
+  // a move that ends with the loop waits for the next block.
   Status store(Value global, std::vector<Value> lanes, const Sharding& given, const Node& old, const LocalWriter& w);
 
   void carry_on(const LocalWriter& w);

@@ -124,7 +124,7 @@ class Following {
     return operand_shardings(plan_.rule(n), all);
   }
 
-  // Sums over the batch stay due, as those of the node itself; others are complete at once.
+  // Sums over the batch stay pending, as those of the node itself; others are complete at once.
   void give(NodeId n) {
     const OperandShardings operands = operands_of(n);
     for (size_t o = 0; o < operands.outputs.size(); ++o) {

@@ -64,8 +64,8 @@ class Resharding {
         batch_(batch),
         from_(from),
         wanted_(to),
-        due_(from.partial),
-        still_due_(to.partial),
+        pending_(from.partial),
+        still_pending_(to.partial),
         type_(local_type(mesh, global, from)) {
     for (size_t d = 0; d < from.dims.size(); ++d) {
       const Cuts& padding = padded(from.dims[d], to.dims[d]);
@@ -135,10 +135,10 @@ class Resharding {
   }
 
   template <class F> Status reduce(F now) {
-    for (const Partial& partial : std::vector(due_)) {
+    for (const Partial& partial : std::vector(pending_)) {
       const Kind kind = axis(partial.axis).kind;
-      if (!now(partial) || std::ranges::find(still_due_, partial) != still_due_.end()) continue;
-      std::erase(due_, partial);
+      if (!now(partial) || std::ranges::find(still_pending_, partial) != still_pending_.end()) continue;
+      std::erase(pending_, partial);
       if (axis(partial.axis).size == 1 || kind == Kind::unit) continue;
       if (partial.kind == ShardingRule::Reduce::owner)
         return unsupported("rows lie on one rank of ", axis(partial.axis).name,
@@ -308,8 +308,8 @@ class Resharding {
   const Mesh& mesh_;
   const BatchLayout& batch_;
   const Sharding &from_, &wanted_;
-  std::vector<Partial> due_;
-  const std::vector<Partial>& still_due_;
+  std::vector<Partial> pending_;
+  const std::vector<Partial>& still_pending_;
   std::vector<Cuts> now_, to_;
   TensorType type_;  // of the value at hand
   std::vector<Move> moves_;
@@ -356,12 +356,12 @@ Result<Crossing> cross(const Mesh& from_mesh, int from, const Mesh& to_mesh, int
     }
     crossing.as.dims[d] = std::move(common);
   }
-  EPL_ASSIGN(crossing.meet, reshard(from_mesh, {}, global, sharding, crossing.as));  // what is due stays due
+  EPL_ASSIGN(crossing.meet, reshard(from_mesh, {}, global, sharding, crossing.as));  // what is pending stays pending
   const TensorType type = local_type(from_mesh, global, crossing.as);
-  const auto due_alike = [&](const Partial& sum) {
+  const auto pending_alike = [&](const Partial& sum) {
     return from_mesh.axes[sum.axis].kind == MeshAxis::Kind::rank && same_size(sum.axis);
   };
-  if (!std::ranges::all_of(crossing.as.partial, due_alike) || type != local_type(to_mesh, global, crossing.as))
+  if (!std::ranges::all_of(crossing.as.partial, pending_alike) || type != local_type(to_mesh, global, crossing.as))
     return unsupported("a value goes to other ranks before its sum is complete");
   for (int64_t peer = 0; peer < max_crossing_targets(from_mesh, to_mesh); ++peer) {
     crossing.sends.push_back({.op = "send",

@@ -1,4 +1,4 @@
-// Nodes that take sums to sums, so that a sum that is due may be taken behind them.
+// Nodes that take sums to sums, so that a sum that is pending may be taken behind them.
 #pragma once
 
 #include "core/ir/graph.h"

@@ -134,8 +134,8 @@ Boundary boundary_of(const Plan& plan, Value v, NodeId user, BlockKind used) {
   const OperandShardings operands = operand_shardings(plan, producer);
   for (const Partial& partial : operands.outputs[graph.value(v).output].partial) {
     const MeshAxis& axis = plan.mesh().axes[partial.axis];
-    const bool due = std::ranges::find(stored.partial, partial) != stored.partial.end();
-    if (axis.kind == MeshAxis::Kind::time && axis.size > 1 && !due) found.late = true;
+    const bool pending = std::ranges::find(stored.partial, partial) != stored.partial.end();
+    if (axis.kind == MeshAxis::Kind::time && axis.size > 1 && !pending) found.late = true;
   }
   // What only the update needs is complete when it begins, and so is the mean over micro-batches. The stage of the node
   // that needs it there says nothing about when: its calls may come before the one that makes the value.

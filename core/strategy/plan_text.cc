@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view reductions[] = {"sum", "max", "min", "owner"};
 
-// "partial sum data.micro_batch": the axes of each kind of reduction that is due.
+// "partial sum data.micro_batch": the axes of each kind of reduction that is pending.
 std::string partial_text(const Plan& plan, const std::vector<Partial>& partial) {
   std::string out;
   using enum ShardingRule::Reduce;

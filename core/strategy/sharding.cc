@@ -225,12 +225,12 @@ OperandShardings operand_shardings(const ShardingRule& rule, const NodeSharding&
     for (size_t f = 0; f < node.factors.size(); ++f) {
       if (stands_in(operand, static_cast<int>(f))) continue;
       for (const AxisCut& cut : node.factors[f]) {
-        std::vector<Partial> due;
-        for (int axis : cut.axes) due.push_back({axis, rule.factors[f].reduce});
+        std::vector<Partial> pending;
+        for (int axis : cut.axes) pending.push_back({axis, rule.factors[f].reduce});
         // Over the batch first, minor axes before major ones.
-        std::ranges::reverse(due);
+        std::ranges::reverse(pending);
         const bool of_batch = find_cut({cut}, batch_axis) != nullptr;
-        output.partial.insert(of_batch ? output.partial.begin() : output.partial.end(), due.begin(), due.end());
+        output.partial.insert(of_batch ? output.partial.begin() : output.partial.end(), pending.begin(), pending.end());
         if (of_batch) result.sum_outers[o] = rounds(rule, operand, static_cast<int>(f), cut.outer);
       }
     }

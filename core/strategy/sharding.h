@@ -97,7 +97,7 @@ int crossing_source(const Mesh& from, const Place& place);
 // The most targets that a rank has.
 int64_t max_crossing_targets(const Mesh& from, const Mesh& to);
 
-// A reduction that is still due.
+// A reduction that is still pending.
 struct Partial {
   int axis = 0;
   ShardingRule::Reduce kind = ShardingRule::Reduce::sum;
@@ -144,7 +144,7 @@ struct SumSegments {
 struct NodeSharding {
   std::vector<Cuts> factors;  // none: nothing is cut
   SumSegments segments;       // at level `layout`, of a sum that splits may cut
-  // Axes over which all its operands are sums that are due, and so is its result: a node that only adds and moves.
+  // Axes over which all its operands are sums that are pending, and so is its result: a node that only adds and moves.
   std::vector<int> flowing = {};
   Dealt dealt = {};
   bool cut() const;

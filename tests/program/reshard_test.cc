@@ -46,7 +46,7 @@ TEST(Reshard, SumsGoOverMicroBatchesAndThenOverRanks) {
   EXPECT_EQ(moves(lying({{}, {}}, {{data}, {micro_batch}, {unit}}), lying({{}, {}})),
             "accumulate f32[64,16]!; all_reduce(data) f32[64,16]");
   EXPECT_EQ(moves(lying({{}, {}}, {{data}, {micro_batch}}), lying({{}, {}}, {{data}})), "accumulate f32[64,16]!")
-      << "the rest stays due";
+      << "the rest stays pending";
   EXPECT_EQ(moves(lying({{}, {}}, {{data, ShardingRule::Reduce::max}}), lying({{}, {}})),
             "all_reduce(data) f32[64,16]");
   EXPECT_EQ(moves(lying({{}, {}}, {{micro_batch, ShardingRule::Reduce::max}}), lying({{}, {}})),
@@ -173,7 +173,8 @@ TEST(Reshard, WhatNoTransferMovesIsSaid) {
 }
 
 TEST(Operands, FollowFromTheRuleAndTheNode) {
-  // A product [n, k] x [k, m] -> [n, m] whose k is cut: both operands are cut in k, the result is a sum that is due.
+  // A product [n, k] x [k, m] -> [n, m] whose k is cut: both operands are cut in k, the result is a sum that is
+  // pending.
   ShardingRule rule;
   const int n = rule.add_factor(8), k = rule.add_factor(6), m = rule.add_factor(4);
   rule.inputs = {{{n}, {k}}, {{k}, {m}}};

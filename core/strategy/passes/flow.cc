@@ -2,9 +2,9 @@
 //
 // What a cut factor leaves to be summed is complete right behind its node, and costs an all-reduce. A node that only
 // adds and moves its operands may as well add pieces of sums, which are summed once, behind it: of the gradients that
-// queries, keys and values give to one value, one all-reduce is left of three. A value stays a sum that is due where
-// all its users pass it on, on other ranks as well if these split alike: (p0 + p1) + (q0 + q1) has not the bits of
-// (p0 + q0) + (p1 + q1), so where stages begin must not decide which of the two it is.
+// queries, keys and values give to one value, one all-reduce is left of three. A value stays a sum that is pending
+// where all its users pass it on, on other ranks as well if these split alike: (p0 + p1) + (q0 + q1) has not the bits
+// of (p0 + q0) + (p1 + q1), so where stages begin must not decide which of the two it is.
 //
 // A sum of which every user takes the same piece is a reduce-scatter: half of what an all-reduce moves, and no bit
 // else.
@@ -34,11 +34,11 @@ class Flow {
 
  private:
   bool splits(const TaskGraph& t) const { return std::ranges::find(t.split, axis_) != t.split.end(); }
-  bool due(Value v) const { return !v || due_[v]; }
+  bool pending(Value v) const { return !v || pending_[v]; }
 
   // The sums that nodes leave, and those that they could pass on.
   void find() {
-    due_.assign(graph_.value_count(), false);
+    pending_.assign(graph_.value_count(), false);
     passes_.assign(graph_.node_count(), false);
     for (const NodeId n : graph_.node_ids()) {
       const Node& node = graph_.node(n);
@@ -51,11 +51,11 @@ class Flow {
         for (size_t o = 0; o < node.outputs.size(); ++o) {
           const Partial sum{axis_, ShardingRule::Reduce::sum};
           const auto& partial = operands.outputs[o].partial;
-          due_[node.outputs[o]] = std::ranges::find(partial, sum) != partial.end();
+          pending_[node.outputs[o]] = std::ranges::find(partial, sum) != partial.end();
         }
       } else if (could_pass(node)) {
         passes_[n] = true;
-        due_[node.outputs[0]] = true;
+        pending_[node.outputs[0]] = true;
       }
     }
   }
@@ -70,7 +70,7 @@ class Flow {
     if (node.outputs.size() != 1 || node.inputs.empty() || !is_float(graph_.type(node.outputs[0]).dtype)) return false;
     int64_t bytes = 0;
     for (Value v : node.inputs) {
-      if (!v || !due(v) || pieces(v) != pieces(node.outputs[0])) return false;
+      if (!v || !pending(v) || pieces(v) != pieces(node.outputs[0])) return false;
       bytes += graph_.type(v).bytes();
     }
     return graph_.type(node.outputs[0]).bytes() <= bytes && adds_and_moves(graph_, node);
@@ -80,9 +80,9 @@ class Flow {
   bool drop() {
     bool any = false;
     for (const NodeId n : graph_.node_ids()) {
-      if (passes_[n] && !std::ranges::all_of(graph_.node(n).inputs, [&](Value v) { return due(v) && stays(v); })) {
+      if (passes_[n] && !std::ranges::all_of(graph_.node(n).inputs, [&](Value v) { return pending(v) && stays(v); })) {
         passes_[n] = false;
-        due_[graph_.node(n).outputs[0]] = false;
+        pending_[graph_.node(n).outputs[0]] = false;
         any = true;
       }
     }
@@ -112,9 +112,9 @@ class Flow {
   Plan& plan_;
   const Graph& graph_;
   const ByValue<std::vector<NodeId>> users_;
-  int axis_ = 0;         // at hand
-  ByValue<bool> due_;    // what its node gives is a sum over axis_ that is due
-  ByNode<bool> passes_;  // it passes such sums on
+  int axis_ = 0;           // at hand
+  ByValue<bool> pending_;  // what its node gives is a sum over axis_ that is pending
+  ByNode<bool> passes_;    // it passes such sums on
 };
 
 // Sums of which every user takes the same piece: they are stored in these pieces, so that a rank gets the sum of its

@@ -36,9 +36,9 @@ SumSegments segments_of(const ShardingRule& rule, const NodeSharding& node, int 
   const ShardingRule::Factor& factor = rule.factors[found.factor];
   int sums = 0;
   for (const Sharding& output : operand_shardings(rule, node).outputs) {
-    const auto due = [&](int axis) { return std::ranges::find(output.partial, axis, &Partial::axis); };
-    if (due(split) == output.partial.end()) continue;
-    if (due(batch_axis) != output.partial.end() || factor.reduce != ShardingRule::Reduce::sum) return {};
+    const auto pending = [&](int axis) { return std::ranges::find(output.partial, axis, &Partial::axis); };
+    if (pending(split) == output.partial.end()) continue;
+    if (pending(batch_axis) != output.partial.end() || factor.reduce != ShardingRule::Reduce::sum) return {};
     ++sums;
   }
   if (sums != 1) return {};  // two sums may go over their positions in different orders

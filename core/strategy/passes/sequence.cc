@@ -95,12 +95,12 @@ class Between {
   // Sums over the batch are of weights' gradients, and are complete when the loop has ended.
   void describe_result(NodeId n, const OperandShardings& operands, size_t o) {
     const Value v = graph_.node(n).outputs[o];
-    const auto& due = operands.outputs[o].partial;
+    const auto& pending = operands.outputs[o].partial;
     const BatchLayout batch = plan_.batch_of(here_);
-    const bool over_batch = std::ranges::any_of(due, [&](const Partial& p) { return batch.cuts_over(p.axis); });
+    const bool over_batch = std::ranges::any_of(pending, [&](const Partial& p) { return batch.cuts_over(p.axis); });
     if (over_batch) kept_whole_[v] = true;
     const Sharding& stored = plan_.shardings[v];
-    const bool ours = !due.empty() && std::ranges::all_of(due, [&](const Partial& p) {
+    const bool ours = !pending.empty() && std::ranges::all_of(pending, [&](const Partial& p) {
       return split(p.axis) && p.kind == ShardingRule::Reduce::sum;
     });
     sums_[v] = ours && stored.partial.empty() && stored.cut_dim(axes_.front()) < 0;

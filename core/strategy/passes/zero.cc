@@ -233,10 +233,10 @@ class Sharing {
     }
     const OperandShardings given = operand_shardings(plan_, producer);
     const Sharding& made = given.outputs[graph_.value(v).output];
-    const auto is_due = [&](int axis) {
+    const auto is_pending = [&](int axis) {
       return std::ranges::find(made.partial, Partial{axis, ShardingRule::Reduce::sum}) != made.partial.end();
     };
-    if (std::ranges::all_of(copies(user), is_due) && given.added_later < 0) return Pieces::of_a_sum;
+    if (std::ranges::all_of(copies(user), is_pending) && given.added_later < 0) return Pieces::of_a_sum;
     const Node& maker = graph_.node(producer);
     const bool passes_on = made == stored(v) && !maker.op->random && maker.outputs.size() == 1 &&
                            (maker.op->elementwise() || maker.op->view);
