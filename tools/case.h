@@ -19,7 +19,7 @@ struct CheckOptions {
   bool without_state = false;  // train with the optimizer that keeps none
   std::string strategies;      // file of a list
   int64_t every = 1;           // of the pairs of case and strategy
-  int64_t processes = 1;       // of this host, to which the ranks are dealt
+  int64_t processes = 1;       // of this host, over which the ranks are spread
 };
 
 // A way to cut the work, and its result.

@@ -213,7 +213,7 @@ Run add_check(CLI::App& app) {
   app.add_option(
          "--processes", o->processes,
          "train in N processes of this host, which find each other as those of epl launch do, each with --ranks "
-         "ranks; with --strategies each strategy's own ranks are dealt to as many of N as divide them")
+         "ranks; with --strategies each strategy's own ranks are given to as many of N as divide them")
       ->check(integer_value(1))
       ->capture_default_str()
       ->excludes(layouts);

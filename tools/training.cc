@@ -98,7 +98,7 @@ void Training::take_folder() {
   folder_.check_unused(resume_, o_.overwrite);
 }
 
-// How many steps some epochs are follows from the batches of one, which follow from the plan where it deals files; the
+// How many steps some epochs are follows from the batches of one, which follow from the plan where it shards files; the
 // plan's schedule follows from the steps.
 void Training::plan_for_data() {
   const auto batches = [&] { return epl_dataset_batches(data_.train.get()); };

@@ -53,7 +53,7 @@ Status bind_tensors(epl_dataset& dataset, const std::shared_ptr<const CompiledPl
                     F&& bind) {
   Tensors tensors;  // first, so that nothing can fail once the dataset is bound
   for (const Port& port : entry.inputs) add_tensor(tensors, dataset, port.global_type);
-  EPL_ASSIGN(const std::string told, deal_files(*dataset.opened.dataset, entry));
+  EPL_ASSIGN(const std::string told, shard_files(*dataset.opened.dataset, entry));
   EPL_TRY(bind());
   if (!told.empty()) log(dataset.engine->host, LogLevel::warning, LoggedPath{dataset.path}, ": ", told);
   dataset.tensors = std::move(tensors);

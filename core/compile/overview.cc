@@ -241,9 +241,10 @@ std::vector<Overview::Tensor> tensors_of(const Plan& plan) {
         .name = info.name,
         .kind = kind_word(info.kind),
         .type = info.type.text(),
-        .sharding = cat(cuts_text(mesh, sharding.dims), sharding.dealt ? cat(" on piece ", sharding.dealt.piece, " of ",
-                                                                             axis_names(mesh, sharding.dealt.axes))
-                                                                       : ""),
+        .sharding = cat(cuts_text(mesh, sharding.dims), sharding.rank_local
+                                                            ? cat(" on piece ", sharding.rank_local.piece, " of ",
+                                                                  axis_names(mesh, sharding.rank_local.axes))
+                                                            : ""),
         .why = reason,
         .scope = plan.task_graphs[static_cast<size_t>(at)].scope});
     for (const Cuts& cuts : sharding.dims) {

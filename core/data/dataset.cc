@@ -41,7 +41,7 @@ struct Dataset::State {
   const Batch* last = nullptr;     // that batch
   int64_t samples_given = 0;       // of the whole batch
   int64_t position = 0;            // next batch to give
-  Slices slices;                   // none: the samples are not dealt
+  Slices slices;                   // none: the samples are not sharded
   SliceOptions slice_options;
   bool slices_kept = false;  // those of a checkpoint
 
@@ -346,20 +346,20 @@ Status Dataset::slice(int64_t count, const SliceOptions& options, bool keep) {
     s.slices_kept = keep;
     return {};
   }
-  Slices dealt;
+  Slices sharded;
   if (count > 1) {
     const std::vector<int64_t> files = s.file->file_samples();
-    if (files.empty()) return unsupported("a share of the samples is held out, which leaves no whole files to deal");
+    if (files.empty()) return unsupported("a share of the samples is held out, which leaves no full files to shard");
     if (s.options.batch == 0 || s.options.batch % count != 0)
       return invalid("a batch of ", s.options.batch, " samples does not divide over ", count, " replicas");
-    dealt = Slices(files, count, options);
-    if (!dealt.refused().empty()) return invalid(dealt.refused());
-    if (dealt.fewest() < s.options.batch / count)
-      return invalid("a replica gets ", dealt.fewest(), " samples, and its part of a batch takes ",
+    sharded = Slices(files, count, options);
+    if (!sharded.refused().empty()) return invalid(sharded.refused());
+    if (sharded.fewest() < s.options.batch / count)
+      return invalid("a replica gets ", sharded.fewest(), " samples, and its part of a batch takes ",
                      s.options.batch / count);
   }
   s.stop();
-  s.slices = std::move(dealt);
+  s.slices = std::move(sharded);
   s.slice_options = options;
   s.slices_kept = keep;
   s.make_slots(*s.reader, s.parts, s.parted);

@@ -65,10 +65,10 @@ class Dataset {
   // Every sample that a field may have to give, as the reader counts them. Those who are given the parts of one batch
   // share them, and each visits its own.
   Status visit(int field, FunctionRef<Status(int64_t sample)> f) const;
-  // From now on the files are dealt over `count` slices, of which each gives an equal part of every batch: slice 0 its
-  // first samples, and so on. Shuffling stays within a slice, and an epoch ends with the slice that has fewest samples.
-  // Positions keep their meaning as long as the number of slices does, whoever trains on the batches: `keep` holds it
-  // against later calls. An error says why the files cannot be dealt; the order is then as before.
+  // From now on the files are sharded over `count` slices, of which each gives an equal part of every batch: slice 0
+  // its first samples, and so on. Shuffling stays within a slice, and an epoch ends with the slice that has fewest
+  // samples. Positions keep their meaning as long as the number of slices does, whoever trains on the batches: `keep`
+  // holds it against later calls. An error says why the files cannot be sharded; the order is then as before.
   Status slice(int64_t count, const SliceOptions& options, bool keep = false);
   int64_t slices() const;
   // Everything that says which batch comes next, to come back to.

@@ -51,7 +51,7 @@ class Reader {
   virtual Status wait_for([[maybe_unused]] int64_t batch, [[maybe_unused]] const Stop& stop) const { return {}; }
   // Batch `batch`, the samples of which are asked for next, follows: those before it are done with.
   virtual void go_to([[maybe_unused]] int64_t batch) const {}
-  // How many samples each of its files has, in their order, where it reads several; what a file is dealt by. A reader
+  // How many samples each of its files has, in their order, where it reads several; what a file is sharded by. A reader
   // that mixes the samples of its files has none.
   virtual std::vector<int64_t> file_samples() const { return {samples()}; }
   // Which sample of the file this is, where the reader gives a part of it; and which file, where it reads several.

@@ -1,4 +1,4 @@
-// Which samples are whose: parts of a batch, and files dealt over the replicas of a job, so that each reads its own
+// Which samples are whose: parts of a batch, and files sharded over the replicas of a job, so that each reads its own
 // (`io.slicing` of the original EPL).
 #pragma once
 
@@ -16,7 +16,7 @@ struct SliceOptions {
 };
 
 // File i goes to slice i modulo their number. Where that does not come out even and no option says what to do, or where
-// there are fewer files than slices, nothing is dealt: there is one slice with all files.
+// there are fewer files than slices, nothing is sharded: there is one slice with all files.
 class Slices {
  public:
   Slices() = default;
@@ -30,7 +30,7 @@ class Slices {
   int64_t sample(int64_t slice, int64_t index) const;
   // In the order of the files: each range is of samples counted through all files.
   std::vector<SampleRange> ranges(int64_t slice) const;
-  // Why files were not dealt as asked; empty where they were.
+  // Why files were not sharded as asked; empty where they were.
   const std::string& refused() const { return refused_; }
 
  private:

@@ -29,7 +29,7 @@ struct LocalState {
   TensorType global_type;
   Sharding sharding;
   Tensor initial;           // all of it; empty: zeros
-  std::string leader = {};  // of what is dealt: the state in whose place it lies, itself perhaps
+  std::string leader = {};  // of what is rank-local: the state in whose place it lies, itself perhaps
 };
 
 // State that lies in another memory than that in which kernels compute.

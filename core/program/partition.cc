@@ -2,7 +2,7 @@
 
 #include "core/program/partitioning.h"
 #include "core/program/together.h"
-#include "core/strategy/deal.h"
+#include "core/strategy/local_experts.h"
 
 namespace epl {
 
@@ -13,10 +13,10 @@ Result<LocalGraph> Partition::run() {
   for (const NodeId n : plan_.node_leader.ids()) {
     const NodeId leader = plan_.node_leader[n];
     if (!leader) continue;
-    const Dealt& dealt = plan_.node_shardings[n].dealt;
-    std::vector<NodeId>& all = dealt_[leader];
-    all.resize(plan_.mesh(plan_.node_task_graph[n]).pieces(dealt.axes));
-    all[dealt.piece] = n;
+    const RankLocal& rank_local = plan_.node_shardings[n].rank_local;
+    std::vector<NodeId>& all = alternatives_[leader];
+    all.resize(plan_.mesh(plan_.node_task_graph[n]).pieces(rank_local.axes));
+    all[rank_local.piece] = n;
   }
   find_means();
   local_.graph.name = global_.name;
@@ -139,11 +139,11 @@ void Partition::copy_leaves() {
     if (info.kind == ValueKind::result || !here[v]) continue;
     const Sharding sharding = lies(v);
     const TensorType type = staged(v) ? plan_.global_type(v) : local_type(mesh_, info.type, sharding);
-    const bool in_pieces = is_state(info.kind) && (type != info.type || sharding.dealt);
+    const bool in_pieces = is_state(info.kind) && (type != info.type || sharding.rank_local);
     const Value leader = plan_.leader_of(v);
     if (in_pieces) {
-      local_.cut_state.push_back(
-          {info.name, info.type, sharding, info.data, sharding.dealt ? global_.value(leader).name : std::string()});
+      local_.cut_state.push_back({info.name, info.type, sharding, info.data,
+                                  sharding.rank_local ? global_.value(leader).name : std::string()});
     }
     if (leader != v) continue;
     now_[v] = local_.graph.add_leaf(info.kind, info.name, type, in_pieces ? Tensor() : info.data);
@@ -181,7 +181,7 @@ Sharding Partition::as_given(Value v) const {
 Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, const LocalWriter& w,
                                  const RowRoutes* routes) {
   if (!v) return v;
-  if (stored(v).dealt && !wanted.dealt) return taken(v, wanted, user, w);
+  if (stored(v).rank_local && !wanted.rank_local) return taken(v, wanted, user, w);
   v = plan_.leader_of(v);
   // Of an input that comes in whole, the micro-batch at hand.
   Sharding to = wanted;

@@ -109,7 +109,7 @@ Status Partition::take_operands(Placement& p) {
     const Sharding& wanted = as_stored ? stored(p.inputs[i]) : p.operands.inputs[i];
     const bool is_rows =
         p.routes && static_cast<int>(i) != pieces.rule.row->indices && pieces.is_rows(pieces.rule.rule.inputs[i]);
-    auto value = dealt_like(p.n) && p.inputs[i] && !p.operands.inputs[i].dealt
+    auto value = alternatives(p.n) && p.inputs[i] && !p.operands.inputs[i].rank_local
                      ? handed(p.n, i, wanted, p.w)
                      : operand(p.inputs[i], wanted, old.phase, p.w, is_rows ? &*p.routes : nullptr);
     if (!value.ok()) return value.status().with_context(cat("operand ", i, " of node ", old.name)).at(old.name);

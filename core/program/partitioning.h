@@ -51,15 +51,15 @@ class Partition {
   // Their sums over micro-batches, behind a node that gives some, and what is made of these when the loop has ended.
   Status sum_over_time(NodeId n, const LocalWriter& w);
   void take_means(const LocalWriter& w);
-  // Nodes that ranks run in one another's place (core/program/partition_dealt.cc): where a node is dealt and leads, the
-  // nodes of all pieces, none for a piece that runs it for nothing.
-  const std::vector<NodeId>* dealt_like(NodeId n) const;
+  // Nodes that ranks run in one another's place (core/program/partition_rank_local.cc): where a node is rank-local and
+  // leads, the nodes of all pieces, none for a piece that runs it for nothing.
+  const std::vector<NodeId>* alternatives(NodeId n) const;
   bool leads(NodeId n) const { return plan_.node_leader.empty() || !plan_.node_leader[n] || plan_.node_leader[n] == n; }
-  // A value that is dealt, as a node wants it that is not.
+  // A value that is rank-local, as a node wants it that is not.
   Result<Value> taken(Value v, const Sharding& wanted, Phase user, const LocalWriter& w);
-  // Operand i of a node that is dealt, where each rank has another one: it gets its own.
+  // Operand i of a node that is rank-local, where each rank has another one: it gets its own.
   Result<Value> handed(NodeId n, size_t i, const Sharding& wanted, const LocalWriter& w);
-  // Results that are dealt where they are made and stored on all ranks.
+  // Results that are rank-local where they are made and stored on all ranks.
   Status give_to_all(NodeId n, const LocalWriter& w);
   // Without what ranks have for nothing.
   Result<Value> masked(Value local, Value global, const Node& user, const LocalWriter& w);
@@ -192,8 +192,8 @@ class Partition {
   std::set<Value> zero_padding_;               // local values whose padding is zero
   Known known_;
   std::vector<Waiting> waiting_;
-  std::vector<NodeId> order_;                    // run_order
-  std::map<NodeId, std::vector<NodeId>> dealt_;  // see dealt_like
+  std::vector<NodeId> order_;                           // run_order
+  std::map<NodeId, std::vector<NodeId>> alternatives_;  // see alternatives()
 };
 
 }  // namespace epl

@@ -91,13 +91,13 @@ class Walk {
 
 void for_each_run(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,
                   FunctionRef<void(int64_t global, int64_t local, int64_t bytes)> f) {
-  if (!sharding.dealt.is_at(mesh, place)) return;
+  if (!sharding.rank_local.is_at(mesh, place)) return;
   Walk(type, sharding, mesh, place, f).dim(0, 0, 0);
 }
 
 std::vector<PieceBox> boxes_of(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place) {
   std::vector<PieceBox> boxes(1);
-  if (!sharding.dealt.is_at(mesh, place)) return {};
+  if (!sharding.rank_local.is_at(mesh, place)) return {};
   for (size_t d = 0; d < type.shape.size(); ++d) {
     std::vector<PieceBox> longer;
     for (const PieceBox& box : boxes) {

@@ -11,7 +11,7 @@
 namespace epl {
 
 // Calls f(global, local, bytes) for each run of bytes of a piece: where it lies in the whole tensor and in the piece,
-// ascending in both. Padding (AxisCut::of) is in no run, and what is dealt to other ranks (Dealt) has none.
+// ascending in both. Padding (AxisCut::of) is in no run, and what is local to other ranks (RankLocal) has none.
 void for_each_run(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,
                   FunctionRef<void(int64_t global, int64_t local, int64_t bytes)> f);
 

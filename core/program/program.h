@@ -110,7 +110,7 @@ struct StateSlot {
   int64_t offset = 0;
   MemoryKind memory = MemoryKind::device;
   Tensor initial;           // of type `type`; empty: zeros
-  std::string leader = {};  // of what is dealt: the slot in whose place it lies, itself perhaps
+  std::string leader = {};  // of what is rank-local: the slot in whose place it lies, itself perhaps
   // It has no memory of its own.
   bool follows() const { return !leader.empty() && leader != name; }
   StatePlace place() const { return {memory, offset}; }

@@ -52,7 +52,7 @@ void Executor::inspect_leaves() {
   }
   std::vector<std::byte> seen;
   for (const StateSlot& slot : program_.state) {
-    if (!is_float(slot.type.dtype) || !slot.sharding.dealt.is_at(program_.mesh, place_)) continue;
+    if (!is_float(slot.type.dtype) || !slot.sharding.rank_local.is_at(program_.mesh, place_)) continue;
     seen.resize(static_cast<size_t>(slot.local.bytes()));
     stream().download(seen.data(), store_.at(slot), slot.local.bytes());
     if (!stream().synchronize().ok()) return;

@@ -87,7 +87,7 @@ Status bind_slice(Dataset& dataset, const CompiledPlan& plan, const Entry& entry
   return dataset.bind(inputs_of(entry), parts);
 }
 
-Result<std::string> deal_files(Dataset& dataset, const Entry& entry) {
+Result<std::string> shard_files(Dataset& dataset, const Entry& entry) {
   if (entry.kind != EntryKind::train) return std::string();
   const Strategy& strategy = entry.plan.strategy;
   const auto wants = [&](std::string_view key) {
@@ -99,7 +99,7 @@ Result<std::string> deal_files(Dataset& dataset, const Entry& entry) {
   if (!wants("io.slicing")) {
     if (options.unbalanced || options.drop_last_files)
       return invalid(
-          "io.unbalanced_io_slicing and io.drop_last_files say how files are dealt, which io.slicing asks for");
+          "io.unbalanced_io_slicing and io.drop_last_files say how files are sharded, which io.slicing asks for");
     EPL_TRY(dataset.slice(1, {}));
     return std::string();
   }
@@ -115,10 +115,10 @@ Result<std::string> deal_files(Dataset& dataset, const Entry& entry) {
                " each micro-batch is a run of samples that all replicas share, so each takes its part of batches of "
                "all files");
   }
-  const Slices dealt(dataset.reader().file_samples(), replicas, options);
-  if (replicas > 1 && !dealt.refused().empty() && !dataset.reader().file_samples().empty()) {
+  const Slices sharded(dataset.reader().file_samples(), replicas, options);
+  if (replicas > 1 && !sharded.refused().empty() && !dataset.reader().file_samples().empty()) {
     EPL_TRY(dataset.slice(1, {}));
-    return cat("io.slicing: ", dealt.refused(), "; so each replica takes its part of batches of all files");
+    return cat("io.slicing: ", sharded.refused(), "; so each replica takes its part of batches of all files");
   }
   EPL_TRY(dataset.slice(replicas, options));
   return std::string();

@@ -23,8 +23,8 @@ Facts describe_run(const CompiledPlan& plan);
 // Of what it learns from: fields, batch, order and seed, and a hash over samples spread over the data.
 Facts describe_data(const Dataset& dataset);
 
-// Deals the dataset's files as the run that these facts are of dealt them, so that its positions mean the same samples
-// whatever the layout is now.
+// Shards the dataset's files as the run that these facts are of sharded them, so that its positions mean the same
+// samples whatever the layout is now.
 Status keep_slices(Dataset& dataset, const Facts& facts);
 
 // What a session's learning rate is multiplied with; nothing where it stands as it began.

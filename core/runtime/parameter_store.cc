@@ -52,7 +52,7 @@ Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, co
   if (!device.executes()) return store;
   for (const StateSlot& slot : layout.slots()) {
     EPL_TRY(stop.check());
-    if (slot.sharding.dealt) {  // what a rank runs for nothing has zeros
+    if (slot.sharding.rank_local) {  // what a rank runs for nothing has zeros
       if (!slot.follows()) stream.fill(store.at(slot), slot.local.bytes(), 0);
       if (!slot.initial.empty()) EPL_TRY(store.scatter(stream, slot, {PlacedBox::all(slot.initial)}));
     } else if (slot.initial.empty()) {
@@ -116,7 +116,7 @@ Status ParameterStore::gather(Stream& stream, const StateSlot& slot, Tensor& who
 
 Result<Tensor> ParameterStore::cut(const StateSlot& slot, const Tensor& whole) const {
   if (whole.type() != slot.type) return invalid(slot.name, " is ", slot.type.text(), ", got ", whole.type().text());
-  if (!slot.sharding.dealt.is_at(mesh_, place_)) return Tensor();
+  if (!slot.sharding.rank_local.is_at(mesh_, place_)) return Tensor();
   if (slot.local == slot.type) return whole;
   Tensor piece(slot.local);
   const std::vector<PieceBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, place_);
@@ -129,7 +129,7 @@ Status ParameterStore::put(Stream& stream, const StateSlot& slot, const Tensor& 
 }
 
 Status ParameterStore::scatter(Stream& stream, const StateSlot& slot, const std::vector<PlacedBox>& pieces) {
-  if (!slot.sharding.dealt.is_at(mesh_, place_)) return {};
+  if (!slot.sharding.rank_local.is_at(mesh_, place_)) return {};
   if (!host_reads(stream, slot) && slot.local == slot.type) return put(stream, slot, joined(slot.type, pieces));
   const std::vector<PieceBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, place_);
   if (!host_reads(stream, slot)) {

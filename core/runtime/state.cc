@@ -51,7 +51,7 @@ Result<State::Held> State::held(std::string_view name) const {
   std::vector<std::vector<int64_t>> pieces;
   std::vector<int> piece_of(static_cast<size_t>(world_.size()), -1);
   for (const int rank : ranks) {
-    if (!out.slot->sharding.dealt.is_at(*out.mesh, out.mesh->place(rank))) continue;
+    if (!out.slot->sharding.rank_local.is_at(*out.mesh, out.mesh->place(rank))) continue;
     std::vector<int64_t> piece;
     for (const Cuts& cuts : out.slot->sharding.dims) {
       for (const AxisCut& cut : cuts) piece.push_back(out.mesh->piece(out.mesh->place(rank), cut.axes));

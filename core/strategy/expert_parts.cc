@@ -62,7 +62,7 @@ class Finding {
     for (const Value v : graph_.value_ids()) {
       const auto [family, own] =
           is_leaf(v) ? parts_of_name(graph_.value(v).name, number) : std::pair<std::string, std::string>();
-      if (own.empty() || plan_.shardings[v].dealt) continue;
+      if (own.empty() || plan_.shardings[v].rank_local) continue;
       const auto [known, is_new] = numbers.emplace(std::pair(family, own), static_cast<int>(out_.parts.size()));
       if (is_new) out_.parts.push_back({.family = family});
       made[v] = known->second;
@@ -192,7 +192,7 @@ class Finding {
   void find_levels() {
     ByNode<int> level(last_forward_.index + 1);
     bool more = true;
-    // Parts that wait for each other, which cannot be dealt, would go up for ever.
+    // Parts that wait for each other, which cannot be rank-local, would go up for ever.
     for (size_t round = 0; more && round <= out_.parts.size(); ++round) {
       more = false;
       for (const NodeId n : forward_ids()) {

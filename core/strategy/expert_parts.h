@@ -24,7 +24,7 @@ struct ExpertParts {
 ExpertParts parts_apart(const Plan& plan, int task_graph);
 // Weights whose names are alike up to a number, counted from the end from 0, are one part ("experts.3.0.w" and
 // "experts.3.1.w" up to number 1), with the nodes that use them and what lies between these: a scope that holds other
-// nodes as well. What is dealt already is in none.
+// nodes as well. What is rank-local already is in none.
 ExpertParts parts_by_names(const Plan& plan, int task_graph, int number);
 
 }  // namespace epl

@@ -86,15 +86,17 @@ bool parse_cuts(TextReader& reader, const Mesh& mesh, std::vector<Cuts>& out) {
   return true;
 }
 
-std::string dealt_text(const Mesh& mesh, const Dealt& dealt, std::string_view leader) {
-  return dealt ? cat(" dealt ", dealt.piece, " of ", axis_names(mesh, dealt.axes), " like ", name_text(leader)) : "";
+std::string rank_local_text(const Mesh& mesh, const RankLocal& rank_local, std::string_view leader) {
+  return rank_local ? cat(" rank_local ", rank_local.piece, " of ", axis_names(mesh, rank_local.axes), " like ",
+                          name_text(leader))
+                    : "";
 }
 
-bool parse_dealt(TextReader& reader, const Mesh& mesh, Dealt& dealt, std::string& leader) {
+bool parse_rank_local(TextReader& reader, const Mesh& mesh, RankLocal& rank_local, std::string& leader) {
   std::string names;
-  if (!reader.take("dealt")) return true;
-  return reader.integer(dealt.piece) && dealt.piece >= 0 && reader.take("of") && reader.name(names) &&
-         parse_axis_names(names, mesh, dealt.axes) && reader.take("like") && reader.name(leader);
+  if (!reader.take("rank_local")) return true;
+  return reader.integer(rank_local.piece) && rank_local.piece >= 0 && reader.take("of") && reader.name(names) &&
+         parse_axis_names(names, mesh, rank_local.axes) && reader.take("like") && reader.name(leader);
 }
 
 std::string port_sharding_text(const Mesh& mesh, const Sharding& sharding) {

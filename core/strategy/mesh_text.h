@@ -23,10 +23,10 @@ bool parse_cuts(TextReader& reader, const Mesh& mesh, std::vector<Cuts>& out);
 std::string batch_line(const Mesh& mesh, const BatchLayout& batch);
 // What follows the word "batch".
 bool parse_batch(TextReader& reader, const Mesh& mesh, BatchLayout& batch);
-// " dealt 1 of split like w0": which ranks have it alone, and what stands for it on all of them; nothing where it is
-// not dealt.
-std::string dealt_text(const Mesh& mesh, const Dealt& dealt, std::string_view leader);
-bool parse_dealt(TextReader& reader, const Mesh& mesh, Dealt& dealt, std::string& leader);
+// " rank_local 1 of split like w0": which ranks have it alone, and what stands for it on all of them; nothing where it
+// is not rank-local.
+std::string rank_local_text(const Mesh& mesh, const RankLocal& rank_local, std::string_view leader);
+bool parse_rank_local(TextReader& reader, const Mesh& mesh, RankLocal& rank_local, std::string& leader);
 // "dim 0 outer 8 over data.micro_batch": how a tensor of the caller is cut, in one dimension; "dim -1" for none.
 std::string port_sharding_text(const Mesh& mesh, const Sharding& sharding);
 bool parse_port_sharding(TextReader& reader, const Mesh& mesh, const TensorType& type, Sharding& sharding);

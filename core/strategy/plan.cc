@@ -6,7 +6,7 @@
 
 #include "core/base/check.h"
 #include "core/strategy/batch_cut.h"
-#include "core/strategy/deal.h"
+#include "core/strategy/local_experts.h"
 #include "core/strategy/segments.h"
 
 namespace epl {
@@ -251,15 +251,15 @@ OperandShardings operand_shardings(const Plan& plan, NodeId id) {
       operands.outputs[o].partial.push_back(owned);
     }
   }
-  if (const Dealt& dealt = plan.node_shardings[id].dealt) {
+  if (const RankLocal& rank_local = plan.node_shardings[id].rank_local) {
     // What ranks have in one another's place, it takes as they have it.
     const Node& leader = plan.graph->node(NodeId{plan.node_leader[id]});
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
-      if (v && plan.shardings[v].dealt == dealt && plan.leader_of(v) == leader.inputs[i])
-        operands.inputs[i].dealt = dealt;
+      if (v && plan.shardings[v].rank_local == rank_local && plan.leader_of(v) == leader.inputs[i])
+        operands.inputs[i].rank_local = rank_local;
     }
-    for (Sharding& output : operands.outputs) output.dealt = dealt;
+    for (Sharding& output : operands.outputs) output.rank_local = rank_local;
   }
   return operands;
 }
@@ -401,7 +401,7 @@ Status verify_plan(const Plan& plan) {
   EPL_TRY(verify_shardings(plan));
   EPL_TRY(verify_segments(plan));
   EPL_TRY(verify_factors(plan));
-  EPL_TRY(verify_dealt(plan));
+  EPL_TRY(verify_rank_local(plan));
   EPL_TRY(verify_calls(plan));
   if (plan.calls.empty()) return {};
   const bool complete = plan.node_block.size() == graph.node_count() && !plan.shardings.empty();

@@ -46,7 +46,7 @@ bool parse_sharding(TextReader& reader, const Plan& plan, Sharding& out) {
   return true;
 }
 
-// What stands for values and nodes that are dealt, by name. The tables are there once anything is.
+// What stands for values and nodes that are rank-local, by name. The tables are there once anything is.
 class Leaders {
  public:
   explicit Leaders(const Graph& graph) : graph_(graph) {}
@@ -153,7 +153,7 @@ std::string print(const Plan& plan, bool reasons) {
     const Sharding& sharding = plan.shardings[v];
     out += cat("value ", name_text(info.name), " ", info.type.text(), " @ ", cuts_text(plan.mesh(), sharding.dims),
                partial_text(plan, sharding.partial),
-               dealt_text(plan.mesh(), sharding.dealt, graph.value(plan.leader_of(v)).name),
+               rank_local_text(plan.mesh(), sharding.rank_local, graph.value(plan.leader_of(v)).name),
                found[v] == plan.value_task_graph[v] ? "" : cat(" taskgraph ", plan.value_task_graph[v]), "\n");
   }
   for (const NodeId n : plan.node_block.ids()) {
@@ -164,8 +164,8 @@ std::string print(const Plan& plan, bool reasons) {
       out += cat(" segments ", s.count, " of factor ", s.factor, s.outer == 1 ? "" : cat(" outer ", s.outer));
     if (!plan.node_shardings[n].flowing.empty())
       out += cat(" flowing ", axis_names(plan.mesh(), plan.node_shardings[n].flowing));
-    if (const Dealt& dealt = plan.node_shardings[n].dealt)
-      out += dealt_text(plan.mesh(), dealt, graph.node(plan.node_leader[n]).name);
+    if (const RankLocal& rank_local = plan.node_shardings[n].rank_local)
+      out += rank_local_text(plan.mesh(), rank_local, graph.node(plan.node_leader[n]).name);
     if (plan.node_cloned[n]) out += " cloned";
     out += plan.node_task_graph[n] == every_task_graph ? " taskgraph every\n"
                                                        : cat(" taskgraph ", plan.node_task_graph[n], "\n");
@@ -287,8 +287,9 @@ class PlanReader {
                    cat("value ", info.name, " ", info.type.text())));
     Sharding sharding;
     EPL_TRY(expect(reader_.take("@") && parse_sharding(reader_, plan_, sharding), "a sharding"));
-    EPL_TRY(expect(parse_dealt(reader_, plan_.mesh(), sharding.dealt, leader) && leaders_.add_value(plan_, leader),
-                   "which ranks have it, and what stands for it"));
+    EPL_TRY(expect(
+        parse_rank_local(reader_, plan_.mesh(), sharding.rank_local, leader) && leaders_.add_value(plan_, leader),
+        "which ranks have it, and what stands for it"));
     plan_.shardings.push_back(std::move(sharding));
     if (!reader_.take("taskgraph")) return {};
     int64_t at = 0;
@@ -314,8 +315,9 @@ class PlanReader {
       EPL_TRY(expect(parse_segments(reader_, sharding.segments), "a number of segments, of factor N"));
     if (reader_.take("flowing"))
       EPL_TRY(expect(parse_axes(reader_, plan_, sharding.flowing), "the axes of sums that it passes on"));
-    EPL_TRY(expect(parse_dealt(reader_, plan_.mesh(), sharding.dealt, leader) && leaders_.add_node(plan_, leader),
-                   "which ranks run it, and what stands for it"));
+    EPL_TRY(
+        expect(parse_rank_local(reader_, plan_.mesh(), sharding.rank_local, leader) && leaders_.add_node(plan_, leader),
+               "which ranks run it, and what stands for it"));
     plan_.node_cloned.push_back(reader_.take("cloned"));
     EPL_TRY(expect(reader_.take("taskgraph"), "a task graph"));
     int64_t task_graph = every_task_graph;

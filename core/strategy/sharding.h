@@ -107,12 +107,12 @@ struct Partial {
 // What the ranks of one piece of these axes have, or run, alone. In its place the others have another value of the same
 // type, or run another node that is like it: Plan::value_leader, Plan::node_leader. So each has experts of its own,
 // though all run one program.
-struct Dealt {
+struct RankLocal {
   std::vector<int> axes;  // none: every rank has it
   int64_t piece = 0;      // of those that the axes make
   explicit operator bool() const { return !axes.empty(); }
   bool is_at(const Mesh& mesh, const Place& place) const { return axes.empty() || mesh.piece(place, axes) == piece; }
-  friend bool operator==(const Dealt&, const Dealt&) = default;
+  friend bool operator==(const RankLocal&, const RankLocal&) = default;
 };
 
 // Of a value, in the mesh of its class of ranks.
@@ -121,7 +121,7 @@ struct Sharding {
   // In the order in which they are completed, but for those over the batch, which has an order of its own
   // (BatchLayout).
   std::vector<Partial> partial;
-  Dealt dealt = {};
+  RankLocal rank_local = {};
   int cut_dim(int axis) const;    // the dimension that this axis cuts, -1 for none
   int64_t outer(int axis) const;  // of that cut, 1 for none
   int64_t of(int axis) const;     // the same, 0 for none
@@ -146,7 +146,7 @@ struct NodeSharding {
   SumSegments segments;       // at level `layout`, of a sum that splits may cut
   // Axes over which all its operands are sums that are pending, and so is its result: a node that only adds and moves.
   std::vector<int> flowing = {};
-  Dealt dealt = {};
+  RankLocal rank_local = {};
   bool cut() const;
   bool cut_by(int axis) const;
   bool uneven() const;

@@ -1,5 +1,5 @@
 // Which cuts a node may have: that operands bring, that its own work allows, that gradients of weights are wanted in.
-#include "core/strategy/deal.h"
+#include "core/strategy/local_experts.h"
 #include "core/strategy/splitting.h"
 #include "core/strategy/windows.h"
 

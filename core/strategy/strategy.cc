@@ -30,7 +30,7 @@ ConfigKey later(std::string name, Attribute value, std::string doc, std::vector<
 const std::vector<ConfigKey>& config_keys() {
   static const std::vector<ConfigKey> keys = {
       later("auto.auto_parallel", false, "the planner decides everything that is left open"),
-      built("io.slicing", false, "deal the input files over the replicas, each of which then reads its own"),
+      built("io.slicing", false, "shard the input files over the replicas, each of which then reads its own"),
       built("io.unbalanced_io_slicing", false, "with io.slicing: some replicas may have a file more than others"),
       built("io.drop_last_files", false, "with io.slicing: leave out the last files, which do not divide"),
       later("communication.sparse_as_dense", false, "reduce sparse gradients as dense ones"),

@@ -162,7 +162,7 @@ TEST_P(Cases, AreExactInFloat64InFoundStages) {
 // four that share out the samples. What adds up the answers of experts is cut by samples, so the bits are those of one
 // rank. Where tokens go to slots of the whole batch by index, all ranks fill all slots and take those of their experts.
 // The weights alone name the scope as well: what lies between their products joins it.
-TEST(Experts, AreDealtToRanks) {
+TEST(Experts, AreGivenToRanks) {
   std::map<std::string, std::string> hashes;
   for (const Expected& e : read_hashes()) hashes[e.name] = e.hash;
   for (const char* name : {"moe_top1_legacy_adamw", "moe_top2_dynamo_momentum", "moe_dropless_legacy_momentum",

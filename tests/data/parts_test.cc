@@ -122,7 +122,7 @@ TEST_P(Parts, AreThoseOfTheWholeBatch) {
   // Nobody has read a field that he does not give.
   EXPECT_EQ(processes[0].log->read.count(1), 0u);
   EXPECT_EQ(processes[2].log->read.count(0), 0u);
-  // Where files are dealt, the first half of a batch comes of files 0 and 2, the second of 1 and 3.
+  // Where files are sharded, the first half of a batch comes of files 0 and 2, the second of 1 and 3.
   for (const int64_t sample : processes[0].log->read[0]) {
     const bool of_first = sample < 11 || (sample >= 20 && sample < 30);
     EXPECT_TRUE(c.slices == 1 || of_first) << sample;

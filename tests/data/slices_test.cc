@@ -1,4 +1,4 @@
-// Files dealt over replicas: who gets what, what a batch is then made of, and that a position still says everything.
+// Files sharded over replicas: who gets what, what a batch is then made of, and that a position still says everything.
 #include "core/data/slices.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace epl::slices_test {
 namespace {
 
 // The samples of each slice.
-std::vector<std::vector<int64_t>> dealt(const Slices& slices) {
+std::vector<std::vector<int64_t>> sharded(const Slices& slices) {
   std::vector<std::vector<int64_t>> out;
   for (int64_t slice = 0; slice < slices.count(); ++slice) {
     std::vector<int64_t>& samples = out.emplace_back();
@@ -29,17 +29,17 @@ using Samples = std::vector<std::vector<int64_t>>;
 
 TEST(Slices, AreFilesByTurns) {
   const Slices even({2, 1, 3, 1}, 2, {});
-  EXPECT_EQ(dealt(even), (Samples{{0, 1, 3, 4, 5}, {2, 6}}));
+  EXPECT_EQ(sharded(even), (Samples{{0, 1, 3, 4, 5}, {2, 6}}));
   EXPECT_EQ(even.fewest(), 2);
   EXPECT_EQ(even.refused(), "");
 }
 
 TEST(Slices, ThatDoNotComeOutEvenFollowTheOptions) {
   const std::vector<int64_t> files = {2, 1, 3};
-  EXPECT_EQ(dealt(Slices(files, 2, {.unbalanced = true})), (Samples{{0, 1, 3, 4, 5}, {2}}));
-  EXPECT_EQ(dealt(Slices(files, 2, {.drop_last_files = true})), (Samples{{0, 1}, {2}}));
+  EXPECT_EQ(sharded(Slices(files, 2, {.unbalanced = true})), (Samples{{0, 1, 3, 4, 5}, {2}}));
+  EXPECT_EQ(sharded(Slices(files, 2, {.drop_last_files = true})), (Samples{{0, 1}, {2}}));
   const Slices neither(files, 2, {});
-  EXPECT_EQ(dealt(neither), (Samples{{0, 1, 2, 3, 4, 5}}));
+  EXPECT_EQ(sharded(neither), (Samples{{0, 1, 2, 3, 4, 5}}));
   EXPECT_NE(neither.refused().find("3 files do not divide over 2 replicas"), std::string::npos) << neither.refused();
   for (const SliceOptions options : {SliceOptions{}, SliceOptions{.unbalanced = true}}) {
     const Slices few(files, 4, options);

@@ -235,9 +235,9 @@ TEST(Experts, TokensAreExchanged) {
   EXPECT_EQ(print_plan(read), print_plan(entry.plan));
 }
 
-// Slots that tokens come to by index are no samples: experts are dealt to ranks. Each rank fills all slots, and takes
+// Slots that tokens come to by index are no samples: experts are given to ranks. Each rank fills all slots, and takes
 // those of its experts; what these answer is gathered, so that tokens add it up in the order of one rank.
-TEST(Experts, WhichGetTheirTokensByIndexAreDealtToRanks) {
+TEST(Experts, WhichGetTheirTokensByIndexAreGivenToRanks) {
   for (const Layout& layout :
        {Layout{.name = "4", .ranks = 4, .scopes = of_four}, Layout{.name = "2x2", .ranks = 4, .scopes = of_two}}) {
     auto plan = plan_of(layout, chosen);
@@ -252,7 +252,7 @@ TEST(Experts, WhichGetTheirTokensByIndexAreDealtToRanks) {
   }
 }
 
-// Slots to which tokens go by index are dealt to ranks with their experts: a token goes to the one rank that has its
+// Slots to which tokens go by index are given to ranks with their experts: a token goes to the one rank that has its
 // slot, and its answer comes back, as do the gradients of both. What puts and takes is in the scope without being
 // named. Four experts over eight ranks: two groups have the same ones, and fill the same slots with the tokens of both.
 TEST(Experts, WhoseSlotsAreIndexedGetTheirTokensAlone) {
@@ -317,7 +317,7 @@ std::map<std::string, Shape> local_shapes(const CompiledPlan& plan) {
 
 // Rows that pick their expert go to the rank that has it, and stay there from one product to the next. No sum is cut,
 // so the bits are those of one rank at every level.
-TEST(Experts, WhoseWeightsArePickedAreDealtToRanks) {
+TEST(Experts, WhoseWeightsArePickedAreGivenToRanks) {
   for (const int64_t micro_batches : {1, 2}) {
     for (const std::string& scopes : {of_two, of_four, cat(of_two, R"(, "reproducible.level": "layout")")}) {
       const Layout layout{.name = cat("picked ", scopes), .ranks = 4, .micro_batches = micro_batches, .scopes = scopes};

@@ -167,11 +167,11 @@ TEST(LoopedExperts, AreOnTheirRanksAlone) {
       ASSERT_TRUE(plan.ok()) << plan.status().to_string();
       std::map<int64_t, int64_t> bytes;  // of experts, by where they lie
       for (const StateSlot& slot : (*plan)->state_of(0).slots()) {
-        const Dealt& dealt = slot.sharding.dealt;
-        ASSERT_EQ(static_cast<bool>(dealt), slot.name.find("experts") != std::string::npos) << slot.name;
+        const RankLocal& rank_local = slot.sharding.rank_local;
+        ASSERT_EQ(static_cast<bool>(rank_local), slot.name.find("experts") != std::string::npos) << slot.name;
         EXPECT_EQ(slot.local, slot.type) << slot.name;
-        if (!dealt) continue;
-        EXPECT_EQ(dealt.piece, (slot.name[11] - '0') * ranks / 4) << slot.name;
+        if (!rank_local) continue;
+        EXPECT_EQ(rank_local.piece, (slot.name[11] - '0') * ranks / 4) << slot.name;
         if (!slot.follows()) bytes[slot.offset] = slot.local.bytes();
       }
       int64_t each = 0;
@@ -199,7 +199,7 @@ TEST(LoopedExperts, HaveCopiesThatShareOutTheirUpdate) {
   const auto plan = plan_of(three, every);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   const StateSlot& slot = *(*plan)->state().find("l0.experts.2.w2.mean");
-  EXPECT_EQ(slot.sharding.dealt.piece, 1);
+  EXPECT_EQ(slot.sharding.rank_local.piece, 1);
   EXPECT_LT(slot.local.bytes(), slot.type.bytes());
   const Layout alone_by_time{"auto", 4, over(2)};  // of weights that are large
   expect_same(trained(large, alone_by_time), trained(large, {"one rank"}), alone_by_time.name);
@@ -253,13 +253,13 @@ TEST(LoopedExperts, ArePartOfAllTextForms) {
     const auto read = parse_plan(plan, entry.plan.graph);
     ASSERT_TRUE(read.ok()) << read.status().to_string();
     EXPECT_EQ(print_plan(*read), plan);
-    EXPECT_NE(plan.find(" dealt 1 of data2 like l0.experts.0.w1"), std::string::npos) << plan;
+    EXPECT_NE(plan.find(" rank_local 1 of data2 like l0.experts.0.w1"), std::string::npos) << plan;
     const std::string local = print_local(entry.locals[0]);
     const auto local_read = parse_local(local);
     ASSERT_TRUE(local_read.ok()) << local_read.status().to_string();
     EXPECT_EQ(print_local(*local_read), local);
     const std::string program = print_program(entry.programs[0]);
-    EXPECT_NE(program.find(" dealt 1 of data2 like l0.experts.0.w1"), std::string::npos) << program;
+    EXPECT_NE(program.find(" rank_local 1 of data2 like l0.experts.0.w1"), std::string::npos) << program;
   }
 }
 

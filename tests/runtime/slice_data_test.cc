@@ -95,7 +95,7 @@ struct Process {
                                      {.batch = 8, .shuffled = true, .seed = 5, .prefetch = layout.prefetch}));
     EPL_ASSIGN(held_out, Dataset::create(std::make_unique<Samples>(37),
                                          {.batch = 8, .prefetch = layout.prefetch, .partial = true}));
-    EPL_TRY(deal_files(*data, *plan->entry(EntryKind::train)).status());
+    EPL_TRY(shard_files(*data, *plan->entry(EntryKind::train)).status());
     EPL_TRY(bind_slice(*data, *plan, *plan->entry(EntryKind::train), first, count));
     EPL_TRY(bind_slice(*held_out, *plan, *plan->entry(EntryKind::evaluate), first, count));
     return check_dataset(*data, *plan->entry(EntryKind::train));
@@ -209,9 +209,9 @@ TEST_P(SliceData, GivesWhatOneProcessGets) {
 INSTANTIATE_TEST_SUITE_P(All, SliceData, testing::ValuesIn(layouts()),
                          [](const testing::TestParamInfo<Layout>& info) { return info.param.name; });
 
-// Files that are dealt over two replicas: the same samples in one process of two ranks, in two, and where a run goes on
-// with one rank.
-TEST(SliceData, FilesAreDealtAlike) {
+// Files that are sharded over two replicas: the same samples in one process of two ranks, in two, and where a run goes
+// on with one rank.
+TEST(SliceData, FilesAreShardedAlike) {
   const std::string keys = R"("io.slicing": true)";
   const Layout &alone = layouts()[0], &two = layouts()[1];
   const Layout threads{"threads", "", {2}};
@@ -220,18 +220,18 @@ TEST(SliceData, FilesAreDealtAlike) {
   ASSERT_EQ(expected.failure, "");
   expect_alike(two, trained(two, keys, of_two.path()), expected);
   const TemporaryFolder plain;
-  EXPECT_NE(trained(alone, "", plain.path()).front().losses, expected.losses) << "dealing changes the order";
+  EXPECT_NE(trained(alone, "", plain.path()).front().losses, expected.losses) << "sharding changes the order";
   const Seen rest = gone_on(threads, keys, of_threads.path()).front();
   for (const Layout& layout : {alone, two}) expect_alike(layout, gone_on(layout, "", of_two.path()), rest);
 }
 
 // All replicas share each micro-batch, so none of them has a part of the batch that could come from its own files.
-TEST(SliceData, FilesAreNotDealtWhereMicroBatchesComeFirst) {
+TEST(SliceData, FilesAreNotShardedWhereMicroBatchesComeFirst) {
   const Layout two{"two", micro_batches_first, {1, 1}};
-  const TemporaryFolder dealt, plain;
+  const TemporaryFolder sharded, plain;
   const Seen expected = trained(layouts().front(), "", plain.path()).front();
   ASSERT_EQ(expected.failure, "");
-  expect_alike(two, trained(two, R"("io.slicing": true)", dealt.path()), expected);
+  expect_alike(two, trained(two, R"("io.slicing": true)", sharded.path()), expected);
 }
 
 // A sample that one process cannot read, once: nobody waits for it, each says why, and the same step follows.

@@ -138,12 +138,12 @@ whole batch on every rank, and makes it one micro-batch unless each stands by it
 each sample follows any cut.
 
 Where tokens come to an expert's slots by index (scatter into zeros, gather from what the experts answer), the slots are
-dealt to ranks with the experts, and a token goes to the one rank that has its slot (`dispatch_rows`, `combine_rows`).
+given to ranks with the experts, and a token goes to the one rank that has its slot (`dispatch_rows`, `combine_rows`).
 What puts and takes tokens is in the scope too. Several groups of ranks that have the same experts fill the same slots:
 a rank first gets the tokens of its peers in the other groups.
 
 Experts whose weights are picked by the expert of each token (`weights[expert_of_token]`, as transformers exports
-`batched_mm`) are dealt to ranks as well: the scope finds the products with what is picked. Each token goes to the one
+`batched_mm`) are given to ranks as well: the scope finds the products with what is picked. Each token goes to the one
 rank that has its expert (`dispatch_rows`), stays there for all products of the expert, and its answer comes back
 (`combine_rows`), so that a token moves once each way however many ranks there are. No token is dropped: a rank has
 room for all of them, since all may pick one expert, and its work depends on what the gate picks. Where that is too
@@ -260,18 +260,18 @@ yet.
 
 Batches are those of all ranks. By default each rank takes its part of every batch, whatever file it is from, so the
 order of the samples does not depend on the layout. A process reads the samples of its own ranks and no others. With
-`io.slicing` files are dealt over the replicas instead: file `i` goes to replica `i` modulo their number. Each replica's
-part of a batch then comes from its own files, shuffling stays within them, and an epoch ends with the replica that has
-fewest samples.
+`io.slicing` files are sharded over the replicas instead: file `i` goes to replica `i` modulo their number. Each
+replica's part of a batch then comes from its own files, shuffling stays within them, and an epoch ends with the replica
+that has fewest samples.
 
 ```json
 {"io.slicing": true, "io.unbalanced_io_slicing": true}
 ```
 
-Files that do not come out even are dealt if a key says how: with `io.unbalanced_io_slicing` some replicas have a file
+Files that do not come out even are sharded if a key says how: with `io.unbalanced_io_slicing` some replicas have a file
 more than others, with `io.drop_last_files` the last files are left out. With neither, or with fewer files than
-replicas, nothing is dealt, and a warning says so. Data of which a share is held out has no full files and is an error;
-use a validation file. A run that goes on keeps the slices that it began with, under whatever layout, so that its
+replicas, nothing is sharded, and a warning says so. Data of which a share is held out has no full files and is an
+error; use a validation file. A run that goes on keeps the slices that it began with, under whatever layout, so that its
 position means the same samples.
 
 ## Outputs

@@ -23,7 +23,7 @@ same_in 4 "$cases/gpt_legacy_adamw" --strategy \
   '{"pipeline.num_stages": 2, "pipeline.num_micro_batch": 2, "pipeline.strategy": "ZB-H1"}'
 same_in 2 "$cases/moe_top1_legacy_adamw" --strategy '{"default": {"expert": 2}}'
 
-# The ranks of a strategy are dealt to as many processes as divide them; what is refused is refused.
+# The ranks of a strategy are given to as many processes as divide them; what is refused is refused.
 cat >list.json <<END
 [{"name": "alone"}, {"name": "two copies", "ranks": 2}, {"name": "split of 4", "ranks": 4, "split": 4},
  {"name": "2 stages, split of 2", "ranks": 4, "stages": 2, "split": 2},

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "core/base/seconds_text.h"
-#include "core/strategy/deal.h"
+#include "core/strategy/local_experts.h"
 #include "core/strategy/shared_weights.h"
 #include "core/strategy/splitting.h"
 #include "core/strategy/windows.h"
@@ -23,7 +23,7 @@
 namespace epl {
 namespace {
 
-// Experts that are nodes of their own, as a loop over them is exported, are dealt to ranks where they are alike. Else
+// Experts that are nodes of their own, as a loop over them is exported, are rank-local where they are alike. Else
 // each of them is cut over the ranks, which run one program, so that a rank has as much of the weights.
 Status split_experts(PassContext& c) {
   std::vector<int> none;
@@ -43,7 +43,7 @@ Status split_experts(PassContext& c) {
     const int64_t parts = c.plan.mesh(t).pieces(found.experts);
     std::string why = cat("experts cannot be shared out as its dims say: ", status.message());
     if (status.ok()) {
-      EPL_ASSIGN(why, deal_experts(c, t));
+      EPL_ASSIGN(why, assign_experts(c, t));
     }
     if (why.empty()) continue;
     c.plan.notes.push_back(cat("scope ", found.scope, " (expert ", parts, "): ", why,

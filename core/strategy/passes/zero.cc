@@ -199,8 +199,8 @@ class Sharing {
     NodeSharding all = sharding;
     all.factors.resize(rule.factors.size());
     OperandShardings operands = operand_shardings(extended, all);
-    for (size_t i = 0; i < operands.inputs.size(); ++i) operands.inputs[i].dealt = now.inputs[i].dealt;
-    for (Sharding& output : operands.outputs) output.dealt = sharding.dealt;
+    for (size_t i = 0; i < operands.inputs.size(); ++i) operands.inputs[i].rank_local = now.inputs[i].rank_local;
+    for (Sharding& output : operands.outputs) output.rank_local = sharding.rank_local;
     if (operands.outputs[0].dims != wanted.dims || !divides(n, rule, sharding)) return std::nullopt;
     return CutNode{std::move(sharding), std::move(operands)};
   }

@@ -15,16 +15,16 @@
 
 namespace epl {
 
-// Deals the experts of a TaskGraph to the pieces of its axes of experts: of E, expert e goes to piece e * pieces / E.
+// Assigns the experts of a TaskGraph to the pieces of its axes of experts: of E, expert e goes to piece e * pieces / E.
 // Experts are parts of the TaskGraph that have no value and no weight in common, and are alike: the same ops on the
 // same types, with weights of their own. Returns why there are none; empty: the plan has them.
-Result<std::string> deal_experts(PassContext& c, int task_graph);
+Result<std::string> assign_experts(PassContext& c, int task_graph);
 
-// The nodes in the order in which ranks run them, where those that are dealt follow one another, leaders first: the
-// order of the graph but for what they wait for. None where a node would wait for itself.
+// The nodes in the order in which ranks run them, where those that are rank-local follow one another, leaders first:
+// the order of the graph but for what they wait for. None where a node would wait for itself.
 std::optional<std::vector<NodeId>> run_order(const Plan& plan);
 
-// What nodes that are dealt in one another's place must have in common.
-Status verify_dealt(const Plan& plan);
+// What nodes that are rank-local in one another's place must have in common.
+Status verify_rank_local(const Plan& plan);
 
 }  // namespace epl

@@ -1,9 +1,9 @@
-// In which order ranks run nodes that are dealt, and what must hold of these.
+// In which order ranks run nodes that are rank-local, and what must hold of these.
 #include <map>
 #include <utility>
 
 #include "core/ir/op.h"
-#include "core/strategy/deal.h"
+#include "core/strategy/local_experts.h"
 
 namespace epl {
 
@@ -50,21 +50,22 @@ std::optional<std::vector<NodeId>> run_order(const Plan& plan) {
   return order;
 }
 
-Status verify_dealt(const Plan& plan) {
+Status verify_rank_local(const Plan& plan) {
   const Graph& graph = *plan.graph;
   for (const Value v : plan.shardings.ids()) {
-    const Dealt& dealt = plan.shardings[v].dealt;
-    if (dealt && (plan.value_leader.empty() || dealt.piece >= plan.mesh(plan.value_task_graph[v]).pieces(dealt.axes)))
-      return error(Code::internal, graph.value(v).name, " is dealt to ranks that are not there");
+    const RankLocal& rank_local = plan.shardings[v].rank_local;
+    if (rank_local &&
+        (plan.value_leader.empty() || rank_local.piece >= plan.mesh(plan.value_task_graph[v]).pieces(rank_local.axes)))
+      return error(Code::internal, graph.value(v).name, " is local to ranks that are not there");
   }
   for (const NodeId n : plan.node_leader.ids()) {
     const NodeId leader = plan.node_leader[n];
     const std::string& name = graph.node(n).name;
-    if (plan.node_shardings.empty() || !leader != !plan.node_shardings[n].dealt)
-      return error(Code::internal, "node ", name, " is dealt and has no leader");
+    if (plan.node_shardings.empty() || !leader != !plan.node_shardings[n].rank_local)
+      return error(Code::internal, "node ", name, " is rank-local and has no leader");
     if (!leader) continue;
     NodeSharding as = plan.node_shardings[leader];
-    as.dealt.piece = plan.node_shardings[n].dealt.piece;
+    as.rank_local.piece = plan.node_shardings[n].rank_local.piece;
     const bool blocks = plan.node_block.empty() || plan.node_block[n] == plan.node_block[leader];
     if (plan.node_leader[leader] != leader || as != plan.node_shardings[n] || !blocks ||
         plan.node_task_graph[n] != plan.node_task_graph[leader])
@@ -73,11 +74,11 @@ Status verify_dealt(const Plan& plan) {
   }
   for (const Value v : plan.value_leader.ids()) {
     const Value leader = plan.value_leader[v];
-    if (!leader != !plan.shardings[v].dealt)
-      return error(Code::internal, graph.value(v).name, " is dealt and has no leader");
+    if (!leader != !plan.shardings[v].rank_local)
+      return error(Code::internal, graph.value(v).name, " is rank-local and has no leader");
     if (!leader) continue;
     Sharding as = plan.shardings[leader];
-    as.dealt.piece = plan.shardings[v].dealt.piece;
+    as.rank_local.piece = plan.shardings[v].rank_local.piece;
     if (plan.value_leader[leader] != leader || as != plan.shardings[v])
       return error(Code::internal, graph.value(v).name, " lies in another way than ", graph.value(leader).name,
                    ", in whose place it is");

@@ -8,8 +8,8 @@ namespace epl {
 namespace {
 
 // As the first of several side by side.
-Sharding in_stack(const Sharding& one, bool own, const Dealt& dealt) {
-  Sharding stack{.dims = {own ? Cuts{{.axes = dealt.axes}} : Cuts{}}};
+Sharding in_stack(const Sharding& one, bool own, const RankLocal& rank_local) {
+  Sharding stack{.dims = {own ? Cuts{{.axes = rank_local.axes}} : Cuts{}}};
   stack.dims.insert(stack.dims.end(), one.dims.begin(), one.dims.end());
   return stack;
 }
@@ -22,22 +22,22 @@ Shape with_first(int64_t first, Shape shape) {
 // What each rank has of several values that lie alike, one of each piece, side by side: [pieces, ...], of which all
 // ranks have all or each its own.
 Result<Value> moved_stack(const LocalWriter& w, Value local, const TensorType& one, const Sharding& lies, bool own,
-                          const Sharding& wanted, bool wanted_own, const Dealt& dealt, const Node& at) {
-  const TensorType all{one.dtype, with_first(w.mesh().pieces(dealt.axes), one.shape)};
-  EPL_ASSIGN(const std::vector<Move> moves,
-             reshard(w.mesh(), w.batch(), all, in_stack(lies, own, dealt), in_stack(wanted, wanted_own, dealt)));
+                          const Sharding& wanted, bool wanted_own, const RankLocal& rank_local, const Node& at) {
+  const TensorType all{one.dtype, with_first(w.mesh().pieces(rank_local.axes), one.shape)};
+  EPL_ASSIGN(const std::vector<Move> moves, reshard(w.mesh(), w.batch(), all, in_stack(lies, own, rank_local),
+                                                    in_stack(wanted, wanted_own, rank_local)));
   return w.append(moves, at.name, local, at.phase);
 }
 
 }  // namespace
 
-const std::vector<NodeId>* Partition::dealt_like(NodeId n) const {
-  const auto found = dealt_.find(n);
-  return found == dealt_.end() ? nullptr : &found->second;
+const std::vector<NodeId>* Partition::alternatives(NodeId n) const {
+  const auto found = alternatives_.find(n);
+  return found == alternatives_.end() ? nullptr : &found->second;
 }
 
 Result<Value> Partition::taken(Value v, const Sharding& wanted, Phase user, const LocalWriter& w) {
-  const Dealt& dealt = stored(v).dealt;
+  const RankLocal& rank_local = stored(v).rank_local;
   const Value leader = plan_.leader_of(v);
   auto known = std::ranges::find_if(known_.taken, [&](const Known::Taken& one) {
     return one.leader == leader && one.as == wanted && (!one.phase || *one.phase == user);
@@ -47,30 +47,30 @@ Result<Value> Partition::taken(Value v, const Sharding& wanted, Phase user, cons
   if (known == known_.taken.end()) {
     const Value now = in_block(v, w.kind() == BlockKind::post);
     Sharding lies = stored(v);
-    lies.dealt = {};
+    lies.rank_local = {};
     // What is gathered in the forward pass is gathered again in the backward pass.
-    const bool gathers = wanted.cut_dim(dealt.axes.front()) < 0;
+    const bool gathers = wanted.cut_dim(rank_local.axes.front()) < 0;
     const Node at{.name = info.name, .phase = gathers || !producer ? user : global_.node(producer).phase};
     const Shape shape = with_first(1, local_.graph.type(now).shape);
     const Value one = w.write(at, ".own", [&](Builder& b) { return b.reshape(b.var(now), shape).value(); });
-    EPL_ASSIGN(const Value all, moved_stack(w, one, info.type, lies, true, wanted, false, dealt, at));
+    EPL_ASSIGN(const Value all, moved_stack(w, one, info.type, lies, true, wanted, false, rank_local, at));
     known_.taken.push_back({leader, wanted, gathers ? std::optional(user) : std::nullopt, all});
     known = known_.taken.end() - 1;
   }
   const Node at{.name = global_.value(v).name,
                 .phase = known->phase.value_or(producer ? global_.node(producer).phase : user)};
   return w.write(at, ".taken", [&](Builder& b) {
-    const Var all = b.var(known->all), one = b.slice(all, {0}, {dealt.piece}, {dealt.piece + 1}, {1});
+    const Var all = b.var(known->all), one = b.slice(all, {0}, {rank_local.piece}, {rank_local.piece + 1}, {1});
     return b.reshape(one, Shape(all.shape().begin() + 1, all.shape().end())).value();
   });
 }
 
 Result<Value> Partition::handed(NodeId n, size_t i, const Sharding& wanted, const LocalWriter& w) {
   const Node& leader = global_.node(n);
-  const Dealt& dealt = plan_.node_shardings[n].dealt;
+  const RankLocal& rank_local = plan_.node_shardings[n].rank_local;
   const Value first = leader.inputs[i];
   std::vector<Value> values;  // what a rank runs for nothing takes what the leader does
-  for (const NodeId other : *dealt_like(n)) values.push_back(other ? global_.node(other).inputs[i] : first);
+  for (const NodeId other : *alternatives(n)) values.push_back(other ? global_.node(other).inputs[i] : first);
   if (std::ranges::all_of(values, [&](Value v) { return v == first; })) return operand(first, wanted, leader.phase, w);
   for (const Known::Handed& known : known_.handed) {
     if (known.values == values && known.as == wanted && known.phase == leader.phase) return known.own;
@@ -78,7 +78,7 @@ Result<Value> Partition::handed(NodeId n, size_t i, const Sharding& wanted, cons
   // As the first one lies, if all come of nodes, so that they are exchanged.
   const bool made = std::ranges::all_of(values, [&](Value v) { return global_.value(v).kind == ValueKind::result; });
   Sharding lies = made ? this->lies(first) : wanted;
-  lies.dealt = {};
+  lies.rank_local = {};
   lies.partial.clear();
   std::vector<Value> pieces;
   for (Value v : values) {
@@ -91,7 +91,7 @@ Result<Value> Partition::handed(NodeId n, size_t i, const Sharding& wanted, cons
     for (Value v : pieces) stack.push_back(b.reshape(b.var(v), shape));
     return b.concat(stack, 0).value();
   });
-  EPL_ASSIGN(const Value mine, moved_stack(w, all, global_.type(first), lies, false, wanted, true, dealt,
+  EPL_ASSIGN(const Value mine, moved_stack(w, all, global_.type(first), lies, false, wanted, true, rank_local,
                                            {.name = cat(leader.name, ".operand", i), .phase = leader.phase}));
   const Value own = w.write(leader, ".own", [&](Builder& b) {
     const Var x = b.var(mine);
@@ -102,18 +102,19 @@ Result<Value> Partition::handed(NodeId n, size_t i, const Sharding& wanted, cons
 }
 
 Status Partition::give_to_all(NodeId n, const LocalWriter& w) {
-  const std::vector<NodeId>* like = dealt_like(n);
+  const std::vector<NodeId>* like = alternatives(n);
   if (!like) return {};
   const Node& leader = global_.node(n);
-  const Dealt& dealt = plan_.node_shardings[n].dealt;
+  const RankLocal& rank_local = plan_.node_shardings[n].rank_local;
   for (size_t o = 0; o < leader.outputs.size(); ++o) {
     const Value v = leader.outputs[o];
-    if (!v || stored(v).dealt) continue;
+    if (!v || stored(v).rank_local) continue;
     const Value now = now_[v];
     const Shape shape = local_.graph.type(now).shape;
     const Value own =
         w.write(leader, ".own", [&](Builder& b) { return b.reshape(b.var(now), with_first(1, shape)).value(); });
-    EPL_ASSIGN(const Value all, moved_stack(w, own, global_.type(v), stored(v), true, stored(v), false, dealt, leader));
+    EPL_ASSIGN(const Value all,
+               moved_stack(w, own, global_.type(v), stored(v), true, stored(v), false, rank_local, leader));
     for (int64_t piece = 0; piece < std::ssize(*like); ++piece) {
       if (!(*like)[piece]) continue;
       const Value other = global_.node((*like)[piece]).outputs[o];
@@ -127,11 +128,11 @@ Status Partition::give_to_all(NodeId n, const LocalWriter& w) {
 
 Result<Value> Partition::masked(Value local, Value global, const Node& user, const LocalWriter& w) {
   const NodeId producer = global_.value(global).producer;
-  const std::vector<NodeId>* like = producer && stored(global).dealt ? dealt_like(producer) : nullptr;
+  const std::vector<NodeId>* like = producer && stored(global).rank_local ? alternatives(producer) : nullptr;
   if (!like || std::ranges::find(*like, NodeId()) == like->end()) return local;
   Tensor all(TensorType{DType::boolean, {std::ssize(*like)}});
   for (int64_t p = 0; p < std::ssize(*like); ++p) all.set_int(p, (*like)[p] ? 1 : 0);
-  EPL_ASSIGN(const Value here, w.of_piece(all, stored(global).dealt.axes, user));
+  EPL_ASSIGN(const Value here, w.of_piece(all, stored(global).rank_local.axes, user));
   return w.write(user, ".masked", [&](Builder& b) {
     const Var x = b.var(local);
     return b.select(b.reshape(b.var(here), {}), x, b.like(x, 0)).value();

@@ -1,4 +1,4 @@
-#include "core/strategy/deal.h"
+#include "core/strategy/local_experts.h"
 
 #include <algorithm>
 #include <map>
@@ -27,9 +27,9 @@ struct Alike {
   friend auto operator<=>(const Alike&, const Alike&) = default;
 };
 
-class Dealing {
+class LocalExperts {
  public:
-  Dealing(PassContext& c, int task_graph)
+  LocalExperts(PassContext& c, int task_graph)
       : plan_(c.plan),
         graph_(*plan_.graph),
         first_(c.request.state_of),
@@ -41,9 +41,9 @@ class Dealing {
   Result<std::string> run() {
     if (pieces_ < 2) return std::string("there is one rank");
     if (!plan_.task_graphs[here_].pins.empty()) return std::string("its dims cut inside experts");
-    std::string refused = deal(parts_apart(plan_, here_));
+    std::string refused = assign(parts_apart(plan_, here_));
     for (int number = 0; number < max_numbers && !refused.empty(); ++number) {
-      const std::string why = deal(parts_by_names(plan_, here_, number));
+      const std::string why = assign(parts_by_names(plan_, here_, number));
       if (why.empty() || refused == no_parts) refused = why;
     }
     EPL_TRY(check_first_entry());
@@ -119,8 +119,8 @@ class Dealing {
     }
   }
 
-  // Why no parts are dealt; empty: some are.
-  std::string deal(ExpertParts parts) {
+  // Why no parts are rank-local; empty: some are.
+  std::string assign(ExpertParts parts) {
     parts_ = std::move(parts);
     std::map<std::tuple<int, std::string, std::string>, std::vector<int>> groups;  // that are alike in the forward pass
     for (int p = 0; p < std::ssize(parts_.parts); ++p) {
@@ -134,15 +134,15 @@ class Dealing {
     bool any = false;
     for (const auto& [key, group] : groups) {
       if (group.size() < 2) continue;
-      const std::string why = deal_group(group);
+      const std::string why = assign_group(group);
       if (!why.empty()) refused = why;
       any = any || why.empty();
     }
     return any ? std::string() : refused;
   }
 
-  // Why a group is not dealt; empty: it is.
-  std::string deal_group(const std::vector<int>& group) {
+  // Why a group is not rank-local; empty: it is.
+  std::string assign_group(const std::vector<int>& group) {
     const std::vector<Row> rows = rows_of(group);
     std::set<NodeId> members;
     for (const Row& row : rows) members.insert(row.begin(), row.end());
@@ -219,7 +219,7 @@ class Dealing {
     for (size_t e = 0; first_ && e < experts; ++e) {
       for (Value v : leaves_[e]) {
         const Value there = first_->graph->find(graph_.value(v).name);
-        if (there && first_->shardings[there].dealt != dealt(e, experts)) return false;
+        if (there && first_->shardings[there].rank_local != rank_local(e, experts)) return false;
       }
     }
     return true;
@@ -228,7 +228,7 @@ class Dealing {
     for (int i = 0; first_ && i < graph_.value_count(); ++i) {
       const Value v{i}, there = is_leaf_of_state(v) ? first_->graph->find(graph_.value(v).name) : Value();
       const bool uses = there && !users_[v].empty() && plan_.value_task_graph[v] == here_;
-      if (uses && first_->shardings[there].dealt != plan_.shardings[v].dealt)
+      if (uses && first_->shardings[there].rank_local != plan_.shardings[v].rank_local)
         return unsupported(graph_.value(v).name, " lies on a rank alone, with the expert that it is of, and ",
                            graph_.name, " has no such expert");
     }
@@ -264,7 +264,9 @@ class Dealing {
   }
 
   int piece_of(size_t expert, size_t experts) const { return static_cast<int>(expert * pieces_ / experts); }
-  Dealt dealt(size_t expert, size_t experts) const { return {.axes = axes_, .piece = piece_of(expert, experts)}; }
+  RankLocal rank_local(size_t expert, size_t experts) const {
+    return {.axes = axes_, .piece = piece_of(expert, experts)};
+  }
 
   // The first expert of which a rank has as many before it as before this one: it leads.
   static size_t leader(size_t expert, const std::vector<int>& piece) {
@@ -283,14 +285,14 @@ class Dealing {
     std::vector<int> piece;
     for (size_t e = 0; e < experts; ++e) piece.push_back(piece_of(e, experts));
     const auto take = [&](Value v, Value first, size_t e) {
-      plan_.shardings[v].dealt = dealt(e, experts);
+      plan_.shardings[v].rank_local = rank_local(e, experts);
       plan_.value_leader[v] = first;
     };
     for (size_t e = 0; e < experts; ++e) {
       const size_t first = leader(e, piece);
       for (size_t i = 0; i < leaves_[e].size(); ++i) take(leaves_[e][i], leaves_[first][i], e);
       for (const Row& row : rows) {
-        plan_.node_shardings[row[e]].dealt = dealt(e, experts);
+        plan_.node_shardings[row[e]].rank_local = rank_local(e, experts);
         plan_.node_leader[row[e]] = row[first];
         plan_.explain(row[e], cat("an expert that is whole on piece ", piece[e], " of ", pieces_));
         const Node& one = node(row[e]);
@@ -338,7 +340,7 @@ class Dealing {
     std::vector<std::string> names;
     for (Value v : graph_.leaves(ValueKind::parameter)) {
       const bool is_here = plan_.value_task_graph[v] == here_ && !users_[v].empty();
-      if (is_here && !plan_.shardings[v].dealt) names.push_back(graph_.value(v).name);
+      if (is_here && !plan_.shardings[v].rank_local) names.push_back(graph_.value(v).name);
     }
     if (names.empty()) return;
     const size_t more = names.size() - std::min<size_t>(names.size(), max_named);
@@ -361,6 +363,6 @@ class Dealing {
 
 }  // namespace
 
-Result<std::string> deal_experts(PassContext& c, int task_graph) { return Dealing(c, task_graph).run(); }
+Result<std::string> assign_experts(PassContext& c, int task_graph) { return LocalExperts(c, task_graph).run(); }
 
 }  // namespace epl
