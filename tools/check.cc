@@ -59,7 +59,7 @@ void print_error(const CheckOptions& o, const std::string& name, const std::exce
 }
 
 // Every case under every strategy: as right as without one, and where nothing is split, with the same bits. Where each
-// micro-batch stands by itself, which is another job, as one rank with as many of them.
+// micro-batch is independent, which is another job, as one rank with as many of them.
 class StrategyCheck {
  public:
   explicit StrategyCheck(const CheckOptions& o)
@@ -100,7 +100,7 @@ class StrategyCheck {
       o.job.strategy = print_json(strategy_of(row.layout, {}, nodes));
       Json line = {{"case", name}, {"strategy", row.name}, {"pass", false}};
       try {
-        const bool is_own = stands_apart(row.layout);
+        const bool is_own = has_independent_micro_batches(row.layout);
         // Processes end where one of them does not find the reference's numbers, which are those of another job.
         const Outcome outcome = is_own ? run_case(o, folder) : run_case_in_processes(o, folder);
         const std::string& wanted = is_own ? one_rank(folder, row.layout) : alone;
@@ -123,7 +123,7 @@ class StrategyCheck {
     }
   }
 
-  static bool stands_apart(const Layout& layout) {
+  static bool has_independent_micro_batches(const Layout& layout) {
     const auto semantics = layout.keys.find("batch.semantics");
     return semantics != layout.keys.end() && semantics->second == "per_micro_batch";
   }
@@ -131,7 +131,7 @@ class StrategyCheck {
   // The bits of one rank with as many micro-batches, each by itself.
   const std::string& one_rank(const std::string& folder, const Layout& layout) {
     const Json micro_batches = layout.keys.at("pipeline.num_micro_batch");
-    std::string& hash = apart_[{folder, micro_batches.get<int64_t>()}];
+    std::string& hash = hashes_[{folder, micro_batches.get<int64_t>()}];
     if (!hash.empty()) return hash;
     CheckOptions o = o_;
     o.job.ranks = 1;
@@ -159,7 +159,7 @@ class StrategyCheck {
 
   const CheckOptions& o_;
   std::vector<StrategyRow> rows_;
-  std::map<std::pair<std::string, int64_t>, std::string> apart_;
+  std::map<std::pair<std::string, int64_t>, std::string> hashes_;
   int64_t pairs_ = 0, passed_ = 0, refused_ = 0, failed_ = 0;
 };
 

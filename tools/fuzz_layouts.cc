@@ -95,10 +95,11 @@ class Fuzzer {
     pair.b = source_.draw(draws, units);
     // Most pairs are split alike, so that most are compared bit by bit.
     if (!draws.one_in(4)) split_alike(pair);
-    // Micro-batches that stand by themselves are another job, which every layout with as many of them does alike.
+    // Independent micro-batches are another job, which every layout with as many of them does alike.
     if (draws.one_in(6) && units > 1) {
-      pair.common.apart = draws.one_in(2) ? 2 : units;
-      for (Layout* layout : {&pair.a, &pair.b}) layout->copies = std::min(layout->copies, units / pair.common.apart);
+      pair.common.independent = draws.one_in(2) ? 2 : units;
+      for (Layout* layout : {&pair.a, &pair.b})
+        layout->copies = std::min(layout->copies, units / pair.common.independent);
     }
     pair.bits = promises_bits(pair);
     if (!pair.bits) subject->expect_rounding();

@@ -58,9 +58,9 @@ std::vector<int> even_cuts(int64_t stages) {
 Json strategy_of(const Layout& layout, const SameBits& common, const std::vector<std::string>& nodes) {
   Json out = Json::object();
   for (const auto& [name, value] : layout.keys) out[name] = value;
-  const int64_t micro_batches = common.apart > 1 ? common.apart : layout.micro_batches;
+  const int64_t micro_batches = common.independent > 1 ? common.independent : layout.micro_batches;
   if (micro_batches > 1) out["pipeline.num_micro_batch"] = micro_batches;
-  if (common.apart > 1) out["batch.semantics"] = "per_micro_batch";
+  if (common.independent > 1) out["batch.semantics"] = "per_micro_batch";
   if (common.units > 0) out["reproducible.units"] = common.units;
   if (common.level != "data") out["reproducible.level"] = common.level;
   const char* kind = layout.split == 1 ? "replicate" : layout.experts ? "expert" : "split";

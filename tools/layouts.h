@@ -49,7 +49,7 @@ struct Layout {
 struct SameBits {
   int64_t units = 0;  // 0: the engine's own choice
   std::string level = "data";
-  int64_t apart = 1;  // so many micro-batches in every layout, each of which stands by itself; 1: as the layout says
+  int64_t independent = 1;  // so many independent micro-batches in every layout; 1: as the layout says
 };
 
 // The names of the forward pass's nodes, in their order, which scopes match.

@@ -22,7 +22,7 @@ std::string_view gradient_of(const CompiledPlan& plan, std::string_view name) {
 
 namespace {
 
-// Where each micro-batch stands by itself: the binding of one, from the graph of all samples. A file that fixes its
+// Where each micro-batch is independent: the binding of one, from the graph of all samples. A file that fixes its
 // batch is freed of it, and what its constants say of a batch (the capacity of a gate) is then said of a micro-batch.
 // `batch`: the samples of all.
 Result<Binding> of_micro_batch(const PlanOptions& options, Binding binding, Graph graph, int64_t micro_batches,
@@ -51,15 +51,15 @@ Result<Binding> of_micro_batch(const PlanOptions& options, Binding binding, Grap
 }
 
 // The model's graph with its fused meaning restored (attention, norms, ...).
-Result<Graph> bind(const PlanOptions& options, const Binding& binding, int64_t apart, int64_t& batch) {
+Result<Graph> bind(const PlanOptions& options, const Binding& binding, int64_t independent, int64_t& batch) {
   EPL_TRY(options.stop.check());
   EPL_ASSIGN(Graph graph, options.model->bind(binding));
   if (options.rewrites) {
     EPL_ASSIGN(graph, rewrite_graph(graph));
   }
-  if (binding.free_batch) EPL_TRY(samples_stay_apart(graph));
-  if (apart < 2) return graph;
-  EPL_ASSIGN(const Binding of_one, of_micro_batch(options, binding, std::move(graph), apart, batch));
+  if (binding.free_batch) EPL_TRY(require_independent_samples(graph));
+  if (independent < 2) return graph;
+  EPL_ASSIGN(const Binding of_one, of_micro_batch(options, binding, std::move(graph), independent, batch));
   auto made = options.model->bind(of_one);
   if (!made.ok()) return made.status().with_context("one micro-batch by itself");
   return options.rewrites ? rewrite_graph(*made) : std::move(made);
@@ -102,7 +102,7 @@ Result<Graph> CompiledPlan::bound(Binding binding, Binding::Mode mode) {
   binding.mode = mode;
   std::vector<std::string> notes;
   binding.notes = &notes;
-  EPL_ASSIGN(Graph graph, bind(options_, binding, apart_, batch_));
+  EPL_ASSIGN(Graph graph, bind(options_, binding, independent_, batch_));
   add_notes(notes);
   if (options_.train.precision == DType::f64) {
     EPL_ASSIGN(graph, with_float64(graph));
@@ -121,23 +121,23 @@ Result<Graph> CompiledPlan::bound(Binding binding, Binding::Mode mode) {
   return options_.training ? with_masters(graph, training()) : std::move(graph);
 }
 
-// The target is that of a micro-batch, where each stands by itself.
+// The target is that of a micro-batch, where each is independent.
 LossSpec CompiledPlan::loss_spec() const {
   LossSpec out = options_.train.loss;
   out.target = target_;
   const int dim = out.target_batch_dim;
   if (!out.target || dim < 0 || dim >= out.target->ndim()) return out;
   int64_t& samples = out.target->shape[static_cast<size_t>(dim)];
-  if (samples == batch_) samples /= apart_;
+  if (samples == batch_) samples /= independent_;
   return out;
 }
 
 // Micro-batches of one sample do not show where outputs count samples: the graph of all of them does.
 Result<SamplePlaces> CompiledPlan::places_of(const std::function<Result<Graph>()>& make) {
-  if (apart_ < 2 || batch_ != apart_) return SamplePlaces();
-  const int64_t apart = std::exchange(apart_, 1);
+  if (independent_ < 2 || batch_ != independent_) return SamplePlaces();
+  const int64_t independent = std::exchange(independent_, 1);
   Result<Graph> graph = make();
-  apart_ = apart;
+  independent_ = independent;
   EPL_TRY(graph.status());
   agree_on_samples(*graph, options_.named_batch_dims);
   return sample_places(*graph);
@@ -147,7 +147,7 @@ Result<SamplePlaces> CompiledPlan::places_of(const std::function<Result<Graph>()
 TrainOptions CompiledPlan::training() const {
   TrainOptions out = options_.train;
   out.loss = loss_spec();
-  out.apart = apart_ > 1;
+  out.independent_micro_batches = independent_ > 1;
   for (const Adapter& one : adapters_) out.adapters.insert(out.adapters.end(), {one.a, one.b});
   return out;
 }
@@ -315,7 +315,7 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::compile_all(const Host
   const PlanOptions& options = plan->options_;
   const int64_t local_ranks = options.local_ranks > 0 ? options.local_ranks : options.ranks;
   plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(local_ranks, 1)));
-  plan->apart_ = micro_batches_apart(options.strategy);
+  plan->independent_ = independent_micro_batches(options.strategy);
   const bool any_order = options.strategy.text("reproducible.level") == "run";
   EPL_ASSIGN(plan->device_, open_device(options.device, host, {.any_order = any_order}));
 

@@ -88,8 +88,8 @@ class CompiledPlan {
   std::vector<std::string> notes_;
   std::map<std::string, std::string> constants_;
   int threads_ = 1;
-  // Micro-batches that stand by themselves, of the graph at hand, and where there are several: the samples of them all.
-  int64_t apart_ = 1, batch_ = 0;
+  // Independent micro-batches, of the graph at hand, and where there are several: the samples of them all.
+  int64_t independent_ = 1, batch_ = 0;
   std::optional<TensorType> target_;  // of the shape at hand
   LossFacts loss_;
   Schedule schedule_;

@@ -169,9 +169,11 @@ std::string CompiledPlan::explain() const {
   const std::string ranks = cat(plan.mesh().size(data_axis), " rank(s)"),
                     in_time = cat(plan.micro_batches(), " micro-batch(es)");
   const bool time_first = plan.batch_of(0).time_first(plan.mesh());
-  out += cat("batch: ", plan.batch, " samples = ", time_first ? in_time : ranks, " x ", time_first ? ranks : in_time,
-             " x ", plan.mesh().size(unit_axis), " unit(s) of ",
-             plan.batch / std::max<int64_t>(plan.units() * (plan.apart ? plan.micro_batches() : 1), 1), "\n");
+  out +=
+      cat("batch: ", plan.batch, " samples = ", time_first ? in_time : ranks, " x ", time_first ? ranks : in_time,
+          " x ", plan.mesh().size(unit_axis), " unit(s) of ",
+          plan.batch / std::max<int64_t>(plan.units() * (plan.independent_micro_batches ? plan.micro_batches() : 1), 1),
+          "\n");
   for (int shape = 0; shapes() > 1 && shape < shapes(); ++shape) {
     const Entry& of_shape = *entry(train.kind, shape);
     out +=

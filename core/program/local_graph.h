@@ -54,7 +54,7 @@ struct LocalGraph {
   const BlockId& block(const Node& node) const { return blocks[node.region]; }
   MemoryKind home(std::string_view state) const;
   int find(const BlockId& block) const;  // -1 if it is never called
-  // The first block that sees every sample, before any update: main, or forward where that is apart.
+  // The first block that sees every sample, before any update: main, or forward where that is a block of its own.
   int sample_block() const;
   int64_t micro_batches() const { return mesh.size(micro_batch_axis); }
 };

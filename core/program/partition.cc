@@ -186,7 +186,7 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, co
   // Of an input that comes in whole, the micro-batch at hand.
   Sharding to = wanted;
   TensorType type = global_.type(v);
-  if (plan_.apart && staged(v)) {
+  if (plan_.independent_micro_batches && staged(v)) {
     Cuts& cuts = to.dims[global_.value(v).batch_dim];
     cuts = plan_.in_global_batch(cuts);
     type = plan_.global_type(v);

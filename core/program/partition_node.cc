@@ -9,7 +9,7 @@
 namespace epl {
 
 void Partition::find_means() {
-  if (!plan_.apart) return;
+  if (!plan_.independent_micro_batches) return;
   wants_mean_.assign(now_.size(), false);
   mean_.assign(now_.size(), {});
   const auto want = [&](Value v) {
@@ -137,7 +137,7 @@ Status Partition::fit_to_pieces(Placement& p) {
   const bool in_pieces = plan_.node_shardings[p.n].cut_by(batch_axis);
   if (p.old.op->random && !in_pieces && mesh_.pieces(local_.batch.cuts()) > 1) {
     p.node.attributes.set(std::string(draws_in_full), true);
-    if (plan_.apart && !p.pieces.counts()) {
+    if (plan_.independent_micro_batches && !p.pieces.counts()) {
       EPL_TRY(count_over_time(p.w, global_, p.node));
       p.input_types.push_back(local_.graph.type(p.node.inputs.back()));
     }

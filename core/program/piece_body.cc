@@ -191,7 +191,7 @@ Result<PieceBody> piece_body(const Plan& plan, NodeId id, const PieceCut& cut, c
   inner.graph = graph;
   EPL_ASSIGN(inner.rules, node_rules(*graph));
   inner.strategy = plan.strategy;
-  inner.apart = plan.apart;
+  inner.independent_micro_batches = plan.independent_micro_batches;
   inner.meshes = plan.meshes;
   inner.task_graphs = plan.task_graphs;
   const int values = graph->value_count(), nodes = graph->node_count();

@@ -33,9 +33,9 @@ Status count_on(const LocalWriter& w, const Plan& plan, Node& node, const PieceC
   // Where pieces are uneven, the numbers of padding are those of what comes behind it.
   const AxisCut& of_dim = *find_cut(lies.dims[dim], cut.axes.front());
   const int64_t run = of_dim.of > 0 ? stride / of_dim.of * w.mesh().parts_of_piece(of_dim) : stride / parts;
-  // What draws in full does so anew for each micro-batch that stands by itself.
+  // What draws in full does so anew for each micro-batch that is independent.
   const Attribute* full = node.attributes.find(draws_in_full);
-  const bool anew = plan.apart && full && std::get<bool>(*full);
+  const bool anew = plan.independent_micro_batches && full && std::get<bool>(*full);
   const int64_t turns = anew ? w.mesh().size(micro_batch_axis) : 1, all = all_type.elements();
   Tensor firsts({DType::i64, {turns * parts}});
   for (int64_t i = 0; i < turns * parts; ++i) firsts.set_int(i, i / parts * all + i % parts * run);

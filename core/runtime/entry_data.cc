@@ -110,10 +110,11 @@ Result<std::string> shard_files(Dataset& dataset, const Entry& entry) {
     replicas = std::max(replicas, entry.plan.mesh(t).pieces(entry.plan.batch_of(t).rank_axes(entry.plan.mesh(t))));
   if (entry.plan.shares_micro_batches() && replicas > 1) {
     EPL_TRY(dataset.slice(1, {}));
-    return cat("io.slicing: with ",
-               entry.plan.apart ? "batch.semantics = per_micro_batch" : "batch.order = micro_batches",
-               " each micro-batch is a run of samples that all replicas share, so each takes its part of batches of "
-               "all files");
+    return cat(
+        "io.slicing: with ",
+        entry.plan.independent_micro_batches ? "batch.semantics = per_micro_batch" : "batch.order = micro_batches",
+        " each micro-batch is a run of samples that all replicas share, so each takes its part of batches of "
+        "all files");
   }
   const Slices sharded(dataset.reader().file_samples(), replicas, options);
   if (replicas > 1 && !sharded.refused().empty() && !dataset.reader().file_samples().empty()) {

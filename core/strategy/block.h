@@ -18,7 +18,7 @@ enum class BlockKind : uint8_t {
   pre,      // sums over the batch that samples need, from inputs alone; for every micro-batch
   mid,      // what comes of these sums
   post,     // what comes of sums over all micro-batches, and the update
-  forward,  // forward and backward apart, where the calls of several micro-batches interleave
+  forward,  // forward and backward as two blocks, where the calls of several micro-batches interleave
   backward,
   weight,  // of the backward pass, what only the update needs: gradients of weights
 };

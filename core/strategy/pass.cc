@@ -61,8 +61,8 @@ Result<Plan> run_all(const PlanRequest& request, std::string& coupled) {
   plan.coupled = coupled;
   EPL_ASSIGN(plan.rules, node_rules(*request.graph));
   EPL_ASSIGN(plan.batch, batch_size(*request.graph));
-  plan.apart = plan.batch > 0 && micro_batches_apart(request.strategy) > 1;
-  if (plan.apart) plan.batch *= micro_batches_apart(request.strategy);
+  plan.independent_micro_batches = plan.batch > 0 && independent_micro_batches(request.strategy) > 1;
+  if (plan.independent_micro_batches) plan.batch *= independent_micro_batches(request.strategy);
   plan.passes = request.passes.empty() ? default_passes() : request.passes;
   const Status made = run_passes(plan, request, plan.passes);
   coupled = plan.coupled;

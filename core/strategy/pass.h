@@ -21,7 +21,7 @@ struct PlanRequest {
   std::string passes;  // empty: the default list
   // Of an entry that shares its state with this one: what state it has lies here as it does there. Null: none.
   const Plan* state_of = nullptr;
-  // Where outputs count samples, for a micro-batch of one sample that stands by itself: its own graph does not show it.
+  // Where outputs count samples, for an independent micro-batch of one sample: its own graph does not show it.
   SamplePlaces outputs = {};
   Machine machine = processor_core();  // by whose seconds one way is weighed against another
 };

@@ -81,7 +81,7 @@ Result<Pipeline> pipeline_of(const Strategy& strategy) {
   return found;
 }
 
-int64_t micro_batches_apart(const Strategy& strategy) {
+int64_t independent_micro_batches(const Strategy& strategy) {
   return strategy.text("batch.semantics") == "per_micro_batch" ? strategy.integer("pipeline.num_micro_batch") : 1;
 }
 

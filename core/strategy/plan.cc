@@ -23,12 +23,12 @@ BatchLayout Plan::batch_of(int task_graph) const {
   if (task_graphs.empty()) return BatchLayout::over_all_axes(mesh());
   const BatchLayout& own = task_graphs[task_graph].batch;
   BatchLayout batch = own.empty() ? BatchLayout::over_all_axes(mesh(task_graph)) : own;
-  if (apart) batch.leave_out(mesh().find(micro_batch_axis));
+  if (independent_micro_batches) batch.leave_out(mesh().find(micro_batch_axis));
   return batch;
 }
 
 Cuts Plan::in_global_batch(Cuts cuts, int64_t outer) const {
-  if (!apart) return cuts;
+  if (!independent_micro_batches) return cuts;
   const int time = mesh().find(micro_batch_axis);
   auto cut = std::ranges::find_if(cuts, [&](const AxisCut& cut) { return cut.outer >= outer; });
   if (cut != cuts.end() && cut->outer == outer) {
@@ -44,13 +44,13 @@ TensorType Plan::global_type(Value v) const {
   TensorType type = graph->type(v);
   const ValueInfo& info = graph->value(v);
   const int dim = info.kind == ValueKind::input ? info.batch_dim : shardings[v].cut_dim(batch_axis);
-  if (apart && dim >= 0) type.shape[dim] *= micro_batches();
+  if (independent_micro_batches && dim >= 0) type.shape[dim] *= micro_batches();
   return type;
 }
 
 bool Plan::alone(Value v) const {
   const NodeId producer = graph->value(v).producer;
-  return apart && producer && block_loops(node_block[producer]);
+  return independent_micro_batches && producer && block_loops(node_block[producer]);
 }
 
 BatchLayout Plan::batch_of_class(int rank_class) const {

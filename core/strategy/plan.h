@@ -6,8 +6,8 @@
 // of the axes. Sums over the batch run over the units of a kernel, and then over the other axes, the last one first:
 // one binary tree, whatever the cut, unless BatchAxes::keep_the_tree says no, which level run alone allows. TaskGraphs
 // of different degrees of data parallelism have more axes of ranks ("data2", ...); one that uses fewer of them has
-// several runs of units in each call instead, which it sums apart (BatchLayout::lanes). TaskGraphs of one class share
-// its mesh and may give its axes other roles: what goes from one to another is resharded.
+// several runs of units in each call instead, which it sums separately (BatchLayout::lanes). TaskGraphs of one class
+// share its mesh and may give its axes other roles: what goes from one to another is resharded.
 #pragma once
 
 #include <memory>
@@ -60,10 +60,10 @@ struct Plan {
   ByNode<NodeId> node_leader;
   ByValue<Value> value_leader;
   int64_t batch = 0;  // samples of the global batch, 0 when no input has any
-  // Each micro-batch stands by itself (batch.semantics = per_micro_batch). The graph is that of one, which ranks and
+  // Each micro-batch is independent (batch.semantics = per_micro_batch). The graph is that of one, which ranks and
   // units cut, and the micro-batches of the global batch come one after another. What is behind their loop takes the
   // mean over them of what each has given.
-  bool apart = false;
+  bool independent_micro_batches = false;
   // What looks at all samples together, so that several micro-batches would change the answer: then there is one.
   // Empty: nothing does.
   std::string coupled;
@@ -97,9 +97,9 @@ struct Plan {
   int64_t micro_batches() const { return mesh().size(micro_batch_axis); }
   int64_t ranks() const;  // of the job
   // All ranks share each micro-batch: what a rank has of the batch is no run of samples.
-  bool shares_micro_batches() const { return apart || batch_of(0).time_first(mesh()); }
-  // Each micro-batch stands by itself and is one sample, so that nothing looks at several.
-  bool single_samples() const { return apart && batch == micro_batches(); }
+  bool shares_micro_batches() const { return independent_micro_batches || batch_of(0).time_first(mesh()); }
+  // Each micro-batch is independent and is one sample, so that nothing looks at several.
+  bool single_samples() const { return independent_micro_batches && batch == micro_batches(); }
   // Each micro-batch has its own.
   bool alone(Value v) const;
   // What stands for a value on every rank: itself, or what ranks have in its place.

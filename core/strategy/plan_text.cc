@@ -141,7 +141,8 @@ ByValue<int> found_by_use(const Plan& plan) {
 }
 
 std::string print(const Plan& plan, bool reasons) {
-  std::string out = cat("plan batch ", plan.batch, plan.apart ? " of micro-batches apart\n" : "\n");
+  std::string out =
+      cat("plan batch ", plan.batch, plan.independent_micro_batches ? " of independent micro-batches\n" : "\n");
   out += cat("strategy ", quoted(print_strategy(plan.strategy)), "\n", "passes ", quoted(plan.passes), "\n");
   for (const std::string& note : plan.notes) out += cat("note ", quoted(note), "\n");
   for (int c = 0; c < std::ssize(plan.meshes); ++c) out += class_text(plan, c);
@@ -185,7 +186,7 @@ class PlanReader {
     EPL_ASSIGN(plan_.rules, node_rules(*plan_.graph));
     if (!reader_.next_line() || !reader_.take("plan batch") || !reader_.integer(plan_.batch))
       return fail("expected plan batch N");
-    plan_.apart = reader_.take("of micro-batches apart");
+    plan_.independent_micro_batches = reader_.take("of independent micro-batches");
     if (!reader_.at_end()) return fail("text after a line");
     while (reader_.next_line()) {
       EPL_TRY(read_line());

@@ -66,7 +66,7 @@ std::vector<std::string> agree_on_samples(Graph& graph, const std::set<std::stri
   return notes;
 }
 
-Status samples_stay_apart(const Graph& graph) {
+Status require_independent_samples(const Graph& graph) {
   return follow_samples(graph,
                         [](const Node& node, const std::string& why) {
                           return Status(Code::unsupported,

@@ -19,7 +19,7 @@ std::vector<std::string> agree_on_samples(Graph& graph, const std::set<std::stri
 
 // For a batch size that the file does not have: no node may mix samples. If one does, the file's batch size is written
 // into it. The error names the node.
-Status samples_stay_apart(const Graph& graph);
+Status require_independent_samples(const Graph& graph);
 
 // Where outputs count samples, by name; those that do not are left out. Of several samples: a dimension that counts one
 // cannot be told from others of size one.

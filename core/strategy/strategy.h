@@ -62,11 +62,11 @@ Result<Strategy> parse_strategy(std::string_view json);
 std::string_view scope_kind_name(ScopeKind kind);
 std::optional<ScopeKind> scope_kind_named(std::string_view name);
 std::string print_strategy(const Strategy& strategy);
-// Into how many micro-batches that stand by themselves a batch is cut (batch.semantics = per_micro_batch); 1: none.
-int64_t micro_batches_apart(const Strategy& strategy);
+// Into how many independent micro-batches a batch is cut (batch.semantics = per_micro_batch); 1: none.
+int64_t independent_micro_batches(const Strategy& strategy);
 // What to do where micro-batches would change the answer.
-inline constexpr std::string_view let_them_stand_apart =
-    "batch.semantics = per_micro_batch, where each micro-batch stands by itself and the answer is another one";
+inline constexpr std::string_view make_them_independent =
+    "batch.semantics = per_micro_batch, where each micro-batch is independent and the answer is another one";
 // Keys and scopes that are known but not built yet: one error that lists them.
 Status check_built(const Strategy& strategy);
 

@@ -209,7 +209,7 @@ class TrainStepBuilder {
   }
 
   // The loss, or 0 where it is NaN because some of the means that it is made of are over nothing: their gradients are
-  // zero, and the others train. Of several runs that stand by themselves some may be over nothing: the loss is 0 in
+  // zero, and the others train. Of several independent runs some may be over nothing: the loss is 0 in
   // each of those, and `counted`, whose mean is taken where they are all done, is 0 if no run counts anything.
   Var checked_loss(Var& counted) {
     const LossCounts found = loss_counts(step_.graph, loss_);
@@ -221,9 +221,9 @@ class TrainStepBuilder {
       least = least ? builder_.minimum(least, count) : count;
     }
     if (found.all) step_.graph.outputs.push_back({std::string(counted_output), total.value()});
-    if (!total || (found.all && found.counts.size() == 1 && !options_.apart)) return loss;
+    if (!total || (found.all && found.counts.size() == 1 && !options_.independent_micro_batches)) return loss;
     const Var excused = builder_.select(builder_.equal(least, zero), zero, loss);
-    if (options_.apart) {
+    if (options_.independent_micro_batches) {
       if (found.all) counted = total;
       return excused;
     }

@@ -33,7 +33,8 @@ struct TrainOptions {
   bool report_gradient_norms = false;  // adds an output "gradient_norm:<parameter>" for each
   bool keep_gradients = false;         // each is a state "<parameter>.gradient" as well, which the update may be given
   bool freezable = false;              // parameters can be left alone, each by itself, while a session runs
-  bool apart = false;                  // a step takes the means of several runs of the graph, each of its own samples
+  // A step takes the means of several runs of the graph, each of its own samples.
+  bool independent_micro_batches = false;
 };
 
 // Why these options freeze a parameter; empty where they train it.

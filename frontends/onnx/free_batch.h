@@ -1,8 +1,8 @@
 // Binds a model whose file fixes the number of samples to another number. Exporters write the batch into the constants
 // of a few operators. Importing the model twice shows what those constants mean. The first import, at the file's own
 // sizes, notes the shape of every value. In the second, at the wanted sizes, a dimension that differs from the note
-// carries the batch. Whether samples stay apart is not decided here, but by the rules of the ops once there is a graph
-// (samples_stay_apart in core/strategy/samples.h).
+// carries the batch. Whether samples are independent is not decided here, but by the rules of the ops once there is a
+// graph (require_independent_samples in core/strategy/samples.h).
 #pragma once
 
 #include <vector>

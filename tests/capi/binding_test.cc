@@ -520,7 +520,7 @@ Message with_fixed_batch(const Message& last) {
   return model(parts, {}, {.opset = 17});
 }
 
-TEST_F(BindingApi, AFixedBatchIsFreedWhereSamplesStayApart) {
+TEST_F(BindingApi, AFixedBatchIsFreedWhereSamplesAreIndependent) {
   load(with_fixed_batch(node("Relu", {"h"}, {"y"})));
   const int64_t dims[3] = {4, 2, 1};
   set("loss", "mse");

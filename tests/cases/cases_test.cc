@@ -233,9 +233,9 @@ TEST(CaseFolders, HaveTheBitsOfOneRankAtLevelLayout) {
             check(own / gpt, "--ranks 1" + strategy("data", 1, 1)).value("weights_hash", ""));
 }
 
-// Batch norms and gates with a capacity train over micro-batches and pipelines where each micro-batch stands by itself:
+// Batch norms and gates with a capacity train over micro-batches and pipelines where each micro-batch is independent:
 // something else than the whole batch together, and the same in every layout.
-TEST(CaseFolders, CoupledSamplesTrainInMicroBatchesApart) {
+TEST(CaseFolders, CoupledSamplesTrainInIndependentMicroBatches) {
   const auto in_two = [](const std::string& more) {
     return R"( --strategy '{"batch.semantics": "per_micro_batch", "pipeline.num_micro_batch": 2)" + more + "}'";
   };

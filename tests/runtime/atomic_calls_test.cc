@@ -97,7 +97,7 @@ Result<std::shared_ptr<const CompiledPlan>> plan_of(const tools::StrategyRow& ro
   return layout_plan(options);
 }
 
-// Micro-batches that stand apart are of the model's size each.
+// Independent micro-batches are of the model's size each.
 std::vector<Tensor> batch(const Entry& entry, int64_t step) {
   const int64_t samples = entry.samples.batch;
   Tensor x(TensorType{DType::f32, {samples, 16}}), t(TensorType{DType::i64, {samples}});

@@ -138,10 +138,10 @@ TEST(OrderOfThree, IsOfWhatCutsTheBatchFirst) {
   EXPECT_FALSE(plan_of(in_three, ranks_first).ok());
 }
 
-// One micro-batch has no order, and neither have those that stand apart: the plan is the same text.
+// One micro-batch has no order, and neither have independent ones: the plan is the same text.
 TEST(OrderOfOne, ChangesNothing) {
   for (const Layout& layout :
-       {Layout{"one_turn", 2, 1}, Layout{"apart", 2, 4, R"("batch.semantics": "per_micro_batch")"}}) {
+       {Layout{"one_turn", 2, 1}, Layout{"independent", 2, 4, R"("batch.semantics": "per_micro_batch")"}}) {
     const auto text = [&](const std::string& order) {
       return *(*plan_of(layout, {.order = order}))->text(EntryKind::train, "local");
     };

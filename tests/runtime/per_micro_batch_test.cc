@@ -1,4 +1,4 @@
-// batch.semantics = per_micro_batch: each micro-batch stands by itself, so that a step over several is the mean of
+// batch.semantics = per_micro_batch: each micro-batch is independent, so that a step over several is the mean of
 // steps over each one alone, from the same weights; running statistics too. Which samples are in a micro-batch does not
 // depend on the ranks, so every layout of as many micro-batches has the same bits.
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ constexpr std::string_view no_draw = "d: f32[B,16] = identity(a)";
 constexpr std::string_view draw = "d: f32[B,16], drawn: bool[B,16] = dropout(a) {ratio=0.3}";
 
 // Each sample by itself, where nothing can differ.
-constexpr std::string_view apart = R"(graph apart(x: f32[B,12] batch 0, wanted: f32[B,4] batch 0) {
+constexpr std::string_view separate = R"(graph separate(x: f32[B,12] batch 0, wanted: f32[B,4] batch 0) {
   w1: f32[12,16] = param
   w2: f32[16,4] = param
   share: f32[] = const f32[](INVERSE)
@@ -247,7 +247,7 @@ TEST(PerMicroBatch, AsManyMicroBatchesHaveTheSameBits) {
 }
 
 TEST(PerMicroBatch, WhereNothingIsCoupledItIsTheWholeBatch) {
-  for (const std::string& model : {model_of(apart), model_of(apart, draw)}) {
+  for (const std::string& model : {model_of(separate), model_of(separate, draw)}) {
     const Trained one = trained(model, {.name = "whole", .steps = 3});
     for (const auto& [ranks, micro_batches] :
          {std::pair(1, 4), std::pair(2, 2), std::pair(2, 4), std::pair(1, 8), std::pair(2, 8)}) {

@@ -253,11 +253,12 @@ TEST(ZeroOfDegrees, HasTheBitsOfCopiesThatUpdateEverything) {
   EXPECT_EQ(optimizer_bytes(**plan, 1) * 4, optimizer_bytes(**whole, 1));
 }
 
-// Each micro-batch stands by itself, and the gradient is the mean of theirs.
+// Each micro-batch is independent, and the gradient is the mean of theirs.
 TEST(ZeroOfMicroBatches, HasTheBitsOfCopiesThatUpdateEverything) {
-  const Layout layout{"apart", 2, 4, R"("batch.semantics": "per_micro_batch")"};
+  const Layout layout{"independent", 2, 4, R"("batch.semantics": "per_micro_batch")"};
   const auto batch = [](int step) { return skip_mlp_samples(step, 32); };
-  expect_same(train(plan_of(layout, {}), "v0", 20, batch), train(plan_of(layout, off({})), "off", 20, batch), "apart");
+  expect_same(train(plan_of(layout, {}), "v0", 20, batch), train(plan_of(layout, off({})), "off", 20, batch),
+              "independent");
 }
 
 // b3 has one element: every copy updates it.

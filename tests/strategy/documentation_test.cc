@@ -134,7 +134,7 @@ experts, whose gradients are summed over these two groups, those of all other we
 hold the products with the experts' weights (`"match": "param:*experts*"`); what lies between them is in it as well. The
 gate, and what sends tokens to experts and adds up their answers, stay outside. Then no sum is cut, and the bits are
 those of one rank at level `data` as well. A gate that counts the tokens of an expert over the whole batch sees the
-whole batch on every rank, and makes it one micro-batch unless each stands by itself (below); one that counts them for
+whole batch on every rank, and makes it one micro-batch unless each is independent (below); one that counts them for
 each sample follows any cut.
 
 Where tokens come to an expert's slots by index (scatter into zeros, gather from what the experts answer), the slots are
@@ -171,7 +171,7 @@ constexpr std::string_view micro_batches = R"(## Micro-batches
 batch norm, a gate with a capacity, what balances experts) cannot do so over micro-batches, which never meet. Such a
 model trains on the whole batch as one micro-batch: the answer and its bits are those of one rank, the memory is that of
 all samples at once, and a pipeline waits as with one micro-batch. A note of the plan names the node. Evaluation, where
-nothing is coupled, keeps its micro-batches. A user who wants the batch cut says that each micro-batch stands by itself:
+nothing is coupled, keeps its micro-batches. A user who wants the batch cut says that each micro-batch is independent:
 
 ```json
 {"batch.semantics": "per_micro_batch", "pipeline.num_micro_batch": 4}

@@ -99,13 +99,13 @@ class Placement {
       plan_.notes.push_back(cat(plan_.coupled, ", so ", micro_batches,
                                 " micro-batches would change the answer: the batch is one, which takes the memory of "
                                 "all samples at once. To cut it use ",
-                                let_them_stand_apart));
+                                make_them_independent));
       micro_batches = 1;
     }
     EPL_TRY(fit_batch(micro_batches));
     EPL_ASSIGN(const BatchAxes batch, find_batch_axes(layout_));
     // One micro-batch has no order, and all ranks share those that stand apart in any case.
-    const bool ordered = micro_batches > 1 && !plan_.apart;
+    const bool ordered = micro_batches > 1 && !plan_.independent_micro_batches;
     const bool first = ordered && request_.strategy.text("batch.order") == "micro_batches";
     const MicroBatches in_time{micro_batches, first ? BatchOrder::micro_batches : BatchOrder::ranks};
     EPL_ASSIGN(const int64_t units, unit_count(request_.strategy, plan_.batch, batch, in_time));
@@ -136,21 +136,21 @@ class Placement {
 
   // A batch that does not divide into as many pieces is cut into as many as do divide it: copies of a TaskGraph along
   // an axis that cuts nothing have the same samples, and there are fewer micro-batches. Where no input counts samples,
-  // all copies see everything at once. Micro-batches that stand apart are not ours to count: the answer depends on
+  // all copies see everything at once. Independent micro-batches are not ours to count: the answer depends on
   // them.
   Status fit_batch(int64_t& micro_batches) {
     const auto fitting = [](int64_t wanted, int64_t samples) { return samples == 0 ? 1 : std::gcd(wanted, samples); };
     const int64_t copies = std::ranges::max_element(layout_.leaves, {}, &ScopeLeaf::data)->data, turns = micro_batches;
     int64_t alike = 1;  // copies that have the same samples
     for (ScopeLeaf& leaf : layout_.leaves) {
-      const int64_t data = fitting(leaf.data, plan_.apart ? plan_.batch / turns : plan_.batch);
+      const int64_t data = fitting(leaf.data, plan_.independent_micro_batches ? plan_.batch / turns : plan_.batch);
       if (data == leaf.data) continue;
       alike = std::max(alike, leaf.data / data);
       leaf.roles.push_back({ScopeKind::replicate, leaf.data / data});  // innermost: all leaves cut samples alike
       leaf.data = data;
     }
     EPL_ASSIGN(const BatchAxes ranks, find_batch_axes(layout_));
-    if (!plan_.apart) micro_batches = fitting(turns, plan_.batch / ranks.pieces());
+    if (!plan_.independent_micro_batches) micro_batches = fitting(turns, plan_.batch / ranks.pieces());
     if (alike * turns / micro_batches == 1) return {};
     const std::string share = plan_.batch == 0 ? cat("each of ", copies, " copies computes all of it")
                                                : cat("each piece is computed by ", alike, " copies");

@@ -52,12 +52,13 @@ class Propagation {
       apply(n, cut);
       return {};
     }
-    if (plan_.micro_batches() > 1 && !plan_.apart) {
+    if (plan_.micro_batches() > 1 && !plan_.independent_micro_batches) {
       plan_.coupled = cat("node ", node.name, " (", node.op->name, ") couples the samples of the batch: ", cut.why);
       return several_micro_batches(plan_, node);
     }
     if (plan_.single_samples()) return {};
-    plan_.notes.push_back(cat("node ", node.name, " sees the whole ", plan_.apart ? "micro-batch" : "batch",
+    plan_.notes.push_back(cat("node ", node.name, " sees the whole ",
+                              plan_.independent_micro_batches ? "micro-batch" : "batch",
                               pieces() > 1 ? ", on every rank that has a part of it: " : ": ", cut.why));
     return {};
   }

@@ -2,7 +2,7 @@
 // several, nodes that work on samples loop; nodes that do not run once, before or after the loop. A value summed over
 // the batch is complete after its loop, so a sample node may only use one that an earlier, cheap loop can give: one
 // that depends on inputs alone (a count of valid targets). Anything else couples the micro-batches: it is named, and
-// the batch is not cut in time (decide). Where each micro-batch stands by itself, all that depends on samples is in
+// the batch is not cut in time (decide). Where each micro-batch is independent, all that depends on samples is in
 // the loop, and what comes behind it takes the mean over micro-batches.
 #include <algorithm>
 
@@ -26,8 +26,8 @@ class Scheduling {
       for (const NodeId n : graph_.node_ids()) {
         if (node(n).phase == Phase::update) plan_.node_block[n] = BlockKind::post;
       }
-    } else if (plan_.apart) {
-      loop_apart();
+    } else if (plan_.independent_micro_batches) {
+      loop_independent();
     } else {
       EPL_TRY(loop());
     }
@@ -79,7 +79,7 @@ class Scheduling {
   }
 
   // Each micro-batch has what depends on its samples or draws, up to what the update takes.
-  void loop_apart() {
+  void loop_independent() {
     ByValue<bool> own(graph_.value_count());
     for (Value v : graph_.leaves(ValueKind::input)) own[v] = true;
     for (const NodeId n : graph_.node_ids()) {
@@ -179,7 +179,8 @@ class Scheduling {
     const auto can_wait = [&](Value v) {
       return !v || (uncut(v) && std::ranges::all_of(users[v], [&](NodeId user) {
                       const BlockKind block = plan_.node_block[user];
-                      const bool leaves = plan_.apart && plan_.node_task_graph[user] != plan_.value_task_graph[v];
+                      const bool leaves =
+                          plan_.independent_micro_batches && plan_.node_task_graph[user] != plan_.value_task_graph[v];
                       return block == BlockKind::post || (block == BlockKind::weight && !leaves);
                     }));
     };
