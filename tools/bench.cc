@@ -1,4 +1,4 @@
-// epl bench: what each reproducible.level costs, measured in turns.
+// epl bench: what each reproducible.level costs, measured in rounds.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -34,7 +34,7 @@ double quantile(std::vector<double> values, double q) {
   return values[std::min(values.size() - 1, static_cast<size_t>(q * static_cast<double>(values.size())))];
 }
 
-// One level on some ranks: a plan, of which every turn makes a session, so that one at a time takes memory.
+// One level on some ranks: a plan, of which every round makes a session, so that one at a time takes memory.
 struct Contender {
   std::string level;
   Engine engine;
@@ -71,7 +71,7 @@ Contender contender(const BenchOptions& o, const std::string& folder, const std:
 }
 
 // Two steps warm up: the first touches the memory.
-void take_turn(Contender& c, int steps) {
+void run_round(Contender& c, int steps) {
   Session session =
       make<Session>(epl_session_create, c.plan.get(), static_cast<const epl_session_options*>(nullptr), nullptr);
   check(epl_dataset_seek(c.data.get(), 0));
@@ -126,7 +126,7 @@ int run_bench(const BenchOptions& o) {
       for (const std::string& level : words_of(o.levels)) all.push_back(contender(o, folder, level, std::stoll(ranks)));
       // Each round begins with another, so that none always comes after the same one.
       for (size_t round = 0; round < static_cast<size_t>(o.rounds); ++round) {
-        for (size_t i = 0; i < all.size(); ++i) take_turn(all[(i + round) % all.size()], o.steps);
+        for (size_t i = 0; i < all.size(); ++i) run_round(all[(i + round) % all.size()], o.steps);
       }
       print(o, folder.substr(folder.find_last_of('/') + 1), std::stoll(ranks), all);
     }
@@ -159,8 +159,8 @@ Run add_bench(CLI::App& app) {
   app.add_option("--packs", o->job.packs, "the folder of the optional packs (default: the one that libepl.so is in)")
       ->check(existing_folder());
   app.option_defaults()->group(groups::watching);
-  app.add_option("--rounds", o->rounds, "turns of each level")->check(integer_value(1))->capture_default_str();
-  app.add_option("--steps", o->steps, "steps of a turn that count; two before them warm up")
+  app.add_option("--rounds", o->rounds, "rounds of each level")->check(integer_value(1))->capture_default_str();
+  app.add_option("--steps", o->steps, "steps of a round that count; two before them warm up")
       ->check(integer_value(1))
       ->capture_default_str();
   app.add_flag("--json", o->job.json, "a JSON line for each level");

@@ -47,9 +47,10 @@ void add_machine_options(CLI::App& app, JobOptions& o) {
   app.add_option("--threads", o.threads, "threads of all ranks together; 0: one per processor")
       ->check(integer_value(0))
       ->capture_default_str();
-  app.add_option("--micro-batches", o.micro_batches,
-                 "cut each step into this many turns: the same bits, and less memory where activations outweigh "
-                 "gradients (epl plan tells)")
+  app.add_option(
+         "--micro-batches", o.micro_batches,
+         "cut each step into this many micro-batches: the same bits, and less memory where activations outweigh "
+         "gradients (epl plan tells)")
       ->check(integer_value(0));
   app.add_option("--ranks", o.ranks, "ranks in this process, or in each of several; they share the batch")
       ->check(integer_value(1))

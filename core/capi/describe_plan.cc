@@ -50,8 +50,8 @@ class Arena {
   void visit(const Timeline::Stretch& stretch, int position, int time) {
     const Instruction& in = program_.instructions[static_cast<size_t>(position)];
     const int64_t micro_batch = std::max<int64_t>(stretch.micro_batch, 0);
-    const bool last_turn = stretch.micro_batch < 0 || micro_batch + 1 == program_.micro_batches();
-    const bool writes = last_turn || !in.transfer || !in.transfer->at_last_turn;
+    const bool last_iteration = stretch.micro_batch < 0 || micro_batch + 1 == program_.micro_batches();
+    const bool writes = last_iteration || !in.transfer || !in.transfer->at_last_iteration;
     for (size_t o = 0; writes && o < in.outputs.size(); ++o) {
       if (!in.outputs[o].in_arena()) continue;
       const int64_t offset = program_.offset_of(in.outputs[o], micro_batch);
@@ -71,7 +71,8 @@ class Arena {
       done_.push_back({in.name, "scratch", offset, in.workspace_bytes, time, time});
     }
     for (const Instruction::Release& release : in.releases) {
-      if (!release.last_turn || last_turn) close(program_.offset_of(release.at, micro_batch), release.bytes, time);
+      if (!release.last_iteration || last_iteration)
+        close(program_.offset_of(release.at, micro_batch), release.bytes, time);
     }
   }
 

@@ -21,15 +21,15 @@ Slope slope(const ScalarExpr& expression, int operand) {
     if (!a || !b || *a * *b < 0) return std::nullopt;
     return *a != 0 ? a : b;
   };
-  const auto turned = [](Slope a) -> Slope { return a ? Slope(-*a) : a; };
+  const auto negated = [](Slope a) -> Slope { return a ? Slope(-*a) : a; };
   for (const ScalarExpr::Instruction& x : expression.code) {
     const auto at = [&](int k) -> Slope { return k < 0 ? Slope(0) : of[static_cast<size_t>(k)]; };
     if (x.op == ScalarOp::input || x.op == ScalarOp::constant) {
       of.push_back(x.op == ScalarOp::input && x.a == operand ? 1 : 0);
     } else if (x.op == ScalarOp::add || x.op == ScalarOp::sub) {
-      of.push_back(sum(at(x.a), x.op == ScalarOp::add ? at(x.b) : turned(at(x.b))));
+      of.push_back(sum(at(x.a), x.op == ScalarOp::add ? at(x.b) : negated(at(x.b))));
     } else if (x.op == ScalarOp::neg || x.op == ScalarOp::cast) {
-      of.push_back(x.op == ScalarOp::neg ? turned(at(x.a)) : at(x.a));
+      of.push_back(x.op == ScalarOp::neg ? negated(at(x.a)) : at(x.a));
     } else {
       const bool follows = at(x.a) != Slope(0) || at(x.b) != Slope(0) || at(x.c) != Slope(0);
       of.push_back(follows ? Slope() : Slope(0));

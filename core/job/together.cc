@@ -8,13 +8,13 @@ namespace {
 
 // What a process is about to do, from what is to be done first, as a number that the others are told.
 struct Said {
-  int turn = 0;
+  int next = 0;  // in `order`
   JobEnd end = JobEnd::running;
   bool saved = false, measured = false;
 };
 
 int64_t number_of(const Said& said) {
-  return said.turn * 64 + static_cast<int>(said.end) * 4 + (said.saved ? 2 : 0) + (said.measured ? 1 : 0);
+  return said.next * 64 + static_cast<int>(said.end) * 4 + (said.saved ? 2 : 0) + (said.measured ? 1 : 0);
 }
 
 Said said_by(int64_t number) {
@@ -65,9 +65,9 @@ Status Job::meet(const JobParts& parts, const Stop& stop) {
   const int64_t step = session.host_state().steps_done();
   const bool last = settings_.steps > 0 && step >= settings_.steps;
   if (session.world().over_processes() && !is_shared(parts, last)) return {};
-  constexpr Todo turns[] = {Todo::measure,   Todo::save_best, Todo::save,    Todo::step, Todo::last_measure,
+  constexpr Todo order[] = {Todo::measure,   Todo::save_best, Todo::save,    Todo::step, Todo::last_measure,
                             Todo::last_best, Todo::last_save, Todo::restore, Todo::done};
-  Said own{.turn = static_cast<int>(std::ranges::find(turns, todo_) - turns),
+  Said own{.next = static_cast<int>(std::ranges::find(order, todo_) - order),
            .saved = saved_step_ == step,
            .measured = measured_step_ == step};
   {
@@ -81,14 +81,14 @@ Status Job::meet(const JobParts& parts, const Stop& stop) {
   all_saved_ = all_measured_ = true;
   for (const int64_t number : *said) {
     const Said other = said_by(number);
-    first.turn = std::min(first.turn, other.turn);
+    first.next = std::min(first.next, other.next);
     all_saved_ = all_saved_ && other.saved;
     all_measured_ = all_measured_ && other.measured;
   }
   EPL_TRY(take_end(session, *said));
-  if (!unsaved_.empty() && first.turn == own.turn && !abandoned()) tell(JobEventKind::warning, unsaved_);
+  if (!unsaved_.empty() && first.next == own.next && !abandoned()) tell(JobEventKind::warning, unsaved_);
   unsaved_.clear();
-  todo_ = turns[first.turn];
+  todo_ = order[first.next];
   if (todo_ < Todo::last_save && abandoned()) todo_ = Todo::last_save;
   return {};
 }

@@ -33,7 +33,7 @@ struct SharedRoom {
   // Afterwards nobody comes to any meeting, so that it is decided which have taken place.
   void close() const {
     for (int r = 0; r < ranks; ++r) {
-      for (const uint64_t turn : {0, 1}) arrival(r, turn).word.fetch_or(Arrival::closed, std::memory_order_seq_cst);
+      for (const uint64_t round : {0, 1}) arrival(r, round).word.fetch_or(Arrival::closed, std::memory_order_seq_cst);
     }
     meeting().closed.store(1, std::memory_order_release);
     ring_bell();

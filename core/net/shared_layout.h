@@ -86,10 +86,10 @@ class SharedLayout {
   int64_t ring_bytes() const { return ring_; }
   int64_t bytes() const { return mail_at(static_cast<int>(ranks_), 0); }
   int64_t arrival_at(int rank, uint64_t round) const {
-    return static_cast<int64_t>(sizeof(Meeting)) + turn_of(rank, round) * static_cast<int64_t>(sizeof(Arrival));
+    return static_cast<int64_t>(sizeof(Meeting)) + slot_of(rank, round) * static_cast<int64_t>(sizeof(Arrival));
   }
   int64_t slot_at(int rank, uint64_t round) const {
-    return arrival_at(static_cast<int>(ranks_), 0) + turn_of(rank, round) * part_;
+    return arrival_at(static_cast<int>(ranks_), 0) + slot_of(rank, round) * part_;
   }
   int64_t mail_at(int from, int to) const {
     const int64_t pair = int64_t{from} * ranks_ + to;
@@ -97,7 +97,7 @@ class SharedLayout {
   }
 
  private:
-  static int64_t turn_of(int rank, uint64_t round) { return int64_t{rank} * 2 + static_cast<int64_t>(round % 2); }
+  static int64_t slot_of(int rank, uint64_t round) { return int64_t{rank} * 2 + static_cast<int64_t>(round % 2); }
   int64_t ranks_, part_, ring_;
 };
 

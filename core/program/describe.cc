@@ -21,8 +21,8 @@ std::vector<Phase> phases_of(const Program& program, const LocalGraph& local) {
 
 namespace {
 
-// Goes through the calls of a step: what is written lives until it is read last, what a sum keeps from turn to turn
-// from its first turn to its last, and what is sent until the send has been waited for.
+// Goes through the calls of a step: what is written lives until it is read last, what a sum keeps from iteration to
+// iteration from its first iteration to its last, and what is sent until the send has been waited for.
 class Unrolled {
  public:
   explicit Unrolled(const Program& program) : program_(program) {}
@@ -63,7 +63,8 @@ class Unrolled {
       if (in.transfer && in.transfer->sends)
         sending_[in.records + (program_.loops(i) ? micro_batch : 0)] = written->second;
     }
-    const bool unfinished = in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches();
+    const bool unfinished =
+        in.transfer && in.transfer->at_last_iteration && micro_batch + 1 != program_.micro_batches();
     for (size_t o = 0; !unfinished && o < in.outputs.size(); ++o) {
       const Location& at = in.outputs[o];
       // Over an operand, or over the rank's own segment of it.

@@ -51,8 +51,8 @@ class Layout {
     for (int use : live.uses) end = std::max(end, last(use));
     for (int send : live.sends) {
       const Loop* loop = l_.loop_of(send);
-      EPL_CHECK(live.each || !loop || !loop->turns || program_.micro_batches() == 1, "all micro-batches share what ",
-                program_.instructions[send].name, " sends");
+      EPL_CHECK(live.each || !loop || !loop->interleaved || program_.micro_batches() == 1,
+                "all micro-batches share what ", program_.instructions[send].name, " sends");
       end = std::max(end, waited_for(send, live.each ? micro_batch : program_.micro_batches() - 1) - 1);
     }
     return end;
@@ -69,8 +69,9 @@ class Layout {
       for (int64_t m = 0; m < copies(live); ++m) storages.push_back({live.bytes, begin(live, m), end(live, m)});
     }
     // The lifetimes of several micro-batches in flight leave more gaps than those of one that goes forward and back.
-    const bool turns = std::ranges::any_of(l_.loops, &Loop::turns);
-    memory.arena_live_bytes = lay_out(storages, max_looks, turns ? max_search_looks : few_search_looks).largest_live;
+    const bool interleaved = std::ranges::any_of(l_.loops, &Loop::interleaved);
+    memory.arena_live_bytes =
+        lay_out(storages, max_looks, interleaved ? max_search_looks : few_search_looks).largest_live;
     for (const Storage& s : storages) memory.arena_bytes = std::max(memory.arena_bytes, s.offset + s.bytes);
     auto next = storages.begin();
     for (LiveRange& live : l_.ranges) {
@@ -137,9 +138,11 @@ class Layout {
       const int last = last_use(live);
       if (last < 0 || live.memory != MemoryKind::device) continue;
       const Loop* loop = l_.loop_of(last);
-      const bool all_turns = loop && (loop->turns || (live.first <= loop->first && last == loop->last - 1));
-      program_.instructions[last].releases.push_back(
-          {.at = live.at, .bytes = live.bytes, .last_turn = all_turns && !live.each, .sent = !live.sends.empty()});
+      const bool all_iterations = loop && (loop->interleaved || (live.first <= loop->first && last == loop->last - 1));
+      program_.instructions[last].releases.push_back({.at = live.at,
+                                                      .bytes = live.bytes,
+                                                      .last_iteration = all_iterations && !live.each,
+                                                      .sent = !live.sends.empty()});
     }
   }
 

@@ -2,8 +2,8 @@
 // which a rank first comes by them. Where a block is called again or the calls of several blocks come between each
 // other's, that order is not time, so that
 //
-// - what comes from before a loop of one block is read by every turn: it lives to the end of the loop;
-// - of blocks that take turns, what is made and used in their calls (the activations of a pipeline's stage) each
+// - what comes from before a loop of one block is read by every iteration: it lives to the end of the loop;
+// - of interleaved blocks, what is made and used in their calls (the activations of a pipeline's stage) each
 //   micro-batch has for itself, and layout.cc knows the calls;
 // - of several such blocks that use a value, the one that comes last in the program need not be called last;
 // - what a send reads is left alone until the send has been waited for.
@@ -40,14 +40,14 @@ class Lifetimes {
   int& first(Value root) { return l_.first[root]; }
   int& last(Value root) { return l_.last[root]; }
 
-  // Blocks that take turns are one loop; any other that is called several times is one by itself.
+  // Interleaved blocks are one loop; any other that is called several times is one by itself.
   void find_loops() {
     for (const Block& block : program_.blocks) {
-      const bool turns = block_takes_turns(block.id.kind);
-      if (turns && !l_.loops.empty() && l_.loops.back().turns) {
+      const bool interleaved = block_is_interleaved(block.id.kind);
+      if (interleaved && !l_.loops.empty() && l_.loops.back().interleaved) {
         l_.loops.back().last = block.last;
-      } else if (turns || std::ranges::count(program_.calls, block.id, &BlockCall::id) > 1) {
-        l_.loops.push_back({.first = block.first, .last = block.last, .turns = turns});
+      } else if (interleaved || std::ranges::count(program_.calls, block.id, &BlockCall::id) > 1) {
+        l_.loops.push_back({.first = block.first, .last = block.last, .interleaved = interleaved});
       }
     }
   }
@@ -76,9 +76,9 @@ class Lifetimes {
     const Loop* from = first(r) >= 0 ? l_.loop_of(first(r)) : nullptr;
     const bool sent = instruction(p).transfer && instruction(p).transfer->sends;
     if (sent && first(r) >= 0) sends_[r].push_back(p);
-    // Every turn reads it, or what reads it is waited for by the next turn.
-    const bool every_turn = loop && !loop->turns && (loop != from || sent);
-    outlive(r, every_turn ? loop->last - 1 : p);
+    // Every iteration reads it, or what reads it is waited for by the next iteration.
+    const bool every_iteration = loop && !loop->interleaved && (loop != from || sent);
+    outlive(r, every_iteration ? loop->last - 1 : p);
   }
 
   // Used at `p`, which may be after the loop that gives it.
@@ -96,7 +96,7 @@ class Lifetimes {
 
   void note_use(Value r, int p) {
     const Loop* loop = l_.loop_of(p);
-    if (!loop || !loop->turns) return;
+    if (!loop || !loop->interleaved) return;
     std::vector<int>& uses = uses_[r];
     const auto known = std::ranges::find(uses, block(p), [&](int use) { return block(use); });
     if (known == uses.end()) return uses.push_back(p);
@@ -107,7 +107,7 @@ class Lifetimes {
   bool last_of_all(Value r, int p, const Timeline& timeline) const {
     const Loop* loop = l_.loop_of(p);
     return std::ranges::all_of(uses_[r], [&](int use) {
-      if (block(use) == block(p) || !loop || !loop->turns) return use <= p;
+      if (block(use) == block(p) || !loop || !loop->interleaved) return use <= p;
       for (int64_t m = 0; m < program_.micro_batches(); ++m) {
         if (timeline.at(use, m) > timeline.at(p, m)) return false;
       }
@@ -115,10 +115,10 @@ class Lifetimes {
     });
   }
 
-  // Each micro-batch has its own: made in blocks that take turns, and used there alone.
+  // Each micro-batch has its own: made in interleaved blocks, and used there alone.
   bool each(Value r) {
     const Loop* loop = l_.loop_of(first(r));
-    return loop && loop->turns && !leaves_[r];
+    return loop && loop->interleaved && !leaves_[r];
   }
 
   // New state is written in place where its producer may, else copied at the very end.
@@ -236,7 +236,7 @@ class Lifetimes {
                           : bytes == all;
     if (!dies || !once || !fits) return false;
     const Loop *from = l_.loop_of(first(source)), *loop = l_.loop_of(p);
-    if (from != loop && (loop || !(from->turns || in.transfer))) return false;
+    if (from != loop && (loop || !(from->interleaved || in.transfer))) return false;
     return in.transfer || in.prepared.may_alias(i, o);
   }
 
@@ -255,7 +255,7 @@ class Lifetimes {
     l_.range[r] = std::ssize(l_.ranges);
     LiveRange range{.bytes = graph_.type(r).bytes(), .first = first(r), .last = last(r), .each = each(r)};
     const TransferRow* transfer = instruction(first(r)).transfer;
-    range.late = transfer && transfer->at_last_turn && !range.each;
+    range.late = transfer && transfer->at_last_iteration && !range.each;
     range.sends = sends_[r];
     range.uses = uses_[r];
     range.memory = l_.memory[r];
@@ -267,15 +267,15 @@ class Lifetimes {
     LiveRange range{.bytes = in.workspace_bytes, .first = p, .last = p};
     const Loop* loop = l_.loop_of(p);
     if (in.transfer && in.transfer->held_bytes) {
-      // Alive from turn to turn; the kernel's own workspace stands before it.
+      // Alive from iteration to iteration; the kernel's own workspace stands before it.
       in.workspace_bytes = aligned_bytes(in.workspace_bytes);
       range.bytes = in.workspace_bytes + in.transfer->held_bytes(in, program_.micro_batches());
-      if (!loop->turns) {
+      if (!loop->interleaved) {
         range.first = loop->first;
         range.last = loop->last - 1;
       }
     } else {
-      range.each = loop && loop->turns;
+      range.each = loop && loop->interleaved;
     }
     l_.workspace.push_back(range.bytes > 0 ? static_cast<int>(l_.ranges.size()) : -1);
     if (range.bytes > 0) l_.ranges.push_back(range);

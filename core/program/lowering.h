@@ -16,19 +16,19 @@ namespace epl {
 struct LiveRange {
   int64_t bytes = 0;
   int first = 0, last = 0;  // both included
-  std::vector<int> uses;    // of blocks that take turns, whose calls may come in any order, the last use of each
-  bool each = false;        // each micro-batch has its own; else it lives from the first turn of `first` to the last
-                            // turn of `last`
-  bool late = false;        // from the last turn of `first`
+  std::vector<int> uses;    // of interleaved blocks, whose calls may come in any order, the last use of each
+  bool each = false;        // each micro-batch has its own; else it lives from the first iteration of `first` to the
+                            // last iteration of `last`
+  bool late = false;        // from the last iteration of `first`
   std::vector<int> sends;   // instructions that may read it until they are waited for
   MemoryKind memory = MemoryKind::device;
   Location at;  // the answer
 };
 
-// Blocks that take turns (block_takes_turns), or another one that is called several times.
+// Interleaved blocks (block_is_interleaved), or another one that is called several times.
 struct Loop {
   int first = 0, last = 0;  // instructions [first, last)
-  bool turns = false;
+  bool interleaved = false;
 };
 
 struct Lowering {

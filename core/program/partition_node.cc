@@ -34,7 +34,7 @@ Status Partition::sum_over_time(NodeId n, const LocalWriter& w) {
                          ", of which there is no mean over micro-batches")
           .at(old.name);
     }
-    const Move sum{.op = "accumulate", .suffix = ".total", .type = type, .at_last_turn = true};
+    const Move sum{.op = "accumulate", .suffix = ".total", .type = type, .at_last_iteration = true};
     mean_[v] = w.append(sum, cat(global_.value(v).name, sum.suffix), {now}, old.phase);
   }
   return {};
@@ -273,7 +273,7 @@ Status Partition::store(Value global, std::vector<Value> lanes, const Sharding& 
       continue;
     }
     for (Value& v : lanes) v = w.append(move, cat(local_.graph.value(v).name, move.suffix), {v}, old.phase);
-    ended = move.at_last_turn;
+    ended = move.at_last_iteration;
     if (ended && lanes.size() > 1) waiting_.push_back({global, {}, lanes, old.phase, next});
   }
   if (!ended && lanes.size() > 1)

@@ -36,9 +36,9 @@ Status count_on(const LocalWriter& w, const Plan& plan, Node& node, const PieceC
   // What draws in full does so anew for each micro-batch that is independent.
   const Attribute* full = node.attributes.find(draws_in_full);
   const bool anew = plan.independent_micro_batches && full && std::get<bool>(*full);
-  const int64_t turns = anew ? w.mesh().size(micro_batch_axis) : 1, all = all_type.elements();
-  Tensor firsts({DType::i64, {turns * parts}});
-  for (int64_t i = 0; i < turns * parts; ++i) firsts.set_int(i, i / parts * all + i % parts * run);
+  const int64_t iterations = anew ? w.mesh().size(micro_batch_axis) : 1, all = all_type.elements();
+  Tensor firsts({DType::i64, {iterations * parts}});
+  for (int64_t i = 0; i < iterations * parts; ++i) firsts.set_int(i, i / parts * all + i % parts * run);
   std::vector<int> axes = cut.axes;
   if (anew) axes.insert(axes.begin(), w.mesh().find(micro_batch_axis));
   node.inputs.resize(static_cast<size_t>(cut.rule.row->counts) + 1);

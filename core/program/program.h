@@ -82,11 +82,11 @@ struct Instruction {
   std::vector<Refusal> refusals;  // of better kernels, with their reasons
   // Of a region, the node of each instruction of its expression and, behind these, of each sum; else the node itself.
   std::vector<DoneNode> nodes;
-  // Arena ranges that are dead after this instruction; `last_turn`: only after the last turn of the loop.
+  // Arena ranges that are dead after this instruction; `last_iteration`: only after the last iteration of the loop.
   struct Release {
     Location at;
     int64_t bytes = 0;
-    bool last_turn = false;
+    bool last_iteration = false;
     bool sent = false;  // another stream, as that of a send, may still use it
   };
   std::vector<Release> releases;

@@ -65,7 +65,7 @@ std::string instruction_text(const Instruction& in, int index) {
   if (in.records >= 0) out += cat(" records ", in.records);
   out += attributes_text(in.query->attributes);
   for (const Instruction::Release& r : in.releases) {
-    out += cat(" frees ", offset_text(r.at), ":", r.bytes, r.last_turn ? "!" : "", r.sent ? "?" : "");
+    out += cat(" frees ", offset_text(r.at), ":", r.bytes, r.last_iteration ? "!" : "", r.sent ? "?" : "");
   }
   return out + "\n";
 }

@@ -294,7 +294,7 @@ class ProgramParser {
       Instruction::Release release;
       release.at.space = Space::arena;
       if (!offset(release.at) || !number(":", release.bytes)) return reader_.fail("expected frees offset:bytes");
-      release.last_turn = reader_.take("!");
+      release.last_iteration = reader_.take("!");
       release.sent = reader_.take("?");
       in.releases.push_back(release);
     }

@@ -88,9 +88,9 @@ class Resharding {
  private:
   const MeshAxis& axis(int index) const { return mesh_.axes[index]; }
 
-  void add(std::string op, std::string suffix, Attributes attributes, Shape shape, bool at_last_turn = false) {
+  void add(std::string op, std::string suffix, Attributes attributes, Shape shape, bool at_last_iteration = false) {
     type_.shape = std::move(shape);
-    moves_.push_back({std::move(op), std::move(suffix), std::move(attributes), type_, at_last_turn});
+    moves_.push_back({std::move(op), std::move(suffix), std::move(attributes), type_, at_last_iteration});
   }
   void collective(const std::string& op, const std::string& suffix, int over, Shape shape) {
     add(op, suffix, {{"axis", axis(over).name}, {"parts", axis(over).size}}, std::move(shape));

@@ -19,11 +19,11 @@ namespace epl {
 struct Move {
   std::string op, suffix;  // of the node, and of the name of its result
   Attributes attributes;
-  TensorType type;            // of its result
-  bool at_last_turn = false;  // the result is there when the loop over micro-batches has ended
-  bool gathers = false;       // it takes more memory than what a rank has of the value
-  bool scatters = false;      // it leaves a rank its piece of a sum
-  bool gives = true;          // a result: `type` is else that of its operand
+  TensorType type;                 // of its result
+  bool at_last_iteration = false;  // the result is there when the loop over micro-batches has ended
+  bool gathers = false;            // it takes more memory than what a rank has of the value
+  bool scatters = false;           // it leaves a rank its piece of a sum
+  bool gives = true;               // a result: `type` is else that of its operand
 };
 
 // The type of a value of one rank and micro-batch.

@@ -205,7 +205,7 @@ class Selection {
       if (!producer || &graph_.node(producer) != &node) continue;
       const TransferRow* transfer = transfer_of(node.op->name);
       // What is complete when a loop has ended leaves behind the loop.
-      if (transfer && transfer->at_last_turn && block_loops(local_.block(node).kind))
+      if (transfer && transfer->at_last_iteration && block_loops(local_.block(node).kind))
         late_.push_back(port);
       else
         emit(port);

@@ -126,8 +126,9 @@ class StreamOrder {
     for (int i = 0; i < std::ssize(in.inputs); ++i) {
       if (in.query->has(i)) touch(in.inputs[i], in.query->in(i).bytes(), false);
     }
-    // Until its last turn others may lie where the result will be.
-    const bool unfinished = in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches();
+    // Until its last iteration others may lie where the result will be.
+    const bool unfinished =
+        in.transfer && in.transfer->at_last_iteration && micro_batch + 1 != program_.micro_batches();
     for (int o = 0; !unfinished && o < std::ssize(in.outputs); ++o)
       touch(in.outputs[o], in.query->out(o).bytes(), true);
     int64_t workspace = in.workspace_bytes;
@@ -291,7 +292,7 @@ class StreamOrder {
   }
 
   // Whether it is a wait for the same micro-batch, or for what there is once.
-  bool is_of_turn(const Edge& edge) const {
+  bool is_of_iteration(const Edge& edge) const {
     const int p = edge.from.instruction;
     return p < 0 || !program_.loops(p) || edge.from.micro_batch == program_.calls[edge.call].micro_batch;
   }
@@ -301,10 +302,10 @@ class StreamOrder {
     std::map<BlockId, int64_t> of_block;
     for (const BlockCall& call : program_.calls) ++of_block[call.id()];
     std::map<std::pair<int, int>, int64_t> calls;  // by who waits, and for whom
-    for (const Edge& edge : edges_) calls[{edge.instruction, edge.from.instruction}] += is_of_turn(edge);
+    for (const Edge& edge : edges_) calls[{edge.instruction, edge.from.instruction}] += is_of_iteration(edge);
     for (const Edge& edge : edges_) {
       const int64_t all = of_block[program_.calls[edge.call].id()];
-      if (calls[{edge.instruction, edge.from.instruction}] != all || !is_of_turn(edge)) {
+      if (calls[{edge.instruction, edge.from.instruction}] != all || !is_of_iteration(edge)) {
         program_.waits[edge.call].push_back({.event = event_of(edge.from), .instruction = edge.instruction});
         continue;
       }

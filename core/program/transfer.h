@@ -1,6 +1,6 @@
 // Transfers: the instructions that are not kernels. They move values between ranks, between the full batch and its
-// pieces, between the turns of a loop, and to the caller. Each is a row in a file of core/program/transfers, with the
-// record of the op that stands for it in the local graph; nothing else knows them by name.
+// pieces, between the iterations of a loop, and to the caller. Each is a row in a file of core/program/transfers, with
+// the record of the op that stands for it in the local graph; nothing else knows them by name.
 //
 //   EPL_OP(all_reduce) {
 //     return collective_op("The sum of each x over the ranks of mesh axis `axis`, by the binary tree.",
@@ -56,14 +56,14 @@ struct TransferRow {
   bool scatters = false;     // a result may be the rank's own segment of its operand
   // Its attribute with the class of which a rank is the other one; empty: none. See ProgramGroup.
   std::string counterpart;
-  bool sends = false;         // has a stream of its own: nobody waits for it before its source is written again
-  bool fetches = false;       // its operand is in another memory than that in which kernels compute
-  bool evicts = false;        // its result is in the memory that its attribute `memory` names
-  bool decides = false;       // whether the step is applied, with all ranks: see Program::decided_at
-  bool at_last_turn = false;  // its result is there after the last turn of its loop
+  bool sends = false;              // has a stream of its own: nobody waits for it before its source is written again
+  bool fetches = false;            // its operand is in another memory than that in which kernels compute
+  bool evicts = false;             // its result is in the memory that its attribute `memory` names
+  bool decides = false;            // whether the step is applied, with all ranks: see Program::decided_at
+  bool at_last_iteration = false;  // its result is there after the last iteration of its loop
   void (*prepare)(Instruction& in) = nullptr;               // once, from the query
   int64_t (*moved_bytes)(const Instruction& in) = nullptr;  // over the group; absent: all of the larger side
-  // Behind the kernel's workspace, kept from turn to turn.
+  // Behind the kernel's workspace, kept from iteration to iteration.
   int64_t (*held_bytes)(const Instruction& in, int64_t micro_batches) = nullptr;
   Status (*run)(const TransferCall& call) = nullptr;  // issues to the stream; must not allocate
 };

@@ -292,7 +292,7 @@ Status write_checkpoint(ByteWriter& out, const Checkpoint& checkpoint) {
 }
 
 Status remove_checkpoint(const std::string& folder, const FileHook& hook) {
-  const FolderLock turn(folder);
+  const FolderLock lock(folder);
   EPL_ASSIGN(const std::vector<std::string> tensors, current_tensors(folder));
   if (tensors.empty()) {
     // Half of one is removed as well: what a killed save into a new folder has left.

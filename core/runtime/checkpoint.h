@@ -82,11 +82,11 @@ class CheckpointSave {
 
  private:
   CheckpointSave(const std::string& folder, int parts, const FileHook& hook)
-      : folder_(folder), parts_(parts), hook_(hook), turn_(folder) {}
+      : folder_(folder), parts_(parts), hook_(hook), lock_(folder) {}
   const std::string folder_;
   const int parts_;
   const FileHook hook_;
-  const FolderLock turn_;
+  const FolderLock lock_;
   uint64_t generation_ = 1;
   bool made_folder_ = false;
 };

@@ -72,7 +72,7 @@ LookedAt Executor::looked_at(const Instruction& in, int64_t micro_batch) {
   LookedAt places;
   for (const Location& location : in.inputs) places.inputs.push_back(at(location, micro_batch));
   for (const Location& location : in.outputs) places.outputs.push_back(at(location, micro_batch));
-  places.empty = in.transfer && in.transfer->at_last_turn && micro_batch + 1 != program_.micro_batches();
+  places.empty = in.transfer && in.transfer->at_last_iteration && micro_batch + 1 != program_.micro_batches();
   return places;
 }
 

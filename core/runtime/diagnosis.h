@@ -19,7 +19,7 @@ namespace epl {
 // Where the operands and the results of an instruction lie, at the micro-batch at hand.
 struct LookedAt {
   std::vector<const std::byte*> inputs, outputs;
-  bool empty = false;  // a transfer before its turn: nothing is there
+  bool empty = false;  // a transfer before its last iteration: nothing is there
 };
 
 class Diagnosis {
@@ -64,7 +64,7 @@ class Diagnosis {
   std::map<const std::byte*, Mark> marks_;  // runs of bytes that are not finite, by where they begin
   std::vector<Birth> births_;
   std::vector<Operand> operands_;              // of the instruction at hand
-  std::map<const Instruction*, int> carried_;  // what transfers have added up in the turns so far
+  std::map<const Instruction*, int> carried_;  // what transfers have added up in the iterations so far
   int target_ = finite;                        // what was refused
 };
 

@@ -221,8 +221,8 @@ void Executor::wait(const Instruction& in, int64_t micro_batch, std::span<const 
 
 void Executor::record(const Instruction& in, int64_t micro_batch) {
   if (in.records < 0) return;
-  const int64_t turn = program_.loops(static_cast<int>(&in - program_.instructions.data())) ? micro_batch : 0;
-  streams_[static_cast<size_t>(in.stream)]->record(*events_[static_cast<size_t>(in.records + turn)]);
+  const int64_t iteration = program_.loops(static_cast<int>(&in - program_.instructions.data())) ? micro_batch : 0;
+  streams_[static_cast<size_t>(in.stream)]->record(*events_[static_cast<size_t>(in.records + iteration)]);
 }
 
 // Null where nothing is recorded, or no more.
@@ -354,7 +354,7 @@ void Executor::observe(const Instruction& in, int64_t micro_batch) {
 void Executor::poison(const Instruction& in, int64_t micro_batch) {
   if (!device_.executes()) return;
   for (const Instruction::Release& dead : in.releases) {
-    if (dead.sent || (dead.last_turn && micro_batch + 1 != program_.micro_batches())) continue;
+    if (dead.sent || (dead.last_iteration && micro_batch + 1 != program_.micro_batches())) continue;
     // NaN, or an index far out.
     stream().fill(at(dead.at, micro_batch), dead.bytes, 0xff);
   }

@@ -169,15 +169,15 @@ Status restore(Session& session, const Fitting& from) {
 }
 
 // Sets the order and the place of the data, and sets them back unless the checkpoint is loaded.
-class DataInTurn {
+class DataOfCheckpoint {
  public:
-  explicit DataInTurn(Dataset* dataset) : dataset_(dataset) {
+  explicit DataOfCheckpoint(Dataset* dataset) : dataset_(dataset) {
     if (dataset_) before_ = dataset_->place();
   }
-  ~DataInTurn() {
+  ~DataOfCheckpoint() {
     if (dataset_) dataset_->go_back(before_);
   }
-  DataInTurn(const DataInTurn&) = delete;
+  DataOfCheckpoint(const DataOfCheckpoint&) = delete;
   Status go_to(const Checkpoint& checkpoint) {
     if (!dataset_) return {};
     EPL_TRY(keep_slices(*dataset_, checkpoint.facts));
@@ -251,9 +251,9 @@ Status check_worth_saving(Session& session) {
 
 // Values of the state that are written one behind the other. Over processes all put them together at the same time, so
 // each takes them in the same order, all of them, whatever becomes of the writing.
-class StateInTurn {
+class StateInOrder {
  public:
-  StateInTurn(Session& session, const Names& names) : session_(session), names_(names) {}
+  StateInOrder(Session& session, const Names& names) : session_(session), names_(names) {}
   Status take(size_t index, Tensor& value) {
     for (; failed_.ok() && next_ <= index; ++next_) {
       auto one = session_.state().view(names_[next_].first);
@@ -277,7 +277,7 @@ class StateInTurn {
 // One of them, there from its first byte to its last.
 class StateSource final : public TensorSource {
  public:
-  StateSource(StateInTurn& all, size_t index) : all_(all), index_(index) {}
+  StateSource(StateInOrder& all, size_t index) : all_(all), index_(index) {}
   Status read(int64_t begin, int64_t bytes, void* target) const override {
     if (begin == 0) EPL_TRY(all_.take(index_, value_));
     EPL_TRY(value_.read(begin, bytes, target));
@@ -286,7 +286,7 @@ class StateSource final : public TensorSource {
   }
 
  private:
-  StateInTurn& all_;
+  StateInOrder& all_;
   size_t index_;
   mutable Tensor value_;
 };
@@ -303,7 +303,7 @@ Status write_session(Session& session, ByteWriter* out, const TrainingData& data
   const bool leads = session.world().is_local(0);
   EPL_TRY(session.world().agree(leads && out == nullptr ? no_writer() : Status()));
   EPL_TRY(session.world().agree(pieces_of(session, names).status()));
-  StateInTurn state(session, names);
+  StateInOrder state(session, names);
   for (size_t i = 0; i < names.size(); ++i) {
     const auto& [name, kind] = names[i];
     checkpoint->items.push_back(
@@ -355,13 +355,13 @@ Status load_session(Session& session, const Result<CheckpointFiles>& files, cons
   const Checkpoint& found = fitting->checkpoint;
   EPL_TRY(session.world().compare(told_line("the checkpoint's step", cat(found.step)) +
                                   told_line("the checkpoint's hash", cat(found.content))));
-  DataInTurn turn(data.dataset);
-  EPL_TRY(session.world().agree(turn.go_to(fitting->checkpoint)));
+  DataOfCheckpoint sought(data.dataset);
+  EPL_TRY(session.world().agree(sought.go_to(fitting->checkpoint)));
   if (const Status status = session.world().agree(restore(session, *fitting)); !status.ok()) {
     session.state().torn();  // in one process at least
     return status;
   }
-  turn.stay();
+  sought.stay();
   log(session.host(), LogLevel::info, "loaded checkpoint ", LoggedPath{fitting->path}, " of step ",
       fitting->checkpoint.step);
   return session.state().compare_copies();

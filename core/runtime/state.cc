@@ -119,12 +119,12 @@ Result<Tensor> State::view(std::string_view name) {
   return rank.store.view(*rank.stream, *held.slot);
 }
 
-Result<std::vector<State::Piece>> State::pieces(std::string_view name, size_t turn) const {
+Result<std::vector<State::Piece>> State::pieces(std::string_view name, size_t number) const {
   EPL_ASSIGN(const Held held, this->held(name));
   EPL_TRY(world_.call().stop().check());
   std::vector<Piece> out;
   for (const std::vector<int>& holders : held.holders) {
-    const int giver = holders[turn % holders.size()];
+    const int giver = holders[number % holders.size()];
     if (!world_.is_local(giver)) continue;
     const LocalRank& rank = world_.ranks().at(giver);
     out.push_back({giver, rank.store.boxes(*rank.stream, *held.slot)});

@@ -50,7 +50,7 @@ class State {
     int rank = 0;
     std::vector<PlacedBox> boxes;
   };
-  Result<std::vector<Piece>> pieces(std::string_view name, size_t turn) const;
+  Result<std::vector<Piece>> pieces(std::string_view name, size_t number) const;
   Status set(std::string_view name, const Tensor& value);
   // The same from pieces of the value, of its type, of which each rank reads what it holds. If that fails, the state is
   // torn. It is what a checkpoint sets, and not told to other processes.

@@ -37,7 +37,7 @@ bool block_loops(BlockKind kind) {
   return kind != BlockKind::once && kind != BlockKind::mid && kind != BlockKind::post;
 }
 
-bool block_takes_turns(BlockKind kind) {
+bool block_is_interleaved(BlockKind kind) {
   return kind == BlockKind::forward || kind == BlockKind::backward || kind == BlockKind::weight;
 }
 

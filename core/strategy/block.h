@@ -23,15 +23,15 @@ enum class BlockKind : uint8_t {
   weight,  // of the backward pass, what only the update needs: gradients of weights
 };
 inline constexpr BlockKind all_blocks[] = {BlockKind::once,    BlockKind::pre,      BlockKind::mid,    BlockKind::main,
-                                           BlockKind::forward, BlockKind::backward, BlockKind::weight,  // take turns
+                                           BlockKind::forward, BlockKind::backward, BlockKind::weight,  // interleaved
                                            BlockKind::post};
 std::string_view block_name(BlockKind kind);
 std::optional<BlockKind> block_named(std::string_view name);
 bool block_loops(BlockKind kind);  // called for every micro-batch
 // Its calls may come between those of other blocks, and a micro-batch's values go from one of these to the next.
-bool block_takes_turns(BlockKind kind);
+bool block_is_interleaved(BlockKind kind);
 
-// What a class of ranks does in one call. Blocks that take turns are those of a stage; any other is that of all stages
+// What a class of ranks does in one call. Interleaved blocks are those of a stage; any other is that of all stages
 // of the class, and its `stage` is 0.
 struct BlockId {
   int stage = 0;

@@ -96,7 +96,7 @@ int Plan::stages() const {
 
 BlockId Plan::block_of(NodeId node, int rank_class) const {
   BlockId block{.kind = node_block[node]};
-  if (!block_takes_turns(block.kind)) return block;
+  if (!block_is_interleaved(block.kind)) return block;
   const int at = node_task_graph[node];
   block.stage = at == every_task_graph ? stages_of(rank_class).front() : task_graphs[at].stage;
   return block;
@@ -139,14 +139,14 @@ Boundary boundary_of(const Plan& plan, Value v, NodeId user, BlockKind used) {
   }
   // What only the update needs is complete when it begins, and so is the mean over micro-batches. The stage of the node
   // that needs it there says nothing about when: its calls may come before the one that makes the value.
-  const bool turns_end = plan.alone(v) || (block_takes_turns(block) && plan.micro_batches() == 1);
-  if (block == BlockKind::weight || (turns_end && used == BlockKind::post)) found.late = true;
+  const bool iterations_end = plan.alone(v) || (block_is_interleaved(block) && plan.micro_batches() == 1);
+  if (block == BlockKind::weight || (iterations_end && used == BlockKind::post)) found.late = true;
   if (found.late) block = block == BlockKind::pre ? BlockKind::mid : BlockKind::post;
   // What `pre` computes for each micro-batch is computed again for the others.
   const bool again = block == BlockKind::pre && !found.late && stored.cut_dim(batch_axis) >= 0;
   if (again && used != BlockKind::pre) block = BlockKind::forward;
   found.sent.kind = found.received.kind = block;
-  if (!block_takes_turns(block)) return found;
+  if (!block_is_interleaved(block)) return found;
   const auto stage = [&](NodeId n) {
     const int at = std::max(plan.node_task_graph[n], 0);
     return plan.task_graphs[at].stage;
@@ -349,7 +349,7 @@ Status verify_calls(const Plan& plan) {
     const std::string name = plan.class_name(c);
     std::map<BlockId, int64_t> next;
     for (const BlockCall& call : plan.calls[c]) {
-      if (!block_takes_turns(call.block) && call.stage != 0)
+      if (!block_is_interleaved(call.block) && call.stage != 0)
         return error(Code::internal, name, " calls ", call.id().text(), ", which is of no stage");
       if (call.micro_batch != next[call.id()]++) {
         return error(Code::internal, name, " calls ", call.id().text(), " for micro-batch ", call.micro_batch,

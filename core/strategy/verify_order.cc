@@ -34,7 +34,7 @@ struct Moment {
 
 double duration(const BlockCall& call, bool parts_weights) {
   if (call.block == BlockKind::backward) return parts_weights ? 1 : 2;
-  return block_takes_turns(call.block) ? 1 : 0;
+  return block_is_interleaved(call.block) ? 1 : 0;
 }
 
 class Order {
@@ -114,10 +114,11 @@ class Order {
     made.parts_weights = std::ranges::find(calls, BlockKind::weight, &BlockCall::block) != calls.end();
     made.freed.resize(calls.size());
     std::vector<size_t> sent;
-    std::map<BlockId, std::vector<size_t>> sent_in_turn;  // of a block that writes to the same memory in each turn
+    std::map<BlockId, std::vector<size_t>>
+        sent_in_iteration;  // of a block that writes to the same memory in each iteration
     for (size_t i = 0; i < calls.size(); ++i) {
-      std::vector<size_t>& turn = sent_in_turn[calls[i].id()];
-      made.freed[i] = std::exchange(turn, {});
+      std::vector<size_t>& of_block = sent_in_iteration[calls[i].id()];
+      made.freed[i] = std::exchange(of_block, {});
       // The update writes to weights, which may be lent.
       if (calls[i].block == BlockKind::post) made.freed[i] = sent;
       made.steps.push_back({Action::begins, i});
@@ -130,7 +131,7 @@ class Order {
         made.steps.push_back({sends ? Action::sends : Action::receives, i, message});
         if (!sends) continue;
         sent.push_back(message);
-        if (block_loops(calls[i].block) && !block_takes_turns(calls[i].block)) turn.push_back(message);
+        if (block_loops(calls[i].block) && !block_is_interleaved(calls[i].block)) of_block.push_back(message);
       }
       if (!worked) made.steps.push_back({Action::works, i});
     }
@@ -222,7 +223,7 @@ class Order {
   std::map<std::tuple<int, int, int64_t>, std::vector<size_t>> on_the_way_;
 };
 
-// Blocks of a class that take turns, of which the first gives the second a value of its micro-batch.
+// Interleaved blocks of a class, of which the first gives the second a value of its micro-batch.
 std::map<std::pair<BlockId, BlockId>, Value> needs_of(const Plan& plan, const std::vector<Boundary>& all,
                                                       int rank_class) {
   const Graph& graph = *plan.graph;
@@ -235,14 +236,14 @@ std::map<std::pair<BlockId, BlockId>, Value> needs_of(const Plan& plan, const st
     const int at = plan.node_task_graph[n];
     if (at == every_task_graph || plan.class_of(at) != rank_class) continue;
     const BlockId taker = plan.block_of(n, rank_class);
-    if (!block_takes_turns(taker.kind)) continue;
+    if (!block_is_interleaved(taker.kind)) continue;
     for (Value v : graph.node(n).inputs) {
       if (!v || !graph.value(v).producer) continue;
       const auto known = received.find(v);
       if (known == received.end() && plan.class_of(v) != rank_class) continue;
       const BlockId giver =
           known != received.end() ? known->second : plan.block_of(graph.value(v).producer, rank_class);
-      if (block_takes_turns(giver.kind) && giver != taker) needs.emplace(std::pair(giver, taker), v);
+      if (block_is_interleaved(giver.kind) && giver != taker) needs.emplace(std::pair(giver, taker), v);
     }
   }
   return needs;

@@ -29,14 +29,14 @@ struct Use {
 
 bool has_adapters(const Node& node) { return node.op->weight_product != WeightProduct::none; }
 
-// The parameter behind casts, reshapes and transposes; each transpose flips `turned`.
-Value source_of(const Graph& graph, Value value, bool& turned) {
+// The parameter behind casts, reshapes and transposes; each transpose flips `transposed`.
+Value source_of(const Graph& graph, Value value, bool& transposed) {
   while (value && graph.value(value).producer) {
     const Node& node = graph.node(graph.value(value).producer);
     const bool transpose = node.attributes.has("perm") && node.attributes.ints("perm") == Ints{1, 0};
     const bool same = node.op->moves == Moves::all && node.op->view && graph.type(value) == graph.type(node.inputs[0]);
     if (!transpose && !same && node.op->moves != Moves::converted) break;
-    turned = turned != transpose;
+    transposed = transposed != transpose;
     value = node.inputs[0];
   }
   return value;
@@ -45,18 +45,18 @@ Value source_of(const Graph& graph, Value value, bool& turned) {
 Use use_of(const Graph& graph, const Node& node) {
   Use use;
   const Value operand = node.inputs[1];
-  bool turned = false;
-  use.weight = source_of(graph, operand, turned);
+  bool transposed = false;
+  use.weight = source_of(graph, operand, transposed);
   if (graph.value(use.weight).kind != ValueKind::parameter) return {};
   const TensorType& type = graph.type(use.weight);
   if (node.op->weight_product == WeightProduct::convolution) {
-    if (turned || type.ndim() < 3) return {};
+    if (transposed || type.ndim() < 3) return {};
     if (node.attributes.integer("groups") != 1) use.refusal = "it is a convolution in groups";
     return use;
   }
   if (type.ndim() != 2) return {};
   const bool flag = node.attributes.flag(node.op->transposes_weight);
-  use.transposed = flag == turned;  // neither: the operand is [in, out] already; both: it is again
+  use.transposed = flag == transposed;  // neither: the operand is [in, out] already; both: it is again
   return use;
 }
 
@@ -124,8 +124,8 @@ class Inserting {
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const Value parameter = node.inputs[i] ? shown[node.inputs[i].index] : Value{};
         if (!parameter) continue;
-        bool turned = false;
-        const Value through = source_of(source_, node.outputs[0], turned);
+        bool transposed = false;
+        const Value through = source_of(source_, node.outputs[0], transposed);
         if (through == parameter) {
           shown[node.outputs[0].index] = parameter;
         } else if (i == 1 && use.weight == parameter) {

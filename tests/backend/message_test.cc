@@ -19,8 +19,8 @@ TEST_P(Ranks, what_is_sent_is_received) {
       const Collective send{.kind = Kind::send, .dtype = DType::i64, .count = 300, .source = own.data(), .peer = next};
       const Collective receive{
           .kind = Kind::receive, .dtype = DType::i64, .count = 300, .target = got.data(), .peer = before};
-      for (int turn = 0; turn < 2; ++turn) {
-        const Status status = run(c, s, (turn == 0) == (r == 0) ? receive : send);
+      for (int round = 0; round < 2; ++round) {
+        const Status status = run(c, s, (round == 0) == (r == 0) ? receive : send);
         ASSERT_TRUE(status.ok()) << status.to_string();
       }
       ASSERT_EQ(got, std::vector<int64_t>(300, before * 1000 + round));

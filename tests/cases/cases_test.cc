@@ -258,10 +258,10 @@ TEST(CaseFolders, ArenasAreTight) {
   for (const Expected& e : read_hashes()) {
     const fs::path model = folder_of(e.name) / "model.onnx";
     if (!fs::exists(model)) continue;
-    for (const char* turns : {"", "--micro-batches 2"}) {
-      const Json plan = tool("plan", model, std::string("--batch 4 ") + turns);
+    for (const char* cut : {"", "--micro-batches 2"}) {
+      const Json plan = tool("plan", model, std::string("--batch 4 ") + cut);
       if (plan.value("exit", -1) != 0) continue;  // another loss than the first output's cross-entropy, or samples mix
-      EXPECT_LE(plan.value("arena_bytes", 1e18), 1.05 * plan.value("arena_live_bytes", 0.0)) << e.name << " " << turns;
+      EXPECT_LE(plan.value("arena_bytes", 1e18), 1.05 * plan.value("arena_live_bytes", 0.0)) << e.name << " " << cut;
       ++planned;
     }
   }

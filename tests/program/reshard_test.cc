@@ -30,7 +30,7 @@ std::string moves(const Sharding& from, const Sharding& to, const TensorType& ty
   for (const Move& move : *made) {
     const Attribute* axis = move.attributes.find("axis");
     texts.push_back(cat(move.op, axis ? cat("(", std::get<std::string>(*axis), ")") : "", " ", move.type.text(),
-                        move.at_last_turn ? "!" : ""));
+                        move.at_last_iteration ? "!" : ""));
   }
   return join(texts, "; ");
 }
@@ -105,7 +105,7 @@ TEST(Reshard, ASumIsScatteredOverAnyDimension) {
   EXPECT_EQ(moves(lying({{}, {}}, {{model}}), lying({{}, by({model})})),
             "reshape f32[64,4,4]; transpose f32[4,64,4]; reshape f32[4,256]; reduce_scatter(model) f32[1,256]; "
             "reshape f32[64,4]");
-  // Samples, of which a rank has one in each turn, and positions in one dimension: its positions lie together.
+  // Samples, of which a rank has one in each iteration, and positions in one dimension: its positions lie together.
   EXPECT_EQ(
       moves(lying({by({data, micro_batch}), {}}, {{model}}), lying({{{{data, micro_batch}, 1}, {{model}, 4}}, {}})),
       "reduce_scatter(model) f32[4,16]");

@@ -136,8 +136,8 @@ class Checked {
     const auto wait = [&](int event) {
       if (event == program_.numbers_event) add(j, runs_.size());
       for (size_t i = 0; i < j; ++i) {
-        const int turn = program_.loops(runs_[i].instruction) ? static_cast<int>(runs_[i].micro_batch) : 0;
-        if (in(i).records >= 0 && in(i).records + turn == event) add(j, i);
+        const int iteration = program_.loops(runs_[i].instruction) ? static_cast<int>(runs_[i].micro_batch) : 0;
+        if (in(i).records >= 0 && in(i).records + iteration == event) add(j, i);
       }
     };
     for (const Wait& one : in(j).waits) wait(one.event + (one.each ? static_cast<int>(runs_[j].micro_batch) : 0));
@@ -203,8 +203,8 @@ TEST(Streams, AreOrderedByTheFewestWaits) {
   EXPECT_GT(waits, 500);
 }
 
-// What is waited for in every turn stands once, however many turns there are.
-TEST(Streams, AProgramDoesNotGrowWithItsTurns) {
+// What is waited for in every iteration stands once, however many iterations there are.
+TEST(Streams, AProgramDoesNotGrowWithItsIterations) {
   for (const int64_t micro_batches : {2, 8}) {
     Program program;
     program.mesh.axes = {{"data", 1}, {"micro_batch", micro_batches, MeshAxis::Kind::time}};

@@ -212,7 +212,7 @@ def early_exit():
 
 
 def count_of_data():
-    """An input says how many turns there are."""
+    """An input says how many iterations there are."""
     body = graph([node("MatMul", "s w", "a"), node("Tanh", "a", "s_next"), node("Identity", "c", "go")],
                  [value("i", INT64, []), value("c", BOOL, []), value("s")],
                  [value("go", BOOL, []), value("s_next")])

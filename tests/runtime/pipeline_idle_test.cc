@@ -35,7 +35,7 @@ double idle(const StepTrace& trace) {
   for (const RankTrace& rank : trace.ranks) {
     for (const TraceEvent& event : rank.events) {
       const Instruction* in = rank.instruction(event);
-      if (!in || !block_takes_turns(rank.program->calls[static_cast<size_t>(event.call)].block)) continue;
+      if (!in || !block_is_interleaved(rank.program->calls[static_cast<size_t>(event.call)].block)) continue;
       if (in->transfer && !in->transfer->counterpart.empty()) continue;
       begin = std::min(begin, event.begin);
       end = std::max(end, event.end);

@@ -65,8 +65,8 @@ class Walk {
       if (!in.transfer || in.transfer->counterpart.empty()) continue;
       const ProgramGroup& group = program.groups[static_cast<size_t>(in.group)];
       if (in.transfer->sends) {
-        const int64_t turn = program.loops(block.first + i) ? call.micro_batch : 0;
-        const Sent sent{c, in.records + turn, in.query->in(0).shape};
+        const int64_t iteration = program.loops(block.first + i) ? call.micro_batch : 0;
+        const Sent sent{c, in.records + iteration, in.query->in(0).shape};
         if (group.peer == 0) on_the_way_[{self, group.rank_class, group.channel}].push_back(sent);  // others: copies
         continue;
       }
@@ -202,7 +202,7 @@ TEST(Order, ThatMakesARingIsRefused) {
   EXPECT_NE(ring.find("which stage1 never gets to send"), std::string::npos) << ring;
 }
 
-// What is sent in each turn of a loop that writes to one place must have been taken before the next turn.
+// What is sent in each iteration of a loop that writes to one place must have been taken before the next iteration.
 TEST(Order, ThatNeverFreesMemoryIsRefused) {
   auto made = plan_of(smoothed_job(), {"GPipe", 2, 2});
   ASSERT_TRUE(made.ok()) << made.status().to_string();

@@ -83,7 +83,7 @@ TEST_P(Schedules, AreTheCallsOfThePrograms) {
     EXPECT_EQ(shape.classes, layout.stages);
     for (int c = 0; c < entry.plan.classes(); ++c) {
       std::vector<BlockCall> calls = entry.programs[static_cast<size_t>(c)].calls;
-      std::erase_if(calls, [](const BlockCall& call) { return !block_takes_turns(call.block); });
+      std::erase_if(calls, [](const BlockCall& call) { return !block_is_interleaved(call.block); });
       EXPECT_EQ(calls, row().calls(shape, c)) << layout.text();
     }
   });

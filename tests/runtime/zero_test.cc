@@ -203,7 +203,7 @@ TEST(ZeroInPlace, NeedsNoMemoryBesideTheWeights) {
 }
 
 // The gradient of a large weight, of a small batch: each copy gets all samples and computes its piece, and no sum of
-// the weight's size is made. Not in turns, which would sum in another order, and not for small weights.
+// the weight's size is made. Not over micro-batches first, which would sum in another order, and not for small weights.
 TEST(ZeroBySamples, HasTheBitsOfSumsThatAreScattered) {
   constexpr std::string_view wide = R"(graph mlp(x: f32[8,12] batch 0) {
   w1: f32[12,256] = param

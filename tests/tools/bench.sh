@@ -1,5 +1,5 @@
 #!/bin/sh
-# bench.sh EPL OUT: levels are measured in turns and said as a table or as JSON lines, one for each.
+# bench.sh EPL OUT: levels are measured in rounds and said as a table or as JSON lines, one for each.
 . "$(dirname "$0")/begin.sh"
 case="$source/tests/cases/mlp_sgd_legacy"
 expect 0 '| mlp_sgd_legacy | 2 | layout |' "$epl" bench "$case" --rounds 1 --steps 2

@@ -68,7 +68,7 @@ struct Convolution {
   GemmProblem gemm;
   Patches patches;
   Images images, plain_patches;
-  TurnedWeights weights;
+  FlippedWeights weights;
   Units units;
   int64_t parts = 1;  // runs of units whose sums are products of their own; C is one behind the other
   int64_t c_at = -1;  // where C lies in the workspace, in elements; -1: it is the output
@@ -134,7 +134,7 @@ Convolutions forward(const KernelQuery& q) {
 Convolution grad_input_phase(const Geometry& g, const int64_t (&phase)[conv_dims]) {
   Convolution c;
   Patches& patches = c.patches;
-  TurnedWeights& w = c.weights;
+  FlippedWeights& w = c.weights;
   patches.channel = g.y_pixels;
   patches.group = g.out * g.y_pixels;
   patches.image = g.groups * patches.group;
@@ -165,7 +165,7 @@ Convolution grad_input_phase(const Geometry& g, const int64_t (&phase)[conv_dims
     p.a_col = g.in;
     p.batch[2].a = g.out * g.in;
   } else {
-    p.pack_a = EPL_CPU_CHOOSE(pack_turned_weights);
+    p.pack_a = EPL_CPU_CHOOSE(pack_flipped_weights);
   }
   if (g.strided()) {  // C is compact, and in the workspace
     p.n = p.c_row = g.batch * patches.columns();

@@ -30,7 +30,7 @@ struct Images {
 
 // Weights [out, in, kernel...] as a matrix: a row per input channel, a column per (output channel, used tap). Along
 // dimension d the taps first, first + skip, ... are used.
-struct TurnedWeights {
+struct FlippedWeights {
   const float* data = nullptr;
   int64_t group = 0, in = 0, taps = 0;
   int64_t kernel[conv_dims], used[conv_dims], first[conv_dims], skip[conv_dims];
@@ -42,8 +42,8 @@ struct TurnedWeights {
   void pack_patches_across(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*,                  \
                            int64_t); /* Patches, transposed */                                                \
   void pack_images(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*, int64_t); /* Images */   \
-  void pack_turned_weights(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*,                  \
-                           int64_t); /* TurnedWeights */
+  void pack_flipped_weights(const void*, int64_t, int64_t, int64_t, int64_t, int64_t, float*,                 \
+                            int64_t); /* FlippedWeights */
 namespace v3 {
 EPL_CONV_PACKS
 }

@@ -222,9 +222,9 @@ void pack_images(const void* context, int64_t group, int64_t first, int64_t coun
   }
 }
 
-void pack_turned_weights(const void* context, int64_t group, int64_t first, int64_t count, int64_t k, int64_t depth,
-                         float* to, int64_t stride) {
-  const TurnedWeights& w = *static_cast<const TurnedWeights*>(context);
+void pack_flipped_weights(const void* context, int64_t group, int64_t first, int64_t count, int64_t k, int64_t depth,
+                          float* to, int64_t stride) {
+  const FlippedWeights& w = *static_cast<const FlippedWeights*>(context);
   const int64_t taps = w.used[0] * w.used[1] * w.used[2];
   if (taps == w.taps) {  // the taps of a channel are contiguous
     while (depth > 0) {

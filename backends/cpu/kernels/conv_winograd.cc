@@ -1,5 +1,5 @@
 // The rows of Winograd's convolution: conv and conv_grad_input with 3 x 3 taps and strides of 1. The gradient by the
-// input is a convolution of dy with the weights' channels exchanged and the taps turned.
+// input is a convolution of dy with the weights' channels exchanged and the taps flipped.
 #include "backends/cpu/kernels/conv_winograd.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ Result<Winograd> winograd_of(const KernelQuery& q, bool gradient) {
   g.out = y[1];
   g.weight_out = gradient ? taps * taps : w[1] * taps * taps;
   g.weight_in = gradient ? w[1] * taps * taps : taps * taps;
-  g.turned = gradient;
+  g.flipped = gradient;
   const Ints& pads = q.attributes.ints("pads");
   for (size_t d = 0; d < 2; ++d) {
     g.x[d] = x[d + 2];

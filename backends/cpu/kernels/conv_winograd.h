@@ -29,7 +29,7 @@ struct Winograd {
   int64_t x[2], y[2], pads[2];             // height, width; pads may be negative
   int64_t tiles[2];                        // of an image
   int64_t weight_out = 0, weight_in = 0;   // strides of the weights' channels; the taps are contiguous
-  bool turned = false;                     // last tap first
+  bool flipped = false;                    // last tap first
   int64_t task_tiles = 0, tile_tasks = 0;  // a task computes some tiles of some output channels
   int64_t task_panels = 0, panel_tasks = 0;
   int64_t panel = 0, lanes = 0;  // output channels of a panel and of a vector

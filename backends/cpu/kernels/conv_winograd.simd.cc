@@ -24,7 +24,7 @@ void transform_weights_of(const Winograd& g, const float* w, int64_t first, floa
       transform_tile<taps, inputs, transform_weights>(
           [&](int row, int tap) HWY_ATTR {
             const int at = row * taps + tap;
-            return hn::LoadU(Floats(), from + (g.turned ? all - 1 - at : at) * lanes);
+            return hn::LoadU(Floats(), from + (g.flipped ? all - 1 - at : at) * lanes);
           },
           [&](int row, int tap, Vector v)
               HWY_ATTR { hn::StoreU(v, Floats(), to + (row * inputs + tap) * g.weight_position + k * width); });

@@ -97,7 +97,7 @@ Result<Prepared> prepare_product(const KernelQuery& q) {
   p->n = q.out(0).shape[1];
   p->matrices = q.in(1).shape[0];
   p->units = q.units;
-  EPL_TRY(require(p->units.outer == 1 && p->units.divide(p->k), "segments of the sum that lie in turns"));
+  EPL_TRY(require(p->units.outer == 1 && p->units.divide(p->k), "segments of the sum that are interleaved"));
   const int64_t values = p->sorted_values() + whole_lines(p->rows * p->k) + whole_lines(p->rows * p->n);
   const int64_t product = gemm_bytes(p->rows, q.threads, [&](int64_t rows) { return product_of(*p, rows); });
   return Prepared{.state = p, .workspace_bytes = values * bytes_per_float + product};

@@ -1,5 +1,5 @@
-// Products whose sum runs over a batch that is not the first of the summed dimensions: the units of k lie in turns, and
-// packs bring them one behind the other, which is what `gemm` sums.
+// Products whose sum runs over a batch that is not the first of the summed dimensions: the units of k are interleaved,
+// and packs bring them one behind the other, which is what `gemm` sums.
 #pragma once
 
 #include <algorithm>

@@ -56,7 +56,7 @@ extern "C" __global__ void weights(const float* w, float* u) {
   if (t >= in * out) return;
   const float* from = w + t % out * weight_out + t / out * weight_in;
   winograd::transform_tile<3, 6, winograd::transform_weights>(
-      [&](int row, int tap) { return from[turned ? 8 - (row * 3 + tap) : row * 3 + tap]; },
+      [&](int row, int tap) { return from[flipped ? 8 - (row * 3 + tap) : row * 3 + tap]; },
       [&](int row, int tap, float v) { u[(row * 6 + tap) * (in * out) + t] = v; });
 }
 extern "C" __global__ void inputs(const float* x, float* v) {
@@ -101,7 +101,7 @@ Result<Kernel> convolve(const Query& q, bool gradient) {
   const Argument u = workspace(0), v = workspace(of_weights), m = workspace(of_weights + of_inputs);
   const std::string body = cat(s.text(), constant("weight_out", gradient ? taps * taps : w[1] * taps * taps),
                                constant("weight_in", gradient ? w[1] * taps * taps : taps * taps),
-                               "constexpr bool turned = ", gradient ? "true" : "false", ";\n", convolution);
+                               "constexpr bool flipped = ", gradient ? "true" : "false", ";\n", convolution);
   const std::string text = program({winograd_file}, body);
   kernel.launches.push_back(launch_threads(text, "weights", s.in * s.out, {input(1), u}));
   kernel.launches.push_back(launch_threads(text, "inputs", s.in * tiles, {input(0), v}));

@@ -45,7 +45,7 @@ Result<Kernel> picked_linear(const Query& q) {
   const bool transposed = q.flag("transpose_w");
   const int64_t rows = q.in(0).shape[0], k = q.in(0).shape[1], n = q.out(0).shape[1];
   EPL_TRY(require(is_integer(q.in(2).dtype), "picks that are no integers"));
-  EPL_TRY(require(q.units.outer == 1 && q.units.divide(k), "segments of the sum that lie in turns"));
+  EPL_TRY(require(q.units.outer == 1 && q.units.divide(k), "segments of the sum that are interleaved"));
   Kernel kernel;
   if (rows * n == 0) return kernel;
   const std::string body =

@@ -41,11 +41,11 @@ EPL_OP(accumulate) {
 }
 
 EPL_TRANSFER(accumulate) {
-  return {.doc = "the sum over the micro-batches of a loop, whose turns come in ascending order",
+  return {.doc = "the sum over the micro-batches of a loop, whose iterations come in ascending order",
           .op = "accumulate",
           .kernel = "x0; x1; add(%0,%1) -> %2",
           .holds = "gradient",
-          .at_last_turn = true,
+          .at_last_iteration = true,
           .held_bytes =
               [](const Instruction& in, int64_t micro_batches) {
                 int64_t levels = 0;

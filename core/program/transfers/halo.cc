@@ -70,11 +70,11 @@ class Exchange {
     if (own.size() > 0) copy(in_result(own), r_.size, in_operand(own), r_.own, own.size());
     pad({here.begin, std::min<int64_t>(here.end, 0)});
     pad({std::max(here.begin, all.end), here.end});
-    // In two turns for each distance, so that every rank has one partner at a time and none waits in a ring.
+    // In two rounds for each distance, so that every rank has one partner at a time and none waits in a ring.
     for (int64_t distance = 1; distance < r_.parts; ++distance) {
-      const int64_t turn = rank_ / distance % 2;
+      const int64_t first = rank_ / distance % 2;
       for (int64_t now = 0; now < 2; ++now) {
-        const int64_t other = now == turn ? rank_ + distance : rank_ - distance;
+        const int64_t other = now == first ? rank_ + distance : rank_ - distance;
         if (other >= 0 && other < r_.parts) EPL_TRY(meet(other));
       }
     }

@@ -120,11 +120,11 @@ EPL_REWRITE(picked_linear) {
               const bool crossed = m.root().attributes.flag(flags[1 - which]);
               const int one = (which == 0) == crossed ? 1 : 2;
               if (x.dim(0) != rows || x.dim(one) != 1 || !is_float(x.dtype)) continue;
-              const bool turned = m.root().attributes.flag(flags[which]);
+              const bool transposed = m.root().attributes.flag(flags[which]);
               const Var y = b.emit("picked_linear",
                                    {b.reshape(b.var(now[vectors]), {rows, x.dim(3 - one)}),
                                     b.var(now[gather->inputs[0]]), b.var(now[gather->inputs[1]])},
-                                   {{"transpose_w", (which == 0) != turned}});
+                                   {{"transpose_w", (which == 0) != transposed}});
               return {b.reshape(y, m.type(m.root().outputs[0]).shape)};
             }
             return {};

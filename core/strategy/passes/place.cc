@@ -140,26 +140,26 @@ class Placement {
   // them.
   Status fit_batch(int64_t& micro_batches) {
     const auto fitting = [](int64_t wanted, int64_t samples) { return samples == 0 ? 1 : std::gcd(wanted, samples); };
-    const int64_t copies = std::ranges::max_element(layout_.leaves, {}, &ScopeLeaf::data)->data, turns = micro_batches;
+    const int64_t copies = std::ranges::max_element(layout_.leaves, {}, &ScopeLeaf::data)->data, wanted = micro_batches;
     int64_t alike = 1;  // copies that have the same samples
     for (ScopeLeaf& leaf : layout_.leaves) {
-      const int64_t data = fitting(leaf.data, plan_.independent_micro_batches ? plan_.batch / turns : plan_.batch);
+      const int64_t data = fitting(leaf.data, plan_.independent_micro_batches ? plan_.batch / wanted : plan_.batch);
       if (data == leaf.data) continue;
       alike = std::max(alike, leaf.data / data);
       leaf.roles.push_back({ScopeKind::replicate, leaf.data / data});  // innermost: all leaves cut samples alike
       leaf.data = data;
     }
     EPL_ASSIGN(const BatchAxes ranks, find_batch_axes(layout_));
-    if (!plan_.independent_micro_batches) micro_batches = fitting(turns, plan_.batch / ranks.pieces());
-    if (alike * turns / micro_batches == 1) return {};
+    if (!plan_.independent_micro_batches) micro_batches = fitting(wanted, plan_.batch / ranks.pieces());
+    if (alike * wanted / micro_batches == 1) return {};
     const std::string share = plan_.batch == 0 ? cat("each of ", copies, " copies computes all of it")
                                                : cat("each piece is computed by ", alike, " copies");
     plan_.notes.push_back(
         cat(plan_.batch == 0 ? "no input counts samples, so there is no batch to cut: "
-                             : cat("the batch of ", plan_.batch, " does not divide over ", copies, " copies x ", turns,
+                             : cat("the batch of ", plan_.batch, " does not divide over ", copies, " copies x ", wanted,
                                    " micro-batches, so it is cut into ", ranks.pieces() * micro_batches, " pieces: "),
-            alike > 1 ? share : "", alike > 1 && micro_batches < turns ? ", and " : "",
-            micro_batches < turns ? cat("one micro-batch stands for ", turns / micro_batches) : ""));
+            alike > 1 ? share : "", alike > 1 && micro_batches < wanted ? ", and " : "",
+            micro_batches < wanted ? cat("one micro-batch stands for ", wanted / micro_batches) : ""));
     return {};
   }
 

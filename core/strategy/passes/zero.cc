@@ -112,8 +112,8 @@ class Sharing {
     piece.flops /= copies;
     piece.bytes /= copies;
     const double bytes = here(n, type, whole);
-    const bool in_turns = plan_.batch_of(plan_.node_task_graph[n]).time_first(mesh(n));
-    const double sums = in_turns ? static_cast<double>(plan_.micro_batches()) : 1;
+    const bool time_first = plan_.batch_of(plan_.node_task_graph[n]).time_first(mesh(n));
+    const double sums = time_first ? static_cast<double>(plan_.micro_batches()) : 1;
     const double exchange = sums * collective(n, Collective::Kind::reduce_scatter, axes, bytes / copies) +
                             collective(n, Collective::Kind::all_gather, axes, bytes / copies) + 2 * cost_.launch();
     const double sum = sums * collective(n, Collective::Kind::all_reduce, axes, bytes);
