@@ -1,5 +1,5 @@
-// Where the integers come from by which an op picks: an input, as it is or with arithmetic on each of its elements, as
-// in `table[ids - 1]` or `where(ids < 0, ids + rows, ids)`.
+// Where the integers come from by which an op gathers or scatters: an input, as it is or with arithmetic on each of its
+// elements, as in `table[ids - 1]` or `where(ids < 0, ids + rows, ids)`.
 #pragma once
 
 #include <vector>

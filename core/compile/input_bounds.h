@@ -15,8 +15,8 @@ namespace epl {
 struct InputBound {
   int input = 0;  // in the order of the graph's inputs
   IndexRange range;
-  std::string node;              // that picks by it
-  ElementArithmetic arithmetic;  // what the model makes of an element before it picks by it
+  std::string node;              // that gathers or scatters by it
+  ElementArithmetic arithmetic;  // what the model makes of an element before it is an index
   bool holds(int64_t value) const {
     return (value >= range.low && value < range.high) || (range.ignored && value == *range.ignored);
   }

@@ -1,4 +1,5 @@
-// What the integers of an operand may be, for ops that pick by them: a row beside the op's record, in its file.
+// What the integers of an operand may be, for ops that gather or scatter by them: a row beside the op's record, in its
+// file.
 //
 //   EPL_INDICES(gather) { return {.input = 1, .low = -rows, .high = rows, .what = "index into 7 rows"}; }   // of the
 //   query q
@@ -29,7 +30,7 @@ struct IndexRow {
 };
 using IndexTable = TableOf<IndexRow>;
 const IndexTable& index_table();  // generated
-// The row of an op; null if it does not pick by an operand.
+// The row of an op; null if no operand has indices.
 const IndexRow* index_row(const OpDef& op);
 
 // Output 0 holds the elements of input 0, all of them and no others, in any order; integers that are cast keep their

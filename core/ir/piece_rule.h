@@ -5,7 +5,7 @@
 // that ranks share out needs to know which rows are here. Such a row says what the pieces are then:
 //
 //   EPL_PIECES(softmax) { return {.ties = ...}; }                 its body is cut, node by node
-//   EPL_PIECES(gather) { return {.ties = ..., .indices = 1}; }    operand 1 picks along the dimension
+//   EPL_PIECES(gather) { return {.ties = ..., .indices = 1}; }    operand 1 has indices along the dimension
 //   EPL_PIECES(dropout) { return {.ties = ..., .counts = 1}; }    operand 1 is the number of a rank's first element
 //   EPL_PIECES(conv) { return {.ties = ..., .sums = true}; }      pieces add up, in another order than that of one rank
 //   EPL_PIECES(max_pool) { return {.ties = ..., .halo = ...}; }   pieces read over their borders
@@ -71,10 +71,10 @@ struct PieceRule {
   // The op in other ops, which the same rules cut; absent: OpDef::body. Its results are complete. Not used where
   // `indices` is given.
   void (*body)(Body&) = nullptr;
-  // The operand whose integers pick elements along the tied dimension, each rank those that it has; -1: none does. A
+  // The operand whose integers index the tied dimension, each rank the elements that it has; -1: none does. A
   // result that lacks the dimension is zero where a rank has nothing, and so a sum over the ranks.
   int indices = -1;
-  // The attribute that tells such an op over how many ranks its picks are spread: each does its share of the work, on
+  // The attribute that tells such an op over how many ranks its indices are spread: each does its share of the work, on
   // average. Empty: the work does not depend on it.
   std::string_view shared = {};
   // The operand that tells a rank the number of its first element, of which there is none where nothing is cut; -1:
@@ -105,7 +105,7 @@ struct ExtendedRule {
   // Whether an operand or result has one of the added factors.
   bool adds_to(const ShardingRule::Operand& dims) const;
   // Whether indices say where in the result rows come that stand beside them.
-  bool puts_rows() const { return row && row->indices > 0 && adds_to(rule.outputs[0]); }
+  bool scatters_rows() const { return row && row->indices > 0 && adds_to(rule.outputs[0]); }
 };
 Result<ExtendedRule> extended_rule(const OpQuery& query);
 

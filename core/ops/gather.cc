@@ -1,4 +1,4 @@
-// Slices picked by integer indices along one axis, the adjoint that adds duplicates in canonical order, and ops that
+// Slices gathered by integer indices along one axis, the adjoint that adds duplicates in canonical order, and ops that
 // use or find indices: one-hot and the largest elements. Indices may be negative and then count from the end; an index
 // out of range reads NaN (0 for integers), which the step's check for finite values reports, and adds nothing.
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Slices picked by tuples of indices.
+// Slices gathered by tuples of indices.
 // Indices may be negative and then count from the end; an index out of range reads NaN (0 for integers), which the
 // step's check for finite values reports, and adds nothing.
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace epl {
 using namespace ops;
 
 namespace {
-// indices [b..., i..., t] pick x[b..., (t coordinates), r...], with `batch_dims` dimensions b in common.
+// indices [b..., i..., t] gather x[b..., (t coordinates), r...], with `batch_dims` dimensions b in common.
 struct TupleShape {
   int batch = 0, tuple = 0;
   int64_t batches = 1, count = 1, span = 1, rest = 1;  // of b, of i, of the indexed dimensions, of r
@@ -32,9 +32,9 @@ Result<TupleShape> tuple_shape(const OpQuery& q, const Shape& x, const Shape& in
 
 // [b..., i..., r...]
 Shape picked_shape(const TupleShape& s, const Shape& x, const Shape& indices) {
-  Shape picked(indices.begin(), indices.end() - 1);
-  picked.insert(picked.end(), x.begin() + s.batch + s.tuple, x.end());
-  return picked;
+  Shape gathered(indices.begin(), indices.end() - 1);
+  gathered.insert(gathered.end(), x.begin() + s.batch + s.tuple, x.end());
+  return gathered;
 }
 
 // The place within the indexed dimensions that tuple number `at` names, -1 if out of range.
@@ -48,7 +48,7 @@ int64_t tuple_place(const TupleShape& s, const Shape& x, const TensorView& indic
   return place;
 }
 
-// Batch dimensions and r pass; positions i pass on the picked side and are summed over on the other.
+// Batch dimensions and r pass; positions i pass on the gathered side and are summed over on the other.
 ShardingRule tuple_rule(const OpQuery& q, const Shape& x, int batch, int x_input, int picked_input,
                         bool positions_unshardable) {
   const int lead = q.in(1).ndim() - 1, tuple = static_cast<int>(q.in(1).shape.back()), n = static_cast<int>(x.size());

@@ -1,7 +1,7 @@
-// Products in which each row picks its matrix, as the tokens of a mixture of experts do. The matrices that are picked
-// are never laid out one beside another: that would take a matrix for every row.
-// Indices may be negative and then count from the end; a row whose index is out of range is NaN, which the step's check
-// for finite values reports, and adds nothing.
+// Products in which each row gathers its matrix, as the tokens of a mixture of experts do. The matrices that are
+// gathered are never laid out one beside another: that would take a matrix for every row. Indices may be negative and
+// then count from the end; a row whose index is out of range is NaN, which the step's check for finite values reports,
+// and adds nothing.
 #include "core/ir/index_range.h"
 #include "core/ir/piece_rule.h"
 #include "core/ops/indexing.h"
@@ -32,7 +32,7 @@ Result<OutputTypes> picked_infer(const OpQuery& q) {
   const bool transposed = q.attributes().flag("transpose_w");
   const int64_t takes = q.in(1).shape[transposed ? 2 : 1];
   if (q.in(0).shape[1] != takes) return misfit(q, "x has ", q.in(0).shape[1], " features and w takes ", takes);
-  EPL_TRY(expect_shape(q, 2, {q.in(0).shape[0]}, "picks"));
+  EPL_TRY(expect_shape(q, 2, {q.in(0).shape[0]}, "indices"));
   return OutputTypes{{q.in(0).dtype, {q.in(0).shape[0], q.in(1).shape[transposed ? 1 : 2]}}};
 }
 
@@ -74,7 +74,7 @@ PickedFactors picked_factors(RuleWriter& rule, int64_t rows, int64_t k, int64_t 
   return {rule.factor(rows), rule.factor(k), rule.factor(n)};
 }
 
-// Rows that picked a matrix of another rank are no work here.
+// Rows that gathered a matrix of another rank are no work here.
 double picked_flops(const OpQuery& q, int64_t rows, int64_t k, int64_t n) {
   return 2.0 * static_cast<double>(rows * k * n) / static_cast<double>(q.attributes().integer("shared"));
 }
@@ -83,9 +83,9 @@ double picked_flops(const OpQuery& q, int64_t rows, int64_t k, int64_t n) {
 
 EPL_OP(picked_linear) {
   return {.doc =
-              "A product with the matrix that each row picks: x[s,k] w[picks[s],k,n] -> y[s,n]; w is [e,n,k] if "
-              "`transpose_w`. The picks are spread over `shared` ranks, of which each does its part.",
-          .signature = "x, w, picks -> y",
+              "A product with the matrix that each row gathers: x[s,k] w[indices[s],k,n] -> y[s,n]; w is [e,n,k] if "
+              "`transpose_w`. The indices are spread over `shared` ranks, of which each does its part.",
+          .signature = "x, w, indices -> y",
           .attributes = {{"transpose_w", false}, {"shared", int64_t{1}}},
           .infer = picked_infer,
           .reference = picked_reference,
@@ -133,9 +133,9 @@ EPL_PIECES(picked_linear) {
 EPL_OP(picked_linear_grad_weight) {
   return {
       .doc =
-          "Gradient of picked_linear's w, of `size` matrices: x[s,k], dy[s,n], picks[s] -> dw[e,k,n], or [e,n,k] "
-          "if `transpose_w`; each matrix sums the rows that picked it. The picks are spread over `shared` ranks.",
-      .signature = "x, dy, picks -> dw",
+          "Gradient of picked_linear's w, of `size` matrices: x[s,k], dy[s,n], indices[s] -> dw[e,k,n], or [e,n,k] "
+          "if `transpose_w`; each matrix sums the rows that gathered it. The indices are spread over `shared` ranks.",
+      .signature = "x, dy, indices -> dw",
       .attributes = {{"transpose_w", false}, {"size", int64_t{0}, true}, {"shared", int64_t{1}}},
       .infer = [](const OpQuery& q) -> Result<OutputTypes> {
         EPL_TRY(integer_operand(q, 2));
@@ -143,7 +143,7 @@ EPL_OP(picked_linear_grad_weight) {
         if (q.in(0).dtype != q.in(1).dtype || !is_float(q.in(0).dtype))
           return misfit(q, "x and dy need one float type");
         if (q.in(0).shape[0] != q.in(1).shape[0]) return misfit(q, "x and dy have different rows");
-        EPL_TRY(expect_shape(q, 2, {q.in(0).shape[0]}, "picks"));
+        EPL_TRY(expect_shape(q, 2, {q.in(0).shape[0]}, "indices"));
         const int64_t e = q.attributes().integer("size"), k = q.in(0).shape[1], n = q.in(1).shape[1];
         if (e < 0) return misfit(q, "size is negative");
         return OutputTypes{{q.in(0).dtype, q.attributes().flag("transpose_w") ? Shape{e, n, k} : Shape{e, k, n}}};

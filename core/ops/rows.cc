@@ -33,41 +33,41 @@ void tie_the_rest(RuleWriter& rule, const OpQuery& q) {
 }  // namespace
 
 EPL_OP(put_rows) {
-  return {
-      .doc =
-          "Zeros with `size` rows, of which row indices[i] is row i of x: x[s,r...], indices[s] -> y[size,r...]; "
-          "of several rows with one index the last, though each gets its gradient; an index out of range puts nothing.",
-      .signature = "x, indices -> y",
-      .attributes = {{"size", int64_t{0}, true}},
-      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-        EPL_ASSIGN(OutputTypes types, infer_rows(q, q.attributes().integer("size")));
-        EPL_TRY(expect_shape(q, 1, {q.in(0).shape[0]}, "indices"));
-        return types;
-      },
-      .reference =
-          [](const Reference& r) {
-            const int64_t size = r.out(0).shape()[0], rest = row_elements(r.out(0));
-            for (int64_t i = 0; i < r.out(0).elements(); ++i) r.out(0).set(i, 0);
-            for (int64_t i = 0; i < r.in(1).elements(); ++i) {
-              const int64_t to = wrapped_index(r.in(1).get_int(i), size);
-              for (int64_t j = 0; j < rest && to >= 0; ++j)
-                copy_element(r.in(0), i * rest + j, r.out(0), to * rest + j);
-            }
+  return {.doc =
+              "Zeros with `size` rows, of which row indices[i] is row i of x: x[s,r...], indices[s] -> y[size,r...]; "
+              "of several rows with one index the last, though each gets its gradient; an index out of range scatters "
+              "nothing.",
+          .signature = "x, indices -> y",
+          .attributes = {{"size", int64_t{0}, true}},
+          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+            EPL_ASSIGN(OutputTypes types, infer_rows(q, q.attributes().integer("size")));
+            EPL_TRY(expect_shape(q, 1, {q.in(0).shape[0]}, "indices"));
+            return types;
           },
-      .gradient = [](Grad& g) { g.set(0, g.b.emit("take_rows", {g.upstream(0), g.in(1)})); },
-      .no_gradient_inputs = {1},
-      .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
-        RuleWriter rule(q);
-        const int rows = rule.factor(q.in(0).shape[0], true);
-        rule.input(0, 0, rows);
-        rule.input(1, 0, rows);
-        tie_the_rest(rule, q);
-        return rule.done();
-      },
-      .localize = [](Attributes& attributes, const std::vector<TensorType>&,
-                     const std::vector<TensorType>& out) { attributes.set("size", out[0].shape[0]); },
-      .moves = Moves::some,
-      .samples = {"f32[1,6], i64[1](0..9) {size=9}", "f32[1,4,2], i32[1](-7..9) {size=5}"}};
+          .reference =
+              [](const Reference& r) {
+                const int64_t size = r.out(0).shape()[0], rest = row_elements(r.out(0));
+                for (int64_t i = 0; i < r.out(0).elements(); ++i) r.out(0).set(i, 0);
+                for (int64_t i = 0; i < r.in(1).elements(); ++i) {
+                  const int64_t to = wrapped_index(r.in(1).get_int(i), size);
+                  for (int64_t j = 0; j < rest && to >= 0; ++j)
+                    copy_element(r.in(0), i * rest + j, r.out(0), to * rest + j);
+                }
+              },
+          .gradient = [](Grad& g) { g.set(0, g.b.emit("take_rows", {g.upstream(0), g.in(1)})); },
+          .no_gradient_inputs = {1},
+          .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
+            RuleWriter rule(q);
+            const int rows = rule.factor(q.in(0).shape[0], true);
+            rule.input(0, 0, rows);
+            rule.input(1, 0, rows);
+            tie_the_rest(rule, q);
+            return rule.done();
+          },
+          .localize = [](Attributes& attributes, const std::vector<TensorType>&,
+                         const std::vector<TensorType>& out) { attributes.set("size", out[0].shape[0]); },
+          .moves = Moves::some,
+          .samples = {"f32[1,6], i64[1](0..9) {size=9}", "f32[1,4,2], i32[1](-7..9) {size=5}"}};
 }
 
 EPL_PIECES(put_rows) {

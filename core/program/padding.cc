@@ -21,7 +21,7 @@ std::vector<ReadPadding> padding_before(const Graph& graph, const Node& node, co
     const int factor = static_cast<int>(f);
     const auto lacks = [&](const ShardingRule::Operand& output) { return !stands_in(output, factor); };
     if (std::ranges::none_of(rule.rule.outputs, lacks)) continue;
-    // What is picked by indices is never padding.
+    // What is gathered is never padding.
     if (rule.row && rule.row->indices >= 0 && f >= rule.added) continue;
     for (const AxisCut& cut : sharding.factors[f]) {
       if (cut.of == 0) continue;

@@ -63,7 +63,7 @@ struct Partition::Placement {
   std::vector<TensorType> input_types, types;
   std::vector<std::string> names;
   std::optional<RowRoutes> routes;
-  Value elsewhere;        // of what it picks: which are in other pieces
+  Value elsewhere;        // of what it gathers: which are in other pieces
   bool sums = false;      // over the batch
   int64_t sum_lanes = 1;  // in each of which it sums by itself
 };
@@ -93,7 +93,7 @@ Status Partition::place(NodeId n, const LocalWriter& w, bool again) {
 Status Partition::take_operands(Placement& p) {
   const Node& old = p.old;
   const PieceCut& pieces = p.pieces;
-  if (pieces.picks()) {
+  if (pieces.has_indices()) {
     const auto at = static_cast<size_t>(pieces.rule.row->indices);
     EPL_ASSIGN(const Value indices, operand(p.inputs[at], p.operands.inputs[at], old.phase, p.w));
     p.routes = routes_of(p.n, pieces, p.operands, indices, p.w);
@@ -146,9 +146,9 @@ Status Partition::fit_to_pieces(Placement& p) {
     EPL_TRY(count_on(p.w, plan_, p.node, p.pieces, p.operands));
     p.input_types.push_back(local_.graph.type(p.node.inputs.back()));
   }
-  if (p.pieces.picks()) {
-    Value& picks = p.node.inputs[p.pieces.rule.row->indices];
-    EPL_ASSIGN(p.elsewhere, own_rows(p.w, picks, p.pieces, p.old));
+  if (p.pieces.has_indices()) {
+    Value& indices = p.node.inputs[p.pieces.rule.row->indices];
+    EPL_ASSIGN(p.elsewhere, own_rows(p.w, indices, p.pieces, p.old));
     if (const std::string_view shared = p.pieces.rule.row->shared; !shared.empty())
       p.node.attributes.set(std::string(shared), mesh_.pieces(p.pieces.axes));
   }

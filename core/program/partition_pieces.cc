@@ -38,15 +38,15 @@ std::optional<RowRoutes> Partition::routes_of(NodeId n, const PieceCut& cut, con
   const Node& old = global_.node(n);
   const auto at = static_cast<size_t>(cut.rule.row->indices);
   const bool is_rank = cut.axes.size() == 1 && mesh_.axes[cut.axes[0]].kind == MeshAxis::Kind::rank;
-  // All ranks of the axis know what all rows pick.
+  // All ranks of the axis know the indices of all rows.
   if (!is_rank || operands.inputs[at].cut_dim(cut.axes[0]) >= 0 || global_.type(old.inputs[at]).ndim() != 1) return {};
   const int64_t here = mesh_.local_size(cut.size(), {{.axes = cut.axes, .of = cut.of}});
   for (const auto& [known, routes] : known_.routes) {
     if (known == indices && routes.axis == cut.axes[0] && routes.here == here) return routes;
   }
   const Value owners = w.write(old, ".owners", [&](Builder& b) {
-    const Var picks = b.cast(b.var(indices), DType::i64);
-    return (b.select(picks < 0.0, picks + static_cast<double>(cut.size()), picks) / static_cast<double>(here)).value();
+    const Var flat = b.cast(b.var(indices), DType::i64);
+    return (b.select(flat < 0.0, flat + static_cast<double>(cut.size()), flat) / static_cast<double>(here)).value();
   });
   return known_.routes.emplace_back(indices, RowRoutes{cut.axes[0], here, owners}).second;
 }

@@ -117,7 +117,7 @@ class Partition {
   Result<Value> unpadded(Value v, const Sharding& lies, const ReadPadding& read, const Node& user,
                          const LocalWriter& w);
 
-  // Where the rows of a node that picks by `indices` go. None where these are not rows, or not all of them.
+  // Where the rows of a node with `indices` go. None where these are not rows, or not all of them.
   std::optional<RowRoutes> routes_of(NodeId n, const PieceCut& cut, const OperandShardings& operands, Value indices,
                                      const LocalWriter& w);
   // A result that is known where its row is owned goes back there; false where it is wanted in another way.

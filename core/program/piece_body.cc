@@ -13,16 +13,16 @@ bool PieceCut::lacks(size_t output) const {
 }
 
 bool PieceCut::is_rows(const ShardingRule::Operand& dims) const {
-  const ShardingRule::Operand& picks = rule.rule.inputs[rule.row->indices];
-  return picks.size() == 1 && picks[0].size() == 1 && !dims.empty() && dims[0] == picks[0];
+  const ShardingRule::Operand& indexed = rule.rule.inputs[rule.row->indices];
+  return indexed.size() == 1 && indexed[0].size() == 1 && !dims.empty() && dims[0] == indexed[0];
 }
 
 Shape PieceCut::beside(size_t output, const Shape& indices) const {
-  const ShardingRule::Operand& picks = rule.rule.inputs[rule.row->indices];
+  const ShardingRule::Operand& indexed = rule.rule.inputs[rule.row->indices];
   Shape shape(rule.rule.outputs[output].size(), 1);
   for (size_t d = 0; d < shape.size(); ++d) {
-    const auto same = std::ranges::find(picks, rule.rule.outputs[output][d]);
-    if (same != picks.end() && !same->empty()) shape[d] = indices[same - picks.begin()];
+    const auto same = std::ranges::find(indexed, rule.rule.outputs[output][d]);
+    if (same != indexed.end() && !same->empty()) shape[d] = indices[same - indexed.begin()];
   }
   return shape;
 }

@@ -17,14 +17,14 @@ struct PieceCut {
   std::vector<int> axes;  // that cut it
   int64_t of = 0;         // AxisCut::of
   bool by_body() const { return factor >= 0 && rule.row->by_body(); }
-  bool picks() const { return factor >= 0 && rule.row->indices >= 0; }
+  bool has_indices() const { return factor >= 0 && rule.row->indices >= 0; }
   bool counts() const { return factor >= 0 && rule.row->counts >= 0; }
   bool slides() const { return factor >= 0 && rule.window(factor) >= 0; }
   int64_t size() const { return rule.rule.factors[factor].size; }
   bool lacks(size_t output) const;
   // Whether dimension 0 of an operand or result is that of one-dimensional indices.
   bool is_rows(const ShardingRule::Operand& dims) const;
-  // The shape that indices of a shape get to stand beside a result that was picked by them.
+  // The shape that indices of a shape get to stand beside a result that was gathered by them.
   Shape beside(size_t output, const Shape& indices) const;
   // That of an operand of this shape beside result 0, to which it is added; empty where broadcasting does it.
   Shape beside_result(int operand, const Shape& operand_shape) const;

@@ -23,8 +23,8 @@ Result<Value> numbered(const LocalWriter& w, const Graph& global, Value position
 // Indices into a dimension that ranks share out become indices into the piece that is here; those into other pieces are
 // out of its range. Returns which these are.
 Result<Value> own_rows(const LocalWriter& w, Value& indices, const PieceCut& cut, const Node& old);
-// What a rank adds to a sum of picked elements: nothing where another rank has them. That is -0: any other number of a
-// sum keeps its bits, -0 too. `o`: which result of the node it is.
+// What a rank adds to a sum of gathered elements: nothing where another rank has them. That is -0: any other number of
+// a sum keeps its bits, -0 too. `o`: which result of the node it is.
 Value zero_elsewhere(const LocalWriter& w, Value given, Value elsewhere, const PieceCut& cut, size_t o,
                      const Node& old);
 

@@ -1,4 +1,4 @@
-// Rows that go to the rank that has what they pick, and to no other; their answers come back.
+// Rows that go to the rank that has what they gather, and to no other; their answers come back.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace epl {
 
-// Where the rows of a node go: which rank of `axis` has what they pick.
+// Where the rows of a node go: which rank of `axis` has what they gather.
 struct RowRoutes {
   int axis = -1;
-  int64_t here = 0;  // of what is picked, how much a rank has
+  int64_t here = 0;  // of what is gathered, how much a rank has
   Value owners;
 };
 // The one move that brings rows to all ranks, or answers back, along dimension 0.

@@ -142,7 +142,7 @@ int Diagnosis::bear(const Instruction& in, const Operand& result, size_t output,
   return static_cast<int>(births_.size()) - 1;
 }
 
-// ": index 12 is out of range, as it is not an index into 10 rows; ...", of an op that picks by its operand; empty
+// ": index 12 is out of range, as it is not an index into 10 rows; ...", of an op with indices; empty
 // where all its indices are in range.
 std::string Diagnosis::index_out_of_range(const Instruction& in) const {
   const OpDef* op = op_table().find(in.query->op);

@@ -9,8 +9,8 @@ namespace epl {
 namespace {
 
 // How tokens come to slots of experts by index, and how they leave them: the operand, or result (-1), of a node that
-// only moves rows, along which indices pick.
-std::optional<int> picks_along(const Plan& plan, NodeId n) {
+// only moves rows, along which indices gather or scatter.
+std::optional<int> indexed_operand(const Plan& plan, NodeId n) {
   const Node& node = plan.graph->node(n);
   const ExtendedRule& found = plan.rule(n);
   if (node.op->moves != Moves::some || !found.row || found.row->indices < 0) return std::nullopt;
@@ -41,17 +41,17 @@ void join_experts_of(Plan& plan, int experts, int rest) {
   };
   const auto all_come = [&](NodeId n) {
     const Node& node = graph.node(n);
-    const auto& picks = along[n];
-    if (!picks) return std::ranges::any_of(node.inputs, made) && std::ranges::all_of(node.inputs, comes);
-    return *picks < 0 || (made(node.inputs[*picks]) && inside[maker(node.inputs[*picks])]);
+    const auto& indexed = along[n];
+    if (!indexed) return std::ranges::any_of(node.inputs, made) && std::ranges::all_of(node.inputs, comes);
+    return *indexed < 0 || (made(node.inputs[*indexed]) && inside[maker(node.inputs[*indexed])]);
   };
   const auto all_go = [&](NodeId n) {
-    const auto& picks = along[n];
-    return (picks && *picks >= 0) || std::ranges::all_of(graph.node(n).outputs, goes);
+    const auto& indexed = along[n];
+    return (indexed && *indexed >= 0) || std::ranges::all_of(graph.node(n).outputs, goes);
   };
   for (const NodeId n : graph.node_ids()) {
     const bool may = is_forward(n) && at[n] == rest;
-    if (may) along[n] = picks_along(plan, n);
+    if (may) along[n] = indexed_operand(plan, n);
     inside[n] = at[n] == experts || (may && all_come(n));
   }
   for (bool fewer = true; fewer;) {

@@ -1,6 +1,6 @@
 // What no scope matches and lies between nodes of an expert scope is in it as well: all its operands come from there,
 // and all its results go there. So the weights of experts name the scope, and no token leaves between two products.
-// What puts tokens into slots by index, and takes them from there, is in it too: it is where tokens change ranks.
+// What scatters tokens into slots, and gathers them from there, is in it too: it is where tokens change ranks.
 #pragma once
 
 #include "core/strategy/plan.h"

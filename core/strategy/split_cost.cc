@@ -55,7 +55,7 @@ Splitting::Choice Splitting::weigh(NodeId n, const CutFactor& factor) const {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const CutPlace wanted = place_of(operands.inputs[i]);
     choice.inputs.push_back(wanted);
-    if (node.inputs[i] && picks(n) && !wanted && !decided_[node.inputs[i]])
+    if (node.inputs[i] && has_indices(n) && !wanted && !decided_[node.inputs[i]])
       choice.add(gathering(node.inputs[i]), whole_table);
     if (node.inputs[i]) add_operand(choice, node, node.inputs[i], wanted);
   }
@@ -67,7 +67,7 @@ Splitting::Choice Splitting::weigh(NodeId n, const CutFactor& factor) const {
     for (const Partial& partial : given.partial) {
       const double all = bytes(node.outputs[o]);
       choice.seconds +=
-          rows_move_ && picks(n) ? together(Collective::Kind::all_to_all, share(share(all))) : summing(all);
+          rows_move_ && has_indices(n) ? together(Collective::Kind::all_to_all, share(share(all))) : summing(all);
       if (partial.kind != ShardingRule::Reduce::sum) choice.seconds = std::numeric_limits<double>::infinity();
     }
     const auto& wish = wishes_[node.outputs[o]];

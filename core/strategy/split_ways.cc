@@ -29,7 +29,7 @@ void Splitting::find_wishes() {
       if (factor || !place) wish(factor);
       break;
     }
-    if (updates || work(n) > 0 || (experts_ && picks(n))) continue;
+    if (updates || work(n) > 0 || (experts_ && has_indices(n))) continue;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const auto& wished = wishes_[node.outputs[o]];
       // Whole sums are made of pieces as well, and so is the norm of a gradient.
@@ -62,7 +62,7 @@ std::vector<CutFactor> Splitting::candidates(NodeId n, const std::vector<PinnedO
     const auto& wish = wishes_[node.outputs[o]];
     if (wish && *wish) offer(factor_at(rule, rule.outputs[o], *wish));
   }
-  for (size_t i = 0; i < node.inputs.size() && picks(n); ++i) {  // rows of a table
+  for (size_t i = 0; i < node.inputs.size() && has_indices(n); ++i) {  // rows of a table
     if (!node.inputs[i] || decided_[node.inputs[i]]) continue;
     for (const ShardingRule::Dim& dim : rule.inputs[i]) {
       for (int f : dim) {
@@ -93,10 +93,10 @@ bool Splitting::fits(NodeId n, const CutFactor& factor) const {
   const bool slides = extended_of(n).window(factor.factor) >= 0;
   if (slides && (axes_.size() > 1 || !may_slide(plan_, n, extended_of(n), factor, parts_))) return false;
   if (is_added(n, factor))
-    return (experts_ ? deals_ && picks(n) : pieces_) &&
+    return (experts_ ? deals_ && has_indices(n) : pieces_) &&
            (plan_.batch_of(here_).lanes(plan_.mesh(here_)) == 1 ||
             (experts_ && !sums_batch_without(rule_of(n), plan_.node_shardings[n], factor.factor))) &&
-           (factor.outer == 1 || !picks(n));
+           (factor.outer == 1 || !has_indices(n));
   if (known.unshardable) return false;
   if (by_segments_ && !keeps_segments(rule_of(n), plan_.node_shardings[n].segments, factor, parts_)) return false;
   const auto& factors = plan_.node_shardings[n].factors;

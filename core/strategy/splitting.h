@@ -74,11 +74,11 @@ class Splitting {
   bool is_added(NodeId n, const CutFactor& factor) const {
     return static_cast<size_t>(factor.factor) >= extended_of(n).added;
   }
-  bool picks(NodeId n) const { return extended_of(n).row && extended_of(n).row->indices >= 0; }
+  bool has_indices(NodeId n) const { return extended_of(n).row && extended_of(n).row->indices >= 0; }
   bool is_here(NodeId n) const { return is_here(plan_.node_task_graph[n]); }
   bool is_here(int task_graph) const { return std::ranges::find(all_, task_graph) != all_.end(); }
-  // Whether a node puts rows into slots of experts, as the indices beside them say.
-  bool fills(NodeId n) const { return experts_ && extended_of(n).puts_rows() && is_here(n); }
+  // Whether a node scatters rows into slots of experts.
+  bool fills(NodeId n) const { return experts_ && extended_of(n).scatters_rows() && is_here(n); }
 
   void describe_leaves();
   // Entries of one plan share their state.
@@ -172,7 +172,7 @@ class Splitting {
   const int64_t parts_;
   const bool by_segments_;
   bool pieces_;         // the factors of PieceRules may be cut
-  bool deals_;          // so may those of rows that pick their expert
+  bool deals_;          // so may those of rows that gather the weights of their expert
   bool uneven_;         // pieces need not be equal
   const bool windows_;  // a cut may begin in a dimension of windows
   // Elsewhere the axis cuts the batch: each row comes from a rank, and its answer goes back there, to nobody else.

@@ -174,7 +174,7 @@ TEST(Experts, AreGivenToRanks) {
       EXPECT_EQ(result.value("weights_hash", ""), hashes.at(name)) << name << " " << match;
     }
   }
-  // Weights that each token picks: tokens go to the rank that has what they pick.
+  // Weights that each token gathers: tokens go to the rank that has what they gather.
   const std::string picked =
       R"(--ranks 4 --strategy '{"scopes": [{"match": "param:*experts*", "expert": 2}], "default": {"replicate": 1}}')";
   const Json result = check(own / "moe_picked_dynamo_adamw", picked);

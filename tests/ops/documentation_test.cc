@@ -85,7 +85,7 @@ SampleCuts cuts_of(const OpDef& op, const std::string& sample_text) {
   found.all = static_cast<int>(standing.size());
   if (!added.empty()) {
     const PieceRule& row = *extended->row;
-    found.text += cat(row.indices >= 0  ? "; ranks pick what they have along `"
+    found.text += cat(row.indices >= 0  ? "; ranks index what they have along `"
                       : row.counts >= 0 ? "; ranks count their elements along `"
                       : row.sums        ? "; ranks sum in an order of their own along `"
                                         : "; its body is cut along `",

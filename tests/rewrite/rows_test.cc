@@ -268,7 +268,7 @@ TEST(Linear, LeavesNearMissesAlone) {
 
 // --- mixtures of experts ---
 
-// Vectors beside the matrices that they pick: columns on the right or rows on the left, matrices either way round.
+// Vectors beside the matrices that they gather: columns on the right or rows on the left, matrices either way round.
 TEST(PickedLinear, OfVectorsOnEitherSide) {
   for (int variant = 0; variant < 8; ++variant) {
     SCOPED_TRACE(variant);

@@ -63,7 +63,7 @@ constexpr std::string_view looped = R"(graph mixture(x: f32[8,6] batch 0) {
 }
 )";
 
-// Tokens that pick the matrices of their expert, as transformers exports a mixture of experts.
+// Tokens that gather the matrices of their expert, as transformers exports a mixture of experts.
 constexpr std::string_view picked = R"(graph mixture(x: f32[8,24] batch 0) {
   in.w: f32[6,6] = param
   gate.w: f32[6,4] = param
@@ -253,7 +253,7 @@ TEST(Experts, WhichGetTheirTokensByIndexAreGivenToRanks) {
 }
 
 // Slots to which tokens go by index are given to ranks with their experts: a token goes to the one rank that has its
-// slot, and its answer comes back, as do the gradients of both. What puts and takes is in the scope without being
+// slot, and its answer comes back, as do the gradients of both. What scatters and gathers is in the scope without being
 // named. Four experts over eight ranks: two groups have the same ones, and fill the same slots with the tokens of both.
 TEST(Experts, WhoseSlotsAreIndexedGetTheirTokensAlone) {
   for (const std::string level : {"data", "layout"}) {
@@ -315,8 +315,8 @@ std::map<std::string, Shape> local_shapes(const CompiledPlan& plan) {
   return local;
 }
 
-// Rows that pick their expert go to the rank that has it, and stay there from one product to the next. No sum is cut,
-// so the bits are those of one rank at every level.
+// Rows that gather the weights of their expert go to the rank that has it, and stay there from one product to the next.
+// No sum is cut, so the bits are those of one rank at every level.
 TEST(Experts, WhoseWeightsArePickedAreGivenToRanks) {
   for (const int64_t micro_batches : {1, 2}) {
     for (const std::string& scopes : {of_two, of_four, cat(of_two, R"(, "reproducible.level": "layout")")}) {
@@ -332,7 +332,7 @@ TEST(Experts, WhoseWeightsArePickedAreGivenToRanks) {
       for (const Node& node : (*plan)->entry(EntryKind::train)->locals[0].graph.nodes())
         ++moves[std::string(node.op->name)];
       // Tokens, again for the gradient of the weights, and the gradients of answers; answers, and the gradients of
-      // tokens. What is gathered is which rows pick which expert.
+      // tokens. What is gathered is which rows go to which expert.
       EXPECT_EQ(moves["dispatch_rows"], 3) << scopes;
       EXPECT_EQ(moves["combine_rows"], 2) << scopes;
       EXPECT_EQ(moves["reduce_scatter"], 0) << scopes;
@@ -344,8 +344,8 @@ TEST(Experts, WhoseWeightsArePickedAreGivenToRanks) {
   }
 }
 
-// A split cuts inside each expert: whatever tokens pick, ranks have as much to do. The pieces of both products fit, so
-// that one sum brings the tokens' answers together.
+// A split cuts inside each expert: whatever tokens gather, ranks have as much to do. The pieces of both products fit,
+// so that one sum brings the tokens' answers together.
 TEST(Experts, WhoseWeightsArePickedAreSplit) {
   const Layout layout{.name = "picked", .ranks = 4, .scopes = R"("scopes": [{"match": "experts*", "split": 2}])"};
   auto plan = plan_of(layout, picked);

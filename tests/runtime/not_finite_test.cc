@@ -184,7 +184,7 @@ TEST_P(NotFinite, AnOverflowIsNamedWhereItBegins) {
   }
 }
 
-// An index that two inputs make is not known before the step: the node that picks by it says which one it was.
+// An index that two inputs make is not known before the step: the node that gathers by it says which one it was.
 TEST_P(NotFinite, AnIndexOutOfRangeIsNamed) {
   PlanOptions options;
   options.model = GraphModel::parse(R"(graph picks(a: i64[8] batch 0, b: i64[8] batch 0) {

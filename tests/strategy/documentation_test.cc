@@ -139,14 +139,14 @@ each sample follows any cut.
 
 Where tokens come to an expert's slots by index (scatter into zeros, gather from what the experts answer), the slots are
 given to ranks with the experts, and a token goes to the one rank that has its slot (`dispatch_rows`, `combine_rows`).
-What puts and takes tokens is in the scope too. Several groups of ranks that have the same experts fill the same slots:
+What moves tokens by index is in the scope too. Several groups of ranks that have the same experts fill the same slots:
 a rank first gets the tokens of its peers in the other groups.
 
-Experts whose weights are picked by the expert of each token (`weights[expert_of_token]`, as transformers exports
-`batched_mm`) are given to ranks as well: the scope finds the products with what is picked. Each token goes to the one
+Experts whose weights are gathered by the expert of each token (`weights[expert_of_token]`, as transformers exports
+`batched_mm`) are given to ranks as well: the scope finds the products with what is gathered. Each token goes to the one
 rank that has its expert (`dispatch_rows`), stays there for all products of the expert, and its answer comes back
 (`combine_rows`), so that a token moves once each way however many ranks there are. No token is dropped: a rank has
-room for all of them, since all may pick one expert, and its work depends on what the gate picks. Where that is too
+room for all of them, since all may go to one expert, and its work depends on what the gate chooses. Where that is too
 much room, `"split": 4` instead of `"expert": 4` cuts inside each expert: tokens go to all ranks, each has a piece of
 every expert and of what it computes, and as much to do whatever the gate picks.
 

@@ -1,9 +1,9 @@
-// picked_linear and the gradient of its weight: rows are brought together by the matrix that they pick, and each matrix
-// meets its rows in ordinary products.
+// picked_linear and the gradient of its weight: rows are brought together by the matrix that they gather, and each
+// matrix meets its rows in ordinary products.
 //
 // An element of the result depends on its row and its matrix alone, as gemm promises, so it does not matter who stands
 // beside it. A gradient sums, for each unit of the rows, those that picked its matrix, in their order; units are joined
-// by the binary tree. Where nobody of a unit picks it, that sum is +0.
+// by the binary tree. Where nobody of a unit gathers it, that sum is +0.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -37,7 +37,7 @@ struct Picked {
 };
 
 // first[r] to first[r + 1] in `order` are the rows of run r: those of a matrix, or of a matrix and a unit. Rows behind
-// the last run pick nothing that is there.
+// the last run gather nothing that is there.
 struct Runs {
   int64_t *first, *order;
 };
@@ -175,7 +175,7 @@ void launch_gradient(const KernelCall& call) {
                               [&](int64_t begin, int64_t end) { loops.add(to + begin, from + begin, end - begin); });
   };
   for (int64_t e = 0; e < p.matrices; ++e) {
-    if (runs.first[e * p.units.count] == runs.first[(e + 1) * p.units.count]) {  // nobody picks it
+    if (runs.first[e * p.units.count] == runs.first[(e + 1) * p.units.count]) {  // nobody gathers it
       std::fill_n(call.out<float>(0) + e * height * width, height * width, 0.0f);
       continue;
     }

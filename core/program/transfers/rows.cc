@@ -53,7 +53,7 @@ EPL_OP(combine_rows) {
       infer_rows<false>);
 }
 
-// As many bytes as a rank has rows, whichever rank they are for, where tokens pick experts evenly.
+// As many bytes as a rank has rows, whichever rank they are for, where tokens are routed to experts evenly.
 EPL_TRANSFER(dispatch_rows) {
   return {.doc = "rows from the ranks of a group to those that own them",
           .op = "dispatch_rows",

@@ -101,9 +101,10 @@ EPL_REWRITE(linear_flattened) {
       }};
 }
 
-// Exporters of a mixture of experts pick the matrix of each row, which then stand side by side, and multiply them all.
+// Exporters of a mixture of experts gather the matrix of each row, which then stand side by side, and multiply them
+// all.
 EPL_REWRITE(picked_linear) {
-  return {.doc = "A batched product of vectors with the matrices gather(w[e,...], picks[s]) is picked_linear.",
+  return {.doc = "A batched product of vectors with the matrices gather(w[e,...], indices[s]) is picked_linear.",
           .root_op = "matmul",
           .after = {"linear", "linear_bias"},
           .apply = [](const Match& m, Builder& b, const GraphRewriter& now) -> std::vector<Var> {

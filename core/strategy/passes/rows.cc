@@ -1,10 +1,10 @@
 // rows: what experts answer to tokens stays with the expert.
 //
-// Where rows pick their weights (PieceRule::indices) and ranks share these out, as experts are given to ranks, a row of
-// the result is known to one rank. It would go back to the rank of its token, and come again for the next product of
+// Where rows gather their weights (PieceRule::indices) and ranks share these out, as experts are given to ranks, a row
+// of the result is known to one rank. It would go back to the rank of its token, and come again for the next product of
 // the same expert. A node that works on each row by itself may as well work where the row is: a value stays there if
-// all its users are such nodes, or pick their weights by the same rows. Each rank has room for all rows, as all tokens
-// may pick one expert.
+// all its users are such nodes, or gather their weights by the same indices. Each rank has room for all rows, as all
+// tokens may be routed to one expert.
 #include <algorithm>
 #include <optional>
 
@@ -37,8 +37,8 @@ class Rows {
  private:
   // Which dimensions of a value are the rows, in the order of the indices' dimensions.
   struct At {
-    Value picks;
-    int64_t of = 0;  // so many elements are picked from: the same integers may pick experts and slots
+    Value indices;
+    int64_t of = 0;  // so many elements are indexed: the same integers may be indices of experts and of slots
     std::vector<int> dims;
     friend bool operator==(const At&, const At&) = default;
   };
@@ -48,8 +48,8 @@ class Rows {
     return v ? at_[v] : none;
   }
 
-  // The operand by which a node picks what experts have; none: it does not.
-  Value picks_of(NodeId n) const {
+  // The operand by which a node gathers what experts have; none: it does not.
+  Value indices_of(NodeId n) const {
     const ExtendedRule& rule = nodes_.rule(n);
     const auto& factors = plan_.node_shardings[n].factors;
     if (!rule.row || rule.row->indices < 0) return {};
@@ -58,11 +58,11 @@ class Rows {
     }
     return {};
   }
-  int64_t picked_from(NodeId n) const {
+  int64_t indexed_size(NodeId n) const {
     const ExtendedRule& rule = nodes_.rule(n);
     return rule.rule.factors[rule.added].size;
   }
-  Factors rows_of_picks(NodeId n) const {
+  Factors rows_of_indices(NodeId n) const {
     const ExtendedRule& rule = nodes_.rule(n);
     Factors rows;
     for (const ShardingRule::Dim& dim : rule.rule.inputs[rule.row->indices])
@@ -92,18 +92,18 @@ class Rows {
   void visit(NodeId n) {
     const Node& node = graph_.node(n);
     const ShardingRule& rule = nodes_.rule(n).rule;
-    const auto give = [&](size_t o, Value picks, int64_t of, const Factors& rows) {
+    const auto give = [&](size_t o, Value indices, int64_t of, const Factors& rows) {
       const auto dims = dims_of(rule.outputs[o], rows);
-      if (dims) at_[node.outputs[o]] = At{picks, of, *dims};
+      if (dims) at_[node.outputs[o]] = At{indices, of, *dims};
       return dims.has_value();
     };
-    if (const Value picks = picks_of(n)) {
+    if (const Value indices = indices_of(n)) {
       const size_t added = nodes_.rule(n).added;
       for (size_t o = 0; o < node.outputs.size(); ++o) {
         const bool lacks = std::ranges::none_of(rule.outputs[o], [&](const ShardingRule::Dim& dim) {
           return std::ranges::any_of(dim, [&](int f) { return static_cast<size_t>(f) >= added; });
         });
-        if (lacks) give(o, picks, picked_from(n), rows_of_picks(n));
+        if (lacks) give(o, indices, indexed_size(n), rows_of_indices(n));
       }
       return;
     }
@@ -114,7 +114,7 @@ class Rows {
       if (!at(node.inputs[i])) continue;
       const Factors here = factors_of(rule.inputs[i], at(node.inputs[i])->dims);
       const At& other = *at(node.inputs[i]);
-      if (brought && (brought->picks != other.picks || brought->of != other.of || here != rows)) return;
+      if (brought && (brought->indices != other.indices || brought->of != other.of || here != rows)) return;
       brought = at(node.inputs[i]);
       rows = here;
     }
@@ -122,7 +122,7 @@ class Rows {
     if (!brought || !std::ranges::all_of(rows, each_by_itself)) return;
     passes_[n] = true;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
-      if (!give(o, brought->picks, brought->of, rows)) return reject(n);
+      if (!give(o, brought->indices, brought->of, rows)) return reject(n);
     }
   }
 
@@ -131,13 +131,13 @@ class Rows {
     for (Value v : graph_.node(n).outputs) at_[v].reset();
   }
 
-  // A node that picks by the same rows has the value where it is.
+  // A node that gathers by the same indices has the value where it is.
   bool takes(NodeId n, Value v) const {
     if (passes_[n]) return true;
     const Node& node = graph_.node(n);
-    if (plan_.node_task_graph[n] != here_ || picks_of(n) != at(v)->picks) return false;
-    if (picked_from(n) != at(v)->of) return false;
-    const Factors rows = rows_of_picks(n);
+    if (plan_.node_task_graph[n] != here_ || indices_of(n) != at(v)->indices) return false;
+    if (indexed_size(n) != at(v)->of) return false;
+    const Factors rows = rows_of_indices(n);
     const ShardingRule& rule = nodes_.rule(n).rule;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] == v && factors_of(rule.inputs[i], at(v)->dims) != rows) return false;

@@ -1,4 +1,4 @@
-// Operators that pick, scatter, order and count elements.
+// Operators that gather, scatter, order and count elements.
 #include <algorithm>
 #include <numeric>
 
@@ -97,9 +97,9 @@ EPL_ONNX_OP(GatherND) {
     }
     const Shape& tuples = i.type(1).shape;
     if (i.integer("batch_dims", 0) == 0 && !tuples.empty() && tuples.back() == 1) {
-      // Tuples of one index pick rows. PyTorch writes `weights[expert_of_token]` so.
-      const Var picks = i.b.reshape(i.in(1), Shape(tuples.begin(), tuples.end() - 1));
-      i.set(0, i.b.emit("gather", {i.in(0), picks}, {{"axis", int64_t{0}}}));
+      // Tuples of one index gather rows. PyTorch writes `weights[expert_of_token]` so.
+      const Var flat = i.b.reshape(i.in(1), Shape(tuples.begin(), tuples.end() - 1));
+      i.set(0, i.b.emit("gather", {i.in(0), flat}, {{"axis", int64_t{0}}}));
       return;
     }
     i.set(0, i.b.emit("gather_nd", {i.in(0), i.in(1)}, {{"batch_dims", i.integer("batch_dims", 0)}}));

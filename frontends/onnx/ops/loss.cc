@@ -23,15 +23,15 @@ Likelihoods likelihoods(Import& i, const Var& logs, const Var& target, int64_t i
   }
   Shape column = classes.shape();
   column.insert(column.begin() + 1, 1);
-  Var picked =
+  Var gathered =
       b.reshape(b.emit("gather_elements", {logs, b.reshape(classes, column)}, {{"axis", int64_t{1}}}), classes.shape());
   Likelihoods out;
   out.weights = i.has(2) ? b.emit("gather", {b.cast(i.in(2), logs.dtype()), classes}, {{"axis", int64_t{0}}})
                          : b.broadcast_to(b.scalar(logs.dtype(), 1), classes.shape());
   if (valid) out.weights = b.select(valid, out.weights, b.like(out.weights, 0));
   // What counts nothing is selected away: 0 times the logarithm of a class without a chance would be NaN.
-  const Var zero = b.like(picked, 0);
-  const Var counted = i.has(2) || valid ? b.select(b.equal(out.weights, zero), zero, picked) : picked;
+  const Var zero = b.like(gathered, 0);
+  const Var counted = i.has(2) || valid ? b.select(b.equal(out.weights, zero), zero, gathered) : gathered;
   out.losses = -counted * out.weights;
   return out;
 }
