@@ -8,7 +8,7 @@
 // share), `sockets`, `pack:NAME` (what a pack carries); or `gloo` or `mpi`: Gloo's or MPI's own all-reduce, where this
 // was built with it. All processes of MPI are started by mpirun, so with `mpi` or `pack:mpi` this program starts itself
 // under it. All work on the same memory, all_reduce and broadcast in place. In each try the ways take turns, so that
-// other work of the machine meets all of them. Prints, for each size and way, the median time of one call that the
+// other work of the machine disturbs all of them. Prints, for each size and way, the median time of one call that the
 // slowest rank has seen, the bytes of one operand by that time, and the median over the tries of its time by that of
 // the first way. dispatch and combine move rows of 1 KiB, which go to the ranks in turn.
 #include <sys/wait.h>
@@ -54,10 +54,11 @@ struct Options {
   int64_t least = 4, most = int64_t{64} << 20;
   int tries = 11;
   std::vector<std::string> ways = {"shared", "sockets"};
-  std::string folder = {};  // where the ranks meet, of a process that mpirun has started
+  std::string folder = {};  // the rendezvous, of a process that mpirun has started
 };
 
-// One way to be connected: by a communicator, or by another engine, whose ranks meet by a communicator in between.
+// One way to be connected: by a communicator, or by another engine, whose ranks find each other by a communicator in
+// between.
 struct Way {
   std::string name;
   std::unique_ptr<Communicator> ranks;
@@ -90,11 +91,11 @@ double median(std::vector<double> values) {
 // The ranks as one of them sees them.
 class Ranks {
  public:
-  Ranks(std::unique_ptr<Communicator> meeting, Stream& stream) : meeting_(std::move(meeting)), stream_(stream) {}
+  Ranks(std::unique_ptr<Communicator> barrier, Stream& stream) : barrier_(std::move(barrier)), stream_(stream) {}
 
   // One try of one way: as many calls as fit in a few milliseconds.
   Status measure(Way& way, const Collective& call) {
-    EPL_TRY(meeting_->run(stream_, {.kind = Collective::Kind::barrier}));
+    EPL_TRY(barrier_->run(stream_, {.kind = Collective::Kind::barrier}));
     const double begin = now();
     for (int64_t i = 0; i < way.repeats; ++i) {
       if (way.peer) {
@@ -104,7 +105,7 @@ class Ranks {
       }
     }
     double seconds = (now() - begin) / static_cast<double>(way.repeats);
-    EPL_TRY(meeting_->run(stream_, {.kind = Collective::Kind::all_reduce,
+    EPL_TRY(barrier_->run(stream_, {.kind = Collective::Kind::all_reduce,
                                     .dtype = DType::f64,
                                     .count = 1,
                                     .source = &seconds,
@@ -116,7 +117,7 @@ class Ranks {
   }
 
  private:
-  std::unique_ptr<Communicator> meeting_;
+  std::unique_ptr<Communicator> barrier_;
   Stream& stream_;
 };
 

@@ -103,16 +103,16 @@ Status load_and_measure(Session& session, const Options& options) {
 
 // A job of processes that are children of this one.
 bool run_job(const Options& options, int world, int processes, const std::function<Status(Session&)>& work) {
-  const std::string meet = options.folder + ".meeting";
-  std::filesystem::remove_all(meet);
-  std::filesystem::create_directories(meet);
+  const std::string rendezvous = options.folder + ".rendezvous";
+  std::filesystem::remove_all(rendezvous);
+  std::filesystem::create_directories(rendezvous);
   const auto child = [&](int first) -> Status {
     EPL_ASSIGN(const auto plan, plan_of(options, world));
     SessionOptions own;
     if (processes > 1) {
       own.first_rank = first;
       own.ranks = world / processes;
-      EPL_ASSIGN(own.rendezvous, folder_rendezvous(meet));
+      EPL_ASSIGN(own.rendezvous, folder_rendezvous(rendezvous));
     }
     EPL_ASSIGN(const std::unique_ptr<Session> session, Session::create(make_host(), plan, own));
     return work(*session);
@@ -129,7 +129,7 @@ bool run_job(const Options& options, int world, int processes, const std::functi
   }
   bool good = all;
   for (int status = 0; ::wait(&status) > 0;) good = good && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  std::filesystem::remove_all(meet);
+  std::filesystem::remove_all(rendezvous);
   return good;
 }
 

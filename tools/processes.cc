@@ -56,13 +56,13 @@ std::string folders_of_user(const Surroundings& around) {
   return around.temporary + "/epl-" + std::to_string(around.user) + "-";
 }
 // Its name follows from what all processes of the run know.
-std::string meeting_path(const Surroundings& around, std::string run) {
+std::string rendezvous_path(const Surroundings& around, std::string run) {
   for (char& c : run)
     if (std::strchr("/.@ ", c) != nullptr) c = '-';
   return folders_of_user(around) + run;
 }
-void meet_in_folder(const Surroundings& around, const std::string& run, Processes& out) {
-  out.folder = meeting_path(around, run);
+void rendezvous_in_folder(const Surroundings& around, const std::string& run, Processes& out) {
+  out.folder = rendezvous_path(around, run);
   out.rendezvous = "file://" + out.folder;
 }
 
@@ -77,15 +77,15 @@ void from_open_mpi(const Reader& from, const Surroundings& around, Processes& ou
   out.count = from.number("OMPI_COMM_WORLD_SIZE");
   out.local_count = from.number_or("OMPI_COMM_WORLD_LOCAL_SIZE", out.count);
   if (out.local_count == out.count)
-    meet_in_folder(around, from.has("PMIX_NAMESPACE") ? from.text("PMIX_NAMESPACE") : std::to_string(around.parent),
-                   out);
+    rendezvous_in_folder(around,
+                         from.has("PMIX_NAMESPACE") ? from.text("PMIX_NAMESPACE") : std::to_string(around.parent), out);
 }
 
 void from_pmi(const Reader& from, const Surroundings& around, Processes& out) {
   out.rank = from.number("PMI_RANK");
   out.count = from.number("PMI_SIZE");
   out.local_count = from.number_or("MPI_LOCALNRANKS", out.count);
-  if (out.local_count == out.count) meet_in_folder(around, std::to_string(around.parent), out);
+  if (out.local_count == out.count) rendezvous_in_folder(around, std::to_string(around.parent), out);
 }
 
 void from_torchrun(const Reader& from, const Surroundings&, Processes& out) {
@@ -229,7 +229,7 @@ Processes find_processes(const Surroundings& around) {
   const bool served = out.rendezvous.starts_with("tcp://") && out.launcher != "epl launch";
   if (out.secret.empty() && served && out.local_count == out.count) {
     out.draws_secret = true;
-    out.folder = meeting_path(around, "port-" + out.rendezvous.substr(out.rendezvous.rfind(':') + 1));
+    out.folder = rendezvous_path(around, "port-" + out.rendezvous.substr(out.rendezvous.rfind(':') + 1));
   }
   return out;
 }
@@ -240,8 +240,9 @@ void enter(const Surroundings& around, Processes& processes) {
     if (processes.several() && !others.empty()) say_error("epl: warning: %s\n", others.c_str());
   }
   if (processes.folder.empty()) return;
-  processes.meeting = std::make_shared<const MeetingFolder>(processes.folder, folders_of_user(around));
-  if (processes.draws_secret) processes.secret = processes.meeting->secret(processes.leads(), processes.join_seconds);
+  processes.rendezvous_folder = std::make_shared<const RendezvousFolder>(processes.folder, folders_of_user(around));
+  if (processes.draws_secret)
+    processes.secret = processes.rendezvous_folder->secret(processes.leads(), processes.join_seconds);
 }
 
 Surroundings surroundings() {

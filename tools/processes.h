@@ -8,7 +8,7 @@
 
 #include "tools/api.h"
 #include "tools/json.h"
-#include "tools/meeting_folder.h"
+#include "tools/rendezvous_folder.h"
 #include "tools/secret.h"
 
 namespace epl::tools {
@@ -31,9 +31,9 @@ struct Processes {
   SecretText secret;
   std::string address;        // of this host; empty: found out
   std::string transport;      // as epl_session_options takes it; empty: the library's own choice
-  std::string folder;         // of a MeetingFolder, which `enter` makes; empty: they need none
+  std::string folder;         // of a RendezvousFolder, which `enter` makes; empty: they need none
   bool draws_secret = false;  // that process 0 leaves in it
-  std::shared_ptr<const MeetingFolder> meeting;
+  std::shared_ptr<const RendezvousFolder> rendezvous_folder;
   // To wait for all processes to come, and within a call for one that says nothing; 0: as the library has it.
   double join_seconds = 0, silence_seconds = 0;
   Agreement agreement;

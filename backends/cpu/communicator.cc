@@ -19,9 +19,9 @@ namespace {
 // that has nothing to do goes to sleep itself, and is slow to come back.
 constexpr int spins_before_sleep = 400, patient_spins = 40000;
 
-// A count of arrivals that only grows: meeting number n is complete when all ranks have arrived n times. Once closed,
-// it stays as it is, so that all ranks agree on which meetings took place.
-class ThreadMeeting {
+// A count of arrivals that only grows: barrier number n is complete when all ranks have arrived n times. Once closed,
+// it stays as it is, so that all ranks agree on which barriers took place.
+class ThreadBarrier {
  public:
   bool arrive() {
     uint64_t seen = word_.load(std::memory_order_relaxed);
@@ -30,7 +30,7 @@ class ThreadMeeting {
     } while (!word_.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel, std::memory_order_relaxed));
     return true;
   }
-  // Waits until `arrivals` have come; false if the meeting was closed before. The caller has arrived.
+  // Waits until `arrivals` have come; false if the barrier was closed before. The caller has arrived.
   bool wait(uint64_t arrivals, Spin& spin) {
     if (complete(arrivals)) {
       wake();
@@ -111,7 +111,7 @@ struct Group {
   const int size;
   const int spins;
   std::vector<Place> places;
-  ThreadMeeting asked, done;
+  ThreadBarrier asked, done;
   std::mutex mutex;
   Status status;  // why it was aborted
   struct Part {
@@ -145,7 +145,7 @@ class ThreadCommunicator final : public Communicator {
     return receive(stream, call);
   }
 
-  // The ranks meet before all of the calls and behind them.
+  // The ranks wait for each other before all of the calls and behind them.
   Status run_together(Stream& stream, std::span<const Collective> calls) override {
     for (const Collective& call : calls) EPL_TRY(check(fits(call)));
     wait_for_posts(stream);
@@ -224,7 +224,7 @@ class ThreadCommunicator final : public Communicator {
                  first.text(), ", rank ", b, " calls ", second.text());
   }
 
-  // The first meeting. Afterwards the calls of all ranks may be read, until `end`.
+  // The first barrier. Afterwards the calls of all ranks may be read, until `end`.
   Status begin(std::span<const Collective> calls) {
     if (group_->asked.is_closed()) return group_->why();
     ++calls_;
@@ -255,7 +255,7 @@ class ThreadCommunicator final : public Communicator {
     std::string text() const { return cat(calls, " collectives together"); }
   };
 
-  // The second meeting, which every rank that came to the first will come to.
+  // The second barrier, which every rank that came to the first will come to.
   void end() {
     group_->done.arrive();
     group_->done.wait(calls_ * static_cast<uint64_t>(size()), spin_);

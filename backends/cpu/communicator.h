@@ -1,8 +1,8 @@
 // Ranks that are threads of one process: they read each other's memory.
 //
-// A call, or several that are made together, has two meetings. At the first, every rank has said where its operands
+// A call, or several that are made together, has two barriers. At the first, every rank has said where its operands
 // are. Then each computes its share and writes it to all ranks. At the second, all shares are written. An `abort` ends
-// only the first meeting: a rank that has passed it finishes, because its peers may be writing to its memory, and
+// only the first barrier: a rank that has passed it finishes, because its peers may be writing to its memory, and
 // nothing in between can wait. A send is posted to its stream, and its receiver copies from the sender's memory.
 // Neither needs memory of its own.
 #pragma once

@@ -74,7 +74,7 @@ class SharedCommunicator final : public SharedGroup {
       case Kind::broadcast:
         return broadcast(stream, call);
       default:
-        return meet(0);
+        return barrier(0);
     }
   }
 
@@ -105,7 +105,7 @@ class SharedCommunicator final : public SharedGroup {
     if (call.bytes() > 0) {
       std::memcpy(operand(rank_, rounds_ + 1), call.source, static_cast<size_t>(call.bytes()));
     }
-    EPL_TRY(meet(0));
+    EPL_TRY(barrier(0));
     for (int r = 0; r < size(); ++r) sources_[static_cast<size_t>(r)] = r == rank_ ? call.source : operand(r, rounds_);
     targets_.assign(1, call.target);
     // Of two ranks, each alone reads the other's part: see take_bytes.
@@ -135,7 +135,7 @@ class SharedCommunicator final : public SharedGroup {
         copy(stream, next_part(), at(call.source, now.first), own.first - now.first, part_grain);
         copy(stream, next_part() + (own.last - now.first), at(call.source, own.last), now.last - own.last, part_grain);
       }
-      EPL_TRY(meet(c));
+      EPL_TRY(barrier(c));
       if (c > 0) {
         const Range before = chunk(c - 1), done = segment(before, rank_);
         const std::byte* const sums = part(rank_, rounds_ - 1);
@@ -168,7 +168,7 @@ class SharedCommunicator final : public SharedGroup {
   Status reduce_scatter(Stream& stream, const Collective& call) {
     return in_chunks(call.bytes(), bytes_for_each(), [&](Range now, int64_t n) -> Status {
       write_for_each(stream, call, now);
-      EPL_TRY(meet(n));
+      EPL_TRY(barrier(n));
       targets_.assign(1, at(call.target, now.first));
       for (int r = 0; r < size(); ++r) {
         std::byte* const theirs = part(r) + rank_ * bytes_for_each();
@@ -183,7 +183,7 @@ class SharedCommunicator final : public SharedGroup {
   Status all_to_all(Stream& stream, const Collective& call) {
     return in_chunks(call.bytes(), bytes_for_each(), [&](Range now, int64_t n) -> Status {
       write_for_each(stream, call, now);
-      EPL_TRY(meet(n));
+      EPL_TRY(barrier(n));
       for (int step = 0; step < size(); ++step) {
         const int r = (rank_ + step) % size();
         std::byte* const target = at(call.target, r * call.bytes() + now.first);
@@ -211,7 +211,7 @@ class SharedCommunicator final : public SharedGroup {
   Status all_gather(Stream& stream, const Collective& call) {
     return in_chunks(call.bytes(), room_->layout.part_bytes(), [&](Range now, int64_t n) -> Status {
       show(stream, next_part(), at(call.source, now.first), now.count());
-      EPL_TRY(meet(n));
+      EPL_TRY(barrier(n));
       for (int step = 0; step < size(); ++step) {
         const int r = (rank_ + step) % size();
         std::byte* const target = at(call.target, r * call.bytes() + now.first);
@@ -238,7 +238,7 @@ class SharedCommunicator final : public SharedGroup {
           copy(stream, there, at(call.source, from), run, part_grain);
         });
       }
-      EPL_TRY(meet(n));
+      EPL_TRY(barrier(n));
       for (int step = 1; step < size(); ++step) {
         const int r = (rank_ + step) % size();
         each(r, rank_, now, [&](int64_t from, int64_t to, int64_t run) {
@@ -253,7 +253,7 @@ class SharedCommunicator final : public SharedGroup {
     return in_chunks(call.bytes(), room_->layout.part_bytes(), [&](Range now, int64_t n) -> Status {
       const bool gives = rank_ == call.peer;
       if (gives) show(stream, next_part(), at(call.source, now.first), now.count());
-      EPL_TRY(meet(n));
+      EPL_TRY(barrier(n));
       std::byte* const target = at(call.target, now.first);
       if (gives) {
         copy(stream, target, at(call.source, now.first), now.count(), part_grain);

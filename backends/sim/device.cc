@@ -109,23 +109,23 @@ class SimStream final : public Stream, public VirtualClock {
 // How calls take place in virtual time.
 struct SimWay {
   using Shared = World;
-  using Meeting = sim::Meeting;
+  using CollectiveCall = sim::CollectiveCall;
   using Group = PostedGroup<SimWay>;
 
   static Status fits(int, const Collective&) { return {}; }
-  static std::shared_ptr<Meeting> begin(Group& group, const Collective& call, std::span<const int> ranks) {
-    auto meeting = std::make_shared<Meeting>();
-    meeting->ranks = static_cast<int>(ranks.size());
+  static std::shared_ptr<CollectiveCall> begin(Group& group, const Collective& call, std::span<const int> ranks) {
+    auto collective = std::make_shared<CollectiveCall>();
+    collective->ranks = static_cast<int>(ranks.size());
     const auto [first, last] = std::ranges::minmax(ranks);
-    meeting->cost = group.shared->cost.collective(call, {std::ssize(ranks), first, last});
-    return meeting;
+    collective->cost = group.shared->cost.collective(call, {std::ssize(ranks), first, last});
+    return collective;
   }
-  static void join(const std::shared_ptr<Group>& group, std::shared_ptr<Meeting> meeting, int, Stream& stream,
+  static void join(const std::shared_ptr<Group>& group, std::shared_ptr<CollectiveCall> collective, int, Stream& stream,
                    const Collective&) {
-    group->shared->simulation.meet(static_cast<SimStream&>(stream).timeline(), std::move(meeting));
+    group->shared->simulation.join(static_cast<SimStream&>(stream).timeline(), std::move(collective));
   }
-  static void abort(Group& group, const std::vector<std::shared_ptr<Meeting>>& incomplete) {
-    for (const auto& meeting : incomplete) group.shared->simulation.fail(*meeting, group.status);
+  static void abort(Group& group, const std::vector<std::shared_ptr<CollectiveCall>>& incomplete) {
+    for (const auto& collective : incomplete) group.shared->simulation.fail(*collective, group.status);
   }
 };
 

@@ -22,19 +22,19 @@ void Simulation::record(const TimelinePtr& timeline, std::shared_ptr<Point> poin
 void Simulation::wait(const TimelinePtr& timeline, std::shared_ptr<Point> point) {
   add(timeline, {.kind = Kind::wait, .point = std::move(point)});
 }
-void Simulation::meet(const TimelinePtr& timeline, std::shared_ptr<Meeting> meeting) {
-  add(timeline, {.kind = Kind::meet, .meeting = std::move(meeting)});
+void Simulation::join(const TimelinePtr& timeline, std::shared_ptr<CollectiveCall> collective) {
+  add(timeline, {.kind = Kind::join, .collective = std::move(collective)});
 }
 
 void Simulation::stamp(const TimelinePtr& timeline, double* into) {
   add(timeline, {.kind = Kind::stamp, .into = into});
 }
 
-void Simulation::fail(Meeting& meeting, const Status& status) {
-  if (meeting.over) return;
-  meeting.over = true;
-  meeting.failure = status;
-  wake(meeting.waiting);
+void Simulation::fail(CollectiveCall& collective, const Status& status) {
+  if (collective.over) return;
+  collective.over = true;
+  collective.failure = status;
+  wake(collective.waiting);
   work();
 }
 
@@ -74,25 +74,25 @@ bool Simulation::step(const TimelinePtr& timeline, Timeline::Item& item) {
       }
       timeline->seconds = std::max(timeline->seconds, item.point->seconds);
       return true;
-    case Kind::meet: {
-      Meeting& meeting = *item.meeting;
-      if (!item.arrived && !meeting.over) {
+    case Kind::join: {
+      CollectiveCall& collective = *item.collective;
+      if (!item.arrived && !collective.over) {
         item.arrived = true;
-        meeting.seconds = std::max(meeting.seconds, timeline->seconds);
-        if (++meeting.arrived == meeting.ranks) {
-          meeting.over = true;
-          meeting.seconds += meeting.cost;
-          wake(meeting.waiting);
+        collective.seconds = std::max(collective.seconds, timeline->seconds);
+        if (++collective.arrived == collective.ranks) {
+          collective.over = true;
+          collective.seconds += collective.cost;
+          wake(collective.waiting);
         }
       }
-      if (!meeting.over) {
-        meeting.waiting.push_back(timeline);
+      if (!collective.over) {
+        collective.waiting.push_back(timeline);
         return false;
       }
-      if (meeting.failure.ok()) {
-        timeline->seconds = meeting.seconds;
+      if (collective.failure.ok()) {
+        timeline->seconds = collective.seconds;
       } else if (timeline->status.ok()) {
-        timeline->status = meeting.failure;
+        timeline->status = collective.failure;
       }
       return true;
     }

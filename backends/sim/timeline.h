@@ -1,7 +1,7 @@
 // Virtual time: streams are queues of work that takes time, with the points at which they wait for each other.
 //
 // Commands are queued and processed as far as possible. A queue stops before an event that is not recorded yet, and
-// before a meeting (a collective) at which not all ranks have arrived. The call that brings the missing part lets it go
+// before a collective call to which not all ranks have arrived. The call that brings the missing part lets it go
 // on. So no caller ever blocks, ranks may be driven in any order, and the times do not depend on that order.
 //
 // Thread safety: all calls may run together; one lock per simulation.
@@ -27,7 +27,7 @@ struct Point {
 };
 
 // One call of a group.
-struct Meeting {
+struct CollectiveCall {
   int ranks = 0;
   double cost = 0;
   int arrived = 0;  // ranks whose time has reached it
@@ -39,16 +39,16 @@ struct Meeting {
 
 struct Timeline {
   struct Item {
-    enum class Kind { advance, record, wait, meet, stamp } kind;
+    enum class Kind { advance, record, wait, join, stamp } kind;
     double seconds = 0;
     double* into = nullptr;  // of a stamp
     std::shared_ptr<Point> point;
-    std::shared_ptr<Meeting> meeting;
+    std::shared_ptr<CollectiveCall> collective;
     bool arrived = false;
   };
   double seconds = 0;
   std::deque<Item> queue;
-  Status status;  // of the first meeting that failed
+  Status status;  // of the first collective call that failed
 };
 
 class Simulation {
@@ -58,10 +58,11 @@ class Simulation {
   void advance(const TimelinePtr& timeline, double seconds);
   void record(const TimelinePtr& timeline, std::shared_ptr<Point> point);
   void wait(const TimelinePtr& timeline, std::shared_ptr<Point> point);
-  void meet(const TimelinePtr& timeline, std::shared_ptr<Meeting> meeting);
+  void join(const TimelinePtr& timeline, std::shared_ptr<CollectiveCall> collective);
   void stamp(const TimelinePtr& timeline, double* into);  // writes the time at which the queue comes here
-  // Ends a meeting that will not take place: waiting ranks go on without time passing, with the failure as status.
-  void fail(Meeting& meeting, const Status& status);
+  // Ends a collective call that will not take place: waiting ranks go on without time passing, with the failure as
+  // status.
+  void fail(CollectiveCall& collective, const Status& status);
 
  private:
   void add(const TimelinePtr& timeline, Timeline::Item item);

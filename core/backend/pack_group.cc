@@ -45,8 +45,8 @@ class Shared : public std::enable_shared_from_this<Shared> {
 };
 
 // One call of all ranks, or of a sender and its receiver.
-struct Meeting final : OpenCall {
-  Meeting(std::shared_ptr<Shared> with, int seats)
+struct CollectiveCall final : OpenCall {
+  CollectiveCall(std::shared_ptr<Shared> with, int seats)
       : shared(std::move(with)), calls(static_cast<size_t>(seats)), arrived(static_cast<size_t>(seats)) {}
 
   Result<std::shared_ptr<PackEvent>> wait() override {
@@ -66,7 +66,7 @@ struct Meeting final : OpenCall {
 // The calls of all ranks as commands of one stream.
 class Work {
  public:
-  Work(const Meeting& meeting, PackStream& stream) : calls_(meeting.calls), stream_(stream) {}
+  Work(const CollectiveCall& collective, PackStream& stream) : calls_(collective.calls), stream_(stream) {}
 
   void carry_out() {
     const int size = static_cast<int>(calls_.size());
@@ -174,7 +174,7 @@ bool can_reduce(DType dtype) { return is_float(dtype) || dtype == DType::i64; }
 
 struct PackWay {
   using Shared = epl::Shared;
-  using Meeting = epl::Meeting;
+  using CollectiveCall = epl::CollectiveCall;
   using Group = PostedGroup<PackWay>;
 
   static Status fits(int rank, const Collective& call) {
@@ -187,42 +187,42 @@ struct PackWay {
     const bool sends = std::ranges::all_of(calls, [](const Collective& c) { return c.kind == Kind::send; });
     if (!sends || !own.only_sends_are_open()) own.settle();
   }
-  static std::shared_ptr<Meeting> begin(Group& group, const Collective&, std::span<const int> ranks) {
-    return std::make_shared<Meeting>(group.shared, static_cast<int>(ranks.size()));
+  static std::shared_ptr<CollectiveCall> begin(Group& group, const Collective&, std::span<const int> ranks) {
+    return std::make_shared<CollectiveCall>(group.shared, static_cast<int>(ranks.size()));
   }
-  static void join(const std::shared_ptr<Group>& group, const std::shared_ptr<Meeting>& meeting, int seat,
+  static void join(const std::shared_ptr<Group>& group, const std::shared_ptr<CollectiveCall>& collective, int seat,
                    Stream& stream, const Collective& call) {
     auto& own = static_cast<PackStream&>(stream);
-    meeting->calls[static_cast<size_t>(seat)] = call;
-    const Status failure = arrive(*group, *meeting, seat, own);
+    collective->calls[static_cast<size_t>(seat)] = call;
+    const Status failure = arrive(*group, *collective, seat, own);
     if (!failure.ok()) {
-      meeting->failure = failure;
+      collective->failure = failure;
       own.fail(failure);
-    } else if (meeting->done == nullptr && meeting->failure.ok()) {
-      own.add(meeting, call.kind == Kind::send);
+    } else if (collective->done == nullptr && collective->failure.ok()) {
+      own.add(collective, call.kind == Kind::send);
       return;
     }
-    if (!meeting->failure.ok()) own.fail(meeting->failure);
+    if (!collective->failure.ok()) own.fail(collective->failure);
     group->shared->changed.notify_all();
   }
-  static void abort(Group& group, const std::vector<std::shared_ptr<Meeting>>& incomplete) {
-    for (const std::shared_ptr<Meeting>& meeting : incomplete) {
-      if (meeting->done == nullptr && meeting->failure.ok()) meeting->failure = group.status;
+  static void abort(Group& group, const std::vector<std::shared_ptr<CollectiveCall>>& incomplete) {
+    for (const std::shared_ptr<CollectiveCall>& collective : incomplete) {
+      if (collective->done == nullptr && collective->failure.ok()) collective->failure = group.status;
     }
     group.shared->changed.notify_all();
   }
 
  private:
   // `own` stands at the call; the last to come carries it out.
-  static Status arrive(const Group& group, Meeting& meeting, int seat, PackStream& own) {
-    EPL_ASSIGN(meeting.arrived[static_cast<size_t>(seat)], group.shared->event());
-    own.record_now(*meeting.arrived[static_cast<size_t>(seat)]);
-    if (std::ranges::any_of(meeting.arrived, [](const auto& event) { return event == nullptr; })) return {};
-    for (const std::shared_ptr<PackEvent>& event : meeting.arrived) own.wait(*event);
+  static Status arrive(const Group& group, CollectiveCall& collective, int seat, PackStream& own) {
+    EPL_ASSIGN(collective.arrived[static_cast<size_t>(seat)], group.shared->event());
+    own.record_now(*collective.arrived[static_cast<size_t>(seat)]);
+    if (std::ranges::any_of(collective.arrived, [](const auto& event) { return event == nullptr; })) return {};
+    for (const std::shared_ptr<PackEvent>& event : collective.arrived) own.wait(*event);
     EPL_ASSIGN(const std::shared_ptr<PackEvent> done, group.shared->event());
-    Work(meeting, own).carry_out();
+    Work(collective, own).carry_out();
     own.record_now(*done);
-    meeting.done = done;
+    collective.done = done;
     return {};
   }
 };

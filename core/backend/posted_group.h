@@ -6,13 +6,13 @@
 //
 //   struct Way {
 //     struct Shared { std::mutex& lock(); };          // what the groups of a device share
-//     struct Meeting;                                 // one call of all ranks, or of a sender and its receiver
+//     struct CollectiveCall;                                 // one call of all ranks, or of a sender and its receiver
 //     static Status fits(int rank, const Collective&);   // what this device cannot do besides
 //     // `ranks`: that come to it, by their numbers in the job.
-//     static std::shared_ptr<Meeting> begin(PostedGroup<Way>&, const Collective&, std::span<const int> ranks);
-//     static void join(std::shared_ptr<PostedGroup<Way>>, std::shared_ptr<Meeting>, int seat, Stream&,
+//     static std::shared_ptr<CollectiveCall> begin(PostedGroup<Way>&, const Collective&, std::span<const int> ranks);
+//     static void join(std::shared_ptr<PostedGroup<Way>>, std::shared_ptr<CollectiveCall>, int seat, Stream&,
 //                      const Collective&);
-//     static void abort(PostedGroup<Way>&, const std::vector<std::shared_ptr<Meeting>>& incomplete);
+//     static void abort(PostedGroup<Way>&, const std::vector<std::shared_ptr<CollectiveCall>>& incomplete);
 //     static void settle(Stream&, std::span<const Collective>);  // before calls, without the lock; or absent
 //   };
 #pragma once
@@ -36,7 +36,7 @@ namespace epl {
 template <class Way> class PostedGroup : public std::enable_shared_from_this<PostedGroup<Way>> {
  public:
   using Shared = typename Way::Shared;
-  using Meeting = typename Way::Meeting;
+  using CollectiveCall = typename Way::CollectiveCall;
 
   // `all`: its ranks, by their numbers in the job.
   PostedGroup(std::shared_ptr<Shared> shared_with, std::string group_name, std::vector<int> all)
@@ -49,9 +49,9 @@ template <class Way> class PostedGroup : public std::enable_shared_from_this<Pos
   void abort(const Status& why) {
     if (!status.ok()) return;
     status = why.ok() ? error(Code::cancelled, "the group ", name, " was aborted") : why;
-    std::vector<std::shared_ptr<Meeting>> incomplete;
+    std::vector<std::shared_ptr<CollectiveCall>> incomplete;
     const auto drop = [&](Line& line) {
-      for (Call& call : line.open) incomplete.push_back(std::move(call.meeting));
+      for (Call& call : line.open) incomplete.push_back(std::move(call.collective));
       line.open.clear();
     };
     drop(together_);
@@ -91,12 +91,12 @@ template <class Way> class PostedGroup : public std::enable_shared_from_this<Pos
       return status;
     }
     open.made[static_cast<size_t>(seat)] = call;
-    const std::shared_ptr<Meeting> meeting = open.meeting;
+    const std::shared_ptr<CollectiveCall> collective = open.collective;
     if (std::ranges::all_of(open.made, [](const auto& one) { return one.has_value(); })) {  // so it is the oldest
       line.open.pop_front();
       ++line.first;
     }
-    Way::join(this->shared_from_this(), meeting, seat, stream, call);
+    Way::join(this->shared_from_this(), collective, seat, stream, call);
     return {};
   }
 
@@ -121,7 +121,7 @@ template <class Way> class PostedGroup : public std::enable_shared_from_this<Pos
 
  private:
   struct Call {
-    std::shared_ptr<Meeting> meeting;
+    std::shared_ptr<CollectiveCall> collective;
     std::vector<std::optional<Collective>> made;  // by rank of the group, or of sender and receiver
   };
   struct Line {

@@ -116,7 +116,7 @@ class TraceFile {
   // From a send to its receive.
   void add_arrow(const TraceEvent& event, const Instruction& in) {
     Json arrow = {{"ph", in.transfer->sends ? "s" : "f"},
-                  {"id", event.meeting},
+                  {"id", event.collective_call},
                   {"pid", rank_},
                   {"tid", in.stream},
                   {"cat", "message"},

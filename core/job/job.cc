@@ -44,7 +44,7 @@ Result<JobEvent> Job::next(const JobParts& parts, const Stop& stop) {
 
 Status Job::advance(const JobParts& parts, const Stop& stop) {
   if (todo_ == Todo::step) note_end(parts);
-  EPL_TRY(meet(parts, stop));
+  EPL_TRY(agree_on_next(parts, stop));
   return go_on_to(parts, stop);
 }
 
@@ -218,7 +218,7 @@ Status Job::note_saved(const JobParts& parts, bool best) {
 }
 
 // A disk that is full for a moment must not end a job that goes well. Where it is another process that has failed, the
-// next meeting tells whether that one goes on or comes back to this.
+// next agreement tells whether that one goes on or comes back to this.
 Status Job::save_on_the_way(const JobParts& parts, const Stop& stop, bool best) {
   const Status status = save(parts, stop, best);
   if (status.ok() || was_stopped(status)) return status;

@@ -73,7 +73,7 @@ class Job {
   Status advance(const JobParts& parts, const Stop& stop);
   Status go_on_to(const JobParts& parts, const Stop& stop);
   bool is_shared(const JobParts& parts, bool last) const;
-  Status meet(const JobParts& parts, const Stop& stop);
+  Status agree_on_next(const JobParts& parts, const Stop& stop);
   Status take_end(Session& session, const std::vector<int64_t>& said);
   Status end_alone(const Session& session, const Status& why);
   Status read_batch(const JobParts& parts, const Stop& stop);

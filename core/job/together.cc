@@ -60,7 +60,7 @@ bool Job::is_shared(const JobParts& parts, bool last) const {
 }
 
 // They do what comes first of all that is said. A step comes after what follows the step before it.
-Status Job::meet(const JobParts& parts, const Stop& stop) {
+Status Job::agree_on_next(const JobParts& parts, const Stop& stop) {
   Session& session = parts.session;
   const int64_t step = session.host_state().steps_done();
   const bool last = settings_.steps > 0 && step >= settings_.steps;

@@ -58,7 +58,7 @@ Result<std::unique_ptr<Communicator>> split_process_group(const Ties& ties, cons
 namespace {
 
 // Each rank that has memory to share tells the others that have which of theirs it can open.
-Result<std::shared_ptr<const Neighbours>> meet_neighbours(const Joining& joining, Connections& links,
+Result<std::shared_ptr<const Neighbours>> find_neighbours(const Joining& joining, Connections& links,
                                                           const std::vector<SharedAddress>& offers) {
   const auto size = static_cast<size_t>(joining.size), own = static_cast<size_t>(joining.rank);
   std::vector<std::vector<char>> rows(size);
@@ -99,14 +99,14 @@ Result<std::unique_ptr<Communicator>> join_processes(const GroupMakers& makers, 
     auto made = SharedMemory::create(0);
     if (made.ok()) offer = std::move(*made);
   }
-  EPL_ASSIGN(MetPeers met, meet_peers(joining, offer ? offer->address() : SharedAddress(), rendezvous, clock));
+  EPL_ASSIGN(FoundPeers found, find_peers(joining, offer ? offer->address() : SharedAddress(), rendezvous, clock));
   Ties ties;
   ties.makers = makers;
   ties.signs = joining.signs_frames;
-  EPL_ASSIGN(ties.links, Connections::create(joining.group, joining.rank, std::move(met.links), joining.signs_frames,
+  EPL_ASSIGN(ties.links, Connections::create(joining.group, joining.rank, std::move(found.links), joining.signs_frames,
                                              joining.silence_seconds, clock));
   ties.links->watch([stop = joining.stop] { return stop.check(); });
-  EPL_ASSIGN(ties.neighbours, meet_neighbours(joining, *ties.links, met.offers));
+  EPL_ASSIGN(ties.neighbours, find_neighbours(joining, *ties.links, found.offers));
   ties.links->watch(nullptr);
   if (!transport.carrier.empty() && joining.size > 1) {
     EPL_ASSIGN(ties.carrier, Carrier::join(transport.carrier, packs, joining, rendezvous));

@@ -39,7 +39,7 @@ Status SharedGroup::make_room() {
 
 void SharedGroup::take_room(std::unique_ptr<SharedMemory> memory) {
   room_ = std::make_shared<SharedRoom>(std::move(memory), size());
-  // Whatever ends the group, in this process or another one, ends the meetings.
+  // Whatever ends the group, in this process or another one, ends the barriers.
   ties_.links->on_end(group_, [room = room_] { room->close(); });
 }
 
@@ -64,14 +64,14 @@ Status SharedGroup::open_room(const Collective& call) {
     return memory.status().code() == Code::peer_failed ? ties_.links->why_ended(group_) : memory.status();
   }
   take_room(std::move(memory).value());
-  room_->meeting().opened.fetch_add(1, std::memory_order_acq_rel);
+  room_->barrier_state().opened.fetch_add(1, std::memory_order_acq_rel);
   return {};
 }
 
 Status SharedGroup::enter_room(const Collective& call) {
   if (!room_) EPL_TRY(open_room(call));
   if (room_->memory->has_file() &&
-      room_->meeting().opened.load(std::memory_order_acquire) + 1 == static_cast<uint64_t>(size()))
+      room_->barrier_state().opened.load(std::memory_order_acquire) + 1 == static_cast<uint64_t>(size()))
     room_->memory->close_file();
   return {};
 }
@@ -81,7 +81,7 @@ void SharedGroup::begin_call(const Collective& call) {
   called_ = Called::of(call, calls_, ties_.links->doing());
 }
 
-Status SharedGroup::meet(int64_t round_of_call) {
+Status SharedGroup::barrier(int64_t round_of_call) {
   ++rounds_;
   Arrival& own = room_->arrival(rank_, rounds_);
   if (round_of_call == 0) own.called = called_;
@@ -96,7 +96,7 @@ Status SharedGroup::meet(int64_t round_of_call) {
     return come == size();
   };
   // The last to come sees all, and whoever sleeps by then has been counted.
-  SharedWord& bell = room_->meeting().bell;
+  SharedWord& bell = room_->barrier_state().bell;
   if (bell.sleepers.load(std::memory_order_seq_cst) != 0 && complete()) room_->ring_bell();
   if (!spin_.until(complete)) {
     const auto arrivals = [&] {

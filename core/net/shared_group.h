@@ -20,25 +20,25 @@ namespace epl::net {
 struct SharedRoom {
   SharedRoom(std::unique_ptr<SharedMemory> mapped, int size) : memory(std::move(mapped)), layout(size), ranks(size) {}
   template <class T> T& at(int64_t offset) const { return *reinterpret_cast<T*>(memory->data() + offset); }
-  Meeting& meeting() const { return at<Meeting>(0); }
+  BarrierState& barrier_state() const { return at<BarrierState>(0); }
   Arrival& arrival(int rank, uint64_t round) const { return at<Arrival>(layout.arrival_at(rank, round)); }
   Mail& mail(int from, int to) const { return at<Mail>(layout.mail_at(from, to)); }
   std::byte* ring(int from, int to) const {
     return memory->data() + layout.mail_at(from, to) + static_cast<int64_t>(sizeof(Mail));
   }
   void ring_bell() const {
-    meeting().bell.value.fetch_add(1, std::memory_order_seq_cst);
-    meeting().bell.wake();
+    barrier_state().bell.value.fetch_add(1, std::memory_order_seq_cst);
+    barrier_state().bell.wake();
   }
-  // Afterwards nobody comes to any meeting, so that it is decided which have taken place.
+  // Afterwards nobody comes to any barrier, so that it is decided which have taken place.
   void close() const {
     for (int r = 0; r < ranks; ++r) {
       for (const uint64_t round : {0, 1}) arrival(r, round).word.fetch_or(Arrival::closed, std::memory_order_seq_cst);
     }
-    meeting().closed.store(1, std::memory_order_release);
+    barrier_state().closed.store(1, std::memory_order_release);
     ring_bell();
   }
-  bool is_closed() const { return meeting().closed.load(std::memory_order_acquire) != 0; }
+  bool is_closed() const { return barrier_state().closed.load(std::memory_order_acquire) != 0; }
 
   std::unique_ptr<SharedMemory> memory;
   SharedLayout layout;
@@ -72,7 +72,7 @@ class SharedGroup : public Communicator {
  protected:
   // Opens the memory where this call is the first.
   Status enter_room(const Collective& call);
-  // Of those that all ranks make: the next meeting compares it.
+  // Of those that all ranks make: the next barrier compares it.
   void begin_call(const Collective& call);
 
   std::byte* part(int rank, uint64_t round) const { return room_->memory->data() + room_->layout.slot_at(rank, round); }
@@ -80,8 +80,8 @@ class SharedGroup : public Communicator {
   std::byte* part(int rank) const { return part(rank, rounds_); }
   std::byte* next_part() const { return part(rank_, rounds_ + 1); }
 
-  // The next meeting, for which the slot is written. At the first of a call, ranks compare what they call.
-  Status meet(int64_t round_of_call);
+  // The next barrier, for which the slot is written. At the first of a call, ranks compare what they call.
+  Status barrier(int64_t round_of_call);
 
   // Until `come`, which shows in a word that the call's peer changes.
   template <class Come>

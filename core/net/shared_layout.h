@@ -9,8 +9,8 @@
 
 namespace epl::net {
 
-// Where those sleep that wait for a meeting, and whether any can take place still.
-struct alignas(2 * line_bytes) Meeting {
+// Where those sleep that wait at a barrier, and whether any can take place still.
+struct alignas(2 * line_bytes) BarrierState {
   alignas(line_bytes) SharedWord bell;                  // changes when all have come and somebody sleeps
   alignas(line_bytes) std::atomic<uint64_t> opened{0};  // ranks that have opened the memory
   alignas(line_bytes) std::atomic<uint64_t> closed{0};  // set behind the words of all arrivals
@@ -69,7 +69,7 @@ struct Mail {
   alignas(line_bytes) Entry entry[entries];
 };
 
-static_assert(sizeof(Meeting) % (2 * line_bytes) == 0 && sizeof(Mail) % line_bytes == 0 && sizeof(Called) == 40);
+static_assert(sizeof(BarrierState) % (2 * line_bytes) == 0 && sizeof(Mail) % line_bytes == 0 && sizeof(Called) == 40);
 static_assert(sizeof(Arrival) == 2 * line_bytes);
 
 // All of it in whole lines. A slot: a part of the operands. The pages of what is not used take no memory.
@@ -86,7 +86,7 @@ class SharedLayout {
   int64_t ring_bytes() const { return ring_; }
   int64_t bytes() const { return mail_at(static_cast<int>(ranks_), 0); }
   int64_t arrival_at(int rank, uint64_t round) const {
-    return static_cast<int64_t>(sizeof(Meeting)) + slot_of(rank, round) * static_cast<int64_t>(sizeof(Arrival));
+    return static_cast<int64_t>(sizeof(BarrierState)) + slot_of(rank, round) * static_cast<int64_t>(sizeof(Arrival));
   }
   int64_t slot_at(int rank, uint64_t round) const {
     return arrival_at(static_cast<int>(ranks_), 0) + slot_of(rank, round) * part_;

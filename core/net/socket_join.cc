@@ -295,12 +295,12 @@ std::string card_subject(const Joining& joining, int rank, const Card& card) {
   return cat("rank ", rank, " of ", card.size, " of group ", joining.group, ", ", card.drawn);
 }
 
-Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, Rendezvous& rendezvous,
-                            const std::function<double()>& clock) {
+Result<FoundPeers> find_peers(const Joining& joining, const SharedAddress& offer, Rendezvous& rendezvous,
+                              const std::function<double()>& clock) {
   EPL_TRY(check(joining));
   const Deadline deadline(clock, joining.join_seconds, &joining.stop);
-  MetPeers met;
-  std::vector<Link>& links = met.links;
+  FoundPeers found;
+  std::vector<Link>& links = found.links;
   links.resize(static_cast<size_t>(joining.size));
   Endpoint at{joining.address, 0};
   auto listener = listen_at(at, std::max(joining.size, 16));
@@ -326,9 +326,9 @@ Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, 
   EPL_TRY(Door(joining, *listener, card, links).take_all(connected));
   for (int r = 0; r < joining.size; ++r) {
     const Card& peer = r == joining.rank ? card : cards[static_cast<size_t>(r)];
-    met.offers.push_back(peer.host == card.host ? peer.offer : SharedAddress());
+    found.offers.push_back(peer.host == card.host ? peer.offer : SharedAddress());
   }
-  return met;
+  return found;
 }
 
 }  // namespace epl::net

@@ -26,12 +26,12 @@ std::string card_text(const Joining& joining, int rank, const Card& card);
 // What both ends of a connection to the rank with this card mean.
 std::string card_subject(const Joining& joining, int rank, const Card& card);
 
-struct MetPeers {
+struct FoundPeers {
   std::vector<Link> links;            // connected, by rank, none for this one; their sockets do not block
   std::vector<SharedAddress> offers;  // memory that shows who can share; without a file from other hosts
 };
 // `offer` is this rank's.
-Result<MetPeers> meet_peers(const Joining& joining, const SharedAddress& offer, Rendezvous& rendezvous,
-                            const std::function<double()>& clock);
+Result<FoundPeers> find_peers(const Joining& joining, const SharedAddress& offer, Rendezvous& rendezvous,
+                              const std::function<double()>& clock);
 
 }  // namespace epl::net

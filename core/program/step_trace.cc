@@ -10,14 +10,14 @@ namespace {
 
 // The calls that some ranks make together: of a group, or from one rank to another.
 struct Line {
-  struct Meeting {
+  struct Call {
     std::vector<TraceEvent*> events;
     TraceEvent* send = nullptr;
   };
-  std::vector<Meeting> meetings;
+  std::vector<Call> calls;
 };
 
-// Whose calls meet: the ranks, and of a message who sends it.
+// Who makes the calls: the ranks, and of a message who sends it.
 struct LineKey {
   std::vector<int> ranks;
   std::string axis;
@@ -25,7 +25,7 @@ struct LineKey {
   friend auto operator<=>(const LineKey&, const LineKey&) = default;
 };
 
-class Meetings {
+class CollectiveCalls {
  public:
   void add(RankTrace& rank) {
     std::map<const Line*, size_t> made;  // calls of this rank
@@ -38,30 +38,30 @@ class Meetings {
       Line*& line = lines[static_cast<size_t>(event.instruction + 1)];
       if (!line) line = &lines_[key_of(rank, in)];
       const size_t number = made[line]++;
-      if (number == line->meetings.size()) line->meetings.emplace_back();
-      Line::Meeting& meeting = line->meetings[number];
-      meeting.events.push_back(&event);
-      if (in && in->transfer->sends) meeting.send = &event;
+      if (number == line->calls.size()) line->calls.emplace_back();
+      Line::Call& call = line->calls[number];
+      call.events.push_back(&event);
+      if (in && in->transfer->sends) call.send = &event;
     }
   }
 
   void settle() {
     int64_t number = 0;
     for (auto& [key, line] : lines_) {
-      for (const Line::Meeting& meeting : line.meetings) {
+      for (const Line::Call& call : line.calls) {
         double last = 0, end = 0;
-        for (const TraceEvent* event : meeting.events) {
+        for (const TraceEvent* event : call.events) {
           last = std::max(last, event->begin);
           end = std::max(end, event->end);
         }
-        for (TraceEvent* event : meeting.events) {
+        for (TraceEvent* event : call.events) {
           event->moves = std::clamp(last, event->begin, event->end);
-          event->meeting = number;
+          event->collective_call = number;
         }
         ++number;
-        if (!meeting.send) continue;
-        meeting.send->end = end;
-        meeting.send->moves = last;
+        if (!call.send) continue;
+        call.send->end = end;
+        call.send->moves = last;
       }
     }
   }
@@ -102,10 +102,10 @@ double StepTrace::end() const {
   return end;
 }
 
-void find_meetings(StepTrace& trace) {
-  Meetings meetings;
-  for (RankTrace& rank : trace.ranks) meetings.add(rank);
-  meetings.settle();
+void find_collective_calls(StepTrace& trace) {
+  CollectiveCalls calls;
+  for (RankTrace& rank : trace.ranks) calls.add(rank);
+  calls.settle();
 }
 
 RankTime time_of(const RankTrace& rank, double begin, double end) {

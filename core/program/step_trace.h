@@ -17,20 +17,21 @@ struct TraceEvent {
   int call = 0;         // of Program::calls
   int instruction = 0;  // of the program, or `agreement`
   double begin = 0, end = 0;
-  double moves = 0;      // from then on it moves or computes; before, it waits for other ranks
-  int64_t meeting = -1;  // the number that it has with those that other ranks make with it; -1: it is this rank's alone
+  double moves = 0;  // from then on it moves or computes; before, it waits for other ranks
+  // The number that it has with those that other ranks make with it; -1: it is this rank's alone.
+  int64_t collective_call = -1;
 };
 
 // One rank's.
 struct RankTrace {
   int rank = 0, rank_class = 0;
   const Program* program = nullptr;
-  std::vector<std::vector<int>> members;  // by Program::groups: its ranks, ascending; none: it has nobody to meet
+  std::vector<std::vector<int>> members;  // by Program::groups: its ranks, ascending; none: it is alone in its group
   std::vector<TraceEvent> events;         // in the order in which they were issued
   const Instruction* instruction(const TraceEvent& event) const {
     return event.instruction < 0 ? nullptr : &program->instructions[static_cast<size_t>(event.instruction)];
   }
-  // Whom it meets; null: it goes no further than this rank, or it has nobody to send to.
+  // With whom it makes the call; null: it goes no further than this rank, or it has nobody to send to.
   const std::vector<int>* group(const TraceEvent& event) const {
     const Instruction* in = instruction(event);
     if (!in || in->group < 0) return nullptr;
@@ -45,8 +46,8 @@ struct StepTrace {
   double end() const;    // of the last
 };
 
-// Fills `moves` and `meeting`, and makes a send last until its receiver has it.
-void find_meetings(StepTrace& trace);
+// Fills `moves` and `collective_call`, and makes a send last until its receiver has it.
+void find_collective_calls(StepTrace& trace);
 
 // How a rank spent a trace, from its first event to the last of all: in seconds of its first stream.
 struct RankTime {

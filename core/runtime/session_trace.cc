@@ -27,7 +27,7 @@ StepTrace Session::trace() const {
     for (const ProgramGroup& group : made.program->groups) made.members.push_back(members_of(*plan_, group, *rank));
     made.events = rank->events;
   }
-  find_meetings(trace);
+  find_collective_calls(trace);
   return trace;
 }
 

@@ -41,7 +41,7 @@ Status World::lost_process(const Status& why) {
 Status World::abort(const Status& why) {
   connected_ = false;
   if (!over_processes()) return why;
-  ++meetings_;
+  ++collective_calls_;
   for (const auto& rank : ranks_) {
     if (!rank->world) continue;
     rank->world->abort(Status(Code::peer_failed, cat("rank ", ranks_.first(), ": ", why.message()), why.where())
@@ -69,27 +69,27 @@ Status World::enter_call(const Stop& stop) {
 
 Status World::run(const Stop& stop, FunctionRef<void(LocalRank&)> body) {
   EPL_TRY(enter_call(stop));
-  ++meetings_;
+  ++collective_calls_;
   ranks_.each(body);
   return {};
 }
 
 Status World::make_call(FunctionRef<Status()> call) {
-  const uint64_t before = meetings_;
+  const uint64_t before = collective_calls_;
   Status status;
   try {
     status = call();
   } catch (...) {
-    if (meetings_ == before) static_cast<void>(give_up(current_exception_status()));
+    if (collective_calls_ == before) static_cast<void>(give_up(current_exception_status()));
     throw;
   }
-  return status.ok() || meetings_ != before ? status : give_up(status);
+  return status.ok() || collective_calls_ != before ? status : give_up(status);
 }
 
 Status World::leave_call(const Status& why) { return why.ok() || !over_processes() || !connected_ ? why : abort(why); }
 
 Status World::among_processes(const Collective& call) {
-  ++meetings_;
+  ++collective_calls_;
   Stream& stream = *ranks_.front().stream;
   Status status = among_->run(stream, call);
   if (status.ok()) status = stream.synchronize();

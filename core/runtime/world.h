@@ -127,7 +127,7 @@ class World {
   std::vector<std::unique_ptr<PendingJoin>> pending_;  // by local rank; none where nobody is on the way
   bool connected_ = false;
   bool hastened_ = false;
-  uint64_t meetings_ = 0;  // how often this process has come to the others
+  uint64_t collective_calls_ = 0;  // how often this process has come to the others
   Processes processes_;
   std::unique_ptr<Communicator> among_;  // of the first ranks, over processes
   Status lost_;                          // why the world never comes together again

@@ -214,7 +214,7 @@ Status World::join_world(const Stop& stop) {
       const Status why =
           Status(Code::peer_failed, cat("rank ", ranks_.first(), ": ", stopped.message())).of_rank(ranks_.first());
       for (const auto& other : pending_) other->give_up(why);
-      ++meetings_;  // this call is told to the others
+      ++collective_calls_;  // this call is told to the others
       return stopped;
     }
     Status failure;

@@ -66,7 +66,7 @@ class Agreement : public testing::TestWithParam<std::string> {
     for (int r = 0; r < static_cast<int>(ranks.size()); ++r) threads.emplace_back([&f, r] { f(r); });
     for (std::thread& thread : threads) thread.join();
   }
-  Status meet(Communicator& group, int r) {
+  Status barrier(Communicator& group, int r) {
     return group.run(*streams[static_cast<size_t>(r)], {.kind = Kind::barrier});
   }
   void enter(int r, uint64_t number, const char* name, uint64_t value = 0) {
@@ -94,9 +94,9 @@ TEST_P(Agreement, ranks_in_other_calls_are_told_wherever_they_wait) {
     auto one = ranks[r]->split("one", std::vector<int>{0, 1, 2}).value();
     auto other = ranks[r]->split("other", std::vector<int>{0, 1, 2}).value();
     enter(r, 1, "epl_session_step", 7);
-    EXPECT_TRUE(meet(*one, r).ok());
+    EXPECT_TRUE(barrier(*one, r).ok());
     enter(r, 2, r == 1 ? "epl_session_save" : "epl_session_step", 8);
-    const Status status = meet(r == 1 ? *other : *one, r);
+    const Status status = barrier(r == 1 ? *other : *one, r);
     expect_words(status, Code::misuse, "rank 1");
     expect_words(status, Code::misuse, "in save");
     EXPECT_TRUE(ranks[r]->lost().ok()) << "all can go on";
@@ -110,7 +110,7 @@ TEST_P(Agreement, what_differs_is_named_where_they_meet) {
   const double began = test_seconds();
   each([&](int r) {
     enter(r, 1, "epl_session_step", r == 1 ? 5 : 4);
-    expect_words(meet(*ranks[r], r), Code::invalid_argument, "value is \"4\" at rank 0 and \"5\" at rank 1");
+    expect_words(barrier(*ranks[r], r), Code::invalid_argument, "value is \"4\" at rank 0 and \"5\" at rank 1");
   });
   EXPECT_LT(test_seconds() - began, 10);
 }
@@ -124,7 +124,7 @@ TEST_P(Agreement, a_send_and_its_receive_are_of_one_call) {
         r == 0 ? Collective{.kind = Kind::send, .dtype = DType::f32, .count = 1, .source = &x, .peer = 1}
                : Collective{.kind = Kind::receive, .dtype = DType::f32, .count = 1, .target = &x, .peer = 0};
     Status status = ranks[r]->run(*streams[r], call);
-    if (r == 0) status = meet(*ranks[r], r);  // a send does not wait
+    if (r == 0) status = barrier(*ranks[r], r);  // a send does not wait
     expect_words(status, Code::misuse, "rank 0 is in predict, rank 1 in step");
   });
 }
@@ -136,7 +136,7 @@ TEST_P(Agreement, late_ranks_are_waited_for) {
     for (uint64_t number = 1; number < 4; ++number) {
       if (r == 1) std::this_thread::sleep_for(std::chrono::milliseconds(250));
       enter(r, number, "epl_session_step", number);
-      EXPECT_TRUE(meet(*ranks[r], r).ok());
+      EXPECT_TRUE(barrier(*ranks[r], r).ok());
     }
   });
 }
@@ -155,7 +155,7 @@ TEST_P(Agreement, who_is_lost_travels_with_the_end_of_the_group) {
     // Rank 0 gives rank 2 up while rank 1, which came later, still waits for both.
     if (r == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     auto pair = ranks[r]->split("pair", r == 0 ? std::vector<int>{0, 2} : std::vector<int>{1, 2}).value();
-    const Status status = r == 0 ? meet(*pair, 0) : meet(*ranks[1], 1);
+    const Status status = r == 0 ? barrier(*pair, 0) : barrier(*ranks[1], 1);
     if (r == 0) ranks[0]->abort(error(Code::peer_failed, "rank 0: ", status.message()).of_rank(status.rank()));
     EXPECT_EQ(status.code(), Code::peer_failed) << status.to_string();
     EXPECT_EQ(ranks[r]->lost().rank(), 2) << ranks[r]->lost().to_string();

@@ -122,7 +122,7 @@ bool Engine::go_on() {
   // What failed is not carried on with, but who waits for a record is not left waiting.
   if (queue.failure.ok() || command.always) {
     try {
-      const bool fails = !command.always && command.meeting == nullptr && fails_in_ >= 0 && fails_in_-- == 0;
+      const bool fails = !command.always && command.collective == nullptr && fails_in_ >= 0 && fails_in_-- == 0;
       status = fails ? error(Code::internal, "a failure of the tests") : command.run();
     } catch (const InternalError& e) {
       status = Status(Code::internal, e.what());

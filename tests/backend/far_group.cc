@@ -12,14 +12,14 @@ namespace {
 using Kind = Collective::Kind;
 
 // One call that ranks make together: it takes place once all have come to it in their streams.
-struct Meeting {
+struct CollectiveCall {
   std::vector<Collective> calls;               // by rank of the group, or of sender and receiver
   std::vector<std::shared_ptr<Queue>> queues;  // null: it has not been called
   bool done = false;
 
   bool complete() const {
     return std::ranges::all_of(queues, [&](const std::shared_ptr<Queue>& queue) {
-      return queue != nullptr && !queue->commands.empty() && queue->commands.front().meeting == this;
+      return queue != nullptr && !queue->commands.empty() && queue->commands.front().collective == this;
     });
   }
 };
@@ -30,13 +30,13 @@ struct Shared {
   std::shared_ptr<Memory> memory;
 };
 
-void carry_out(Memory& memory, const Meeting& meeting) {
-  const Collective& first = meeting.calls[0];
-  const int size = static_cast<int>(meeting.calls.size());
+void carry_out(Memory& memory, const CollectiveCall& collective) {
+  const Collective& first = collective.calls[0];
+  const int size = static_cast<int>(collective.calls.size());
   const int64_t bytes = first.bytes();
   std::vector<const void*> sources;
   std::vector<void*> targets;
-  for (const Collective& call : meeting.calls) {
+  for (const Collective& call : collective.calls) {
     sources.push_back(memory.real(call.source));
     targets.push_back(memory.real(call.target));
   }
@@ -68,7 +68,7 @@ void carry_out(Memory& memory, const Meeting& meeting) {
     case Kind::dispatch:
     case Kind::combine:
       for (int r = 0; r < size; ++r) {
-        Collective call = meeting.calls[static_cast<size_t>(r)];
+        Collective call = collective.calls[static_cast<size_t>(r)];
         call.owners = reinterpret_cast<const int64_t*>(memory.real(call.owners));
         for (int p = 0; p < size; ++p) {
           call.rows_between(p, r, size, [&](int64_t from, int64_t to, int64_t run) {
@@ -94,38 +94,39 @@ void carry_out(Memory& memory, const Meeting& meeting) {
 // How calls take place as commands of the streams.
 struct FarWay {
   using Shared = far::Shared;
-  using Meeting = far::Meeting;
+  using CollectiveCall = far::CollectiveCall;
   using Group = PostedGroup<FarWay>;
 
   static Status fits(int rank, const Collective& call) {
     if (!call.reduces() || cpu::can_reduce(call.dtype)) return {};
     return invalid("rank ", rank, " called ", call.text(), ", a type that cannot be reduced");
   }
-  static std::shared_ptr<Meeting> begin(Group&, const Collective&, std::span<const int> ranks) {
-    auto meeting = std::make_shared<Meeting>();
-    meeting->calls.resize(ranks.size());
-    meeting->queues.resize(ranks.size());
-    return meeting;
+  static std::shared_ptr<CollectiveCall> begin(Group&, const Collective&, std::span<const int> ranks) {
+    auto collective = std::make_shared<CollectiveCall>();
+    collective->calls.resize(ranks.size());
+    collective->queues.resize(ranks.size());
+    return collective;
   }
-  static void join(const std::shared_ptr<Group>& group, const std::shared_ptr<Meeting>& meeting, int seat,
+  static void join(const std::shared_ptr<Group>& group, const std::shared_ptr<CollectiveCall>& collective, int seat,
                    Stream& stream, const Collective& call) {
     const std::shared_ptr<Queue> queue = dynamic_cast<QueueOwner&>(stream).queue();
-    meeting->calls[static_cast<size_t>(seat)] = call;
-    meeting->queues[static_cast<size_t>(seat)] = queue;
+    collective->calls[static_cast<size_t>(seat)] = call;
+    collective->queues[static_cast<size_t>(seat)] = queue;
     group->shared->engine->issue_locked(
-        *queue, {.ready = [group, meeting] { return meeting->done || !group->status.ok() || meeting->complete(); },
-                 .run =
-                     [group, meeting] {
-                       if (meeting->done) return Status();
-                       if (!group->status.ok()) return group->status;
-                       carry_out(*group->shared->memory, *meeting);
-                       meeting->done = true;
-                       return Status();
-                     },
-                 .meeting = meeting.get()});
+        *queue,
+        {.ready = [group, collective] { return collective->done || !group->status.ok() || collective->complete(); },
+         .run =
+             [group, collective] {
+               if (collective->done) return Status();
+               if (!group->status.ok()) return group->status;
+               carry_out(*group->shared->memory, *collective);
+               collective->done = true;
+               return Status();
+             },
+         .collective = collective.get()});
   }
   // What has not taken place will not.
-  static void abort(Group& group, const std::vector<std::shared_ptr<Meeting>>&) {
+  static void abort(Group& group, const std::vector<std::shared_ptr<CollectiveCall>>&) {
     group.shared->engine->changed.notify_all();
   }
 };

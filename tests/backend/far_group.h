@@ -37,8 +37,8 @@ class Memory {
 struct Command {
   std::function<bool()> ready;  // absent: it is
   std::function<Status()> run;
-  bool always = false;            // also where the stream has failed
-  const void* meeting = nullptr;  // that it is a part of
+  bool always = false;               // also where the stream has failed
+  const void* collective = nullptr;  // that it is a part of
 };
 
 struct Queue {

@@ -144,7 +144,7 @@ class JobsOverProcesses : public testing::TestWithParam<JobLayout> {
   // Both begin anew.
   void fresh() {
     both([&](int rank) { sides[rank].reset(); });
-    const std::string meet = "file://" + temporary.path() + "/meet" + std::to_string(meetings++);
+    const std::string meet = "file://" + temporary.path() + "/meet" + std::to_string(jobs++);
     both([&](int rank) { sides[rank] = std::make_unique<JobSide>(temporary.path(), meet, rank, GetParam().strategy); });
   }
   void begin(const std::string& settings) {
@@ -185,7 +185,7 @@ class JobsOverProcesses : public testing::TestWithParam<JobLayout> {
 
   const epl::TemporaryFolder temporary;
   const std::string out = temporary.path() + "/run";
-  int meetings = 0;
+  int jobs = 0;
   std::unique_ptr<JobSide> sides[2];
   std::vector<Told> told[2];
 };

@@ -124,7 +124,7 @@ TEST_F(Deciding, AndLoweringAreTwoSteps) {
   EXPECT_EQ(print_plan(entry->plan), plan) << "lowering decides nothing";
 }
 
-// The same graph on machines whose links differ: where meeting takes long, copies update all of their weights.
+// The same graph on machines whose links differ: where a collective takes long, copies update all of their weights.
 TEST_F(Deciding, AsksTheMachine) {
   const auto graph = std::make_shared<const Graph>(
       train_graph({.layers = 1, .batch = 8, .positions = 4, .heads = 2, .width = 64, .words = 64}));

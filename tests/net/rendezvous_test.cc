@@ -30,7 +30,7 @@ int64_t resident_bytes() {
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
-class Meeting : public testing::TestWithParam<std::string> {
+class AnyRendezvous : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (GetParam() == "memory") {
@@ -53,7 +53,7 @@ class Meeting : public testing::TestWithParam<std::string> {
   std::shared_ptr<Rendezvous> place;
 };
 
-TEST_P(Meeting, what_is_put_is_got_by_everyone) {
+TEST_P(AnyRendezvous, what_is_put_is_got_by_everyone) {
   const std::string bytes("a\0b", 3);
   for (const std::string& key :
        {std::string("a"), std::string("../a"), std::string("a/b c\n\0d", 8), std::string("A")}) {
@@ -65,7 +65,7 @@ TEST_P(Meeting, what_is_put_is_got_by_everyone) {
   }
 }
 
-TEST_P(Meeting, who_comes_first_waits) {
+TEST_P(AnyRendezvous, who_comes_first_waits) {
   std::thread later([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     EXPECT_TRUE(place->put_text("late", "here").ok());
@@ -74,7 +74,7 @@ TEST_P(Meeting, who_comes_first_waits) {
   later.join();
 }
 
-TEST_P(Meeting, nobody_waits_for_ever) {
+TEST_P(AnyRendezvous, nobody_waits_for_ever) {
   for (const double seconds : {0.0, 0.02, -1.0}) {
     const Status status = place->get_text("group/rank 3", seconds).status();
     EXPECT_EQ(status.code(), Code::deadline_exceeded);
@@ -82,7 +82,7 @@ TEST_P(Meeting, nobody_waits_for_ever) {
   }
 }
 
-TEST_P(Meeting, a_key_is_put_once) {
+TEST_P(AnyRendezvous, a_key_is_put_once) {
   ASSERT_TRUE(place->put_text("rank 0", "first").ok());
   const Status status = place->put_text("rank 0", "second");
   EXPECT_EQ(status.code(), Code::misuse);
@@ -90,7 +90,7 @@ TEST_P(Meeting, a_key_is_put_once) {
   EXPECT_EQ(*place->get_text("rank 0", 0), "first");
 }
 
-TEST_P(Meeting, one_of_many_who_put_the_same_wins) {
+TEST_P(AnyRendezvous, one_of_many_who_put_the_same_wins) {
   std::atomic<int> won{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) threads.emplace_back([&] { won += place->put_text("only", "one").ok(); });
@@ -98,10 +98,10 @@ TEST_P(Meeting, one_of_many_who_put_the_same_wins) {
   EXPECT_EQ(won, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(, Meeting, testing::Values("memory", "folder", "store"),
+INSTANTIATE_TEST_SUITE_P(, AnyRendezvous, testing::Values("memory", "folder", "store"),
                          [](const auto& info) { return info.param; });
 
-TEST(FolderMeeting, reaches_another_process) {
+TEST(FolderRendezvous, reaches_another_process) {
   const TemporaryFolder temporary;
   const std::string folder = temporary / "meet";
   const pid_t child = ::fork();
@@ -126,7 +126,7 @@ void expect_words(const Status& status, Code code, const std::vector<std::string
   for (const std::string& word : words) EXPECT_NE(status.message().find(word), std::string::npos) << status.message();
 }
 
-TEST(StoreMeeting, who_has_another_secret_or_none_is_refused) {
+TEST(StoreRendezvous, who_has_another_secret_or_none_is_refused) {
   const auto store = Store::serve({"127.0.0.1", 0}, "secret").value();
   for (const char* other : {"another", "", "secret "}) {
     const auto place = store_rendezvous(store->at(), other, seconds_now, 20);
@@ -137,7 +137,7 @@ TEST(StoreMeeting, who_has_another_secret_or_none_is_refused) {
   EXPECT_TRUE(store_rendezvous(store->at(), "secret", seconds_now, 20)->put_text("a", "x").ok());
 }
 
-TEST(StoreMeeting, one_who_waits_keeps_nobody_from_putting) {
+TEST(StoreRendezvous, one_who_waits_keeps_nobody_from_putting) {
   const auto store = Store::serve({"127.0.0.1", 0}, "").value();
   const auto place = store_rendezvous(store->at(), "", seconds_now, 20);
   std::vector<std::thread> waiting;
@@ -151,7 +151,7 @@ TEST(StoreMeeting, one_who_waits_keeps_nobody_from_putting) {
   EXPECT_EQ(place->own_address().value(), "127.0.0.1");
 }
 
-TEST(StoreMeeting, strangers_do_no_harm) {
+TEST(StoreRendezvous, strangers_do_no_harm) {
   const auto store = Store::serve({"127.0.0.1", 0}, "secret").value();
   const Deadline deadline(clock_of_tests, 20);
   std::vector<Descriptor> strangers;
@@ -168,7 +168,7 @@ TEST(StoreMeeting, strangers_do_no_harm) {
 
 // What one client asks for and does not read is not kept for it, however often it asks; the others are served
 // meanwhile.
-TEST(StoreMeeting, what_nobody_reads_takes_no_memory) {
+TEST(StoreRendezvous, what_nobody_reads_takes_no_memory) {
   constexpr size_t large = 16 << 20, looks = 200;
   const auto store = Store::serve({"127.0.0.1", 0}, "secret").value();
   const auto place = store_rendezvous(store->at(), "secret", seconds_now, 20);
@@ -192,7 +192,7 @@ TEST(StoreMeeting, what_nobody_reads_takes_no_memory) {
 }
 
 // Nor is there room for ever: who fills the store is told so, and it goes on for the others.
-TEST(StoreMeeting, a_store_takes_no_more_than_it_can_hold) {
+TEST(StoreRendezvous, a_store_takes_no_more_than_it_can_hold) {
   const auto store = Store::serve({"127.0.0.1", 0}, "").value();
   const auto place = store_rendezvous(store->at(), "", seconds_now, 20);
   const std::string large(32 << 20, 'x');
@@ -204,7 +204,7 @@ TEST(StoreMeeting, a_store_takes_no_more_than_it_can_hold) {
   EXPECT_EQ(place->get_text("small", 20).value(), "x");
 }
 
-TEST(StoreMeeting, a_store_that_is_not_there_or_silent_is_an_error_in_time) {
+TEST(StoreRendezvous, a_store_that_is_not_there_or_silent_is_an_error_in_time) {
   const auto nobody = store_rendezvous({"127.0.0.1", 1}, "", seconds_now, 0.05);
   expect_words(nobody->put_text("a", "x"), Code::peer_failed, {"127.0.0.1:1", "cannot be reached"});
   Endpoint at{"127.0.0.1", 0};
@@ -218,7 +218,7 @@ TEST(StoreMeeting, a_store_that_is_not_there_or_silent_is_an_error_in_time) {
   EXPECT_EQ(gone->get_text("a", 20).status().code(), Code::peer_failed);
 }
 
-TEST(StoreMeeting, addresses_are_read_or_refused) {
+TEST(StoreRendezvous, addresses_are_read_or_refused) {
   EXPECT_EQ(parse_endpoint("10.0.0.1:80")->text(), "10.0.0.1:80");
   EXPECT_EQ(parse_endpoint("[::1]:80")->host, "::1");
   EXPECT_EQ(parse_endpoint("[::1]:80")->text(), "[::1]:80");
@@ -235,7 +235,7 @@ TEST(StoreMeeting, addresses_are_read_or_refused) {
 }
 
 // Who is there and where is nobody else's business, however the process makes its files.
-TEST(FolderMeeting, is_of_this_user_alone) {
+TEST(FolderRendezvous, is_of_this_user_alone) {
   const mode_t before = ::umask(0);
   const TemporaryFolder temporary;
   const std::string folder = temporary / "above/meet/";
@@ -248,7 +248,7 @@ TEST(FolderMeeting, is_of_this_user_alone) {
     EXPECT_EQ(file.status().permissions(), fs::perms::owner_read | fs::perms::owner_write) << file.path();
 }
 
-TEST(FolderMeeting, refuses_what_cannot_be) {
+TEST(FolderRendezvous, refuses_what_cannot_be) {
   EXPECT_EQ(folder_rendezvous("").status().code(), Code::invalid_argument);
   EXPECT_FALSE(folder_rendezvous("/proc/nothing/here").ok());
   const TemporaryFolder temporary;

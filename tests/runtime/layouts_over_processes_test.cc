@@ -41,7 +41,7 @@ class OverProcesses : public testing::TestWithParam<Layout> {
     auto made = Session::create(host, plan,
                                 {.seed = 7,
                                  .ranks = layout.ranks.front(),
-                                 .rendezvous = folder_rendezvous(processes.meet()).value(),
+                                 .rendezvous = folder_rendezvous(processes.rendezvous()).value(),
                                  .join_seconds = 30});
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     return made.ok() ? std::move(*made) : nullptr;

@@ -30,20 +30,16 @@ class RankProcesses {
 
   const std::string& folder() const { return folder_.path(); }
   // Where the processes of the job meet; a new place for each job.
-  const std::string& meet() const { return meet_; }
+  const std::string& rendezvous() const { return rendezvous_; }
   void new_job() {
-    meet_ = folder_ / cat("meet", ++jobs_);
+    rendezvous_ = folder_ / cat("meet", ++jobs_);
     children_.clear();
   }
   // The next process of the job, with ranks [first, first + ranks); it writes to `result_of` its number.
   size_t start(int first, int ranks, int world, int steps, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> words = {RANK_PROCESS,
-                                      meet_,
-                                      std::to_string(first),
-                                      std::to_string(ranks),
-                                      std::to_string(world),
-                                      std::to_string(steps),
-                                      result_of(children_.size())};
+    std::vector<std::string> words = {
+        RANK_PROCESS,          rendezvous_,           std::to_string(first),      std::to_string(ranks),
+        std::to_string(world), std::to_string(steps), result_of(children_.size())};
     words.insert(words.end(), more.begin(), more.end());
     std::vector<char*> pointers;
     for (std::string& word : words) pointers.push_back(word.data());
@@ -73,7 +69,7 @@ class RankProcesses {
   void expect_good_ends() {
     for (size_t p = 0; p < count(); ++p) EXPECT_EQ(end_of(p), 0) << "process " << p;
   }
-  std::string result_of(size_t process) const { return cat(meet_, ".result", process); }
+  std::string result_of(size_t process) const { return cat(rendezvous_, ".result", process); }
   std::string result(size_t process) const { return read(result_of(process)); }
   static std::string read(const std::string& path) {
     std::ifstream in(path, std::ios::binary);
@@ -82,7 +78,7 @@ class RankProcesses {
 
  private:
   const TemporaryFolder folder_;
-  std::string meet_;
+  std::string rendezvous_;
   int jobs_ = 0;
   std::vector<pid_t> children_;
 };

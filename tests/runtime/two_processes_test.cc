@@ -32,7 +32,7 @@ class TwoProcesses : public testing::Test {
   Host host = process_host();
   RankProcesses processes;
   const std::string& folder = processes.folder();
-  std::shared_ptr<Rendezvous> place = (processes.new_job(), folder_rendezvous(processes.meet()).value());
+  std::shared_ptr<Rendezvous> place = (processes.new_job(), folder_rendezvous(processes.rendezvous()).value());
   std::shared_ptr<const CompiledPlan> plan;
 };
 

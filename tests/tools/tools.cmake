@@ -68,7 +68,7 @@ script_test(agreement "tools;only_release" 900)
 script_test(launch "tools;only_release" 600 ${launch_python})
 # What others do to a job: signals, readers that stall, files and disks that are not what they should be.
 script_test(asked_to_end "tools;only_release" 300)
-script_test(meeting_folder "tools;only_release" 300)
+script_test(rendezvous_folder "tools;only_release" 300)
 script_test(launch_output "tools;only_release" 300)
 script_test(hostile_files "tools;only_release" 600)
 script_test(hosts "tools;only_release" 300)

@@ -75,7 +75,7 @@ class Exchange {
       const int64_t first = rank_ / distance % 2;
       for (int64_t now = 0; now < 2; ++now) {
         const int64_t other = now == first ? rank_ + distance : rank_ - distance;
-        if (other >= 0 && other < r_.parts) EPL_TRY(meet(other));
+        if (other >= 0 && other < r_.parts) EPL_TRY(exchange(other));
       }
     }
     return {};
@@ -115,7 +115,7 @@ class Exchange {
         {.target = first + step, .target_step = step, .source = first, .bytes = bytes, .rows = r_.outer - 1});
   }
 
-  Status meet(int64_t other) {
+  Status exchange(int64_t other) {
     if (rank_ < other) EPL_TRY(send(other));
     EPL_TRY(receive(other));
     return rank_ < other ? Status() : send(other);

@@ -147,7 +147,7 @@ TEST(MachineKernels, SumsByShuffles) {
   }
 }
 
-TEST(MachineKernels, LanesThatPartMeetAgain) {
+TEST(MachineKernels, LanesThatDivergeReconverge) {
   EPL_COMPILE(ptx, kSource, "kernels.cu");
   Rig rig;
   std::vector<int> in(64), wanted(64);

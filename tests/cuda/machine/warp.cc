@@ -1,5 +1,5 @@
-// How the lanes of a warp part and meet. Those who go on are the ones deepest in calls, and of these the ones furthest
-// back: so lanes that took different ways meet again where the ways do.
+// How the lanes of a warp diverge and reconverge. Those who go on are the ones deepest in calls, and of these the ones
+// furthest back: so lanes that took different ways reconverge where the ways do.
 #include "tests/cuda/machine/warp.h"
 
 #include <algorithm>
@@ -88,7 +88,7 @@ bool Warp::pick() {
   }
   any_ = false;
   if (best == nullptr) {
-    if (meet()) return pick();
+    if (reconverge()) return pick();
     for (const Lane& lane : lanes_) {
       if (lane.state == State::at_warp_sync) stuck();
     }
@@ -317,7 +317,7 @@ uint32_t Warp::alive() const {
   return lanes;
 }
 
-bool Warp::meet() {
+bool Warp::reconverge() {
   for (int lane = 0; lane < kLanes; ++lane) {
     if (lanes_[lane].state != State::at_warp_sync) continue;
     use(lanes_[lane]);

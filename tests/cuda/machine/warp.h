@@ -123,7 +123,7 @@ class Warp {
   void wait(const Instr& instr);
   bool arrive(const Instr& instr);
   bool together(const Instr& instr, uint32_t members);
-  bool meet();  // whether some who wait for their warp can go on
+  bool reconverge();  // whether some who wait for their warp can go on
   uint32_t alive() const;
   void stand(uint32_t lanes, uint32_t pc);  // they are at this place of the function from now on
   void use(const Frame& frame);

@@ -9,12 +9,12 @@
 
 namespace epl::tools {
 
-class MeetingFolder {
+class RendezvousFolder {
  public:
   // Folders beside it that begin with `kin` and that nobody holds go as well.
-  MeetingFolder(std::string path, const std::string& kin);
-  MeetingFolder(const MeetingFolder&) = delete;
-  ~MeetingFolder();  // the last one removes it
+  RendezvousFolder(std::string path, const std::string& kin);
+  RendezvousFolder(const RendezvousFolder&) = delete;
+  ~RendezvousFolder();  // the last one removes it
   // A secret that is drawn for the job: process 0 leaves it here, and the others wait for it so long.
   SecretText secret(bool leads, double seconds) const;
 

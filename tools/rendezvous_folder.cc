@@ -1,4 +1,4 @@
-#include "tools/meeting_folder.h"
+#include "tools/rendezvous_folder.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -80,7 +80,7 @@ void remove_left_over(const std::string& own, const std::string& kin) {
 
 }  // namespace
 
-MeetingFolder::MeetingFolder(std::string path, const std::string& kin) : path_(std::move(path)) {
+RendezvousFolder::RendezvousFolder(std::string path, const std::string& kin) : path_(std::move(path)) {
   remove_left_over(path_, kin);
   const std::string file = path_ + "/" + lock_name;
   for (;;) {
@@ -96,13 +96,13 @@ MeetingFolder::MeetingFolder(std::string path, const std::string& kin) : path_(s
   }
 }
 
-MeetingFolder::~MeetingFolder() {
+RendezvousFolder::~RendezvousFolder() {
   if (lock_ < 0) return;
   if (try_lock(lock_, LOCK_EX | LOCK_NB)) remove_folder(path_);
   ::close(lock_);
 }
 
-SecretText MeetingFolder::secret(bool leads, double seconds) const {
+SecretText RendezvousFolder::secret(bool leads, double seconds) const {
   const std::string path = path_ + "/secret", draft = path + ".part";
   const auto read = [&]() -> SecretText {
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
