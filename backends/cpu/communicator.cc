@@ -175,7 +175,7 @@ class ThreadCommunicator final : public Communicator {
  private:
   using Kind = Collective::Kind;
 
-  // The call at hand.
+  // The current call.
   const Collective& asked_by(int rank) const { return group_->places[static_cast<size_t>(rank)].calls[at_]; }
 
   Status fits(const Collective& call) const {

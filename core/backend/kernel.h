@@ -89,8 +89,8 @@ struct StepContext {
   // Where these two lie on the device: a launch that is recorded, and given again in a later step, reads them there.
   // Null: nowhere.
   const StepNumbers* on_device = nullptr;
-  // What is at hand of the global batch: `lanes` runs of `units` units, the first of which begins at `first_unit`, and
-  // each next one `lane_stride` units behind it.
+  // The current share of the global batch: `lanes` runs of `units` units, the first of which begins at `first_unit`,
+  // and each next one `lane_stride` units behind it.
   int64_t first_unit = 0, units = 1, lanes = 1, lane_stride = 0;
   // Of a kernel that runs on the host's own processor.
   StepNumbers numbers() const { return on_device ? *on_device : StepNumbers{seed, step}; }

@@ -115,7 +115,7 @@ typedef struct epl_pack_call {
   void* stream;                    /* of a pack that is a device: one that it made; else NULL */
   uint64_t seed;                   /* of the job; random numbers come from it, the step and the node */
   int64_t step;
-  int64_t first_unit, units;      /* the run of units at hand, in the global batch */
+  int64_t first_unit, units;      /* the current run of units, in the global batch */
   int64_t lanes, lane_stride;     /* so many such runs, each so many units behind the one before */
   const epl_pack_reason* failure; /* where a launch that fails says why */
 } epl_pack_call;

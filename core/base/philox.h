@@ -31,7 +31,7 @@ constexpr float philox_uniform(uint64_t key, uint64_t index) {
   return static_cast<float>(philox_bits(key, index) >> 8) * 0x1p-24f;
 }
 
-// An attribute of random ops: they draw for the full tensor, and not for those samples of it that are at hand.
+// An attribute of random ops: they draw for the full tensor, and not for its current samples.
 inline constexpr std::string_view draws_in_full = "full";
 
 // The key of a node's draws in a step.

@@ -88,9 +88,9 @@ class CompiledPlan {
   std::vector<std::string> notes_;
   std::map<std::string, std::string> constants_;
   int threads_ = 1;
-  // Independent micro-batches, of the graph at hand, and where there are several: the samples of them all.
+  // Independent micro-batches, of the current graph, and where there are several: the samples of them all.
   int64_t independent_ = 1, batch_ = 0;
-  std::optional<TensorType> target_;  // of the shape at hand
+  std::optional<TensorType> target_;  // of the current shape
   LossFacts loss_;
   Schedule schedule_;
   std::shared_ptr<Device> device_;  // owns the kernel rows that the programs point to

@@ -1,5 +1,5 @@
 // The decisions of a plan as a file: a text that people can read and compare, by the names of the model. It holds no
-// program: whoever loads it lowers the decisions again, for the device at hand.
+// program: whoever loads it lowers the decisions again, for its device.
 //
 //   epl plan 1
 //   hash 5a3f...            of all that follows: a damaged file is found

@@ -145,7 +145,7 @@ class TraceFile {
   const Plan& plan_;
   double begin_, end_;
   int rank_ = 0;
-  std::vector<double> last_end_;  // of the rank at hand, by stream
+  std::vector<double> last_end_;  // of the current rank, by stream
   std::string events_;
   Json times_ = Json::array();
 };

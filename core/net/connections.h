@@ -129,7 +129,7 @@ class Connections {
   Waiting keep_waiting(const Group& group, FunctionRef<bool(int)> awaited, double silent_seconds);
   void watch(std::function<Status()> stop);
   void hasten(std::function<bool()> asked);
-  // See Communicator::enter. What is said of the call at hand goes with every frame as `doing`; who waits tells it to
+  // See Communicator::enter. What is said of the current call goes with every frame as `doing`; who waits tells it to
   // all in a frame of its own.
   void enter(const JobCall& call);
   uint64_t doing() const { return doing_.load(std::memory_order_relaxed); }

@@ -145,7 +145,7 @@ class Partition {
     Phase phase;
     BlockKind block;
   };
-  // What was made in the block at hand, for who wants it again.
+  // What was made in the current block, for who wants it again.
   struct Known {
     struct Moved {
       Sharding as;

@@ -44,7 +44,7 @@ struct DoneNode {
   std::string source;  // Node::source
 };
 
-// An event that is waited for. `each`: the first of those of all micro-batches, of which the one at hand has its own.
+// An event that is waited for. `each`: the first of those of all micro-batches, of which the current one has its own.
 struct Wait {
   int event = 0;
   bool each = false;

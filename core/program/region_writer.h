@@ -53,7 +53,7 @@ class RegionWriter {
   std::vector<Value> inputs_, numbers_, broadcast_;
   ByValue<int> at_;              // instruction of a value, -1 for none yet
   std::vector<DoneNode> nodes_;  // by instruction
-  DoneNode node_;                // at hand
+  DoneNode node_;                // the current one
 };
 
 }  // namespace epl

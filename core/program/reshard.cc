@@ -311,7 +311,7 @@ class Resharding {
   std::vector<Partial> pending_;
   const std::vector<Partial>& still_pending_;
   std::vector<Cuts> now_, to_;
-  TensorType type_;  // of the value at hand
+  TensorType type_;  // of the current value
   std::vector<Move> moves_;
 };
 

@@ -16,7 +16,7 @@
 
 namespace epl {
 
-// Where the operands and the results of an instruction lie, at the micro-batch at hand.
+// Where the operands and the results of an instruction lie, at the current micro-batch.
 struct LookedAt {
   std::vector<const std::byte*> inputs, outputs;
   bool empty = false;  // a transfer before its last iteration: nothing is there
@@ -63,7 +63,7 @@ class Diagnosis {
   int64_t refused_, looked_at_ = 0;
   std::map<const std::byte*, Mark> marks_;  // runs of bytes that are not finite, by where they begin
   std::vector<Birth> births_;
-  std::vector<Operand> operands_;              // of the instruction at hand
+  std::vector<Operand> operands_;              // of the current instruction
   std::map<const Instruction*, int> carried_;  // what transfers have added up in the iterations so far
   int target_ = finite;                        // what was refused
 };

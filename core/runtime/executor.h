@@ -61,7 +61,7 @@ class Executor {
   void record(std::vector<TraceEvent>* events) { events_of_run_ = events; }
   // By instruction, what a run that `applies` carries out; it must live as long.
   void set_applied(const std::vector<bool>* applied) { applied_ = applied; }
-  // Why the run at hand should end early, before it has begun to commit.
+  // Why the current run should end early, before it has begun to commit.
   Status check_stop() const { return request_->stop.check(); }
   // Whether this rank gives the outputs that are the same on every rank, and the pieces of those that are cut.
   void give_outputs(bool common, bool pieces) {
@@ -134,7 +134,7 @@ class Executor {
   std::vector<std::unique_ptr<Stream>> own_streams_;
   std::vector<std::unique_ptr<Event>> events_;
   std::unique_ptr<Event> looked_at_;  // what a diagnosing run is about to look at
-  Place place_;                       // in the program's mesh, at the micro-batch at hand
+  Place place_;                       // in the program's mesh, at the current micro-batch
   int time_axis_ = -1;
   const std::vector<bool>* applied_ = nullptr;
   std::vector<int64_t> first_units_;  // of its calls, by micro-batch
@@ -146,7 +146,7 @@ class Executor {
   std::vector<void*> results_;
   std::vector<Collective> calls_;  // of one transfer
   std::vector<TraceEvent>* events_of_run_ = nullptr;
-  int call_ = 0;  // at hand, of the program's
+  int call_ = 0;  // the current one, of the program's
   const RunRequest* request_ = nullptr;
   StepContext context_;
   Origin origin_;
@@ -156,7 +156,7 @@ class Executor {
   Status stop_wish_;                       // why this rank does not want the step
   MemoryBytes high_water_;
   std::optional<StopTasks> stop_tasks_;  // of a run that a host may stop
-  bool committed_ = false;               // the run at hand
+  bool committed_ = false;               // of the current run
   Agreement agreement_ = Agreement::none;
 };
 

@@ -23,9 +23,9 @@ struct LocalRank {
   std::map<std::string, std::unique_ptr<Communicator>> groups;  // by name
   std::vector<Groups> groups_of_entry;
   Status status;
-  bool bug = false;                // a check of our own failed in the call at hand
+  bool bug = false;                // a check of our own failed in the current call
   std::vector<TraceEvent> events;  // of the steps that are recorded
-  size_t events_before = 0;        // the call at hand
+  size_t events_before = 0;        // the current call
 };
 
 class LocalRanks {

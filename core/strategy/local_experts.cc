@@ -358,7 +358,7 @@ class LocalExperts {
   const int pieces_;
   const ByValue<std::vector<NodeId>> users_;
   ExpertParts parts_;
-  std::vector<std::vector<Value>> leaves_;  // by expert of the group at hand
+  std::vector<std::vector<Value>> leaves_;  // by expert of the current group
 };
 
 }  // namespace

@@ -182,7 +182,7 @@ Sharding of_operand(const ShardingRule& rule, const ShardingRule::Operand& opera
   Sharding sharding;
   for (const ShardingRule::Dim& dim : operand) {
     Cuts& cuts = sharding.dims.emplace_back();
-    int64_t before = 1;  // product of the factors before the one at hand
+    int64_t before = 1;  // product of the factors before the current one
     for (int factor : dim) {
       if (node.factors.empty()) continue;
       for (const AxisCut& cut : node.factors[factor]) {

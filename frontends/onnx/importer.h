@@ -34,7 +34,7 @@ class Importer {
 
   // For Import.
   const OnnxModel& model() const { return model_; }
-  const std::string& source() const { return source_; }  // of the nodes at hand: Node::source
+  const std::string& source() const { return source_; }  // of the current nodes: Node::source
   bool training() const { return binding_.mode == Binding::Mode::train; }
   bool runs() const { return noted_ == nullptr; }  // else this import only finds the shapes in the file
   void note(std::string text) const {

@@ -33,7 +33,7 @@ void for_each_layout_run(const PreparedElementwise::Layout& layout, int64_t firs
   }
 }
 
-// One thread's view of a launch: where every value lies for the tile at hand.
+// One thread's view of a launch: where every value lies for the current tile.
 class PreparedElementwise::Run {
  public:
   // The first `stored` results are outputs of the call; `place` says where the others lie. The call's workspace begins

@@ -3,7 +3,7 @@
 // All of k is done for a tile before the next one begins. For every pass over k, A is packed by blocks of rows that
 // stay in the second-level cache, or lies packed completely already, and the micro-kernel runs panel of B by panel of
 // B; a panel whose rows are contiguous is packed by the first micro-kernel that reads it. Between passes the sum of the
-// unit at hand waits in C itself, and finished subtrees of units in scratch.
+// current unit waits in C itself, and finished subtrees of units in scratch.
 #include "backends/cpu/kernels/gemm_micro.simd.h"
 #include "backends/cpu/kernels/gemm_pack.simd.h"
 #include "backends/cpu/kernels/gemm_thin.simd.h"

@@ -5,7 +5,7 @@ namespace epl {
 EPL_OP(all_to_all) {
   return collective_op(
       "Of each of the `parts` ranks of mesh axis `axis` the segment of its x, along dimension 0, that belongs to the "
-      "rank at hand, in the order of the ranks.",
+      "current rank, in the order of the ranks.",
       Segments::exchanged);
 }
 

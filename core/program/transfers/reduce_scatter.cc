@@ -5,7 +5,7 @@ namespace epl {
 EPL_OP(reduce_scatter) {
   return collective_op(
       "Of the sum of each x over the `parts` ranks of mesh axis `axis`, by the binary tree over ranks, the segment "
-      "along dimension 0 that belongs to the rank at hand.",
+      "along dimension 0 that belongs to the current rank.",
       Segments::scattered);
 }
 

@@ -41,14 +41,13 @@ template <Collective::Kind kind> Status run_rows(const TransferCall& call) {
 EPL_OP(dispatch_rows) {
   return rows_op(
       "Of the x of all `parts` ranks of mesh axis `axis`, one behind the other along dimension 0, the rows that the "
-      "rank "
-      "at hand owns: owners[all rows] has for each a rank of the axis, or a number that is none for the rank that has "
-      "it. Others are anything.",
+      "current rank owns: owners[all rows] has for each a rank of the axis, or a number that is none for the rank "
+      "that has it. Others are anything.",
       infer_rows<true>);
 }
 EPL_OP(combine_rows) {
   return rows_op(
-      "The way back of dispatch_rows: of x, rows of all `parts` ranks of mesh axis `axis`, those of the rank at hand, "
+      "The way back of dispatch_rows: of x, rows of all `parts` ranks of mesh axis `axis`, those of the current rank, "
       "each from the rank that owns it.",
       infer_rows<false>);
 }

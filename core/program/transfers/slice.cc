@@ -5,8 +5,8 @@ namespace epl {
 
 EPL_OP(batch_slice) {
   return {.doc =
-              "The piece of x, along dimension `dim`, of `size` elements, that belongs to the rank and micro-batch at "
-              "hand; its elements lie "
+              "The piece of x, along dimension `dim`, of `size` elements, that belongs to the current rank and "
+              "micro-batch; its elements lie "
               "in `outer` equal runs, one in each of as many equal parts of the dimension.",
           .signature = "x -> y",
           .attributes = {{"dim", int64_t{0}, true},

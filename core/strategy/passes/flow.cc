@@ -112,7 +112,7 @@ class Flow {
   Plan& plan_;
   const Graph& graph_;
   const ByValue<std::vector<NodeId>> users_;
-  int axis_ = 0;           // at hand
+  int axis_ = 0;           // the current one
   ByValue<bool> pending_;  // what its node gives is a sum over axis_ that is pending
   ByNode<bool> passes_;    // it passes such sums on
 };

@@ -63,7 +63,7 @@ class Propagation {
     return {};
   }
 
-  // The samples at hand are consecutive elements, which random numbers count.
+  // The current samples are consecutive elements, which random numbers count.
   bool draws_in_order(const Node& node, const BatchCut& cut) const {
     if (!node.op->random || !cut.factor) return true;
     const CutPlace& place = cut.outputs[0];

@@ -62,7 +62,7 @@ class Greedy {
   const int spare_;
   Table table_;
   std::vector<int> in_flight_;       // by class
-  std::map<BlockId, int64_t> done_;  // calls, before the step at hand
+  std::map<BlockId, int64_t> done_;  // calls, before the current step
   int64_t steps_ = 0;
 };
 
