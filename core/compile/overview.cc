@@ -120,7 +120,7 @@ Overview::Class describe_class(const CompiledPlan& plan, const RankTrace& rank, 
   const Entry& entry = entry_of(plan);
   const auto t = static_cast<size_t>(rank.rank_class);
   for (const StateSlot& slot : plan.state_of(rank.rank_class).slots()) {
-    if (slot.kind != ValueKind::parameter || slot.follows()) continue;
+    if (slot.kind != ValueKind::parameter || slot.is_represented()) continue;
     ++out.parameters;
     out.parameter_bytes += slot.local.bytes();
   }

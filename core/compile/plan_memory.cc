@@ -79,7 +79,7 @@ std::vector<MemoryItem> PlanMemory::items() const {
   const auto of = [&](const Entry& entry) -> const Program& { return entry.programs[static_cast<size_t>(fullest)]; };
   int64_t parameters = 0, buffers = 0, gradients = 0;
   for (const StateSlot& slot : plan_.state_of(fullest).slots()) {
-    if (slot.follows() || slot.memory != MemoryKind::device) continue;
+    if (slot.is_represented() || slot.memory != MemoryKind::device) continue;
     if (slot.kind == ValueKind::parameter) parameters += slot.local.bytes();
     if (slot.kind == ValueKind::buffer) buffers += slot.local.bytes();
     if (!gradient_of(plan_, slot.name).empty()) gradients += slot.local.bytes();

@@ -15,11 +15,11 @@ const StateSlot* StateLayout::find(std::string_view name) const {
 const StateSlot& StateLayout::slot(const StateSlot& wanted) {
   const auto [it, inserted] = by_name_.emplace(wanted.name, slots_.size());
   if (inserted) {
-    const StateSlot* leader = wanted.follows() ? find(wanted.leader) : nullptr;
-    const int64_t offset = leader ? leader->offset : bytes_[wanted.memory];
+    const StateSlot* representative = wanted.is_represented() ? find(wanted.representative) : nullptr;
+    const int64_t offset = representative ? representative->offset : bytes_[wanted.memory];
     slots_.push_back(wanted);
     slots_.back().offset = offset;
-    if (!leader) bytes_[wanted.memory] += aligned_bytes(wanted.local.bytes());
+    if (!representative) bytes_[wanted.memory] += aligned_bytes(wanted.local.bytes());
   }
   return slots_[it->second];
 }
@@ -72,10 +72,11 @@ Result<StateLayout> link(std::span<Program* const> programs) {
     // Without what has turned out to be another class's.
     for (ProgramMemory& memory : program->memories) memory.state_bytes = 0;
     for (StateSlot& slot : program->state) {
-      if (!slot.follows()) program->memory(slot.memory).state_bytes += aligned_bytes(slot.local.bytes());
+      if (!slot.is_represented()) program->memory(slot.memory).state_bytes += aligned_bytes(slot.local.bytes());
       const StateSlot& stored = layout.slot(slot);
-      if (used[p].contains(slot.place()) && (stored.local != slot.local || stored.memory != slot.memory ||
-                                             stored.sharding != slot.sharding || stored.leader != slot.leader))
+      if (used[p].contains(slot.place()) &&
+          (stored.local != slot.local || stored.memory != slot.memory || stored.sharding != slot.sharding ||
+           stored.representative != slot.representative))
         return unsupported("entries of one plan would keep other pieces of ", slot.name, ": ", stored.local.text(),
                            " and ", slot.local.text(), "; give all nodes that use it to one scope")
             .at(slot.name);

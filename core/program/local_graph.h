@@ -28,8 +28,8 @@ struct LocalState {
   std::string name;
   TensorType global_type;
   Sharding sharding;
-  Tensor initial;           // all of it; empty: zeros
-  std::string leader = {};  // of what is rank-local: the state in whose place it lies, itself perhaps
+  Tensor initial;                   // all of it; empty: zeros
+  std::string representative = {};  // of what is rank-local: the state in whose place it lies, itself perhaps
 };
 
 // State that lies in another memory than that in which kernels compute.

@@ -64,7 +64,7 @@ std::string print_local(const LocalGraph& local) {
   for (const LocalState& state : local.cut_state) {
     out += cat("state ", name_text(state.name), " ", state.global_type.text(), " @ ",
                cuts_text(local.mesh, state.sharding.dims),
-               rank_local_text(local.mesh, state.sharding.rank_local, state.leader), "\n");
+               rank_local_text(local.mesh, state.sharding.rank_local, state.representative), "\n");
   }
   for (const StateHome& home : local.homes)
     out += cat("home ", name_text(home.name), " ", memory_kind_name(home.memory), "\n");
@@ -100,7 +100,7 @@ Result<LocalGraph> parse_local(std::string_view text) {
       LocalState& state = local.cut_state.emplace_back();
       const bool read = reader.name(state.name) && reader.type(state.global_type) && reader.take("@") &&
                         parse_cuts(reader, local.mesh, state.sharding.dims) &&
-                        parse_rank_local(reader, local.mesh, state.sharding.rank_local, state.leader);
+                        parse_rank_local(reader, local.mesh, state.sharding.rank_local, state.representative);
       if (!read) return reader.fail("expected a state that is cut");
     } else if (reader.take("home ")) {
       StateHome& home = local.homes.emplace_back();

@@ -10,11 +10,11 @@ Result<LocalGraph> Partition::run() {
   std::optional<std::vector<NodeId>> order = run_order(plan_);
   EPL_CHECK(order.has_value(), "verify_plan has found an order");
   order_ = *std::move(order);
-  for (const NodeId n : plan_.node_leader.ids()) {
-    const NodeId leader = plan_.node_leader[n];
-    if (!leader) continue;
+  for (const NodeId n : plan_.node_representative.ids()) {
+    const NodeId representative = plan_.node_representative[n];
+    if (!representative) continue;
     const RankLocal& rank_local = plan_.node_shardings[n].rank_local;
-    std::vector<NodeId>& all = alternatives_[leader];
+    std::vector<NodeId>& all = alternatives_[representative];
     all.resize(plan_.mesh(plan_.node_task_graph[n]).pieces(rank_local.axes));
     all[rank_local.piece] = n;
   }
@@ -49,12 +49,12 @@ bool Partition::placed_here(NodeId n) const {
 }
 
 Value& Partition::in_block(Value v, bool behind) {
-  return (behind && wants_mean(v) ? mean_ : now_)[plan_.leader_of(v)];
+  return (behind && wants_mean(v) ? mean_ : now_)[plan_.representative_of(v)];
 }
 
 Status Partition::visit(NodeId n, const LocalWriter& w) {
   const int at = plan_.node_task_graph[n];
-  if (leads(n) && (placed_here(n) || at == every_task_graph)) {
+  if (is_representative(n) && (placed_here(n) || at == every_task_graph)) {
     const bool again = is_again(n, local_.blocks[w.block()]);
     if (again || plan_.block_of(n, here_) == local_.blocks[w.block()]) {
       EPL_TRY(place(n, w, again));
@@ -140,12 +140,12 @@ void Partition::copy_leaves() {
     const Sharding sharding = lies(v);
     const TensorType type = staged(v) ? plan_.global_type(v) : local_type(mesh_, info.type, sharding);
     const bool in_pieces = is_state(info.kind) && (type != info.type || sharding.rank_local);
-    const Value leader = plan_.leader_of(v);
+    const Value representative = plan_.representative_of(v);
     if (in_pieces) {
       local_.cut_state.push_back({info.name, info.type, sharding, info.data,
-                                  sharding.rank_local ? global_.value(leader).name : std::string()});
+                                  sharding.rank_local ? global_.value(representative).name : std::string()});
     }
-    if (leader != v) continue;
+    if (representative != v) continue;
     now_[v] = local_.graph.add_leaf(info.kind, info.name, type, in_pieces ? Tensor() : info.data);
     local_.graph.value(now_[v]).batch_dim = info.batch_dim;
     if (in_pieces) zero_padding_.insert(now_[v]);
@@ -182,7 +182,7 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, co
                                  const RowRoutes* routes) {
   if (!v) return v;
   if (stored(v).rank_local && !wanted.rank_local) return taken(v, wanted, user, w);
-  v = plan_.leader_of(v);
+  v = plan_.representative_of(v);
   // Of an input that comes in whole, the current micro-batch.
   Sharding to = wanted;
   TensorType type = global_.type(v);
@@ -240,7 +240,7 @@ Status Partition::finish() {
     local_.outputs.back().emitted = made_here(output.value);
   }
   for (const Graph::Update& update : global_.updates) {
-    if (!made_here(update.state) || plan_.leader_of(update.state) != update.state) continue;
+    if (!made_here(update.state) || plan_.representative_of(update.state) != update.state) continue;
     Value next = in_block(update.next, true);
     const NodeId producer = global_.value(update.next).producer;
     for (const ReadPadding& read : padding_of(stored(update.next))) {

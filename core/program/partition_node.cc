@@ -77,7 +77,7 @@ Status Partition::place(NodeId n, const LocalWriter& w, bool again) {
   p.node.region = w.block();
   p.node.key = old.key_name();
   if (plan_.node_task_graph[n] == every_task_graph) {
-    for (Value& v : p.node.inputs) v = v && made_here(v) && plan_.leader_of(v) == v ? v : Value{};
+    for (Value& v : p.node.inputs) v = v && made_here(v) && plan_.representative_of(v) == v ? v : Value{};
     if (std::ranges::none_of(p.node.inputs, [](Value v) { return static_cast<bool>(v); })) return {};
   }
   p.inputs = p.node.inputs;

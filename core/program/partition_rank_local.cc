@@ -1,7 +1,7 @@
 // Nodes that ranks run in one another's place: each rank has an expert of its own, and all run one program. The local
-// graph has such a node once, for the leader, and what it takes and gives is what the rank has in its place. Between
-// these nodes and others, values go by exchanges: side by side as [pieces, ...], each rank has its own of them over all
-// samples, or all of them over its own samples.
+// graph has such a node once, for the representative, and what it takes and gives is what the rank has in its place.
+// Between these nodes and others, values go by exchanges: side by side as [pieces, ...], each rank has its own of them
+// over all samples, or all of them over its own samples.
 #include "core/program/partitioning.h"
 
 namespace epl {
@@ -38,11 +38,11 @@ const std::vector<NodeId>* Partition::alternatives(NodeId n) const {
 
 Result<Value> Partition::taken(Value v, const Sharding& wanted, Phase user, const LocalWriter& w) {
   const RankLocal& rank_local = stored(v).rank_local;
-  const Value leader = plan_.leader_of(v);
+  const Value representative = plan_.representative_of(v);
   auto known = std::ranges::find_if(known_.taken, [&](const Known::Taken& one) {
-    return one.leader == leader && one.as == wanted && (!one.phase || *one.phase == user);
+    return one.representative == representative && one.as == wanted && (!one.phase || *one.phase == user);
   });
-  const ValueInfo& info = global_.value(leader);
+  const ValueInfo& info = global_.value(representative);
   const NodeId producer = info.producer;
   if (known == known_.taken.end()) {
     const Value now = in_block(v, w.kind() == BlockKind::post);
@@ -54,7 +54,7 @@ Result<Value> Partition::taken(Value v, const Sharding& wanted, Phase user, cons
     const Shape shape = with_first(1, local_.graph.type(now).shape);
     const Value one = w.write(at, ".own", [&](Builder& b) { return b.reshape(b.var(now), shape).value(); });
     EPL_ASSIGN(const Value all, moved_stack(w, one, info.type, lies, true, wanted, false, rank_local, at));
-    known_.taken.push_back({leader, wanted, gathers ? std::optional(user) : std::nullopt, all});
+    known_.taken.push_back({representative, wanted, gathers ? std::optional(user) : std::nullopt, all});
     known = known_.taken.end() - 1;
   }
   const Node at{.name = global_.value(v).name,
@@ -66,14 +66,15 @@ Result<Value> Partition::taken(Value v, const Sharding& wanted, Phase user, cons
 }
 
 Result<Value> Partition::handed(NodeId n, size_t i, const Sharding& wanted, const LocalWriter& w) {
-  const Node& leader = global_.node(n);
+  const Node& representative = global_.node(n);
   const RankLocal& rank_local = plan_.node_shardings[n].rank_local;
-  const Value first = leader.inputs[i];
-  std::vector<Value> values;  // what a rank runs for nothing takes what the leader does
+  const Value first = representative.inputs[i];
+  std::vector<Value> values;  // what a rank runs for nothing takes what the representative does
   for (const NodeId other : *alternatives(n)) values.push_back(other ? global_.node(other).inputs[i] : first);
-  if (std::ranges::all_of(values, [&](Value v) { return v == first; })) return operand(first, wanted, leader.phase, w);
+  if (std::ranges::all_of(values, [&](Value v) { return v == first; }))
+    return operand(first, wanted, representative.phase, w);
   for (const Known::Handed& known : known_.handed) {
-    if (known.values == values && known.as == wanted && known.phase == leader.phase) return known.own;
+    if (known.values == values && known.as == wanted && known.phase == representative.phase) return known.own;
   }
   // As the first one lies, if all come of nodes, so that they are exchanged.
   const bool made = std::ranges::all_of(values, [&](Value v) { return global_.value(v).kind == ValueKind::result; });
@@ -82,43 +83,44 @@ Result<Value> Partition::handed(NodeId n, size_t i, const Sharding& wanted, cons
   lies.partial.clear();
   std::vector<Value> pieces;
   for (Value v : values) {
-    EPL_ASSIGN(const Value piece, operand(v, lies, leader.phase, w));
+    EPL_ASSIGN(const Value piece, operand(v, lies, representative.phase, w));
     pieces.push_back(piece);
   }
   const Shape shape = with_first(1, local_.graph.type(pieces[0]).shape);
-  const Value all = w.write(leader, ".side_by_side", [&](Builder& b) {
+  const Value all = w.write(representative, ".side_by_side", [&](Builder& b) {
     std::vector<Var> stack;
     for (Value v : pieces) stack.push_back(b.reshape(b.var(v), shape));
     return b.concat(stack, 0).value();
   });
-  EPL_ASSIGN(const Value mine, moved_stack(w, all, global_.type(first), lies, false, wanted, true, rank_local,
-                                           {.name = cat(leader.name, ".operand", i), .phase = leader.phase}));
-  const Value own = w.write(leader, ".own", [&](Builder& b) {
+  EPL_ASSIGN(const Value mine,
+             moved_stack(w, all, global_.type(first), lies, false, wanted, true, rank_local,
+                         {.name = cat(representative.name, ".operand", i), .phase = representative.phase}));
+  const Value own = w.write(representative, ".own", [&](Builder& b) {
     const Var x = b.var(mine);
     return b.reshape(x, Shape(x.shape().begin() + 1, x.shape().end())).value();
   });
-  known_.handed.push_back({values, wanted, leader.phase, own});
+  known_.handed.push_back({values, wanted, representative.phase, own});
   return own;
 }
 
 Status Partition::give_to_all(NodeId n, const LocalWriter& w) {
   const std::vector<NodeId>* like = alternatives(n);
   if (!like) return {};
-  const Node& leader = global_.node(n);
+  const Node& representative = global_.node(n);
   const RankLocal& rank_local = plan_.node_shardings[n].rank_local;
-  for (size_t o = 0; o < leader.outputs.size(); ++o) {
-    const Value v = leader.outputs[o];
+  for (size_t o = 0; o < representative.outputs.size(); ++o) {
+    const Value v = representative.outputs[o];
     if (!v || stored(v).rank_local) continue;
     const Value now = now_[v];
     const Shape shape = local_.graph.type(now).shape;
-    const Value own =
-        w.write(leader, ".own", [&](Builder& b) { return b.reshape(b.var(now), with_first(1, shape)).value(); });
+    const Value own = w.write(representative, ".own",
+                              [&](Builder& b) { return b.reshape(b.var(now), with_first(1, shape)).value(); });
     EPL_ASSIGN(const Value all,
-               moved_stack(w, own, global_.type(v), stored(v), true, stored(v), false, rank_local, leader));
+               moved_stack(w, own, global_.type(v), stored(v), true, stored(v), false, rank_local, representative));
     for (int64_t piece = 0; piece < std::ssize(*like); ++piece) {
       if (!(*like)[piece]) continue;
       const Value other = global_.node((*like)[piece]).outputs[o];
-      now_[other] = w.write(leader, ".given", [&](Builder& b) {
+      now_[other] = w.write(representative, ".given", [&](Builder& b) {
         return b.reshape(b.slice(b.var(all), {0}, {piece}, {piece + 1}, {1}), shape).value();
       });
     }

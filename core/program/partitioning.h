@@ -54,7 +54,9 @@ class Partition {
   // Nodes that ranks run in one another's place (core/program/partition_rank_local.cc): where a node is rank-local and
   // leads, the nodes of all pieces, none for a piece that runs it for nothing.
   const std::vector<NodeId>* alternatives(NodeId n) const;
-  bool leads(NodeId n) const { return plan_.node_leader.empty() || !plan_.node_leader[n] || plan_.node_leader[n] == n; }
+  bool is_representative(NodeId n) const {
+    return plan_.node_representative.empty() || !plan_.node_representative[n] || plan_.node_representative[n] == n;
+  }
   // A value that is rank-local, as a node wants it that is not.
   Result<Value> taken(Value v, const Sharding& wanted, Phase user, const LocalWriter& w);
   // Operand i of a node that is rank-local, where each rank has another one: it gets its own.
@@ -159,7 +161,7 @@ class Partition {
       Value made;
     };
     struct Taken {  // as all ranks have it
-      Value leader;
+      Value representative;
       Sharding as;
       std::optional<Phase> phase;
       Value all;

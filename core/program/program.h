@@ -109,10 +109,10 @@ struct StateSlot {
   TensorType local;   // what a rank holds of it
   int64_t offset = 0;
   MemoryKind memory = MemoryKind::device;
-  Tensor initial;           // of type `type`; empty: zeros
-  std::string leader = {};  // of what is rank-local: the slot in whose place it lies, itself perhaps
+  Tensor initial;                   // of type `type`; empty: zeros
+  std::string representative = {};  // of what is rank-local: the slot in whose place it lies, itself perhaps
   // It has no memory of its own.
-  bool follows() const { return !leader.empty() && leader != name; }
+  bool is_represented() const { return !representative.empty() && representative != name; }
   StatePlace place() const { return {memory, offset}; }
 };
 

@@ -94,7 +94,7 @@ std::string print_program(const Program& program) {
     out += cat("slot ", value_kind_name(slot.kind), " ", name_text(slot.name), " ", slot.type.text(), " at ",
                memory_text(slot.memory), slot.offset,
                slot.local == slot.type ? "" : cat(" cut ", cuts_text(program.mesh, slot.sharding.dims)),
-               rank_local_text(program.mesh, slot.sharding.rank_local, slot.leader), "\n");
+               rank_local_text(program.mesh, slot.sharding.rank_local, slot.representative), "\n");
   }
   for (size_t i = 0; i < program.constants.size(); ++i) {
     out += cat("constant ", program.constants[i].type().text(), " at ", program.constant_offsets[i], "\n");

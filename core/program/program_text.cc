@@ -230,7 +230,7 @@ class ProgramParser {
           made.sharding.dims.size() != made.type.shape.size())
         return reader_.fail("expected the axes that cut a slot");
     }
-    if (!parse_rank_local(reader_, program_.mesh, made.sharding.rank_local, made.leader))
+    if (!parse_rank_local(reader_, program_.mesh, made.sharding.rank_local, made.representative))
       return reader_.fail("expected which ranks have a slot, and in whose place it lies");
     made.local = local_type(program_.mesh, made.type, made.sharding);
     program_.state.push_back(std::move(made));

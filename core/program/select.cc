@@ -97,12 +97,12 @@ class Selection {
       slot.type = cut->global_type;
       slot.sharding = cut->sharding;
       slot.initial = cut->initial;
-      slot.leader = cut->leader;
+      slot.representative = cut->representative;
     }
     program_.state.push_back(slot);
     program_.memory(at.memory).state_bytes += aligned_bytes(info.type.bytes());
     for (const LocalState& other : local_.cut_state) {
-      if (slot.leader.empty() || other.leader != info.name || other.name == info.name) continue;
+      if (slot.representative.empty() || other.representative != info.name || other.name == info.name) continue;
       slot.name = other.name;
       slot.sharding = other.sharding;
       slot.initial = other.initial;

@@ -120,9 +120,9 @@ Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRe
   const double loss = results_->next(entry)[static_cast<size_t>(entry.loss_output)].get(0);
   const std::string& name = plan_->trained()[static_cast<size_t>(std::max<int64_t>(verdict, 1) - 1)];
   std::string all = name;  // that stand in its place, of which each rank has looked at its own
-  for (const Value v : entry.plan.value_leader.ids()) {
-    const Value leader = entry.plan.leader_of(v);
-    if (leader != v && entry.plan.graph->value(leader).name == name)
+  for (const Value v : entry.plan.value_representative.ids()) {
+    const Value representative = entry.plan.representative_of(v);
+    if (representative != v && entry.plan.graph->value(representative).name == name)
       all += cat(" or ", entry.plan.graph->value(v).name);
   }
   const Status failure =

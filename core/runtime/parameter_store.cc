@@ -53,7 +53,7 @@ Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, co
   for (const StateSlot& slot : layout.slots()) {
     EPL_TRY(stop.check());
     if (slot.sharding.rank_local) {  // what a rank runs for nothing has zeros
-      if (!slot.follows()) stream.fill(store.at(slot), slot.local.bytes(), 0);
+      if (!slot.is_represented()) stream.fill(store.at(slot), slot.local.bytes(), 0);
       if (!slot.initial.empty()) EPL_TRY(store.scatter(stream, slot, {PlacedBox::all(slot.initial)}));
     } else if (slot.initial.empty()) {
       stream.fill(store.at(slot), slot.local.bytes(), 0);

@@ -115,7 +115,7 @@ class Finding {
   bool is_leaf(Value v) const { return v && is_state(graph_.value(v).kind); }
   bool is_mine(NodeId n) const {
     return n && n <= last_forward_ && plan_.node_task_graph[n] == here_ &&
-           (plan_.node_leader.empty() || !plan_.node_leader[n]);
+           (plan_.node_representative.empty() || !plan_.node_representative[n]);
   }
   int part_of(Value v) const {
     const NodeId n = producer(v);

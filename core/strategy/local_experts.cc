@@ -161,10 +161,12 @@ class LocalExperts {
     if (why.empty() && !as_first_entry(group.size())) why = "the first entry has them whole";
     if (why.empty()) why = check_values(rows);
     if (!why.empty()) return why;
-    auto before = std::tuple(plan_.shardings, plan_.node_shardings, plan_.node_leader, plan_.value_leader);
+    auto before =
+        std::tuple(plan_.shardings, plan_.node_shardings, plan_.node_representative, plan_.value_representative);
     write(rows);
     if (!run_order(plan_)) {
-      std::tie(plan_.shardings, plan_.node_shardings, plan_.node_leader, plan_.value_leader) = std::move(before);
+      std::tie(plan_.shardings, plan_.node_shardings, plan_.node_representative, plan_.value_representative) =
+          std::move(before);
       return std::string("an expert waits for what another one gives");
     }
     note(group.size());
@@ -268,8 +270,8 @@ class LocalExperts {
     return {.axes = axes_, .piece = piece_of(expert, experts)};
   }
 
-  // The first expert of which a rank has as many before it as before this one: it leads.
-  static size_t leader(size_t expert, const std::vector<int>& piece) {
+  // The first expert of which a rank has as many before it as before this one: it is the representative.
+  static size_t representative(size_t expert, const std::vector<int>& piece) {
     const auto before = [&](size_t e) {
       return std::count(piece.begin(), piece.begin() + static_cast<int64_t>(e), piece[e]);
     };
@@ -279,21 +281,21 @@ class LocalExperts {
   }
 
   void write(const std::vector<Row>& rows) {
-    plan_.node_leader.resize(graph_.node_count());
-    plan_.value_leader.resize(users_.size());
+    plan_.node_representative.resize(graph_.node_count());
+    plan_.value_representative.resize(users_.size());
     const size_t experts = leaves_.size();
     std::vector<int> piece;
     for (size_t e = 0; e < experts; ++e) piece.push_back(piece_of(e, experts));
     const auto take = [&](Value v, Value first, size_t e) {
       plan_.shardings[v].rank_local = rank_local(e, experts);
-      plan_.value_leader[v] = first;
+      plan_.value_representative[v] = first;
     };
     for (size_t e = 0; e < experts; ++e) {
-      const size_t first = leader(e, piece);
+      const size_t first = representative(e, piece);
       for (size_t i = 0; i < leaves_[e].size(); ++i) take(leaves_[e][i], leaves_[first][i], e);
       for (const Row& row : rows) {
         plan_.node_shardings[row[e]].rank_local = rank_local(e, experts);
-        plan_.node_leader[row[e]] = row[first];
+        plan_.node_representative[row[e]] = row[first];
         plan_.explain(row[e], cat("an expert that is whole on piece ", piece[e], " of ", pieces_));
         const Node& one = node(row[e]);
         for (size_t o = 0; o < one.outputs.size(); ++o) {

@@ -25,8 +25,8 @@ std::string batch_line(const Mesh& mesh, const BatchLayout& batch);
 bool parse_batch(TextReader& reader, const Mesh& mesh, BatchLayout& batch);
 // " rank_local 1 of split like w0": which ranks have it alone, and what stands for it on all of them; nothing where it
 // is not rank-local.
-std::string rank_local_text(const Mesh& mesh, const RankLocal& rank_local, std::string_view leader);
-bool parse_rank_local(TextReader& reader, const Mesh& mesh, RankLocal& rank_local, std::string& leader);
+std::string rank_local_text(const Mesh& mesh, const RankLocal& rank_local, std::string_view representative);
+bool parse_rank_local(TextReader& reader, const Mesh& mesh, RankLocal& rank_local, std::string& representative);
 // "dim 0 outer 8 over data.micro_batch": how a tensor of the caller is cut, in one dimension; "dim -1" for none.
 std::string port_sharding_text(const Mesh& mesh, const Sharding& sharding);
 bool parse_port_sharding(TextReader& reader, const Mesh& mesh, const TensorType& type, Sharding& sharding);

@@ -102,9 +102,9 @@ BlockId Plan::block_of(NodeId node, int rank_class) const {
   return block;
 }
 
-Value Plan::leader_of(Value v) const {
-  const Value leader = value_leader.empty() ? Value() : value_leader[v];
-  return leader ? leader : v;
+Value Plan::representative_of(Value v) const {
+  const Value representative = value_representative.empty() ? Value() : value_representative[v];
+  return representative ? representative : v;
 }
 
 void find_value_task_graphs(Plan& plan) {
@@ -253,10 +253,10 @@ OperandShardings operand_shardings(const Plan& plan, NodeId id) {
   }
   if (const RankLocal& rank_local = plan.node_shardings[id].rank_local) {
     // What ranks have in one another's place, it takes as they have it.
-    const Node& leader = plan.graph->node(NodeId{plan.node_leader[id]});
+    const Node& representative = plan.graph->node(NodeId{plan.node_representative[id]});
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
-      if (v && plan.shardings[v].rank_local == rank_local && plan.leader_of(v) == leader.inputs[i])
+      if (v && plan.shardings[v].rank_local == rank_local && plan.representative_of(v) == representative.inputs[i])
         operands.inputs[i].rank_local = rank_local;
     }
     for (Sharding& output : operands.outputs) output.rank_local = rank_local;

@@ -57,8 +57,8 @@ struct Plan {
   ByNode<bool> node_cloned;  // also computed in `pre` (again in main or forward)
   // Of what is rank-local (RankLocal), that which has the lowest piece of those that ranks have or run in one another's
   // place. No id: it is not rank-local; empty: nothing is.
-  ByNode<NodeId> node_leader;
-  ByValue<Value> value_leader;
+  ByNode<NodeId> node_representative;
+  ByValue<Value> value_representative;
   int64_t batch = 0;  // samples of the global batch, 0 when no input has any
   // Each micro-batch is independent (batch.semantics = per_micro_batch). The graph is that of one, which ranks and
   // units cut, and the micro-batches of the global batch come one after another. What is behind their loop takes the
@@ -103,7 +103,7 @@ struct Plan {
   // Each micro-batch has its own.
   bool alone(Value v) const;
   // What stands for a value on every rank: itself, or what ranks have in its place.
-  Value leader_of(Value v) const;
+  Value representative_of(Value v) const;
   // Adds a sentence to `why`.
   void explain(NodeId node, const std::string& sentence);
 };

@@ -47,29 +47,30 @@ bool parse_sharding(TextReader& reader, const Plan& plan, Sharding& out) {
 }
 
 // What stands for values and nodes that are rank-local, by name. The tables are there once anything is.
-class Leaders {
+class Representatives {
  public:
-  explicit Leaders(const Graph& graph) : graph_(graph) {}
-  // The next value and node, whose tables of shardings have those before them; false: there is no such leader.
-  bool add_value(Plan& plan, const std::string& leader) {
-    const Value v = leader.empty() ? Value() : graph_.find(leader);
-    return (leader.empty() || v) && set(plan.value_leader, Value{plan.shardings.size()}, graph_.value_count(), v);
+  explicit Representatives(const Graph& graph) : graph_(graph) {}
+  // The next value and node, whose tables of shardings have those before them; false: there is no such representative.
+  bool add_value(Plan& plan, const std::string& representative) {
+    const Value v = representative.empty() ? Value() : graph_.find(representative);
+    return (representative.empty() || v) &&
+           set(plan.value_representative, Value{plan.shardings.size()}, graph_.value_count(), v);
   }
-  bool add_node(Plan& plan, const std::string& leader) {
-    if (leader.empty()) return true;
+  bool add_node(Plan& plan, const std::string& representative) {
+    if (representative.empty()) return true;
     if (nodes_.empty()) {
       for (const NodeId n : graph_.node_ids()) nodes_.emplace(graph_.node(n).name, n);
     }
-    const auto found = nodes_.find(leader);
+    const auto found = nodes_.find(representative);
     return found != nodes_.end() &&
-           set(plan.node_leader, NodeId{plan.node_shardings.size() - 1}, graph_.node_count(), found->second);
+           set(plan.node_representative, NodeId{plan.node_shardings.size() - 1}, graph_.node_count(), found->second);
   }
 
  private:
-  template <class Id> static bool set(By<Id, Id>& table, Id at, int size, Id leader) {
-    if (!leader) return true;
+  template <class Id> static bool set(By<Id, Id>& table, Id at, int size, Id representative) {
+    if (!representative) return true;
     table.resize(size);
-    table[at] = leader;
+    table[at] = representative;
     return true;
   }
 
@@ -154,7 +155,7 @@ std::string print(const Plan& plan, bool reasons) {
     const Sharding& sharding = plan.shardings[v];
     out += cat("value ", name_text(info.name), " ", info.type.text(), " @ ", cuts_text(plan.mesh(), sharding.dims),
                partial_text(plan, sharding.partial),
-               rank_local_text(plan.mesh(), sharding.rank_local, graph.value(plan.leader_of(v)).name),
+               rank_local_text(plan.mesh(), sharding.rank_local, graph.value(plan.representative_of(v)).name),
                found[v] == plan.value_task_graph[v] ? "" : cat(" taskgraph ", plan.value_task_graph[v]), "\n");
   }
   for (const NodeId n : plan.node_block.ids()) {
@@ -166,7 +167,7 @@ std::string print(const Plan& plan, bool reasons) {
     if (!plan.node_shardings[n].flowing.empty())
       out += cat(" flowing ", axis_names(plan.mesh(), plan.node_shardings[n].flowing));
     if (const RankLocal& rank_local = plan.node_shardings[n].rank_local)
-      out += rank_local_text(plan.mesh(), rank_local, graph.node(plan.node_leader[n]).name);
+      out += rank_local_text(plan.mesh(), rank_local, graph.node(plan.node_representative[n]).name);
     if (plan.node_cloned[n]) out += " cloned";
     out += plan.node_task_graph[n] == every_task_graph ? " taskgraph every\n"
                                                        : cat(" taskgraph ", plan.node_task_graph[n], "\n");
@@ -178,7 +179,7 @@ std::string print(const Plan& plan, bool reasons) {
 // The lines of a plan's text, each by its first word.
 class PlanReader {
  public:
-  PlanReader(std::string_view text, std::shared_ptr<const Graph> graph) : reader_(text), leaders_(*graph) {
+  PlanReader(std::string_view text, std::shared_ptr<const Graph> graph) : reader_(text), representatives_(*graph) {
     plan_.graph = std::move(graph);
   }
 
@@ -282,15 +283,15 @@ class PlanReader {
     if (value_ >= plan_.graph->value_count()) return fail("more values than the graph has");
     const Value v{value_++};
     const ValueInfo& info = plan_.graph->value(v);
-    std::string name, leader;
+    std::string name, representative;
     TensorType type;
     EPL_TRY(expect(reader_.name(name) && name == info.name && reader_.type(type) && type == info.type,
                    cat("value ", info.name, " ", info.type.text())));
     Sharding sharding;
     EPL_TRY(expect(reader_.take("@") && parse_sharding(reader_, plan_, sharding), "a sharding"));
-    EPL_TRY(expect(
-        parse_rank_local(reader_, plan_.mesh(), sharding.rank_local, leader) && leaders_.add_value(plan_, leader),
-        "which ranks have it, and what stands for it"));
+    EPL_TRY(expect(parse_rank_local(reader_, plan_.mesh(), sharding.rank_local, representative) &&
+                       representatives_.add_value(plan_, representative),
+                   "which ranks have it, and what stands for it"));
     plan_.shardings.push_back(std::move(sharding));
     if (!reader_.take("taskgraph")) return {};
     int64_t at = 0;
@@ -302,7 +303,7 @@ class PlanReader {
   Status read_node() {
     if (node_ >= plan_.graph->node_count()) return fail("more nodes than the graph has");
     const Node& known = plan_.graph->node(NodeId{node_++});
-    std::string name, op, block, leader;
+    std::string name, op, block, representative;
     EPL_TRY(expect(reader_.name(name) && name == known.name && reader_.name(op) && op == known.op->name,
                    cat("node ", known.name, " ", known.op->name)));
     EPL_TRY(expect(reader_.take("in") && reader_.name(block) && block_named(block), "a block"));
@@ -316,9 +317,9 @@ class PlanReader {
       EPL_TRY(expect(parse_segments(reader_, sharding.segments), "a number of segments, of factor N"));
     if (reader_.take("flowing"))
       EPL_TRY(expect(parse_axes(reader_, plan_, sharding.flowing), "the axes of sums that it passes on"));
-    EPL_TRY(
-        expect(parse_rank_local(reader_, plan_.mesh(), sharding.rank_local, leader) && leaders_.add_node(plan_, leader),
-               "which ranks run it, and what stands for it"));
+    EPL_TRY(expect(parse_rank_local(reader_, plan_.mesh(), sharding.rank_local, representative) &&
+                       representatives_.add_node(plan_, representative),
+                   "which ranks run it, and what stands for it"));
     plan_.node_cloned.push_back(reader_.take("cloned"));
     EPL_TRY(expect(reader_.take("taskgraph"), "a task graph"));
     int64_t task_graph = every_task_graph;
@@ -329,7 +330,7 @@ class PlanReader {
 
   TextReader reader_;
   Plan plan_;
-  Leaders leaders_;
+  Representatives representatives_;
   int value_ = 0, node_ = 0;                      // that come next
   std::vector<std::pair<Value, int>> elsewhere_;  // values whose TaskGraph does not follow from their uses
 };

@@ -105,8 +105,8 @@ struct Partial {
 };
 
 // What the ranks of one piece of these axes have, or run, alone. In its place the others have another value of the same
-// type, or run another node that is like it: Plan::value_leader, Plan::node_leader. So each has experts of its own,
-// though all run one program.
+// type, or run another node that is like it: Plan::value_representative, Plan::node_representative. So each has experts
+// of its own, though all run one program.
 struct RankLocal {
   std::vector<int> axes;  // none: every rank has it
   int64_t piece = 0;      // of those that the axes make

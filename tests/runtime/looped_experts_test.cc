@@ -172,7 +172,7 @@ TEST(LoopedExperts, AreOnTheirRanksAlone) {
         EXPECT_EQ(slot.local, slot.type) << slot.name;
         if (!rank_local) continue;
         EXPECT_EQ(rank_local.piece, (slot.name[11] - '0') * ranks / 4) << slot.name;
-        if (!slot.follows()) bytes[slot.offset] = slot.local.bytes();
+        if (!slot.is_represented()) bytes[slot.offset] = slot.local.bytes();
       }
       int64_t each = 0;
       for (const auto& [offset, size] : bytes) each += size;

@@ -242,7 +242,7 @@ TEST(Memories, TakeWhatThePlanSays) {
       int64_t there = 0;
       for (const StateSlot& slot : states->state_of(c).slots()) {
         EXPECT_EQ(slot.memory == MemoryKind::host, slot.kind == ValueKind::state) << slot.name;
-        if (slot.memory == MemoryKind::host && !slot.follows()) there += aligned_bytes(slot.local.bytes());
+        if (slot.memory == MemoryKind::host && !slot.is_represented()) there += aligned_bytes(slot.local.bytes());
       }
       EXPECT_GT(there, 0) << layout.text();
       EXPECT_EQ(states->state_of(c).bytes(MemoryKind::host), there) << layout.text();

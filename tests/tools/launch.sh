@@ -12,7 +12,7 @@ $train --out alone >alone.json || exit 1
 alone=$(hash_of alone.json)
 holds "there is a hash" test -n "$alone"
 
-# Every process ends well, the leader alone prints, and the weights are those of one process.
+# Every process ends well, process 0 alone prints, and the weights are those of one process.
 "$epl" launch -n 4 -- $train --out four >four.json 2>four.err || { cat four.err; failed=1; }
 holds "four processes have the weights of one" test "$(hash_of four.json)" = "$alone"
 holds "only process 0 prints" test "$(grep -cv '^\[0\] ' four.json)" = 0

@@ -4,22 +4,22 @@
 namespace epl {
 
 EPL_OP(batch_slice) {
-  return {.doc =
-              "The piece of x, along dimension `dim`, of `size` elements, that belongs to the current rank and "
-              "micro-batch; its elements lie "
-              "in `outer` equal runs, one in each of as many equal parts of the dimension.",
-          .signature = "x -> y",
-          .attributes = {{"dim", int64_t{0}, true},
-                         {"size", int64_t{0}, true},
-                         {"outer", int64_t{1}},
-                         {"axes", std::string(), true}},
-          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-            TensorType type = q.in(0);
-            type.shape[q.attributes().integer("dim")] = q.attributes().integer("size");
-            return OutputTypes{type};
-          },
-          .no_gradient = "it is placed after the gradients are known",
-          .boundary = true};
+  return {
+      .doc =
+          "The piece of x, along dimension `dim`, of `size` elements, that belongs to the current rank and "
+          "micro-batch; its elements lie in `outer` equal runs, one in each of as many equal parts of the dimension.",
+      .signature = "x -> y",
+      .attributes = {{"dim", int64_t{0}, true},
+                     {"size", int64_t{0}, true},
+                     {"outer", int64_t{1}},
+                     {"axes", std::string(), true}},
+      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+        TensorType type = q.in(0);
+        type.shape[q.attributes().integer("dim")] = q.attributes().integer("size");
+        return OutputTypes{type};
+      },
+      .no_gradient = "it is placed after the gradients are known",
+      .boundary = true};
 }
 
 EPL_TRANSFER(slice) {
