@@ -13,7 +13,7 @@ function add(parent, name, attributes = {}, text = null) {
   parent.appendChild(element);
   return element;
 }
-const whole = v => v.toLocaleString('en');
+const integer = v => v.toLocaleString('en');
 function bytes(n) {
   const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'];
   let unit = 0;

@@ -65,7 +65,7 @@ void enter(const Surroundings& around, Processes& processes);
 // Threads of a process that shares this host with others; 0: as many as there are processors.
 int threads_beside(int64_t local_count);
 // For a session whose process has `ranks` ranks; `store` is what process 0 serves and outlives the session. `slices`:
-// of several processes each gives its own samples of a batch (bind_data), and else the whole batch.
+// of several processes each gives its own samples of a batch (bind_data), and else the full batch.
 Session make_session(const Engine& engine, const Plan& plan, const Processes& processes, int64_t ranks, Store& store,
                      const epl_call_options* call = nullptr, bool slices = true);
 // What a file holds, as a text to compare: its size, and of one that is read quickly a hash of it. Empty where it is no

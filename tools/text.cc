@@ -104,7 +104,7 @@ std::string escaped(std::string_view text, bool one_line) {
 }
 
 // Where a text can be cut: not within a character.
-size_t whole_characters(std::string_view text, size_t at) {
+size_t full_characters(std::string_view text, size_t at) {
   while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
   return at;
 }
@@ -112,7 +112,7 @@ size_t whole_characters(std::string_view text, size_t at) {
 // The end stays too: that is where a message says what to do.
 std::string without_middle(std::string_view text, size_t most) {
   if (text.size() <= most) return std::string(text);
-  const size_t begin = whole_characters(text, most * 3 / 4), end = whole_characters(text, text.size() - most / 4);
+  const size_t begin = full_characters(text, most * 3 / 4), end = full_characters(text, text.size() - most / 4);
   return std::string(text.substr(0, begin)) + "..." + std::string(text.substr(end));
 }
 

@@ -36,7 +36,7 @@ CLI::Validator number(Rule rule) {
       "", "number");
 }
 
-template <class T> std::string whole_number_problem(const std::string& text, T least) {
+template <class T> std::string integer_problem(const std::string& text, T least) {
   T value{};
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failed == std::errc::result_out_of_range) return text + " is beyond what an integer here can be";
@@ -86,11 +86,11 @@ CLI::Validator between(double least, double greatest) {
 }
 
 CLI::Validator integer_value(int64_t least) {
-  return CLI::Validator([least](std::string& text) { return whole_number_problem(text, least); }, "", "integer_value");
+  return CLI::Validator([least](std::string& text) { return integer_problem(text, least); }, "", "integer_value");
 }
 
 CLI::Validator seed_number() {
-  return CLI::Validator([](std::string& text) { return whole_number_problem<uint64_t>(text, 0); }, "", "seed_number");
+  return CLI::Validator([](std::string& text) { return integer_problem<uint64_t>(text, 0); }, "", "seed_number");
 }
 
 CLI::Validator one_of(std::vector<std::string> words) {

@@ -293,7 +293,7 @@ class SharedCommunicator final : public SharedGroup {
     const auto has_entry = [&] { return box.sent - mail.taken.value.load(std::memory_order_acquire) < Mail::entries; };
     if (!spin_.until(has_entry)) EPL_TRY(sleep_until_changed(mail.taken, has_entry, number, call));
     const uint64_t taken = mail.taken.value.load(std::memory_order_acquire);
-    Range place = room_in_ring(box, taken, whole_lines(call.bytes()));
+    Range place = room_in_ring(box, taken, line_aligned(call.bytes()));
     Mail::Entry& entry = mail.entry[number % Mail::entries];
     entry.called = Called::of(call, number, ties_.links->doing());
     entry.over_socket = place.first < 0;

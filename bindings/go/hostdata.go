@@ -107,7 +107,7 @@ func (e *Engine) ofFields(fields []Info, create func(*raw.Engine, []raw.TensorIn
 }
 
 // NewDataset makes a dataset of samples that reader gives when it is asked for them. fields are those of a sample; of a
-// whole batch where the option "batch" is 0. samples is how many there are; -1: nobody knows, and reader gives io.EOF
+// full batch where the option "batch" is 0. samples is how many there are; -1: nobody knows, and reader gives io.EOF
 // for one that is not there. options are those of [Engine.OpenDataset] that no reader of files declares: batches,
 // order, reading ahead and positions in checkpoints are as those of files.
 func (e *Engine) NewDataset(fields []Info, samples int64, reader SampleReader, options any) (*Dataset, error) {

@@ -24,7 +24,7 @@ func (o Operand) Absent() bool { return o.DType == 0 }
 // must always have the same answer. attributes are those of the node, a JSON object. An error or a panic ends the call
 // that a method serves: a plan is not made, a step changes nothing.
 type Op interface {
-	// Shape gives the types of the outputs, of the whole batch and of a rank's part of it.
+	// Shape gives the types of the outputs, of the full batch and of a rank's part of it.
 	Shape(attributes string, inputs []Operand) ([]Operand, error)
 	// Run writes the outputs.
 	Run(attributes string, inputs, outputs []Operand) error

@@ -152,7 +152,7 @@ class Reader:
             self.constants.append(Constant(name, int(value.strip("()")), self.trailing(token.end_line) or comment,
                                            self.section))
         else:
-            raise HeaderError(token.line, f"{name} is neither a whole number nor the INIT of a struct")
+            raise HeaderError(token.line, f"{name} is neither an integer nor the INIT of a struct")
 
     def typedef(self):
         start = self.take("typedef")

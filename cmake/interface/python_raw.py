@@ -27,7 +27,7 @@ def argument(interface, a):
 BASE = '''
 
 def bounds(of):
-    """The least and the greatest of a whole number's type."""
+    """The least and the greatest of an integer's type."""
     bits = 8 * c.sizeof(of)
     signed = of(-1).value < 0
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
@@ -42,12 +42,12 @@ def number(of, value, name):
         return float(value)
     least, greatest = bounds(of)
     try:
-        whole = operator.index(value)
+        integer = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} is a whole number from {least} to {greatest}, not {_said(value)}") from None
-    if not least <= whole <= greatest:
-        raise ValueError(f"{name} is a whole number from {least} to {greatest}, not {_said(value)}")
-    return whole
+        raise TypeError(f"{name} is an integer from {least} to {greatest}, not {_said(value)}") from None
+    if not least <= integer <= greatest:
+        raise ValueError(f"{name} is an integer from {least} to {greatest}, not {_said(value)}")
+    return integer
 
 
 def _said(value):

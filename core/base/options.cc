@@ -46,10 +46,10 @@ bool allowed(const Option& option, const Attribute& value) {
   return true;
 }
 
-// Without the fraction of a whole number.
+// Without the fraction of an integer.
 std::string bound_text(double bound) {
-  const auto whole = static_cast<int64_t>(bound);
-  return static_cast<double>(whole) == bound ? cat(whole) : number_text(bound);
+  const auto integer = static_cast<int64_t>(bound);
+  return static_cast<double>(integer) == bound ? cat(integer) : number_text(bound);
 }
 
 const Option* find(const std::vector<Option>& declared, std::string_view name) {

@@ -18,11 +18,11 @@ std::string shown_plain(std::string_view text, size_t most = 60);
 // A path, which is seldom long.
 inline std::string shown_path(std::string_view path) { return shown_plain(path, 500); }
 
-// A whole message as a host gets it: UTF-8, no characters that act on a terminal but ends of lines, and of a length
+// A full message as a host gets it: UTF-8, no characters that act on a terminal but ends of lines, and of a length
 // that a log takes. What is in it may be a path or a word that nobody has quoted.
-std::string whole_message(std::string_view text);
+std::string full_message(std::string_view text);
 
 // The same in one line, for a log.
-std::string whole_line(std::string_view text);
+std::string full_line(std::string_view text);
 
 }  // namespace epl

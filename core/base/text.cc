@@ -224,9 +224,9 @@ namespace {
 
 std::string message(std::string_view text, bool one_line) {
   constexpr size_t most = 8000;
-  const std::string whole = to_utf8(excerpt(text, most));
+  const std::string full = to_utf8(excerpt(text, most));
   std::string out;
-  for (std::string_view left = whole; !left.empty();) {
+  for (std::string_view left = full; !left.empty();) {
     const size_t acting = acting_bytes(left);
     if (acting == 0 || (left[0] == '\n' && !one_line)) {
       out += left[0];
@@ -252,7 +252,7 @@ std::string shown_plain(std::string_view text, size_t most) {
   return cut;
 }
 
-std::string whole_message(std::string_view text) { return message(text, false); }
-std::string whole_line(std::string_view text) { return message(text, true); }
+std::string full_message(std::string_view text) { return message(text, false); }
+std::string full_line(std::string_view text) { return message(text, true); }
 
 }  // namespace epl

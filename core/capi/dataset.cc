@@ -76,7 +76,7 @@ Result<std::unique_ptr<epl_dataset>> open_file(const epl_engine& engine, std::st
   return made;
 }
 
-Status bind_whole(epl_dataset& dataset, const std::shared_ptr<const CompiledPlan>& plan, const Entry& entry) {
+Status bind_full(epl_dataset& dataset, const std::shared_ptr<const CompiledPlan>& plan, const Entry& entry) {
   return bind_tensors(dataset, plan, entry, [&] { return bind_dataset(*dataset.opened.dataset, entry); });
 }
 
@@ -97,7 +97,7 @@ Status bind_for(epl_dataset& dataset, const Session& session, EntryKind kind) {
   const Entry* entry = plan->entry(kind);
   if (dataset.bound == plan || entry == nullptr) return {};
   const SessionOptions& options = session.world().options();
-  if (!options.slices) return bind_whole(dataset, plan, *entry);
+  if (!options.slices) return bind_full(dataset, plan, *entry);
   return bind_part(dataset, plan, *entry, options.first_rank,
                    options.ranks > 0 ? options.ranks : plan->options().ranks);
 }
@@ -168,7 +168,7 @@ epl_error* epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t 
   return with_dataset(dataset, [&]() -> Status {
     EPL_REQUIRE(plan);
     EPL_ASSIGN(const Entry* found, entry_argument(*plan->plan, entry));
-    return bind_whole(*dataset, plan->plan, *found);
+    return bind_full(*dataset, plan->plan, *found);
   });
 }
 

@@ -72,7 +72,7 @@ Host make_host(const epl_engine_options& o) {
   host.least_logged = static_cast<LogLevel>(least - EPL_LOG_DEBUG);
   if (o.log) {
     host.log = [f = o.log, u = o.log_userdata](LogLevel level, std::string_view message) {
-      const std::string text = whole_line(message);
+      const std::string text = full_line(message);
       f(u, static_cast<int32_t>(level) + EPL_LOG_DEBUG, text.data(), text.size());
     };
   }

@@ -60,11 +60,11 @@ epl_error* make_error(const Status& status, const char* call) noexcept {
   try {
     auto made = std::make_unique<epl_error>();
     made->code = static_cast<int32_t>(status.code());
-    made->message = whole_message(status.message());
+    made->message = full_message(status.message());
     // Nothing else says which call failed: memory may run out anywhere.
     if (status.code() == Code::out_of_memory && call != nullptr)
       made->message = cat(call_in_words(call), ": ", made->message);
-    made->where = whole_message(status.where());
+    made->where = full_message(status.where());
     made->rank = status.rank();
     return made.release();
   } catch (...) {

@@ -28,14 +28,14 @@ template <class F> Status write_or_help(epl_write_fn write, void* userdata, cons
 }
 
 // Reads what may be in this process alone, or in pieces with all: then they call together.
-template <class F> Status read_state(const epl_session& session, const char* call, bool whole, F&& f) {
-  if (whole || !session.session->world().over_processes()) return f();
+template <class F> Status read_state(const epl_session& session, const char* call, bool full, F&& f) {
+  if (full || !session.session->world().over_processes()) return f();
   const CallScope calling(session.session->world().call(), call);
   return session.session->world().make_call(f);
 }
 bool has_all_weights(const Session& session) {
   const std::vector<std::string> names = state_names(session.plan(), StateKind::parameter);
-  return std::ranges::all_of(names, [&](const std::string& name) { return session.state().has_whole(name); });
+  return std::ranges::all_of(names, [&](const std::string& name) { return session.state().has_full(name); });
 }
 
 // Takes the dataset for a call that has the session already; NULL is fine.
@@ -75,7 +75,7 @@ epl_error* epl_session_get(epl_session* session, const char* name, size_t name_l
       EPL_TEXT_ARGUMENT(name);
       const bool known = session->session->plan().state().find(name_text) != nullptr;
       return read_state(
-          *session, "epl_session_get", !known || session->session->state().has_whole(name_text), [&]() -> Status {
+          *session, "epl_session_get", !known || session->session->state().has_full(name_text), [&]() -> Status {
             EPL_ASSIGN(const Call begun, begin_call(*session, call));
             const StopScope stopping(session->session->world().call(), begun.stop);
             EPL_ASSIGN(const Tensor value, session->session->state().view(name_text));

@@ -90,9 +90,9 @@ class HostRendezvous final : public Rendezvous {
       if (status.code() == Code::deadline_exceeded) return nobody_came(key, timeout_seconds);
       EPL_TRY(status);
       if (bytes > max_bytes) return error(Code::misuse, "the host's get of ", shown(key), " says ", bytes, " bytes");
-      const bool whole = bytes <= value.size();
+      const bool complete = bytes <= value.size();
       value.resize(bytes);
-      if (whole) return value;
+      if (complete) return value;
     }
   }
 

@@ -42,7 +42,7 @@ constexpr bool is_mean(Merging how) { return how == Merging::global_mean || how 
 // Why an output cannot be merged so; empty: it can be.
 std::string refusal(const OutputMerge& merge, const TensorType& type, const Sharding& sharding, const Plan& plan) {
   if (merge.dim < 0)
-    return merge.is_local() ? "is a value of the whole batch, of which no process has a part of its own" : "";
+    return merge.is_local() ? "is a value of the full batch, of which no process has a part of its own" : "";
   if (merge.is_local() && plan.shares_micro_batches())
     return cat("has samples of all processes in each micro-batch, ", plan.independent_micro_batches
                                                                          ? "where micro-batches are independent"
@@ -99,17 +99,17 @@ Status check_merge_patterns(const Strategy& strategy, const std::vector<std::str
   return {};
 }
 
-TensorType merged_type(const TensorType& whole, const OutputMerge& merge, int64_t batch, int64_t count) {
-  if (merge.dim < 0) return whole;
-  TensorType type = partial_type(whole, merge.dim, batch, count);
+TensorType merged_type(const TensorType& full, const OutputMerge& merge, int64_t batch, int64_t count) {
+  if (merge.dim < 0) return full;
+  TensorType type = partial_type(full, merge.dim, batch, count);
   if (!is_concat(merge.how)) type.shape.erase(type.shape.begin() + merge.dim);
   return type;
 }
 
-Tensor merge_samples(const Tensor& whole, const OutputMerge& merge, int64_t batch, int64_t first, int64_t count) {
-  if (merge.dim < 0) return whole;
+Tensor merge_samples(const Tensor& full, const OutputMerge& merge, int64_t batch, int64_t first, int64_t count) {
+  if (merge.dim < 0) return full;
   const auto dim = static_cast<size_t>(merge.dim);
-  const Tensor part = take_samples(whole, merge.dim, batch, first, count);
+  const Tensor part = take_samples(full, merge.dim, batch, first, count);
   if (is_concat(merge.how)) return part;
   const TensorType& type = part.type();
   const int64_t rows = type.shape[dim];
@@ -117,7 +117,7 @@ Tensor merge_samples(const Tensor& whole, const OutputMerge& merge, int64_t batc
   for (size_t d = 0; d < type.shape.size(); ++d) {
     if (d != dim) (d < dim ? outer : inner) *= type.shape[d];
   }
-  Tensor out(merged_type(whole.type(), merge, batch, count));
+  Tensor out(merged_type(full.type(), merge, batch, count));
   for (int64_t o = 0; o < outer; ++o) {
     for (int64_t i = 0; i < inner; ++i) {
       const int64_t at = o * rows * inner + i;

@@ -189,9 +189,9 @@ std::vector<int> other_classes(const Plan& plan, Value v, const std::vector<Node
 std::string reason_of_lent(const Plan& plan, Value v, const std::vector<int>& others) {
   std::string names;
   for (const int at : others) names += cat(names.empty() ? "" : ", ", plan.class_name(at));
-  const bool whole = std::ranges::all_of(plan.shardings[v].dims, &Cuts::empty);
+  const bool replicated = std::ranges::all_of(plan.shardings[v].dims, &Cuts::empty);
   return cat(names, others.size() == 1 ? " uses" : " use", " it as well: ", plan.class_name(plan.class_of(v)),
-             " keeps it", whole ? " whole" : "", ", sends it there in each step, and gets its gradient back");
+             " keeps it", replicated ? " replicated" : "", ", sends it there in each step, and gets its gradient back");
 }
 
 // Why a node lies so: first how it is cut, then where it is. A weight has no samples.

@@ -30,7 +30,7 @@ ByValue<bool> mixed_values(const Plan& plan) {
   return mixed;
 }
 
-// A tensor seen from its sample dimension: `outer` runs of `run` bytes for each whole batch.
+// A tensor seen from its sample dimension: `outer` runs of `run` bytes for each full batch.
 struct Runs {
   int64_t outer = 1, run = 0;
 };
@@ -52,9 +52,9 @@ SampleDims sample_dims(const Plan& plan) {
     const Sharding& sharding = plan.shardings[output.value];
     const int dim = sharding.outer(batch_axis) == 1 ? sharding.cut_dim(batch_axis)
                                                     : -1;  // else each step of a sequence has its own run of samples
-    const bool whole =
+    const bool full =
         dim >= 0 && plan.batch > 0 && plan.global_type(output.value).shape[static_cast<size_t>(dim)] % plan.batch == 0;
-    dims.outputs.push_back(whole && !mixed[output.value] ? dim : -1);
+    dims.outputs.push_back(full && !mixed[output.value] ? dim : -1);
   }
   return dims;
 }
@@ -65,11 +65,11 @@ TensorType partial_type(const TensorType& type, int dim, int64_t batch, int64_t 
   return part;
 }
 
-void pad_samples(const Tensor& part, int dim, Tensor& whole) {
-  const Runs from = runs_of(part.type(), dim), to = runs_of(whole.type(), dim);
+void pad_samples(const Tensor& part, int dim, Tensor& full) {
+  const Runs from = runs_of(part.type(), dim), to = runs_of(full.type(), dim);
   const int64_t sample = from.run / part.shape()[static_cast<size_t>(dim)];
   const auto* source = static_cast<const std::byte*>(part.data());
-  auto* target = static_cast<std::byte*>(whole.data());
+  auto* target = static_cast<std::byte*>(full.data());
   for (int64_t i = 0; i < to.outer; ++i, source += from.run, target += to.run) {
     std::memcpy(target, source, static_cast<size_t>(from.run));
     for (int64_t at = from.run; at < to.run; at += sample)
@@ -77,26 +77,26 @@ void pad_samples(const Tensor& part, int dim, Tensor& whole) {
   }
 }
 
-Tensor first_samples(const Tensor& whole, int dim, int64_t batch, int64_t samples) {
-  if (samples == batch) return whole;
-  const TensorType type = partial_type(whole.type(), dim, batch, samples);
-  // The view keeps the whole alive.
-  if (runs_of(type, dim).outer == 1) return Tensor(type, std::make_shared<const Tensor>(whole), whole.data());
-  return take_samples(whole, dim, batch, 0, samples);
+Tensor first_samples(const Tensor& full, int dim, int64_t batch, int64_t samples) {
+  if (samples == batch) return full;
+  const TensorType type = partial_type(full.type(), dim, batch, samples);
+  // The view keeps the full tensor alive.
+  if (runs_of(type, dim).outer == 1) return Tensor(type, std::make_shared<const Tensor>(full), full.data());
+  return take_samples(full, dim, batch, 0, samples);
 }
 
-Tensor take_samples(const Tensor& whole, int dim, int64_t batch, int64_t first, int64_t count) {
-  Tensor out(partial_type(whole.type(), dim, batch, count));
-  const Runs from = runs_of(whole.type(), dim), to = runs_of(out.type(), dim);
-  const auto* source = static_cast<const std::byte*>(whole.data()) + from.run / batch * first;
+Tensor take_samples(const Tensor& full, int dim, int64_t batch, int64_t first, int64_t count) {
+  Tensor out(partial_type(full.type(), dim, batch, count));
+  const Runs from = runs_of(full.type(), dim), to = runs_of(out.type(), dim);
+  const auto* source = static_cast<const std::byte*>(full.data()) + from.run / batch * first;
   for (int64_t i = 0; i < to.outer; ++i)
     std::memcpy(static_cast<std::byte*>(out.data()) + i * to.run, source + i * from.run, static_cast<size_t>(to.run));
   return out;
 }
 
-void put_samples(const Tensor& part, int dim, int64_t batch, int64_t first, Tensor& whole) {
-  const Runs from = runs_of(part.type(), dim), to = runs_of(whole.type(), dim);
-  auto* target = static_cast<std::byte*>(whole.data()) + to.run / batch * first;
+void put_samples(const Tensor& part, int dim, int64_t batch, int64_t first, Tensor& full) {
+  const Runs from = runs_of(part.type(), dim), to = runs_of(full.type(), dim);
+  auto* target = static_cast<std::byte*>(full.data()) + to.run / batch * first;
   for (int64_t i = 0; i < to.outer; ++i)
     std::memcpy(target + i * to.run, static_cast<const std::byte*>(part.data()) + i * from.run,
                 static_cast<size_t>(from.run));

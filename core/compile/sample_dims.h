@@ -11,7 +11,7 @@
 namespace epl {
 
 struct SampleDims {
-  int64_t batch = 0;        // samples of a whole batch; 0 where nothing counts them
+  int64_t batch = 0;        // samples of a full batch; 0 where nothing counts them
   std::vector<int> inputs;  // the dimension of each that counts samples; -1: it is the same for all
   // The dimension of each in which the samples' pieces follow one another; -1 where a sample's piece does not stand
   // alone: it lies across, or rests on the other samples of the batch.
@@ -21,13 +21,13 @@ SampleDims sample_dims(const Plan& plan);
 
 // The type of a batch of `samples` instead of all.
 TensorType partial_type(const TensorType& type, int dim, int64_t batch, int64_t samples);
-// Fills `whole`, of the full type, with `part` and, behind it, its last sample again and again.
-void pad_samples(const Tensor& part, int dim, Tensor& whole);
+// Fills `full`, of the full type, with `part` and, behind it, its last sample again and again.
+void pad_samples(const Tensor& part, int dim, Tensor& full);
 // Samples [first, first + count) of `batch`: a copy.
-Tensor take_samples(const Tensor& whole, int dim, int64_t batch, int64_t first, int64_t count);
-// Copies samples to where they lie in a whole batch, from `first` on.
-void put_samples(const Tensor& part, int dim, int64_t batch, int64_t first, Tensor& whole);
+Tensor take_samples(const Tensor& full, int dim, int64_t batch, int64_t first, int64_t count);
+// Copies samples to where they lie in a full batch, from `first` on.
+void put_samples(const Tensor& part, int dim, int64_t batch, int64_t first, Tensor& full);
 // The first `samples` of `batch`: a view where they lie together, else a copy.
-Tensor first_samples(const Tensor& whole, int dim, int64_t batch, int64_t samples);
+Tensor first_samples(const Tensor& full, int dim, int64_t batch, int64_t samples);
 
 }  // namespace epl

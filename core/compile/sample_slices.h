@@ -7,7 +7,7 @@
 namespace epl {
 
 // Those of an input that any of the ranks [first_rank, first_rank + ranks) reads, and what is between them. Of an input
-// that counts no samples, or where they lie across: the whole batch. None where no rank of these reads the input.
+// that counts no samples, or where they lie across: the full batch. None where no rank of these reads the input.
 SampleRange samples_read(const CompiledPlan& plan, const Entry& entry, size_t input, int first_rank, int ranks);
 // Those that these ranks work on, whichever of the inputs and outputs they see.
 SampleRange samples_of_ranks(const CompiledPlan& plan, const Entry& entry, int first_rank, int ranks);

@@ -31,7 +31,7 @@ Status no_place(int64_t index, int64_t count, double value, DType to, std::strin
                                             ", which ", dtype_name(to), " cannot hold", why));
 }
 
-template <class T> Status whole_from_double(DType from, const void* source, T* target, DType to, int64_t count) {
+template <class T> Status integer_from_double(DType from, const void* source, T* target, DType to, int64_t count) {
   // Limits as doubles: the first value above the largest, which a double has for every width.
   constexpr double low = static_cast<double>(std::numeric_limits<T>::min());
   const double high = std::ldexp(1.0, std::numeric_limits<T>::digits);
@@ -49,7 +49,7 @@ template <class T> Status whole_from_double(DType from, const void* source, T* t
   return {};
 }
 
-template <class T> Status whole_from_whole(DType from, const void* source, T* target, DType to, int64_t count) {
+template <class T> Status integer_from_integer(DType from, const void* source, T* target, DType to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t value = from == DType::u64 ? 0 : load_int(from, source, i);
     const bool fits =
@@ -60,10 +60,10 @@ template <class T> Status whole_from_whole(DType from, const void* source, T* ta
   return {};
 }
 
-template <class T> Status to_whole(DType from, const void* source, void* target, DType to, int64_t count) {
+template <class T> Status to_integer(DType from, const void* source, void* target, DType to, int64_t count) {
   T* values = static_cast<T*>(target);
-  return is_float(from) ? whole_from_double(from, source, values, to, count)
-                        : whole_from_whole(from, source, values, to, count);
+  return is_float(from) ? integer_from_double(from, source, values, to, count)
+                        : integer_from_integer(from, source, values, to, count);
 }
 
 // The pairs that most files are made of, without a switch at each element.
@@ -118,21 +118,21 @@ Status convert_elements(DType from, const void* source, DType to, void* target, 
     case DType::bf16:
       return to_real(from, source, to, target, count);
     case DType::i8:
-      return to_whole<int8_t>(from, source, target, to, count);
+      return to_integer<int8_t>(from, source, target, to, count);
     case DType::i16:
-      return to_whole<int16_t>(from, source, target, to, count);
+      return to_integer<int16_t>(from, source, target, to, count);
     case DType::i32:
-      return to_whole<int32_t>(from, source, target, to, count);
+      return to_integer<int32_t>(from, source, target, to, count);
     case DType::i64:
-      return to_whole<int64_t>(from, source, target, to, count);
+      return to_integer<int64_t>(from, source, target, to, count);
     case DType::u8:
-      return to_whole<uint8_t>(from, source, target, to, count);
+      return to_integer<uint8_t>(from, source, target, to, count);
     case DType::u16:
-      return to_whole<uint16_t>(from, source, target, to, count);
+      return to_integer<uint16_t>(from, source, target, to, count);
     case DType::u32:
-      return to_whole<uint32_t>(from, source, target, to, count);
+      return to_integer<uint32_t>(from, source, target, to, count);
     case DType::u64:
-      return to_whole<uint64_t>(from, source, target, to, count);
+      return to_integer<uint64_t>(from, source, target, to, count);
     case DType::boolean:
       return to_truth(from, source, target, count);
   }

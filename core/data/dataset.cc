@@ -18,7 +18,7 @@ struct Batch {
   std::vector<Tensor> fields;    // what is read of them; empty: nothing
   std::vector<Tensor> given;     // views of what the consumer gets
   std::vector<Tensor> rest;      // the same with as many samples as an epoch's last batch has
-  std::vector<int64_t> samples;  // which ones are read, from place `first` of the whole batch on
+  std::vector<int64_t> samples;  // which ones are read, from place `first` of the full batch on
   int64_t first = 0;
   int64_t position = -1;  // which batch it holds
   Status status;
@@ -36,10 +36,10 @@ struct Dataset::State {
   std::vector<Batch> slots;
   std::vector<int> asked;          // fields to give, in order
   std::vector<SampleRange> parts;  // by field, what is given of each batch
-  bool parted = false;             // not the whole batch: what an epoch's last one lacks is filled up
+  bool parted = false;             // not the full batch: what an epoch's last one lacks is filled up
   std::vector<Tensor> given;       // those of the batch given last
   const Batch* last = nullptr;     // that batch
-  int64_t samples_given = 0;       // of the whole batch
+  int64_t samples_given = 0;       // of the full batch
   int64_t position = 0;            // next batch to give
   Slices slices;                   // none: the samples are not sharded
   SliceOptions slice_options;
@@ -53,10 +53,10 @@ struct Dataset::State {
   Thread thread;
 
   int64_t batch_samples() const { return std::max<int64_t>(options.batch, 1); }
-  int64_t whole_batches() const { return epoch_samples() / batch_samples(); }
+  int64_t full_batches() const { return epoch_samples() / batch_samples(); }
   int64_t left_over() const { return options.partial && !sliced() ? reader->samples() % batch_samples() : 0; }
-  int64_t batches() const { return whole_batches() + (left_over() > 0); }
-  int64_t samples_at(int64_t at) const { return at % batches() < whole_batches() ? batch_samples() : left_over(); }
+  int64_t batches() const { return full_batches() + (left_over() > 0); }
+  int64_t samples_at(int64_t at) const { return at % batches() < full_batches() ? batch_samples() : left_over(); }
   bool wanted(int64_t at) const { return at >= wanted_from && at - wanted_from < options.prefetch; }
   Batch* find(int64_t at) {
     const auto found = std::ranges::find(slots, at, &Batch::position);
@@ -73,9 +73,9 @@ struct Dataset::State {
   bool sliced() const { return slices.count() > 1; }
   int64_t epoch_samples() const { return sliced() ? slices.fewest() * slices.count() : reader->samples(); }
 
-  SampleRange whole() const { return {0, batch_samples()}; }
+  SampleRange full() const { return {0, batch_samples()}; }
   // Of a part that is given, what is read: no more, but where a sample is a batch, all of it.
-  SampleRange read_of(const SampleRange& part) const { return options.batch > 0 || part.count == 0 ? part : whole(); }
+  SampleRange read_of(const SampleRange& part) const { return options.batch > 0 || part.count == 0 ? part : full(); }
 
   Status fill(Batch& batch, int64_t at) const {
     const int64_t epoch = at / batches(), count = sliced() ? slices.count() : 1, each = samples_at(at) / count;
@@ -246,7 +246,7 @@ Result<std::unique_ptr<Dataset>> Dataset::create(std::unique_ptr<Reader> reader,
     return invalid("a batch takes ", state->batch_samples(), " samples, there are ", state->reader->samples());
   std::unique_ptr<Dataset> dataset(new Dataset(std::move(state)));  // from here on its destructor ends the thread
   State& made = *dataset->state_;
-  made.make_slots(*made.reader, std::vector<SampleRange>(made.reader->fields().size(), made.whole()), false);
+  made.make_slots(*made.reader, std::vector<SampleRange>(made.reader->fields().size(), made.full()), false);
   for (size_t f = 0; f < made.fields.size(); ++f) made.asked.push_back(static_cast<int>(f));
   made.given = made.slots[0].given;
   EPL_TRY(dataset->state_->start());
@@ -410,7 +410,7 @@ Status Dataset::bind(const std::vector<std::pair<std::string, TensorType>>& want
     }
     now = type;
     SampleRange& range = read[static_cast<size_t>(field)];
-    range = range.with(parts.empty() ? state_->whole() : parts[i]);
+    range = range.with(parts.empty() ? state_->full() : parts[i]);
     asked.push_back(field);
     given.emplace_back(type, nullptr, nullptr);
   }
@@ -423,7 +423,7 @@ Status Dataset::bind(const std::vector<std::pair<std::string, TensorType>>& want
 Status Dataset::visit(int field, FunctionRef<Status(int64_t sample)> f) const {
   const State& s = *state_;
   const int64_t all = s.file->samples(), batch = s.batch_samples();
-  const SampleRange part = s.parted && s.options.batch > 0 ? s.parts[static_cast<size_t>(field)] : s.whole();
+  const SampleRange part = s.parted && s.options.batch > 0 ? s.parts[static_cast<size_t>(field)] : s.full();
   const auto visit_range = [&](int64_t begin, int64_t end) -> Status {
     for (int64_t sample = begin; sample < end; ++sample) EPL_TRY(f(sample));
     return {};

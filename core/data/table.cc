@@ -14,7 +14,7 @@ namespace {
 struct Cells {
   size_t width = 0;
   std::vector<float> reals;
-  std::vector<int64_t> wholes;
+  std::vector<int64_t> integers;
 };
 
 struct Column {
@@ -81,7 +81,7 @@ class TableReader : public Reader {
     const Cells& cells = cells_[static_cast<size_t>(field)];
     const size_t from = static_cast<size_t>(index) * cells.width;
     if (cells.reals.empty()) {
-      std::memcpy(target, cells.wholes.data() + from, cells.width * sizeof(int64_t));
+      std::memcpy(target, cells.integers.data() + from, cells.width * sizeof(int64_t));
     } else {
       std::memcpy(target, cells.reals.data() + from, cells.width * sizeof(float));
     }
@@ -254,7 +254,7 @@ void Table::add_rows(int64_t count) {
     if (s.layout.fields[f].dtype == DType::f32) {
       s.cells[f].reals.resize(size);
     } else {
-      s.cells[f].wholes.resize(size);
+      s.cells[f].integers.resize(size);
     }
   }
   s.dropped.resize(static_cast<size_t>(s.rows), false);
@@ -267,7 +267,7 @@ void Table::set_real(int64_t row, size_t column, double value) {
 
 void Table::set_integer(int64_t row, size_t column, int64_t value) {
   State& s = *state_;
-  s.at(s.cells[s.columns[column].field].wholes, row, column) = value;
+  s.at(s.cells[s.columns[column].field].integers, row, column) = value;
 }
 
 Status Table::set_text(int64_t row, size_t column, std::string_view value) {
@@ -283,7 +283,7 @@ Status Table::set_text(int64_t row, size_t column, std::string_view value) {
     }
     found = c.numbers.emplace(std::string(value), static_cast<int64_t>(c.numbers.size())).first;
   }
-  s.at(s.cells[c.field].wholes, row, column) = found->second;
+  s.at(s.cells[c.field].integers, row, column) = found->second;
   return {};
 }
 
@@ -327,7 +327,7 @@ void Table::State::sort_names() {
     if (sorted.empty()) continue;
     for (int64_t row = 0; row < rows; ++row) {
       if (dropped[static_cast<size_t>(row)]) continue;
-      int64_t& value = at(cells[c.field].wholes, row, i);
+      int64_t& value = at(cells[c.field].integers, row, i);
       value = sorted[static_cast<size_t>(value)];
     }
   }
@@ -346,7 +346,7 @@ void Table::State::leave_out_dropped() {
       const auto from = static_cast<long>(static_cast<size_t>(row) * c.width),
                  to = static_cast<long>(static_cast<size_t>(count) * c.width), width = static_cast<long>(c.width);
       if (!c.reals.empty()) std::copy_n(c.reals.begin() + from, width, c.reals.begin() + to);
-      if (!c.wholes.empty()) std::copy_n(c.wholes.begin() + from, width, c.wholes.begin() + to);
+      if (!c.integers.empty()) std::copy_n(c.integers.begin() + from, width, c.integers.begin() + to);
     }
     ++count;
   }

@@ -73,8 +73,9 @@ struct ShardedPart {
   int64_t size = 1, shards = 1;
 };
 struct ShardAnnotation {
-  std::vector<std::vector<ShardedPart>> dims;  // by dimension: what is merged in it, outermost first; none: it is whole
-  std::vector<std::vector<int>> ranks;         // by shard, in row-major order: who has it
+  std::vector<std::vector<ShardedPart>>
+      dims;                             // by dimension: what is merged in it, outermost first; none: it is not cut
+  std::vector<std::vector<int>> ranks;  // by shard, in row-major order: who has it
 };
 struct DeviceAnnotations {
   int64_t devices = 1;

@@ -87,7 +87,7 @@ Result<ShardingRule> host_rule(const OpQuery& q) {
   for (int o = 0; o < q.outputs(); ++o) outputs.push_back(q.has_output(o) ? q.out(o) : TensorType{});
   ShardingRule rule;
   if (records_of(q.op()).host.sharding.empty()) {
-    const auto whole = [&](const std::vector<TensorType>& types) {
+    const auto uncut = [&](const std::vector<TensorType>& types) {
       std::vector<ShardingRule::Operand> places;
       for (const TensorType& type : types) {
         places.emplace_back();
@@ -96,8 +96,8 @@ Result<ShardingRule> host_rule(const OpQuery& q) {
       }
       return places;
     };
-    rule.inputs = whole(inputs);
-    rule.outputs = whole(outputs);
+    rule.inputs = uncut(inputs);
+    rule.outputs = uncut(outputs);
     return rule;
   }
   EPL_ASSIGN(rule, parse_sharding_rule(records_of(q.op()).host.sharding, inputs, outputs));
@@ -212,7 +212,7 @@ struct GradientCall {
   }
 };
 
-Status run_units(const Reference& r, const GradientCall& whole) {
+Status run_units(const Reference& r, const GradientCall& full) {
   const int64_t units = r.units().count;
   EPL_ASSIGN(const ShardingRule rule, gradient_rule(r.query()));
   const int rows = summed_rows(rule);
@@ -227,10 +227,10 @@ Status run_units(const Reference& r, const GradientCall& whole) {
     const auto rows_of = [&](const HostTensor& tensor) {
       return parts.emplace_back(std::make_unique<Rows>(tensor, u, units))->part;
     };
-    GradientCall one = whole;
+    GradientCall one = full;
     for (size_t i = 0; i < one.operands.size(); ++i) {
       if (one.operands[i].type != nullptr && has_factor(rule.inputs[i], rows))
-        one.operands[i] = rows_of(whole.operands[i]);
+        one.operands[i] = rows_of(full.operands[i]);
     }
     auto sum = sums.begin();
     for (size_t g = 0; g < of.size(); ++g) {

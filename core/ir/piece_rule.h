@@ -1,4 +1,4 @@
-// How an op is cut along a dimension that its kernels need whole: a row beside the op's record, in its file.
+// How an op is cut along a dimension that its kernels need in full: a row beside the op's record, in its file.
 //
 // Most ops compute a piece of their result as they compute all of it, on smaller shapes; their sharding rule says along
 // which dimensions. A softmax along a cut dimension needs the maximum and the sum of all pieces. A gather from rows

@@ -36,7 +36,7 @@ bool TextReader::next_line() {
     line_ = rest_.substr(0, end);
     rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end + 1);
     ++number_;
-    whole_ = line_;
+    full_line_ = line_;
     skip();
     if (!line_.empty()) return true;
   }
@@ -100,7 +100,7 @@ Result<Attributes> TextReader::attributes() {
 }
 
 Status TextReader::fail(std::string_view what) const {
-  return Status(Code::invalid_argument, cat("line ", number_, ": ", what, " in ", shown(whole_, 120)),
+  return Status(Code::invalid_argument, cat("line ", number_, ": ", what, " in ", shown(full_line_, 120)),
                 cat("line ", number_));
 }
 

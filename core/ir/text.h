@@ -31,7 +31,7 @@ class TextReader {
 
  private:
   void skip();
-  std::string_view rest_, line_, whole_;
+  std::string_view rest_, line_, full_line_;
   int number_ = 0;
 };
 

@@ -36,9 +36,9 @@ class FrameSeal {
     hash.add({&part, 1});
     hash.add({reinterpret_cast<const char*>(&number_), sizeof number_});
     hash.add(bytes);
-    const Digest whole = hash.value();
+    const Digest full = hash.value();
     FrameTag out;
-    std::memcpy(out.data(), whole.data(), out.size());
+    std::memcpy(out.data(), full.data(), out.size());
     return out;
   }
   HmacSha256 keyed_;

@@ -78,14 +78,14 @@ Status Guest::tell(Verdict verdict) {
 Result<Digest> introduce(const Descriptor& socket, const Secret& secret, const std::string& about, int64_t number,
                          const Deadline& deadline) {
   Challenge challenge;
-  EPL_TRY(receive_whole(socket, &challenge, sizeof challenge, deadline));
+  EPL_TRY(receive_all(socket, &challenge, sizeof challenge, deadline));
   if (challenge.protocol != protocol) return invalid("what listens there is not of EPL, or of another version");
   Answer answer{.protocol = protocol, .number = number};
   EPL_ASSIGN(answer.drawn, draw());
   answer.signature = answered(secret, about, challenge, answer);
-  EPL_TRY(send_whole(socket, bytes_of(answer), deadline));
+  EPL_TRY(send_all(socket, bytes_of(answer), deadline));
   LastWord last;
-  EPL_TRY(receive_whole(socket, &last, sizeof last, deadline));
+  EPL_TRY(receive_all(socket, &last, sizeof last, deadline));
   const bool signed_well = same_digest(last.signature, ended(secret, about, challenge, answer, last.verdict));
   if (last.verdict == Verdict::other_secret || !signed_well)
     return invalid("the two ends do not have the same secret: one has another or none");

@@ -77,8 +77,8 @@ class SharedLayout {
  public:
   explicit SharedLayout(int ranks)
       : ranks_(ranks),
-        part_(whole_lines(std::clamp<int64_t>((int64_t{2} << 20) / ranks, 64 << 10, most_in_part))),
-        ring_(whole_lines(std::max<int64_t>((int64_t{256} << 20) / (int64_t{ranks} * ranks), 64 << 10))) {}
+        part_(line_aligned(std::clamp<int64_t>((int64_t{2} << 20) / ranks, 64 << 10, most_in_part))),
+        ring_(line_aligned(std::max<int64_t>((int64_t{256} << 20) / (int64_t{ranks} * ranks), 64 << 10))) {}
 
   // The slots of a rank stay in the cache of its core, with what streams past them: half as much takes a tenth longer.
   static constexpr int64_t most_in_part = 256 << 10;

@@ -212,8 +212,8 @@ class TcpStore final : public Store {
     Request request;
     if (client.said().size() < sizeof request) return std::nullopt;
     std::memcpy(&request, client.said().data(), sizeof request);
-    const bool whole = client.said().size() - sizeof request >= request.key_bytes + request.value_bytes;
-    return whole || !well_formed(request) ? std::optional(request) : std::nullopt;
+    const bool complete = client.said().size() - sizeof request >= request.key_bytes + request.value_bytes;
+    return complete || !well_formed(request) ? std::optional(request) : std::nullopt;
   }
 
   void answer(Client& client, const Request& request) {
@@ -319,13 +319,13 @@ class StoreRendezvous final : public Rendezvous {
     EPL_ASSIGN(Descriptor socket, connection(stop));
     auto talk = [&]() -> Result<Answered> {
       const Deadline deadline(clock_, seconds, &stop);
-      EPL_TRY(send_whole(socket, cat(bytes_of(request), key, value), deadline));
+      EPL_TRY(send_all(socket, cat(bytes_of(request), key, value), deadline));
       Reply reply;
-      EPL_TRY(receive_whole(socket, &reply, sizeof reply, deadline));
+      EPL_TRY(receive_all(socket, &reply, sizeof reply, deadline));
       if (reply.told > Told::full || reply.value_bytes > max_value)
         return error(Code::peer_failed, "what it answers makes no sense");
       Answered answered{reply.told, std::string(reply.value_bytes, '\0')};
-      EPL_TRY(receive_whole(socket, answered.value.data(), answered.value.size(), deadline));
+      EPL_TRY(receive_all(socket, answered.value.data(), answered.value.size(), deadline));
       return answered;
     };
     auto answered = talk();

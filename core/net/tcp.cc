@@ -175,7 +175,7 @@ Result<Descriptor> connect_within(const Endpoint& to, const Deadline& deadline, 
   }
 }
 
-Status send_whole(const Descriptor& socket, std::string_view bytes, const Deadline& deadline) {
+Status send_all(const Descriptor& socket, std::string_view bytes, const Deadline& deadline) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     int failure = sent < 0 ? errno : 0;
@@ -189,7 +189,7 @@ Status send_whole(const Descriptor& socket, std::string_view bytes, const Deadli
   return {};
 }
 
-Status receive_whole(const Descriptor& socket, void* bytes, size_t count, const Deadline& deadline) {
+Status receive_all(const Descriptor& socket, void* bytes, size_t count, const Deadline& deadline) {
   auto* to = static_cast<char*>(bytes);
   while (count > 0) {
     const ssize_t got = ::recv(socket.number(), to, count, MSG_DONTWAIT);

@@ -48,8 +48,8 @@ Result<Descriptor> connect_within(const Endpoint& to, const Deadline& deadline, 
 // A value as it lies in memory: both ends are of one kind.
 std::string_view bytes_of(const auto& value) { return {reinterpret_cast<const char*>(&value), sizeof value}; }
 // The whole of it, or an error.
-Status send_whole(const Descriptor& socket, std::string_view bytes, const Deadline& deadline);
-Status receive_whole(const Descriptor& socket, void* bytes, size_t count, const Deadline& deadline);
+Status send_all(const Descriptor& socket, std::string_view bytes, const Deadline& deadline);
+Status receive_all(const Descriptor& socket, void* bytes, size_t count, const Deadline& deadline);
 // The numeric addresses of the two ends; empty where there is none.
 std::string own_address(const Descriptor& socket);
 std::string peer_address(const Descriptor& socket);

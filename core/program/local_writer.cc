@@ -44,8 +44,8 @@ Value LocalWriter::join(const std::vector<Value>& lanes, const Sharding& shardin
 
 Result<Value> LocalWriter::of_piece(const Tensor& all, const std::vector<int>& axes, const Node& old) const {
   const Value table = local_.graph.add_constant(local_.graph.unique_name(cat(old.name, ".firsts")), all);
-  const Sharding whole{.dims = {{}}}, own{.dims = {{{.axes = axes}}}};
-  EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh(), batch(), all.type(), whole, own));
+  const Sharding replicated{.dims = {{}}}, own{.dims = {{{.axes = axes}}}};
+  EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh(), batch(), all.type(), replicated, own));
   Value first = table;
   for (const Move& move : moves) first = append(move, cat(old.name, ".first"), {first}, old.phase);
   return first;

@@ -1,6 +1,6 @@
 // The padding of uneven pieces (AxisCut::of): where it is, and where a node may not read it.
 //
-// It is zero in state and where a whole value has just been cut. What nodes make of it is anything, a NaN too: an
+// It is zero in state and where a full value has just been cut. What nodes make of it is anything, a NaN too: an
 // element of a result comes of those elements of the operands that have its indices, so nothing of it gets out. Nodes
 // that reduce over a cut factor are the exception. In front of them it gets a value that changes nothing
 // (`padding_before`); and so it does behind an update, in front of what is kept of it until the next step.

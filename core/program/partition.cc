@@ -183,7 +183,7 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, co
   if (!v) return v;
   if (stored(v).rank_local && !wanted.rank_local) return taken(v, wanted, user, w);
   v = plan_.representative_of(v);
-  // Of an input that comes in whole, the current micro-batch.
+  // Of an input that comes in full, the current micro-batch.
   Sharding to = wanted;
   TensorType type = global_.type(v);
   if (plan_.independent_micro_batches && staged(v)) {

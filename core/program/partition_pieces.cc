@@ -1,4 +1,4 @@
-// Nodes that are cut along a dimension that their kernels need whole (core/program/piece_body.h).
+// Nodes that are cut along a dimension that their kernels need in full (core/program/piece_body.h).
 #include "core/base/philox.h"
 #include "core/ir/piece_rule.h"
 #include "core/program/partitioning.h"
@@ -23,11 +23,11 @@ Result<Value> Partition::unpadded(Value v, const Sharding& lies, const ReadPaddi
     EPL_ASSIGN(const Value made, w.of_piece(all, read.cut.axes, user));
     filled = known_.filled.insert(known_.filled.end(), {parted, made});
   }
-  const Shape whole = local_.graph.type(v).shape, parts = in_parts(mesh_, whole, lies, read.dim, read.cut);
+  const Shape full = local_.graph.type(v).shape, parts = in_parts(mesh_, full, lies, read.dim, read.cut);
   const Value made = w.write(user, ".unpadded", [&](Builder& b) {
     const Var x = b.reshape(b.var(v), parts);
     const Var here = b.reshape(b.var(filled->second), {1, parts[1], 1});
-    return b.reshape(b.select(here, x, b.constant(neutral(read, x.dtype()))), whole).value();
+    return b.reshape(b.select(here, x, b.constant(neutral(read, x.dtype()))), full).value();
   });
   known_.unpadded.push_back({v, key, made});
   return made;

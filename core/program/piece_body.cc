@@ -92,7 +92,7 @@ class Following {
           // An axis of size one cuts nothing, and where it stands behind all samples there is no factor for it.
           if (!added && plan_.mesh(plan_.node_task_graph[n]).pieces(cut.axes) > 1)
             return unsupported("dimension ", d, " of operand ", i, " of ", node.op->name,
-                               " is cut, and this op needs it whole; leave the node out of the scope that cuts it");
+                               " is cut, and this op needs it in full; leave the node out of the scope that cuts it");
         }
       }
     }

@@ -1,4 +1,4 @@
-// A node that is cut along a dimension that its kernels need whole (core/ir/piece_rule.h), for `partition`.
+// A node that is cut along a dimension that its kernels need in full (core/ir/piece_rule.h), for `partition`.
 #pragma once
 
 #include <string>

@@ -23,7 +23,7 @@ class DimRuns {
   };
 
   // What the cuts from number `c` on make of a part of the dimension, and of the piece. The cuts before it part the
-  // whole dimension in `before`.
+  // full dimension in `before`.
   void part(size_t c, int64_t before, Span global, Span local) const {
     if (c == cuts_.size()) {
       if (global.size > 0) visit_(global.first, local.first, global.size);

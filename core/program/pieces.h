@@ -10,12 +10,12 @@
 
 namespace epl {
 
-// Calls f(global, local, bytes) for each run of bytes of a piece: where it lies in the whole tensor and in the piece,
+// Calls f(global, local, bytes) for each run of bytes of a piece: where it lies in the full tensor and in the piece,
 // ascending in both. Padding (AxisCut::of) is in no run, and what is local to other ranks (RankLocal) has none.
 void for_each_run(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,
                   FunctionRef<void(int64_t global, int64_t local, int64_t bytes)> f);
 
-// A piece as parts that lie together in every dimension: where each begins in the whole tensor, and where in the piece.
+// A piece as parts that lie together in every dimension: where each begins in the full tensor, and where in the piece.
 struct PieceBox {
   Shape offset, local_offset, shape;
 };
@@ -25,7 +25,7 @@ std::vector<PieceBox> boxes_of(const TensorType& type, const Sharding& sharding,
 Status read_piece(const std::vector<PlacedBox>& from, const std::vector<PieceBox>& boxes, const TensorType& local,
                   void* target);
 
-// Where an element of a piece stands in the whole tensor.
+// Where an element of a piece stands in the full tensor.
 int64_t global_element(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,
                        int64_t element);
 

@@ -21,8 +21,8 @@ namespace epl {
 // A place in memory: a memory, a space of it and an offset there. In the arena, `row` is that of Program::rows where
 // each micro-batch has an offset of its own. Of what ranks have pieces of, side by side, `stride` is added for each
 // piece before that of the rank: for each piece of the batch of an input, elsewhere for each coordinate before its own
-// on the mesh's `axis`. So a piece is read and written inside the whole: the piece of a weight that a copy updates is
-// never copied, and an all_gather of new weights fetches the pieces of the others alone.
+// on the mesh's `axis`. So a piece is read and written inside the full tensor: the piece of a weight that a copy
+// updates is never copied, and an all_gather of new weights fetches the pieces of the others alone.
 struct Location {
   enum class Space : uint8_t { none, arena, state, constant, scalar, input } space = Space::none;
   MemoryKind memory = MemoryKind::device;  // of arena and state
@@ -75,7 +75,8 @@ struct Instruction {
   int stream = 0;           // of the rank's; the first one computes
   std::vector<Wait> waits;  // in every call
   int records = -1;  // the event behind it, in a loop that of the first micro-batch, which those of the others follow
-  // The runs of a piece: `outer` runs of `run_bytes`, `global_bytes` apart in the whole and adjacent in the piece.
+  // The runs of a piece: `outer` runs of `run_bytes`, `global_bytes` apart in the full tensor and adjacent in the
+  // piece.
   struct Slice {
     int64_t outer = 1, run_bytes = 0, global_bytes = 0;
   } slice;

@@ -183,7 +183,7 @@ class Resharding {
       view(".by_rank", {parts, runs.before, runs.run});
       swap_first_two(".runs");
     }
-    view(".whole", shape);
+    view(".full", shape);
   }
 
   // A sum that is wanted in pieces over its own axis, in one move; false where it is not.
@@ -263,7 +263,7 @@ class Resharding {
     Shape shape = type_.shape, gathered = type_.shape;
     shape[d] *= axis(over).size;
     if (product(shape, 0, shape.size()) == 0) {  // there is nothing in any piece
-      view(".whole", shape);
+      view(".full", shape);
       return {};
     }
     gathered[0] *= axis(over).size;

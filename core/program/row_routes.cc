@@ -23,9 +23,9 @@ Value dispatched(const LocalWriter& w, Value now, const std::vector<Move>& moves
   // [a, b, the rest] as [b, a, the rest].
   const auto swapped = [&](Value v, int64_t a, int64_t b, const char* suffix) {
     return w.write(behind, suffix, [&](Builder& to) {
-      const TensorType whole = w.type(v);  // a copy: what is written moves the graph's own
-      const Var parted = to.reshape(to.var(v), {a, b, whole.elements() / (a * b)});
-      return to.reshape(to.transpose(parted, {1, 0, 2}), whole.shape).value();
+      const TensorType full = w.type(v);  // a copy: what is written moves the graph's own
+      const Var parted = to.reshape(to.var(v), {a, b, full.elements() / (a * b)});
+      return to.reshape(to.transpose(parted, {1, 0, 2}), full.shape).value();
     });
   };
   TensorType type = w.type(now);

@@ -132,10 +132,10 @@ Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRe
                    cat("the gradient of ", all, " is not finite, though the loss is; the step was not applied"), name);
   request.diagnose = true;
   request.refused = verdict;
-  std::vector<Tensor> whole;
-  if (!slices_.whole()) {  // all of the inputs is looked at
-    whole = slices_.whole_batches(entry, inputs);
-    for (size_t i = 0; i < whole.size(); ++i) input_pointers_[i] = whole[i].data();
+  std::vector<Tensor> full;
+  if (!slices_.full()) {  // all of the inputs is looked at
+    full = slices_.full_batches(entry, inputs);
+    for (size_t i = 0; i < full.size(); ++i) input_pointers_[i] = full[i].data();
   }
   if (!run_ranks(index, request).status.ok()) return failure;
   FirstOfRank first;

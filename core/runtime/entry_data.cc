@@ -74,14 +74,14 @@ Status bind_slice(Dataset& dataset, const CompiledPlan& plan, const Entry& entry
     const Port& port = entry.inputs[i];
     SampleRange part = samples_read(plan, entry, i, first_rank, ranks);
     const int dim = entry.samples.inputs[i];
-    const bool is_whole = part.count == 0 || dim < 0 || part.count == entry.samples.batch;
-    if (!is_whole && dim != 0) {
+    const bool is_full = part.count == 0 || dim < 0 || part.count == entry.samples.batch;
+    if (!is_full && dim != 0) {
       return unsupported("samples of input ", port.name, " (", port.global_type.text(), ") lie in dimension ", dim,
                          "; a dataset gives slices of dimension 0")
           .at(port.name);
     }
-    // Whole: all rows, which need not be samples.
-    if (is_whole && part.count > 0) part = {0, port.global_type.ndim() > 0 ? port.global_type.shape[0] : 1};
+    // Full: all rows, which need not be samples.
+    if (is_full && part.count > 0) part = {0, port.global_type.ndim() > 0 ? port.global_type.shape[0] : 1};
     parts.push_back(part);
   }
   return dataset.bind(inputs_of(entry), parts);

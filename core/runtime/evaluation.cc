@@ -131,7 +131,7 @@ Status Evaluation::add(Session& session, std::span<const Tensor> inputs, const C
   const Entry& entry = *fitting->entry;
   const int64_t samples = fitting->samples, batch = entry.samples.batch;
   if (samples != batch && !partial_) {
-    return unsupported("the model computes its loss, or a compared output, of a whole batch of ", batch,
+    return unsupported("the model computes its loss, or a compared output, of a full batch of ", batch,
                        " samples together; got ", samples);
   }
   EPL_TRY(usable());
@@ -141,7 +141,7 @@ Status Evaluation::add(Session& session, std::span<const Tensor> inputs, const C
   for (const One& one : metrics_) {
     Tensor& target = targets[one.target];
     if (!target.empty()) continue;
-    EPL_ASSIGN(target, session.whole_input(entry, one.target, inputs[one.target]));
+    EPL_ASSIGN(target, session.full_input(entry, one.target, inputs[one.target]));
     const int dim = entry.samples.inputs[one.target];
     if (session.world().options().slices && dim >= 0) target = first_samples(target, dim, batch, samples);
   }

@@ -174,7 +174,7 @@ Status Executor::run_call(const BlockCall& call, const Groups& groups) {
     if (diagnosis_) EPL_TRY(diagnosis_->before(in, looked_at(in, call.micro_batch)));
     EPL_TRY(carry_out(in, call.micro_batch, groups));
     record(in, call.micro_batch);
-    // Results that are not whole are read by nobody: they may be indices.
+    // Results that are not complete are read by nobody: they may be indices.
     if (stop_tasks_ && stop_tasks_->left_out()) return check_stop();
     observe(in, call.micro_batch);
     if (diagnosis_ && in.stream != 0 && !in.transfer->sends) {  // the first stream looks

@@ -52,7 +52,7 @@ Status InputSlices::check_differ(const Entry& entry) const {
     }
     if (!differ)
       return unsupported("the slices that this process reads are the same for ", other.name(), " and ", entry.name(),
-                         "; with several shapes, let each process take whole batches");
+                         "; with several shapes, let each process take full batches");
   }
   return {};
 }
@@ -72,7 +72,7 @@ Status InputSlices::check(const Entry& entry, std::span<const Tensor> inputs) co
 }
 
 const void* InputSlices::memory_of(const Entry& entry, size_t i, const Tensor& input) {
-  if (whole()) return input.data();
+  if (full()) return input.data();
   const SampleRange range = ranges_[index_of(entry)][i];
   if (range.count == 0) return nullptr;
   const int dim = entry.samples.inputs[i];
@@ -82,25 +82,25 @@ const void* InputSlices::memory_of(const Entry& entry, size_t i, const Tensor& i
     const int64_t ahead = type.bytes() / entry.samples.batch * range.first;
     return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(input.data()) - static_cast<uintptr_t>(ahead));
   }
-  Tensor& whole = staged_[index_of(entry)][i];
-  put_samples(input, dim, entry.samples.batch, range.first, whole);
-  return whole.data();
+  Tensor& full = staged_[index_of(entry)][i];
+  put_samples(input, dim, entry.samples.batch, range.first, full);
+  return full.data();
 }
 
-std::vector<Tensor> InputSlices::whole_batches(const Entry& entry, std::span<const Tensor> inputs) const {
-  std::vector<Tensor> whole;
+std::vector<Tensor> InputSlices::full_batches(const Entry& entry, std::span<const Tensor> inputs) const {
+  std::vector<Tensor> full;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const SampleRange range = ranges_[index_of(entry)][i];
     const TensorType& type = entry.inputs[i].global_type;
     const int dim = entry.samples.inputs[i];
     if (range.count > 0 && (dim < 0 || range.count == entry.samples.batch)) {
-      whole.push_back(inputs[i]);
+      full.push_back(inputs[i]);
       continue;
     }
-    whole.emplace_back(type);
-    if (range.count > 0) put_samples(inputs[i], dim, entry.samples.batch, range.first, whole.back());
+    full.emplace_back(type);
+    if (range.count > 0) put_samples(inputs[i], dim, entry.samples.batch, range.first, full.back());
   }
-  return whole;
+  return full;
 }
 
 }  // namespace epl

@@ -12,17 +12,17 @@ namespace epl {
 
 class InputSlices {
  public:
-  // Inputs are whole batches.
+  // Inputs are full batches.
   InputSlices() = default;
   static Result<InputSlices> create(std::shared_ptr<const CompiledPlan> plan, int first_rank, int ranks);
-  bool whole() const { return ranges_.empty(); }
+  bool full() const { return ranges_.empty(); }
   // Of an input, the samples that this process reads.
   SampleRange range(const Entry& entry, size_t input) const { return ranges_[index_of(entry)][input]; }
   Status check(const Entry& entry, std::span<const Tensor> inputs) const;
   // Where ranks find the first sample of the batch: they read their own where these lie in it.
   const void* memory_of(const Entry& entry, size_t input, const Tensor& given);
   // For who looks at all of them: zeros where this process has no samples.
-  std::vector<Tensor> whole_batches(const Entry& entry, std::span<const Tensor> inputs) const;
+  std::vector<Tensor> full_batches(const Entry& entry, std::span<const Tensor> inputs) const;
 
  private:
   size_t index_of(const Entry& entry) const { return static_cast<size_t>(&entry - plan_->entries().data()); }
@@ -31,7 +31,7 @@ class InputSlices {
 
   std::shared_ptr<const CompiledPlan> plan_;
   std::vector<std::vector<SampleRange>> ranges_;  // by entry and input
-  std::vector<std::vector<Tensor>> staged_;       // the same: a whole batch where samples do not lie in one run
+  std::vector<std::vector<Tensor>> staged_;       // the same: a full batch where samples do not lie in one run
 };
 
 }  // namespace epl

@@ -105,22 +105,22 @@ Status ParameterStore::read(Stream& stream, const StateSlot& slot, Tensor& piece
   return stream.synchronize();
 }
 
-Status ParameterStore::gather(Stream& stream, const StateSlot& slot, Tensor& whole) const {
+Status ParameterStore::gather(Stream& stream, const StateSlot& slot, Tensor& full) const {
   const std::byte* source = at(slot);
-  auto* target = static_cast<std::byte*>(whole.data());
+  auto* target = static_cast<std::byte*>(full.data());
   for_each_run(slot.type, slot.sharding, mesh_, place_, [&](int64_t global, int64_t local, int64_t bytes) {
     stream.download(target + global, source + local, bytes);
   });
   return stream.synchronize();
 }
 
-Result<Tensor> ParameterStore::cut(const StateSlot& slot, const Tensor& whole) const {
-  if (whole.type() != slot.type) return invalid(slot.name, " is ", slot.type.text(), ", got ", whole.type().text());
+Result<Tensor> ParameterStore::cut(const StateSlot& slot, const Tensor& full) const {
+  if (full.type() != slot.type) return invalid(slot.name, " is ", slot.type.text(), ", got ", full.type().text());
   if (!slot.sharding.rank_local.is_at(mesh_, place_)) return Tensor();
-  if (slot.local == slot.type) return whole;
+  if (slot.local == slot.type) return full;
   Tensor piece(slot.local);
   const std::vector<PieceBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, place_);
-  EPL_TRY(read_piece({PlacedBox::all(whole)}, boxes, slot.local, piece.data()));
+  EPL_TRY(read_piece({PlacedBox::all(full)}, boxes, slot.local, piece.data()));
   return piece;
 }
 

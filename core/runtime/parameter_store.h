@@ -36,13 +36,13 @@ class ParameterStore {
   std::vector<PlacedBox> boxes(Stream& stream, const StateSlot& slot) const;
   // What the rank holds of a slot, into room of its local type.
   Status read(Stream& stream, const StateSlot& slot, Tensor& piece) const;
-  // Writes what the rank holds of a slot to where it belongs in `whole`, of the slot's type.
-  Status gather(Stream& stream, const StateSlot& slot, Tensor& whole) const;
+  // Writes what the rank holds of a slot to where it belongs in `full`, of the slot's type.
+  Status gather(Stream& stream, const StateSlot& slot, Tensor& full) const;
   // Reads what the rank holds of a slot from pieces of the slot's tensor, wherever they are: straight into place where
   // the store is in host memory. Elsewhere the host holds the rank's piece on its way, or a part of it.
   Status scatter(Stream& stream, const StateSlot& slot, const std::vector<PlacedBox>& pieces);
   // The same of all of the tensor, of the slot's type: what is cut is then put.
-  Result<Tensor> cut(const StateSlot& slot, const Tensor& whole) const;  // empty where the rank holds nothing
+  Result<Tensor> cut(const StateSlot& slot, const Tensor& full) const;  // empty where the rank holds nothing
   Status put(Stream& stream, const StateSlot& slot, const Tensor& piece);
 
  private:

@@ -97,9 +97,9 @@ Status Predictor::refresh(const CallOptions& options) {
   return session->state().gate().read(options.stop, [&]() -> Status {
     if (!session->state().healthy())
       return error(Code::state_lost, "a step of the session failed while the weights were changing; load a checkpoint");
-    whole_ = false;
+    complete_ = false;
     EPL_TRY(copy(*session));
-    whole_ = true;
+    complete_ = true;
     const HostState& from = session->host_state();
     own_->host_state().set_seed(from.seed());
     own_->host_state().set_steps_done(from.steps_done());
@@ -115,10 +115,10 @@ Status Predictor::copy(Session& session) {
     return stream_->synchronize();
   }
   for (const Item& item : items_) {
-    Tensor whole(item.from->type, nullptr, room_.data());
+    Tensor full(item.from->type, nullptr, room_.data());
     for (const int holder : item.holders)
-      EPL_TRY(session.world().ranks().at(holder).store.gather(*stream_, *item.from, whole));
-    EPL_TRY(own_->state().set(item.to->name, whole));
+      EPL_TRY(session.world().ranks().at(holder).store.gather(*stream_, *item.from, full));
+    EPL_TRY(own_->state().set(item.to->name, full));
   }
   return {};
 }
@@ -130,7 +130,7 @@ int64_t Predictor::memory_bytes() const {
 }
 
 Result<Session*> Predictor::session() {
-  if (!whole_)
+  if (!complete_)
     return error(Code::state_lost, "the last refresh of this predictor failed while it copied; refresh it again");
   return own_.get();
 }

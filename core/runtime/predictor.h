@@ -51,7 +51,7 @@ class Predictor {
   std::vector<Item> items_;
   std::vector<std::byte> room_;  // for one of them
   std::atomic<int64_t> steps_{0};
-  bool whole_ = false;
+  bool complete_ = false;
 };
 
 }  // namespace epl

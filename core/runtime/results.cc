@@ -94,20 +94,20 @@ SampleRange Results::given_range(const Entry& entry, size_t index, int64_t sampl
   return range;
 }
 
-Tensor Results::given_output(const Entry& entry, size_t index, const Tensor& whole, int64_t samples) const {
+Tensor Results::given_output(const Entry& entry, size_t index, const Tensor& full, int64_t samples) const {
   const int64_t batch = entry.samples.batch;
   const std::optional<OutputMerge>& merge = entry.merges[index];
-  if (!merge) return first_samples(whole, entry.samples.outputs[index], batch, samples);
+  if (!merge) return first_samples(full, entry.samples.outputs[index], batch, samples);
   const SampleRange range = given_range(entry, index, samples);
-  return merge_samples(whole, *merge, batch, range.first, range.count);
+  return merge_samples(full, *merge, batch, range.first, range.count);
 }
 
 TensorType Results::given_type(const Entry& entry, size_t index, int64_t samples) const {
   const int64_t batch = entry.samples.batch;
-  const TensorType& whole = entry.outputs[index].global_type;
+  const TensorType& full = entry.outputs[index].global_type;
   const std::optional<OutputMerge>& merge = entry.merges[index];
-  if (merge) return merged_type(whole, *merge, batch, given_range(entry, index, samples).count);
-  return samples == batch ? whole : partial_type(whole, entry.samples.outputs[index], batch, samples);
+  if (merge) return merged_type(full, *merge, batch, given_range(entry, index, samples).count);
+  return samples == batch ? full : partial_type(full, entry.samples.outputs[index], batch, samples);
 }
 
 Result<Tensor> Results::output(EntryKind kind, std::string_view name) const {

@@ -27,7 +27,7 @@ class Results {
   // others.
   Result<Tensor> output(EntryKind kind, std::string_view name) const;
   // What the caller gets of an output of a batch of which so many samples count.
-  Tensor given_output(const Entry& entry, size_t index, const Tensor& whole, int64_t samples) const;
+  Tensor given_output(const Entry& entry, size_t index, const Tensor& full, int64_t samples) const;
   TensorType given_type(const Entry& entry, size_t index, int64_t samples) const;
 
   static double loss_of(const Entry& entry, const std::vector<Tensor>& outputs);

@@ -46,7 +46,7 @@ void log_step(const Host& host, const StepMetrics& step, bool had_batch) {
 
 }  // namespace
 
-// Inputs of whole batches, already checked but for what they hold.
+// Inputs of full batches, already checked but for what they hold.
 Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options,
                                   StepPart part) {
   if (!state_->healthy()) {
@@ -73,7 +73,7 @@ Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> in
                      .gate = &state_->gate()};
   if (world_->over_processes()) {
     world_->call().begin_program(entry.kind, part);
-    world_->call().describe_run(request.step, entry, slices_.whole() ? inputs : std::span<const Tensor>());
+    world_->call().describe_run(request.step, entry, slices_.full() ? inputs : std::span<const Tensor>());
   }
   Outcome outcome = run_ranks(index, request);
   const int64_t verdict = outcome.done ? world_->ranks().front().executors[index]->verdict() : -1;
@@ -166,14 +166,14 @@ Session::Outcome Session::run_ranks(size_t index, const RunRequest& request) {
 
 Status Session::share_outputs(const Entry& entry, const RunRequest& request) {
   for (size_t i = 0; i < entry.outputs.size(); ++i) {
-    auto* whole = static_cast<std::byte*>(request.outputs[i]);
+    auto* full = static_cast<std::byte*>(request.outputs[i]);
     const ProgramPort* port = nullptr;
-    for (size_t t = 0; whole != nullptr && port == nullptr && t < entry.programs.size(); ++t) {
+    for (size_t t = 0; full != nullptr && port == nullptr && t < entry.programs.size(); ++t) {
       const std::vector<ProgramPort>& ports = entry.programs[t].outputs;
       const auto found = std::ranges::find(ports, static_cast<int>(i), &ProgramPort::index);
       if (found == ports.end()) continue;
       port = &*found;
-      EPL_TRY(share_output(*world_, entry.mesh(static_cast<int>(t)), *port, whole, parts_));
+      EPL_TRY(share_output(*world_, entry.mesh(static_cast<int>(t)), *port, full, parts_));
     }
   }
   return {};

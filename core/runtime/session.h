@@ -25,16 +25,16 @@ namespace epl {
 
 struct CallOptions {
   Stop stop;
-  int64_t samples = 0;  // of slices: how many of the whole batch count, its first ones; 0: all
+  int64_t samples = 0;  // of slices: how many of the full batch count, its first ones; 0: all
   // Which sample stands in a row of an input, for messages; "" where nobody knows. May be empty.
   std::function<std::string(size_t input, int64_t row)> place{};
 };
 
-// Over processes, each makes the same calls with the same inputs, the whole batch of all ranks, of which its ranks take
-// their pieces, or with its slice of them (SessionOptions::slices), a whole batch in all; outputs that are wanted are
-// the same, and whole on each. What fails on one fails on all: a step may be called again when the reason is gone, but
-// not when a process is, which `Code::peer_failed` tells from then on. A process that cannot make its call says so by
-// `World::give_up`.
+// Over processes, each makes the same calls with the same inputs, the full batch of all ranks, of which its ranks take
+// their pieces, or with its slice of them (SessionOptions::slices), a full batch in all; outputs that are wanted are
+// the same, and replicated on each. What fails on one fails on all: a step may be called again when the reason is gone,
+// but not when a process is, which `Code::peer_failed` tells from then on. A process that cannot make its call says so
+// by `World::give_up`.
 class Session {
  public:
   static Result<std::unique_ptr<Session>> create(const Host& host, std::shared_ptr<const CompiledPlan> plan,
@@ -49,7 +49,7 @@ class Session {
   const Results& results() const { return *results_; }
 
   // Inputs of the global batch in the order of the entry's program, exactly of the types of one of the plan's shapes;
-  // evaluate and predict take fewer samples as well. On an error that leaves the state whole, the same step may be
+  // evaluate and predict take fewer samples as well. On an error that leaves the state consistent, the same step may be
   // called again. A step that was skipped is none, and does not count.
   Status step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options = {});
   // The two halves of a step, where the trainer keeps gradients: those of a batch, which become state, and an update by
@@ -60,7 +60,7 @@ class Session {
   Status apply(StepMetrics& metrics, const CallOptions& options = {});
   // The mean of what counts among the samples given.
   Status evaluate(std::span<const Tensor> inputs, double& loss, const CallOptions& options = {});
-  // One forward pass of an entry but train. Outputs are tensors of the global types of a whole batch of the entry that
+  // One forward pass of an entry but train. Outputs are tensors of the global types of a full batch of the entry that
   // `fit` names, made by the caller; empty ones are not wanted. Of fewer samples than a batch the first rows are theirs
   // (first_samples).
   Status run(EntryKind kind, std::span<const Tensor> inputs, std::span<Tensor> outputs,
@@ -79,8 +79,8 @@ class Session {
     int64_t samples = 0;
   };
   Result<Fit> fit(EntryKind kind, std::span<const Tensor> inputs, const CallOptions& options = {}) const;
-  // Of an input, what a call was given of it, as a whole batch: of slices the processes gather those of all.
-  Result<Tensor> whole_input(const Entry& entry, size_t input, const Tensor& given);
+  // Of an input, what a call was given of it, as a full batch: of slices the processes gather those of all.
+  Result<Tensor> full_input(const Entry& entry, size_t input, const Tensor& given);
   // What the next step's host scalars are computed from.
   StepFacts facts() const { return facts(StepPart::all); }
 

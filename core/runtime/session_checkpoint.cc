@@ -194,7 +194,7 @@ class DataOfCheckpoint {
 
 namespace {
 
-Status save_whole(Session& session, const std::string& folder, Checkpoint& checkpoint, const Names& names) {
+Status save_full(Session& session, const std::string& folder, Checkpoint& checkpoint, const Names& names) {
   for (const auto& [name, kind] : names) {
     EPL_TRY(session.world().call().stop().check());
     EPL_ASSIGN(Tensor value, session.state().in_place(name));
@@ -330,7 +330,7 @@ Status save_session(Session& session, const std::string& folder, const TrainingD
   const Status status =
       session.world().over_processes()
           ? save_parts(session, folder, *checkpoint, names).with_context(cat("saving checkpoint ", shown_path(folder)))
-          : save_whole(session, folder, *checkpoint, names);
+          : save_full(session, folder, *checkpoint, names);
   if (status.ok())
     log(session.host(), LogLevel::info, "saved checkpoint ", LoggedPath{folder}, " of step ", checkpoint->step);
   return status;
@@ -339,7 +339,7 @@ Status save_session(Session& session, const std::string& folder, const TrainingD
 Status save_alone(Session& session, const std::string& folder, const TrainingData& data) {
   Names names;
   EPL_ASSIGN(Checkpoint checkpoint, describe(session, data, names));
-  EPL_TRY(save_whole(session, folder, checkpoint, names));
+  EPL_TRY(save_full(session, folder, checkpoint, names));
   log(session.host(), LogLevel::info, "saved checkpoint ", LoggedPath{folder}, " of step ", checkpoint.step,
       " without the other processes");
   return {};

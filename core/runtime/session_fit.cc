@@ -46,15 +46,15 @@ Result<int64_t> Session::samples_of(const Entry& entry, std::span<const Tensor> 
     return invalid(entry_name(entry.kind), " takes ", entry.inputs.size(), " tensors (", names, "), got ",
                    inputs.size());
   }
-  if (options.samples != 0 && slices_.whole())
-    return invalid("samples is ", options.samples, "; it is for slices, and these inputs are whole");
+  if (options.samples != 0 && slices_.full())
+    return invalid("samples is ", options.samples, "; it is for slices, and these inputs are full batches");
   const int64_t batch = entry.samples.batch;
   const bool is_part = options.samples != 0 && options.samples != batch;
   if (options.samples < 0 || options.samples > batch || (is_part && is_train)) {
     return invalid("samples is ", options.samples, ", of a batch of ", batch,
                    is_train ? ", of which a step takes all" : "");
   }
-  if (!slices_.whole()) {
+  if (!slices_.full()) {
     EPL_TRY(slices_.check(entry, inputs));
     return options.samples > 0 ? options.samples : batch;
   }
@@ -75,7 +75,7 @@ Result<int64_t> Session::samples_of(const Entry& entry, std::span<const Tensor> 
   }
   samples = samples == 0 ? batch : samples;
   if (is_train && samples != batch) {
-    return invalid("a step takes the whole batch of the plan, ", batch, " samples; got ", samples, " (input ",
+    return invalid("a step takes the full batch of the plan, ", batch, " samples; got ", samples, " (input ",
                    entry.inputs[first].name, " ", inputs[first].type().text(),
                    "). Keep them for the next batch, or give the trainer a shape of ", samples,
                    " as well. Evaluation and prediction take fewer")

@@ -9,15 +9,15 @@
 namespace epl {
 namespace {
 
-// The inputs as whole batches.
+// The inputs as full batches.
 std::vector<Tensor> padded(const Entry& entry, std::span<const Tensor> inputs) {
-  std::vector<Tensor> whole;
+  std::vector<Tensor> full;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorType& type = entry.inputs[i].global_type;
-    whole.push_back(inputs[i].type() == type ? inputs[i] : Tensor(type));
-    if (inputs[i].type() != type) pad_samples(inputs[i], entry.samples.inputs[i], whole.back());
+    full.push_back(inputs[i].type() == type ? inputs[i] : Tensor(type));
+    if (inputs[i].type() != type) pad_samples(inputs[i], entry.samples.inputs[i], full.back());
   }
-  return whole;
+  return full;
 }
 
 }  // namespace
@@ -31,11 +31,11 @@ Status Session::run(EntryKind kind, std::span<const Tensor> inputs, std::span<Te
   EPL_TRY(world_->give_up(check_room(*entry, samples, outputs)));
   output_pointers_.clear();
   for (Tensor& output : outputs) output_pointers_.push_back(output.data());
-  if (samples == entry->samples.batch || !slices_.whole()) return execute(*entry, inputs, options).status;
+  if (samples == entry->samples.batch || !slices_.full()) return execute(*entry, inputs, options).status;
   return execute(*entry, padded(*entry, inputs), options).status;
 }
 
-// Room for the outputs of a whole batch of which so many samples count.
+// Room for the outputs of a full batch of which so many samples count.
 Status Session::check_room(const Entry& entry, int64_t samples, std::span<const Tensor> outputs) const {
   const auto& ports = entry.outputs;
   if (outputs.size() != ports.size())
@@ -65,7 +65,7 @@ Status Session::evaluate(std::span<const Tensor> inputs, double& loss, const Cal
     loss = Results::loss_of(*entry, results);
   } else {
     if (entry->loss_terms < 0) {
-      return world_->give_up(unsupported("the model computes its own loss of a whole batch, ", entry->samples.batch,
+      return world_->give_up(unsupported("the model computes its own loss of a full batch, ", entry->samples.batch,
                                          " samples; got ", samples));
     }
     MeanLoss mean;
@@ -99,37 +99,37 @@ Status Session::predict_into(std::span<const Tensor> inputs, std::span<Tensor> o
     direct = direct && !partial && !entry->merges[i];
   }
   if (direct) return run(EntryKind::predict, inputs, outputs, options);
-  std::vector<Tensor> whole(outputs.size());
+  std::vector<Tensor> full(outputs.size());
   for (size_t i = 0; i < std::min(outputs.size(), ports.size()); ++i) {
-    if (!outputs[i].empty()) whole[i] = Tensor(ports[i].global_type);
+    if (!outputs[i].empty()) full[i] = Tensor(ports[i].global_type);
   }
-  EPL_TRY(run(EntryKind::predict, inputs, whole, options));
+  EPL_TRY(run(EntryKind::predict, inputs, full, options));
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].empty()) continue;
-    const Tensor given = results_->given_output(*entry, i, whole[i], samples);
+    const Tensor given = results_->given_output(*entry, i, full[i], samples);
     std::memcpy(outputs[i].data(), given.data(), static_cast<size_t>(given.bytes()));
   }
   return {};
 }
 
 // The ranks that read the input have its samples; any class of them that reads it has all.
-Result<Tensor> Session::whole_input(const Entry& entry, size_t input, const Tensor& given) {
-  if (slices_.whole() || !world_->over_processes()) return given;
+Result<Tensor> Session::full_input(const Entry& entry, size_t input, const Tensor& given) {
+  if (slices_.full() || !world_->over_processes()) return given;
   const SampleRange range = slices_.range(entry, input);
   for (size_t t = 0; t < entry.programs.size(); ++t) {
     const std::vector<ProgramPort>& ports = entry.programs[t].inputs;
     const auto port = std::ranges::find(ports, static_cast<int>(input), &ProgramPort::index);
     if (port == ports.end()) continue;
-    Tensor whole(port->global_type);
+    Tensor full(port->global_type);
     const int dim = entry.samples.inputs[input];
     if (range.count > 0 && dim < 0) {
-      std::memcpy(whole.data(), given.data(), static_cast<size_t>(given.bytes()));
+      std::memcpy(full.data(), given.data(), static_cast<size_t>(given.bytes()));
     } else if (range.count > 0) {
-      put_samples(given, dim, entry.samples.batch, range.first, whole);
+      put_samples(given, dim, entry.samples.batch, range.first, full);
     }
     EPL_TRY(
-        share_output(*world_, entry.mesh(static_cast<int>(t)), *port, static_cast<std::byte*>(whole.data()), parts_));
-    return whole;
+        share_output(*world_, entry.mesh(static_cast<int>(t)), *port, static_cast<std::byte*>(full.data()), parts_));
+    return full;
   }
   return unsupported("no rank reads input ", entry.inputs[input].name, ", so that no process has all of its samples");
 }

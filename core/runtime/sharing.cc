@@ -7,7 +7,7 @@
 
 namespace epl {
 
-Status share_output(World& world, const Mesh& mesh, const ProgramPort& port, std::byte* whole,
+Status share_output(World& world, const Mesh& mesh, const ProgramPort& port, std::byte* full,
                     std::vector<std::byte>& room) {
   // Over ranks: those of micro-batches cut a rank's piece, or, where they come first, ranks cut each of theirs.
   Sharding by_ranks = port.sharding;
@@ -36,7 +36,7 @@ Status share_output(World& world, const Mesh& mesh, const ProgramPort& port, std
     while (!has(giver, static_cast<int>(piece))) ++giver;
     const auto each_run = [&](FunctionRef<void(std::byte*, std::byte*, size_t)> f) {
       for_each_run(port.global_type, by_ranks, mesh, mesh.place(giver), [&](int64_t global, int64_t at, int64_t size) {
-        f(whole + global, room.data() + at, static_cast<size_t>(size));
+        f(full + global, room.data() + at, static_cast<size_t>(size));
       });
     };
     if (world.is_local(giver))

@@ -1,4 +1,4 @@
-// Outputs of a program that are whole on each process.
+// Outputs of a program that are replicated over the processes.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 namespace epl {
 
 // The process of the first rank that has an output, or a piece of it, gives it to the others. Its ranks have written
-// theirs to `whole`. `room` is for a piece on its way.
-Status share_output(World& world, const Mesh& mesh, const ProgramPort& port, std::byte* whole,
+// theirs to `full`. `room` is for a piece on its way.
+Status share_output(World& world, const Mesh& mesh, const ProgramPort& port, std::byte* full,
                     std::vector<std::byte>& room);
 
 }  // namespace epl

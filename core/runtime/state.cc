@@ -30,13 +30,13 @@ State::State(const Host& host, std::shared_ptr<const CompiledPlan> plan, World& 
     : host_(host), plan_(std::move(plan)), world_(world), host_state_(host_state), gradients_(*plan_) {}
 
 void State::restored() {
-  healthy_ = whole_here_ = true;
+  healthy_ = consistent_here_ = true;
   world_.call().forget_values_set();
 }
 
 void State::note_failure(bool here, bool elsewhere) {
-  whole_here_ = whole_here_ && !here;
-  healthy_ = healthy_ && whole_here_ && !elsewhere;
+  consistent_here_ = consistent_here_ && !here;
+  healthy_ = healthy_ && consistent_here_ && !elsewhere;
 }
 
 Result<State::Held> State::held(std::string_view name) const {
@@ -70,7 +70,7 @@ Result<State::Held> State::held(std::string_view name) const {
   return out;
 }
 
-bool State::has_whole(std::string_view name) const {
+bool State::has_full(std::string_view name) const {
   const Result<Held> held = this->held(name);
   return held.ok() && held->everywhere;
 }
@@ -82,12 +82,12 @@ Result<Tensor> State::get(std::string_view name) {
   if (!held.everywhere) EPL_TRY(world_.enter_call(stop));
   if (const Status stopped = stop.check(); !stopped.ok()) return held.everywhere ? stopped : world_.abort(stopped);
   const StateSlot& slot = *held.slot;
-  Tensor whole(slot.type);
+  Tensor full(slot.type);
   for (const std::vector<int>& holders : held.holders) {
     const auto local = std::ranges::find_if(holders, [&](int rank) { return world_.is_local(rank); });
     if (held.everywhere) {
       const LocalRank& rank = world_.ranks().at(*local);
-      EPL_TRY(rank.store.gather(*rank.stream, slot, whole));
+      EPL_TRY(rank.store.gather(*rank.stream, slot, full));
       continue;
     }
     const int giver = holders.front();
@@ -102,12 +102,12 @@ Result<Tensor> State::get(std::string_view name) {
                                     .target = piece.data(),
                                     .peer = static_cast<int>(world_.processes().of(giver))}));
     const auto put = [&](int64_t global, int64_t at, int64_t bytes) {
-      std::memcpy(static_cast<std::byte*>(whole.data()) + global, static_cast<const std::byte*>(piece.data()) + at,
+      std::memcpy(static_cast<std::byte*>(full.data()) + global, static_cast<const std::byte*>(piece.data()) + at,
                   static_cast<size_t>(bytes));
     };
     for_each_run(slot.type, slot.sharding, *held.mesh, held.mesh->place(giver), put);
   }
-  return whole;
+  return full;
 }
 
 Result<Tensor> State::view(std::string_view name) {
@@ -135,14 +135,14 @@ Result<std::vector<State::Piece>> State::pieces(std::string_view name, size_t nu
 Status State::set_pieces(std::string_view name, const std::vector<PlacedBox>& pieces) {
   EPL_ASSIGN(const Held held, this->held(name));
   const StateGate::Change change(gate_);
-  const bool was_healthy = healthy_, was_whole = whole_here_;
+  const bool was_healthy = healthy_, was_consistent = consistent_here_;
   torn();  // until all ranks have it
   for (const auto& rank : world_.ranks()) {
     const StateSlot* slot = plan_->state_of(rank->rank_class).find(name);
     if (slot != nullptr) EPL_TRY(rank->store.scatter(*rank->stream, *slot, pieces));
   }
   healthy_ = was_healthy;
-  whole_here_ = was_whole;
+  consistent_here_ = was_consistent;
   gradients_.note_set(*held.slot);
   return {};
 }
@@ -160,7 +160,7 @@ Status State::set(std::string_view name, const Tensor& value) {
     pieces.push_back(std::move(piece));
   }
   const StateGate::Change change(gate_);
-  const bool was_healthy = healthy_, was_whole = whole_here_;
+  const bool was_healthy = healthy_, was_consistent = consistent_here_;
   torn();  // until all ranks have it
   auto piece = pieces.begin();
   for (const auto& rank : world_.ranks()) {
@@ -169,14 +169,14 @@ Status State::set(std::string_view name, const Tensor& value) {
     if (slot != nullptr) EPL_TRY(rank->store.put(*rank->stream, *slot, own));
   }
   healthy_ = was_healthy;
-  whole_here_ = was_whole;
+  consistent_here_ = was_consistent;
   gradients_.note_set(*held.slot);
-  // Of a torn state nothing is compared: only a checkpoint makes it whole.
+  // Of a torn state nothing is compared: only a checkpoint makes it consistent.
   return world_.over_processes() && healthy_ ? world_.call().note_value_set(name, value) : Status();
 }
 
 Result<Tensor> State::in_place(std::string_view name) const {
-  if (!whole_here_)
+  if (!consistent_here_)
     return error(Code::state_lost, "the last step failed while the weights of this process were changing");
   EPL_ASSIGN(const Held held, this->held(name));
   std::vector<PlacedBox> boxes;
@@ -222,8 +222,8 @@ Status State::set_checked(std::string_view name, const Tensor& value) {
 
 Result<uint64_t> State::hash() {
   const std::vector<std::string> names = state_names(*plan_, StateKind::parameter);
-  const bool whole = std::ranges::all_of(names, [&](const std::string& name) { return has_whole(name); });
-  if (!whole) EPL_TRY(world_.enter_call(world_.call().stop()));
+  const bool full = std::ranges::all_of(names, [&](const std::string& name) { return has_full(name); });
+  if (!full) EPL_TRY(world_.enter_call(world_.call().stop()));
   const auto hash = [&]() -> Result<uint64_t> {
     Hash64 all;
     for (const std::string& name : names) {
@@ -233,7 +233,7 @@ Result<uint64_t> State::hash() {
     return all.value();
   };
   const Result<uint64_t> own = hash();
-  if (whole) return own;
+  if (full) return own;
   EPL_TRY(world_.leave_call(own.status()));
   EPL_TRY(world_.agree({}));  // nobody has it where another one was cancelled
   return own;

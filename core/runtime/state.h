@@ -1,7 +1,7 @@
 // The tensors that live between steps: parameters, buffers, optimizer state and kept gradients, by name. Each rank has
-// all of a value or a piece of it. Values are read whole, as pieces, or as this process has them. How the state is
+// all of a value or a piece of it. Values are read in full, as pieces, or as this process has them. How the state is
 // saved and loaded is in core/runtime/session_checkpoint.h. Over processes, all read at the same time what some process
-// has none of, or only pieces of (has_whole). Thread safety: one caller at a time. What reads `gate` may run beside
+// has none of, or only pieces of (has_full). Thread safety: one caller at a time. What reads `gate` may run beside
 // steps.
 #pragma once
 
@@ -36,8 +36,8 @@ class State {
   };
   Result<Held> held(std::string_view name) const;
   // Whether each process has all of it, so that no other one takes part in `get` and `view`.
-  bool has_whole(std::string_view name) const;
-  // Whole on each process.
+  bool has_full(std::string_view name) const;
+  // Replicated on each process.
   Result<Tensor> get(std::string_view name);
   // The same without a copy where that is possible: for those who are done with it before the session's next call.
   Result<Tensor> view(std::string_view name);
@@ -64,7 +64,7 @@ class State {
   bool healthy() const { return healthy_; }
   void restored();
   // Says that the state is no longer of one step: a checkpoint that could not be read to its end.
-  void torn() { healthy_ = whole_here_ = false; }
+  void torn() { healthy_ = consistent_here_ = false; }
   // A call that was to change the state has failed: this process may have changed it, or another one may.
   void note_failure(bool here, bool elsewhere);
   // Whoever changes the state other than by a step and `set` does it in the life of a StateGate::Change.
@@ -99,7 +99,7 @@ class State {
   StateGate gate_;
   KeptGradients gradients_;
   bool healthy_ = true;
-  bool whole_here_ = true;                // the state of this process is of one step, whatever the others have
+  bool consistent_here_ = true;           // the state of this process is of one step, whatever the others have
   std::shared_ptr<const Copies> copies_;  // null: not looked for yet
   int64_t compared_step_ = 0;             // before which copies were compared last
   int compared_rejoins_ = 0;              // after which they were compared last

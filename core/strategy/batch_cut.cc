@@ -108,7 +108,7 @@ BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPlace>& cut
   }
   if (!factor) return result;
   const ShardingRule::Factor& known = rule.factors[factor.factor];
-  if (known.unshardable || known.added >= 0) return couple("the op needs the whole batch at once");
+  if (known.unshardable || known.added >= 0) return couple("the op needs the full batch at once");
   if (known.size % (factor.outer * units) != 0) {
     return couple(
         cat("a dimension of ", known.size / factor.outer, " mixes samples and does not divide into ", units, " units"));

@@ -158,7 +158,7 @@ class LocalExperts {
       if (!why.empty()) return why;
     }
     std::string why = check_leaves(members);
-    if (why.empty() && !as_first_entry(group.size())) why = "the first entry has them whole";
+    if (why.empty() && !as_first_entry(group.size())) why = "the first entry has them replicated";
     if (why.empty()) why = check_values(rows);
     if (!why.empty()) return why;
     auto before =
@@ -296,7 +296,7 @@ class LocalExperts {
       for (const Row& row : rows) {
         plan_.node_shardings[row[e]].rank_local = rank_local(e, experts);
         plan_.node_representative[row[e]] = row[first];
-        plan_.explain(row[e], cat("an expert that is whole on piece ", piece[e], " of ", pieces_));
+        plan_.explain(row[e], cat("an expert that lies alone on piece ", piece[e], " of ", pieces_));
         const Node& one = node(row[e]);
         for (size_t o = 0; o < one.outputs.size(); ++o) {
           const auto goes = [&](NodeId n) { return node(n).outputs[o] && leaves(node(n).outputs[o]); };
@@ -335,7 +335,7 @@ class LocalExperts {
                            ranks.size() == 1 ? "has " : "have ", names.empty() ? "none" : join(names, ", ")));
     }
     plan_.notes.push_back(cat("scope ", t.scope, " (expert ", pieces_, "): each of ", experts,
-                              " experts lies whole: ", join(places, "; ")));
+                              " experts lies uncut: ", join(places, "; ")));
   }
 
   void note_others() {

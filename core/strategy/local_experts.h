@@ -1,4 +1,4 @@
-// Experts that are nodes of their own, as a loop over them is exported. Each lies on a rank whole: which of several
+// Experts that are nodes of their own, as a loop over them is exported. Each lies on a rank uncut: which of several
 // nodes that are alike a rank runs, and which weights it has for them, follows from its place, and the program is the
 // same for all. Each expert runs by the kernels and in the order of sums of one rank, so bits are those of one rank.
 //

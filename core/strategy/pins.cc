@@ -145,11 +145,11 @@ Status refused_pins(const Plan& plan, NodeId n, const std::vector<PinnedOperand>
     const Sharding& batch = plan.shardings[pin.value];
     std::string why = cat(what, " cannot be cut there");
     if (node.op->random) {
-      why = cat(what, " draws random numbers: it runs whole");
+      why = cat(what, " draws random numbers: it is replicated");
     } else if (!batch.dims[pin.dim].empty()) {
       why = "there it is cut already, by the batch or by experts";
     } else if (sums_by_segments(plan)) {
-      why += " at level layout: pieces must be equal, and of whole segments";
+      why += " at level layout: pieces must be equal, and of full segments";
     }
     return refused(Code::unsupported, plan, pin.value, pin.dim, " over ", ranks, " ranks, and ", why);
   }

@@ -218,11 +218,12 @@ OperandShardings by_rule(const Plan& plan, NodeId id) {
   const NodeSharding& sharding = plan.node_shardings[id];
   // Most nodes of an optimizer: no rule is asked for.
   if (!sharding.cut() && sharding.flowing.empty() && !sharding.segments) {
-    OperandShardings whole;
-    for (Value v : node.inputs) whole.inputs.push_back({.dims = std::vector<Cuts>(v ? graph.type(v).shape.size() : 0)});
-    for (Value v : node.outputs) whole.outputs.push_back({.dims = std::vector<Cuts>(graph.type(v).shape.size())});
-    whole.sum_outers.assign(node.outputs.size(), 1);
-    return whole;
+    OperandShardings replicated;
+    for (Value v : node.inputs)
+      replicated.inputs.push_back({.dims = std::vector<Cuts>(v ? graph.type(v).shape.size() : 0)});
+    for (Value v : node.outputs) replicated.outputs.push_back({.dims = std::vector<Cuts>(graph.type(v).shape.size())});
+    replicated.sum_outers.assign(node.outputs.size(), 1);
+    return replicated;
   }
   NodeSharding all = sharding;
   all.factors.resize(plan.rule(id).rule.factors.size());

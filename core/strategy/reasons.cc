@@ -44,17 +44,19 @@ void Reasons::add(NodeId node, std::string sentence) {
   if (!sentence.empty()) sentences_.emplace_back(node, std::move(sentence));
 }
 
-void Reasons::add_whole(const Node& node, std::string_view why) { whole_[{node.op->name, why}].push_back(node.name); }
+void Reasons::add_replicated(const Node& node, std::string_view why) {
+  replicated_[{node.op->name, why}].push_back(node.name);
+}
 
 void Reasons::tell(Plan& plan, int64_t ranks) const {
   for (const auto& [node, sentence] : sentences_) plan.explain(node, sentence);
-  for (const auto& [of, names] : whole_) {
+  for (const auto& [of, names] : replicated_) {
     const auto& [op, why] = of;
     const bool one = names.size() == 1, more = names.size() > max_in_reason;
     std::vector<std::string> named = names;
     if (more) named.resize(max_in_reason);
     plan.notes.push_back(cat(one ? "node " : cat(names.size(), " nodes, "), join(named, ", "), more ? ", ..." : "",
-                             " (", op, one ? ") runs" : "), run", " whole on each of ", ranks, " ranks: ", why));
+                             " (", op, one ? ") is" : "), are", " replicated on each of ", ranks, " ranks: ", why));
   }
 }
 

@@ -21,14 +21,15 @@ class Reasons {
  public:
   // Of one node; nothing where the sentence is empty.
   void add(NodeId node, std::string sentence);
-  // The node runs whole on each of its ranks.
-  void add_whole(const Node& node, std::string_view why);
-  // One note for all nodes of an op that run whole for the same reason on each of `ranks` ranks.
+  // The node is replicated on each of its ranks.
+  void add_replicated(const Node& node, std::string_view why);
+  // One note for all nodes of an op that are replicated for the same reason on each of `ranks` ranks.
   void tell(Plan& plan, int64_t ranks) const;
 
  private:
   std::vector<std::pair<NodeId, std::string>> sentences_;
-  std::map<std::pair<std::string_view, std::string_view>, std::vector<std::string>> whole_;  // nodes by op and reason
+  std::map<std::pair<std::string_view, std::string_view>, std::vector<std::string>>
+      replicated_;  // nodes by op and reason
 };
 
 }  // namespace epl

@@ -12,7 +12,7 @@ namespace epl {
 
 bool sums_by_segments(const Plan& plan);
 // Whether ranks that have `parts` pieces of the factor give the bits of one: nothing is summed over it, or each piece
-// is whole segments.
+// is full segments.
 bool keeps_segments(const ShardingRule& rule, const SumSegments& segments, const CutFactor& factor, int64_t parts);
 // How many segments a rank sums, 1 where the node has none.
 int64_t local_segments(const Mesh& mesh, const NodeSharding& node);

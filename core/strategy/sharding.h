@@ -131,7 +131,7 @@ struct Sharding {
 
 // A factor over which a node sums `count` aligned runs one by one and then adds them as a binary tree, in every layout:
 // a run of each of `outer` equal parts is a segment, as a unit is one of the batch. What ranks have of the factor is a
-// whole number of segments.
+// full number of segments.
 struct SumSegments {
   int factor = -1;  // none: the node sums in one run
   int64_t outer = 1, count = 1;

@@ -18,7 +18,7 @@ int64_t degree_of(const Plan& plan, int task_graph) {
 std::string describe(const Plan& plan, int task_graph, const WeightUse& use) {
   const TaskGraph& t = plan.task_graphs[task_graph];
   const int64_t degree = degree_of(plan, task_graph);
-  const std::string kind = degree == 1          ? std::string("whole on every rank")
+  const std::string kind = degree == 1          ? std::string("replicated on every rank")
                            : !t.experts.empty() ? cat("expert ", degree)
                                                 : cat("split ", degree);
   return cat(t.scope, " (", kind, ", node ", plan.graph->node(use.node).name, ")");
@@ -28,8 +28,8 @@ Status check_weight(const Plan& plan, const std::string& name, const std::map<in
   for (const auto& [one, first] : uses) {
     for (const auto& [other, second] : uses) {
       if (other <= one || (!first.cuts && !second.cuts) || degree_of(plan, one) == degree_of(plan, other)) continue;
-      const bool whole = degree_of(plan, one) == 1 || degree_of(plan, other) == 1;
-      if (whole && plan.class_of(one) == plan.class_of(other)) continue;
+      const bool replicated = degree_of(plan, one) == 1 || degree_of(plan, other) == 1;
+      if (replicated && plan.class_of(one) == plan.class_of(other)) continue;
       return invalid("parameter ", name, " is placed in two ways: by scope ", describe(plan, one, first),
                      " and by scope ", describe(plan, other, second),
                      "; both must cut it over as many ranks, or the nodes that use it stand in one scope")

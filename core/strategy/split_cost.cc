@@ -10,7 +10,7 @@ namespace {
 
 // How many times the seconds count of what a split is asked for to avoid: work that each rank does alike, a weight that
 // is gathered although it is stored in pieces, and a table that each rank has all of.
-constexpr double uncut_work = 1000, gathered_weight = 100, whole_table = 10;
+constexpr double uncut_work = 1000, gathered_weight = 100, replicated_table = 10;
 constexpr double body_sums = 3;  // so many sums over ranks a body takes that is cut, about
 
 }  // namespace
@@ -56,14 +56,14 @@ Splitting::Choice Splitting::weigh(NodeId n, const CutFactor& factor) const {
     const CutPlace wanted = place_of(operands.inputs[i]);
     choice.inputs.push_back(wanted);
     if (node.inputs[i] && has_indices(n) && !wanted && !decided_[node.inputs[i]])
-      choice.add(gathering(node.inputs[i]), whole_table);
+      choice.add(gathering(node.inputs[i]), replicated_table);
     if (node.inputs[i]) add_operand(choice, node, node.inputs[i], wanted);
   }
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     const Sharding& given = operands.outputs[o];
     choice.outputs.push_back(place_of(given));
     // All slots on each rank, where tokens would go to their own.
-    if (fills(n) && !choice.outputs.back()) choice.add(gathering(node.outputs[o]), whole_table);
+    if (fills(n) && !choice.outputs.back()) choice.add(gathering(node.outputs[o]), replicated_table);
     for (const Partial& partial : given.partial) {
       const double all = bytes(node.outputs[o]);
       choice.seconds +=
@@ -71,7 +71,7 @@ Splitting::Choice Splitting::weigh(NodeId n, const CutFactor& factor) const {
       if (partial.kind != ShardingRule::Reduce::sum) choice.seconds = std::numeric_limits<double>::infinity();
     }
     const auto& wish = wishes_[node.outputs[o]];
-    if (choice.outputs.back() && kept_whole_[node.outputs[o]]) {
+    if (choice.outputs.back() && kept_replicated_[node.outputs[o]]) {
       choice.seconds += gathering(node.outputs[o]);
     } else if (wish) {
       if (choice.outputs.back() && choice.outputs.back() != *wish) choice.seconds += gathering(node.outputs[o]);

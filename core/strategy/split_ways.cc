@@ -32,7 +32,7 @@ void Splitting::find_wishes() {
     if (updates || work(n) > 0 || (experts_ && has_indices(n))) continue;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const auto& wished = wishes_[node.outputs[o]];
-      // Whole sums are made of pieces as well, and so is the norm of a gradient.
+      // Full sums are made of pieces as well, and so is the norm of a gradient.
       if (!wished || ((windows_ || node.phase == Phase::update) && !*wished)) continue;
       const CutFactor factor = *wished ? factor_at(rule, rule.outputs[o], *wished) : CutFactor();
       if (factor || !*wished) wish(factor);

@@ -12,7 +12,7 @@ Status Splitting::run() {
   nodes_.emplace(plan_, cost_, windows_);
   EPL_TRY(find_pins());
   describe_leaves();
-  find_kept_whole();
+  find_kept_replicated();
   for (const NodeId n : graph_.node_ids()) {
     if (graph_.node(n).phase != Phase::forward && !wished_) find_wishes();
     EPL_TRY(decide(n));
@@ -40,8 +40,8 @@ void Splitting::take_stored(Value v) {
   at_[v] = place_of(stored);
 }
 
-void Splitting::find_kept_whole() {
-  for (const Graph::Output& output : graph_.outputs) kept_whole_[output.value] = true;
+void Splitting::find_kept_replicated() {
+  for (const Graph::Output& output : graph_.outputs) kept_replicated_[output.value] = true;
   for (const NodeId n : graph_.node_ids()) {
     const int here = plan_.node_task_graph[n];
     for (Value v : graph_.node(n).inputs) {
@@ -50,7 +50,7 @@ void Splitting::find_kept_whole() {
       const int there = plan_.value_task_graph[v];
       if (plan_.task_graphs[here].stage == plan_.task_graphs[there].stage) continue;
       crosses_[v] = true;
-      if (!alike(here)) kept_whole_[v] = decided_[v] = true;
+      if (!alike(here)) kept_replicated_[v] = decided_[v] = true;
     }
   }
 }
@@ -64,7 +64,7 @@ Status Splitting::decide(NodeId n) {
   const std::vector<CutFactor> ways = node.op->random ? std::vector<CutFactor>() : candidates(n, pinned);
   Choice best = weigh(n, {});
   bool as_pinned = obeys(best, pinned);
-  const Choice whole = best;
+  const Choice replicated = best;
   double cheapest_cut = std::numeric_limits<double>::infinity();
   for (const CutFactor& factor : ways) {
     Choice choice = weigh(n, factor);
@@ -79,9 +79,9 @@ Status Splitting::decide(NodeId n) {
   cost_of_all_ += best.cost();
   const bool left = !best.factor && work(n) > 0 && node.phase == Phase::forward;
   if (left && is_here(n))
-    reasons_.add_whole(
+    reasons_.add_replicated(
         node, ways.empty() ? "no dimension that they may share out divides" : "any cut moves more than it saves");
-  if (is_here(n)) reasons_.add(n, reason(n, pinned, ways.size(), best, whole.seconds, cheapest_cut));
+  if (is_here(n)) reasons_.add(n, reason(n, pinned, ways.size(), best, replicated.seconds, cheapest_cut));
   return {};
 }
 
@@ -114,7 +114,7 @@ Status Splitting::refuse(NodeId n, const std::vector<PinnedOperand>& pinned, con
 }
 
 std::string Splitting::reason(NodeId n, const std::vector<PinnedOperand>& pinned, size_t ways, const Choice& best,
-                              double whole, double cheapest_cut) const {
+                              double replicated, double cheapest_cut) const {
   const Node& node = graph_.node(n);
   if (best.factor) {
     std::string from;
@@ -125,15 +125,15 @@ std::string Splitting::reason(NodeId n, const std::vector<PinnedOperand>& pinned
     return cat("cut by ", dimension_text(graph_, n, rule_of(n), best.factor.factor),
                from.empty() ? "" : cat(", as ", from, " is"),
                pinned.empty() ? "" : cat(", as the strategy asks for ", pins_text(graph_, pinned)), ": ",
-               takes_text(best.seconds, whole),
+               takes_text(best.seconds, replicated),
                extended_of(n).window(best.factor.factor) >= 0 ? "; its windows read over the borders of pieces" : "");
   }
   if (ways > 0)
-    return cat("whole on every rank, because ",
-               std::isinf(cheapest_cut) ? "no cut is possible" : cat("a cut ", takes_text(cheapest_cut, whole)));
-  if (node.op->random) return "whole on every rank, because it draws random numbers";
+    return cat("replicated on every rank, because ",
+               std::isinf(cheapest_cut) ? "no cut is possible" : cat("a cut ", takes_text(cheapest_cut, replicated)));
+  if (node.op->random) return "replicated on every rank, because it draws random numbers";
   if (work(n) <= 0) return "";
-  return cat("whole on every rank, because no dimension has ", parts_, uneven_ ? "" : " equal", " pieces");
+  return cat("replicated on every rank, because no dimension has ", parts_, uneven_ ? "" : " equal", " pieces");
 }
 
 void Splitting::apply(NodeId n, const Choice& choice) {
@@ -147,7 +147,7 @@ void Splitting::apply(NodeId n, const Choice& choice) {
   begun_ = begun_ || work(n) > 0;
   windows_cut_ += extended_of(n).window(choice.factor.factor) >= 0;
   for (size_t o = 0; o < node.outputs.size(); ++o) {
-    if (!kept_whole_[node.outputs[o]]) at_[node.outputs[o]] = choice.outputs[o];
+    if (!kept_replicated_[node.outputs[o]]) at_[node.outputs[o]] = choice.outputs[o];
   }
   if (!is_here(n)) return;
   found_any_ = found_any_ || work(n) > 0;

@@ -41,7 +41,7 @@ class Splitting {
         rows_move_(experts && axes_.size() == 1 && plan_.batch_of_class(plan_.class_of(here_)).cuts_over(axis_)),
         at_(graph_.value_count()),
         decided_(at_.size(), false),
-        kept_whole_(at_.size(), false),
+        kept_replicated_(at_.size(), false),
         crosses_(at_.size(), false),
         wishes_(at_.size()),
         origins_(graph_) {}
@@ -85,7 +85,7 @@ class Splitting {
   void take_stored(Value v);
   // What leaves to the caller; and to another TaskGraph, where stages would else change how nodes are cut, and with
   // that the order of their sums.
-  void find_kept_whole();
+  void find_kept_replicated();
   // How the gradients of weights are wanted, once it is known where these lie: back from the update, through nodes of
   // little work.
   void find_wishes();
@@ -111,8 +111,8 @@ class Splitting {
   std::vector<PinnedOperand> pinned_operands(const Node& node) const;
   Status refuse(NodeId n, const std::vector<PinnedOperand>& pinned, const std::vector<CutFactor>& ways) const;
   // Seconds as they are; the strategy may ask for more than what they say.
-  std::string reason(NodeId n, const std::vector<PinnedOperand>& pinned, size_t ways, const Choice& best, double whole,
-                     double cheapest_cut) const;
+  std::string reason(NodeId n, const std::vector<PinnedOperand>& pinned, size_t ways, const Choice& best,
+                     double replicated, double cheapest_cut) const;
 
   // The factors that operands bring, and of a node with much work all others, as what uses its results would like them.
   std::vector<CutFactor> candidates(NodeId n, const std::vector<PinnedOperand>& pinned) const;
@@ -183,8 +183,8 @@ class Splitting {
   ByValue<CutPlace> at_;                     // where this axis cuts it
   ByValue<bool> decided_;                    // its place is known; state is where it is needed first
   ByValue<int> pins_;                        // the dimension that the user wants to be cut, -1 for any
-  ByValue<bool> kept_whole_;                 // the caller gets it
-  ByValue<bool> crosses_;                    // it goes to another TaskGraph, and is stored whole
+  ByValue<bool> kept_replicated_;            // the caller gets it
+  ByValue<bool> crosses_;                    // it goes to another TaskGraph, and is stored replicated
   ByValue<std::optional<CutPlace>> wishes_;  // where it is wanted in the end, nowhere or somewhere
   bool found_any_ = false, begun_ = false;
   Reasons reasons_;

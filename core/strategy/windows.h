@@ -1,5 +1,5 @@
 // What it takes to cut dimensions along which windows slide: the rows of an image that a convolution or a pool goes
-// over (PieceRule::halo). Weights stay whole, and each rank reads a few rows of its neighbours.
+// over (PieceRule::halo). Weights stay replicated, and each rank reads a few rows of its neighbours.
 #pragma once
 
 #include <optional>

@@ -281,9 +281,9 @@ Status ControlFlow::run_batched_scan() {
         const int from = importer_.graph_.node_count();
         TensorType rest = row.type;
         rest.shape[0] = most - length;
-        const Var whole =
+        const Var full =
             importer_.builder_.concat({importer_.materialize(row), importer_.builder_.constant(epl::Tensor(rest))}, 0);
-        EPL_ASSIGN(row, emitted(from, {.var = whole, .type = whole.type()}));
+        EPL_ASSIGN(row, emitted(from, {.var = full, .type = full.type()}));
       }
       all[states + k].push_back(std::move(row));
     }
@@ -316,11 +316,11 @@ Status ControlFlow::map_sequence() {
       const Sequence::Item& item = input.sequence->items[i];
       const int first = importer_.graph_.node_count();
       const Var v = item.axis < 0 ? Var() : importer_.take(item);
-      Slot whole = item.value;
+      Slot full = item.value;
       if (v) {
-        EPL_ASSIGN(whole, emitted(first, {.var = v, .type = v.type()}));
+        EPL_ASSIGN(full, emitted(first, {.var = v, .type = v.type()}));
       }
-      given.push_back(std::move(whole));
+      given.push_back(std::move(full));
     }
     EPL_ASSIGN(Slots results, run_body(*body, given, cat(name_, "/", i), {}));
     for (size_t k = 0; k < results.size(); ++k) out[k].items.push_back({std::move(results[k])});

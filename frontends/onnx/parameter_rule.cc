@@ -91,10 +91,10 @@ bool named_by_layer(std::string_view own) {
 
 // What people call what they register as buffers: kernels that blur, banks of filters, codebooks, slopes.
 bool named_as_fixed(std::string_view own) {
-  static constexpr std::array whole = {"embed", "embedding", "embeddings", "fb", "basis", "mel", "slopes", "window"};
+  static constexpr std::array exact = {"embed", "embedding", "embeddings", "fb", "basis", "mel", "slopes", "window"};
   static constexpr std::array part = {"kernel", "blur",  "filt", "fbank",  "filter_bank", "mel_", "_mel",    "codebook",
                                       "alibi",  "slope", "freq", "window", "anchor",      "ema_", "cluster", "buffer"};
-  return std::ranges::find(whole, own) != whole.end() ||
+  return std::ranges::find(exact, own) != exact.end() ||
          std::ranges::any_of(part, [&](const char* one) { return own.find(one) != std::string_view::npos; });
 }
 

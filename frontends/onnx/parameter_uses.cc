@@ -143,11 +143,11 @@ enum class Summed : uint8_t { no, at_once, in_steps };
 
 Summed summed_up(Users& users, std::string_view value) {
   constexpr int far = 24;
-  bool reduced = false, whole = false;  // over some axes, and over all
+  bool reduced = false, over_all = false;  // over some axes, and over all
   for (int step = 0; step < far; ++step) {
     const std::vector<const Node*>& of = users.of[value];
     const bool given = std::ranges::find(of, nullptr) != of.end();
-    if (given && whole) return step == 1 ? Summed::at_once : Summed::in_steps;
+    if (given && over_all) return step == 1 ? Summed::at_once : Summed::in_steps;
     if (of.size() != 1 || given || of[0]->outputs.empty()) return Summed::no;
     const Node& node = *of[0];
     const std::string_view op = node.op_type;
@@ -156,7 +156,7 @@ Summed summed_up(Users& users, std::string_view value) {
                           return attribute.name == "axes";
                         });
       reduced = true;
-      whole = whole || !axes;
+      over_all = over_all || !axes;
     } else if (combines(op)) {
       if (node.inputs.size() != 2) return Summed::no;
       const bool fixed = std::ranges::all_of(

@@ -5,7 +5,7 @@ import java.util.Map;
 
 /**
  * A training in several processes, started by {@code epl launch -n 2 -- java -cp epl.jar Processes.java}. Each gets the
- * whole batch, and works on its part.
+ * full batch, and works on its part.
  */
 public class Processes {
   public static void main(String[] arguments) {

@@ -1,4 +1,4 @@
-"""A training in several processes. Each gets the whole batch, and works on its part.
+"""A training in several processes. Each gets the full batch, and works on its part.
 
     epl launch -n 2 -- python3 processes.py
 """

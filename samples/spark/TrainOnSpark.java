@@ -85,7 +85,7 @@ public final class TrainOnSpark {
     }
   }
 
-  /** The rows of whole batches, each with every rank that reads it. A rank has them in the order of the DataFrame. */
+  /** The rows of full batches, each with every rank that reads it. A rank has them in the order of the DataFrame. */
   static JavaPairRDD<Place, Row> spread(JavaRDD<Row> rows, long count, int batch, List<List<Slice>> slices) {
     final long used = count / batch * batch;
     return rows.zipWithIndex()

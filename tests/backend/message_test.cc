@@ -65,7 +65,7 @@ TEST_P(Ranks, an_abort_ends_those_who_wait_for_one_peer) {
   });
 }
 
-// Whole numbers in the memory of a device.
+// Integers in the memory of a device.
 class Numbers {
  public:
   Numbers(Device& device, int64_t count)

@@ -34,11 +34,11 @@ TEST(Text, WhatActsOnATerminalIsEscaped) {
     const std::string name = "a" + one + "b";
     SCOPED_TRACE(quoted(one));
     EXPECT_EQ(acting_bytes(one + "b"), one.size());
-    for (const std::string& said : {quoted(name), shown(name), shown_plain(name), shown_path(name), whole_line(name)}) {
+    for (const std::string& said : {quoted(name), shown(name), shown_plain(name), shown_path(name), full_line(name)}) {
       EXPECT_EQ(said.find(one), std::string::npos);
       EXPECT_NE(said.find(one == "\n" ? "\\n" : "\\x"), std::string::npos) << said;
     }
-    EXPECT_EQ(whole_message(name).find(one) != std::string::npos, one == "\n");
+    EXPECT_EQ(full_message(name).find(one) != std::string::npos, one == "\n");
     const std::string text = quoted(name);
     std::string_view left = text;
     std::string back;
@@ -53,8 +53,8 @@ TEST(Text, WhatIsShownStays) {
     EXPECT_EQ(acting_bytes(one), 0u) << one;
     EXPECT_EQ(quoted(name), "\"" + name + "\"");
     EXPECT_EQ(shown_plain(name), name);
-    EXPECT_EQ(whole_line(name), name);
-    EXPECT_EQ(whole_message(name), name);
+    EXPECT_EQ(full_line(name), name);
+    EXPECT_EQ(full_message(name), name);
   }
   EXPECT_EQ(quoted(std::string("\"\\")), R"("\"\\")");
 }
@@ -63,8 +63,8 @@ TEST(Text, ACutControlIsNoneAndBytesThatAreNoTextAreReplaced) {
   EXPECT_EQ(acting_bytes(""), 0u);
   EXPECT_EQ(acting_bytes("\xe2\x80"), 0u);
   EXPECT_EQ(acting_bytes("\xc2"), 0u);
-  EXPECT_EQ(whole_line("a\xff\xe2\x80"), "a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
-  EXPECT_LT(whole_line(std::string(1 << 20, 'x')).size(), 8100u);
+  EXPECT_EQ(full_line("a\xff\xe2\x80"), "a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+  EXPECT_LT(full_line(std::string(1 << 20, 'x')).size(), 8100u);
 }
 
 }  // namespace

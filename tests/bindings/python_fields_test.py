@@ -64,10 +64,10 @@ class Fields(unittest.TestCase):
         self.assertGreater(count, 60)
 
     def test_the_range_is_said(self):
-        with self.assertRaisesRegex(ValueError, "^memory_bytes of EngineOptions is a whole number from 0 to "
+        with self.assertRaisesRegex(ValueError, "^memory_bytes of EngineOptions is an integer from 0 to "
                                     "18446744073709551615, not -1"):
             epl.Engine(memory_bytes=-1)
-        with self.assertRaisesRegex(TypeError, "^threads of EngineOptions is a whole number from -2147483648 to .*, not '2'"):
+        with self.assertRaisesRegex(TypeError, "^threads of EngineOptions is an integer from -2147483648 to .*, not '2'"):
             epl.Engine(threads="2")
 
     def test_texts_and_their_lengths(self):
@@ -108,9 +108,9 @@ class Fields(unittest.TestCase):
         with epl.Engine(threads=1) as engine:
             trainer = epl.Trainer(engine)
             for wrong, error in (("8", TypeError), (2**70, ValueError), (1.5, TypeError), (None, TypeError)):
-                with self.assertRaisesRegex(error, "^size is a whole number from -9"):
+                with self.assertRaisesRegex(error, "^size is an integer from -9"):
                     trainer.bind_symbol("batch", wrong)
-                with self.assertRaisesRegex(error, "element 1 is a whole number from -9"):
+                with self.assertRaisesRegex(error, "element 1 is an integer from -9"):
                     epl._core.array(c.c_int64, [1, wrong])
             with self.assertRaisesRegex(TypeError, "^value is a number, not '0.1'"):
                 trainer.set_number("optimizer.lr", "0.1")

@@ -43,7 +43,7 @@ class AsyncApi : public testing::Test {
     must(epl_session_hash(session, nullptr, &value));
     return value;
   }
-  // Of the whole batch, in the host's own memory.
+  // Of the full batch, in the host's own memory.
   struct Room {
     explicit Room(const epl_engine* engine) {
       const int64_t dims[2] = {world_batch, 2};

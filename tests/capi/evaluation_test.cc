@@ -172,7 +172,7 @@ TEST_F(EvaluationApi, ABatchThatIsNotFullIsEnough) {
   EXPECT_NEAR(padded.loss, full.loss, 1e-6 * full.loss);
   const std::string message =
       message_of(epl_session_step(job.session, inputs, 2, nullptr, nullptr), EPL_ERROR_INVALID_ARGUMENT);
-  EXPECT_NE(message.find("whole batch of the plan, 16 samples; got 5"), std::string::npos) << message;
+  EXPECT_NE(message.find("full batch of the plan, 16 samples; got 5"), std::string::npos) << message;
   epl_tensor* other = borrow(target, 0, 4);
   const epl_tensor* uneven[2] = {some_x, other};
   EXPECT_NE(message_of(epl_session_evaluate(job.session, uneven, 2, nullptr, nullptr), EPL_ERROR_INVALID_ARGUMENT)

@@ -154,7 +154,7 @@ TEST_F(HostData, IsReadAsAFileIs) {
     epl_dataset_destroy(dataset);
     EXPECT_EQ(table.destroyed, 1);
     EXPECT_GE(table.rows, 15 * world_batch * 2);
-    EXPECT_EQ(table.rows, table.calls * world_batch);  // a whole batch of a field at a time
+    EXPECT_EQ(table.rows, table.calls * world_batch);  // a full batch of a field at a time
   }
 }
 

@@ -76,7 +76,7 @@ BROKEN = [
     ("  int32_t kind;", "  int kind;", "cannot be a field"),
     ("  int32_t kind;", "  bool kind : 1;", "nothing that a declaration"),
     ("0, NULL, 0, NULL, NULL, NULL}", "0, NULL, 0, NULL, NULL}", "zeros"),
-    ("#define EPL_SIZE 4", "#define EPL_SIZE sizeof(int)", "whole number"),
+    ("#define EPL_SIZE 4", "#define EPL_SIZE sizeof(int)", "neither an integer"),
     ("#define EPL_SIZE 4", "#if EPL_MORE", "not understood"),
     ("/* Makes one. */", "int epl_loose;", "begins no declaration"),
     ("/* Makes one. */", "EPL_API int epl_make(...);", "declaration"),

@@ -160,7 +160,7 @@ TEST_P(Cases, AreExactInFloat64InFoundStages) {
 
 // Mixtures of experts whose weights are one tensor, as PyTorch exports them: two ranks share out the experts, beside
 // four that share out the samples. What adds up the answers of experts is cut by samples, so the bits are those of one
-// rank. Where tokens go to slots of the whole batch by index, all ranks fill all slots and take those of their experts.
+// rank. Where tokens go to slots of the full batch by index, all ranks fill all slots and take those of their experts.
 // The weights alone name the scope as well: what lies between their products joins it.
 TEST(Experts, AreGivenToRanks) {
   std::map<std::string, std::string> hashes;
@@ -180,7 +180,7 @@ TEST(Experts, AreGivenToRanks) {
   const Json result = check(own / "moe_picked_dynamo_adamw", picked);
   expect_pass(result, "moe_picked_dynamo_adamw");
   EXPECT_EQ(result.value("weights_hash", ""), hashes.at("moe_picked_dynamo_adamw"));
-  // A loop over experts, each with weights of its own: they lie on ranks whole, also where ranks do not divide them.
+  // A loop over experts, each with weights of its own: they lie on ranks uncut, also where ranks do not divide them.
   for (const char* ranks : {R"(--ranks 2 --strategy '{"scopes": [{"match": "param:*experts*", "expert": 2}]}')",
                             R"(--ranks 4 --strategy '{"scopes": [{"match": "param:*experts*", "expert": 4}]}')",
                             R"(--ranks 6 --strategy '{"scopes": [{"match": "param:*experts*", "expert": 3}]}')"}) {
@@ -234,7 +234,7 @@ TEST(CaseFolders, HaveTheBitsOfOneRankAtLevelLayout) {
 }
 
 // Batch norms and gates with a capacity train over micro-batches and pipelines where each micro-batch is independent:
-// something else than the whole batch together, and the same in every layout.
+// something else than the full batch together, and the same in every layout.
 TEST(CaseFolders, CoupledSamplesTrainInIndependentMicroBatches) {
   const auto in_two = [](const std::string& more) {
     return R"( --strategy '{"batch.semantics": "per_micro_batch", "pipeline.num_micro_batch": 2)" + more + "}'";

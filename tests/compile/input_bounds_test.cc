@@ -193,11 +193,11 @@ TEST(SampleDims, OutputsThatRestOnOtherSamplesStandNotAlone) {
 }
 
 TEST(SampleDims, RowsAreFilledUpAndCutOff) {
-  Tensor part({DType::i32, {2, 3}}), whole({DType::i32, {2, 5}});
+  Tensor part({DType::i32, {2, 3}}), full({DType::i32, {2, 5}});
   for (int64_t i = 0; i < 6; ++i) part.set_int(i, i);
-  pad_samples(part, 1, whole);
-  EXPECT_EQ(whole.to_ints(), (std::vector<int64_t>{0, 1, 2, 2, 2, 3, 4, 5, 5, 5}));
-  const Tensor back = first_samples(whole, 1, 5, 3);
+  pad_samples(part, 1, full);
+  EXPECT_EQ(full.to_ints(), (std::vector<int64_t>{0, 1, 2, 2, 2, 3, 4, 5, 5, 5}));
+  const Tensor back = first_samples(full, 1, 5, 3);
   EXPECT_TRUE(identical(back, part));
   Tensor rows({DType::i32, {6}});  // two numbers of each of three samples
   for (int64_t i = 0; i < 6; ++i) rows.set_int(i, i);

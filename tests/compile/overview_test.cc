@@ -168,8 +168,9 @@ TEST(Overview, EveryCutHasAReason) {
   EXPECT_NE(tensor("transformer.h.0.mlp.c_proj.weight").why.find("cut by rows: "), std::string::npos);
   EXPECT_EQ(tensor("transformer.h.3.mlp.c_fc.weight").scope, "second");
   EXPECT_EQ(tensor("transformer.h.0.ln_1.weight").pieces, 1);
-  EXPECT_EQ(tensor("transformer.wte.weight").why,
-            "second uses it as well: first keeps it whole, sends it there in each step, and gets its gradient back");
+  EXPECT_EQ(
+      tensor("transformer.wte.weight").why,
+      "second uses it as well: first keeps it replicated, sends it there in each step, and gets its gradient back");
   const std::string text = explain(*plan, overview);
   for (const char* part :
        {"virtual device of task graph first (stage 0, ", "): ranks 0 to 3 (data 2 x split 2), ",

@@ -75,7 +75,7 @@ TEST(Plan, RefusesByName) {
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   const Plan& made = (*plan)->entries().front().plan;
   EXPECT_EQ(made.micro_batches(), 1);  // over time it is not
-  EXPECT_EQ(made.coupled, "node m (sum) sums over the whole batch and node c uses the result for each sample");
+  EXPECT_EQ(made.coupled, "node m (sum) sums over the full batch and node c uses the result for each sample");
   PlanOptions ranks;  // over ranks the sum is reduced before it is used
   ranks.ranks = 2;
   EXPECT_TRUE(compile(coupled, ranks).ok());

@@ -1,4 +1,4 @@
-// A process's part of each batch: the samples that the whole batch has there, and nothing else is read.
+// A process's part of each batch: the samples that the full batch has there, and nothing else is read.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ const std::vector<std::pair<std::string, TensorType>>& both() {
   return fields;
 }
 
-// The samples of a batch's field, filled up to a whole batch as a part is.
+// The samples of a batch's field, filled up to a full batch as a part is.
 std::vector<int64_t> samples_of(const Tensor& field, bool fill_up) {
   std::vector<int64_t> out;
   const int64_t each = field.elements() / field.shape()[0];
@@ -79,9 +79,9 @@ struct Case {
 
 class Parts : public testing::TestWithParam<Case> {};
 
-// Two processes with halves of x and one with y: what they are given is what the whole batch has, over two epochs and
+// Two processes with halves of x and one with y: what they are given is what the full batch has, over two epochs and
 // from any position.
-TEST_P(Parts, AreThoseOfTheWholeBatch) {
+TEST_P(Parts, AreThoseOfTheFullBatch) {
   const Case c = GetParam();
   const std::vector<int64_t> files = {11, 9, 10, 7};  // 37 samples
   const DatasetOptions options{.shuffled = c.shuffled, .seed = 3, .prefetch = c.prefetch, .partial = c.partial};
@@ -110,9 +110,9 @@ TEST_P(Parts, AreThoseOfTheWholeBatch) {
           const SampleRange range = parts[p][f];
           ASSERT_EQ(own[f].empty(), range.count == 0);
           if (range.count == 0) continue;
-          const std::vector<int64_t>& from_whole = f == 0 ? x : y;
+          const std::vector<int64_t>& from_full = f == 0 ? x : y;
           EXPECT_EQ(samples_of(own[f], false),
-                    std::vector<int64_t>(from_whole.begin() + range.first, from_whole.begin() + range.end()))
+                    std::vector<int64_t>(from_full.begin() + range.first, from_full.begin() + range.end()))
               << "process " << p << ", field " << f << ", batch " << from + step;
         }
       }

@@ -116,7 +116,7 @@ TEST(SlicedDataset, SaysWhatIsInTheWay) {
   EXPECT_NE(refused(*dataset, 3).find("a batch of 8 samples does not divide over 3"), std::string::npos);
   EXPECT_NE(refused(*dataset, 4).find("6 files do not divide over 4"), std::string::npos);
   auto held_out = parts("held", {4, 4}, R"({"batch": 2, "split": "train", "held_out": 0.25})");
-  EXPECT_NE(refused(*held_out, 2).find("no whole files"), std::string::npos);
+  EXPECT_NE(refused(*held_out, 2).find("no full files"), std::string::npos);
   EXPECT_EQ(held_out->slices(), 1);
   take(*held_out, 2);
 }

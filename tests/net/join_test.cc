@@ -327,7 +327,7 @@ class ByHand {
   Status introduce() const {
     return epl::introduce(socket_, own_.secret, net::card_subject(own_, 0, card_), own_.rank, deadline_).status();
   }
-  void say(std::string_view text) const { EXPECT_TRUE(send_whole(socket_, text, deadline_).ok()); }
+  void say(std::string_view text) const { EXPECT_TRUE(send_all(socket_, text, deadline_).ok()); }
 
  private:
   const std::function<double()> clock_ = TestHost().host().seconds;

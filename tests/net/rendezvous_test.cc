@@ -158,7 +158,7 @@ TEST(StoreRendezvous, strangers_do_no_harm) {
   for (int i = 0; i < 300; ++i) {  // more than may stand at its door
     strangers.push_back(connect_within(store->at(), deadline, false).value());
     if (i % 2 == 0) {
-      EXPECT_TRUE(send_whole(strangers.back(), std::string(i * 10, 'x'), deadline).ok());
+      EXPECT_TRUE(send_all(strangers.back(), std::string(i * 10, 'x'), deadline).ok());
     }
   }
   const auto place = store_rendezvous(store->at(), "secret", seconds_now, 20);
@@ -180,7 +180,7 @@ TEST(StoreRendezvous, what_nobody_reads_takes_no_memory) {
   const uint32_t head[] = {2, 5, 0, 0};  // look, for a key of five bytes
   std::string asked;
   for (size_t i = 0; i < looks; ++i) asked += std::string(reinterpret_cast<const char*>(head), sizeof head) + "large";
-  ASSERT_TRUE(send_whole(greedy, asked, deadline).ok());
+  ASSERT_TRUE(send_all(greedy, asked, deadline).ok());
   for (int i = 0; i < 50; ++i) {
     const double start = seconds_now();
     EXPECT_EQ(place->get_text("large", 20).value().size(), large);

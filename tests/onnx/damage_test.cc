@@ -23,7 +23,7 @@ using testing::port;
 constexpr int32_t f32 = schema::TensorProto::DataType_FLOAT;
 
 // y = function(x w), with everything a file may have: an initialiser, a function with an attribute, a branch.
-std::string whole_model() {
+std::string valid_model() {
   testing::Parts branch{.nodes = {node("Relu", {"h"}, {"b"})}, .outputs = {port("b", {"n", "3"})}};
   epl::Tensor yes(TensorType{DType::boolean, {}});
   yes.set_int(0, 1);
@@ -66,13 +66,13 @@ std::string ints(const std::string& name, const Ints& values) {
 }
 
 TEST(Hostile, TheModelThatIsDamagedBelowIsSound) {
-  auto graph = import(whole_model());
+  auto graph = import(valid_model());
   ASSERT_TRUE(graph.ok()) << graph.status().to_string();
   EXPECT_EQ(graph->node_count(), 3);
 }
 
 TEST(Hostile, TruncatedAtEveryByte) {
-  const std::string bytes = whole_model();
+  const std::string bytes = valid_model();
   const size_t graph_at = bytes.rfind("\x0a\x01g") - 3;  // inside the graph's message from here on
   for (size_t length = 0; length < bytes.size(); ++length) {
     auto model = load(bytes.substr(0, length));
@@ -86,7 +86,7 @@ TEST(Hostile, TruncatedAtEveryByte) {
 }
 
 TEST(Hostile, EveryByteReplaced) {
-  const std::string bytes = whole_model();
+  const std::string bytes = valid_model();
   int refused = 0;
   for (size_t at = 0; at < bytes.size(); ++at) {
     for (int value : {0x00, 0x01, 0x7f, 0x80, 0xff, bytes[at] ^ 0x08, bytes[at] ^ 0x02}) {

@@ -9,7 +9,7 @@ struct Piece {
   Attributes attributes;
   std::vector<Tensor> inputs;
   std::vector<TensorType> outputs;
-  uint64_t first_element = 0;  // of the whole result, for random ops
+  uint64_t first_element = 0;  // of the full result, for random ops
 };
 
 // The piece [begin, begin + count) of every part of one factor, which is `outer` parts.
@@ -27,21 +27,21 @@ struct Cut {
       if (has_factor(dims[d], factor)) type.shape[d] = type.shape[d] / size() * count * outer;
     return type;
   }
-  // Index in the whole dimension of local index i: dimensions are products of factors, major first.
+  // Index in the full dimension of local index i: dimensions are products of factors, major first.
   int64_t global_index(const ShardingRule::Dim& dim, int64_t i) const {
     int64_t index = 0, scale = 1;
     for (size_t k = dim.size(); k-- > 0;) {
-      const int64_t whole = rule.factors[dim[k]].size, local = dim[k] == factor ? count * outer : whole;
+      const int64_t full = rule.factors[dim[k]].size, local = dim[k] == factor ? count * outer : full;
       const int64_t at = i % local;
-      index += (dim[k] == factor ? at / count * (whole / outer) + begin + at % count : at) * scale;
+      index += (dim[k] == factor ? at / count * (full / outer) + begin + at % count : at) * scale;
       i /= local;
-      scale *= whole;
+      scale *= full;
     }
     return index;
   }
-  Tensor piece(const ShardingRule::Operand& dims, const Tensor& whole) const {
-    if (!cuts(dims)) return whole;
-    Tensor local(type(dims, whole.type()));
+  Tensor piece(const ShardingRule::Operand& dims, const Tensor& full) const {
+    if (!cuts(dims)) return full;
+    Tensor local(type(dims, full.type()));
     const Shape& shape = local.shape();
     for (int64_t i = 0; i < local.elements(); ++i) {
       int64_t rest = i, at = 0, scale = 1;
@@ -49,9 +49,9 @@ struct Cut {
         const int64_t index = rest % shape[d];
         rest /= shape[d];
         at += (dims[d].empty() ? index : global_index(dims[d], index)) * scale;
-        scale *= whole.shape()[d];
+        scale *= full.shape()[d];
       }
-      is_float(whole.dtype()) ? local.set(i, whole.get(at)) : local.set_int(i, whole.get_int(at));
+      is_float(full.dtype()) ? local.set(i, full.get(at)) : local.set_int(i, full.get_int(at));
     }
     return local;
   }

@@ -36,8 +36,8 @@ std::string gradient_of(const OpDef& op) {
 
 // Factors as letters, unshardable ones in capitals; a dimension of several factors in parentheses.
 char letter(const ExtendedRule& rule, size_t f) {
-  const bool whole = rule.rule.factors[f].unshardable && f < rule.added;
-  return static_cast<char>((whole ? 'A' : 'a') + static_cast<int>(f) % 26);
+  const bool unshardable = rule.rule.factors[f].unshardable && f < rule.added;
+  return static_cast<char>((unshardable ? 'A' : 'a') + static_cast<int>(f) % 26);
 }
 std::string operand_text(const ExtendedRule& rule, const ShardingRule::Operand& dims) {
   std::string text;

@@ -52,8 +52,8 @@ struct Case {
   }
 };
 
-// Two pieces of a factor give, put together or summed, the whole.
-void expect_whole(const Case& c, const Cut& first, const Cut& second) {
+// Two pieces of a factor give, put together or summed, the full tensor.
+void expect_full(const Case& c, const Cut& first, const Cut& second) {
   auto a = c.compute(first), b = c.compute(second);
   ASSERT_TRUE(a.ok()) << a.status().to_string();
   ASSERT_TRUE(b.ok()) << b.status().to_string();
@@ -82,8 +82,8 @@ void expect_unit_bits(const Case& c, int factor, int64_t outer, int64_t pieces) 
   const BatchCut cut = follow_batch(c.rule, std::vector<CutPlace>(c.inputs.size()), pieces, {factor, outer});
   if (cut.couples) return;
   const int64_t part = c.rule.factors[factor].size / outer;
-  auto whole = evaluate_op(c.op, c.sample.attributes, c.inputs, {pieces, cut.sum_outer});
-  ASSERT_TRUE(whole.ok()) << whole.status().to_string();
+  auto full = evaluate_op(c.op, c.sample.attributes, c.inputs, {pieces, cut.sum_outer});
+  ASSERT_TRUE(full.ok()) << full.status().to_string();
   std::vector<std::vector<Tensor>> results;
   for (int64_t p = 0; p < pieces; ++p) {
     auto result = c.compute({c.rule, factor, p * part / pieces, part / pieces, outer});
@@ -96,7 +96,7 @@ void expect_unit_bits(const Case& c, int factor, int64_t outer, int64_t pieces) 
       for (int64_t p = 0; p + step < pieces; p += 2 * step)
         for (int64_t k = 0; k < c.outputs[i].elements(); ++k)
           results[p][i].set(k, results[p][i].get(k) + results[p + step][i].get(k));
-    EXPECT_TRUE(identical((*whole)[i], results[0][i])) << "output " << i << " in " << pieces << " pieces";
+    EXPECT_TRUE(identical((*full)[i], results[0][i])) << "output " << i << " in " << pieces << " pieces";
   }
 }
 
@@ -138,9 +138,9 @@ class Sharding : public testing::TestWithParam<const OpDef*> {
 TEST_P(Sharding, PiecesMakeTheFullTensor) {
   const int cuts = each_cut(DType::f64, [](const Case& c, int factor, int64_t outer) {
     const int64_t part = c.rule.factors[factor].size / outer;
-    expect_whole(c, {c.rule, factor, 0, part / 2, outer}, {c.rule, factor, part / 2, part - part / 2, outer});
+    expect_full(c, {c.rule, factor, 0, part / 2, outer}, {c.rule, factor, part / 2, part - part / 2, outer});
   });
-  if (GetParam()->name == "first_not_finite") return;  // looks at whole tensors alone: gradients are complete by then
+  if (GetParam()->name == "first_not_finite") return;  // looks at full tensors alone: gradients are complete by then
   EXPECT_GT(cuts, 0) << "no sample has a factor that may be cut";
 }
 

@@ -22,8 +22,8 @@ inline void PrintTo(const OpDef* op, std::ostream* out) { *out << op->name; }
 struct Variant {
   std::string text;  // how it came from the sample, for messages
   Sample sample;
-  bool shrinks_whole =
-      false;  // a dimension that is taken as a whole is smaller than in the sample: indices may lie outside
+  bool shrinks_unshardable =
+      false;  // a dimension that is taken in full is smaller than in the sample: indices may lie outside
 };
 
 inline Result<ShardingRule> rule_of(const OpDef& op, const Sample& sample, OutputTypes& outputs) {
@@ -116,7 +116,7 @@ inline std::vector<Variant> variants(const OpDef& op, const std::vector<int64_t>
         return rule->factors[f].unshardable && size < rule->factors[f].size;
       };
       for (size_t f = 0; f < rule->factors.size(); ++f) {
-        // Whole dimensions of equal size may belong together, which their factors do not say.
+        // Full dimensions of equal size may belong together, which their factors do not say.
         std::vector<int> together;
         for (size_t g = 0; g < rule->factors.size(); ++g)
           if (rule->factors[g].size == rule->factors[f].size &&

@@ -183,11 +183,11 @@ void expect_same(const Tensor& found, const Tensor& wanted) {
 }
 
 // Of a tensor, what a rank has; no number where that is padding.
-Tensor poisoned_piece(const Mesh& mesh, int rank, const Tensor& whole, const Sharding& sharding) {
-  Tensor piece(local_type(mesh, whole.type(), sharding));
+Tensor poisoned_piece(const Mesh& mesh, int rank, const Tensor& full, const Sharding& sharding) {
+  Tensor piece(local_type(mesh, full.type(), sharding));
   for (int64_t i = 0; i < piece.elements(); ++i) set_element(piece, i, is_float(piece.dtype()) ? NAN : 1);
-  for_each_run(whole.type(), sharding, mesh, mesh.place(rank), [&](int64_t global, int64_t local, int64_t bytes) {
-    std::memcpy(static_cast<std::byte*>(piece.data()) + local, static_cast<const std::byte*>(whole.data()) + global,
+  for_each_run(full.type(), sharding, mesh, mesh.place(rank), [&](int64_t global, int64_t local, int64_t bytes) {
+    std::memcpy(static_cast<std::byte*>(piece.data()) + local, static_cast<const std::byte*>(full.data()) + global,
                 static_cast<size_t>(bytes));
   });
   return piece;
@@ -229,7 +229,7 @@ void expect_same_on(const OpDef& op, const Sample& sample, const OutputTypes& re
   expect_result(all, local, wanted);
 }
 
-// What a rank computes in padding gets nowhere, whatever that is. Results that the caller gets are whole.
+// What a rank computes in padding gets nowhere, whatever that is. Results that the caller gets are full.
 class CutNodes : public ::testing::TestWithParam<const OpDef*> {
  protected:
   // 5 over 4 ranks: one of them has padding alone.

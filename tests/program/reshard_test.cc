@@ -11,7 +11,7 @@ const Mesh mesh{.axes = {{"data", 2, MeshAxis::Kind::rank},
                          {"micro_batch", 2, MeshAxis::Kind::time},
                          {"unit", 8, MeshAxis::Kind::unit}}};
 constexpr int data = 0, model = 1, micro_batch = 2, unit = 3;
-const TensorType whole{DType::f32, {64, 16}};
+const TensorType full{DType::f32, {64, 16}};
 
 Cuts by(std::vector<int> axes, int64_t outer = 1) { return {{std::move(axes), outer}}; }
 
@@ -22,7 +22,7 @@ Sharding lying(std::vector<Cuts> dims, std::vector<Partial> partial = {}) {
 }
 
 // "accumulate f32[64,16]!; all_reduce(data) f32[64,16]"
-std::string moves(const Sharding& from, const Sharding& to, const TensorType& type = whole,
+std::string moves(const Sharding& from, const Sharding& to, const TensorType& type = full,
                   const BatchLayout& batch = ranks_first) {
   auto made = reshard(mesh, batch, type, from, to);
   if (!made.ok()) return cat("error: ", made.status().message());
@@ -56,13 +56,13 @@ TEST(Reshard, SumsGoOverMicroBatchesAndThenOverRanks) {
 
 TEST(Reshard, SumsFollowTheOrderOfTheBatch) {
   const Sharding summed = lying({{}, {}}, {{data}, {micro_batch}, {unit}, {model}});
-  EXPECT_EQ(moves(summed, lying({{}, {}}), whole, ranks_first),
+  EXPECT_EQ(moves(summed, lying({{}, {}}), full, ranks_first),
             "accumulate f32[64,16]!; all_reduce(data) f32[64,16]; all_reduce(model) f32[64,16]");
-  EXPECT_EQ(moves(summed, lying({{}, {}}), whole, time_first),
+  EXPECT_EQ(moves(summed, lying({{}, {}}), full, time_first),
             "all_reduce(data) f32[64,16]; accumulate f32[64,16]!; all_reduce(model) f32[64,16]");
-  EXPECT_EQ(moves(summed, lying({by({data}), {}}), whole, ranks_first),
+  EXPECT_EQ(moves(summed, lying({by({data}), {}}), full, ranks_first),
             "accumulate f32[64,16]!; reduce_scatter(data) f32[32,16]; all_reduce(model) f32[32,16]");
-  EXPECT_EQ(moves(summed, lying({by({data}), {}}), whole, time_first),
+  EXPECT_EQ(moves(summed, lying({by({data}), {}}), full, time_first),
             "reduce_scatter(data) f32[32,16]; accumulate f32[32,16]!; all_reduce(model) f32[32,16]")
       << "what is added up over micro-batches is a piece";
 }
@@ -127,7 +127,7 @@ TEST(Reshard, UnevenPiecesGetPaddingBeforeTheyAreCut) {
             "reshape f32[20,5,2]; pad f32[20,8,2]; reshape f32[10,32]; batch_slice f32[10,8]");
 }
 
-TEST(Reshard, UnevenPiecesLoseTheirPaddingWhenTheyAreWhole) {
+TEST(Reshard, UnevenPiecesLoseTheirPaddingWhenTheyAreGathered) {
   EXPECT_EQ(moves_of_ten(lying({uneven(10), {}}), lying({{}, {}})),
             "all_gather(model) f32[12,20]; reshape f32[1,12,20]; slice f32[1,10,20]; reshape f32[10,20]");
   EXPECT_EQ(moves_of_ten(lying({uneven(10), {}}), lying({uneven(10), {}})), "");
@@ -156,7 +156,7 @@ TEST(Reshard, OneUnevenCutStaysWhereAnotherOneGoes) {
             "reshape f32[1,3,20]; pad f32[1,4,20]; reshape f32[4,20]; batch_slice f32[2,20]");
 }
 
-TEST(Reshard, BetweenTwoWaysToPadADimensionIsWhole) {
+TEST(Reshard, BetweenTwoWaysToPadADimensionIsReplicated) {
   EXPECT_EQ(moves_of_ten(lying({{}, uneven(10)}), lying({{}, by({model})})),
             "all_gather(model) f32[40,6]; reshape f32[4,10,6]; transpose f32[10,4,6]; reshape f32[10,24]; "
             "reshape f32[10,12,2]; slice f32[10,10,2]; reshape f32[10,20]; batch_slice f32[10,5]");

@@ -267,7 +267,7 @@ def wrapping_integers():
             for x, y in ((a, b), (np.array([[[big]]], dtype), np.array([[1]], dtype))):
                 yield f"MatMul {dtype} wraps {x.ndim}", "MatMul", 13, {"x": x, "e": y}, {}, (), x @ y, False
             yield f"Gemm {dtype} wraps", "Gemm", 13, {"x": a, "e": b, "c": c}, {"transB": 1}, (), a @ b.T + c, False
-            yield (f"Gemm {dtype} by whole numbers", "Gemm", 13, {"x": a, "e": b, "c": c}, {"alpha": 3.0, "beta": 2.0},
+            yield (f"Gemm {dtype} by integers", "Gemm", 13, {"x": a, "e": b, "c": c}, {"alpha": 3.0, "beta": 2.0},
                    (), (a @ b) * array(3, dtype) + c * array(2, dtype), False)
             yield (f"CumSum {dtype} wraps", "CumSum", 14, {"x": a, "axis": np.array(1)}, {}, ("axis",),
                    np.cumsum(a, 1, dtype=dtype), False)

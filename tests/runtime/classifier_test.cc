@@ -73,7 +73,7 @@ TEST(Classifier, TrainsAMillionAndThreeClasses) {
 }
 
 // 8 GB of weights and as much momentum; nobody has a place for all scores either.
-TEST(Classifier, OfAMillionClassesIsNowhereWhole) {
+TEST(Classifier, OfAMillionClassesIsNowhereReplicated) {
   const Sizes sizes{64, 2048, 1000000};
   const auto model = std::make_shared<Unread>(classifier(sizes));
   const auto one = plan_of(model, 1, "{}"), eight = plan_of(model, 8, R"({"default": {"split": 8}})");

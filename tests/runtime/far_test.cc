@@ -69,7 +69,7 @@ TEST(Far, InputsAreUploaded) {
   EXPECT_EQ(program("cpu").find("upload"), std::string::npos);
 }
 
-// What lies there in pieces is saved from there, and what is loaded goes there, whole or in pieces.
+// What lies there in pieces is saved from there, and what is loaded goes there, in full or in pieces.
 TEST(Far, SavesAndLoadsUnderAnotherLayout) {
   const TemporaryFolder folder;
   const auto session_of = [](const std::string& device, int64_t ranks, std::string_view keys) {

@@ -1,4 +1,4 @@
-// Experts that are nodes of their own, as a loop over them is exported: each lies on a rank whole, and no sum of it is
+// Experts that are nodes of their own, as a loop over them is exported: each lies on a rank uncut, and no sum of it is
 // cut. So the bits are those of one rank at every level, also where ranks do not divide experts.
 #include <gtest/gtest.h>
 

@@ -31,7 +31,7 @@ inline Result<PlanOptions> mlp_options(int64_t ranks, const std::string& micro_b
   return options;
 }
 
-// The whole batch of a step; one target does not count.
+// The full batch of a step; one target does not count.
 inline std::vector<Tensor> mlp_batch(int64_t step) {
   Tensor x(TensorType{DType::f32, {8, 12}}), t(TensorType{DType::i64, {8}});
   for (int i = 0; i < 96; ++i) x.set(i, philox_uniform(static_cast<uint64_t>(step), i) - 0.5);

@@ -210,7 +210,7 @@ TEST(PerMicroBatch, AStepIsTheMeanOfStepsOverEach) {
   std::vector<Trained> each;
   for (int i = 0; i < 8; ++i) each.push_back(alone({i}));
   expect_mean(trained(model, {.name = "8", .strategy = per_micro_batch(8)}), mean_of(each), "8");
-  // It is something else than the whole batch together, and says so where nobody has asked for it.
+  // It is something else than the full batch together, and says so where nobody has asked for it.
   EXPECT_GT(std::abs(two.losses[0] - alone({0, 1, 2, 3, 4, 5, 6, 7}).losses[0]), 1e-4);
 }
 
@@ -246,7 +246,7 @@ TEST(PerMicroBatch, AsManyMicroBatchesHaveTheSameBits) {
   }
 }
 
-TEST(PerMicroBatch, WhereNothingIsCoupledItIsTheWholeBatch) {
+TEST(PerMicroBatch, WhereNothingIsCoupledItIsTheFullBatch) {
   for (const std::string& model : {model_of(separate), model_of(separate, draw)}) {
     const Trained one = trained(model, {.name = "whole", .steps = 3});
     for (const auto& [ranks, micro_batches] :
@@ -333,7 +333,7 @@ TEST(PerMicroBatch, OneMayCountNothing) {
   }
 }
 
-TEST(PerMicroBatch, OneMicroBatchIsTheWholeBatch) {
+TEST(PerMicroBatch, OneMicroBatchIsTheFullBatch) {
   const std::string model = model_of(coupled);
   expect_same(trained(model, {.name = "1", .strategy = per_micro_batch(1)}), trained(model, {.name = "whole"}), "1");
 }

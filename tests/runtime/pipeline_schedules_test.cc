@@ -92,8 +92,8 @@ TEST_P(Schedules, AreTheCallsOfThePrograms) {
 INSTANTIATE_TEST_SUITE_P(, Schedules, ::testing::ValuesIn(schedule_names()),
                          [](const auto& info) { return info.param; });
 
-// Four layers that cost the same, and a head that costs little beside them: they stay whole.
-TEST(FoundStages, LeaveLayersWhole) {
+// Four layers that cost the same, and a head that costs little beside them: they stay uncut.
+TEST(FoundStages, LeaveLayersUncut) {
   std::string text = "graph mlp(x: f32[64,512] batch 0) {\n";
   for (int i = 0; i < 4; ++i) text += cat("  w", i, ": f32[512,512] = param\n  v", i, ": f32[512,512] = param\n");
   text += "  o: f32[512,4] = param\n  forward:\n";

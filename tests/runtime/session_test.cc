@@ -60,7 +60,7 @@ TEST(Session, LearnsTheSameBitsUnderEveryLayout) {
   }
 }
 
-// The weights of the targets are of the whole batch, whatever its cut.
+// The weights of the targets are of the full batch, whatever its cut.
 TEST(Session, SmoothedAndWeightedLossesLearnTheSameBitsUnderEveryLayout) {
   const Attributes loss = {{"label_smoothing", 0.1}, {"class_weights", Doubles{0.5, 2, 1, 0.25}}};
   const Trained one = train({}, 5, loss), plain = train({}, 5);

@@ -55,10 +55,10 @@ INSTANTIATE_TEST_SUITE_P(
                       std::tuple(int64_t{4}, two_scopes(R"("split": 2)", R"("split": 4)", true),
                                  std::vector<std::string>{"wte", "first (split 2", "second (split 4"}),
                       std::tuple(int64_t{3}, two_scopes(R"("replicate": 1)", R"("split": 2)", false),
-                                 std::vector<std::string>{"wte", "first (whole", "second (split 2"})));
+                                 std::vector<std::string>{"wte", "first (replicated", "second (split 2"})));
 
-// Stages of one degree share a weight, copies of other numbers do, and so do scopes that both have it whole; on the
-// same ranks one of them may.
+// Stages of one degree share a weight, copies of other numbers do, and so do scopes that both have it replicated; on
+// the same ranks one of them may.
 TEST(SharedWeights, MayBeTied) {
   const auto learn = [](int64_t ranks, const std::string& keys) {
     return train(plan_of(ranks, keys), keys, 3, batch_of);

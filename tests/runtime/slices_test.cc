@@ -1,5 +1,5 @@
 // Processes that are each given the samples of their own ranks alone, and outputs that the strategy merges: of the
-// whole batch, with the same bits under every layout, or of what a process has. A process is a session of some ranks
+// full batch, with the same bits under every layout, or of what a process has. A process is a session of some ranks
 // here.
 #include <gtest/gtest.h>
 
@@ -131,7 +131,7 @@ const Seen& expected() {
 
 class Slices : public testing::TestWithParam<Layout> {};
 
-TEST_P(Slices, GiveWhatTheWholeBatchGives) {
+TEST_P(Slices, GiveWhatTheFullBatchGives) {
   const bool cut = GetParam().strategy.find("split") != std::string::npos;  // bits may differ
   for (const Seen& seen : seen_by(GetParam(), "global_concat")) {
     if (!cut) {
@@ -151,7 +151,7 @@ double sum_of(const Tensor& samples, int64_t first, int64_t count, int64_t colum
   return sum;
 }
 
-// Each merging against the samples one after another, of the whole batch and of the process.
+// Each merging against the samples one after another, of the full batch and of the process.
 TEST_P(Slices, OutputsAreMerged) {
   const std::vector<Seen> concat = seen_by(GetParam(), "global_concat");
   for (const char* key : {"global_mean", "global_sum", "local_concat", "local_mean", "local_sum"}) {
@@ -264,7 +264,7 @@ TEST(MergedOutputs, WhatCannotBeIsRefused) {
             "output y is in outputs.global_mean and in outputs.local_sum");
   EXPECT_EQ(refused(R"({"outputs.global_mean": "y, loss"})"), "");
   EXPECT_EQ(refused(R"({"outputs.local_sum": "*"})"), "") << "a pattern takes what it can";
-  EXPECT_NE(refused(R"({"outputs.local_mean": "loss"})").find("is a value of the whole batch"), std::string::npos);
+  EXPECT_NE(refused(R"({"outputs.local_mean": "loss"})").find("is a value of the full batch"), std::string::npos);
   EXPECT_NE(refused(R"({"outputs.global_sum": "z"})").find("no output is called \"z\""), std::string::npos);
   // What no key names is not kept.
   auto session = Session::create(host, strategy_plan(host, 1, "{}").value(), {.seed = 7}).value();

@@ -79,7 +79,7 @@ TEST_P(Blocks, HoldPiecesOfEveryProductsWeight) {
     ++weights;
     for (const char* state : {"", ".mean", ".square"}) {
       const size_t at = local.find(cat("state ", name, state, " "));
-      ASSERT_NE(at, std::string::npos) << name << state << " is whole";
+      ASSERT_NE(at, std::string::npos) << name << state << " is not cut";
     }
   }
   EXPECT_GE(weights, 4);

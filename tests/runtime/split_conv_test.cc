@@ -75,7 +75,7 @@ TEST_P(SplitConv, HasTheBitsOfOneRankAtLevelLayout) {
 TEST_P(SplitConv, TakesASumForTwoConvolutionsAndGathersNoWeight) {
   const std::string local = *(*plan_of(GetParam(), "data"))->text(EntryKind::train, "local");
   for (const char* weight : {"w1", "w2", "w3", "w4"}) {
-    EXPECT_NE(local.find(cat("\nstate ", weight, " ")), std::string::npos) << weight << " is whole";
+    EXPECT_NE(local.find(cat("\nstate ", weight, " ")), std::string::npos) << weight << " is not cut";
     EXPECT_EQ(local.find(cat(weight, ".gathered")), std::string::npos) << weight;
   }
   const std::regex collective(R"(  ([hap]\d\.\w+): .* = (all_reduce|all_gather|reduce_scatter)\(.*axis="split")");

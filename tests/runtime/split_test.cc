@@ -1,5 +1,5 @@
 // Weights in pieces over ranks, alone and beside data parallelism, micro-batches and stages: the answer of one rank,
-// memory known before the first step, and state that is read, written and saved as if it were whole.
+// memory known before the first step, and state that is read, written and saved as if it were not cut.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -103,7 +103,7 @@ TEST_P(Split, LearnsTheSameBitsFarAway) {
   for (const auto& [slot, value] : wanted) EXPECT_TRUE(identical(found.at(slot), value)) << slot;
 }
 
-// What was saved whole goes on in pieces, and what was saved in pieces whole.
+// What was saved in full goes on in pieces, and what was saved in pieces in full.
 TEST_P(Split, SavesAndLoadsUnderAnotherLayout) {
   const TemporaryFolder temporary;
   const std::string folder = temporary / "saved";

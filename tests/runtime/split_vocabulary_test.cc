@@ -62,7 +62,7 @@ TEST_P(Vocabulary, LearnsWhatOneRankLearns) {
   EXPECT_EQ((*session)->memory_bytes_used(), PlanMemory(**plan).peak());
 }
 
-TEST_P(Vocabulary, IsNeverWhole) {
+TEST_P(Vocabulary, IsNeverReplicated) {
   const auto [kind, ranks, split] = GetParam();
   auto plan = plan_of(kind, ranks, split);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();

@@ -1,5 +1,5 @@
 // Images over ranks by their rows: windows of convolutions and pools read over the borders of the pieces, forward and
-// backward, and weights stay whole.
+// backward, and weights stay replicated.
 #include <gtest/gtest.h>
 
 #include <regex>

@@ -126,7 +126,7 @@ TEST_P(UnevenSplit, CutsEveryWeightOfAProduct) {
   for (const char* name : {"wte", "qkv.weight", "qkv.bias", "proj.weight", "fc.weight", "fc.bias", "out.weight"}) {
     const StateSlot* slot = (*plan)->state().find(name);
     ASSERT_NE(slot, nullptr) << name;
-    // What one stage lends to another one is whole.
+    // What one stage lends to another one is replicated.
     if (GetParam().name == "in_stages" && slot->name == "wte") continue;
     EXPECT_LT(slot->local.bytes(), slot->type.bytes()) << name;
   }

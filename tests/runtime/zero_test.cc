@@ -1,6 +1,6 @@
 // Copies that share out the update and the optimizer's state (`zero.level` = v0 or auto): the bits of copies that do
 // not, less memory, known to the byte before the first step, and state that is read, written and saved as if it were
-// whole.
+// full.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -118,14 +118,14 @@ TEST_P(Zero, HasThemWithEveryOptimizer) {
 
 // All weights of the model divide: a rank has a piece of every state, and no byte more of any.
 TEST_P(Zero, HoldsAPieceOfTheOptimizersState) {
-  auto plan = plan_of(GetParam(), {}), whole = plan_of(GetParam(), off({}));
-  ASSERT_TRUE(plan.ok() && whole.ok()) << plan.status().to_string();
+  auto plan = plan_of(GetParam(), {}), replicated = plan_of(GetParam(), off({}));
+  ASSERT_TRUE(plan.ok() && replicated.ok()) << plan.status().to_string();
   for (int t = 0; t < (*plan)->classes(); ++t) {
     EXPECT_GT(optimizer_bytes(**plan, t), 0);
-    EXPECT_EQ(optimizer_bytes(**plan, t) * GetParam().pieces, optimizer_bytes(**whole, t)) << "class " << t;
+    EXPECT_EQ(optimizer_bytes(**plan, t) * GetParam().pieces, optimizer_bytes(**replicated, t)) << "class " << t;
     for (const StateSlot& slot : (*plan)->state_of(t).slots()) {
       if (slot.kind != ValueKind::parameter) continue;
-      EXPECT_EQ(slot.local, (*whole)->state_of(t).find(slot.name)->local) << slot.name;
+      EXPECT_EQ(slot.local, (*replicated)->state_of(t).find(slot.name)->local) << slot.name;
     }
   }
   EXPECT_FALSE((*plan)->text(EntryKind::train, "plan")->empty());
@@ -137,7 +137,7 @@ TEST_P(Zero, LearnsTheSameBitsFarAway) {
   expect_same(trained(GetParam(), {.device = name}, 3), trained(GetParam(), off({}), 3), GetParam().name);
 }
 
-// What was saved in pieces goes on whole and the other way round.
+// What was saved in pieces goes on replicated and the other way round.
 TEST_P(Zero, SavesAndLoadsUnderAnotherLayout) {
   const TemporaryFolder temporary;
   const auto step = [](Session& session, int s) {
@@ -247,10 +247,10 @@ TEST(ZeroBySamples, HasTheBitsOfSumsThatAreScattered) {
 TEST(ZeroOfDegrees, HasTheBitsOfCopiesThatUpdateEverything) {
   const Layout layout{"degrees", 6, 2, std::string(degrees)};
   expect_same(trained(layout, {}), trained(layout, off({})), layout.name);
-  auto plan = plan_of(layout, {}), whole = plan_of(layout, off({}));
-  ASSERT_TRUE(plan.ok() && whole.ok()) << plan.status().to_string();
-  EXPECT_EQ(optimizer_bytes(**plan, 0) * 2, optimizer_bytes(**whole, 0));
-  EXPECT_EQ(optimizer_bytes(**plan, 1) * 4, optimizer_bytes(**whole, 1));
+  auto plan = plan_of(layout, {}), replicated = plan_of(layout, off({}));
+  ASSERT_TRUE(plan.ok() && replicated.ok()) << plan.status().to_string();
+  EXPECT_EQ(optimizer_bytes(**plan, 0) * 2, optimizer_bytes(**replicated, 0));
+  EXPECT_EQ(optimizer_bytes(**plan, 1) * 4, optimizer_bytes(**replicated, 1));
 }
 
 // Each micro-batch is independent, and the gradient is the mean of theirs.
@@ -262,7 +262,7 @@ TEST(ZeroOfMicroBatches, HasTheBitsOfCopiesThatUpdateEverything) {
 }
 
 // b3 has one element: every copy updates it.
-TEST(ZeroOfWholes, SaysWhatDoesNotDivide) {
+TEST(ZeroOfReplicated, SaysWhatDoesNotDivide) {
   auto plan = plan_of({"two", 2}, {.model = std::string(tied_mlp)});
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   for (const StateSlot& slot : (*plan)->state_of(0).slots()) {
@@ -311,7 +311,7 @@ TEST(ZeroByItself, CutsLargeWeightsAlone) {
   EXPECT_EQ(pieces(large, 2), std::vector<std::string>{"w1"});
   EXPECT_EQ(pieces(off(large)), std::vector<std::string>());
   EXPECT_EQ(pieces({.level = "auto"}), std::vector<std::string>());
-  // All copies have the whole gradient, for its norm.
+  // All copies have the full gradient, for its norm.
   Job clipped = large;
   clipped.clip_norm = 0.05;
   EXPECT_EQ(pieces(clipped), std::vector<std::string>());

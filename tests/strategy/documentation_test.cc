@@ -53,8 +53,8 @@ A node belongs to the first scope that matches it, and inside that to the first 
 stages, a node that no scope matches goes where its operands are; beside a single scope, the `default` has it. More
 ranks than the stages need make copies of the pipeline: four ranks and two stages of one rank are two copies. The first
 stage that uses a shared weight lends it to the others. Scopes that share one must cut it over as many ranks, or not at
-all; scopes on the same ranks may have it in pieces and whole. A stage that needs a result of a later one, a scope that
-matches nothing, and numbers that do not divide are errors, which name the scope and the numbers.
+all; scopes on the same ranks may have it in pieces and replicated. A stage that needs a result of a later one, a scope
+that matches nothing, and numbers that do not divide are errors, which name the scope and the numbers.
 
 Stages may have different numbers of ranks and different kinds. A scope inside another one divides the ranks of one copy
 of it. Here the second stage has two ranks for each rank of the first, and cuts its weights over them:
@@ -116,9 +116,9 @@ ranks get all of are errors. They name the scope, the value, the node and the nu
 ```
 
 At level `layout` the bits are those of one rank at this level, with 1, 2, 4 or 8 ranks to a split. Only what divides
-into equal pieces is cut then; the rest runs whole, and a note of the plan says so. A sum that a split
+into equal pieces is cut then; the rest is replicated, and a note of the plan says so. A sum that a split
 may cut then adds up to 8 segments one by one and joins them as a binary tree, on one rank as on many. This costs some
-time, which `epl bench` measures, and the bits are other ones than at `data`. What is not cut in whole segments is not
+time, which `epl bench` measures, and the bits are other ones than at `data`. What is not cut in full segments is not
 cut there at all: it runs on every rank, or is cut elsewhere. A plan that would break the promise is an error that names
 the node.
 
@@ -133,8 +133,8 @@ tokens of all 4: tokens go there and back by exchanges. The degree is free: on 8
 experts, whose gradients are summed over these two groups, those of all other weights over 8 ranks. The scope should
 hold the products with the experts' weights (`"match": "param:*experts*"`); what lies between them is in it as well. The
 gate, and what sends tokens to experts and adds up their answers, stay outside. Then no sum is cut, and the bits are
-those of one rank at level `data` as well. A gate that counts the tokens of an expert over the whole batch sees the
-whole batch on every rank, and makes it one micro-batch unless each is independent (below); one that counts them for
+those of one rank at level `data` as well. A gate that counts the tokens of an expert over the full batch sees the
+full batch on every rank, and makes it one micro-batch unless each is independent (below); one that counts them for
 each sample follows any cut.
 
 Where tokens come to an expert's slots by index (scatter into zeros, gather from what the experts answer), the slots are
@@ -150,7 +150,7 @@ room for all of them, since all may go to one expert, and its work depends on wh
 much room, `"split": 4` instead of `"expert": 4` cuts inside each expert: tokens go to all ranks, each has a piece of
 every expert and of what it computes, and as much to do whatever the gate picks.
 
-Experts that are nodes of their own, as a loop over experts is exported, lie on ranks whole: of E experts over 4 ranks,
+Experts that are nodes of their own, as a loop over experts is exported, lie on ranks uncut: of E experts over 4 ranks,
 expert e goes to number e * 4 / E of them, and E need not divide. A rank has the weights of its experts alone, their
 gradients and what the optimizer keeps of them, and computes nothing of other experts. It has room for as many as the
 rank with most. Each of these experts looks at all tokens, so all tokens of the group come to its ranks; what one
@@ -169,7 +169,7 @@ constexpr std::string_view micro_batches = R"(## Micro-batches
 
 `pipeline.num_micro_batch` cuts the batch in time. What looks at all samples together over ranks (the statistics of a
 batch norm, a gate with a capacity, what balances experts) cannot do so over micro-batches, which never meet. Such a
-model trains on the whole batch as one micro-batch: the answer and its bits are those of one rank, the memory is that of
+model trains on the full batch as one micro-batch: the answer and its bits are those of one rank, the memory is that of
 all samples at once, and a pipeline waits as with one micro-batch. A note of the plan names the node. Evaluation, where
 nothing is coupled, keeps its micro-batches. A user who wants the batch cut says that each micro-batch is independent:
 
@@ -182,7 +182,7 @@ means over micro-batches, and so are running statistics, which change once a ste
 those of a micro-batch. Micro-batches are runs of samples of the global batch, and all ranks share each. So which
 samples are in one depends on no layout, and all layouts with as many micro-batches have the same bits, within what
 their level promises. Where nothing looks at several samples, all targets count and the number of micro-batches is a
-power of two, these are the bits of the whole batch together. With another number of micro-batches the answer is
+power of two, these are the bits of the full batch together. With another number of micro-batches the answer is
 another one.
 
 The model is bound at the size of a micro-batch. A file that fixes its batch is freed of it, and what its constants say
@@ -211,7 +211,7 @@ Stages that no scopes name are found: `pipeline.num_stages` says for how many ra
 
 The nodes that see the inputs are cut, in their order, into runs that take about the same time by the cost model: the
 backward pass, the update, and what is sent between stages count too. Of the cuts that are within a twentieth of the
-best, those are taken that leave repeated layers whole, and then those over which least is sent. More ranks make copies.
+best, those are taken that leave repeated layers uncut, and then those over which least is sent. More ranks make copies.
 `epl plan` shows where each stage begins and its part of the work.
 
 The ranks of a stage are shared out as `default` says, with the scopes inside it. Beside `pipeline.num_stages`, scopes
@@ -238,8 +238,8 @@ constexpr std::string_view closing = R"(
 
 Ranks that cut the batch have copies of the same weights, and each would update all of them. Of large weights they
 share this out (ZeRO, Rajbhandari et al. 2020), where that saves time by the cost model of the device. On processors
-such a weight has 7 KiB or more, each copy gets an equal run of its rows, and nobody needs its whole gradient. The plan
-has a note of it. `"zero.level": "off"` keeps everything whole on each copy, and `v0` shares out what it can, to save
+such a weight has 7 KiB or more, each copy gets an equal run of its rows, and nobody needs its full gradient. The plan
+has a note of it. `"zero.level": "off"` replicates everything on each copy, and `v0` shares out what it can, to save
 memory:
 
 ```json
@@ -248,13 +248,13 @@ memory:
 
 At `v0` each of N copies updates one of N equal pieces of a weight. It keeps the optimizer's state of this piece alone,
 so the state takes an N-th of the memory. It gets this piece of the sum of gradients; the new pieces are then exchanged.
-Together this moves as much as the sum of whole gradients, or less: of a large weight and a small batch, copies give
+Together this moves as much as the sum of full gradients, or less: of a large weight and a small batch, copies give
 each other the samples, and each computes its piece of the gradient of all. No bit changes, and it goes with everything
 above: with stages, whose copies share what the stage has, with splits, of whose pieces copies have pieces, and with
 micro-batches, after which gradients are summed once. A weight is cut in its first dimension that N divides; one without
-any stays whole on each copy, and the plan has a note. Where the norm of all gradients is taken, to clip them, each copy
-has whole gradients first. Checkpoints, and what is read and written by name, are whole. `v1` and `v2` are not built
-yet.
+any stays replicated on each copy, and the plan has a note. Where the norm of all gradients is taken, to clip them, each
+copy has full gradients first. Checkpoints, and what is read and written by name, are full tensors. `v1` and `v2` are
+not built yet.
 
 ## Data
 
@@ -276,7 +276,7 @@ position means the same samples.
 
 ## Outputs
 
-A plan's outputs are those of the whole batch, wherever its ranks are. Six keys merge them, as the collections of the
+A plan's outputs are those of the full batch, wherever its ranks are. Six keys merge them, as the collections of the
 original EPL did (`GLOBAL_CONCAT_OBJECTS` and the others): each is a list of globs over the names of outputs.
 
 ```json
@@ -285,8 +285,8 @@ original EPL did (`GLOBAL_CONCAT_OBJECTS` and the others): each is a list of glo
 
 `concat` gives samples one after another, which is what an output gives that no key names. `mean` and `sum` leave out
 the dimension of the samples: `[8, 10]` becomes `[10]`. They are taken in the order of the samples, so that no layout
-shows in them. `global` is the whole batch. `local` is what the ranks of one process work on, so in a job of one process
-the two are the same. An output without a dimension of samples, as the loss, is a value of the whole batch already. It
+shows in them. `global` is the full batch. `local` is what the ranks of one process work on, so in a job of one process
+the two are the same. An output without a dimension of samples, as the loss, is a value of the full batch already. It
 stays as it is, and no process has a part of it. What a key names is also kept in steps and evaluations, for
 `epl_session_output`.
 

@@ -32,7 +32,7 @@ TEST(SumSegments, AreTheSameHoweverManyRanksThereAre) {
   EXPECT_FALSE(last(*plan_of(48, 2, "data")).segments);
 }
 
-// 12 numbers are 4 segments of 3: eight ranks cannot have whole ones, so that all of it runs on each.
+// 12 numbers are 4 segments of 3: eight ranks cannot have full ones, so that all of it runs on each.
 TEST(SumSegments, AreNotCutInPieces) {
   EXPECT_EQ(last(*plan_of(12, 4)).segments.count, 4);
   EXPECT_TRUE(last(*plan_of(12, 4)).cut_by(plan_of(12, 4)->mesh().find("split")));

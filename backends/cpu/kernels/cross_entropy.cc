@@ -29,8 +29,8 @@ AxisRows rows_of(const KernelQuery& q) { return AxisRows(q.in(0), q.axis("axis")
 PreparedReduce sum_of_positions(const KernelQuery& q) { return PreparedReduce({q.in(1).elements()}, {0}, q.units); }
 
 // Workspace: the losses of all positions, then the sum's, then the threads' rows.
-int64_t terms_bytes(const KernelQuery& q) { return whole_lines(q.in(1).elements() * 4); }
-int64_t sum_bytes(const PreparedReduce& reduce, int threads) { return whole_lines(reduce.workspace_bytes(threads)); }
+int64_t terms_bytes(const KernelQuery& q) { return line_aligned(q.in(1).elements() * 4); }
+int64_t sum_bytes(const PreparedReduce& reduce, int threads) { return line_aligned(reduce.workspace_bytes(threads)); }
 Result<Prepared> prepare(const KernelQuery& q) {
   EPL_TRY(require(q.units.divide(q.in(1).elements()), "units that do not divide the positions"));
   EPL_TRY(accepts(q));

@@ -21,11 +21,11 @@ bool PreparedElementwise::passes_inputs_through() const {
 }
 
 int64_t PreparedElementwise::thread_bytes() const {
-  return whole_lines(static_cast<int64_t>(values_.size()) * 9) + whole_lines(slots_ * tile_ * element_bytes_);
+  return line_aligned(static_cast<int64_t>(values_.size()) * 9) + line_aligned(slots_ * tile_ * element_bytes_);
 }
 
 int64_t PreparedElementwise::workspace_bytes(int threads) const {
-  return whole_lines(static_cast<int64_t>(values_.size()) * 8) + threads * thread_bytes();
+  return line_aligned(static_cast<int64_t>(values_.size()) * 8) + threads * thread_bytes();
 }
 
 void PreparedElementwise::launch(const KernelCall& call) const {

@@ -42,10 +42,10 @@ class PreparedElementwise::Run {
       : prepared_(prepared), call_(call), stored_(stored), lanes_(EPL_CPU_CHOOSE(lane_table)()) {
     const auto values = static_cast<int64_t>(prepared.values_.size());
     uniform_ = static_cast<std::byte*>(call.workspace);
-    std::byte* scratch = uniform_ + whole_lines(values * 8) + thread * prepared.thread_bytes();
+    std::byte* scratch = uniform_ + line_aligned(values * 8) + thread * prepared.thread_bytes();
     where_ = reinterpret_cast<const void**>(scratch);
     one_ = reinterpret_cast<uint8_t*>(where_ + values);
-    slots_ = scratch + whole_lines(values * 9);
+    slots_ = scratch + line_aligned(values * 9);
     for (size_t o = 0; o < prepared.outputs_.size(); ++o) {
       results_[o] = {o < stored ? static_cast<std::byte*>(call.outputs[o]) : nullptr, 0};
       if (streams_output(o)) streamed_ |= uint64_t{1} << o;

@@ -94,7 +94,7 @@ struct RealMod {
 // They wrap where signed arithmetic would be undefined; the cases of core/ir/scalar_ops.inc.
 using W = int64_t;
 using U = uint64_t;
-HWY_INLINE W whole_power(W base, W exponent) {
+HWY_INLINE W integer_power(W base, W exponent) {
   if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 != 0 ? -1 : 1) : 0;
   U result = 1, factor = U(base);
   for (U left = U(exponent); left != 0; left >>= 1, factor *= factor) {
@@ -115,7 +115,7 @@ EPL_INTEGER(div, (W a, W b), b == 0 ? 0 : b == -1 ? W(0 - U(a)) : a / b)
 EPL_INTEGER(fma, (W a, W b, W c), U(a) * U(b) + U(c))
 EPL_INTEGER(max, (W a, W b), a > b ? a : b)
 EPL_INTEGER(min, (W a, W b), a < b ? a : b)
-EPL_INTEGER(pow, (W a, W b), whole_power(a, b))
+EPL_INTEGER(pow, (W a, W b), integer_power(a, b))
 EPL_INTEGER(mod, (W a, W b), b == 0 || b == -1 ? 0 : (a % b != 0 && (a % b < 0) != (b < 0)) ? a % b + b : a % b)
 EPL_INTEGER(fmod, (W a, W b), b == 0 || b == -1 ? 0 : a % b)
 EPL_INTEGER(neg, (W a), 0 - U(a))

@@ -22,7 +22,7 @@ constexpr int64_t gradient_values = 512 << 10;  // of the sums of all units that
 constexpr int64_t line = 16;                    // floats
 constexpr int64_t bytes_per_float = sizeof(float);
 
-int64_t whole_lines(int64_t values) { return (values + line - 1) / line * line; }
+int64_t line_aligned(int64_t values) { return (values + line - 1) / line * line; }
 
 struct Picked {
   int64_t rows = 0, k = 0, n = 0, matrices = 0;
@@ -33,7 +33,7 @@ struct Picked {
   // Elements of a matrix [k, n], or [n, k] if transposed, from one of k, or of n, to the next.
   int64_t along_k() const { return transposed ? 1 : n; }
   int64_t along_n() const { return transposed ? k : 1; }
-  int64_t sorted_values() const { return whole_lines(2 * (runs() + 2 + rows)); }  // of 8 bytes
+  int64_t sorted_values() const { return line_aligned(2 * (runs() + 2 + rows)); }  // of 8 bytes
 };
 
 // first[r] to first[r + 1] in `order` are the rows of run r: those of a matrix, or of a matrix and a unit. Rows behind
@@ -98,7 +98,7 @@ Result<Prepared> prepare_product(const KernelQuery& q) {
   p->matrices = q.in(1).shape[0];
   p->units = q.units;
   EPL_TRY(require(p->units.outer == 1 && p->units.divide(p->k), "segments of the sum that are interleaved"));
-  const int64_t values = p->sorted_values() + whole_lines(p->rows * p->k) + whole_lines(p->rows * p->n);
+  const int64_t values = p->sorted_values() + line_aligned(p->rows * p->k) + line_aligned(p->rows * p->n);
   const int64_t product = gemm_bytes(p->rows, q.threads, [&](int64_t rows) { return product_of(*p, rows); });
   return Prepared{.state = p, .workspace_bytes = values * bytes_per_float + product};
 }
@@ -107,8 +107,8 @@ void launch_product(const KernelCall& call) {
   const Picked& p = *static_cast<const Picked*>(call.state);
   const Runs runs = sort_rows(call, p, false);
   float* const x = static_cast<float*>(call.workspace) + p.sorted_values();
-  float* const y = x + whole_lines(p.rows * p.k);
-  float* const scratch = y + whole_lines(p.rows * p.n);
+  float* const y = x + line_aligned(p.rows * p.k);
+  float* const scratch = y + line_aligned(p.rows * p.n);
   bring_together(call.threads(), runs.order, p.rows, call.in<float>(0), p.k, x);
   for (int64_t e = 0; e < p.matrices; ++e) {
     for (int64_t row = runs.first[e]; row < runs.first[e + 1]; row += most_rows) {
@@ -148,8 +148,8 @@ Result<Prepared> prepare_gradient(const KernelQuery& q) {
   const int64_t height = p->transposed ? p->n : p->k, width = p->transposed ? p->k : p->n;
   p->block = std::clamp<int64_t>(gradient_values / std::max<int64_t>(1, (p->units.count + 1) * width), 1,
                                  std::max<int64_t>(height, 1));
-  const int64_t values = p->sorted_values() + whole_lines(p->rows * p->k) + whole_lines(p->rows * p->n) +
-                         (p->units.count + 1) * whole_lines(p->block * width);
+  const int64_t values = p->sorted_values() + line_aligned(p->rows * p->k) + line_aligned(p->rows * p->n) +
+                         (p->units.count + 1) * line_aligned(p->block * width);
   int64_t product = 0;
   for (const int64_t some : {p->block, height % std::max<int64_t>(p->block, 1)})
     product =
@@ -162,13 +162,13 @@ void launch_gradient(const KernelCall& call) {
   const NormLoops& loops = EPL_CPU_CHOOSE(norm_loops)();
   const Runs runs = sort_rows(call, p, true);
   float* const x = static_cast<float*>(call.workspace) + p.sorted_values();
-  float* const dy = x + whole_lines(p.rows * p.k);
-  float* const sums = dy + whole_lines(p.rows * p.n);
+  float* const dy = x + line_aligned(p.rows * p.k);
+  float* const sums = dy + line_aligned(p.rows * p.n);
   bring_together(call.threads(), runs.order, p.rows, call.in<float>(0), p.k, x);
   bring_together(call.threads(), runs.order, p.rows, call.in<float>(1), p.n, dy);
   const float *const a = p.transposed ? dy : x, *const b = p.transposed ? x : dy;
   const int64_t height = p.transposed ? p.n : p.k, width = p.transposed ? p.k : p.n;
-  const int64_t step = whole_lines(p.block * width);
+  const int64_t step = line_aligned(p.block * width);
   float *const more = sums + p.units.count * step, *const scratch = more + step;
   const auto add = [&](float* to, const float* from, int64_t values) {
     call.threads().run_ranges(values, task_values,

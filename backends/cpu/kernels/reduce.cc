@@ -98,7 +98,7 @@ PreparedReduce::Row PreparedReduce::row(int64_t number) const {
 }
 
 int64_t PreparedReduce::partials_bytes() const {
-  return units_ * segments_ == 1 ? 0 : whole_lines(outputs() * units_ * segments_ * 4);
+  return units_ * segments_ == 1 ? 0 : line_aligned(outputs() * units_ * segments_ * 4);
 }
 
 int64_t PreparedReduce::workspace_bytes(int threads) const {

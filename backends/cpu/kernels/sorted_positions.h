@@ -15,7 +15,7 @@ struct SortedPositions {
 };
 
 inline int64_t sorted_positions_bytes(int64_t count, int64_t places) {
-  return whole_lines((places + 2 + count) * static_cast<int64_t>(sizeof(int64_t)));
+  return line_aligned((places + 2 + count) * static_cast<int64_t>(sizeof(int64_t)));
 }
 
 // place_of(i) for i < count is the place of position i, -1 for none.

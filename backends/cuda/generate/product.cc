@@ -89,8 +89,8 @@ void add_product(Kernel& kernel, const Product& p, Argument a, Argument b, Argum
   const std::string text = program({product_file}, body);
   Argument parts = c;
   if (split) {
-    parts = workspace(whole_lines(kernel.workspace_bytes));
-    kernel.workspace_bytes = parts.value + whole_lines(each_unit.batch * p.m * p.n * 4);
+    parts = workspace(line_aligned(kernel.workspace_bytes));
+    kernel.workspace_bytes = parts.value + line_aligned(each_unit.batch * p.m * p.n * 4);
   }
   kernel.launches.push_back(
       {.source = text,

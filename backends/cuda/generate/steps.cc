@@ -15,7 +15,7 @@ int64_t count_of(const Walks& walks) {
 
 }  // namespace
 
-int64_t whole_lines(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+int64_t line_aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 void add_copy(Kernel& kernel, DType type, Argument from, Argument to, const Walks& source, const Walks& target,
               int64_t first_source, int64_t first_target) {
@@ -109,7 +109,7 @@ Walks RowLayout::in_rows() const {
 }
 Argument RowLayout::room() {
   const Argument at = workspace(kernel_.workspace_bytes);
-  kernel_.workspace_bytes += whole_lines(rows_.elements() * 4);
+  kernel_.workspace_bytes += line_aligned(rows_.elements() * 4);
   return at;
 }
 Argument RowLayout::read(Argument x) {

@@ -12,7 +12,7 @@ namespace epl::cuda {
 inline constexpr std::string_view reduce_file = "backends/cuda/text/reduce.cuh";
 inline constexpr std::string_view rows_file = "backends/cuda/text/rows.cuh";
 
-int64_t whole_lines(int64_t bytes);  // rounded up, so that what follows in a workspace is aligned
+int64_t line_aligned(int64_t bytes);  // rounded up, so that what follows in a workspace is aligned
 
 // to[where element i of `target` lies] = from[where element i of `source` lies]; both have the same sizes. Elements are
 // bytes of one size.
@@ -33,7 +33,7 @@ struct Reduction {
   int64_t run() const { return reduced / units.count; }
   int64_t segments() const;  // of a unit
   int64_t parts() const { return units.count * segments(); }
-  int64_t workspace_bytes() const { return parts() == 1 ? 0 : whole_lines(parts() * outputs * 4); }
+  int64_t workspace_bytes() const { return parts() == 1 ? 0 : line_aligned(parts() * outputs * 4); }
 };
 // `op`: Sum, Max, Min or Product. Partial results go to the workspace from `offset` on. Where nothing is reduced the
 // results are the operation's identity.

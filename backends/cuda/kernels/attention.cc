@@ -108,8 +108,8 @@ Result<Kernel> attention_grad(const Query& q) {
   const std::string text = program({attention_file}, body);
   const Argument dy = input(0), qs = input(1), ks = input(2), vs = input(3), y = input(4), lse = input(5),
                  bias = q.has(6) ? input(6) : Argument{}, dots = workspace(0),
-                 corrections = workspace(whole_lines(rows * 4));
-  kernel.workspace_bytes = 2 * whole_lines(rows * 4);
+                 corrections = workspace(line_aligned(rows * 4));
+  kernel.workspace_bytes = 2 * line_aligned(rows * 4);
   if (rows > 0) {
     kernel.launches.push_back(launch_threads(text, "prepare", rows, {dy, qs, ks, y, lse, bias, dots, corrections}));
     kernel.launches.push_back(launch_tiles(text, "queries", each_query, s.batch * s.heads, s.queries,

@@ -95,9 +95,9 @@ Result<Kernel> convolve(const Query& q, bool gradient) {
   Kernel kernel;
   const int64_t tiles = s.all_tiles();
   if (tiles == 0) return kernel;
-  const int64_t of_weights = whole_lines(positions * s.in * s.out * 4),
-                of_inputs = whole_lines(positions * s.in * tiles * 4);
-  kernel.workspace_bytes = of_weights + of_inputs + whole_lines(positions * s.out * tiles * 4);
+  const int64_t of_weights = line_aligned(positions * s.in * s.out * 4),
+                of_inputs = line_aligned(positions * s.in * tiles * 4);
+  kernel.workspace_bytes = of_weights + of_inputs + line_aligned(positions * s.out * tiles * 4);
   const Argument u = workspace(0), v = workspace(of_weights), m = workspace(of_weights + of_inputs);
   const std::string body = cat(s.text(), constant("weight_out", gradient ? taps * taps : w[1] * taps * taps),
                                constant("weight_in", gradient ? w[1] * taps * taps : taps * taps),
@@ -178,7 +178,7 @@ Result<Kernel> winograd_grad_weight(const Query& q) {
   Kernel kernel;
   const auto take = [&](int64_t floats) {
     const Argument at = workspace(kernel.workspace_bytes);
-    kernel.workspace_bytes += whole_lines(floats * 4);
+    kernel.workspace_bytes += line_aligned(floats * 4);
     return at;
   };
   const Argument of_x = take(positions * s.in * tiles), of_dy = take(positions * s.out * tiles),

@@ -118,8 +118,8 @@ Result<Kernel> gather_grad(const Query& q) {
     add_fill(kernel, DType::f32, output(0), elements);
     return kernel;
   }
-  const int64_t first_bytes = whole_lines(s.size * 8);
-  kernel.workspace_bytes = first_bytes + whole_lines(count * 8);
+  const int64_t first_bytes = line_aligned(s.size * 8);
+  kernel.workspace_bytes = first_bytes + line_aligned(count * 8);
   const std::string body = cat(
       "using Index = ", memory_type(q.in(1).dtype), ";\n", index_function(q.in(1).dtype, s.size),
       constant("count", count), constant("size", s.size), constant("inner", s.inner), constant("elements", elements),

@@ -128,8 +128,8 @@ Argument units_first(Kernel& kernel, Summed x, int64_t k, Units units) {
                         {units.outer, units.count * run * x.behind},
                         {run * x.behind, 1}};
   const int64_t elements = x.before * k * x.behind;
-  const Argument copy = workspace(whole_lines(kernel.workspace_bytes));
-  kernel.workspace_bytes = copy.value + whole_lines(elements * 4);
+  const Argument copy = workspace(line_aligned(kernel.workspace_bytes));
+  kernel.workspace_bytes = copy.value + line_aligned(elements * 4);
   add_copy(kernel, DType::f32, given, copy, source, row_major({units.count, x.before, units.outer, run * x.behind}));
   return copy;
 }
@@ -166,8 +166,8 @@ Result<Kernel> blas_kernel(const Query& q, const BlasProduct& p, Summed x, Summe
   const Argument from_x = units_first(kernel, x, k, units), from_w = units_first(kernel, w, k, units);
   Argument to = output(0);
   if (units.count > 1) {
-    to = workspace(whole_lines(kernel.workspace_bytes));
-    kernel.workspace_bytes = to.value + whole_lines(units.count * p.batch * p.m * p.n * 4);
+    to = workspace(line_aligned(kernel.workspace_bytes));
+    kernel.workspace_bytes = to.value + line_aligned(units.count * p.batch * p.m * p.n * 4);
   }
   const auto add = [&](const BlasCall& one) {
     Launch& launch = kernel.launches.emplace_back();

@@ -112,7 +112,7 @@ Result<Kernel> backward(const Query& q, bool centred) {
   const Argument mean = centred ? input(2) : Argument{}, rstd = input(centred ? 3 : 2),
                  scale = operand(q, centred ? 4 : 3);
   const Reduction sums({rows}, {0}, q.units);
-  const int64_t parts = sums.parts(), bytes = whole_lines(parts * width * 4);
+  const int64_t parts = sums.parts(), bytes = line_aligned(parts * width * 4);
   const std::string body =
       cat(constant("width", width), constant("units", q.units.count), constant("run", sums.run()),
           constant("segments", sums.segments()), constant("parts", parts),

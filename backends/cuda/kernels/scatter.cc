@@ -201,14 +201,14 @@ Result<Kernel> gather_nd_grad(const Query& q) {
   EPL_TRY(require(is_integer(q.in(1).dtype), "indices that are no integers"));
   const Tuples tuples(q.out(0).shape, q.in(1).shape, static_cast<size_t>(q.integer("batch_dims")));
   EPL_TRY(require(q.units.divide(tuples.count), "units that do not divide the indices"));
-  const int64_t elements = q.out(0).elements(), first_bytes = whole_lines(tuples.slices() * 8);
+  const int64_t elements = q.out(0).elements(), first_bytes = line_aligned(tuples.slices() * 8);
   Kernel kernel;
   if (elements == 0) return kernel;
   if (tuples.positions() == 0) {
     add_fill(kernel, DType::f32, output(0), elements);
     return kernel;
   }
-  kernel.workspace_bytes = first_bytes + whole_lines(tuples.positions() * 8);
+  kernel.workspace_bytes = first_bytes + line_aligned(tuples.positions() * 8);
   const std::string text =
       program({}, cat(tuples.text(q.in(1).dtype), constant("elements", elements), constant("units", q.units.count),
                       constant("run", std::max<int64_t>(1, q.units.run(tuples.count))), link_positions, join_function,
@@ -224,11 +224,11 @@ Result<Kernel> scatter_nd(const Query& q) {
   const Tuples tuples(q.in(0).shape, q.in(1).shape, 0);
   const DType type = q.in(0).dtype;
   EPL_ASSIGN(const std::string combine, combine_function(q.text("reduction"), type));
-  const int64_t elements = q.out(0).elements(), first_bytes = whole_lines(tuples.slices() * 8);
+  const int64_t elements = q.out(0).elements(), first_bytes = line_aligned(tuples.slices() * 8);
   Kernel kernel;
   kernel.aliases = {{0, 0}};
   if (elements == 0) return kernel;
-  kernel.workspace_bytes = first_bytes + whole_lines(tuples.positions() * 8);
+  kernel.workspace_bytes = first_bytes + line_aligned(tuples.positions() * 8);
   const std::string text = program(
       {region_file},
       cat(tuples.text(q.in(1).dtype), combine, link_positions,

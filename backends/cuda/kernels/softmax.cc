@@ -52,7 +52,7 @@ Result<Kernel> cross_entropy(const Query& q) {
   Kernel kernel;
   RowLayout layout(kernel, rows);
   const Argument x = layout.read(input(0)), terms = workspace(kernel.workspace_bytes);
-  kernel.workspace_bytes += whole_lines(rows.rows * 4);
+  kernel.workspace_bytes += line_aligned(rows.rows * 4);
   const int64_t for_sum = kernel.workspace_bytes;
   if (rows.rows > 0) kernel.workspace_bytes += sum.workspace_bytes();
   const std::string body = cat(

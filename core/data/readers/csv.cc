@@ -190,7 +190,7 @@ std::optional<double> number_in(std::string_view cell) {
   return value;
 }
 
-std::optional<int64_t> whole_in(std::string_view cell) {
+std::optional<int64_t> integer_in(std::string_view cell) {
   if (cell.starts_with('+') && !cell.starts_with("+-")) cell.remove_prefix(1);
   int64_t value = 0;
   const auto [stop, failure] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
@@ -299,7 +299,7 @@ class Csv {
   Status set(int64_t row, size_t column, CellKind kind, std::string_view cell) {
     if (kind == CellKind::text) return table_->set_text(row, column, cell);
     if (kind == CellKind::integer) {
-      const std::optional<int64_t> value = whole_in(cell);
+      const std::optional<int64_t> value = integer_in(cell);
       if (!value)
         return invalid(shown(cell, 40), " is not an integer",
                        number_in(cell) ? ", as a class is" : "; {\"classes\": \"names\"} takes texts as classes");

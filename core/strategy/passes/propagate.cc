@@ -2,9 +2,9 @@
 //
 // Forward: a node whose operands are cut follows them, also where samples are not the major part of a dimension.
 // Backward: a value that is the same for every rank and micro-batch but is only used in pieces (a broadcast gradient, a
-// mask) is made in pieces. Where a node couples the samples in a way that no cut follows, it runs whole on every rank,
-// for which its operands are gathered. Micro-batches do not meet like this: the node is named, and the batch is not cut
-// in time (decide).
+// mask) is made in pieces. Where a node couples the samples in a way that no cut follows, it is replicated on every
+// rank, for which its operands are gathered. Micro-batches do not meet like this: the node is named, and the batch is
+// not cut in time (decide).
 #include <algorithm>
 
 #include "core/strategy/batch_cut.h"
@@ -57,7 +57,7 @@ class Propagation {
       return several_micro_batches(plan_, node);
     }
     if (plan_.single_samples()) return {};
-    plan_.notes.push_back(cat("node ", node.name, " sees the whole ",
+    plan_.notes.push_back(cat("node ", node.name, " sees the full ",
                               plan_.independent_micro_batches ? "micro-batch" : "batch",
                               pieces() > 1 ? ", on every rank that has a part of it: " : ": ", cut.why));
     return {};

@@ -141,7 +141,7 @@ class Scheduling {
         on_weights = on_weights || (in && on_weights_[in]);
       }
       if (nested || on_weights) {
-        plan_.coupled = cat("node ", node(n).name, " (", node(n).op->name, ") sums over the whole batch and node ",
+        plan_.coupled = cat("node ", node(n).name, " (", node(n).op->name, ") sums over the full batch and node ",
                             node(user).name, " uses the result for each sample");
         return several_micro_batches(plan_, node(n));
       }

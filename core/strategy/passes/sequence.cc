@@ -2,7 +2,7 @@
 //
 // Behind a sum over the ranks of a split all of them have the same value, and go on alike until the next node that is
 // cut: norms, residual sums, dropout. They may as well have a piece each. Then the sum is a reduce-scatter, and what
-// the next node needs whole is gathered in front of it: as many bytes move, each rank does its share of the work
+// the next node needs in full is gathered in front of it: as many bytes move, each rank does its share of the work
 // between, and keeps its share for the backward pass (Korthikanti et al. 2022). Nothing here knows of sequences: for
 // the first sum all dimensions are tried, and that is taken which keeps the most in pieces and moves the least. Where
 // samples are cut already this is the dimension of positions. What is gathered in the forward pass is gathered again in
@@ -43,7 +43,7 @@ class Between {
         rules_(plan.rules->extended),
         free_(graph_.node_count(), false),
         sums_(graph_.value_count(), false),
-        kept_whole_(sums_.size(), false),
+        kept_replicated_(sums_.size(), false),
         meets_(sums_.size()) {
     taken_.at.resize(sums_.size());
     taken_.factors.resize(free_.size());
@@ -76,14 +76,14 @@ class Between {
   bool split(int axis) const { return std::ranges::find(axes_, axis) != axes_.end(); }
 
   void describe() {
-    for (const Graph::Output& output : graph_.outputs) kept_whole_[output.value] = true;
-    for (const Graph::Update& update : graph_.updates) kept_whole_[update.next] = true;
+    for (const Graph::Output& output : graph_.outputs) kept_replicated_[output.value] = true;
+    for (const Graph::Update& update : graph_.updates) kept_replicated_[update.next] = true;
     for (const NodeId n : graph_.node_ids()) {
       const Node& node = graph_.node(n);
       const NodeSharding& sharding = plan_.node_shardings[n];
       const int at = plan_.node_task_graph[n];
       for (Value v : node.inputs) {
-        if (v && plan_.value_task_graph[v] != at) kept_whole_[v] = true;
+        if (v && plan_.value_task_graph[v] != at) kept_replicated_[v] = true;
       }
       if (at != here_ || node.phase == Phase::update) continue;
       free_[n] = !sharding.cut_by(axes_.front()) && sharding.flowing.empty() && !node.op->takes_any_operands;
@@ -98,7 +98,7 @@ class Between {
     const auto& pending = operands.outputs[o].partial;
     const BatchLayout batch = plan_.batch_of(here_);
     const bool over_batch = std::ranges::any_of(pending, [&](const Partial& p) { return batch.cuts_over(p.axis); });
-    if (over_batch) kept_whole_[v] = true;
+    if (over_batch) kept_replicated_[v] = true;
     const Sharding& stored = plan_.shardings[v];
     const bool ours = !pending.empty() && std::ranges::all_of(pending, [&](const Partial& p) {
       return split(p.axis) && p.kind == ShardingRule::Reduce::sum;
@@ -112,7 +112,7 @@ class Between {
   // The largest piece of an uneven cut, in parts.
   int64_t largest(const CutPlace& place) const { return (place.of + parts_ - 1) / parts_; }
   // Whether a cut of a dimension or factor of this size finds its place among those that it has. Uneven pieces are of
-  // parts that nothing inside them cuts, and smaller than the whole.
+  // parts that nothing inside them cuts, and smaller than the dimension.
   bool nests(int64_t size, const Cuts& cuts, const CutPlace& place) const {
     const int64_t run = place.outer * (place.of > 0 ? place.of : parts_);
     if (size % run != 0) return false;
@@ -134,7 +134,7 @@ class Between {
       const auto& dims = rules_[info.producer].rule.outputs[info.output];
       if (std::ranges::any_of(dims[d], meets)) return false;
     }
-    return !kept_whole_[v] && nests(type.shape[d], plan_.shardings[v].dims[d], place);
+    return !kept_replicated_[v] && nests(type.shape[d], plan_.shardings[v].dims[d], place);
   }
 
   // In front of what the batch cuts of a dimension, and behind it; in equal pieces where there are any.
@@ -240,7 +240,7 @@ class Between {
     }
     return cost;
   }
-  // Whether a sum that is whole so far is wanted in pieces.
+  // Whether a sum that is replicated so far is wanted in pieces.
   bool scatters(const Region& region, Value v, const CutPlace& wanted) const {
     return sums_[v] && wanted && !region.at[v] && may_lie(v, wanted);
   }
@@ -255,7 +255,7 @@ class Between {
       const CutPlace wanted = place_of(operands.inputs[i]);
       if (scatters(region, v, wanted)) {
         lay(region, v, wanted);
-        for (const NodeId user : users_[v]) {  // those before have taken it whole
+        for (const NodeId user : users_[v]) {  // those before have taken it in full
           const Node& before = graph_.node(user);
           if (user < n && region.gathered.insert({v, before.phase}).second) region.moved += others(v);
         }
@@ -277,7 +277,7 @@ class Between {
     if (taken_.values == 0) {
       if (std::ranges::find(sums_, true) == sums_.end()) return;
       plan_.notes.push_back(cat("split.sequence: what lies between the nodes that ", parts_,
-                                " ranks share out stays whole on each of them: no dimension that it keeps has ",
+                                " ranks share out stays replicated on each of them: no dimension that it keeps has ",
                                 by_segments_ ? "equal pieces, which reproducible.level = layout needs" : "pieces"));
       return;
     }
@@ -309,9 +309,9 @@ class Between {
   const bool by_segments_;  // segments of a sum begin where no piece ends, which only equal pieces grant
   const ByValue<std::vector<NodeId>> users_;
   const ByNode<ExtendedRule>& rules_;
-  ByNode<bool> free_;   // whole so far, and may follow
+  ByNode<bool> free_;   // replicated so far, and may follow
   ByValue<bool> sums_;  // a sum over the split is complete right behind its node
-  ByValue<bool> kept_whole_;
+  ByValue<bool> kept_replicated_;
   ByValue<std::set<int>> meets_;  // factors of what is added when the sum is complete
   Region taken_;
 };

@@ -8,7 +8,7 @@
 // With these costs the two products of a feed-forward block are cut by columns and by rows, and an attention by heads
 // (Megatron-LM, Shoeybi et al. 2019), and so is what was not foreseen.
 //
-// Where windows slide over a dimension of the inputs (rows of an image) a cut may begin there: weights stay whole,
+// Where windows slide over a dimension of the inputs (rows of an image) a cut may begin there: weights stay replicated,
 // ranks read over borders. As that decides for all that follows, the graph is gone through both ways (`split.spatial`).
 #include <algorithm>
 #include <tuple>
@@ -103,7 +103,7 @@ Status cut(PassContext& c, const std::vector<int>& task_graphs) {
 
 EPL_PASS(split) {
   return {.doc = "cuts the nodes of split scopes over their ranks, and stores what they use in pieces",
-          .options = {{"pieces", true, false, "also along dimensions that kernels need whole"},
+          .options = {{"pieces", true, false, "also along dimensions that kernels need in full"},
                       {"uneven", true, false, "also where pieces are not equal"}},
           .run = [](PassContext& c) -> Status {
             const bool propagated = c.plan.shardings.size() == c.plan.graph->value_count();

@@ -2,7 +2,7 @@
 //
 // Ranks that cut the batch have the same weights, and each would update all of them. Here each updates a piece. The
 // step of the optimizer is elementwise, so a cut of it changes no bit. The optimizer's state is stored in these pieces
-// alone; a gradient that nobody needs whole is left in pieces by its sum over ranks; and new weights are gathered.
+// alone; a gradient that nobody needs in full is left in pieces by its sum over ranks; and new weights are gathered.
 // Nothing but the plan's tables says so: `partition` makes a reduce_scatter of the sum of a gradient, and an all_gather
 // of the new weights, as of any other value that is cut where it is made and not where it is stored. The sum itself may
 // be cut by its result instead (bring_samples). Where micro-batches cut the batch before ranks do, the sum is scattered
@@ -42,7 +42,7 @@ class Sharing {
 
   Status run() {
     for (const NodeId n : graph_.node_ids()) EPL_TRY(share(n));
-    if (shared_ > 0 || !whole_.empty()) note();
+    if (shared_ > 0 || !replicated_.empty()) note();
     return {};
   }
 
@@ -80,38 +80,38 @@ class Sharing {
     const std::vector<int> axes = copies(n);
     if (axes.empty()) return {};
     const OperandShardings now = operand_shardings(plan_, n);
-    const Sharding& whole = now.outputs[graph_.value(parameter->next).output];
+    const Sharding& replicated = now.outputs[graph_.value(parameter->next).output];
     const bool as_stored = std::ranges::all_of(updates_[n], [&](const Graph::Update& u) {
-      return kind(u) == ValueKind::parameter || (stored(u.state) == whole && stored(u.next) == whole);
+      return kind(u) == ValueKind::parameter || (stored(u.state) == replicated && stored(u.next) == replicated);
     });
     if (automatic_) {
-      if (!pays(n, graph_.type(parameter->state), whole, axes)) return {};
+      if (!pays(n, graph_.type(parameter->state), replicated, axes)) return {};
     }
-    const CutPlace place = as_stored ? choose(n, graph_.type(parameter->state), whole, axes) : CutPlace();
+    const CutPlace place = as_stored ? choose(n, graph_.type(parameter->state), replicated, axes) : CutPlace();
     if (!place) {
-      whole_.push_back(graph_.value(parameter->state).name);
+      replicated_.push_back(graph_.value(parameter->state).name);
       return {};
     }
-    if (!cut(n, with(whole, place, axes)))
+    if (!cut(n, with(replicated, place, axes)))
       return error(Code::internal, "node ", node(n).name, " is elementwise and cannot be cut");
     pieces_ = mesh(n).pieces(axes);
     ++shared_;
     for (const Graph::Update& update : updates_[n]) {
-      if (kind(update) == ValueKind::state) stored(update.state) = stored(update.next) = with(whole, place, axes);
+      if (kind(update) == ValueKind::state) stored(update.state) = stored(update.next) = with(replicated, place, axes);
     }
     return {};
   }
 
   // Pieces save that all copies do the same. In place of the sum of gradients there are two collectives, and the bytes
-  // of the second are brought together and taken apart. Pieces must come of the gradient's sum: if all have the whole
+  // of the second are brought together and taken apart. Pieces must come of the gradient's sum: if all have the full
   // gradient, the exchange of new weights would come on top.
-  bool pays(NodeId n, const TensorType& type, const Sharding& whole, const std::vector<int>& axes) const {
+  bool pays(NodeId n, const TensorType& type, const Sharding& replicated, const std::vector<int>& axes) const {
     const auto copies = static_cast<double>(mesh(n).pieces(axes));
     Work piece = work_of(plan_, n, plan_.node_shardings[n]);
     const double alike = cost_.kernel(piece);
     piece.flops /= copies;
     piece.bytes /= copies;
-    const double bytes = here(n, type, whole);
+    const double bytes = here(n, type, replicated);
     const bool time_first = plan_.batch_of(plan_.node_task_graph[n]).time_first(mesh(n));
     const double sums = time_first ? static_cast<double>(plan_.micro_batches()) : 1;
     const double exchange = sums * collective(n, Collective::Kind::reduce_scatter, axes, bytes / copies) +
@@ -127,13 +127,13 @@ class Sharing {
   // The first dimension that divides, inside what cuts it already: pieces of dimension 0 lie one behind the other.
   // Those of another one are taken apart and put together in memory, which takes longer than to update all of them.
   // Entries that share their state agree about it.
-  CutPlace choose(NodeId n, const TensorType& type, const Sharding& whole, const std::vector<int>& axes) const {
+  CutPlace choose(NodeId n, const TensorType& type, const Sharding& replicated, const std::vector<int>& axes) const {
     for (int d = 0; d < (automatic_ ? std::min(type.ndim(), 1) : type.ndim()); ++d) {
       int64_t before = 1;
-      for (const AxisCut& cut : whole.dims[d]) before = runs(n, cut);
+      for (const AxisCut& cut : replicated.dims[d]) before = runs(n, cut);
       const CutPlace place{d, before};
       if (type.shape[d] % (before * mesh(n).pieces(axes)) == 0 && type.elements() > 0 &&
-          agrees(n, with(whole, place, axes)))
+          agrees(n, with(replicated, place, axes)))
         return place;
     }
     return {};
@@ -216,7 +216,7 @@ class Sharing {
 
   // How a value may come to lie in pieces, where it is for one node alone and for what takes pieces as they are: a sum
   // over the copies is left in their pieces, and a node between the sum and the step works on pieces too. What each
-  // micro-batch has for itself is whole in the mean over them, and what becomes state is stored as that is.
+  // micro-batch has for itself is full in the mean over them, and what becomes state is stored as that is.
   enum class Pieces : uint8_t { none, of_a_sum, of_pieces };
   Pieces possible_pieces(Value v, NodeId user) const {
     const NodeId producer = graph_.value(v).producer;
@@ -315,13 +315,13 @@ class Sharing {
 
   void note() {
     constexpr size_t max_listed = 3;
-    const size_t count = whole_.size();
+    const size_t count = replicated_.size();
     std::string text = cat("zero.level ", automatic_ ? "auto: " : "v0: ", shared_, " of ",
                            static_cast<size_t>(shared_) + count, automatic_ ? " large" : "",
                            " parameters are updated in ", pieces_, " pieces, each with its state on one of the copies");
     if (count > 0) {
-      if (whole_.size() > max_listed) whole_.resize(max_listed);
-      text += cat("; no dimension of the others has equal pieces: ", join(whole_, ", "),
+      if (replicated_.size() > max_listed) replicated_.resize(max_listed);
+      text += cat("; no dimension of the others has equal pieces: ", join(replicated_, ", "),
                   count > max_listed ? cat(" and ", count - max_listed, " more") : "");
     }
     plan_.notes.push_back(std::move(text));
@@ -337,7 +337,7 @@ class Sharing {
   ByValue<bool> given_;      // the caller gets it
   int64_t pieces_ = 1;
   int shared_ = 0;
-  std::vector<std::string> whole_;  // parameters that each copy updates in full
+  std::vector<std::string> replicated_;  // parameters that each copy updates in full
 };
 
 }  // namespace

@@ -109,9 +109,9 @@ Loss weighted(LossBuilder& l, const Var& target, const Options& o) {
   // Smoothing spreads a share of a class of weight 0 over the others, so that there may be a sum where nothing counts.
   Ints axes;
   for (int i = 0; i < terms.ndim(); ++i) axes.push_back(i);
-  const auto whole = [&](const Var& x) { return axes.empty() ? x : b.sum(x, axes, false); };
-  const Var count = whole(own);
-  const Var total = b.select(b.equal(count, zero), zero, whole(terms));
+  const auto over_batch = [&](const Var& x) { return axes.empty() ? x : b.sum(x, axes, false); };
+  const Var count = over_batch(own);
+  const Var total = b.select(b.equal(count, zero), zero, over_batch(terms));
   return {.value = b.emit("counted_mean", {total, count}), .terms = terms, .weights = own};
 }
 

@@ -154,9 +154,9 @@ EPL_ONNX_OP(Pow) {
     if (cut) type = DType::f64;
     Var power = b.pow(b.cast(base, type), b.cast(exponent, type));
     if (cut) {  // to an integer: 9^3 must not be 728 because a rounding made it a little less than 729
-      const Var whole = b.emit("round", {power});
-      const Var far = b.emit("abs", {power - whole}), all = b.emit("abs", {whole});
-      power = b.select(b.emit("less_equal", {far, all * 0x1p-40}), whole, power);
+      const Var integer = b.emit("round", {power});
+      const Var far = b.emit("abs", {power - integer}), all = b.emit("abs", {integer});
+      power = b.select(b.emit("less_equal", {far, all * 0x1p-40}), integer, power);
     }
     i.set(0, b.cast(power, base.dtype()));
   }};

@@ -1,4 +1,4 @@
-// A training in several processes, started by `epl launch -n 2 -- ./processes`. Each gets the whole batch, and works on
+// A training in several processes, started by `epl launch -n 2 -- ./processes`. Each gets the full batch, and works on
 // its part.
 package main
 

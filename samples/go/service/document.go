@@ -122,7 +122,7 @@ func inJSON(err error) error {
 	if found == "" {
 		found = strings.TrimPrefix(excerpt(wrong.Value), "number ")
 	}
-	expected := map[reflect.Kind]string{reflect.Int: "a whole number", reflect.Int64: "a whole number",
+	expected := map[reflect.Kind]string{reflect.Int: "an integer", reflect.Int64: "an integer",
 		reflect.Float64: "a number that is not too large", reflect.String: "a text", reflect.Slice: "a list"}[wrong.Type.Kind()]
 	if expected == "" {
 		expected = "an object"

@@ -73,7 +73,7 @@ record Spec(String model, String data, Map<String, Object> dataset, Map<String, 
     Object value = given.get(name);
     long number = value instanceof Long whole ? whole : value == null ? otherwise : Long.MIN_VALUE;
     if (number < least || number > most)
-      throw new Failure(400, name + " is " + Failure.excerpt(Json.write(value)) + "; a whole number from " + least + " to "
+      throw new Failure(400, name + " is " + Failure.excerpt(Json.write(value)) + "; an integer from " + least + " to "
           + most + " is expected");
     return number;
   }

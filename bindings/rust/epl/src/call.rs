@@ -69,7 +69,7 @@ impl Call {
         self.token = Some(token.clone());
         self
     }
-    /// Where a session takes slices, in evaluate and predict: how many samples of the whole batch count.
+    /// Where a session takes slices, in evaluate and predict: how many samples of the full batch count.
     pub fn samples(mut self, samples: u64) -> Call {
         self.samples = samples as i64;
         self

@@ -67,7 +67,7 @@ fn raw_fields(fields: &[Field<'_>]) -> Result<Vec<sys::epl_tensor_info>> {
 }
 
 impl Dataset {
-    /// Samples that `reader` gives when it is asked for them. `fields` are those of a sample; of a whole batch where the
+    /// Samples that `reader` gives when it is asked for them. `fields` are those of a sample; of a full batch where the
     /// option "batch" is 0. `samples`: how many there are; none: nobody knows, and `reader` gives
     /// [`Code::NOT_FOUND`](crate::Code::NOT_FOUND) for one that is not there. Options are those of [`Dataset::open`] that
     /// no reader of files declares.

@@ -55,7 +55,7 @@ pub trait Op: Send + Sync + 'static {
     /// Whether [`Op::gradient`] is there: whether it can be trained through.
     const HAS_GRADIENT: bool = false;
 
-    /// The types and shapes of the outputs, of the whole batch and of a rank's part of it.
+    /// The types and shapes of the outputs, of the full batch and of a rank's part of it.
     fn shape(&self, attributes: &str, inputs: &[OpInput<'_>]) -> Result<Vec<(DType, Vec<i64>)>>;
     /// Writes the outputs.
     fn run(&self, attributes: &str, inputs: &[OpInput<'_>], outputs: &mut [OpOutput<'_>]) -> Result<()>;

@@ -106,7 +106,7 @@ pub fn text(given: &Map<String, Value>, name: &str) -> Result<String> {
 }
 
 pub fn whole(given: &Map<String, Value>, name: &str) -> Result<i64> {
-    let read = |one: &Value| one.as_i64().ok_or_else(|| wrong(name, one, "a whole number"));
+    let read = |one: &Value| one.as_i64().ok_or_else(|| wrong(name, one, "an integer"));
     field(given, name).map_or(Ok(0), read)
 }
 

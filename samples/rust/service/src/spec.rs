@@ -76,7 +76,7 @@ const DATASET: [&str; 28] = [
 fn within(name: &str, value: i64, least: i64, most: i64) -> Result<()> {
     match (least..=most).contains(&value) {
         true => Ok(()),
-        false => Err(Failure::wrong(format!("{name} is {value}; a whole number from {least} to {most} is expected"))),
+        false => Err(Failure::wrong(format!("{name} is {value}; an integer from {least} to {most} is expected"))),
     }
 }
 

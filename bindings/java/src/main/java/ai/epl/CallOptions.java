@@ -10,7 +10,7 @@ import java.time.Duration;
  *
  * @param timeout null: it takes as long as it takes. Looked at between pieces of work; a large product has many
  * @param cancel null: the call looks at interrupts instead
- * @param samples in evaluate and predict of a session that takes slices: how many samples of the whole batch count, its
+ * @param samples in evaluate and predict of a session that takes slices: how many samples of the full batch count, its
  *     first ones; 0: all
  */
 public record CallOptions(Duration timeout, Cancel cancel, long samples) {

@@ -230,7 +230,7 @@ public final class Engine extends Handle {
   /**
    * Samples that the host gives when it is asked for them.
    *
-   * @param fields of a sample; of a whole batch where the option "batch" is 0
+   * @param fields of a sample; of a full batch where the option "batch" is 0
    * @param samples how many there are; -1: nobody knows, and `reader` throws NOT_FOUND for one that is not there
    * @param options a JSON object, as of {@link #openDataset} without what readers declare; may be empty
    */

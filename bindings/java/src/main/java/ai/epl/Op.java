@@ -29,7 +29,7 @@ public interface Op {
   }
 
   /**
-   * The types of the outputs for inputs of such types, of the whole batch and of a rank's part of it.
+   * The types of the outputs for inputs of such types, of the full batch and of a rank's part of it.
    *
    * @param attributes of the node, a JSON object
    * @return {@link Operand#of} each

@@ -16,7 +16,7 @@ public final class Predictor extends Handle {
     this.ports = ports;
   }
 
-  /** The outputs of the model, in the plan's order, of a whole batch or of fewer samples. Close each. */
+  /** The outputs of the model, in the plan's order, of a full batch or of fewer samples. Close each. */
   public List<Tensor> predict(List<Tensor> inputs) {
     return predict(inputs, CallOptions.NONE);
   }

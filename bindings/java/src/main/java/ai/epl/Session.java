@@ -30,7 +30,7 @@ public final class Session extends Handle {
 
   // --- Calls
 
-  /** One optimizer step over the whole batch, inputs in the plan's order. It happens or does not. */
+  /** One optimizer step over the full batch, inputs in the plan's order. It happens or does not. */
   public Metrics step(List<Tensor> inputs) {
     return step(inputs, CallOptions.NONE);
   }
@@ -125,7 +125,7 @@ public final class Session extends Handle {
     return predictAsync(ordered(Entry.PREDICT, inputs), ports.get(Entry.PREDICT).into(outputs), options);
   }
 
-  /** The loss without an update, of a whole batch or of fewer samples. */
+  /** The loss without an update, of a full batch or of fewer samples. */
   public Metrics evaluate(List<Tensor> inputs) {
     return evaluate(inputs, CallOptions.NONE);
   }
@@ -144,7 +144,7 @@ public final class Session extends Handle {
     }
   }
 
-  /** The outputs of the model, in the plan's order, of a whole batch or of fewer samples. Close each. */
+  /** The outputs of the model, in the plan's order, of a full batch or of fewer samples. Close each. */
   public List<Tensor> predict(List<Tensor> inputs) {
     return predict(inputs, CallOptions.NONE);
   }

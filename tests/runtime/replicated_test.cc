@@ -1,10 +1,10 @@
-// What cannot be cut runs whole, on every rank, and is said so: models without samples, nodes that look at all samples
-// together, numbers drawn for other things than samples. The bits are those of one rank.
+// What cannot be cut is replicated, on every rank, and is said so: models without samples, nodes that look at all
+// samples together, numbers drawn for other things than samples. The bits are those of one rank.
 #include <gtest/gtest.h>
 
 #include "tests/runtime/trained.h"
 
-namespace epl::whole_test {
+namespace epl::replicated_test {
 namespace {
 
 // It has no dimension that counts samples.
@@ -137,7 +137,7 @@ std::string notes_of(const CompiledPlan& plan) {
   return text;
 }
 
-class Whole : public ::testing::TestWithParam<Layout> {};
+class Replicated : public ::testing::TestWithParam<Layout> {};
 
 void expect_bits_of_one_rank(std::string_view model, const Layout& layout, const std::string& why) {
   const auto plan = plan_of(model, layout);
@@ -146,10 +146,10 @@ void expect_bits_of_one_rank(std::string_view model, const Layout& layout, const
   EXPECT_NE(notes_of(**plan).find(why), std::string::npos) << notes_of(**plan);
 }
 
-TEST_P(Whole, ModelsWithoutSamples) { expect_bits_of_one_rank(no_samples, GetParam(), ""); }
-TEST_P(Whole, WeightsThatAreDrawnFor) { expect_bits_of_one_rank(drawn_weight, GetParam(), ""); }
+TEST_P(Replicated, ModelsWithoutSamples) { expect_bits_of_one_rank(no_samples, GetParam(), ""); }
+TEST_P(Replicated, WeightsThatAreDrawnFor) { expect_bits_of_one_rank(drawn_weight, GetParam(), ""); }
 
-INSTANTIATE_TEST_SUITE_P(, Whole,
+INSTANTIATE_TEST_SUITE_P(, Replicated,
                          ::testing::Values(Layout{"copies_2", 2}, Layout{"copies_4", 4},
                                            Layout{"micro_batches", 1, R"({"pipeline.num_micro_batch": 2})"},
                                            Layout{"copies_and_micro_batches", 2, R"({"pipeline.num_micro_batch": 4})"},
@@ -163,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(, Whole,
 class Coupled : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(Coupled, NodesSeeAllSamples) {
-  expect_bits_of_one_rank(coupled, GetParam(), "sees the whole batch, on every rank");
+  expect_bits_of_one_rank(coupled, GetParam(), "sees the full batch, on every rank");
 }
 TEST_P(Coupled, DrawsForAllSamples) {
   expect_bits_of_one_rank(drawn, GetParam(), "it draws random numbers in the order");
@@ -194,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(, Indivisible,
                                            Layout{"stages_of_3_copies", 6, std::string(stages)}),
                          [](const auto& info) { return info.param.name; });
 
-TEST(WhatRunsWhole, IsSaid) {
+TEST(WhatIsReplicated, IsSaid) {
   const auto why = [](std::string_view model, const Layout& layout) {
     auto plan = plan_of(model, layout);
     EXPECT_TRUE(plan.ok()) << plan.status().to_string();
@@ -209,9 +209,9 @@ TEST(WhatRunsWhole, IsSaid) {
                 .find("the batch of 8 does not divide over 12 copies x 6 micro-batches, so it is cut into 8 pieces: "
                       "each piece is computed by 3 copies, and one micro-batch stands for 3"),
             std::string::npos);
-  EXPECT_NE(
-      why(no_samples, {"", 3, R"({"default": {"split": 3}})"}).find("2 nodes, g, y (matmul), run whole on each of 3"),
-      std::string::npos);
+  EXPECT_NE(why(no_samples, {"", 3, R"({"default": {"split": 3}})"})
+                .find("2 nodes, g, y (matmul), are replicated on each of 3"),
+            std::string::npos);
 }
 
 // Over time samples never meet: the batch is not cut in time, whatever the schedule wants.
@@ -219,10 +219,10 @@ class CoupledOverTime : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(CoupledOverTime, TheBatchIsOneMicroBatch) {
   expect_bits_of_one_rank(coupled, GetParam(),
-                          "node shares (softmax) couples the samples of the batch: the op needs the whole batch at "
+                          "node shares (softmax) couples the samples of the batch: the op needs the full batch at "
                           "once, so 4 micro-batches would change the answer: the batch is one");
   expect_bits_of_one_rank(summed, GetParam(),
-                          "node total (sum) sums over the whole batch and node centred uses the result for each "
+                          "node total (sum) sums over the full batch and node centred uses the result for each "
                           "sample, so 4 micro-batches would change the answer: the batch is one");
 }
 
@@ -242,7 +242,7 @@ INSTANTIATE_TEST_SUITE_P(
                    "pipeline.virtual_stages": 2})"}),
     [](const auto& info) { return info.param.name; });
 
-TEST(WhatRunsWhole, IsWholeWhereItMustBe) {
+TEST(WhatIsReplicated, IsReplicatedWhereItMustBe) {
   const auto plan = plan_of(coupled, {"", 1, R"({"pipeline.num_micro_batch": 4})"});
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   EXPECT_EQ((*plan)->entry(EntryKind::train)->plan.micro_batches(), 1);
@@ -260,4 +260,4 @@ TEST(WhatRunsWhole, IsWholeWhereItMustBe) {
 }
 
 }  // namespace
-}  // namespace epl::whole_test
+}  // namespace epl::replicated_test
