@@ -96,10 +96,10 @@ struct Query {
 };
 
 // Where a step stands, as kernels read it: argument `step` points to one of these in device memory.
-//   const long long* step: step[0] seed, [1] step, [2] first_unit, [3] units, [4] lanes, [5] lane_stride
+//   const long long* step: step[0] seed, [1] step, [2] first_unit, [3] units, [4] runs, [5] run_stride
 struct StepBlock {
   uint64_t seed = 0;
-  int64_t step = 0, first_unit = 0, units = 1, lanes = 1, lane_stride = 0;
+  int64_t step = 0, first_unit = 0, units = 1, runs = 1, run_stride = 0;
   friend bool operator==(const StepBlock&, const StepBlock&) = default;
 };
 

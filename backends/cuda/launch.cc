@@ -100,8 +100,8 @@ Result<uint64_t> step_of(const epl_pack_call& call, GpuStream& stream) {
                                             .step = call.step,
                                             .first_unit = call.first_unit,
                                             .units = call.units,
-                                            .lanes = call.lanes,
-                                            .lane_stride = call.lane_stride}));
+                                            .runs = call.runs,
+                                            .run_stride = call.run_stride}));
   return uint64_t{at};
 }
 

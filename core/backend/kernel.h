@@ -89,20 +89,20 @@ struct StepContext {
   // Where these two lie on the device: a launch that is recorded, and given again in a later step, reads them there.
   // Null: nowhere.
   const StepNumbers* on_device = nullptr;
-  // The current share of the global batch: `lanes` runs of `units` units, the first of which begins at `first_unit`,
-  // and each next one `lane_stride` units behind it.
-  int64_t first_unit = 0, units = 1, lanes = 1, lane_stride = 0;
+  // The current share of the global batch: `runs` runs of `units` units, the first of which begins at `first_unit`,
+  // and each next one `run_stride` units behind it.
+  int64_t first_unit = 0, units = 1, runs = 1, run_stride = 0;
   // Of a kernel that runs on the host's own processor.
   StepNumbers numbers() const { return on_device ? *on_device : StepNumbers{seed, step}; }
 };
 
 // Calls f(first, begin, end) for each run of the elements [0, n) of a value whose dimension 0 is the batch: those from
 // `begin` on are those from `first` on of the global value.
-template <class F> void for_each_lane(const StepContext& context, int64_t n, const F& f) {
-  const int64_t run = n / context.lanes, unit = run / (context.units > 0 ? context.units : 1);
-  for (int64_t lane = 0; lane < context.lanes; ++lane) {
-    const int64_t begin = lane * run;
-    f((context.first_unit + lane * context.lane_stride) * unit, begin, lane + 1 == context.lanes ? n : begin + run);
+template <class F> void for_each_run(const StepContext& context, int64_t n, const F& f) {
+  const int64_t elements = n / context.runs, unit = elements / (context.units > 0 ? context.units : 1);
+  for (int64_t run = 0; run < context.runs; ++run) {
+    const int64_t begin = run * elements;
+    f((context.first_unit + run * context.run_stride) * unit, begin, run + 1 == context.runs ? n : begin + elements);
   }
 }
 

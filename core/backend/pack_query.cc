@@ -115,8 +115,8 @@ epl_pack_call pack_call_of(const KernelCall& call, const PackReason& reason) {
           .step = call.context.step,
           .first_unit = call.context.first_unit,
           .units = call.context.units,
-          .lanes = call.context.lanes,
-          .lane_stride = call.context.lane_stride,
+          .runs = call.context.runs,
+          .run_stride = call.context.run_stride,
           .failure = &reason.to};
 }
 

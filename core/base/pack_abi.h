@@ -116,7 +116,7 @@ typedef struct epl_pack_call {
   uint64_t seed;                   /* of the job; random numbers come from it, the step and the node */
   int64_t step;
   int64_t first_unit, units;      /* the current run of units, in the global batch */
-  int64_t lanes, lane_stride;     /* so many such runs, each so many units behind the one before */
+  int64_t runs, run_stride;       /* so many such runs, each so many units behind the one before */
   const epl_pack_reason* failure; /* where a launch that fails says why */
 } epl_pack_call;
 

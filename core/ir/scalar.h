@@ -2,7 +2,7 @@
 //
 // What a single operation means is a row of core/ir/scalar_ops.inc. A ScalarExpr is a short straight-line program over
 // scalars. It is the only source of an elementwise primitive's reference (evaluated in double or int64), of its vector
-// lanes on the CPU (interpreted over tiles) and of its text for a GPU; the attribute of a `fused` op is one of these as
+// loops on the CPU (interpreted over tiles) and of its text for a GPU; the attribute of a `fused` op is one of these as
 // text.
 //
 // Text form: instructions separated by `;`, which define %0, %1, ... in order: an input x0, x1, ..., a number, or

@@ -234,15 +234,15 @@ EPL_OP(top_k) {
             const auto below = [&x = r.in(0)](int64_t a, int64_t b) {
               return std::isnan(x.get(b)) ? !std::isnan(x.get(a)) : less(x, a, b);
             };
-            for (int64_t lane = 0; lane < s.outer * s.inner; ++lane) {
-              const auto at = [&](int64_t i) { return (lane / s.inner * s.size + i) * s.inner + lane % s.inner; };
+            for (int64_t slice = 0; slice < s.outer * s.inner; ++slice) {
+              const auto at = [&](int64_t i) { return (slice / s.inner * s.size + i) * s.inner + slice % s.inner; };
               for (int64_t i = 0; i < s.size; ++i) order[i] = i;
               std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
                 const bool up = below(at(a), at(b)), down = below(at(b), at(a));
                 return up || down ? largest == down : a < b;
               });
               for (int64_t i = 0; i < k; ++i) {
-                const int64_t to = (lane / s.inner * k + i) * s.inner + lane % s.inner;
+                const int64_t to = (slice / s.inner * k + i) * s.inner + slice % s.inner;
                 copy_element(r.in(0), at(order[i]), r.out(0), to);
                 r.out(1).set_int(to, order[i]);
               }

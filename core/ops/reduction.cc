@@ -218,12 +218,12 @@ EPL_OP(cum_sum) {
               [](const Reference& r) {
                 const AxisSpan s = span_at(r.in(0).shape(), r.query().axis("axis", r.in(0).type().ndim()));
                 const bool exclusive = r.attributes().flag("exclusive"), reverse = r.attributes().flag("reverse");
-                for (int64_t lane = 0; lane < s.outer * s.inner; ++lane) {
+                for (int64_t slice = 0; slice < s.outer * s.inner; ++slice) {
                   double sum = 0;
                   uint64_t integers = 0;  // which wrap
                   for (int64_t k = 0; k < s.size; ++k) {
                     const int64_t at = reverse ? s.size - 1 - k : k;
-                    const int64_t i = (lane / s.inner * s.size + at) * s.inner + lane % s.inner;
+                    const int64_t i = (slice / s.inner * s.size + at) * s.inner + slice % s.inner;
                     if (!is_float(r.in(0).dtype())) {
                       const uint64_t before = integers;
                       integers += static_cast<uint64_t>(r.in(0).get_int(i));
@@ -264,16 +264,16 @@ Result<OutputTypes> arg_type(const OpQuery& q) {
 template <bool maximum> void arg_reference(const Reference& r) {
   const AxisSpan s = span_at(r.in(0).shape(), r.query().axis("axis", r.in(0).type().ndim()));
   const bool last = r.attributes().flag("last");
-  for (int64_t lane = 0; lane < s.outer * s.inner; ++lane) {
+  for (int64_t slice = 0; slice < s.outer * s.inner; ++slice) {
     int64_t best = 0;
-    const auto at = [&](int64_t k) { return (lane / s.inner * s.size + k) * s.inner + lane % s.inner; };
+    const auto at = [&](int64_t k) { return (slice / s.inner * s.size + k) * s.inner + slice % s.inner; };
     const auto below = [&x = r.in(0)](int64_t a, int64_t b) { return maximum ? less(x, a, b) : less(x, b, a); };
     for (int64_t k = 1; k < s.size; ++k) {
       const bool equal = r.in(0).get(at(k)) == r.in(0).get(at(best)) && !below(at(k), at(best)) &&
                          (is_float(r.in(0).dtype()) || r.in(0).get_int(at(k)) == r.in(0).get_int(at(best)));
       if (below(at(best), at(k)) || (last && equal)) best = k;
     }
-    r.out(0).set_int(lane, best);
+    r.out(0).set_int(slice, best);
   }
 }
 

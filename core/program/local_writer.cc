@@ -1,6 +1,6 @@
 #include "core/program/local_writer.h"
 
-#include "core/program/lanes.h"
+#include "core/program/batch_runs.h"
 
 namespace epl {
 
@@ -20,24 +20,24 @@ Value LocalWriter::append(const std::vector<Move>& moves, const std::string& nam
   return v;
 }
 
-Value LocalWriter::sum(std::vector<Value> lanes, const std::string& name, Phase phase) const {
-  const Move add{.op = "add", .type = type(lanes[0])};
-  while (lanes.size() > 1) {
+Value LocalWriter::sum(std::vector<Value> runs, const std::string& name, Phase phase) const {
+  const Move add{.op = "add", .type = type(runs[0])};
+  while (runs.size() > 1) {
     std::vector<Value> sums;
-    for (size_t i = 0; i < lanes.size(); i += 2) {
-      const bool pair = i + 1 < lanes.size();
-      sums.push_back(pair ? append(add, name, {lanes[i], lanes[i + 1]}, phase) : lanes[i]);
+    for (size_t i = 0; i < runs.size(); i += 2) {
+      const bool pair = i + 1 < runs.size();
+      sums.push_back(pair ? append(add, name, {runs[i], runs[i + 1]}, phase) : runs[i]);
     }
-    lanes = std::move(sums);
+    runs = std::move(sums);
   }
-  return lanes[0];
+  return runs[0];
 }
 
-Value LocalWriter::join(const std::vector<Value>& lanes, const Sharding& sharding, const Node& old) const {
+Value LocalWriter::join(const std::vector<Value>& runs, const Sharding& sharding, const Node& old) const {
   const int dim = sharding.cut_dim(batch_axis);
-  const LaneJoin join = join_lanes(mesh(), type(lanes[0]), sharding.dims[dim], dim, static_cast<int64_t>(lanes.size()));
+  const RunJoin join = join_runs(mesh(), type(runs[0]), sharding.dims[dim], dim, static_cast<int64_t>(runs.size()));
   std::vector<Value> parts;
-  for (Value v : lanes) parts.push_back(append(join.part, cat(old.name, join.part.suffix), {v}, old.phase));
+  for (Value v : runs) parts.push_back(append(join.part, cat(old.name, join.part.suffix), {v}, old.phase));
   const Value all = append(join.joined, cat(old.name, join.joined.suffix), parts, old.phase);
   return append(join.all, cat(old.name, join.all.suffix), {all}, old.phase);
 }

@@ -39,9 +39,9 @@ class LocalWriter {
     return made;
   }
   // By the binary tree.
-  Value sum(std::vector<Value> lanes, const std::string& name, Phase phase) const;
-  // Lanes, which the batch cuts as this sharding says, side by side.
-  Value join(const std::vector<Value>& lanes, const Sharding& sharding, const Node& old) const;
+  Value sum(std::vector<Value> runs, const std::string& name, Phase phase) const;
+  // Runs, which the batch cuts as this sharding says, side by side.
+  Value join(const std::vector<Value>& runs, const Sharding& sharding, const Node& old) const;
   // A number for each piece that these axes make, of which a rank gets its own.
   Result<Value> of_piece(const Tensor& all, const std::vector<int>& axes, const Node& old) const;
 

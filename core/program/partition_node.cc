@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "core/base/philox.h"
-#include "core/program/lanes.h"
+#include "core/program/batch_runs.h"
 #include "core/program/partitioning.h"
 #include "core/strategy/segments.h"
 
@@ -63,9 +63,9 @@ struct Partition::Placement {
   std::vector<TensorType> input_types, types;
   std::vector<std::string> names;
   std::optional<RowRoutes> routes;
-  Value elsewhere;        // of what it gathers: which are in other pieces
-  bool sums = false;      // over the batch
-  int64_t sum_lanes = 1;  // in each of which it sums by itself
+  Value elsewhere;       // of what it gathers: which are in other pieces
+  bool sums = false;     // over the batch
+  int64_t sum_runs = 1;  // in each of which it sums by itself
 };
 
 Status Partition::place(NodeId n, const LocalWriter& w, bool again) {
@@ -84,7 +84,7 @@ Status Partition::place(NodeId n, const LocalWriter& w, bool again) {
   EPL_TRY(take_operands(p));
   EPL_TRY(fit_to_pieces(p));
   type_results(p, again);
-  if (p.sums && p.sum_lanes > 1) return place_in_lanes(old, p.node, p.sum_lanes, p.operands, p.types, w);
+  if (p.sums && p.sum_runs > 1) return add_for_each_run(old, p.node, p.sum_runs, p.operands, p.types, w);
   EPL_TRY(give_results(p));
   return p.operands.added_later >= 0 ? add_later(p) : Status();
 }
@@ -163,8 +163,8 @@ Status Partition::fit_to_pieces(Placement& p) {
 // Types and names of what it gives, and the order of its sums.
 void Partition::type_results(Placement& p, bool again) {
   const BatchLayout batch = plan_.batch_of(std::max(plan_.node_task_graph[p.n], 0));
-  p.sum_lanes = batch.lanes(mesh_);
-  int64_t units = batch.units_of_lane(mesh_), sum_outer = 1;
+  p.sum_runs = batch.runs(mesh_);
+  int64_t units = batch.units_of_run(mesh_), sum_outer = 1;
   for (size_t o = 0; o < p.old.outputs.size(); ++o) {
     const Value v = p.old.outputs[o];
     p.types.push_back(local_type(mesh_, global_.type(v), p.operands.outputs[o]));
@@ -183,7 +183,7 @@ void Partition::type_results(Placement& p, bool again) {
   const NodeSharding& sharding = plan_.node_shardings[p.n];
   if (const int64_t count = local_segments(mesh_, sharding); count > 1)
     p.node.units = {count, p.operands.segment_outer};
-  if (p.sums && p.sum_lanes > 1) return;  // each lane has shapes of its own
+  if (p.sums && p.sum_runs > 1) return;  // each run has shapes of its own
   if (p.old.op->localize &&
       std::ranges::any_of(sharding.factors, [&](const Cuts& cuts) { return mesh_.pieces(cuts) > 1; }))
     p.old.op->localize(p.node.attributes, p.input_types, p.types);
@@ -220,31 +220,31 @@ Status Partition::add_later(const Placement& p) {
   return {};
 }
 
-Status Partition::place_in_lanes(const Node& old, const Node& node, int64_t lanes, const OperandShardings& operands,
-                                 const std::vector<TensorType>& types, const LocalWriter& w) {
+Status Partition::add_for_each_run(const Node& old, const Node& node, int64_t runs, const OperandShardings& operands,
+                                   const std::vector<TensorType>& types, const LocalWriter& w) {
   std::vector<std::vector<Value>> results(old.outputs.size());
-  for (int64_t lane = 0; lane < lanes; ++lane) {
+  for (int64_t run = 0; run < runs; ++run) {
     Node one = node;
-    one.name = cat(old.name, ".lane", lane);
-    std::vector<TensorType> input_types, lane_types = types;
+    one.name = cat(old.name, ".run", run);
+    std::vector<TensorType> input_types, run_types = types;
     std::vector<std::string> names;
     for (size_t i = 0; i < one.inputs.size(); ++i) {
       Value& v = one.inputs[i];
       const int dim = v ? operands.inputs[i].cut_dim(batch_axis) : -1;
       if (dim >= 0) {
         const Cuts& cuts = operands.inputs[i].dims[dim];
-        for (const Move& move : take_lane(mesh_, local_.graph.type(v), cuts, dim, lanes, lane))
+        for (const Move& move : take_run(mesh_, local_.graph.type(v), cuts, dim, runs, run))
           v = w.append(move, cat(old.name, move.suffix), {v}, old.phase);
       }
       input_types.push_back(v ? local_.graph.type(v) : TensorType{});
     }
     for (size_t o = 0; o < old.outputs.size(); ++o) {
       const int dim = operands.outputs[o].cut_dim(batch_axis);
-      if (dim >= 0) lane_types[o].shape[dim] /= lanes;
-      names.push_back(cat(global_.value(old.outputs[o]).name, ".lane", lane));
+      if (dim >= 0) run_types[o].shape[dim] /= runs;
+      names.push_back(cat(global_.value(old.outputs[o]).name, ".run", run));
     }
-    if (old.op->localize) old.op->localize(one.attributes, input_types, lane_types);
-    const NodeId made = local_.graph.add_node(std::move(one), lane_types, names);
+    if (old.op->localize) old.op->localize(one.attributes, input_types, run_types);
+    const NodeId made = local_.graph.add_node(std::move(one), run_types, names);
     for (size_t o = 0; o < old.outputs.size(); ++o) results[o].push_back(local_.graph.node(made).outputs[o]);
   }
   for (size_t o = 0; o < old.outputs.size(); ++o) {
@@ -258,28 +258,28 @@ Status Partition::place_in_lanes(const Node& old, const Node& node, int64_t lane
   return {};
 }
 
-Status Partition::store(Value global, std::vector<Value> lanes, const Sharding& given, const Node& old,
+Status Partition::store(Value global, std::vector<Value> runs, const Sharding& given, const Node& old,
                         const LocalWriter& w) {
   const BatchLayout batch = batch_of(global);
   auto moves = reshard(mesh_, batch, global_.type(global), given, stored(global));
   if (!moves.ok()) return moves.status().with_context(cat("result of node ", old.name)).at(old.name);
   const BlockKind next = w.kind() == BlockKind::pre ? BlockKind::mid : BlockKind::post;
-  if (lanes.size() > 1 && !batch.loops_in_lanes(mesh_))
-    lanes = {w.sum(lanes, cat(global_.value(global).name, ".summed"), old.phase)};
+  if (runs.size() > 1 && !batch.loops_in_runs(mesh_))
+    runs = {w.sum(runs, cat(global_.value(global).name, ".summed"), old.phase)};
   bool ended = false;
   for (const Move& move : *moves) {
     if (ended) {
       waiting_.push_back({global, {move}, {}, old.phase, next});
       continue;
     }
-    for (Value& v : lanes) v = w.append(move, cat(local_.graph.value(v).name, move.suffix), {v}, old.phase);
+    for (Value& v : runs) v = w.append(move, cat(local_.graph.value(v).name, move.suffix), {v}, old.phase);
     ended = move.at_last_iteration;
-    if (ended && lanes.size() > 1) waiting_.push_back({global, {}, lanes, old.phase, next});
+    if (ended && runs.size() > 1) waiting_.push_back({global, {}, runs, old.phase, next});
   }
-  if (!ended && lanes.size() > 1)
+  if (!ended && runs.size() > 1)
     return unsupported("node ", old.name, " sums over the batch, and the sum stays pending over micro-batches")
         .at(old.name);
-  now_[global] = lanes[0];
+  now_[global] = runs[0];
   return {};
 }
 
@@ -290,7 +290,7 @@ void Partition::carry_on(const LocalWriter& w) {
     if (late.move) {
       now = w.append(*late.move, cat(local_.graph.value(now).name, late.move->suffix), {now}, late.phase);
     } else {
-      now = w.sum(late.lanes, cat(global_.value(late.global).name, ".summed"), late.phase);
+      now = w.sum(late.runs, cat(global_.value(late.global).name, ".summed"), late.phase);
     }
   }
 }

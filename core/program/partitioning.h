@@ -110,10 +110,10 @@ class Partition {
   Status give_results(Placement& p);
   Status add_later(const Placement& p);
 
-  // A sum over the batch runs over each lane by itself: the node is there once for each of them. `types` are those of
-  // its results over all lanes.
-  Status place_in_lanes(const Node& old, const Node& node, int64_t lanes, const OperandShardings& operands,
-                        const std::vector<TensorType>& types, const LocalWriter& w);
+  // A sum over the batch is made of each run by itself: the node is there once for each of them. `types` are those of
+  // its results over all runs.
+  Status add_for_each_run(const Node& old, const Node& node, int64_t runs, const OperandShardings& operands,
+                          const std::vector<TensorType>& types, const LocalWriter& w);
 
   // A node's operand with what it may read in place of padding.
   Result<Value> unpadded(Value v, const Sharding& lies, const ReadPadding& read, const Node& user,
@@ -129,9 +129,9 @@ class Partition {
   // A node along whose cut dimension its kernel cannot work: the nodes of its body, each with its own cuts.
   Status place_body(NodeId n, const OperandShardings& operands, const PieceCut& pieces, const LocalWriter& w);
 
-  // From what the node gives, for each lane where it sums over them, to how the value is stored. What is pending after
+  // From what the node gives, for each run where it sums over them, to how the value is stored. What is pending after
   // a move that ends with the loop waits for the next block.
-  Status store(Value global, std::vector<Value> lanes, const Sharding& given, const Node& old, const LocalWriter& w);
+  Status store(Value global, std::vector<Value> runs, const Sharding& given, const Node& old, const LocalWriter& w);
 
   void carry_on(const LocalWriter& w);
 
@@ -142,8 +142,8 @@ class Partition {
 
   struct Waiting {
     Value global;
-    std::optional<Move> move;  // or a sum of lanes
-    std::vector<Value> lanes;
+    std::optional<Move> move;  // or a sum of runs
+    std::vector<Value> runs;
     Phase phase;
     BlockKind block;
   };

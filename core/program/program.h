@@ -203,7 +203,7 @@ struct Program {
     return at.row < 0 ? at.offset : rows[at.row][micro_batch];
   }
   int64_t micro_batches() const { return mesh.size(micro_batch_axis); }
-  int64_t units() const { return batch.units_of_lane(mesh); }
+  int64_t units() const { return batch.units_of_run(mesh); }
   // Of the memory in which kernels compute.
   int64_t memory_bytes_peak() const { return memories[0].bytes() + constant_bytes + scalar_bytes; }
 };

@@ -15,9 +15,9 @@ void launch_reference(const KernelCall& call) {
   const Attribute* full = query.attributes.find(draws_in_full);
   const StepContext at = full && std::get<bool>(*full) ? StepContext{} : call.context;
   if (query.outputs() > 0) {
-    const int64_t run = query.out(0).elements() / std::max<int64_t>(at.lanes, 1),
+    const int64_t run = query.out(0).elements() / std::max<int64_t>(at.runs, 1),
                   unit = run / std::max<int64_t>(at.units, 1);
-    elements = {at.first_unit * unit, at.lanes > 1 ? run : 0, at.lane_stride * unit};
+    elements = {at.first_unit * unit, at.runs > 1 ? run : 0, at.run_stride * unit};
   }
   static_cast<const Meaning*>(call.state)->run(call.inputs, call.outputs, seed, elements, call.workspace);
 }

@@ -1,7 +1,7 @@
 // The moves of a value between two shardings, as nodes of transfers in the local graph: the slice of a batch, the sum
 // over micro-batches and the sum over ranks are cases of it. Some moves are written elsewhere: rows that go to
 // their owner (row_routes.h), the borders of windows (piece_halo.cc), and the runs of units of a call
-// (lanes.h).
+// (batch_runs.h).
 //
 // Communicators gather and scatter along dimension 0. For another dimension there are reshapes and a transpose around
 // the transfer, which are nodes like any other.

@@ -27,8 +27,8 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
   executor->place_ = mesh.place(rank);
   executor->time_axis_ = program.mesh.find(micro_batch_axis);
   executor->context_.units = program.units();
-  executor->context_.lanes = program.batch.lanes(program.mesh);
-  executor->context_.lane_stride = program.batch.lane_stride(program.mesh);
+  executor->context_.runs = program.batch.runs(program.mesh);
+  executor->context_.run_stride = program.batch.run_stride(program.mesh);
   for (int64_t m = 0; m < program.micro_batches(); ++m)
     executor->first_units_.push_back(program.batch.first_unit(program.mesh, mesh.place(rank, m)));
   while (static_cast<int>(executor->streams_.size()) < program.streams) {

@@ -51,17 +51,17 @@ BatchLayout::Gap BatchLayout::gap(const Mesh& mesh) const {
   return found;
 }
 
-int64_t BatchLayout::lanes(const Mesh& mesh) const {
+int64_t BatchLayout::runs(const Mesh& mesh) const {
   const Gap found = gap(mesh);
   const AxisCut& last = cuts_.back();
   // Without a loop, what others cut right before the units lies side by side.
   const bool side_by_side = mesh.pieces(last.axes) == 1 && found.behind * last.outer == units(mesh);
-  return side_by_side && power_of_two(found.lanes) ? 1 : found.lanes;
+  return side_by_side && power_of_two(found.runs) ? 1 : found.runs;
 }
 
-int64_t BatchLayout::units_of_lane(const Mesh& mesh) const { return units(mesh) / mesh.pieces(cuts_) / lanes(mesh); }
+int64_t BatchLayout::units_of_run(const Mesh& mesh) const { return units(mesh) / mesh.pieces(cuts_) / runs(mesh); }
 
-int64_t BatchLayout::lane_stride(const Mesh& mesh) const { return gap(mesh).behind; }
+int64_t BatchLayout::run_stride(const Mesh& mesh) const { return gap(mesh).behind; }
 
 int64_t BatchLayout::first_unit(const Mesh& mesh, const Place& place) const {
   int64_t first = 0;
@@ -88,7 +88,7 @@ bool BatchLayout::time_first(const Mesh& mesh) const {
   return !first.empty() && mesh.axes[first.front()].kind == MeshAxis::Kind::time;
 }
 
-bool BatchLayout::loops_in_lanes(const Mesh& mesh) const {
+bool BatchLayout::loops_in_runs(const Mesh& mesh) const {
   return std::ranges::any_of(cuts_.back().axes, [&](int axis) {
     return mesh.axes[axis].kind == MeshAxis::Kind::time && mesh.axes[axis].size > 1;
   });

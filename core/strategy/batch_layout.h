@@ -33,27 +33,27 @@ class BatchLayout {
   void leave_out(int axis);
 
   int64_t units(const Mesh& mesh) const;  // U
-  // What one call of a rank has of the batch: `lanes` runs of `units_of_lane` units. A lane is a subtree, two of them
-  // side by side are not: a sum over the batch sums each lane by itself.
-  int64_t lanes(const Mesh& mesh) const;
-  int64_t units_of_lane(const Mesh& mesh) const;
-  int64_t lane_stride(const Mesh& mesh) const;  // units from the beginning of one lane to that of the next
+  // What one call of a rank has of the batch: `runs` runs of `units_of_run` units. A run is a subtree, two of them
+  // side by side are not: a sum over the batch sums each run by itself.
+  int64_t runs(const Mesh& mesh) const;
+  int64_t units_of_run(const Mesh& mesh) const;
+  int64_t run_stride(const Mesh& mesh) const;  // units from the beginning of one run to that of the next
   // Of a place, the first unit that it has.
   int64_t first_unit(const Mesh& mesh, const Place& place) const;
   // The axes in the order in which sums over the batch are completed.
   std::vector<int> order_of_sums() const;
-  // Whether the loop over micro-batches cuts each lane: then lanes are added when it has ended.
-  bool loops_in_lanes(const Mesh& mesh) const;
+  // Whether the loop over micro-batches cuts each run: then runs are added when it has ended.
+  bool loops_in_runs(const Mesh& mesh) const;
   // Whether micro-batches come before ranks: then sums over ranks are completed in each micro-batch.
   bool time_first(const Mesh& mesh) const;
 
   friend bool operator==(const BatchLayout&, const BatchLayout&) = default;
 
  private:
-  // What others cut of the batch between two axes that this TaskGraph uses: so many lanes, of which each has so many
+  // What others cut of the batch between two axes that this TaskGraph uses: so many runs, of which each has so many
   // units behind where it begins. At most one (BatchAxes).
   struct Gap {
-    int64_t lanes = 1, behind = 0;
+    int64_t runs = 1, behind = 0;
   };
   Gap gap(const Mesh& mesh) const;
 

@@ -6,7 +6,7 @@
 // of the axes. Sums over the batch run over the units of a kernel, and then over the other axes, the last one first:
 // one binary tree, whatever the cut, unless BatchAxes::keep_the_tree says no, which level run alone allows. TaskGraphs
 // of different degrees of data parallelism have more axes of ranks ("data2", ...); one that uses fewer of them has
-// several runs of units in each call instead, which it sums separately (BatchLayout::lanes). TaskGraphs of one class
+// several runs of units in each call instead, which it sums separately (BatchLayout::runs). TaskGraphs of one class
 // share its mesh and may give its axes other roles: what goes from one to another is resharded.
 #pragma once
 

@@ -49,8 +49,8 @@ Splitting::Choice Splitting::weigh(NodeId n, const CutFactor& factor) const {
   if (factor && extended_of(n).window(factor.factor) >= 0)
     choice.seconds += window_seconds(graph_, node, extended_of(n), factor.factor, parts_, origins_, cost_);
   if (factor && is_added(n, factor) && extended_of(n).row->by_body()) {
-    const double lanes = bytes(node.inputs[0]) / static_cast<double>(rule_of(n).factors[factor.factor].size);
-    choice.seconds += body_sums * summing(lanes);
+    const double slice = bytes(node.inputs[0]) / static_cast<double>(rule_of(n).factors[factor.factor].size);
+    choice.seconds += body_sums * summing(slice);
   }
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const CutPlace wanted = place_of(operands.inputs[i]);

@@ -94,7 +94,7 @@ bool Splitting::fits(NodeId n, const CutFactor& factor) const {
   if (slides && (axes_.size() > 1 || !may_slide(plan_, n, extended_of(n), factor, parts_))) return false;
   if (is_added(n, factor))
     return (experts_ ? deals_ && has_indices(n) : pieces_) &&
-           (plan_.batch_of(here_).lanes(plan_.mesh(here_)) == 1 ||
+           (plan_.batch_of(here_).runs(plan_.mesh(here_)) == 1 ||
             (experts_ && !sums_batch_without(rule_of(n), plan_.node_shardings[n], factor.factor))) &&
            (factor.outer == 1 || !has_indices(n));
   if (known.unshardable) return false;

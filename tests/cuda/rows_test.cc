@@ -45,7 +45,7 @@ std::vector<Tensor> given(const HostMachine& machine, const Case& c) {
   const auto at = (reinterpret_cast<uintptr_t>(room.data()) + 255) / 256 * 256;
   const StepContext& s = c.launch.context;
   machine.run(c.kernel, c.numbers, inputs, outputs, reinterpret_cast<std::byte*>(at),
-              {s.seed, s.step, s.first_unit, s.units, s.lanes, s.lane_stride});
+              {s.seed, s.step, s.first_unit, s.units, s.runs, s.run_stride});
   return results;
 }
 

@@ -35,30 +35,30 @@ struct Cut {
   MicroBatches in_time = {};
 };
 
-// What ranks and micro-batches have, by coordinates: each lane a sum by itself.
+// What ranks and micro-batches have, by coordinates: each run a sum by itself.
 using Sums = std::map<std::vector<int64_t>, Texts>;
 
 // Sums along one axis.
 Sums along(const Sums& sums, size_t axis) {
   std::map<std::vector<int64_t>, std::vector<Texts>> groups;
-  for (const auto& [at, lanes] : sums) {
+  for (const auto& [at, runs] : sums) {
     std::vector<int64_t> rest = at;
     rest[axis] = 0;
-    groups[rest].push_back(lanes);
+    groups[rest].push_back(runs);
   }
   Sums out;
   for (const auto& [at, members] : groups) {
-    for (size_t lane = 0; lane < members[0].size(); ++lane) {
+    for (size_t run = 0; run < members[0].size(); ++run) {
       Texts terms;
-      for (const Texts& lanes : members) terms.push_back(lanes[lane]);
+      for (const Texts& runs : members) terms.push_back(runs[run]);
       out[at].push_back(tree(terms));
     }
   }
   return out;
 }
 
-void join_lanes(Sums& sums) {
-  for (auto& [at, lanes] : sums) lanes = {tree(lanes)};
+void join_runs(Sums& sums) {
+  for (auto& [at, runs] : sums) runs = {tree(runs)};
 }
 
 // The sum over the batch as the TaskGraph of a leaf makes it.
@@ -70,18 +70,18 @@ std::string sum_of(const LeafMesh& leaf) {
     for (int64_t m = 0; m < mesh.size(micro_batch_axis); ++m) {
       Place place = mesh.place(rank, m);
       const int64_t first = batch.first_unit(mesh, place);
-      Texts lanes;
-      for (int64_t lane = 0; lane < batch.lanes(mesh); ++lane)
-        lanes.push_back(tree(units_from(first + lane * batch.lane_stride(mesh), batch.units_of_lane(mesh))));
+      Texts runs;
+      for (int64_t run = 0; run < batch.runs(mesh); ++run)
+        runs.push_back(tree(units_from(first + run * batch.run_stride(mesh), batch.units_of_run(mesh))));
       for (size_t axis = 0; axis < mesh.axes.size(); ++axis)  // ranks along other axes compute the same
         place.at[axis] = batch.cuts_over(static_cast<int>(axis)) ? place.at[axis] : 0;
-      sums[place.at] = lanes;
+      sums[place.at] = runs;
     }
   }
-  if (!batch.loops_in_lanes(mesh)) join_lanes(sums);
+  if (!batch.loops_in_runs(mesh)) join_runs(sums);
   for (int axis : batch.order_of_sums()) {
     sums = along(sums, static_cast<size_t>(axis));
-    if (mesh.axes[axis].kind == MeshAxis::Kind::time) join_lanes(sums);
+    if (mesh.axes[axis].kind == MeshAxis::Kind::time) join_runs(sums);
   }
   return sums.size() == 1 ? sums.begin()->second[0] : cat(sums.size(), " sums");
 }
@@ -137,7 +137,7 @@ TEST(BatchLayout, KeepsTheTreeWhereItSaysSo) {
   EXPECT_FALSE(BatchAxes::find({3})->keep_the_tree({2, BatchOrder::micro_batches}));
 }
 
-// All ranks share each micro-batch, so what other copies cut lies side by side: there are no lanes.
+// All ranks share each micro-batch, so what other copies cut lies side by side: there is one run.
 TEST(BatchLayout, MicroBatchesAreRunsOfUnitsWhereTheyComeFirst) {
   const auto meshes = meshes_of({stages({4, 1}), 5, 8, {2, BatchOrder::micro_batches}});
   ASSERT_TRUE(meshes.ok()) << meshes.status().to_string();
@@ -147,9 +147,9 @@ TEST(BatchLayout, MicroBatchesAreRunsOfUnitsWhereTheyComeFirst) {
   EXPECT_TRUE(of_four.time_first(four));
   EXPECT_EQ(of_four.first_unit(four, four.place(2, 1)), 6);
   EXPECT_EQ(of_one.first_unit(one, one.place(4, 1)), 4);
-  EXPECT_EQ(of_one.lanes(one), 1);
-  EXPECT_EQ(of_one.units_of_lane(one), 4);
-  EXPECT_FALSE(of_one.loops_in_lanes(one));
+  EXPECT_EQ(of_one.runs(one), 1);
+  EXPECT_EQ(of_one.units_of_run(one), 4);
+  EXPECT_FALSE(of_one.loops_in_runs(one));
 }
 
 }  // namespace

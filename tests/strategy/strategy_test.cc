@@ -144,10 +144,10 @@ TEST(Meshes, ShareTheOrderOfTheBatch) {
   const BatchLayout of_a = (*meshes)[0].batch, of_b = (*meshes)[1].batch;
   EXPECT_EQ(of_a.units(a), 8);
   EXPECT_EQ(of_b.units(b), 8);
-  EXPECT_EQ(of_a.lanes(a), 1);
-  EXPECT_EQ(of_b.lanes(b), 4) << "micro-batch 0 has units 0, 2, 4 and 6";
-  EXPECT_EQ(of_b.units_of_lane(b), 1);
-  EXPECT_EQ(of_b.lane_stride(b), 2);
+  EXPECT_EQ(of_a.runs(a), 1);
+  EXPECT_EQ(of_b.runs(b), 4) << "micro-batch 0 has units 0, 2, 4 and 6";
+  EXPECT_EQ(of_b.units_of_run(b), 1);
+  EXPECT_EQ(of_b.run_stride(b), 2);
   EXPECT_EQ(of_b.first_unit(b, b.place(4, 1)), 1);
   EXPECT_EQ(of_a.first_unit(a, a.place(2, 1)), 5);
   EXPECT_EQ(crossing_targets(b, b.place(4), a), (std::vector<int>{0, 1, 2, 3}));

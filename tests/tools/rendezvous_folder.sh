@@ -1,6 +1,6 @@
 #!/bin/sh
-# rendezvous_folder.sh EPL OUT: where a launcher gives its processes no place to meet, they make a folder. Whatever a job
-# that was killed has left of that hinders no later one, and goes.
+# rendezvous_folder.sh EPL OUT: where a launcher gives its processes no place to meet, they make a folder. Whatever a
+# job that was killed has left of that hinders no later one, and goes.
 . "$(dirname "$0")/begin.sh"
 small_job
 mkdir places

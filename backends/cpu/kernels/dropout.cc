@@ -27,10 +27,10 @@ void dropout(const KernelCall& call) {
   const int64_t* own = call.query.has(1) ? call.in<int64_t>(1) : nullptr;
   const int64_t offset = own ? *own : 0, run = own ? call.attributes().integer("run") : INT64_MAX,
                 stride = own ? call.attributes().integer("stride") : 0;
-  for_each_lane(full ? StepContext{} : call.context, n, [&](int64_t first, int64_t lane_begin, int64_t lane_end) {
-    call.threads().run_ranges(lane_end - lane_begin, task_values, [&](int64_t begin, int64_t end) {
+  for_each_run(full ? StepContext{} : call.context, n, [&](int64_t first, int64_t run_begin, int64_t run_end) {
+    call.threads().run_ranges(run_end - run_begin, task_values, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end;) {
-        const int64_t at = lane_begin + i, in_run = (first + i) % run, count = std::min(end - i, run - in_run),
+        const int64_t at = run_begin + i, in_run = (first + i) % run, count = std::min(end - i, run - in_run),
                       element = offset + (first + i) / run * stride + in_run;
         loop(key, static_cast<uint64_t>(element), threshold, scale, x + at, y + at, mask ? mask + at : nullptr, count);
         i += count;

@@ -1,19 +1,19 @@
 // The elementwise engine: a scalar expression over broadcast tensors, evaluated tile by tile.
 //
-// `prepare` turns the expression into steps over values: each step is one lane (lanes.h) over a tile of a few hundred
-// elements, whose intermediate results stay in the first-level cache. Operands of the output's shape are read where
-// they are, results are written where they belong; broadcast operands are gathered, and what is one element for all of
-// the tensor is computed once per launch. Element types: all but u64. Reals are computed in float64 if any value of the
-// region is float64, else in float32; f16 and bf16 are loaded as float32 and rounded when they are stored. Integers are
-// computed in int64. Thread safety: a PreparedElementwise never changes after `make`; launches may run together, each
-// with its own workspace.
+// `prepare` turns the expression into steps over values: each step is one loop (tile_loops.h) over a tile of a few
+// hundred elements, whose intermediate results stay in the first-level cache. Operands of the output's shape are read
+// where they are, results are written where they belong; broadcast operands are gathered, and what is one element for
+// all of the tensor is computed once per launch. Element types: all but u64. Reals are computed in float64 if any value
+// of the region is float64, else in float32; f16 and bf16 are loaded as float32 and rounded when they are stored.
+// Integers are computed in int64. Thread safety: a PreparedElementwise never changes after `make`; launches may run
+// together, each with its own workspace.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "backends/cpu/kernels/lanes.h"
+#include "backends/cpu/kernels/tile_loops.h"
 #include "core/backend/kernel.h"
 #include "core/ir/scalar.h"
 
@@ -47,7 +47,7 @@ class PreparedElementwise {
   enum class Kind : uint8_t { real, integer, pair, convert, load };
   struct Step {
     Kind kind;
-    int row;                          // of the lane table
+    int row;                          // of the table of loops
     int arguments[3] = {-1, -1, -1};  // values; for a load, the input
     int result;
   };
@@ -64,14 +64,14 @@ class PreparedElementwise {
   struct Input {
     Layout layout;
     int bytes = 0;          // of an element
-    bool in_place = false;  // memory holds what the lanes read
+    bool in_place = false;  // memory holds what the loops read
     int last_use = -1;      // step that last reads it
   };
   struct Output {
     int value;
     int bytes;
-    int row;               // of the lane that stores it
-    bool streams = false;  // it is large, and memory holds what lanes write
+    int row;               // of the loop that stores it
+    bool streams = false;  // it is large, and memory holds what loops write
   };
   int64_t thread_bytes() const;  // of the workspace
 

@@ -19,7 +19,7 @@ std::optional<ElementClass> class_of(DType type, ElementClass real) {
   if (type == DType::u64) return std::nullopt;
   return is_integer(type) ? ElementClass::integer : real;
 }
-// Whether memory holds what lanes of the class read.
+// Whether memory holds what loops of the class read.
 bool is_class_itself(DType type, ElementClass c) {
   return type == (c == ElementClass::real32 ? DType::f32 : c == ElementClass::real64 ? DType::f64 : DType::i64);
 }
@@ -85,7 +85,7 @@ class PlanBuilder {
         input_types_(inputs),
         output_types_(outputs),
         tiles_(tiles),
-        lanes_(EPL_CPU_CHOOSE(lane_table)()) {}
+        loops_(EPL_CPU_CHOOSE(tile_loop_table)()) {}
 
   std::unique_ptr<PreparedElementwise> build(std::string* reason) {
     made_ = std::make_unique<PreparedElementwise>();
@@ -229,7 +229,7 @@ class PlanBuilder {
   // Whether an operation on these operands is one of integers.
   bool runs_on_integers(ScalarOp op, std::initializer_list<int> arguments) {
     if (is_of(op, ScalarFamily::bits)) return true;
-    if (is_of(op, ScalarFamily::logic) || !lanes_.lanes[integer_row(real_, op)][0]) return false;
+    if (is_of(op, ScalarFamily::logic) || !loops_.loops[integer_row(real_, op)][0]) return false;
     bool any = false;
     for (int a : arguments) {
       const bool integer = is_integer_class(value(a).type);
@@ -255,7 +255,7 @@ class PlanBuilder {
                          : arity == 2 ? runs_on_integers(x.op, {a, b})
                                       : runs_on_integers(x.op, {a, b, c});
     const int row = integer ? integer_row(real_, x.op) : real_row(real_, x.op);
-    if (!lanes_.lanes[row][0]) return refuse(cat("the operation ", scalar_op_info(x.op).name)), -1;
+    if (!loops_.loops[row][0]) return refuse(cat("the operation ", scalar_op_info(x.op).name)), -1;
     auto bring = [&](int v) {
       return integer ? as_integer(v) : is_of(x.op, ScalarFamily::logic) ? as_truth(v) : as_real(v);
     };
@@ -295,7 +295,7 @@ class PlanBuilder {
     return true;
   }
 
-  // Replaces a product (or sum) that feeds one other step by one lane that does both.
+  // Replaces a product (or sum) that feeds one other step by one loop that does both.
   void pair_steps() {
     std::vector<int> uses(made_->values_.size(), 0);
     for (const Made::Step& s : made_->steps_) {
@@ -370,7 +370,7 @@ class PlanBuilder {
       Made::Value& v = value(s.result);
       bool none =
           s.kind == Kind::load && made_->inputs_[s.arguments[0]].in_place && made_->inputs_[s.arguments[0]].layout.full;
-      // A lane may write over its operands, if elements are of one size: then a slot that dies here serves again.
+      // A loop may write over its operands, if elements are of one size: then a slot that dies here serves again.
       bool same_size = s.kind == Kind::real || s.kind == Kind::pair;
       if (same_size) free.insert(free.end(), dying[i].begin(), dying[i].end());
       if (!none) {
@@ -413,7 +413,7 @@ class PlanBuilder {
   const std::vector<TensorType>& input_types_;
   const std::vector<TensorType>& output_types_;
   const Made::Tiles tiles_;
-  const LaneTable& lanes_;
+  const TileLoopTable& loops_;
   std::unique_ptr<Made> made_;
   ElementClass real_ = ElementClass::real32;
   std::vector<int> value_of_;  // of each instruction

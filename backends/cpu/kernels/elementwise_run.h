@@ -39,7 +39,7 @@ class PreparedElementwise::Run {
   // The first `stored` results are outputs of the call; `place` says where the others lie. The call's workspace begins
   // with that of the region. `thread` is the calling thread's number.
   Run(const PreparedElementwise& prepared, const KernelCall& call, size_t stored, int thread)
-      : prepared_(prepared), call_(call), stored_(stored), lanes_(EPL_CPU_CHOOSE(lane_table)()) {
+      : prepared_(prepared), call_(call), stored_(stored), loops_(EPL_CPU_CHOOSE(tile_loop_table)()) {
     const auto values = static_cast<int64_t>(prepared.values_.size());
     uniform_ = static_cast<std::byte*>(call.workspace);
     std::byte* scratch = uniform_ + line_aligned(values * 8) + thread * prepared.thread_bytes();
@@ -78,10 +78,10 @@ class PreparedElementwise::Run {
     for (const Step& s : prepared_.uniform_steps_) {
       void* result = uniform_ + 8 * s.result;
       if (s.kind == Kind::load) {
-        lanes_.lanes[s.row][0](call_.inputs[s.arguments[0]], nullptr, nullptr, result, 1);
+        loops_.loops[s.row][0](call_.inputs[s.arguments[0]], nullptr, nullptr, result, 1);
       } else {
         auto at = [&](int k) { return s.arguments[k] < 0 ? nullptr : where_[s.arguments[k]]; };
-        lanes_.lanes[s.row][0](at(0), at(1), at(2), result, 1);
+        loops_.loops[s.row][0](at(0), at(1), at(2), result, 1);
       }
     }
   }
@@ -112,7 +112,7 @@ class PreparedElementwise::Run {
         EPL_CPU_CHOOSE(stream_floats)
         (static_cast<const float*>(where_[output.value]), reinterpret_cast<float*>(to), count);
       } else {
-        lanes_.lanes[output.row][one](where_[output.value], nullptr, nullptr, to, count);
+        loops_.loops[output.row][one](where_[output.value], nullptr, nullptr, to, count);
       }
     }
   }
@@ -167,7 +167,7 @@ class PreparedElementwise::Run {
     std::byte* scratch = slot(s.result);
     where_[s.result] = scratch;
     if (input.layout.full) {
-      lanes_.lanes[s.row][0](source + first * input.bytes, nullptr, nullptr, scratch, count);
+      loops_.loops[s.row][0](source + first * input.bytes, nullptr, nullptr, scratch, count);
       return;
     }
     const int64_t element = class_bytes(prepared_.values_[s.result].type);
@@ -177,10 +177,10 @@ class PreparedElementwise::Run {
         where_[s.result] = from;
         one_[s.result] = repeated;
       } else if (run == count && repeated) {
-        lanes_.lanes[s.row][0](from, nullptr, nullptr, scratch, 1);
+        loops_.loops[s.row][0](from, nullptr, nullptr, scratch, 1);
         one_[s.result] = 1;
       } else {
-        lanes_.lanes[s.row][repeated](from, nullptr, nullptr, scratch, run);
+        loops_.loops[s.row][repeated](from, nullptr, nullptr, scratch, run);
         scratch += run * element;
       }
     });
@@ -196,7 +196,7 @@ class PreparedElementwise::Run {
     int output = prepared_.values_[s.result].output;
     bool direct = output >= 0 && (direct_ >> output & 1);
     void* result = direct ? target(output, first) : slot(s.result);
-    lanes_.lanes[s.row][variant](operands[0], operands[1], operands[2], result, count);
+    loops_.loops[s.row][variant](operands[0], operands[1], operands[2], result, count);
     where_[s.result] = result;
     one_[s.result] = 0;
   }
@@ -209,7 +209,7 @@ class PreparedElementwise::Run {
   const PreparedElementwise& prepared_;
   const KernelCall& call_;
   size_t stored_;
-  const LaneTable& lanes_;
+  const TileLoopTable& loops_;
   std::byte* uniform_;     // 8 bytes a value, shared by the threads once it is filled
   const void** where_;     // of each value
   uint8_t* one_;           // is it one element?

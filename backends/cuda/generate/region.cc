@@ -31,7 +31,7 @@ bool is_bits(std::string_view op) {
 }
 bool is_comparison(std::string_view op) { return any_of(op, {"eq", "ne", "lt", "le", "gt", "ge"}); }
 bool gives_truth(std::string_view op) { return is_comparison(op) || is_logic(op) || any_of(op, {"is_nan", "is_inf"}); }
-// What integers have a form for; backends/cpu/kernels/lane_operations.simd.h.
+// What integers have a form for; backends/cpu/kernels/tile_operations.simd.h.
 bool has_integers(std::string_view op) {
   return is_bits(op) || is_comparison(op) ||
          any_of(op, {"add", "sub", "mul", "div", "fma", "max", "min", "pow", "mod", "fmod", "neg", "abs", "sign",

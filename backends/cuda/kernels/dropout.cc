@@ -25,11 +25,11 @@ extern "C" __global__ void dropout(const float* x, const long long* own, const l
   const long long t = (long long)blockIdx.x * 256 + threadIdx.x;
   if (t >= n) return;
   // Which element of the global batch it is.
-  const long long lanes = full ? 1 : step[4], units = full ? 1 : step[3];
-  const long long of_lane = n / lanes, unit = of_lane / (units > 0 ? units : 1);
-  const long long lane = of_lane > 0 && t / of_lane < lanes ? t / of_lane : lanes - 1;
-  const long long first = full ? 0 : (step[2] + lane * step[5]) * unit;
-  const long long i = first + t - lane * of_lane;
+  const long long runs = full ? 1 : step[4], units = full ? 1 : step[3];
+  const long long of_run = n / runs, unit = of_run / (units > 0 ? units : 1);
+  const long long number = of_run > 0 && t / of_run < runs ? t / of_run : runs - 1;
+  const long long first = full ? 0 : (step[2] + number * step[5]) * unit;
+  const long long i = first + t - number * of_run;
   const long long element = own ? *own + i / run * stride + i % run : i;
   const unsigned long long key = random_key(step[0], step[1], hash);
   const bool kept = (random_bits(key, element) >> 8) >= (unsigned)threshold;

@@ -3,7 +3,7 @@
 
 #include "backends/cuda/text/scalar_op.cuh"
 // Behind what it needs.
-#include "backends/cpu/kernels/lane_operations.simd.h"
+#include "backends/cpu/kernels/tile_operations.simd.h"
 #include "core/base/angles.cc"
 #include "core/base/math.cc"
 

@@ -272,7 +272,7 @@ class Sharing {
     NodeSharding sharding = plan_.node_shardings[n];
     const BatchLayout batch = plan_.batch_of(plan_.node_task_graph[n]);
     if (maker.outputs.size() != 1 || sharding.segments || !sharding.flowing.empty() || plan_.micro_batches() != 1 ||
-        plan_.independent_micro_batches || batch.lanes(mesh(n)) != 1 || !power_of_two(plan_.units()))
+        plan_.independent_micro_batches || batch.runs(mesh(n)) != 1 || !power_of_two(plan_.units()))
       return;
     const OperandShardings now = operand_shardings(plan_, n);
     Cuts* summed = nullptr;

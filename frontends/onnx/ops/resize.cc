@@ -162,9 +162,9 @@ void resize(Import& i, const Options& o, const Sizes& s) {
     const Axis axis = resized_axis(o, s.scales[d], from[d], to, s.region[k], s.region[k + s.axes.size()]);
     y = resize_axis(b, y, d, axis);
     if (!axis.any_outside) continue;
-    Shape lane(from.size(), 1);
-    lane[d] = to;
-    Var here = b.reshape(b.constant(axis.outside), lane);
+    Shape along(from.size(), 1);
+    along[d] = to;
+    Var here = b.reshape(b.constant(axis.outside), along);
     outside = outside ? b.emit("logical_or", {outside, here}) : here;
   }
   if (outside) y = b.select(outside, b.like(y, i.number("extrapolation_value", 0)), y);

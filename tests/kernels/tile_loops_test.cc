@@ -1,7 +1,7 @@
-// Every lane of every level of processor, with every choice of operands that are one element for the whole tile and
-// with every kind of tail, against the lane itself one element at a time. What a lane computes, the elementwise tests
+// Every loop of every level of processor, with every choice of operands that are one element for the whole tile and
+// with every kind of tail, against the loop itself one element at a time. What a loop computes, the elementwise tests
 // say.
-#include "backends/cpu/kernels/lanes.h"
+#include "backends/cpu/kernels/tile_loops.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 #include "core/base/text.h"
 #include "core/ir/scalar.h"
 
-namespace epl::cpu::lanes_test {
+namespace epl::cpu::tile_loops_test {
 namespace {
 
 constexpr int64_t most = 70;  // four vectors of AVX-512 and a tail
@@ -24,16 +24,16 @@ constexpr int64_t most = 70;  // four vectors of AVX-512 and a tail
 // A row of a level's table, and what its operands and its result are: the classes are f32, f64 and i64.
 struct Row {
   std::string name;
-  const Lane* lanes;
+  const TileLoop* loops;
   DType from, to;
 };
 
 constexpr DType classes[] = {DType::f32, DType::f64, DType::i64};
 
-std::vector<Row> rows(const LaneTable& table) {
+std::vector<Row> rows(const TileLoopTable& table) {
   std::vector<Row> out;
   auto add = [&](std::string name, int row, DType from, DType to) {
-    if (table.lanes[row][0]) out.push_back({std::move(name), table.lanes[row], from, to});
+    if (table.loops[row][0]) out.push_back({std::move(name), table.loops[row], from, to});
   };
   for (int r = 0; r < real_classes; ++r) {
     const auto c = static_cast<ElementClass>(r);
@@ -67,7 +67,7 @@ template <class T> void put(std::vector<uint8_t>& bytes, int64_t i, T value) {
   std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
 }
 
-// As many elements as a lane is given and none behind them.
+// As many elements as a loop is given and none behind them.
 std::vector<uint8_t> operand(DType type, int64_t n, std::mt19937& random) {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   constexpr float special[] = {0.0f, -0.0f, 1,   -1,   2,   0.5f,     1e-40f, 88,
@@ -98,14 +98,14 @@ bool same(DType type, const uint8_t* x, const uint8_t* y) {
   return is_float(type) && std::isnan(load_double(type, x, 0)) && std::isnan(load_double(type, y, 0));
 }
 
-// `reference`: the lane that gives the elements one by one.
-void check(const Row& row, Lane reference, int variant, int64_t n, std::mt19937& random) {
+// `reference`: the loop that gives the elements one by one.
+void check(const Row& row, TileLoop reference, int variant, int64_t n, std::mt19937& random) {
   constexpr uint8_t untouched = 0xa7;
   const size_t from = dtype_bytes(row.from), to = dtype_bytes(row.to);
   std::array<std::vector<uint8_t>, 3> in;
   for (int k = 0; k < 3; ++k) in[k] = operand(row.from, variant >> k & 1 ? 1 : n, random);
   std::vector<uint8_t> got(n * to + 64, untouched), want(n * to);
-  row.lanes[variant](in[0].data(), in[1].data(), in[2].data(), got.data(), n);
+  row.loops[variant](in[0].data(), in[1].data(), in[2].data(), got.data(), n);
   for (int64_t i = 0; i < n; ++i) {
     auto at = [&](int k) { return in[k].data() + (variant >> k & 1 ? 0 : i * from); };
     reference(at(0), at(1), at(2), want.data() + i * to, 1);
@@ -114,22 +114,22 @@ void check(const Row& row, Lane reference, int variant, int64_t n, std::mt19937&
   for (size_t i = n * to; i < got.size(); ++i) ASSERT_EQ(got[i], untouched) << "written behind the result";
 }
 
-TEST(Lanes, EveryVariantIsTheLaneElementByElement) {
+TEST(TileLoops, EveryVariantIsTheLoopElementByElement) {
   if (detected_cpu_level() == CpuLevel::none) GTEST_SKIP() << "a processor without AVX2";
   std::mt19937 random(1);
-  const std::vector<Row> references = rows(v3::lane_table());
+  const std::vector<Row> references = rows(v3::tile_loop_table());
   EXPECT_GE(references.size(), 200u);
   for (CpuLevel level : {CpuLevel::v3, CpuLevel::v4}) {
     if (level > detected_cpu_level()) continue;  // its table, too, is made by code of its level
-    const std::vector<Row> all = level == CpuLevel::v4 ? rows(v4::lane_table()) : references;
+    const std::vector<Row> all = level == CpuLevel::v4 ? rows(v4::tile_loop_table()) : references;
     ASSERT_EQ(all.size(), references.size());
     for (size_t r = 0; r < all.size(); ++r) {
       ASSERT_EQ(all[r].name, references[r].name);
-      for (int variant = 0; variant < lane_variants; ++variant) {
-        if (!all[r].lanes[variant]) continue;
+      for (int variant = 0; variant < tile_loop_variants; ++variant) {
+        if (!all[r].loops[variant]) continue;
         SCOPED_TRACE(cat(all[r].name, ", variant ", variant, ", ", cpu_level_name(level)));
         for (int64_t n : {int64_t{1}, int64_t{7}, int64_t{8}, int64_t{15}, int64_t{16}, int64_t{33}, most}) {
-          check(all[r], references[r].lanes[0], variant, n, random);
+          check(all[r], references[r].loops[0], variant, n, random);
           if (HasFatalFailure()) return;
         }
       }
@@ -138,4 +138,4 @@ TEST(Lanes, EveryVariantIsTheLaneElementByElement) {
 }
 
 }  // namespace
-}  // namespace epl::cpu::lanes_test
+}  // namespace epl::cpu::tile_loops_test

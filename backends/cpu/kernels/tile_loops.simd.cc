@@ -1,7 +1,7 @@
-// The lanes, compiled once per processor level. See lanes.h.
-#include "backends/cpu/kernels/lanes.h"
+// The loops, compiled once per processor level. See tile_loops.h.
+#include "backends/cpu/kernels/tile_loops.h"
 
-#include "backends/cpu/kernels/lane_operations.simd.h"
+#include "backends/cpu/kernels/tile_operations.simd.h"
 
 namespace epl::cpu::EPL_SIMD {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 
 // Runs Op over a tile of reals, full vectors first, the rest under a mask.
 template <class T, class Op, int arity, int variant>
-void vector_lane(const void* pa, const void* pb, const void* pc, void* py, int64_t n) {
+void vector_loop(const void* pa, const void* pb, const void* pc, void* py, int64_t n) {
   constexpr hn::ScalableTag<T> d;
   using Vector = hn::Vec<decltype(d)>;
   constexpr int64_t step = hn::MaxLanes(d);
@@ -57,7 +57,7 @@ void vector_lane(const void* pa, const void* pb, const void* pc, void* py, int64
 // The same in plain loops, for integers, for what changes the type, and for functions without a vector form. All of
 // them are exact or call a function of our own, so no compiler changes their bits.
 template <class From, class To, class Op, int arity, int variant>
-void plain_lane(const void* pa, const void* pb, const void* pc, void* py, int64_t n) {
+void plain_loop(const void* pa, const void* pb, const void* pc, void* py, int64_t n) {
   const From *a = static_cast<const From*>(pa), *b = static_cast<const From*>(pb), *c = static_cast<const From*>(pc);
   To* y = static_cast<To*>(py);
   constexpr int sa = variant & 1 ? 0 : 1, sb = variant & 2 ? 0 : 1, sc = variant & 4 ? 0 : 1;
@@ -68,18 +68,18 @@ void plain_lane(const void* pa, const void* pb, const void* pc, void* py, int64_
   }
 }
 
-using Row = Lane[lane_variants];
+using Row = TileLoop[tile_loop_variants];
 
 template <class T, class Op, int arity, int variant = 0> void add_vectors(Row& row) {
-  row[variant] = vector_lane<T, Op, arity, variant>;
+  row[variant] = vector_loop<T, Op, arity, variant>;
   if constexpr (variant + 1 < 1 << arity) add_vectors<T, Op, arity, variant + 1>(row);
 }
 template <class From, class To, class Op, int arity, int variant = 0> void add_plain(Row& row) {
-  row[variant] = plain_lane<From, To, Op, arity, variant>;
+  row[variant] = plain_loop<From, To, Op, arity, variant>;
   if constexpr (variant + 1 < 1 << arity) add_plain<From, To, Op, arity, variant + 1>(row);
 }
 
-// Pairs of operations. See lanes.h.
+// Pairs of operations. See tile_loops.h.
 template <Pair> struct Paired;
 #define EPL_PAIR(name, ...)                                                             \
   template <> struct Paired<Pair::name> {                                               \
@@ -130,7 +130,7 @@ template <class Bits, DType type> struct Narrow {
 
 class Table {
  public:
-  LaneTable make() {
+  TileLoopTable make() {
     add_reals<float, ElementClass::real32>();
     add_reals<double, ElementClass::real64>();
     add_copy<float, ElementClass::real32>(DType::f32);
@@ -147,7 +147,7 @@ class Table {
   }
 
  private:
-  Row& row(int index) { return table_.lanes[index]; }
+  Row& row(int index) { return table_.loops[index]; }
 
   template <class T, ElementClass c> void add_reals() {
 #define EPL_SCALAR_OP(name, arity, family, real, integer) add_operation<T, c, ScalarOp::name, arity>();
@@ -190,13 +190,13 @@ class Table {
   }
   template <class Memory> void add_integer(DType type) { add_memory<Memory, W>(type, ElementClass::integer); }
 
-  LaneTable table_;
+  TileLoopTable table_;
 };
 
 }  // namespace
 
-const LaneTable& lane_table() {
-  static const LaneTable table = Table().make();
+const TileLoopTable& tile_loop_table() {
+  static const TileLoopTable table = Table().make();
   return table;
 }
 

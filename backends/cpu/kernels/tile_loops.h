@@ -1,8 +1,8 @@
-// The lanes of the elementwise engine: one small loop over a tile for each scalar operation and class of element.
+// The loops of the elementwise engine: one small loop over a tile for each scalar operation and class of element.
 //
 // Values of a fused expression are of three classes: reals of 32 and of 64 bits (truth values are 0 and 1 of the
 // region's real class), and integers (int64, for every integer type). Types of memory are loaded into a class and
-// stored from it: f16 and bf16 are computed with as real32. A lane reads up to three operands, each a tile or one
+// stored from it: f16 and bf16 are computed with as real32. A loop reads up to three operands, each a tile or one
 // broadcast element, and writes a tile.
 #pragma once
 
@@ -14,10 +14,10 @@
 namespace epl::cpu {
 
 // operands, result, elements. An absent operand is null. The result may be an operand of as many bytes.
-using Lane = void (*)(const void* a, const void* b, const void* c, void* y, int64_t n);
+using TileLoop = void (*)(const void* a, const void* b, const void* c, void* y, int64_t n);
 
 // Bit k of a variant says that operand k is one element for all of the tile.
-inline constexpr int lane_variants = 8;
+inline constexpr int tile_loop_variants = 8;
 
 enum class ElementClass : uint8_t { real32, real64, integer };
 inline constexpr int real_classes = 2, element_classes = 3;
@@ -26,7 +26,7 @@ constexpr int class_bytes(ElementClass c) { return c == ElementClass::real32 ? 4
 // Pairs of operations evaluated in one pass; rounding is that of the two (mul_add is not a fused multiply-add).
 enum class Pair : uint8_t { mul_add, mul_sub, mul_rsub, add_mul, sub_mul, mul_mul, count };
 
-// Rows of the table; one that no lane fills is null.
+// Rows of the table; one that no loop fills is null.
 constexpr int real_row(ElementClass c, ScalarOp op) {
   return static_cast<int>(c) * scalar_op_count + static_cast<int>(op);
 }
@@ -51,17 +51,17 @@ constexpr int convert_row(ElementClass from, ElementClass to) {
 constexpr int truth_row(ElementClass c) {
   return convert_rows + element_classes * element_classes + static_cast<int>(c);
 }
-inline constexpr int lane_rows = truth_row(ElementClass::real64) + 1;
+inline constexpr int tile_loop_rows = truth_row(ElementClass::real64) + 1;
 
-struct LaneTable {
-  Lane lanes[lane_rows][lane_variants] = {};
+struct TileLoopTable {
+  TileLoop loops[tile_loop_rows][tile_loop_variants] = {};
 };
 
 namespace v3 {
-const LaneTable& lane_table();
+const TileLoopTable& tile_loop_table();
 }
 namespace v4 {
-const LaneTable& lane_table();
+const TileLoopTable& tile_loop_table();
 }
 
 }  // namespace epl::cpu

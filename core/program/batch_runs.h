@@ -1,0 +1,22 @@
+// The runs of units that one call of a rank has of the batch (BatchLayout::runs). A value that carries the
+// batch holds them side by side; a sum over the batch is made of each run by itself.
+#pragma once
+
+#include <vector>
+
+#include "core/program/reshard.h"
+
+namespace epl {
+
+// One run, of so many, of a local value of this type, whose dimension `dim` has these cuts.
+std::vector<Move> take_run(const Mesh& mesh, const TensorType& local, const Cuts& cuts, int dim, int64_t runs,
+                           int64_t run);
+
+// The runs of a value together again: `part` is made of each, `joined` of all parts, `all` of that. `run` is the type
+// of one.
+struct RunJoin {
+  Move part, joined, all;
+};
+RunJoin join_runs(const Mesh& mesh, const TensorType& run, const Cuts& cuts, int dim, int64_t runs);
+
+}  // namespace epl
