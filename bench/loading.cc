@@ -81,7 +81,7 @@ Status load_and_measure(Session& session, const Options& options) {
   int64_t state = 0, piece = 0;
   int ranks = 0;
   for (const auto& rank : session.world().ranks()) {
-    const StateLayout& layout = session.plan().state_of(rank->rank_class);
+    const StateLayout& layout = session.plan().state_of(rank->virtual_device);
     state += layout.bytes();
     ++ranks;
     for (const StateSlot& slot : layout.slots()) piece = std::max(piece, slot.local.bytes());

@@ -17,22 +17,23 @@ Json describe_axes(const Mesh& mesh) {
   return axes;
 }
 
-Json describe_task_graphs(const Plan& plan, int rank_class) {
+Json describe_task_graphs(const Plan& plan, int virtual_device) {
   Json out = Json::array();
   for (const TaskGraph& one : plan.task_graphs) {
-    if (one.rank_class == rank_class) out.push_back({{"name", one.scope}, {"stage", one.stage}, {"nodes", one.nodes}});
+    if (one.virtual_device == virtual_device)
+      out.push_back({{"name", one.scope}, {"stage", one.stage}, {"nodes", one.nodes}});
   }
   return out;
 }
 
 Json describe_virtual_device(const CompiledPlan& plan, const Overview& overview, size_t c) {
   const Entry& entry = plan.entries().front();
-  const Overview::Class& one = overview.classes[c];
+  const Overview::VirtualDevice& one = overview.virtual_devices[c];
   const Mesh& mesh = entry.plan.meshes[c];
   const int at = static_cast<int>(c);
   Json places = Json::array();
   for (const int rank : mesh.device.ranks) places.push_back(mesh.place(rank).at);
-  return {{"name", entry.plan.class_name(at)},
+  return {{"name", entry.plan.virtual_device_name(at)},
           {"task_graphs", describe_task_graphs(entry.plan, at)},
           {"ranks", mesh.device.ranks},
           {"axes", describe_axes(mesh)},
@@ -56,11 +57,11 @@ Json describe_row(const Overview::Row& row) {
     spans.push_back(std::move(one));
   }
   for (const auto& [time, bytes] : row.memory) memory.push_back(Json::array({time, bytes}));
-  return {{"ranks", row.ranks}, {"virtual_device", row.rank_class}, {"spans", spans}, {"memory", memory}};
+  return {{"ranks", row.ranks}, {"virtual_device", row.virtual_device}, {"spans", spans}, {"memory", memory}};
 }
 
 Json describe_collective(const Overview::Collective& one) {
-  return {{"what", one.what},   {"over", one.axis},     {"virtual_device", one.rank_class},
+  return {{"what", one.what},   {"over", one.axis},     {"virtual_device", one.virtual_device},
           {"block", one.block}, {"ranks", one.ranks},   {"calls", one.calls},
           {"bytes", one.bytes}, {"moving", one.moving}, {"waiting", one.waiting}};
 }
@@ -100,7 +101,8 @@ std::string describe_overview(const CompiledPlan& plan, const Overview& overview
               {"time", describe_time(overview.time)}};
   out["shapes"] = describe_shapes(plan);
   Json devices = Json::array(), rows = Json::array(), collectives = Json::array(), tensors = Json::array();
-  for (size_t c = 0; c < overview.classes.size(); ++c) devices.push_back(describe_virtual_device(plan, overview, c));
+  for (size_t c = 0; c < overview.virtual_devices.size(); ++c)
+    devices.push_back(describe_virtual_device(plan, overview, c));
   for (const Overview::Row& row : overview.rows) rows.push_back(describe_row(row));
   for (const Overview::Collective& one : overview.collectives) collectives.push_back(describe_collective(one));
   for (const Overview::Tensor& one : overview.tensors) {

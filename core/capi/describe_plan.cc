@@ -110,7 +110,7 @@ std::string describe_memory(const CompiledPlan& plan) {
   // also has room for the largest weight.
   int64_t predictor = 0;
   for (int rank = 0; rank < plan.options().ranks; ++rank)
-    predictor += PlanMemory(plan).prediction(plan.class_of_rank(rank));
+    predictor += PlanMemory(plan).prediction(plan.virtual_device_of_rank(rank));
   out["predictor_bytes"] = predictor;
   const auto fullest = static_cast<size_t>(PlanMemory(plan).fullest_class());
   const Program& program = plan.entries().front().programs[fullest];

@@ -290,7 +290,8 @@ int64_t epl_plan_ranks(const epl_plan* plan) { return alive(plan) ? plan->plan->
 
 int64_t epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank) {
   if (!alive(plan) || rank < 0 || rank >= plan->plan->options().ranks) return -1;
-  return PlanMemory(*plan->plan).peak(plan->plan->entries().front().plan.class_of_rank(static_cast<int>(rank)));
+  return PlanMemory(*plan->plan)
+      .peak(plan->plan->entries().front().plan.virtual_device_of_rank(static_cast<int>(rank)));
 }
 
 int64_t epl_plan_find_port(const epl_plan* plan, int32_t entry, int32_t kind, const char* name, size_t name_length) {

@@ -26,7 +26,7 @@ Status check_budget(const epl_plan& plan, const SessionOptions& options) {
   if (budget.bytes == 0 || !exist || !p.device()->executes()) return {};
   int64_t wanted = 0;
   for (int r = options.first_rank; r < options.first_rank + count; ++r)
-    wanted += PlanMemory(p).peak(p.class_of_rank(r));
+    wanted += PlanMemory(p).peak(p.virtual_device_of_rank(r));
   const uint64_t in_use = budget.in_use.load(std::memory_order_relaxed);
   if (in_use <= budget.bytes && static_cast<uint64_t>(wanted) <= budget.bytes - in_use) return {};
   return error(Code::out_of_memory, "the plan's ", count == 1 ? "rank needs " : cat(count, " ranks need "),

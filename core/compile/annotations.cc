@@ -92,11 +92,11 @@ class Annotating {
     return true;
   }
 
-  // A stage is a class of ranks that share out all its nodes in one way, as its weights tell.
+  // A stage is a virtual device whose ranks share out all its nodes in one way, as its weights tell.
   bool says_scopes() const {
     std::map<int, int> stages;
     for (const TaskGraph& t : plan_.task_graphs) {
-      const auto pieces = plan_.meshes[static_cast<size_t>(t.rank_class)].pieces(t.split);
+      const auto pieces = plan_.meshes[static_cast<size_t>(t.virtual_device)].pieces(t.split);
       const auto most = most_shards_.find(t.stage);
       if (!t.experts.empty() || ++stages[t.stage] > 1) return false;
       if (pieces != (most == most_shards_.end() ? 1 : static_cast<int64_t>(most->second))) return false;

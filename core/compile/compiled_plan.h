@@ -22,13 +22,15 @@ class CompiledPlan {
   const Entry* entry(EntryKind kind, int shape = 0) const;
   int shapes() const { return 1 + static_cast<int>(options_.shapes.size()); }
   const std::vector<Entry>& entries() const { return entries_; }
-  // Of all ranks; `state_of` those of a class.
+  // Of all ranks; `state_of` those of a virtual device.
   const StateLayout& state() const { return state_; }
-  const StateLayout& state_of(int rank_class) const { return states_[static_cast<size_t>(rank_class)]; }
-  int classes() const { return static_cast<int>(states_.size()); }
+  const StateLayout& state_of(int virtual_device) const { return states_[static_cast<size_t>(virtual_device)]; }
+  int virtual_devices() const { return static_cast<int>(states_.size()); }
   // The same in all entries, but for the units and micro-batches of other shapes.
-  const Mesh& mesh(int rank_class) const { return entries_.front().plan.meshes[static_cast<size_t>(rank_class)]; }
-  int class_of_rank(int rank) const { return entries_.front().plan.class_of_rank(rank); }
+  const Mesh& mesh(int virtual_device) const {
+    return entries_.front().plan.meshes[static_cast<size_t>(virtual_device)];
+  }
+  int virtual_device_of_rank(int rank) const { return entries_.front().plan.virtual_device_of_rank(rank); }
   const std::vector<std::string>& trained() const { return trained_; }
   const std::vector<std::pair<std::string, std::string>>& untrained() const { return untrained_; }
   // What the owner of the job should know about how its inputs and its loss were taken.

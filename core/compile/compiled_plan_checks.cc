@@ -49,7 +49,7 @@ Status CompiledPlan::check_merges() const {
   return check_merge_patterns(options_.strategy, names);
 }
 
-// Entries share ranks and their state, so each has the same classes and cuts them over the same axes.
+// Entries share ranks and their state, so each has the same virtual devices and cuts them over the same axes.
 Status CompiledPlan::check_meshes() const {
   const Plan& first = entries_.front().plan;
   const auto same = [](const Mesh& one, const Mesh& other) {
@@ -66,8 +66,8 @@ Status CompiledPlan::check_meshes() const {
   return {};
 }
 
-// A class has one state for all entries, so that each name must be the same one's in all of them. What an entry
-// does not use is where another one uses it.
+// A virtual device has one state for all entries, so that each name must be the same one's in all of them. What an
+// entry does not use is where another one uses it.
 Status CompiledPlan::link_programs() {
   const size_t count = entries_.front().programs.size();
   std::map<std::string, size_t> homes;
@@ -78,8 +78,9 @@ Status CompiledPlan::link_programs() {
         if (!used.contains(slot.place())) continue;
         const auto [home, is_new] = homes.emplace(slot.name, t);
         if (home->second == t) continue;
-        return unsupported(slot.name, " is used by stage ", entry.plan.class_name(static_cast<int>(t)), " in ",
-                           entry.name(), ", and elsewhere by ", entry.plan.class_name(static_cast<int>(home->second)));
+        return unsupported(slot.name, " is used by stage ", entry.plan.virtual_device_name(static_cast<int>(t)), " in ",
+                           entry.name(), ", and elsewhere by ",
+                           entry.plan.virtual_device_name(static_cast<int>(home->second)));
       }
     }
   }

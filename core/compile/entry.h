@@ -33,7 +33,7 @@ struct Entry {
   int shape = 0;                       // 0: PlanOptions::binding; n: PlanOptions::shapes[n - 1]
   std::shared_ptr<const Graph> graph;  // before composites without a kernel are expanded
   Plan plan;
-  // By class of ranks, which share them.
+  // By virtual device, whose ranks share them.
   std::vector<LocalGraph> locals;
   std::vector<Program> programs;
   // What programs' ports and scalars refer to by index.
@@ -46,16 +46,17 @@ struct Entry {
   // Of evaluate: ports of what the loss compares, of its terms and of their weights (core/train/loss.h), -1 for none,
   // and the model's outputs, which are ports from `first_output` on, in its order.
   int loss_scores = -1, loss_terms = -1, loss_weights = -1, first_output = 0;
-  std::vector<InputBound> bounds;                  // what integers of the inputs may be
-  SampleDims samples;                              // where inputs and outputs count samples
-  std::vector<std::vector<bool>> applied;          // of train, where gradients are kept: applied_instructions, by class
+  std::vector<InputBound> bounds;  // what integers of the inputs may be
+  SampleDims samples;              // where inputs and outputs count samples
+  std::vector<std::vector<bool>>
+      applied;  // of train, where gradients are kept: applied_instructions, by virtual device
   std::vector<std::optional<OutputMerge>> merges;  // by output
-  // Where ranks of a class agree on the end of a step, if their program has no verdict.
-  int64_t agreement_bytes(int rank_class) const;
-  // What a rank of a class has for this entry alone.
-  int64_t own_bytes(int rank_class) const;
+  // Where ranks of a virtual device agree on the end of a step, if their program has no verdict.
+  int64_t agreement_bytes(int virtual_device) const;
+  // What a rank of a virtual device has for this entry alone.
+  int64_t own_bytes(int virtual_device) const;
   std::string name() const { return entry_name(kind, shape); }
-  const Mesh& mesh(int rank_class) const { return plan.meshes[static_cast<size_t>(rank_class)]; }
+  const Mesh& mesh(int virtual_device) const { return plan.meshes[static_cast<size_t>(virtual_device)]; }
 };
 // "x f32[8,4], target i64[8]"
 std::string inputs_text(const Entry& entry);

@@ -42,10 +42,10 @@ std::string places_text(const Mesh& mesh) {
 }
 
 // "task graph a (stage 0, 12 nodes)", for each one that runs there.
-std::string task_graphs_text(const Plan& plan, int rank_class) {
+std::string task_graphs_text(const Plan& plan, int virtual_device) {
   std::vector<std::string> parts;
   for (const TaskGraph& one : plan.task_graphs) {
-    if (one.rank_class != rank_class) continue;
+    if (one.virtual_device != virtual_device) continue;
     parts.push_back(cat("task graph ", one.scope, " (", plan.stages() > 1 ? cat("stage ", one.stage, ", ") : "",
                         one.nodes, " nodes)"));
   }
@@ -94,9 +94,9 @@ std::string shardings_text(const Overview& overview, const std::string& kind) {
 std::string explain(const CompiledPlan& plan, const Overview& overview) {
   const Entry& entry = plan.entries().front();
   std::string out;
-  for (size_t c = 0; c < overview.classes.size(); ++c) {
+  for (size_t c = 0; c < overview.virtual_devices.size(); ++c) {
     const Mesh& mesh = entry.plan.meshes[c];
-    const Overview::Class& one = overview.classes[c];
+    const Overview::VirtualDevice& one = overview.virtual_devices[c];
     out +=
         cat("virtual device of ", task_graphs_text(entry.plan, static_cast<int>(c)), ": ",
             ranks_text(mesh.device.ranks), " (", places_text(mesh), "), ", one.parameters, " parameters of ",
@@ -108,8 +108,8 @@ std::string explain(const CompiledPlan& plan, const Overview& overview) {
     out += cat("parameters in pieces:\n", cut);
   if (!overview.collectives.empty()) out += "moved in a step, by a rank of each virtual device:\n";
   for (const Overview::Collective& one : overview.collectives) {
-    out += cat("  ", entry.plan.class_name(one.rank_class), ", ", one.block, ": ", grouped(one.calls), " ", one.what,
-               " over ", one.axis, " (", one.ranks, " ranks), ", grouped(one.bytes), " bytes, ",
+    out += cat("  ", entry.plan.virtual_device_name(one.virtual_device), ", ", one.block, ": ", grouped(one.calls), " ",
+               one.what, " over ", one.axis, " (", one.ranks, " ranks), ", grouped(one.bytes), " bytes, ",
                seconds_text(one.moving), "\n");
   }
   out += cat("predicted step on ", overview.device, ": ", seconds_text(overview.seconds), ", of which ",
@@ -183,7 +183,7 @@ std::string CompiledPlan::explain() const {
   }
   for (size_t t = 0; t < train.programs.size(); ++t) {
     out += cat(entry_name(train.kind),
-               train.programs.size() == 1 ? "" : cat(", stage ", plan.class_name(static_cast<int>(t))), ": ",
+               train.programs.size() == 1 ? "" : cat(", stage ", plan.virtual_device_name(static_cast<int>(t))), ": ",
                train.programs[t].instructions.size(), " instructions, ",
                grouped(static_cast<int64_t>(train.programs[t].flops)), " floating-point operations a rank\n");
   }

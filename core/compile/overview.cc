@@ -36,9 +36,10 @@ class TraceRows {
 
  private:
   void add(const RankTrace& rank) {
-    Overview::Row row{.ranks = {rank.rank}, .rank_class = rank.rank_class, .spans = spans_of(rank)};
+    Overview::Row row{.ranks = {rank.rank}, .virtual_device = rank.virtual_device, .spans = spans_of(rank)};
     const auto alike = [&](const Overview::Row& other) {
-      return other.rank_class == row.rank_class && std::ranges::equal(other.spans, row.spans, [&](auto& a, auto& b) {
+      return other.virtual_device == row.virtual_device &&
+             std::ranges::equal(other.spans, row.spans, [&](auto& a, auto& b) {
                return a.kind == b.kind && a.micro_batch == b.micro_batch &&
                       std::abs(a.begin - b.begin) < same * seconds_ && std::abs(a.end - b.end) < same * seconds_;
              });
@@ -76,12 +77,12 @@ class TraceRows {
   }
 
   Phase phase(const RankTrace& rank, const TraceEvent& event) const {
-    return phases_[static_cast<size_t>(rank.rank_class)][static_cast<size_t>(event.instruction)];
+    return phases_[static_cast<size_t>(rank.virtual_device)][static_cast<size_t>(event.instruction)];
   }
 
   // The most of each of many short times.
   std::vector<std::pair<double, int64_t>> memory_of(const RankTrace& rank) const {
-    const std::vector<int64_t>& live = live_[static_cast<size_t>(rank.rank_class)];
+    const std::vector<int64_t>& live = live_[static_cast<size_t>(rank.virtual_device)];
     std::vector<std::pair<double, int64_t>> points;
     size_t at = 0;
     for (const TraceEvent& event : rank.events) {
@@ -100,26 +101,27 @@ class TraceRows {
   }
 
   double begin_, seconds_;
-  std::vector<std::vector<Phase>> phases_;  // by class, then by instruction
-  std::vector<std::vector<int64_t>> live_;  // by class, then in the order of a step
+  std::vector<std::vector<Phase>> phases_;  // by virtual device, then by instruction
+  std::vector<std::vector<int64_t>> live_;  // by virtual device, then in the order of a step
   std::vector<Overview::Row> rows_;
 };
 
-// The first rank of each class speaks for all of them.
-std::vector<const RankTrace*> first_ranks(const StepTrace& trace, size_t classes) {
-  std::vector<const RankTrace*> first(classes, nullptr);
+// The first rank of each virtual device speaks for all of them.
+std::vector<const RankTrace*> first_ranks(const StepTrace& trace, size_t virtual_devices) {
+  std::vector<const RankTrace*> first(virtual_devices, nullptr);
   for (const RankTrace& rank : trace.ranks) {
-    const RankTrace*& one = first[static_cast<size_t>(rank.rank_class)];
+    const RankTrace*& one = first[static_cast<size_t>(rank.virtual_device)];
     if (!one) one = &rank;
   }
   return first;
 }
 
-Overview::Class describe_class(const CompiledPlan& plan, const RankTrace& rank, const StepTrace& trace) {
-  Overview::Class out;
+Overview::VirtualDevice describe_virtual_device(const CompiledPlan& plan, const RankTrace& rank,
+                                                const StepTrace& trace) {
+  Overview::VirtualDevice out;
   const Entry& entry = entry_of(plan);
-  const auto t = static_cast<size_t>(rank.rank_class);
-  for (const StateSlot& slot : plan.state_of(rank.rank_class).slots()) {
+  const auto t = static_cast<size_t>(rank.virtual_device);
+  for (const StateSlot& slot : plan.state_of(rank.virtual_device).slots()) {
     if (slot.kind != ValueKind::parameter || slot.is_represented()) continue;
     ++out.parameters;
     out.parameter_bytes += slot.local.bytes();
@@ -148,8 +150,9 @@ void add_collectives(const CompiledPlan& plan, const RankTrace& rank, std::vecto
     if (is_new) {
       const ProgramGroup& group = rank.program->groups[static_cast<size_t>(in->group)];
       out.push_back({.what = in->transfer->name,
-                     .axis = group.rank_class < 0 ? group.axis : entry_of(plan).plan.class_name(group.rank_class),
-                     .rank_class = rank.rank_class,
+                     .axis = group.virtual_device < 0 ? group.axis
+                                                      : entry_of(plan).plan.virtual_device_name(group.virtual_device),
+                     .virtual_device = rank.virtual_device,
                      .block = std::string(block_name(block)),
                      .ranks = static_cast<int64_t>(rank.group(event)->size())});
     }
@@ -174,24 +177,26 @@ std::string kind_word(ValueKind kind) {
   }
 }
 
-// The classes of ranks besides its own that use a value.
-std::vector<int> other_classes(const Plan& plan, Value v, const std::vector<NodeId>& users) {
-  std::vector<int> classes;
+// The virtual devices besides its own that use a value.
+std::vector<int> other_virtual_devices(const Plan& plan, Value v, const std::vector<NodeId>& users) {
+  std::vector<int> others;
   for (const NodeId node : users) {
     const int at = plan.node_task_graph[node];
-    if (at == every_task_graph || plan.class_of(at) == plan.class_of(v)) continue;
-    if (std::ranges::find(classes, plan.class_of(at)) == classes.end()) classes.push_back(plan.class_of(at));
+    if (at == every_task_graph || plan.virtual_device_of(at) == plan.virtual_device_of(v)) continue;
+    if (std::ranges::find(others, plan.virtual_device_of(at)) == others.end())
+      others.push_back(plan.virtual_device_of(at));
   }
-  return classes;
+  return others;
 }
 
 // Why a parameter that several stages use lies as it does.
 std::string reason_of_lent(const Plan& plan, Value v, const std::vector<int>& others) {
   std::string names;
-  for (const int at : others) names += cat(names.empty() ? "" : ", ", plan.class_name(at));
+  for (const int at : others) names += cat(names.empty() ? "" : ", ", plan.virtual_device_name(at));
   const bool replicated = std::ranges::all_of(plan.shardings[v].dims, &Cuts::empty);
-  return cat(names, others.size() == 1 ? " uses" : " use", " it as well: ", plan.class_name(plan.class_of(v)),
-             " keeps it", replicated ? " replicated" : "", ", sends it there in each step, and gets its gradient back");
+  return cat(names, others.size() == 1 ? " uses" : " use",
+             " it as well: ", plan.virtual_device_name(plan.virtual_device_of(v)), " keeps it",
+             replicated ? " replicated" : "", ", sends it there in each step, and gets its gradient back");
 }
 
 // Why a node lies so: first how it is cut, then where it is. A weight has no samples.
@@ -231,7 +236,7 @@ std::vector<Overview::Tensor> tensors_of(const Plan& plan) {
                    ? cat("dimension ", info.batch_dim, " counts samples")
                : of_node.empty() ? cat("as ", node, " reads it")
                                  : cat(of_node, " (", node, " reads it)");
-      const std::vector<int> others = other_classes(plan, v, used_by);
+      const std::vector<int> others = other_virtual_devices(plan, v, used_by);
       if (!others.empty() && info.kind != ValueKind::input) reason = reason_of_lent(plan, v, others);
     }
     const Sharding& sharding = plan.shardings[v];
@@ -275,7 +280,7 @@ Overview make_overview(const CompiledPlan& plan, const Rehearsal& rehearsal) {
     out.time.waiting += time.waiting * share;
   }
   for (const RankTrace* rank : first_ranks(trace, entry_of(plan).programs.size())) {
-    out.classes.push_back(describe_class(plan, *rank, trace));
+    out.virtual_devices.push_back(describe_virtual_device(plan, *rank, trace));
     add_collectives(plan, *rank, out.collectives);
   }
   out.rows = TraceRows(plan, trace).take();

@@ -17,7 +17,7 @@ struct Rehearsal {
 };
 
 struct Overview {
-  struct Class {  // of ranks, which run the same TaskGraphs
+  struct VirtualDevice {  // whose ranks run the same TaskGraphs
     int parameters = 0;
     int64_t parameter_bytes = 0;                       // of one rank
     double forward_seconds = 0, backward_seconds = 0;  // of the calls of one micro-batch
@@ -32,13 +32,13 @@ struct Overview {
   };
   struct Row {
     std::vector<int> ranks;  // that do the same at the same time
-    int rank_class = 0;
+    int virtual_device = 0;
     std::vector<Span> spans;
     std::vector<std::pair<double, int64_t>> memory;  // bytes of the arena that are alive, from a time on
   };
   struct Collective {
-    std::string what, axis;  // or the class at the other end
-    int rank_class = 0;
+    std::string what, axis;  // or the virtual device at the other end
+    int virtual_device = 0;
     std::string block;
     int64_t ranks = 0, calls = 0, bytes = 0;  // of a step of one rank
     double moving = 0, waiting = 0;
@@ -52,7 +52,7 @@ struct Overview {
   std::string device;  // of the rehearsal
   double seconds = 0;
   RankTime time;  // mean of all ranks
-  std::vector<Class> classes;
+  std::vector<VirtualDevice> virtual_devices;
   std::vector<Row> rows;
   std::vector<Collective> collectives;
   std::vector<Tensor> tensors;

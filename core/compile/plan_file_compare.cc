@@ -56,16 +56,17 @@ Decisions read_decisions(const std::string& text) {
   return out;
 }
 
-// Numbers of classes and of TaskGraphs become the names of scopes, so that a plan with one scope more compares well.
+// Numbers of virtual devices and of TaskGraphs become the names of scopes, so that a plan with one scope more compares
+// well.
 void name_records(Decisions& decisions) {
-  std::vector<PlanRecord>& classes = decisions.records["class"];
+  std::vector<PlanRecord>& devices = decisions.records["class"];
   std::vector<PlanRecord>& task_graphs = decisions.records["taskgraph"];
   for (PlanRecord& task_graph : task_graphs) {
     TextReader reader(task_graph.text);
     int64_t c = -1;
     if (!reader.next_line() || !reader.take("class") || !reader.integer(c)) continue;
-    if (c < 0 || c >= static_cast<int64_t>(classes.size())) continue;
-    std::string& name = classes[static_cast<size_t>(c)].name;
+    if (c < 0 || c >= static_cast<int64_t>(devices.size())) continue;
+    std::string& name = devices[static_cast<size_t>(c)].name;
     name += cat(name.empty() ? "" : ", ", task_graph.name);
     task_graph.text = unindented(reader.line());
   }

@@ -13,62 +13,62 @@ void take_largest(MemoryBytes& bytes, const MemoryBytes& others) {
 
 }  // namespace
 
-int64_t Entry::agreement_bytes(int rank_class) const {
-  const Program& program = programs[static_cast<size_t>(rank_class)];
+int64_t Entry::agreement_bytes(int virtual_device) const {
+  const Program& program = programs[static_cast<size_t>(virtual_device)];
   const bool decides = std::ranges::any_of(
       program.outputs, [&](const ProgramPort& port) { return port.index == verdict_output && verdict_output >= 0; });
   return program.commits && !decides && program.decided_at < 0 ? static_cast<int64_t>(sizeof(int64_t)) : 0;
 }
 
-int64_t Entry::own_bytes(int rank_class) const {
-  const Program& program = programs[static_cast<size_t>(rank_class)];
-  return program.constant_bytes + program.scalar_bytes + agreement_bytes(rank_class);
+int64_t Entry::own_bytes(int virtual_device) const {
+  const Program& program = programs[static_cast<size_t>(virtual_device)];
+  return program.constant_bytes + program.scalar_bytes + agreement_bytes(virtual_device);
 }
 
-MemoryBytes PlanMemory::arenas(int rank_class) const {
+MemoryBytes PlanMemory::arenas(int virtual_device) const {
   MemoryBytes bytes;
   for (const Entry& entry : plan_.entries())
-    take_largest(bytes, entry.programs[static_cast<size_t>(rank_class)].arena_bytes());
+    take_largest(bytes, entry.programs[static_cast<size_t>(virtual_device)].arena_bytes());
   return bytes;
 }
 
-int64_t PlanMemory::peak(int rank_class, MemoryKind memory) const {
-  int64_t bytes = arenas(rank_class)[memory] + plan_.state_of(rank_class).bytes(memory);
+int64_t PlanMemory::peak(int virtual_device, MemoryKind memory) const {
+  int64_t bytes = arenas(virtual_device)[memory] + plan_.state_of(virtual_device).bytes(memory);
   if (memory != MemoryKind::device) return bytes;
-  for (const Entry& entry : plan_.entries()) bytes += entry.own_bytes(rank_class);
+  for (const Entry& entry : plan_.entries()) bytes += entry.own_bytes(virtual_device);
   return bytes;
 }
 
-std::vector<const Program*> PlanMemory::predicting(int rank_class) const {
+std::vector<const Program*> PlanMemory::predicting(int virtual_device) const {
   std::vector<const Program*> out;
   for (const Entry& entry : plan_.entries()) {
-    if (entry.kind == EntryKind::predict) out.push_back(&entry.programs[static_cast<size_t>(rank_class)]);
+    if (entry.kind == EntryKind::predict) out.push_back(&entry.programs[static_cast<size_t>(virtual_device)]);
   }
   return out;
 }
 
-MemoryBytes PlanMemory::prediction_arenas(int rank_class) const {
+MemoryBytes PlanMemory::prediction_arenas(int virtual_device) const {
   MemoryBytes bytes;
-  for (const Program* program : predicting(rank_class)) take_largest(bytes, program->arena_bytes());
+  for (const Program* program : predicting(virtual_device)) take_largest(bytes, program->arena_bytes());
   return bytes;
 }
 
-MemoryBytes PlanMemory::prediction_state(int rank_class) const {
+MemoryBytes PlanMemory::prediction_state(int virtual_device) const {
   MemoryBytes bytes;
-  for (const Program* program : predicting(rank_class)) take_largest(bytes, state_end(*program));
+  for (const Program* program : predicting(virtual_device)) take_largest(bytes, state_end(*program));
   return bytes;
 }
 
-int64_t PlanMemory::prediction(int rank_class) const {
+int64_t PlanMemory::prediction(int virtual_device) const {
   constexpr MemoryKind computes = MemoryKind::device;
-  int64_t bytes = prediction_arenas(rank_class)[computes] + prediction_state(rank_class)[computes];
-  for (const Program* program : predicting(rank_class)) bytes += program->constant_bytes + program->scalar_bytes;
+  int64_t bytes = prediction_arenas(virtual_device)[computes] + prediction_state(virtual_device)[computes];
+  for (const Program* program : predicting(virtual_device)) bytes += program->constant_bytes + program->scalar_bytes;
   return bytes;
 }
 
 int PlanMemory::fullest_class() const {
   int fullest = 0;
-  for (int t = 1; t < plan_.classes(); ++t) {
+  for (int t = 1; t < plan_.virtual_devices(); ++t) {
     if (peak(t) > peak(fullest)) fullest = t;
   }
   return fullest;

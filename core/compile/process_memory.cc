@@ -27,7 +27,7 @@ ProcessMemory process_memory(const CompiledPlan& plan) {
     }
   }
   int64_t ranks = 0;
-  for (int t = 0; t < plan.classes(); ++t) {
+  for (int t = 0; t < plan.virtual_devices(); ++t) {
     const PlanMemory memory(plan);
     ranks += plan.mesh(t).ranks() * (memory.peak(t) + memory.peak(t, MemoryKind::host));
   }

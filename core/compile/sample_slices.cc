@@ -23,7 +23,7 @@ void add_samples(const Cuts& cuts, const Mesh& mesh, int rank, int64_t batch, Sa
 SampleRange samples_read(const CompiledPlan& plan, const Entry& entry, size_t input, int first_rank, int ranks) {
   SampleRange range;
   for (int rank = first_rank; rank < first_rank + ranks; ++rank) {
-    const int at = plan.class_of_rank(rank);
+    const int at = plan.virtual_device_of_rank(rank);
     const std::vector<ProgramPort>& ports = entry.programs[static_cast<size_t>(at)].inputs;
     const auto port = std::ranges::find(ports, static_cast<int>(input), &ProgramPort::index);
     if (port == ports.end()) continue;
@@ -37,7 +37,7 @@ SampleRange samples_read(const CompiledPlan& plan, const Entry& entry, size_t in
 SampleRange samples_of_ranks(const CompiledPlan& plan, const Entry& entry, int first_rank, int ranks) {
   SampleRange range;
   for (int rank = first_rank; rank < first_rank + ranks && entry.samples.batch > 0; ++rank) {
-    const int at = plan.class_of_rank(rank);
+    const int at = plan.virtual_device_of_rank(rank);
     add_samples(entry.programs[static_cast<size_t>(at)].batch.cuts(), entry.mesh(at), rank, entry.samples.batch, range);
   }
   return range;

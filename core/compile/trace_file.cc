@@ -31,7 +31,7 @@ class TraceFile {
     for (size_t e = 0; e < rank.events.size();) e = add_call(rank, e);
     const RankTime time = time_of(rank, begin_, end_);
     times_.push_back({{"rank", rank.rank},
-                      {"class", plan_.class_name(rank.rank_class)},
+                      {"class", plan_.virtual_device_name(rank.virtual_device)},
                       {"computing", time.computing},
                       {"moving", time.moving},
                       {"waiting", time.waiting}});
@@ -48,7 +48,7 @@ class TraceFile {
     const auto meta = [&](const char* what, int stream, const std::string& name) {
       write({{"ph", "M"}, {"pid", rank_}, {"tid", stream}, {"name", what}, {"args", {{"name", name}}}});
     };
-    meta("process_name", 0, cat("rank ", rank_, " (", plan_.class_name(rank.rank_class), ")"));
+    meta("process_name", 0, cat("rank ", rank_, " (", plan_.virtual_device_name(rank.virtual_device), ")"));
     for (int s = 0; s < rank.program->streams; ++s) meta("thread_name", s, stream_name(*rank.program, s));
   }
 
@@ -93,10 +93,11 @@ class TraceFile {
     } else if (rank.group(event)) {
       const std::vector<int>& members = *rank.group(event);
       const ProgramGroup& group = rank.program->groups[static_cast<size_t>(in->group)];
-      const Json args = {{"what", in->transfer->name},
-                         {"over", group.rank_class < 0 ? group.axis : plan_.class_name(group.rank_class)},
-                         {"ranks", members},
-                         {"bytes", largest_side(*in)}};
+      const Json args = {
+          {"what", in->transfer->name},
+          {"over", group.virtual_device < 0 ? group.axis : plan_.virtual_device_name(group.virtual_device)},
+          {"ranks", members},
+          {"bytes", largest_side(*in)}};
       add_moving(event, in->name, in->stream, args, ranks_text(members, rank.rank));
       if (!in->transfer->counterpart.empty()) add_arrow(event, *in);
     }

@@ -69,7 +69,7 @@ Result<StateLayout> link(std::span<Program* const> programs) {
   for (size_t p = 0; p < programs.size(); ++p) {
     Program* program = programs[p];
     std::map<StatePlace, int64_t> moved;  // from the program's own layout to the common one
-    // Without what has turned out to be another class's.
+    // Without what has turned out to be another virtual device's.
     for (ProgramMemory& memory : program->memories) memory.state_bytes = 0;
     for (StateSlot& slot : program->state) {
       if (!slot.is_represented()) program->memory(slot.memory).state_bytes += aligned_bytes(slot.local.bytes());

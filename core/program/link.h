@@ -11,7 +11,7 @@
 
 namespace epl {
 
-// Where each name of the state lives on the ranks of one class.
+// Where each name of the state lives on the ranks of one virtual device.
 class StateLayout {
  public:
   const std::vector<StateSlot>& slots() const { return slots_; }

@@ -1,7 +1,7 @@
 // What one rank runs: the graph with local shapes, in the order of its blocks, with the boundaries between pieces of
 // the batch and between ranks (slices, sums, sends) as nodes. `partition` is the one rewrite that acts on a plan.
 //
-// The ranks of a class share this graph and differ in their places alone.
+// The ranks of a virtual device share this graph and differ in their places alone.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ struct LocalPort {
   TensorType global_type;
   Sharding sharding;  // by the batch: of one dimension, or of none
   int dim() const { return sharding.cut_dim(batch_axis); }
-  bool emitted = true;  // of an output: it leaves here, not from another class of ranks
+  bool emitted = true;  // of an output: it leaves here, not from another virtual device
 };
 
 // State of which a rank holds a piece.
@@ -44,9 +44,9 @@ struct LocalGraph {
   std::vector<LocalPort> outputs;
   std::vector<LocalState> cut_state;
   std::vector<StateHome> homes;
-  int rank_class = 0;
+  int virtual_device = 0;
   Mesh mesh;
-  BatchLayout batch;  // Plan::batch_of_class
+  BatchLayout batch;  // Plan::batch_of_virtual_device
   std::vector<BlockCall> calls;
   std::vector<SendWait> waits;  // of calls for sends
   std::vector<BlockId> blocks;  // in the order of their first calls
@@ -59,7 +59,7 @@ struct LocalGraph {
   int64_t micro_batches() const { return mesh.size(micro_batch_axis); }
 };
 
-// By class of ranks.
+// By virtual device.
 Result<std::vector<LocalGraph>> partition(const Plan& plan);
 
 std::string print_local(const LocalGraph& local);

@@ -52,7 +52,7 @@ bool parse_memory(TextReader& reader, MemoryKind& memory) {
 }  // namespace
 
 std::string print_local(const LocalGraph& local) {
-  std::string out = cat("local class ", local.rank_class, local.commits ? " commits" : "", "\n");
+  std::string out = cat("local class ", local.virtual_device, local.commits ? " commits" : "", "\n");
   out += axis_lines(local.mesh) + batch_line(local.mesh, local.batch);
   for (const BlockCall& call : local.calls) out += cat("run ", call.text(), "\n");
   for (const SendWait& wait : local.waits) {
@@ -81,7 +81,7 @@ Result<LocalGraph> parse_local(std::string_view text) {
   if (!reader.next_line() || !reader.take("local class") || !reader.integer(number)) {
     return reader.fail("expected local class N");
   }
-  local.rank_class = static_cast<int>(number);
+  local.virtual_device = static_cast<int>(number);
   local.commits = reader.take("commits");
   while (reader.next_line()) {
     if (reader.take("axis ")) {

@@ -59,11 +59,11 @@ int Program::group(const ProgramGroup& wanted) {
 
 namespace {
 
-// All ranks of a class run one program.
-Status take_device(const Plan& plan, int rank_class, LowerOptions& options) {
+// All ranks of a virtual device run one program.
+Status take_device(const Plan& plan, int virtual_device, LowerOptions& options) {
   if (!options.device) return {};
   Device& all = *options.device;
-  const std::vector<int>& ranks = plan.meshes[rank_class].device.ranks;
+  const std::vector<int>& ranks = plan.meshes[virtual_device].device.ranks;
   Device& own = all.of_rank(ranks.front());
   const auto is_alike = [&](Device& other) {
     return &other.kernels() == &own.kernels() && other.shares_host_memory() == own.shares_host_memory() &&
@@ -95,9 +95,9 @@ Result<Lowered> lower(const Plan& plan, LowerOptions options, const Stop& stop) 
   options.level = bits_level(plan.strategy);
   for (int c = 0; c < std::ssize(made.locals); ++c) {
     EPL_TRY(stop.check());
-    LowerOptions of_class = options;
-    EPL_TRY(take_device(plan, c, of_class));
-    EPL_ASSIGN(Program program, lower(made.locals[c], of_class));
+    LowerOptions of_device = options;
+    EPL_TRY(take_device(plan, c, of_device));
+    EPL_ASSIGN(Program program, lower(made.locals[c], of_device));
     made.programs.push_back(std::move(program));
   }
   return made;

@@ -20,9 +20,9 @@ Result<LocalGraph> Partition::run() {
   }
   find_means();
   local_.graph.name = global_.name;
-  local_.rank_class = here_;
+  local_.virtual_device = here_;
   local_.mesh = mesh_;
-  local_.batch = BatchLayout(plan_.in_global_batch(plan_.batch_of_class(here_).cuts()));
+  local_.batch = BatchLayout(plan_.in_global_batch(plan_.batch_of_virtual_device(here_).cuts()));
   local_.calls = plan_.calls[here_];
   local_.blocks = blocks_of(local_.calls);
   local_.commits = !global_.updates.empty();
@@ -45,7 +45,7 @@ Result<LocalGraph> Partition::run() {
 
 bool Partition::placed_here(NodeId n) const {
   const int at = plan_.node_task_graph[n];
-  return at != every_task_graph && plan_.class_of(at) == here_;
+  return at != every_task_graph && plan_.virtual_device_of(at) == here_;
 }
 
 Value& Partition::in_block(Value v, bool behind) {
@@ -79,7 +79,7 @@ Status Partition::pass_on(const Boundary& b, const LocalWriter& w) {
   const BlockId& here = local_.blocks[w.block()];
   const bool sends = b.from == here_ && b.sent == here, receives = b.to == here_ && b.received == here;
   if (!sends && !receives) return {};
-  const auto mesh_of = [&](int rank_class) -> const Mesh& { return plan_.meshes[rank_class]; };
+  const auto mesh_of = [&](int virtual_device) -> const Mesh& { return plan_.meshes[virtual_device]; };
   const ValueInfo& info = global_.value(b.value);
   auto made = cross(mesh_of(b.from), b.from, mesh_of(b.to), b.to, global_.type(b.value), stored(b.value));
   if (!made.ok()) return made.status().with_context(cat("value ", info.name));
@@ -115,7 +115,7 @@ Sharding Partition::lies(Value v) const {
 }
 
 ByValue<bool> Partition::leaves_here() const {
-  ByValue<bool> used(global_.value_count(), plan_.classes() == 1);
+  ByValue<bool> used(global_.value_count(), plan_.virtual_devices() == 1);
   ByValue<bool> anywhere(used.size());
   const auto use = [&](Value v, bool here) {
     if (!v) return;
@@ -174,7 +174,7 @@ Sharding Partition::as_given(Value v) const {
   Sharding made{.dims = std::vector<Cuts>(stored(v).dims.size())};
   const int dim = stored(v).cut_dim(batch_axis);
   if (dim < 0) return made;
-  made.dims[dim] = plan_.batch_of_class(here_).cuts_inside(stored(v).outer(batch_axis));
+  made.dims[dim] = plan_.batch_of_virtual_device(here_).cuts_inside(stored(v).outer(batch_axis));
   return made;
 }
 
@@ -272,7 +272,7 @@ Result<std::vector<LocalGraph>> partition(const Plan& plan) {
   const std::vector<Boundary> all = boundaries(plan);
   EPL_ASSIGN(std::vector<std::vector<SendWait>> waits, send_waits(plan, all));
   std::vector<LocalGraph> locals;
-  for (int c = 0; c < plan.classes(); ++c) {
+  for (int c = 0; c < plan.virtual_devices(); ++c) {
     EPL_ASSIGN(LocalGraph local, Partition(plan, c, all).run());
     local.waits = std::move(waits[c]);
     locals.push_back(std::move(local));

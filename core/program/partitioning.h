@@ -1,4 +1,4 @@
-// The making of the local graph of one class of ranks, for `partition` (core/program/local_graph.h). Here it is decided
+// The making of the local graph of one virtual device, for `partition` (core/program/local_graph.h). Here it is decided
 // what a rank runs and in which order, and which moves bring values to where they are wanted. Nodes are written by a
 // LocalWriter; what a node needs that works on a piece is in core/program/piece_nodes.h and row_routes.h.
 #pragma once
@@ -17,11 +17,11 @@ namespace epl {
 
 class Partition {
  public:
-  Partition(const Plan& plan, int rank_class, const std::vector<Boundary>& boundaries)
+  Partition(const Plan& plan, int virtual_device, const std::vector<Boundary>& boundaries)
       : plan_(plan),
         global_(*plan.graph),
-        here_(rank_class),
-        mesh_(plan.meshes[rank_class]),
+        here_(virtual_device),
+        mesh_(plan.meshes[virtual_device]),
         boundaries_(boundaries),
         now_(global_.value_count()),
         received_(now_.size()) {}
@@ -42,7 +42,7 @@ class Partition {
   const Sharding& stored(Value v) const { return plan_.shardings[v]; }
   // How the TaskGraph cuts the batch where a value is made.
   BatchLayout batch_of(Value v) const { return plan_.batch_of(plan_.value_task_graph[v]); }
-  bool made_here(Value v) const { return plan_.class_of(v) == here_; }
+  bool made_here(Value v) const { return plan_.virtual_device_of(v) == here_; }
   bool placed_here(NodeId n) const;
 
   // Values that each micro-batch has for itself and something behind the loop takes.
@@ -75,7 +75,7 @@ class Partition {
   // What `pre` has computed is computed again where its TaskGraph sees the samples.
   bool is_again(NodeId n, const BlockId& block) const;
 
-  // All classes come by all boundaries in one order, so that no ranks wait for each other in a ring.
+  // All virtual devices come by all boundaries in one order, so that no ranks wait for each other in a ring.
   Status pass_on(const Boundary& b, const LocalWriter& w);
 
   // An input of which a piece is not a run of the caller's memory: all of it comes in, and its pieces are sliced out.
@@ -83,8 +83,8 @@ class Partition {
   // How it lies here before a node asks for it.
   Sharding lies(Value v) const;
 
-  // Of several classes each has the inputs and constants that its nodes use, and one has each state; what is nobody's
-  // is the first one's.
+  // Of several virtual devices each has the inputs and constants that its nodes use, and one has each state; what is
+  // nobody's is the first one's.
   ByValue<bool> leaves_here() const;
 
   void copy_leaves();
@@ -93,7 +93,7 @@ class Partition {
 
   // The cuts that the batch of the graph has.
   Sharding of_batch(Value v, const Sharding& sharding) const;
-  // As it leaves the graph: cut by the batch alone, in the way of the class.
+  // As it leaves the graph: cut by the batch alone, in the way of the virtual device.
   Sharding as_given(Value v) const;
 
   // The operand as the node wants it. What is gathered in the forward pass is gathered again in the backward pass: it

@@ -106,7 +106,7 @@ struct StateSlot {
   std::string name;
   ValueKind kind = ValueKind::parameter;
   TensorType type;    // of all of it
-  Sharding sharding;  // over the ranks of its class
+  Sharding sharding;  // over the ranks of its virtual device
   TensorType local;   // what a rank holds of it
   int64_t offset = 0;
   MemoryKind memory = MemoryKind::device;
@@ -126,11 +126,11 @@ struct ProgramPort {
   int dim() const { return sharding.cut_dim(batch_axis); }
 };
 
-// Ranks that transfers go over: those along an axis of the mesh, or a rank and one of another class: the one that
-// sends to it over a channel, or of those that it sends to the one of number `peer`, if there are as many.
+// Ranks that transfers go over: those along an axis of the mesh, or a rank and one of another virtual device: the one
+// that sends to it over a channel, or of those that it sends to the one of number `peer`, if there are as many.
 struct ProgramGroup {
   std::string axis;
-  int rank_class = -1;
+  int virtual_device = -1;
   int peer = -1;        // -1: the one that sends
   int64_t channel = 0;  // see channel_of
   friend bool operator==(const ProgramGroup&, const ProgramGroup&) = default;
@@ -176,7 +176,7 @@ struct Program {
   int streams = 1, events = 0;
   int numbers_event = -1;  // behind the upload of the scalars; -1: nobody waits for it
   Mesh mesh;               // its axes; which ranks there are is the plan's
-  BatchLayout batch;       // Plan::batch_of_class
+  BatchLayout batch;       // Plan::batch_of_virtual_device
   std::vector<ProgramPort> inputs, outputs;
   std::vector<StateSlot> state;
   std::vector<ProgramScalar> scalars;
@@ -212,7 +212,7 @@ struct Program {
 // backend's kernels: elementwise regions are fused, kernels chosen, memory laid out. `threads` is the pool of one rank.
 struct LowerOptions {
   const KernelTable* kernels = nullptr;
-  // That kernels are prepared for; null: none, as far as they do without. Of a plan each class of ranks takes the
+  // That kernels are prepared for; null: none, as far as they do without. Of a plan each virtual device takes the
   // device and the kernels of its own.
   Device* device = nullptr;
   int threads = 1;
@@ -222,8 +222,8 @@ struct LowerOptions {
 };
 Result<Program> lower(const LocalGraph& local, const LowerOptions& options);
 
-// All that follows from a plan, by class of ranks. Whether splits keep bits is the plan's to say. `stop` is asked
-// before each class.
+// All that follows from a plan, by virtual device. Whether splits keep bits is the plan's to say. `stop` is asked
+// before each virtual device.
 struct Lowered {
   std::vector<LocalGraph> locals;
   std::vector<Program> programs;

@@ -24,7 +24,7 @@ struct TraceEvent {
 
 // One rank's.
 struct RankTrace {
-  int rank = 0, rank_class = 0;
+  int rank = 0, virtual_device = 0;
   const Program* program = nullptr;
   std::vector<std::vector<int>> members;  // by Program::groups: its ranks, ascending; none: it is alone in its group
   std::vector<TraceEvent> events;         // in the order in which they were issued

@@ -50,7 +50,7 @@ void take_wait(Program& program, const SendWait& wait) {
     const Instruction& in = program.instructions[p];
     if (in.records < 0) continue;
     const ProgramGroup& group = program.groups[in.group];
-    if (group.rank_class == wait.to && group.channel == wait.channel)
+    if (group.virtual_device == wait.to && group.channel == wait.channel)
       program.waits[wait.call].push_back({.event = in.records + static_cast<int>(call.micro_batch)});
   }
 }

@@ -27,10 +27,11 @@ Result<ProgramGroup> counterpart_group(const TransferRow& row, const Attributes&
   };
   const int64_t other = integer(row.counterpart), peer = row.sends ? integer("peer") : -1;
   if (other < 0 || other > INT32_MAX || peer > INT32_MAX || (row.sends && peer < 0))
-    return invalid("expected the other class");
+    return invalid("expected the other virtual device");
   const int64_t channel = integer("channel");
-  return ProgramGroup{
-      .rank_class = static_cast<int>(other), .peer = static_cast<int>(peer), .channel = std::max<int64_t>(channel, 0)};
+  return ProgramGroup{.virtual_device = static_cast<int>(other),
+                      .peer = static_cast<int>(peer),
+                      .channel = std::max<int64_t>(channel, 0)};
 }
 
 void take_kernel(const TransferRow& row, KernelQuery& query) {

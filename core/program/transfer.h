@@ -54,7 +54,7 @@ struct TransferRow {
   bool part = false;         // its result is a piece of its operand, which may be read where it lies
   bool gathers = false;      // an operand may be the rank's own segment of its result
   bool scatters = false;     // a result may be the rank's own segment of its operand
-  // Its attribute with the class of which a rank is the other one; empty: none. See ProgramGroup.
+  // Its attribute with the virtual device of which a rank is the other one; empty: none. See ProgramGroup.
   std::string counterpart;
   bool sends = false;              // has a stream of its own: nobody waits for it before its source is written again
   bool fetches = false;            // its operand is in another memory than that in which kernels compute

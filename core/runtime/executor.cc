@@ -301,7 +301,7 @@ Status Executor::before_commit(Communicator* world) {
   return verdict_ == stopped ? Status(Code::peer_failed, "another rank refused the step") : Status();
 }
 
-// Another class of ranks may have it.
+// Another virtual device may have it.
 const ProgramPort* Executor::output_port(int index) const {
   const auto found = std::ranges::find(program_.outputs, index, &ProgramPort::index);
   return index < 0 || found == program_.outputs.end() ? nullptr : &*found;

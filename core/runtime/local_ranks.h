@@ -14,7 +14,7 @@ namespace epl {
 
 struct LocalRank {
   int number = 0;  // among all ranks of the plan
-  int rank_class = 0;
+  int virtual_device = 0;
   std::unique_ptr<Stream> stream;
   ParameterStore store;
   Buffers arenas;

@@ -13,7 +13,7 @@ std::vector<const StateSlot*> slots_read(const CompiledPlan& plan) {
   std::vector<const StateSlot*> out;
   for (const Entry& entry : plan.entries()) {
     if (entry.kind != EntryKind::predict) continue;
-    for (int t = 0; t < plan.classes(); ++t) {
+    for (int t = 0; t < plan.virtual_devices(); ++t) {
       const Program& program = entry.programs[static_cast<size_t>(t)];
       const std::set<StatePlace> used = state_in_use(program);
       for (const StateSlot& slot : program.state) {
@@ -125,7 +125,7 @@ Status Predictor::copy(Session& session) {
 
 int64_t Predictor::memory_bytes() const {
   int64_t bytes = 0;
-  for (const auto& rank : own_->world().ranks()) bytes += PlanMemory(plan()).prediction(rank->rank_class);
+  for (const auto& rank : own_->world().ranks()) bytes += PlanMemory(plan()).prediction(rank->virtual_device);
   return bytes + static_cast<int64_t>(room_.size());
 }
 

@@ -20,13 +20,13 @@ Result<int> count_local_ranks(const CompiledPlan& plan, const SessionOptions& op
 
 // Of the ranks here that have an output, or a piece of it, the first gives it.
 void give_outputs(const CompiledPlan& plan, const Entry& entry, int first_rank, int rank, Executor& executor) {
-  const int at = plan.class_of_rank(rank);
+  const int at = plan.virtual_device_of_rank(rank);
   const Mesh& mesh = entry.mesh(at);
   const BatchLayout& batch = entry.programs[static_cast<size_t>(at)].batch;
   const auto batch_place = [&](int of) { return batch.first_unit(mesh, mesh.place(of)); };
   bool first = true, first_of_piece = true;
   for (int other = first_rank; other < rank; ++other) {
-    if (plan.class_of_rank(other) != at) continue;
+    if (plan.virtual_device_of_rank(other) != at) continue;
     first = false;
     first_of_piece = first_of_piece && batch_place(other) != batch_place(rank);
   }
@@ -39,7 +39,7 @@ Result<std::unique_ptr<LocalRank>> make_rank(const Host& host, Device& device, c
   auto rank = std::make_unique<LocalRank>();
   rank->number = number;
   EPL_ASSIGN(rank->stream, device.create_stream(plan.threads_per_rank()));
-  const int at = rank->rank_class = plan.class_of_rank(number);
+  const int at = rank->virtual_device = plan.virtual_device_of_rank(number);
   if (options.predicts_only) {
     EPL_ASSIGN(rank->store,
                ParameterStore::create_room(device, PlanMemory(plan).prediction_state(at), plan.mesh(at), number));
@@ -128,7 +128,7 @@ void Session::measure_memory() {
       for (const auto& executor : rank->executors) {
         if (executor) arena = std::max(arena, executor->arena_high_water()[memory]);
       }
-      const int at = rank->rank_class;
+      const int at = rank->virtual_device;
       const int64_t used = planned.peak(at, memory) - planned.arenas(at)[memory] + arena;
       fullest[memory] = std::max(fullest[memory], used);
     }

@@ -112,7 +112,7 @@ Status Session::predict_into(std::span<const Tensor> inputs, std::span<Tensor> o
   return {};
 }
 
-// The ranks that read the input have its samples; any class of them that reads it has all.
+// The ranks that read the input have its samples; any virtual device that reads it has all.
 Result<Tensor> Session::full_input(const Entry& entry, size_t input, const Tensor& given) {
   if (slices_.full() || !world_->over_processes()) return given;
   const SampleRange range = slices_.range(entry, input);

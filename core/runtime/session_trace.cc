@@ -5,7 +5,7 @@ namespace epl {
 
 void Session::record(int64_t steps) {
   for (const auto& rank : world_->ranks()) {
-    const Program& program = plan_->entries().front().programs[static_cast<size_t>(rank->rank_class)];
+    const Program& program = plan_->entries().front().programs[static_cast<size_t>(rank->virtual_device)];
     size_t room = 1;  // the agreement
     for (const BlockCall& call : program.calls) {
       for (const Block& block : program.blocks)
@@ -22,8 +22,8 @@ StepTrace Session::trace() const {
   for (const auto& rank : world_->ranks()) {
     RankTrace& made = trace.ranks.emplace_back();
     made.rank = rank->number;
-    made.rank_class = rank->rank_class;
-    made.program = &plan_->entries().front().programs[static_cast<size_t>(rank->rank_class)];
+    made.virtual_device = rank->virtual_device;
+    made.program = &plan_->entries().front().programs[static_cast<size_t>(rank->virtual_device)];
     for (const ProgramGroup& group : made.program->groups) made.members.push_back(members_of(*plan_, group, *rank));
     made.events = rank->events;
   }

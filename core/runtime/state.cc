@@ -41,7 +41,7 @@ void State::note_failure(bool here, bool elsewhere) {
 
 Result<State::Held> State::held(std::string_view name) const {
   Held out;
-  for (int t = 0; t < plan_->classes() && !out.slot; ++t) {
+  for (int t = 0; t < plan_->virtual_devices() && !out.slot; ++t) {
     out.slot = plan_->state_of(t).find(name);
     out.mesh = &plan_->mesh(t);
   }
@@ -138,7 +138,7 @@ Status State::set_pieces(std::string_view name, const std::vector<PlacedBox>& pi
   const bool was_healthy = healthy_, was_consistent = consistent_here_;
   torn();  // until all ranks have it
   for (const auto& rank : world_.ranks()) {
-    const StateSlot* slot = plan_->state_of(rank->rank_class).find(name);
+    const StateSlot* slot = plan_->state_of(rank->virtual_device).find(name);
     if (slot != nullptr) EPL_TRY(rank->store.scatter(*rank->stream, *slot, pieces));
   }
   healthy_ = was_healthy;
@@ -155,7 +155,7 @@ Status State::set(std::string_view name, const Tensor& value) {
     return invalid(name, " is ", held.slot->type.text(), ", got ", value.type().text());
   std::vector<Tensor> pieces;
   for (const auto& rank : world_.ranks()) {
-    const StateSlot* slot = plan_->state_of(rank->rank_class).find(name);
+    const StateSlot* slot = plan_->state_of(rank->virtual_device).find(name);
     EPL_ASSIGN(Tensor piece, slot != nullptr ? rank->store.cut(*slot, value) : Result<Tensor>(value));
     pieces.push_back(std::move(piece));
   }
@@ -165,7 +165,7 @@ Status State::set(std::string_view name, const Tensor& value) {
   auto piece = pieces.begin();
   for (const auto& rank : world_.ranks()) {
     const Tensor& own = *piece++;
-    const StateSlot* slot = plan_->state_of(rank->rank_class).find(name);
+    const StateSlot* slot = plan_->state_of(rank->virtual_device).find(name);
     if (slot != nullptr) EPL_TRY(rank->store.put(*rank->stream, *slot, own));
   }
   healthy_ = was_healthy;
@@ -242,7 +242,7 @@ Result<uint64_t> State::hash() {
 void State::clear_gradients() {
   const StateGate::Change change(gate_);
   for (const auto& rank : world_.ranks()) {
-    for (const StateSlot& slot : plan_->state_of(rank->rank_class).slots()) {
+    for (const StateSlot& slot : plan_->state_of(rank->virtual_device).slots()) {
       if (!slot.name.ends_with(gradient_suffix)) continue;
       const bool kept = std::ranges::any_of(
           plan_->trained(), [&](const std::string& name) { return slot.name == cat(name, gradient_suffix); });

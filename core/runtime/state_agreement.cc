@@ -116,7 +116,7 @@ Status State::find_copies() {
 // for a value of this name is one piece.
 Result<int64_t> State::hash_of_copy(int rank, const std::string& name) const {
   const LocalRank& own = world_.ranks().at(rank);
-  const StateSlot& slot = *plan_->state_of(own.rank_class).find(name);
+  const StateSlot& slot = *plan_->state_of(own.virtual_device).find(name);
   EPL_ASSIGN(const Tensor value, own.store.piece(*own.stream, slot).load());
   Hash64 hash;
   add_to_hash(hash, value);

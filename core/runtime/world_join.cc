@@ -9,9 +9,9 @@
 namespace epl {
 
 std::vector<int> members_of(const CompiledPlan& plan, const ProgramGroup& group, const LocalRank& rank) {
-  const Mesh& mesh = plan.mesh(rank.rank_class);
-  if (group.rank_class < 0) return mesh.ranks_along(group.axis, rank.number);
-  const Mesh& other = plan.mesh(group.rank_class);
+  const Mesh& mesh = plan.mesh(rank.virtual_device);
+  if (group.virtual_device < 0) return mesh.ranks_along(group.axis, rank.number);
+  const Mesh& other = plan.mesh(group.virtual_device);
   std::vector<int> members = {rank.number};
   if (group.peer < 0) {
     members.push_back(crossing_source(other, mesh.place(rank.number)));
@@ -70,7 +70,7 @@ Status World::make_groups(LocalRank& rank) {
   for (const Entry& entry : plan_->entries()) {
     Groups& groups = rank.groups_of_entry.emplace_back();
     groups.world = rank.world.get();
-    for (const ProgramGroup& wanted : entry.programs[static_cast<size_t>(rank.rank_class)].groups) {
+    for (const ProgramGroup& wanted : entry.programs[static_cast<size_t>(rank.virtual_device)].groups) {
       const std::vector<int> members = members_of(*plan_, wanted, rank);
       if (members.empty()) {  // nobody to send to
         groups.of_program.push_back(nullptr);
@@ -119,7 +119,7 @@ Status World::await_processes() {
 }
 
 std::string World::group_name(const ProgramGroup& group, const std::vector<int>& members) const {
-  if (group.rank_class >= 0) {
+  if (group.virtual_device >= 0) {
     const std::string between = cat("ranks ", members.front(), " and ", members.back());
     return group.channel == 0 ? between : cat(between, ", channel ", group.channel);
   }

@@ -31,8 +31,8 @@ bool block_loops(BlockKind kind);  // called for every micro-batch
 // Its calls may come between those of other blocks, and a micro-batch's values go from one of these to the next.
 bool block_is_interleaved(BlockKind kind);
 
-// What a class of ranks does in one call. Interleaved blocks are those of a stage; any other is that of all stages
-// of the class, and its `stage` is 0.
+// What a virtual device does in one call. Interleaved blocks are those of a stage; any other is that of all stages
+// of the virtual device, and its `stage` is 0.
 struct BlockId {
   int stage = 0;
   BlockKind kind = BlockKind::main;

@@ -237,12 +237,12 @@ class LocalExperts {
     return {};
   }
 
-  // Values that leave to the caller or to other classes of ranks are stored on all ranks.
+  // Values that leave to the caller or to other virtual devices are stored on all ranks.
   bool leaves(Value v) const {
     return std::ranges::find(graph_.outputs, v, &Graph::Output::value) != graph_.outputs.end() ||
            std::ranges::any_of(users_[v], [&](NodeId user) {
              const int at = plan_.node_task_graph[user];
-             return at != every_task_graph && plan_.class_of(at) != plan_.class_of(v);
+             return at != every_task_graph && plan_.virtual_device_of(at) != plan_.virtual_device_of(v);
            });
   }
 

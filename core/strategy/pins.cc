@@ -56,14 +56,14 @@ Status check_all_named(const Plan& plan, const std::vector<std::vector<bool>>& n
   return {};
 }
 
-// Which values another class of ranks needs, which gets all of them.
+// Which values another virtual device needs, which gets all of them.
 ByValue<bool> crossing_values(const Plan& plan) {
   ByValue<bool> crosses(plan.graph->value_count());
   for (const NodeId n : plan.graph->node_ids()) {
     const int at = plan.node_task_graph[n];
     if (at == every_task_graph) continue;
     for (Value v : plan.graph->node(n).inputs)
-      if (v && plan.class_of(v) != plan.class_of(at)) crosses[v] = true;
+      if (v && plan.virtual_device_of(v) != plan.virtual_device_of(at)) crosses[v] = true;
   }
   return crosses;
 }

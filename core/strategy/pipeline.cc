@@ -12,9 +12,9 @@ constexpr int64_t max_stages = 4096;
 
 }  // namespace
 
-int PipelineRow::class_of(const PipelineShape& shape, int stage) const {
-  const int chunk = stage / shape.classes, within = stage % shape.classes;
-  return there_and_back && chunk % 2 == 1 ? shape.classes - 1 - within : within;
+int PipelineRow::virtual_device_of(const PipelineShape& shape, int stage) const {
+  const int chunk = stage / shape.virtual_devices, within = stage % shape.virtual_devices;
+  return there_and_back && chunk % 2 == 1 ? shape.virtual_devices - 1 - within : within;
 }
 
 const PipelineRow* find_pipeline(std::string_view word) {
@@ -30,10 +30,10 @@ const PipelineRow& one_stage() {
   return *row;
 }
 
-std::vector<BlockCall> stage_after_stage(const PipelineRow& row, const PipelineShape& shape, int rank_class) {
+std::vector<BlockCall> stage_after_stage(const PipelineRow& row, const PipelineShape& shape, int virtual_device) {
   std::vector<BlockCall> calls, back;
   for (int stage = 0; stage < shape.stages(); ++stage) {
-    if (row.class_of(shape, stage) != rank_class) continue;
+    if (row.virtual_device_of(shape, stage) != virtual_device) continue;
     std::vector<BlockCall> of_stage;
     for (int64_t m = 0; m < shape.micro_batches; ++m) {
       calls.push_back({stage, BlockKind::forward, m});
@@ -47,7 +47,7 @@ std::vector<BlockCall> stage_after_stage(const PipelineRow& row, const PipelineS
 }
 
 double idle_share(const PipelineRow& row, const PipelineShape& shape) {
-  const double waits = shape.classes - 1;
+  const double waits = shape.virtual_devices - 1;
   const auto works = static_cast<double>(shape.micro_batches * shape.chunks * (row.parts_weights ? 3 : 1));
   return waits / (works + waits);
 }
@@ -75,7 +75,7 @@ Result<Pipeline> pipeline_of(const Strategy& strategy) {
     return invalid("the schedule ", word, " has ", found.shape.chunks, " stages on each rank, and ", scopes,
                    " scopes do not divide by that");
   }
-  found.shape.classes = static_cast<int>(wanted > 1 ? wanted : scopes / found.shape.chunks);
+  found.shape.virtual_devices = static_cast<int>(wanted > 1 ? wanted : scopes / found.shape.chunks);
   const std::string why = found.row->refusal ? found.row->refusal(found.shape) : std::string();
   if (!why.empty()) return invalid("the schedule ", word, " ", why);
   return found;

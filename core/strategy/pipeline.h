@@ -17,26 +17,27 @@
 namespace epl {
 
 struct PipelineShape {
-  int classes = 1;  // of ranks
-  int chunks = 1;   // stages that each of them has
+  int virtual_devices = 1;
+  int chunks = 1;  // stages that each of them has
   int64_t micro_batches = 1;
-  int stages() const { return classes * chunks; }
+  int stages() const { return virtual_devices * chunks; }
 };
 
 struct PipelineRow {
   std::string name, doc;
   std::vector<std::string> words;  // of the key pipeline.strategy that ask for it
   int chunks = 1;                  // 0: as many as pipeline.virtual_stages says
-  // Stages go through the classes and back again, else through them in the same order each time.
+  // Stages go through the virtual devices and back again, else through them in the same order each time.
   bool there_and_back = false;
   bool parts_weights = false;  // gradients of weights have blocks of their own
   // Why there is no table of this shape; empty: there is. Null: there always is.
   std::string (*refusal)(const PipelineShape& shape) = nullptr;
-  // Of each rank of a class. The first stage is where the inputs are. Micro-batches ascend in the calls of each block.
-  std::vector<BlockCall> (*calls)(const PipelineShape& shape, int rank_class) = nullptr;
+  // Of each rank of a virtual device. The first stage is where the inputs are. Micro-batches ascend in the calls of
+  // each block.
+  std::vector<BlockCall> (*calls)(const PipelineShape& shape, int virtual_device) = nullptr;
 
   // Which ranks have a stage.
-  int class_of(const PipelineShape& shape, int stage) const;
+  int virtual_device_of(const PipelineShape& shape, int stage) const;
 };
 using PipelineTable = TableOf<PipelineRow>;
 const PipelineTable& pipeline_table();  // generated
@@ -45,13 +46,13 @@ const PipelineRow* find_pipeline(std::string_view word);
 // The row of a plan without stages: a micro-batch goes forward and backward in one call.
 const PipelineRow& one_stage();
 
-// What each rank of a class does where a row has no table for so few micro-batches: all forward calls of its first
-// stage, then of its next one; then all backward calls, the last stage's first.
-std::vector<BlockCall> stage_after_stage(const PipelineRow& row, const PipelineShape& shape, int rank_class);
+// What each rank of a virtual device does where a row has no table for so few micro-batches: all forward calls of its
+// first stage, then of its next one; then all backward calls, the last stage's first.
+std::vector<BlockCall> stage_after_stage(const PipelineRow& row, const PipelineShape& shape, int virtual_device);
 
 // Which share of a step each rank waits, as the papers say: it waits for the others to fill and to drain, one call for
 // each, where a stage takes as long for each micro-batch forward as for the gradients of its operands and for those of
-// its weights, and where there are as many micro-batches as classes of ranks.
+// its weights, and where there are as many micro-batches as virtual devices.
 double idle_share(const PipelineRow& row, const PipelineShape& shape);
 
 // What a strategy asks for.

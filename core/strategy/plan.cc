@@ -53,37 +53,37 @@ bool Plan::alone(Value v) const {
   return independent_micro_batches && producer && block_loops(node_block[producer]);
 }
 
-BatchLayout Plan::batch_of_class(int rank_class) const {
-  const Mesh& mesh = meshes[rank_class];
+BatchLayout Plan::batch_of_virtual_device(int virtual_device) const {
+  const Mesh& mesh = meshes[virtual_device];
   BatchLayout most;
   for (int t = 0; t < std::ssize(task_graphs); ++t) {
-    if (class_of(t) != rank_class) continue;
+    if (virtual_device_of(t) != virtual_device) continue;
     BatchLayout batch = batch_of(t);
     if (most.empty() || mesh.pieces(batch.cuts()) > mesh.pieces(most.cuts())) most = std::move(batch);
   }
   return most.empty() ? BatchLayout::over_all_axes(mesh) : most;
 }
 
-int Plan::class_of_rank(int rank) const {
-  for (int c = 0; c < classes(); ++c) {
+int Plan::virtual_device_of_rank(int rank) const {
+  for (int c = 0; c < virtual_devices(); ++c) {
     const auto& ranks = meshes[c].device.ranks;
     if (std::ranges::find(ranks, rank) != ranks.end()) return c;
   }
   EPL_CHECK(false, "rank ", rank, " has no task graph");
 }
 
-std::string Plan::class_name(int rank_class) const {
+std::string Plan::virtual_device_name(int virtual_device) const {
   std::vector<std::string> scopes;
   for (const TaskGraph& t : task_graphs) {
-    if (t.rank_class == rank_class) scopes.push_back(t.scope);
+    if (t.virtual_device == virtual_device) scopes.push_back(t.scope);
   }
   return join(scopes, " and ");
 }
 
-std::vector<int> Plan::stages_of(int rank_class) const {
+std::vector<int> Plan::stages_of(int virtual_device) const {
   std::set<int> found;
   for (const TaskGraph& t : task_graphs) {
-    if (t.rank_class == rank_class) found.insert(t.stage);
+    if (t.virtual_device == virtual_device) found.insert(t.stage);
   }
   return {found.begin(), found.end()};
 }
@@ -94,11 +94,11 @@ int Plan::stages() const {
   return last + 1;
 }
 
-BlockId Plan::block_of(NodeId node, int rank_class) const {
+BlockId Plan::block_of(NodeId node, int virtual_device) const {
   BlockId block{.kind = node_block[node]};
   if (!block_is_interleaved(block.kind)) return block;
   const int at = node_task_graph[node];
-  block.stage = at == every_task_graph ? stages_of(rank_class).front() : task_graphs[at].stage;
+  block.stage = at == every_task_graph ? stages_of(virtual_device).front() : task_graphs[at].stage;
   return block;
 }
 
@@ -124,7 +124,7 @@ void find_value_task_graphs(Plan& plan) {
 
 namespace {
 
-// Where a value is complete that `user` needs on another class of ranks, in a block of kind `used`.
+// Where a value is complete that `user` needs on another virtual device, in a block of kind `used`.
 Boundary boundary_of(const Plan& plan, Value v, NodeId user, BlockKind used) {
   const Graph& graph = *plan.graph;
   const NodeId producer = graph.value(v).producer;
@@ -156,7 +156,7 @@ Boundary boundary_of(const Plan& plan, Value v, NodeId user, BlockKind used) {
   return found;
 }
 
-// A class gets a value once, in the first of its stages that needs it.
+// A virtual device gets a value once, in the first of its stages that needs it.
 void add_boundary(std::vector<Boundary>& all, const Boundary& boundary) {
   const auto known = std::ranges::find_if(all, [&](const Boundary& b) {
     return b.value == boundary.value && b.to == boundary.to && b.sent == boundary.sent &&
@@ -182,19 +182,20 @@ bool is_state(ValueKind kind) {
 
 std::vector<Boundary> boundaries(const Plan& plan) {
   std::vector<Boundary> found;
-  if (plan.classes() < 2) return found;
+  if (plan.virtual_devices() < 2) return found;
   const Graph& graph = *plan.graph;
   for (const NodeId n : graph.node_ids()) {
     if (plan.node_task_graph[n] == every_task_graph) continue;
-    const int to = plan.class_of(plan.node_task_graph[n]);
+    const int to = plan.virtual_device_of(plan.node_task_graph[n]);
     for (Value v : graph.node(n).inputs) {
-      if (!v || plan.class_of(v) == to) continue;
+      if (!v || plan.virtual_device_of(v) == to) continue;
       const auto add = [&](Boundary boundary) {
-        boundary.from = plan.class_of(v);
+        boundary.from = plan.virtual_device_of(v);
         boundary.to = to;
         add_boundary(found, boundary);
       };
-      // Weights that classes share are lent by the first before anything else; other leaves each has for itself.
+      // Weights that virtual devices share are lent by the first before anything else; other leaves each has for
+      // itself.
       if (!graph.value(v).producer) {
         if (is_state(graph.value(v).kind))
           add({.value = v, .sent = {0, BlockKind::once}, .received = {0, BlockKind::once}, .late = true});
@@ -269,24 +270,25 @@ namespace {
 
 Status verify_meshes(const Plan& plan) {
   std::set<int> taken;
-  for (int c = 0; c < plan.classes(); ++c) {
+  for (int c = 0; c < plan.virtual_devices(); ++c) {
     const Mesh& mesh = plan.meshes[c];
     bool same = mesh.axes.size() == plan.mesh().axes.size();
     for (size_t a = 0; same && a < mesh.axes.size(); ++a) {
       same = mesh.axes[a].name == plan.mesh().axes[a].name && mesh.axes[a].kind == plan.mesh().axes[a].kind;
     }
-    if (!same) return error(Code::internal, "the mesh of ", plan.class_name(c), " has other axes");
+    if (!same) return error(Code::internal, "the mesh of ", plan.virtual_device_name(c), " has other axes");
     if (mesh.ranks() != std::ssize(mesh.device.ranks)) {
-      return error(Code::internal, plan.class_name(c), " has ", mesh.device.ranks.size(), " ranks, and axes for ",
-                   mesh.ranks());
+      return error(Code::internal, plan.virtual_device_name(c), " has ", mesh.device.ranks.size(),
+                   " ranks, and axes for ", mesh.ranks());
     }
     for (int rank : mesh.device.ranks) {
-      if (!taken.insert(rank).second) return error(Code::internal, "rank ", rank, " is of two classes of ranks");
+      if (!taken.insert(rank).second) return error(Code::internal, "rank ", rank, " is of two virtual devices");
     }
   }
   for (const TaskGraph& t : plan.task_graphs) {
-    if (t.rank_class < 0 || t.rank_class >= plan.classes() || t.stage < 0)
-      return error(Code::internal, "task graph ", t.scope, " is of class ", t.rank_class, " and stage ", t.stage);
+    if (t.virtual_device < 0 || t.virtual_device >= plan.virtual_devices() || t.stage < 0)
+      return error(Code::internal, "task graph ", t.scope, " is of virtual device ", t.virtual_device, " and stage ",
+                   t.stage);
   }
   for (int t = 0; t < std::ssize(plan.task_graphs); ++t) {
     if (plan.batch_of(t).units(plan.mesh(t)) != plan.units())
@@ -347,7 +349,7 @@ Status verify_factors(const Plan& plan) {
 // Each block is called once for every micro-batch, in ascending order: sums over them are binary counters.
 Status verify_calls(const Plan& plan) {
   for (int c = 0; c < std::ssize(plan.calls); ++c) {
-    const std::string name = plan.class_name(c);
+    const std::string name = plan.virtual_device_name(c);
     std::map<BlockId, int64_t> next;
     for (const BlockCall& call : plan.calls[c]) {
       if (!block_is_interleaved(call.block) && call.stage != 0)
@@ -368,14 +370,14 @@ Status verify_calls(const Plan& plan) {
 // A node runs in a block that its ranks call.
 Status verify_blocks(const Plan& plan) {
   const Graph& graph = *plan.graph;
-  for (int c = 0; c < plan.classes(); ++c) {
+  for (int c = 0; c < plan.virtual_devices(); ++c) {
     const std::vector<BlockId> called = blocks_of(plan.calls[c]);
     for (const NodeId n : graph.node_ids()) {
       const int at = plan.node_task_graph[n];
-      if (at != every_task_graph && plan.class_of(at) != c) continue;
+      if (at != every_task_graph && plan.virtual_device_of(at) != c) continue;
       const BlockId block = plan.block_of(n, c);
       if (std::ranges::find(called, block) != called.end()) continue;
-      return error(Code::internal, plan.class_name(c), " never calls ", block.text(), ", where node ",
+      return error(Code::internal, plan.virtual_device_name(c), " never calls ", block.text(), ", where node ",
                    graph.node(n).name, " is");
     }
   }
@@ -407,7 +409,8 @@ Status verify_plan(const Plan& plan) {
   if (plan.calls.empty()) return {};
   const bool complete = plan.node_block.size() == graph.node_count() && !plan.shardings.empty();
   if (!complete) return error(Code::internal, "calls of blocks that have no nodes");
-  if (plan.calls.size() != plan.meshes.size()) return error(Code::internal, "calls of ", plan.calls.size(), " classes");
+  if (plan.calls.size() != plan.meshes.size())
+    return error(Code::internal, "calls of ", plan.calls.size(), " virtual devices");
   EPL_TRY(verify_blocks(plan));
   return verify_order(plan);
 }

@@ -6,8 +6,8 @@
 // of the axes. Sums over the batch run over the units of a kernel, and then over the other axes, the last one first:
 // one binary tree, whatever the cut, unless BatchAxes::keep_the_tree says no, which level run alone allows. TaskGraphs
 // of different degrees of data parallelism have more axes of ranks ("data2", ...); one that uses fewer of them has
-// several runs of units in each call instead, which it sums separately (BatchLayout::runs). TaskGraphs of one class
-// share its mesh and may give its axes other roles: what goes from one to another is resharded.
+// several runs of units in each call instead, which it sums separately (BatchLayout::runs). TaskGraphs of one virtual
+// device share its mesh and may give its axes other roles: what goes from one to another is resharded.
 #pragma once
 
 #include <memory>
@@ -27,8 +27,8 @@ namespace epl {
 // The nodes of one scope.
 struct TaskGraph {
   std::string scope;
-  int rank_class = 0;  // of the ranks that run them, in Plan::meshes
-  int stage = 0;       // of the pipeline; TaskGraphs of one class and one stage run in the same calls
+  int virtual_device = 0;  // of the ranks that run them, in Plan::meshes
+  int stage = 0;           // of the pipeline; TaskGraphs of one virtual device and one stage run in the same calls
   int nodes = 0;
   std::vector<int> split = {};    // axes of the mesh over which nodes are cut otherwise than by the batch
   std::vector<int> experts = {};  // those of `split` that cut dimensions that count experts, and nothing else
@@ -38,7 +38,7 @@ struct TaskGraph {
   std::vector<DimPin> pins = {};
 };
 
-// In Plan::node_task_graph: each class of ranks runs the node on those operands that are its own
+// In Plan::node_task_graph: each virtual device runs the node on those operands that are its own
 // (OpDef::takes_any_operands).
 inline constexpr int every_task_graph = -1;
 
@@ -46,9 +46,10 @@ struct Plan {
   std::shared_ptr<const Graph> graph;
   std::shared_ptr<const NodeRules> rules;  // of the graph
   Strategy strategy;
-  std::vector<Mesh> meshes;  // by class of ranks, which share a program; they have the same axes, of the same kinds
+  std::vector<Mesh>
+      meshes;  // by virtual device, whose ranks share a program; they have the same axes, of the same kinds
   std::vector<TaskGraph> task_graphs;
-  std::vector<std::vector<BlockCall>> calls;  // by class: what each of its ranks does in a step
+  std::vector<std::vector<BlockCall>> calls;  // by virtual device: what each of its ranks does in a step
   ByValue<Sharding> shardings;                // as it is stored; what its producer gives is brought there at once
   ByNode<NodeSharding> node_shardings;
   ByNode<int> node_task_graph;
@@ -74,21 +75,21 @@ struct Plan {
   const ExtendedRule& rule(NodeId n) const { return rules->extended[n]; }
   // The first mesh, for what is the same in all.
   const Mesh& mesh() const { return meshes.front(); }
-  const Mesh& mesh(int task_graph) const { return meshes[class_of(task_graph)]; }
-  int classes() const { return static_cast<int>(meshes.size()); }
-  int class_of(int task_graph) const { return task_graphs[task_graph].rank_class; }
-  int class_of(Value v) const { return class_of(value_task_graph[v]); }
-  int class_of_rank(int rank) const;
-  std::string class_name(int rank_class) const;  // the scopes of its TaskGraphs
-  std::vector<int> stages_of(int rank_class) const;
-  int stages() const;  // of all classes
-  // Where a class runs a node, which is its own or every TaskGraph's.
-  BlockId block_of(NodeId node, int rank_class) const;
+  const Mesh& mesh(int task_graph) const { return meshes[virtual_device_of(task_graph)]; }
+  int virtual_devices() const { return static_cast<int>(meshes.size()); }
+  int virtual_device_of(int task_graph) const { return task_graphs[task_graph].virtual_device; }
+  int virtual_device_of(Value v) const { return virtual_device_of(value_task_graph[v]); }
+  int virtual_device_of_rank(int rank) const;
+  std::string virtual_device_name(int virtual_device) const;  // the scopes of its TaskGraphs
+  std::vector<int> stages_of(int virtual_device) const;
+  int stages() const;  // of all virtual devices
+  // Where a virtual device runs a node, which is its own or every TaskGraph's.
+  BlockId block_of(NodeId node, int virtual_device) const;
   // How a TaskGraph cuts the batch of the graph.
   BatchLayout batch_of(int task_graph) const;
-  // The same of the one that cuts it most, of a class: its ports, and what draws random numbers on its ranks, are cut
-  // so.
-  BatchLayout batch_of_class(int rank_class) const;
+  // The same of the one that cuts it most, of a virtual device: its ports, and what draws random numbers on its ranks,
+  // are cut so.
+  BatchLayout batch_of_virtual_device(int virtual_device) const;
   // Cuts of a dimension of the graph that counts samples, `outer` times over, in the same dimension of all samples.
   Cuts in_global_batch(Cuts cuts, int64_t outer = 1) const;
   // The type of an input or output as the caller has it: of all samples.
@@ -108,12 +109,12 @@ struct Plan {
   void explain(NodeId node, const std::string& sentence);
 };
 
-// A value that another class of ranks needs than the one that makes or, of state, holds it. Inside a block all ranks
+// A value that another virtual device needs than the one that makes or, of state, holds it. Inside a block all ranks
 // come to all boundaries in the order of the whole graph, so no ranks wait for each other in a ring. Between blocks
 // verify_order looks for rings.
 struct Boundary {
   Value value;
-  int from = 0, to = 0;    // classes
+  int from = 0, to = 0;    // virtual devices
   BlockId sent, received;  // blocks of the two, of one kind
   // At the head of these blocks: it is state, or complete when the loop before it has ended. Else right behind its
   // producer.
@@ -122,18 +123,19 @@ struct Boundary {
 };
 // Of a step, in the order of values.
 std::vector<Boundary> boundaries(const Plan& plan);
-// Between two classes values come in the order in which they are sent. Where classes have several stages, whose calls
-// come in other orders, this holds for each pair of blocks, which has a channel of its own; else the channel is 0.
+// Between two virtual devices values come in the order in which they are sent. Where virtual devices have several
+// stages, whose calls come in other orders, this holds for each pair of blocks, which has a channel of its own; else
+// the channel is 0.
 int64_t channel_of(const Plan& plan, const std::vector<Boundary>& boundaries, const Boundary& boundary);
-// Before a rank makes call `call` of its class, what it gave in call `sent` to a channel has been taken.
+// Before a rank makes call `call` of its virtual device, what it gave in call `sent` to a channel has been taken.
 struct SendWait {
   int call = 0, sent = 0;
-  int to = 0;  // class
+  int to = 0;  // virtual device
   int64_t channel = 0;
   friend auto operator<=>(const SendWait&, const SendWait&) = default;
 };
-// By class, in the order of calls: when memory may be written again that sends read. An error says which ranks would
-// wait for each other in a ring.
+// By virtual device, in the order of calls: when memory may be written again that sends read. An error says which ranks
+// would wait for each other in a ring.
 Result<std::vector<std::vector<SendWait>>> send_waits(const Plan& plan, const std::vector<Boundary>& boundaries);
 bool is_state(ValueKind kind);
 // Fills value_task_graph from node_task_graph.

@@ -90,16 +90,17 @@ std::string class_text(const Plan& plan, size_t c) {
 }
 
 std::string task_graph_text(const Plan& plan, const TaskGraph& t) {
-  const std::string split = t.split.empty() ? "" : cat("split ", axis_names(plan.meshes[t.rank_class], t.split), "\n");
+  const std::string split =
+      t.split.empty() ? "" : cat("split ", axis_names(plan.meshes[t.virtual_device], t.split), "\n");
   const std::string experts =
-      t.experts.empty() ? "" : cat("experts ", axis_names(plan.meshes[t.rank_class], t.experts), "\n");
+      t.experts.empty() ? "" : cat("experts ", axis_names(plan.meshes[t.virtual_device], t.experts), "\n");
   std::string pins;
   for (const DimPin& pin : t.pins) pins += cat("pin ", quoted(pin.value), " ", pin.dim, "\n");
-  return cat("taskgraph ", name_text(t.scope), " class ", t.rank_class, t.stage == 0 ? "" : cat(" stage ", t.stage),
-             " nodes ", t.nodes, "\n", split, experts, batch_line(plan.meshes[t.rank_class], t.batch), pins);
+  return cat("taskgraph ", name_text(t.scope), " class ", t.virtual_device, t.stage == 0 ? "" : cat(" stage ", t.stage),
+             " nodes ", t.nodes, "\n", split, experts, batch_line(plan.meshes[t.virtual_device], t.batch), pins);
 }
 
-bool parse_class(TextReader& reader, Mesh& out) {
+bool parse_virtual_device(TextReader& reader, Mesh& out) {
   int64_t number = 0;
   if (!reader.take("ranks") || !reader.take("[")) return false;
   for (bool first = true; !reader.take("]"); first = false) {
@@ -120,12 +121,12 @@ bool parse_segments(TextReader& reader, SumSegments& out) {
 }
 
 bool parse_task_graph(TextReader& reader, const Plan& plan, TaskGraph& out) {
-  int64_t rank_class = 0, stage = 0, nodes = 0;
-  if (!reader.name(out.scope) || !reader.take("class") || !reader.integer(rank_class) || rank_class < 0 ||
-      rank_class >= plan.classes() || (reader.take("stage") && !reader.integer(stage)) || stage < 0 ||
+  int64_t virtual_device = 0, stage = 0, nodes = 0;
+  if (!reader.name(out.scope) || !reader.take("class") || !reader.integer(virtual_device) || virtual_device < 0 ||
+      virtual_device >= plan.virtual_devices() || (reader.take("stage") && !reader.integer(stage)) || stage < 0 ||
       stage > INT32_MAX || !reader.take("nodes") || !reader.integer(nodes))
     return false;
-  out.rank_class = static_cast<int>(rank_class);
+  out.virtual_device = static_cast<int>(virtual_device);
   out.stage = static_cast<int>(stage);
   out.nodes = static_cast<int>(nodes);
   return true;
@@ -209,14 +210,20 @@ class PlanReader {
       const char* word;
       Status (PlanReader::*read)();
     };
-    static constexpr Line lines[] = {
-        {"strategy", &PlanReader::read_strategy}, {"passes", &PlanReader::read_passes},
-        {"note", &PlanReader::read_note},         {"taskgraph", &PlanReader::read_task_graph},
-        {"class", &PlanReader::read_class},       {"axis", &PlanReader::read_axis},
-        {"split", &PlanReader::read_split},       {"experts", &PlanReader::read_experts},
-        {"batch", &PlanReader::read_batch},       {"pin", &PlanReader::read_pin},
-        {"run", &PlanReader::read_run},           {"why", &PlanReader::read_why},
-        {"value", &PlanReader::read_value},       {"node", &PlanReader::read_node}};
+    static constexpr Line lines[] = {{"strategy", &PlanReader::read_strategy},
+                                     {"passes", &PlanReader::read_passes},
+                                     {"note", &PlanReader::read_note},
+                                     {"taskgraph", &PlanReader::read_task_graph},
+                                     {"class", &PlanReader::read_virtual_device},
+                                     {"axis", &PlanReader::read_axis},
+                                     {"split", &PlanReader::read_split},
+                                     {"experts", &PlanReader::read_experts},
+                                     {"batch", &PlanReader::read_batch},
+                                     {"pin", &PlanReader::read_pin},
+                                     {"run", &PlanReader::read_run},
+                                     {"why", &PlanReader::read_why},
+                                     {"value", &PlanReader::read_value},
+                                     {"node", &PlanReader::read_node}};
     for (const Line& line : lines) {
       if (reader_.take(line.word)) return (this->*line.read)();
     }
@@ -237,12 +244,14 @@ class PlanReader {
   Status read_note() { return expect(reader_.name(plan_.notes.emplace_back()), "a text"); }
   Status read_task_graph() {
     return expect(parse_task_graph(reader_, plan_, plan_.task_graphs.emplace_back()),
-                  "a task graph of one of the classes");
+                  "a task graph of one of the virtual devices");
   }
-  Status read_class() { return expect(parse_class(reader_, plan_.meshes.emplace_back()), "a class of ranks"); }
+  Status read_virtual_device() {
+    return expect(parse_virtual_device(reader_, plan_.meshes.emplace_back()), "a virtual device");
+  }
   Status read_axis() {
     return expect(!plan_.meshes.empty() && parse_axis(reader_, plan_.meshes.back()),
-                  "axis name size kind, of a class of ranks");
+                  "axis name size kind, of a virtual device");
   }
   Status read_split() {
     return expect(has_task_graph() && parse_axes(reader_, plan_, plan_.task_graphs.back().split),
@@ -266,7 +275,7 @@ class PlanReader {
   Status read_run() {
     plan_.calls.resize(plan_.meshes.size());
     return expect(!plan_.calls.empty() && parse_call(reader_, plan_.calls.back().emplace_back()),
-                  "run block index, of a class of ranks");
+                  "run block index, of a virtual device");
   }
   Status read_why() {
     std::string why;

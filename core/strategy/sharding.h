@@ -1,8 +1,8 @@
 // How values lie over ranks: meshes, how a value is cut over a mesh, and how the work of a node is cut.
 //
-// Ranks that share a program are a class, and a class has a mesh over its ranks. All meshes of a plan have axes of the
-// same names. An axis that a mesh has no use for has size 1 there. The place of a rank in its mesh decides which piece
-// of a tensor the rank has, who its peers are, and which random numbers it draws.
+// Ranks that share a program are a virtual device, which has a mesh over its ranks. All meshes of a plan have axes of
+// the same names. An axis that a mesh has no use for has size 1 there. The place of a rank in its mesh decides which
+// piece of a tensor the rank has, who its peers are, and which random numbers it draws.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ inline constexpr std::string_view data_axis = "data", micro_batch_axis = "micro_
 // That of data is the first of every mesh. It stands for all of the batch where a cut is looked up: they cut together.
 inline constexpr int batch_axis = 0;
 
-// Ranks of the job that work as one.
+// Ranks of the job that run one program.
 struct VirtualDevice {
   std::vector<int> ranks;
 };
@@ -115,7 +115,7 @@ struct RankLocal {
   friend bool operator==(const RankLocal&, const RankLocal&) = default;
 };
 
-// Of a value, in the mesh of its class of ranks.
+// Of a value, in the mesh of its virtual device.
 struct Sharding {
   std::vector<Cuts> dims;
   // In the order in which they are completed, but for those over the batch, which has an order of its own

@@ -29,7 +29,7 @@ Status check_weight(const Plan& plan, const std::string& name, const std::map<in
     for (const auto& [other, second] : uses) {
       if (other <= one || (!first.cuts && !second.cuts) || degree_of(plan, one) == degree_of(plan, other)) continue;
       const bool replicated = degree_of(plan, one) == 1 || degree_of(plan, other) == 1;
-      if (replicated && plan.class_of(one) == plan.class_of(other)) continue;
+      if (replicated && plan.virtual_device_of(one) == plan.virtual_device_of(other)) continue;
       return invalid("parameter ", name, " is placed in two ways: by scope ", describe(plan, one, first),
                      " and by scope ", describe(plan, other, second),
                      "; both must cut it over as many ranks, or the nodes that use it stand in one scope")

@@ -38,7 +38,8 @@ class Splitting {
         deals_(context.options.flag("pieces")),
         uneven_(!by_segments_ && context.options.flag("uneven")),
         windows_(windows && pieces_),
-        rows_move_(experts && axes_.size() == 1 && plan_.batch_of_class(plan_.class_of(here_)).cuts_over(axis_)),
+        rows_move_(experts && axes_.size() == 1 &&
+                   plan_.batch_of_virtual_device(plan_.virtual_device_of(here_)).cuts_over(axis_)),
         at_(graph_.value_count()),
         decided_(at_.size(), false),
         kept_replicated_(at_.size(), false),

@@ -74,18 +74,18 @@ Result<Staging> find_staging(const PlanRequest& request, const CostModel& cost) 
   Staging found{.of_ranks = strategy, .by_cost = by_cost};
   EPL_ASSIGN(const Pipeline pipeline, pipeline_of(strategy));
   if (!by_cost && pipeline.shape.chunks == 1) return found;
-  EPL_ASSIGN(Scope of_class, by_cost ? scope_of_found_stages(strategy, request.ranks) : scope_of_stages(strategy));
-  of_class.name.clear();
-  of_class.match.clear();  // it has all nodes of its stages
-  of_class.sources.clear();
-  found.of_ranks.scopes.assign(pipeline.shape.classes, of_class);
+  EPL_ASSIGN(Scope of_device, by_cost ? scope_of_found_stages(strategy, request.ranks) : scope_of_stages(strategy));
+  of_device.name.clear();
+  of_device.match.clear();  // it has all nodes of its stages
+  of_device.sources.clear();
+  found.of_ranks.scopes.assign(pipeline.shape.virtual_devices, of_device);
   found.of_ranks.has_default = false;
   found.of_ranks.default_scope = {};
   for (int stage = 0; stage < pipeline.shape.stages(); ++stage) {
-    found.class_of.push_back(pipeline.row->class_of(pipeline.shape, stage));
+    found.virtual_device_of.push_back(pipeline.row->virtual_device_of(pipeline.shape, stage));
     const bool named = !by_cost && !strategy.scopes[stage].name.empty();
     found.names.push_back(named ? strategy.scopes[stage].name : cat("stage", stage));
-    found.scopes.push_back(by_cost ? of_class : strategy.scopes[stage]);
+    found.scopes.push_back(by_cost ? of_device : strategy.scopes[stage]);
   }
   if (!by_cost) {
     for (const Node& node : request.graph->nodes())
@@ -95,7 +95,7 @@ Result<Staging> find_staging(const PlanRequest& request, const CostModel& cost) 
   const StageJob job{.stages = pipeline.shape.stages(),
                      .micro_batches = strategy.integer("pipeline.num_micro_batch"),
                      .ranks = request.ranks,
-                     .ranks_of_stage = std::max<int64_t>(request.ranks / pipeline.shape.classes, 1)};
+                     .ranks_of_stage = std::max<int64_t>(request.ranks / pipeline.shape.virtual_devices, 1)};
   EPL_ASSIGN(StageCut cut, cut_stages(*request.graph, job, cost, request.state_of));
   found.node_stage = std::move(cut.node_stage);
   if (!cut.note.empty()) found.notes.push_back(std::move(cut.note));

@@ -10,11 +10,11 @@
 namespace epl {
 
 struct Staging {
-  Strategy of_ranks;  // what the ranks are laid out by: a scope for each class of them
-  // By stage: its class, and what it is called; empty: each scope is a stage.
-  std::vector<int> class_of;
+  Strategy of_ranks;  // what the ranks are laid out by: a scope for each virtual device
+  // By stage: its virtual device, and what it is called; empty: each scope is a stage.
+  std::vector<int> virtual_device_of;
   std::vector<std::string> names;
-  // By stage: the scope whose inner scopes part its nodes, which is like the scope of its class in `of_ranks`.
+  // By stage: the scope whose inner scopes part its nodes, which is like the scope of its virtual device in `of_ranks`.
   std::vector<Scope> scopes;
   bool by_cost = false;
   ByNode<int> node_stage;          // of the forward pass; -1: that of its operands

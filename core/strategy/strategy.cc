@@ -43,7 +43,7 @@ const std::vector<ConfigKey>& config_keys() {
       later("communication.hierarchical", false, "reduce inside the host first"),
       later("communication.compression", "none", "compress gradients", {"none"}),
       built("pipeline.num_stages", int64_t{1},
-            "classes of ranks of a pipeline whose stages are found by their cost; 1: sibling scopes are the stages"),
+            "virtual devices of a pipeline whose stages are found by their cost; 1: sibling scopes are the stages"),
       built("pipeline.num_micro_batch", int64_t{1}, "micro-batches of a step"),
       built("pipeline.strategy", "PreferBackward", "pipeline schedule, see above",
             {"PreferForward", "PreferBackward", "PreferBackwardOptimizer", "GPipe", "1F1B", "interleaved", "ZB-H1",

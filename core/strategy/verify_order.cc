@@ -45,14 +45,14 @@ class Order {
         sent_(boundaries.size() * static_cast<size_t>(plan.micro_batches())),
         taken_(sent_.size()) {
     for (const Boundary& b : boundaries_) channels_.push_back(channel_of(plan_, boundaries_, b));
-    for (int c = 0; c < plan_.classes(); ++c) classes_.push_back(make_class(c));
+    for (int c = 0; c < plan_.virtual_devices(); ++c) progress_.push_back(start(c));
   }
 
   Status run() {
     for (int64_t number = 0;; ++number) {
       int next = -1;
       std::pair<double, Action> first;
-      for (int c = 0; c < plan_.classes(); ++c) {
+      for (int c = 0; c < plan_.virtual_devices(); ++c) {
         const std::optional<double> time = time_of_next(of(c));
         if (!time || (next >= 0 && std::pair(*time, of(c).step().action) >= first)) continue;
         first = {*time, of(c).step().action};
@@ -61,16 +61,16 @@ class Order {
       if (next < 0) break;
       EPL_TRY(carry_out(next, {first.first, number}));
     }
-    for (int c = 0; c < plan_.classes(); ++c) {
+    for (int c = 0; c < plan_.virtual_devices(); ++c) {
       if (!of(c).done()) return stuck(c);
     }
     return {};
   }
 
-  // By class, when `run` has gone to the end.
+  // By virtual device, when `run` has gone to the end.
   std::vector<std::vector<SendWait>> waits() const {
     std::vector<std::vector<SendWait>> found;
-    for (const Class& own : classes_) {
+    for (const Progress& own : progress_) {
       std::map<std::tuple<size_t, int, int64_t>, int64_t> taken;  // of what a call gives to a channel, the last
       for (const Step& step : own.steps) {
         if (step.action != Action::sends) continue;
@@ -90,7 +90,7 @@ class Order {
   }
 
  private:
-  struct Class {
+  struct Progress {
     std::vector<Step> steps;
     std::vector<std::vector<size_t>> freed;  // by call: messages that must have been taken before it
     std::vector<int64_t> begun;              // by call: the number of its beginning
@@ -101,15 +101,15 @@ class Order {
     const Step& step() const { return steps[next]; }
   };
 
-  Class& of(int c) { return classes_[c]; }
+  Progress& of(int c) { return progress_[c]; }
   const BlockCall& call(int c, size_t index) const { return plan_.calls[c][index]; }
   size_t boundary_index(size_t message) const { return message / static_cast<size_t>(plan_.micro_batches()); }
   const Boundary& boundary(size_t message) const { return boundaries_[boundary_index(message)]; }
   int64_t channel(size_t message) const { return channels_[boundary_index(message)]; }
   const std::string& name(size_t message) const { return plan_.graph->value(boundary(message).value).name; }
 
-  Class make_class(int c) const {
-    Class made;
+  Progress start(int c) const {
+    Progress made;
     const std::vector<BlockCall>& calls = plan_.calls[c];
     made.parts_weights = std::ranges::find(calls, BlockKind::weight, &BlockCall::block) != calls.end();
     made.freed.resize(calls.size());
@@ -152,8 +152,8 @@ class Order {
     return found;
   }
 
-  // When the next step of a class can be done; nothing: not yet.
-  std::optional<double> time_of_next(const Class& own) const {
+  // When the next step of a virtual device can be done; nothing: not yet.
+  std::optional<double> time_of_next(const Progress& own) const {
     if (own.done()) return std::nullopt;
     double time = own.time;
     const auto after = [&time](const Moment& moment) {
@@ -170,7 +170,7 @@ class Order {
   }
 
   Status carry_out(int c, const Moment& now) {
-    Class& own = of(c);
+    Progress& own = of(c);
     const Step& step = own.step();
     own.time = now.time;
     ++own.next;
@@ -193,8 +193,9 @@ class Order {
     const size_t came = waiting.front();
     waiting.erase(waiting.begin());
     if (came == step.message) return {};
-    return error(Code::internal, plan_.class_name(c), " wants ", name(step.message), " in ", call(c, step.call).text(),
-                 ", but ", plan_.class_name(boundary(came).from), " has sent ", name(came), " before it");
+    return error(Code::internal, plan_.virtual_device_name(c), " wants ", name(step.message), " in ",
+                 call(c, step.call).text(), ", but ", plan_.virtual_device_name(boundary(came).from), " has sent ",
+                 name(came), " before it");
   }
 
   // Of one channel things are taken in the order in which they were sent.
@@ -204,45 +205,45 @@ class Order {
 
   Status stuck(int c) {
     const Step& step = of(c).step();
-    const std::string who = plan_.class_name(c), where = call(c, step.call).text();
+    const std::string who = plan_.virtual_device_name(c), where = call(c, step.call).text();
     if (step.action == Action::receives) {
       return error(Code::internal, who, " would wait in ", where, " for ", name(step.message), ", which ",
-                   plan_.class_name(boundary(step.message).from), " never gets to send");
+                   plan_.virtual_device_name(boundary(step.message).from), " never gets to send");
     }
     const std::vector<size_t>& freed = of(c).freed[step.call];
     const size_t left = *std::ranges::find_if(freed, [&](size_t m) { return taken_[m].number < 0; });
-    return error(Code::internal, who, " would wait before ", where, " until ", plan_.class_name(boundary(left).to),
-                 " takes ", name(left), ", which it never gets to");
+    return error(Code::internal, who, " would wait before ", where, " until ",
+                 plan_.virtual_device_name(boundary(left).to), " takes ", name(left), ", which it never gets to");
   }
 
   const Plan& plan_;
   const std::vector<Boundary>& boundaries_;
   std::vector<int64_t> channels_;     // by boundary
   std::vector<Moment> sent_, taken_;  // by message: a boundary at a micro-batch
-  std::vector<Class> classes_;
+  std::vector<Progress> progress_;
   std::map<std::tuple<int, int, int64_t>, std::vector<size_t>> on_the_way_;
 };
 
-// Interleaved blocks of a class, of which the first gives the second a value of its micro-batch.
+// Interleaved blocks of a virtual device, of which the first gives the second a value of its micro-batch.
 std::map<std::pair<BlockId, BlockId>, Value> needs_of(const Plan& plan, const std::vector<Boundary>& all,
-                                                      int rank_class) {
+                                                      int virtual_device) {
   const Graph& graph = *plan.graph;
   std::map<Value, BlockId> received;
   for (const Boundary& b : all) {
-    if (b.to == rank_class && !b.late) received.emplace(b.value, b.received);
+    if (b.to == virtual_device && !b.late) received.emplace(b.value, b.received);
   }
   std::map<std::pair<BlockId, BlockId>, Value> needs;
   for (const NodeId n : graph.node_ids()) {
     const int at = plan.node_task_graph[n];
-    if (at == every_task_graph || plan.class_of(at) != rank_class) continue;
-    const BlockId taker = plan.block_of(n, rank_class);
+    if (at == every_task_graph || plan.virtual_device_of(at) != virtual_device) continue;
+    const BlockId taker = plan.block_of(n, virtual_device);
     if (!block_is_interleaved(taker.kind)) continue;
     for (Value v : graph.node(n).inputs) {
       if (!v || !graph.value(v).producer) continue;
       const auto known = received.find(v);
-      if (known == received.end() && plan.class_of(v) != rank_class) continue;
+      if (known == received.end() && plan.virtual_device_of(v) != virtual_device) continue;
       const BlockId giver =
-          known != received.end() ? known->second : plan.block_of(graph.value(v).producer, rank_class);
+          known != received.end() ? known->second : plan.block_of(graph.value(v).producer, virtual_device);
       if (block_is_interleaved(giver.kind) && giver != taker) needs.emplace(std::pair(giver, taker), v);
     }
   }
@@ -250,16 +251,16 @@ std::map<std::pair<BlockId, BlockId>, Value> needs_of(const Plan& plan, const st
 }
 
 // On one rank no call may need what a later one gives.
-Status verify_calls_of(const Plan& plan, const std::vector<Boundary>& all, int rank_class) {
+Status verify_calls_of(const Plan& plan, const std::vector<Boundary>& all, int virtual_device) {
   std::map<BlockId, std::vector<size_t>> at;  // by micro-batch
-  const std::vector<BlockCall>& calls = plan.calls[rank_class];
+  const std::vector<BlockCall>& calls = plan.calls[virtual_device];
   for (size_t c = 0; c < calls.size(); ++c) at[calls[c].id()].push_back(c);
-  for (const auto& [blocks, value] : needs_of(plan, all, rank_class)) {
+  for (const auto& [blocks, value] : needs_of(plan, all, virtual_device)) {
     const auto& [giver, taker] = blocks;
     for (size_t m = 0; m < at[taker].size(); ++m) {
       if (m < at[giver].size() && at[giver][m] < at[taker][m]) continue;
-      return error(Code::internal, plan.class_name(rank_class), " calls ", taker.text(), " ", m, " before ",
-                   giver.text(), " ", m, ", which gives ", plan.graph->value(value).name);
+      return error(Code::internal, plan.virtual_device_name(virtual_device), " calls ", taker.text(), " ", m,
+                   " before ", giver.text(), " ", m, ", which gives ", plan.graph->value(value).name);
     }
   }
   return {};
@@ -268,7 +269,7 @@ Status verify_calls_of(const Plan& plan, const std::vector<Boundary>& all, int r
 }  // namespace
 
 int64_t channel_of(const Plan& plan, const std::vector<Boundary>& boundaries, const Boundary& boundary) {
-  if (plan.stages() == plan.classes()) return 0;
+  if (plan.stages() == plan.virtual_devices()) return 0;
   const auto same = [&](const Boundary& b) {
     return b.from == boundary.from && b.to == boundary.to && b.sent == boundary.sent && b.received == boundary.received;
   };
@@ -284,7 +285,7 @@ Result<std::vector<std::vector<SendWait>>> send_waits(const Plan& plan, const st
 
 Status verify_order(const Plan& plan) {
   const std::vector<Boundary> all = boundaries(plan);
-  for (int c = 0; c < plan.classes(); ++c) EPL_TRY(verify_calls_of(plan, all, c));
+  for (int c = 0; c < plan.virtual_devices(); ++c) EPL_TRY(verify_calls_of(plan, all, c));
   return send_waits(plan, all).status();
 }
 

@@ -78,7 +78,7 @@ class Loading : public testing::Test {
   static int64_t largest_piece(const Session& session) {
     int64_t out = 0;
     for (const auto& rank : session.world().ranks()) {
-      for (const StateSlot& slot : session.plan().state_of(rank->rank_class).slots())
+      for (const StateSlot& slot : session.plan().state_of(rank->virtual_device).slots())
         out = std::max(out, slot.local.bytes());
     }
     return out;

@@ -81,9 +81,9 @@ TEST(Overview, AStepIsComputingMovingAndWaiting) {
   }
   // A message moves for both of its ranks in the same time.
   const Overview overview = make_overview(*plan, *rehearsal);
-  const auto moving = [&](std::string_view what, int rank_class, std::string_view block) {
+  const auto moving = [&](std::string_view what, int virtual_device, std::string_view block) {
     const auto found = std::ranges::find_if(overview.collectives, [&](const Overview::Collective& one) {
-      return one.what == what && one.rank_class == rank_class && one.block == block;
+      return one.what == what && one.virtual_device == virtual_device && one.block == block;
     });
     EXPECT_NE(found, overview.collectives.end()) << what;
     return found == overview.collectives.end() ? Overview::Collective() : *found;
@@ -127,7 +127,7 @@ TEST(Overview, MemoryOverTimeHasThePlansPeak) {
     ASSERT_TRUE(plan);
     const Overview overview = make_overview(*plan, *rehearse(test_host(1), plan));
     for (const Overview::Row& row : overview.rows) {
-      const Program& program = plan->entries().front().programs[static_cast<size_t>(row.rank_class)];
+      const Program& program = plan->entries().front().programs[static_cast<size_t>(row.virtual_device)];
       const std::vector<int64_t> live = live_bytes(program);
       const int64_t most = *std::ranges::max_element(live);
       EXPECT_LE(most, program.memories[0].arena_live_bytes) << strategy;
@@ -223,7 +223,7 @@ TEST(Overview, ATraceFileNests) {
   EXPECT_EQ(names["transformer.h.0.mlp.c_fc"], 4 * 4);
 }
 
-// What is asked of a plan of 64 ranks is little work: one program for each class of ranks, and no memory.
+// What is asked of a plan of 64 ranks is little work: one program for each virtual device, and no memory.
 TEST(Overview, SixtyFourRanksAreExplainedAtOnce) {
   const auto plan = plan_of(64, R"({"pipeline.num_micro_batch": 4, "reproducible.units": 64, "scopes": [
       {"name": "first", "split": 2, "match": ["embedded", "hidden", "transformer.h.0*", "transformer.h.1*"]},

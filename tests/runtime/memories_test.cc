@@ -142,7 +142,7 @@ class Eviction {
 void evict(const CompiledPlan& plan, Evicts what) {
   auto& entries = const_cast<std::vector<Entry>&>(plan.entries());
   std::vector<StateLayout> layouts_of;
-  for (int c = 0; c < plan.classes(); ++c) {
+  for (int c = 0; c < plan.virtual_devices(); ++c) {
     std::vector<Program*> programs;
     for (Entry& entry : entries) {
       LocalGraph& local = entry.locals[static_cast<size_t>(c)];
@@ -184,7 +184,7 @@ std::shared_ptr<const CompiledPlan> evicted_plan(const std::string& device, cons
 
 int64_t fullest(const CompiledPlan& plan, MemoryKind memory) {
   int64_t most = 0;
-  for (int c = 0; c < plan.classes(); ++c) most = std::max(most, PlanMemory(plan).peak(c, memory));
+  for (int c = 0; c < plan.virtual_devices(); ++c) most = std::max(most, PlanMemory(plan).peak(c, memory));
   return most;
 }
 
@@ -192,7 +192,7 @@ int64_t fullest(const CompiledPlan& plan, MemoryKind memory) {
 int64_t all_ranks(const CompiledPlan& plan, MemoryKind memory) {
   int64_t bytes = 0;
   for (int rank = 0; rank < plan.options().ranks; ++rank)
-    bytes += PlanMemory(plan).peak(plan.class_of_rank(rank), memory);
+    bytes += PlanMemory(plan).peak(plan.virtual_device_of_rank(rank), memory);
   return bytes;
 }
 

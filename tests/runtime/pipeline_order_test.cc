@@ -14,7 +14,7 @@
 namespace epl::pipeline_order_test {
 namespace {
 
-// Goes through the calls of all classes of ranks, as their programs say it: what is sent waits to be taken, and calls
+// Goes through the calls of all virtual devices, as their programs say it: what is sent waits to be taken, and calls
 // wait for what has been sent. Gives the class that never gets to its end; -1: all do.
 class Walk {
  public:
@@ -41,7 +41,7 @@ class Walk {
     int instruction = -1;  // of the block; -1: before the call
   };
   struct Sent {
-    size_t rank_class;
+    size_t virtual_device;
     int64_t event;
     Shape shape;
   };
@@ -67,13 +67,14 @@ class Walk {
       if (in.transfer->sends) {
         const int64_t iteration = program.loops(block.first + i) ? call.micro_batch : 0;
         const Sent sent{c, in.records + iteration, in.query->in(0).shape};
-        if (group.peer == 0) on_the_way_[{self, group.rank_class, group.channel}].push_back(sent);  // others: copies
+        if (group.peer == 0)
+          on_the_way_[{self, group.virtual_device, group.channel}].push_back(sent);  // others: copies
         continue;
       }
-      auto& waiting = on_the_way_[{group.rank_class, self, group.channel}];
+      auto& waiting = on_the_way_[{group.virtual_device, self, group.channel}];
       if (waiting.empty()) return false;
       EXPECT_EQ(waiting.front().shape, in.query->out(0).shape) << in.name;
-      taken_[waiting.front().rank_class][static_cast<size_t>(waiting.front().event)] = true;
+      taken_[waiting.front().virtual_device][static_cast<size_t>(waiting.front().event)] = true;
       waiting.pop_front();
     }
     ++index;
@@ -189,9 +190,9 @@ TEST(Order, ThatMakesARingIsRefused) {
   auto made = plan_of(mlp_job(0), {"GPipe", 2, 2});
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   const Plan& known = (*made)->entries().front().plan;
-  const auto refused = [&](int rank_class, const BlockCall& first, const BlockCall& second) {
+  const auto refused = [&](int virtual_device, const BlockCall& first, const BlockCall& second) {
     Plan plan = known;
-    std::vector<BlockCall>& calls = plan.calls[static_cast<size_t>(rank_class)];
+    std::vector<BlockCall>& calls = plan.calls[static_cast<size_t>(virtual_device)];
     std::iter_swap(std::ranges::find(calls, first), std::ranges::find(calls, second));
     return verify_plan(plan).to_string();
   };

@@ -79,9 +79,10 @@ TEST_P(Schedules, AreTheCallsOfThePrograms) {
     auto plan = plan_of(work, layout);
     ASSERT_TRUE(plan.ok()) << plan.status().to_string();
     const Entry& entry = (*plan)->entries().front();
-    const PipelineShape shape{entry.plan.classes(), entry.plan.stages() / entry.plan.classes(), layout.micro_batches};
-    EXPECT_EQ(shape.classes, layout.stages);
-    for (int c = 0; c < entry.plan.classes(); ++c) {
+    const PipelineShape shape{entry.plan.virtual_devices(), entry.plan.stages() / entry.plan.virtual_devices(),
+                              layout.micro_batches};
+    EXPECT_EQ(shape.virtual_devices, layout.stages);
+    for (int c = 0; c < entry.plan.virtual_devices(); ++c) {
       std::vector<BlockCall> calls = entry.programs[static_cast<size_t>(c)].calls;
       std::erase_if(calls, [](const BlockCall& call) { return !block_is_interleaved(call.block); });
       EXPECT_EQ(calls, row().calls(shape, c)) << layout.text();

@@ -193,7 +193,7 @@ TEST(TaskGraphs, WhoseRanksDoNotCallTheirBlocksAreRefused) {
   const std::string uncalled = refused([](Plan& p) { p.task_graphs[0].stage = 7; });
   EXPECT_NE(uncalled.find("stage0 never calls forward stage 7"), std::string::npos) << uncalled;
   const std::string shared = refused([](Plan& p) { p.meshes[1].device = p.meshes[0].device; });
-  EXPECT_NE(shared.find("rank 0 is of two classes of ranks"), std::string::npos) << shared;
+  EXPECT_NE(shared.find("rank 0 is of two virtual devices"), std::string::npos) << shared;
   const std::string once = refused([](Plan& p) { p.calls[1].back().stage = 1; });
   EXPECT_NE(once.find("stage1 calls post stage 1, which is of no stage"), std::string::npos) << once;
 }

@@ -1,4 +1,4 @@
-// A machine with several devices: a rank runs on its own one, and a class of ranks has the kernels of its kind.
+// A machine with several devices: a rank runs on its own one, and a virtual device has the kernels of its kind.
 #include <gtest/gtest.h>
 
 #include <set>

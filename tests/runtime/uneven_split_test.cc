@@ -155,7 +155,7 @@ TEST_P(UnevenSplit, PaddingOfStateStaysZero) {
     if (!slot.sharding.uneven()) continue;
     ++uneven;
     for (const auto& rank : (*session)->world().ranks()) {
-      const StateSlot* local = (*plan)->state_of(rank->rank_class).find(slot.name);
+      const StateSlot* local = (*plan)->state_of(rank->virtual_device).find(slot.name);
       if (local == nullptr) continue;
       double values = 0;
       for (const PlacedBox& box : rank->store.boxes(*rank->stream, *local)) values += sum_of(*box.as_tensor().load());

@@ -91,9 +91,9 @@ Job off(Job job) {
   return job;
 }
 
-int64_t optimizer_bytes(const CompiledPlan& plan, int rank_class) {
+int64_t optimizer_bytes(const CompiledPlan& plan, int virtual_device) {
   int64_t bytes = 0;
-  for (const StateSlot& slot : plan.state_of(rank_class).slots())
+  for (const StateSlot& slot : plan.state_of(virtual_device).slots())
     bytes += slot.kind == ValueKind::state ? slot.local.bytes() : 0;
   return bytes;
 }

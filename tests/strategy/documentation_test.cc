@@ -320,7 +320,7 @@ std::string strategy_documentation() {
     if (row.words.empty()) continue;
     std::vector<std::string> words;
     for (const std::string& word : row.words) words.push_back(cat("`", word, "`"));
-    const PipelineShape shape{.classes = 4, .chunks = row.chunks == 0 ? 2 : row.chunks, .micro_batches = 8};
+    const PipelineShape shape{.virtual_devices = 4, .chunks = row.chunks == 0 ? 2 : row.chunks, .micro_batches = 8};
     text += cat("| ", join(words, ", "), " | ", row.chunks == 0 ? "`pipeline.virtual_stages`" : cat(row.chunks), " | ",
                 static_cast<int>(idle_share(row, shape) * 100 + 0.5), " % | ", row.doc, " |\n");
   }

@@ -14,7 +14,7 @@ class Clock {
  public:
   // By the row's own table, or by the one for fewer micro-batches than it can order.
   Clock(const PipelineRow& row, const PipelineShape& shape, bool one_by_one = false) : row_(row), shape_(shape) {
-    for (int c = 0; c < shape.classes; ++c)
+    for (int c = 0; c < shape.virtual_devices; ++c)
       tables_.push_back(one_by_one ? stage_after_stage(row, shape, c) : row.calls(shape, c));
     at_.assign(tables_.size(), 0);
     time_.assign(tables_.size(), 0);
@@ -39,11 +39,11 @@ class Clock {
     return 1 - busy_ / all;
   }
 
-  // The largest number of micro-batches, each in one stage, whose activations a class of ranks keeps.
-  int in_flight(size_t rank_class) const {
+  // The largest number of micro-batches, each in one stage, whose activations a virtual device keeps.
+  int in_flight(size_t virtual_device) const {
     const BlockKind last = row_.parts_weights ? BlockKind::weight : BlockKind::backward;
     int now = 0, most = 0;
-    for (const BlockCall& call : tables_[rank_class]) {
+    for (const BlockCall& call : tables_[virtual_device]) {
       if (call.block == BlockKind::forward) most = std::max(most, ++now);
       if (call.block == last) --now;
     }
@@ -109,7 +109,7 @@ void expect_each_call_once(const PipelineRow& row, const PipelineShape& shape, C
   std::map<BlockId, int64_t> next;
   for (size_t c = 0; c < clock.tables().size(); ++c) {
     for (const BlockCall& call : clock.tables()[c]) {
-      EXPECT_EQ(row.class_of(shape, call.stage), static_cast<int>(c)) << text;
+      EXPECT_EQ(row.virtual_device_of(shape, call.stage), static_cast<int>(c)) << text;
       EXPECT_EQ(call.micro_batch, next[call.id()]++) << text;
     }
   }
@@ -136,7 +136,7 @@ TEST_P(Tables, HaveAnOrderForFewMicroBatches) {
 
 TEST_P(Tables, AreIdleAsThePapersSay) {
   each_shape([](const PipelineShape& shape, const std::string& text) {
-    if (shape.micro_batches < shape.classes) return;
+    if (shape.micro_batches < shape.virtual_devices) return;
     Clock clock(row(), shape);
     ASSERT_TRUE(clock.run()) << text;
     EXPECT_NEAR(clock.idle(), idle_share(row(), shape), 0.03) << text;
@@ -151,7 +151,8 @@ TEST_P(Tables, KeepNoMoreThanTheyHaveTo) {
     const Clock clock(row(), shape);
     const int64_t all = shape.micro_batches * shape.chunks;
     int64_t limit = shape.stages() + (more.contains(GetParam()) ? more.at(GetParam()) : 0);
-    if (GetParam() == "interleaved") limit += shape.classes - 1;  // it begins with two micro-batches for each stage
+    if (GetParam() == "interleaved")
+      limit += shape.virtual_devices - 1;  // it begins with two micro-batches for each stage
     if (GetParam() == "gpipe") limit = all;
     for (size_t c = 0; c < clock.tables().size(); ++c) EXPECT_LE(clock.in_flight(c), std::min(all, limit)) << text;
   });

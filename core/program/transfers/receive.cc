@@ -4,7 +4,7 @@
 namespace epl {
 
 EPL_OP(receive) {
-  return {.doc = "What the rank of class `from` that serves this one sends over a channel.",
+  return {.doc = "What the rank of virtual device `from` that serves this one sends over a channel.",
           .signature = "-> y",
           .attributes = {{"from", int64_t{0}, true},
                          {"dtype", DType::f32, true},

@@ -4,15 +4,15 @@
 namespace epl {
 
 EPL_OP(send) {
-  return {
-      .doc =
-          "Gives x to a rank of class `to`, which receives it over the same channel: of those that this rank serves "
-          "that of number `peer`, if there are as many.",
-      .signature = "x ->",
-      .attributes = {{"to", int64_t{0}, true}, {"peer", int64_t{0}}, {"channel", int64_t{0}}},
-      .infer = [](const OpQuery&) -> Result<OutputTypes> { return OutputTypes{}; },
-      .no_gradient = "it is placed after the gradients are known",
-      .boundary = true};
+  return {.doc =
+              "Gives x to a rank of virtual device `to`, which receives it over the same channel: of those that this "
+              "rank serves "
+              "that of number `peer`, if there are as many.",
+          .signature = "x ->",
+          .attributes = {{"to", int64_t{0}, true}, {"peer", int64_t{0}}, {"channel", int64_t{0}}},
+          .infer = [](const OpQuery&) -> Result<OutputTypes> { return OutputTypes{}; },
+          .no_gradient = "it is placed after the gradients are known",
+          .boundary = true};
 }
 
 EPL_TRANSFER(send) {

@@ -161,7 +161,8 @@ class Scattering {
     for (const NodeId user : users_[v]) {
       const Node& node = graph_.node(user);
       const int at = plan_.node_task_graph[user];
-      if (at == every_task_graph || node.op->takes_any_operands || plan_.class_of(at) != plan_.class_of(v))
+      if (at == every_task_graph || node.op->takes_any_operands ||
+          plan_.virtual_device_of(at) != plan_.virtual_device_of(v))
         return std::nullopt;
       const OperandShardings operands = operand_shardings(plan_, user);
       for (size_t i = 0; i < node.inputs.size(); ++i) {

@@ -110,10 +110,10 @@ class Placement {
     const MicroBatches in_time{micro_batches, first ? BatchOrder::micro_batches : BatchOrder::ranks};
     EPL_ASSIGN(const int64_t units, unit_count(request_.strategy, plan_.batch, batch, in_time));
     EPL_ASSIGN(std::vector<LeafMesh> meshes, make_meshes(layout_, batch, units, in_time));
-    std::map<int, int> classes;  // of the devices that have TaskGraphs, in their order
-    for (const ScopeLeaf& leaf : layout_.leaves) classes.emplace(leaf.device, 0);
-    for (auto& [device, rank_class] : classes) {
-      rank_class = std::ssize(plan_.meshes);
+    std::map<int, int> numbers;  // of the devices that have TaskGraphs, in their order
+    for (const ScopeLeaf& leaf : layout_.leaves) numbers.emplace(leaf.device, 0);
+    for (auto& [device, virtual_device] : numbers) {
+      virtual_device = std::ssize(plan_.meshes);
       const auto leaf = std::ranges::find(layout_.leaves, device, &ScopeLeaf::device);
       plan_.meshes.push_back(meshes[leaf - layout_.leaves.begin()].mesh);
     }
@@ -121,7 +121,7 @@ class Placement {
       const ScopeLeaf& leaf = layout_.leaves[i];
       TaskGraph& made = plan_.task_graphs.emplace_back();
       made.scope = leaf.name;
-      made.rank_class = made.stage = classes[leaf.device];
+      made.virtual_device = made.stage = numbers[leaf.device];
       made.batch = std::move(meshes[i].batch);
       made.pins = leaf.pins;
       for (size_t r = 0; r < leaf.roles.size(); ++r) {
@@ -163,7 +163,7 @@ class Placement {
     return {};
   }
 
-  bool staged() const { return !staging_.class_of.empty(); }
+  bool staged() const { return !staging_.virtual_device_of.empty(); }
 
   // The scope of a leaf among those inside `outer`, which is laid out as `home`: how it is called behind the name of
   // its stage, and how the user wants its values cut, innermost first. False: it is not there.
@@ -178,15 +178,15 @@ class Placement {
     return here;
   }
 
-  // There are the TaskGraphs of each class of ranks; those of its stages are like them.
+  // There are the TaskGraphs of each virtual device; those of its stages are like them.
   void take_stages() {
-    const std::vector<TaskGraph> of_class = std::exchange(plan_.task_graphs, {});
-    for (size_t s = 0; s < staging_.class_of.size(); ++s) {
-      std::vector<int>& of_leaf = in_stage_.emplace_back(of_class.size(), not_yet);
-      for (size_t leaf = 0; leaf < of_class.size(); ++leaf) {
-        if (of_class[leaf].rank_class != staging_.class_of[s]) continue;
+    const std::vector<TaskGraph> of_device = std::exchange(plan_.task_graphs, {});
+    for (size_t s = 0; s < staging_.virtual_device_of.size(); ++s) {
+      std::vector<int>& of_leaf = in_stage_.emplace_back(of_device.size(), not_yet);
+      for (size_t leaf = 0; leaf < of_device.size(); ++leaf) {
+        if (of_device[leaf].virtual_device != staging_.virtual_device_of[s]) continue;
         of_leaf[leaf] = count();
-        TaskGraph& made = plan_.task_graphs.emplace_back(of_class[leaf]);
+        TaskGraph& made = plan_.task_graphs.emplace_back(of_device[leaf]);
         made.scope.clear();
         made.pins.clear();
         find_inside(staging_.scopes[s], home_of(s), layout_.leaves[leaf].scope, made);
@@ -197,7 +197,7 @@ class Placement {
     plan_.notes.insert(plan_.notes.end(), staging_.notes.begin(), staging_.notes.end());
   }
 
-  const Scope& home_of(size_t stage) const { return staging_.of_ranks.scopes[staging_.class_of[stage]]; }
+  const Scope& home_of(size_t stage) const { return staging_.of_ranks.scopes[staging_.virtual_device_of[stage]]; }
 
   // The TaskGraph of a node of a stage.
   int inside(int stage, const Node& node) const {
@@ -359,7 +359,7 @@ class Placement {
   void follow_updates() {
     for (const Graph::Update& update : graph_.updates) {
       const int next = plan_.value_task_graph[update.next];
-      if (next != every_task_graph && plan_.class_of(update.state) != plan_.class_of(next))
+      if (next != every_task_graph && plan_.virtual_device_of(update.state) != plan_.virtual_device_of(next))
         plan_.value_task_graph[update.state] = next;
     }
   }
@@ -379,7 +379,7 @@ class Placement {
       if (there == every_task_graph) continue;
       const TaskGraph& home = first->task_graphs[there];
       const auto here = std::ranges::find_if(plan_.task_graphs, [&](const TaskGraph& t) {
-        return t.scope == home.scope && t.rank_class == home.rank_class && t.stage == home.stage;
+        return t.scope == home.scope && t.virtual_device == home.virtual_device && t.stage == home.stage;
       });
       if (here != plan_.task_graphs.end())
         plan_.value_task_graph[v] = static_cast<int>(here - plan_.task_graphs.begin());
@@ -388,7 +388,7 @@ class Placement {
 
   Status check_state() {
     for (const Graph::Update& update : graph_.updates) {
-      if (plan_.class_of(update.state) == plan_.class_of(update.next)) continue;
+      if (plan_.virtual_device_of(update.state) == plan_.virtual_device_of(update.next)) continue;
       return unsupported("the next ", graph_.value(update.state).name, " is made by another stage than ",
                          scope_name(plan_.value_task_graph[update.state]));
     }
@@ -401,7 +401,7 @@ class Placement {
   const Graph& graph_;
   Staging staging_;
   ScopeLayout layout_;
-  std::vector<std::vector<int>> in_stage_;  // by stage and leaf of its class: the TaskGraph
+  std::vector<std::vector<int>> in_stage_;  // by stage and leaf of its virtual device: the TaskGraph
 };
 
 }  // namespace

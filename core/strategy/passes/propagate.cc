@@ -162,9 +162,9 @@ class Propagation {
       auto& factors = plan_.node_shardings[n].factors;
       factors.resize(rules_[n].factors.size());
       const int at = std::max(plan_.node_task_graph[n], 0);
-      // All ranks of a class number their samples in one way where they draw random numbers for them.
+      // All ranks of a virtual device number their samples in one way where they draw random numbers for them.
       const bool draws = graph_.node(n).op->random;
-      const BatchLayout batch = draws ? plan_.batch_of_class(plan_.class_of(at)) : plan_.batch_of(at);
+      const BatchLayout batch = draws ? plan_.batch_of_virtual_device(plan_.virtual_device_of(at)) : plan_.batch_of(at);
       factors[factor_[n].factor] = batch.cuts_inside(factor_[n].outer);
     }
   }

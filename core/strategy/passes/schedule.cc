@@ -35,7 +35,7 @@ class Scheduling {
     if (!row)
       return unsupported("this version has no pipeline schedule ", quoted(plan_.strategy.text("pipeline.strategy")));
     if (stages() > 1) part_forward_and_backward();
-    if (stages() > plan_.classes() || row->parts_weights) look_at_the_end();
+    if (stages() > plan_.virtual_devices() || row->parts_weights) look_at_the_end();
     if (row->parts_weights) part_weights();
     return write_calls(*row);
   }
@@ -206,8 +206,9 @@ class Scheduling {
   // The calls of the pipeline's row, and around them what is done once in a step, where there is any; `post` always,
   // for the reductions over ranks that are put there.
   Status write_calls(const PipelineRow& row) {
-    const PipelineShape shape{
-        .classes = plan_.classes(), .chunks = stages() / plan_.classes(), .micro_batches = plan_.micro_batches()};
+    const PipelineShape shape{.virtual_devices = plan_.virtual_devices(),
+                              .chunks = stages() / plan_.virtual_devices(),
+                              .micro_batches = plan_.micro_batches()};
     // There may be fewer micro-batches than the strategy asks for.
     const std::string why = row.refusal ? row.refusal(shape) : std::string();
     if (!why.empty()) {
@@ -215,7 +216,7 @@ class Scheduling {
                                 "; so ranks go through their stages one after another"));
     }
     plan_.calls.clear();
-    for (int c = 0; c < plan_.classes(); ++c) {
+    for (int c = 0; c < plan_.virtual_devices(); ++c) {
       std::vector<BlockCall>& calls = plan_.calls.emplace_back();
       const auto around = [&](BlockKind block) {
         for (int64_t m = 0; m < (block_loops(block) ? plan_.micro_batches() : 1); ++m) calls.push_back({0, block, m});
@@ -233,7 +234,7 @@ class Scheduling {
   // Whether there are nodes in a block; sums of `pre` are carried on in `mid`, and stages lend each other weights in
   // `once`.
   bool used(BlockKind block) const {
-    if (plan_.classes() > 1 && block == BlockKind::once) return true;
+    if (plan_.virtual_devices() > 1 && block == BlockKind::once) return true;
     for (const NodeId n : graph_.node_ids()) {
       const BlockKind here = plan_.node_block[n];
       if (here == block || (here == BlockKind::pre && block == BlockKind::mid)) return true;

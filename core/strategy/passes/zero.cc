@@ -225,7 +225,7 @@ class Sharing {
     if (std::ranges::find(kept, v, &Graph::Update::next) != kept.end()) return Pieces::none;
     const int made_at = plan_.node_task_graph[producer];
     const int used_at = plan_.node_task_graph[user];
-    if (made_at == every_task_graph || plan_.class_of(made_at) != plan_.class_of(used_at) ||
+    if (made_at == every_task_graph || plan_.virtual_device_of(made_at) != plan_.virtual_device_of(used_at) ||
         plan_.batch_of(made_at) != plan_.batch_of(used_at))
       return Pieces::none;
     for (const NodeId other : users_[v]) {

@@ -9,8 +9,10 @@ namespace {
 
 class Table {
  public:
-  Table(const PipelineShape& shape, int rank_class)
-      : stage_{rank_class, 2 * shape.classes - 1 - rank_class}, ranks_(shape.classes), rank_(rank_class) {}
+  Table(const PipelineShape& shape, int virtual_device)
+      : stage_{virtual_device, 2 * shape.virtual_devices - 1 - virtual_device},
+        ranks_(shape.virtual_devices),
+        rank_(virtual_device) {}
 
   std::vector<BlockCall> calls(int64_t micro_batches) {
     const int after = ranks_ - 1 - rank_;
@@ -61,13 +63,13 @@ EPL_PIPELINE(dual_pipe_v) {
           .parts_weights = true,
           .refusal =
               [](const PipelineShape& shape) {
-                return shape.micro_batches >= 2 * shape.classes
+                return shape.micro_batches >= 2 * shape.virtual_devices
                            ? std::string()
-                           : cat("needs ", 2 * shape.classes, " micro-batches for ", shape.classes, " ranks, not ",
-                                 shape.micro_batches);
+                           : cat("needs ", 2 * shape.virtual_devices, " micro-batches for ", shape.virtual_devices,
+                                 " ranks, not ", shape.micro_batches);
               },
           .calls = [](const PipelineShape& shape,
-                      int rank_class) { return Table(shape, rank_class).calls(shape.micro_batches); }};
+                      int virtual_device) { return Table(shape, virtual_device).calls(shape.micro_batches); }};
 }
 
 }  // namespace epl

@@ -7,29 +7,29 @@
 namespace epl {
 namespace {
 
-// The rounds of a rank: `classes` micro-batches through one of its stages, then the same through the next one.
-BlockCall call_at(const PipelineShape& shape, int rank_class, BlockKind kind, int64_t number) {
-  const int64_t run = shape.classes, round = run * shape.chunks;
+// The rounds of a rank: `virtual_devices` micro-batches through one of its stages, then the same through the next one.
+BlockCall call_at(const PipelineShape& shape, int virtual_device, BlockKind kind, int64_t number) {
+  const int64_t run = shape.virtual_devices, round = run * shape.chunks;
   int64_t chunk = number % round / run;
   if (kind == BlockKind::backward) chunk = shape.chunks - 1 - chunk;
-  return {static_cast<int>(chunk) * shape.classes + rank_class, kind, number / round * run + number % run};
+  return {static_cast<int>(chunk) * shape.virtual_devices + virtual_device, kind, number / round * run + number % run};
 }
 
-std::vector<BlockCall> calls(const PipelineShape& shape, int rank_class) {
+std::vector<BlockCall> calls(const PipelineShape& shape, int virtual_device) {
   const int64_t count = shape.micro_batches * shape.chunks;
-  const int64_t ahead =
-      std::min<int64_t>(count, 2 * (shape.classes - 1 - rank_class) + (shape.chunks - 1) * shape.classes);
+  const int64_t ahead = std::min<int64_t>(
+      count, 2 * (shape.virtual_devices - 1 - virtual_device) + (shape.chunks - 1) * shape.virtual_devices);
   std::vector<BlockCall> calls;
   for (int64_t i = 0; i < count + ahead; ++i) {
-    if (i < count) calls.push_back(call_at(shape, rank_class, BlockKind::forward, i));
-    if (i >= ahead) calls.push_back(call_at(shape, rank_class, BlockKind::backward, i - ahead));
+    if (i < count) calls.push_back(call_at(shape, virtual_device, BlockKind::forward, i));
+    if (i >= ahead) calls.push_back(call_at(shape, virtual_device, BlockKind::backward, i - ahead));
   }
   return calls;
 }
 
 std::string refusal(const PipelineShape& shape) {
-  if (shape.micro_batches % shape.classes == 0) return {};
-  return cat("goes in rounds of ", shape.classes, " micro-batches, one for each class of ranks, and ",
+  if (shape.micro_batches % shape.virtual_devices == 0) return {};
+  return cat("goes in rounds of ", shape.virtual_devices, " micro-batches, one for each virtual device, and ",
              shape.micro_batches, " do not divide by that");
 }
 

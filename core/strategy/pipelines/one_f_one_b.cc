@@ -26,7 +26,7 @@ EPL_PIPELINE(one_f_one_b) {
   return {.doc = "a backward call as soon as there is one: no more micro-batches are in flight than stages follow",
           .words = {"PreferBackward", "1F1B"},
           .calls = [](const PipelineShape& shape, int stage) {
-            return one_by_one(shape, stage, shape.classes - 1 - stage);
+            return one_by_one(shape, stage, shape.virtual_devices - 1 - stage);
           }};
 }
 
@@ -34,8 +34,8 @@ EPL_PIPELINE(one_more_forward) {
   return {.doc = "1F1B with one more micro-batch in flight, so that a stage need not wait for what the next one sends",
           .words = {"PreferBackwardOptimizer"},
           .calls = [](const PipelineShape& shape, int stage) {
-            const bool last = stage == shape.classes - 1;
-            return one_by_one(shape, stage, last ? 0 : shape.classes - stage);
+            const bool last = stage == shape.virtual_devices - 1;
+            return one_by_one(shape, stage, last ? 0 : shape.virtual_devices - stage);
           }};
 }
 

@@ -10,7 +10,7 @@ namespace {
 // more in flight than the first one has in 1F1B.
 std::vector<BlockCall> calls(const PipelineShape& shape, int stage) {
   std::vector<BlockCall> calls;
-  const int64_t ahead = std::min<int64_t>(shape.micro_batches, shape.classes - 1 - stage);
+  const int64_t ahead = std::min<int64_t>(shape.micro_batches, shape.virtual_devices - 1 - stage);
   for (int64_t m = 0; m < ahead; ++m) calls.push_back({stage, BlockKind::forward, m});
   int64_t weights = 0;
   for (int64_t m = 0; m < shape.micro_batches; ++m) {

@@ -8,21 +8,21 @@
 namespace epl {
 namespace {
 
-using Table = std::vector<std::vector<BlockCall>>;  // by class of ranks
+using Table = std::vector<std::vector<BlockCall>>;  // by virtual device
 
 class Greedy {
  public:
   // `spare`: how much room a rank keeps when it begins with another micro-batch.
   Greedy(const PipelineShape& shape, int spare) : shape_(shape), spare_(spare) {
-    table_.resize(static_cast<size_t>(shape.classes));
-    in_flight_.assign(static_cast<size_t>(shape.classes), 0);
+    table_.resize(static_cast<size_t>(shape.virtual_devices));
+    in_flight_.assign(static_cast<size_t>(shape.virtual_devices), 0);
   }
 
   Table run() {
     const int64_t all = 3 * shape_.stages() * shape_.micro_batches;
     for (int64_t made = 0; made < all; ++steps_) {
       std::vector<BlockCall> now;
-      for (int c = 0; c < shape_.classes; ++c) choose(c, now);
+      for (int c = 0; c < shape_.virtual_devices; ++c) choose(c, now);
       for (const BlockCall& call : now) done_[call.id()] = call.micro_batch + 1;
       made += std::ssize(now);
     }
@@ -32,17 +32,17 @@ class Greedy {
 
  private:
   // Backward before forward, the later stage first; gradients of weights where there is nothing else.
-  void choose(int rank_class, std::vector<BlockCall>& now) {
-    const int first = rank_class, second = 2 * shape_.classes - 1 - rank_class;
-    int& live = in_flight_[rank_class];
-    const int room = 2 * shape_.classes - live;
+  void choose(int virtual_device, std::vector<BlockCall>& now) {
+    const int first = virtual_device, second = 2 * shape_.virtual_devices - 1 - virtual_device;
+    int& live = in_flight_[virtual_device];
+    const int room = 2 * shape_.virtual_devices - live;
     for (const BlockId& block : {BlockId{second, BlockKind::backward}, BlockId{first, BlockKind::backward},
                                  BlockId{second, BlockKind::forward}, BlockId{first, BlockKind::forward},
                                  BlockId{second, BlockKind::weight}, BlockId{first, BlockKind::weight}}) {
       const bool forward = block.kind == BlockKind::forward;
       if (!ready(block) || (forward && room <= (block.stage == first ? spare_ : 0))) continue;
       now.push_back({block.stage, block.kind, done_[block]});
-      table_[rank_class].push_back(now.back());
+      table_[virtual_device].push_back(now.back());
       live += forward ? 1 : block.kind == BlockKind::weight ? -1 : 0;
       return;
     }
@@ -61,15 +61,15 @@ class Greedy {
   const PipelineShape shape_;
   const int spare_;
   Table table_;
-  std::vector<int> in_flight_;       // by class
+  std::vector<int> in_flight_;       // by virtual device
   std::map<BlockId, int64_t> done_;  // calls, before the current step
   int64_t steps_ = 0;
 };
 
-std::vector<BlockCall> calls(const PipelineShape& shape, int rank_class) {
+std::vector<BlockCall> calls(const PipelineShape& shape, int virtual_device) {
   Greedy eager(shape, 0), careful(shape, 1);
   const Table one = eager.run(), other = careful.run();
-  return (eager.steps() <= careful.steps() ? one : other)[rank_class];
+  return (eager.steps() <= careful.steps() ? one : other)[virtual_device];
 }
 
 }  // namespace
