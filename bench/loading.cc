@@ -78,13 +78,13 @@ Status train_and_save(Session& session, const Options& options) {
 }
 
 Status load_and_measure(Session& session, const Options& options) {
-  int64_t state = 0, piece = 0;
+  int64_t state = 0, shard = 0;
   int ranks = 0;
   for (const auto& rank : session.world().ranks()) {
     const StateLayout& layout = session.plan().state_of(rank->virtual_device);
     state += layout.bytes();
     ++ranks;
-    for (const StateSlot& slot : layout.slots()) piece = std::max(piece, slot.local.bytes());
+    for (const StateSlot& slot : layout.slots()) shard = std::max(shard, slot.local.bytes());
   }
   ::malloc_trim(0);
   std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
@@ -95,7 +95,7 @@ Status load_and_measure(Session& session, const Options& options) {
   const int64_t most = memory_of("VmHWM");
   if (before < state) return invalid("only ", before, " bytes of ", state, " of the state were resident");
   std::printf("| %d | %d | %d | %.1f | %.1f | %.1f | %.2f |\n", options.from, session.world().size(), ranks,
-              static_cast<double>(state) / 1048576.0, static_cast<double>(piece) / 1048576.0,
+              static_cast<double>(state) / 1048576.0, static_cast<double>(shard) / 1048576.0,
               static_cast<double>(most - before) / 1048576.0, seconds);
   std::fflush(stdout);
   return {};
@@ -136,7 +136,7 @@ bool run_job(const Options& options, int world, int processes, const std::functi
 bool measure(const Options& options) {
   if (!run_job(options, options.from, options.from, [&](Session& s) { return train_and_save(s, options); }))
     return false;
-  std::printf("| saved by | loaded by | ranks here | state, MiB | largest piece, MiB | taken, MiB | s |\n");
+  std::printf("| saved by | loaded by | ranks here | state, MiB | largest shard, MiB | taken, MiB | s |\n");
   std::printf("|---|---|---|---|---|---|---|\n");
   std::fflush(stdout);
   const auto load = [&](Session& s) { return load_and_measure(s, options); };

@@ -13,7 +13,7 @@ endfunction()
 
 epl_table(EPL_OP epl::op_table core/ir/op.h core/ops core/program/transfers)
 epl_table(EPL_INDICES epl::index_table core/ir/index_range.h core/ops core/program/transfers)
-epl_table(EPL_PIECES epl::piece_table core/ir/piece_rule.h core/ops)
+epl_table(EPL_PARTITION epl::partition_rule_table core/ir/partition_rule.h core/ops)
 epl_table(EPL_LOSS epl::loss_table core/train/loss.h core/train/losses)
 epl_table(EPL_METRIC epl::metric_table core/train/metric.h core/train/metrics)
 epl_table(EPL_SCHEDULE epl::schedule_table core/train/schedule.h core/train/schedules)

@@ -68,7 +68,7 @@ struct StrategyRow {
 // Throws UsageError, which names the list by its file.
 std::vector<StrategyRow> parse_strategies(std::string_view list, const std::string& file);
 
-// Draws layouts whose pieces of the batch divide the units.
+// Draws layouts whose shards of the batch divide the units.
 class LayoutSource {
  public:
   // `keys`: the strategy's keys as epl_engine_describe lists them.

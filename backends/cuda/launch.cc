@@ -21,7 +21,7 @@ class Prepared final : public Ahead {
  public:
   Prepared(Kernel made, std::vector<std::unique_ptr<PreparedCall>> of_libraries, std::shared_ptr<Gpu> on)
       : kernel(std::move(made)), calls(std::move(of_libraries)), gpu_(std::move(on)) {
-    // Calls come one after another, so that one piece of memory serves all; it lies behind what the row asked for.
+    // Calls come one after another, so that one range of memory serves all; it lies behind what the row asked for.
     calls_begin = line_aligned(kernel.workspace_bytes);
     for (const std::unique_ptr<PreparedCall>& call : calls)
       if (call) kernel.workspace_bytes = std::max(kernel.workspace_bytes, calls_begin + call->workspace_bytes());

@@ -61,14 +61,14 @@ FileWriter::~FileWriter() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-// In pieces, so that a call can end in between.
+// In chunks, so that a call can end in between.
 Status FileWriter::write(const void* data, size_t bytes) {
-  constexpr size_t piece_bytes = size_t{8} << 20;
+  constexpr size_t chunk_bytes = size_t{8} << 20;
   EPL_TRY(ask(hook_, "write", path_));
   const char* p = static_cast<const char*>(data);
   for (bool first = true; bytes > 0; first = false) {
     if (!first) EPL_TRY(ask(hook_, "write", path_));
-    ssize_t written = ::write(descriptor_, p, std::min(bytes, piece_bytes));
+    ssize_t written = ::write(descriptor_, p, std::min(bytes, chunk_bytes));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return system_error("cannot write to", path_, errno);
     p += written, bytes -= static_cast<size_t>(written);

@@ -63,7 +63,7 @@ Tensor file_tensor(std::shared_ptr<const FileReader> file, TensorType type, uint
 // path; an error takes the place of the operation. Tests inject failures and kill the process here.
 using FileHook = std::function<Status(std::string_view operation, const std::string& path)>;
 
-// Where bytes go, one piece behind the other.
+// Where bytes go, one chunk behind the other.
 class ByteWriter {
  public:
   virtual ~ByteWriter() = default;

@@ -84,9 +84,9 @@ bool lies_in(const Shape& box, const Shape& begin, const Shape& all) {
   return true;
 }
 
-class JoinedPieces final : public TensorSource {
+class JoinedShards final : public TensorSource {
  public:
-  JoinedPieces(TensorType type, std::vector<PlacedBox> pieces) : type_(std::move(type)), pieces_(std::move(pieces)) {}
+  JoinedShards(TensorType type, std::vector<PlacedBox> shards) : type_(std::move(type)), shards_(std::move(shards)) {}
 
   // A range is read as the largest boxes that it has.
   Status read(int64_t begin, int64_t bytes, void* target) const override {
@@ -110,14 +110,14 @@ class JoinedPieces final : public TensorSource {
         }
       }
       box.room = box.shape;
-      EPL_TRY(copy_box(pieces_, box, static_cast<std::byte*>(target) + (at - first) * size));
+      EPL_TRY(copy_box(shards_, box, static_cast<std::byte*>(target) + (at - first) * size));
     }
     return {};
   }
 
  private:
   const TensorType type_;
-  const std::vector<PlacedBox> pieces_;
+  const std::vector<PlacedBox> shards_;
 };
 
 }  // namespace
@@ -135,19 +135,19 @@ Status copy_box(const Tensor& tensor, const BoxCopy& box, void* target) {
   return BoxRuns(tensor, box, target).copy();
 }
 
-Status copy_box(const std::vector<PlacedBox>& pieces, const BoxCopy& box, void* target) {
-  for (const PlacedBox& piece : pieces) {
+Status copy_box(const std::vector<PlacedBox>& shards, const BoxCopy& box, void* target) {
+  for (const PlacedBox& shard : shards) {
     BoxCopy common = box;
     bool any = true;
     for (size_t d = 0; d < box.shape.size(); ++d) {
-      const int64_t begin = std::max(box.from[d], piece.offset[d]);
-      const int64_t end = std::min(box.from[d] + box.shape[d], piece.offset[d] + piece.shape[d]);
+      const int64_t begin = std::max(box.from[d], shard.offset[d]);
+      const int64_t end = std::min(box.from[d] + box.shape[d], shard.offset[d] + shard.shape[d]);
       any = any && begin < end;
       common.shape[d] = end - begin;
-      common.from[d] = begin - piece.offset[d] + piece.from[d];
+      common.from[d] = begin - shard.offset[d] + shard.from[d];
       common.to[d] += begin - box.from[d];
     }
-    if (any) EPL_TRY(copy_box(piece.value, common, target));
+    if (any) EPL_TRY(copy_box(shard.value, common, target));
   }
   return {};
 }
@@ -157,8 +157,8 @@ Tensor PlacedBox::as_tensor() const {
   return joined({value.dtype(), shape}, {{Shape(shape.size(), 0), shape, value, from}});
 }
 
-Tensor joined(TensorType type, std::vector<PlacedBox> pieces) {
-  auto source = std::make_shared<const JoinedPieces>(type, std::move(pieces));
+Tensor joined(TensorType type, std::vector<PlacedBox> shards) {
+  auto source = std::make_shared<const JoinedShards>(type, std::move(shards));
   return Tensor(std::move(type), std::move(source));
 }
 

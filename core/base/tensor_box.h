@@ -1,5 +1,5 @@
 // Boxes of tensors: a range of each dimension. A box is copied from where a tensor lies, in memory, in a file or in
-// pieces of several files, to where it belongs in memory. No tensor is held for this.
+// shards of several files, to where it belongs in memory. No tensor is held for this.
 #pragma once
 
 #include <vector>
@@ -20,20 +20,20 @@ struct BoxCopy {
 // most.
 Status copy_box(const Tensor& tensor, const BoxCopy& box, void* target);
 
-// A box of a tensor that is somewhere else, and where the box stands in another tensor: a piece of it.
+// A box of a tensor that is somewhere else, and where the box stands in another tensor: a shard of it.
 struct PlacedBox {
   static PlacedBox all(Tensor value);
-  Shape offset, shape;  // in the tensor that it is a piece of
+  Shape offset, shape;  // in the tensor that it is a shard of
   Tensor value;
   Shape from;  // where the box begins in `value`
   // The box as a tensor, which is not in memory unless it is all of `value`.
   Tensor as_tensor() const;
 };
-// The same from the pieces that have some of the box.
-Status copy_box(const std::vector<PlacedBox>& pieces, const BoxCopy& box, void* target);
+// The same from the shards that have some of the box.
+Status copy_box(const std::vector<PlacedBox>& shards, const BoxCopy& box, void* target);
 
-// A tensor of its pieces, which are of this element type and cover it once. It is never in memory: what is read of it
-// is read from the pieces. A range of bytes begins and ends between elements.
-Tensor joined(TensorType type, std::vector<PlacedBox> pieces);
+// A tensor of its shards, which are of this element type and cover it once. It is never in memory: what is read of it
+// is read from the shards. A range of bytes begins and ends between elements.
+Tensor joined(TensorType type, std::vector<PlacedBox> shards);
 
 }  // namespace epl

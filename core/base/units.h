@@ -27,7 +27,7 @@ struct Units {
   }
 };
 
-// Where the elements of a piece stand in the logical tensor: runs of `run` elements, `stride` apart, the first of which
+// Where the elements of a shard stand in the logical tensor: runs of `run` elements, `stride` apart, the first of which
 // begins at `first`.
 struct LogicalElements {
   int64_t first = 0, run = 0, stride = 0;  // a run of 0: all of them follow one another

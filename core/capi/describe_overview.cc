@@ -111,7 +111,7 @@ std::string describe_overview(const CompiledPlan& plan, const Overview& overview
                        {"type", one.type},
                        {"task_graph", one.scope},
                        {"sharding", one.sharding},
-                       {"pieces", one.pieces},
+                       {"pieces", one.shards},
                        {"why", one.why}});
   }
   out["virtual_devices"] = devices;

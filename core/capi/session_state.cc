@@ -27,7 +27,7 @@ template <class F> Status write_or_help(epl_write_fn write, void* userdata, cons
   return f(&writer);
 }
 
-// Reads what may be in this process alone, or in pieces with all: then they call together.
+// Reads what may be in this process alone, or in shards with all: then they call together.
 template <class F> Status read_state(const epl_session& session, const char* call, bool full, F&& f) {
   if (full || !session.session->world().over_processes()) return f();
   const CallScope calling(session.session->world().call(), call);

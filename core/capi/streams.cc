@@ -7,7 +7,7 @@
 namespace epl::capi {
 namespace {
 
-constexpr size_t gathered_bytes = size_t{256} << 10, piece_bytes = size_t{4} << 20;
+constexpr size_t gathered_bytes = size_t{256} << 10, chunk_bytes = size_t{4} << 20;
 
 }  // namespace
 
@@ -28,9 +28,9 @@ Status callback_status(epl_error* error) {
 }
 
 Status HostWriter::give(const char* data, size_t bytes) {
-  for (size_t at = 0; at < bytes; at += piece_bytes) {
+  for (size_t at = 0; at < bytes; at += chunk_bytes) {
     EPL_TRY(stop_.check());
-    EPL_TRY(callback_status(write_(userdata_, data + at, std::min(piece_bytes, bytes - at))));
+    EPL_TRY(callback_status(write_(userdata_, data + at, std::min(chunk_bytes, bytes - at))));
   }
   return {};
 }

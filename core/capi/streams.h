@@ -12,7 +12,7 @@ namespace epl::capi {
 // What a callback of the host has returned: its own code and message. The error is destroyed.
 Status callback_status(epl_error* error);
 
-// Hands pieces to the host. Small ones are gathered, large ones are cut, so that a call can end in between.
+// Hands chunks to the host. Small ones are gathered, large ones are cut, so that a call can end in between.
 class HostWriter final : public ByteWriter {
  public:
   HostWriter(epl_write_fn write, void* userdata, const Stop& stop) : write_(write), userdata_(userdata), stop_(stop) {}

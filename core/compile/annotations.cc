@@ -9,11 +9,11 @@ namespace epl {
 namespace {
 
 // What a dimension of `size` elements is merged of, as a cut of it has it.
-std::vector<ShardedPart> parts_of(const AxisCut& cut, int64_t pieces, int64_t size) {
+std::vector<ShardedPart> parts_of(const AxisCut& cut, int64_t shards, int64_t size) {
   const int64_t run = size / cut.outer, parts = cut.of > 0 ? cut.of : run;
   std::vector<ShardedPart> out;
   if (cut.outer > 1) out.push_back({cut.outer, 1});
-  out.push_back({parts, pieces});
+  out.push_back({parts, shards});
   if (parts != run) out.push_back({run / parts, 1});
   return out;
 }
@@ -21,7 +21,7 @@ std::vector<ShardedPart> parts_of(const AxisCut& cut, int64_t pieces, int64_t si
 // Whether each dimension of a weight is cut in one way at most, which is all that shards can say.
 bool has_shards(const Mesh& mesh, const Sharding& sharding) {
   return std::ranges::all_of(sharding.dims,
-                             [&](const Cuts& cuts) { return cuts.size() <= 1 || mesh.pieces(cuts) == 1; });
+                             [&](const Cuts& cuts) { return cuts.size() <= 1 || mesh.shards(cuts) == 1; });
 }
 
 // The ranks that hold each shard of a weight, shards in row-major order.
@@ -29,16 +29,16 @@ ShardAnnotation shards_of(const Mesh& mesh, const Sharding& sharding, const std:
   ShardAnnotation out{.dims = std::vector<std::vector<ShardedPart>>(shape.size()), .ranks = {}};
   int64_t count = 1;
   for (size_t d = 0; d < shape.size(); ++d) {
-    const int64_t pieces = mesh.pieces(sharding.dims[d]);
-    if (pieces > 1) out.dims[d] = parts_of(sharding.dims[d][0], pieces, shape[d]);
-    count *= pieces;
+    const int64_t shards = mesh.shards(sharding.dims[d]);
+    if (shards > 1) out.dims[d] = parts_of(sharding.dims[d][0], shards, shape[d]);
+    count *= shards;
   }
   out.ranks.resize(static_cast<size_t>(count));
   for (const int rank : mesh.device.ranks) {
     const Place place = mesh.place(rank);
     int64_t at = 0;
     for (size_t d = 0; d < shape.size(); ++d) {
-      if (!out.dims[d].empty()) at = at * mesh.pieces(sharding.dims[d]) + mesh.piece(place, sharding.dims[d][0].axes);
+      if (!out.dims[d].empty()) at = at * mesh.shards(sharding.dims[d]) + mesh.shard(place, sharding.dims[d][0].axes);
     }
     out.ranks[static_cast<size_t>(at)].push_back(rank);
   }
@@ -96,10 +96,10 @@ class Annotating {
   bool says_scopes() const {
     std::map<int, int> stages;
     for (const TaskGraph& t : plan_.task_graphs) {
-      const auto pieces = plan_.meshes[static_cast<size_t>(t.virtual_device)].pieces(t.split);
+      const auto shards = plan_.meshes[static_cast<size_t>(t.virtual_device)].shards(t.split);
       const auto most = most_shards_.find(t.stage);
       if (!t.experts.empty() || ++stages[t.stage] > 1) return false;
-      if (pieces != (most == most_shards_.end() ? 1 : static_cast<int64_t>(most->second))) return false;
+      if (shards != (most == most_shards_.end() ? 1 : static_cast<int64_t>(most->second))) return false;
     }
     return stages.size() == plan_.meshes.size();
   }

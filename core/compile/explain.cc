@@ -105,7 +105,7 @@ std::string explain(const CompiledPlan& plan, const Overview& overview) {
             "; memory of a rank ", grouped(PlanMemory(plan).peak(static_cast<int>(c))), " bytes\n");
   }
   if (const std::string cut = shardings_text(overview, "parameter"); !cut.empty())
-    out += cat("parameters in pieces:\n", cut);
+    out += cat("parameters in shards:\n", cut);
   if (!overview.collectives.empty()) out += "moved in a step, by a rank of each virtual device:\n";
   for (const Overview::Collective& one : overview.collectives) {
     out += cat("  ", entry.plan.virtual_device_name(one.virtual_device), ", ", one.block, ": ", grouped(one.calls), " ",

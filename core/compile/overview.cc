@@ -247,13 +247,13 @@ std::vector<Overview::Tensor> tensors_of(const Plan& plan) {
         .kind = kind_word(info.kind),
         .type = info.type.text(),
         .sharding = cat(cuts_text(mesh, sharding.dims), sharding.rank_local
-                                                            ? cat(" on piece ", sharding.rank_local.piece, " of ",
+                                                            ? cat(" on shard ", sharding.rank_local.shard, " of ",
                                                                   axis_names(mesh, sharding.rank_local.axes))
                                                             : ""),
         .why = reason,
         .scope = plan.task_graphs[static_cast<size_t>(at)].scope});
     for (const Cuts& cuts : sharding.dims) {
-      made.pieces *= mesh.pieces(cuts);
+      made.shards *= mesh.shards(cuts);
       for (const AxisCut& cut : cuts) {
         for (int axis : cut.axes) {
           const MeshAxis& one = mesh.axes[static_cast<size_t>(axis)];

@@ -46,7 +46,7 @@ struct Overview {
   struct Tensor {
     std::string name, kind, type, sharding, why;
     std::string scope;  // of its TaskGraph
-    int64_t pieces = 1;
+    int64_t shards = 1;
     bool cut_over_ranks = false;
   };
   std::string device;  // of the rehearsal

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/program/pieces.h"
+#include "core/program/shards.h"
 
 namespace epl {
 namespace {

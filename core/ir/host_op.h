@@ -29,7 +29,7 @@ struct HostOp {
   std::string domain, type;  // as in a model's file
   int outputs = 1;
   std::string sharding;  // short form of core/ir/sharding_rule.h; empty: nothing may be cut
-  // Types of the outputs, of full tensors and of pieces of them.
+  // Types of the outputs, of full tensors and of shards of them.
   std::function<Result<OutputTypes>(const std::string& attributes, std::span<const TensorType* const> inputs)> infer;
   std::function<Status(const std::string& attributes, std::span<const HostTensor> inputs,
                        std::span<const HostTensor> outputs)>

@@ -28,7 +28,7 @@ struct ShardingRule {
     int64_t size = 1;
     bool unshardable = false;
     Reduce reduce = Reduce::sum;
-    // An operand that is added to what is summed over this factor, broadcast from the right: each piece of the sum
+    // An operand that is added to what is summed over this factor, broadcast from the right: each shard of the sum
     // would add it. -1: none.
     int added = -1;
   };

@@ -1,6 +1,6 @@
 // Convolution over any number of spatial dimensions, and its two gradients; a transposed convolution is
 // conv_grad_input used forward. Layout: x [batch, channels, spatial...], w [out, channels/groups, kernel...].
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/ops/window.h"
 
 namespace epl {
@@ -110,9 +110,9 @@ void conv_grad_weight_reference(const Reference& r) {
 }
 
 // Ties the dimensions of x, w and y (given as setters) to the factors of a convolution. Spatial dimensions are the
-// piece rules' below, since a piece reads over its borders. With groups only full groups can be cut. Without groups
-// both channels can be cut. Those that the op sums over are the piece rules' below: that sum is one chain, not a sum of
-// units.
+// partition rules' below, since a shard reads over its borders. With groups only full groups can be cut. Without groups
+// both channels can be cut. Those that the op sums over are the partition rules' below: that sum is one chain, not a
+// sum of units.
 enum class Summed { in, out, batch };
 template <class X, class W, class Y, class B>
 ShardingRule conv_rule(const OpQuery& q, const Shape& x, const Shape& w, Summed summed, X tie_x, W tie_w, Y tie_y,
@@ -306,12 +306,12 @@ template <class X, class Y> void tie_windows(Ties& t, const ConvTypes& types, X 
 }
 
 template <ConvTypes (*types_of)(const OpQuery&)>
-std::optional<Halo> elements_of_pieces(const OpQuery& q, int dim, int64_t parts) {
+std::optional<Halo> elements_of_shards(const OpQuery& q, int dim, int64_t parts) {
   const ConvTypes types = types_of(q);
   const auto d = static_cast<size_t>(dim);
   return elements_of_windows(window_of(q.attributes(), spatial(types.w)), d - 2, types.x[d], types.y[d], parts, false);
 }
-std::optional<Halo> windows_of_pieces(const OpQuery& q, int dim, int64_t parts) {
+std::optional<Halo> windows_of_shards(const OpQuery& q, int dim, int64_t parts) {
   const ConvTypes types = grad_input_types(q);
   const auto d = static_cast<size_t>(dim);
   return windows_of_elements(window_of(q.attributes(), spatial(types.w)), d - 2, types.x[d], parts, false);
@@ -320,7 +320,7 @@ std::optional<Halo> windows_of_pieces(const OpQuery& q, int dim, int64_t parts) 
 
 // The channels that are summed over, as a sum of what ranks make of theirs. With groups whole groups are cut instead.
 // And rows, over whose borders windows reach.
-EPL_PIECES(conv) {
+EPL_PARTITION(conv) {
   return {.ties =
               [](Ties& t) {
                 if (t.q.attributes().integer("groups") == 1) {
@@ -334,10 +334,10 @@ EPL_PIECES(conv) {
                     [&](int d, int f) { t.output(0, d, f); });
               },
           .sums = true,
-          .halo = {.of = elements_of_pieces<forward_types>, .operands = {0}}};
+          .halo = {.of = elements_of_shards<forward_types>, .operands = {0}}};
 }
 
-EPL_PIECES(conv_grad_input) {
+EPL_PARTITION(conv_grad_input) {
   return {.ties =
               [](Ties& t) {
                 if (t.q.attributes().integer("groups") == 1) {
@@ -350,10 +350,10 @@ EPL_PIECES(conv_grad_input) {
                     [&](int d, int f) { t.input(0, d, f); });
               },
           .sums = true,
-          .halo = {.of = windows_of_pieces, .operands = {0}}};
+          .halo = {.of = windows_of_shards, .operands = {0}}};
 }
 
-EPL_PIECES(conv_grad_weight) {
+EPL_PARTITION(conv_grad_weight) {
   return {.ties =
               [](Ties& t) {
                 tie_windows(
@@ -361,7 +361,7 @@ EPL_PIECES(conv_grad_weight) {
                     [&](int d, int f) { t.input(1, d, f); });
               },
           .sums = true,
-          .halo = {.of = elements_of_pieces<grad_weight_types>, .operands = {0}}};
+          .halo = {.of = elements_of_shards<grad_weight_types>, .operands = {0}}};
 }
 
 }  // namespace epl

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/ir/index_range.h"
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/ops/common.h"
 
 namespace epl {
@@ -66,7 +66,7 @@ Result<ShardingRule> cross_entropy_rule(const OpQuery& q) {
 }
 
 // Cut along the classes, which ranks with many of them share out.
-PieceRule along_classes(void (*body)(Body&)) {
+PartitionRule along_classes(void (*body)(Body&)) {
   return {.ties =
               [](Ties& t) {
                 const int axis = t.q.axis("axis", t.q.in(0).ndim());
@@ -182,7 +182,7 @@ EPL_INDICES(cross_entropy) {
           .what = cat("class of ", classes)};
 }
 
-EPL_PIECES(cross_entropy) { return along_classes(cross_entropy_body); }
+EPL_PARTITION(cross_entropy) { return along_classes(cross_entropy_body); }
 
 EPL_OP(cross_entropy_grad) {
   return {
@@ -223,7 +223,7 @@ EPL_OP(cross_entropy_grad) {
                   "f32[4,5,3], i64[4,3](-1..5), f32[](0.5..1), f32[4,3](2..3) {axis=1,ignore_index=-1}"}};
 }
 
-EPL_PIECES(cross_entropy_grad) { return along_classes(cross_entropy_grad_body); }
+EPL_PARTITION(cross_entropy_grad) { return along_classes(cross_entropy_grad_body); }
 
 EPL_OP(counted_mean) {
   return {.doc =

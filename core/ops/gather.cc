@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/ir/index_range.h"
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/ops/indexing.h"
 
 namespace epl {
@@ -82,7 +82,7 @@ EPL_INDICES(gather) {
   return {.input = 1, .low = -rows, .high = rows, .what = cat("index into ", rows, " rows")};
 }
 
-EPL_PIECES(gather) {
+EPL_PARTITION(gather) {
   return {.ties =
               [](Ties& t) {
                 const int axis = t.q.axis("axis", t.q.in(0).ndim());
@@ -146,7 +146,7 @@ EPL_OP(gather_grad) {
           .samples = {"f32[4,6,4], i64[4,6](-7..7) {size=7}", "f32[4,6,2], i64[6](0..3) {axis=1,size=3}"}};
 }
 
-EPL_PIECES(gather_grad) {
+EPL_PARTITION(gather_grad) {
   return {.ties =
               [](Ties& t) {
                 const int axis = static_cast<int>(t.q.attributes().integer("axis"));
@@ -200,7 +200,7 @@ EPL_OP(one_hot) {
                       "i32[4,2](0..3), f32[2] {axis=1,depth=3}"}};
 }
 
-EPL_PIECES(one_hot) {
+EPL_PARTITION(one_hot) {
   return {.ties =
               [](Ties& t) {
                 const int axis = t.q.axis("axis", t.q.out(0).ndim());

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/ir/index_range.h"
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/ops/indexing.h"
 
 namespace epl {
@@ -89,7 +89,7 @@ EPL_INDICES(gather_elements) {
   return {.input = 1, .low = -rows, .high = rows, .what = cat("index into ", rows, " rows")};
 }
 
-EPL_PIECES(gather_elements) {
+EPL_PARTITION(gather_elements) {
   return {.ties =
               [](Ties& t) {
                 const int axis = t.q.axis("axis", t.q.in(0).ndim());
@@ -137,7 +137,7 @@ EPL_OP(gather_elements_grad) {
       .samples = {"f32[4,3], i64[4,3](-7..7) {axis=1,shape=[4,7]}", "f32[3,4], i32[3,4](0..2) {axis=0,shape=[5,4]}"}};
 }
 
-EPL_PIECES(gather_elements_grad) {
+EPL_PARTITION(gather_elements_grad) {
   return {.ties =
               [](Ties& t) {
                 const int axis = t.q.axis("axis", t.q.out(0).ndim());

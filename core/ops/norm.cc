@@ -3,7 +3,7 @@
 // over rows in the gradients of scale and bias run per unit of the batch.
 #include <cmath>
 
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/ops/common.h"
 
 namespace epl {
@@ -59,7 +59,7 @@ Result<ShardingRule> norm_rule(const OpQuery& q) {
   return rule.done();
 }
 // Cut along the normalised dimensions, which scale and bias have alone.
-PieceRule along_normalised() {
+PartitionRule along_normalised() {
   return {.ties = [](Ties& t) {
     const int ndim = t.q.in(0).ndim(), axis = t.q.axis("axis", ndim);
     for (int d = axis; d < ndim; ++d) {
@@ -159,7 +159,7 @@ EPL_OP(layer_norm) {
                       "f32[2,3], f32[2,3], f32[2,3] {axis=0}"}};
 }
 
-EPL_PIECES(layer_norm) { return along_normalised(); }
+EPL_PARTITION(layer_norm) { return along_normalised(); }
 
 EPL_OP(layer_norm_grad) {
   return {.doc = "Gradients of layer_norm's x, scale and bias; the latter two sum over all rows.",
@@ -189,7 +189,7 @@ EPL_OP(layer_norm_grad) {
                       "f32[4,3,2], f32[4,3,2], f32[4,1,1], f32[4,1,1](0.5..2) {axis=1}"}};
 }
 
-EPL_PIECES(layer_norm_grad) { return along_normalised(); }
+EPL_PARTITION(layer_norm_grad) { return along_normalised(); }
 
 EPL_OP(rms_norm) {
   return {
@@ -230,7 +230,7 @@ EPL_OP(rms_norm) {
       .samples = {"f32[4,7], f32[7]", "f32[4,3,6] {epsilon=0.001}", "f32[4,3,2], f32[3,2] {axis=-2}"}};
 }
 
-EPL_PIECES(rms_norm) { return along_normalised(); }
+EPL_PARTITION(rms_norm) { return along_normalised(); }
 
 EPL_OP(rms_norm_grad) {
   return {.doc = "Gradients of rms_norm's x and scale; the latter sums over all rows.",
@@ -257,6 +257,6 @@ EPL_OP(rms_norm_grad) {
                       "f32[4,3,2], f32[4,3,2], f32[4,1,1](0.5..2) {axis=1}"}};
 }
 
-EPL_PIECES(rms_norm_grad) { return along_normalised(); }
+EPL_PARTITION(rms_norm_grad) { return along_normalised(); }
 
 }  // namespace epl

@@ -3,7 +3,7 @@
 // then count from the end; a row whose index is out of range is NaN, which the step's check for finite values reports,
 // and adds nothing.
 #include "core/ir/index_range.h"
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/ops/indexing.h"
 
 namespace epl {
@@ -126,7 +126,7 @@ EPL_INDICES(picked_linear) {
   return {.input = 2, .low = -matrices, .high = matrices, .what = cat("index into ", matrices, " matrices")};
 }
 
-EPL_PIECES(picked_linear) {
+EPL_PARTITION(picked_linear) {
   return {.ties = [](Ties& t) { t.input(1, 0, t.factor(t.q.in(1).shape[0])); }, .indices = 2, .shared = "shared"};
 }
 
@@ -178,7 +178,7 @@ EPL_OP(picked_linear_grad_weight) {
                   "f32[8,6], f32[8,4], i32[8](0..4) {size=4,transpose_w=true}"}};
 }
 
-EPL_PIECES(picked_linear_grad_weight) {
+EPL_PARTITION(picked_linear_grad_weight) {
   return {.ties = [](Ties& t) { t.output(0, 0, t.factor(t.q.attributes().integer("size"))); },
           .indices = 2,
           .shared = "shared"};

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/ops/window.h"
 
 namespace epl {
@@ -85,12 +85,12 @@ template <PoolTypes (*types_of)(const OpQuery&)> void tie_windows(Ties& t) {
 
 Window window_of_pool(const OpQuery& q) { return window_of(q.attributes(), q.attributes().ints("kernel")); }
 template <PoolTypes (*types_of)(const OpQuery&)>
-std::optional<Halo> elements_of_pieces(const OpQuery& q, int dim, int64_t parts) {
+std::optional<Halo> elements_of_shards(const OpQuery& q, int dim, int64_t parts) {
   const PoolTypes types = types_of(q);
   const auto d = static_cast<size_t>(dim);
   return elements_of_windows(window_of_pool(q), d - 2, types.x[d], types.y[d], parts, q.attributes().flag("ceil"));
 }
-std::optional<Halo> pools_of_pieces(const OpQuery& q, int dim, int64_t parts) {
+std::optional<Halo> pools_of_shards(const OpQuery& q, int dim, int64_t parts) {
   const auto d = static_cast<size_t>(dim);
   return windows_of_elements(window_of_pool(q), d - 2, q.out(0).shape[d], parts, q.attributes().flag("ceil"));
 }
@@ -279,37 +279,37 @@ EPL_OP(avg_pool_grad) {
                   "f32[2,4,4,3] {kernel=[3,3],strides=[2,2],pads=[1,1,1,1],count_include_pad=true,shape=[2,4,7,5]}"}};
 }
 
-EPL_PIECES(max_pool) {
+EPL_PARTITION(max_pool) {
   return {.ties = tie_windows<pool_types>,
           .halo = {.of = [](const OpQuery& q, int dim, int64_t parts) -> std::optional<Halo> {
                      if (!every_window_has_elements(window_of_pool(q))) return std::nullopt;
-                     return elements_of_pieces<pool_types>(q, dim, parts);
+                     return elements_of_shards<pool_types>(q, dim, parts);
                    },
                    .operands = {0},
                    .lowest = true,
                    .numbers_result = 1}};
 }
 
-EPL_PIECES(max_pool_grad) {
+EPL_PARTITION(max_pool_grad) {
   return {.ties = tie_windows<gradient_types>,
-          .halo = {.of = pools_of_pieces, .operands = {0, 1}, .numbers_operand = 1}};
+          .halo = {.of = pools_of_shards, .operands = {0, 1}, .numbers_operand = 1}};
 }
 
-EPL_PIECES(avg_pool) {
+EPL_PARTITION(avg_pool) {
   return {.ties = tie_windows<pool_types>,
           .halo = {.of = [](const OpQuery& q, int dim, int64_t parts) -> std::optional<Halo> {
                      if (!counts_alike(q, pool_types(q), dim)) return std::nullopt;
-                     return elements_of_pieces<pool_types>(q, dim, parts);
+                     return elements_of_shards<pool_types>(q, dim, parts);
                    },
                    .operands = {0},
                    .adapt = count_padding}};
 }
 
-EPL_PIECES(avg_pool_grad) {
+EPL_PARTITION(avg_pool_grad) {
   return {.ties = tie_windows<gradient_types>,
           .halo = {.of = [](const OpQuery& q, int dim, int64_t parts) -> std::optional<Halo> {
                      if (!counts_alike(q, gradient_types(q), dim)) return std::nullopt;
-                     return pools_of_pieces(q, dim, parts);
+                     return pools_of_shards(q, dim, parts);
                    },
                    .operands = {0},
                    .adapt = count_padding}};

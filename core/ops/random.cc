@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/base/philox.h"
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/ops/common.h"
 
 namespace epl {
@@ -15,7 +15,7 @@ EPL_OP(dropout) {
           "y = x / (1 - ratio) where kept, else 0; each element is dropped with probability `ratio`. mask (bool) "
           "says which "
           "were kept: element i where philox_uniform(key, i) >= ratio. Elements are counted over the global batch, "
-          "where x is not the full tensor. Of a piece, the first element is number first, and others follow in runs of "
+          "where x is not the full tensor. Of a shard, the first element is number first, and others follow in runs of "
           "`run`, of which each begins `stride` behind the one before.",
       .signature = "x, first? -> y, mask",
       .attributes = {{"ratio", 0.5}, {std::string(draws_in_full), false}, {"run", int64_t{0}}, {"stride", int64_t{0}}},
@@ -63,7 +63,7 @@ EPL_OP(dropout) {
       .samples = {"f32[4,7]", "f32[4,3,5] {ratio=0.1}", "f32[1,6,2] {ratio=0.25}"}};
 }
 
-EPL_PIECES(dropout) {
+EPL_PARTITION(dropout) {
   return {.ties =
               [](Ties& t) {
                 const Shape& shape = t.q.in(0).shape;

@@ -2,7 +2,7 @@
 // find no slot, exporters let them name a row more, which nobody reads: here such an index names no row.
 // Indices may be negative and then count from the end; one out of range names no row: nothing is put, and zeros are
 // taken.
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/ops/indexing.h"
 
 namespace epl {
@@ -70,7 +70,7 @@ EPL_OP(put_rows) {
           .samples = {"f32[1,6], i64[1](0..9) {size=9}", "f32[1,4,2], i32[1](-7..9) {size=5}"}};
 }
 
-EPL_PIECES(put_rows) {
+EPL_PARTITION(put_rows) {
   return {.ties = [](Ties& t) { t.output(0, 0, t.factor(t.q.attributes().integer("size"))); }, .indices = 1};
 }
 
@@ -104,7 +104,7 @@ EPL_OP(take_rows) {
           .samples = {"f32[9,6], i64[4](-12..12)", "f32[5,4,2], i32[6](0..5)"}};
 }
 
-EPL_PIECES(take_rows) {
+EPL_PARTITION(take_rows) {
   return {.ties = [](Ties& t) { t.input(0, 0, t.factor(t.q.in(0).shape[0])); }, .indices = 1};
 }
 

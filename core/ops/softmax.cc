@@ -1,5 +1,5 @@
 // Softmax and its logarithm along one axis, with gradients as ops of their own.
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/ops/common.h"
 
 namespace epl {
@@ -14,7 +14,7 @@ Result<OutputTypes> axis_infer(const OpQuery& q) {
 }
 double several_per_element(const OpQuery& q) { return 8.0 * static_cast<double>(q.in(0).elements()); }
 // Cut along the axis itself.
-PieceRule along_axis() {
+PartitionRule along_axis() {
   return {.ties = [](Ties& t) {
     const int axis = t.q.axis("axis", t.q.in(0).ndim()), factor = t.factor(t.q.in(0).shape[static_cast<size_t>(axis)]);
     for (int i = 0; i < t.q.inputs(); ++i) t.input(i, axis, factor);
@@ -45,7 +45,7 @@ EPL_OP(softmax) {
           .samples = one("f64[3,4] {axis=-1}")};
 }
 
-EPL_PIECES(softmax) { return along_axis(); }
+EPL_PARTITION(softmax) { return along_axis(); }
 
 EPL_OP(softmax_grad) {
   return {.doc = "Gradient of softmax from its result: dx = y * (dy - sum(y * dy)) along `axis`.",
@@ -62,7 +62,7 @@ EPL_OP(softmax_grad) {
           .samples = {"f32[4,7], f32[4,7]", "f32[4,3,5], f32[4,3,5] {axis=1}"}};
 }
 
-EPL_PIECES(softmax_grad) { return along_axis(); }
+EPL_PARTITION(softmax_grad) { return along_axis(); }
 
 EPL_OP(log_softmax) {
   return {
@@ -84,7 +84,7 @@ EPL_OP(log_softmax) {
       .samples = one("f64[3,4] {axis=-1}")};
 }
 
-EPL_PIECES(log_softmax) { return along_axis(); }
+EPL_PARTITION(log_softmax) { return along_axis(); }
 
 EPL_OP(log_softmax_grad) {
   return {.doc = "Gradient of log_softmax from its result: dx = dy - exp(y) * sum(dy) along `axis`.",
@@ -101,6 +101,6 @@ EPL_OP(log_softmax_grad) {
           .samples = {"f32[4,7], f32[4,7]", "f32[4,3,5], f32[4,3,5] {axis=1}"}};
 }
 
-EPL_PIECES(log_softmax_grad) { return along_axis(); }
+EPL_PARTITION(log_softmax_grad) { return along_axis(); }
 
 }  // namespace epl

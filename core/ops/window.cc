@@ -64,7 +64,7 @@ std::optional<Halo> elements_of_windows(const Window& w, size_t d, int64_t size,
                                         bool ceil) {
   const int64_t own = size / parts, each = windows / parts, stride = w.strides[d];
   Halo halo{.first = -w.begin[d], .step = each * stride, .size = (each - 1) * stride + extent(w, d)};
-  // Where the last window needs nothing beyond the piece, what it leaves over may stay: it makes no further window.
+  // Where the last window needs nothing beyond the shard, what it leaves over may stay: it makes no further window.
   const int64_t left = own - halo.first - halo.size;
   if (!ceil && halo.step == own && left > 0 && left < stride) halo.size += left;
   return halo;

@@ -2,7 +2,7 @@
 // `pads` are all beginnings, then all ends; empty lists stand for ones (strides, dilations) and zeros (pads).
 #pragma once
 
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/ops/common.h"
 
 namespace epl::ops {
@@ -36,9 +36,9 @@ template <class F> void for_each_tap(const Window& w, std::span<const int64_t> s
   });
 }
 
-// What the p-th of `parts` equal pieces of the windows along d reads of the elements, of which there are `size` in as
-// many pieces; and of the elements what it reads of the windows, for gradients with respect to elements. None: pieces
-// would differ in more than where they begin, as where a stride does not divide a piece of the elements. With `ceil`
+// What the p-th of `parts` equal shards of the windows along d reads of the elements, of which there are `size` in as
+// many shards; and of the elements what it reads of the windows, for gradients with respect to elements. None: shards
+// would differ in more than where they begin, as where a stride does not divide a shard of the elements. With `ceil`
 // the last window may hang over.
 std::optional<Halo> elements_of_windows(const Window& window, size_t d, int64_t size, int64_t windows, int64_t parts,
                                         bool ceil);

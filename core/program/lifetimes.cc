@@ -165,18 +165,18 @@ class Lifetimes {
     return false;
   }
 
-  // New state that ranks have made in pieces: each where the piece of the old one was, if its producer may write there
+  // New state that ranks have made in shards: each where the shard of the old one was, if its producer may write there
   // and nobody reads the old one any more.
-  bool gather_in_place(Value piece, Value state, int axis) {
-    const Value made = root(piece);
+  bool gather_in_place(Value shard, Value state, int axis) {
+    const Value made = root(shard);
     const int p = first(made);
-    if (p < program_.commit_begin || made != piece || !in_arena(made) || last(state) > p) return false;
+    if (p < program_.commit_begin || made != shard || !in_arena(made) || last(state) > p) return false;
     const Instruction& in = instruction(p);
     if (in.transfer) return false;
     const auto& [inputs, outputs] = l_.operands[p];
-    const Lowering::Part own{axis, graph_.type(piece).bytes()};
+    const Lowering::Part own{axis, graph_.type(shard).bytes()};
     if (own.stride * ranks_along(axis) != graph_.type(state).bytes()) return false;
-    const auto o = std::ranges::find(outputs, piece) - outputs.begin();
+    const auto o = std::ranges::find(outputs, shard) - outputs.begin();
     const auto reads_all = [&](Value v) { return v && root(v) == state && l_.part[v] != own; };
     if (std::ranges::any_of(inputs, reads_all)) return false;
     for (size_t i = 0; i < inputs.size(); ++i) {

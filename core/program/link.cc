@@ -77,7 +77,7 @@ Result<StateLayout> link(std::span<Program* const> programs) {
       if (used[p].contains(slot.place()) &&
           (stored.local != slot.local || stored.memory != slot.memory || stored.sharding != slot.sharding ||
            stored.representative != slot.representative))
-        return unsupported("entries of one plan would keep other pieces of ", slot.name, ": ", stored.local.text(),
+        return unsupported("entries of one plan would keep other shards of ", slot.name, ": ", stored.local.text(),
                            " and ", slot.local.text(), "; give all nodes that use it to one scope")
             .at(slot.name);
       const int64_t offset = stored.offset;

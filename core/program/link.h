@@ -37,7 +37,7 @@ std::set<StatePlace> state_in_use(const Program& program);
 MemoryBytes state_end(const Program& program);
 // Slots of one name become one, those that the programs use first, in the order in which they name them, and the
 // programs' locations point there.
-// `internal`: two programs have pieces of one name that differ.
+// `internal`: two programs have shards of one name that differ.
 Result<StateLayout> link(std::span<Program* const> programs);
 
 }  // namespace epl

@@ -1,4 +1,4 @@
-// What one rank runs: the graph with local shapes, in the order of its blocks, with the boundaries between pieces of
+// What one rank runs: the graph with local shapes, in the order of its blocks, with the boundaries between shards of
 // the batch and between ranks (slices, sums, sends) as nodes. `partition` is the one rewrite that acts on a plan.
 //
 // The ranks of a virtual device share this graph and differ in their places alone.
@@ -23,7 +23,7 @@ struct LocalPort {
   bool emitted = true;  // of an output: it leaves here, not from another virtual device
 };
 
-// State of which a rank holds a piece.
+// State of which a rank holds a shard.
 struct LocalState {
   std::string name;
   TensorType global_type;

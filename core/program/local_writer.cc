@@ -42,7 +42,7 @@ Value LocalWriter::join(const std::vector<Value>& runs, const Sharding& sharding
   return append(join.all, cat(old.name, join.all.suffix), {all}, old.phase);
 }
 
-Result<Value> LocalWriter::of_piece(const Tensor& all, const std::vector<int>& axes, const Node& old) const {
+Result<Value> LocalWriter::of_shard(const Tensor& all, const std::vector<int>& axes, const Node& old) const {
   const Value table = local_.graph.add_constant(local_.graph.unique_name(cat(old.name, ".firsts")), all);
   const Sharding replicated{.dims = {{}}}, own{.dims = {{{.axes = axes}}}};
   EPL_ASSIGN(const std::vector<Move> moves, reshard(mesh(), batch(), all.type(), replicated, own));

@@ -42,8 +42,8 @@ class LocalWriter {
   Value sum(std::vector<Value> runs, const std::string& name, Phase phase) const;
   // Runs, which the batch cuts as this sharding says, side by side.
   Value join(const std::vector<Value>& runs, const Sharding& sharding, const Node& old) const;
-  // A number for each piece that these axes make, of which a rank gets its own.
-  Result<Value> of_piece(const Tensor& all, const std::vector<int>& axes, const Node& old) const;
+  // A number for each shard that these axes make, of which a rank gets its own.
+  Result<Value> of_shard(const Tensor& all, const std::vector<int>& axes, const Node& old) const;
 
  private:
   LocalGraph& local_;

@@ -50,7 +50,7 @@ std::vector<ReadPadding> padding_of(const Sharding& sharding) {
 }
 
 Shape in_parts(const Mesh& mesh, const Shape& local, const Sharding& sharding, size_t dim, const AxisCut& cut) {
-  Shape shape = {mesh.local_outer(cut.outer, sharding.dims[dim]), mesh.parts_of_piece(cut), 1};
+  Shape shape = {mesh.local_outer(cut.outer, sharding.dims[dim]), mesh.parts_of_shard(cut), 1};
   shape[2] = local[dim] / shape[0] / shape[1];
   for (size_t d = 0; d < dim; ++d) shape[0] *= local[d];
   for (size_t d = dim + 1; d < local.size(); ++d) shape[2] *= local[d];

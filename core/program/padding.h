@@ -1,4 +1,4 @@
-// The padding of uneven pieces (AxisCut::of): where it is, and where a node may not read it.
+// The padding of uneven shards (AxisCut::of): where it is, and where a node may not read it.
 //
 // It is zero in state and where a full value has just been cut. What nodes make of it is anything, a NaN too: an
 // element of a result comes of those elements of the operands that have its indices, so nothing of it gets out. Nodes
@@ -11,18 +11,18 @@
 
 #include "core/base/tensor.h"
 #include "core/ir/graph.h"
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/strategy/sharding.h"
 
 namespace epl {
 
-// The cuts of a dimension, in the same dimension with its padding: there all pieces are equal.
+// The cuts of a dimension, in the same dimension with its padding: there all shards are equal.
 class Padding {
  public:
   Padding(const Mesh& mesh, const Cuts& cuts) : mesh_(mesh), cuts_(cuts) {}
   int64_t outer(const AxisCut& cut) const;
   // Into which an uneven cut parts its run.
-  int64_t parts(const AxisCut& cut) const { return mesh_.parts_of_piece(cut) * mesh_.pieces(cut.axes); }
+  int64_t parts(const AxisCut& cut) const { return mesh_.parts_of_shard(cut) * mesh_.shards(cut.axes); }
 
  private:
   const Mesh& mesh_;
@@ -45,7 +45,7 @@ std::vector<ReadPadding> padding_before(const Graph& graph, const Node& node, co
 // All padding of a value.
 std::vector<ReadPadding> padding_of(const Sharding& sharding);
 
-// A local value whose dimension d is cut, as [before, parts of its piece, behind].
+// A local value whose dimension d is cut, as [before, parts of its shard, behind].
 Shape in_parts(const Mesh& mesh, const Shape& local, const Sharding& sharding, size_t dim, const AxisCut& cut);
 // What changes nothing there, of this type.
 Tensor neutral(const ReadPadding& read, DType dtype);

@@ -15,8 +15,8 @@ Result<LocalGraph> Partition::run() {
     if (!representative) continue;
     const RankLocal& rank_local = plan_.node_shardings[n].rank_local;
     std::vector<NodeId>& all = alternatives_[representative];
-    all.resize(plan_.mesh(plan_.node_task_graph[n]).pieces(rank_local.axes));
-    all[rank_local.piece] = n;
+    all.resize(plan_.mesh(plan_.node_task_graph[n]).shards(rank_local.axes));
+    all[rank_local.shard] = n;
   }
   find_means();
   local_.graph.name = global_.name;
@@ -35,7 +35,7 @@ Result<LocalGraph> Partition::run() {
       if (b.late) EPL_TRY(pass_on(b, w));
     }
     for (const NodeId n : order_) EPL_TRY(visit(n, w));
-    known_ = {};  // a piece belongs to one loop
+    known_ = {};  // a shard belongs to one loop
   }
   EPL_TRY(finish());
   join_collectives(local_);
@@ -105,8 +105,8 @@ bool Partition::staged(Value v) const {
   const int dim = stored(v).cut_dim(batch_axis);
   if (global_.value(v).kind != ValueKind::input || dim < 0) return false;
   const Cuts cuts = plan_.in_global_batch(stored(v).dims[dim]);
-  const auto makes_pieces = [&](const AxisCut& cut) { return mesh_.pieces(cut.axes) > 1; };
-  return (dim > 0 && mesh_.pieces(cuts) > 1) || std::ranges::any_of(cuts.begin() + 1, cuts.end(), makes_pieces);
+  const auto makes_shards = [&](const AxisCut& cut) { return mesh_.shards(cut.axes) > 1; };
+  return (dim > 0 && mesh_.shards(cuts) > 1) || std::ranges::any_of(cuts.begin() + 1, cuts.end(), makes_shards);
 }
 
 Sharding Partition::lies(Value v) const {
@@ -139,16 +139,16 @@ void Partition::copy_leaves() {
     if (info.kind == ValueKind::result || !here[v]) continue;
     const Sharding sharding = lies(v);
     const TensorType type = staged(v) ? plan_.global_type(v) : local_type(mesh_, info.type, sharding);
-    const bool in_pieces = is_state(info.kind) && (type != info.type || sharding.rank_local);
+    const bool in_shards = is_state(info.kind) && (type != info.type || sharding.rank_local);
     const Value representative = plan_.representative_of(v);
-    if (in_pieces) {
+    if (in_shards) {
       local_.cut_state.push_back({info.name, info.type, sharding, info.data,
                                   sharding.rank_local ? global_.value(representative).name : std::string()});
     }
     if (representative != v) continue;
-    now_[v] = local_.graph.add_leaf(info.kind, info.name, type, in_pieces ? Tensor() : info.data);
+    now_[v] = local_.graph.add_leaf(info.kind, info.name, type, in_shards ? Tensor() : info.data);
     local_.graph.value(now_[v]).batch_dim = info.batch_dim;
-    if (in_pieces) zero_padding_.insert(now_[v]);
+    if (in_shards) zero_padding_.insert(now_[v]);
     if (info.kind == ValueKind::input) local_.inputs.push_back(port(info.name, v, of_batch(v, sharding)));
   }
 }
@@ -199,7 +199,7 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, co
   for (auto [known, end] = known_.moved.equal_range(v); known != end; ++known) {
     if (known->second.as == wanted && known->second.owners == owners &&
         (!known->second.phase || *known->second.phase == user))
-      return known->second.piece;
+      return known->second.shard;
   }
   const ValueInfo& info = global_.value(v);
   const bool gathers = std::ranges::any_of(moves, &Move::gathers);
@@ -207,11 +207,11 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, co
   const Phase phase = gathers || (!made && user == Phase::update) ? user
                       : made                                      ? global_.node(info.producer).phase
                                                                   : Phase::forward;
-  const Value piece =
+  const Value shard =
       by_owners ? dispatched(w, now, moves, *routes, info.name, phase) : w.append(moves, info.name, now, phase);
-  if (!lies(v).uneven() && to.uneven()) zero_padding_.insert(piece);
-  known_.moved.emplace(v, Known::Moved{wanted, piece, gathers ? std::optional(user) : std::nullopt, owners});
-  return piece;
+  if (!lies(v).uneven() && to.uneven()) zero_padding_.insert(shard);
+  known_.moved.emplace(v, Known::Moved{wanted, shard, gathers ? std::optional(user) : std::nullopt, owners});
+  return shard;
 }
 
 Result<Value> Partition::given(Value v) {

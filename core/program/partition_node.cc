@@ -57,13 +57,13 @@ struct Partition::Placement {
   NodeId n;
   const LocalWriter& w;
   OperandShardings operands;
-  PieceCut pieces;
+  ShardCut shards;
   Node node;                  // as it becomes
   std::vector<Value> inputs;  // global
   std::vector<TensorType> input_types, types;
   std::vector<std::string> names;
   std::optional<RowRoutes> routes;
-  Value elsewhere;       // of what it gathers: which are in other pieces
+  Value elsewhere;       // of what it gathers: which are in other shards
   bool sums = false;     // over the batch
   int64_t sum_runs = 1;  // in each of which it sums by itself
 };
@@ -71,9 +71,9 @@ struct Partition::Placement {
 Status Partition::place(NodeId n, const LocalWriter& w, bool again) {
   const Node& old = global_.node(n);
   OperandShardings operands = operand_shardings(plan_, n);
-  PieceCut pieces = piece_cut(plan_, n);
-  if (pieces.by_body()) return place_body(n, operands, pieces, w);
-  Placement p{.old = old, .n = n, .w = w, .operands = std::move(operands), .pieces = std::move(pieces), .node = old};
+  ShardCut shards = shard_cut(plan_, n);
+  if (shards.by_body()) return place_body(n, operands, shards, w);
+  Placement p{.old = old, .n = n, .w = w, .operands = std::move(operands), .shards = std::move(shards), .node = old};
   p.node.region = w.block();
   p.node.key = old.key_name();
   if (plan_.node_task_graph[n] == every_task_graph) {
@@ -82,7 +82,7 @@ Status Partition::place(NodeId n, const LocalWriter& w, bool again) {
   }
   p.inputs = p.node.inputs;
   EPL_TRY(take_operands(p));
-  EPL_TRY(fit_to_pieces(p));
+  EPL_TRY(fit_to_shards(p));
   type_results(p, again);
   if (p.sums && p.sum_runs > 1) return add_for_each_run(old, p.node, p.sum_runs, p.operands, p.types, w);
   EPL_TRY(give_results(p));
@@ -92,11 +92,11 @@ Status Partition::place(NodeId n, const LocalWriter& w, bool again) {
 // Operands as the node wants them, but for the one that is added behind it.
 Status Partition::take_operands(Placement& p) {
   const Node& old = p.old;
-  const PieceCut& pieces = p.pieces;
-  if (pieces.has_indices()) {
-    const auto at = static_cast<size_t>(pieces.rule.row->indices);
+  const ShardCut& shards = p.shards;
+  if (shards.has_indices()) {
+    const auto at = static_cast<size_t>(shards.rule.row->indices);
     EPL_ASSIGN(const Value indices, operand(p.inputs[at], p.operands.inputs[at], old.phase, p.w));
-    p.routes = routes_of(p.n, pieces, p.operands, indices, p.w);
+    p.routes = routes_of(p.n, shards, p.operands, indices, p.w);
   }
   for (size_t i = 0; i < p.node.inputs.size(); ++i) {
     if (static_cast<int>(i) == p.operands.added_later) {
@@ -104,11 +104,11 @@ Status Partition::take_operands(Placement& p) {
       p.input_types.emplace_back();
       continue;
     }
-    // What takes any operands takes their pieces as they are stored.
+    // What takes any operands takes their shards as they are stored.
     const bool as_stored = old.op->takes_any_operands && p.inputs[i];
     const Sharding& wanted = as_stored ? stored(p.inputs[i]) : p.operands.inputs[i];
     const bool is_rows =
-        p.routes && static_cast<int>(i) != pieces.rule.row->indices && pieces.is_rows(pieces.rule.rule.inputs[i]);
+        p.routes && static_cast<int>(i) != shards.rule.row->indices && shards.is_rows(shards.rule.rule.inputs[i]);
     auto value = alternatives(p.n) && p.inputs[i] && !p.operands.inputs[i].rank_local
                      ? handed(p.n, i, wanted, p.w)
                      : operand(p.inputs[i], wanted, old.phase, p.w, is_rows ? &*p.routes : nullptr);
@@ -124,7 +124,7 @@ Status Partition::take_operands(Placement& p) {
   }
   const NodeSharding& sharding = plan_.node_shardings[p.n];
   if (!sharding.uneven()) return {};
-  for (const ReadPadding& read : padding_before(global_, old, pieces.rule, sharding, p.operands.inputs)) {
+  for (const ReadPadding& read : padding_before(global_, old, shards.rule, sharding, p.operands.inputs)) {
     Value& v = p.node.inputs[read.operand];
     if (!v) continue;
     EPL_ASSIGN(v, unpadded(v, p.operands.inputs[read.operand], read, old, p.w));
@@ -132,28 +132,28 @@ Status Partition::take_operands(Placement& p) {
   return {};
 }
 
-// What a node that works on a piece must know of it: how many it draws, where its elements, rows and windows are.
-Status Partition::fit_to_pieces(Placement& p) {
-  const bool in_pieces = plan_.node_shardings[p.n].cut_by(batch_axis);
-  if (p.old.op->random && !in_pieces && mesh_.pieces(local_.batch.cuts()) > 1) {
+// What a node that works on a shard must know of it: how many it draws, where its elements, rows and windows are.
+Status Partition::fit_to_shards(Placement& p) {
+  const bool in_shards = plan_.node_shardings[p.n].cut_by(batch_axis);
+  if (p.old.op->random && !in_shards && mesh_.shards(local_.batch.cuts()) > 1) {
     p.node.attributes.set(std::string(draws_in_full), true);
-    if (plan_.independent_micro_batches && !p.pieces.counts()) {
+    if (plan_.independent_micro_batches && !p.shards.counts()) {
       EPL_TRY(count_over_time(p.w, global_, p.node));
       p.input_types.push_back(local_.graph.type(p.node.inputs.back()));
     }
   }
-  if (p.pieces.counts()) {
-    EPL_TRY(count_on(p.w, plan_, p.node, p.pieces, p.operands));
+  if (p.shards.counts()) {
+    EPL_TRY(count_on(p.w, plan_, p.node, p.shards, p.operands));
     p.input_types.push_back(local_.graph.type(p.node.inputs.back()));
   }
-  if (p.pieces.has_indices()) {
-    Value& indices = p.node.inputs[p.pieces.rule.row->indices];
-    EPL_ASSIGN(p.elsewhere, own_rows(p.w, indices, p.pieces, p.old));
-    if (const std::string_view shared = p.pieces.rule.row->shared; !shared.empty())
-      p.node.attributes.set(std::string(shared), mesh_.pieces(p.pieces.axes));
+  if (p.shards.has_indices()) {
+    Value& indices = p.node.inputs[p.shards.rule.row->indices];
+    EPL_ASSIGN(p.elsewhere, own_rows(p.w, indices, p.shards, p.old));
+    if (const std::string_view shared = p.shards.rule.row->shared; !shared.empty())
+      p.node.attributes.set(std::string(shared), mesh_.shards(p.shards.axes));
   }
-  if (!p.pieces.slides()) return {};
-  EPL_TRY(reach_over(p.w, global_, p.n, p.node, p.pieces));
+  if (!p.shards.slides()) return {};
+  EPL_TRY(reach_over(p.w, global_, p.n, p.node, p.shards));
   for (size_t i = 0; i < p.node.inputs.size(); ++i) {
     if (p.node.inputs[i]) p.input_types[i] = local_.graph.type(p.node.inputs[i]);
   }
@@ -185,7 +185,7 @@ void Partition::type_results(Placement& p, bool again) {
     p.node.units = {count, p.operands.segment_outer};
   if (p.sums && p.sum_runs > 1) return;  // each run has shapes of its own
   if (p.old.op->localize &&
-      std::ranges::any_of(sharding.factors, [&](const Cuts& cuts) { return mesh_.pieces(cuts) > 1; }))
+      std::ranges::any_of(sharding.factors, [&](const Cuts& cuts) { return mesh_.shards(cuts) > 1; }))
     p.old.op->localize(p.node.attributes, p.input_types, p.types);
 }
 
@@ -194,14 +194,14 @@ Status Partition::give_results(Placement& p) {
   for (size_t o = 0; o < p.old.outputs.size(); ++o) {
     const Value v = p.old.outputs[o];
     Value given = local_.graph.node(made).outputs[o];
-    if (p.pieces.slides() && static_cast<int>(o) == p.pieces.rule.row->halo.numbers_result) {
-      EPL_ASSIGN(given, numbered(p.w, global_, given, p.n, p.pieces));
+    if (p.shards.slides() && static_cast<int>(o) == p.shards.rule.row->halo.numbers_result) {
+      EPL_ASSIGN(given, numbered(p.w, global_, given, p.n, p.shards));
     }
-    if (p.elsewhere && p.pieces.lacks(o) && p.routes && p.pieces.is_rows(p.pieces.rule.rule.outputs[o])) {
+    if (p.elsewhere && p.shards.lacks(o) && p.routes && p.shards.is_rows(p.shards.rule.rule.outputs[o])) {
       EPL_ASSIGN(const bool back, give_back(v, given, p.operands.outputs[o], *p.routes, p.old, p.w));
       if (back) continue;
     }
-    if (p.elsewhere && p.pieces.lacks(o)) given = zero_elsewhere(p.w, given, p.elsewhere, p.pieces, o, p.old);
+    if (p.elsewhere && p.shards.lacks(o)) given = zero_elsewhere(p.w, given, p.elsewhere, p.shards, o, p.old);
     EPL_TRY(store(v, {given}, p.operands.outputs[o], p.old, p.w));
   }
   return {};
@@ -211,7 +211,7 @@ Status Partition::give_results(Placement& p) {
 Status Partition::add_later(const Placement& p) {
   const auto i = static_cast<size_t>(p.operands.added_later);
   EPL_ASSIGN(Value added, operand(p.inputs[i], p.operands.inputs[i], p.old.phase, p.w));
-  const Shape shape = p.pieces.beside_result(p.operands.added_later, local_.graph.type(added).shape);
+  const Shape shape = p.shards.beside_result(p.operands.added_later, local_.graph.type(added).shape);
   if (!shape.empty())
     added = p.w.write(p.old, ".beside", [&](Builder& b) { return b.reshape(b.var(added), shape).value(); });
   Value& sum = now_[p.old.outputs[0]];

@@ -1,6 +1,6 @@
 // Nodes that ranks run in one another's place: each rank has an expert of its own, and all run one program. The local
 // graph has such a node once, for the representative, and what it takes and gives is what the rank has in its place.
-// Between these nodes and others, values go by exchanges: side by side as [pieces, ...], each rank has its own of them
+// Between these nodes and others, values go by exchanges: side by side as [shards, ...], each rank has its own of them
 // over all samples, or all of them over its own samples.
 #include "core/program/partitioning.h"
 
@@ -19,11 +19,11 @@ Shape with_first(int64_t first, Shape shape) {
   return shape;
 }
 
-// What each rank has of several values that lie alike, one of each piece, side by side: [pieces, ...], of which all
+// What each rank has of several values that lie alike, one of each shard, side by side: [shards, ...], of which all
 // ranks have all or each its own.
 Result<Value> moved_stack(const LocalWriter& w, Value local, const TensorType& one, const Sharding& lies, bool own,
                           const Sharding& wanted, bool wanted_own, const RankLocal& rank_local, const Node& at) {
-  const TensorType all{one.dtype, with_first(w.mesh().pieces(rank_local.axes), one.shape)};
+  const TensorType all{one.dtype, with_first(w.mesh().shards(rank_local.axes), one.shape)};
   EPL_ASSIGN(const std::vector<Move> moves, reshard(w.mesh(), w.batch(), all, in_stack(lies, own, rank_local),
                                                     in_stack(wanted, wanted_own, rank_local)));
   return w.append(moves, at.name, local, at.phase);
@@ -60,7 +60,7 @@ Result<Value> Partition::taken(Value v, const Sharding& wanted, Phase user, cons
   const Node at{.name = global_.value(v).name,
                 .phase = known->phase.value_or(producer ? global_.node(producer).phase : user)};
   return w.write(at, ".taken", [&](Builder& b) {
-    const Var all = b.var(known->all), one = b.slice(all, {0}, {rank_local.piece}, {rank_local.piece + 1}, {1});
+    const Var all = b.var(known->all), one = b.slice(all, {0}, {rank_local.shard}, {rank_local.shard + 1}, {1});
     return b.reshape(one, Shape(all.shape().begin() + 1, all.shape().end())).value();
   });
 }
@@ -81,15 +81,15 @@ Result<Value> Partition::handed(NodeId n, size_t i, const Sharding& wanted, cons
   Sharding lies = made ? this->lies(first) : wanted;
   lies.rank_local = {};
   lies.partial.clear();
-  std::vector<Value> pieces;
+  std::vector<Value> shards;
   for (Value v : values) {
-    EPL_ASSIGN(const Value piece, operand(v, lies, representative.phase, w));
-    pieces.push_back(piece);
+    EPL_ASSIGN(const Value shard, operand(v, lies, representative.phase, w));
+    shards.push_back(shard);
   }
-  const Shape shape = with_first(1, local_.graph.type(pieces[0]).shape);
+  const Shape shape = with_first(1, local_.graph.type(shards[0]).shape);
   const Value all = w.write(representative, ".side_by_side", [&](Builder& b) {
     std::vector<Var> stack;
-    for (Value v : pieces) stack.push_back(b.reshape(b.var(v), shape));
+    for (Value v : shards) stack.push_back(b.reshape(b.var(v), shape));
     return b.concat(stack, 0).value();
   });
   EPL_ASSIGN(const Value mine,
@@ -117,11 +117,11 @@ Status Partition::give_to_all(NodeId n, const LocalWriter& w) {
                               [&](Builder& b) { return b.reshape(b.var(now), with_first(1, shape)).value(); });
     EPL_ASSIGN(const Value all,
                moved_stack(w, own, global_.type(v), stored(v), true, stored(v), false, rank_local, representative));
-    for (int64_t piece = 0; piece < std::ssize(*like); ++piece) {
-      if (!(*like)[piece]) continue;
-      const Value other = global_.node((*like)[piece]).outputs[o];
+    for (int64_t shard = 0; shard < std::ssize(*like); ++shard) {
+      if (!(*like)[shard]) continue;
+      const Value other = global_.node((*like)[shard]).outputs[o];
       now_[other] = w.write(representative, ".given", [&](Builder& b) {
-        return b.reshape(b.slice(b.var(all), {0}, {piece}, {piece + 1}, {1}), shape).value();
+        return b.reshape(b.slice(b.var(all), {0}, {shard}, {shard + 1}, {1}), shape).value();
       });
     }
   }
@@ -134,7 +134,7 @@ Result<Value> Partition::masked(Value local, Value global, const Node& user, con
   if (!like || std::ranges::find(*like, NodeId()) == like->end()) return local;
   Tensor all(TensorType{DType::boolean, {std::ssize(*like)}});
   for (int64_t p = 0; p < std::ssize(*like); ++p) all.set_int(p, (*like)[p] ? 1 : 0);
-  EPL_ASSIGN(const Value here, w.of_piece(all, stored(global).rank_local.axes, user));
+  EPL_ASSIGN(const Value here, w.of_shard(all, stored(global).rank_local.axes, user));
   return w.write(user, ".masked", [&](Builder& b) {
     const Var x = b.var(local);
     return b.select(b.reshape(b.var(here), {}), x, b.like(x, 0)).value();

@@ -1,6 +1,6 @@
 // The making of the local graph of one virtual device, for `partition` (core/program/local_graph.h). Here it is decided
 // what a rank runs and in which order, and which moves bring values to where they are wanted. Nodes are written by a
-// LocalWriter; what a node needs that works on a piece is in core/program/piece_nodes.h and row_routes.h.
+// LocalWriter; what a node needs that works on a shard is in core/program/shard_nodes.h and row_routes.h.
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@
 #include "core/ir/op.h"
 #include "core/program/local_writer.h"
 #include "core/program/padding.h"
-#include "core/program/piece_nodes.h"
 #include "core/program/row_routes.h"
+#include "core/program/shard_nodes.h"
 
 namespace epl {
 
@@ -52,7 +52,7 @@ class Partition {
   Status sum_over_time(NodeId n, const LocalWriter& w);
   void take_means(const LocalWriter& w);
   // Nodes that ranks run in one another's place (core/program/partition_rank_local.cc): where a node is rank-local and
-  // leads, the nodes of all pieces, none for a piece that runs it for nothing.
+  // leads, the nodes of all shards, none for a shard that runs it for nothing.
   const std::vector<NodeId>* alternatives(NodeId n) const;
   bool is_representative(NodeId n) const {
     return plan_.node_representative.empty() || !plan_.node_representative[n] || plan_.node_representative[n] == n;
@@ -78,7 +78,7 @@ class Partition {
   // All virtual devices come by all boundaries in one order, so that no ranks wait for each other in a ring.
   Status pass_on(const Boundary& b, const LocalWriter& w);
 
-  // An input of which a piece is not a run of the caller's memory: all of it comes in, and its pieces are sliced out.
+  // An input of which a shard is not a run of the caller's memory: all of it comes in, and its shards are sliced out.
   bool staged(Value v) const;
   // How it lies here before a node asks for it.
   Sharding lies(Value v) const;
@@ -97,7 +97,7 @@ class Partition {
   Sharding as_given(Value v) const;
 
   // The operand as the node wants it. What is gathered in the forward pass is gathered again in the backward pass: it
-  // is in pieces so that nobody has to keep all of it.
+  // is in shards so that nobody has to keep all of it.
   // With routes, rows that go to their owners alone.
   Result<Value> operand(Value v, const Sharding& wanted, Phase user, const LocalWriter& w,
                         const RowRoutes* routes = nullptr);
@@ -105,7 +105,7 @@ class Partition {
   Status place(NodeId n, const LocalWriter& w, bool again);
   struct Placement;
   Status take_operands(Placement& p);
-  Status fit_to_pieces(Placement& p);
+  Status fit_to_shards(Placement& p);
   void type_results(Placement& p, bool again);
   Status give_results(Placement& p);
   Status add_later(const Placement& p);
@@ -120,14 +120,14 @@ class Partition {
                          const LocalWriter& w);
 
   // Where the rows of a node with `indices` go. None where these are not rows, or not all of them.
-  std::optional<RowRoutes> routes_of(NodeId n, const PieceCut& cut, const OperandShardings& operands, Value indices,
+  std::optional<RowRoutes> routes_of(NodeId n, const ShardCut& cut, const OperandShardings& operands, Value indices,
                                      const LocalWriter& w);
   // A result that is known where its row is owned goes back there; false where it is wanted in another way.
   Result<bool> give_back(Value global, Value given, const Sharding& as, const RowRoutes& routes, const Node& old,
                          const LocalWriter& w);
 
   // A node along whose cut dimension its kernel cannot work: the nodes of its body, each with its own cuts.
-  Status place_body(NodeId n, const OperandShardings& operands, const PieceCut& pieces, const LocalWriter& w);
+  Status place_body(NodeId n, const OperandShardings& operands, const ShardCut& shards, const LocalWriter& w);
 
   // From what the node gives, for each run where it sums over them, to how the value is stored. What is pending after
   // a move that ends with the loop waits for the next block.
@@ -135,7 +135,7 @@ class Partition {
 
   void carry_on(const LocalWriter& w);
 
-  // Pieces over axes that do not cut the batch are gathered.
+  // Shards over axes that do not cut the batch are gathered.
   Result<Value> given(Value v);
 
   Status finish();
@@ -151,7 +151,7 @@ class Partition {
   struct Known {
     struct Moved {
       Sharding as;
-      Value piece;
+      Value shard;
       std::optional<Phase> phase;  // for the nodes of this phase alone
       Value owners;                // of its rows, where it has no others
     };
@@ -175,7 +175,7 @@ class Partition {
     std::multimap<Value, Moved> moved;
     std::vector<Unpadded> unpadded;
     std::vector<std::pair<Value, RowRoutes>> routes;  // by indices
-    std::vector<std::pair<AxisCut, Value>> filled;    // which parts of a piece are no padding
+    std::vector<std::pair<AxisCut, Value>> filled;    // which parts of a shard are no padding
     std::vector<Taken> taken;
     std::vector<Handed> handed;
   };

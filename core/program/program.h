@@ -19,16 +19,16 @@
 namespace epl {
 
 // A place in memory: a memory, a space of it and an offset there. In the arena, `row` is that of Program::rows where
-// each micro-batch has an offset of its own. Of what ranks have pieces of, side by side, `stride` is added for each
-// piece before that of the rank: for each piece of the batch of an input, elsewhere for each coordinate before its own
-// on the mesh's `axis`. So a piece is read and written inside the full tensor: the piece of a weight that a copy
-// updates is never copied, and an all_gather of new weights fetches the pieces of the others alone.
+// each micro-batch has an offset of its own. Of what ranks have shards of, side by side, `stride` is added for each
+// shard before that of the rank: for each shard of the batch of an input, elsewhere for each coordinate before its own
+// on the mesh's `axis`. So a shard is read and written inside the full tensor: the shard of a weight that a copy
+// updates is never copied, and an all_gather of new weights fetches the shards of the others alone.
 struct Location {
   enum class Space : uint8_t { none, arena, state, constant, scalar, input } space = Space::none;
   MemoryKind memory = MemoryKind::device;  // of arena and state
   int32_t index = 0;                       // which input
   int32_t row = -1;                        // -1: every micro-batch has `offset`
-  int32_t axis = -1;                       // -1: it is no piece
+  int32_t axis = -1;                       // -1: it is no shard
   int64_t offset = 0;                      // of the first micro-batch
   int64_t stride = 0;
   friend bool operator==(const Location&, const Location&) = default;
@@ -71,12 +71,12 @@ struct Instruction {
   int64_t bytes = 0;        // moved by a transfer
   int port = -1;            // of Program::outputs, that it fills
   int group = -1;           // of Program::groups, that it takes
-  std::vector<int> axes;    // of the mesh, whose pieces it takes one of
+  std::vector<int> axes;    // of the mesh, whose shards it takes one of
   int stream = 0;           // of the rank's; the first one computes
   std::vector<Wait> waits;  // in every call
   int records = -1;  // the event behind it, in a loop that of the first micro-batch, which those of the others follow
-  // The runs of a piece: `outer` runs of `run_bytes`, `global_bytes` apart in the full tensor and adjacent in the
-  // piece.
+  // The runs of a shard: `outer` runs of `run_bytes`, `global_bytes` apart in the full tensor and adjacent in the
+  // shard.
   struct Slice {
     int64_t outer = 1, run_bytes = 0, global_bytes = 0;
   } slice;

@@ -11,15 +11,15 @@ namespace {
 
 using Kind = MeshAxis::Kind;
 
-// The cuts that make pieces, each of one axis: without units, and without axes of size one. Of a dimension with this
-// padding, in which all pieces are equal.
+// The cuts that make shards, each of one axis: without units, and without axes of size one. Of a dimension with this
+// padding, in which all shards are equal.
 Cuts cutting(const Mesh& mesh, const Cuts& cuts, const Cuts& padded) {
   Cuts found;
   const Padding padding(mesh, padded);
   for (const AxisCut& cut : cuts) {
     int64_t outer = padding.outer(cut);
     for (int axis : cut.axes) {
-      if (mesh.pieces(std::vector{axis}) > 1) found.push_back({{axis}, outer});
+      if (mesh.shards(std::vector{axis}) > 1) found.push_back({{axis}, outer});
       outer *= mesh.axes[axis].size;
     }
   }
@@ -55,7 +55,7 @@ int64_t product(const Shape& shape, size_t first, size_t last) {
 }
 
 // Of a dimension, one sharding has all uneven cuts of the other. A dimension gets the padding of an uneven cut before
-// it is cut, and loses this padding when it is gathered again: between the two all pieces are equal.
+// it is cut, and loses this padding when it is gathered again: between the two all shards are equal.
 class Resharding {
  public:
   Resharding(const Mesh& mesh, const BatchLayout& batch, const TensorType& global, const Sharding& from,
@@ -105,7 +105,7 @@ class Resharding {
   // Of the local value, whose other cuts are `now_`: dimension d as [before, parts, the rest].
   void set_parts(size_t d, int64_t outer, int64_t parts, int64_t wanted) {
     const Shape shape = type_.shape;
-    for (const AxisCut& cut : now_[d]) outer /= cut.outer < outer ? mesh_.pieces(cut.axes) : 1;
+    for (const AxisCut& cut : now_[d]) outer /= cut.outer < outer ? mesh_.shards(cut.axes) : 1;
     const int64_t before = product(shape, 0, d) * outer, all = product(shape, 0, shape.size());
     const int64_t run = before * parts == 0 ? 0 : all / (before * parts);
     view(".parts", {before, parts, run});
@@ -145,7 +145,7 @@ class Resharding {
                            " each, and this use of them needs them on all; leave out the scope that places them");
       if (partial.kind != ShardingRule::Reduce::sum) {
         if (kind == Kind::time)
-          return unsupported("a maximum or minimum is taken over the pieces of ", axis(partial.axis).name,
+          return unsupported("a maximum or minimum is taken over the shards of ", axis(partial.axis).name,
                              ", which only sums are; use fewer micro-batches");
         const bool largest = partial.kind == ShardingRule::Reduce::max;
         add("all_reduce", largest ? ".largest" : ".smallest",
@@ -160,22 +160,22 @@ class Resharding {
   }
 
   // How a dimension of the local value divides for a cut that it has, or is to have: `before` runs, each of `run`
-  // elements for each piece.
+  // elements for each shard.
   struct Runs {
     int64_t before = 1, run = 1;
   };
-  Runs runs(const Shape& shape, size_t d, int64_t outer, int64_t pieces) const {
+  Runs runs(const Shape& shape, size_t d, int64_t outer, int64_t shards) const {
     int64_t here = outer;  // of the `outer` parts, those that this rank has
-    for (const AxisCut& cut : now_[d]) here /= cut.outer < outer ? mesh_.pieces(cut.axes) : 1;
-    return {product(shape, 0, d) * here, shape[d] / here / pieces * product(shape, d + 1, shape.size())};
+    for (const AxisCut& cut : now_[d]) here /= cut.outer < outer ? mesh_.shards(cut.axes) : 1;
+    return {product(shape, 0, d) * here, shape[d] / here / shards * product(shape, d + 1, shape.size())};
   }
-  // The value as [parts, the piece of a rank].
+  // The value as [parts, the shard of a rank].
   void take_apart(int64_t parts, const Runs& runs) {
     if (runs.before > 1) {
       view(".runs", {runs.before, parts, runs.run});
       swap_first_two(".by_rank");
     }
-    view(".pieces", {parts, runs.before * runs.run});
+    view(".shards", {parts, runs.before * runs.run});
   }
   // And back.
   void put_together(int64_t parts, const Runs& runs, const Shape& shape) {
@@ -186,26 +186,26 @@ class Resharding {
     view(".full", shape);
   }
 
-  // A sum that is wanted in pieces over its own axis, in one move; false where it is not.
+  // A sum that is wanted in shards over its own axis, in one move; false where it is not.
   bool scatter(int over) {
     for (size_t d = 0; d < to_.size(); ++d) {
       const AxisCut* wanted = find_cut(to_[d], over);
       if (!wanted || wanted->axes != std::vector{over} || find_cut(now_[d], over)) continue;
-      // Pieces of a piece that goes elsewhere would be other ones.
+      // Shards of a shard that goes elsewhere would be other ones.
       const auto leaves = [&](const AxisCut& cut) { return std::ranges::find(to_[d], cut) == to_[d].end(); };
       if (std::ranges::any_of(now_[d], leaves)) continue;
-      const Runs pieces = runs(type_.shape, d, wanted->outer, axis(over).size);
+      const Runs shards = runs(type_.shape, d, wanted->outer, axis(over).size);
       Shape shape = type_.shape;
       shape[d] /= axis(over).size;
-      if (d == 0 && pieces.before == 1) {  // the pieces follow one another as they lie
+      if (d == 0 && shards.before == 1) {  // the shards follow one another as they lie
         collective("reduce_scatter", ".scattered", over, shape);
         moves_.back().scatters = true;
         insert(now_[d], *wanted);
         return true;
       }
-      take_apart(axis(over).size, pieces);
-      collective("reduce_scatter", ".scattered", over, {1, pieces.before * pieces.run});
-      view(".piece", shape);
+      take_apart(axis(over).size, shards);
+      collective("reduce_scatter", ".scattered", over, {1, shards.before * shards.run});
+      view(".shard", shape);
       insert(now_[d], *wanted);
       return true;
     }
@@ -217,7 +217,7 @@ class Resharding {
   }
 
   // An axis of ranks that cuts this dimension and is wanted in another one: every rank sends every other a part of its
-  // piece, and nobody has all of it.
+  // shard, and nobody has all of it.
   void exchange(size_t d) {
     const Cuts held = now_[d];
     for (const AxisCut& cut : held) {
@@ -259,17 +259,17 @@ class Resharding {
       return unsupported("dimension ", d, " is cut over ", axis(over).name,
                          ", which is not an axis of ranks, and cannot be gathered; use fewer micro-batches");
     std::erase(now_[d], cut);
-    const Runs pieces = runs(type_.shape, d, cut.outer, 1);
+    const Runs shards = runs(type_.shape, d, cut.outer, 1);
     Shape shape = type_.shape, gathered = type_.shape;
     shape[d] *= axis(over).size;
-    if (product(shape, 0, shape.size()) == 0) {  // there is nothing in any piece
+    if (product(shape, 0, shape.size()) == 0) {  // there is nothing in any shard
       view(".full", shape);
       return {};
     }
     gathered[0] *= axis(over).size;
     collective("all_gather", ".gathered", over, gathered);
     moves_.back().gathers = true;
-    put_together(axis(over).size, pieces, shape);
+    put_together(axis(over).size, shards, shape);
     return {};
   }
 
@@ -289,10 +289,10 @@ class Resharding {
         continue;
       }
       int64_t outer = first;  // in the local value
-      for (const AxisCut& cut : now_[d]) outer /= cut.outer < first ? mesh_.pieces(cut.axes) : 1;
+      for (const AxisCut& cut : now_[d]) outer /= cut.outer < first ? mesh_.shards(cut.axes) : 1;
       Shape shape = type_.shape;
-      shape[d] /= mesh_.pieces(rest.axes);
-      add("batch_slice", ".piece",
+      shape[d] /= mesh_.shards(rest.axes);
+      add("batch_slice", ".shard",
           {{"dim", static_cast<int64_t>(d)},
            {"axes", axis_names(mesh_, rest.axes)},
            {"size", shape[d]},

@@ -1,6 +1,6 @@
 // The moves of a value between two shardings, as nodes of transfers in the local graph: the slice of a batch, the sum
 // over micro-batches and the sum over ranks are cases of it. Some moves are written elsewhere: rows that go to
-// their owner (row_routes.h), the borders of windows (piece_halo.cc), and the runs of units of a call
+// their owner (row_routes.h), the borders of windows (shard_halo.cc), and the runs of units of a call
 // (batch_runs.h).
 //
 // Communicators gather and scatter along dimension 0. For another dimension there are reshapes and a transpose around
@@ -22,7 +22,7 @@ struct Move {
   TensorType type;                 // of its result
   bool at_last_iteration = false;  // the result is there when the loop over micro-batches has ended
   bool gathers = false;            // it takes more memory than what a rank has of the value
-  bool scatters = false;           // it leaves a rank its piece of a sum
+  bool scatters = false;           // it leaves a rank its shard of a sum
   bool gives = true;               // a result: `type` is else that of its operand
 };
 
@@ -30,7 +30,7 @@ struct Move {
 TensorType local_type(const Mesh& mesh, const TensorType& global, const Sharding& sharding);
 
 // What turns a value that lies as `from` into one that lies as `to`, in order; nothing where they differ in axes that
-// make no pieces. Sums over the batch come first, in its order, and then those over other axes. An error where no
+// make no shards. Sums over the batch come first, in its order, and then those over other axes. An error where no
 // transfer makes the move.
 Result<std::vector<Move>> reshard(const Mesh& mesh, const BatchLayout& batch, const TensorType& global,
                                   const Sharding& from, const Sharding& to);

@@ -4,12 +4,12 @@
 
 namespace epl {
 
-bool moves_rows(const std::vector<Move>& moves, const Sharding& pieces, const RowRoutes& routes) {
-  return moves.size() == 1 && (moves[0].gathers || moves[0].scatters) && pieces.cut_dim(routes.axis) == 0;
+bool moves_rows(const std::vector<Move>& moves, const Sharding& shards, const RowRoutes& routes) {
+  return moves.size() == 1 && (moves[0].gathers || moves[0].scatters) && shards.cut_dim(routes.axis) == 0;
 }
 
-bool brings_rows(const Mesh& mesh, const std::vector<Move>& moves, const Sharding& pieces, const RowRoutes& routes) {
-  return !moves.empty() && std::ranges::all_of(moves, &Move::gathers) && pieces.cut_dim(routes.axis) == 0 &&
+bool brings_rows(const Mesh& mesh, const std::vector<Move>& moves, const Sharding& shards, const RowRoutes& routes) {
+  return !moves.empty() && std::ranges::all_of(moves, &Move::gathers) && shards.cut_dim(routes.axis) == 0 &&
          moves[0].attributes.text("axis") == mesh.axes[routes.axis].name;
 }
 

@@ -15,9 +15,9 @@ struct RowRoutes {
   Value owners;
 };
 // The one move that brings rows to all ranks, or answers back, along dimension 0.
-bool moves_rows(const std::vector<Move>& moves, const Sharding& pieces, const RowRoutes& routes);
+bool moves_rows(const std::vector<Move>& moves, const Sharding& shards, const RowRoutes& routes);
 // Whether moves bring rows of all ranks, over the axis of the routes first: these go to their owners alone.
-bool brings_rows(const Mesh& mesh, const std::vector<Move>& moves, const Sharding& pieces, const RowRoutes& routes);
+bool brings_rows(const Mesh& mesh, const std::vector<Move>& moves, const Sharding& shards, const RowRoutes& routes);
 // What then stands for the moves.
 Value dispatched(const LocalWriter& w, Value now, const std::vector<Move>& moves, const RowRoutes& routes,
                  const std::string& name, Phase phase);

@@ -124,22 +124,22 @@ class Selection {
     }
   }
 
-  // Whether a node takes this rank's piece of state, one run of it: then it is read where it lies.
+  // Whether a node takes this rank's shard of state, one run of it: then it is read where it lies.
   bool is_part(const Node& node, Lowering::Part& part) const {
     const TransferRow* transfer = transfer_of(node.op->name);
     if (!transfer || !transfer->part) return false;
     const Value full = node.inputs[0];
-    const TensorType &all = graph_.type(full), &piece = graph_.type(node.outputs[0]);
+    const TensorType &all = graph_.type(full), &shard = graph_.type(node.outputs[0]);
     const int64_t dim = node.attributes.integer("dim");
     const bool one_run = node.attributes.integer("outer") == 1 &&
                          std::ranges::all_of(all.shape | std::views::take(dim), [](int64_t n) { return n == 1; });
     std::vector<int> axes;
     if (!one_run || !parse_axis_names(node.attributes.text("axes"), program_.mesh, axes) || axes.size() != 1 ||
         program_.mesh.axes[axes[0]].kind != MeshAxis::Kind::rank || l_.place[root(full)].space != Space::state ||
-        l_.part[full] || piece.bytes() % memory_alignment != 0 ||
-        piece.bytes() * program_.mesh.axes[axes[0]].size != all.bytes())
+        l_.part[full] || shard.bytes() % memory_alignment != 0 ||
+        shard.bytes() * program_.mesh.axes[axes[0]].size != all.bytes())
       return false;
-    part = {.axis = axes[0], .stride = piece.bytes()};
+    part = {.axis = axes[0], .stride = shard.bytes()};
     return true;
   }
   bool is_view(const Node& node) const {

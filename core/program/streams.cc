@@ -111,7 +111,7 @@ class StreamOrder {
                          : at.space == Space::arena ? bases_[at.memory]
                                                     : bases_[at.memory] + arena_bytes_[at.memory];
     const int64_t begin = base + program_.offset_of(at, micro_batch);
-    // Which piece it is depends on the rank, and ranks have one program.
+    // Which shard it is depends on the rank, and ranks have one program.
     const int64_t all = at.axis < 0 ? bytes : at.stride * program_.mesh.axes[at.axis].size;
     return {begin, begin + std::max(bytes, all)};
   }

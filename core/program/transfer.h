@@ -1,5 +1,5 @@
 // Transfers: the instructions that are not kernels. They move values between ranks, between the full batch and its
-// pieces, between the iterations of a loop, and to the caller. Each is a row in a file of core/program/transfers, with
+// shards, between the iterations of a loop, and to the caller. Each is a row in a file of core/program/transfers, with
 // the record of the op that stands for it in the local graph; nothing else knows them by name.
 //
 //   EPL_OP(all_reduce) {
@@ -29,7 +29,7 @@ struct TransferCall {
   Communicator* group;  // that the instruction names, or null
   int64_t micro_batch;
   const Place& place;
-  int64_t piece;                         // that is this place's, of those that the instruction's axes make
+  int64_t shard;                         // that is this place's, of those that the instruction's axes make
   const std::byte* source;               // inputs[0]
   std::byte* target;                     // outputs[0]
   std::span<const void* const> sources;  // all inputs
@@ -51,7 +51,7 @@ struct TransferRow {
   bool grouped = false;      // it takes the group that its attribute `axis` names
   bool joins = false;        // several of its nodes may become one (join_collectives)
   bool in_place = false;     // a result may be written over its own operand
-  bool part = false;         // its result is a piece of its operand, which may be read where it lies
+  bool part = false;         // its result is a shard of its operand, which may be read where it lies
   bool gathers = false;      // an operand may be the rank's own segment of its result
   bool scatters = false;     // a result may be the rank's own segment of its operand
   // Its attribute with the virtual device of which a rank is the other one; empty: none. See ProgramGroup.

@@ -7,7 +7,7 @@
 namespace epl {
 
 // The graph of a LocalGraph with an `upload` for each input and block that uses it. A slice of an input uploads its
-// piece itself. `leaving`: the block in which an input that is an output as well is given back.
+// shard itself. `leaving`: the block in which an input that is an output as well is given back.
 Graph with_uploads(const Graph& graph, int leaving);
 
 }  // namespace epl

@@ -186,7 +186,7 @@ Status CheckpointSave::finish(const Checkpoint& checkpoint, std::span<const std:
     const auto file = static_cast<uint32_t>(all.files.size());
     all.files.push_back(one.files.front());
     for (Listed::Entry& entry : one.entries) {
-      for (Listed::Piece& piece : entry.pieces) piece.file = file;
+      for (Listed::Shard& shard : entry.shards) shard.file = file;
       const auto [known, is_new] = by_name.emplace(entry.name, all.entries.size());
       if (is_new) {
         all.entries.push_back(std::move(entry));
@@ -195,7 +195,7 @@ Status CheckpointSave::finish(const Checkpoint& checkpoint, std::span<const std:
       Listed::Entry& other = all.entries[known->second];
       if (other.kind != entry.kind || other.dims != entry.dims)
         return error(Code::misuse, "processes disagree about what ", entry.name, " is");
-      other.pieces.insert(other.pieces.end(), entry.pieces.begin(), entry.pieces.end());
+      other.shards.insert(other.shards.end(), entry.shards.begin(), entry.shards.end());
     }
   }
   if (all.files.empty()) return invalid("a checkpoint of no parts");
@@ -207,20 +207,20 @@ Status CheckpointSave::finish(const Checkpoint& checkpoint, std::span<const std:
 }
 
 Result<std::string> write_checkpoint_part(const std::string& folder, uint64_t generation, int part,
-                                          std::span<const CheckpointPiece> pieces, const FileHook& hook) {
+                                          std::span<const CheckpointShard> shards, const FileHook& hook) {
   Listed listed;
   NamedTensors values;
   std::map<std::string, size_t> by_name;
-  for (const CheckpointPiece& piece : pieces) {
-    const auto [known, is_new] = by_name.emplace(piece.name, listed.entries.size());
-    if (is_new) listed.entries.push_back({piece.name, static_cast<uint8_t>(piece.kind), piece.full, {}});
-    std::string key = piece.name;
-    if (piece.value.shape() != piece.full) {
-      for (const int64_t at : piece.offset) key += cat("@", at);
+  for (const CheckpointShard& shard : shards) {
+    const auto [known, is_new] = by_name.emplace(shard.name, listed.entries.size());
+    if (is_new) listed.entries.push_back({shard.name, static_cast<uint8_t>(shard.kind), shard.full, {}});
+    std::string key = shard.name;
+    if (shard.value.shape() != shard.full) {
+      for (const int64_t at : shard.offset) key += cat("@", at);
     }
-    values.emplace_back(key, piece.value);
-    listed.entries[known->second].pieces.push_back(
-        {0, std::move(key), piece.offset, static_cast<uint32_t>(piece.rank)});
+    values.emplace_back(key, shard.value);
+    listed.entries[known->second].shards.push_back(
+        {0, std::move(key), shard.offset, static_cast<uint32_t>(shard.rank)});
   }
   const std::string name = tensors_name(generation, part), path = cat(folder, "/", name);
   EPL_TRY(save_safetensors(path, values, {{"format", "epl checkpoint"}}, hook));
@@ -232,14 +232,14 @@ Result<std::string> write_checkpoint_part(const std::string& folder, uint64_t ge
 }
 
 Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, const FileHook& hook) {
-  std::vector<CheckpointPiece> pieces;
+  std::vector<CheckpointShard> shards;
   for (const CheckpointItem& item : checkpoint.items) {
     const Shape& shape = item.value.shape();
-    pieces.push_back({item.name, item.kind, shape, Shape(shape.size(), 0), 0, item.value});
+    shards.push_back({item.name, item.kind, shape, Shape(shape.size(), 0), 0, item.value});
   }
   auto attempt = [&]() -> Status {
     EPL_ASSIGN(const std::unique_ptr<CheckpointSave> save, CheckpointSave::begin(folder, 1, hook));
-    const auto part = write_checkpoint_part(folder, save->generation(), 0, pieces, hook);
+    const auto part = write_checkpoint_part(folder, save->generation(), 0, shards, hook);
     const Status status = part.ok() ? save->finish(checkpoint, std::span(&*part, 1)) : part.status();
     if (!status.ok()) save->give_up(true);
     return status;

@@ -40,7 +40,7 @@ struct CheckpointItem {
   std::string name;
   StateKind kind = StateKind::parameter;
   Tensor value;
-  std::vector<PlacedBox> pieces = {};  // of one that was loaded: where `value` is read from
+  std::vector<PlacedBox> shards = {};  // of one that was loaded: where `value` is read from
 };
 
 struct Checkpoint {
@@ -56,9 +56,9 @@ struct Checkpoint {
 
 Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, const FileHook& hook = nullptr);
 
-// A piece of a tensor of the state, as some rank has it: the part of the tensor of shape `full` that begins at `offset`
-// in each dimension. All pieces of a name cover it once.
-struct CheckpointPiece {
+// A shard of a tensor of the state, as some rank has it: the part of the tensor of shape `full` that begins at `offset`
+// in each dimension. All shards of a name cover it once.
+struct CheckpointShard {
   std::string name;
   StateKind kind = StateKind::parameter;
   Shape full, offset;
@@ -94,7 +94,7 @@ class CheckpointSave {
 void remove_checkpoint_part(const std::string& folder, uint64_t generation, int part);
 // Returns what `finish` needs of it.
 Result<std::string> write_checkpoint_part(const std::string& folder, uint64_t generation, int part,
-                                          std::span<const CheckpointPiece> pieces, const FileHook& hook = nullptr);
+                                          std::span<const CheckpointShard> shards, const FileHook& hook = nullptr);
 
 // The same as one stream, from its first byte to its last: the tensors, then the manifest that holds their hash.
 // Unpacked into a folder it is that form. Items are asked for in their order, and those that are not in memory are read

@@ -40,39 +40,39 @@ bool overlap(const Shape& a, const Shape& a_offset, const Shape& b, const Shape&
   return true;
 }
 
-// A tensor of its pieces, which must cover it once. Pieces are left in their files.
+// A tensor of its shards, which must cover it once. Shards are left in their files.
 Result<std::vector<PlacedBox>> assemble(const std::string& path, const Listed::Entry& entry,
-                                        const std::vector<Tensor>& pieces) {
+                                        const std::vector<Tensor>& shards) {
   const auto refuse = [&](std::string_view why) {
     return damaged_checkpoint(path, cat("tensor ", shown(entry.name, 200), " ", why));
   };
-  if (pieces.empty()) return refuse("has no pieces");
-  if (is_full(entry) && entry.dims.empty()) return std::vector{PlacedBox::all(pieces[0])};  // it says no size
+  if (shards.empty()) return refuse("has no shards");
+  if (is_full(entry) && entry.dims.empty()) return std::vector{PlacedBox::all(shards[0])};  // it says no size
   int64_t elements = 1, there = 0;
   for (const int64_t size : entry.dims) {
     if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) return refuse("has a size that cannot be");
   }
-  for (size_t p = 0; p < pieces.size(); ++p) {
-    const Shape &part = pieces[p].shape(), &offset = entry.pieces[p].offset;
-    if (pieces[p].dtype() != pieces[0].dtype()) return refuse("has pieces of several types");
+  for (size_t p = 0; p < shards.size(); ++p) {
+    const Shape &part = shards[p].shape(), &offset = entry.shards[p].offset;
+    if (shards[p].dtype() != shards[0].dtype()) return refuse("has shards of several types");
     if (part.size() != entry.dims.size() || offset.size() != part.size())
-      return refuse("has a piece of other dimensions");
+      return refuse("has a shard of other dimensions");
     for (size_t d = 0; d < part.size(); ++d) {
       const bool within = offset[d] >= 0 && part[d] <= entry.dims[d] && offset[d] <= entry.dims[d] - part[d];
-      if (!within) return refuse("has a piece that is not within it");
+      if (!within) return refuse("has a shard that is not within it");
     }
     for (size_t q = 0; q < p; ++q) {
-      const bool empty = pieces[p].elements() == 0 || pieces[q].elements() == 0;
-      if (!empty && overlap(part, offset, pieces[q].shape(), entry.pieces[q].offset))
-        return refuse("has pieces that overlap");
+      const bool empty = shards[p].elements() == 0 || shards[q].elements() == 0;
+      if (!empty && overlap(part, offset, shards[q].shape(), entry.shards[q].offset))
+        return refuse("has shards that overlap");
     }
-    there += pieces[p].elements();
+    there += shards[p].elements();
   }
-  if (there != elements) return refuse(cat("has ", elements, " elements, its pieces ", there));
+  if (there != elements) return refuse(cat("has ", elements, " elements, its shards ", there));
   std::vector<PlacedBox> placed;
-  for (size_t p = 0; p < pieces.size(); ++p) {
-    placed.push_back(PlacedBox::all(pieces[p]));
-    placed.back().offset = entry.pieces[p].offset;
+  for (size_t p = 0; p < shards.size(); ++p) {
+    placed.push_back(PlacedBox::all(shards[p]));
+    placed.back().offset = entry.shards[p].offset;
   }
   return placed;
 }
@@ -163,22 +163,22 @@ Result<Checkpoint> load_listed(const CheckpointFiles& from, std::span<const std:
   }
   size_t count = 0, held = 0;
   for (const auto& one : files) held += one->entries().size();
-  for (const Listed::Entry& entry : listed.entries) count += entry.pieces.size();
+  for (const Listed::Entry& entry : listed.entries) count += entry.shards.size();
   if (count != held) return damaged_checkpoint(path, cat("it lists ", count, " tensors, its files hold ", held));
   std::set<const SafetensorsEntry*> taken;
   for (const Listed::Entry& entry : listed.entries) {
-    std::vector<Tensor> pieces;
-    for (const Listed::Piece& piece : entry.pieces) {
-      const SafetensorsEntry* value = files[piece.file]->find(piece.key);
+    std::vector<Tensor> shards;
+    for (const Listed::Shard& shard : entry.shards) {
+      const SafetensorsEntry* value = files[shard.file]->find(shard.key);
       if (value == nullptr)
         return damaged_checkpoint(
-            path, cat("tensor ", shown(piece.key, 200), " is listed but not in ", listed.files[piece.file].name));
+            path, cat("tensor ", shown(shard.key, 200), " is listed but not in ", listed.files[shard.file].name));
       if (!taken.insert(value).second)
-        return damaged_checkpoint(path, cat("tensor ", shown(piece.key, 200), " is listed twice"));
-      pieces.push_back(files[piece.file]->tensor(*value));
+        return damaged_checkpoint(path, cat("tensor ", shown(shard.key, 200), " is listed twice"));
+      shards.push_back(files[shard.file]->tensor(*value));
     }
-    EPL_ASSIGN(std::vector<PlacedBox> placed, assemble(path, entry, pieces));
-    Tensor full = pieces.size() == 1 ? pieces[0] : joined({pieces[0].dtype(), entry.dims}, placed);
+    EPL_ASSIGN(std::vector<PlacedBox> placed, assemble(path, entry, shards));
+    Tensor full = shards.size() == 1 ? shards[0] : joined({shards[0].dtype(), entry.dims}, placed);
     out.items.push_back({entry.name, static_cast<StateKind>(entry.kind), std::move(full), std::move(placed)});
   }
   return out;

@@ -46,13 +46,13 @@ Status damaged_checkpoint(const std::string& file, std::string message) {
 }
 
 bool is_full(const Listed::Entry& entry) {
-  return entry.pieces.size() == 1 && entry.pieces[0].file == 0 && entry.pieces[0].key == entry.name;
+  return entry.shards.size() == 1 && entry.shards[0].file == 0 && entry.shards[0].key == entry.name;
 }
 
 std::vector<std::byte> encode_manifest(const Checkpoint& checkpoint, const Listed& listed, uint64_t generation,
-                                       bool with_pieces) {
+                                       bool with_shards) {
   flatbuffers::FlatBufferBuilder builder;
-  const bool plain = !with_pieces && listed.files.size() == 1 && std::ranges::all_of(listed.entries, is_full);
+  const bool plain = !with_shards && listed.files.size() == 1 && std::ranges::all_of(listed.entries, is_full);
   std::vector<flatbuffers::Offset<manifest::Entry>> entries;
   for (const Listed::Entry& entry : listed.entries) {
     // With its length: a name may hold a zero, at which a C string would end.
@@ -60,14 +60,14 @@ std::vector<std::byte> encode_manifest(const Checkpoint& checkpoint, const Liste
       entries.push_back(manifest::CreateEntry(builder, builder.CreateString(entry.name), entry.kind));
       continue;
     }
-    std::vector<flatbuffers::Offset<manifest::Piece>> pieces;
-    for (const Listed::Piece& piece : entry.pieces) {
-      const auto key = builder.CreateString(piece.key);
-      pieces.push_back(manifest::CreatePiece(builder, piece.file, key, builder.CreateVector(piece.offset), piece.rank));
+    std::vector<flatbuffers::Offset<manifest::Piece>> shards;
+    for (const Listed::Shard& shard : entry.shards) {
+      const auto key = builder.CreateString(shard.key);
+      shards.push_back(manifest::CreatePiece(builder, shard.file, key, builder.CreateVector(shard.offset), shard.rank));
     }
     const auto name = builder.CreateString(entry.name);
     const auto dims = builder.CreateVector(entry.dims);
-    entries.push_back(manifest::CreateEntry(builder, name, entry.kind, dims, builder.CreateVector(pieces)));
+    entries.push_back(manifest::CreateEntry(builder, name, entry.kind, dims, builder.CreateVector(shards)));
   }
   std::vector<flatbuffers::Offset<manifest::Fact>> facts;
   for (const auto& [key, value] : checkpoint.facts)
@@ -131,14 +131,14 @@ Result<Listed> list_manifest(const std::string& path, const manifest::Manifest& 
     if (one.kind >= std::size(state_kinds) || !state_kind_row(static_cast<StateKind>(one.kind)).saved)
       return damaged_checkpoint(path, cat("tensor ", shown(one.name, 200), " is of kind ", one.kind));
     if (entry->dims()) one.dims = numbers(*entry->dims());
-    if (!entry->pieces()) one.pieces.push_back({0, one.name, {}, 0});
+    if (!entry->pieces()) one.shards.push_back({0, one.name, {}, 0});
     for (flatbuffers::uoffset_t p = 0; entry->pieces() && p < entry->pieces()->size(); ++p) {
-      const manifest::Piece* piece = entry->pieces()->Get(p);
-      if (piece->file() >= out.files.size())
-        return damaged_checkpoint(path, cat("a piece of tensor ", shown(one.name, 200), " is in file ", piece->file(),
+      const manifest::Piece* shard = entry->pieces()->Get(p);
+      if (shard->file() >= out.files.size())
+        return damaged_checkpoint(path, cat("a shard of tensor ", shown(one.name, 200), " is in file ", shard->file(),
                                             " of ", out.files.size()));
-      one.pieces.push_back({piece->file(), piece->key()->str(), {}, piece->rank()});
-      if (piece->offset()) one.pieces.back().offset = numbers(*piece->offset());
+      one.shards.push_back({shard->file(), shard->key()->str(), {}, shard->rank()});
+      if (shard->offset()) one.shards.back().offset = numbers(*shard->offset());
     }
     out.entries.push_back(std::move(one));
   }

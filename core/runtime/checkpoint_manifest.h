@@ -22,7 +22,7 @@ Status damaged_checkpoint(const std::string& file, std::string message);
 
 // What a manifest says of tensors.
 struct Listed {
-  struct Piece {
+  struct Shard {
     uint32_t file = 0;
     std::string key;
     Shape offset;
@@ -32,7 +32,7 @@ struct Listed {
     std::string name;
     uint8_t kind = 0;
     Shape dims;
-    std::vector<Piece> pieces;
+    std::vector<Shard> shards;
   };
   struct File {
     std::string name;
@@ -51,7 +51,7 @@ Result<std::vector<std::byte>> read_manifest(const FileReader& file);
 
 // The manifest's bytes. Where every tensor is complete and in one file they are those of format 1.
 std::vector<std::byte> encode_manifest(const Checkpoint& checkpoint, const Listed& listed, uint64_t generation,
-                                       bool with_pieces = false);
+                                       bool with_shards = false);
 // Of bytes that are kept; errors name `path`.
 Result<const manifest::Manifest*> decode_manifest(const std::string& path, std::span<const std::byte> bytes);
 Result<Listed> list_manifest(const std::string& path, const manifest::Manifest& read);

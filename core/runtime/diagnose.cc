@@ -6,7 +6,7 @@
 #include <sstream>
 #include <tuple>
 
-#include "core/program/pieces.h"
+#include "core/program/shards.h"
 #include "core/program/transfer.h"
 #include "core/runtime/diagnosis.h"
 #include "core/runtime/session.h"

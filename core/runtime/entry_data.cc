@@ -107,7 +107,7 @@ Result<std::string> shard_files(Dataset& dataset, const Entry& entry) {
     return invalid("io.unbalanced_io_slicing and io.drop_last_files exclude each other");
   int64_t replicas = 1;
   for (int t = 0; t < static_cast<int>(entry.plan.task_graphs.size()); ++t)
-    replicas = std::max(replicas, entry.plan.mesh(t).pieces(entry.plan.batch_of(t).rank_axes(entry.plan.mesh(t))));
+    replicas = std::max(replicas, entry.plan.mesh(t).shards(entry.plan.batch_of(t).rank_axes(entry.plan.mesh(t))));
   if (entry.plan.shares_micro_batches() && replicas > 1) {
     EPL_TRY(dataset.slice(1, {}));
     return cat(

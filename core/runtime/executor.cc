@@ -82,7 +82,7 @@ std::byte* Executor::at(const Location& location, int64_t micro_batch) {
       auto* tensor = static_cast<std::byte*>(const_cast<void*>(request_->inputs[static_cast<size_t>(port.index)]));
       return location.stride == 0
                  ? tensor
-                 : tensor + program_.mesh.piece(place_, port.sharding.dims[0][0].axes) * location.stride;
+                 : tensor + program_.mesh.shard(place_, port.sharding.dims[0][0].axes) * location.stride;
     }
   }
   return nullptr;
@@ -102,7 +102,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   context_.seed = request.seed;
   context_.step = request.step;
   upload_numbers();
-  // A stop or a deadline is looked at before each instruction and, on the host's own processor, before each piece of
+  // A stop or a deadline is looked at before each instruction and, on the host's own processor, before each shard of
   // its work.
   stop_tasks_.reset();
   const auto wanted = [this] { return request_->stop.why() != Code::ok; };
@@ -318,7 +318,7 @@ Status Executor::transfer(Stream& stream, const Instruction& in, int64_t micro_b
   for (size_t i = 0; i < in.inputs.size(); ++i) operands_[i] = at(in.inputs[i], micro_batch);
   for (size_t i = 0; i < in.outputs.size(); ++i) results_[i] = at(in.outputs[i], micro_batch);
   const ProgramPort* port = in.port < 0 ? nullptr : &program_.outputs[static_cast<size_t>(in.port)];
-  const bool gives = port && device_.executes() && (port->dim() >= 0 ? gives_pieces_ : gives_common_);
+  const bool gives = port && device_.executes() && (port->dim() >= 0 ? gives_shards_ : gives_common_);
   return in.transfer->run({.program = program_,
                            .in = in,
                            .stream = stream,
@@ -326,7 +326,7 @@ Status Executor::transfer(Stream& stream, const Instruction& in, int64_t micro_b
                            .group = in.group < 0 ? nullptr : groups.of_program[static_cast<size_t>(in.group)],
                            .micro_batch = micro_batch,
                            .place = place_,
-                           .piece = program_.mesh.piece(place_, in.axes),
+                           .shard = program_.mesh.shard(place_, in.axes),
                            .source = in.inputs.empty() ? nullptr : static_cast<const std::byte*>(operands_[0]),
                            .target = in.outputs.empty() ? nullptr : static_cast<std::byte*>(results_[0]),
                            .sources = {operands_.data(), in.inputs.size()},

@@ -63,10 +63,10 @@ class Executor {
   void set_applied(const std::vector<bool>* applied) { applied_ = applied; }
   // Why the current run should end early, before it has begun to commit.
   Status check_stop() const { return request_->stop.check(); }
-  // Whether this rank gives the outputs that are the same on every rank, and the pieces of those that are cut.
-  void give_outputs(bool common, bool pieces) {
+  // Whether this rank gives the outputs that are the same on every rank, and the shards of those that are cut.
+  void give_outputs(bool common, bool shards) {
     gives_common_ = common;
-    gives_pieces_ = pieces;
+    gives_shards_ = shards;
   }
   // Waits for what a run that failed has issued: until then it may read and write memory of the caller. What became of
   // it is forgotten, so that no later call meets it. Of a rank with peers, once the group has been aborted.
@@ -138,7 +138,7 @@ class Executor {
   int time_axis_ = -1;
   const std::vector<bool>* applied_ = nullptr;
   std::vector<int64_t> first_units_;  // of its calls, by micro-batch
-  bool gives_common_ = true, gives_pieces_ = true;
+  bool gives_common_ = true, gives_shards_ = true;
   std::unique_ptr<Buffer> constants_, scalars_;
   std::vector<std::byte> numbers_;     // what the scalars are in this step, as they lie on the device
   std::unique_ptr<Buffer> wish_;       // where ranks agree on the end of a step whose program has no verdict

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/program/pieces.h"
+#include "core/program/shards.h"
 
 namespace epl {
 
@@ -81,27 +81,27 @@ void ParameterStore::copy_from(Stream& stream, const ParameterStore& other) {
 }
 
 Result<Tensor> ParameterStore::view(Stream& stream, const StateSlot& slot) const {
-  if (host_reads(stream, slot) && slot.local == slot.type) return piece(stream, slot);
+  if (host_reads(stream, slot) && slot.local == slot.type) return shard(stream, slot);
   Tensor out(slot.type);
   EPL_TRY(gather(stream, slot, out));
   return out;
 }
 
-Tensor ParameterStore::piece(Stream& stream, const StateSlot& slot) const {
+Tensor ParameterStore::shard(Stream& stream, const StateSlot& slot) const {
   if (host_reads(stream, slot)) return Tensor(slot.local, nullptr, at(slot));
   return Tensor(slot.local, std::make_shared<const OnDevice>(stream, at(slot)));
 }
 
 std::vector<PlacedBox> ParameterStore::boxes(Stream& stream, const StateSlot& slot) const {
   std::vector<PlacedBox> out;
-  const Tensor held = piece(stream, slot);
-  for (PieceBox& box : boxes_of(slot.type, slot.sharding, mesh_, place_))
+  const Tensor held = shard(stream, slot);
+  for (ShardBox& box : boxes_of(slot.type, slot.sharding, mesh_, place_))
     out.push_back({std::move(box.offset), std::move(box.shape), held, std::move(box.local_offset)});
   return out;
 }
 
-Status ParameterStore::read(Stream& stream, const StateSlot& slot, Tensor& piece) const {
-  stream.download(piece.data(), at(slot), slot.local.bytes());
+Status ParameterStore::read(Stream& stream, const StateSlot& slot, Tensor& shard) const {
+  stream.download(shard.data(), at(slot), slot.local.bytes());
   return stream.synchronize();
 }
 
@@ -118,27 +118,27 @@ Result<Tensor> ParameterStore::cut(const StateSlot& slot, const Tensor& full) co
   if (full.type() != slot.type) return invalid(slot.name, " is ", slot.type.text(), ", got ", full.type().text());
   if (!slot.sharding.rank_local.is_at(mesh_, place_)) return Tensor();
   if (slot.local == slot.type) return full;
-  Tensor piece(slot.local);
-  const std::vector<PieceBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, place_);
-  EPL_TRY(read_piece({PlacedBox::all(full)}, boxes, slot.local, piece.data()));
-  return piece;
+  Tensor shard(slot.local);
+  const std::vector<ShardBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, place_);
+  EPL_TRY(read_shard({PlacedBox::all(full)}, boxes, slot.local, shard.data()));
+  return shard;
 }
 
-Status ParameterStore::put(Stream& stream, const StateSlot& slot, const Tensor& piece) {
-  return piece.empty() ? Status() : upload(stream, at(slot), piece);
+Status ParameterStore::put(Stream& stream, const StateSlot& slot, const Tensor& shard) {
+  return shard.empty() ? Status() : upload(stream, at(slot), shard);
 }
 
-Status ParameterStore::scatter(Stream& stream, const StateSlot& slot, const std::vector<PlacedBox>& pieces) {
+Status ParameterStore::scatter(Stream& stream, const StateSlot& slot, const std::vector<PlacedBox>& shards) {
   if (!slot.sharding.rank_local.is_at(mesh_, place_)) return {};
-  if (!host_reads(stream, slot) && slot.local == slot.type) return put(stream, slot, joined(slot.type, pieces));
-  const std::vector<PieceBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, place_);
+  if (!host_reads(stream, slot) && slot.local == slot.type) return put(stream, slot, joined(slot.type, shards));
+  const std::vector<ShardBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, place_);
   if (!host_reads(stream, slot)) {
-    Tensor piece(slot.local);
-    EPL_TRY(read_piece(pieces, boxes, slot.local, piece.data()));
-    return put(stream, slot, piece);
+    Tensor shard(slot.local);
+    EPL_TRY(read_shard(shards, boxes, slot.local, shard.data()));
+    return put(stream, slot, shard);
   }
   EPL_TRY(stream.synchronize());
-  return read_piece(pieces, boxes, slot.local, at(slot));
+  return read_shard(shards, boxes, slot.local, at(slot));
 }
 
 }  // namespace epl

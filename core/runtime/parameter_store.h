@@ -1,5 +1,5 @@
 // The state of one rank: parameters, buffers, optimizer state, by name, in one buffer of each memory. Entries of a plan
-// share it. Of a slot that is cut over ranks it holds the piece of the rank's place. Thread safety: none; its rank's
+// share it. Of a slot that is cut over ranks it holds the shard of the rank's place. Thread safety: none; its rank's
 // executor and, between steps, the session use it.
 #pragma once
 
@@ -31,19 +31,19 @@ class ParameterStore {
   Result<Tensor> view(Stream& stream, const StateSlot& slot) const;
   // What the rank holds of a slot, where it lies: borrowed where the store is in host memory, else read from the device
   // when it is asked for. Valid until the store changes or goes.
-  Tensor piece(Stream& stream, const StateSlot& slot) const;
+  Tensor shard(Stream& stream, const StateSlot& slot) const;
   // The same as boxes of the tensor of all ranks.
   std::vector<PlacedBox> boxes(Stream& stream, const StateSlot& slot) const;
   // What the rank holds of a slot, into room of its local type.
-  Status read(Stream& stream, const StateSlot& slot, Tensor& piece) const;
+  Status read(Stream& stream, const StateSlot& slot, Tensor& shard) const;
   // Writes what the rank holds of a slot to where it belongs in `full`, of the slot's type.
   Status gather(Stream& stream, const StateSlot& slot, Tensor& full) const;
-  // Reads what the rank holds of a slot from pieces of the slot's tensor, wherever they are: straight into place where
-  // the store is in host memory. Elsewhere the host holds the rank's piece on its way, or a part of it.
-  Status scatter(Stream& stream, const StateSlot& slot, const std::vector<PlacedBox>& pieces);
+  // Reads what the rank holds of a slot from shards of the slot's tensor, wherever they are: straight into place where
+  // the store is in host memory. Elsewhere the host holds the rank's shard on its way, or a part of it.
+  Status scatter(Stream& stream, const StateSlot& slot, const std::vector<PlacedBox>& shards);
   // The same of all of the tensor, of the slot's type: what is cut is then put.
   Result<Tensor> cut(const StateSlot& slot, const Tensor& full) const;  // empty where the rank holds nothing
-  Status put(Stream& stream, const StateSlot& slot, const Tensor& piece);
+  Status put(Stream& stream, const StateSlot& slot, const Tensor& shard);
 
  private:
   Buffers buffers_;

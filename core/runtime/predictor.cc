@@ -80,7 +80,7 @@ Status Predictor::prepare(Session& session) {
     for (const std::vector<int>& holders : held->holders) {
       const auto local = std::ranges::find_if(holders, [&](int rank) { return session.world().is_local(rank); });
       if (local == holders.end())
-        return unsupported("other processes have pieces of ", slot->name, "; a predictor needs all in its own")
+        return unsupported("other processes have shards of ", slot->name, "; a predictor needs all in its own")
             .at(slot->name);
       item.holders.push_back(*local);
     }

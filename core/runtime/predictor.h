@@ -34,7 +34,7 @@ class Predictor {
   const CompiledPlan& plan() const { return own_->plan(); }
 
  private:
-  // A name of the state on its way: which ranks of the session have a piece each, and where it comes to.
+  // A name of the state on its way: which ranks of the session have a shard each, and where it comes to.
   struct Item {
     const StateSlot* from = nullptr;
     std::vector<int> holders;

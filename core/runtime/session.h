@@ -31,7 +31,7 @@ struct CallOptions {
 };
 
 // Over processes, each makes the same calls with the same inputs, the full batch of all ranks, of which its ranks take
-// their pieces, or with its slice of them (SessionOptions::slices), a full batch in all; outputs that are wanted are
+// their shards, or with its slice of them (SessionOptions::slices), a full batch in all; outputs that are wanted are
 // the same, and replicated on each. What fails on one fails on all: a step may be called again when the reason is gone,
 // but not when a process is, which `Code::peer_failed` tells from then on. A process that cannot make its call says so
 // by `World::give_up`.

@@ -44,17 +44,17 @@ Result<Checkpoint> describe(Session& session, const TrainingData& data, Names& n
   return out;
 }
 
-// Where an element of a piece stands in the tensor that it is a piece of.
-int64_t element_of(const Shape& full, const PlacedBox& piece, int64_t element) {
+// Where an element of a shard stands in the tensor that it is a shard of.
+int64_t element_of(const Shape& full, const PlacedBox& shard, int64_t element) {
   int64_t out = 0;
-  const Shape inside = row_major_strides(piece.shape), outside = row_major_strides(full);
-  for (size_t d = 0; d < full.size(); ++d) out += (element / inside[d] % piece.shape[d] + piece.offset[d]) * outside[d];
+  const Shape inside = row_major_strides(shard.shape), outside = row_major_strides(full);
+  for (size_t d = 0; d < full.size(); ++d) out += (element / inside[d] % shard.shape[d] + shard.offset[d]) * outside[d];
   return out;
 }
 
 // The values that the optimizer would go on with must be numbers: a damaged state never takes the place of a good
-// checkpoint. They are read in parts. `value` is a piece of a tensor of the shape `full`, or all of it.
-Status check_finite(const std::string& name, StateKind kind, const Shape& full, const PlacedBox& piece,
+// checkpoint. They are read in parts. `value` is a shard of a tensor of the shape `full`, or all of it.
+Status check_finite(const std::string& name, StateKind kind, const Shape& full, const PlacedBox& shard,
                     const Tensor& value) {
   const auto refused = state_kind_row(kind).refused;
   if (refused == StateKindRow::Refused::nothing || !is_float(value.dtype())) return {};
@@ -68,7 +68,7 @@ Status check_finite(const std::string& name, StateKind kind, const Shape& full, 
       const double number = part.get(i);
       if (std::isfinite(number) || (refused == StateKindRow::Refused::no_number && !std::isnan(number))) continue;
       return Status(Code::not_finite,
-                    cat(name, " holds ", number_text(number), " (element ", element_of(full, piece, first + i),
+                    cat(name, " holds ", number_text(number), " (element ", element_of(full, shard, first + i),
                         "); a state with it is not saved"),
                     name);
     }
@@ -77,17 +77,17 @@ Status check_finite(const std::string& name, StateKind kind, const Shape& full, 
 }
 
 // This process's share of the state, where it lies.
-Result<std::vector<CheckpointPiece>> pieces_of(const Session& session, const Names& names) {
-  std::vector<CheckpointPiece> out;
+Result<std::vector<CheckpointShard>> shards_of(const Session& session, const Names& names) {
+  std::vector<CheckpointShard> out;
   for (size_t i = 0; i < names.size(); ++i) {
     const auto& [name, kind] = names[i];
     const Shape& full = session.plan().state().find(name)->type.shape;
-    EPL_ASSIGN(std::vector<State::Piece> held, session.state().pieces(name, i));
-    for (State::Piece& piece : held) {
-      for (PlacedBox& box : piece.boxes) {
+    EPL_ASSIGN(std::vector<State::Shard> held, session.state().shards(name, i));
+    for (State::Shard& shard : held) {
+      for (PlacedBox& box : shard.boxes) {
         Tensor value = box.as_tensor();
         EPL_TRY(check_finite(name, kind, full, box, value));
-        out.push_back({name, kind, full, std::move(box.offset), piece.rank, std::move(value)});
+        out.push_back({name, kind, full, std::move(box.offset), shard.rank, std::move(value)});
       }
     }
   }
@@ -162,7 +162,7 @@ Status restore(Session& session, const Fitting& from) {
   const StateGate::Change change(session.state().gate());
   session.state().torn();  // until all of it is there: reading may fail, and so may memory
   EPL_TRY(restore_from_the_file(session, left_out));
-  for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.state().set_pieces(item.name, item.pieces));
+  for (const CheckpointItem& item : checkpoint.items) EPL_TRY(session.state().set_shards(item.name, item.shards));
   session.host_state().load(checkpoint);
   session.state().restored();
   return {};
@@ -206,8 +206,8 @@ Status save_full(Session& session, const std::string& folder, Checkpoint& checkp
 
 // The process of rank 0 begins the save and ends it; each writes its part.
 Status save_parts(Session& session, const std::string& folder, const Checkpoint& checkpoint, const Names& names) {
-  const auto pieces = pieces_of(session, names);
-  EPL_TRY(session.world().agree(pieces.status()));
+  const auto shards = shards_of(session, names);
+  EPL_TRY(session.world().agree(shards.status()));
   const bool leads = session.world().is_local(0);
   std::unique_ptr<CheckpointSave> save;
   const auto begin = [&]() -> Status {
@@ -222,7 +222,7 @@ Status save_parts(Session& session, const std::string& folder, const Checkpoint&
     EPL_ASSIGN(const std::vector<std::string> said,
                session.world().tell(leads ? cat(save->generation()) : std::string()));
     std::from_chars(said[0].data(), said[0].data() + said[0].size(), generation);
-    const auto part = write_checkpoint_part(folder, generation, session.world().options().first_rank, *pieces);
+    const auto part = write_checkpoint_part(folder, generation, session.world().options().first_rank, *shards);
     EPL_TRY(session.world().agree(part.status()));
     all_written = true;
     EPL_ASSIGN(const std::vector<std::string> parts, session.world().tell(*part));
@@ -302,7 +302,7 @@ Status write_session(Session& session, ByteWriter* out, const TrainingData& data
   EPL_TRY(session.world().leave_call(checkpoint.status()));
   const bool leads = session.world().is_local(0);
   EPL_TRY(session.world().agree(leads && out == nullptr ? no_writer() : Status()));
-  EPL_TRY(session.world().agree(pieces_of(session, names).status()));
+  EPL_TRY(session.world().agree(shards_of(session, names).status()));
   StateInOrder state(session, names);
   for (size_t i = 0; i < names.size(); ++i) {
     const auto& [name, kind] = names[i];

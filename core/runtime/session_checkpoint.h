@@ -21,7 +21,7 @@ struct TrainingData {
 // A state that is not of one step, or that holds a NaN, is not saved.
 Status save_session(Session& session, const std::string& folder, const TrainingData& data = {});
 // The same as a stream (write_checkpoint), which it finishes, and which the process of rank 0 writes: the others give
-// no writer. Values that lie in pieces are put together one at a time. An error of the writer is passed on as it is.
+// no writer. Values that lie in shards are put together one at a time. An error of the writer is passed on as it is.
 Status write_session(Session& session, ByteWriter* out, const TrainingData& data = {});
 // Of a session that has lost a process: State::keeper saves, and no other process takes part.
 Status save_alone(Session& session, const std::string& folder, const TrainingData& data = {});

@@ -18,19 +18,19 @@ Result<int> count_local_ranks(const CompiledPlan& plan, const SessionOptions& op
   return count;
 }
 
-// Of the ranks here that have an output, or a piece of it, the first gives it.
+// Of the ranks here that have an output, or a shard of it, the first gives it.
 void give_outputs(const CompiledPlan& plan, const Entry& entry, int first_rank, int rank, Executor& executor) {
   const int at = plan.virtual_device_of_rank(rank);
   const Mesh& mesh = entry.mesh(at);
   const BatchLayout& batch = entry.programs[static_cast<size_t>(at)].batch;
   const auto batch_place = [&](int of) { return batch.first_unit(mesh, mesh.place(of)); };
-  bool first = true, first_of_piece = true;
+  bool first = true, first_of_shard = true;
   for (int other = first_rank; other < rank; ++other) {
     if (plan.virtual_device_of_rank(other) != at) continue;
     first = false;
-    first_of_piece = first_of_piece && batch_place(other) != batch_place(rank);
+    first_of_shard = first_of_shard && batch_place(other) != batch_place(rank);
   }
-  executor.give_outputs(first, first_of_piece);
+  executor.give_outputs(first, first_of_shard);
 }
 
 // A rank of this process: its stream, memory, state, and an executor for each entry that runs. `host` outlives it.

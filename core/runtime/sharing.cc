@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/program/pieces.h"
+#include "core/program/shards.h"
 
 namespace epl {
 
 Status share_output(World& world, const Mesh& mesh, const ProgramPort& port, std::byte* full,
                     std::vector<std::byte>& room) {
-  // Over ranks: those of micro-batches cut a rank's piece, or, where they come first, ranks cut each of theirs.
+  // Over ranks: those of micro-batches cut a rank's shard, or, where they come first, ranks cut each of theirs.
   Sharding by_ranks = port.sharding;
   const auto size_of = [&](int axis) { return mesh.axes[static_cast<size_t>(axis)].size; };
   const auto is_time = [&](int axis) { return mesh.axes[static_cast<size_t>(axis)].kind == MeshAxis::Kind::time; };
@@ -23,17 +23,17 @@ Status share_output(World& world, const Mesh& mesh, const ProgramPort& port, std
     }
     std::erase_if(cuts, [](const AxisCut& cut) { return cut.axes.empty(); });
   }
-  const int64_t pieces = mesh.pieces(axes);
-  const auto has = [&](int rank, int piece) {
+  const int64_t shards = mesh.shards(axes);
+  const auto has = [&](int rank, int shard) {
     const bool of_mesh = std::ranges::find(mesh.device.ranks, rank) != mesh.device.ranks.end();
-    return of_mesh && mesh.piece(mesh.place(rank), axes) == piece;
+    return of_mesh && mesh.shard(mesh.place(rank), axes) == shard;
   };
-  if (world.processes().each_has_all(has, static_cast<int>(pieces))) return {};
-  const int64_t bytes = port.global_type.bytes() / pieces;
+  if (world.processes().each_has_all(has, static_cast<int>(shards))) return {};
+  const int64_t bytes = port.global_type.bytes() / shards;
   room.resize(std::max(room.size(), static_cast<size_t>(bytes)));
-  for (int64_t piece = 0; piece < pieces; ++piece) {
+  for (int64_t shard = 0; shard < shards; ++shard) {
     int giver = 0;
-    while (!has(giver, static_cast<int>(piece))) ++giver;
+    while (!has(giver, static_cast<int>(shard))) ++giver;
     const auto each_run = [&](FunctionRef<void(std::byte*, std::byte*, size_t)> f) {
       for_each_run(port.global_type, by_ranks, mesh, mesh.place(giver), [&](int64_t global, int64_t at, int64_t size) {
         f(full + global, room.data() + at, static_cast<size_t>(size));

@@ -8,8 +8,8 @@
 
 namespace epl {
 
-// The process of the first rank that has an output, or a piece of it, gives it to the others. Its ranks have written
-// theirs to `full`. `room` is for a piece on its way.
+// The process of the first rank that has an output, or a shard of it, gives it to the others. Its ranks have written
+// theirs to `full`. `room` is for a shard on its way.
 Status share_output(World& world, const Mesh& mesh, const ProgramPort& port, std::byte* full,
                     std::vector<std::byte>& room);
 

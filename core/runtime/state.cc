@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "core/base/shown.h"
-#include "core/program/pieces.h"
+#include "core/program/shards.h"
 
 namespace epl {
 
@@ -48,25 +48,25 @@ Result<State::Held> State::held(std::string_view name) const {
   if (!out.slot) return error(Code::not_found, "no parameter or state is called ", shown(name, 200));
   std::vector<int> ranks = out.mesh->device.ranks;
   std::ranges::sort(ranks);
-  std::vector<std::vector<int64_t>> pieces;
-  std::vector<int> piece_of(static_cast<size_t>(world_.size()), -1);
+  std::vector<std::vector<int64_t>> shards;
+  std::vector<int> shard_of(static_cast<size_t>(world_.size()), -1);
   for (const int rank : ranks) {
     if (!out.slot->sharding.rank_local.is_at(*out.mesh, out.mesh->place(rank))) continue;
-    std::vector<int64_t> piece;
+    std::vector<int64_t> shard;
     for (const Cuts& cuts : out.slot->sharding.dims) {
-      for (const AxisCut& cut : cuts) piece.push_back(out.mesh->piece(out.mesh->place(rank), cut.axes));
+      for (const AxisCut& cut : cuts) shard.push_back(out.mesh->shard(out.mesh->place(rank), cut.axes));
     }
-    const auto known = static_cast<size_t>(std::ranges::find(pieces, piece) - pieces.begin());
-    if (known == pieces.size()) {
-      pieces.push_back(piece);
+    const auto known = static_cast<size_t>(std::ranges::find(shards, shard) - shards.begin());
+    if (known == shards.size()) {
+      shards.push_back(shard);
       out.holders.emplace_back();
     }
     out.holders[known].push_back(rank);
-    piece_of[static_cast<size_t>(rank)] = static_cast<int>(known);
+    shard_of[static_cast<size_t>(rank)] = static_cast<int>(known);
   }
   out.everywhere =
-      world_.processes().each_has_all([&](int rank, int piece) { return piece_of[static_cast<size_t>(rank)] == piece; },
-                                      static_cast<int>(pieces.size()));
+      world_.processes().each_has_all([&](int rank, int shard) { return shard_of[static_cast<size_t>(rank)] == shard; },
+                                      static_cast<int>(shards.size()));
   return out;
 }
 
@@ -75,7 +75,7 @@ bool State::has_full(std::string_view name) const {
   return held.ok() && held->everywhere;
 }
 
-// A piece that some process lacks goes from its first holder to all.
+// A shard that some process lacks goes from its first holder to all.
 Result<Tensor> State::get(std::string_view name) {
   EPL_ASSIGN(const Held held, this->held(name));
   const Stop& stop = world_.call().stop();
@@ -91,18 +91,18 @@ Result<Tensor> State::get(std::string_view name) {
       continue;
     }
     const int giver = holders.front();
-    Tensor piece(slot.local);
+    Tensor shard(slot.local);
     if (world_.is_local(giver)) {
       const LocalRank& rank = world_.ranks().at(giver);
-      if (Status status = rank.store.read(*rank.stream, slot, piece); !status.ok()) return world_.abort(status);
+      if (Status status = rank.store.read(*rank.stream, slot, shard); !status.ok()) return world_.abort(status);
     }
     EPL_TRY(world_.among_processes({.kind = Collective::Kind::broadcast,
-                                    .count = piece.bytes(),
-                                    .source = piece.data(),
-                                    .target = piece.data(),
+                                    .count = shard.bytes(),
+                                    .source = shard.data(),
+                                    .target = shard.data(),
                                     .peer = static_cast<int>(world_.processes().of(giver))}));
     const auto put = [&](int64_t global, int64_t at, int64_t bytes) {
-      std::memcpy(static_cast<std::byte*>(full.data()) + global, static_cast<const std::byte*>(piece.data()) + at,
+      std::memcpy(static_cast<std::byte*>(full.data()) + global, static_cast<const std::byte*>(shard.data()) + at,
                   static_cast<size_t>(bytes));
     };
     for_each_run(slot.type, slot.sharding, *held.mesh, held.mesh->place(giver), put);
@@ -119,10 +119,10 @@ Result<Tensor> State::view(std::string_view name) {
   return rank.store.view(*rank.stream, *held.slot);
 }
 
-Result<std::vector<State::Piece>> State::pieces(std::string_view name, size_t number) const {
+Result<std::vector<State::Shard>> State::shards(std::string_view name, size_t number) const {
   EPL_ASSIGN(const Held held, this->held(name));
   EPL_TRY(world_.call().stop().check());
-  std::vector<Piece> out;
+  std::vector<Shard> out;
   for (const std::vector<int>& holders : held.holders) {
     const int giver = holders[number % holders.size()];
     if (!world_.is_local(giver)) continue;
@@ -132,14 +132,14 @@ Result<std::vector<State::Piece>> State::pieces(std::string_view name, size_t nu
   return out;
 }
 
-Status State::set_pieces(std::string_view name, const std::vector<PlacedBox>& pieces) {
+Status State::set_shards(std::string_view name, const std::vector<PlacedBox>& shards) {
   EPL_ASSIGN(const Held held, this->held(name));
   const StateGate::Change change(gate_);
   const bool was_healthy = healthy_, was_consistent = consistent_here_;
   torn();  // until all ranks have it
   for (const auto& rank : world_.ranks()) {
     const StateSlot* slot = plan_->state_of(rank->virtual_device).find(name);
-    if (slot != nullptr) EPL_TRY(rank->store.scatter(*rank->stream, *slot, pieces));
+    if (slot != nullptr) EPL_TRY(rank->store.scatter(*rank->stream, *slot, shards));
   }
   healthy_ = was_healthy;
   consistent_here_ = was_consistent;
@@ -153,18 +153,18 @@ Status State::set(std::string_view name, const Tensor& value) {
   EPL_ASSIGN(const Held held, this->held(name));
   if (value.type() != held.slot->type)
     return invalid(name, " is ", held.slot->type.text(), ", got ", value.type().text());
-  std::vector<Tensor> pieces;
+  std::vector<Tensor> shards;
   for (const auto& rank : world_.ranks()) {
     const StateSlot* slot = plan_->state_of(rank->virtual_device).find(name);
-    EPL_ASSIGN(Tensor piece, slot != nullptr ? rank->store.cut(*slot, value) : Result<Tensor>(value));
-    pieces.push_back(std::move(piece));
+    EPL_ASSIGN(Tensor shard, slot != nullptr ? rank->store.cut(*slot, value) : Result<Tensor>(value));
+    shards.push_back(std::move(shard));
   }
   const StateGate::Change change(gate_);
   const bool was_healthy = healthy_, was_consistent = consistent_here_;
   torn();  // until all ranks have it
-  auto piece = pieces.begin();
+  auto shard = shards.begin();
   for (const auto& rank : world_.ranks()) {
-    const Tensor& own = *piece++;
+    const Tensor& own = *shard++;
     const StateSlot* slot = plan_->state_of(rank->virtual_device).find(name);
     if (slot != nullptr) EPL_TRY(rank->store.put(*rank->stream, *slot, own));
   }

@@ -1,7 +1,7 @@
 // The tensors that live between steps: parameters, buffers, optimizer state and kept gradients, by name. Each rank has
-// all of a value or a piece of it. Values are read in full, as pieces, or as this process has them. How the state is
+// all of a value or a shard of it. Values are read in full, as shards, or as this process has them. How the state is
 // saved and loaded is in core/runtime/session_checkpoint.h. Over processes, all read at the same time what some process
-// has none of, or only pieces of (has_full). Thread safety: one caller at a time. What reads `gate` may run beside
+// has none of, or only shards of (has_full). Thread safety: one caller at a time. What reads `gate` may run beside
 // steps.
 #pragma once
 
@@ -31,8 +31,8 @@ class State {
   struct Held {
     const StateSlot* slot = nullptr;
     const Mesh* mesh = nullptr;
-    std::vector<std::vector<int>> holders;  // the ranks with each piece, ascending
-    bool everywhere = false;                // each process has all pieces
+    std::vector<std::vector<int>> holders;  // the ranks with each shard, ascending
+    bool everywhere = false;                // each process has all shards
   };
   Result<Held> held(std::string_view name) const;
   // Whether each process has all of it, so that no other one takes part in `get` and `view`.
@@ -44,17 +44,17 @@ class State {
   // A value of which this process has everything, where it lies on its ranks: in memory, or read when it is asked for.
   // Valid until the session's next call. An error where the last step has changed it by half.
   Result<Tensor> in_place(std::string_view name) const;
-  // What this process has of it, as boxes of the value, where they lie, for as long. The ranks that hold one piece take
-  // turns, so that over all processes each piece is given once.
-  struct Piece {
+  // What this process has of it, as boxes of the value, where they lie, for as long. The ranks that hold one shard take
+  // turns, so that over all processes each shard is given once.
+  struct Shard {
     int rank = 0;
     std::vector<PlacedBox> boxes;
   };
-  Result<std::vector<Piece>> pieces(std::string_view name, size_t number) const;
+  Result<std::vector<Shard>> shards(std::string_view name, size_t number) const;
   Status set(std::string_view name, const Tensor& value);
-  // The same from pieces of the value, of its type, of which each rank reads what it holds. If that fails, the state is
+  // The same from shards of the value, of its type, of which each rank reads what it holds. If that fails, the state is
   // torn. It is what a checkpoint sets, and not told to other processes.
-  Status set_pieces(std::string_view name, const std::vector<PlacedBox>& pieces);
+  Status set_shards(std::string_view name, const std::vector<PlacedBox>& shards);
   // The same, but a gradient that is not finite is refused: an update takes it as it is.
   Status set_checked(std::string_view name, const Tensor& value);
   // Of the trained parameters, in the order of their names.
@@ -75,7 +75,7 @@ class State {
 
   // That all processes have the same model's file, before anything is trained.
   Status compare_weights();
-  // Ranks that hold the same piece compare what they have, by hashes: none of it moves. Copies that are not the same
+  // Ranks that hold the same shard compare what they have, by hashes: none of it moves. Copies that are not the same
   // are an error that names the value and the rank, and the state is no longer `healthy`.
   Status compare_copies();
   // The same before a step, every now and then, so that a step that was made is never an error for this.

@@ -1,5 +1,5 @@
 // What the processes of a job must have in common of the state, and compare: the model's weights, and copies of the
-// same piece.
+// same shard.
 #include <algorithm>
 #include <map>
 #include <sstream>
@@ -74,13 +74,13 @@ Status State::take_weights(const std::vector<std::string>& names) {
   return {};
 }
 
-// Pieces of the state that several ranks hold, in an order that is the same in all processes.
+// Shards of the state that several ranks hold, in an order that is the same in all processes.
 struct State::Copies {
-  struct Piece {
+  struct Shard {
     std::string name;
     std::vector<int> holders;
   };
-  std::vector<Piece> pieces;
+  std::vector<Shard> shards;
 };
 
 Status State::compare_if_due(StepPart part, const Stop& stop) {
@@ -105,7 +105,7 @@ Status State::find_copies() {
   for (const std::string& name : names) {
     EPL_ASSIGN(const Held held, this->held(name));
     for (const std::vector<int>& holders : held.holders) {
-      if (holders.size() > 1) found->pieces.push_back({name, holders});
+      if (holders.size() > 1) found->shards.push_back({name, holders});
     }
   }
   copies_ = std::move(found);
@@ -113,11 +113,11 @@ Status State::find_copies() {
 }
 
 // A number from 0 on, so that the largest and the smallest of several ranks tell whether all are equal. What a rank has
-// for a value of this name is one piece.
+// for a value of this name is one shard.
 Result<int64_t> State::hash_of_copy(int rank, const std::string& name) const {
   const LocalRank& own = world_.ranks().at(rank);
   const StateSlot& slot = *plan_->state_of(own.virtual_device).find(name);
-  EPL_ASSIGN(const Tensor value, own.store.piece(*own.stream, slot).load());
+  EPL_ASSIGN(const Tensor value, own.store.shard(*own.stream, slot).load());
   Hash64 hash;
   add_to_hash(hash, value);
   return static_cast<int64_t>(hash.value() >> 1);
@@ -128,16 +128,16 @@ Status State::compare_copies() {
   if (!world_.over_processes() || plan_->options().strategy.text("reproducible.level") == "run") return {};
   EPL_TRY(world_.enter_call(world_.call().stop()));
   if (!copies_) EPL_TRY(find_copies());
-  const std::vector<Copies::Piece>& pieces = copies_->pieces;
-  const size_t count = pieces.size();
+  const std::vector<Copies::Shard>& shards = copies_->shards;
+  const size_t count = shards.size();
   if (count == 0) return {};
-  // The largest hash of each piece, and the largest distance of one from the largest number there is; -1: none here.
+  // The largest hash of each shard, and the largest distance of one from the largest number there is; -1: none here.
   std::vector<int64_t> largest(2 * count, -1);
   Status own;
   for (size_t i = 0; i < count && own.ok(); ++i) {
-    for (const int rank : pieces[i].holders) {
+    for (const int rank : shards[i].holders) {
       if (!world_.is_local(rank)) continue;
-      const Result<int64_t> hash = hash_of_copy(rank, pieces[i].name);
+      const Result<int64_t> hash = hash_of_copy(rank, shards[i].name);
       own = hash.status();
       if (!own.ok()) break;
       largest[i] = std::max(largest[i], *hash);
@@ -152,12 +152,12 @@ Status State::compare_copies() {
                                   .target = largest.data(),
                                   .reduction = Reduction::max}));
   for (size_t i = 0; i < count; ++i) {
-    if (largest[i] != INT64_MAX - largest[count + i]) return who_differs(pieces[i].name, pieces[i].holders);
+    if (largest[i] != INT64_MAX - largest[count + i]) return who_differs(shards[i].name, shards[i].holders);
   }
   return {};
 }
 
-// The ranks that hold a piece say which hash it has there, so that the one that is alone with its values is named.
+// The ranks that hold a shard say which hash it has there, so that the one that is alone with its values is named.
 Status State::who_differs(const std::string& name, const std::vector<int>& holders) {
   torn();
   std::string here;

@@ -14,11 +14,11 @@ size_t Processes::of(int rank) const {
   return static_cast<size_t>(std::ranges::upper_bound(firsts_, rank) - firsts_.begin()) - 1;
 }
 
-bool Processes::each_has_all(FunctionRef<bool(int, int)> has, int pieces) const {
+bool Processes::each_has_all(FunctionRef<bool(int, int)> has, int shards) const {
   for (size_t p = 0; p < count(); ++p) {
-    for (int piece = 0; piece < pieces; ++piece) {
+    for (int shard = 0; shard < shards; ++shard) {
       bool there = false;
-      for (int r = first(p); r < end(p) && !there; ++r) there = has(r, piece);
+      for (int r = first(p); r < end(p) && !there; ++r) there = has(r, shard);
       if (!there) return false;
     }
   }

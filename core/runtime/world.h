@@ -32,8 +32,8 @@ class Processes {
   int first(size_t process) const { return firsts_[process]; }
   int end(size_t process) const { return process + 1 < firsts_.size() ? firsts_[process + 1] : ranks_; }
   size_t of(int rank) const;
-  // Whether each process has a rank with each piece. `has`: this rank, this piece.
-  bool each_has_all(FunctionRef<bool(int, int)> has, int pieces) const;
+  // Whether each process has a rank with each shard. `has`: this rank, this shard.
+  bool each_has_all(FunctionRef<bool(int, int)> has, int shards) const;
 
  private:
   std::vector<int> firsts_;

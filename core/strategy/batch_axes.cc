@@ -86,10 +86,10 @@ Result<BatchAxes> BatchAxes::find(const std::set<int64_t>& degrees) {
   return out;
 }
 
-int64_t BatchAxes::pieces() const {
-  int64_t pieces = 1;
-  for (const Axis& axis : axes_) pieces *= axis.size;
-  return pieces;
+int64_t BatchAxes::shards() const {
+  int64_t shards = 1;
+  for (const Axis& axis : axes_) shards *= axis.size;
+  return shards;
 }
 
 BatchLayout BatchAxes::layout(int64_t degree, const MeshNumbers& numbers, const MicroBatches& in_time) const {

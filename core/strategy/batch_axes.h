@@ -46,12 +46,12 @@ class BatchAxes {
   static Result<BatchAxes> find(const std::set<int64_t>& degrees);
 
   const std::vector<Axis>& axes() const { return axes_; }  // major first; the first is that of every mesh
-  // Into how many pieces they cut the batch together.
-  int64_t pieces() const;
+  // Into how many shards they cut the batch together.
+  int64_t shards() const;
   // Of a degree: how its TaskGraphs cut the batch.
   BatchLayout layout(int64_t degree, const MeshNumbers& numbers, const MicroBatches& in_time) const;
-  // Whether sums over these ranks and micro-batches are the binary tree over all pieces: then bits do not depend on how
-  // many pieces there are.
+  // Whether sums over these ranks and micro-batches are the binary tree over all shards: then bits do not depend on how
+  // many shards there are.
   bool keep_the_tree(const MicroBatches& in_time) const;
 
  private:

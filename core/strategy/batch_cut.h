@@ -8,7 +8,7 @@
 
 #include "core/ir/graph.h"
 #include "core/ir/op.h"
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/strategy/sharding.h"
 
 namespace epl {
@@ -43,8 +43,8 @@ struct BatchCut {
 };
 
 Result<ShardingRule> node_rule(const Graph& graph, const Node& node);
-// With the factors that the op's PieceRule adds. A NodeSharding that cuts one of them has a cut for each factor of this
-// rule; others have one for each of the op's own rule.
+// With the factors that the op's PartitionRule adds. A NodeSharding that cuts one of them has a cut for each factor of
+// this rule; others have one for each of the op's own rule.
 Result<ExtendedRule> node_extended_rule(const Graph& graph, const Node& node);
 OperandShardings operand_shardings(const ExtendedRule& rule, const NodeSharding& node);
 
@@ -55,12 +55,12 @@ struct NodeRules {
 };
 Result<std::shared_ptr<const NodeRules>> node_rules(const Graph& graph);
 
-// What pieces read of operands along a factor along which a window slides; none where they cannot be computed alike.
+// What shards read of operands along a factor along which a window slides; none where they cannot be computed alike.
 std::optional<Halo> node_halo(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor,
                               int64_t parts);
 // The added factor that is cut, -1 for none.
 int added_cut(const ExtendedRule& rule, const NodeSharding& node);
-// Whether a result is a sum over the batch that a cut of this factor leaves in pieces too.
+// Whether a result is a sum over the batch that a cut of this factor leaves in shards too.
 bool sums_batch_without(const ShardingRule& rule, const NodeSharding& node, int factor);
 // Where an axis cuts a value.
 CutPlace place_of(const Sharding& sharding, int axis);

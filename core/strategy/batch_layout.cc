@@ -55,11 +55,11 @@ int64_t BatchLayout::runs(const Mesh& mesh) const {
   const Gap found = gap(mesh);
   const AxisCut& last = cuts_.back();
   // Without a loop, what others cut right before the units lies side by side.
-  const bool side_by_side = mesh.pieces(last.axes) == 1 && found.behind * last.outer == units(mesh);
+  const bool side_by_side = mesh.shards(last.axes) == 1 && found.behind * last.outer == units(mesh);
   return side_by_side && power_of_two(found.runs) ? 1 : found.runs;
 }
 
-int64_t BatchLayout::units_of_run(const Mesh& mesh) const { return units(mesh) / mesh.pieces(cuts_) / runs(mesh); }
+int64_t BatchLayout::units_of_run(const Mesh& mesh) const { return units(mesh) / mesh.shards(cuts_) / runs(mesh); }
 
 int64_t BatchLayout::run_stride(const Mesh& mesh) const { return gap(mesh).behind; }
 

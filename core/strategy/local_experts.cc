@@ -35,11 +35,11 @@ class LocalExperts {
         first_(c.request.state_of),
         here_(task_graph),
         axes_(plan_.task_graphs[task_graph].experts),
-        pieces_(static_cast<int>(plan_.mesh(task_graph).pieces(axes_))),
+        shards_(static_cast<int>(plan_.mesh(task_graph).shards(axes_))),
         users_(graph_.users()) {}
 
   Result<std::string> run() {
-    if (pieces_ < 2) return std::string("there is one rank");
+    if (shards_ < 2) return std::string("there is one rank");
     if (!plan_.task_graphs[here_].pins.empty()) return std::string("its dims cut inside experts");
     std::string refused = assign(parts_apart(plan_, here_));
     for (int number = 0; number < max_numbers && !refused.empty(); ++number) {
@@ -50,7 +50,7 @@ class LocalExperts {
     if (refused.empty()) note_others();
     return refused.empty()
                ? refused
-               : cat("no weight has a dimension that counts experts and that ", pieces_, " divides; ", refused);
+               : cat("no weight has a dimension that counts experts and that ", shards_, " divides; ", refused);
   }
 
  private:
@@ -265,15 +265,15 @@ class LocalExperts {
     return std::string();
   }
 
-  int piece_of(size_t expert, size_t experts) const { return static_cast<int>(expert * pieces_ / experts); }
+  int shard_of(size_t expert, size_t experts) const { return static_cast<int>(expert * shards_ / experts); }
   RankLocal rank_local(size_t expert, size_t experts) const {
-    return {.axes = axes_, .piece = piece_of(expert, experts)};
+    return {.axes = axes_, .shard = shard_of(expert, experts)};
   }
 
   // The first expert of which a rank has as many before it as before this one: it is the representative.
-  static size_t representative(size_t expert, const std::vector<int>& piece) {
+  static size_t representative(size_t expert, const std::vector<int>& shard) {
     const auto before = [&](size_t e) {
-      return std::count(piece.begin(), piece.begin() + static_cast<int64_t>(e), piece[e]);
+      return std::count(shard.begin(), shard.begin() + static_cast<int64_t>(e), shard[e]);
     };
     size_t found = 0;
     while (before(found) != before(expert)) ++found;
@@ -284,19 +284,19 @@ class LocalExperts {
     plan_.node_representative.resize(graph_.node_count());
     plan_.value_representative.resize(users_.size());
     const size_t experts = leaves_.size();
-    std::vector<int> piece;
-    for (size_t e = 0; e < experts; ++e) piece.push_back(piece_of(e, experts));
+    std::vector<int> shard;
+    for (size_t e = 0; e < experts; ++e) shard.push_back(shard_of(e, experts));
     const auto take = [&](Value v, Value first, size_t e) {
       plan_.shardings[v].rank_local = rank_local(e, experts);
       plan_.value_representative[v] = first;
     };
     for (size_t e = 0; e < experts; ++e) {
-      const size_t first = representative(e, piece);
+      const size_t first = representative(e, shard);
       for (size_t i = 0; i < leaves_[e].size(); ++i) take(leaves_[e][i], leaves_[first][i], e);
       for (const Row& row : rows) {
         plan_.node_shardings[row[e]].rank_local = rank_local(e, experts);
         plan_.node_representative[row[e]] = row[first];
-        plan_.explain(row[e], cat("an expert that lies alone on piece ", piece[e], " of ", pieces_));
+        plan_.explain(row[e], cat("an expert that lies alone on shard ", shard[e], " of ", shards_));
         const Node& one = node(row[e]);
         for (size_t o = 0; o < one.outputs.size(); ++o) {
           const auto goes = [&](NodeId n) { return node(n).outputs[o] && leaves(node(n).outputs[o]); };
@@ -323,18 +323,18 @@ class LocalExperts {
     const TaskGraph& t = plan_.task_graphs[here_];
     const Mesh& mesh = plan_.mesh(here_);
     std::vector<std::string> places;
-    for (int p = 0; p < pieces_; ++p) {
+    for (int p = 0; p < shards_; ++p) {
       std::vector<std::string> names, ranks;
       for (size_t e = 0; e < experts; ++e) {
-        if (piece_of(e, experts) == p) names.push_back(name_of(e));
+        if (shard_of(e, experts) == p) names.push_back(name_of(e));
       }
       for (const int rank : mesh.device.ranks) {
-        if (mesh.piece(mesh.place(rank), axes_) == p) ranks.push_back(cat(rank));
+        if (mesh.shard(mesh.place(rank), axes_) == p) ranks.push_back(cat(rank));
       }
       places.push_back(cat(ranks.size() == 1 ? "rank " : "ranks ", join(ranks, ", "), " ",
                            ranks.size() == 1 ? "has " : "have ", names.empty() ? "none" : join(names, ", ")));
     }
-    plan_.notes.push_back(cat("scope ", t.scope, " (expert ", pieces_, "): each of ", experts,
+    plan_.notes.push_back(cat("scope ", t.scope, " (expert ", shards_, "): each of ", experts,
                               " experts lies uncut: ", join(places, "; ")));
   }
 
@@ -347,7 +347,7 @@ class LocalExperts {
     if (names.empty()) return;
     const size_t more = names.size() - std::min<size_t>(names.size(), max_named);
     names.resize(names.size() - more);
-    plan_.notes.push_back(cat("scope ", plan_.task_graphs[here_].scope, " (expert ", pieces_,
+    plan_.notes.push_back(cat("scope ", plan_.task_graphs[here_].scope, " (expert ", shards_,
                               "): each rank has all of what is no such expert's: ", join(names, ", "),
                               more > 0 ? cat(" and ", more, " more") : ""));
   }
@@ -357,7 +357,7 @@ class LocalExperts {
   const Plan* const first_;  // entry; null: this is it
   const int here_;
   const std::vector<int> axes_;
-  const int pieces_;
+  const int shards_;
   const ByValue<std::vector<NodeId>> users_;
   ExpertParts parts_;
   std::vector<std::vector<Value>> leaves_;  // by expert of the current group

@@ -87,7 +87,7 @@ bool parse_cuts(TextReader& reader, const Mesh& mesh, std::vector<Cuts>& out) {
 }
 
 std::string rank_local_text(const Mesh& mesh, const RankLocal& rank_local, std::string_view representative) {
-  return rank_local ? cat(" rank_local ", rank_local.piece, " of ", axis_names(mesh, rank_local.axes), " like ",
+  return rank_local ? cat(" rank_local ", rank_local.shard, " of ", axis_names(mesh, rank_local.axes), " like ",
                           name_text(representative))
                     : "";
 }
@@ -95,7 +95,7 @@ std::string rank_local_text(const Mesh& mesh, const RankLocal& rank_local, std::
 bool parse_rank_local(TextReader& reader, const Mesh& mesh, RankLocal& rank_local, std::string& representative) {
   std::string names;
   if (!reader.take("rank_local")) return true;
-  return reader.integer(rank_local.piece) && rank_local.piece >= 0 && reader.take("of") && reader.name(names) &&
+  return reader.integer(rank_local.shard) && rank_local.shard >= 0 && reader.take("of") && reader.name(names) &&
          parse_axis_names(names, mesh, rank_local.axes) && reader.take("like") && reader.name(representative);
 }
 

@@ -73,7 +73,7 @@ double node_seconds(const CostModel& cost, const Plan& plan, NodeId n, const Nod
 RankGroup rank_group(const Plan& plan, int task_graph, const std::vector<int>& axes) {
   const Mesh& mesh = plan.mesh(task_graph);
   const std::vector<int>& ranks = mesh.device.ranks;
-  RankGroup group{.size = mesh.pieces(axes)};
+  RankGroup group{.size = mesh.shards(axes)};
   if (ranks.empty()) return group;
   // The coordinates of the others are those of the first rank.
   const Place first = mesh.place(ranks.front());

@@ -149,7 +149,7 @@ Status refused_pins(const Plan& plan, NodeId n, const std::vector<PinnedOperand>
     } else if (!batch.dims[pin.dim].empty()) {
       why = "there it is cut already, by the batch or by experts";
     } else if (sums_by_segments(plan)) {
-      why += " at level layout: pieces must be equal, and of full segments";
+      why += " at level layout: shards must be equal, and of full segments";
     }
     return refused(Code::unsupported, plan, pin.value, pin.dim, " over ", ranks, " ranks, and ", why);
   }

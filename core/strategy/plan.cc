@@ -59,7 +59,7 @@ BatchLayout Plan::batch_of_virtual_device(int virtual_device) const {
   for (int t = 0; t < std::ssize(task_graphs); ++t) {
     if (virtual_device_of(t) != virtual_device) continue;
     BatchLayout batch = batch_of(t);
-    if (most.empty() || mesh.pieces(batch.cuts()) > mesh.pieces(most.cuts())) most = std::move(batch);
+    if (most.empty() || mesh.shards(batch.cuts()) > mesh.shards(most.cuts())) most = std::move(batch);
   }
   return most.empty() ? BatchLayout::over_all_axes(mesh) : most;
 }
@@ -315,17 +315,17 @@ Status verify_shardings(const Plan& plan) {
     for (size_t d = 0; d < sharding.dims.size(); ++d) {
       int64_t before = 1;  // what the cuts so far make of it
       for (const AxisCut& cut : sharding.dims[d]) {
-        int64_t pieces = cut.outer;
-        for (int axis : cut.axes) pieces *= mesh.axes[axis].size;
-        // An uneven cut is into parts, of which some pieces have more than others.
+        int64_t shards = cut.outer;
+        for (int axis : cut.axes) shards *= mesh.axes[axis].size;
+        // An uneven cut is into parts, of which some shards have more than others.
         const bool uneven = cut.of > 0;
-        if (uneven) pieces = cut.outer * cut.of;
-        const bool fits = !uneven || cut.of % mesh.pieces(cut.axes) != 0;
-        if (cut.axes.empty() || cut.outer % before != 0 || info.type.shape[d] % pieces != 0 || !fits) {
+        if (uneven) shards = cut.outer * cut.of;
+        const bool fits = !uneven || cut.of % mesh.shards(cut.axes) != 0;
+        if (cut.axes.empty() || cut.outer % before != 0 || info.type.shape[d] % shards != 0 || !fits) {
           return error(Code::internal, info.name, ": dimension ", d, " of ", info.type.shape[d], " is cut into ",
-                       pieces);
+                       shards);
         }
-        before = pieces;
+        before = shards;
       }
     }
   }

@@ -56,7 +56,7 @@ struct Plan {
   ByValue<int> value_task_graph;  // where it is made; of a leaf, where it is used first
   ByNode<BlockKind> node_block;
   ByNode<bool> node_cloned;  // also computed in `pre` (again in main or forward)
-  // Of what is rank-local (RankLocal), that which has the lowest piece of those that ranks have or run in one another's
+  // Of what is rank-local (RankLocal), that which has the lowest shard of those that ranks have or run in one another's
   // place. No id: it is not rank-local; empty: nothing is.
   ByNode<NodeId> node_representative;
   ByValue<Value> value_representative;

@@ -56,7 +56,7 @@ Status verify_rank_local(const Plan& plan) {
   for (const Value v : plan.shardings.ids()) {
     const RankLocal& rank_local = plan.shardings[v].rank_local;
     if (rank_local && (plan.value_representative.empty() ||
-                       rank_local.piece >= plan.mesh(plan.value_task_graph[v]).pieces(rank_local.axes)))
+                       rank_local.shard >= plan.mesh(plan.value_task_graph[v]).shards(rank_local.axes)))
       return error(Code::internal, graph.value(v).name, " is local to ranks that are not there");
   }
   for (const NodeId n : plan.node_representative.ids()) {
@@ -66,7 +66,7 @@ Status verify_rank_local(const Plan& plan) {
       return error(Code::internal, "node ", name, " is rank-local and has no representative");
     if (!representative) continue;
     NodeSharding as = plan.node_shardings[representative];
-    as.rank_local.piece = plan.node_shardings[n].rank_local.piece;
+    as.rank_local.shard = plan.node_shardings[n].rank_local.shard;
     const bool blocks = plan.node_block.empty() || plan.node_block[n] == plan.node_block[representative];
     if (plan.node_representative[representative] != representative || as != plan.node_shardings[n] || !blocks ||
         plan.node_task_graph[n] != plan.node_task_graph[representative])
@@ -79,7 +79,7 @@ Status verify_rank_local(const Plan& plan) {
       return error(Code::internal, graph.value(v).name, " is rank-local and has no representative");
     if (!representative) continue;
     Sharding as = plan.shardings[representative];
-    as.rank_local.piece = plan.shardings[v].rank_local.piece;
+    as.rank_local.shard = plan.shardings[v].rank_local.shard;
     if (plan.value_representative[representative] != representative || as != plan.shardings[v])
       return error(Code::internal, graph.value(v).name, " lies in another way than ", graph.value(representative).name,
                    ", in whose place it is");

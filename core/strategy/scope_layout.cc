@@ -259,7 +259,7 @@ class MakingMeshes {
   Result<std::vector<LeafMesh>> run() {
     axes_ = {{std::string(data_axis), 1, MeshAxis::Kind::rank},
              {std::string(micro_batch_axis), in_time_.count, MeshAxis::Kind::time},
-             {std::string(unit_axis), units_ / in_time_.count / batch_.pieces(), MeshAxis::Kind::unit}};
+             {std::string(unit_axis), units_ / in_time_.count / batch_.shards(), MeshAxis::Kind::unit}};
     for (size_t i = 0; i < batch_.axes().size(); ++i) {
       numbers_.ranks.push_back(i == 0 ? batch_axis : static_cast<int>(axes_.size()));
       if (i > 0) axes_.push_back({cat(data_axis, i + 1), 1});

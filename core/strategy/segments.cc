@@ -16,7 +16,7 @@ bool keeps_segments(const ShardingRule& rule, const SumSegments& segments, const
 int64_t local_segments(const Mesh& mesh, const NodeSharding& node) {
   if (!node.segments) return 1;
   const int factor = node.segments.factor;
-  return node.segments.count / (factor < std::ssize(node.factors) ? mesh.pieces(node.factors[factor]) : 1);
+  return node.segments.count / (factor < std::ssize(node.factors) ? mesh.shards(node.factors[factor]) : 1);
 }
 
 Status check_segments(const Node& node, const ShardingRule& rule, const SumSegments& segments) {
@@ -46,9 +46,9 @@ Status verify_segments(const Plan& plan) {
       for (const AxisCut& cut : sharding.factors[f]) {
         if (batch.cuts_over(cut.axes[0])) continue;
         const CutFactor factor{f, cut.outer};
-        if (keeps_segments(rule, sharding.segments, factor, mesh.pieces(cut.axes))) continue;
+        if (keeps_segments(rule, sharding.segments, factor, mesh.shards(cut.axes))) continue;
         return Status(Code::unsupported,
-                      cat("node ", node.name, " (", node.op->name, ") would sum pieces of what ", mesh.pieces(cut.axes),
+                      cat("node ", node.name, " (", node.op->name, ") would sum shards of what ", mesh.shards(cut.axes),
                           " ranks hold in another order than one rank; at reproducible.level=layout it cannot be cut "
                           "there"),
                       node.name);

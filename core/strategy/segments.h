@@ -2,7 +2,7 @@
 //
 // The pass `segments` gives such a node segments, the same in every layout. Alone it sums them one by one and adds them
 // as a binary tree. A rank that has some of them gives a subtree, and the sum over ranks completes the tree. An uneven
-// piece need not end where a segment ends, so at this level pieces are equal. No split may cut another sum.
+// shard need not end where a segment ends, so at this level shards are equal. No split may cut another sum.
 #pragma once
 
 #include "core/strategy/batch_cut.h"
@@ -11,7 +11,7 @@
 namespace epl {
 
 bool sums_by_segments(const Plan& plan);
-// Whether ranks that have `parts` pieces of the factor give the bits of one: nothing is summed over it, or each piece
+// Whether ranks that have `parts` shards of the factor give the bits of one: nothing is summed over it, or each shard
 // is full segments.
 bool keeps_segments(const ShardingRule& rule, const SumSegments& segments, const CutFactor& factor, int64_t parts);
 // How many segments a rank sums, 1 where the node has none.

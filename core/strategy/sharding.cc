@@ -23,20 +23,20 @@ int64_t Mesh::ranks() const {
   return ranks;
 }
 
-int64_t Mesh::pieces(const std::vector<int>& of) const {
-  int64_t pieces = 1;
-  for (int axis : of) pieces *= axes[axis].kind == MeshAxis::Kind::unit ? 1 : axes[axis].size;
-  return pieces;
+int64_t Mesh::shards(const std::vector<int>& of) const {
+  int64_t shards = 1;
+  for (int axis : of) shards *= axes[axis].kind == MeshAxis::Kind::unit ? 1 : axes[axis].size;
+  return shards;
 }
 
-int64_t Mesh::pieces(const Cuts& cuts) const {
-  int64_t pieces = 1;
-  for (const AxisCut& cut : cuts) pieces *= this->pieces(cut.axes);
-  return pieces;
+int64_t Mesh::shards(const Cuts& cuts) const {
+  int64_t shards = 1;
+  for (const AxisCut& cut : cuts) shards *= this->shards(cut.axes);
+  return shards;
 }
 
 int64_t Mesh::local_size(int64_t size, const Cuts& cuts) const {
-  for (const AxisCut& cut : cuts) size = cut.of > 0 ? size / cut.of * parts_of_piece(cut) : size / pieces(cut.axes);
+  for (const AxisCut& cut : cuts) size = cut.of > 0 ? size / cut.of * parts_of_shard(cut) : size / shards(cut.axes);
   return size;
 }
 
@@ -46,13 +46,13 @@ int64_t Mesh::local_outer(int64_t outer, const Cuts& cuts) const {
   return local_size(outer, before);
 }
 
-int64_t Mesh::piece(const Place& place, const std::vector<int>& of) const {
-  int64_t piece = 0;
+int64_t Mesh::shard(const Place& place, const std::vector<int>& of) const {
+  int64_t shard = 0;
   for (int i : of) {
     const MeshAxis& axis = axes[i];
-    piece = piece * (axis.kind == MeshAxis::Kind::unit ? 1 : axis.size) + place.at[i];
+    shard = shard * (axis.kind == MeshAxis::Kind::unit ? 1 : axis.size) + place.at[i];
   }
-  return piece;
+  return shard;
 }
 
 Place Mesh::place(int rank, int64_t micro_batch) const {

@@ -2,7 +2,7 @@
 //
 // Ranks that share a program are a virtual device, which has a mesh over its ranks. All meshes of a plan have axes of
 // the same names. An axis that a mesh has no use for has size 1 there. The place of a rank in its mesh decides which
-// piece of a tensor the rank has, who its peers are, and which random numbers it draws.
+// shard of a tensor the rank has, who its peers are, and which random numbers it draws.
 #pragma once
 
 #include <string>
@@ -43,14 +43,14 @@ struct Place {
 // axes cut is not its major part. In a dimension [batch * heads], the batch is cut with an outer of 1 and the heads
 // with an outer of `batch`.
 //
-// Where pieces do not come out even, a run consists of `of` equal parts that stay together, and each piece has room for
-// ceil(of / pieces) of them. The last pieces may have fewer, or none: what no part fills is padding
-// (core/program/padding.h). So all ranks have pieces of one size and run one program. 10 heads of 64 over 4 ranks, in a
-// dimension of 640, are a cut with an `of` of 10: 3, 3, 3 and 1 heads, in pieces of 192.
+// Where shards do not come out even, a run consists of `of` equal parts that stay together, and each shard has room for
+// ceil(of / shards) of them. The last shards may have fewer, or none: what no part fills is padding
+// (core/program/padding.h). So all ranks have shards of one size and run one program. 10 heads of 64 over 4 ranks, in a
+// dimension of 640, are a cut with an `of` of 10: 3, 3, 3 and 1 heads, in shards of 192.
 struct AxisCut {
   std::vector<int> axes;
   int64_t outer = 1;
-  int64_t of = 0;  // 0: the pieces are equal
+  int64_t of = 0;  // 0: the shards are equal
   friend bool operator==(const AxisCut&, const AxisCut&) = default;
 };
 // Of one dimension or factor, by ascending `outer`; none: it is not cut. Sizes are global: an `outer` counts what other
@@ -59,7 +59,7 @@ using Cuts = std::vector<AxisCut>;
 const AxisCut* find_cut(const Cuts& cuts, int axis);  // the one that has the axis, or null
 
 // Named axes over a VirtualDevice, whose ranks are in row-major order of the rank axes. Plans and programs compute with
-// places, and not with rank numbers. A session asks the mesh which ranks have a piece; where micro-batches cut a value
+// places, and not with rank numbers. A session asks the mesh which ranks have a shard; where micro-batches cut a value
 // too, core/runtime/sharing.cc takes the axes of time out of the cuts by itself.
 //
 // What an axis cuts is each TaskGraph's own (BatchLayout, TaskGraph::split).
@@ -69,18 +69,18 @@ struct Mesh {
   int find(std::string_view name) const;      // -1 if there is none
   int64_t size(std::string_view name) const;  // 1 if there is none
   int64_t ranks() const;                      // product of the rank axes
-  // How many pieces, each with memory of its own, these axes make: units are not among them, which a kernel has side by
+  // How many shards, each with memory of its own, these axes make: units are not among them, which a kernel has side by
   // side.
-  int64_t pieces(const std::vector<int>& axes) const;
-  int64_t pieces(const Cuts& cuts) const;
-  // Parts in a piece of an uneven cut, with its padding.
-  int64_t parts_of_piece(const AxisCut& cut) const { return (cut.of + pieces(cut.axes) - 1) / pieces(cut.axes); }
+  int64_t shards(const std::vector<int>& axes) const;
+  int64_t shards(const Cuts& cuts) const;
+  // Parts in a shard of an uneven cut, with its padding.
+  int64_t parts_of_shard(const AxisCut& cut) const { return (cut.of + shards(cut.axes) - 1) / shards(cut.axes); }
   // The elements that a rank has of a dimension of this size, with their padding.
   int64_t local_size(int64_t size, const Cuts& cuts) const;
   // Of the parts that a dimension has in front of a cut with this outer, how many a rank has.
   int64_t local_outer(int64_t outer, const Cuts& cuts) const;
-  // Which of these pieces belongs to a place.
-  int64_t piece(const Place& place, const std::vector<int>& axes) const;
+  // Which of these shards belongs to a place.
+  int64_t shard(const Place& place, const std::vector<int>& axes) const;
   // The place of a rank of the device.
   Place place(int rank, int64_t micro_batch = 0) const;
   int rank_at(const Place& place) const;
@@ -104,14 +104,14 @@ struct Partial {
   friend bool operator==(const Partial&, const Partial&) = default;
 };
 
-// What the ranks of one piece of these axes have, or run, alone. In its place the others have another value of the same
+// What the ranks of one shard of these axes have, or run, alone. In its place the others have another value of the same
 // type, or run another node that is like it: Plan::value_representative, Plan::node_representative. So each has experts
 // of its own, though all run one program.
 struct RankLocal {
   std::vector<int> axes;  // none: every rank has it
-  int64_t piece = 0;      // of those that the axes make
+  int64_t shard = 0;      // of those that the axes make
   explicit operator bool() const { return !axes.empty(); }
-  bool is_at(const Mesh& mesh, const Place& place) const { return axes.empty() || mesh.piece(place, axes) == piece; }
+  bool is_at(const Mesh& mesh, const Place& place) const { return axes.empty() || mesh.shard(place, axes) == shard; }
   friend bool operator==(const RankLocal&, const RankLocal&) = default;
 };
 
@@ -125,7 +125,7 @@ struct Sharding {
   int cut_dim(int axis) const;    // the dimension that this axis cuts, -1 for none
   int64_t outer(int axis) const;  // of that cut, 1 for none
   int64_t of(int axis) const;     // the same, 0 for none
-  bool uneven() const;            // a piece may have padding
+  bool uneven() const;            // a shard may have padding
   friend bool operator==(const Sharding&, const Sharding&) = default;
 };
 

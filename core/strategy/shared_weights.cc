@@ -12,7 +12,7 @@ struct WeightUse {
 };
 
 int64_t degree_of(const Plan& plan, int task_graph) {
-  return plan.mesh(task_graph).pieces(plan.task_graphs[task_graph].split);
+  return plan.mesh(task_graph).shards(plan.task_graphs[task_graph].split);
 }
 
 std::string describe(const Plan& plan, int task_graph, const WeightUse& use) {

@@ -9,7 +9,7 @@ namespace epl {
 namespace {
 
 // How many times the seconds count of what a split is asked for to avoid: work that each rank does alike, a weight that
-// is gathered although it is stored in pieces, and a table that each rank has all of.
+// is gathered although it is stored in shards, and a table that each rank has all of.
 constexpr double uncut_work = 1000, gathered_weight = 100, replicated_table = 10;
 constexpr double body_sums = 3;  // so many sums over ranks a body takes that is cut, about
 

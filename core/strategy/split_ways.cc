@@ -32,7 +32,7 @@ void Splitting::find_wishes() {
     if (updates || work(n) > 0 || (experts_ && has_indices(n))) continue;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const auto& wished = wishes_[node.outputs[o]];
-      // Full sums are made of pieces as well, and so is the norm of a gradient.
+      // Full sums are made of shards as well, and so is the norm of a gradient.
       if (!wished || ((windows_ || node.phase == Phase::update) && !*wished)) continue;
       const CutFactor factor = *wished ? factor_at(rule, rule.outputs[o], *wished) : CutFactor();
       if (factor || !*wished) wish(factor);
@@ -93,7 +93,7 @@ bool Splitting::fits(NodeId n, const CutFactor& factor) const {
   const bool slides = extended_of(n).window(factor.factor) >= 0;
   if (slides && (axes_.size() > 1 || !may_slide(plan_, n, extended_of(n), factor, parts_))) return false;
   if (is_added(n, factor))
-    return (experts_ ? deals_ && has_indices(n) : pieces_) &&
+    return (experts_ ? expert_rows_ && has_indices(n) : shards_) &&
            (plan_.batch_of(here_).runs(plan_.mesh(here_)) == 1 ||
             (experts_ && !sums_batch_without(rule_of(n), plan_.node_shardings[n], factor.factor))) &&
            (factor.outer == 1 || !has_indices(n));
@@ -103,13 +103,13 @@ bool Splitting::fits(NodeId n, const CutFactor& factor) const {
   if (factors.empty()) return true;
   const BatchLayout batch = plan_.batch_of(plan_.node_task_graph[n]);
   for (const AxisCut& cut : factors[factor.factor]) {
-    int64_t pieces = cut.outer;
+    int64_t shards = cut.outer;
     if (!batch.cuts_over(cut.axes.front())) {  // another TaskGraph's own, or already cut by experts
       if (is_here(n)) return false;
       continue;
     }
-    for (int axis : cut.axes) pieces *= plan_.mesh(here_).axes[axis].size;
-    if (factor.outer % pieces != 0) return false;
+    for (int axis : cut.axes) shards *= plan_.mesh(here_).axes[axis].size;
+    if (factor.outer % shards != 0) return false;
   }
   return true;
 }

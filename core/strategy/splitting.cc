@@ -57,7 +57,7 @@ void Splitting::find_kept_replicated() {
 
 Status Splitting::decide(NodeId n) {
   const Node& node = graph_.node(n);
-  if (node.op->takes_any_operands) return {};  // on pieces as on all of it
+  if (node.op->takes_any_operands) return {};  // on shards as on all of it
   origins_.visit(node, rule_of(n));
   if (!alike(plan_.node_task_graph[n])) return {};
   const std::vector<PinnedOperand> pinned = pinned_operands(node);
@@ -126,14 +126,14 @@ std::string Splitting::reason(NodeId n, const std::vector<PinnedOperand>& pinned
                from.empty() ? "" : cat(", as ", from, " is"),
                pinned.empty() ? "" : cat(", as the strategy asks for ", pins_text(graph_, pinned)), ": ",
                takes_text(best.seconds, replicated),
-               extended_of(n).window(best.factor.factor) >= 0 ? "; its windows read over the borders of pieces" : "");
+               extended_of(n).window(best.factor.factor) >= 0 ? "; its windows read over the borders of shards" : "");
   }
   if (ways > 0)
     return cat("replicated on every rank, because ",
                std::isinf(cheapest_cut) ? "no cut is possible" : cat("a cut ", takes_text(cheapest_cut, replicated)));
   if (node.op->random) return "replicated on every rank, because it draws random numbers";
   if (work(n) <= 0) return "";
-  return cat("replicated on every rank, because no dimension has ", parts_, uneven_ ? "" : " equal", " pieces");
+  return cat("replicated on every rank, because no dimension has ", parts_, uneven_ ? "" : " equal", " shards");
 }
 
 void Splitting::apply(NodeId n, const Choice& choice) {

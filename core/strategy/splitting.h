@@ -32,12 +32,12 @@ class Splitting {
         experts_(experts),
         axes_(split_axes(plan_.task_graphs[here_], experts)),
         axis_(axes_.front()),
-        parts_(plan_.mesh(here_).pieces(axes_)),
+        parts_(plan_.mesh(here_).shards(axes_)),
         by_segments_(sums_by_segments(plan_)),
-        pieces_(!by_segments_ && !experts && context.options.flag("pieces")),
-        deals_(context.options.flag("pieces")),
+        shards_(!by_segments_ && !experts && context.options.flag("pieces")),
+        expert_rows_(context.options.flag("pieces")),
         uneven_(!by_segments_ && context.options.flag("uneven")),
-        windows_(windows && pieces_),
+        windows_(windows && shards_),
         rows_move_(experts && axes_.size() == 1 &&
                    plan_.batch_of_virtual_device(plan_.virtual_device_of(here_)).cuts_over(axis_)),
         at_(graph_.value_count()),
@@ -67,7 +67,7 @@ class Splitting {
   bool alike(int task_graph) const {
     if (task_graph == every_task_graph) return false;
     const std::vector<int> axes = split_axes(plan_.task_graphs[task_graph], experts_);
-    return !axes.empty() && plan_.mesh(task_graph).pieces(axes) == parts_;
+    return !axes.empty() && plan_.mesh(task_graph).shards(axes) == parts_;
   }
   const ExtendedRule& extended_of(NodeId n) const { return nodes_->rule(n); }
   const ShardingRule& rule_of(NodeId n) const { return extended_of(n).rule; }
@@ -117,7 +117,7 @@ class Splitting {
 
   // The factors that operands bring, and of a node with much work all others, as what uses its results would like them.
   std::vector<CutFactor> candidates(NodeId n, const std::vector<PinnedOperand>& pinned) const;
-  // Pieces of a run of so many parts: AxisCut::of.
+  // Shards of a run of so many parts: AxisCut::of.
   int64_t of(int64_t parts) const { return parts % parts_ == 0 ? 0 : parts; }
   // A factor in runs of one element.
   CutFactor all_of(NodeId n, int f) const { return {f, 1, of(rule_of(n).factors[f].size)}; }
@@ -130,11 +130,11 @@ class Splitting {
     if (factor) sharding.factors[factor.factor] = {{.axes = axes_, .outer = factor.outer, .of = factor.of}};
     return operand_shardings(extended_of(n), sharding);
   }
-  // The largest piece of an uneven cut, in parts.
+  // The largest shard of an uneven cut, in parts.
   int64_t largest(const CutFactor& factor) const { return (factor.of + parts_ - 1) / parts_; }
 
-  // Whether there are pieces of the factor, inside the runs that a cut of the batch leaves. Segments of a sum begin
-  // where no piece ends, which only equal ones grant.
+  // Whether there are shards of the factor, inside the runs that a cut of the batch leaves. Segments of a sum begin
+  // where no shard ends, which only equal ones grant.
   bool fits(NodeId n, const CutFactor& factor) const;
   double bytes(Value v) const { return static_cast<double>(graph_.type(v).bytes()); }
 
@@ -154,7 +154,7 @@ class Splitting {
 
   Choice weigh(NodeId n, const CutFactor& factor) const;
   // To bring an operand to where it is wanted, and, in the forward pass, to bring its gradient back: it is a sum over
-  // the ranks where the operand is not cut, and pieces where it is.
+  // the ranks where the operand is not cut, and shards where it is.
   void add_operand(Choice& choice, const Node& node, Value v, const CutPlace& wanted) const;
 
   void apply(NodeId n, const Choice& choice);
@@ -172,9 +172,9 @@ class Splitting {
   const int axis_;                 // the first, by which they are found
   const int64_t parts_;
   const bool by_segments_;
-  bool pieces_;         // the factors of PieceRules may be cut
-  bool deals_;          // so may those of rows that gather the weights of their expert
-  bool uneven_;         // pieces need not be equal
+  bool shards_;         // the factors of PartitionRules may be cut
+  bool expert_rows_;    // so may those of rows that gather the weights of their expert
+  bool uneven_;         // shards need not be equal
   const bool windows_;  // a cut may begin in a dimension of windows
   // Elsewhere the axis cuts the batch: each row comes from a rank, and its answer goes back there, to nobody else.
   const bool rows_move_;

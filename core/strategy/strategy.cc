@@ -75,9 +75,9 @@ const std::vector<ConfigKey>& config_keys() {
             "divides it"),
       built(
           "split.sequence", false,
-          "cut what lies between the nodes of a split too: sums scatter their pieces, which are gathered when needed"),
+          "cut what lies between the nodes of a split too: sums scatter their shards, which are gathered when needed"),
       built("split.spatial", "auto",
-            "cut the rows of images over a split, whose ranks then read the borders of their neighbours' pieces; auto: "
+            "cut the rows of images over a split, whose ranks then read the borders of their neighbours' shards; auto: "
             "where this moves less than cutting channels; on: wherever rows divide",
             {"auto", "on", "off"}),
       built("outputs.global_concat", "",

@@ -53,7 +53,7 @@ bool has_windows(const Plan& plan, int64_t parts) {
   for (const NodeId n : graph.node_ids()) {
     const Node& node = graph.node(n);
     if (node.phase != Phase::forward) continue;
-    const PieceRule* row = piece_table().find(node.op->name);
+    const PartitionRule* row = partition_rule_table().find(node.op->name);
     if (!row || !row->halo.of) continue;
     const ExtendedRule& rule = plan.rule(n);
     for (size_t f = rule.added; f < rule.rule.factors.size(); ++f) {
@@ -66,7 +66,7 @@ bool has_windows(const Plan& plan, int64_t parts) {
 bool cuts_windows(const Plan& plan) {
   for (const NodeId n : plan.graph->node_ids()) {
     const NodeSharding& sharding = plan.node_shardings[n];
-    const PieceRule* row = sharding.cut() ? piece_table().find(plan.graph->node(n).op->name) : nullptr;
+    const PartitionRule* row = sharding.cut() ? partition_rule_table().find(plan.graph->node(n).op->name) : nullptr;
     if (!row || !row->halo.of) continue;
     if (plan.rule(n).window(added_cut(plan.rule(n), sharding)) >= 0) return true;
   }

@@ -1,5 +1,5 @@
 // What it takes to cut dimensions along which windows slide: the rows of an image that a convolution or a pool goes
-// over (PieceRule::halo). Weights stay replicated, and each rank reads a few rows of its neighbours.
+// over (PartitionRule::halo). Weights stay replicated, and each rank reads a few rows of its neighbours.
 #pragma once
 
 #include <optional>
@@ -12,19 +12,19 @@
 
 namespace epl {
 
-// Whether windows of a node may slide over so many pieces of a factor: along one dimension, and each is computed alike.
+// Whether windows of a node may slide over so many shards of a factor: along one dimension, and each is computed alike.
 bool may_slide(const Plan& plan, NodeId node, const ExtendedRule& rule, const CutFactor& factor, int64_t parts);
 // Seconds that ranks meet because of it: for what a rank reads over its borders; in the forward pass for that of the
 // backward pass as well, where also the gradients of weights are sums over the ranks.
 double window_seconds(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor, int64_t parts,
                       const Origins& origins, const CostModel& cost);
-// Whether a forward node has windows that may slide over so many pieces.
+// Whether a forward node has windows that may slide over so many shards.
 bool has_windows(const Plan& plan, int64_t parts);
-// Whether windows slide over pieces in the plan.
+// Whether windows slide over shards in the plan.
 bool cuts_windows(const Plan& plan);
 
 // Where values of the backward pass had best lie, because a node takes one beside what the forward pass has left in
-// pieces: the gradient of an activation lies as the activation does. `at`: where the axis cuts the forward values.
+// shards: the gradient of an activation lies as the activation does. `at`: where the axis cuts the forward values.
 ByValue<std::optional<CutPlace>> beside_forward(const Plan& plan, const ByValue<CutPlace>& at, int axis);
 
 }  // namespace epl

@@ -188,7 +188,7 @@ class StandardWords {
     return false;
   }
 
-  // A copy of the stage takes all its devices; weights in pieces are split among them.
+  // A copy of the stage takes all its devices; weights in shards are split among them.
   static Json kind(Json out, const Stage& stage) {
     const auto devices = static_cast<int64_t>(stage.devices.size());
     if (!stage.dims.empty()) out["dims"] = stage.dims;

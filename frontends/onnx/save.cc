@@ -181,7 +181,7 @@ class Rewriting {
     return node_annotation(*annotations_, name, inputs, said_);
   }
 
-  // A weight in pieces that only a function or an inner graph reads has no node that could say so.
+  // A weight in shards that only a function or an inner graph reads has no node that could say so.
   bool says_all() const {
     return annotations_->complete && std::ranges::all_of(annotations_->weights, [&](const auto& weight) {
              const auto is_cut = [](const auto& one) { return one.second.ranks.size() > 1; };

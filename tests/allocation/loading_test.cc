@@ -75,7 +75,7 @@ class Loading : public testing::Test {
     EXPECT_TRUE(status.ok()) << status.to_string();
     return metrics.loss;
   }
-  static int64_t largest_piece(const Session& session) {
+  static int64_t largest_shard(const Session& session) {
     int64_t out = 0;
     for (const auto& rank : session.world().ranks()) {
       for (const StateSlot& slot : session.plan().state_of(rank->virtual_device).slots())
@@ -88,7 +88,7 @@ class Loading : public testing::Test {
     Status status;
     const int64_t taken = most_heap_of([&] { status = load_session(session, folder); });
     EXPECT_TRUE(status.ok()) << status.to_string();
-    EXPECT_LE(taken, 5 << 20) << "a piece is read into its place";
+    EXPECT_LE(taken, 5 << 20) << "a shard is read into its place";
     EXPECT_GT(taken, 0);
   }
   static void expect_same_state(Session& one, Session& other) {
@@ -109,7 +109,7 @@ TEST_F(Loading, OfOneRankByFour) {
   ASSERT_TRUE(save_session(*one, saved_).ok());
   const auto four = make({4, R"("default": {"split": 4})"});
   ASSERT_TRUE(four);
-  EXPECT_LE(largest_piece(*four), 3 << 20);
+  EXPECT_LE(largest_shard(*four), 3 << 20);
   load_in_little_memory(*four, saved_);
   expect_same_state(*one, *four);
 }
@@ -140,7 +140,7 @@ TEST_F(Loading, OfFourProcessesByThreeRanks) {
 
   const auto one = make({}), three = make({3, R"("default": {"split": 3})"});
   ASSERT_TRUE(one && three);
-  EXPECT_LE(largest_piece(*three), 5 << 20);
+  EXPECT_LE(largest_shard(*three), 5 << 20);
   load_in_little_memory(*three, saved_);
   load_in_little_memory(*one, saved_);
   // What it would take with all tensors in memory.
@@ -151,7 +151,7 @@ TEST_F(Loading, OfFourProcessesByThreeRanks) {
   });
   EXPECT_GE(joined_in_memory, state_bytes);
   expect_same_state(*one, *three);
-  // And all ranks of one process, of which each holds a piece, save what lies on them.
+  // And all ranks of one process, of which each holds a shard, save what lies on them.
   Status saved;
   EXPECT_LE(most_heap_of([&] { saved = save_session(*three, saved_); }), 10 << 20);
   ASSERT_TRUE(saved.ok()) << saved.to_string();

@@ -1,4 +1,4 @@
-// Boxes of tensors come to their place, from memory, from a file and from pieces, and take little more than themselves.
+// Boxes of tensors come to their place, from memory, from a file and from shards, and take little more than themselves.
 #include "core/base/tensor_box.h"
 
 #include <gtest/gtest.h>
@@ -73,14 +73,14 @@ Tensor expected(const Tensor& from, const BoxCopy& box) {
   return out;
 }
 
-// The tensor in pieces that a tree of cuts makes.
+// The tensor in shards that a tree of cuts makes.
 void cut(const Tensor& all, const BoxCopy& box, Draw& draw, std::vector<PlacedBox>& out) {
   const size_t ndim = box.shape.size();
   const size_t d = ndim == 0 ? 0 : static_cast<size_t>(draw.number(0, static_cast<int64_t>(ndim) - 1));
   if (ndim == 0 || box.shape[d] < 2 || draw.number(0, 3) == 0) {
-    Tensor piece(TensorType{DType::i32, box.shape});
-    ASSERT_TRUE(copy_box(all, {box.shape, box.from, box.shape, Shape(ndim, 0)}, piece.data()).ok());
-    out.push_back(PlacedBox::all(Tensor(piece.type(), std::make_shared<Counting>(piece))));
+    Tensor shard(TensorType{DType::i32, box.shape});
+    ASSERT_TRUE(copy_box(all, {box.shape, box.from, box.shape, Shape(ndim, 0)}, shard.data()).ok());
+    out.push_back(PlacedBox::all(Tensor(shard.type(), std::make_shared<Counting>(shard))));
     out.back().offset = box.from;
     return;
   }
@@ -99,9 +99,9 @@ TEST(TensorBox, ComesToItsPlaceFromWhereverItIs) {
     Shape shape(static_cast<size_t>(draw.number(0, 4)));
     for (int64_t& size : shape) size = draw.number(1, 5);
     const Tensor memory = counted(shape), file(memory.type(), std::make_shared<Counting>(memory));
-    std::vector<PlacedBox> pieces;
-    cut(memory, {shape, Shape(shape.size(), 0), {}, {}}, draw, pieces);
-    const Tensor together = joined(memory.type(), pieces);
+    std::vector<PlacedBox> shards;
+    cut(memory, {shape, Shape(shape.size(), 0), {}, {}}, draw, shards);
+    const Tensor together = joined(memory.type(), shards);
     const BoxCopy box = draw.box(shape);
     for (const Tensor* from : {&memory, &file, &together}) {
       Tensor target(TensorType{DType::i32, box.room});
@@ -109,13 +109,13 @@ TEST(TensorBox, ComesToItsPlaceFromWhereverItIs) {
       EXPECT_TRUE(identical(target, expected(memory, box))) << "seed " << seed;
     }
     Tensor target(TensorType{DType::i32, box.room}), part(TensorType{DType::i32, box.shape});
-    ASSERT_TRUE(copy_box(pieces, box, target.data()).ok());
+    ASSERT_TRUE(copy_box(shards, box, target.data()).ok());
     EXPECT_TRUE(identical(target, expected(memory, box))) << "seed " << seed;
     // A box of a tensor is a tensor.
     const BoxCopy alone{box.shape, box.from, box.shape, Shape(shape.size(), 0)};
     ASSERT_TRUE(copy_box(memory, alone, part.data()).ok());
     EXPECT_TRUE(identical(*PlacedBox{{}, box.shape, file, box.from}.as_tensor().load(), part)) << "seed " << seed;
-    EXPECT_TRUE(identical(*together.load(), memory)) << "seed " << seed << ", " << pieces.size() << " pieces";
+    EXPECT_TRUE(identical(*together.load(), memory)) << "seed " << seed << ", " << shards.size() << " shards";
     const int64_t begin = draw.number(0, memory.elements()), count = draw.number(0, memory.elements() - begin);
     std::vector<std::byte> range(static_cast<size_t>(count) * 4);
     ASSERT_TRUE(together.read(begin * 4, count * 4, range.data()).ok());
@@ -146,18 +146,18 @@ TEST(TensorBox, ReadsLittleMoreThanTheBox) {
   EXPECT_LE(close->all, narrow.bytes());
 }
 
-TEST(TensorBox, APieceThatCannotBeReadIsAnError) {
+TEST(TensorBox, AShardThatCannotBeReadIsAnError) {
   class Broken final : public TensorSource {
     Status read(int64_t, int64_t, void*) const override { return Status(Code::io, "broken"); }
   };
   const TensorType half{DType::i32, {2, 2}};
-  std::vector<PlacedBox> pieces = {PlacedBox::all(counted({2, 2})),
+  std::vector<PlacedBox> shards = {PlacedBox::all(counted({2, 2})),
                                    PlacedBox::all(Tensor(half, std::make_shared<Broken>()))};
-  pieces[1].offset = {2, 0};
+  shards[1].offset = {2, 0};
   Tensor target(half);
-  EXPECT_TRUE(copy_box(pieces, {{2, 2}, {0, 0}, {2, 2}, {0, 0}}, target.data()).ok());
-  EXPECT_EQ(copy_box(pieces, {{2, 2}, {1, 0}, {2, 2}, {0, 0}}, target.data()).code(), Code::io);
-  EXPECT_EQ(joined({DType::i32, {4, 2}}, pieces).load().status().code(), Code::io);
+  EXPECT_TRUE(copy_box(shards, {{2, 2}, {0, 0}, {2, 2}, {0, 0}}, target.data()).ok());
+  EXPECT_EQ(copy_box(shards, {{2, 2}, {1, 0}, {2, 2}, {0, 0}}, target.data()).code(), Code::io);
+  EXPECT_EQ(joined({DType::i32, {4, 2}}, shards).load().status().code(), Code::io);
 }
 
 }  // namespace

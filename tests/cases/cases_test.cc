@@ -190,8 +190,8 @@ TEST(Experts, AreGivenToRanks) {
   }
 }
 
-// Two ranks have pieces of the weights, and so have two more that have other samples.
-TEST_P(Cases, AreRightInPiecesOfTheWeights) {
+// Two ranks have shards of the weights, and so have two more that have other samples.
+TEST_P(Cases, AreRightInShardsOfTheWeights) {
   EPL_ONE_OF_THREE();
   const Expected& e = GetParam();
   if (!fs::exists(own / e.name)) GTEST_SKIP() << "only the cases of this folder";
@@ -205,7 +205,7 @@ TEST_P(Cases, AreRightInPiecesOfTheWeights) {
   }
 }
 
-// At level `layout` the pieces give the bits of one rank, whatever else is cut. Its bits are others than those of level
+// At level `layout` the shards give the bits of one rank, whatever else is cut. Its bits are others than those of level
 // `data` where a split cuts a sum, else this would show nothing.
 TEST(CaseFolders, HaveTheBitsOfOneRankAtLevelLayout) {
   const auto strategy = [](const std::string& level, int split, int micro_batches) {

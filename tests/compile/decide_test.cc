@@ -133,10 +133,10 @@ TEST_F(Deciding, AsksTheMachine) {
     request.machine.links.front().seconds = link_seconds;
     const auto plan = decide(request);
     EPL_CHECK(plan.ok(), plan.status().to_string());
-    const auto in_pieces = [&](NodeId n) {
-      return plan->why.size() > 0 && plan->why[n].find("updates a piece") != std::string::npos;
+    const auto in_shards = [&](NodeId n) {
+      return plan->why.size() > 0 && plan->why[n].find("updates a shard") != std::string::npos;
     };
-    return std::ranges::count_if(graph->node_ids(), in_pieces);
+    return std::ranges::count_if(graph->node_ids(), in_shards);
   };
   EXPECT_GT(shared(1e-7), shared(1e-5));
   EXPECT_EQ(shared(1), 0);

@@ -167,7 +167,7 @@ TEST(Overview, EveryCutHasAReason) {
   EXPECT_NE(reason.find(" more than a share of the work"), std::string::npos) << reason;
   EXPECT_NE(tensor("transformer.h.0.mlp.c_proj.weight").why.find("cut by rows: "), std::string::npos);
   EXPECT_EQ(tensor("transformer.h.3.mlp.c_fc.weight").scope, "second");
-  EXPECT_EQ(tensor("transformer.h.0.ln_1.weight").pieces, 1);
+  EXPECT_EQ(tensor("transformer.h.0.ln_1.weight").shards, 1);
   EXPECT_EQ(
       tensor("transformer.wte.weight").why,
       "second uses it as well: first keeps it replicated, sends it there in each step, and gets its gradient back");

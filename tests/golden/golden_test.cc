@@ -75,7 +75,7 @@ TEST(SplitStage, Gpt) {
   for (const char* stage : {"plan", "local"}) compare(cat("gpt_split2.", stage), *made->text(EntryKind::train, stage));
 }
 
-// The same with what lies between in pieces: two reduce-scatters and two all-gathers in each block's forward pass.
+// The same with what lies between in shards: two reduce-scatters and two all-gathers in each block's forward pass.
 TEST(SplitStage, GptBySequence) {
   const auto made = plan(2, "1", block_model(BlockModel::gpt), R"({"default": {"split": 2}, "split.sequence": true})");
   for (const char* stage : {"plan", "local"})
@@ -89,7 +89,7 @@ TEST(ZeroStage, MlpOfTwoRanks) {
     compare(cat("mlp_zero2.", stage), *made->text(EntryKind::train, stage));
 }
 
-// Copies that share each micro-batch: sums of gradients are scattered in each, and pieces are added up.
+// Copies that share each micro-batch: sums of gradients are scattered in each, and shards are added up.
 TEST(OrderStage, MlpOfTwoRanksAndTwoMicroBatches) {
   const auto made = plan(2, "2", mlp, R"({"zero.level": "v0", "batch.order": "micro_batches"})");
   compare("mlp_order2x2.local", *made->text(EntryKind::train, "local"));

@@ -296,12 +296,12 @@ TEST(Gemm, RunsOfUnitsAreSubtrees) {
   Case c = random_case(random, 40, 50, 8 * 300, 8);
   c.p.bias = GemmBias::none;
   const std::vector<float> whole = run(c, 2);
-  for (int64_t pieces : {2, 4, 8}) {
+  for (int64_t shards : {2, 4, 8}) {
     std::vector<std::vector<float>> sums;
-    for (int64_t i = 0; i < pieces; ++i) {
+    for (int64_t i = 0; i < shards; ++i) {
       GemmProblem part = c.p;
-      part.k = c.p.k / pieces;
-      part.units = 8 / pieces;
+      part.k = c.p.k / shards;
+      part.units = 8 / shards;
       sums.push_back(run(part, {.a = c.a.data() + i * part.k * c.p.a_col, .b = c.b.data() + i * part.k * c.p.b_row},
                          part.m * part.c_row, 2));
     }
@@ -315,7 +315,7 @@ TEST(Gemm, RunsOfUnitsAreSubtrees) {
     }
     for (int64_t i = 0; i < c.p.m; ++i)
       ASSERT_EQ(0, std::memcmp(&sums[0][i * c.p.c_row], &whole[i * c.p.c_row], c.p.n * sizeof(float)))
-          << pieces << " pieces, row " << i;
+          << shards << " shards, row " << i;
   }
 }
 

@@ -98,16 +98,16 @@ TEST_P(Samples, AgreeInSizesThatNobodyThoughtOf) {
   }
 }
 
-// A row gives the same bits for a batch at once and for its pieces, added as ranks and micro-batches add them, wherever
+// A row gives the same bits for a batch at once and for its shards, added as ranks and micro-batches add them, wherever
 // the batch stands in the operands.
-void compare_pieces(const OpDef& op, const Sample& sample, const ShardingRule& rule, CutFactor factor, int64_t pieces) {
+void compare_shards(const OpDef& op, const Sample& sample, const ShardingRule& rule, CutFactor factor, int64_t shards) {
   const std::vector<Tensor> inputs = sample.values(4);
-  const BatchCut cut = follow_batch(rule, std::vector<CutPlace>(inputs.size()), pieces, factor);
+  const BatchCut cut = follow_batch(rule, std::vector<CutPlace>(inputs.size()), shards, factor);
   if (cut.couples) return;
   Launch launch = lowered(op, sample, inputs);
   const bool sums = std::ranges::find(cut.outputs, CutPlace()) != cut.outputs.end();
-  if (sums) launch.units = {pieces, cut.sum_outer};
-  launch.context = {.seed = 5, .step = 3, .first_unit = 0, .units = pieces};
+  if (sums) launch.units = {shards, cut.sum_outer};
+  launch.context = {.seed = 5, .step = 3, .first_unit = 0, .units = shards};
   launch.threads = 2;
   std::vector<Tensor> types;
   for (const TensorType& type : launch.outputs) types.emplace_back(type);
@@ -115,34 +115,34 @@ void compare_pieces(const OpDef& op, const Sample& sample, const ShardingRule& r
   for (const KernelRow* row : rows_for(launch)) {
     const std::vector<Tensor> whole = launch_kernel(launch, row->name);
     std::vector<std::vector<Tensor>> results;
-    for (int64_t p = 0; p < pieces; ++p) {
-      const Cut of{rule, factor.factor, p * part / pieces, part / pieces, factor.outer};
-      const Piece piece = of.of(op, sample.attributes, inputs, types);
+    for (int64_t p = 0; p < shards; ++p) {
+      const Cut of{rule, factor.factor, p * part / shards, part / shards, factor.outer};
+      const Shard shard = of.of(op, sample.attributes, inputs, types);
       Sample local = sample;
       for (size_t i = 0; i < inputs.size(); ++i)
-        if (local.operands[i].present) local.operands[i].type = piece.inputs[i].type();
-      local.attributes = piece.attributes;
-      Launch own = lowered(op, local, piece.inputs);
+        if (local.operands[i].present) local.operands[i].type = shard.inputs[i].type();
+      local.attributes = shard.attributes;
+      Launch own = lowered(op, local, shard.inputs);
       own.context = {.seed = 5, .step = 3, .first_unit = p, .units = 1};
       own.threads = 2;
       results.push_back(launch_kernel(own, row->name));
       for (size_t i = 0; i < whole.size(); ++i) {
         if (!cut.outputs[i]) continue;
-        ASSERT_TRUE(identical(of.piece(rule.outputs[i], whole[i]), results.back()[i])) << row->name << ", output " << i;
+        ASSERT_TRUE(identical(of.shard(rule.outputs[i], whole[i]), results.back()[i])) << row->name << ", output " << i;
       }
     }
     for (size_t i = 0; i < whole.size(); ++i) {
       if (cut.outputs[i] || whole[i].dtype() != DType::f32) continue;
-      for (int64_t step = 1; step < pieces; step *= 2)
-        for (int64_t p = 0; p + step < pieces; p += 2 * step)
+      for (int64_t step = 1; step < shards; step *= 2)
+        for (int64_t p = 0; p + step < shards; p += 2 * step)
           for (int64_t k = 0; k < whole[i].elements(); ++k)
             results[p][i].as<float>()[k] += results[p + step][i].as<float>()[k];
-      ASSERT_TRUE(identical(whole[i], results[0][i])) << row->name << ", output " << i << " in " << pieces << " pieces";
+      ASSERT_TRUE(identical(whole[i], results[0][i])) << row->name << ", output " << i << " in " << shards << " shards";
     }
   }
 }
 
-TEST_P(Samples, PiecesHaveTheBitsOfTheFullTensor) {
+TEST_P(Samples, ShardsHaveTheBitsOfTheFullTensor) {
   const OpDef& op = *GetParam();
   if (op.boundary) GTEST_SKIP() << "no meaning of its own";
   for (const Variant& variant : variants(op, {1, 4, 12}, false, 50)) {
@@ -156,10 +156,10 @@ TEST_P(Samples, PiecesHaveTheBitsOfTheFullTensor) {
         // Elements are numbered: partition asks for samples that lead.
         const ShardingRule::Dim& leading = rule->outputs[0].empty() ? ShardingRule::Dim{} : rule->outputs[0][0];
         if (op.random && (outer > 1 || leading.empty() || leading[0] != static_cast<int>(f))) continue;
-        for (int64_t pieces : {2, 4}) {
-          if (rule->factors[f].size % (pieces * outer) != 0) continue;
-          SCOPED_TRACE(cat("factor ", f, " in ", outer, " parts and ", pieces, " pieces"));
-          compare_pieces(op, variant.sample, *rule, {static_cast<int>(f), outer}, pieces);
+        for (int64_t shards : {2, 4}) {
+          if (rule->factors[f].size % (shards * outer) != 0) continue;
+          SCOPED_TRACE(cat("factor ", f, " in ", outer, " parts and ", shards, " shards"));
+          compare_shards(op, variant.sample, *rule, {static_cast<int>(f), outer}, shards);
           if (HasFatalFailure()) return;
         }
       }

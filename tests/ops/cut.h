@@ -1,18 +1,18 @@
-// Pieces of an op's operands by the factors of its sharding rule.
+// Shards of an op's operands by the factors of its sharding rule.
 #pragma once
 
 #include "tests/ops/variants.h"
 
 namespace epl {
 
-struct Piece {
+struct Shard {
   Attributes attributes;
   std::vector<Tensor> inputs;
   std::vector<TensorType> outputs;
   uint64_t first_element = 0;  // of the full result, for random ops
 };
 
-// The piece [begin, begin + count) of every part of one factor, which is `outer` parts.
+// The shard [begin, begin + count) of every part of one factor, which is `outer` parts.
 struct Cut {
   const ShardingRule& rule;
   int factor;
@@ -39,7 +39,7 @@ struct Cut {
     }
     return index;
   }
-  Tensor piece(const ShardingRule::Operand& dims, const Tensor& full) const {
+  Tensor shard(const ShardingRule::Operand& dims, const Tensor& full) const {
     if (!cuts(dims)) return full;
     Tensor local(type(dims, full.type()));
     const Shape& shape = local.shape();
@@ -56,13 +56,13 @@ struct Cut {
     return local;
   }
 
-  // What a rank that has this piece computes it from.
-  Piece of(const OpDef& op, const Attributes& attributes, const std::vector<Tensor>& inputs,
+  // What a rank that has this shard computes it from.
+  Shard of(const OpDef& op, const Attributes& attributes, const std::vector<Tensor>& inputs,
            const std::vector<Tensor>& outputs) const {
-    Piece local{.attributes = attributes, .inputs = {}, .outputs = {}};
+    Shard local{.attributes = attributes, .inputs = {}, .outputs = {}};
     std::vector<TensorType> input_types;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      local.inputs.push_back(inputs[i].empty() ? Tensor() : piece(rule.inputs[i], inputs[i]));
+      local.inputs.push_back(inputs[i].empty() ? Tensor() : shard(rule.inputs[i], inputs[i]));
       input_types.push_back(local.inputs[i].type());
     }
     for (size_t i = 0; i < outputs.size(); ++i) local.outputs.push_back(type(rule.outputs[i], outputs[i].type()));

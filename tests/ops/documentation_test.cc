@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "core/ir/op.h"
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/ir/text.h"
 #include "core/ops/sample.h"
 #include "tests/page.h"
@@ -84,21 +84,21 @@ SampleCuts cuts_of(const OpDef& op, const std::string& sample_text) {
   }
   found.all = static_cast<int>(standing.size());
   if (!added.empty()) {
-    const PieceRule& row = *extended->row;
+    const PartitionRule& row = *extended->row;
     found.text += cat(row.indices >= 0  ? "; ranks index what they have along `"
                       : row.counts >= 0 ? "; ranks count their elements along `"
                       : row.sums        ? "; ranks sum in an order of their own along `"
                                         : "; its body is cut along `",
                       added, "`");
   }
-  if (!windows.empty()) found.text += cat("; windows read over the borders of pieces along `", windows, "`");
+  if (!windows.empty()) found.text += cat("; windows read over the borders of shards along `", windows, "`");
   return found;
 }
 
 // Of the sample that may be cut most.
 std::string sharding_of(const OpDef& op) {
   if (op.boundary) return "none: a plan places it where cuts meet";
-  if (op.takes_any_operands) return "none: it looks at each operand by itself, so at pieces as they are";
+  if (op.takes_any_operands) return "none: it looks at each operand by itself, so at shards as they are";
   SampleCuts best;
   for (const std::string& sample : op.samples) {
     SampleCuts cuts = cuts_of(op, sample);

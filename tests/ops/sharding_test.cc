@@ -1,5 +1,5 @@
-// The proof of every sharding rule: cutting any factor that may be cut in two, computing each piece by the op itself
-// with localised attributes, and putting the pieces together (or summing them) gives the uncut result. A factor is cut
+// The proof of every sharding rule: cutting any factor that may be cut in two, computing each shard by the op itself
+// with localised attributes, and putting the shards together (or summing them) gives the uncut result. A factor is cut
 // as a whole, and in each of `outer` equal parts, as it is where samples are not the major part of a dimension.
 #include <gtest/gtest.h>
 
@@ -46,13 +46,13 @@ struct Case {
   }
 
   Result<std::vector<Tensor>> compute(const Cut& cut) const {
-    const Piece piece = cut.of(op, sample.attributes, inputs, outputs);
-    return evaluate_op(op, piece.attributes, piece.inputs, {}, 0,
-                       op.random ? static_cast<int64_t>(piece.first_element) : 0);
+    const Shard shard = cut.of(op, sample.attributes, inputs, outputs);
+    return evaluate_op(op, shard.attributes, shard.inputs, {}, 0,
+                       op.random ? static_cast<int64_t>(shard.first_element) : 0);
   }
 };
 
-// Two pieces of a factor give, put together or summed, the full tensor.
+// Two shards of a factor give, put together or summed, the full tensor.
 void expect_full(const Case& c, const Cut& first, const Cut& second) {
   auto a = c.compute(first), b = c.compute(second);
   ASSERT_TRUE(a.ok()) << a.status().to_string();
@@ -61,8 +61,8 @@ void expect_full(const Case& c, const Cut& first, const Cut& second) {
   for (size_t i = 0; i < c.outputs.size(); ++i) {
     SCOPED_TRACE(cat("output ", i));
     if (first.cuts(c.rule.outputs[i])) {
-      expect_near((*a)[i], first.piece(c.rule.outputs[i], c.outputs[i]));
-      expect_near((*b)[i], second.piece(c.rule.outputs[i], c.outputs[i]));
+      expect_near((*a)[i], first.shard(c.rule.outputs[i], c.outputs[i]));
+      expect_near((*b)[i], second.shard(c.rule.outputs[i], c.outputs[i]));
       continue;
     }
     Tensor combined(c.outputs[i].type());
@@ -76,27 +76,27 @@ void expect_full(const Case& c, const Cut& first, const Cut& second) {
   }
 }
 
-// Units in one computation round exactly as pieces that are added afterwards, by the binary tree. `pieces` cuts the
+// Units in one computation round exactly as shards that are added afterwards, by the binary tree. `shards` cuts the
 // factor into so many.
-void expect_unit_bits(const Case& c, int factor, int64_t outer, int64_t pieces) {
-  const BatchCut cut = follow_batch(c.rule, std::vector<CutPlace>(c.inputs.size()), pieces, {factor, outer});
+void expect_unit_bits(const Case& c, int factor, int64_t outer, int64_t shards) {
+  const BatchCut cut = follow_batch(c.rule, std::vector<CutPlace>(c.inputs.size()), shards, {factor, outer});
   if (cut.couples) return;
   const int64_t part = c.rule.factors[factor].size / outer;
-  auto full = evaluate_op(c.op, c.sample.attributes, c.inputs, {pieces, cut.sum_outer});
+  auto full = evaluate_op(c.op, c.sample.attributes, c.inputs, {shards, cut.sum_outer});
   ASSERT_TRUE(full.ok()) << full.status().to_string();
   std::vector<std::vector<Tensor>> results;
-  for (int64_t p = 0; p < pieces; ++p) {
-    auto result = c.compute({c.rule, factor, p * part / pieces, part / pieces, outer});
+  for (int64_t p = 0; p < shards; ++p) {
+    auto result = c.compute({c.rule, factor, p * part / shards, part / shards, outer});
     ASSERT_TRUE(result.ok()) << result.status().to_string();
     results.push_back(*result);
   }
   for (size_t i = 0; i < c.outputs.size(); ++i) {
     if (cut.outputs[i] || !is_float(c.outputs[i].dtype())) continue;
-    for (int64_t step = 1; step < pieces; step *= 2)
-      for (int64_t p = 0; p + step < pieces; p += 2 * step)
+    for (int64_t step = 1; step < shards; step *= 2)
+      for (int64_t p = 0; p + step < shards; p += 2 * step)
         for (int64_t k = 0; k < c.outputs[i].elements(); ++k)
           results[p][i].set(k, results[p][i].get(k) + results[p + step][i].get(k));
-    EXPECT_TRUE(identical((*full)[i], results[0][i])) << "output " << i << " in " << pieces << " pieces";
+    EXPECT_TRUE(identical((*full)[i], results[0][i])) << "output " << i << " in " << shards << " shards";
   }
 }
 
@@ -135,7 +135,7 @@ class Sharding : public testing::TestWithParam<const OpDef*> {
   }
 };
 
-TEST_P(Sharding, PiecesMakeTheFullTensor) {
+TEST_P(Sharding, ShardsMakeTheFullTensor) {
   const int cuts = each_cut(DType::f64, [](const Case& c, int factor, int64_t outer) {
     const int64_t part = c.rule.factors[factor].size / outer;
     expect_full(c, {c.rule, factor, 0, part / 2, outer}, {c.rule, factor, part / 2, part - part / 2, outer});
@@ -144,13 +144,13 @@ TEST_P(Sharding, PiecesMakeTheFullTensor) {
   EXPECT_GT(cuts, 0) << "no sample has a factor that may be cut";
 }
 
-// The bits of a sum over the batch do not depend on how many pieces it is made in, wherever the batch stands among the
+// The bits of a sum over the batch do not depend on how many shards it is made in, wherever the batch stands among the
 // dimensions that are summed over.
-TEST_P(Sharding, UnitsRoundLikePieces) {
+TEST_P(Sharding, UnitsRoundLikeShards) {
   each_cut(DType::f32, [](const Case& c, int factor, int64_t outer) {
     if (!sums(c, factor)) return;
-    for (int64_t pieces : {2, 4})
-      if (c.rule.factors[factor].size % (pieces * outer) == 0) expect_unit_bits(c, factor, outer, pieces);
+    for (int64_t shards : {2, 4})
+      if (c.rule.factors[factor].size % (shards * outer) == 0) expect_unit_bits(c, factor, outer, shards);
   });
 }
 

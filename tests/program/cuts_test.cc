@@ -1,4 +1,4 @@
-// Every op, every factor that its rules allow, over 2 and 4 ranks, in equal pieces and in uneven ones: what `partition`
+// Every op, every factor that its rules allow, over 2 and 4 ranks, in equal shards and in uneven ones: what `partition`
 // makes of a node that is cut there computes what the op computes, on ranks that go through their local graph side by
 // side.
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 #include <limits>
 
 #include "core/ir/evaluate.h"
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/program/local_graph.h"
-#include "core/program/pieces.h"
 #include "core/program/reshard.h"
+#include "core/program/shards.h"
 #include "core/strategy/batch_cut.h"
 #include "tests/ops/variants.h"
 
@@ -85,10 +85,10 @@ class Ranks {
     return {};
   }
 
-  Status gather(Value pieces, Tensor& out) {
+  Status gather(Value shards, Tensor& out) {
     int64_t to = 0;
     for (size_t r = 0; r < values_.size(); ++r) {
-      const Tensor& x = at(r, pieces);
+      const Tensor& x = at(r, shards);
       // Ranks behind this one have not come to the node, but to its operand.
       for (int64_t i = 0; i < x.elements(); ++i) set_element(out, to++, element(x, i));
     }
@@ -110,7 +110,7 @@ class Ranks {
     return {};
   }
 
-  // Some elements, along a dimension, of the value that the pieces make; outside of it is padding.
+  // Some elements, along a dimension, of the value that the shards make; outside of it is padding.
   Status read_over(const Node& node, size_t rank, Tensor& out) {
     const Attributes& a = node.attributes;
     const auto dim = static_cast<size_t>(a.integer("dim"));
@@ -183,17 +183,17 @@ void expect_same(const Tensor& found, const Tensor& wanted) {
 }
 
 // Of a tensor, what a rank has; no number where that is padding.
-Tensor poisoned_piece(const Mesh& mesh, int rank, const Tensor& full, const Sharding& sharding) {
-  Tensor piece(local_type(mesh, full.type(), sharding));
-  for (int64_t i = 0; i < piece.elements(); ++i) set_element(piece, i, is_float(piece.dtype()) ? NAN : 1);
+Tensor poisoned_shard(const Mesh& mesh, int rank, const Tensor& full, const Sharding& sharding) {
+  Tensor shard(local_type(mesh, full.type(), sharding));
+  for (int64_t i = 0; i < shard.elements(); ++i) set_element(shard, i, is_float(shard.dtype()) ? NAN : 1);
   for_each_run(full.type(), sharding, mesh, mesh.place(rank), [&](int64_t global, int64_t local, int64_t bytes) {
-    std::memcpy(static_cast<std::byte*>(piece.data()) + local, static_cast<const std::byte*>(full.data()) + global,
+    std::memcpy(static_cast<std::byte*>(shard.data()) + local, static_cast<const std::byte*>(full.data()) + global,
                 static_cast<size_t>(bytes));
   });
-  return piece;
+  return shard;
 }
 
-// Whether windows may slide over pieces, which depends on sizes.
+// Whether windows may slide over shards, which depends on sizes.
 bool slides(const OpDef& op, const Sample& sample, const OutputTypes& results, int factor, int64_t ranks) {
   std::vector<const TensorType*> types;
   for (const TensorType& type : results) types.push_back(&type);
@@ -257,7 +257,7 @@ class CutNodes : public ::testing::TestWithParam<const OpDef*> {
       expect_result(all, local, *wanted);
       ++cuts;
       if (!plan.node_shardings.back().uneven()) continue;
-      SCOPED_TRACE("with operands that lie in pieces, whose padding is not zero");
+      SCOPED_TRACE("with operands that lie in shards, whose padding is not zero");
       const OperandShardings operands = operand_shardings(plan, NodeId{0});
       for (size_t i = 0; i < inputs.size(); ++i) {
         if (const Value v = plan.graph->find(cat("x", i))) plan.shardings[v] = operands.inputs[i];
@@ -268,7 +268,7 @@ class CutNodes : public ::testing::TestWithParam<const OpDef*> {
       for (size_t r = 0; r < static_cast<size_t>(ranks); ++r) {
         for (size_t i = 0; i < inputs.size(); ++i) {
           const Value v = locals->at(0).graph.find(cat("x", i));
-          if (v) poisoned.at(r, v) = poisoned_piece(plan.mesh(), static_cast<int>(r), inputs[i], operands.inputs[i]);
+          if (v) poisoned.at(r, v) = poisoned_shard(plan.mesh(), static_cast<int>(r), inputs[i], operands.inputs[i]);
         }
       }
       expect_result(poisoned, locals->at(0), *wanted);
@@ -320,8 +320,8 @@ TEST(CutRows, KeepNegativeZeros) {
   for (int64_t i = 0; i < found.elements(); ++i) EXPECT_TRUE(std::signbit(found.get(i))) << i;
 }
 
-// Windows of every kind over pieces, forward and their gradients: strides, dilations, uneven padding, windows that
-// reach over several pieces, one to three dimensions.
+// Windows of every kind over shards, forward and their gradients: strides, dilations, uneven padding, windows that
+// reach over several shards, one to three dimensions.
 struct Windows {
   std::string text;  // of a sample: x and attributes
   std::string weights = "";
@@ -379,7 +379,7 @@ Attributes with(Attributes attributes, std::string_view name, const Attribute& v
   return attributes;
 }
 
-TEST(CutWindows, ReadOverTheBordersOfTheirPieces) {
+TEST(CutWindows, ReadOverTheBordersOfTheirShards) {
   for (const Windows& w : windows) {
     SCOPED_TRACE(w.text);
     for (const char* name : {"conv", "max_pool", "avg_pool"}) {

@@ -50,7 +50,7 @@ TEST(Reshard, SumsGoOverMicroBatchesAndThenOverRanks) {
   EXPECT_EQ(moves(lying({{}, {}}, {{data, ShardingRule::Reduce::max}}), lying({{}, {}})),
             "all_reduce(data) f32[64,16]");
   EXPECT_EQ(moves(lying({{}, {}}, {{micro_batch, ShardingRule::Reduce::max}}), lying({{}, {}})),
-            "error: a maximum or minimum is taken over the pieces of micro_batch, which only sums are; use fewer "
+            "error: a maximum or minimum is taken over the shards of micro_batch, which only sums are; use fewer "
             "micro-batches");
 }
 
@@ -64,10 +64,10 @@ TEST(Reshard, SumsFollowTheOrderOfTheBatch) {
             "accumulate f32[64,16]!; reduce_scatter(data) f32[32,16]; all_reduce(model) f32[32,16]");
   EXPECT_EQ(moves(summed, lying({by({data}), {}}), full, time_first),
             "reduce_scatter(data) f32[32,16]; accumulate f32[32,16]!; all_reduce(model) f32[32,16]")
-      << "what is added up over micro-batches is a piece";
+      << "what is added up over micro-batches is a shard";
 }
 
-TEST(Reshard, ASumThatIsWantedInPiecesIsScattered) {
+TEST(Reshard, ASumThatIsWantedInShardsIsScattered) {
   EXPECT_EQ(moves(lying({{}, {}}, {{model}}), lying({by({model}), {}})), "reduce_scatter(model) f32[16,16]");
   EXPECT_EQ(moves(lying({{}, {}}, {{data}, {model}}), lying({by({model}), {}})),
             "all_reduce(data) f32[64,16]; reduce_scatter(model) f32[16,16]");
@@ -77,7 +77,7 @@ TEST(Reshard, ASumThatIsWantedInPiecesIsScattered) {
       << "not where the axis cuts what another one cuts now";
 }
 
-TEST(Reshard, PiecesAreGatheredAndSliced) {
+TEST(Reshard, ShardsAreGatheredAndSliced) {
   EXPECT_EQ(moves(lying({by({model}), {}}), lying({{}, {}})), "all_gather(model) f32[64,16]");
   EXPECT_EQ(moves(lying({{}, {}}), lying({by({data, micro_batch}), {}})), "batch_slice f32[16,16]");
   EXPECT_EQ(moves(lying({{}, {}}), lying({{}, by({data}, 2)})), "batch_slice f32[64,8]");
@@ -89,7 +89,7 @@ TEST(Reshard, PiecesAreGatheredAndSliced) {
       << "what is cut already stays so";
 }
 
-TEST(Reshard, PiecesOfAnyDimensionAreGathered) {
+TEST(Reshard, ShardsOfAnyDimensionAreGathered) {
   EXPECT_EQ(moves(lying({{}, by({model})}), lying({{}, {}})),
             "all_gather(model) f32[256,4]; reshape f32[4,64,4]; transpose f32[64,4,4]; reshape f32[64,16]");
   EXPECT_EQ(moves(lying({by({data, model}), {}}), lying({{}, {}})),
@@ -111,11 +111,11 @@ TEST(Reshard, ASumIsScatteredOverAnyDimension) {
       "reduce_scatter(model) f32[4,16]");
 }
 
-// 10 parts over the 4 ranks of `model`, 3 to a piece: 12 with padding.
+// 10 parts over the 4 ranks of `model`, 3 to a shard: 12 with padding.
 Cuts uneven(int64_t of, int64_t outer = 1) { return {{{model}, outer, of}}; }
 std::string moves_of_ten(const Sharding& from, const Sharding& to) { return moves(from, to, {DType::f32, {10, 20}}); }
 
-TEST(Reshard, UnevenPiecesGetPaddingBeforeTheyAreCut) {
+TEST(Reshard, UnevenShardsGetPaddingBeforeTheyAreCut) {
   EXPECT_EQ(moves_of_ten(lying({{}, {}}), lying({uneven(10), {}})),
             "reshape f32[1,10,20]; pad f32[1,12,20]; reshape f32[12,20]; batch_slice f32[3,20]");
   EXPECT_EQ(moves_of_ten(lying({{}, {}}, {{model}}), lying({uneven(10), {}})),
@@ -127,7 +127,7 @@ TEST(Reshard, UnevenPiecesGetPaddingBeforeTheyAreCut) {
             "reshape f32[20,5,2]; pad f32[20,8,2]; reshape f32[10,32]; batch_slice f32[10,8]");
 }
 
-TEST(Reshard, UnevenPiecesLoseTheirPaddingWhenTheyAreGathered) {
+TEST(Reshard, UnevenShardsLoseTheirPaddingWhenTheyAreGathered) {
   EXPECT_EQ(moves_of_ten(lying({uneven(10), {}}), lying({{}, {}})),
             "all_gather(model) f32[12,20]; reshape f32[1,12,20]; slice f32[1,10,20]; reshape f32[10,20]");
   EXPECT_EQ(moves_of_ten(lying({uneven(10), {}}), lying({uneven(10), {}})), "");

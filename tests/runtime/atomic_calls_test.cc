@@ -340,7 +340,7 @@ class Job {
     ASSERT_TRUE(twin->step(batch(twin->plan().entries().front(), step), metrics).ok());
     ++step;
   }
-  // What is in pieces is put together by both.
+  // What is in shards is put together by both.
   void expect_alike(const std::string& said) {
     for (const StateSlot& slot : twin->plan().state().slots()) {
       const Tensor wanted = twin->state().get(slot.name).value();

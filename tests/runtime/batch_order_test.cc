@@ -1,5 +1,5 @@
 // Micro-batches that cut the batch before ranks do (`batch.order`): sums over ranks are completed in each micro-batch,
-// the bits are those of one rank, and what is added up over micro-batches is a piece where copies share out the update.
+// the bits are those of one rank, and what is added up over micro-batches is a shard where copies share out the update.
 #include <gtest/gtest.h>
 
 #include "core/program/local_graph.h"
@@ -105,7 +105,7 @@ int64_t accumulated(const CompiledPlan& plan) {
 }
 
 // Each copy adds up its own half of every gradient, where ranks share a micro-batch; else the whole, and scatters it.
-TEST(OrderOfZero, AddsUpPieces) {
+TEST(OrderOfZero, AddsUpShards) {
   const Layout layout{"two", 2, 4};
   const auto of = [&](const std::string& order, const std::string& level) {
     auto plan = plan_of(layout, {.order = order, .level = level, .clip_norm = 0});

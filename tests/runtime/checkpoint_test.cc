@@ -301,9 +301,9 @@ TEST(Checkpoint, SavesToOneFolderTakeTurns) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
 }
 
-// Rows 0 and 1 of w by one process, row 2 in two pieces by another, and a scalar and a tensor that one of them has
+// Rows 0 and 1 of w by one process, row 2 in two shards by another, and a scalar and a tensor that one of them has
 // whole.
-std::vector<std::vector<CheckpointPiece>> cut_pieces() {
+std::vector<std::vector<CheckpointShard>> cut_shards() {
   return {{{"w", StateKind::parameter, {3, 2}, {0, 0}, 0, Tensor::from_floats({2, 2}, {0, 1, 2, 3})},
            {"s", StateKind::optimizer, {}, {}, 0, Tensor::scalar(DType::f32, 7)}},
           {{"w", StateKind::parameter, {3, 2}, {2, 1}, 1, Tensor::from_floats({1, 1}, {5})},
@@ -311,15 +311,15 @@ std::vector<std::vector<CheckpointPiece>> cut_pieces() {
            {"b", StateKind::buffer, {2}, {0}, 1, Tensor::from_floats({2}, {8, 9})}}};
 }
 
-Status save_cut(const std::string& folder, const std::vector<std::vector<CheckpointPiece>>& pieces,
+Status save_cut(const std::string& folder, const std::vector<std::vector<CheckpointShard>>& shards,
                 const FileHook& hook = nullptr) {
   Checkpoint checkpoint = example(2);
   checkpoint.facts = {{"optimizer", "adamw"}};
-  EPL_ASSIGN(const auto save, CheckpointSave::begin(folder, static_cast<int>(pieces.size()), hook));
+  EPL_ASSIGN(const auto save, CheckpointSave::begin(folder, static_cast<int>(shards.size()), hook));
   std::vector<std::string> parts;
   Status status;
-  for (size_t p = 0; p < pieces.size() && status.ok(); ++p) {
-    auto part = write_checkpoint_part(folder, save->generation(), static_cast<int>(p), pieces[p], hook);
+  for (size_t p = 0; p < shards.size() && status.ok(); ++p) {
+    auto part = write_checkpoint_part(folder, save->generation(), static_cast<int>(p), shards[p], hook);
     status = part.status();
     if (part.ok()) parts.push_back(*part);
   }
@@ -328,10 +328,10 @@ Status save_cut(const std::string& folder, const std::vector<std::vector<Checkpo
   return status;
 }
 
-TEST(Checkpoint, PiecesOfSeveralProcessesAreOneCheckpoint) {
+TEST(Checkpoint, ShardsOfSeveralProcessesAreOneCheckpoint) {
   const std::string folder = fresh_folder("pieces");
   for (int again = 0; again < 2; ++again) {
-    const Status saved = save_cut(folder, cut_pieces());
+    const Status saved = save_cut(folder, cut_shards());
     ASSERT_TRUE(saved.ok()) << saved.to_string();
     auto loaded = load_checkpoint(folder);
     ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
@@ -346,43 +346,43 @@ TEST(Checkpoint, PiecesOfSeveralProcessesAreOneCheckpoint) {
   ASSERT_TRUE(save_checkpoint(folder, example(3)).ok());
   expect_equal(*load_checkpoint(folder), example(3));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
-  ASSERT_TRUE(save_cut(folder, cut_pieces()).ok());
+  ASSERT_TRUE(save_cut(folder, cut_shards()).ok());
   ASSERT_TRUE(remove_checkpoint(folder).ok());
   EXPECT_FALSE(fs::exists(folder));
 }
 
-TEST(Checkpoint, PiecesThatDoNotFitAreDamage) {
+TEST(Checkpoint, ShardsThatDoNotFitAreDamage) {
   const std::string folder = fresh_folder("misfits");
-  const auto expect = [&](const std::function<void(std::vector<std::vector<CheckpointPiece>>&)>& change,
+  const auto expect = [&](const std::function<void(std::vector<std::vector<CheckpointShard>>&)>& change,
                           std::string_view why) {
-    auto pieces = cut_pieces();
-    change(pieces);
-    ASSERT_TRUE(save_cut(folder, pieces).ok());
+    auto shards = cut_shards();
+    change(shards);
+    ASSERT_TRUE(save_cut(folder, shards).ok());
     const Status status = load_checkpoint(folder).status();
     EXPECT_EQ(status.code(), Code::data_loss);
     EXPECT_NE(status.message().find(why), std::string::npos) << status.message();
   };
-  expect([](auto& p) { p[1].erase(p[1].begin()); }, "has 6 elements, its pieces 5");
-  expect([](auto& p) { p[1][0].offset = {1, 0}; }, "pieces that overlap");
+  expect([](auto& p) { p[1].erase(p[1].begin()); }, "has 6 elements, its shards 5");
+  expect([](auto& p) { p[1][0].offset = {1, 0}; }, "shards that overlap");
   expect([](auto& p) { p[1][0].offset = {3, 0}; }, "not within it");
   expect([](auto& p) { p[1][0].offset = {-1, 0}; }, "not within it");
   expect([](auto& p) { p[1][0].value = Tensor::from_floats({1}, {5}), p[1][0].offset = {5}; }, "other dimensions");
   expect([](auto& p) { p[1][0].value = Tensor::from_ints({1}).reshaped({1, 1}); }, "several types");
-  auto pieces = cut_pieces();
-  for (size_t i : {0, 1}) pieces[1][i].full = {4, 2};
-  EXPECT_EQ(save_cut(folder, pieces).code(), Code::misuse) << "the processes disagree";
+  auto shards = cut_shards();
+  for (size_t i : {0, 1}) shards[1][i].full = {4, 2};
+  EXPECT_EQ(save_cut(folder, shards).code(), Code::misuse) << "the processes disagree";
 }
 
 TEST(Checkpoint, AFailureOfAnyPartLeavesTheOldOne) {
   const std::string folder = fresh_folder("parts");
   int count = 0;
   ASSERT_TRUE(
-      save_cut(folder, cut_pieces(), [&](std::string_view, const std::string&) { return ++count, Status(); }).ok());
+      save_cut(folder, cut_shards(), [&](std::string_view, const std::string&) { return ++count, Status(); }).ok());
   ASSERT_GT(count, 15);
   for (int fail = 1; fail <= count; ++fail) {
     ASSERT_TRUE(save_checkpoint(folder, example(1)).ok());
     int at = 0;
-    const Status status = save_cut(folder, cut_pieces(), [&](std::string_view, const std::string&) {
+    const Status status = save_cut(folder, cut_shards(), [&](std::string_view, const std::string&) {
       return ++at == fail ? Status(Code::io, "no space left on device (injected)") : Status();
     });
     auto loaded = load_checkpoint(folder);
@@ -398,17 +398,17 @@ TEST(Checkpoint, AFailureOfAnyPartLeavesTheOldOne) {
 // the next save, which has other names and removes it, and nothing that stays when the checkpoint goes.
 TEST(Checkpoint, APartThatComesTooLateGoesWithTheNextSave) {
   const std::string folder = fresh_folder("late");
-  const auto pieces = cut_pieces();
+  const auto shards = cut_shards();
   uint64_t before = 0;
   for (int64_t step : {1, 2}) {  // the first save, and one over another
     {
       const auto given_up = CheckpointSave::begin(folder, 2);
       ASSERT_TRUE(given_up.ok()) << given_up.status().to_string();
-      ASSERT_TRUE(write_checkpoint_part(folder, (*given_up)->generation(), 0, pieces[0]).ok());
+      ASSERT_TRUE(write_checkpoint_part(folder, (*given_up)->generation(), 0, shards[0]).ok());
       (*given_up)->give_up(false);
       EXPECT_GT((*given_up)->generation(), before);
       before = (*given_up)->generation();
-      ASSERT_TRUE(write_checkpoint_part(folder, before, 1, pieces[1]).ok());
+      ASSERT_TRUE(write_checkpoint_part(folder, before, 1, shards[1]).ok());
     }
     {
       const auto next = CheckpointSave::begin(folder, 2);
@@ -423,7 +423,7 @@ TEST(Checkpoint, APartThatComesTooLateGoesWithTheNextSave) {
   }
   auto given_up = CheckpointSave::begin(folder, 2).value();
   given_up->give_up(false);
-  ASSERT_TRUE(write_checkpoint_part(folder, given_up->generation(), 1, pieces[1]).ok());
+  ASSERT_TRUE(write_checkpoint_part(folder, given_up->generation(), 1, shards[1]).ok());
   given_up.reset();
   ASSERT_TRUE(remove_checkpoint(folder).ok());
   EXPECT_FALSE(fs::exists(folder));

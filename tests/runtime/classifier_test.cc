@@ -85,7 +85,7 @@ TEST(Classifier, OfAMillionClassesIsNowhereReplicated) {
   EXPECT_LT(static_cast<double>(PlanMemory(cut).peak()), 1.02 / 8 * static_cast<double>(PlanMemory(whole).peak()));
   const std::string local = *cut.text(EntryKind::train, "local");
   const std::string graph = local.substr(local.find("\ngraph "));
-  EXPECT_NE(graph.find("f32[64,125000]"), std::string::npos) << "scores in pieces";
+  EXPECT_NE(graph.find("f32[64,125000]"), std::string::npos) << "scores in shards";
   EXPECT_EQ(graph.find("[64,1000000]"), std::string::npos);
   EXPECT_EQ(graph.find("[1000000,2048]"), std::string::npos);
 }

@@ -1,5 +1,5 @@
 // Scopes that share their ranks: a body that each rank has all of and whose batch they share out, and a large
-// classifier of which each has a piece, over the same ranks. What goes from one to the other is exchanged by all ranks.
+// classifier of which each has a shard, over the same ranks. What goes from one to the other is exchanged by all ranks.
 // At level `layout` the bits are those of one rank.
 #include <gtest/gtest.h>
 

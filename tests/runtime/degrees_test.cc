@@ -1,5 +1,5 @@
-// Stages of different degrees and kinds: data parallelism over more ranks in one than in the other, weights in pieces
-// in one alone, scopes inside scopes. The bits are those of one rank wherever no product is summed in pieces.
+// Stages of different degrees and kinds: data parallelism over more ranks in one than in the other, weights in shards
+// in one alone, scopes inside scopes. The bits are those of one rank wherever no product is summed in shards.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -344,7 +344,7 @@ TEST(Experts, WhoseWeightsArePickedAreGivenToRanks) {
   }
 }
 
-// A split cuts inside each expert: whatever tokens gather, ranks have as much to do. The pieces of both products fit,
+// A split cuts inside each expert: whatever tokens gather, ranks have as much to do. The shards of both products fit,
 // so that one sum brings the tokens' answers together.
 TEST(Experts, WhoseWeightsArePickedAreSplit) {
   const Layout layout{.name = "picked", .ranks = 4, .scopes = R"("scopes": [{"match": "experts*", "split": 2}])"};

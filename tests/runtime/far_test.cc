@@ -55,7 +55,7 @@ TEST(Far, LearnsTheSameBits) {
   }
 }
 
-// What is used is uploaded, piece by piece where it is cut, and programs of the processor know nothing of it.
+// What is used is uploaded, shard by shard where it is cut, and programs of the processor know nothing of it.
 TEST(Far, InputsAreUploaded) {
   const auto program = [](const std::string& device) {
     auto plan = plan_on(device, "2");
@@ -63,13 +63,13 @@ TEST(Far, InputsAreUploaded) {
     return plan.ok() ? *(*plan)->text(EntryKind::train, "program") : std::string();
   };
   const std::string there = program(far_name());
-  for (const char* line : {"upload x.uploaded", "upload c.uploaded", "slice z.piece"})
+  for (const char* line : {"upload x.uploaded", "upload c.uploaded", "slice z.shard"})
     EXPECT_NE(there.find(line), std::string::npos) << line << "\n" << there;
-  EXPECT_EQ(there.find("z.uploaded"), std::string::npos) << "a slice brings its piece itself";
+  EXPECT_EQ(there.find("z.uploaded"), std::string::npos) << "a slice brings its shard itself";
   EXPECT_EQ(program("cpu").find("upload"), std::string::npos);
 }
 
-// What lies there in pieces is saved from there, and what is loaded goes there, in full or in pieces.
+// What lies there in shards is saved from there, and what is loaded goes there, in full or in shards.
 TEST(Far, SavesAndLoadsUnderAnotherLayout) {
   const TemporaryFolder folder;
   const auto session_of = [](const std::string& device, int64_t ranks, std::string_view keys) {

@@ -1,5 +1,5 @@
 // Two columns-and-rows pairs that begin at one value: what they give to its gradient are two sums over the ranks of a
-// split, (p0 + p1) and (q0 + q1). They are added piece by piece and summed once, (p0 + q0) + (p1 + q1), which has other
+// split, (p0 + p1) and (q0 + q1). They are added shard by shard and summed once, (p0 + q0) + (p1 + q1), which has other
 // bits, and so also where a stage begins between the pairs.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Every layout over processes: stages, weights in pieces and copies of them, whose ranks live in several processes,
+// Every layout over processes: stages, weights in shards and copies of them, whose ranks live in several processes,
 // give the bits that one process gives, and what one layout has saved goes on under another.
 #include <gtest/gtest.h>
 
@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(, OverProcesses,
                                              "split_in_stages_beside_data", std::string(split_stages), {2, 2, 2, 2}}),
                          [](const auto& info) { return info.param.name; });
 
-// Each process says where in its piece a weight is not a number, in the same words.
+// Each process says where in its shard a weight is not a number, in the same words.
 TEST_F(OverProcesses, SayTheSameOfAStepThatIsSkipped) {
   const Layout layout = {"", std::string(split_stages), {2, 2}};
   const auto skipped = [](Session& session) {

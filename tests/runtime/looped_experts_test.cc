@@ -171,7 +171,7 @@ TEST(LoopedExperts, AreOnTheirRanksAlone) {
         ASSERT_EQ(static_cast<bool>(rank_local), slot.name.find("experts") != std::string::npos) << slot.name;
         EXPECT_EQ(slot.local, slot.type) << slot.name;
         if (!rank_local) continue;
-        EXPECT_EQ(rank_local.piece, (slot.name[11] - '0') * ranks / 4) << slot.name;
+        EXPECT_EQ(rank_local.shard, (slot.name[11] - '0') * ranks / 4) << slot.name;
         if (!slot.is_represented()) bytes[slot.offset] = slot.local.bytes();
       }
       int64_t each = 0;
@@ -199,7 +199,7 @@ TEST(LoopedExperts, HaveCopiesThatShareOutTheirUpdate) {
   const auto plan = plan_of(three, every);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   const StateSlot& slot = *(*plan)->state().find("l0.experts.2.w2.mean");
-  EXPECT_EQ(slot.sharding.rank_local.piece, 1);
+  EXPECT_EQ(slot.sharding.rank_local.shard, 1);
   EXPECT_LT(slot.local.bytes(), slot.type.bytes());
   const Layout alone_by_time{"auto", 4, over(2)};  // of weights that are large
   expect_same(trained(large, alone_by_time), trained(large, {"one rank"}), alone_by_time.name);

@@ -1,5 +1,5 @@
 // Samples that are not the major part of a dimension: [time * samples, ...], as attention over time-major sequences
-// writes it. Ranks and micro-batches take their pieces out of every step of time, and results come back in the order of
+// writes it. Ranks and micro-batches take their shards out of every step of time, and results come back in the order of
 // the whole.
 #include <gtest/gtest.h>
 

@@ -37,7 +37,7 @@ TEST_P(Schedules, HaveTheBitsOfOneRank) {
   }
 }
 
-// Two copies of the pipeline, and weights in pieces in each stage, whose bits are those of the same pieces.
+// Two copies of the pipeline, and weights in shards in each stage, whose bits are those of the same shards.
 TEST_P(Schedules, StandBesideCopiesAndSplits) {
   Job work = mlp_job(0.5);
   const int64_t micro_batches = fits(row(), 2, 2) ? 2 : 4;

@@ -176,8 +176,8 @@ INSTANTIATE_TEST_SUITE_P(, Coupled,
 
 class Indivisible : public ::testing::TestWithParam<Layout> {};
 
-// A batch of 8 over more pieces, or over a number that does not divide it.
-TEST_P(Indivisible, BatchesAreCutIntoFewerPieces) {
+// A batch of 8 over more shards, or over a number that does not divide it.
+TEST_P(Indivisible, BatchesAreCutIntoFewerShards) {
   expect_bits_of_one_rank(drawn_samples, GetParam(), "the batch of 8 does not divide over");
 }
 
@@ -187,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(, Indivisible,
                                            Layout{"micro_batches_12", 2, R"({"pipeline.num_micro_batch": 6})"},
                                            Layout{"copies_and_micro_batches", 4, R"({"pipeline.num_micro_batch": 4})"},
                                            Layout{"split_beside_copies", 12, R"({"default": {"split": 2}})"},
-                                           Layout{"copies_of_a_weight_in_pieces", 3, R"({"zero.level": "v0"})"},
+                                           Layout{"copies_of_a_weight_in_shards", 3, R"({"zero.level": "v0"})"},
                                            Layout{"colocated", 12,
                                                   R"({"cluster.colocate_split_and_replicate": true, "scopes": [
                         {"name": "head", "split": 2, "match": ["y"]}], "default": {"replicate": 1}})"},
@@ -206,8 +206,8 @@ TEST(WhatIsReplicated, IsSaid) {
   EXPECT_EQ(why(no_samples, {}), "");
   EXPECT_EQ(why(drawn_samples, {"", 4, R"({"pipeline.num_micro_batch": 2})"}), "");
   EXPECT_NE(why(drawn_samples, {"", 12, R"({"pipeline.num_micro_batch": 6})"})
-                .find("the batch of 8 does not divide over 12 copies x 6 micro-batches, so it is cut into 8 pieces: "
-                      "each piece is computed by 3 copies, and one micro-batch stands for 3"),
+                .find("the batch of 8 does not divide over 12 copies x 6 micro-batches, so it is cut into 8 shards: "
+                      "each shard is computed by 3 copies, and one micro-batch stands for 3"),
             std::string::npos);
   EXPECT_NE(why(no_samples, {"", 3, R"({"default": {"split": 3}})"})
                 .find("2 nodes, g, y (matmul), are replicated on each of 3"),

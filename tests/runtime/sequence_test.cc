@@ -1,4 +1,4 @@
-// split.sequence: what lies between the cut nodes of a split is in pieces. The answer is that of one rank, at level
+// split.sequence: what lies between the cut nodes of a split is in shards. The answer is that of one rank, at level
 // `layout` to the bit, and a rank keeps less.
 #include <gtest/gtest.h>
 
@@ -94,7 +94,7 @@ TEST_P(UnevenSequence, LearnsWhatOneRankLearns) {
   const auto plan = plan_of(layout, "data");
   expect_near(train(plan, layout.name, 3, batch), trained(alone, "data"), layout.name, 1e-5, 2e-4);
   const std::string local = *(*plan)->text(EntryKind::train, "local");
-  EXPECT_NE(local.find(".padded.runs.by_rank.pieces.scattered"), std::string::npos) << local;
+  EXPECT_NE(local.find(".padded.runs.by_rank.shards.scattered"), std::string::npos) << local;
   if (!layout.drops.empty()) {
     EXPECT_NE(local.find("b0.out.kept: f32[4,2,8]"), std::string::npos) << local;
   }
@@ -109,13 +109,13 @@ INSTANTIATE_TEST_SUITE_P(, UnevenSequence,
                          [](const auto& info) { return info.param.name; });
 
 // A dropout is no reason to have all of what lies between.
-TEST(SequenceDropout, IsInPiecesToo) {
+TEST(SequenceDropout, IsInShardsToo) {
   const std::string local =
       *(*plan_of({"", BlockModel::gpt, 2, by_2, "proj"}, "data"))->text(EntryKind::train, "local");
   EXPECT_NE(local.find("b0.proj.kept: f32[4,2,8], b0.proj.mask: bool[4,2,8] = dropout("), std::string::npos) << local;
 }
 
-// Of the values between the products a rank keeps its pieces.
+// Of the values between the products a rank keeps its shards.
 TEST(SequenceMemory, IsLess) {
   const auto arena = [](const std::string& strategy) {
     return PlanMemory(**plan_of({"", BlockModel::gpt, 4, strategy}, "data")).arena(0);

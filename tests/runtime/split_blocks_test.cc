@@ -1,5 +1,5 @@
-// What a split makes of transformer blocks: heads and hidden layers in pieces, two sums over the ranks in a block's
-// forward pass and two in its backward pass, and no weight that a rank has a piece of ever comes together.
+// What a split makes of transformer blocks: heads and hidden layers in shards, two sums over the ranks in a block's
+// forward pass and two in its backward pass, and no weight that a rank has a shard of ever comes together.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -69,7 +69,7 @@ TEST_P(Blocks, ScatterAndGatherTwiceForwardBySequence) {
   EXPECT_EQ(count("all backward reduce_scatter"), 4);
 }
 
-TEST_P(Blocks, HoldPiecesOfEveryProductsWeight) {
+TEST_P(Blocks, HoldShardsOfEveryProductsWeight) {
   const std::string local = local_graph(std::get<0>(GetParam()), std::get<1>(GetParam()));
   int weights = 0;
   std::istringstream lines(block_parameters(std::get<0>(GetParam()), 0));

@@ -71,7 +71,7 @@ TEST_P(SplitConv, HasTheBitsOfOneRankAtLevelLayout) {
   expect_same(trained(GetParam(), "layout"), trained({}, "layout"), GetParam().name);
 }
 
-// Two convolutions are a pair: the first gives pieces of its channels, the second sums over them.
+// Two convolutions are a pair: the first gives shards of its channels, the second sums over them.
 TEST_P(SplitConv, TakesASumForTwoConvolutionsAndGathersNoWeight) {
   const std::string local = *(*plan_of(GetParam(), "data"))->text(EntryKind::train, "local");
   for (const char* weight : {"w1", "w2", "w3", "w4"}) {

@@ -1,4 +1,4 @@
-// Weights in pieces over ranks, alone and beside data parallelism, micro-batches and stages: the answer of one rank,
+// Weights in shards over ranks, alone and beside data parallelism, micro-batches and stages: the answer of one rank,
 // memory known before the first step, and state that is read, written and saved as if it were not cut.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "core/program/pieces.h"
+#include "core/program/shards.h"
 #include "tests/backend/far_device.h"
 #include "tests/runtime/skip_mlp.h"
 #include "tests/runtime/trained.h"
@@ -75,7 +75,7 @@ TEST_P(Split, HasTheBitsOfOneRankAtLevelLayout) {
   EXPECT_FALSE(same_bits(trained(GetParam(), "data").state, trained({}, "data").state));
 }
 
-TEST_P(Split, HoldsPiecesOfTheWeightsAndOfTheirState) {
+TEST_P(Split, HoldsShardsOfTheWeightsAndOfTheirState) {
   auto plan = plan_of(GetParam());
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   int cut = 0;
@@ -103,7 +103,7 @@ TEST_P(Split, LearnsTheSameBitsFarAway) {
   for (const auto& [slot, value] : wanted) EXPECT_TRUE(identical(found.at(slot), value)) << slot;
 }
 
-// What was saved in full goes on in pieces, and what was saved in pieces in full.
+// What was saved in full goes on in shards, and what was saved in shards in full.
 TEST_P(Split, SavesAndLoadsUnderAnotherLayout) {
   const TemporaryFolder temporary;
   const std::string folder = temporary / "saved";
@@ -145,7 +145,7 @@ TEST_P(Split, SaysWhereAWeightIsNotANumber) {
   EXPECT_EQ(message, refused({}));
 }
 
-// No node gives it, and each rank has a piece of it.
+// No node gives it, and each rank has a shard of it.
 TEST_P(Split, GivesAWeightAsAnOutput) {
   std::string text(skip_mlp);
   text.insert(text.rfind('}'), "  output weight = w2\n");
@@ -178,7 +178,7 @@ TEST(Splits, GiveTheSameBitsBesideOtherCuts) {
 }
 
 // By hand: 2 x 6 numbers, whose columns are two runs of 3, each cut in 3.
-TEST(Pieces, AreTheRunsOfAPlace) {
+TEST(Shards, AreTheRunsOfAPlace) {
   const Mesh mesh{.axes = {{"data", 2, MeshAxis::Kind::rank}, {"split", 3, MeshAxis::Kind::rank}},
                   .device = {{0, 1, 2, 3, 4, 5}}};
   const TensorType type{DType::u8, {2, 6}};
@@ -198,7 +198,7 @@ TEST(Pieces, AreTheRunsOfAPlace) {
 }
 
 // By hand: 10 rows over 4 ranks are 3, 3, 3 and 1; 5 are 2, 2, 1 and none.
-TEST(Pieces, MayBeUneven) {
+TEST(Shards, MayBeUneven) {
   const Mesh mesh{.axes = {{"data", 2, MeshAxis::Kind::rank}, {"split", 4, MeshAxis::Kind::rank}},
                   .device = {{0, 1, 2, 3, 4, 5, 6, 7}}};
   const auto found = [&](const TensorType& type, const Sharding& sharding, int rank) {

@@ -1,4 +1,4 @@
-// Images over ranks by their rows: windows of convolutions and pools read over the borders of the pieces, forward and
+// Images over ranks by their rows: windows of convolutions and pools read over the borders of the shards, forward and
 // backward, and weights stay replicated.
 #include <gtest/gtest.h>
 
@@ -91,7 +91,7 @@ TEST_P(SplitWindows, HaveTheSameBitsOnAFarDevice) {
               train(plan_of(GetParam()), "here", 2, batch), GetParam().name);
 }
 
-// Sums of other pieces than segments have other bits: rows are not cut then.
+// Sums of other shards than segments have other bits: rows are not cut then.
 TEST_P(SplitWindows, AreNotCutAtLevelLayout) {
   expect_same(train(plan_of(GetParam(), "layout"), GetParam().name, 3, batch),
               train(plan_of({}, "layout"), "one", 3, batch), GetParam().name);
@@ -102,7 +102,7 @@ TEST_P(SplitWindows, ReadRowsOfTheirNeighbours) {
   const std::string local = local_of(GetParam());
   EXPECT_GT(times(local, R"(\n  h1\.x\S* \S+ = halo\()"), 0) << local;
   for (const char* weight : {"w1", "w2", "w3", "short"})
-    EXPECT_EQ(local.find(cat("\nstate ", weight, " ")), std::string::npos) << weight << " is in pieces";
+    EXPECT_EQ(local.find(cat("\nstate ", weight, " ")), std::string::npos) << weight << " is in shards";
   EXPECT_EQ(times(local, R"( (p1|p1\.at|a1|h2|h3|r|a1\.gradient|p1\.gradient|h2\.gradient)\.(gathered|exchanged))"), 0)
       << local;
 }

@@ -39,7 +39,7 @@ inline Result<std::shared_ptr<const CompiledPlan>> strategy_plan(const Host& hos
   return CompiledPlan::create(host, options);
 }
 
-// Losses and all state by name, as bytes. State in pieces is gathered, so it may fail as a step may.
+// Losses and all state by name, as bytes. State in shards is gathered, so it may fail as a step may.
 inline Result<std::string> gathered_state(Session& session, const std::vector<double>& losses) {
   std::string out(reinterpret_cast<const char*>(losses.data()), losses.size() * sizeof(double));
   std::set<std::string> names;

@@ -100,7 +100,7 @@ TEST(UnevenDegreesAtLevelData, HaveOneAnothersBits) {
 
 TEST(UnevenDegreesAtLevelData, AreRefusedWhereTheyWouldHaveBitsOfTheirOwn) {
   const auto why = [](const Layout& layout) { return plan_of(layout, skip_mlp).status().message(); };
-  EXPECT_NE(why({"", 3}).find("the batch of 24 has 8 units, of which each of 3 pieces (3 ranks x 1 micro-batches) must "
+  EXPECT_NE(why({"", 3}).find("the batch of 24 has 8 units, of which each of 3 shards (3 ranks x 1 micro-batches) must "
                               "get 1, 2, 4 or another power of two; it does with reproducible.units = 24"),
             std::string::npos)
       << why({"", 3});

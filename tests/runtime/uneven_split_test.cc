@@ -1,4 +1,4 @@
-// Splits into pieces that are not equal: heads, hidden layers and vocabularies that the ranks do not divide, of which a
+// Splits into shards that are not equal: heads, hidden layers and vocabularies that the ranks do not divide, of which a
 // rank may have none. The answer is that of one rank, and padding is seen by nobody.
 #include <gtest/gtest.h>
 
@@ -159,7 +159,7 @@ TEST_P(UnevenSplit, PaddingOfStateStaysZero) {
       if (local == nullptr) continue;
       double values = 0;
       for (const PlacedBox& box : rank->store.boxes(*rank->stream, *local)) values += sum_of(*box.as_tensor().load());
-      const double held = sum_of(rank->store.piece(*rank->stream, *local));
+      const double held = sum_of(rank->store.shard(*rank->stream, *local));
       EXPECT_NEAR(held, values, 1e-9 * (1 + values)) << slot.name;
     }
   }

@@ -15,7 +15,7 @@
 namespace epl::zero_test {
 namespace {
 
-// A weight that is used twice, and one of which no dimension has equal pieces.
+// A weight that is used twice, and one of which no dimension has equal shards.
 constexpr std::string_view tied_mlp = R"(graph mlp(x: f32[8,12] batch 0) {
   w1: f32[12,16] = param
   b1: f32[16] = param
@@ -62,7 +62,7 @@ struct Layout {
   std::string name;
   int64_t ranks = 1, micro_batches = 1;
   std::string scopes;  // of the strategy
-  int pieces = 2;      // of the state, at least, over the copies alone
+  int shards = 2;      // of the state, at least, over the copies alone
 };
 
 struct Job {
@@ -116,13 +116,13 @@ TEST_P(Zero, HasThemWithEveryOptimizer) {
   }
 }
 
-// All weights of the model divide: a rank has a piece of every state, and no byte more of any.
-TEST_P(Zero, HoldsAPieceOfTheOptimizersState) {
+// All weights of the model divide: a rank has a shard of every state, and no byte more of any.
+TEST_P(Zero, HoldsAShardOfTheOptimizersState) {
   auto plan = plan_of(GetParam(), {}), replicated = plan_of(GetParam(), off({}));
   ASSERT_TRUE(plan.ok() && replicated.ok()) << plan.status().to_string();
   for (int t = 0; t < (*plan)->classes(); ++t) {
     EXPECT_GT(optimizer_bytes(**plan, t), 0);
-    EXPECT_EQ(optimizer_bytes(**plan, t) * GetParam().pieces, optimizer_bytes(**replicated, t)) << "class " << t;
+    EXPECT_EQ(optimizer_bytes(**plan, t) * GetParam().shards, optimizer_bytes(**replicated, t)) << "class " << t;
     for (const StateSlot& slot : (*plan)->state_of(t).slots()) {
       if (slot.kind != ValueKind::parameter) continue;
       EXPECT_EQ(slot.local, (*replicated)->state_of(t).find(slot.name)->local) << slot.name;
@@ -137,7 +137,7 @@ TEST_P(Zero, LearnsTheSameBitsFarAway) {
   expect_same(trained(GetParam(), {.device = name}, 3), trained(GetParam(), off({}), 3), GetParam().name);
 }
 
-// What was saved in pieces goes on replicated and the other way round.
+// What was saved in shards goes on replicated and the other way round.
 TEST_P(Zero, SavesAndLoadsUnderAnotherLayout) {
   const TemporaryFolder temporary;
   const auto step = [](Session& session, int s) {
@@ -171,8 +171,8 @@ INSTANTIATE_TEST_SUITE_P(, Zero,
                                          Layout{"beside_split", 4, 2, R"("default": {"split": 2})"}),
                          [](const auto& info) { return info.param.name; });
 
-// Weights are in memory once, though copies make them in pieces, and gradients take no more than what they are summed
-// from: every size below divides into pieces that begin on cache lines.
+// Weights are in memory once, though copies make them in shards, and gradients take no more than what they are summed
+// from: every size below divides into shards that begin on cache lines.
 TEST(ZeroInPlace, NeedsNoMemoryBesideTheWeights) {
   constexpr std::string_view large = R"(graph mlp(x: f32[8,64] batch 0) {
   w1: f32[64,64] = param
@@ -202,7 +202,7 @@ TEST(ZeroInPlace, NeedsNoMemoryBesideTheWeights) {
   EXPECT_EQ(print_program(*again), text);
 }
 
-// The gradient of a large weight, of a small batch: each copy gets all samples and computes its piece, and no sum of
+// The gradient of a large weight, of a small batch: each copy gets all samples and computes its shard, and no sum of
 // the weight's size is made. Not over micro-batches first, which would sum in another order, and not for small weights.
 TEST(ZeroBySamples, HasTheBitsOfSumsThatAreScattered) {
   constexpr std::string_view wide = R"(graph mlp(x: f32[8,12] batch 0) {
@@ -271,14 +271,14 @@ TEST(ZeroOfReplicated, SaysWhatDoesNotDivide) {
   }
   const auto notes = (*plan)->entry(EntryKind::train)->plan.notes;
   const auto says = [](const std::string& note) {
-    return note.find("4 of 5 parameters are updated in 2 pieces") != std::string::npos &&
+    return note.find("4 of 5 parameters are updated in 2 shards") != std::string::npos &&
            note.find("b3") != std::string::npos;
   };
   EXPECT_TRUE(std::ranges::any_of(notes, says));
 }
 
-// The piece of one rank holds it, and all ranks leave the step out.
-TEST(ZeroOfNumbers, FindsOneThatIsNotFiniteInAnyPiece) {
+// The shard of one rank holds it, and all ranks leave the step out.
+TEST(ZeroOfNumbers, FindsOneThatIsNotFiniteInAnyShard) {
   const auto refused = [](const Job& job) {
     auto session = Session::create(test_host(2), *plan_of({"two", 2}, job), {.seed = 7});
     Tensor weight = *(*session)->state().get("w2");
@@ -295,9 +295,9 @@ TEST(ZeroOfNumbers, FindsOneThatIsNotFiniteInAnyPiece) {
   EXPECT_EQ(refused({}), refused(off({})));
 }
 
-// By itself it shares out what is sure to save time: large weights whose pieces lie one behind the other.
+// By itself it shares out what is sure to save time: large weights whose shards lie one behind the other.
 TEST(ZeroByItself, CutsLargeWeightsAlone) {
-  const auto pieces = [](const Job& job, int64_t micro_batches = 1) {
+  const auto shards = [](const Job& job, int64_t micro_batches = 1) {
     auto plan = plan_of({"two", 2, micro_batches}, job);
     EXPECT_TRUE(plan.ok()) << plan.status().to_string();
     std::vector<std::string> names;
@@ -307,19 +307,19 @@ TEST(ZeroByItself, CutsLargeWeightsAlone) {
     return names;
   };
   const Job large{.model = std::string(large_mlp), .optimizer = "momentum", .level = "auto"};
-  EXPECT_EQ(pieces(large), std::vector<std::string>{"w1"});
-  EXPECT_EQ(pieces(large, 2), std::vector<std::string>{"w1"});
-  EXPECT_EQ(pieces(off(large)), std::vector<std::string>());
-  EXPECT_EQ(pieces({.level = "auto"}), std::vector<std::string>());
+  EXPECT_EQ(shards(large), std::vector<std::string>{"w1"});
+  EXPECT_EQ(shards(large, 2), std::vector<std::string>{"w1"});
+  EXPECT_EQ(shards(off(large)), std::vector<std::string>());
+  EXPECT_EQ(shards({.level = "auto"}), std::vector<std::string>());
   // All copies have the full gradient, for its norm.
   Job clipped = large;
   clipped.clip_norm = 0.05;
-  EXPECT_EQ(pieces(clipped), std::vector<std::string>());
+  EXPECT_EQ(shards(clipped), std::vector<std::string>());
 
   auto plan = plan_of({"two", 2}, large);
   const auto notes = (*plan)->entry(EntryKind::train)->plan.notes;
   const auto says = [](const std::string& note) {
-    return note.find("zero.level auto: 1 of 2 large parameters are updated in 2 pieces") != std::string::npos &&
+    return note.find("zero.level auto: 1 of 2 large parameters are updated in 2 shards") != std::string::npos &&
            note.find("w2") != std::string::npos;
   };
   EXPECT_TRUE(std::ranges::any_of(notes, says));

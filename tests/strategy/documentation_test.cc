@@ -39,7 +39,7 @@ This version runs six things:
 - micro-batches;
 - pipelines: sibling scopes are the stages of a pipeline, in their order, each with its own number of ranks, or the
   stages are found;
-- weights in pieces: `split`, as `default` or as the kind of a stage;
+- weights in shards: `split`, as `default` or as the kind of a stage;
 - experts: `expert`, each rank has some of them;
 - copies that share out what they keep of the optimizer: `zero.level`.
 
@@ -53,7 +53,7 @@ A node belongs to the first scope that matches it, and inside that to the first 
 stages, a node that no scope matches goes where its operands are; beside a single scope, the `default` has it. More
 ranks than the stages need make copies of the pipeline: four ranks and two stages of one rank are two copies. The first
 stage that uses a shared weight lends it to the others. Scopes that share one must cut it over as many ranks, or not at
-all; scopes on the same ranks may have it in pieces and replicated. A stage that needs a result of a later one, a scope
+all; scopes on the same ranks may have it in shards and replicated. A stage that needs a result of a later one, a scope
 that matches nothing, and numbers that do not divide are errors, which name the scope and the numbers.
 
 Stages may have different numbers of ranks and different kinds. A scope inside another one divides the ranks of one copy
@@ -79,7 +79,7 @@ what these cannot say into `epl.strategy`. If that has scopes of its own, as for
 ranks, they count when the file is read. So the file gives the same plan again.
 
 Sibling scopes take different ranks. With `cluster.colocate_split_and_replicate`, and where there is one scope alone,
-they share those of what they stand in. Here each rank has all of the body and its part of the samples, and a piece of
+they share those of what they stand in. Here each rank has all of the body and its part of the samples, and a shard of
 the large classifier, over the same ranks; between the two, ranks exchange what they have:
 
 ```json
@@ -93,7 +93,7 @@ the large classifier, over the same ranks; between the two, ranks exchange what 
 ```
 
 Each weight is cut where its node allows it: a product by its columns or its rows, an attention by its heads. The state
-of the optimizer is cut as its weight is. Pieces need not be equal: of 10 heads, 4 ranks have 3, 3, 3 and 1, and each
+of the optimizer is cut as its weight is. Shards need not be equal: of 10 heads, 4 ranks have 3, 3, 3 and 1, and each
 has memory for 3. What no rule cuts runs on every rank. Ranks that are left over are data parallelism: four ranks and
 `split` of 2 are two copies. Where a product is cut by its rows, its sum is taken in another order, so the last bits may
 differ from those of one rank. They are the same for every number of copies and micro-batches, and for every schedule of
@@ -116,7 +116,7 @@ ranks get all of are errors. They name the scope, the value, the node and the nu
 ```
 
 At level `layout` the bits are those of one rank at this level, with 1, 2, 4 or 8 ranks to a split. Only what divides
-into equal pieces is cut then; the rest is replicated, and a note of the plan says so. A sum that a split
+into equal shards is cut then; the rest is replicated, and a note of the plan says so. A sum that a split
 may cut then adds up to 8 segments one by one and joins them as a binary tree, on one rank as on many. This costs some
 time, which `epl bench` measures, and the bits are other ones than at `data`. What is not cut in full segments is not
 cut there at all: it runs on every rank, or is cut elsewhere. A plan that would break the promise is an error that names
@@ -147,7 +147,7 @@ Experts whose weights are gathered by the expert of each token (`weights[expert_
 rank that has its expert (`dispatch_rows`), stays there for all products of the expert, and its answer comes back
 (`combine_rows`), so that a token moves once each way however many ranks there are. No token is dropped: a rank has
 room for all of them, since all may go to one expert, and its work depends on what the gate chooses. Where that is too
-much room, `"split": 4` instead of `"expert": 4` cuts inside each expert: tokens go to all ranks, each has a piece of
+much room, `"split": 4` instead of `"expert": 4` cuts inside each expert: tokens go to all ranks, each has a shard of
 every expert and of what it computes, and as much to do whatever the gate picks.
 
 Experts that are nodes of their own, as a loop over experts is exported, lie on ranks uncut: of E experts over 4 ranks,
@@ -192,7 +192,7 @@ each micro-batch, which costs more communication than once a step.
 `batch.order` says what cuts the batch first. With `ranks`, each rank has one run of samples and cuts it into
 micro-batches. Gradients are summed over ranks once, behind the last micro-batch. With `micro_batches`, all ranks share
 each micro-batch, and gradients are summed over ranks in each. The bits are the same. With `zero.level`, what a rank
-adds up over micro-batches is then its piece of the gradient: it takes less memory, and more communication. An output
+adds up over micro-batches is then its shard of the gradient: it takes less memory, and more communication. An output
 cannot be merged over one process then, because a process has no run of samples.
 
 ```json
@@ -246,11 +246,11 @@ memory:
 {"zero.level": "v0"}
 ```
 
-At `v0` each of N copies updates one of N equal pieces of a weight. It keeps the optimizer's state of this piece alone,
-so the state takes an N-th of the memory. It gets this piece of the sum of gradients; the new pieces are then exchanged.
+At `v0` each of N copies updates one of N equal shards of a weight. It keeps the optimizer's state of this shard alone,
+so the state takes an N-th of the memory. It gets this shard of the sum of gradients; the new shards are then exchanged.
 Together this moves as much as the sum of full gradients, or less: of a large weight and a small batch, copies give
-each other the samples, and each computes its piece of the gradient of all. No bit changes, and it goes with everything
-above: with stages, whose copies share what the stage has, with splits, of whose pieces copies have pieces, and with
+each other the samples, and each computes its shard of the gradient of all. No bit changes, and it goes with everything
+above: with stages, whose copies share what the stage has, with splits, of whose shards copies have shards, and with
 micro-batches, after which gradients are summed once. A weight is cut in its first dimension that N divides; one without
 any stays replicated on each copy, and the plan has a note. Where the norm of all gradients is taken, to clip them, each
 copy has full gradients first. Checkpoints, and what is read and written by name, are full tensors. `v1` and `v2` are
@@ -294,11 +294,11 @@ stays as it is, and no process has a part of it. What a key names is also kept i
 
 Everything else is read and checked, and a plan that asks for it is an error: nothing is ignored. A key or word that
 does not exist is an error that names the nearest one. The batch of a plan is cut in units (`reproducible.units`). A
-piece is what a copy has in a micro-batch, and gets 1, 2, 4 or another power of two of units. So 2, 4 and 8 pieces need
+shard is what a copy has in a micro-batch, and gets 1, 2, 4 or another power of two of units. So 2, 4 and 8 shards need
 no thought. For 3 copies of a batch of 24 say `"reproducible.units": 24`: then 3, 6, 12 and 24 copies, and 3 or 6
-micro-batches on one rank, have the same bits. Counts that would add up the pieces in another order, as 2 copies of 3
+micro-batches on one rank, have the same bits. Counts that would add up the shards in another order, as 2 copies of 3
 micro-batches or stages of 2 and of 3 copies, are refused with the reason. At `"reproducible.level": "run"` everything
-goes that divides the batch. A batch that does not divide into so many pieces is cut into as many as do divide it, and a
+goes that divides the batch. A batch that does not divide into so many shards is cut into as many as do divide it, and a
 note of the plan says so: of 8 copies of a batch of 4, two each have the same sample, and 3 copies of a batch of 8 all
 do the same work.
 

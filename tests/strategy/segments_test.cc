@@ -33,7 +33,7 @@ TEST(SumSegments, AreTheSameHoweverManyRanksThereAre) {
 }
 
 // 12 numbers are 4 segments of 3: eight ranks cannot have full ones, so that all of it runs on each.
-TEST(SumSegments, AreNotCutInPieces) {
+TEST(SumSegments, AreNotCutInShards) {
   EXPECT_EQ(last(*plan_of(12, 4)).segments.count, 4);
   EXPECT_TRUE(last(*plan_of(12, 4)).cut_by(plan_of(12, 4)->mesh().find("split")));
   auto plan = plan_of(24, 8);
@@ -46,7 +46,7 @@ TEST(SumSegments, AreNotCutInPieces) {
 }
 
 // A plan from elsewhere, a file or a pass to come, is held to the promise.
-TEST(SumSegments, APlanThatSumsPiecesOtherwiseIsRefusedByName) {
+TEST(SumSegments, APlanThatSumsShardsOtherwiseIsRefusedByName) {
   auto plan = plan_of(48, 2);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   ASSERT_TRUE(verify_plan(*plan).ok());

@@ -23,7 +23,7 @@ void dropout(const KernelCall& call) {
   float* y = call.out<float>(0);
   uint8_t* mask = call.query.outputs() > 1 ? call.out<uint8_t>(1) : nullptr;
   const bool full = call.attributes().flag(draws_in_full);
-  // Of a piece: elements follow in runs.
+  // Of a shard: elements follow in runs.
   const int64_t* own = call.query.has(1) ? call.in<int64_t>(1) : nullptr;
   const int64_t offset = own ? *own : 0, run = own ? call.attributes().integer("run") : INT64_MAX,
                 stride = own ? call.attributes().integer("stride") : 0;

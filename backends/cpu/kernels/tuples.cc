@@ -51,13 +51,13 @@ struct Tuples {
     return sort_positions(call.workspace, positions(), slices(), [&](int64_t i) { return slice(call, i); });
   }
   int64_t sorted_bytes() const { return sorted_positions_bytes(positions(), slices()); }
-  // Calls f(slice, column, width, thread) for all slices, in pieces, on all threads: many small tasks, because slices
+  // Calls f(slice, column, width, thread) for all slices, in chunks, on all threads: many small tasks, because slices
   // that many positions name lie together.
-  template <class F> void each_piece(ThreadPool& threads, const F& f) const {
-    const int64_t blocks = (inner + columns - 1) / columns, pieces = slices() * blocks;
-    const int64_t grain = std::clamp<int64_t>(pieces / (int64_t{64} * threads.size()), 1, 64);
-    threads.run((pieces + grain - 1) / grain, [&](int64_t task, int thread) {
-      for (int64_t p = task * grain; p < std::min(pieces, (task + 1) * grain); ++p) {
+  template <class F> void each_chunk(ThreadPool& threads, const F& f) const {
+    const int64_t blocks = (inner + columns - 1) / columns, chunks = slices() * blocks;
+    const int64_t grain = std::clamp<int64_t>(chunks / (int64_t{64} * threads.size()), 1, 64);
+    threads.run((chunks + grain - 1) / grain, [&](int64_t task, int thread) {
+      for (int64_t p = task * grain; p < std::min(chunks, (task + 1) * grain); ++p) {
         const int64_t column = p % blocks * columns;
         f(p / blocks, column, std::min(columns, inner - column), thread);
       }
@@ -100,7 +100,7 @@ void gather_grad(const KernelCall& call) {
   const Units units = call.query.units;
   const SortedPositions sorted = t.sorted(call);
   auto* room = reinterpret_cast<double*>(static_cast<std::byte*>(call.workspace) + t.sorted_bytes());
-  t.each_piece(call.threads(), [&](int64_t slice, int64_t column, int64_t width, int thread) {
+  t.each_chunk(call.threads(), [&](int64_t slice, int64_t column, int64_t width, int thread) {
     float* to = call.out<float>(0) + slice * t.inner + column;
     const int64_t first = sorted.first[slice], last = sorted.first[slice + 1];
     if (first == last) return static_cast<void>(std::fill_n(to, width, 0.0f));
@@ -145,7 +145,7 @@ void scatter(const KernelCall& call) {
                       : t.combine == Combine::max ? ScalarOp::max
                                                   : ScalarOp::min;
   const SortedPositions sorted = t.sorted(call);
-  t.each_piece(call.threads(), [&](int64_t slice, int64_t column, int64_t width, int) {
+  t.each_chunk(call.threads(), [&](int64_t slice, int64_t column, int64_t width, int) {
     const int64_t at = slice * t.inner + column, first = sorted.first[slice], last = sorted.first[slice + 1];
     std::byte* to = call.out<std::byte>(0) + at * bytes;
     const auto update = [&](int64_t i) { return call.in<std::byte>(2) + (sorted.order[i] * t.inner + column) * bytes; };

@@ -1,10 +1,10 @@
-#include "core/program/pieces.h"
+#include "core/program/shards.h"
 #include "core/program/transfer.h"
 
 namespace epl {
 
 EPL_TRANSFER(emit) {
-  return {.doc = "a result into the caller's tensor: all of it, or its piece of the batch",
+  return {.doc = "a result into the caller's tensor: all of it, or its shard of the batch",
           .run = [](const TransferCall& call) -> Status {
             if (!call.output) return {};
             const ProgramPort& port = call.program.outputs[call.in.port];

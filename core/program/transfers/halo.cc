@@ -1,5 +1,5 @@
-// halo: the rows that a piece reads over its borders (PieceRule::halo), from the ranks that have them. Where pieces are
-// smaller than borders these are several ranks. Where no rank has a row, padding stands for it.
+// halo: the rows that a shard reads over its borders (PartitionRule::halo), from the ranks that have them. Where shards
+// are smaller than borders these are several ranks. Where no rank has a row, padding stands for it.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -157,9 +157,9 @@ class Exchange {
 EPL_OP(halo) {
   return {
       .doc =
-          "Of dimension `dim` of a value that the `parts` ranks of mesh axis `axis` have in equal pieces x, what the "
+          "Of dimension `dim` of a value that the `parts` ranks of mesh axis `axis` have in equal shards x, what the "
           "windows of a rank read: rank r the `size` elements from `first` + r * `step` on, over the borders of its "
-          "piece. Outside of the value they are zero, or with `lowest` minus infinity.",
+          "shard. Outside of the value they are zero, or with `lowest` minus infinity.",
       .signature = "x -> y",
       .attributes = {{"axis", std::string("split"), true},
                      {"parts", int64_t{1}, true},
@@ -183,7 +183,7 @@ EPL_OP(halo) {
 }
 
 EPL_TRANSFER(halo) {
-  return {.doc = "a piece of a value with the borders of its neighbours that windows read",
+  return {.doc = "a shard of a value with the borders of its neighbours that windows read",
           .op = "halo",
           .grouped = true,
           .prepare = [](Instruction& in) { in.workspace_bytes = Reading(*in.query).room(); },

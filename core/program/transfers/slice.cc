@@ -6,7 +6,7 @@ namespace epl {
 EPL_OP(batch_slice) {
   return {
       .doc =
-          "The piece of x, along dimension `dim`, of `size` elements, that belongs to the current rank and "
+          "The shard of x, along dimension `dim`, of `size` elements, that belongs to the current rank and "
           "micro-batch; its elements lie in `outer` equal runs, one in each of as many equal parts of the dimension.",
       .signature = "x -> y",
       .attributes = {{"dim", int64_t{0}, true},
@@ -23,7 +23,7 @@ EPL_OP(batch_slice) {
 }
 
 EPL_TRANSFER(slice) {
-  return {.doc = "the piece of a value that belongs to a rank and a micro-batch",
+  return {.doc = "the shard of a value that belongs to a rank and a micro-batch",
           .op = "batch_slice",
           .holds = "input",
           .from_caller = true,
@@ -41,7 +41,7 @@ EPL_TRANSFER(slice) {
               },
           .run = [](const TransferCall& call) -> Status {
             const Instruction::Slice& runs = call.in.slice;
-            const std::byte* source = call.source + call.piece * runs.run_bytes;
+            const std::byte* source = call.source + call.shard * runs.run_bytes;
             const bool of_caller = call.in.inputs[0].space == Location::Space::input;
             const auto move = of_caller ? &Stream::upload : &Stream::copy;
             for (int64_t i = 0; i < runs.outer; ++i) {

@@ -12,7 +12,7 @@ EPL_OP(upload) {
 }
 
 EPL_TRANSFER(upload) {
-  return {.doc = "a caller's tensor, or its piece of the batch, to a device that cannot read it where it is",
+  return {.doc = "a caller's tensor, or its shard of the batch, to a device that cannot read it where it is",
           .op = "upload",
           .holds = "input",
           .from_caller = true,

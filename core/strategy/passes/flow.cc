@@ -1,12 +1,12 @@
 // flow: sums over ranks that nodes pass on.
 //
 // What a cut factor leaves to be summed is complete right behind its node, and costs an all-reduce. A node that only
-// adds and moves its operands may as well add pieces of sums, which are summed once, behind it: of the gradients that
+// adds and moves its operands may as well add shards of sums, which are summed once, behind it: of the gradients that
 // queries, keys and values give to one value, one all-reduce is left of three. A value stays a sum that is pending
 // where all its users pass it on, on other ranks as well if these split alike: (p0 + p1) + (q0 + q1) has not the bits
 // of (p0 + q0) + (p1 + q1), so where stages begin must not decide which of the two it is.
 //
-// A sum of which every user takes the same piece is a reduce-scatter: half of what an all-reduce moves, and no bit
+// A sum of which every user takes the same shard is a reduce-scatter: half of what an all-reduce moves, and no bit
 // else.
 #include <algorithm>
 #include <optional>
@@ -61,7 +61,7 @@ class Flow {
   }
 
   // Over how many ranks the TaskGraph of a value splits; 0: it does not.
-  int64_t pieces(Value v) const {
+  int64_t shards(Value v) const {
     const int at = plan_.value_task_graph[v];
     return splits(plan_.task_graphs[at]) ? plan_.mesh(at).axes[axis_].size : 0;
   }
@@ -70,7 +70,7 @@ class Flow {
     if (node.outputs.size() != 1 || node.inputs.empty() || !is_float(graph_.type(node.outputs[0]).dtype)) return false;
     int64_t bytes = 0;
     for (Value v : node.inputs) {
-      if (!v || !pending(v) || pieces(v) != pieces(node.outputs[0])) return false;
+      if (!v || !pending(v) || shards(v) != shards(node.outputs[0])) return false;
       bytes += graph_.type(v).bytes();
     }
     return graph_.type(node.outputs[0]).bytes() <= bytes && adds_and_moves(graph_, node);
@@ -117,7 +117,7 @@ class Flow {
   ByNode<bool> passes_;    // it passes such sums on
 };
 
-// Sums of which every user takes the same piece: they are stored in these pieces, so that a rank gets the sum of its
+// Sums of which every user takes the same shard: they are stored in these shards, so that a rank gets the sum of its
 // own. So come the answers of experts that are cut over ranks, each of which goes on with its own samples.
 class Scattering {
  public:
@@ -134,10 +134,10 @@ class Scattering {
       const OperandShardings operands = operand_shardings(plan_, n);
       for (size_t o = 0; o < node.outputs.size() && operands.added_later < 0; ++o) {
         if (!is_sum_over_ranks(operands.outputs[o], at)) continue;
-        const std::optional<Sharding> wanted = piece_of_users(node.outputs[o]);
+        const std::optional<Sharding> wanted = shard_of_users(node.outputs[o]);
         if (!wanted || !cuts_by(*wanted, operands.outputs[o].partial)) continue;
         plan_.shardings[node.outputs[o]] = *wanted;
-        plan_.explain(n, "its sum is scattered, because all that read it take the same pieces");
+        plan_.explain(n, "its sum is scattered, because all that read it take the same shards");
       }
     }
   }
@@ -155,7 +155,7 @@ class Scattering {
   }
 
   // What all users on the same ranks want of it; none where they differ, or where somebody else gets it.
-  std::optional<Sharding> piece_of_users(Value v) const {
+  std::optional<Sharding> shard_of_users(Value v) const {
     std::optional<Sharding> wanted;
     if (given_[v] || !plan_.shardings[v].partial.empty()) return wanted;
     for (const NodeId user : users_[v]) {

@@ -20,12 +20,12 @@ namespace {
 constexpr int64_t max_units = 8;
 constexpr int not_yet = -2;
 
-// A piece is what a rank has in a micro-batch: a power of two of units. At level run others than halves may be cut, and
-// units follow the pieces; else they follow the batch alone, so that every layout has the same. Pieces divide the
+// A shard is what a rank has in a micro-batch: a power of two of units. At level run others than halves may be cut, and
+// units follow the shards; else they follow the batch alone, so that every layout has the same. Shards divide the
 // batch.
 Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, const BatchAxes& ranks,
                            const MicroBatches& in_time) {
-  const int64_t asked = strategy.integer("reproducible.units"), pieces = ranks.pieces() * in_time.count;
+  const int64_t asked = strategy.integer("reproducible.units"), shards = ranks.shards() * in_time.count;
   const bool any = strategy.text("reproducible.level") == "run";
   if (asked < 0) return invalid("reproducible.units is ", asked);
   int64_t units = std::max<int64_t>(asked, 1);
@@ -33,24 +33,24 @@ Result<int64_t> unit_count(const Strategy& strategy, int64_t batch, const BatchA
     while (asked == 0 && units < max_units && batch % (units * 2) == 0 && batch > 0) units *= 2;
   };
   double_units();
-  if (any && asked == 0 && units % pieces != 0) {
-    units = pieces;
+  if (any && asked == 0 && units % shards != 0) {
+    units = shards;
     double_units();
   }
-  const std::string cut = cat(ranks.pieces(), " ranks x ", in_time.count, " micro-batches");
+  const std::string cut = cat(ranks.shards(), " ranks x ", in_time.count, " micro-batches");
   if (batch > 0 && batch % units != 0)
     return invalid("reproducible.units is ", units, ", which does not divide the batch of ", batch);
-  if (units % pieces != 0 || !power_of_two(units / pieces)) {
-    int64_t fitting = pieces;
-    while (fitting < max_units * pieces && batch % (fitting * 2) == 0) fitting *= 2;
+  if (units % shards != 0 || !power_of_two(units / shards)) {
+    int64_t fitting = shards;
+    while (fitting < max_units * shards && batch % (fitting * 2) == 0) fitting *= 2;
     return invalid(
         asked > 0 ? cat("reproducible.units is ", units) : cat("the batch of ", batch, " has ", units, " units"),
-        ", of which each of ", pieces, " pieces (", cut, ") must get 1, 2, 4 or another power of two; it does ",
+        ", of which each of ", shards, " shards (", cut, ") must get 1, 2, 4 or another power of two; it does ",
         "with reproducible.units = ", fitting, any ? "" : ", or with reproducible.level = run");
   }
   if (!any && !ranks.keep_the_tree(in_time)) {
     const bool time_first = in_time.order == BatchOrder::micro_batches;
-    return invalid(cut, " would add up the pieces of the batch in an order of their own, and so give bits of their ",
+    return invalid(cut, " would add up the shards of the batch in an order of their own, and so give bits of their ",
                    "own; use powers of two (the number of ",
                    time_first ? "micro-batches" : "ranks, or of the micro-batches of one rank,",
                    " may be another number), or reproducible.level = run");
@@ -134,7 +134,7 @@ class Placement {
     return {};
   }
 
-  // A batch that does not divide into as many pieces is cut into as many as do divide it: copies of a TaskGraph along
+  // A batch that does not divide into as many shards is cut into as many as do divide it: copies of a TaskGraph along
   // an axis that cuts nothing have the same samples, and there are fewer micro-batches. Where no input counts samples,
   // all copies see everything at once. Independent micro-batches are not ours to count: the answer depends on
   // them.
@@ -150,14 +150,14 @@ class Placement {
       leaf.data = data;
     }
     EPL_ASSIGN(const BatchAxes ranks, find_batch_axes(layout_));
-    if (!plan_.independent_micro_batches) micro_batches = fitting(wanted, plan_.batch / ranks.pieces());
+    if (!plan_.independent_micro_batches) micro_batches = fitting(wanted, plan_.batch / ranks.shards());
     if (alike * wanted / micro_batches == 1) return {};
     const std::string share = plan_.batch == 0 ? cat("each of ", copies, " copies computes all of it")
-                                               : cat("each piece is computed by ", alike, " copies");
+                                               : cat("each shard is computed by ", alike, " copies");
     plan_.notes.push_back(
         cat(plan_.batch == 0 ? "no input counts samples, so there is no batch to cut: "
                              : cat("the batch of ", plan_.batch, " does not divide over ", copies, " copies x ", wanted,
-                                   " micro-batches, so it is cut into ", ranks.pieces() * micro_batches, " pieces: "),
+                                   " micro-batches, so it is cut into ", ranks.shards() * micro_batches, " shards: "),
             alike > 1 ? share : "", alike > 1 && micro_batches < wanted ? ", and " : "",
             micro_batches < wanted ? cat("one micro-batch stands for ", wanted / micro_batches) : ""));
     return {};
@@ -364,7 +364,7 @@ class Placement {
     }
   }
 
-  // Entries share their state. It lies where the first one has it, in pieces if it has it in pieces, who lends it to
+  // Entries share their state. It lies where the first one has it, in shards if it has it in shards, who lends it to
   // others: a batch norm reads its running statistics by other nodes than those that learn them, and a scope may match
   // the node that uses a weight in one entry alone.
   void leave_state() {

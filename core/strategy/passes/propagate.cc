@@ -1,8 +1,8 @@
 // propagate: which dimension of each value carries the batch, from the sharding rules of the ops.
 //
 // Forward: a node whose operands are cut follows them, also where samples are not the major part of a dimension.
-// Backward: a value that is the same for every rank and micro-batch but is only used in pieces (a broadcast gradient, a
-// mask) is made in pieces. Where a node couples the samples in a way that no cut follows, it is replicated on every
+// Backward: a value that is the same for every rank and micro-batch but is only used in shards (a broadcast gradient, a
+// mask) is made in shards. Where a node couples the samples in a way that no cut follows, it is replicated on every
 // rank, for which its operands are gathered. Micro-batches do not meet like this: the node is named, and the batch is
 // not cut in time (decide).
 #include <algorithm>
@@ -27,7 +27,7 @@ class Propagation {
   Status run() {
     for (Value v : graph_.leaves(ValueKind::input)) cut_[v].dim = graph_.value(v).batch_dim;
     for (const NodeId n : graph_.node_ids()) EPL_TRY(forward(n));
-    make_in_pieces();
+    make_in_shards();
     place_outputs();
     explain();
     write();
@@ -59,7 +59,7 @@ class Propagation {
     if (plan_.single_samples()) return {};
     plan_.notes.push_back(cat("node ", node.name, " sees the full ",
                               plan_.independent_micro_batches ? "micro-batch" : "batch",
-                              pieces() > 1 ? ", on every rank that has a part of it: " : ": ", cut.why));
+                              shards() > 1 ? ", on every rank that has a part of it: " : ": ", cut.why));
     return {};
   }
 
@@ -82,8 +82,8 @@ class Propagation {
   }
 
   // In reverse, so that the wishes of later nodes are known.
-  void make_in_pieces() {
-    if (pieces() == 1) return;
+  void make_in_shards() {
+    if (shards() == 1) return;
     auto users = graph_.users();
     ByValue<bool> pinned(graph_.value_count());
     for (const auto& output : graph_.outputs) pinned[output.value] = true;
@@ -108,7 +108,7 @@ class Propagation {
     }
   }
 
-  // Where every use wants pieces, or nowhere.
+  // Where every use wants shards, or nowhere.
   CutPlace wish(Value v, const std::vector<NodeId>& users) const {
     CutPlace wanted;
     for (const NodeId user : users) {
@@ -136,16 +136,16 @@ class Propagation {
       if (!factor_[n]) continue;
       const Node& node = graph_.node(n);
       const auto carries = std::ranges::find_if(node.inputs, [&](Value v) { return v && cut_[v]; });
-      plan_.explain(n, carries == node.inputs.end() ? std::string("cut by samples, because it is used in pieces alone")
+      plan_.explain(n, carries == node.inputs.end() ? std::string("cut by samples, because it is used in shards alone")
                                                     : cat("cut by samples, as ", graph_.value(*carries).name, " is"));
     }
   }
 
   // Of the batch, with memory of their own, where it is cut most.
-  int64_t pieces() const {
+  int64_t shards() const {
     int64_t most = 1;
     for (int t = 0; t < std::ssize(plan_.task_graphs); ++t)
-      most = std::max(most, plan_.mesh(t).pieces(plan_.batch_of(t).cuts()));
+      most = std::max(most, plan_.mesh(t).shards(plan_.batch_of(t).cuts()));
     return most;
   }
 

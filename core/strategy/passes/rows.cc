@@ -1,10 +1,10 @@
 // rows: what experts answer to tokens stays with the expert.
 //
-// Where rows gather their weights (PieceRule::indices) and ranks share these out, as experts are given to ranks, a row
-// of the result is known to one rank. It would go back to the rank of its token, and come again for the next product of
-// the same expert. A node that works on each row by itself may as well work where the row is: a value stays there if
-// all its users are such nodes, or gather their weights by the same indices. Each rank has room for all rows, as all
-// tokens may be routed to one expert.
+// Where rows gather their weights (PartitionRule::indices) and ranks share these out, as experts are given to ranks, a
+// row of the result is known to one rank. It would go back to the rank of its token, and come again for the next
+// product of the same expert. A node that works on each row by itself may as well work where the row is: a value stays
+// there if all its users are such nodes, or gather their weights by the same indices. Each rank has room for all rows,
+// as all tokens may be routed to one expert.
 #include <algorithm>
 #include <optional>
 

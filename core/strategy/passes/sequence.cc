@@ -1,12 +1,12 @@
 // sequence: what lies between the nodes that a split cuts is cut too, where `split.sequence` asks for it.
 //
 // Behind a sum over the ranks of a split all of them have the same value, and go on alike until the next node that is
-// cut: norms, residual sums, dropout. They may as well have a piece each. Then the sum is a reduce-scatter, and what
+// cut: norms, residual sums, dropout. They may as well have a shard each. Then the sum is a reduce-scatter, and what
 // the next node needs in full is gathered in front of it: as many bytes move, each rank does its share of the work
 // between, and keeps its share for the backward pass (Korthikanti et al. 2022). Nothing here knows of sequences: for
-// the first sum all dimensions are tried, and that is taken which keeps the most in pieces and moves the least. Where
+// the first sum all dimensions are tried, and that is taken which keeps the most in shards and moves the least. Where
 // samples are cut already this is the dimension of positions. What is gathered in the forward pass is gathered again in
-// the backward pass, so that no rank keeps it. Positions that do not divide make uneven pieces; at level `layout` they
+// the backward pass, so that no rank keeps it. Positions that do not divide make uneven shards; at level `layout` they
 // stay uncut, with a note.
 #include <algorithm>
 #include <set>
@@ -25,7 +25,7 @@ struct Region {
   std::set<std::pair<Value, Phase>> gathered;  // values, in the passes that gather them
   double kept_elsewhere = 0;                   // bytes that a rank need not write, keep and read
   double moved = 0;                            // bytes that move beyond those of the sums as they were
-  int values = 0;                              // in pieces
+  int values = 0;                              // in shards
 };
 
 class Between {
@@ -37,7 +37,7 @@ class Between {
         here_(task_graph),
         axes_(plan.task_graphs[task_graph].split),
         mesh_(plan.mesh(task_graph)),
-        parts_(mesh_.pieces(axes_)),
+        parts_(mesh_.shards(axes_)),
         by_segments_(sums_by_segments(plan)),
         users_(graph_.users()),
         rules_(plan.rules->extended),
@@ -109,21 +109,21 @@ class Between {
       meets_[v].insert(dim.begin(), dim.end());
   }
 
-  // The largest piece of an uneven cut, in parts.
+  // The largest shard of an uneven cut, in parts.
   int64_t largest(const CutPlace& place) const { return (place.of + parts_ - 1) / parts_; }
-  // Whether a cut of a dimension or factor of this size finds its place among those that it has. Uneven pieces are of
+  // Whether a cut of a dimension or factor of this size finds its place among those that it has. Uneven shards are of
   // parts that nothing inside them cuts, and smaller than the dimension.
   bool nests(int64_t size, const Cuts& cuts, const CutPlace& place) const {
     const int64_t run = place.outer * (place.of > 0 ? place.of : parts_);
     if (size % run != 0) return false;
     if (place.of > 0 && (by_segments_ || place.of % parts_ == 0 || largest(place) == place.of)) return false;
     return std::ranges::all_of(cuts, [&](const AxisCut& cut) {
-      int64_t pieces = cut.outer * std::max<int64_t>(cut.of, 1);
-      for (int axis : cut.of > 0 ? std::vector<int>() : cut.axes) pieces *= mesh_.axes[axis].size;
-      return cut.outer > place.outer ? cut.outer % run == 0 : cut.outer < place.outer && place.outer % pieces == 0;
+      int64_t shards = cut.outer * std::max<int64_t>(cut.of, 1);
+      for (int axis : cut.of > 0 ? std::vector<int>() : cut.axes) shards *= mesh_.axes[axis].size;
+      return cut.outer > place.outer ? cut.outer % run == 0 : cut.outer < place.outer && place.outer % shards == 0;
     });
   }
-  // Whether a value may lie in pieces there. What is added to a sum when it is complete must have all that it is added
+  // Whether a value may lie in shards there. What is added to a sum when it is complete must have all that it is added
   // to, so its own dimensions are left alone.
   bool may_lie(Value v, const CutPlace& place) const {
     const int d = place.dim;
@@ -137,7 +137,7 @@ class Between {
     return !kept_replicated_[v] && nests(type.shape[d], plan_.shardings[v].dims[d], place);
   }
 
-  // In front of what the batch cuts of a dimension, and behind it; in equal pieces where there are any.
+  // In front of what the batch cuts of a dimension, and behind it; in equal shards where there are any.
   std::vector<CutPlace> places(Value v) const {
     std::vector<CutPlace> found;
     for (int d = 0; d < graph_.type(v).ndim(); ++d) {
@@ -171,12 +171,12 @@ class Between {
 
   void visit(Region& region, NodeId n) const {
     const Node& node = graph_.node(n);
-    const auto in_pieces = [&](Value v) { return v && region.at[v]; };
-    if (node.op->takes_any_operands || std::ranges::none_of(node.inputs, in_pieces)) return;
+    const auto in_shards = [&](Value v) { return v && region.at[v]; };
+    if (node.op->takes_any_operands || std::ranges::none_of(node.inputs, in_shards)) return;
     double best = gathering(region, node, {});
     CutFactor chosen;
     for (size_t i = 0; i < node.inputs.size() && free_[n]; ++i) {
-      if (!in_pieces(node.inputs[i])) continue;
+      if (!in_shards(node.inputs[i])) continue;
       const CutFactor factor = factor_at(rules_[n].rule, rules_[n].rule.inputs[i], region.at[node.inputs[i]]);
       if (!factor || !fits(n, factor)) continue;
       const double cost = cost_of(region, n, factor);
@@ -240,7 +240,7 @@ class Between {
     }
     return cost;
   }
-  // Whether a sum that is replicated so far is wanted in pieces.
+  // Whether a sum that is replicated so far is wanted in shards.
   bool scatters(const Region& region, Value v, const CutPlace& wanted) const {
     return sums_[v] && wanted && !region.at[v] && may_lie(v, wanted);
   }
@@ -278,11 +278,11 @@ class Between {
       if (std::ranges::find(sums_, true) == sums_.end()) return;
       plan_.notes.push_back(cat("split.sequence: what lies between the nodes that ", parts_,
                                 " ranks share out stays replicated on each of them: no dimension that it keeps has ",
-                                by_segments_ ? "equal pieces, which reproducible.level = layout needs" : "pieces"));
+                                by_segments_ ? "equal shards, which reproducible.level = layout needs" : "shards"));
       return;
     }
     plan_.notes.push_back(cat("split.sequence: ", taken_.values, " values between the nodes that ", parts_,
-                              " ranks share out lie in pieces too"));
+                              " ranks share out lie in shards too"));
     for (const NodeId n : graph_.node_ids()) {
       const CutFactor& factor = taken_.factors[n];
       if (!factor) continue;
@@ -291,7 +291,7 @@ class Between {
       const size_t wanted = static_cast<size_t>(factor.factor) < known.added ? known.added : known.rule.factors.size();
       if (factors.size() < wanted) factors.resize(wanted);
       add_cut(factors[factor.factor], factor.outer, factor.of);
-      plan_.explain(n, "in pieces between cut nodes, as its operand is");
+      plan_.explain(n, "in shards between cut nodes, as its operand is");
     }
     for (const Value v : taken_.at.ids()) {
       const CutPlace& place = taken_.at[v];
@@ -306,7 +306,7 @@ class Between {
   const std::vector<int> axes_;  // over these, all of them together
   const Mesh& mesh_;
   const int64_t parts_;
-  const bool by_segments_;  // segments of a sum begin where no piece ends, which only equal pieces grant
+  const bool by_segments_;  // segments of a sum begin where no shard ends, which only equal shards grant
   const ByValue<std::vector<NodeId>> users_;
   const ByNode<ExtendedRule>& rules_;
   ByNode<bool> free_;   // replicated so far, and may follow

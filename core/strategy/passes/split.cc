@@ -40,7 +40,7 @@ Status split_experts(PassContext& c) {
       continue;
     }
     std::tie(c.plan.shardings, c.plan.node_shardings) = std::move(before);
-    const int64_t parts = c.plan.mesh(t).pieces(found.experts);
+    const int64_t parts = c.plan.mesh(t).shards(found.experts);
     std::string why = cat("experts cannot be shared out as its dims say: ", status.message());
     if (status.ok()) {
       EPL_ASSIGN(why, assign_experts(c, t));
@@ -54,7 +54,7 @@ Status split_experts(PassContext& c) {
   return {};
 }
 
-// Whether one walk over the graph decides for both: the same axes cut their nodes into as many pieces, and the batch
+// Whether one walk over the graph decides for both: the same axes cut their nodes into as many shards, and the batch
 // too. Stages of a pipeline are such, mostly, and a walk for each would go over the whole graph as often.
 bool same_cut(const Plan& plan, int a, int b) {
   const auto size = [](const MeshAxis& axis) { return axis.size; };
@@ -70,7 +70,7 @@ Status cut(PassContext& c, const std::vector<int>& task_graphs) {
   Splitting channels(c, task_graphs, false);
   const int first_of_them = task_graphs.front();
   const TaskGraph& t = c.plan.task_graphs[first_of_them];
-  const int64_t parts = c.plan.mesh(first_of_them).pieces(split_axes(t, false));
+  const int64_t parts = c.plan.mesh(first_of_them).shards(split_axes(t, false));
   const bool either = spatial != "off" && !sums_by_segments(c.plan) && has_windows(c.plan, parts);
   const Plan before = either ? c.plan : Plan();
   const Status by_channels_runs = channels.run();
@@ -92,7 +92,7 @@ Status cut(PassContext& c, const std::vector<int>& task_graphs) {
     return {};
   }
   windows.explain();
-  c.plan.notes.push_back(cat("split.spatial: ", windows.windows(), " nodes slide windows over pieces on ", parts,
+  c.plan.notes.push_back(cat("split.spatial: ", windows.windows(), " nodes slide windows over shards on ", parts,
                              " ranks, and read over their borders: costs ", seconds_text(windows.seconds()),
                              by_channels_runs.ok() ? cat(", cutting channels ", seconds_text(channels.seconds()))
                                                    : std::string(", as dims asks")));
@@ -102,9 +102,9 @@ Status cut(PassContext& c, const std::vector<int>& task_graphs) {
 }  // namespace
 
 EPL_PASS(split) {
-  return {.doc = "cuts the nodes of split scopes over their ranks, and stores what they use in pieces",
+  return {.doc = "cuts the nodes of split scopes over their ranks, and stores what they use in shards",
           .options = {{"pieces", true, false, "also along dimensions that kernels need in full"},
-                      {"uneven", true, false, "also where pieces are not equal"}},
+                      {"uneven", true, false, "also where shards are not equal"}},
           .run = [](PassContext& c) -> Status {
             const bool propagated = c.plan.shardings.size() == c.plan.graph->value_count();
             if (!propagated) return invalid("it needs place and propagate before it");

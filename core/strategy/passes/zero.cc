@@ -1,15 +1,15 @@
 // zero: copies of a parameter share out its update (`zero.level`; ZeRO stage 1, Rajbhandari et al. 2020).
 //
-// Ranks that cut the batch have the same weights, and each would update all of them. Here each updates a piece. The
-// step of the optimizer is elementwise, so a cut of it changes no bit. The optimizer's state is stored in these pieces
-// alone; a gradient that nobody needs in full is left in pieces by its sum over ranks; and new weights are gathered.
+// Ranks that cut the batch have the same weights, and each would update all of them. Here each updates a shard. The
+// step of the optimizer is elementwise, so a cut of it changes no bit. The optimizer's state is stored in these shards
+// alone; a gradient that nobody needs in full is left in shards by its sum over ranks; and new weights are gathered.
 // Nothing but the plan's tables says so: `partition` makes a reduce_scatter of the sum of a gradient, and an all_gather
 // of the new weights, as of any other value that is cut where it is made and not where it is stored. The sum itself may
 // be cut by its result instead (bring_samples). Where micro-batches cut the batch before ranks do, the sum is scattered
-// in each micro-batch, and what is added up over micro-batches is a piece too.
+// in each micro-batch, and what is added up over micro-batches is a shard too.
 //
 // `v0` wants memory and cuts what it can. `auto` wants time, and cuts where the cost model says that it saves some: a
-// weight that is worth one more collective, in pieces that lie one behind the other, whose gradient is a sum over
+// weight that is worth one more collective, in shards that lie one behind the other, whose gradient is a sum over
 // ranks. Two ranks then move 12 times the bytes of the weight through memory in place of 18.
 //
 // The pass runs last, because before it an axis of the batch means that samples are cut.
@@ -94,7 +94,7 @@ class Sharing {
     }
     if (!cut(n, with(replicated, place, axes)))
       return error(Code::internal, "node ", node(n).name, " is elementwise and cannot be cut");
-    pieces_ = mesh(n).pieces(axes);
+    shards_ = mesh(n).shards(axes);
     ++shared_;
     for (const Graph::Update& update : updates_[n]) {
       if (kind(update) == ValueKind::state) stored(update.state) = stored(update.next) = with(replicated, place, axes);
@@ -102,29 +102,29 @@ class Sharing {
     return {};
   }
 
-  // Pieces save that all copies do the same. In place of the sum of gradients there are two collectives, and the bytes
-  // of the second are brought together and taken apart. Pieces must come of the gradient's sum: if all have the full
+  // Shards save that all copies do the same. In place of the sum of gradients there are two collectives, and the bytes
+  // of the second are brought together and taken apart. Shards must come of the gradient's sum: if all have the full
   // gradient, the exchange of new weights would come on top.
   bool pays(NodeId n, const TensorType& type, const Sharding& replicated, const std::vector<int>& axes) const {
-    const auto copies = static_cast<double>(mesh(n).pieces(axes));
-    Work piece = work_of(plan_, n, plan_.node_shardings[n]);
-    const double alike = cost_.kernel(piece);
-    piece.flops /= copies;
-    piece.bytes /= copies;
+    const auto copies = static_cast<double>(mesh(n).shards(axes));
+    Work shard = work_of(plan_, n, plan_.node_shardings[n]);
+    const double alike = cost_.kernel(shard);
+    shard.flops /= copies;
+    shard.bytes /= copies;
     const double bytes = here(n, type, replicated);
     const bool time_first = plan_.batch_of(plan_.node_task_graph[n]).time_first(mesh(n));
     const double sums = time_first ? static_cast<double>(plan_.micro_batches()) : 1;
     const double exchange = sums * collective(n, Collective::Kind::reduce_scatter, axes, bytes / copies) +
                             collective(n, Collective::Kind::all_gather, axes, bytes / copies) + 2 * cost_.launch();
     const double sum = sums * collective(n, Collective::Kind::all_reduce, axes, bytes);
-    if (alike - cost_.kernel(piece) <= exchange - sum) return false;
+    if (alike - cost_.kernel(shard) <= exchange - sum) return false;
     for (Value v : node(n).inputs) {
-      if (v && comes_in_pieces(v, n)) return true;
+      if (v && comes_in_shards(v, n)) return true;
     }
     return false;
   }
 
-  // The first dimension that divides, inside what cuts it already: pieces of dimension 0 lie one behind the other.
+  // The first dimension that divides, inside what cuts it already: shards of dimension 0 lie one behind the other.
   // Those of another one are taken apart and put together in memory, which takes longer than to update all of them.
   // Entries that share their state agree about it.
   CutPlace choose(NodeId n, const TensorType& type, const Sharding& replicated, const std::vector<int>& axes) const {
@@ -132,7 +132,7 @@ class Sharing {
       int64_t before = 1;
       for (const AxisCut& cut : replicated.dims[d]) before = runs(n, cut);
       const CutPlace place{d, before};
-      if (type.shape[d] % (before * mesh(n).pieces(axes)) == 0 && type.elements() > 0 &&
+      if (type.shape[d] % (before * mesh(n).shards(axes)) == 0 && type.elements() > 0 &&
           agrees(n, with(replicated, place, axes)))
         return place;
     }
@@ -160,15 +160,15 @@ class Sharing {
     return sharding;
   }
 
-  // Cuts a node so that its results lie as `wanted`, and what it takes where that is left in pieces for it alone; false
+  // Cuts a node so that its results lie as `wanted`, and what it takes where that is left in shards for it alone; false
   // where the node cannot be cut so.
   bool cut(NodeId n, const Sharding& wanted) {
     auto made = cut_as(n, plan_.node_shardings[n], wanted);
     if (!made || made->operands.outputs[0] != wanted) return false;
     plan_.node_shardings[n] = std::move(made->sharding);
-    plan_.explain(n, "each copy of the weight updates a piece of it");
+    plan_.explain(n, "each copy of the weight updates a shard of it");
     for (size_t i = 0; i < node(n).inputs.size(); ++i) {
-      if (node(n).inputs[i]) leave_in_pieces(node(n).inputs[i], made->operands.inputs[i], n);
+      if (node(n).inputs[i]) leave_in_shards(node(n).inputs[i], made->operands.inputs[i], n);
     }
     return true;
   }
@@ -214,57 +214,57 @@ class Sharing {
     return true;
   }
 
-  // How a value may come to lie in pieces, where it is for one node alone and for what takes pieces as they are: a sum
-  // over the copies is left in their pieces, and a node between the sum and the step works on pieces too. What each
+  // How a value may come to lie in shards, where it is for one node alone and for what takes shards as they are: a sum
+  // over the copies is left in their shards, and a node between the sum and the step works on shards too. What each
   // micro-batch has for itself is full in the mean over them, and what becomes state is stored as that is.
-  enum class Pieces : uint8_t { none, of_a_sum, of_pieces };
-  Pieces possible_pieces(Value v, NodeId user) const {
+  enum class Shards : uint8_t { none, of_a_sum, of_shards };
+  Shards possible_shards(Value v, NodeId user) const {
     const NodeId producer = graph_.value(v).producer;
-    if (!producer || given_[v] || plan_.alone(v) || !stored(v).partial.empty()) return Pieces::none;
+    if (!producer || given_[v] || plan_.alone(v) || !stored(v).partial.empty()) return Shards::none;
     const auto& kept = updates_[producer];
-    if (std::ranges::find(kept, v, &Graph::Update::next) != kept.end()) return Pieces::none;
+    if (std::ranges::find(kept, v, &Graph::Update::next) != kept.end()) return Shards::none;
     const int made_at = plan_.node_task_graph[producer];
     const int used_at = plan_.node_task_graph[user];
     if (made_at == every_task_graph || plan_.virtual_device_of(made_at) != plan_.virtual_device_of(used_at) ||
         plan_.batch_of(made_at) != plan_.batch_of(used_at))
-      return Pieces::none;
+      return Shards::none;
     for (const NodeId other : users_[v]) {
-      if (other != user && !node(other).op->takes_any_operands) return Pieces::none;
+      if (other != user && !node(other).op->takes_any_operands) return Shards::none;
     }
     const OperandShardings given = operand_shardings(plan_, producer);
     const Sharding& made = given.outputs[graph_.value(v).output];
     const auto is_pending = [&](int axis) {
       return std::ranges::find(made.partial, Partial{axis, ShardingRule::Reduce::sum}) != made.partial.end();
     };
-    if (std::ranges::all_of(copies(user), is_pending) && given.added_later < 0) return Pieces::of_a_sum;
+    if (std::ranges::all_of(copies(user), is_pending) && given.added_later < 0) return Shards::of_a_sum;
     const Node& maker = graph_.node(producer);
     const bool passes_on = made == stored(v) && !maker.op->random && maker.outputs.size() == 1 &&
                            (maker.op->elementwise() || maker.op->view);
-    return passes_on ? Pieces::of_pieces : Pieces::none;
+    return passes_on ? Shards::of_shards : Shards::none;
   }
 
-  // Whether a sum that may be left in pieces leads to it.
-  bool comes_in_pieces(Value v, NodeId user) const {
-    const Pieces pieces = possible_pieces(v, user);
-    if (pieces != Pieces::of_pieces) return pieces == Pieces::of_a_sum;
+  // Whether a sum that may be left in shards leads to it.
+  bool comes_in_shards(Value v, NodeId user) const {
+    const Shards shards = possible_shards(v, user);
+    if (shards != Shards::of_shards) return shards == Shards::of_a_sum;
     const NodeId producer = graph_.value(v).producer;
     for (Value input : node(producer).inputs) {
-      if (input && comes_in_pieces(input, producer)) return true;
+      if (input && comes_in_shards(input, producer)) return true;
     }
     return false;
   }
 
-  void leave_in_pieces(Value v, const Sharding& wanted, NodeId user) {
+  void leave_in_shards(Value v, const Sharding& wanted, NodeId user) {
     if (stored(v) == wanted) return;
-    const Pieces pieces = possible_pieces(v, user);
+    const Shards shards = possible_shards(v, user);
     const NodeId producer = graph_.value(v).producer;
-    const bool of_a_sum = pieces == Pieces::of_a_sum;
-    if (of_a_sum || (pieces == Pieces::of_pieces && cut(producer, wanted))) stored(v) = wanted;
+    const bool of_a_sum = shards == Shards::of_a_sum;
+    if (of_a_sum || (shards == Shards::of_shards && cut(producer, wanted))) stored(v) = wanted;
     if (of_a_sum) bring_samples(producer, wanted, copies(user));
   }
 
-  // Copies sum over their own samples, and each gets a piece of the sum of all. Where it takes less time (the gradient
-  // of a large weight, of a small batch), operands are brought together instead, and each copy computes its own piece,
+  // Copies sum over their own samples, and each gets a shard of the sum of all. Where it takes less time (the gradient
+  // of a large weight, of a small batch), operands are brought together instead, and each copy computes its own shard,
   // of all samples: as many multiplications, less that is written and moved, and the sum is of all units in the order
   // of units. A loop over micro-batches would sum in another order where ranks cut the batch first.
   void bring_samples(NodeId n, const Sharding& wanted, const std::vector<int>& axes) {
@@ -283,10 +283,10 @@ class Sharing {
     if (now.sum_outers[0] != 1 || !summed || summed->size() != 1 || summed->front().outer != 1) return;
     AxisCut& samples = summed->front();
     std::erase_if(samples.axes, [&](int axis) { return mesh(n).axes[axis].kind == MeshAxis::Kind::rank; });
-    samples.outer = mesh(n).pieces(axes);
+    samples.outer = mesh(n).shards(axes);
     auto made = cut_as(n, sharding, wanted);
     if (!made) return;
-    const auto copies = static_cast<double>(mesh(n).pieces(axes));
+    const auto copies = static_cast<double>(mesh(n).shards(axes));
     double gathering = node_seconds(cost_, plan_, n, made->sharding);
     for (size_t i = 0; i < maker.inputs.size(); ++i) {
       const Value v = maker.inputs[i];
@@ -301,7 +301,7 @@ class Sharing {
         gathering)
       return;
     plan_.node_shardings[n] = std::move(made->sharding);
-    plan_.explain(n, "each copy of the weight has a piece of its gradient, of all samples");
+    plan_.explain(n, "each copy of the weight has a shard of its gradient, of all samples");
   }
 
   // Bytes of a rank.
@@ -318,10 +318,10 @@ class Sharing {
     const size_t count = replicated_.size();
     std::string text = cat("zero.level ", automatic_ ? "auto: " : "v0: ", shared_, " of ",
                            static_cast<size_t>(shared_) + count, automatic_ ? " large" : "",
-                           " parameters are updated in ", pieces_, " pieces, each with its state on one of the copies");
+                           " parameters are updated in ", shards_, " shards, each with its state on one of the copies");
     if (count > 0) {
       if (replicated_.size() > max_listed) replicated_.resize(max_listed);
-      text += cat("; no dimension of the others has equal pieces: ", join(replicated_, ", "),
+      text += cat("; no dimension of the others has equal shards: ", join(replicated_, ", "),
                   count > max_listed ? cat(" and ", count - max_listed, " more") : "");
     }
     plan_.notes.push_back(std::move(text));
@@ -335,7 +335,7 @@ class Sharing {
   const ByValue<std::vector<NodeId>> users_;
   ByNode<Updates> updates_;  // the state that it gives
   ByValue<bool> given_;      // the caller gets it
-  int64_t pieces_ = 1;
+  int64_t shards_ = 1;
   int shared_ = 0;
   std::vector<std::string> replicated_;  // parameters that each copy updates in full
 };

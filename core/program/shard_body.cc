@@ -1,4 +1,4 @@
-#include "core/program/piece_body.h"
+#include "core/program/shard_body.h"
 
 #include <algorithm>
 
@@ -6,18 +6,18 @@
 
 namespace epl {
 
-bool PieceCut::lacks(size_t output) const {
+bool ShardCut::lacks(size_t output) const {
   return std::ranges::none_of(rule.rule.outputs[output], [&](const ShardingRule::Dim& dim) {
     return std::ranges::find(dim, factor) != dim.end();
   });
 }
 
-bool PieceCut::is_rows(const ShardingRule::Operand& dims) const {
+bool ShardCut::is_rows(const ShardingRule::Operand& dims) const {
   const ShardingRule::Operand& indexed = rule.rule.inputs[rule.row->indices];
   return indexed.size() == 1 && indexed[0].size() == 1 && !dims.empty() && dims[0] == indexed[0];
 }
 
-Shape PieceCut::beside(size_t output, const Shape& indices) const {
+Shape ShardCut::beside(size_t output, const Shape& indices) const {
   const ShardingRule::Operand& indexed = rule.rule.inputs[rule.row->indices];
   Shape shape(rule.rule.outputs[output].size(), 1);
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -27,7 +27,7 @@ Shape PieceCut::beside(size_t output, const Shape& indices) const {
   return shape;
 }
 
-Shape PieceCut::beside_result(int operand, const Shape& operand_shape) const {
+Shape ShardCut::beside_result(int operand, const Shape& operand_shape) const {
   const ShardingRule::Operand& result = rule.rule.outputs[0];
   const ShardingRule::Operand& added = rule.rule.inputs[operand];
   Shape shape(result.size(), 1);
@@ -53,8 +53,8 @@ OwnIndices own_indices(Builder& b, const Var& indices, const Var& first, int64_t
           .elsewhere = b.emit("logical_and", {within(all, size), b.emit("logical_not", {here})})};
 }
 
-PieceCut piece_cut(const Plan& plan, NodeId id) {
-  PieceCut cut;
+ShardCut shard_cut(const Plan& plan, NodeId id) {
+  ShardCut cut;
   const NodeSharding& sharding = plan.node_shardings[id];
   if (!sharding.cut()) return cut;
   cut.rule = plan.rule(id);
@@ -90,7 +90,7 @@ class Following {
         for (const AxisCut& cut : lies.dims[d]) {
           const bool added = add(n, sharding, plan_.rule(n).rule.inputs[i], static_cast<int>(d), cut);
           // An axis of size one cuts nothing, and where it stands behind all samples there is no factor for it.
-          if (!added && plan_.mesh(plan_.node_task_graph[n]).pieces(cut.axes) > 1)
+          if (!added && plan_.mesh(plan_.node_task_graph[n]).shards(cut.axes) > 1)
             return unsupported("dimension ", d, " of operand ", i, " of ", node.op->name,
                                " is cut, and this op needs it in full; leave the node out of the scope that cuts it");
         }
@@ -133,7 +133,7 @@ class Following {
     }
   }
 
-  // What no operand cuts is made in the pieces that its users want.
+  // What no operand cuts is made in the shards that its users want.
   void precede(NodeId n) {
     const Node& node = graph_.node(n);
     if (node.outputs.size() != 1) return;
@@ -169,13 +169,13 @@ class Following {
 
 }  // namespace
 
-Result<PieceBody> piece_body(const Plan& plan, NodeId id, const PieceCut& cut, const OperandShardings& operands) {
+Result<ShardBody> shard_body(const Plan& plan, NodeId id, const ShardCut& cut, const OperandShardings& operands) {
   const Node& node = plan.graph->node(id);
   const int task_graph = plan.node_task_graph[id];
-  PieceBody body;
+  ShardBody body;
   auto graph = std::make_shared<Graph>();
   Builder b(*graph, node.phase);
-  b.set_scope(cat(node.name, ".pieces"));
+  b.set_scope(cat(node.name, ".shards"));
   std::vector<Var> inputs;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const Value v = node.inputs[i];

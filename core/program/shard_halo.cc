@@ -1,5 +1,5 @@
-// Nodes whose windows slide along a cut dimension: a convolution, a pool (PieceRule::halo).
-#include "core/program/piece_nodes.h"
+// Nodes whose windows slide along a cut dimension: a convolution, a pool (PartitionRule::halo).
+#include "core/program/shard_nodes.h"
 
 namespace epl {
 namespace {
@@ -25,16 +25,16 @@ Var put_together(const Position& p, int64_t size, int64_t behind) {
 
 }  // namespace
 
-Status reach_over(const LocalWriter& w, const Graph& global, NodeId n, Node& node, const PieceCut& cut) {
+Status reach_over(const LocalWriter& w, const Graph& global, NodeId n, Node& node, const ShardCut& cut) {
   const Node& old = global.node(n);
   const HaloRule& rule = cut.rule.row->halo;
   const auto dim = static_cast<size_t>(cut.rule.window(cut.factor));
-  const int64_t parts = w.mesh().pieces(cut.axes);
+  const int64_t parts = w.mesh().shards(cut.axes);
   const std::optional<Halo> halo = node_halo(global, old, cut.rule, cut.factor, parts);
   std::vector<int> axes = cut.axes;
-  std::erase_if(axes, [&](int axis) { return w.mesh().pieces(std::vector{axis}) == 1; });
+  std::erase_if(axes, [&](int axis) { return w.mesh().shards(std::vector{axis}) == 1; });
   if (!halo || axes.size() > 1)
-    return unsupported("the windows of node ", old.name, " cannot be cut in ", parts, " pieces").at(old.name);
+    return unsupported("the windows of node ", old.name, " cannot be cut in ", parts, " shards").at(old.name);
   if (axes.empty()) return {};
   for (int i : rule.operands) {
     Value& v = node.inputs[i];
@@ -62,13 +62,13 @@ Status reach_over(const LocalWriter& w, const Graph& global, NodeId n, Node& nod
   if (rule.adapt) rule.adapt(node.attributes);
   if (rule.numbers_operand < 0) return {};
 
-  // Those of other pieces become -1, which is nowhere.
+  // Those of other shards become -1, which is nowhere.
   Value& positions = node.inputs[rule.numbers_operand];
   const Shape& all = global.type(old.outputs[0]).shape;
   const int64_t own = all[dim] / parts, behind = elements_behind(all, dim);
   Tensor firsts({w.type(positions).dtype, {parts}});
   for (int64_t p = 0; p < parts; ++p) firsts.set_int(p, p * own);
-  EPL_ASSIGN(const Value first, w.of_piece(firsts, cut.axes, old));
+  EPL_ASSIGN(const Value first, w.of_shard(firsts, cut.axes, old));
   positions = w.write(old, ".own", [&](Builder& b) {
     Position p = taken_apart(b.var(positions), all[dim], behind);
     p.at = p.at - b.reshape(b.var(first), {});
@@ -78,17 +78,17 @@ Status reach_over(const LocalWriter& w, const Graph& global, NodeId n, Node& nod
   return {};
 }
 
-Result<Value> numbered(const LocalWriter& w, const Graph& global, Value positions, NodeId n, const PieceCut& cut) {
+Result<Value> numbered(const LocalWriter& w, const Graph& global, Value positions, NodeId n, const ShardCut& cut) {
   const Node& old = global.node(n);
   const auto dim = static_cast<size_t>(cut.rule.window(cut.factor));
-  const int64_t parts = w.mesh().pieces(cut.axes);
+  const int64_t parts = w.mesh().shards(cut.axes);
   if (parts == 1) return positions;
   const std::optional<Halo> halo = node_halo(global, old, cut.rule, cut.factor, parts);
   const Shape& all = global.type(old.inputs[0]).shape;
   const int64_t behind = elements_behind(all, dim);
   Tensor firsts({w.type(positions).dtype, {parts}});
   for (int64_t p = 0; p < parts; ++p) firsts.set_int(p, halo->first + p * halo->step);
-  EPL_ASSIGN(const Value first, w.of_piece(firsts, cut.axes, old));
+  EPL_ASSIGN(const Value first, w.of_shard(firsts, cut.axes, old));
   return w.write(old, ".in_all", [&](Builder& b) {
     Position p = taken_apart(b.var(positions), halo->size, behind);
     // A window that holds nothing above the lowest number may have found its padding: its first element is meant.

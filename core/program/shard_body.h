@@ -1,4 +1,4 @@
-// A node that is cut along a dimension that its kernels need in full (core/ir/piece_rule.h), for `partition`.
+// A node that is cut along a dimension that its kernels need in full (core/ir/partition_rule.h), for `partition`.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace epl {
 
-// The factor that the op's PieceRule adds and that is cut.
-struct PieceCut {
+// The factor that the op's PartitionRule adds and that is cut.
+struct ShardCut {
   ExtendedRule rule;
   int factor = -1;        // none is
   std::vector<int> axes;  // that cut it
@@ -31,19 +31,19 @@ struct PieceCut {
 };
 
 // Indices into a dimension of `size`, as a rank with the `rows` elements from `first` on has them: those into other
-// pieces are out of the range of its own, and so are those that are in no piece. `padded`: behind the last element
+// shards are out of the range of its own, and so are those that are in no shard. `padded`: behind the last element
 // there may be padding, which no index finds.
 struct OwnIndices {
   Var indices, elsewhere;  // elsewhere: true where another rank has the element
 };
 OwnIndices own_indices(Builder& b, const Var& indices, const Var& first, int64_t rows, int64_t size, bool padded);
-PieceCut piece_cut(const Plan& plan, NodeId node);
+ShardCut shard_cut(const Plan& plan, NodeId node);
 
 // The body of a node: its nodes follow the cuts of their operands.
-struct PieceBody {
+struct ShardBody {
   Plan plan;
   std::vector<Value> operands, results;  // by operand and result of the node, none where it is absent
 };
-Result<PieceBody> piece_body(const Plan& plan, NodeId node, const PieceCut& cut, const OperandShardings& operands);
+Result<ShardBody> shard_body(const Plan& plan, NodeId node, const ShardCut& cut, const OperandShardings& operands);
 
 }  // namespace epl

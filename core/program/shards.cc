@@ -1,4 +1,4 @@
-#include "core/program/pieces.h"
+#include "core/program/shards.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 namespace epl {
 namespace {
 
-// The runs of a dimension that belong to a place: f(first in the dimension, first in the piece, count), ascending in
+// The runs of a dimension that belong to a place: f(first in the dimension, first in the shard, count), ascending in
 // both. Allocates nothing.
 class DimRuns {
  public:
@@ -22,7 +22,7 @@ class DimRuns {
     Span at(int64_t i, int64_t of) const { return {first + i * (size / of), size / of}; }
   };
 
-  // What the cuts from number `c` on make of a part of the dimension, and of the piece. The cuts before it part the
+  // What the cuts from number `c` on make of a part of the dimension, and of the shard. The cuts before it part the
   // full dimension in `before`.
   void part(size_t c, int64_t before, Span global, Span local) const {
     if (c == cuts_.size()) {
@@ -30,14 +30,14 @@ class DimRuns {
       return;
     }
     const AxisCut& cut = cuts_[c];
-    const int64_t runs = cut.outer / before, pieces = mesh_.pieces(cut.axes), piece = mesh_.piece(place_, cut.axes);
+    const int64_t runs = cut.outer / before, shards = mesh_.shards(cut.axes), shard = mesh_.shard(place_, cut.axes);
     for (int64_t r = 0; r < runs; ++r) {
       const Span run = global.at(r, runs), here = local.at(r, runs);
       if (cut.of == 0) {
-        part(c + 1, cut.outer * pieces, run.at(piece, pieces), here);
+        part(c + 1, cut.outer * shards, run.at(shard, shards), here);
         continue;
       }
-      const int64_t room = mesh_.parts_of_piece(cut), first = piece * room;
+      const int64_t room = mesh_.parts_of_shard(cut), first = shard * room;
       const int64_t parts = std::clamp<int64_t>(cut.of - first, 0, room);
       if (c + 1 == cuts_.size()) {
         if (parts > 0) visit_(run.at(first, cut.of).first, here.first, parts * (run.size / cut.of));
@@ -53,14 +53,14 @@ class DimRuns {
   Visit visit_;
 };
 
-// Walks through a piece in order. Allocates nothing: it runs in steps.
+// Walks through a shard in order. Allocates nothing: it runs in steps.
 class Walk {
  public:
   using Visit = FunctionRef<void(int64_t global, int64_t local, int64_t bytes)>;
   Walk(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place, Visit visit)
       : type_(type), sharding_(sharding), mesh_(mesh), place_(place), visit_(visit), last_(type.shape.size()) {
     // The dimensions behind the last cut one lie together.
-    while (last_ > 0 && mesh.pieces(sharding.dims[last_ - 1]) == 1) --last_;
+    while (last_ > 0 && mesh.shards(sharding.dims[last_ - 1]) == 1) --last_;
     bytes_ = static_cast<int64_t>(dtype_bytes(type.dtype));
     for (size_t d = last_; d < type.shape.size(); ++d) bytes_ *= type.shape[d];
   }
@@ -95,21 +95,21 @@ void for_each_run(const TensorType& type, const Sharding& sharding, const Mesh& 
   Walk(type, sharding, mesh, place, f).dim(0, 0, 0);
 }
 
-std::vector<PieceBox> boxes_of(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place) {
-  std::vector<PieceBox> boxes(1);
+std::vector<ShardBox> boxes_of(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place) {
+  std::vector<ShardBox> boxes(1);
   if (!sharding.rank_local.is_at(mesh, place)) return {};
   for (size_t d = 0; d < type.shape.size(); ++d) {
-    std::vector<PieceBox> longer;
-    for (const PieceBox& box : boxes) {
+    std::vector<ShardBox> longer;
+    for (const ShardBox& box : boxes) {
       const size_t before = longer.size();
       const auto add = [&](int64_t global, int64_t local, int64_t count) {
-        PieceBox* last = longer.size() > before ? &longer.back() : nullptr;
+        ShardBox* last = longer.size() > before ? &longer.back() : nullptr;
         if (last && last->offset.back() + last->shape.back() == global &&
             last->local_offset.back() + last->shape.back() == local) {
           last->shape.back() += count;
           return;
         }
-        PieceBox& next = longer.emplace_back(box);
+        ShardBox& next = longer.emplace_back(box);
         next.offset.push_back(global);
         next.local_offset.push_back(local);
         next.shape.push_back(count);
@@ -121,12 +121,12 @@ std::vector<PieceBox> boxes_of(const TensorType& type, const Sharding& sharding,
   return boxes;
 }
 
-Status read_piece(const std::vector<PlacedBox>& from, const std::vector<PieceBox>& boxes, const TensorType& local,
+Status read_shard(const std::vector<PlacedBox>& from, const std::vector<ShardBox>& boxes, const TensorType& local,
                   void* target) {
   int64_t elements = 0;
-  for (const PieceBox& box : boxes) elements += element_count(box.shape);
+  for (const ShardBox& box : boxes) elements += element_count(box.shape);
   if (elements < local.elements()) std::memset(target, 0, static_cast<size_t>(local.bytes()));
-  for (const PieceBox& box : boxes)
+  for (const ShardBox& box : boxes)
     EPL_TRY(copy_box(from, {box.shape, box.offset, local.shape, box.local_offset}, target));
   return {};
 }

@@ -1,6 +1,6 @@
-// Nodes that are cut along a dimension that their kernels need in full (core/program/piece_body.h).
+// Nodes that are cut along a dimension that their kernels need in full (core/program/shard_body.h).
 #include "core/base/philox.h"
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 #include "core/program/partitioning.h"
 
 namespace epl {
@@ -20,7 +20,7 @@ Result<Value> Partition::unpadded(Value v, const Sharding& lies, const ReadPaddi
     const int64_t parts = Padding(mesh_, {}).parts(read.cut);
     Tensor all(TensorType{DType::boolean, {parts}});
     for (int64_t i = 0; i < parts; ++i) all.set_int(i, i < read.cut.of ? 1 : 0);
-    EPL_ASSIGN(const Value made, w.of_piece(all, read.cut.axes, user));
+    EPL_ASSIGN(const Value made, w.of_shard(all, read.cut.axes, user));
     filled = known_.filled.insert(known_.filled.end(), {parted, made});
   }
   const Shape full = local_.graph.type(v).shape, parts = in_parts(mesh_, full, lies, read.dim, read.cut);
@@ -33,7 +33,7 @@ Result<Value> Partition::unpadded(Value v, const Sharding& lies, const ReadPaddi
   return made;
 }
 
-std::optional<RowRoutes> Partition::routes_of(NodeId n, const PieceCut& cut, const OperandShardings& operands,
+std::optional<RowRoutes> Partition::routes_of(NodeId n, const ShardCut& cut, const OperandShardings& operands,
                                               Value indices, const LocalWriter& w) {
   const Node& old = global_.node(n);
   const auto at = static_cast<size_t>(cut.rule.row->indices);
@@ -59,11 +59,11 @@ Result<bool> Partition::give_back(Value global, Value given, const Sharding& as,
   return true;
 }
 
-Status Partition::place_body(NodeId n, const OperandShardings& operands, const PieceCut& pieces, const LocalWriter& w) {
+Status Partition::place_body(NodeId n, const OperandShardings& operands, const ShardCut& shards, const LocalWriter& w) {
   const Node& old = global_.node(n);
-  auto made = piece_body(plan_, n, pieces, operands);
+  auto made = shard_body(plan_, n, shards, operands);
   if (!made.ok()) return made.status().with_context(cat("body of node ", old.name)).at(old.name);
-  const PieceBody& body = *made;
+  const ShardBody& body = *made;
   Partition inside(body.plan, *this, local_);
   for (size_t i = 0; i < old.inputs.size(); ++i) {
     if (!old.inputs[i]) continue;

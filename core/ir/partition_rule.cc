@@ -1,4 +1,4 @@
-#include "core/ir/piece_rule.h"
+#include "core/ir/partition_rule.h"
 
 #include <algorithm>
 #include <numeric>
@@ -42,7 +42,7 @@ Result<ExtendedRule> extended_rule(const OpQuery& query) {
   ExtendedRule extended;
   EPL_ASSIGN(extended.rule, sharding_rule(query));
   extended.added = extended.rule.factors.size();
-  extended.row = piece_table().find(query.op().name);
+  extended.row = partition_rule_table().find(query.op().name);
   if (!extended.row) return extended;
   Ties ties(extended.rule, query);
   extended.row->ties(ties);
