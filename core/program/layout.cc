@@ -80,13 +80,13 @@ class Layout {
       for (int64_t m = 0; m < copies(live); ++m) offsets.push_back((next++)->offset);
       live.at = {.space = Space::arena, .memory = live.memory, .offset = offsets.front()};
       const bool same = std::ranges::all_of(offsets, [&](int64_t offset) { return offset == offsets.front(); });
-      if (!same) live.at.row = row(offsets);
+      if (!same) live.at.offset_table = offset_table(offsets);
     }
   }
 
-  int32_t row(const std::vector<int64_t>& offsets) {
-    const auto [known, is_new] = row_of_.emplace(offsets, static_cast<int32_t>(program_.rows.size()));
-    if (is_new) program_.rows.push_back(offsets);
+  int32_t offset_table(const std::vector<int64_t>& offsets) {
+    const auto [known, is_new] = offset_table_of_.emplace(offsets, static_cast<int32_t>(program_.offset_tables.size()));
+    if (is_new) program_.offset_tables.push_back(offsets);
     return known->second;
   }
 
@@ -150,7 +150,7 @@ class Layout {
   Program& program_;
   const Timeline timeline_;
   std::vector<int> waited_for_;  // by event
-  std::map<std::vector<int64_t>, int32_t> row_of_;
+  std::map<std::vector<int64_t>, int32_t> offset_table_of_;
 };
 
 }  // namespace

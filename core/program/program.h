@@ -18,16 +18,16 @@
 
 namespace epl {
 
-// A place in memory: a memory, a space of it and an offset there. In the arena, `row` is that of Program::rows where
-// each micro-batch has an offset of its own. Of what ranks have shards of, side by side, `stride` is added for each
-// shard before that of the rank: for each shard of the batch of an input, elsewhere for each coordinate before its own
-// on the mesh's `axis`. So a shard is read and written inside the full tensor: the shard of a weight that a copy
-// updates is never copied, and an all_gather of new weights fetches the shards of the others alone.
+// A place in memory: a memory, a space of it and an offset there. In the arena, `offset_table` is an index into
+// Program::offset_tables where each micro-batch has an offset of its own. Of what ranks have shards of, side by side,
+// `stride` is added for each shard before that of the rank: for each shard of the batch of an input, elsewhere for each
+// coordinate before its own on the mesh's `axis`. So a shard is read and written inside the full tensor: the shard of a
+// weight that a copy updates is never copied, and an all_gather of new weights fetches the shards of the others alone.
 struct Location {
   enum class Space : uint8_t { none, arena, state, constant, scalar, input } space = Space::none;
   MemoryKind memory = MemoryKind::device;  // of arena and state
   int32_t index = 0;                       // which input
-  int32_t row = -1;                        // -1: every micro-batch has `offset`
+  int32_t offset_table = -1;               // -1: every micro-batch has `offset`
   int32_t axis = -1;                       // -1: it is no shard
   int64_t offset = 0;                      // of the first micro-batch
   int64_t stride = 0;
@@ -170,8 +170,8 @@ struct Program {
   std::vector<Instruction> instructions;
   std::vector<Block> blocks;
   std::vector<BlockCall> calls;
-  std::vector<std::vector<CallWait>> waits;  // by call, beside what its instructions wait for; ascending
-  std::vector<std::vector<int64_t>> rows;    // offsets in the arena, by micro-batch; see Location
+  std::vector<std::vector<CallWait>> waits;         // by call, beside what its instructions wait for; ascending
+  std::vector<std::vector<int64_t>> offset_tables;  // offsets in the arena, by micro-batch; see Location
   std::vector<ProgramGroup> groups;
   int streams = 1, events = 0;
   int numbers_event = -1;  // behind the upload of the scalars; -1: nobody waits for it
@@ -200,7 +200,7 @@ struct Program {
   MemoryBytes arena_bytes() const;
   // Of a place in the arena.
   int64_t offset_of(const Location& at, int64_t micro_batch) const {
-    return at.row < 0 ? at.offset : rows[at.row][micro_batch];
+    return at.offset_table < 0 ? at.offset : offset_tables[at.offset_table][micro_batch];
   }
   int64_t micro_batches() const { return mesh.size(micro_batch_axis); }
   int64_t units() const { return batch.units_of_run(mesh); }

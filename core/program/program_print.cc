@@ -13,8 +13,10 @@ namespace {
 
 using Space = Location::Space;
 
-// An offset, or the row of those that micro-batches have.
-std::string offset_text(const Location& at) { return at.row < 0 ? cat(at.offset) : cat("row", at.row); }
+// An offset, or the table of those that micro-batches have.
+std::string offset_text(const Location& at) {
+  return at.offset_table < 0 ? cat(at.offset) : cat("table", at.offset_table);
+}
 
 // Of another memory than that in which kernels compute.
 std::string memory_text(MemoryKind memory) {
@@ -85,9 +87,9 @@ std::string print_program(const Program& program) {
     out += cat("beside ", memory_kind_name(memory.kind), " arena ", memory.arena_bytes, " live ",
                memory.arena_live_bytes, " state ", memory.state_bytes, "\n");
   out += axis_lines(program.mesh) + batch_line(program.mesh, program.batch);
-  for (size_t r = 0; r < program.rows.size(); ++r) {
-    out += cat("row ", r, " at");
-    for (int64_t offset : program.rows[r]) out += cat(" ", offset);
+  for (size_t r = 0; r < program.offset_tables.size(); ++r) {
+    out += cat("table ", r, " at");
+    for (int64_t offset : program.offset_tables[r]) out += cat(" ", offset);
     out += "\n";
   }
   for (const StateSlot& slot : program.state) {

@@ -59,11 +59,11 @@ class ProgramParser {
   bool number(std::string_view word, int64_t& out) { return reader_.take(word) && reader_.integer(out); }
 
   bool offset(Location& at) {
-    int64_t row = 0;
-    if (at.space != Space::arena || !reader_.take("row")) return reader_.integer(at.offset) && at.offset >= 0;
-    if (!reader_.integer(row) || row < 0 || row >= std::ssize(program_.rows)) return false;
-    at.row = static_cast<int32_t>(row);
-    at.offset = program_.rows[row].front();
+    int64_t table = 0;
+    if (at.space != Space::arena || !reader_.take("table")) return reader_.integer(at.offset) && at.offset >= 0;
+    if (!reader_.integer(table) || table < 0 || table >= std::ssize(program_.offset_tables)) return false;
+    at.offset_table = static_cast<int32_t>(table);
+    at.offset = program_.offset_tables[table].front();
     return true;
   }
 
@@ -74,18 +74,18 @@ class ProgramParser {
     return axis >= 0 && axis < std::ssize(program_.mesh.axes);
   }
 
-  // "row 3 at 0 4096": an offset for each micro-batch.
-  Status row() {
+  // "table 3 at 0 4096": an offset for each micro-batch.
+  Status offset_table() {
     int64_t index = 0;
     std::vector<int64_t> offsets;
-    if (!reader_.integer(index) || index != std::ssize(program_.rows) || !reader_.take("at"))
-      return reader_.fail(cat("expected row ", program_.rows.size()));
+    if (!reader_.integer(index) || index != std::ssize(program_.offset_tables) || !reader_.take("at"))
+      return reader_.fail(cat("expected table ", program_.offset_tables.size()));
     while (!reader_.at_end()) {
       if (!reader_.integer(offsets.emplace_back()) || offsets.back() < 0) return reader_.fail("expected an offset");
     }
     if (offsets.empty() || std::ssize(offsets) != program_.micro_batches())
       return reader_.fail(cat("expected ", program_.micro_batches(), " offsets"));
-    program_.rows.push_back(std::move(offsets));
+    program_.offset_tables.push_back(std::move(offsets));
     return {};
   }
 
@@ -160,7 +160,7 @@ class ProgramParser {
     if (reader_.take("axis ")) return parse_axis(reader_, program_.mesh) ? Status() : reader_.fail("expected an axis");
     if (reader_.take("batch "))
       return parse_batch(reader_, program_.mesh, program_.batch) ? Status() : reader_.fail("expected a batch");
-    if (reader_.take("row ")) return row();
+    if (reader_.take("table ")) return offset_table();
     if (reader_.take("run ")) return run();
     if (reader_.take("block ")) {
       int64_t first = 0, last = 0;

@@ -32,8 +32,8 @@ class Drawn {
     program_.memories[0].state_bytes = 4 * line;
     program_.scalar_bytes = 2 * line;
     for (int r = 0; r < 3; ++r) {
-      std::vector<int64_t>& row = program_.rows.emplace_back();
-      for (int64_t m = 0; m < micro_batches; ++m) row.push_back(line * below(13));
+      std::vector<int64_t>& table = program_.offset_tables.emplace_back();
+      for (int64_t m = 0; m < micro_batches; ++m) table.push_back(line * below(13));
     }
     draw_calls(micro_batches);
     for (const BlockKind kind : {BlockKind::forward, BlockKind::backward, BlockKind::post}) {
@@ -66,8 +66,10 @@ class Drawn {
     if (!written && below(8) == 0) return {.space = Location::Space::scalar, .offset = line * below(2)};
     if (below(4) == 0) return {.space = Location::Space::state, .offset = line * below(3)};
     if (below(2) == 0) return {.space = Location::Space::arena, .offset = line * below(13)};
-    const auto row = static_cast<int32_t>(below(std::ssize(program_.rows)));
-    return {.space = Location::Space::arena, .row = row, .offset = program_.rows[static_cast<size_t>(row)][0]};
+    const auto table = static_cast<int32_t>(below(std::ssize(program_.offset_tables)));
+    return {.space = Location::Space::arena,
+            .offset_table = table,
+            .offset = program_.offset_tables[static_cast<size_t>(table)][0]};
   }
 
   void draw_instruction() {
