@@ -273,7 +273,7 @@ typedef struct epl_call_options {
    * call ends so: the call that they are in, or their next one, ends with EPL_ERROR_PEER_FAILED, and all can go on. */
   int64_t timeout_nanoseconds;
   epl_cancel* cancel;
-  /* Where a session takes slices, in evaluate and predict: how many samples of the whole batch count, its first ones;
+  /* Where a session takes slices, in evaluate and predict: how many samples of the full batch count, its first ones;
    * 0: all. Slices have their size all the same. What is behind these samples may be anything that the model takes; the
    * result does not depend on it. */
   int64_t samples;
@@ -399,7 +399,7 @@ typedef struct epl_op_tensor {
  * ({"axis": 1, "scale": 0.5}), and return an error of their own, which ends the call that they serve: a plan is not
  * made, a step changes nothing. The same operands must always have the same answer.
  *
- * Types of the outputs, of the whole batch and of a rank's part of it: dtype, ndim and dims are filled in. */
+ * Types of the outputs, of the full batch and of a rank's part of it: dtype, ndim and dims are filled in. */
 typedef epl_error* (*epl_op_shape_fn)(void* userdata, const char* EPL_TEXT(attributes_length) attributes,
     size_t attributes_length, const epl_op_tensor* EPL_COUNT(input_count) inputs, size_t input_count,
     epl_op_tensor* EPL_COUNT(output_count) EPL_OUT outputs, size_t output_count);
@@ -426,7 +426,7 @@ typedef struct epl_op_options {
   epl_op_gradient_fn gradient; /* NULL: it has none, and where training needs one it is named */
   /* How dimensions of inputs and outputs correspond, a letter for each: "n k, k -> n k" says that the rows n of the
    * first input and of the output belong together, so that a batch may be cut there; "... k -> ... k" has any
-   * dimensions in front. "| unshardable k" behind it says what must stay whole, as every dimension does that not all
+   * dimensions in front. "| unshardable k" behind it says what must stay uncut, as every dimension does that not all
    * outputs have. A gradient that lacks such rows is asked for in parts and summed. NULL: nothing is cut. */
   const char* sharding;
   uint64_t sharding_length;
@@ -763,7 +763,7 @@ epl_plan_export_onnx(const epl_plan* plan, const char* EPL_TEXT(path_length) pat
  *   order     "sequential" (default) or "shuffled", a new permutation for each epoch
  *   seed      of the shuffling
  *   prefetch  batches read ahead by a thread, 0 (default) for none
- *   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples, which
+ *   partial   true: an epoch ends with what is left over after its last full batch, as a batch of fewer samples, which
  *             a step takes where the trainer has that shape too (epl_trainer_add_shape)
  *   split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is
  *             not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
@@ -789,7 +789,7 @@ epl_dataset_open_within(const epl_engine* engine, const char* EPL_TEXT(path_leng
  * one of the dataset's own, one call at a time. */
 typedef epl_error* (*epl_samples_fn)(void* userdata, int32_t field, const int64_t* EPL_COUNT(count) samples,
     size_t count, void* EPL_BYTES(bytes) EPL_OUT target, size_t bytes);
-/* `fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0 and a sample
+/* `fields` are those of a sample, without the batch; or of a full batch, where the option "batch" is 0 and a sample
  * is a batch. `samples`: how many there are; -1: nobody knows, and the function itself gives an error for one that
  * is not there, EPL_ERROR_NOT_FOUND for example. Options are those of epl_dataset_open that no reader declares:
  * batches, order, reading ahead, parts, positions in checkpoints and the samples of each process are as those of
@@ -827,7 +827,7 @@ EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_dataset_field(const epl_dataset* dataset, int64_t index, epl_tensor_info* EPL_OUT info);
 /* -1 where nobody knows, as of a feed. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_samples(const epl_dataset* dataset);
-/* Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is set, else left
+/* Batches of an epoch; what is left over after the last full batch is one where the option "partial" is set, else left
  * out. -1 where nobody knows. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_QUICK int64_t epl_dataset_batches(const epl_dataset* dataset);
 /* What was read and how, as JSON: path, reader, samples, fields with their columns and the names of their classes, and
@@ -843,7 +843,7 @@ EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_dataset_bind(epl_dataset* dataset, const epl_plan* plan, int32_t entry);
 /* The same for a session that takes slices: of each batch the samples alone that the ranks [first_rank, first_rank +
  * ranks) read are read from the file and given, as epl_plan_slice names them. Of an input that none of them reads
- * nothing is, and epl_dataset_next gives NULL. Positions are those of whole batches, so that a run goes on with the
+ * nothing is, and epl_dataset_next gives NULL. Positions are those of full batches, so that a run goes on with the
  * same samples in another number of processes. What the last batch of an epoch lacks ("partial": true) is filled up
  * with its last sample; epl_evaluation_add_dataset leaves that out again. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
@@ -906,7 +906,7 @@ typedef epl_error* (*epl_get_fn)(void* userdata, const char* EPL_TEXT(key_length
     int64_t timeout_nanoseconds, void* EPL_BYTES(capacity) EPL_OUT value, size_t capacity, size_t* EPL_OUT bytes);
 
 /* All zero: the ranks of the plan are threads of this process. A job may have several processes instead, each with some
- * of the ranks. All make the same plan and the same calls at the same time; steps take the whole batch in each, or with
+ * of the ranks. All make the same plan and the same calls at the same time; steps take the full batch in each, or with
  * `slices` a part of it. They find each other through one door: `rendezvous`, or `put` and `get`. A process of another
  * version, plan or number of ranks, a rank that comes twice and one with another secret is an error that names it. */
 typedef struct epl_session_options {
@@ -935,7 +935,7 @@ typedef struct epl_session_options {
    * also behind "shared,": then ranks of one host share memory. NULL: "shared,sockets". Bits are the same. */
   const char* transport;
   uint64_t transport_length;
-  /* 1: calls take the samples of this process's ranks alone, which epl_plan_slice names, of whole batches; inputs that
+  /* 1: calls take the samples of this process's ranks alone, which epl_plan_slice names, of full batches; inputs that
    * none of its ranks reads may be NULL. epl_dataset_bind_slice gives them from files. */
   int64_t slices;
   /* Weights that differ between the model files of the processes: 0: an error that names the first one and the rank;
@@ -983,7 +983,7 @@ epl_session_step(epl_session* session, const epl_tensor* const* EPL_COUNT(count)
 /* The two halves of a step, for a trainer with keep_gradients = true: the gradients of a batch without an update, and
  * an update by the gradients that the session has. One behind the other they are a step, bit by bit. Between them
  * gradients are read by epl_session_get and changed by epl_session_set (clipped, summed over other sessions, ...),
- * under "<parameter>.gradient": whole tensors in every layout, before clip_norm, which the update applies. A step
+ * under "<parameter>.gradient": full tensors in every layout, before clip_norm, which the update applies. A step
  * leaves its gradients there too. epl_session_gradients takes the dropout of the next step, updates running statistics,
  * and does not count as a step; epl_session_apply does. Its metrics have the loss of the last batch. An update takes
  * each gradient once. EPL_ERROR_MISUSE: one was neither computed nor set since the last update, or since weights or
@@ -995,7 +995,7 @@ EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_apply(epl_session* session, const epl_call_options* EPL_NULLABLE call,
     epl_metrics* EPL_OUT EPL_NULLABLE metrics);
 /* The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it is the
- * mean of theirs; a model that computes its loss itself takes whole batches alone. NaN where nothing counts; the means
+ * mean of theirs; a model that computes its loss itself takes full batches alone. NaN where nothing counts; the means
  * of an `epl_evaluation` leave such a batch out. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_evaluate(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
@@ -1008,7 +1008,7 @@ epl_session_predict(epl_session* session, const epl_tensor* const* EPL_COUNT(cou
     const epl_call_options* EPL_NULLABLE call, epl_tensor** EPL_COUNT(output_count) EPL_OUT EPL_OWNED outputs,
     size_t output_count);
 /* The same into tensors of the host, of the types and sizes of the outputs of so many samples (epl_tensor_create_borrow
- * makes them of its own memory); NULL for one that is not wanted. They share no memory with the inputs. Of whole
+ * makes them of its own memory); NULL for one that is not wanted. They share no memory with the inputs. Of full
  * batches it copies nothing, unless the strategy merges an output. After an error they hold anything. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_predict_into(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
@@ -1115,7 +1115,7 @@ epl_session_load(epl_session* session, const char* EPL_TEXT(path_length) path, s
 /* A checkpoint as one stream, written from its first byte to its last: a zip archive of what the folder holds,
  * stored as it is, with their hashes. Unpacked it is that folder, and as a file epl_session_load and all that take
  * the path of a checkpoint read it. Over processes that of rank 0 writes, and the others pass NULL for `write`;
- * tensors that lie in pieces are put together one at a time. After an error the session is as it was, and what was
+ * tensors that are sharded are put together one at a time. After an error the session is as it was, and what was
  * written is no checkpoint. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_save_to(epl_session* session, epl_write_fn EPL_NULLABLE write, void* EPL_NULLABLE userdata,

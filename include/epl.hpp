@@ -630,7 +630,7 @@ struct store_options : epl_store_options {
 };
 
 /// All zero: the ranks of the plan are threads of this process. A job may have several processes instead, each
-/// with some of the ranks. All make the same plan and the same calls at the same time; steps take the whole
+/// with some of the ranks. All make the same plan and the same calls at the same time; steps take the full
 /// batch in each, or with `slices` a part of it. They find each other through one door: `rendezvous`, or `put`
 /// and `get`. A process of another version, plan or number of ranks, a rank that comes twice and one with
 /// another secret is an error that names it.
@@ -1176,7 +1176,7 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
   ///   order     "sequential" (default) or "shuffled", a new permutation for each epoch
   ///   seed      of the shuffling
   ///   prefetch  batches read ahead by a thread, 0 (default) for none
-  ///   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples, which
+  ///   partial   true: an epoch ends with what is left over after its last full batch, as a batch of fewer samples, which
   ///             a step takes where the trainer has that shape too (epl_trainer_add_shape)
   ///   split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is
   ///             not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
@@ -1200,12 +1200,12 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
     return detail::give(failure, [&]() -> epl::dataset { return epl::dataset(dataset_out); });
   }
 
-  /// `fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0 and
-  /// a sample is a batch. `samples`: how many there are; -1: nobody knows, and the function itself gives an
-  /// error for one that is not there, EPL_ERROR_NOT_FOUND for example. Options are those of epl_dataset_open
-  /// that no reader declares: batches, order, reading ahead, parts, positions in checkpoints and the samples of
-  /// each process are as those of files. `destroy` is called once with the userdata when the dataset is gone;
-  /// where this function fails they are still the caller's.
+  /// `fields` are those of a sample, without the batch; or of a full batch, where the option "batch" is 0 and a
+  /// sample is a batch. `samples`: how many there are; -1: nobody knows, and the function itself gives an error
+  /// for one that is not there, EPL_ERROR_NOT_FOUND for example. Options are those of epl_dataset_open that no
+  /// reader declares: batches, order, reading ahead, parts, positions in checkpoints and the samples of each
+  /// process are as those of files. `destroy` is called once with the userdata when the dataset is gone; where
+  /// this function fails they are still the caller's.
   static returned<epl::dataset> create(const epl_engine* engine, std::span<const epl::tensor_info> fields, int64_t samples, epl_samples_fn read, void* userdata = nullptr, epl_destroy_fn destroy = nullptr, std::string_view options = {}) {
     epl_dataset* dataset_out = nullptr;
     epl_error* failure = epl_dataset_create(engine, fields.data(), fields.size(), samples, read, userdata, destroy, options.data(), options.size(), &dataset_out);
@@ -1248,8 +1248,8 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
     return epl_dataset_samples(*this);
   }
 
-  /// Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is
-  /// set, else left out. -1 where nobody knows.
+  /// Batches of an epoch; what is left over after the last full batch is one where the option "partial" is set,
+  /// else left out. -1 where nobody knows.
   int64_t batches() const {
     return epl_dataset_batches(*this);
   }
@@ -1274,7 +1274,7 @@ class dataset : public detail::handle<epl_dataset, epl_dataset_destroy> {
 
   /// The same for a session that takes slices: of each batch the samples alone that the ranks [first_rank,
   /// first_rank + ranks) read are read from the file and given, as epl_plan_slice names them. Of an input that
-  /// none of them reads nothing is, and epl_dataset_next gives NULL. Positions are those of whole batches, so
+  /// none of them reads nothing is, and epl_dataset_next gives NULL. Positions are those of full batches, so
   /// that a run goes on with the same samples in another number of processes. What the last batch of an epoch
   /// lacks ("partial": true) is filled up with its last sample; epl_evaluation_add_dataset leaves that out
   /// again.
@@ -1645,7 +1645,7 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   /// The two halves of a step, for a trainer with keep_gradients = true: the gradients of a batch without an
   /// update, and an update by the gradients that the session has. One behind the other they are a step, bit by
   /// bit. Between them gradients are read by epl_session_get and changed by epl_session_set (clipped, summed
-  /// over other sessions, ...), under "<parameter>.gradient": whole tensors in every layout, before clip_norm,
+  /// over other sessions, ...), under "<parameter>.gradient": full tensors in every layout, before clip_norm,
   /// which the update applies. A step leaves its gradients there too. epl_session_gradients takes the dropout
   /// of the next step, updates running statistics, and does not count as a step; epl_session_apply does. Its
   /// metrics have the loss of the last batch. An update takes each gradient once. EPL_ERROR_MISUSE: one was
@@ -1663,7 +1663,7 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   }
 
   /// The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch
-  /// it is the mean of theirs; a model that computes its loss itself takes whole batches alone. NaN where
+  /// it is the mean of theirs; a model that computes its loss itself takes full batches alone. NaN where
   /// nothing counts; the means of an `epl_evaluation` leave such a batch out.
   returned<epl::metrics> evaluate(list<const epl_tensor> inputs, const epl::call_options& call = {}) {
     epl::metrics metrics_out{};
@@ -1682,7 +1682,7 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
 
   /// The same into tensors of the host, of the types and sizes of the outputs of so many samples
   /// (epl_tensor_create_borrow makes them of its own memory); NULL for one that is not wanted. They share no
-  /// memory with the inputs. Of whole batches it copies nothing, unless the strategy merges an output. After an
+  /// memory with the inputs. Of full batches it copies nothing, unless the strategy merges an output. After an
   /// error they hold anything.
   returned<void> predict_into(list<const epl_tensor> inputs, list<epl_tensor> outputs, const epl::call_options& call = {}) {
     epl_error* failure = epl_session_predict_into(*this, inputs.data(), inputs.size(), &call, outputs.data(), outputs.size());
@@ -1837,7 +1837,7 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   /// A checkpoint as one stream, written from its first byte to its last: a zip archive of what the folder
   /// holds, stored as it is, with their hashes. Unpacked it is that folder, and as a file epl_session_load and
   /// all that take the path of a checkpoint read it. Over processes that of rank 0 writes, and the others pass
-  /// NULL for `write`; tensors that lie in pieces are put together one at a time. After an error the session is
+  /// NULL for `write`; tensors that are sharded are put together one at a time. After an error the session is
   /// as it was, and what was written is no checkpoint.
   returned<void> save_to(epl_write_fn write = nullptr, void* userdata = nullptr, const epl_dataset* dataset = nullptr, const epl::call_options& call = {}) {
     epl_error* failure = epl_session_save_to(*this, write, userdata, dataset, &call);

@@ -44,7 +44,7 @@ type OpOptions struct {
 	Name    string // the op type
 	Outputs int    // how many it has; 0: one
 	// Sharding says how dimensions of inputs and outputs correspond, a letter for each: "n k, k -> n k" lets a batch be
-	// cut at n, and "... k -> ... k" in any dimension in front. "| unshardable k" behind it says what must stay whole.
+	// cut at n, and "... k -> ... k" in any dimension in front. "| unshardable k" behind it says what must stay uncut.
 	// Empty: nothing is cut.
 	Sharding string
 }

@@ -499,7 +499,7 @@ class Session(core.Handle):
         """The two halves of a step, for a trainer with keep_gradients = true: the gradients of a batch without
         an update, and an update by the gradients that the session has. One behind the other they are a step,
         bit by bit. Between them gradients are read by Session.get and changed by Session.set (clipped, summed
-        over other sessions, ...), under "<parameter>.gradient": whole tensors in every layout, before
+        over other sessions, ...), under "<parameter>.gradient": full tensors in every layout, before
         clip_norm, which the update applies. A step leaves its gradients there too. Session.gradients takes
         the dropout of the next step, updates running statistics, and does not count as a step; Session.apply
         does. Its metrics have the loss of the last batch. An update takes each gradient once. ERROR_MISUSE:
@@ -517,7 +517,7 @@ class Session(core.Handle):
 
     def evaluate(self, inputs: Sequence[Tensor], **call: Any) -> raw.Metrics:
         """The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's
-        batch it is the mean of theirs; a model that computes its loss itself takes whole batches alone. NaN
+        batch it is the mean of theirs; a model that computes its loss itself takes full batches alone. NaN
         where nothing counts; the means of an `Evaluation` leave such a batch out."""
         inputs_data, inputs_length = core.handles(inputs)
         metrics_out = raw.Metrics()
@@ -536,8 +536,8 @@ class Session(core.Handle):
     def predict_into(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], **call: Any) -> None:
         """The same into tensors of the host, of the types and sizes of the outputs of so many samples
         (Tensor.create_borrow makes them of its own memory); None for one that is not wanted. They share no
-        memory with the inputs. Of whole batches it copies nothing, unless the strategy merges an output.
-        After an error they hold anything."""
+        memory with the inputs. Of full batches it copies nothing, unless the strategy merges an output. After
+        an error they hold anything."""
         inputs_data, inputs_length = core.handles(inputs)
         outputs_data, outputs_length = core.handles(outputs)
         core.check(core.library().epl_session_predict_into(core.pointer(self), inputs_data, inputs_length, core.call_options(call), outputs_data, outputs_length))
@@ -684,7 +684,7 @@ class Session(core.Handle):
         """A checkpoint as one stream, written from its first byte to its last: a zip archive of what the folder
         holds, stored as it is, with their hashes. Unpacked it is that folder, and as a file Session.load and
         all that take the path of a checkpoint read it. Over processes that of rank 0 writes, and the others
-        pass None for `write`; tensors that lie in pieces are put together one at a time. After an error the
+        pass None for `write`; tensors that are sharded are put together one at a time. After an error the
         session is as it was, and what was written is no checkpoint."""
         core.check(core.library().epl_session_save_to(core.pointer(self), write, userdata, core.pointer(dataset), core.call_options(call)))
 
@@ -775,7 +775,7 @@ class Dataset(core.Handle):
           order     "sequential" (default) or "shuffled", a new permutation for each epoch
           seed      of the shuffling
           prefetch  batches read ahead by a thread, 0 (default) for none
-          partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples, which
+          partial   true: an epoch ends with what is left over after its last full batch, as a batch of fewer samples, which
                     a step takes where the trainer has that shape too (Trainer.add_shape)
           split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is
                     not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
@@ -804,7 +804,7 @@ class Dataset(core.Handle):
 
     @classmethod
     def create(cls, engine: Engine, fields: Iterable[core.Fields], samples: int, read: Callable[..., Any], userdata: Any = None, destroy: Optional[Callable[..., Any]] = None, options: Optional[core.Text] = None) -> Dataset:
-        """`fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0
+        """`fields` are those of a sample, without the batch; or of a full batch, where the option "batch" is 0
         and a sample is a batch. `samples`: how many there are; -1: nobody knows, and the function itself
         gives an error for one that is not there, ERROR_NOT_FOUND for example. Options are those of
         Dataset.open that no reader declares: batches, order, reading ahead, parts, positions in checkpoints
@@ -842,7 +842,7 @@ class Dataset(core.Handle):
         return core.library().epl_dataset_samples(core.pointer(self))
 
     def batches(self) -> int:
-        """Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is
+        """Batches of an epoch; what is left over after the last full batch is one where the option "partial" is
         set, else left out. -1 where nobody knows."""
         return core.library().epl_dataset_batches(core.pointer(self))
 
@@ -865,7 +865,7 @@ class Dataset(core.Handle):
     def bind_slice(self, plan: Plan, entry: int, first_rank: int, ranks: int) -> None:
         """The same for a session that takes slices: of each batch the samples alone that the ranks [first_rank,
         first_rank + ranks) read are read from the file and given, as Plan.slice names them. Of an input that
-        none of them reads nothing is, and Dataset.next gives None. Positions are those of whole batches, so
+        none of them reads nothing is, and Dataset.next gives None. Positions are those of full batches, so
         that a run goes on with the same samples in another number of processes. What the last batch of an
         epoch lacks ("partial": true) is filled up with its last sample; Evaluation.add_dataset leaves that
         out again."""

@@ -517,7 +517,7 @@ class StoreOptions(Struct):
 
 class SessionOptions(Struct):
     # All zero: the ranks of the plan are threads of this process. A job may have several processes instead, each with
-    # some of the ranks. All make the same plan and the same calls at the same time; steps take the whole batch in
+    # some of the ranks. All make the same plan and the same calls at the same time; steps take the full batch in
     # each, or with `slices` a part of it. They find each other through one door: `rendezvous`, or `put` and `get`. A
     # process of another version, plan or number of ranks, a rank that comes twice and one with another secret is an
     # error that names it.

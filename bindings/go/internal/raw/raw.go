@@ -320,7 +320,7 @@ type OpenFn = C.epl_open_fn
 // ({"axis": 1, "scale": 0.5}), and return an error of their own, which ends the call that they serve: a plan is
 // not made, a step changes nothing. The same operands must always have the same answer.
 //
-// Types of the outputs, of the whole batch and of a rank's part of it: dtype, ndim and dims are filled in.
+// Types of the outputs, of the full batch and of a rank's part of it: dtype, ndim and dims are filled in.
 type OpShapeFn = C.epl_op_shape_fn
 
 // OpRunFn is epl_op_run_fn, a function of C.
@@ -466,7 +466,7 @@ type CallOptions struct {
 
 	Cancel *Cancel
 
-	// Where a session takes slices, in evaluate and predict: how many samples of the whole batch count, its first
+	// Where a session takes slices, in evaluate and predict: how many samples of the full batch count, its first
 	// ones; 0: all. Slices have their size all the same. What is behind these samples may be anything that the
 	// model takes; the result does not depend on it.
 	Samples int64
@@ -604,7 +604,7 @@ type OpOptions struct {
 
 	// How dimensions of inputs and outputs correspond, a letter for each: "n k, k -> n k" says that the rows n of
 	// the first input and of the output belong together, so that a batch may be cut there; "... k -> ... k" has any
-	// dimensions in front. "| unshardable k" behind it says what must stay whole, as every dimension does that not
+	// dimensions in front. "| unshardable k" behind it says what must stay uncut, as every dimension does that not
 	// all outputs have. A gradient that lacks such rows is asked for in parts and summed. NULL: nothing is cut.
 	Sharding *C.char
 
@@ -749,7 +749,7 @@ var _ [32]struct{} = [unsafe.Offsetof(StoreOptions{}.SecretLength)]struct{}{}
 // SessionOptions is epl_session_options.
 //
 // All zero: the ranks of the plan are threads of this process. A job may have several processes instead, each
-// with some of the ranks. All make the same plan and the same calls at the same time; steps take the whole batch
+// with some of the ranks. All make the same plan and the same calls at the same time; steps take the full batch
 // in each, or with `slices` a part of it. They find each other through one door: `rendezvous`, or `put` and
 // `get`. A process of another version, plan or number of ranks, a rank that comes twice and one with another
 // secret is an error that names it.
@@ -802,7 +802,7 @@ type SessionOptions struct {
 
 	TransportLength uint64
 
-	// 1: calls take the samples of this process's ranks alone, which epl_plan_slice names, of whole batches; inputs
+	// 1: calls take the samples of this process's ranks alone, which epl_plan_slice names, of full batches; inputs
 	// that none of its ranks reads may be NULL. epl_dataset_bind_slice gives them from files.
 	Slices int64
 
@@ -1842,7 +1842,7 @@ func PlanExportOnnx(plan *Plan, path string, call *CallOptions) (failure *Error)
 //	order     "sequential" (default) or "shuffled", a new permutation for each epoch
 //	seed      of the shuffling
 //	prefetch  batches read ahead by a thread, 0 (default) for none
-//	partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples, which
+//	partial   true: an epoch ends with what is left over after its last full batch, as a batch of fewer samples, which
 //	          a step takes where the trainer has that shape too (epl_trainer_add_shape)
 //	split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is
 //	          not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
@@ -1869,7 +1869,7 @@ func DatasetOpenWithin(engine *Engine, path string, folder string, options strin
 
 // DatasetCreate is epl_dataset_create.
 //
-// `fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0 and a
+// `fields` are those of a sample, without the batch; or of a full batch, where the option "batch" is 0 and a
 // sample is a batch. `samples`: how many there are; -1: nobody knows, and the function itself gives an error for
 // one that is not there, EPL_ERROR_NOT_FOUND for example. Options are those of epl_dataset_open that no reader
 // declares: batches, order, reading ahead, parts, positions in checkpoints and the samples of each process are
@@ -1952,7 +1952,7 @@ func DatasetSamples(dataset *Dataset) (result int64) {
 
 // DatasetBatches is epl_dataset_batches.
 //
-// Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is set,
+// Batches of an epoch; what is left over after the last full batch is one where the option "partial" is set,
 // else left out. -1 where nobody knows.
 func DatasetBatches(dataset *Dataset) (result int64) {
 	result = int64(C.epl_dataset_batches(dataset))
@@ -1984,7 +1984,7 @@ func DatasetBind(dataset *Dataset, plan *Plan, entry int32) (failure *Error) {
 //
 // The same for a session that takes slices: of each batch the samples alone that the ranks [first_rank,
 // first_rank + ranks) read are read from the file and given, as epl_plan_slice names them. Of an input that none
-// of them reads nothing is, and epl_dataset_next gives NULL. Positions are those of whole batches, so that a run
+// of them reads nothing is, and epl_dataset_next gives NULL. Positions are those of full batches, so that a run
 // goes on with the same samples in another number of processes. What the last batch of an epoch lacks
 // ("partial": true) is filled up with its last sample; epl_evaluation_add_dataset leaves that out again.
 func DatasetBindSlice(dataset *Dataset, plan *Plan, entry int32, firstRank int64, ranks int64) (failure *Error) {
@@ -2104,11 +2104,11 @@ func SessionStep(session *Session, inputs []*Tensor, call *CallOptions, metrics 
 // The two halves of a step, for a trainer with keep_gradients = true: the gradients of a batch without an
 // update, and an update by the gradients that the session has. One behind the other they are a step, bit by bit.
 // Between them gradients are read by epl_session_get and changed by epl_session_set (clipped, summed over other
-// sessions, ...), under "<parameter>.gradient": whole tensors in every layout, before clip_norm, which the
-// update applies. A step leaves its gradients there too. epl_session_gradients takes the dropout of the next
-// step, updates running statistics, and does not count as a step; epl_session_apply does. Its metrics have the
-// loss of the last batch. An update takes each gradient once. EPL_ERROR_MISUSE: one was neither computed nor set
-// since the last update, or since weights or buffers were loaded or set.
+// sessions, ...), under "<parameter>.gradient": full tensors in every layout, before clip_norm, which the update
+// applies. A step leaves its gradients there too. epl_session_gradients takes the dropout of the next step,
+// updates running statistics, and does not count as a step; epl_session_apply does. Its metrics have the loss of
+// the last batch. An update takes each gradient once. EPL_ERROR_MISUSE: one was neither computed nor set since
+// the last update, or since weights or buffers were loaded or set.
 func SessionGradients(session *Session, inputs []*Tensor, call *CallOptions, metrics *Metrics) (failure *Error) {
 	failure = C.epl_session_gradients(session, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), (*C.epl_metrics)(unsafe.Pointer(metrics)))
 	return
@@ -2123,7 +2123,7 @@ func SessionApply(session *Session, call *CallOptions, metrics *Metrics) (failur
 // SessionEvaluate is epl_session_evaluate.
 //
 // The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it is
-// the mean of theirs; a model that computes its loss itself takes whole batches alone. NaN where nothing counts;
+// the mean of theirs; a model that computes its loss itself takes full batches alone. NaN where nothing counts;
 // the means of an `epl_evaluation` leave such a batch out.
 func SessionEvaluate(session *Session, inputs []*Tensor, call *CallOptions, metrics *Metrics) (failure *Error) {
 	failure = C.epl_session_evaluate(session, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), (*C.epl_metrics)(unsafe.Pointer(metrics)))
@@ -2144,7 +2144,7 @@ func SessionPredict(session *Session, inputs []*Tensor, call *CallOptions, outpu
 //
 // The same into tensors of the host, of the types and sizes of the outputs of so many samples
 // (epl_tensor_create_borrow makes them of its own memory); NULL for one that is not wanted. They share no memory
-// with the inputs. Of whole batches it copies nothing, unless the strategy merges an output. After an error they
+// with the inputs. Of full batches it copies nothing, unless the strategy merges an output. After an error they
 // hold anything.
 func SessionPredictInto(session *Session, inputs []*Tensor, call *CallOptions, outputs []*Tensor) (failure *Error) {
 	failure = C.epl_session_predict_into(session, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), unsafe.SliceData(outputs), C.size_t(len(outputs)))
@@ -2337,8 +2337,8 @@ func SessionLoad(session *Session, path string, dataset *Dataset, call *CallOpti
 // A checkpoint as one stream, written from its first byte to its last: a zip archive of what the folder holds,
 // stored as it is, with their hashes. Unpacked it is that folder, and as a file epl_session_load and all that
 // take the path of a checkpoint read it. Over processes that of rank 0 writes, and the others pass NULL for
-// `write`; tensors that lie in pieces are put together one at a time. After an error the session is as it was,
-// and what was written is no checkpoint.
+// `write`; tensors that are sharded are put together one at a time. After an error the session is as it was, and
+// what was written is no checkpoint.
 func SessionSaveTo(session *Session, write WriteFn, userdata uintptr, dataset *Dataset, call *CallOptions) (failure *Error) {
 	failure = C.go_epl_session_save_to(session, write, C.uintptr_t(userdata), dataset, (*C.epl_call_options)(unsafe.Pointer(call)))
 	return

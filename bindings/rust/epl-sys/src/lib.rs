@@ -265,7 +265,7 @@ pub type epl_open_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, locati
 /// object ({"axis": 1, "scale": 0.5}), and return an error of their own, which ends the call that they serve:
 /// a plan is not made, a step changes nothing. The same operands must always have the same answer.
 ///
-/// Types of the outputs, of the whole batch and of a rank's part of it: dtype, ndim and dims are filled in.
+/// Types of the outputs, of the full batch and of a rank's part of it: dtype, ndim and dims are filled in.
 pub type epl_op_shape_fn = Option<unsafe extern "C" fn(userdata: *mut c_void, attributes: *const c_char, attributes_length: usize, inputs: *const epl_op_tensor, input_count: usize, outputs: *mut epl_op_tensor, output_count: usize) -> *mut epl_error>;
 
 /// Writes the outputs.
@@ -400,7 +400,7 @@ pub struct epl_call_options {
     /// they are in, or their next one, ends with EPL_ERROR_PEER_FAILED, and all can go on.
     pub timeout_nanoseconds: i64,
     pub cancel: *mut epl_cancel,
-    /// Where a session takes slices, in evaluate and predict: how many samples of the whole batch count, its
+    /// Where a session takes slices, in evaluate and predict: how many samples of the full batch count, its
     /// first ones; 0: all. Slices have their size all the same. What is behind these samples may be anything
     /// that the model takes; the result does not depend on it.
     pub samples: i64,
@@ -549,7 +549,7 @@ pub struct epl_op_options {
     pub gradient: epl_op_gradient_fn,
     /// How dimensions of inputs and outputs correspond, a letter for each: "n k, k -> n k" says that the rows
     /// n of the first input and of the output belong together, so that a batch may be cut there; "... k ->
-    /// ... k" has any dimensions in front. "| unshardable k" behind it says what must stay whole, as every
+    /// ... k" has any dimensions in front. "| unshardable k" behind it says what must stay uncut, as every
     /// dimension does that not all outputs have. A gradient that lacks such rows is asked for in parts and
     /// summed. NULL: nothing is cut.
     pub sharding: *const c_char,
@@ -721,8 +721,8 @@ const _: () = {
 
 /// All zero: the ranks of the plan are threads of this process. A job may have several processes instead,
 /// each with some of the ranks. All make the same plan and the same calls at the same time; steps take the
-/// whole batch in each, or with `slices` a part of it. They find each other through one door: `rendezvous`,
-/// or `put` and `get`. A process of another version, plan or number of ranks, a rank that comes twice and one
+/// full batch in each, or with `slices` a part of it. They find each other through one door: `rendezvous`, or
+/// `put` and `get`. A process of another version, plan or number of ranks, a rank that comes twice and one
 /// with another secret is an error that names it.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -759,7 +759,7 @@ pub struct epl_session_options {
     /// "shared,sockets". Bits are the same.
     pub transport: *const c_char,
     pub transport_length: u64,
-    /// 1: calls take the samples of this process's ranks alone, which epl_plan_slice names, of whole batches;
+    /// 1: calls take the samples of this process's ranks alone, which epl_plan_slice names, of full batches;
     /// inputs that none of its ranks reads may be NULL. epl_dataset_bind_slice gives them from files.
     pub slices: i64,
     /// Weights that differ between the model files of the processes: 0: an error that names the first one and
@@ -1398,7 +1398,7 @@ extern "C" {
     ///   order     "sequential" (default) or "shuffled", a new permutation for each epoch
     ///   seed      of the shuffling
     ///   prefetch  batches read ahead by a thread, 0 (default) for none
-    ///   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples, which
+    ///   partial   true: an epoch ends with what is left over after its last full batch, as a batch of fewer samples, which
     ///             a step takes where the trainer has that shape too (epl_trainer_add_shape)
     ///   split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is
     ///             not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
@@ -1419,7 +1419,7 @@ extern "C" {
     /// UTF-8; `options`: options_length bytes of UTF-8, may be null; `call`: may be null; `dataset`: written,
     /// owned by the caller.
     pub fn epl_dataset_open_within(engine: *const epl_engine, path: *const c_char, path_length: usize, folder: *const c_char, folder_length: usize, options: *const c_char, options_length: usize, call: *const epl_call_options, dataset: *mut *mut epl_dataset) -> *mut epl_error;
-    /// `fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0
+    /// `fields` are those of a sample, without the batch; or of a full batch, where the option "batch" is 0
     /// and a sample is a batch. `samples`: how many there are; -1: nobody knows, and the function itself
     /// gives an error for one that is not there, EPL_ERROR_NOT_FOUND for example. Options are those of
     /// epl_dataset_open that no reader declares: batches, order, reading ahead, parts, positions in
@@ -1465,7 +1465,7 @@ extern "C" {
     ///
     /// Since 0.1, one caller at a time, quick.
     pub fn epl_dataset_samples(dataset: *const epl_dataset) -> i64;
-    /// Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is
+    /// Batches of an epoch; what is left over after the last full batch is one where the option "partial" is
     /// set, else left out. -1 where nobody knows.
     ///
     /// Since 0.1, one caller at a time, quick.
@@ -1485,7 +1485,7 @@ extern "C" {
     pub fn epl_dataset_bind(dataset: *mut epl_dataset, plan: *const epl_plan, entry: i32) -> *mut epl_error;
     /// The same for a session that takes slices: of each batch the samples alone that the ranks [first_rank,
     /// first_rank + ranks) read are read from the file and given, as epl_plan_slice names them. Of an input
-    /// that none of them reads nothing is, and epl_dataset_next gives NULL. Positions are those of whole
+    /// that none of them reads nothing is, and epl_dataset_next gives NULL. Positions are those of full
     /// batches, so that a run goes on with the same samples in another number of processes. What the last
     /// batch of an epoch lacks ("partial": true) is filled up with its last sample;
     /// epl_evaluation_add_dataset leaves that out again.
@@ -1553,7 +1553,7 @@ extern "C" {
     /// The two halves of a step, for a trainer with keep_gradients = true: the gradients of a batch without
     /// an update, and an update by the gradients that the session has. One behind the other they are a step,
     /// bit by bit. Between them gradients are read by epl_session_get and changed by epl_session_set
-    /// (clipped, summed over other sessions, ...), under "<parameter>.gradient": whole tensors in every
+    /// (clipped, summed over other sessions, ...), under "<parameter>.gradient": full tensors in every
     /// layout, before clip_norm, which the update applies. A step leaves its gradients there too.
     /// epl_session_gradients takes the dropout of the next step, updates running statistics, and does not
     /// count as a step; epl_session_apply does. Its metrics have the loss of the last batch. An update takes
@@ -1566,7 +1566,7 @@ extern "C" {
     /// Since 0.1, one caller at a time, blocking. `call`: may be null; `metrics`: written, may be null.
     pub fn epl_session_apply(session: *mut epl_session, call: *const epl_call_options, metrics: *mut epl_metrics) -> *mut epl_error;
     /// The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's
-    /// batch it is the mean of theirs; a model that computes its loss itself takes whole batches alone. NaN
+    /// batch it is the mean of theirs; a model that computes its loss itself takes full batches alone. NaN
     /// where nothing counts; the means of an `epl_evaluation` leave such a batch out.
     ///
     /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `metrics`:
@@ -1581,7 +1581,7 @@ extern "C" {
     pub fn epl_session_predict(session: *mut epl_session, inputs: *const *const epl_tensor, count: usize, call: *const epl_call_options, outputs: *mut *mut epl_tensor, output_count: usize) -> *mut epl_error;
     /// The same into tensors of the host, of the types and sizes of the outputs of so many samples
     /// (epl_tensor_create_borrow makes them of its own memory); NULL for one that is not wanted. They share
-    /// no memory with the inputs. Of whole batches it copies nothing, unless the strategy merges an output.
+    /// no memory with the inputs. Of full batches it copies nothing, unless the strategy merges an output.
     /// After an error they hold anything.
     ///
     /// Since 0.1, one caller at a time, blocking. `inputs`: count elements; `call`: may be null; `outputs`:
@@ -1696,8 +1696,8 @@ extern "C" {
     /// A checkpoint as one stream, written from its first byte to its last: a zip archive of what the folder
     /// holds, stored as it is, with their hashes. Unpacked it is that folder, and as a file epl_session_load
     /// and all that take the path of a checkpoint read it. Over processes that of rank 0 writes, and the
-    /// others pass NULL for `write`; tensors that lie in pieces are put together one at a time. After an
-    /// error the session is as it was, and what was written is no checkpoint.
+    /// others pass NULL for `write`; tensors that are sharded are put together one at a time. After an error
+    /// the session is as it was, and what was written is no checkpoint.
     ///
     /// Since 0.1, one caller at a time, blocking. `write`: may be null; `userdata`: may be null; `dataset`:
     /// may be null; `call`: may be null.

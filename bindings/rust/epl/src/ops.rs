@@ -79,7 +79,7 @@ pub struct OpOptions<'s> {
     /// How many outputs it has; 0: one.
     pub outputs: u32,
     /// How dimensions of inputs and outputs correspond, a letter for each: "n k, k -> n k" lets a batch be cut at n, and
-    /// "... k -> ... k" in any dimension in front. "| unshardable k" behind it says what must stay whole. Empty: nothing
+    /// "... k -> ... k" in any dimension in front. "| unshardable k" behind it says what must stay uncut. Empty: nothing
     /// is cut.
     pub sharding: &'s str,
 }

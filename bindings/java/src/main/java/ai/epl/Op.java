@@ -21,7 +21,7 @@ public interface Op {
 
   /**
    * How dimensions of inputs and outputs correspond, a letter for each: "n k, k -> n k" lets a batch be cut at n, and
-   * "... k -> ... k" in any dimension in front. "| unshardable k" behind it says what must stay whole. Null: nothing is
+   * "... k -> ... k" in any dimension in front. "| unshardable k" behind it says what must stay uncut. Null: nothing is
    * cut.
    */
   default String sharding() {

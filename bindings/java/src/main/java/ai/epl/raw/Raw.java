@@ -452,7 +452,7 @@ public final class Raw {
    * object ({"axis": 1, "scale": 0.5}), and return an error of their own, which ends the call that they serve:
    * a plan is not made, a step changes nothing. The same operands must always have the same answer.
    *
-   * Types of the outputs, of the whole batch and of a rank's part of it: dtype, ndim and dims are filled in.
+   * Types of the outputs, of the full batch and of a rank's part of it: dtype, ndim and dims are filled in.
    */
   public interface OpShapeFn {
     void opShape(byte[] attributes, ByteBuffer inputs, ByteBuffer outputs) throws Exception;
@@ -703,7 +703,7 @@ public final class Raw {
     }
 
     /**
-     * Where a session takes slices, in evaluate and predict: how many samples of the whole batch count, its
+     * Where a session takes slices, in evaluate and predict: how many samples of the full batch count, its
      * first ones; 0: all. Slices have their size all the same. What is behind these samples may be anything
      * that the model takes; the result does not depend on it.
      */
@@ -948,7 +948,7 @@ public final class Raw {
     /**
      * How dimensions of inputs and outputs correspond, a letter for each: "n k, k -&gt; n k" says that the rows
      * n of the first input and of the output belong together, so that a batch may be cut there; "... k -&gt;
-     * ... k" has any dimensions in front. "| unshardable k" behind it says what must stay whole, as every
+     * ... k" has any dimensions in front. "| unshardable k" behind it says what must stay uncut, as every
      * dimension does that not all outputs have. A gradient that lacks such rows is asked for in parts and
      * summed. NULL: nothing is cut.
      */
@@ -1179,7 +1179,7 @@ public final class Raw {
    * epl_session_options.
    *
    * All zero: the ranks of the plan are threads of this process. A job may have several processes instead, each
-   * with some of the ranks. All make the same plan and the same calls at the same time; steps take the whole
+   * with some of the ranks. All make the same plan and the same calls at the same time; steps take the full
    * batch in each, or with `slices` a part of it. They find each other through one door: `rendezvous`, or `put`
    * and `get`. A process of another version, plan or number of ranks, a rank that comes twice and one with
    * another secret is an error that names it.
@@ -1311,7 +1311,7 @@ public final class Raw {
     }
 
     /**
-     * 1: calls take the samples of this process's ranks alone, which epl_plan_slice names, of whole batches;
+     * 1: calls take the samples of this process's ranks alone, which epl_plan_slice names, of full batches;
      * inputs that none of its ranks reads may be NULL. epl_dataset_bind_slice gives them from files.
      */
     public long slices() {
@@ -2181,7 +2181,7 @@ public final class Raw {
    *   order     "sequential" (default) or "shuffled", a new permutation for each epoch
    *   seed      of the shuffling
    *   prefetch  batches read ahead by a thread, 0 (default) for none
-   *   partial   true: an epoch ends with what is left over after its last whole batch, as a batch of fewer samples, which
+   *   partial   true: an epoch ends with what is left over after its last full batch, as a batch of fewer samples, which
    *             a step takes where the trainer has that shape too (epl_trainer_add_shape)
    *   split     "train" or "held_out": the part of the samples that is trained on, or the share `held_out` (0.2) that is
    *             not, drawn by `split_seed` (0); "all" (default). The reader text cuts the file instead: its end is held
@@ -2201,7 +2201,7 @@ public final class Raw {
   public static native long epl_dataset_open_within(long engine, byte[] path, byte[] folder, byte[] options, CallOptions call);
 
   /**
-   * `fields` are those of a sample, without the batch; or of a whole batch, where the option "batch" is 0 and a
+   * `fields` are those of a sample, without the batch; or of a full batch, where the option "batch" is 0 and a
    * sample is a batch. `samples`: how many there are; -1: nobody knows, and the function itself gives an error
    * for one that is not there, EPL_ERROR_NOT_FOUND for example. Options are those of epl_dataset_open that no
    * reader declares: batches, order, reading ahead, parts, positions in checkpoints and the samples of each
@@ -2253,7 +2253,7 @@ public final class Raw {
   public static native long epl_dataset_samples(long dataset);
 
   /**
-   * Batches of an epoch; what is left over after the last whole batch is one where the option "partial" is set,
+   * Batches of an epoch; what is left over after the last full batch is one where the option "partial" is set,
    * else left out. -1 where nobody knows.
    */
   public static native long epl_dataset_batches(long dataset);
@@ -2276,7 +2276,7 @@ public final class Raw {
   /**
    * The same for a session that takes slices: of each batch the samples alone that the ranks [first_rank,
    * first_rank + ranks) read are read from the file and given, as epl_plan_slice names them. Of an input that
-   * none of them reads nothing is, and epl_dataset_next gives NULL. Positions are those of whole batches, so
+   * none of them reads nothing is, and epl_dataset_next gives NULL. Positions are those of full batches, so
    * that a run goes on with the same samples in another number of processes. What the last batch of an epoch
    * lacks ("partial": true) is filled up with its last sample; epl_evaluation_add_dataset leaves that out
    * again.
@@ -2344,7 +2344,7 @@ public final class Raw {
    * The two halves of a step, for a trainer with keep_gradients = true: the gradients of a batch without an
    * update, and an update by the gradients that the session has. One behind the other they are a step, bit by
    * bit. Between them gradients are read by epl_session_get and changed by epl_session_set (clipped, summed
-   * over other sessions, ...), under "&lt;parameter&gt;.gradient": whole tensors in every layout, before
+   * over other sessions, ...), under "&lt;parameter&gt;.gradient": full tensors in every layout, before
    * clip_norm, which the update applies. A step leaves its gradients there too. epl_session_gradients takes the
    * dropout of the next step, updates running statistics, and does not count as a step; epl_session_apply does.
    * Its metrics have the loss of the last batch. An update takes each gradient once. EPL_ERROR_MISUSE: one was
@@ -2356,7 +2356,7 @@ public final class Raw {
 
   /**
    * The loss without an update, dropout off, running statistics used. Of fewer samples than the plan's batch it
-   * is the mean of theirs; a model that computes its loss itself takes whole batches alone. NaN where nothing
+   * is the mean of theirs; a model that computes its loss itself takes full batches alone. NaN where nothing
    * counts; the means of an `epl_evaluation` leave such a batch out.
    */
   public static native void epl_session_evaluate(long session, long[] inputs, CallOptions call, Metrics metrics);
@@ -2371,7 +2371,7 @@ public final class Raw {
   /**
    * The same into tensors of the host, of the types and sizes of the outputs of so many samples
    * (epl_tensor_create_borrow makes them of its own memory); NULL for one that is not wanted. They share no
-   * memory with the inputs. Of whole batches it copies nothing, unless the strategy merges an output. After an
+   * memory with the inputs. Of full batches it copies nothing, unless the strategy merges an output. After an
    * error they hold anything.
    */
   public static native void epl_session_predict_into(long session, long[] inputs, CallOptions call, long[] outputs);
@@ -2496,8 +2496,8 @@ public final class Raw {
    * A checkpoint as one stream, written from its first byte to its last: a zip archive of what the folder
    * holds, stored as it is, with their hashes. Unpacked it is that folder, and as a file epl_session_load and
    * all that take the path of a checkpoint read it. Over processes that of rank 0 writes, and the others pass
-   * NULL for `write`; tensors that lie in pieces are put together one at a time. After an error the session is
-   * as it was, and what was written is no checkpoint.
+   * NULL for `write`; tensors that are sharded are put together one at a time. After an error the session is as
+   * it was, and what was written is no checkpoint.
    */
   public static native void epl_session_save_to(long session, WriteFn write, long dataset, CallOptions call);
 
