@@ -48,7 +48,7 @@ void measure_baselines(const Engine& engine, const Plan& plan, const DataFiles& 
 
 namespace {
 
-// What a prediction takes of so many windows in this process: all of them, or of several processes its slice of a whole
+// What a prediction takes of so many windows in this process: all of them, or of several processes its slice of a full
 // batch, in which the last window stands for those that are missing.
 class Windows {
  public:

@@ -318,7 +318,7 @@ std::optional<Halo> windows_of_shards(const OpQuery& q, int dim, int64_t parts) 
 }
 }  // namespace
 
-// The channels that are summed over, as a sum of what ranks make of theirs. With groups whole groups are cut instead.
+// The channels that are summed over, as a sum of what ranks make of theirs. With groups full groups are cut instead.
 // And rows, over whose borders windows reach.
 EPL_PARTITION(conv) {
   return {.ties =

@@ -1,4 +1,4 @@
-// A checkpoint as it is read: from a folder or an archive, checked whole before anything is returned.
+// A checkpoint as it is read: from a folder or an archive, checked in full before anything is returned.
 #include <algorithm>
 #include <filesystem>
 #include <memory>

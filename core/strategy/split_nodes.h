@@ -23,7 +23,7 @@ class SplitNodes {
   double work(NodeId n) const { return work_[n]; }
   const std::vector<NodeId>& users(Value v) const { return users_[v]; }
   // How a dimension is parted by the nodes that take it apart: [3 * heads * width] can be cut inside each third, and
-  // where the ranks do not divide the heads, into shards of whole heads. `ahead`: how many nodes behind one another are
+  // where the ranks do not divide the heads, into shards of full heads. `ahead`: how many nodes behind one another are
   // looked at.
   std::vector<DimRuns> runs_of_uses(Value v, int dim, int ahead) const;
   // Calls f(factor, runs) for all runs of the dimensions of a node's results that are one factor, if `may(factor)`.

@@ -21,7 +21,7 @@ struct StageJob {
 };
 // The nodes of the forward pass that see the inputs are cut, in their order, into runs of about the same seconds,
 // backward pass included. Of the cuts whose largest run is within a twentieth of the smallest possible, those are taken
-// that leave layers whole, and then those over which least goes. What depends on no input is in the stage that needs it
+// that leave layers uncut, and then those over which least goes. What depends on no input is in the stage that needs it
 // first.
 //
 // Entries of one plan share their weights: later entries follow the first one, by the names of nodes and weights.

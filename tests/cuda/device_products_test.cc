@@ -133,17 +133,17 @@ TEST_F(OnTheDeviceProducts, AtDataAUnitHasItsOwnBits) {
   for (const Sum& one : sums) {
     SCOPED_TRACE(cat(one.op, " ", one.sample, " outer ", one.units.outer));
     refusals.clear();
-    const cpu::Launch whole = launch_of(one.op, one.sample, one.units);
-    const std::vector<Tensor> all = by_library(whole);
+    const cpu::Launch full = launch_of(one.op, one.sample, one.units);
+    const std::vector<Tensor> all = by_library(full);
     if (without_library) GTEST_SKIP() << refusals[0].reason;
     ASSERT_EQ(all.size(), 1u);
     std::vector<Tensor> halves, units;
     for (const int64_t count : {4, 1}) {
       for (int64_t first = 0; first < one.units.count; first += count) {
-        cpu::Launch part = whole;
+        cpu::Launch part = full;
         part.units = {count, count > 1 ? one.units.outer : 1};
-        part.inputs = {some_units(whole.inputs[0], one.axis_a, one.units, first, count),
-                       some_units(whole.inputs[1], one.axis_b, one.units, first, count)};
+        part.inputs = {some_units(full.inputs[0], one.axis_a, one.units, first, count),
+                       some_units(full.inputs[1], one.axis_b, one.units, first, count)};
         (count == 4 ? halves : units).push_back(by_library(part).at(0));
       }
     }
@@ -185,16 +185,16 @@ TEST_F(OnTheDeviceProducts, AtDataBitsDoNotFollowFromWhatElseACallHas) {
                          {"matmul", "f32[3,32,24], f32[3,24,20]", 1, -1, 1}}) {
     SCOPED_TRACE(cat(one.op, " ", one.sample));
     refusals.clear();
-    const cpu::Launch whole = launch_of(one.op, one.sample, 1);
-    const std::vector<Tensor> all = by_library(whole);
+    const cpu::Launch full = launch_of(one.op, one.sample, 1);
+    const std::vector<Tensor> all = by_library(full);
     if (without_library) GTEST_SKIP() << refusals[0].reason;
     for (const int64_t parts : {2, 8}) {
-      cpu::Launch part = whole;
+      cpu::Launch part = full;
       const auto cut = [&](const Tensor& x, int axis) {
         return axis < 0 ? x : some_units(x, axis, parts, parts - 1, 1);
       };
-      part.inputs[0] = cut(whole.inputs[0], one.axis_a);
-      part.inputs[1] = cut(whole.inputs[1], one.axis_b);
+      part.inputs[0] = cut(full.inputs[0], one.axis_a);
+      part.inputs[1] = cut(full.inputs[1], one.axis_b);
       part.outputs[0].shape[static_cast<size_t>(one.axis_c)] /= parts;
       expect_same(by_library(part).at(0), cut(all.at(0), one.axis_c), "the last part");
       if (HasFailure()) return;

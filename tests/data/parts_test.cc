@@ -85,23 +85,23 @@ TEST_P(Parts, AreThoseOfTheFullBatch) {
   const Case c = GetParam();
   const std::vector<int64_t> files = {11, 9, 10, 7};  // 37 samples
   const DatasetOptions options{.shuffled = c.shuffled, .seed = 3, .prefetch = c.prefetch, .partial = c.partial};
-  Given whole = given(files, options);
+  Given full = given(files, options);
   const std::vector<std::vector<SampleRange>> parts = {{{0, 4}, {}}, {{4, 4}, {}}, {{}, {0, 8}}};
   std::vector<Given> processes;
   for (const auto& part : parts) {
     processes.push_back(given(files, options));
     ASSERT_TRUE(processes.back().dataset->bind(both(), part).ok());
   }
-  ASSERT_TRUE(whole.dataset->bind(both()).ok());
-  for (Given* one : {&whole, &processes[0], &processes[1], &processes[2]}) {
+  ASSERT_TRUE(full.dataset->bind(both()).ok());
+  for (Given* one : {&full, &processes[0], &processes[1], &processes[2]}) {
     ASSERT_TRUE(one->dataset->slice(c.slices, {}).ok());
     std::lock_guard lock(one->log->mutex);
     one->log->read.clear();  // what was read ahead before it was known who reads what
   }
   for (const int64_t from : {0, 3}) {
-    for (Given* one : {&whole, &processes[0], &processes[1], &processes[2]}) ASSERT_TRUE(one->dataset->seek(from).ok());
-    for (int64_t step = 0; step < 2 * whole.dataset->batches(); ++step) {
-      const auto all = whole.dataset->next().value();
+    for (Given* one : {&full, &processes[0], &processes[1], &processes[2]}) ASSERT_TRUE(one->dataset->seek(from).ok());
+    for (int64_t step = 0; step < 2 * full.dataset->batches(); ++step) {
+      const auto all = full.dataset->next().value();
       const std::vector<int64_t> x = samples_of(all[0], true), y = samples_of(all[1], true);
       for (size_t p = 0; p < parts.size(); ++p) {
         const auto own = processes[p].dataset->next().value();
@@ -144,7 +144,7 @@ TEST(Parts, AreReadAndNothingElse) {
   ASSERT_TRUE(own.dataset->bind(both(), {{2, 3}, {}}).ok());
   for (int step = 0; step < 2; ++step) ASSERT_TRUE(own.dataset->next().ok());
   EXPECT_EQ(own.log->read[0], (std::set<int64_t>{2, 3, 4, 10, 11, 12}));
-  // Bound to another part, and to the whole again.
+  // Bound to another part, and to the full batch again.
   ASSERT_TRUE(own.dataset->bind(both(), {{}, {7, 1}}).ok());
   EXPECT_EQ(samples_of(own.dataset->next().value()[1], false), std::vector<int64_t>{23});
   ASSERT_TRUE(own.dataset->bind(both()).ok());

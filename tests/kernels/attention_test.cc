@@ -175,15 +175,15 @@ Tensor cut(const Tensor& x, int d, int64_t begin, int64_t count) {
 TEST(AttentionBits, do_not_depend_on_how_batch_heads_and_queries_are_cut) {
   const Case c{4, 4, 2, 150, 100, 16, 24};
   const Operands x = operands_of(c);
-  const std::vector<Tensor> whole = launch_kernel(forward_launch(c, x));
-  const std::vector<Tensor> grads = launch_kernel(grad_launch(c, x, whole[0], whole[1]));
+  const std::vector<Tensor> full = launch_kernel(forward_launch(c, x));
+  const std::vector<Tensor> grads = launch_kernel(grad_launch(c, x, full[0], full[1]));
   {
     Case half = c;
     half.b = 2;
     const Operands y{cut(x.q, 0, 2, 2), cut(x.k, 0, 2, 2), cut(x.v, 0, 2, 2), Tensor(), cut(x.dy, 0, 2, 2)};
     const std::vector<Tensor> part = launch_kernel(forward_launch(half, y));
-    EXPECT_TRUE(identical(part[0], cut(whole[0], 0, 2, 2)));
-    EXPECT_TRUE(identical(part[1], cut(whole[1], 0, 2, 2)));
+    EXPECT_TRUE(identical(part[0], cut(full[0], 0, 2, 2)));
+    EXPECT_TRUE(identical(part[1], cut(full[1], 0, 2, 2)));
     const std::vector<Tensor> part_grads = launch_kernel(grad_launch(half, y, part[0], part[1]));
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(identical(part_grads[i], cut(grads[i], 0, 2, 2))) << i;
   }
@@ -192,7 +192,7 @@ TEST(AttentionBits, do_not_depend_on_how_batch_heads_and_queries_are_cut) {
     half.h = 2, half.hk = 1;
     const Operands y{cut(x.q, 1, 2, 2), cut(x.k, 1, 1, 1), cut(x.v, 1, 1, 1), Tensor(), cut(x.dy, 1, 2, 2)};
     const std::vector<Tensor> part = launch_kernel(forward_launch(half, y));
-    EXPECT_TRUE(identical(part[0], cut(whole[0], 1, 2, 2)));
+    EXPECT_TRUE(identical(part[0], cut(full[0], 1, 2, 2)));
     const std::vector<Tensor> part_grads = launch_kernel(grad_launch(half, y, part[0], part[1]));
     EXPECT_TRUE(identical(part_grads[0], cut(grads[0], 1, 2, 2)));
     for (int i = 1; i < 3; ++i) EXPECT_TRUE(identical(part_grads[i], cut(grads[i], 1, 1, 1))) << i;
@@ -202,8 +202,8 @@ TEST(AttentionBits, do_not_depend_on_how_batch_heads_and_queries_are_cut) {
     some.s = 70;
     const Operands y{cut(x.q, 2, 53, 70), x.k, x.v, Tensor(), cut(x.dy, 2, 53, 70)};
     const std::vector<Tensor> part = launch_kernel(forward_launch(some, y));
-    EXPECT_TRUE(identical(part[0], cut(whole[0], 2, 53, 70)));
-    EXPECT_TRUE(identical(part[1], cut(whole[1], 2, 53, 70)));
+    EXPECT_TRUE(identical(part[0], cut(full[0], 2, 53, 70)));
+    EXPECT_TRUE(identical(part[1], cut(full[1], 2, 53, 70)));
     const std::vector<Tensor> part_grads = launch_kernel(grad_launch(some, y, part[0], part[1]));
     EXPECT_TRUE(identical(part_grads[0], cut(grads[0], 2, 53, 70)));
   }

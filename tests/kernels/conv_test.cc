@@ -203,7 +203,7 @@ TEST(Conv, WinogradServesWhatItPaysFor) {
   EXPECT_EQ(row_of(other, false), "conv_ordered");
 }
 
-// Every unit gives the taps of its own sum, so that any part of the channels has the bits of the whole.
+// Every unit gives the taps of its own sum, so that any part of the channels has the bits of the full.
 TEST(Conv, WinogradServesGradientsByTheWeightOfAnyChannels) {
   const auto row_of = [](int64_t channels, int64_t units, int64_t size, bool splits_keep_bits) {
     const Conv c{.x = {4, channels, size, size}, .w = {channels, channels, 3, 3}, .pads = {1, 1, 1, 1}};

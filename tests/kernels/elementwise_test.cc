@@ -391,17 +391,17 @@ TEST(Elementwise, RefusesWithAReason) {
   EXPECT_NE(refusals[0].reason.find("u64"), std::string::npos);
 }
 
-// Rows of a tensor computed alone have the bits they have in the whole.
+// Rows of a tensor computed alone have the bits they have in the full.
 TEST(Elementwise, CutsDoNotChangeBits) {
   Tensor x = random_f32({12, 333}, 1);
   const char* expression = "x0; sigmoid(%0); mul(%0,%1); erf(%2); log1p(%1) -> %3, %4";
-  std::vector<Tensor> whole = launch_kernel(fused(expression, {x}, {f32_type({12, 333}), f32_type({12, 333})}));
+  std::vector<Tensor> full = launch_kernel(fused(expression, {x}, {f32_type({12, 333}), f32_type({12, 333})}));
   for (int64_t first : {0, 5, 11}) {
     Tensor part(f32_type({1, 333}));
     std::memcpy(part.data(), x.as<float>().data() + first * 333, 333 * 4);
     std::vector<Tensor> alone = launch_kernel(fused(expression, {part}, {f32_type({1, 333}), f32_type({1, 333})}));
     for (int o = 0; o < 2; ++o)
-      EXPECT_EQ(0, std::memcmp(alone[o].data(), whole[o].as<float>().data() + first * 333, 333 * 4));
+      EXPECT_EQ(0, std::memcmp(alone[o].data(), full[o].as<float>().data() + first * 333, 333 * 4));
   }
 }
 

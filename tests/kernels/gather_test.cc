@@ -33,8 +33,8 @@ TEST(Gather, IndicesThatAreNotThere) {
   Tensor y = launch_everywhere(gather(random_f32({4, 3}, 1), Tensor::from_ints({1, 4, -5}), 0))[0];
   EXPECT_FALSE(std::isnan(y.get(0)));
   for (int i = 3; i < 9; ++i) EXPECT_TRUE(std::isnan(y.get(i)));
-  Tensor whole = launch_everywhere(gather(random_int(DType::i64, {4, 3}, 1, 5, 9), Tensor::from_ints({4}), 0))[0];
-  EXPECT_EQ(whole.get_int(1), 0);
+  Tensor full = launch_everywhere(gather(random_int(DType::i64, {4, 3}, 1, 5, 9), Tensor::from_ints({4}), 0))[0];
+  EXPECT_EQ(full.get_int(1), 0);
 }
 
 // More elements than one task takes, so that threads meet; indices from the end and ones that are not there.
@@ -124,8 +124,8 @@ TEST(GatherGrad, HalfTheUnitsAreASubtree) {
     std::memcpy(some.data(), indices.as<int64_t>().data() + which * 80, some.bytes());
     return launch_kernel(gather_grad(part, some, 0, 7, 4))[0];
   };
-  Tensor whole = launch_kernel(gather_grad(dy, indices, 0, 7, 8))[0], a = half(0), b = half(1);
-  for (int64_t i = 0; i < whole.elements(); ++i) EXPECT_EQ(whole.as<float>()[i], a.as<float>()[i] + b.as<float>()[i]);
+  Tensor full = launch_kernel(gather_grad(dy, indices, 0, 7, 8))[0], a = half(0), b = half(1);
+  for (int64_t i = 0; i < full.elements(); ++i) EXPECT_EQ(full.as<float>()[i], a.as<float>()[i] + b.as<float>()[i]);
 }
 
 TEST(GatherGrad, NothingToAdd) {

@@ -208,8 +208,8 @@ TEST(Gemm, EveryRestOfRowsThatAreCut) {
   for (int64_t rest = 1; rest <= 14; ++rest) {
     for (int layout = 0; layout < 4; ++layout) {
       const Case c = laid_out_case(random, 56 + rest, 33, 1024, layout & 1, layout & 2);
-      const std::vector<float> whole = run(c, 1), cut = run(c, 5);
-      ASSERT_EQ(0, std::memcmp(cut.data(), whole.data(), whole.size() * sizeof(float)))
+      const std::vector<float> full = run(c, 1), cut = run(c, 5);
+      ASSERT_EQ(0, std::memcmp(cut.data(), full.data(), full.size() * sizeof(float)))
           << "rest " << rest << ", layout " << layout;
     }
   }
@@ -224,14 +224,14 @@ TEST(Gemm, TasksThatShareTheirRows) {
     for (int layout = 0; layout < 8; ++layout) {
       Case c = laid_out_case(random, s[0], s[1], s[2], layout & 1, layout & 2);
       c.p.units = s[3];
-      const std::vector<float> whole = run(c, 1);
-      if (layout == 0) expect_exact(c, whole, "rows for one thread");
+      const std::vector<float> full = run(c, 1);
+      if (layout == 0) expect_exact(c, full, "rows for one thread");
       GemmArguments arguments{.a = c.a.data(), .b = c.b.data(), .bias = c.bias.data()};
       GemmProblem p = c.p;
       if (layout & 4) p.pack_a = gather_a, arguments.a = nullptr, arguments.a_context = &c;
       const int threads = layout % 4 == 3 ? 5 : 2;
       const std::vector<float> result = run(p, arguments, p.m * p.c_row, threads);
-      ASSERT_EQ(0, std::memcmp(result.data(), whole.data(), whole.size() * sizeof(float)))
+      ASSERT_EQ(0, std::memcmp(result.data(), full.data(), full.size() * sizeof(float)))
           << s[0] << " rows, layout " << layout << ", " << threads << " threads";
     }
   }
@@ -246,17 +246,17 @@ TEST(Gemm, LongPassesWhereCIsLarge) {
     const int layout = static_cast<int>(random() % 4);
     Case c = laid_out_case(random, s[0], s[1], s[2], layout & 1, layout & 2);
     c.p.units = s[3];
-    const std::vector<float> whole = run(c, 1);
+    const std::vector<float> full = run(c, 1);
     for (int i = 0; i < 500; ++i) {
       const int64_t row = static_cast<int64_t>(random()) % c.p.m, column = static_cast<int64_t>(random()) % c.p.n;
-      ASSERT_TRUE(same(whole[row * c.p.c_row + column], expected(c, row, column)))
+      ASSERT_TRUE(same(full[row * c.p.c_row + column], expected(c, row, column)))
           << s[0] << ": " << row << " " << column;
     }
     GemmProblem p = c.p;
     p.pack_a = gather_a;
     p.pack_b = gather_b;
     GemmArguments gathered{.bias = c.bias.data(), .a_context = &c, .b_context = &c};
-    ASSERT_EQ(run(p, gathered, p.m * p.c_row, 2), whole) << s[0] << " rows";
+    ASSERT_EQ(run(p, gathered, p.m * p.c_row, 2), full) << s[0] << " rows";
   }
 }
 
@@ -276,9 +276,9 @@ TEST(Gemm, CutsAndThreadsLeaveTheBits) {
   for (const auto& s : {std::array<int64_t, 3>{150, 130, 600}, {7, 200, 300}, {64, 512, 784}}) {
     Case c = random_case(random, s[0], s[1], s[2], 1);
     c.p.bias = GemmBias::none;
-    const std::vector<float> whole = run(c, 1);
+    const std::vector<float> full = run(c, 1);
     for (int threads : {2, 3, 5})
-      EXPECT_EQ(0, std::memcmp(run(c, threads).data(), whole.data(), whole.size() * sizeof(float)));
+      EXPECT_EQ(0, std::memcmp(run(c, threads).data(), full.data(), full.size() * sizeof(float)));
     const int64_t row = 1 + random() % (s[0] - 1), column = 1 + random() % (s[1] - 1);
     GemmProblem part = c.p;
     part.m = c.p.m - row;
@@ -287,7 +287,7 @@ TEST(Gemm, CutsAndThreadsLeaveTheBits) {
         run(part, {.a = c.a.data() + row * c.p.a_row, .b = c.b.data() + column * c.p.b_col}, part.m * part.c_row, 2);
     for (int64_t i = 0; i < part.m; ++i)
       for (int64_t j = 0; j < part.n; ++j)
-        ASSERT_TRUE(same(corner[i * part.c_row + j], whole[(i + row) * c.p.c_row + j + column])) << i << " " << j;
+        ASSERT_TRUE(same(corner[i * part.c_row + j], full[(i + row) * c.p.c_row + j + column])) << i << " " << j;
   }
 }
 
@@ -295,7 +295,7 @@ TEST(Gemm, RunsOfUnitsAreSubtrees) {
   std::mt19937 random(5);
   Case c = random_case(random, 40, 50, 8 * 300, 8);
   c.p.bias = GemmBias::none;
-  const std::vector<float> whole = run(c, 2);
+  const std::vector<float> full = run(c, 2);
   for (int64_t shards : {2, 4, 8}) {
     std::vector<std::vector<float>> sums;
     for (int64_t i = 0; i < shards; ++i) {
@@ -314,7 +314,7 @@ TEST(Gemm, RunsOfUnitsAreSubtrees) {
       sums = next;
     }
     for (int64_t i = 0; i < c.p.m; ++i)
-      ASSERT_EQ(0, std::memcmp(&sums[0][i * c.p.c_row], &whole[i * c.p.c_row], c.p.n * sizeof(float)))
+      ASSERT_EQ(0, std::memcmp(&sums[0][i * c.p.c_row], &full[i * c.p.c_row], c.p.n * sizeof(float)))
           << shards << " shards, row " << i;
   }
 }
@@ -323,7 +323,7 @@ TEST(Gemm, RunsOfUnitsAreSubtrees) {
 TEST(Gemm, GathersOperandsAndScattersColumns) {
   std::mt19937 random(6);
   Case c = random_case(random, 30, 7 * 11, 530, 2);
-  const std::vector<float> whole = run(c, 1);
+  const std::vector<float> full = run(c, 1);
   GemmProblem p = c.p;
   p.pack_a = gather_a;
   p.pack_b = gather_b;
@@ -333,7 +333,7 @@ TEST(Gemm, GathersOperandsAndScattersColumns) {
         run(p, {.bias = c.bias.data(), .a_context = &c, .b_context = &c}, 7 * 500, threads);
     for (int64_t i = 0; i < p.m; ++i)
       for (int64_t j = 0; j < p.n; ++j)
-        ASSERT_TRUE(same(result[j / 11 * 500 + i * 13 + j % 11], whole[i * c.p.c_row + j])) << i << " " << j;
+        ASSERT_TRUE(same(result[j / 11 * 500 + i * 13 + j % 11], full[i * c.p.c_row + j])) << i << " " << j;
   }
 }
 

@@ -120,8 +120,8 @@ TEST(PickedLinear, HalfTheUnitsAreASubtree) {
     };
     return launch_kernel(gradient(part(x), part(dy), part(picks), 3, false, 4))[0];
   };
-  const Tensor whole = launch_kernel(gradient(x, dy, picks, 3, false, 8))[0], a = half(0), b = half(1);
-  for (size_t i = 0; i < 3 * 6 * 9; ++i) EXPECT_EQ(whole.as<float>()[i], a.as<float>()[i] + b.as<float>()[i]);
+  const Tensor full = launch_kernel(gradient(x, dy, picks, 3, false, 8))[0], a = half(0), b = half(1);
+  for (size_t i = 0; i < 3 * 6 * 9; ++i) EXPECT_EQ(full.as<float>()[i], a.as<float>()[i] + b.as<float>()[i]);
 }
 
 // A gradient with so many columns that its rows are summed a few at a time.

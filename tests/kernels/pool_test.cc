@@ -108,13 +108,13 @@ TEST(Dropout, DrawsArePhilox) {
   }
 }
 
-// Units 3 and 4 of 8 computed alone draw what they draw in the whole batch.
+// Units 3 and 4 of 8 computed alone draw what they draw in the full batch.
 TEST(Dropout, DoesNotDependOnTheCut) {
   Tensor x = random_f32({8, 37}, 1), part(f32_type({2, 37}));
   std::memcpy(part.data(), x.as<float>().data() + 3 * 37, part.bytes());
-  Tensor whole = launch_kernel(dropout(x, 0.4, {.seed = 1, .step = 2, .first_unit = 0, .units = 8}))[0];
+  Tensor full = launch_kernel(dropout(x, 0.4, {.seed = 1, .step = 2, .first_unit = 0, .units = 8}))[0];
   Tensor alone = launch_kernel(dropout(part, 0.4, {.seed = 1, .step = 2, .first_unit = 3, .units = 2}))[0];
-  EXPECT_EQ(0, std::memcmp(alone.data(), whole.as<float>().data() + 3 * 37, part.bytes()));
+  EXPECT_EQ(0, std::memcmp(alone.data(), full.as<float>().data() + 3 * 37, part.bytes()));
 }
 
 }  // namespace

@@ -123,7 +123,7 @@ TEST(Product, LinearGradWeightSumsUnitsByTheTree) {
                               .outputs = {f32_type(transposed ? Shape{n, k} : Shape{k, n})},
                               .units = units})[0];
   };
-  const Tensor whole = gradient(x, dy, false, 8), turned = gradient(x, dy, true, 8);
+  const Tensor full = gradient(x, dy, false, 8), turned = gradient(x, dy, true, 8);
   const auto part = [&](const Tensor& t, int64_t first, int64_t count) {
     const int64_t width = t.shape().back();
     Tensor run(f32_type({count * 15, width}));
@@ -137,7 +137,7 @@ TEST(Product, LinearGradWeightSumsUnitsByTheTree) {
       double sum = 0;
       for (int64_t row = 0; row < rows; ++row)
         sum += at(x, 0, rows, k, false, row, i) * at(dy, 0, rows, n, false, row, j);
-      const float value = whole.as<float>()[i * n + j];
+      const float value = full.as<float>()[i * n + j];
       ASSERT_TRUE(near(value, sum, 1e-5, 1e-5)) << i << " " << j;
       EXPECT_EQ(value, turned.as<float>()[j * k + i]);
       EXPECT_EQ(value, low.as<float>()[i * n + j] + high.as<float>()[i * n + j]);

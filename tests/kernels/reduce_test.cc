@@ -106,17 +106,17 @@ TEST(Reduce, AnAlignedRunOfUnitsIsASubtree) {
     std::memcpy(part.data(), x.as<float>().data() + which * part.elements(), part.bytes());
     return launch_kernel(reduction("sum", part, {0, 1}, 4))[0];
   };
-  Tensor whole = launch_kernel(reduction("sum", x, {0, 1}, 8))[0], a = half(0), b = half(1);
-  for (int64_t i = 0; i < 30; ++i) EXPECT_EQ(whole.as<float>()[i], a.as<float>()[i] + b.as<float>()[i]);
+  Tensor full = launch_kernel(reduction("sum", x, {0, 1}, 8))[0], a = half(0), b = half(1);
+  for (int64_t i = 0; i < 30; ++i) EXPECT_EQ(full.as<float>()[i], a.as<float>()[i] + b.as<float>()[i]);
 }
 
 // One column alone is, in memory, a contiguous row; its bits must not change.
 TEST(Reduce, CutsOfWhatStaysDoNotChangeBits) {
   Tensor x = random_f32({1500, 37}, 3), column(f32_type({1500, 1}));
   for (int64_t r = 0; r < 1500; ++r) column.as<float>()[r] = x.as<float>()[r * 37 + 11];
-  Tensor whole = launch_kernel(reduction("sum", x, {0}, 4))[0],
+  Tensor full = launch_kernel(reduction("sum", x, {0}, 4))[0],
          alone = launch_kernel(reduction("sum", column, {0}, 4))[0];
-  EXPECT_EQ(whole.as<float>()[11], alone.as<float>()[0]);
+  EXPECT_EQ(full.as<float>()[11], alone.as<float>()[0]);
 }
 
 TEST(Reduce, NothingAndNaN) {

@@ -14,11 +14,11 @@ struct Case {
 constexpr const char* expression = "x0; x1; sub(%0,%1); mul(%2,%2); neg(%3) -> %2, %2, %4";
 
 std::vector<Tensor> one_after_the_other(const Case& c, const std::vector<Tensor>& inputs) {
-  const TensorType whole{DType::f32, c.shape};
+  const TensorType full{DType::f32, c.shape};
   const Launch region = {.op = "fused",
                          .attributes = {{"expression", std::string(expression)}},
                          .inputs = inputs,
-                         .outputs = {whole, whole, whole}};
+                         .outputs = {full, full, full}};
   const std::vector<Tensor> made = launch_kernel(region, "");
   std::vector<Tensor> results = {made[0]};
   Shape kept = c.shape;

@@ -113,7 +113,7 @@ void compare_shards(const OpDef& op, const Sample& sample, const ShardingRule& r
   for (const TensorType& type : launch.outputs) types.emplace_back(type);
   const int64_t part = rule.factors[factor.factor].size / factor.outer;
   for (const KernelRow* row : rows_for(launch)) {
-    const std::vector<Tensor> whole = launch_kernel(launch, row->name);
+    const std::vector<Tensor> full = launch_kernel(launch, row->name);
     std::vector<std::vector<Tensor>> results;
     for (int64_t p = 0; p < shards; ++p) {
       const Cut of{rule, factor.factor, p * part / shards, part / shards, factor.outer};
@@ -126,18 +126,18 @@ void compare_shards(const OpDef& op, const Sample& sample, const ShardingRule& r
       own.context = {.seed = 5, .step = 3, .first_unit = p, .units = 1};
       own.threads = 2;
       results.push_back(launch_kernel(own, row->name));
-      for (size_t i = 0; i < whole.size(); ++i) {
+      for (size_t i = 0; i < full.size(); ++i) {
         if (!cut.outputs[i]) continue;
-        ASSERT_TRUE(identical(of.shard(rule.outputs[i], whole[i]), results.back()[i])) << row->name << ", output " << i;
+        ASSERT_TRUE(identical(of.shard(rule.outputs[i], full[i]), results.back()[i])) << row->name << ", output " << i;
       }
     }
-    for (size_t i = 0; i < whole.size(); ++i) {
-      if (cut.outputs[i] || whole[i].dtype() != DType::f32) continue;
+    for (size_t i = 0; i < full.size(); ++i) {
+      if (cut.outputs[i] || full[i].dtype() != DType::f32) continue;
       for (int64_t step = 1; step < shards; step *= 2)
         for (int64_t p = 0; p + step < shards; p += 2 * step)
-          for (int64_t k = 0; k < whole[i].elements(); ++k)
+          for (int64_t k = 0; k < full[i].elements(); ++k)
             results[p][i].as<float>()[k] += results[p + step][i].as<float>()[k];
-      ASSERT_TRUE(identical(whole[i], results[0][i])) << row->name << ", output " << i << " in " << shards << " shards";
+      ASSERT_TRUE(identical(full[i], results[0][i])) << row->name << ", output " << i << " in " << shards << " shards";
     }
   }
 }

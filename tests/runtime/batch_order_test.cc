@@ -104,7 +104,8 @@ int64_t accumulated(const CompiledPlan& plan) {
   return elements;
 }
 
-// Each copy adds up its own half of every gradient, where ranks share a micro-batch; else the whole, and scatters it.
+// Each copy adds up its own half of every gradient, where ranks share a micro-batch; else the full sum, and scatters
+// it.
 TEST(OrderOfZero, AddsUpShards) {
   const Layout layout{"two", 2, 4};
   const auto of = [&](const std::string& order, const std::string& level) {
@@ -112,11 +113,11 @@ TEST(OrderOfZero, AddsUpShards) {
     EXPECT_TRUE(plan.ok()) << plan.status().to_string();
     return *std::move(plan);
   };
-  const int64_t whole = accumulated(*of("ranks", "off"));
-  EXPECT_GT(whole, 0);
-  EXPECT_EQ(accumulated(*of("ranks", "v0")), whole);
-  EXPECT_EQ(accumulated(*of("micro_batches", "off")), whole);
-  EXPECT_EQ(accumulated(*of("micro_batches", "v0")) * 2, whole);
+  const int64_t full = accumulated(*of("ranks", "off"));
+  EXPECT_GT(full, 0);
+  EXPECT_EQ(accumulated(*of("ranks", "v0")), full);
+  EXPECT_EQ(accumulated(*of("micro_batches", "off")), full);
+  EXPECT_EQ(accumulated(*of("micro_batches", "v0")) * 2, full);
   const auto arena = [](const CompiledPlan& plan) {
     return plan.entry(EntryKind::train)->programs.front().memories[0].arena_bytes;
   };

@@ -78,11 +78,11 @@ TEST(Classifier, OfAMillionClassesIsNowhereReplicated) {
   const auto model = std::make_shared<Unread>(classifier(sizes));
   const auto one = plan_of(model, 1, "{}"), eight = plan_of(model, 8, R"({"default": {"split": 8}})");
   ASSERT_TRUE(one.ok() && eight.ok()) << one.status().to_string() << eight.status().to_string();
-  const CompiledPlan &whole = **one, &cut = **eight;
+  const CompiledPlan &full = **one, &cut = **eight;
   const int64_t weights = 4 * sizes.classes * sizes.features;
-  EXPECT_GT(PlanMemory(whole).peak(), 2 * weights);
+  EXPECT_GT(PlanMemory(full).peak(), 2 * weights);
   EXPECT_GT(PlanMemory(cut).peak(), 2 * weights / 8);
-  EXPECT_LT(static_cast<double>(PlanMemory(cut).peak()), 1.02 / 8 * static_cast<double>(PlanMemory(whole).peak()));
+  EXPECT_LT(static_cast<double>(PlanMemory(cut).peak()), 1.02 / 8 * static_cast<double>(PlanMemory(full).peak()));
   const std::string local = *cut.text(EntryKind::train, "local");
   const std::string graph = local.substr(local.find("\ngraph "));
   EXPECT_NE(graph.find("f32[64,125000]"), std::string::npos) << "scores in shards";

@@ -144,14 +144,14 @@ TEST_P(CountsNothing, TheStepChangesNothingButItsNumber) {
 // What a rank or a micro-batch counts says nothing by itself.
 TEST_P(CountsNothing, InAPartOfTheBatchIsNothingSpecial) {
   Job job = start(classifier, {.name = "softmax_cross_entropy"}, GetParam()),
-      whole = start(classifier, {.name = "softmax_cross_entropy"}, {1, "1"});
-  for (Job* one : {&job, &whole}) {
+      full = start(classifier, {.name = "softmax_cross_entropy"}, {1, "1"});
+  for (Job* one : {&job, &full}) {
     const StepMetrics metrics = one->step(batch(2, -100));
     EXPECT_FALSE(metrics.counts_nothing);
     EXPECT_TRUE(std::isfinite(metrics.loss));
   }
   expect_same({*job.session->state().get("w"), *job.session->state().get("v")},
-              {*whole.session->state().get("w"), *whole.session->state().get("v")});
+              {*full.session->state().get("w"), *full.session->state().get("v")});
 }
 
 TEST_P(CountsNothing, InALossOfTheModel) {
@@ -246,8 +246,8 @@ TEST_P(CountsNothing, TheReasonIsSaid) {
 
 TEST_P(CountsNothing, InTwoPartsIsAsInOne) {
   Job parts = start(classifier, {.name = "softmax_cross_entropy"}, GetParam(), true),
-      whole = start(classifier, {.name = "softmax_cross_entropy"}, GetParam(), true);
-  for (Job* one : {&parts, &whole}) one->step(batch(8, 0));  // the moments are not zero
+      full = start(classifier, {.name = "softmax_cross_entropy"}, GetParam(), true);
+  for (Job* one : {&parts, &full}) one->step(batch(8, 0));  // the moments are not zero
   StepMetrics metrics;
   ASSERT_TRUE(parts.session->gradients(batch(0, -100), metrics).ok());
   const Tensor gradient = *parts.session->state().get("w.gradient");
@@ -256,13 +256,13 @@ TEST_P(CountsNothing, InTwoPartsIsAsInOne) {
   EXPECT_TRUE(std::isnan(metrics.loss));
   EXPECT_EQ(metrics.gradient_norm, 0);
   EXPECT_EQ(parts.session->host_state().steps_done(), 2);
-  whole.step(batch(0, -100));
+  full.step(batch(0, -100));
   for (const char* name : {"w", "v"})
-    EXPECT_TRUE(identical(*parts.session->state().get(name), *whole.session->state().get(name)));
+    EXPECT_TRUE(identical(*parts.session->state().get(name), *full.session->state().get(name)));
   EXPECT_EQ(parts.session->apply(metrics).code(), Code::misuse);  // they were applied
-  for (Job* one : {&parts, &whole}) one->step(batch(8, 0));
+  for (Job* one : {&parts, &full}) one->step(batch(8, 0));
   for (const char* name : {"w", "v"})
-    EXPECT_TRUE(identical(*parts.session->state().get(name), *whole.session->state().get(name)));
+    EXPECT_TRUE(identical(*parts.session->state().get(name), *full.session->state().get(name)));
   // Gradients that the host sets count.
   const Tensor before = *parts.session->state().get("w");
   ASSERT_TRUE(parts.session->gradients(batch(0, -100), metrics).ok());

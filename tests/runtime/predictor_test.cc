@@ -146,7 +146,7 @@ TEST(Predictor, GivesFewerSamplesIntoTheCallersMemory) {
   EXPECT_EQ(session->predict_into(three, room).code(), Code::invalid_argument);
 }
 
-// What a step, a loaded checkpoint and a set parameter change is seen whole or not at all.
+// What a step, a loaded checkpoint and a set parameter change is seen in full or not at all.
 TEST(Predictor, NeverSeesHalfAnUpdate) {
   constexpr int steps = 200;
   for (const int64_t ranks : {1, 2}) {

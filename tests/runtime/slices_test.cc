@@ -85,9 +85,9 @@ Status see(Session& session, Seen& seen) {
   seen.losses.push_back(loss);
   EPL_ASSIGN(seen.outputs["evaluate"], session.results().output(EntryKind::evaluate, "y"));
   const Entry& predict = *plan.entry(EntryKind::predict);
-  std::vector<Tensor> whole = {Tensor(predict.outputs[0].global_type)};
-  EPL_TRY(session.predict(inputs(EntryKind::predict, 9), whole));
-  seen.outputs["predict"] = session.results().given_output(predict, 0, whole[0], 8).clone();
+  std::vector<Tensor> full = {Tensor(predict.outputs[0].global_type)};
+  EPL_TRY(session.predict(inputs(EntryKind::predict, 9), full));
+  seen.outputs["predict"] = session.results().given_output(predict, 0, full[0], 8).clone();
   seen.state = all_state(session, seen.losses);
   seen.samples =
       samples_of_ranks(plan, predict, session.world().options().first_rank,
@@ -246,15 +246,15 @@ TEST(MergedOutputs, OfFewerSamplesAreOfThese) {
   const Host host = process_host();
   const auto plan = strategy_plan(host, 2, R"({"outputs.global_mean": "y"})").value();
   auto session = Session::create(host, plan, {.seed = 7}).value();
-  std::vector<Tensor> batch = mlp_batch(3), whole = {Tensor(TensorType{DType::f32, {8, 4}})};
+  std::vector<Tensor> batch = mlp_batch(3), full = {Tensor(TensorType{DType::f32, {8, 4}})};
   for (Tensor& input : batch) input = take_samples(input, 0, 8, 0, 5);
   double loss = 0;
   ASSERT_TRUE(session->evaluate(batch, loss).ok());
   const Tensor mean = session->results().output(EntryKind::evaluate, "y").value();
-  ASSERT_TRUE(session->predict(std::span(batch).first(1), whole).ok());
-  EXPECT_TRUE(identical(session->results().given_output(*plan->entry(EntryKind::predict), 0, whole[0], 5), mean));
+  ASSERT_TRUE(session->predict(std::span(batch).first(1), full).ok());
+  EXPECT_TRUE(identical(session->results().given_output(*plan->entry(EntryKind::predict), 0, full[0], 5), mean));
   for (int64_t column = 0; column < 4; ++column)
-    EXPECT_EQ(mean.get(column), static_cast<float>(sum_of(whole[0], 0, 5, column) / 5));
+    EXPECT_EQ(mean.get(column), static_cast<float>(sum_of(full[0], 0, 5, column) / 5));
 }
 
 TEST(MergedOutputs, WhatCannotBeIsRefused) {

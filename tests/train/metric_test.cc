@@ -94,12 +94,12 @@ std::unique_ptr<Metric> make(const std::string& text, const MetricSubject& subje
 }
 
 // Samples [first, last) along dimension 0.
-Tensor rows(const Tensor& whole, int64_t first, int64_t last) {
-  TensorType type = whole.type();
+Tensor rows(const Tensor& full, int64_t first, int64_t last) {
+  TensorType type = full.type();
   type.shape[0] = last - first;
   Tensor part(type);
-  const int64_t each = whole.bytes() / whole.shape()[0];
-  std::memcpy(part.data(), static_cast<const std::byte*>(whole.data()) + first * each,
+  const int64_t each = full.bytes() / full.shape()[0];
+  std::memcpy(part.data(), static_cast<const std::byte*>(full.data()) + first * each,
               static_cast<size_t>(part.bytes()));
   return part;
 }
@@ -185,19 +185,19 @@ TEST(Metric, IsThatOfScikitLearnAndPyTorch) {
 TEST(Metric, IsTheSameBitsWhateverTheBatchesAndTheirOrder) {
   for (const Expected& e : expected()) {
     const Case c = make_case(e.name);
-    auto whole = make(e.metric, c.subject);
-    ASSERT_NE(whole, nullptr);
-    whole->add({c.output, c.target, {}});
+    auto full = make(e.metric, c.subject);
+    ASSERT_NE(full, nullptr);
+    full->add({c.output, c.target, {}});
     const int64_t count = c.output.shape()[0];
     for (int64_t batch : {1, 3, 7}) {
       auto backwards = make(e.metric, c.subject), first = make(e.metric, c.subject), second = make(e.metric, c.subject);
       for (int64_t last = count; last > 0; last -= batch)
         backwards->add(part_of(c, std::max<int64_t>(last - batch, 0), last));
-      EXPECT_EQ(backwards->value(), whole->value()) << e.name << " " << e.metric << " in batches of " << batch;
+      EXPECT_EQ(backwards->value(), full->value()) << e.name << " " << e.metric << " in batches of " << batch;
       for (int64_t at = 0, i = 0; at < count; at += batch, ++i)
         (i % 2 ? first : second)->add(part_of(c, at, std::min(count, at + batch)));
       first->merge(*second);
-      EXPECT_EQ(first->value(), whole->value()) << e.name << " " << e.metric << " merged";
+      EXPECT_EQ(first->value(), full->value()) << e.name << " " << e.metric << " merged";
     }
   }
 }

@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * JSON (RFC 8259), as the JDK has none: objects are maps, numbers are Long where they are whole and fit, else Double. A
+ * JSON (RFC 8259), as the JDK has none: objects are maps, numbers are Long where they are integers and fit, else Double. A
  * Double that is not finite is written as null.
  */
 final class Json {

@@ -27,8 +27,8 @@ record Spec(String model, String data, Map<String, Object> dataset, Map<String, 
     }
     Spec spec = new Spec(text(given, "model"), text(given, "data"), object(given.get("dataset"), "dataset"),
         object(given.get("trainer"), "trainer"), object(given.get("strategy"), "strategy"),
-        whole(given, "ranks", 0, MOST_RANKS, 0), whole(given, "steps", 1, MOST_STEPS, 0),
-        whole(given, "checkpoint", 0, MOST_STEPS, 0), seconds(given));
+        integer(given, "ranks", 0, MOST_RANKS, 0), integer(given, "steps", 1, MOST_STEPS, 0),
+        integer(given, "checkpoint", 0, MOST_STEPS, 0), seconds(given));
     for (Map.Entry<String, Object> one : spec.dataset.entrySet()) {
       if (!DATASET.contains(one.getKey())) {
         throw new Failure(400, "a client cannot set the dataset's option \"" + Failure.excerpt(one.getKey())
@@ -69,9 +69,9 @@ record Spec(String model, String data, Map<String, Object> dataset, Map<String, 
     throw new Failure(400, name + " is the id of an upload");
   }
 
-  private static long whole(Map<String, Object> given, String name, long least, long most, long otherwise) {
+  private static long integer(Map<String, Object> given, String name, long least, long most, long otherwise) {
     Object value = given.get(name);
-    long number = value instanceof Long whole ? whole : value == null ? otherwise : Long.MIN_VALUE;
+    long number = value instanceof Long integer ? integer : value == null ? otherwise : Long.MIN_VALUE;
     if (number < least || number > most)
       throw new Failure(400, name + " is " + Failure.excerpt(Json.write(value)) + "; an integer from " + least + " to "
           + most + " is expected");

@@ -29,7 +29,7 @@ impl<F: FnMut(usize, &[i64], &mut [u8]) -> Result<()> + Send + 'static> SampleRe
 pub fn elements_mut<T: Element>(bytes: &mut [u8]) -> &mut [T] {
     // Every bit pattern is a value of an Element.
     let (before, elements, behind) = unsafe { bytes.align_to_mut() };
-    assert!(before.is_empty() && behind.is_empty(), "the bytes are no whole elements of {:?}", T::DTYPE);
+    assert!(before.is_empty() && behind.is_empty(), "the bytes are no full elements of {:?}", T::DTYPE);
     elements
 }
 

@@ -105,7 +105,7 @@ pub fn text(given: &Map<String, Value>, name: &str) -> Result<String> {
     field(given, name).map_or(Ok(String::new()), read)
 }
 
-pub fn whole(given: &Map<String, Value>, name: &str) -> Result<i64> {
+pub fn integer(given: &Map<String, Value>, name: &str) -> Result<i64> {
     let read = |one: &Value| one.as_i64().ok_or_else(|| wrong(name, one, "an integer"));
     field(given, name).map_or(Ok(0), read)
 }

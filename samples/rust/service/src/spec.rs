@@ -92,9 +92,9 @@ impl Spec {
             dataset: json::objects(given, "dataset")?,
             trainer: json::objects(given, "trainer")?,
             strategy: json::objects(given, "strategy")?,
-            ranks: json::whole(given, "ranks")?,
-            steps: json::whole(given, "steps")?,
-            checkpoint: json::whole(given, "checkpoint")?,
+            ranks: json::integer(given, "ranks")?,
+            steps: json::integer(given, "steps")?,
+            checkpoint: json::integer(given, "checkpoint")?,
             checkpoint_seconds: json::number(given, "checkpoint_seconds")?,
         })
     }
