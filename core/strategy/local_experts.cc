@@ -8,19 +8,19 @@
 
 #include "core/base/hash.h"
 #include "core/ir/op.h"
-#include "core/strategy/expert_parts.h"
+#include "core/strategy/expert_subgraphs.h"
 
 namespace epl {
 namespace {
 
-constexpr int none = -1;  // part
-constexpr std::string_view no_parts = "no two parts of it are alike, each with weights of its own";
+constexpr int none = -1;  // subgraph
+constexpr std::string_view no_subgraphs = "no two subgraphs of it are alike, each with weights of its own";
 // Of the name of a weight, how many numbers from its end may be that of its expert.
 constexpr int max_numbers = 3;
 constexpr size_t max_named = 5;  // in a note
 
-// A name for a node of a part that a node of another part has if it is the same of it: what it computes, from which of
-// the part's nodes and leaves, and which one it is of those that are alike so far.
+// A name for a node of a subgraph that a node of another subgraph has if it is the same of it: what it computes, from
+// which of the subgraph's nodes and leaves, and which one it is of those that are alike so far.
 struct Alike {
   std::string name;
   int number = 0;
@@ -41,10 +41,10 @@ class LocalExperts {
   Result<std::string> run() {
     if (shards_ < 2) return std::string("there is one rank");
     if (!plan_.task_graphs[here_].pins.empty()) return std::string("its dims cut inside experts");
-    std::string refused = assign(parts_apart(plan_, here_));
+    std::string refused = assign(subgraphs_by_values(plan_, here_));
     for (int number = 0; number < max_numbers && !refused.empty(); ++number) {
-      const std::string why = assign(parts_by_names(plan_, here_, number));
-      if (why.empty() || refused == no_parts) refused = why;
+      const std::string why = assign(subgraphs_by_names(plan_, here_, number));
+      if (why.empty() || refused == no_subgraphs) refused = why;
     }
     EPL_TRY(check_first_entry());
     if (refused.empty()) note_others();
@@ -59,14 +59,14 @@ class LocalExperts {
   bool is_leaf_of_state(Value v) const { return v && is_state(graph_.value(v).kind); }
   std::string type_text(Value v) const { return v ? graph_.type(v).text() : "_"; }
 
-  std::vector<std::pair<NodeId, Alike>> names_of(int part, bool forward_alone) const {
+  std::vector<std::pair<NodeId, Alike>> names_of(int subgraph, bool forward_alone) const {
     std::vector<std::pair<NodeId, Alike>> out;
     std::map<NodeId, Alike> known;
     std::map<Value, int> leaves;
     std::map<std::string, int> numbers;
-    for (const NodeId n : parts_.parts[part].nodes) {
+    for (const NodeId n : subgraphs_.subgraphs[subgraph].nodes) {
       const Node& one = node(n);
-      if (parts_.of_node[n] != part || (forward_alone && one.phase != Phase::forward)) continue;
+      if (subgraphs_.of_node[n] != subgraph || (forward_alone && one.phase != Phase::forward)) continue;
       std::string text = cat(phase_name(one.phase), " ", one.op->name);
       for (const Attributes::Entry& entry : one.attributes.entries())
         text += cat(" ", entry.name, "=", attribute_text(entry.value));
@@ -76,7 +76,7 @@ class LocalExperts {
           Hash64 hash;
           hash.add(inside->second.name.data(), inside->second.name.size());
           text += cat("of ", hash.value(), " ", inside->second.number, " ", graph_.value(v).output);
-        } else if (is_leaf_of_state(v) && parts_.of_leaf[v] == part) {
+        } else if (is_leaf_of_state(v) && subgraphs_.of_leaf[v] == subgraph) {
           text += cat("leaf ", leaves.emplace(v, static_cast<int>(leaves.size())).first->second, " ",
                       value_kind_name(graph_.value(v).kind));
         }
@@ -93,7 +93,7 @@ class LocalExperts {
   // By expert, the same node of all of them.
   using Row = std::vector<NodeId>;
 
-  // What only some parts have leaves them: the sum that begins with the gradient of the first expert.
+  // What only some subgraphs have leaves them: the sum that begins with the gradient of the first expert.
   std::vector<Row> rows_of(const std::vector<int>& group) {
     for (;;) {
       std::map<Alike, Row> rows;
@@ -109,7 +109,7 @@ class LocalExperts {
         if (std::ranges::find(row, NodeId()) == row.end()) continue;
         complete = false;
         for (const NodeId n : row) {
-          if (n) parts_.of_node[n] = none;
+          if (n) subgraphs_.of_node[n] = none;
         }
       }
       if (!complete) continue;
@@ -119,18 +119,18 @@ class LocalExperts {
     }
   }
 
-  // Why no parts are rank-local; empty: some are.
-  std::string assign(ExpertParts parts) {
-    parts_ = std::move(parts);
+  // Why no subgraphs are rank-local; empty: some are.
+  std::string assign(ExpertSubgraphs subgraphs) {
+    subgraphs_ = std::move(subgraphs);
     std::map<std::tuple<int, std::string, std::string>, std::vector<int>> groups;  // that are alike in the forward pass
-    for (int p = 0; p < std::ssize(parts_.parts); ++p) {
-      const ExpertParts::Part& part = parts_.parts[p];
+    for (int p = 0; p < std::ssize(subgraphs_.subgraphs); ++p) {
+      const ExpertSubgraphs::Subgraph& subgraph = subgraphs_.subgraphs[p];
       std::string text;
       for (const auto& [node, alike] : names_of(p, true)) text += cat(alike.name, "#", alike.number, "\n");
-      // Names of weights make parts of which the TaskGraph has no node.
-      if (!text.empty()) groups[{part.level, part.family, text}].push_back(p);
+      // Names of weights make subgraphs of which the TaskGraph has no node.
+      if (!text.empty()) groups[{subgraph.level, subgraph.family, text}].push_back(p);
     }
-    std::string refused(no_parts);
+    std::string refused(no_subgraphs);
     bool any = false;
     for (const auto& [key, group] : groups) {
       if (group.size() < 2) continue;
@@ -179,7 +179,7 @@ class LocalExperts {
     for (size_t i = 0; i < operands; ++i) {
       const Value first = node(row[0]).inputs[i];
       if (!is_leaf_of_state(first)) continue;
-      const bool own = parts_.of_leaf[first] == parts_.of_node[row[0]];
+      const bool own = subgraphs_.of_leaf[first] == subgraphs_.of_node[row[0]];
       const auto at = std::ranges::find(leaves_[0], first) - leaves_[0].begin();
       for (size_t e = 0; e < row.size() && own; ++e) {
         const Value v = node(row[e]).inputs[i];
@@ -359,7 +359,7 @@ class LocalExperts {
   const std::vector<int> axes_;
   const int shards_;
   const ByValue<std::vector<NodeId>> users_;
-  ExpertParts parts_;
+  ExpertSubgraphs subgraphs_;
   std::vector<std::vector<Value>> leaves_;  // by expert of the current group
 };
 

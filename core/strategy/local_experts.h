@@ -16,7 +16,7 @@
 namespace epl {
 
 // Assigns the experts of a TaskGraph to the shards of its axes of experts: of E, expert e goes to shard e * shards / E.
-// Experts are parts of the TaskGraph that have no value and no weight in common, and are alike: the same ops on the
+// Experts are subgraphs of the TaskGraph that have no value and no weight in common, and are alike: the same ops on the
 // same types, with weights of their own. Returns why there are none; empty: the plan has them.
 Result<std::string> assign_experts(PassContext& c, int task_graph);
 

@@ -282,7 +282,7 @@ TEST(LoopedExperts, AreFoundByNamesInAScopeOfMore) {
 TEST(LoopedExperts, ThatAreNotAlikeAreCutOverTheRanks) {
   const auto unlike = plan_of({.experts = 2, .hidden = {10, 12}}, {"unlike", 2, over(2)});
   ASSERT_TRUE(unlike.ok()) << unlike.status().to_string();
-  EXPECT_NE(notes_of(**unlike).find("no two parts of it are alike"), std::string::npos) << notes_of(**unlike);
+  EXPECT_NE(notes_of(**unlike).find("no two subgraphs of it are alike"), std::string::npos) << notes_of(**unlike);
   EXPECT_EQ((*unlike)->state().find("l0.experts.1.w1")->local.shape, (Shape{6, 6}));
   const auto drops = plan_of({.experts = 2, .drops = true}, {"drops", 2, over(2)});
   ASSERT_TRUE(drops.ok()) << drops.status().to_string();
@@ -291,7 +291,7 @@ TEST(LoopedExperts, ThatAreNotAlikeAreCutOverTheRanks) {
   // Weights that other nodes use are nobody's expert, whatever their names.
   const auto elsewhere = plan_of({.experts = 2}, {"elsewhere", 2, over(2, R"("flat")")});
   ASSERT_TRUE(elsewhere.ok()) << elsewhere.status().to_string();
-  EXPECT_NE(notes_of(**elsewhere).find("no two parts of it are alike"), std::string::npos) << notes_of(**elsewhere);
+  EXPECT_NE(notes_of(**elsewhere).find("no two subgraphs of it are alike"), std::string::npos) << notes_of(**elsewhere);
   // Two of three are alike.
   const Mixture model{.experts = 3, .hidden = {10, 12, 10}};
   const Layout layout{"two of three", 2, over(2)};

@@ -158,7 +158,7 @@ expert alone is given, and what it answers, is exchanged, each rank getting its 
 experts' of its own tokens. `epl plan` says which rank has which expert. Checkpoints and exported files are as those of
 one rank.
 
-Such experts are parts of the scope that are alike but for their weights, and have nothing in common but what they take.
+Such experts are subgraphs of the scope that are alike but for their weights, and share nothing but what they take.
 In a scope that has other nodes as well, numbers in the names of weights tell them apart (`experts.3.w1`). Experts that
 are not alike, that draw random numbers (a dropout inside each), or whose weights another node uses, are cut over the
 ranks, each of them, as by `split`, and the plan has a note that says why.
