@@ -31,13 +31,13 @@ Json describe_virtual_device(const CompiledPlan& plan, const Overview& overview,
   const Overview::VirtualDevice& one = overview.virtual_devices[c];
   const Mesh& mesh = entry.plan.meshes[c];
   const int at = static_cast<int>(c);
-  Json places = Json::array();
-  for (const int rank : mesh.device.ranks) places.push_back(mesh.place(rank).at);
+  Json coordinates = Json::array();
+  for (const int rank : mesh.device.ranks) coordinates.push_back(mesh.coordinates(rank).at);
   return {{"name", entry.plan.virtual_device_name(at)},
           {"task_graphs", describe_task_graphs(entry.plan, at)},
           {"ranks", mesh.device.ranks},
           {"axes", describe_axes(mesh)},
-          {"places", places},
+          {"places", coordinates},
           {"instructions", entry.programs[c].instructions.size()},
           {"flops", entry.programs[c].flops},
           {"parameters", one.parameters},

@@ -35,10 +35,11 @@ ShardAnnotation shards_of(const Mesh& mesh, const Sharding& sharding, const std:
   }
   out.ranks.resize(static_cast<size_t>(count));
   for (const int rank : mesh.device.ranks) {
-    const Place place = mesh.place(rank);
+    const MeshCoordinates coordinates = mesh.coordinates(rank);
     int64_t at = 0;
     for (size_t d = 0; d < shape.size(); ++d) {
-      if (!out.dims[d].empty()) at = at * mesh.shards(sharding.dims[d]) + mesh.shard(place, sharding.dims[d][0].axes);
+      if (!out.dims[d].empty())
+        at = at * mesh.shards(sharding.dims[d]) + mesh.shard(coordinates, sharding.dims[d][0].axes);
     }
     out.ranks[static_cast<size_t>(at)].push_back(rank);
   }

@@ -133,14 +133,14 @@ LossSpec CompiledPlan::loss_spec() const {
 }
 
 // Micro-batches of one sample do not show where outputs count samples: the graph of all of them does.
-Result<SamplePlaces> CompiledPlan::places_of(const std::function<Result<Graph>()>& make) {
-  if (independent_ < 2 || batch_ != independent_) return SamplePlaces();
+Result<SamplePositions> CompiledPlan::positions_of(const std::function<Result<Graph>()>& make) {
+  if (independent_ < 2 || batch_ != independent_) return SamplePositions();
   const int64_t independent = std::exchange(independent_, 1);
   Result<Graph> graph = make();
   independent_ = independent;
   EPL_TRY(graph.status());
   agree_on_samples(*graph, options_.named_batch_dims);
-  return sample_places(*graph);
+  return sample_positions(*graph);
 }
 
 // How it is trained, the names of its adapters included.
@@ -189,7 +189,7 @@ Status CompiledPlan::add_train_entry(const Binding& binding, int shape) {
     if (!mergings_of(options.strategy, output.name).empty()) kept.push_back(output.name);
   }
   EPL_ASSIGN(TrainStep step, build_train_step(forward, training(), kept));
-  EPL_ASSIGN(SamplePlaces outputs, places_of([&]() -> Result<Graph> {
+  EPL_ASSIGN(SamplePositions outputs, positions_of([&]() -> Result<Graph> {
                EPL_ASSIGN(Graph all, bound(with_loss_output(options, binding), Binding::Mode::train));
                EPL_ASSIGN(TrainStep of_all, build_train_step(all, training(), kept));
                return std::move(of_all.graph);
@@ -212,7 +212,7 @@ Status CompiledPlan::add_train_entry(const Binding& binding, int shape) {
   return add_entry(EntryKind::train, shape, std::move(step.graph), std::move(outputs), loss_);
 }
 
-Status CompiledPlan::add_entry(EntryKind kind, int shape, Graph graph, SamplePlaces outputs, const LossFacts& loss) {
+Status CompiledPlan::add_entry(EntryKind kind, int shape, Graph graph, SamplePositions outputs, const LossFacts& loss) {
   const EntryMaker maker{
       .options = options_, .device = *device_, .threads = threads_, .loss = loss, .before = entries_};
   EPL_ASSIGN(Entry made, decide_entry(maker, kind, shape, std::move(graph), std::move(outputs)));
@@ -237,7 +237,7 @@ Status CompiledPlan::add_entries(int shape) {
   if (options.training) EPL_TRY(add_train_entry(binding, shape));
   if (options.training && options.evaluate) {
     EPL_ASSIGN(Graph graph, evaluation_graph(binding));
-    EPL_ASSIGN(SamplePlaces outputs, places_of([&] { return evaluation_graph(binding); }));
+    EPL_ASSIGN(SamplePositions outputs, positions_of([&] { return evaluation_graph(binding); }));
     EPL_TRY(add_entry(EntryKind::evaluate, shape, std::move(graph), std::move(outputs), loss_));
   }
   if (options.predict || !options.training) {
@@ -250,7 +250,7 @@ Status CompiledPlan::add_entries(int shape) {
       return graph;
     };
     EPL_ASSIGN(Graph graph, prediction());
-    EPL_ASSIGN(SamplePlaces outputs, places_of(prediction));
+    EPL_ASSIGN(SamplePositions outputs, positions_of(prediction));
     EPL_TRY(add_entry(EntryKind::predict, shape, std::move(graph), std::move(outputs), {}));
   }
   return check_shape(shape);

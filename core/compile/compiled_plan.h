@@ -59,7 +59,7 @@ class CompiledPlan {
   static Result<std::shared_ptr<const CompiledPlan>> compile_all(const Host& host, const PlanOptions& options);
   Status take_annotations();
   Status add_entries(int shape);
-  Status add_entry(EntryKind kind, int shape, Graph graph, SamplePlaces outputs, const LossFacts& loss);
+  Status add_entry(EntryKind kind, int shape, Graph graph, SamplePositions outputs, const LossFacts& loss);
   Status add_train_entry(const Binding& binding, int shape);
   void add_notes(const std::vector<std::string>& notes);
   Status check_shape(int shape) const;
@@ -68,7 +68,7 @@ class CompiledPlan {
   Status check_meshes() const;
   Status link_programs();
   Result<Graph> bound(Binding binding, Binding::Mode mode);
-  Result<SamplePlaces> places_of(const std::function<Result<Graph>()>& make);
+  Result<SamplePositions> positions_of(const std::function<Result<Graph>()>& make);
   LossSpec loss_spec() const;
   TrainOptions training() const;
   Result<Graph> evaluation_graph(const Binding& binding);

@@ -73,9 +73,9 @@ Status CompiledPlan::link_programs() {
   std::map<std::string, size_t> homes;
   for (size_t t = 0; t < count; ++t) {
     for (const Entry& entry : entries_) {
-      const std::set<StatePlace> used = state_in_use(entry.programs[t]);
+      const std::set<StateLocation> used = state_in_use(entry.programs[t]);
       for (const StateSlot& slot : entry.programs[t].state) {
-        if (!used.contains(slot.place())) continue;
+        if (!used.contains(slot.location())) continue;
         const auto [home, is_new] = homes.emplace(slot.name, t);
         if (home->second == t) continue;
         return unsupported(slot.name, " is used by stage ", entry.plan.virtual_device_name(static_cast<int>(t)), " in ",

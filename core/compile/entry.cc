@@ -58,7 +58,7 @@ void find_ports(Entry& entry) {
 
 // By the passes, or from a file.
 Result<Plan> plan_of(const EntryMaker& maker, const std::string& name, const std::shared_ptr<const Graph>& graph,
-                     SamplePlaces outputs) {
+                     SamplePositions outputs) {
   const PlanOptions& options = maker.options;
   if (!options.decisions)
     return decide({.graph = graph,
@@ -90,7 +90,7 @@ Status check_outputs(const Plan& plan) {
 
 }  // namespace
 
-Result<Entry> decide_entry(const EntryMaker& maker, EntryKind kind, int shape, Graph graph, SamplePlaces outputs) {
+Result<Entry> decide_entry(const EntryMaker& maker, EntryKind kind, int shape, Graph graph, SamplePositions outputs) {
   const PlanOptions& options = maker.options;
   Device& device = maker.device;
   Entry entry;

@@ -73,7 +73,7 @@ struct EntryMaker {
   const std::vector<Entry>& before;  // of the same plan
 };
 // Decides one entry's plan; it has no program yet. `outputs`: where they count samples, if the graph does not show it.
-Result<Entry> decide_entry(const EntryMaker& maker, EntryKind kind, int shape, Graph graph, SamplePlaces outputs);
+Result<Entry> decide_entry(const EntryMaker& maker, EntryKind kind, int shape, Graph graph, SamplePositions outputs);
 // Makes the programs of its plan, and what is known of the entry with them.
 Status lower_entry(const EntryMaker& maker, Entry& entry);
 

@@ -32,7 +32,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return cat("ranks ", join(names, ", "), ranks.size() > 8 ? ", ..." : "");
 }
 
-std::string places_text(const Mesh& mesh) {
+std::string coordinates_text(const Mesh& mesh) {
   std::vector<std::string> parts;
   for (const MeshAxis& axis : mesh.axes) {
     if (axis.kind == MeshAxis::Kind::rank && (axis.size > 1 || mesh.ranks() == 1))
@@ -99,7 +99,7 @@ std::string explain(const CompiledPlan& plan, const Overview& overview) {
     const Overview::VirtualDevice& one = overview.virtual_devices[c];
     out +=
         cat("virtual device of ", task_graphs_text(entry.plan, static_cast<int>(c)), ": ",
-            ranks_text(mesh.device.ranks), " (", places_text(mesh), "), ", one.parameters, " parameters of ",
+            ranks_text(mesh.device.ranks), " (", coordinates_text(mesh), "), ", one.parameters, " parameters of ",
             grouped(one.parameter_bytes), " bytes a rank; a micro-batch takes ", seconds_text(one.forward_seconds),
             " forward", one.backward_seconds > 0 ? cat(" and ", seconds_text(one.backward_seconds), " backward") : "",
             "; memory of a rank ", grouped(PlanMemory(plan).peak(static_cast<int>(c))), " bytes\n");

@@ -201,18 +201,18 @@ std::string reason_of_lent(const Plan& plan, Value v, const std::vector<int>& ot
 
 // Why a node lies so: first how it is cut, then where it is. A weight has no samples.
 std::string ordered_reason(const std::string& why, bool weight) {
-  std::string out, place;
+  std::string out, location;
   for (size_t from = 0; from < why.size();) {
     const size_t to = std::min(why.find("; ", from), why.size());
     const std::string_view one = std::string_view(why).substr(from, to - from);
     if (from == 0 && one.starts_with("in ")) {
-      place = one;
+      location = one;
     } else if (!weight || !one.starts_with("cut by samples")) {
       out += cat(out.empty() ? "" : "; ", one);
     }
     from = to + 2;
   }
-  return place.empty() ? out : cat(out, out.empty() ? "" : "; ", place);
+  return location.empty() ? out : cat(out, out.empty() ? "" : "; ", location);
 }
 
 // Parameters, buffers, inputs, and what the forward pass computes: the rest lies as these do.

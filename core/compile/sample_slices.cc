@@ -13,7 +13,7 @@ void add_samples(const Cuts& cuts, const Mesh& mesh, int rank, int64_t batch, Sa
   Sharding sharding;
   sharding.dims = {cuts};
   for (int64_t m = 0; m < mesh.size(micro_batch_axis); ++m) {
-    for_each_run(samples, sharding, mesh, mesh.place(rank, m),
+    for_each_run(samples, sharding, mesh, mesh.coordinates(rank, m),
                  [&](int64_t first, int64_t, int64_t count) { range = range.with({first, count}); });
   }
 }

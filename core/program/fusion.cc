@@ -222,13 +222,13 @@ class Fuser {
     // What is left of the stretch is packed at its end.
     int at = to - static_cast<int>(before.size() + after.size());
     std::fill(order_.begin() + from, order_.begin() + at, -1);
-    const auto place = [&](int group) {
+    const auto append = [&](int group) {
       order_[at] = group;
       position_[group] = at++;
     };
-    for (int group : before) place(group);
-    place(second);
-    for (int group : after) place(group);
+    for (int group : before) append(group);
+    append(second);
+    for (int group : after) append(group);
     return true;
   }
 

@@ -18,7 +18,7 @@ class Layout {
 
   void run() {
     find_waits();
-    place();
+    assign_addresses();
     write_locations();
     write_releases();
   }
@@ -58,11 +58,11 @@ class Layout {
     return end;
   }
 
-  void place() {
-    for (ProgramMemory& memory : program_.memories) place(memory);
+  void assign_addresses() {
+    for (ProgramMemory& memory : program_.memories) assign_addresses(memory);
   }
 
-  void place(ProgramMemory& memory) {
+  void assign_addresses(ProgramMemory& memory) {
     std::vector<Storage> storages;
     for (const LiveRange& live : l_.ranges) {
       if (live.memory != memory.kind) continue;
@@ -93,8 +93,8 @@ class Layout {
   Location location(Value v) const {
     if (!v) return {};
     const Value root = l_.root[v];
-    const bool in_arena = l_.place[root].space == Space::none;
-    Location at = in_arena ? l_.ranges[l_.range[root]].at : l_.place[root];
+    const bool in_arena = l_.location[root].space == Space::none;
+    Location at = in_arena ? l_.ranges[l_.range[root]].at : l_.location[root];
     const Lowering::Part &own = l_.part[v], &of_root = l_.part[root];
     if (const Lowering::Part& part = own ? own : of_root) {
       at.axis = part.axis;

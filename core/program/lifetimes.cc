@@ -1,5 +1,5 @@
-// When each value is in memory, and which values share a place. Lifetimes are ranges of instructions, in the order in
-// which a rank first comes by them. Where a block is called again or the calls of several blocks come between each
+// When each value is in memory, and which values share a location. Lifetimes are ranges of instructions, in the order
+// in which a rank first comes by them. Where a block is called again or the calls of several blocks come between each
 // other's, that order is not time, so that
 //
 // - what comes from before a loop of one block is read by every iteration: it lives to the end of the loop;
@@ -29,7 +29,7 @@ class Lifetimes {
     sends_.assign(l_.root.size(), {});
     uses_.assign(l_.root.size(), {});
     find_ranges();
-    place_updates();
+    locate_updates();
     share_in_place();
   }
 
@@ -122,7 +122,7 @@ class Lifetimes {
   }
 
   // New state is written in place where its producer may, else copied at the very end.
-  void place_updates() {
+  void locate_updates() {
     for (const Graph::Update& update : graph_.updates) {
       const Value next = root(update.next), state = root(update.state);
       if (next != state && !write_state_in_place(next, state)) l_.copies.push_back(update);
@@ -141,23 +141,23 @@ class Lifetimes {
 
   bool write_state_in_place(Value next, Value state) {
     const int p = first(next);
-    if (p < program_.commit_begin || p < 0 || last(state) > p || place(next).space != Space::none) return false;
+    if (p < program_.commit_begin || p < 0 || last(state) > p || location(next).space != Space::none) return false;
     const Instruction& in = instruction(p);
     const auto& [inputs, outputs] = l_.operands[p];
     for (size_t o = 0; o < outputs.size(); ++o) {
       if (outputs[o] != next) continue;
-      if (in.transfer && in.transfer->evicts && l_.memory[next] == place(state).memory) {
-        l_.place[next] = place(state);
+      if (in.transfer && in.transfer->evicts && l_.memory[next] == location(state).memory) {
+        l_.location[next] = location(state);
         return true;
       }
       if (in.transfer && (!in.transfer->gathers || !gather_in_place(inputs[o], state, axis_of(in)))) return false;
       if (in.transfer) {
-        l_.place[next] = place(state);
+        l_.location[next] = location(state);
         return true;
       }
       for (size_t i = 0; i < inputs.size(); ++i) {
         if (inputs[i] && root(inputs[i]) == state && in.prepared.may_alias(static_cast<int>(i), static_cast<int>(o))) {
-          l_.place[next] = place(state);
+          l_.location[next] = location(state);
           return true;
         }
       }
@@ -182,7 +182,7 @@ class Lifetimes {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs[i] || root(inputs[i]) != state || !in.prepared.may_alias(static_cast<int>(i), static_cast<int>(o)))
         continue;
-      l_.place[made] = place(state);
+      l_.location[made] = location(state);
       l_.part[made] = own;
       return true;
     }
@@ -192,8 +192,8 @@ class Lifetimes {
   int axis_of(const Instruction& in) const { return program_.mesh.find(program_.groups[in.group].axis); }
   int64_t ranks_along(int axis) const { return program_.mesh.axes[axis].size; }
 
-  const Location& place(Value r) const { return l_.place[r]; }
-  bool in_arena(Value r) const { return place(r).space == Space::none; }
+  const Location& location(Value r) const { return l_.location[r]; }
+  bool in_arena(Value r) const { return location(r).space == Space::none; }
 
   void share_in_place() {
     const Timeline timeline(program_);

@@ -32,8 +32,8 @@ StateLayout StateLayout::all(std::span<const StateLayout> layouts) {
   return joined;
 }
 
-std::set<StatePlace> state_in_use(const Program& program) {
-  std::set<StatePlace> used;
+std::set<StateLocation> state_in_use(const Program& program) {
+  std::set<StateLocation> used;
   const auto use = [&](const Location& location) {
     if (location.space == Location::Space::state) used.insert({location.memory, location.offset});
   };
@@ -47,10 +47,10 @@ std::set<StatePlace> state_in_use(const Program& program) {
 
 // Where the bytes end that a program reads or writes of its state, which begins at 0.
 MemoryBytes state_end(const Program& program) {
-  const std::set<StatePlace> used = state_in_use(program);
+  const std::set<StateLocation> used = state_in_use(program);
   MemoryBytes end;
   for (const StateSlot& slot : program.state) {
-    if (!used.contains(slot.place())) continue;
+    if (!used.contains(slot.location())) continue;
     end[slot.memory] = std::max(end[slot.memory], slot.offset + aligned_bytes(slot.local.bytes()));
   }
   return end;
@@ -59,29 +59,29 @@ MemoryBytes state_end(const Program& program) {
 Result<StateLayout> link(std::span<Program* const> programs) {
   StateLayout layout;
   // What somebody uses comes first, so that the state of the first program lies together.
-  std::vector<std::set<StatePlace>> used;
+  std::vector<std::set<StateLocation>> used;
   for (const Program* program : programs) {
     used.push_back(state_in_use(*program));
     for (const StateSlot& slot : program->state) {
-      if (used.back().contains(slot.place())) layout.slot(slot);
+      if (used.back().contains(slot.location())) layout.slot(slot);
     }
   }
   for (size_t p = 0; p < programs.size(); ++p) {
     Program* program = programs[p];
-    std::map<StatePlace, int64_t> moved;  // from the program's own layout to the common one
+    std::map<StateLocation, int64_t> moved;  // from the program's own layout to the common one
     // Without what has turned out to be another virtual device's.
     for (ProgramMemory& memory : program->memories) memory.state_bytes = 0;
     for (StateSlot& slot : program->state) {
       if (!slot.is_represented()) program->memory(slot.memory).state_bytes += aligned_bytes(slot.local.bytes());
       const StateSlot& stored = layout.slot(slot);
-      if (used[p].contains(slot.place()) &&
+      if (used[p].contains(slot.location()) &&
           (stored.local != slot.local || stored.memory != slot.memory || stored.sharding != slot.sharding ||
            stored.representative != slot.representative))
         return unsupported("entries of one plan would keep other shards of ", slot.name, ": ", stored.local.text(),
                            " and ", slot.local.text(), "; give all nodes that use it to one scope")
             .at(slot.name);
       const int64_t offset = stored.offset;
-      moved[slot.place()] = offset;
+      moved[slot.location()] = offset;
       slot.offset = offset;
     }
     const auto move = [&](Location& location) {

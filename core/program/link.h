@@ -31,7 +31,7 @@ class StateLayout {
 };
 
 // Where the slots lie that a program reads or writes.
-std::set<StatePlace> state_in_use(const Program& program);
+std::set<StateLocation> state_in_use(const Program& program);
 // Where the bytes end that a linked program uses of the state in each memory; of the first one that was linked, nothing
 // else lies before that.
 MemoryBytes state_end(const Program& program);

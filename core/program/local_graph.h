@@ -1,7 +1,7 @@
 // What one rank runs: the graph with local shapes, in the order of its blocks, with the boundaries between shards of
 // the batch and between ranks (slices, sums, sends) as nodes. `partition` is the one rewrite that acts on a plan.
 //
-// The ranks of a virtual device share this graph and differ in their places alone.
+// The ranks of a virtual device share this graph and differ in their coordinates alone.
 #pragma once
 
 #include <memory>

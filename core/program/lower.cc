@@ -15,7 +15,7 @@ Lowering::Lowering(const LocalGraph& local_graph, Graph fused, RegionNodes regio
       regions(std::move(region_nodes)),
       options(lower_options),
       root(graph.value_count()),
-      place(graph.value_count()),
+      location(graph.value_count()),
       memory(graph.value_count(), MemoryKind::device),
       part(graph.value_count()),
       first(graph.value_count(), -1),

@@ -44,7 +44,7 @@ struct Lowering {
   };
   std::vector<Operands> operands;  // by instruction
   ByValue<Value> root;             // the value whose memory it is
-  ByValue<Location> place;         // of a root; space none: the arena
+  ByValue<Location> location;      // of a root; space none: the arena
   ByValue<MemoryKind> memory;      // of a root
   // Where it begins in the memory of its root, or that in the memory that it shares; none: at the beginning.
   struct Part {

@@ -24,30 +24,31 @@ int64_t fullest(const std::vector<Storage>& storages) {
   return most;
 }
 
-struct Placed {
+struct Occupied {
   int64_t offset = 0, end = 0;
   int first = 0, last = 0;
 };
 
 constexpr int64_t search_round = int64_t{1} << 23;  // looks
-constexpr size_t near = 24;                         // places in an order
+constexpr size_t near = 24;                         // positions in an order
 
 enum class Fit : uint8_t { tightest, lowest };
 
-// Places storages in the given order, each into the tightest or the lowest gap between those that are alive with it.
+// Lays out storages in the given order, each into the tightest or the lowest gap between those that are alive with it.
 // Gives the size of the arena; INT64_MAX when it is over `limit` or `looks` are used up.
-int64_t place(const std::vector<Storage>& storages, const std::vector<int>& order, std::vector<int64_t>& offsets,
-              int64_t& looks, Fit fit = Fit::tightest, int64_t limit = INT64_MAX) {
-  std::vector<Placed> placed;  // by offset
-  placed.reserve(storages.size());
+int64_t lay_out_in_order(const std::vector<Storage>& storages, const std::vector<int>& order,
+                         std::vector<int64_t>& offsets, int64_t& looks, Fit fit = Fit::tightest,
+                         int64_t limit = INT64_MAX) {
+  std::vector<Occupied> occupied;  // by offset
+  occupied.reserve(storages.size());
   offsets.assign(storages.size(), -1);
   int64_t total = 0;
   for (int i : order) {
-    looks -= std::ssize(placed);
+    looks -= std::ssize(occupied);
     if (looks < 0) return INT64_MAX;
     const Storage& s = storages[i];
     int64_t size = aligned(s.bytes), best = -1, best_gap = INT64_MAX, end = 0;
-    for (const Placed& o : placed) {
+    for (const Occupied& o : occupied) {
       if (o.last < s.first || s.last < o.first) continue;
       int64_t gap = o.offset - end;
       if (gap >= size && gap < best_gap) best = end, best_gap = fit == Fit::lowest ? size : gap;
@@ -56,8 +57,8 @@ int64_t place(const std::vector<Storage>& storages, const std::vector<int>& orde
     offsets[i] = best >= 0 ? best : end;
     total = std::max(total, offsets[i] + size);
     if (total > limit) return INT64_MAX;
-    placed.insert(std::ranges::upper_bound(placed, offsets[i], {}, &Placed::offset),
-                  {offsets[i], offsets[i] + size, s.first, s.last});
+    occupied.insert(std::ranges::upper_bound(occupied, offsets[i], {}, &Occupied::offset),
+                    {offsets[i], offsets[i] + size, s.first, s.last});
   }
   return total;
 }
@@ -111,8 +112,8 @@ class Gaps {
   int64_t end_ = 0;
 };
 
-// Places storages in the order of their first position, or, backwards, of their last.
-int64_t place_in_time(const std::vector<Storage>& storages, bool backwards, std::vector<int64_t>& offsets) {
+// Lays out storages in the order of their first position, or, backwards, of their last.
+int64_t lay_out_in_time(const std::vector<Storage>& storages, bool backwards, std::vector<int64_t>& offsets) {
   auto begin = [&](int i) { return backwards ? -storages[i].last : storages[i].first; };
   auto end = [&](int i) { return backwards ? -storages[i].first : storages[i].last; };
   std::vector<int> order(storages.size()), ends;
@@ -161,7 +162,7 @@ class Search {
       std::vector<int> order = order_;
       move(order);
       const Fit fit = pick(5) > 0 ? fit_ : fit_ == Fit::lowest ? Fit::tightest : Fit::lowest;
-      const int64_t total = place(storages_, order, offsets, looks, fit, bytes());
+      const int64_t total = lay_out_in_order(storages_, order, offsets, looks, fit, bytes());
       if (total > bytes() || cost(total, offsets) > now_) continue;
       now_ = cost(total, offsets);
       fit_ = fit;
@@ -235,7 +236,7 @@ MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most, int64_t searc
     if (layout.bytes <= layout.largest_live || looks < 0) return;
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, [&](int a, int b) { return before(storages[a], storages[b]); });
-    keep(place(storages, order, offsets, looks));
+    keep(lay_out_in_order(storages, order, offsets, looks));
   };
   auto span = [](const Storage& s) { return static_cast<int64_t>(s.last) - s.first; };
   attempt([](const Storage& a, const Storage& b) { return a.bytes > b.bytes; });
@@ -268,7 +269,7 @@ MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most, int64_t searc
     keep(found.bytes());
   }
   if (looks < 0) {
-    for (bool backwards : {false, true}) keep(place_in_time(storages, backwards, offsets));
+    for (bool backwards : {false, true}) keep(lay_out_in_time(storages, backwards, offsets));
   }
   layout.looks = most - std::max<int64_t>(looks, 0);
   for (size_t i = 0; i < storages.size(); ++i) storages[i].offset = best.empty() ? 0 : best[i];

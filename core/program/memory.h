@@ -21,10 +21,10 @@ constexpr int64_t aligned_bytes(int64_t bytes) {
 struct MemoryLayout {
   int64_t bytes = 0;         // of the arena
   int64_t largest_live = 0;  // bytes alive together at the fullest position: no layout needs less
-  int64_t looks = 0;         // at storages that were placed already: the work it took
+  int64_t looks = 0;         // at storages that are laid out already: the work it took
 };
 
-// What a layout may take: about two seconds. Placement by best fit in any order looks at pairs of storages.
+// What a layout may take: about two seconds. Layout by best fit in any order looks at pairs of storages.
 inline constexpr int64_t max_looks = int64_t{1} << 29;
 // What a search may take: about a second.
 inline constexpr int64_t max_search_looks = int64_t{1} << 29;
@@ -32,8 +32,8 @@ inline constexpr int64_t max_search_looks = int64_t{1} << 29;
 inline constexpr int64_t few_search_looks = int64_t{1} << 23;
 
 // Sets the offsets. Tries several orders of placement (by size, by lifetime, by first use) with best fit and keeps the
-// smallest arena; stops early at the lower bound. Where the storages are too many for `most` looks, they are placed in
-// the order of time and of time backwards, for which a list of gaps is enough. Where the arena is then far from the
+// smallest arena; stops early at the lower bound. Where the storages are too many for `most` looks, they are laid out
+// in the order of time and of time backwards, for which a list of gaps is enough. Where the arena is then far from the
 // lower bound, other orders are searched for with `search` looks, until it is within 5%.
 MemoryLayout lay_out(std::vector<Storage>& storages, int64_t most = max_looks, int64_t search = 0);
 

@@ -43,7 +43,7 @@ Result<LocalGraph> Partition::run() {
   return std::move(local_);
 }
 
-bool Partition::placed_here(NodeId n) const {
+bool Partition::assigned_here(NodeId n) const {
   const int at = plan_.node_task_graph[n];
   return at != every_task_graph && plan_.virtual_device_of(at) == here_;
 }
@@ -54,10 +54,10 @@ Value& Partition::in_block(Value v, bool behind) {
 
 Status Partition::visit(NodeId n, const LocalWriter& w) {
   const int at = plan_.node_task_graph[n];
-  if (is_representative(n) && (placed_here(n) || at == every_task_graph)) {
+  if (is_representative(n) && (assigned_here(n) || at == every_task_graph)) {
     const bool again = is_again(n, local_.blocks[w.block()]);
     if (again || plan_.block_of(n, here_) == local_.blocks[w.block()]) {
-      EPL_TRY(place(n, w, again));
+      EPL_TRY(make_local(n, w, again));
       EPL_TRY(give_to_all(n, w));
       EPL_TRY(sum_over_time(n, w));
     }
@@ -70,7 +70,7 @@ Status Partition::visit(NodeId n, const LocalWriter& w) {
 
 bool Partition::is_again(NodeId n, const BlockId& block) const {
   const bool sees = block.kind == BlockKind::main || block.kind == BlockKind::forward;
-  if (!sees || plan_.node_block[n] != BlockKind::pre || !plan_.node_cloned[n] || !placed_here(n)) return false;
+  if (!sees || plan_.node_block[n] != BlockKind::pre || !plan_.node_cloned[n] || !assigned_here(n)) return false;
   const int at = plan_.node_task_graph[n];
   return block.kind == BlockKind::main || block.stage == plan_.task_graphs[at].stage;
 }
@@ -124,7 +124,7 @@ ByValue<bool> Partition::leaves_here() const {
     if (is_state(global_.value(v).kind) ? made_here(v) : here) used[v] = true;
   };
   for (const NodeId n : global_.node_ids()) {
-    for (Value v : global_.node(n).inputs) use(v, placed_here(n));
+    for (Value v : global_.node(n).inputs) use(v, assigned_here(n));
   }
   for (const Graph::Update& update : global_.updates) use(update.state, made_here(update.state));
   for (const Graph::Output& output : global_.outputs) use(output.value, made_here(output.value));

@@ -59,7 +59,8 @@ Result<bool> Partition::give_back(Value global, Value given, const Sharding& as,
   return true;
 }
 
-Status Partition::place_body(NodeId n, const OperandShardings& operands, const ShardCut& shards, const LocalWriter& w) {
+Status Partition::make_local_body(NodeId n, const OperandShardings& operands, const ShardCut& shards,
+                                  const LocalWriter& w) {
   const Node& old = global_.node(n);
   auto made = shard_body(plan_, n, shards, operands);
   if (!made.ok()) return made.status().with_context(cat("body of node ", old.name)).at(old.name);
@@ -74,7 +75,7 @@ Status Partition::place_body(NodeId n, const OperandShardings& operands, const S
     if (info.kind == ValueKind::constant)
       inside.now_[i] = local_.graph.add_constant(local_.graph.unique_name(info.name), info.data);
   }
-  for (const NodeId n : body.plan.graph->node_ids()) EPL_TRY(inside.place(n, w, false));
+  for (const NodeId n : body.plan.graph->node_ids()) EPL_TRY(inside.make_local(n, w, false));
   for (size_t o = 0; o < old.outputs.size(); ++o) {
     if (!old.outputs[o]) continue;
     const Value result = body.results[o];

@@ -52,7 +52,7 @@ void Partition::take_means(const LocalWriter& w) {
 }
 
 // A node on its way into the local graph.
-struct Partition::Placement {
+struct Partition::LocalNode {
   const Node& old;
   NodeId n;
   const LocalWriter& w;
@@ -68,12 +68,12 @@ struct Partition::Placement {
   int64_t sum_runs = 1;  // in each of which it sums by itself
 };
 
-Status Partition::place(NodeId n, const LocalWriter& w, bool again) {
+Status Partition::make_local(NodeId n, const LocalWriter& w, bool again) {
   const Node& old = global_.node(n);
   OperandShardings operands = operand_shardings(plan_, n);
   ShardCut shards = shard_cut(plan_, n);
-  if (shards.by_body()) return place_body(n, operands, shards, w);
-  Placement p{.old = old, .n = n, .w = w, .operands = std::move(operands), .shards = std::move(shards), .node = old};
+  if (shards.by_body()) return make_local_body(n, operands, shards, w);
+  LocalNode p{.old = old, .n = n, .w = w, .operands = std::move(operands), .shards = std::move(shards), .node = old};
   p.node.region = w.block();
   p.node.key = old.key_name();
   if (plan_.node_task_graph[n] == every_task_graph) {
@@ -90,7 +90,7 @@ Status Partition::place(NodeId n, const LocalWriter& w, bool again) {
 }
 
 // Operands as the node wants them, but for the one that is added behind it.
-Status Partition::take_operands(Placement& p) {
+Status Partition::take_operands(LocalNode& p) {
   const Node& old = p.old;
   const ShardCut& shards = p.shards;
   if (shards.has_indices()) {
@@ -133,7 +133,7 @@ Status Partition::take_operands(Placement& p) {
 }
 
 // What a node that works on a shard must know of it: how many it draws, where its elements, rows and windows are.
-Status Partition::fit_to_shards(Placement& p) {
+Status Partition::fit_to_shards(LocalNode& p) {
   const bool in_shards = plan_.node_shardings[p.n].cut_by(batch_axis);
   if (p.old.op->random && !in_shards && mesh_.shards(local_.batch.cuts()) > 1) {
     p.node.attributes.set(std::string(draws_in_full), true);
@@ -161,7 +161,7 @@ Status Partition::fit_to_shards(Placement& p) {
 }
 
 // Types and names of what it gives, and the order of its sums.
-void Partition::type_results(Placement& p, bool again) {
+void Partition::type_results(LocalNode& p, bool again) {
   const BatchLayout batch = plan_.batch_of(std::max(plan_.node_task_graph[p.n], 0));
   p.sum_runs = batch.runs(mesh_);
   int64_t units = batch.units_of_run(mesh_), sum_outer = 1;
@@ -189,7 +189,7 @@ void Partition::type_results(Placement& p, bool again) {
     p.old.op->localize(p.node.attributes, p.input_types, p.types);
 }
 
-Status Partition::give_results(Placement& p) {
+Status Partition::give_results(LocalNode& p) {
   const NodeId made = local_.graph.add_node(std::move(p.node), p.types, p.names);
   for (size_t o = 0; o < p.old.outputs.size(); ++o) {
     const Value v = p.old.outputs[o];
@@ -208,7 +208,7 @@ Status Partition::give_results(Placement& p) {
 }
 
 // The operand that each rank adds once to a sum that is complete.
-Status Partition::add_later(const Placement& p) {
+Status Partition::add_later(const LocalNode& p) {
   const auto i = static_cast<size_t>(p.operands.added_later);
   EPL_ASSIGN(Value added, operand(p.inputs[i], p.operands.inputs[i], p.old.phase, p.w));
   const Shape shape = p.shards.beside_result(p.operands.added_later, local_.graph.type(added).shape);

@@ -43,7 +43,7 @@ class Partition {
   // How the TaskGraph cuts the batch where a value is made.
   BatchLayout batch_of(Value v) const { return plan_.batch_of(plan_.value_task_graph[v]); }
   bool made_here(Value v) const { return plan_.virtual_device_of(v) == here_; }
-  bool placed_here(NodeId n) const;
+  bool assigned_here(NodeId n) const;
 
   // Values that each micro-batch has for itself and something behind the loop takes.
   void find_means();
@@ -102,13 +102,13 @@ class Partition {
   Result<Value> operand(Value v, const Sharding& wanted, Phase user, const LocalWriter& w,
                         const RowRoutes* routes = nullptr);
 
-  Status place(NodeId n, const LocalWriter& w, bool again);
-  struct Placement;
-  Status take_operands(Placement& p);
-  Status fit_to_shards(Placement& p);
-  void type_results(Placement& p, bool again);
-  Status give_results(Placement& p);
-  Status add_later(const Placement& p);
+  Status make_local(NodeId n, const LocalWriter& w, bool again);
+  struct LocalNode;
+  Status take_operands(LocalNode& p);
+  Status fit_to_shards(LocalNode& p);
+  void type_results(LocalNode& p, bool again);
+  Status give_results(LocalNode& p);
+  Status add_later(const LocalNode& p);
 
   // A sum over the batch is made of each run by itself: the node is there once for each of them. `types` are those of
   // its results over all runs.
@@ -127,7 +127,7 @@ class Partition {
                          const LocalWriter& w);
 
   // A node along whose cut dimension its kernel cannot work: the nodes of its body, each with its own cuts.
-  Status place_body(NodeId n, const OperandShardings& operands, const ShardCut& shards, const LocalWriter& w);
+  Status make_local_body(NodeId n, const OperandShardings& operands, const ShardCut& shards, const LocalWriter& w);
 
   // From what the node gives, for each run where it sums over them, to how the value is stored. What is pending after
   // a move that ends with the loop waits for the next block.

@@ -18,7 +18,7 @@
 
 namespace epl {
 
-// A place in memory: a memory, a space of it and an offset there. In the arena, `offset_table` is an index into
+// A location in memory: a memory, a space of it and an offset there. In the arena, `offset_table` is an index into
 // Program::offset_tables where each micro-batch has an offset of its own. Of what ranks have shards of, side by side,
 // `stride` is added for each shard before that of the rank: for each shard of the batch of an input, elsewhere for each
 // coordinate before its own on the mesh's `axis`. So a shard is read and written inside the full tensor: the shard of a
@@ -99,7 +99,7 @@ struct Block {
 };
 
 // Where state lies.
-using StatePlace = std::pair<MemoryKind, int64_t>;
+using StateLocation = std::pair<MemoryKind, int64_t>;
 
 // A named tensor of the state, in order; `offset` in the state space of its memory.
 struct StateSlot {
@@ -114,7 +114,7 @@ struct StateSlot {
   std::string representative = {};  // of what is rank-local: the slot in whose place it lies, itself perhaps
   // It has no memory of its own.
   bool is_represented() const { return !representative.empty() && representative != name; }
-  StatePlace place() const { return {memory, offset}; }
+  StateLocation location() const { return {memory, offset}; }
 };
 
 struct ProgramPort {
@@ -198,7 +198,7 @@ struct Program {
   // What it has in a memory, which is new where nothing has named it.
   ProgramMemory& memory(MemoryKind kind);
   MemoryBytes arena_bytes() const;
-  // Of a place in the arena.
+  // Of a location in the arena.
   int64_t offset_of(const Location& at, int64_t micro_batch) const {
     return at.offset_table < 0 ? at.offset : offset_tables[at.offset_table][micro_batch];
   }

@@ -34,11 +34,11 @@ std::string location_text(const Location& at) {
   return "?";
 }
 
-std::string operands_text(const std::vector<Location>& places, const std::vector<TensorType>& types) {
+std::string operands_text(const std::vector<Location>& locations, const std::vector<TensorType>& types) {
   std::string out;
-  for (size_t i = 0; i < places.size(); ++i) {
-    out += cat(i ? ", " : "", location_text(places[i]));
-    if (places[i].space != Space::none) out += ":" + types[i].text();
+  for (size_t i = 0; i < locations.size(); ++i) {
+    out += cat(i ? ", " : "", location_text(locations[i]));
+    if (locations[i].space != Space::none) out += ":" + types[i].text();
   }
   return out;
 }

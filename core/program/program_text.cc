@@ -36,10 +36,10 @@ class ProgramParser {
     }
     if (peak != program_.memory_bytes_peak()) return reader_.fail("the memory does not add up");
     if (int64_t& at = program_.drawn_at; number("drawn", at) && (at < 0 || at > program_.scalar_bytes - drawn_bytes))
-      return reader_.fail("expected a place among the scalars");
+      return reader_.fail("expected a location among the scalars");
     if (int64_t& at = program_.decided_at;
         number("decided", at) && (at < 0 || at > program_.scalar_bytes - static_cast<int64_t>(sizeof(Decision))))
-      return reader_.fail("expected a place among the scalars");
+      return reader_.fail("expected a location among the scalars");
     while (reader_.next_line()) {
       if (number("commit at", commit)) {
         program_.commit_begin = static_cast<int>(commit);
@@ -104,7 +104,7 @@ class ProgramParser {
     return !reader_.take("+") || reader_.integer(at.stride);
   }
 
-  // "host." before a place; none: that of the device.
+  // "host." before a location; none: that of the device.
   MemoryKind memory() {
     const auto kind = std::ranges::find_if(memory_kinds, [&](MemoryKind one) {
       return one != MemoryKind::device && reader_.take(cat(memory_kind_name(one), "."));
@@ -237,14 +237,14 @@ class ProgramParser {
     return {};
   }
 
-  bool operands(std::vector<Location>& places, std::vector<TensorType>& types, std::vector<bool>& present) {
+  bool operands(std::vector<Location>& locations, std::vector<TensorType>& types, std::vector<bool>& present) {
     if (!reader_.take("(")) return false;
     while (!reader_.take(")")) {
-      if (!places.empty() && !reader_.take(",")) return false;
-      places.emplace_back();
+      if (!locations.empty() && !reader_.take(",")) return false;
+      locations.emplace_back();
       types.emplace_back();
-      if (!location(places.back())) return false;
-      present.push_back(places.back().space != Space::none);
+      if (!location(locations.back())) return false;
+      present.push_back(locations.back().space != Space::none);
       if (present.back() && (!reader_.take(":") || !reader_.type(types.back()))) return false;
     }
     return true;

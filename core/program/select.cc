@@ -31,17 +31,17 @@ class Selection {
     program_.batch = local_.batch;
     program_.calls = local_.calls;
     program_.commits = local_.commits;
-    place_leaves();
+    locate_leaves();
     find_views();
     EPL_TRY(write_instructions());
     return check_memories();
   }
 
  private:
-  void place_leaves() {
+  void locate_leaves() {
     for (const Value v : graph_.value_ids()) {
       const ValueInfo& info = graph_.value(v);
-      Location& at = l_.place[v];
+      Location& at = l_.location[v];
       switch (info.kind) {
         case ValueKind::result:
           break;
@@ -80,7 +80,7 @@ class Selection {
       const TensorType& type = graph_.type(v);
       const auto index = static_cast<int>(program_.inputs.size());
       const Location at{.space = Space::input, .index = index, .stride = port.dim() == 0 ? type.bytes() : 0};
-      l_.place[v] = at;
+      l_.location[v] = at;
       program_.inputs.push_back({port.name, port.global_type, type, port.sharding, at, index});
     }
   }
@@ -135,7 +135,7 @@ class Selection {
                          std::ranges::all_of(all.shape | std::views::take(dim), [](int64_t n) { return n == 1; });
     std::vector<int> axes;
     if (!one_run || !parse_axis_names(node.attributes.text("axes"), program_.mesh, axes) || axes.size() != 1 ||
-        program_.mesh.axes[axes[0]].kind != MeshAxis::Kind::rank || l_.place[root(full)].space != Space::state ||
+        program_.mesh.axes[axes[0]].kind != MeshAxis::Kind::rank || l_.location[root(full)].space != Space::state ||
         l_.part[full] || shard.bytes() % memory_alignment != 0 ||
         shard.bytes() * program_.mesh.axes[axes[0]].size != all.bytes())
       return false;

@@ -6,13 +6,13 @@
 namespace epl {
 namespace {
 
-// The runs of a dimension that belong to a place: f(first in the dimension, first in the shard, count), ascending in
+// The runs of a dimension that belong to a rank: f(first in the dimension, first in the shard, count), ascending in
 // both. Allocates nothing.
 class DimRuns {
  public:
   using Visit = FunctionRef<void(int64_t global, int64_t local, int64_t count)>;
-  DimRuns(const Cuts& cuts, const Mesh& mesh, const Place& place, Visit visit)
-      : cuts_(cuts), mesh_(mesh), place_(place), visit_(visit) {}
+  DimRuns(const Cuts& cuts, const Mesh& mesh, const MeshCoordinates& coordinates, Visit visit)
+      : cuts_(cuts), mesh_(mesh), coordinates_(coordinates), visit_(visit) {}
 
   void run(int64_t size) const { part(0, 1, {0, size}, {0, mesh_.local_size(size, cuts_)}); }
 
@@ -30,7 +30,8 @@ class DimRuns {
       return;
     }
     const AxisCut& cut = cuts_[c];
-    const int64_t runs = cut.outer / before, shards = mesh_.shards(cut.axes), shard = mesh_.shard(place_, cut.axes);
+    const int64_t runs = cut.outer / before, shards = mesh_.shards(cut.axes),
+                  shard = mesh_.shard(coordinates_, cut.axes);
     for (int64_t r = 0; r < runs; ++r) {
       const Span run = global.at(r, runs), here = local.at(r, runs);
       if (cut.of == 0) {
@@ -49,7 +50,7 @@ class DimRuns {
 
   const Cuts& cuts_;
   const Mesh& mesh_;
-  const Place& place_;
+  const MeshCoordinates& coordinates_;
   Visit visit_;
 };
 
@@ -57,8 +58,14 @@ class DimRuns {
 class Walk {
  public:
   using Visit = FunctionRef<void(int64_t global, int64_t local, int64_t bytes)>;
-  Walk(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place, Visit visit)
-      : type_(type), sharding_(sharding), mesh_(mesh), place_(place), visit_(visit), last_(type.shape.size()) {
+  Walk(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const MeshCoordinates& coordinates,
+       Visit visit)
+      : type_(type),
+        sharding_(sharding),
+        mesh_(mesh),
+        coordinates_(coordinates),
+        visit_(visit),
+        last_(type.shape.size()) {
     // The dimensions behind the last cut one lie together.
     while (last_ > 0 && mesh.shards(sharding.dims[last_ - 1]) == 1) --last_;
     bytes_ = static_cast<int64_t>(dtype_bytes(type.dtype));
@@ -72,7 +79,7 @@ class Walk {
       if (d + 1 == last_) return give(global * size + first, local * here + at, count);
       for (int64_t i = 0; i < count; ++i) dim(d + 1, global * size + first + i, local * here + at + i);
     };
-    DimRuns(sharding_.dims[d], mesh_, place_, step).run(size);
+    DimRuns(sharding_.dims[d], mesh_, coordinates_, step).run(size);
   }
 
  private:
@@ -81,7 +88,7 @@ class Walk {
   const TensorType& type_;
   const Sharding& sharding_;
   const Mesh& mesh_;
-  const Place& place_;
+  const MeshCoordinates& coordinates_;
   Visit visit_;
   size_t last_;
   int64_t bytes_ = 0;
@@ -89,15 +96,17 @@ class Walk {
 
 }  // namespace
 
-void for_each_run(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,
+void for_each_run(const TensorType& type, const Sharding& sharding, const Mesh& mesh,
+                  const MeshCoordinates& coordinates,
                   FunctionRef<void(int64_t global, int64_t local, int64_t bytes)> f) {
-  if (!sharding.rank_local.is_at(mesh, place)) return;
-  Walk(type, sharding, mesh, place, f).dim(0, 0, 0);
+  if (!sharding.rank_local.is_at(mesh, coordinates)) return;
+  Walk(type, sharding, mesh, coordinates, f).dim(0, 0, 0);
 }
 
-std::vector<ShardBox> boxes_of(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place) {
+std::vector<ShardBox> boxes_of(const TensorType& type, const Sharding& sharding, const Mesh& mesh,
+                               const MeshCoordinates& coordinates) {
   std::vector<ShardBox> boxes(1);
-  if (!sharding.rank_local.is_at(mesh, place)) return {};
+  if (!sharding.rank_local.is_at(mesh, coordinates)) return {};
   for (size_t d = 0; d < type.shape.size(); ++d) {
     std::vector<ShardBox> longer;
     for (const ShardBox& box : boxes) {
@@ -114,7 +123,7 @@ std::vector<ShardBox> boxes_of(const TensorType& type, const Sharding& sharding,
         next.local_offset.push_back(local);
         next.shape.push_back(count);
       };
-      DimRuns(sharding.dims[d], mesh, place, add).run(type.shape[d]);
+      DimRuns(sharding.dims[d], mesh, coordinates, add).run(type.shape[d]);
     }
     boxes = std::move(longer);
   }
@@ -131,12 +140,12 @@ Status read_shard(const std::vector<PlacedBox>& from, const std::vector<ShardBox
   return {};
 }
 
-int64_t global_element(const TensorType& type, const Sharding& sharding, const Mesh& mesh, const Place& place,
-                       int64_t element) {
+int64_t global_element(const TensorType& type, const Sharding& sharding, const Mesh& mesh,
+                       const MeshCoordinates& coordinates, int64_t element) {
   const auto size = static_cast<int64_t>(dtype_bytes(type.dtype));
   const int64_t wanted = element * size;
   int64_t found = -1;
-  for_each_run(type, sharding, mesh, place, [&](int64_t global, int64_t local, int64_t bytes) {
+  for_each_run(type, sharding, mesh, coordinates, [&](int64_t global, int64_t local, int64_t bytes) {
     if (local <= wanted && wanted < local + bytes) found = (global + wanted - local) / size;
   });
   return found;

@@ -39,7 +39,7 @@ int key_of(const Lowering& lowering, int p, int kinds) {
   if (in.transfer->fetches) return kinds >= with_copies_in ? copies_in : computes;
   if (!in.transfer->from_caller || kinds < with_copies_in) return computes;
   const Value source = lowering.operands[p].inputs.at(0);
-  return lowering.place[lowering.root[source]].space == Space::input ? copies_in : computes;
+  return lowering.location[lowering.root[source]].space == Space::input ? copies_in : computes;
 }
 
 // The calls that wait for a send, as the plan says it: lifetimes are laid out by that.

@@ -28,8 +28,8 @@ struct TransferCall {
   const StepContext& context;
   Communicator* group;  // that the instruction names, or null
   int64_t micro_batch;
-  const Place& place;
-  int64_t shard;                         // that is this place's, of those that the instruction's axes make
+  const MeshCoordinates& coordinates;
+  int64_t shard;                         // at these coordinates, of those that the instruction's axes make
   const std::byte* source;               // inputs[0]
   std::byte* target;                     // outputs[0]
   std::span<const void* const> sources;  // all inputs

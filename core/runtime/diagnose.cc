@@ -20,8 +20,8 @@ std::optional<int64_t> find_nan(DType type, const void* data, int64_t elements) 
   return std::nullopt;
 }
 
-// "[3, 0]": the place of a row-major element.
-std::string place(const Shape& shape, int64_t element) {
+// "[3, 0]": the index of a row-major element.
+std::string index_text(const Shape& shape, int64_t element) {
   Shape index(shape.size());
   for (size_t d = shape.size(); d-- > 0;) {
     index[d] = element % shape[d];
@@ -47,33 +47,33 @@ void Executor::inspect_leaves() {
                .traced = true,
                .given = true,
                .node = port.name,
-               .text = cat("input ", port.name, " holds nan at ", place(type.shape, *at))};
+               .text = cat("input ", port.name, " holds nan at ", index_text(type.shape, *at))};
     return;
   }
   std::vector<std::byte> seen;
   for (const StateSlot& slot : program_.state) {
-    if (!is_float(slot.type.dtype) || !slot.sharding.rank_local.is_at(program_.mesh, place_)) continue;
+    if (!is_float(slot.type.dtype) || !slot.sharding.rank_local.is_at(program_.mesh, coordinates_)) continue;
     seen.resize(static_cast<size_t>(slot.local.bytes()));
     stream().download(seen.data(), store_.at(slot), slot.local.bytes());
     if (!stream().synchronize().ok()) return;
     const auto at = find_nan(slot.type.dtype, seen.data(), slot.local.elements());
     if (!at) continue;
-    const int64_t element = global_element(slot.type, slot.sharding, program_.mesh, place_, *at);
+    const int64_t element = global_element(slot.type, slot.sharding, program_.mesh, coordinates_, *at);
     origin_ = {.order = 0,
                .traced = true,
                .node = slot.name,
-               .text = cat(slot.name, " itself holds nan at ", place(slot.type.shape, element))};
+               .text = cat(slot.name, " itself holds nan at ", index_text(slot.type.shape, element))};
     return;
   }
   diagnosis_ = std::make_unique<Diagnosis>(stream(), request_->refused);
 }
 
 LookedAt Executor::looked_at(const Instruction& in, int64_t micro_batch) {
-  LookedAt places;
-  for (const Location& location : in.inputs) places.inputs.push_back(at(location, micro_batch));
-  for (const Location& location : in.outputs) places.outputs.push_back(at(location, micro_batch));
-  places.empty = in.transfer && in.transfer->at_last_iteration && micro_batch + 1 != program_.micro_batches();
-  return places;
+  LookedAt values;
+  for (const Location& location : in.inputs) values.inputs.push_back(at(location, micro_batch));
+  for (const Location& location : in.outputs) values.outputs.push_back(at(location, micro_batch));
+  values.empty = in.transfer && in.transfer->at_last_iteration && micro_batch + 1 != program_.micro_batches();
+  return values;
 }
 
 Status Executor::end_diagnosis() {

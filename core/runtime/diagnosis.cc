@@ -73,15 +73,15 @@ void Diagnosis::mark(const std::byte* from, int64_t bytes, int with) {
   if (with != finite) marks_[from] = {end, with};
 }
 
-Status Diagnosis::before(const Instruction& in, const LookedAt& places) {
+Status Diagnosis::before(const Instruction& in, const LookedAt& values) {
   operands_.assign(in.inputs.size(), {});
   for (size_t i = 0; i < in.inputs.size(); ++i) {
-    if (!in.query->has(static_cast<int>(i)) || places.inputs[i] == nullptr) continue;
+    if (!in.query->has(static_cast<int>(i)) || values.inputs[i] == nullptr) continue;
     const TensorType& type = in.query->in(static_cast<int>(i));
     Operand& operand = operands_[i];
-    EPL_TRY(look(type, places.inputs[i], operand));
+    EPL_TRY(look(type, values.inputs[i], operand));
     if (!operand.nan && !operand.infinite) continue;
-    const int from = mark_of(places.inputs[i], type.bytes());
+    const int from = mark_of(values.inputs[i], type.bytes());
     operand.from = from == finite ? given : from;
     if (in.transfer && is_strong(operand.from)) births_[static_cast<size_t>(operand.from)].left = true;
     if (in.transfer && is_strong(operand.from)) carried_.try_emplace(&in, operand.from);
@@ -93,12 +93,12 @@ Status Diagnosis::before(const Instruction& in, const LookedAt& places) {
   return {};
 }
 
-Status Diagnosis::after(const Instruction& in, const LookedAt& places) {
+Status Diagnosis::after(const Instruction& in, const LookedAt& values) {
   ++looked_at_;
-  if (places.empty) return {};
+  if (values.empty) return {};
   for (size_t o = 0; o < in.outputs.size(); ++o) {
     const TensorType& type = in.query->out(static_cast<int>(o));
-    const std::byte* at = places.outputs[o];
+    const std::byte* at = values.outputs[o];
     if (at == nullptr) continue;
     Operand result;
     if (is_float(type.dtype)) EPL_TRY(look(type, at, result));

@@ -26,8 +26,8 @@ class Diagnosis {
  public:
   // `refused`: the verdict, the number of the operand that was not finite.
   Diagnosis(Stream& stream, int64_t refused) : stream_(stream), refused_(refused) {}
-  Status before(const Instruction& in, const LookedAt& places);
-  Status after(const Instruction& in, const LookedAt& places);
+  Status before(const Instruction& in, const LookedAt& values);
+  Status after(const Instruction& in, const LookedAt& values);
   Executor::Origin origin() const;
 
  private:

@@ -24,13 +24,13 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
     EPL_CHECK(there >= memory.arena_bytes, "an arena of ", there, " for ", memory.arena_bytes);
   }
   std::unique_ptr<Executor> executor(new Executor(host, device, stream, program, store, arenas));
-  executor->place_ = mesh.place(rank);
+  executor->coordinates_ = mesh.coordinates(rank);
   executor->time_axis_ = program.mesh.find(micro_batch_axis);
   executor->context_.units = program.units();
   executor->context_.runs = program.batch.runs(program.mesh);
   executor->context_.run_stride = program.batch.run_stride(program.mesh);
   for (int64_t m = 0; m < program.micro_batches(); ++m)
-    executor->first_units_.push_back(program.batch.first_unit(program.mesh, mesh.place(rank, m)));
+    executor->first_units_.push_back(program.batch.first_unit(program.mesh, mesh.coordinates(rank, m)));
   while (static_cast<int>(executor->streams_.size()) < program.streams) {
     EPL_ASSIGN(auto made, device.create_stream(1));
     executor->streams_.push_back(made.get());
@@ -63,7 +63,7 @@ Result<std::unique_ptr<Executor>> Executor::create(const Host& host, Device& dev
 }
 
 std::byte* Executor::at(const Location& location, int64_t micro_batch) {
-  const int64_t part = location.axis < 0 ? 0 : place_.at[static_cast<size_t>(location.axis)] * location.stride;
+  const int64_t part = location.axis < 0 ? 0 : coordinates_.at[static_cast<size_t>(location.axis)] * location.stride;
   auto base = [&](Buffer& buffer) { return static_cast<std::byte*>(buffer.data()) + location.offset + part; };
   switch (location.space) {
     case Location::Space::none:
@@ -82,14 +82,14 @@ std::byte* Executor::at(const Location& location, int64_t micro_batch) {
       auto* tensor = static_cast<std::byte*>(const_cast<void*>(request_->inputs[static_cast<size_t>(port.index)]));
       return location.stride == 0
                  ? tensor
-                 : tensor + program_.mesh.shard(place_, port.sharding.dims[0][0].axes) * location.stride;
+                 : tensor + program_.mesh.shard(coordinates_, port.sharding.dims[0][0].axes) * location.stride;
     }
   }
   return nullptr;
 }
 
 void Executor::go_to(int64_t micro_batch) {
-  if (time_axis_ >= 0) place_.at[static_cast<size_t>(time_axis_)] = micro_batch;
+  if (time_axis_ >= 0) coordinates_.at[static_cast<size_t>(time_axis_)] = micro_batch;
   context_.first_unit = first_units_[static_cast<size_t>(micro_batch)];
 }
 
@@ -325,8 +325,8 @@ Status Executor::transfer(Stream& stream, const Instruction& in, int64_t micro_b
                            .context = context_,
                            .group = in.group < 0 ? nullptr : groups.of_program[static_cast<size_t>(in.group)],
                            .micro_batch = micro_batch,
-                           .place = place_,
-                           .shard = program_.mesh.shard(place_, in.axes),
+                           .coordinates = coordinates_,
+                           .shard = program_.mesh.shard(coordinates_, in.axes),
                            .source = in.inputs.empty() ? nullptr : static_cast<const std::byte*>(operands_[0]),
                            .target = in.outputs.empty() ? nullptr : static_cast<std::byte*>(results_[0]),
                            .sources = {operands_.data(), in.inputs.size()},

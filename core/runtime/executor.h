@@ -134,7 +134,7 @@ class Executor {
   std::vector<std::unique_ptr<Stream>> own_streams_;
   std::vector<std::unique_ptr<Event>> events_;
   std::unique_ptr<Event> looked_at_;  // what a diagnosing run is about to look at
-  Place place_;                       // in the program's mesh, at the current micro-batch
+  MeshCoordinates coordinates_;       // in the program's mesh, at the current micro-batch
   int time_axis_ = -1;
   const std::vector<bool>* applied_ = nullptr;
   std::vector<int64_t> first_units_;  // of its calls, by micro-batch

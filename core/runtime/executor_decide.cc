@@ -29,7 +29,7 @@ Status Executor::decide(const Instruction& in, Communicator* world) {
                             .context = context_,
                             .group = world,
                             .micro_batch = 0,
-                            .place = place_,
+                            .coordinates = coordinates_,
                             .shard = 0,
                             .source = looks ? at(port->location, 0) : reinterpret_cast<const std::byte*>(&there->wish),
                             .target = reinterpret_cast<std::byte*>(&there->verdict),

@@ -69,7 +69,7 @@ Result<ParameterStore> ParameterStore::create_room(Device& device, const MemoryB
                                                    int rank) {
   ParameterStore store;
   store.mesh_ = mesh;
-  store.place_ = mesh.place(rank);
+  store.coordinates_ = mesh.coordinates(rank);
   EPL_ASSIGN(store.buffers_, allocate_each(device, bytes));
   return store;
 }
@@ -95,7 +95,7 @@ Tensor ParameterStore::shard(Stream& stream, const StateSlot& slot) const {
 std::vector<PlacedBox> ParameterStore::boxes(Stream& stream, const StateSlot& slot) const {
   std::vector<PlacedBox> out;
   const Tensor held = shard(stream, slot);
-  for (ShardBox& box : boxes_of(slot.type, slot.sharding, mesh_, place_))
+  for (ShardBox& box : boxes_of(slot.type, slot.sharding, mesh_, coordinates_))
     out.push_back({std::move(box.offset), std::move(box.shape), held, std::move(box.local_offset)});
   return out;
 }
@@ -108,7 +108,7 @@ Status ParameterStore::read(Stream& stream, const StateSlot& slot, Tensor& shard
 Status ParameterStore::gather(Stream& stream, const StateSlot& slot, Tensor& full) const {
   const std::byte* source = at(slot);
   auto* target = static_cast<std::byte*>(full.data());
-  for_each_run(slot.type, slot.sharding, mesh_, place_, [&](int64_t global, int64_t local, int64_t bytes) {
+  for_each_run(slot.type, slot.sharding, mesh_, coordinates_, [&](int64_t global, int64_t local, int64_t bytes) {
     stream.download(target + global, source + local, bytes);
   });
   return stream.synchronize();
@@ -116,10 +116,10 @@ Status ParameterStore::gather(Stream& stream, const StateSlot& slot, Tensor& ful
 
 Result<Tensor> ParameterStore::cut(const StateSlot& slot, const Tensor& full) const {
   if (full.type() != slot.type) return invalid(slot.name, " is ", slot.type.text(), ", got ", full.type().text());
-  if (!slot.sharding.rank_local.is_at(mesh_, place_)) return Tensor();
+  if (!slot.sharding.rank_local.is_at(mesh_, coordinates_)) return Tensor();
   if (slot.local == slot.type) return full;
   Tensor shard(slot.local);
-  const std::vector<ShardBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, place_);
+  const std::vector<ShardBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, coordinates_);
   EPL_TRY(read_shard({PlacedBox::all(full)}, boxes, slot.local, shard.data()));
   return shard;
 }
@@ -129,9 +129,9 @@ Status ParameterStore::put(Stream& stream, const StateSlot& slot, const Tensor& 
 }
 
 Status ParameterStore::scatter(Stream& stream, const StateSlot& slot, const std::vector<PlacedBox>& shards) {
-  if (!slot.sharding.rank_local.is_at(mesh_, place_)) return {};
+  if (!slot.sharding.rank_local.is_at(mesh_, coordinates_)) return {};
   if (!host_reads(stream, slot) && slot.local == slot.type) return put(stream, slot, joined(slot.type, shards));
-  const std::vector<ShardBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, place_);
+  const std::vector<ShardBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, coordinates_);
   if (!host_reads(stream, slot)) {
     Tensor shard(slot.local);
     EPL_TRY(read_shard(shards, boxes, slot.local, shard.data()));

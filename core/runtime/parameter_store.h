@@ -1,6 +1,6 @@
 // The state of one rank: parameters, buffers, optimizer state, by name, in one buffer of each memory. Entries of a plan
-// share it. Of a slot that is cut over ranks it holds the shard of the rank's place. Thread safety: none; its rank's
-// executor and, between steps, the session use it.
+// share it. Of a slot that is cut over ranks it holds the shard at the rank's coordinates. Thread safety: none; its
+// rank's executor and, between steps, the session use it.
 #pragma once
 
 #include <memory>
@@ -48,7 +48,7 @@ class ParameterStore {
  private:
   Buffers buffers_;
   Mesh mesh_;
-  Place place_;
+  MeshCoordinates coordinates_;
 };
 
 }  // namespace epl

@@ -15,10 +15,10 @@ std::vector<const StateSlot*> slots_read(const CompiledPlan& plan) {
     if (entry.kind != EntryKind::predict) continue;
     for (int t = 0; t < plan.virtual_devices(); ++t) {
       const Program& program = entry.programs[static_cast<size_t>(t)];
-      const std::set<StatePlace> used = state_in_use(program);
+      const std::set<StateLocation> used = state_in_use(program);
       for (const StateSlot& slot : program.state) {
         const bool known = std::ranges::any_of(out, [&](const StateSlot* other) { return other->name == slot.name; });
-        if (used.contains(slot.place()) && !known) out.push_back(plan.state_of(t).find(slot.name));
+        if (used.contains(slot.location()) && !known) out.push_back(plan.state_of(t).find(slot.name));
       }
     }
   }

@@ -23,12 +23,12 @@ void give_outputs(const CompiledPlan& plan, const Entry& entry, int first_rank, 
   const int at = plan.virtual_device_of_rank(rank);
   const Mesh& mesh = entry.mesh(at);
   const BatchLayout& batch = entry.programs[static_cast<size_t>(at)].batch;
-  const auto batch_place = [&](int of) { return batch.first_unit(mesh, mesh.place(of)); };
+  const auto first_unit_of = [&](int of) { return batch.first_unit(mesh, mesh.coordinates(of)); };
   bool first = true, first_of_shard = true;
   for (int other = first_rank; other < rank; ++other) {
     if (plan.virtual_device_of_rank(other) != at) continue;
     first = false;
-    first_of_shard = first_of_shard && batch_place(other) != batch_place(rank);
+    first_of_shard = first_of_shard && first_unit_of(other) != first_unit_of(rank);
   }
   executor.give_outputs(first, first_of_shard);
 }

@@ -26,7 +26,7 @@ Status share_output(World& world, const Mesh& mesh, const ProgramPort& port, std
   const int64_t shards = mesh.shards(axes);
   const auto has = [&](int rank, int shard) {
     const bool of_mesh = std::ranges::find(mesh.device.ranks, rank) != mesh.device.ranks.end();
-    return of_mesh && mesh.shard(mesh.place(rank), axes) == shard;
+    return of_mesh && mesh.shard(mesh.coordinates(rank), axes) == shard;
   };
   if (world.processes().each_has_all(has, static_cast<int>(shards))) return {};
   const int64_t bytes = port.global_type.bytes() / shards;
@@ -35,9 +35,10 @@ Status share_output(World& world, const Mesh& mesh, const ProgramPort& port, std
     int giver = 0;
     while (!has(giver, static_cast<int>(shard))) ++giver;
     const auto each_run = [&](FunctionRef<void(std::byte*, std::byte*, size_t)> f) {
-      for_each_run(port.global_type, by_ranks, mesh, mesh.place(giver), [&](int64_t global, int64_t at, int64_t size) {
-        f(full + global, room.data() + at, static_cast<size_t>(size));
-      });
+      for_each_run(port.global_type, by_ranks, mesh, mesh.coordinates(giver),
+                   [&](int64_t global, int64_t at, int64_t size) {
+                     f(full + global, room.data() + at, static_cast<size_t>(size));
+                   });
     };
     if (world.is_local(giver))
       each_run([](std::byte* there, std::byte* part, size_t size) { std::memcpy(part, there, size); });

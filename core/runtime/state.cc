@@ -51,10 +51,10 @@ Result<State::Held> State::held(std::string_view name) const {
   std::vector<std::vector<int64_t>> shards;
   std::vector<int> shard_of(static_cast<size_t>(world_.size()), -1);
   for (const int rank : ranks) {
-    if (!out.slot->sharding.rank_local.is_at(*out.mesh, out.mesh->place(rank))) continue;
+    if (!out.slot->sharding.rank_local.is_at(*out.mesh, out.mesh->coordinates(rank))) continue;
     std::vector<int64_t> shard;
     for (const Cuts& cuts : out.slot->sharding.dims) {
-      for (const AxisCut& cut : cuts) shard.push_back(out.mesh->shard(out.mesh->place(rank), cut.axes));
+      for (const AxisCut& cut : cuts) shard.push_back(out.mesh->shard(out.mesh->coordinates(rank), cut.axes));
     }
     const auto known = static_cast<size_t>(std::ranges::find(shards, shard) - shards.begin());
     if (known == shards.size()) {
@@ -105,7 +105,7 @@ Result<Tensor> State::get(std::string_view name) {
       std::memcpy(static_cast<std::byte*>(full.data()) + global, static_cast<const std::byte*>(shard.data()) + at,
                   static_cast<size_t>(bytes));
     };
-    for_each_run(slot.type, slot.sharding, *held.mesh, held.mesh->place(giver), put);
+    for_each_run(slot.type, slot.sharding, *held.mesh, held.mesh->coordinates(giver), put);
   }
   return full;
 }

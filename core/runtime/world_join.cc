@@ -14,9 +14,9 @@ std::vector<int> members_of(const CompiledPlan& plan, const ProgramGroup& group,
   const Mesh& other = plan.mesh(group.virtual_device);
   std::vector<int> members = {rank.number};
   if (group.peer < 0) {
-    members.push_back(crossing_source(other, mesh.place(rank.number)));
+    members.push_back(crossing_source(other, mesh.coordinates(rank.number)));
   } else {
-    const std::vector<int> targets = crossing_targets(mesh, mesh.place(rank.number), other);
+    const std::vector<int> targets = crossing_targets(mesh, mesh.coordinates(rank.number), other);
     if (group.peer >= static_cast<int>(targets.size())) return {};
     members.push_back(targets[static_cast<size_t>(group.peer)]);
   }

@@ -72,25 +72,25 @@ bool sums_batch_without(const ShardingRule& rule, const NodeSharding& node, int 
   });
 }
 
-CutPlace place_of(const Sharding& sharding, int axis) {
+CutPosition position_of(const Sharding& sharding, int axis) {
   return {sharding.cut_dim(axis), sharding.outer(axis), sharding.of(axis)};
 }
 
-CutFactor factor_at(const ShardingRule& rule, const ShardingRule::Operand& operand, const CutPlace& place) {
+CutFactor factor_at(const ShardingRule& rule, const ShardingRule::Operand& operand, const CutPosition& position) {
   int64_t before = 1;  // product of the factors before this one
-  for (int factor : operand[place.dim]) {
+  for (int factor : operand[position.dim]) {
     const int64_t size = rule.factors[factor].size;
-    if (place.outer < before * size) {
-      const int64_t outer = place.outer / before;
-      const bool keeps_parts = place.of == 0 || size % (outer * place.of) == 0;
-      return place.outer % before == 0 && keeps_parts ? CutFactor{factor, outer, place.of} : CutFactor();
+    if (position.outer < before * size) {
+      const int64_t outer = position.outer / before;
+      const bool keeps_parts = position.of == 0 || size % (outer * position.of) == 0;
+      return position.outer % before == 0 && keeps_parts ? CutFactor{factor, outer, position.of} : CutFactor();
     }
     before *= size;
   }
   return {};
 }
 
-BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPlace>& cut, int64_t units, CutFactor wanted) {
+BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPosition>& cut, int64_t units, CutFactor wanted) {
   BatchCut result;
   auto couple = [&](std::string why) {
     BatchCut coupled;
@@ -119,13 +119,13 @@ BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPlace>& cut
   node.factors[factor.factor] = {{.axes = {batch_axis}, .outer = factor.outer}};
   const OperandShardings operands = operand_shardings(rule, node);
   bool twice = false, sums = false;
-  const auto place_of = [&](const Sharding& sharding) {
+  const auto position_of = [&](const Sharding& sharding) {
     twice = twice || std::ranges::count_if(sharding.dims, [](const Cuts& cuts) { return !cuts.empty(); }) > 1;
-    return epl::place_of(sharding, batch_axis);
+    return epl::position_of(sharding, batch_axis);
   };
-  for (const Sharding& input : operands.inputs) result.inputs.push_back(place_of(input));
+  for (const Sharding& input : operands.inputs) result.inputs.push_back(position_of(input));
   for (size_t o = 0; o < operands.outputs.size(); ++o) {
-    result.outputs.push_back(place_of(operands.outputs[o]));
+    result.outputs.push_back(position_of(operands.outputs[o]));
     if (result.outputs.back()) continue;
     if (known.reduce != ShardingRule::Reduce::sum) return couple("it takes a maximum over the batch");
     if (sums && operands.sum_outers[o] != result.sum_outer)

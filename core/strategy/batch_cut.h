@@ -16,12 +16,12 @@ namespace epl {
 // Where the batch lies in an operand: in dimension `dim`, which is `outer` times a run of samples (each may be several
 // elements). Samples are the major part of the dimension where outer is 1: [time * samples, ...] has an outer of
 // `time`.
-struct CutPlace {
+struct CutPosition {
   int dim = -1;  // -1: nowhere
   int64_t outer = 1;
   int64_t of = 0;  // AxisCut::of; that of the batch is even
   explicit operator bool() const { return dim >= 0; }
-  friend bool operator==(const CutPlace&, const CutPlace&) = default;
+  friend bool operator==(const CutPosition&, const CutPosition&) = default;
 };
 
 // A factor of a rule that is `outer` times a run of samples.
@@ -37,9 +37,9 @@ struct BatchCut {
   CutFactor factor;      // the node's factor that carries the batch; none: the node sees all of it, or none
   bool couples = false;  // it works across samples in a way that a cut cannot follow; `why` says how
   std::string why;
-  std::vector<CutPlace> inputs;   // per input: where the factor stands, nowhere if it does not
-  std::vector<CutPlace> outputs;  // nowhere: the output is a sum over the batch
-  int64_t sum_outer = 1;          // Units::outer of those sums
+  std::vector<CutPosition> inputs;   // per input: where the factor stands, nowhere if it does not
+  std::vector<CutPosition> outputs;  // nowhere: the output is a sum over the batch
+  int64_t sum_outer = 1;             // Units::outer of those sums
 };
 
 Result<ShardingRule> node_rule(const Graph& graph, const Node& node);
@@ -63,10 +63,11 @@ int added_cut(const ExtendedRule& rule, const NodeSharding& node);
 // Whether a result is a sum over the batch that a cut of this factor leaves in shards too.
 bool sums_batch_without(const ShardingRule& rule, const NodeSharding& node, int factor);
 // Where an axis cuts a value.
-CutPlace place_of(const Sharding& sharding, int axis);
-// The factor that a cut at `place` of an operand cuts; none where no single one does.
-CutFactor factor_at(const ShardingRule& rule, const ShardingRule::Operand& operand, const CutPlace& place);
+CutPosition position_of(const Sharding& sharding, int axis);
+// The factor that a cut at `position` of an operand cuts; none where no single one does.
+CutFactor factor_at(const ShardingRule& rule, const ShardingRule::Operand& operand, const CutPosition& position);
 // `cut[i]`: where input i carries the batch. `wanted`: a factor to use when no input is cut.
-BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPlace>& cut, int64_t units, CutFactor wanted = {});
+BatchCut follow_batch(const ShardingRule& rule, const std::vector<CutPosition>& cut, int64_t units,
+                      CutFactor wanted = {});
 
 }  // namespace epl

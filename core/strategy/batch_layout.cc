@@ -63,14 +63,14 @@ int64_t BatchLayout::units_of_run(const Mesh& mesh) const { return units(mesh) /
 
 int64_t BatchLayout::run_stride(const Mesh& mesh) const { return gap(mesh).behind; }
 
-int64_t BatchLayout::first_unit(const Mesh& mesh, const Place& place) const {
+int64_t BatchLayout::first_unit(const Mesh& mesh, const MeshCoordinates& coordinates) const {
   int64_t first = 0;
   const int64_t all = units(mesh);
   for (const AxisCut& cut : cuts_) {
     int64_t run = all / cut.outer;
     for (int axis : cut.axes) {
       run /= mesh.axes[axis].size;
-      first += place.at[axis] * run;
+      first += coordinates.at[axis] * run;
     }
   }
   return first;

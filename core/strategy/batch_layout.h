@@ -38,8 +38,8 @@ class BatchLayout {
   int64_t runs(const Mesh& mesh) const;
   int64_t units_of_run(const Mesh& mesh) const;
   int64_t run_stride(const Mesh& mesh) const;  // units from the beginning of one run to that of the next
-  // Of a place, the first unit that it has.
-  int64_t first_unit(const Mesh& mesh, const Place& place) const;
+  // The first unit at these coordinates.
+  int64_t first_unit(const Mesh& mesh, const MeshCoordinates& coordinates) const;
   // The axes in the order in which sums over the batch are completed.
   std::vector<int> order_of_sums() const;
   // Whether the loop over micro-batches cuts each run: then runs are added when it has ended.

@@ -322,20 +322,20 @@ class LocalExperts {
   void note(size_t experts) {
     const TaskGraph& t = plan_.task_graphs[here_];
     const Mesh& mesh = plan_.mesh(here_);
-    std::vector<std::string> places;
+    std::vector<std::string> ranks_of;
     for (int p = 0; p < shards_; ++p) {
       std::vector<std::string> names, ranks;
       for (size_t e = 0; e < experts; ++e) {
         if (shard_of(e, experts) == p) names.push_back(name_of(e));
       }
       for (const int rank : mesh.device.ranks) {
-        if (mesh.shard(mesh.place(rank), axes_) == p) ranks.push_back(cat(rank));
+        if (mesh.shard(mesh.coordinates(rank), axes_) == p) ranks.push_back(cat(rank));
       }
-      places.push_back(cat(ranks.size() == 1 ? "rank " : "ranks ", join(ranks, ", "), " ",
-                           ranks.size() == 1 ? "has " : "have ", names.empty() ? "none" : join(names, ", ")));
+      ranks_of.push_back(cat(ranks.size() == 1 ? "rank " : "ranks ", join(ranks, ", "), " ",
+                             ranks.size() == 1 ? "has " : "have ", names.empty() ? "none" : join(names, ", ")));
     }
     plan_.notes.push_back(cat("scope ", t.scope, " (expert ", shards_, "): each of ", experts,
-                              " experts lies uncut: ", join(places, "; ")));
+                              " experts lies uncut: ", join(ranks_of, "; ")));
   }
 
   void note_others() {

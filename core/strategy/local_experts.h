@@ -1,6 +1,7 @@
 // Experts that are nodes of their own, as a loop over them is exported. Each lies on a rank uncut: which of several
-// nodes that are alike a rank runs, and which weights it has for them, follows from its place, and the program is the
-// same for all. Each expert runs by the kernels and in the order of sums of one rank, so bits are those of one rank.
+// nodes that are alike a rank runs, and which weights it has for them, follows from its coordinates, and the program is
+// the same for all. Each expert runs by the kernels and in the order of sums of one rank, so bits are those of one
+// rank.
 //
 // Where the number of ranks does not divide the number of experts, some ranks run a representative without an expert of
 // their own, with weights that begin as zeros. No other node takes its results. A node that looks at all gradients (is

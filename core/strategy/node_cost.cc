@@ -76,8 +76,8 @@ RankGroup rank_group(const Plan& plan, int task_graph, const std::vector<int>& a
   RankGroup group{.size = mesh.shards(axes)};
   if (ranks.empty()) return group;
   // The coordinates of the others are those of the first rank.
-  const Place first = mesh.place(ranks.front());
-  Place last = first;
+  const MeshCoordinates first = mesh.coordinates(ranks.front());
+  MeshCoordinates last = first;
   for (const int axis : axes) {
     if (mesh.axes[axis].kind == MeshAxis::Kind::rank) last.at[axis] = mesh.axes[axis].size - 1;
   }

@@ -22,7 +22,7 @@ struct PlanRequest {
   // Of an entry that shares its state with this one: what state it has lies here as it does there. Null: none.
   const Plan* state_of = nullptr;
   // Where outputs count samples, for an independent micro-batch of one sample: its own graph does not show it.
-  SamplePlaces outputs = {};
+  SamplePositions outputs = {};
   Machine machine = processor_core();  // by whose seconds one way is weighed against another
 };
 // All decisions of a step, and nothing made of them: `lower` (core/program/program.h) makes programs. So a search may

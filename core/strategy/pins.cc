@@ -121,12 +121,12 @@ Status check_pins(const Plan& plan, bool all) {
   return {};
 }
 
-bool obeys(const NodePlaces& places, const PinnedOperand& pin) {
-  return (pin.result ? places.outputs : places.inputs)[pin.at].dim == pin.dim;
+bool obeys(const NodePositions& positions, const PinnedOperand& pin) {
+  return (pin.result ? positions.outputs : positions.inputs)[pin.at].dim == pin.dim;
 }
 
-bool obeys(const NodePlaces& places, const std::vector<PinnedOperand>& pins) {
-  return std::ranges::all_of(pins, [&](const PinnedOperand& pin) { return obeys(places, pin); });
+bool obeys(const NodePositions& positions, const std::vector<PinnedOperand>& pins) {
+  return std::ranges::all_of(pins, [&](const PinnedOperand& pin) { return obeys(positions, pin); });
 }
 
 std::string pins_text(const Graph& graph, const std::vector<PinnedOperand>& pins) {
@@ -137,11 +137,11 @@ std::string pins_text(const Graph& graph, const std::vector<PinnedOperand>& pins
 }
 
 Status refused_pins(const Plan& plan, NodeId n, const std::vector<PinnedOperand>& pins,
-                    const std::vector<NodePlaces>& ways, int64_t ranks) {
+                    const std::vector<NodePositions>& ways, int64_t ranks) {
   const Node& node = plan.graph->node(n);
   const std::string what = cat("node ", node.name, " (", node.op->name, ")");
   for (const PinnedOperand& pin : pins) {
-    if (std::ranges::any_of(ways, [&](const NodePlaces& way) { return obeys(way, pin); })) continue;
+    if (std::ranges::any_of(ways, [&](const NodePositions& way) { return obeys(way, pin); })) continue;
     const Sharding& batch = plan.shardings[pin.value];
     std::string why = cat(what, " cannot be cut there");
     if (node.op->random) {

@@ -28,16 +28,16 @@ struct PinnedOperand {
   int dim = 0;
 };
 // Where the operands and results of a node lie, if it is cut in one way.
-struct NodePlaces {
-  std::vector<CutPlace> inputs, outputs;
+struct NodePositions {
+  std::vector<CutPosition> inputs, outputs;
 };
-bool obeys(const NodePlaces& places, const PinnedOperand& pin);
-bool obeys(const NodePlaces& places, const std::vector<PinnedOperand>& pins);
+bool obeys(const NodePositions& positions, const PinnedOperand& pin);
+bool obeys(const NodePositions& positions, const std::vector<PinnedOperand>& pins);
 // "dimension 0 of w and dimension 1 of h".
 std::string pins_text(const Graph& graph, const std::vector<PinnedOperand>& pins);
 // Why a node obeys its pins in none of its `ways` over so many ranks: it can be cut nowhere as one of them says, or not
 // as two say at once.
 Status refused_pins(const Plan& plan, NodeId node, const std::vector<PinnedOperand>& pins,
-                    const std::vector<NodePlaces>& ways, int64_t ranks);
+                    const std::vector<NodePositions>& ways, int64_t ranks);
 
 }  // namespace epl

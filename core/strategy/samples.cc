@@ -14,28 +14,28 @@ std::string sizes_text(const Graph& graph, const std::vector<Value>& inputs) {
 }
 
 // Where each value counts samples. A node that mixes them gives results that do not, unless `mixes` has an error.
-Result<ByValue<CutPlace>> follow_samples(const Graph& graph,
-                                         const std::function<Status(const Node& node, const std::string& why)>& mixes) {
-  ByValue<CutPlace> places(graph.value_count());
+Result<ByValue<CutPosition>> follow_samples(
+    const Graph& graph, const std::function<Status(const Node& node, const std::string& why)>& mixes) {
+  ByValue<CutPosition> positions(graph.value_count());
   int64_t batch = 1;
   for (Value v : graph.leaves(ValueKind::input)) {
     const ValueInfo& info = graph.value(v);
     if (info.batch_dim < 0 || graph.type(v).dim(info.batch_dim) <= 1) continue;
-    places[v] = {.dim = info.batch_dim};
+    positions[v] = {.dim = info.batch_dim};
     batch = graph.type(v).dim(info.batch_dim);
   }
   for (const Node& node : graph.nodes()) {
     EPL_ASSIGN(ShardingRule rule, node_rule(graph, node));
-    std::vector<CutPlace> cuts;
-    for (Value v : node.inputs) cuts.push_back(v ? places[v] : CutPlace());
+    std::vector<CutPosition> cuts;
+    for (Value v : node.inputs) cuts.push_back(v ? positions[v] : CutPosition());
     const BatchCut cut = follow_batch(rule, cuts, batch);  // as many units as samples
     if (cut.couples) EPL_TRY(mixes(node, cut.why));
     if (!cut.factor) continue;
     for (size_t o = 0; o < node.outputs.size(); ++o) {
-      if (node.outputs[o]) places[node.outputs[o]] = cut.outputs[o];
+      if (node.outputs[o]) positions[node.outputs[o]] = cut.outputs[o];
     }
   }
-  return places;
+  return positions;
 }
 
 }  // namespace
@@ -77,13 +77,13 @@ Status require_independent_samples(const Graph& graph) {
       .status();
 }
 
-Result<SamplePlaces> sample_places(const Graph& graph) {
-  EPL_ASSIGN(const ByValue<CutPlace> places,
+Result<SamplePositions> sample_positions(const Graph& graph) {
+  EPL_ASSIGN(const ByValue<CutPosition> positions,
              follow_samples(graph, [](const Node&, const std::string&) { return Status(); }));
-  SamplePlaces found;
+  SamplePositions found;
   for (const Graph::Output& output : graph.outputs) {
-    const CutPlace& place = places[output.value];
-    if (place) found.emplace(output.name, place);
+    const CutPosition& position = positions[output.value];
+    if (position) found.emplace(output.name, position);
   }
   return found;
 }

@@ -23,7 +23,7 @@ Status require_independent_samples(const Graph& graph);
 
 // Where outputs count samples, by name; those that do not are left out. Of several samples: a dimension that counts one
 // cannot be told from others of size one.
-using SamplePlaces = std::map<std::string, CutPlace>;
-Result<SamplePlaces> sample_places(const Graph& graph);
+using SamplePositions = std::map<std::string, CutPosition>;
+Result<SamplePositions> sample_positions(const Graph& graph);
 
 }  // namespace epl

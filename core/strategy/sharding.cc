@@ -46,33 +46,33 @@ int64_t Mesh::local_outer(int64_t outer, const Cuts& cuts) const {
   return local_size(outer, before);
 }
 
-int64_t Mesh::shard(const Place& place, const std::vector<int>& of) const {
+int64_t Mesh::shard(const MeshCoordinates& coordinates, const std::vector<int>& of) const {
   int64_t shard = 0;
   for (int i : of) {
     const MeshAxis& axis = axes[i];
-    shard = shard * (axis.kind == MeshAxis::Kind::unit ? 1 : axis.size) + place.at[i];
+    shard = shard * (axis.kind == MeshAxis::Kind::unit ? 1 : axis.size) + coordinates.at[i];
   }
   return shard;
 }
 
-Place Mesh::place(int rank, int64_t micro_batch) const {
+MeshCoordinates Mesh::coordinates(int rank, int64_t micro_batch) const {
   const auto found = std::ranges::find(device.ranks, rank);
   EPL_CHECK(found != device.ranks.end(), "rank ", rank, " is not in the mesh");
-  Place place{std::vector<int64_t>(axes.size(), 0)};
+  MeshCoordinates coordinates{std::vector<int64_t>(axes.size(), 0)};
   int64_t index = found - device.ranks.begin();
   for (size_t i = axes.size(); i-- > 0;) {
-    if (axes[i].kind == MeshAxis::Kind::time) place.at[i] = micro_batch;
+    if (axes[i].kind == MeshAxis::Kind::time) coordinates.at[i] = micro_batch;
     if (axes[i].kind != MeshAxis::Kind::rank) continue;
-    place.at[i] = index % axes[i].size;
+    coordinates.at[i] = index % axes[i].size;
     index /= axes[i].size;
   }
-  return place;
+  return coordinates;
 }
 
-int Mesh::rank_at(const Place& place) const {
+int Mesh::rank_at(const MeshCoordinates& coordinates) const {
   int64_t index = 0;
   for (size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i].kind == MeshAxis::Kind::rank) index = index * axes[i].size + place.at[i];
+    if (axes[i].kind == MeshAxis::Kind::rank) index = index * axes[i].size + coordinates.at[i];
   }
   return device.ranks[index];
 }
@@ -80,11 +80,11 @@ int Mesh::rank_at(const Place& place) const {
 std::vector<int> Mesh::ranks_along(std::string_view axis, int rank) const {
   const int along = find(axis);
   if (along < 0) return {rank};
-  Place place = this->place(rank);
+  MeshCoordinates coordinates = this->coordinates(rank);
   std::vector<int> found;
   for (int64_t i = 0; i < axes[along].size; ++i) {
-    place.at[along] = i;
-    found.push_back(rank_at(place));
+    coordinates.at[along] = i;
+    found.push_back(rank_at(coordinates));
   }
   return found;
 }
@@ -106,26 +106,26 @@ int64_t max_crossing_targets(const Mesh& from, const Mesh& to) {
   return count;
 }
 
-std::vector<int> crossing_targets(const Mesh& from, const Place& place, const Mesh& to) {
-  std::vector<Place> places = {{std::vector<int64_t>(to.axes.size(), 0)}};
+std::vector<int> crossing_targets(const Mesh& from, const MeshCoordinates& coordinates, const Mesh& to) {
+  std::vector<MeshCoordinates> targets = {{std::vector<int64_t>(to.axes.size(), 0)}};
   for (size_t a = 0; a < from.axes.size(); ++a) {
     if (!is_rank(from.axes[a])) continue;
     const int64_t step = from.axes[a].size, size = to.axes[a].size;
-    std::vector<Place> further;
-    for (Place& at : places) {
-      for (at.at[a] = place.at[a]; at.at[a] < size; at.at[a] += step) further.push_back(at);
+    std::vector<MeshCoordinates> further;
+    for (MeshCoordinates& at : targets) {
+      for (at.at[a] = coordinates.at[a]; at.at[a] < size; at.at[a] += step) further.push_back(at);
     }
-    places = std::move(further);
+    targets = std::move(further);
   }
   std::vector<int> ranks;
-  for (const Place& at : places) ranks.push_back(to.rank_at(at));
+  for (const MeshCoordinates& at : targets) ranks.push_back(to.rank_at(at));
   return ranks;
 }
 
-int crossing_source(const Mesh& from, const Place& place) {
-  Place source{std::vector<int64_t>(from.axes.size(), 0)};
+int crossing_source(const Mesh& from, const MeshCoordinates& coordinates) {
+  MeshCoordinates source{std::vector<int64_t>(from.axes.size(), 0)};
   for (size_t a = 0; a < from.axes.size(); ++a) {
-    if (is_rank(from.axes[a])) source.at[a] = place.at[a] % from.axes[a].size;
+    if (is_rank(from.axes[a])) source.at[a] = coordinates.at[a] % from.axes[a].size;
   }
   return from.rank_at(source);
 }

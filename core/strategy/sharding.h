@@ -1,8 +1,8 @@
 // How values lie over ranks: meshes, how a value is cut over a mesh, and how the work of a node is cut.
 //
 // Ranks that share a program are a virtual device, which has a mesh over its ranks. All meshes of a plan have axes of
-// the same names. An axis that a mesh has no use for has size 1 there. The place of a rank in its mesh decides which
-// shard of a tensor the rank has, who its peers are, and which random numbers it draws.
+// the same names. An axis that a mesh has no use for has size 1 there. The coordinates of a rank in its mesh decide
+// which shard of a tensor the rank has, who its peers are, and which random numbers it draws.
 #pragma once
 
 #include <string>
@@ -34,9 +34,9 @@ struct VirtualDevice {
 };
 
 // Where one rank stands in a mesh at one time: a coordinate for each axis. That of units is 0: a kernel has them all.
-struct Place {
+struct MeshCoordinates {
   std::vector<int64_t> at;
-  friend bool operator==(const Place&, const Place&) = default;
+  friend bool operator==(const MeshCoordinates&, const MeshCoordinates&) = default;
 };
 
 // A cut of a dimension or factor over axes, major first. What is cut is `outer` times a run: more than 1 where what the
@@ -59,8 +59,8 @@ using Cuts = std::vector<AxisCut>;
 const AxisCut* find_cut(const Cuts& cuts, int axis);  // the one that has the axis, or null
 
 // Named axes over a VirtualDevice, whose ranks are in row-major order of the rank axes. Plans and programs compute with
-// places, and not with rank numbers. A session asks the mesh which ranks have a shard; where micro-batches cut a value
-// too, core/runtime/sharing.cc takes the axes of time out of the cuts by itself.
+// coordinates, and not with rank numbers. A session asks the mesh which ranks have a shard; where micro-batches cut a
+// value too, core/runtime/sharing.cc takes the axes of time out of the cuts by itself.
 //
 // What an axis cuts is each TaskGraph's own (BatchLayout, TaskGraph::split).
 struct Mesh {
@@ -79,21 +79,21 @@ struct Mesh {
   int64_t local_size(int64_t size, const Cuts& cuts) const;
   // Of the parts that a dimension has in front of a cut with this outer, how many a rank has.
   int64_t local_outer(int64_t outer, const Cuts& cuts) const;
-  // Which of these shards belongs to a place.
-  int64_t shard(const Place& place, const std::vector<int>& axes) const;
-  // The place of a rank of the device.
-  Place place(int rank, int64_t micro_batch = 0) const;
-  int rank_at(const Place& place) const;
-  // The ranks whose places differ from that of `rank` in their coordinate on `axis` alone, ascending on it, itself
+  // Which of these shards belongs to these coordinates.
+  int64_t shard(const MeshCoordinates& coordinates, const std::vector<int>& axes) const;
+  // The coordinates of a rank of the device.
+  MeshCoordinates coordinates(int rank, int64_t micro_batch = 0) const;
+  int rank_at(const MeshCoordinates& coordinates) const;
+  // The ranks whose coordinates differ from those of `rank` on `axis` alone, ascending on it, itself
   // among them.
   std::vector<int> ranks_along(std::string_view axis, int rank) const;
 };
 
-// Whom a rank at `place` sends a value to that the ranks of another mesh need, and whom it comes from: meshes have axes
-// of the same names. Where an axis has the same size in both, a value stays at its coordinate; else all ranks along it
-// have the same value, and the sending ones take turns.
-std::vector<int> crossing_targets(const Mesh& from, const Place& place, const Mesh& to);
-int crossing_source(const Mesh& from, const Place& place);
+// Whom a rank at `coordinates` sends a value to that the ranks of another mesh need, and whom it comes from: meshes
+// have axes of the same names. Where an axis has the same size in both, a value stays at its coordinate; else all ranks
+// along it have the same value, and the sending ones take turns.
+std::vector<int> crossing_targets(const Mesh& from, const MeshCoordinates& coordinates, const Mesh& to);
+int crossing_source(const Mesh& from, const MeshCoordinates& coordinates);
 // The most targets that a rank has.
 int64_t max_crossing_targets(const Mesh& from, const Mesh& to);
 
@@ -111,7 +111,9 @@ struct RankLocal {
   std::vector<int> axes;  // none: every rank has it
   int64_t shard = 0;      // of those that the axes make
   explicit operator bool() const { return !axes.empty(); }
-  bool is_at(const Mesh& mesh, const Place& place) const { return axes.empty() || mesh.shard(place, axes) == shard; }
+  bool is_at(const Mesh& mesh, const MeshCoordinates& coordinates) const {
+    return axes.empty() || mesh.shard(coordinates, axes) == shard;
+  }
   friend bool operator==(const RankLocal&, const RankLocal&) = default;
 };
 

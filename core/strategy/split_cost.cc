@@ -15,22 +15,22 @@ constexpr double body_sums = 3;  // so many sums over ranks a body takes that is
 
 }  // namespace
 
-double Splitting::cost_of_uses(Value v, const CutPlace& place, int ahead) const {
-  if (!place || ahead == 0) return 0;
+double Splitting::cost_of_uses(Value v, const CutPosition& position, int ahead) const {
+  if (!position || ahead == 0) return 0;
   double all = 0;
   for (const NodeId user : nodes_->users(v)) {
     const Node& node = graph_.node(user);
     if (node.phase != Phase::forward) continue;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] != v) continue;
-      const CutFactor factor = factor_at(rule_of(user), rule_of(user).inputs[i], place);
+      const CutFactor factor = factor_at(rule_of(user), rule_of(user).inputs[i], position);
       if (!factor || node.op->random || !fits(user, factor)) return gathering(v);  // gathered once, for all
       if (work(user) > 0) continue;
       const OperandShardings operands = operands_of(user, factor);
       for (size_t o = 0; o < node.outputs.size(); ++o) {
         const Sharding& given = operands.outputs[o];
         if (!given.partial.empty()) all += summing(bytes(node.outputs[o]));
-        all += cost_of_uses(node.outputs[o], place_of(given), ahead - 1);
+        all += cost_of_uses(node.outputs[o], position_of(given), ahead - 1);
       }
     }
   }
@@ -53,7 +53,7 @@ Splitting::Choice Splitting::weigh(NodeId n, const CutFactor& factor) const {
     choice.seconds += body_sums * summing(slice);
   }
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const CutPlace wanted = place_of(operands.inputs[i]);
+    const CutPosition wanted = position_of(operands.inputs[i]);
     choice.inputs.push_back(wanted);
     if (node.inputs[i] && has_indices(n) && !wanted && !decided_[node.inputs[i]])
       choice.add(gathering(node.inputs[i]), replicated_table);
@@ -61,7 +61,7 @@ Splitting::Choice Splitting::weigh(NodeId n, const CutFactor& factor) const {
   }
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     const Sharding& given = operands.outputs[o];
-    choice.outputs.push_back(place_of(given));
+    choice.outputs.push_back(position_of(given));
     // All slots on each rank, where tokens would go to their own.
     if (fills(n) && !choice.outputs.back()) choice.add(gathering(node.outputs[o]), replicated_table);
     for (const Partial& partial : given.partial) {
@@ -82,8 +82,8 @@ Splitting::Choice Splitting::weigh(NodeId n, const CutFactor& factor) const {
   return choice;
 }
 
-void Splitting::add_operand(Choice& choice, const Node& node, Value v, const CutPlace& wanted) const {
-  const CutPlace& now = at_[v];
+void Splitting::add_operand(Choice& choice, const Node& node, Value v, const CutPosition& wanted) const {
+  const CutPosition& now = at_[v];
   const bool cut = static_cast<bool>(choice.factor);
   const bool trained = node.phase == Phase::forward && origins_.depends_on_weights(v) && graph_.value(v).producer &&
                        is_float(graph_.type(v).dtype);

@@ -17,16 +17,16 @@ void Splitting::find_wishes() {
       const OperandShardings operands = operands_of(n, factor);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const Value v = node.inputs[i];
-        if (v && !beside[v]) wishes_[v] = place_of(operands.inputs[i]);
+        if (v && !beside[v]) wishes_[v] = position_of(operands.inputs[i]);
       }
     };
     bool updates = false;
     for (size_t i = 0; i < node.inputs.size() && node.phase == Phase::update; ++i) {
       if (!node.inputs[i] || graph_.value(node.inputs[i]).kind != ValueKind::parameter) continue;
       updates = true;
-      const CutPlace& place = at_[node.inputs[i]];
-      const CutFactor factor = place ? factor_at(rule, rule.inputs[i], place) : CutFactor();
-      if (factor || !place) wish(factor);
+      const CutPosition& position = at_[node.inputs[i]];
+      const CutFactor factor = position ? factor_at(rule, rule.inputs[i], position) : CutFactor();
+      if (factor || !position) wish(factor);
       break;
     }
     if (updates || work(n) > 0 || (experts_ && has_indices(n))) continue;

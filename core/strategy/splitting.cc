@@ -37,7 +37,7 @@ void Splitting::take_stored(Value v) {
   if (!there) return;
   const Sharding& stored = first_entry_->shardings[there];
   decided_[v] = true;
-  at_[v] = place_of(stored);
+  at_[v] = position_of(stored);
 }
 
 void Splitting::find_kept_replicated() {
@@ -108,9 +108,9 @@ std::vector<PinnedOperand> Splitting::pinned_operands(const Node& node) const {
 }
 
 Status Splitting::refuse(NodeId n, const std::vector<PinnedOperand>& pinned, const std::vector<CutFactor>& ways) const {
-  std::vector<NodePlaces> places;
-  for (const CutFactor& factor : ways) places.push_back(weigh(n, factor));
-  return refused_pins(plan_, n, pinned, places, parts_);
+  std::vector<NodePositions> positions;
+  for (const CutFactor& factor : ways) positions.push_back(weigh(n, factor));
+  return refused_pins(plan_, n, pinned, positions, parts_);
 }
 
 std::string Splitting::reason(NodeId n, const std::vector<PinnedOperand>& pinned, size_t ways, const Choice& best,

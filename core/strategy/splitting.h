@@ -90,9 +90,9 @@ class Splitting {
   // How the gradients of weights are wanted, once it is known where these lie: back from the update, through nodes of
   // little work.
   void find_wishes();
-  CutPlace place_of(const Sharding& sharding) const { return epl::place_of(sharding, axis_); }
+  CutPosition position_of(const Sharding& sharding) const { return epl::position_of(sharding, axis_); }
 
-  struct Choice : NodePlaces {
+  struct Choice : NodePositions {
     CutFactor factor;
     double seconds = 0;  // beyond its share of the work
     double asked = 0;    // what is added because the strategy asks for a split
@@ -122,8 +122,8 @@ class Splitting {
   // A factor in runs of one element.
   CutFactor all_of(NodeId n, int f) const { return {f, 1, of(rule_of(n).factors[f].size)}; }
 
-  // What it costs the nodes of the forward pass that use a value to have it cut at this place.
-  double cost_of_uses(Value v, const CutPlace& place, int ahead) const;
+  // What it costs the nodes of the forward pass that use a value to have it cut at this position.
+  double cost_of_uses(Value v, const CutPosition& position, int ahead) const;
   OperandShardings operands_of(NodeId n, const CutFactor& factor) const {
     NodeSharding sharding;
     sharding.factors.resize(rule_of(n).factors.size());
@@ -155,7 +155,7 @@ class Splitting {
   Choice weigh(NodeId n, const CutFactor& factor) const;
   // To bring an operand to where it is wanted, and, in the forward pass, to bring its gradient back: it is a sum over
   // the ranks where the operand is not cut, and shards where it is.
-  void add_operand(Choice& choice, const Node& node, Value v, const CutPlace& wanted) const;
+  void add_operand(Choice& choice, const Node& node, Value v, const CutPosition& wanted) const;
 
   void apply(NodeId n, const Choice& choice);
   void add_cut(Cuts& cuts, int64_t outer, int64_t of) const;
@@ -180,13 +180,13 @@ class Splitting {
   const bool rows_move_;
   int windows_cut_ = 0;
   double seconds_ = 0, cost_of_all_ = 0;
-  std::optional<SplitNodes> nodes_;          // once it runs
-  ByValue<CutPlace> at_;                     // where this axis cuts it
-  ByValue<bool> decided_;                    // its place is known; state is where it is needed first
-  ByValue<int> pins_;                        // the dimension that the user wants to be cut, -1 for any
-  ByValue<bool> kept_replicated_;            // the caller gets it
-  ByValue<bool> crosses_;                    // it goes to another TaskGraph, and is stored replicated
-  ByValue<std::optional<CutPlace>> wishes_;  // where it is wanted in the end, nowhere or somewhere
+  std::optional<SplitNodes> nodes_;             // once it runs
+  ByValue<CutPosition> at_;                     // where this axis cuts it
+  ByValue<bool> decided_;                       // its position is known; state is where it is needed first
+  ByValue<int> pins_;                           // the dimension that the user wants to be cut, -1 for any
+  ByValue<bool> kept_replicated_;               // the caller gets it
+  ByValue<bool> crosses_;                       // it goes to another TaskGraph, and is stored replicated
+  ByValue<std::optional<CutPosition>> wishes_;  // where it is wanted in the end, nowhere or somewhere
   bool found_any_ = false, begun_ = false;
   Reasons reasons_;
   bool wished_ = false;  // wishes_ are known

@@ -73,11 +73,11 @@ bool cuts_windows(const Plan& plan) {
   return false;
 }
 
-ByValue<std::optional<CutPlace>> beside_forward(const Plan& plan, const ByValue<CutPlace>& at, int axis) {
+ByValue<std::optional<CutPosition>> beside_forward(const Plan& plan, const ByValue<CutPosition>& at, int axis) {
   const Graph& graph = *plan.graph;
-  ByValue<CutPlace> lies = at;
-  ByValue<std::optional<CutPlace>> wished(at.size());
-  const auto place_of = [axis](const Sharding& s) { return epl::place_of(s, axis); };
+  ByValue<CutPosition> lies = at;
+  ByValue<std::optional<CutPosition>> wished(at.size());
+  const auto position_of = [axis](const Sharding& s) { return epl::position_of(s, axis); };
   const auto made_backward = [&](Value v) {
     const NodeId producer = graph.value(v).producer;
     return producer && graph.node(producer).phase == Phase::backward;
@@ -98,10 +98,10 @@ ByValue<std::optional<CutPlace>> beside_forward(const Plan& plan, const ByValue<
     const OperandShardings operands = operand_shardings(rule, cut);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
-      const CutPlace place = place_of(operands.inputs[i]);
-      if (v && place && !lies[v] && made_backward(v)) wished[v] = place;
+      const CutPosition position = position_of(operands.inputs[i]);
+      if (v && position && !lies[v] && made_backward(v)) wished[v] = position;
     }
-    for (size_t o = 0; o < node.outputs.size(); ++o) lies[node.outputs[o]] = place_of(operands.outputs[o]);
+    for (size_t o = 0; o < node.outputs.size(); ++o) lies[node.outputs[o]] = position_of(operands.outputs[o]);
   }
   return wished;
 }

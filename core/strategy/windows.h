@@ -25,6 +25,6 @@ bool cuts_windows(const Plan& plan);
 
 // Where values of the backward pass had best lie, because a node takes one beside what the forward pass has left in
 // shards: the gradient of an activation lies as the activation does. `at`: where the axis cuts the forward values.
-ByValue<std::optional<CutPlace>> beside_forward(const Plan& plan, const ByValue<CutPlace>& at, int axis);
+ByValue<std::optional<CutPosition>> beside_forward(const Plan& plan, const ByValue<CutPosition>& at, int axis);
 
 }  // namespace epl

@@ -102,10 +102,10 @@ TEST_P(Samples, AgreeInSizesThatNobodyThoughtOf) {
 // the batch stands in the operands.
 void compare_shards(const OpDef& op, const Sample& sample, const ShardingRule& rule, CutFactor factor, int64_t shards) {
   const std::vector<Tensor> inputs = sample.values(4);
-  const BatchCut cut = follow_batch(rule, std::vector<CutPlace>(inputs.size()), shards, factor);
+  const BatchCut cut = follow_batch(rule, std::vector<CutPosition>(inputs.size()), shards, factor);
   if (cut.couples) return;
   Launch launch = lowered(op, sample, inputs);
-  const bool sums = std::ranges::find(cut.outputs, CutPlace()) != cut.outputs.end();
+  const bool sums = std::ranges::find(cut.outputs, CutPosition()) != cut.outputs.end();
   if (sums) launch.units = {shards, cut.sum_outer};
   launch.context = {.seed = 5, .step = 3, .first_unit = 0, .units = shards};
   launch.threads = 2;

@@ -79,7 +79,7 @@ void expect_full(const Case& c, const Cut& first, const Cut& second) {
 // Units in one computation round exactly as shards that are added afterwards, by the binary tree. `shards` cuts the
 // factor into so many.
 void expect_unit_bits(const Case& c, int factor, int64_t outer, int64_t shards) {
-  const BatchCut cut = follow_batch(c.rule, std::vector<CutPlace>(c.inputs.size()), shards, {factor, outer});
+  const BatchCut cut = follow_batch(c.rule, std::vector<CutPosition>(c.inputs.size()), shards, {factor, outer});
   if (cut.couples) return;
   const int64_t part = c.rule.factors[factor].size / outer;
   auto full = evaluate_op(c.op, c.sample.attributes, c.inputs, {shards, cut.sum_outer});

@@ -186,7 +186,7 @@ void expect_same(const Tensor& found, const Tensor& wanted) {
 Tensor poisoned_shard(const Mesh& mesh, int rank, const Tensor& full, const Sharding& sharding) {
   Tensor shard(local_type(mesh, full.type(), sharding));
   for (int64_t i = 0; i < shard.elements(); ++i) set_element(shard, i, is_float(shard.dtype()) ? NAN : 1);
-  for_each_run(full.type(), sharding, mesh, mesh.place(rank), [&](int64_t global, int64_t local, int64_t bytes) {
+  for_each_run(full.type(), sharding, mesh, mesh.coordinates(rank), [&](int64_t global, int64_t local, int64_t bytes) {
     std::memcpy(static_cast<std::byte*>(shard.data()) + local, static_cast<const std::byte*>(full.data()) + global,
                 static_cast<size_t>(bytes));
   });

@@ -184,7 +184,7 @@ TEST(Shards, AreTheRunsOfAPlace) {
   const TensorType type{DType::u8, {2, 6}};
   const auto found = [&](const Sharding& sharding, int rank) {
     std::string out;
-    for_each_run(type, sharding, mesh, mesh.place(rank), [&](int64_t global, int64_t local, int64_t bytes) {
+    for_each_run(type, sharding, mesh, mesh.coordinates(rank), [&](int64_t global, int64_t local, int64_t bytes) {
       out += cat(out.empty() ? "" : " ", global, ">", local, "+", bytes);
     });
     return out;
@@ -203,7 +203,7 @@ TEST(Shards, MayBeUneven) {
                   .device = {{0, 1, 2, 3, 4, 5, 6, 7}}};
   const auto found = [&](const TensorType& type, const Sharding& sharding, int rank) {
     std::string out;
-    for_each_run(type, sharding, mesh, mesh.place(rank), [&](int64_t global, int64_t local, int64_t bytes) {
+    for_each_run(type, sharding, mesh, mesh.coordinates(rank), [&](int64_t global, int64_t local, int64_t bytes) {
       out += cat(out.empty() ? "" : " ", global, ">", local, "+", bytes);
     });
     return out;
@@ -222,9 +222,9 @@ TEST(Shards, MayBeUneven) {
   // Heads before samples: each head has a sample of each rank.
   const Sharding samples{.dims = {{{{1}, 1, 5}, {{0}, 5}}}};
   EXPECT_EQ(found(both, samples, 4), "2>0+2 6>2+2");
-  EXPECT_EQ(boxes_of(both, samples, mesh, mesh.place(4)).size(), 2u);
-  EXPECT_EQ(boxes_of(five, columns, mesh, mesh.place(3)).size(), 0u);
-  EXPECT_EQ(boxes_of(five, columns, mesh, mesh.place(2)).at(0).shape, (Shape{2, 1}));
+  EXPECT_EQ(boxes_of(both, samples, mesh, mesh.coordinates(4)).size(), 2u);
+  EXPECT_EQ(boxes_of(five, columns, mesh, mesh.coordinates(3)).size(), 0u);
+  EXPECT_EQ(boxes_of(five, columns, mesh, mesh.coordinates(2)).at(0).shape, (Shape{2, 1}));
 }
 
 }  // namespace

@@ -68,14 +68,14 @@ std::string sum_of(const LeafMesh& leaf) {
   Sums sums;
   for (int rank : mesh.device.ranks) {
     for (int64_t m = 0; m < mesh.size(micro_batch_axis); ++m) {
-      Place place = mesh.place(rank, m);
-      const int64_t first = batch.first_unit(mesh, place);
+      MeshCoordinates coordinates = mesh.coordinates(rank, m);
+      const int64_t first = batch.first_unit(mesh, coordinates);
       Texts runs;
       for (int64_t run = 0; run < batch.runs(mesh); ++run)
         runs.push_back(tree(units_from(first + run * batch.run_stride(mesh), batch.units_of_run(mesh))));
       for (size_t axis = 0; axis < mesh.axes.size(); ++axis)  // ranks along other axes compute the same
-        place.at[axis] = batch.cuts_over(static_cast<int>(axis)) ? place.at[axis] : 0;
-      sums[place.at] = runs;
+        coordinates.at[axis] = batch.cuts_over(static_cast<int>(axis)) ? coordinates.at[axis] : 0;
+      sums[coordinates.at] = runs;
     }
   }
   if (!batch.loops_in_runs(mesh)) join_runs(sums);
@@ -145,8 +145,8 @@ TEST(BatchLayout, MicroBatchesAreRunsOfUnitsWhereTheyComeFirst) {
   const Mesh& one = (*meshes)[1].mesh;
   const BatchLayout of_four = (*meshes)[0].batch, of_one = (*meshes)[1].batch;
   EXPECT_TRUE(of_four.time_first(four));
-  EXPECT_EQ(of_four.first_unit(four, four.place(2, 1)), 6);
-  EXPECT_EQ(of_one.first_unit(one, one.place(4, 1)), 4);
+  EXPECT_EQ(of_four.first_unit(four, four.coordinates(2, 1)), 6);
+  EXPECT_EQ(of_one.first_unit(one, one.coordinates(4, 1)), 4);
   EXPECT_EQ(of_one.runs(one), 1);
   EXPECT_EQ(of_one.units_of_run(one), 4);
   EXPECT_FALSE(of_one.loops_in_runs(one));

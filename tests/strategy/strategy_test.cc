@@ -148,12 +148,12 @@ TEST(Meshes, ShareTheOrderOfTheBatch) {
   EXPECT_EQ(of_b.runs(b), 4) << "micro-batch 0 has units 0, 2, 4 and 6";
   EXPECT_EQ(of_b.units_of_run(b), 1);
   EXPECT_EQ(of_b.run_stride(b), 2);
-  EXPECT_EQ(of_b.first_unit(b, b.place(4, 1)), 1);
-  EXPECT_EQ(of_a.first_unit(a, a.place(2, 1)), 5);
-  EXPECT_EQ(crossing_targets(b, b.place(4), a), (std::vector<int>{0, 1, 2, 3}));
-  EXPECT_EQ(crossing_targets(a, a.place(0), b), (std::vector<int>{4}));
-  EXPECT_TRUE(crossing_targets(a, a.place(3), b).empty());
-  EXPECT_EQ(crossing_source(a, b.place(4)), 0);
+  EXPECT_EQ(of_b.first_unit(b, b.coordinates(4, 1)), 1);
+  EXPECT_EQ(of_a.first_unit(a, a.coordinates(2, 1)), 5);
+  EXPECT_EQ(crossing_targets(b, b.coordinates(4), a), (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(crossing_targets(a, a.coordinates(0), b), (std::vector<int>{4}));
+  EXPECT_TRUE(crossing_targets(a, a.coordinates(3), b).empty());
+  EXPECT_EQ(crossing_source(a, b.coordinates(4)), 0);
 }
 
 TEST(Passes, AListIsCheckedBeforeItRuns) {

@@ -12,7 +12,7 @@ EPL_TRANSFER(emit) {
               call.stream.download(call.output, call.source, call.in.bytes);
               return {};
             }
-            for_each_run(port.global_type, port.sharding, call.program.mesh, call.place,
+            for_each_run(port.global_type, port.sharding, call.program.mesh, call.coordinates,
                          [&](int64_t global, int64_t local, int64_t bytes) {
                            call.stream.download(static_cast<std::byte*>(call.output) + global, call.source + local,
                                                 bytes);

@@ -15,7 +15,7 @@ namespace {
 
 class Propagation {
  public:
-  Propagation(Plan& plan, const SamplePlaces& outputs)
+  Propagation(Plan& plan, const SamplePositions& outputs)
       : plan_(plan),
         outputs_(outputs),
         graph_(*plan.graph),
@@ -28,16 +28,16 @@ class Propagation {
     for (Value v : graph_.leaves(ValueKind::input)) cut_[v].dim = graph_.value(v).batch_dim;
     for (const NodeId n : graph_.node_ids()) EPL_TRY(forward(n));
     make_in_shards();
-    place_outputs();
+    position_outputs();
     explain();
     write();
     return {};
   }
 
  private:
-  std::vector<CutPlace> input_cuts(const Node& node) const {
-    std::vector<CutPlace> cuts;
-    for (Value v : node.inputs) cuts.push_back(v ? cut_[v] : CutPlace());
+  std::vector<CutPosition> input_cuts(const Node& node) const {
+    std::vector<CutPosition> cuts;
+    for (Value v : node.inputs) cuts.push_back(v ? cut_[v] : CutPosition());
     return cuts;
   }
 
@@ -66,9 +66,10 @@ class Propagation {
   // The current samples are consecutive elements, which random numbers count.
   bool draws_in_order(const Node& node, const BatchCut& cut) const {
     if (!node.op->random || !cut.factor) return true;
-    const CutPlace& place = cut.outputs[0];
+    const CutPosition& position = cut.outputs[0];
     const Shape& shape = graph_.type(node.outputs[0]).shape;
-    return place.outer == 1 && std::all_of(shape.begin(), shape.begin() + place.dim, [](int64_t d) { return d == 1; });
+    return position.outer == 1 &&
+           std::all_of(shape.begin(), shape.begin() + position.dim, [](int64_t d) { return d == 1; });
   }
 
   void apply(NodeId n, const BatchCut& cut) {
@@ -96,25 +97,25 @@ class Propagation {
       for (size_t o = 0; o < node.outputs.size() && agreed; ++o) {
         Value v = node.outputs[o];
         if (!v || (users[v].empty() && !pinned[v])) continue;
-        const CutPlace place = wish(v, users[v]);
-        const CutFactor wished = place ? factor_at(rules_[n], rules_[n].outputs[o], place) : CutFactor();
+        const CutPosition position = wish(v, users[v]);
+        const CutFactor wished = position ? factor_at(rules_[n], rules_[n].outputs[o], position) : CutFactor();
         agreed = !pinned[v] && wished && (!factor || wished == factor);
         if (agreed) factor = wished;
       }
       if (!agreed || !factor) continue;
-      BatchCut cut = follow_batch(rules_[n], std::vector<CutPlace>(node.inputs.size()), units_, factor);
-      bool sums = std::ranges::find(cut.outputs, CutPlace()) != cut.outputs.end();
+      BatchCut cut = follow_batch(rules_[n], std::vector<CutPosition>(node.inputs.size()), units_, factor);
+      bool sums = std::ranges::find(cut.outputs, CutPosition()) != cut.outputs.end();
       if (!cut.couples && !sums) apply(n, cut);
     }
   }
 
   // Where every use wants shards, or nowhere.
-  CutPlace wish(Value v, const std::vector<NodeId>& users) const {
-    CutPlace wanted;
+  CutPosition wish(Value v, const std::vector<NodeId>& users) const {
+    CutPosition wanted;
     for (const NodeId user : users) {
       if (!factor_[user]) return {};
       const Node& node = graph_.node(user);
-      BatchCut cut = follow_batch(rules_[user], std::vector<CutPlace>(node.inputs.size()), units_, factor_[user]);
+      BatchCut cut = follow_batch(rules_[user], std::vector<CutPosition>(node.inputs.size()), units_, factor_[user]);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         if (node.inputs[i] != v) continue;
         if (!cut.inputs[i] || (wanted && wanted != cut.inputs[i])) return {};
@@ -124,7 +125,7 @@ class Propagation {
     return wanted;
   }
 
-  void place_outputs() {
+  void position_outputs() {
     for (const Graph::Output& output : graph_.outputs) {
       const auto known = outputs_.find(output.name);
       if (known != outputs_.end() && !cut_[output.value]) cut_[output.value] = known->second;
@@ -170,10 +171,10 @@ class Propagation {
   }
 
   Plan& plan_;
-  const SamplePlaces& outputs_;
+  const SamplePositions& outputs_;
   const Graph& graph_;
   int64_t units_;
-  ByValue<CutPlace> cut_;
+  ByValue<CutPosition> cut_;
   ByNode<CutFactor> factor_;
   const ByNode<ShardingRule>& rules_;
 };

@@ -20,7 +20,7 @@ namespace {
 
 // What one way to cut comes to.
 struct Region {
-  ByValue<CutPlace> at;
+  ByValue<CutPosition> at;
   ByNode<CutFactor> factors;
   std::set<std::pair<Value, Phase>> gathered;  // values, in the passes that gather them
   double kept_elsewhere = 0;                   // bytes that a rank need not write, keep and read
@@ -55,8 +55,8 @@ class Between {
       if (!sums_[v] || taken_.at[v]) continue;
       Region best = taken_;
       best.kept_elsewhere = best.moved = 0;
-      for (const CutPlace& place : places(v)) {
-        Region region = grown(v, place);
+      for (const CutPosition& position : positions(v)) {
+        Region region = grown(v, position);
         if (gain(region) > gain(best)) best = std::move(region);
       }
       taken_ = std::move(best);
@@ -110,23 +110,25 @@ class Between {
   }
 
   // The largest shard of an uneven cut, in parts.
-  int64_t largest(const CutPlace& place) const { return (place.of + parts_ - 1) / parts_; }
-  // Whether a cut of a dimension or factor of this size finds its place among those that it has. Uneven shards are of
-  // parts that nothing inside them cuts, and smaller than the dimension.
-  bool nests(int64_t size, const Cuts& cuts, const CutPlace& place) const {
-    const int64_t run = place.outer * (place.of > 0 ? place.of : parts_);
+  int64_t largest(const CutPosition& position) const { return (position.of + parts_ - 1) / parts_; }
+  // Whether a cut of a dimension or factor of this size finds its position among those that it has. Uneven shards are
+  // of parts that nothing inside them cuts, and smaller than the dimension.
+  bool nests(int64_t size, const Cuts& cuts, const CutPosition& position) const {
+    const int64_t run = position.outer * (position.of > 0 ? position.of : parts_);
     if (size % run != 0) return false;
-    if (place.of > 0 && (by_segments_ || place.of % parts_ == 0 || largest(place) == place.of)) return false;
+    if (position.of > 0 && (by_segments_ || position.of % parts_ == 0 || largest(position) == position.of))
+      return false;
     return std::ranges::all_of(cuts, [&](const AxisCut& cut) {
       int64_t shards = cut.outer * std::max<int64_t>(cut.of, 1);
       for (int axis : cut.of > 0 ? std::vector<int>() : cut.axes) shards *= mesh_.axes[axis].size;
-      return cut.outer > place.outer ? cut.outer % run == 0 : cut.outer < place.outer && place.outer % shards == 0;
+      return cut.outer > position.outer ? cut.outer % run == 0
+                                        : cut.outer < position.outer && position.outer % shards == 0;
     });
   }
   // Whether a value may lie in shards there. What is added to a sum when it is complete must have all that it is added
   // to, so its own dimensions are left alone.
-  bool may_lie(Value v, const CutPlace& place) const {
-    const int d = place.dim;
+  bool may_lie(Value v, const CutPosition& position) const {
+    const int d = position.dim;
     const TensorType& type = graph_.type(v);
     const auto meets = [&](int f) { return meets_[v].contains(f); };
     if (!meets_[v].empty()) {
@@ -134,38 +136,38 @@ class Between {
       const auto& dims = rules_[info.producer].rule.outputs[info.output];
       if (std::ranges::any_of(dims[d], meets)) return false;
     }
-    return !kept_replicated_[v] && nests(type.shape[d], plan_.shardings[v].dims[d], place);
+    return !kept_replicated_[v] && nests(type.shape[d], plan_.shardings[v].dims[d], position);
   }
 
   // In front of what the batch cuts of a dimension, and behind it; in equal shards where there are any.
-  std::vector<CutPlace> places(Value v) const {
-    std::vector<CutPlace> found;
+  std::vector<CutPosition> positions(Value v) const {
+    std::vector<CutPosition> found;
     for (int d = 0; d < graph_.type(v).ndim(); ++d) {
       for (const int64_t outer : {int64_t{1}, plan_.batch}) {
         if (outer == 0) continue;
         const int64_t run = graph_.type(v).shape[d] / outer;
-        const CutPlace place{d, outer, run % parts_ == 0 ? 0 : run};
-        const bool new_place = std::ranges::find(found, place) == found.end();
-        if (new_place && may_lie(v, place)) found.push_back(place);
+        const CutPosition position{d, outer, run % parts_ == 0 ? 0 : run};
+        const bool new_position = std::ranges::find(found, position) == found.end();
+        if (new_position && may_lie(v, position)) found.push_back(position);
       }
     }
     return found;
   }
 
-  Region grown(Value sum, const CutPlace& place) const {
+  Region grown(Value sum, const CutPosition& position) const {
     Region region = taken_;
     region.kept_elsewhere = region.moved = 0;
-    lay(region, sum, place);
+    lay(region, sum, position);
     region.moved -= others(sum);
     for (const NodeId n : graph_.node_ids().after(graph_.value(sum).producer)) visit(region, n);
     return region;
   }
 
-  void lay(Region& region, Value v, const CutPlace& place) const {
-    region.at[v] = place;
-    region.kept_elsewhere +=
-        place.of == 0 ? others(v)
-                      : bytes(v) * static_cast<double>(place.of - largest(place)) / static_cast<double>(place.of);
+  void lay(Region& region, Value v, const CutPosition& position) const {
+    region.at[v] = position;
+    region.kept_elsewhere += position.of == 0 ? others(v)
+                                              : bytes(v) * static_cast<double>(position.of - largest(position)) /
+                                                    static_cast<double>(position.of);
     ++region.values;
   }
 
@@ -210,10 +212,10 @@ class Between {
     if (factor) sharding.factors[factor.factor] = {{.axes = axes_, .outer = factor.outer, .of = factor.of}};
     return operand_shardings(rule, sharding);
   }
-  CutPlace place_of(const Sharding& sharding) const { return epl::place_of(sharding, axes_.front()); }
+  CutPosition position_of(const Sharding& sharding) const { return epl::position_of(sharding, axes_.front()); }
 
   // Bytes to gather those operands that do not lie as they are wanted.
-  double gathering(const Region& region, const Node& node, const std::vector<CutPlace>& wanted) const {
+  double gathering(const Region& region, const Node& node, const std::vector<CutPosition>& wanted) const {
     double all = 0;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
@@ -227,8 +229,8 @@ class Between {
   double cost_of(const Region& region, NodeId n, const CutFactor& factor) const {
     const Node& node = graph_.node(n);
     const OperandShardings operands = operands_of(n, factor);
-    std::vector<CutPlace> wanted;
-    for (const Sharding& input : operands.inputs) wanted.push_back(place_of(input));
+    std::vector<CutPosition> wanted;
+    for (const Sharding& input : operands.inputs) wanted.push_back(position_of(input));
     double cost = gathering(region, node, wanted);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] && scatters(region, node.inputs[i], wanted[i])) cost -= others(node.inputs[i]);
@@ -236,12 +238,12 @@ class Between {
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const Value v = node.outputs[o];
       if (!operands.outputs[o].partial.empty()) cost += 2 * others(v);
-      if (place_of(operands.outputs[o]) && !may_lie(v, place_of(operands.outputs[o]))) cost += others(v);
+      if (position_of(operands.outputs[o]) && !may_lie(v, position_of(operands.outputs[o]))) cost += others(v);
     }
     return cost;
   }
   // Whether a sum that is replicated so far is wanted in shards.
-  bool scatters(const Region& region, Value v, const CutPlace& wanted) const {
+  bool scatters(const Region& region, Value v, const CutPosition& wanted) const {
     return sums_[v] && wanted && !region.at[v] && may_lie(v, wanted);
   }
 
@@ -252,7 +254,7 @@ class Between {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value v = node.inputs[i];
       if (!v) continue;
-      const CutPlace wanted = place_of(operands.inputs[i]);
+      const CutPosition wanted = position_of(operands.inputs[i]);
       if (scatters(region, v, wanted)) {
         lay(region, v, wanted);
         for (const NodeId user : users_[v]) {  // those before have taken it in full
@@ -264,8 +266,8 @@ class Between {
       }
     }
     for (size_t o = 0; o < node.outputs.size() && factor; ++o) {
-      const CutPlace place = place_of(operands.outputs[o]);
-      if (place && may_lie(node.outputs[o], place)) lay(region, node.outputs[o], place);
+      const CutPosition position = position_of(operands.outputs[o]);
+      if (position && may_lie(node.outputs[o], position)) lay(region, node.outputs[o], position);
     }
   }
 
@@ -294,8 +296,8 @@ class Between {
       plan_.explain(n, "in shards between cut nodes, as its operand is");
     }
     for (const Value v : taken_.at.ids()) {
-      const CutPlace& place = taken_.at[v];
-      if (place) add_cut(plan_.shardings[v].dims[place.dim], place.outer, place.of);
+      const CutPosition& position = taken_.at[v];
+      if (position) add_cut(plan_.shardings[v].dims[position.dim], position.outer, position.of);
     }
   }
 

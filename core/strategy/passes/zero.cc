@@ -87,17 +87,18 @@ class Sharing {
     if (automatic_) {
       if (!pays(n, graph_.type(parameter->state), replicated, axes)) return {};
     }
-    const CutPlace place = as_stored ? choose(n, graph_.type(parameter->state), replicated, axes) : CutPlace();
-    if (!place) {
+    const CutPosition position = as_stored ? choose(n, graph_.type(parameter->state), replicated, axes) : CutPosition();
+    if (!position) {
       replicated_.push_back(graph_.value(parameter->state).name);
       return {};
     }
-    if (!cut(n, with(replicated, place, axes)))
+    if (!cut(n, with(replicated, position, axes)))
       return error(Code::internal, "node ", node(n).name, " is elementwise and cannot be cut");
     shards_ = mesh(n).shards(axes);
     ++shared_;
     for (const Graph::Update& update : updates_[n]) {
-      if (kind(update) == ValueKind::state) stored(update.state) = stored(update.next) = with(replicated, place, axes);
+      if (kind(update) == ValueKind::state)
+        stored(update.state) = stored(update.next) = with(replicated, position, axes);
     }
     return {};
   }
@@ -127,14 +128,14 @@ class Sharing {
   // The first dimension that divides, inside what cuts it already: shards of dimension 0 lie one behind the other.
   // Those of another one are taken apart and put together in memory, which takes longer than to update all of them.
   // Entries that share their state agree about it.
-  CutPlace choose(NodeId n, const TensorType& type, const Sharding& replicated, const std::vector<int>& axes) const {
+  CutPosition choose(NodeId n, const TensorType& type, const Sharding& replicated, const std::vector<int>& axes) const {
     for (int d = 0; d < (automatic_ ? std::min(type.ndim(), 1) : type.ndim()); ++d) {
       int64_t before = 1;
       for (const AxisCut& cut : replicated.dims[d]) before = runs(n, cut);
-      const CutPlace place{d, before};
+      const CutPosition position{d, before};
       if (type.shape[d] % (before * mesh(n).shards(axes)) == 0 && type.elements() > 0 &&
-          agrees(n, with(replicated, place, axes)))
-        return place;
+          agrees(n, with(replicated, position, axes)))
+        return position;
     }
     return {};
   }
@@ -154,9 +155,9 @@ class Sharing {
     });
   }
 
-  static Sharding with(Sharding sharding, const CutPlace& place, const std::vector<int>& axes) {
-    Cuts& cuts = sharding.dims[place.dim];
-    cuts.insert(std::ranges::upper_bound(cuts, place.outer, {}, &AxisCut::outer), {axes, place.outer});
+  static Sharding with(Sharding sharding, const CutPosition& position, const std::vector<int>& axes) {
+    Cuts& cuts = sharding.dims[position.dim];
+    cuts.insert(std::ranges::upper_bound(cuts, position.outer, {}, &AxisCut::outer), {axes, position.outer});
     return sharding;
   }
 
