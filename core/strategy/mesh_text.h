@@ -19,7 +19,7 @@ bool parse_axis_names(std::string_view text, const Mesh& mesh, std::vector<int>&
 // "split of 10" is an uneven one.
 std::string cuts_text(const Mesh& mesh, const std::vector<Cuts>& all);
 bool parse_cuts(TextReader& reader, const Mesh& mesh, std::vector<Cuts>& out);
-// How the batch is cut, "batch [data and micro_batch.unit outer 2]", where it is not cut at once.
+// How the batch is cut, "batch [data and micro_batch.unit outer 2]", where not all axes cut it in their order.
 std::string batch_line(const Mesh& mesh, const BatchLayout& batch);
 // What follows the word "batch".
 bool parse_batch(TextReader& reader, const Mesh& mesh, BatchLayout& batch);

@@ -21,8 +21,8 @@ struct Bucket {
   int destroyed = 0;
   epl_cancel* cancels = nullptr;  // triggered by the first call
 
-  epl_error* count(size_t piece) {
-    largest = std::max(largest, piece);
+  epl_error* count(size_t chunk) {
+    largest = std::max(largest, chunk);
     epl_cancel_trigger(cancels);
     if (calls++ != fail_at) return nullptr;
     return epl_error_create(EPL_ERROR_PEER_FAILED, EPL_STR("the bucket is gone"));
@@ -60,7 +60,7 @@ std::string read_file(const std::string& path) {
 class Streams : public testing::Test {
  protected:
   void SetUp() override {
-    ::world_make(&w, folder.c_str(), 1, 20000);  // weights of several pieces, which stay in the file
+    ::world_make(&w, folder.c_str(), 1, 20000);  // weights of several chunks, which stay in the file
     must(epl_dataset_open(w.engine, TEXT(w.csv_path), EPL_STR("{\"batch\":8,\"classes\":true,\"order\":\"shuffled\"}"),
                           nullptr, &rows));
     must(epl_dataset_bind(rows, w.plan, EPL_ENTRY_TRAIN));

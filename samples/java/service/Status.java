@@ -62,9 +62,9 @@ record Status(String id, String phase, long step, long steps, double loss, doubl
 
   /** As a job's note has it. */
   static Status of(Map<String, Object> json) {
-    return new Status((String) json.get("id"), (String) json.get("phase"), integer(json, "step"), integer(json, "steps"),
-        real(json, "loss"), real(json, "learning_rate"), real(json, "seconds_per_step"), 0, integer(json, "checkpoint_step"),
-        integer(json, "created"), (String) json.get("error"), null);
+    return new Status((String) json.get("id"), (String) json.get("phase"), integer(json, "step"),
+        integer(json, "steps"), real(json, "loss"), real(json, "learning_rate"), real(json, "seconds_per_step"), 0,
+        integer(json, "checkpoint_step"), integer(json, "created"), (String) json.get("error"), null);
   }
 
   private static long integer(Map<String, Object> json, String name) {
