@@ -6,7 +6,7 @@
 namespace epl {
 namespace {
 
-// Values that rest on a sum over the batch, so that no sample's shard of them is its own. Where each sample is a
+// Values that rest on a sum over the batch, so that no sample's share of them is its own. Where each sample is a
 // micro-batch that is independent there are none.
 ByValue<bool> mixed_values(const Plan& plan) {
   const Graph& graph = *plan.graph;

@@ -13,7 +13,7 @@ namespace epl {
 struct SampleDims {
   int64_t batch = 0;        // samples of a full batch; 0 where nothing counts them
   std::vector<int> inputs;  // the dimension of each that counts samples; -1: it is the same for all
-  // The dimension of each in which the samples' shards follow one another; -1 where a sample's shard does not stand
+  // The dimension of each in which the samples' shares follow one another; -1 where a sample's share does not stand
   // alone: it lies across, or rests on the other samples of the batch.
   std::vector<int> outputs;
 };

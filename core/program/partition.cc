@@ -35,7 +35,7 @@ Result<LocalGraph> Partition::run() {
       if (b.late) EPL_TRY(pass_on(b, w));
     }
     for (const NodeId n : order_) EPL_TRY(visit(n, w));
-    known_ = {};  // a shard belongs to one loop
+    known_ = {};  // what is known belongs to one loop
   }
   EPL_TRY(finish());
   join_collectives(local_);
