@@ -55,8 +55,8 @@ struct Halo {
   bool borders(int64_t own) const { return first != 0 || step != own || size != own; }
 };
 struct HaloRule {
-  // None: shards cannot be computed alike. `dim` is that of the operands, `parts` divides the factor.
-  std::optional<Halo> (*of)(const OpQuery&, int dim, int64_t parts) = nullptr;
+  // None: shards cannot be computed alike. `dim` is that of the operands, `shards` divides the factor.
+  std::optional<Halo> (*of)(const OpQuery&, int dim, int64_t shards) = nullptr;
   std::vector<int> operands = {};        // that are read so
   bool lowest = false;                   // padding is the lowest number, else zero
   void (*adapt)(Attributes&) = nullptr;  // what else changes, where one is cut

@@ -306,15 +306,15 @@ template <class X, class Y> void tie_windows(Ties& t, const ConvTypes& types, X 
 }
 
 template <ConvTypes (*types_of)(const OpQuery&)>
-std::optional<Halo> elements_of_shards(const OpQuery& q, int dim, int64_t parts) {
+std::optional<Halo> elements_of_shards(const OpQuery& q, int dim, int64_t shards) {
   const ConvTypes types = types_of(q);
   const auto d = static_cast<size_t>(dim);
-  return elements_of_windows(window_of(q.attributes(), spatial(types.w)), d - 2, types.x[d], types.y[d], parts, false);
+  return elements_of_windows(window_of(q.attributes(), spatial(types.w)), d - 2, types.x[d], types.y[d], shards, false);
 }
-std::optional<Halo> windows_of_shards(const OpQuery& q, int dim, int64_t parts) {
+std::optional<Halo> windows_of_shards(const OpQuery& q, int dim, int64_t shards) {
   const ConvTypes types = grad_input_types(q);
   const auto d = static_cast<size_t>(dim);
-  return windows_of_elements(window_of(q.attributes(), spatial(types.w)), d - 2, types.x[d], parts, false);
+  return windows_of_elements(window_of(q.attributes(), spatial(types.w)), d - 2, types.x[d], shards, false);
 }
 }  // namespace
 

@@ -85,14 +85,14 @@ template <PoolTypes (*types_of)(const OpQuery&)> void tie_windows(Ties& t) {
 
 Window window_of_pool(const OpQuery& q) { return window_of(q.attributes(), q.attributes().ints("kernel")); }
 template <PoolTypes (*types_of)(const OpQuery&)>
-std::optional<Halo> elements_of_shards(const OpQuery& q, int dim, int64_t parts) {
+std::optional<Halo> elements_of_shards(const OpQuery& q, int dim, int64_t shards) {
   const PoolTypes types = types_of(q);
   const auto d = static_cast<size_t>(dim);
-  return elements_of_windows(window_of_pool(q), d - 2, types.x[d], types.y[d], parts, q.attributes().flag("ceil"));
+  return elements_of_windows(window_of_pool(q), d - 2, types.x[d], types.y[d], shards, q.attributes().flag("ceil"));
 }
-std::optional<Halo> pools_of_shards(const OpQuery& q, int dim, int64_t parts) {
+std::optional<Halo> pools_of_shards(const OpQuery& q, int dim, int64_t shards) {
   const auto d = static_cast<size_t>(dim);
-  return windows_of_elements(window_of_pool(q), d - 2, q.out(0).shape[d], parts, q.attributes().flag("ceil"));
+  return windows_of_elements(window_of_pool(q), d - 2, q.out(0).shape[d], shards, q.attributes().flag("ceil"));
 }
 
 // Where padding takes part in a window of a dilated kernel, its index is no neighbour's.
@@ -281,9 +281,9 @@ EPL_OP(avg_pool_grad) {
 
 EPL_PARTITION(max_pool) {
   return {.ties = tie_windows<pool_types>,
-          .halo = {.of = [](const OpQuery& q, int dim, int64_t parts) -> std::optional<Halo> {
+          .halo = {.of = [](const OpQuery& q, int dim, int64_t shards) -> std::optional<Halo> {
                      if (!every_window_has_elements(window_of_pool(q))) return std::nullopt;
-                     return elements_of_shards<pool_types>(q, dim, parts);
+                     return elements_of_shards<pool_types>(q, dim, shards);
                    },
                    .operands = {0},
                    .lowest = true,
@@ -297,9 +297,9 @@ EPL_PARTITION(max_pool_grad) {
 
 EPL_PARTITION(avg_pool) {
   return {.ties = tie_windows<pool_types>,
-          .halo = {.of = [](const OpQuery& q, int dim, int64_t parts) -> std::optional<Halo> {
+          .halo = {.of = [](const OpQuery& q, int dim, int64_t shards) -> std::optional<Halo> {
                      if (!counts_alike(q, pool_types(q), dim)) return std::nullopt;
-                     return elements_of_shards<pool_types>(q, dim, parts);
+                     return elements_of_shards<pool_types>(q, dim, shards);
                    },
                    .operands = {0},
                    .adapt = count_padding}};
@@ -307,9 +307,9 @@ EPL_PARTITION(avg_pool) {
 
 EPL_PARTITION(avg_pool_grad) {
   return {.ties = tie_windows<gradient_types>,
-          .halo = {.of = [](const OpQuery& q, int dim, int64_t parts) -> std::optional<Halo> {
+          .halo = {.of = [](const OpQuery& q, int dim, int64_t shards) -> std::optional<Halo> {
                      if (!counts_alike(q, gradient_types(q), dim)) return std::nullopt;
-                     return pools_of_shards(q, dim, parts);
+                     return pools_of_shards(q, dim, shards);
                    },
                    .operands = {0},
                    .adapt = count_padding}};

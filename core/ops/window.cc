@@ -60,9 +60,9 @@ int64_t extent(const Window& w, size_t d) { return (w.kernel[d] - 1) * w.dilatio
 int64_t floor_division(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 }  // namespace
 
-std::optional<Halo> elements_of_windows(const Window& w, size_t d, int64_t size, int64_t windows, int64_t parts,
+std::optional<Halo> elements_of_windows(const Window& w, size_t d, int64_t size, int64_t windows, int64_t shards,
                                         bool ceil) {
-  const int64_t own = size / parts, each = windows / parts, stride = w.strides[d];
+  const int64_t own = size / shards, each = windows / shards, stride = w.strides[d];
   Halo halo{.first = -w.begin[d], .step = each * stride, .size = (each - 1) * stride + extent(w, d)};
   // Where the last window needs nothing beyond the shard, what it leaves over may stay: it makes no further window.
   const int64_t left = own - halo.first - halo.size;
@@ -70,8 +70,8 @@ std::optional<Halo> elements_of_windows(const Window& w, size_t d, int64_t size,
   return halo;
 }
 
-std::optional<Halo> windows_of_elements(const Window& w, size_t d, int64_t size, int64_t parts, bool ceil) {
-  const int64_t own = size / parts, stride = w.strides[d], reach = extent(w, d);
+std::optional<Halo> windows_of_elements(const Window& w, size_t d, int64_t size, int64_t shards, bool ceil) {
+  const int64_t own = size / shards, stride = w.strides[d], reach = extent(w, d);
   if (own % stride != 0) return std::nullopt;
   // The first window that reaches the first element, but for one that would begin behind it.
   const int64_t first = std::min(-floor_division(reach - 1 - w.begin[d], stride), floor_division(w.begin[d], stride));

@@ -36,13 +36,13 @@ template <class F> void for_each_tap(const Window& w, std::span<const int64_t> s
   });
 }
 
-// What the p-th of `parts` equal shards of the windows along d reads of the elements, of which there are `size` in as
+// What the p-th of `shards` equal shards of the windows along d reads of the elements, of which there are `size` in as
 // many shards; and of the elements what it reads of the windows, for gradients with respect to elements. None: shards
 // would differ in more than where they begin, as where a stride does not divide a shard of the elements. With `ceil`
 // the last window may hang over.
-std::optional<Halo> elements_of_windows(const Window& window, size_t d, int64_t size, int64_t windows, int64_t parts,
+std::optional<Halo> elements_of_windows(const Window& window, size_t d, int64_t size, int64_t windows, int64_t shards,
                                         bool ceil);
-std::optional<Halo> windows_of_elements(const Window& window, size_t d, int64_t size, int64_t parts, bool ceil);
+std::optional<Halo> windows_of_elements(const Window& window, size_t d, int64_t size, int64_t shards, bool ceil);
 
 inline std::span<const int64_t> spatial(const Shape& shape) { return std::span(shape).subspan(2); }
 

@@ -43,7 +43,7 @@ RunJoin join_runs(const Mesh& mesh, const TensorType& run, const Cuts& cuts, int
   const TensorType all = with_dim(run, dim, run.shape[dim] * runs);
   const InRuns in(mesh, all, cuts, dim, runs);
   const TensorType joined{run.dtype, {in.before, in.runs, in.behind}};
-  return {.part = view(with_dim(joined, 1, 1), ".run"),
+  return {.each = view(with_dim(joined, 1, 1), ".run"),
           .joined = {.op = "concat", .suffix = ".runs", .attributes = {{"axis", int64_t{1}}}, .type = joined},
           .all = view(all, ".joined")};
 }

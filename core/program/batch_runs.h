@@ -12,10 +12,10 @@ namespace epl {
 std::vector<Move> take_run(const Mesh& mesh, const TensorType& local, const Cuts& cuts, int dim, int64_t runs,
                            int64_t run);
 
-// The runs of a value together again: `part` is made of each, `joined` of all parts, `all` of that. `run` is the type
+// The runs of a value together again: `each` is made of one, `joined` of all of these, `all` of that. `run` is the type
 // of one.
 struct RunJoin {
-  Move part, joined, all;
+  Move each, joined, all;
 };
 RunJoin join_runs(const Mesh& mesh, const TensorType& run, const Cuts& cuts, int dim, int64_t runs);
 

@@ -95,10 +95,10 @@ class Layout {
     const Value root = l_.root[v];
     const bool in_arena = l_.location[root].space == Space::none;
     Location at = in_arena ? l_.ranges[l_.range[root]].at : l_.location[root];
-    const Lowering::Part &own = l_.part[v], &of_root = l_.part[root];
-    if (const Lowering::Part& part = own ? own : of_root) {
-      at.axis = part.axis;
-      at.stride = part.stride;
+    const Lowering::ShardOffset &own = l_.shard_offset[v], &of_root = l_.shard_offset[root];
+    if (const Lowering::ShardOffset& offset = own ? own : of_root) {
+      at.axis = offset.axis;
+      at.stride = offset.stride;
     }
     return at;
   }

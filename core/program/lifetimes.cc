@@ -174,16 +174,16 @@ class Lifetimes {
     const Instruction& in = instruction(p);
     if (in.transfer) return false;
     const auto& [inputs, outputs] = l_.operands[p];
-    const Lowering::Part own{axis, graph_.type(shard).bytes()};
+    const Lowering::ShardOffset own{axis, graph_.type(shard).bytes()};
     if (own.stride * ranks_along(axis) != graph_.type(state).bytes()) return false;
     const auto o = std::ranges::find(outputs, shard) - outputs.begin();
-    const auto reads_all = [&](Value v) { return v && root(v) == state && l_.part[v] != own; };
+    const auto reads_all = [&](Value v) { return v && root(v) == state && l_.shard_offset[v] != own; };
     if (std::ranges::any_of(inputs, reads_all)) return false;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs[i] || root(inputs[i]) != state || !in.prepared.may_alias(static_cast<int>(i), static_cast<int>(o)))
         continue;
       l_.location[made] = location(state);
-      l_.part[made] = own;
+      l_.shard_offset[made] = own;
       return true;
     }
     return false;
@@ -206,7 +206,7 @@ class Lifetimes {
         for (size_t i = 0; i < inputs.size() && l_.range[out] < 0; ++i) {
           if (inputs[i] && !taken[i] && may_take(p, static_cast<int>(i), static_cast<int>(o), timeline)) {
             take_over(root(inputs[i]), out);
-            if (takes_segment(p)) l_.part[out] = segment(p, out);
+            if (takes_segment(p)) l_.shard_offset[out] = segment(p, out);
             taken[i] = true;
           }
         }
@@ -218,7 +218,7 @@ class Lifetimes {
 
   // Results of this instruction may be written over the rank's own segments of its operands.
   bool takes_segment(int p) const { return instruction(p).transfer && instruction(p).transfer->scatters; }
-  Lowering::Part segment(int p, Value v) const { return {axis_of(instruction(p)), graph_.type(v).bytes()}; }
+  Lowering::ShardOffset segment(int p, Value v) const { return {axis_of(instruction(p)), graph_.type(v).bytes()}; }
 
   // Whether output `o` of an instruction may be written over its input `i`, or over a segment of it.
   bool may_take(int p, int i, int o, const Timeline& timeline) {
@@ -231,9 +231,9 @@ class Lifetimes {
     const bool once = std::ranges::count_if(inputs, [&](Value v) { return v && root(v) == source; }) == 1;
     const int64_t bytes = graph_.type(out).bytes();
     const int64_t all = graph_.type(source).bytes();
-    const bool fits = takes_segment(p)
-                          ? !l_.part[source] && bytes % memory_alignment == 0 && bytes * ranks_along(axis_of(in)) == all
-                          : bytes == all;
+    const bool fits = takes_segment(p) ? !l_.shard_offset[source] && bytes % memory_alignment == 0 &&
+                                             bytes * ranks_along(axis_of(in)) == all
+                                       : bytes == all;
     if (!dies || !once || !fits) return false;
     const Loop *from = l_.loop_of(first(source)), *loop = l_.loop_of(p);
     if (from != loop && (loop || !(from->interleaved || in.transfer))) return false;
@@ -242,7 +242,7 @@ class Lifetimes {
 
   void take_over(Value source, Value out) {
     l_.range[out] = l_.range[source];
-    l_.part[out] = l_.part[source];
+    l_.shard_offset[out] = l_.shard_offset[source];
     LiveRange& range = l_.ranges[l_.range[source]];
     range.last = std::max(range.last, last(out));
     const std::vector<int>& sends = sends_[out];

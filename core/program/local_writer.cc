@@ -36,9 +36,9 @@ Value LocalWriter::sum(std::vector<Value> runs, const std::string& name, Phase p
 Value LocalWriter::join(const std::vector<Value>& runs, const Sharding& sharding, const Node& old) const {
   const int dim = sharding.cut_dim(batch_axis);
   const RunJoin join = join_runs(mesh(), type(runs[0]), sharding.dims[dim], dim, static_cast<int64_t>(runs.size()));
-  std::vector<Value> parts;
-  for (Value v : runs) parts.push_back(append(join.part, cat(old.name, join.part.suffix), {v}, old.phase));
-  const Value all = append(join.joined, cat(old.name, join.joined.suffix), parts, old.phase);
+  std::vector<Value> views;
+  for (Value v : runs) views.push_back(append(join.each, cat(old.name, join.each.suffix), {v}, old.phase));
+  const Value all = append(join.joined, cat(old.name, join.joined.suffix), views, old.phase);
   return append(join.all, cat(old.name, join.all.suffix), {all}, old.phase);
 }
 

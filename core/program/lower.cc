@@ -17,7 +17,7 @@ Lowering::Lowering(const LocalGraph& local_graph, Graph fused, RegionNodes regio
       root(graph.value_count()),
       location(graph.value_count()),
       memory(graph.value_count(), MemoryKind::device),
-      part(graph.value_count()),
+      shard_offset(graph.value_count()),
       first(graph.value_count(), -1),
       last(graph.value_count(), -1),
       range(graph.value_count(), -1) {}

@@ -47,13 +47,13 @@ struct Lowering {
   ByValue<Location> location;      // of a root; space none: the arena
   ByValue<MemoryKind> memory;      // of a root
   // Where it begins in the memory of its root, or that in the memory that it shares; none: at the beginning.
-  struct Part {
+  struct ShardOffset {
     int32_t axis = -1;
     int64_t stride = 0;
     explicit operator bool() const { return axis >= 0; }
-    friend bool operator==(const Part&, const Part&) = default;
+    friend bool operator==(const ShardOffset&, const ShardOffset&) = default;
   };
-  ByValue<Part> part;
+  ByValue<ShardOffset> shard_offset;
   std::vector<Graph::Update> copies;
 
   // Lifetimes.

@@ -8,7 +8,7 @@ namespace epl {
 int64_t Padding::outer(const AxisCut& cut) const {
   int64_t outer = cut.outer;
   for (const AxisCut& major : cuts_) {
-    if (major.of > 0 && major.outer < cut.outer) outer = outer / major.of * parts(major);
+    if (major.of > 0 && major.outer < cut.outer) outer = outer / major.of * granules(major);
   }
   return outer;
 }
@@ -49,8 +49,8 @@ std::vector<ReadPadding> padding_of(const Sharding& sharding) {
   return found;
 }
 
-Shape in_parts(const Mesh& mesh, const Shape& local, const Sharding& sharding, size_t dim, const AxisCut& cut) {
-  Shape shape = {mesh.local_outer(cut.outer, sharding.dims[dim]), mesh.parts_of_shard(cut), 1};
+Shape in_granules(const Mesh& mesh, const Shape& local, const Sharding& sharding, size_t dim, const AxisCut& cut) {
+  Shape shape = {mesh.local_outer(cut.outer, sharding.dims[dim]), mesh.granules_of_shard(cut), 1};
   shape[2] = local[dim] / shape[0] / shape[1];
   for (size_t d = 0; d < dim; ++d) shape[0] *= local[d];
   for (size_t d = dim + 1; d < local.size(); ++d) shape[2] *= local[d];

@@ -21,8 +21,8 @@ class Padding {
  public:
   Padding(const Mesh& mesh, const Cuts& cuts) : mesh_(mesh), cuts_(cuts) {}
   int64_t outer(const AxisCut& cut) const;
-  // Into which an uneven cut parts its run.
-  int64_t parts(const AxisCut& cut) const { return mesh_.parts_of_shard(cut) * mesh_.shards(cut.axes); }
+  // Into which an uneven cut divides its run.
+  int64_t granules(const AxisCut& cut) const { return mesh_.granules_of_shard(cut) * mesh_.shards(cut.axes); }
 
  private:
   const Mesh& mesh_;
@@ -45,8 +45,8 @@ std::vector<ReadPadding> padding_before(const Graph& graph, const Node& node, co
 // All padding of a value.
 std::vector<ReadPadding> padding_of(const Sharding& sharding);
 
-// A local value whose dimension d is cut, as [before, parts of its shard, behind].
-Shape in_parts(const Mesh& mesh, const Shape& local, const Sharding& sharding, size_t dim, const AxisCut& cut);
+// A local value whose dimension d is cut, as [before, granules of its shard, behind].
+Shape in_granules(const Mesh& mesh, const Shape& local, const Sharding& sharding, size_t dim, const AxisCut& cut);
 // What changes nothing there, of this type.
 Tensor neutral(const ReadPadding& read, DType dtype);
 

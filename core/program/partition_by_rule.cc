@@ -14,19 +14,19 @@ Result<Value> Partition::unpadded(Value v, const Sharding& lies, const ReadPaddi
   for (const Known::Unpadded& known : known_.unpadded) {
     if (known.from == v && known.read == key) return known.made;
   }
-  const AxisCut parted{read.cut.axes, 1, read.cut.of};
-  auto filled = std::ranges::find(known_.filled, parted, &std::pair<AxisCut, Value>::first);
+  const AxisCut uneven{read.cut.axes, 1, read.cut.of};
+  auto filled = std::ranges::find(known_.filled, uneven, &std::pair<AxisCut, Value>::first);
   if (filled == known_.filled.end()) {
-    const int64_t parts = Padding(mesh_, {}).parts(read.cut);
-    Tensor all(TensorType{DType::boolean, {parts}});
-    for (int64_t i = 0; i < parts; ++i) all.set_int(i, i < read.cut.of ? 1 : 0);
+    const int64_t granules = Padding(mesh_, {}).granules(read.cut);
+    Tensor all(TensorType{DType::boolean, {granules}});
+    for (int64_t i = 0; i < granules; ++i) all.set_int(i, i < read.cut.of ? 1 : 0);
     EPL_ASSIGN(const Value made, w.of_shard(all, read.cut.axes, user));
-    filled = known_.filled.insert(known_.filled.end(), {parted, made});
+    filled = known_.filled.insert(known_.filled.end(), {uneven, made});
   }
-  const Shape full = local_.graph.type(v).shape, parts = in_parts(mesh_, full, lies, read.dim, read.cut);
+  const Shape full = local_.graph.type(v).shape, granules = in_granules(mesh_, full, lies, read.dim, read.cut);
   const Value made = w.write(user, ".unpadded", [&](Builder& b) {
-    const Var x = b.reshape(b.var(v), parts);
-    const Var here = b.reshape(b.var(filled->second), {1, parts[1], 1});
+    const Var x = b.reshape(b.var(v), granules);
+    const Var here = b.reshape(b.var(filled->second), {1, granules[1], 1});
     return b.reshape(b.select(here, x, b.constant(neutral(read, x.dtype()))), full).value();
   });
   known_.unpadded.push_back({v, key, made});

@@ -67,7 +67,7 @@ class ProgramParser {
     return true;
   }
 
-  bool part(Location& at) {
+  bool shard_offset(Location& at) {
     int64_t axis = 0;
     if (!reader_.integer(at.stride) || at.stride < 0 || !reader_.take("*axis") || !reader_.integer(axis)) return false;
     at.axis = static_cast<int32_t>(axis);
@@ -96,7 +96,7 @@ class ProgramParser {
     for (const auto& [space, name] : space_names) {
       if (!reader_.take(name)) continue;
       at.space = space;
-      return offset(at) && (!reader_.take("+") || part(at));
+      return offset(at) && (!reader_.take("+") || shard_offset(at));
     }
     if (!number("in", index) || index < 0) return false;
     at.space = Space::input;

@@ -102,36 +102,36 @@ class Resharding {
     add("transpose", suffix, {{"perm", Ints{1, 0, 2}}}, {type_.shape[1], type_.shape[0], type_.shape[2]});
   }
 
-  // Of the local value, whose other cuts are `now_`: dimension d as [before, parts, the rest].
-  void set_parts(size_t d, int64_t outer, int64_t parts, int64_t wanted) {
+  // Of the local value, whose other cuts are `now_`: dimension d as [before, granules, the rest].
+  void set_granules(size_t d, int64_t outer, int64_t granules, int64_t wanted) {
     const Shape shape = type_.shape;
     for (const AxisCut& cut : now_[d]) outer /= cut.outer < outer ? mesh_.shards(cut.axes) : 1;
     const int64_t before = product(shape, 0, d) * outer, all = product(shape, 0, shape.size());
-    const int64_t run = before * parts == 0 ? 0 : all / (before * parts);
-    view(".parts", {before, parts, run});
-    if (wanted > parts) {
+    const int64_t run = before * granules == 0 ? 0 : all / (before * granules);
+    view(".granules", {before, granules, run});
+    if (wanted > granules) {
       add("pad", ".padded",
-          {{"mode", std::string("constant")}, {"begin", Ints{0, 0, 0}}, {"end", Ints{0, wanted - parts, 0}}},
+          {{"mode", std::string("constant")}, {"begin", Ints{0, 0, 0}}, {"end", Ints{0, wanted - granules, 0}}},
           {before, wanted, run});
     } else {
       add("slice", ".cropped", {{"axes", Ints{1}}, {"starts", Ints{0}}, {"ends", Ints{wanted}}, {"steps", Ints{}}},
           {before, wanted, run});
     }
     Shape made = shape;
-    made[d] = shape[d] / parts * wanted;
-    view(wanted > parts ? ".with_padding" : ".without_padding", made);
+    made[d] = shape[d] / granules * wanted;
+    view(wanted > granules ? ".with_padding" : ".without_padding", made);
   }
-  // Major cuts first, which part what the minor ones stand in.
+  // Major cuts first, which divide what the minor ones stand in.
   void pad(size_t d) {
     const Padding padding(mesh_, wanted_.dims[d]);
     for (const AxisCut& cut : added_cuts(from_.dims[d], wanted_.dims[d]))
-      set_parts(d, padding.outer(cut), cut.of, padding.parts(cut));
+      set_granules(d, padding.outer(cut), cut.of, padding.granules(cut));
   }
   void crop(size_t d) {
     const Padding padding(mesh_, from_.dims[d]);
     Cuts cuts = added_cuts(wanted_.dims[d], from_.dims[d]);
     std::ranges::reverse(cuts);
-    for (const AxisCut& cut : cuts) set_parts(d, padding.outer(cut), padding.parts(cut), cut.of);
+    for (const AxisCut& cut : cuts) set_granules(d, padding.outer(cut), padding.granules(cut), cut.of);
   }
 
   template <class F> Status reduce(F now) {
@@ -165,22 +165,22 @@ class Resharding {
     int64_t before = 1, run = 1;
   };
   Runs runs(const Shape& shape, size_t d, int64_t outer, int64_t shards) const {
-    int64_t here = outer;  // of the `outer` parts, those that this rank has
+    int64_t here = outer;  // of the `outer` runs, those that this rank has
     for (const AxisCut& cut : now_[d]) here /= cut.outer < outer ? mesh_.shards(cut.axes) : 1;
     return {product(shape, 0, d) * here, shape[d] / here / shards * product(shape, d + 1, shape.size())};
   }
-  // The value as [parts, the shard of a rank].
-  void take_apart(int64_t parts, const Runs& runs) {
+  // The value as [shards, the shard of a rank].
+  void take_apart(int64_t shards, const Runs& runs) {
     if (runs.before > 1) {
-      view(".runs", {runs.before, parts, runs.run});
+      view(".runs", {runs.before, shards, runs.run});
       swap_first_two(".by_rank");
     }
-    view(".shards", {parts, runs.before * runs.run});
+    view(".shards", {shards, runs.before * runs.run});
   }
   // And back.
-  void put_together(int64_t parts, const Runs& runs, const Shape& shape) {
+  void put_together(int64_t shards, const Runs& runs, const Shape& shape) {
     if (runs.before > 1) {
-      view(".by_rank", {parts, runs.before, runs.run});
+      view(".by_rank", {shards, runs.before, runs.run});
       swap_first_two(".runs");
     }
     view(".full", shape);
@@ -216,7 +216,7 @@ class Resharding {
     cuts.insert(std::ranges::upper_bound(cuts, cut.outer, {}, &AxisCut::outer), std::move(cut));
   }
 
-  // An axis of ranks that cuts this dimension and is wanted in another one: every rank sends every other a part of its
+  // An axis of ranks that cuts this dimension and is wanted in another one: every rank sends every other a run of its
   // shard, and nobody has all of it.
   void exchange(size_t d) {
     const Cuts held = now_[d];
@@ -232,16 +232,16 @@ class Resharding {
 
   void exchange_axis(size_t from, const AxisCut& cut, size_t to, const AxisCut& wanted) {
     const int over = cut.axes[0];
-    const int64_t parts = axis(over).size;
-    Shape part = type_.shape;  // that a rank sends to another
-    part[to] /= parts;
-    take_apart(parts, runs(type_.shape, to, wanted.outer, parts));
+    const int64_t ranks = axis(over).size;
+    Shape sent = type_.shape;  // that a rank sends to another
+    sent[to] /= ranks;
+    take_apart(ranks, runs(type_.shape, to, wanted.outer, ranks));
     collective("all_to_all", ".exchanged", over, type_.shape);
     std::erase(now_[from], cut);
     insert(now_[to], wanted);
-    Shape shape = part;
-    shape[from] *= parts;
-    put_together(parts, runs(part, from, cut.outer, 1), shape);
+    Shape shape = sent;
+    shape[from] *= ranks;
+    put_together(ranks, runs(sent, from, cut.outer, 1), shape);
   }
 
   // The axes that are not wanted where they are, minor ones first.

@@ -24,12 +24,12 @@ Value dispatched(const LocalWriter& w, Value now, const std::vector<Move>& moves
   const auto swapped = [&](Value v, int64_t a, int64_t b, const char* suffix) {
     return w.write(behind, suffix, [&](Builder& to) {
       const TensorType full = w.type(v);  // a copy: what is written moves the graph's own
-      const Var parted = to.reshape(to.var(v), {a, b, full.elements() / (a * b)});
-      return to.reshape(to.transpose(parted, {1, 0, 2}), full.shape).value();
+      const Var split = to.reshape(to.var(v), {a, b, full.elements() / (a * b)});
+      return to.reshape(to.transpose(split, {1, 0, 2}), full.shape).value();
     });
   };
   TensorType type = w.type(now);
-  const int64_t here = type.shape[0], parts = moves[0].attributes.integer("parts");
+  const int64_t here = type.shape[0], ranks = moves[0].attributes.integer("parts");
   for (auto move = moves.begin() + 1; move != moves.end(); ++move) {
     type.shape[0] *= move->attributes.integer("parts");
     Move gather = *move;
@@ -37,10 +37,10 @@ Value dispatched(const LocalWriter& w, Value now, const std::vector<Move>& moves
     now = w.append(gather, cat(name, move->suffix), {now}, phase);
   }
   const int64_t groups = here == 0 ? 1 : type.shape[0] / here;
-  const Value owners = groups == 1 ? routes.owners : swapped(routes.owners, groups, parts, ".owners");
+  const Value owners = groups == 1 ? routes.owners : swapped(routes.owners, groups, ranks, ".owners");
   const Move dispatch{.op = "dispatch_rows", .attributes = moves[0].attributes, .type = moves.back().type};
   const Value rows = w.append(dispatch, cat(name, ".dispatched"), {now, owners}, phase);
-  return groups == 1 ? rows : swapped(rows, parts, groups, ".in_order");
+  return groups == 1 ? rows : swapped(rows, ranks, groups, ".in_order");
 }
 
 Value combined(const LocalWriter& w, Value answers, const Move& move, const RowRoutes& routes, const std::string& name,

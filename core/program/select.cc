@@ -117,17 +117,17 @@ class Selection {
       if (!producer) continue;
       const Node& node = graph_.node(producer);
       if (graph_.value(v).output != 0) continue;
-      Lowering::Part& part = l_.part[v];
-      if (!node.op->view && !is_part(node, part)) continue;
+      Lowering::ShardOffset& offset = l_.shard_offset[v];
+      if (!node.op->view && !is_shard(node, offset)) continue;
       l_.root[v] = root(node.inputs[0]);
-      if (!part) part = l_.part[node.inputs[0]];
+      if (!offset) offset = l_.shard_offset[node.inputs[0]];
     }
   }
 
   // Whether a node takes this rank's shard of state, one run of it: then it is read where it lies.
-  bool is_part(const Node& node, Lowering::Part& part) const {
+  bool is_shard(const Node& node, Lowering::ShardOffset& offset) const {
     const TransferRow* transfer = transfer_of(node.op->name);
-    if (!transfer || !transfer->part) return false;
+    if (!transfer || !transfer->gives_shard) return false;
     const Value full = node.inputs[0];
     const TensorType &all = graph_.type(full), &shard = graph_.type(node.outputs[0]);
     const int64_t dim = node.attributes.integer("dim");
@@ -136,15 +136,15 @@ class Selection {
     std::vector<int> axes;
     if (!one_run || !parse_axis_names(node.attributes.text("axes"), program_.mesh, axes) || axes.size() != 1 ||
         program_.mesh.axes[axes[0]].kind != MeshAxis::Kind::rank || l_.location[root(full)].space != Space::state ||
-        l_.part[full] || shard.bytes() % memory_alignment != 0 ||
+        l_.shard_offset[full] || shard.bytes() % memory_alignment != 0 ||
         shard.bytes() * program_.mesh.axes[axes[0]].size != all.bytes())
       return false;
-    part = {.axis = axes[0], .stride = shard.bytes()};
+    offset = {.axis = axes[0], .stride = shard.bytes()};
     return true;
   }
   bool is_view(const Node& node) const {
     return node.op->view ||
-           (!node.outputs.empty() && l_.part[node.outputs[0]] && transfer_of(node.op->name) != nullptr);
+           (!node.outputs.empty() && l_.shard_offset[node.outputs[0]] && transfer_of(node.op->name) != nullptr);
   }
 
   Value root(Value v) const { return l_.root[v]; }

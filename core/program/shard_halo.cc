@@ -29,12 +29,12 @@ Status reach_over(const LocalWriter& w, const Graph& global, NodeId n, Node& nod
   const Node& old = global.node(n);
   const HaloRule& rule = cut.rule.row->halo;
   const auto dim = static_cast<size_t>(cut.rule.window(cut.factor));
-  const int64_t parts = w.mesh().shards(cut.axes);
-  const std::optional<Halo> halo = node_halo(global, old, cut.rule, cut.factor, parts);
+  const int64_t shards = w.mesh().shards(cut.axes);
+  const std::optional<Halo> halo = node_halo(global, old, cut.rule, cut.factor, shards);
   std::vector<int> axes = cut.axes;
   std::erase_if(axes, [&](int axis) { return w.mesh().shards(std::vector{axis}) == 1; });
   if (!halo || axes.size() > 1)
-    return unsupported("the windows of node ", old.name, " cannot be cut in ", parts, " shards").at(old.name);
+    return unsupported("the windows of node ", old.name, " cannot be cut in ", shards, " shards").at(old.name);
   if (axes.empty()) return {};
   for (int i : rule.operands) {
     Value& v = node.inputs[i];
@@ -44,7 +44,7 @@ Status reach_over(const LocalWriter& w, const Graph& global, NodeId n, Node& nod
     const Move move{.op = "halo",
                     .suffix = ".bordered",
                     .attributes = {{"axis", w.mesh().axes[axes[0]].name},
-                                   {"parts", parts},
+                                   {"parts", shards},
                                    {"dim", static_cast<int64_t>(dim)},
                                    {"first", halo->first},
                                    {"step", halo->step},
@@ -65,9 +65,9 @@ Status reach_over(const LocalWriter& w, const Graph& global, NodeId n, Node& nod
   // Those of other shards become -1, which is nowhere.
   Value& positions = node.inputs[rule.numbers_operand];
   const Shape& all = global.type(old.outputs[0]).shape;
-  const int64_t own = all[dim] / parts, behind = elements_behind(all, dim);
-  Tensor firsts({w.type(positions).dtype, {parts}});
-  for (int64_t p = 0; p < parts; ++p) firsts.set_int(p, p * own);
+  const int64_t own = all[dim] / shards, behind = elements_behind(all, dim);
+  Tensor firsts({w.type(positions).dtype, {shards}});
+  for (int64_t p = 0; p < shards; ++p) firsts.set_int(p, p * own);
   EPL_ASSIGN(const Value first, w.of_shard(firsts, cut.axes, old));
   positions = w.write(old, ".own", [&](Builder& b) {
     Position p = taken_apart(b.var(positions), all[dim], behind);
@@ -81,13 +81,13 @@ Status reach_over(const LocalWriter& w, const Graph& global, NodeId n, Node& nod
 Result<Value> numbered(const LocalWriter& w, const Graph& global, Value positions, NodeId n, const ShardCut& cut) {
   const Node& old = global.node(n);
   const auto dim = static_cast<size_t>(cut.rule.window(cut.factor));
-  const int64_t parts = w.mesh().shards(cut.axes);
-  if (parts == 1) return positions;
-  const std::optional<Halo> halo = node_halo(global, old, cut.rule, cut.factor, parts);
+  const int64_t shards = w.mesh().shards(cut.axes);
+  if (shards == 1) return positions;
+  const std::optional<Halo> halo = node_halo(global, old, cut.rule, cut.factor, shards);
   const Shape& all = global.type(old.inputs[0]).shape;
   const int64_t behind = elements_behind(all, dim);
-  Tensor firsts({w.type(positions).dtype, {parts}});
-  for (int64_t p = 0; p < parts; ++p) firsts.set_int(p, halo->first + p * halo->step);
+  Tensor firsts({w.type(positions).dtype, {shards}});
+  for (int64_t p = 0; p < shards; ++p) firsts.set_int(p, halo->first + p * halo->step);
   EPL_ASSIGN(const Value first, w.of_shard(firsts, cut.axes, old));
   return w.write(old, ".in_all", [&](Builder& b) {
     Position p = taken_apart(b.var(positions), halo->size, behind);

@@ -29,16 +29,16 @@ Status count_on(const LocalWriter& w, const Plan& plan, Node& node, const ShardC
   const Shape& shape = all_type.shape;
   int64_t stride = shape[dim] / lies.outer(cut.axes.front());
   for (size_t d = dim + 1; d < shape.size(); ++d) stride *= shape[d];
-  const int64_t parts = w.mesh().shards(cut.axes);
+  const int64_t shards = w.mesh().shards(cut.axes);
   // Where shards are uneven, the numbers of padding are those of what comes behind it.
   const AxisCut& of_dim = *find_cut(lies.dims[dim], cut.axes.front());
-  const int64_t run = of_dim.of > 0 ? stride / of_dim.of * w.mesh().parts_of_shard(of_dim) : stride / parts;
+  const int64_t run = of_dim.of > 0 ? stride / of_dim.of * w.mesh().granules_of_shard(of_dim) : stride / shards;
   // What draws in full does so anew for each micro-batch that is independent.
   const Attribute* full = node.attributes.find(draws_in_full);
   const bool anew = plan.independent_micro_batches && full && std::get<bool>(*full);
   const int64_t iterations = anew ? w.mesh().size(micro_batch_axis) : 1, all = all_type.elements();
-  Tensor firsts({DType::i64, {iterations * parts}});
-  for (int64_t i = 0; i < iterations * parts; ++i) firsts.set_int(i, i / parts * all + i % parts * run);
+  Tensor firsts({DType::i64, {iterations * shards}});
+  for (int64_t i = 0; i < iterations * shards; ++i) firsts.set_int(i, i / shards * all + i % shards * run);
   std::vector<int> axes = cut.axes;
   if (anew) axes.insert(axes.begin(), w.mesh().find(micro_batch_axis));
   node.inputs.resize(static_cast<size_t>(cut.rule.row->counts) + 1);
@@ -50,10 +50,10 @@ Status count_on(const LocalWriter& w, const Plan& plan, Node& node, const ShardC
 
 Result<Value> own_rows(const LocalWriter& w, Value& indices, const ShardCut& cut, const Node& old) {
   const Cuts cuts = {{.axes = cut.axes, .of = cut.of}};
-  const int64_t parts = w.mesh().shards(cut.axes), rows = w.mesh().local_size(cut.size(), cuts);
+  const int64_t shards = w.mesh().shards(cut.axes), rows = w.mesh().local_size(cut.size(), cuts);
   const DType dtype = w.type(indices).dtype;
-  Tensor firsts({dtype, {parts}});
-  for (int64_t p = 0; p < parts; ++p) firsts.set_int(p, p * rows);
+  Tensor firsts({dtype, {shards}});
+  for (int64_t p = 0; p < shards; ++p) firsts.set_int(p, p * rows);
   EPL_ASSIGN(const Value first, w.of_shard(firsts, cut.axes, old));
   return w.write(old, ".own", [&](Builder& b) {
     const OwnIndices made = own_indices(b, b.var(indices), b.reshape(b.var(first), {}), rows, cut.size(), cut.of > 0);

@@ -14,7 +14,7 @@ class DimRuns {
   DimRuns(const Cuts& cuts, const Mesh& mesh, const MeshCoordinates& coordinates, Visit visit)
       : cuts_(cuts), mesh_(mesh), coordinates_(coordinates), visit_(visit) {}
 
-  void run(int64_t size) const { part(0, 1, {0, size}, {0, mesh_.local_size(size, cuts_)}); }
+  void run(int64_t size) const { divide(0, 1, {0, size}, {0, mesh_.local_size(size, cuts_)}); }
 
  private:
   struct Span {
@@ -22,9 +22,9 @@ class DimRuns {
     Span at(int64_t i, int64_t of) const { return {first + i * (size / of), size / of}; }
   };
 
-  // What the cuts from number `c` on make of a part of the dimension, and of the shard. The cuts before it part the
+  // What the cuts from number `c` on make of a span of the dimension, and of the shard. The cuts before it divide the
   // full dimension in `before`.
-  void part(size_t c, int64_t before, Span global, Span local) const {
+  void divide(size_t c, int64_t before, Span global, Span local) const {
     if (c == cuts_.size()) {
       if (global.size > 0) visit_(global.first, local.first, global.size);
       return;
@@ -35,16 +35,17 @@ class DimRuns {
     for (int64_t r = 0; r < runs; ++r) {
       const Span run = global.at(r, runs), here = local.at(r, runs);
       if (cut.of == 0) {
-        part(c + 1, cut.outer * shards, run.at(shard, shards), here);
+        divide(c + 1, cut.outer * shards, run.at(shard, shards), here);
         continue;
       }
-      const int64_t room = mesh_.parts_of_shard(cut), first = shard * room;
-      const int64_t parts = std::clamp<int64_t>(cut.of - first, 0, room);
+      const int64_t room = mesh_.granules_of_shard(cut), first = shard * room;
+      const int64_t granules = std::clamp<int64_t>(cut.of - first, 0, room);
       if (c + 1 == cuts_.size()) {
-        if (parts > 0) visit_(run.at(first, cut.of).first, here.first, parts * (run.size / cut.of));
+        if (granules > 0) visit_(run.at(first, cut.of).first, here.first, granules * (run.size / cut.of));
         continue;
       }
-      for (int64_t p = 0; p < parts; ++p) part(c + 1, cut.outer * cut.of, run.at(first + p, cut.of), here.at(p, room));
+      for (int64_t p = 0; p < granules; ++p)
+        divide(c + 1, cut.outer * cut.of, run.at(first + p, cut.of), here.at(p, room));
     }
   }
 

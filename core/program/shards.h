@@ -16,13 +16,13 @@ void for_each_run(const TensorType& type, const Sharding& sharding, const Mesh& 
                   const MeshCoordinates& coordinates,
                   FunctionRef<void(int64_t global, int64_t local, int64_t bytes)> f);
 
-// A shard as parts that lie together in every dimension: where each begins in the full tensor, and where in the shard.
+// A shard as boxes that lie together in every dimension: where each begins in the full tensor, and where in the shard.
 struct ShardBox {
   Shape offset, local_offset, shape;
 };
 std::vector<ShardBox> boxes_of(const TensorType& type, const Sharding& sharding, const Mesh& mesh,
                                const MeshCoordinates& coordinates);
-// Reads these parts of a tensor, which lies in shards of its own, into a shard of the type `local`. Padding becomes
+// Reads these boxes of a tensor, which lies in shards of its own, into a shard of the type `local`. Padding becomes
 // zeros.
 Status read_shard(const std::vector<PlacedBox>& from, const std::vector<ShardBox>& boxes, const TensorType& local,
                   void* target);

@@ -19,7 +19,7 @@ class Together {
   Graph run() {
     for (int n = 0; n < graph_.node_count(); ++n) {
       const Node& node = graph_.node(NodeId{n});
-      if (n > 0 && (node.region != before(n).region || node.phase == Phase::update) && !same_part(node, before(n)))
+      if (n > 0 && (node.region != before(n).region || node.phase == Phase::update) && !same_region(node, before(n)))
         give_all();
       visit(n);
     }
@@ -37,7 +37,7 @@ class Together {
   };
 
   const Node& before(int n) const { return graph_.node(NodeId{n - 1}); }
-  static bool same_part(const Node& a, const Node& b) {
+  static bool same_region(const Node& a, const Node& b) {
     return a.region == b.region && (a.phase == Phase::update) == (b.phase == Phase::update);
   }
 

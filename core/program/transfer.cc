@@ -88,12 +88,12 @@ template <Segments segments> Result<OutputTypes> infer_collective(const OpQuery&
   for (int i = 0; i < q.inputs(); ++i) {
     TensorType& type = types.emplace_back(q.in(i));
     if constexpr (segments == Segments::none) continue;
-    const int64_t parts = q.attributes().integer("parts");
-    const bool divides = segments == Segments::gathered || (type.ndim() > 0 && parts > 0 && type.shape[0] % parts == 0);
-    if (parts < 1 || type.ndim() == 0 || !divides)
-      return invalid("dimension 0 of ", type.text(), " is not made of ", parts, " segments");
-    if (segments == Segments::gathered) type.shape[0] *= parts;
-    if (segments == Segments::scattered) type.shape[0] /= parts;
+    const int64_t ranks = q.attributes().integer("parts");
+    const bool divides = segments == Segments::gathered || (type.ndim() > 0 && ranks > 0 && type.shape[0] % ranks == 0);
+    if (ranks < 1 || type.ndim() == 0 || !divides)
+      return invalid("dimension 0 of ", type.text(), " is not made of ", ranks, " segments");
+    if (segments == Segments::gathered) type.shape[0] *= ranks;
+    if (segments == Segments::scattered) type.shape[0] /= ranks;
   }
   return types;
 }

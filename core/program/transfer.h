@@ -51,7 +51,7 @@ struct TransferRow {
   bool grouped = false;      // it takes the group that its attribute `axis` names
   bool joins = false;        // several of its nodes may become one (join_collectives)
   bool in_place = false;     // a result may be written over its own operand
-  bool part = false;         // its result is a shard of its operand, which may be read where it lies
+  bool gives_shard = false;  // its result is a shard of its operand, which may be read where it lies
   bool gathers = false;      // an operand may be the rank's own segment of its result
   bool scatters = false;     // a result may be the rank's own segment of its operand
   // Its attribute with the virtual device of which a rank is the other one; empty: none. See ProgramGroup.

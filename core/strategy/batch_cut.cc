@@ -49,10 +49,10 @@ OperandShardings operand_shardings(const ExtendedRule& rule, const NodeSharding&
 }
 
 std::optional<Halo> node_halo(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor,
-                              int64_t parts) {
+                              int64_t shards) {
   const int dim = rule.window(factor);
-  if (dim < 0 || rule.rule.factors[factor].size % parts != 0) return std::nullopt;
-  return rule.row->halo.of(query_of(graph, node), dim, parts);
+  if (dim < 0 || rule.rule.factors[factor].size % shards != 0) return std::nullopt;
+  return rule.row->halo.of(query_of(graph, node), dim, shards);
 }
 
 int added_cut(const ExtendedRule& rule, const NodeSharding& node) {
@@ -82,8 +82,8 @@ CutFactor factor_at(const ShardingRule& rule, const ShardingRule::Operand& opera
     const int64_t size = rule.factors[factor].size;
     if (position.outer < before * size) {
       const int64_t outer = position.outer / before;
-      const bool keeps_parts = position.of == 0 || size % (outer * position.of) == 0;
-      return position.outer % before == 0 && keeps_parts ? CutFactor{factor, outer, position.of} : CutFactor();
+      const bool keeps_granules = position.of == 0 || size % (outer * position.of) == 0;
+      return position.outer % before == 0 && keeps_granules ? CutFactor{factor, outer, position.of} : CutFactor();
     }
     before *= size;
   }

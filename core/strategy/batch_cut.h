@@ -57,7 +57,7 @@ Result<std::shared_ptr<const NodeRules>> node_rules(const Graph& graph);
 
 // What shards read of operands along a factor along which a window slides; none where they cannot be computed alike.
 std::optional<Halo> node_halo(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor,
-                              int64_t parts);
+                              int64_t shards);
 // The added factor that is cut, -1 for none.
 int added_cut(const ExtendedRule& rule, const NodeSharding& node);
 // Whether a result is a sum over the batch that a cut of this factor leaves in shards too.

@@ -38,7 +38,7 @@ std::vector<BlockCall> stage_after_stage(const PipelineRow& row, const PipelineS
     for (int64_t m = 0; m < shape.micro_batches; ++m) {
       calls.push_back({stage, BlockKind::forward, m});
       of_stage.push_back({stage, BlockKind::backward, m});
-      if (row.parts_weights) of_stage.push_back({stage, BlockKind::weight, m});
+      if (row.has_weight_blocks) of_stage.push_back({stage, BlockKind::weight, m});
     }
     back.insert(back.begin(), of_stage.begin(), of_stage.end());
   }
@@ -48,7 +48,7 @@ std::vector<BlockCall> stage_after_stage(const PipelineRow& row, const PipelineS
 
 double idle_share(const PipelineRow& row, const PipelineShape& shape) {
   const double waits = shape.virtual_devices - 1;
-  const auto works = static_cast<double>(shape.micro_batches * shape.chunks * (row.parts_weights ? 3 : 1));
+  const auto works = static_cast<double>(shape.micro_batches * shape.chunks * (row.has_weight_blocks ? 3 : 1));
   return waits / (works + waits);
 }
 

@@ -29,7 +29,7 @@ struct PipelineRow {
   int chunks = 1;                  // 0: as many as pipeline.virtual_stages says
   // Stages go through the virtual devices and back again, else through them in the same order each time.
   bool there_and_back = false;
-  bool parts_weights = false;  // gradients of weights have blocks of their own
+  bool has_weight_blocks = false;  // gradients of weights have blocks of their own
   // Why there is no table of this shape; empty: there is. Null: there always is.
   std::string (*refusal)(const PipelineShape& shape) = nullptr;
   // Of each rank of a virtual device. The first stage is where the inputs are. Micro-batches ascend in the calls of

@@ -317,7 +317,7 @@ Status verify_shardings(const Plan& plan) {
       for (const AxisCut& cut : sharding.dims[d]) {
         int64_t shards = cut.outer;
         for (int axis : cut.axes) shards *= mesh.axes[axis].size;
-        // An uneven cut is into parts, of which some shards have more than others.
+        // An uneven cut is into granules, of which some shards have more than others.
         const bool uneven = cut.of > 0;
         if (uneven) shards = cut.outer * cut.of;
         const bool fits = !uneven || cut.of % mesh.shards(cut.axes) != 0;

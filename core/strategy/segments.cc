@@ -6,11 +6,11 @@ namespace epl {
 
 bool sums_by_segments(const Plan& plan) { return plan.strategy.text("reproducible.level") == "layout"; }
 
-bool keeps_segments(const ShardingRule& rule, const SumSegments& segments, const CutFactor& factor, int64_t parts) {
+bool keeps_segments(const ShardingRule& rule, const SumSegments& segments, const CutFactor& factor, int64_t shards) {
   const bool sums =
       std::ranges::any_of(rule.outputs, [&](const auto& dims) { return !stands_in(dims, factor.factor); });
   if (!sums) return true;
-  return segments.factor == factor.factor && segments.outer == factor.outer && segments.count % parts == 0;
+  return segments.factor == factor.factor && segments.outer == factor.outer && segments.count % shards == 0;
 }
 
 int64_t local_segments(const Mesh& mesh, const NodeSharding& node) {

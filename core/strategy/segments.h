@@ -11,9 +11,9 @@
 namespace epl {
 
 bool sums_by_segments(const Plan& plan);
-// Whether ranks that have `parts` shards of the factor give the bits of one: nothing is summed over it, or each shard
+// Whether ranks that have `shards` shards of the factor give the bits of one: nothing is summed over it, or each shard
 // is full segments.
-bool keeps_segments(const ShardingRule& rule, const SumSegments& segments, const CutFactor& factor, int64_t parts);
+bool keeps_segments(const ShardingRule& rule, const SumSegments& segments, const CutFactor& factor, int64_t shards);
 // How many segments a rank sums, 1 where the node has none.
 int64_t local_segments(const Mesh& mesh, const NodeSharding& node);
 // That they are those of the node's rule.

@@ -36,7 +36,7 @@ int64_t Mesh::shards(const Cuts& cuts) const {
 }
 
 int64_t Mesh::local_size(int64_t size, const Cuts& cuts) const {
-  for (const AxisCut& cut : cuts) size = cut.of > 0 ? size / cut.of * parts_of_shard(cut) : size / shards(cut.axes);
+  for (const AxisCut& cut : cuts) size = cut.of > 0 ? size / cut.of * granules_of_shard(cut) : size / shards(cut.axes);
   return size;
 }
 

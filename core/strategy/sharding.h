@@ -43,8 +43,8 @@ struct MeshCoordinates {
 // axes cut is not its major part. In a dimension [batch * heads], the batch is cut with an outer of 1 and the heads
 // with an outer of `batch`.
 //
-// Where shards do not come out even, a run consists of `of` equal parts that stay together, and each shard has room for
-// ceil(of / shards) of them. The last shards may have fewer, or none: what no part fills is padding
+// Where shards do not come out even, a run consists of `of` equal granules that stay together, and each shard has room
+// for ceil(of / shards) of them. The last shards may have fewer, or none: what no granule fills is padding
 // (core/program/padding.h). So all ranks have shards of one size and run one program. 10 heads of 64 over 4 ranks, in a
 // dimension of 640, are a cut with an `of` of 10: 3, 3, 3 and 1 heads, in shards of 192.
 struct AxisCut {
@@ -73,11 +73,11 @@ struct Mesh {
   // side.
   int64_t shards(const std::vector<int>& axes) const;
   int64_t shards(const Cuts& cuts) const;
-  // Parts in a shard of an uneven cut, with its padding.
-  int64_t parts_of_shard(const AxisCut& cut) const { return (cut.of + shards(cut.axes) - 1) / shards(cut.axes); }
+  // Granules in a shard of an uneven cut, with its padding.
+  int64_t granules_of_shard(const AxisCut& cut) const { return (cut.of + shards(cut.axes) - 1) / shards(cut.axes); }
   // The elements that a rank has of a dimension of this size, with their padding.
   int64_t local_size(int64_t size, const Cuts& cuts) const;
-  // Of the parts that a dimension has in front of a cut with this outer, how many a rank has.
+  // Of the runs that a dimension has in front of a cut with this outer, how many a rank has.
   int64_t local_outer(int64_t outer, const Cuts& cuts) const;
   // Which of these shards belongs to these coordinates.
   int64_t shard(const MeshCoordinates& coordinates, const std::vector<int>& axes) const;
@@ -132,7 +132,7 @@ struct Sharding {
 };
 
 // A factor over which a node sums `count` aligned runs one by one and then adds them as a binary tree, in every layout:
-// a run of each of `outer` equal parts is a segment, as a unit is one of the batch. What ranks have of the factor is a
+// a run of each of `outer` equal ranges is a segment, as a unit is one of the batch. What ranks have of the factor is a
 // full number of segments.
 struct SumSegments {
   int factor = -1;  // none: the node sums in one run

@@ -44,10 +44,10 @@ Splitting::Choice Splitting::weigh(NodeId n, const CutFactor& factor) const {
   if (!factor) choice.add(work(n) * others(), uncut_work);
   if (factor.of > 0) {
     const double most = static_cast<double>(largest(factor)) / static_cast<double>(factor.of);
-    choice.seconds += work(n) * (most - 1 / static_cast<double>(parts_));  // that the others wait for
+    choice.seconds += work(n) * (most - 1 / static_cast<double>(degree_));  // that the others wait for
   }
   if (factor && extended_of(n).window(factor.factor) >= 0)
-    choice.seconds += window_seconds(graph_, node, extended_of(n), factor.factor, parts_, origins_, cost_);
+    choice.seconds += window_seconds(graph_, node, extended_of(n), factor.factor, degree_, origins_, cost_);
   if (factor && is_added(n, factor) && extended_of(n).row->by_body()) {
     const double slice = bytes(node.inputs[0]) / static_cast<double>(rule_of(n).factors[factor.factor].size);
     choice.seconds += body_sums * summing(slice);

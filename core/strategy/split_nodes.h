@@ -8,9 +8,9 @@
 
 namespace epl {
 
-// A dimension is `outer` times a run of `parts` parts.
+// A dimension is `outer` times a run of `granules` granules.
 struct DimRuns {
-  int64_t outer = 1, parts = 1;
+  int64_t outer = 1, granules = 1;
 };
 
 class SplitNodes {
@@ -22,7 +22,7 @@ class SplitNodes {
   // Seconds of computing on one rank, 0 where it is no product: such a node is cut only if an operand is.
   double work(NodeId n) const { return work_[n]; }
   const std::vector<NodeId>& users(Value v) const { return users_[v]; }
-  // How a dimension is parted by the nodes that take it apart: [3 * heads * width] can be cut inside each third, and
+  // How a dimension is divided by the nodes that take it apart: [3 * heads * width] can be cut inside each third, and
   // where the ranks do not divide the heads, into shards of full heads. `ahead`: how many nodes behind one another are
   // looked at.
   std::vector<DimRuns> runs_of_uses(Value v, int dim, int ahead) const;

@@ -70,7 +70,7 @@ std::vector<CutFactor> Splitting::candidates(NodeId n, const std::vector<PinnedO
       }
     }
   }
-  const auto offer_runs = [&](int f, const DimRuns& runs) { offer({f, runs.outer, of(runs.parts)}); };
+  const auto offer_runs = [&](int f, const DimRuns& runs) { offer({f, runs.outer, of(runs.granules)}); };
   if (fills(n)) nodes_->runs_of_results(n, foresight, [&](int f) { return is_added(n, {f, 1}); }, offer_runs);
   if (work(n) == 0) return found;
   for (size_t f = extended_of(n).added; f < rule.factors.size() && windows_ && node.phase == Phase::forward; ++f) {
@@ -88,17 +88,17 @@ std::vector<CutFactor> Splitting::candidates(NodeId n, const std::vector<PinnedO
 
 bool Splitting::fits(NodeId n, const CutFactor& factor) const {
   const ShardingRule::Factor& known = rule_of(n).factors[factor.factor];
-  if (known.size % (factor.outer * (factor.of > 0 ? factor.of : parts_)) != 0) return false;
-  if (factor.of > 0 && (!uneven_ || factor.of % parts_ == 0 || largest(factor) == factor.of)) return false;
+  if (known.size % (factor.outer * (factor.of > 0 ? factor.of : degree_)) != 0) return false;
+  if (factor.of > 0 && (!uneven_ || factor.of % degree_ == 0 || largest(factor) == factor.of)) return false;
   const bool slides = extended_of(n).window(factor.factor) >= 0;
-  if (slides && (axes_.size() > 1 || !may_slide(plan_, n, extended_of(n), factor, parts_))) return false;
+  if (slides && (axes_.size() > 1 || !may_slide(plan_, n, extended_of(n), factor, degree_))) return false;
   if (is_added(n, factor))
     return (experts_ ? expert_rows_ && has_indices(n) : shards_) &&
            (plan_.batch_of(here_).runs(plan_.mesh(here_)) == 1 ||
             (experts_ && !sums_batch_without(rule_of(n), plan_.node_shardings[n], factor.factor))) &&
            (factor.outer == 1 || !has_indices(n));
   if (known.unshardable) return false;
-  if (by_segments_ && !keeps_segments(rule_of(n), plan_.node_shardings[n].segments, factor, parts_)) return false;
+  if (by_segments_ && !keeps_segments(rule_of(n), plan_.node_shardings[n].segments, factor, degree_)) return false;
   const auto& factors = plan_.node_shardings[n].factors;
   if (factors.empty()) return true;
   const BatchLayout batch = plan_.batch_of(plan_.node_task_graph[n]);

@@ -110,7 +110,7 @@ std::vector<PinnedOperand> Splitting::pinned_operands(const Node& node) const {
 Status Splitting::refuse(NodeId n, const std::vector<PinnedOperand>& pinned, const std::vector<CutFactor>& ways) const {
   std::vector<NodePositions> positions;
   for (const CutFactor& factor : ways) positions.push_back(weigh(n, factor));
-  return refused_pins(plan_, n, pinned, positions, parts_);
+  return refused_pins(plan_, n, pinned, positions, degree_);
 }
 
 std::string Splitting::reason(NodeId n, const std::vector<PinnedOperand>& pinned, size_t ways, const Choice& best,
@@ -133,7 +133,7 @@ std::string Splitting::reason(NodeId n, const std::vector<PinnedOperand>& pinned
                std::isinf(cheapest_cut) ? "no cut is possible" : cat("a cut ", takes_text(cheapest_cut, replicated)));
   if (node.op->random) return "replicated on every rank, because it draws random numbers";
   if (work(n) <= 0) return "";
-  return cat("replicated on every rank, because no dimension has ", parts_, uneven_ ? "" : " equal", " shards");
+  return cat("replicated on every rank, because no dimension has ", degree_, uneven_ ? "" : " equal", " shards");
 }
 
 void Splitting::apply(NodeId n, const Choice& choice) {

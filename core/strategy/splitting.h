@@ -32,7 +32,7 @@ class Splitting {
         experts_(experts),
         axes_(split_axes(plan_.task_graphs[here_], experts)),
         axis_(axes_.front()),
-        parts_(plan_.mesh(here_).shards(axes_)),
+        degree_(plan_.mesh(here_).shards(axes_)),
         by_segments_(sums_by_segments(plan_)),
         shards_(!by_segments_ && !experts && context.options.flag("pieces")),
         expert_rows_(context.options.flag("pieces")),
@@ -53,7 +53,7 @@ class Splitting {
   double seconds() const { return seconds_; }
   double cost() const { return cost_of_all_; }  // with what the strategy asks for
   // Tells the plan why.
-  void explain() const { reasons_.tell(plan_, parts_); }
+  void explain() const { reasons_.tell(plan_, degree_); }
 
  private:
   // So many nodes behind one another are looked at for what becomes of a result.
@@ -67,7 +67,7 @@ class Splitting {
   bool alike(int task_graph) const {
     if (task_graph == every_task_graph) return false;
     const std::vector<int> axes = split_axes(plan_.task_graphs[task_graph], experts_);
-    return !axes.empty() && plan_.mesh(task_graph).shards(axes) == parts_;
+    return !axes.empty() && plan_.mesh(task_graph).shards(axes) == degree_;
   }
   const ExtendedRule& extended_of(NodeId n) const { return nodes_->rule(n); }
   const ShardingRule& rule_of(NodeId n) const { return extended_of(n).rule; }
@@ -117,8 +117,8 @@ class Splitting {
 
   // The factors that operands bring, and of a node with much work all others, as what uses its results would like them.
   std::vector<CutFactor> candidates(NodeId n, const std::vector<PinnedOperand>& pinned) const;
-  // Shards of a run of so many parts: AxisCut::of.
-  int64_t of(int64_t parts) const { return parts % parts_ == 0 ? 0 : parts; }
+  // Shards of a run of so many granules: AxisCut::of.
+  int64_t of(int64_t granules) const { return granules % degree_ == 0 ? 0 : granules; }
   // A factor in runs of one element.
   CutFactor all_of(NodeId n, int f) const { return {f, 1, of(rule_of(n).factors[f].size)}; }
 
@@ -130,8 +130,8 @@ class Splitting {
     if (factor) sharding.factors[factor.factor] = {{.axes = axes_, .outer = factor.outer, .of = factor.of}};
     return operand_shardings(extended_of(n), sharding);
   }
-  // The largest shard of an uneven cut, in parts.
-  int64_t largest(const CutFactor& factor) const { return (factor.of + parts_ - 1) / parts_; }
+  // The largest shard of an uneven cut, in granules.
+  int64_t largest(const CutFactor& factor) const { return (factor.of + degree_ - 1) / degree_; }
 
   // Whether there are shards of the factor, inside the runs that a cut of the batch leaves. Segments of a sum begin
   // where no shard ends, which only equal ones grant.
@@ -142,15 +142,15 @@ class Splitting {
   // how the batch is cut, since its bits may not either. Latencies and launches are left out: collectives of several
   // nodes become one (core/program/together.h), and elementwise nodes one kernel.
   double together(Collective::Kind kind, double contributed) const {
-    return cost_.moving(kind, RankGroup::of_first(parts_), contributed);
+    return cost_.moving(kind, RankGroup::of_first(degree_), contributed);
   }
-  double share(double all) const { return all / static_cast<double>(parts_); }
+  double share(double all) const { return all / static_cast<double>(degree_); }
   double gathering(Value v) const { return together(Collective::Kind::all_gather, share(bytes(v))); }
   double scattering(Value v) const { return together(Collective::Kind::reduce_scatter, share(bytes(v))); }
   double slicing(Value v) const { return sliced * cost_.memory(2 * share(bytes(v))); }
   double summing(double of_bytes) const { return together(Collective::Kind::all_reduce, of_bytes); }
   // Of what a rank does not have.
-  double others() const { return static_cast<double>(parts_ - 1) / static_cast<double>(parts_); }
+  double others() const { return static_cast<double>(degree_ - 1) / static_cast<double>(degree_); }
 
   Choice weigh(NodeId n, const CutFactor& factor) const;
   // To bring an operand to where it is wanted, and, in the forward pass, to bring its gradient back: it is a sum over
@@ -170,7 +170,7 @@ class Splitting {
   const bool experts_;             // it cuts what counts experts alone
   const std::vector<int> axes_;    // over these, all of them together
   const int axis_;                 // the first, by which they are found
-  const int64_t parts_;
+  const int64_t degree_;           // of the split
   const bool by_segments_;
   bool shards_;         // the factors of PartitionRules may be cut
   bool expert_rows_;    // so may those of rows that gather the weights of their expert

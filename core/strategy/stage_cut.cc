@@ -18,12 +18,12 @@ constexpr int nowhere = -1;
 // "transformer.h.3" of "transformer.h.3.mlp.fc"; empty: it is of none.
 std::string_view layer_of(std::string_view name) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  const auto parts = [](char c) { return c == '.' || c == '/'; };
+  const auto separates = [](char c) { return c == '.' || c == '/'; };
   for (size_t i = 1; i + 1 < name.size(); ++i) {
-    if (!is_digit(name[i]) || !parts(name[i - 1])) continue;
+    if (!is_digit(name[i]) || !separates(name[i - 1])) continue;
     size_t end = i;
     while (end < name.size() && is_digit(name[end])) ++end;
-    if (end < name.size() && parts(name[end])) return name.substr(0, end);
+    if (end < name.size() && separates(name[end])) return name.substr(0, end);
     i = end;
   }
   return {};
@@ -150,7 +150,7 @@ class Stages {
     return work(begin, end) + 2 * (crossing_[begin].seconds + crossing_[end].seconds);
   }
 
-  // A cut before a unit: how many layers it parts, then the seconds of what goes over it.
+  // A cut before a unit: how many layers it divides, then the seconds of what goes over it.
   using Price = std::pair<int, double>;
   Price price(size_t at) const {
     const std::string_view left = layer_of(last_of(at - 1).name), right = layer_of(first_of(at).name);

@@ -14,7 +14,8 @@ struct Staging {
   // By stage: its virtual device, and what it is called; empty: each scope is a stage.
   std::vector<int> virtual_device_of;
   std::vector<std::string> names;
-  // By stage: the scope whose inner scopes part its nodes, which is like the scope of its virtual device in `of_ranks`.
+  // By stage: the scope whose inner scopes divide its nodes, which is like the scope of its virtual device in
+  // `of_ranks`.
   std::vector<Scope> scopes;
   bool by_cost = false;
   ByNode<int> node_stage;          // of the forward pass; -1: that of its operands

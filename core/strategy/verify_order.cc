@@ -32,8 +32,8 @@ struct Moment {
   int64_t number = -1;
 };
 
-double duration(const BlockCall& call, bool parts_weights) {
-  if (call.block == BlockKind::backward) return parts_weights ? 1 : 2;
+double duration(const BlockCall& call, bool has_weight_blocks) {
+  if (call.block == BlockKind::backward) return has_weight_blocks ? 1 : 2;
   return block_is_interleaved(call.block) ? 1 : 0;
 }
 
@@ -96,7 +96,7 @@ class Order {
     std::vector<int64_t> begun;              // by call: the number of its beginning
     size_t next = 0;                         // step
     double time = 0;
-    bool parts_weights = false;
+    bool has_weight_blocks = false;
     bool done() const { return next == steps.size(); }
     const Step& step() const { return steps[next]; }
   };
@@ -111,7 +111,7 @@ class Order {
   Progress start(int c) const {
     Progress made;
     const std::vector<BlockCall>& calls = plan_.calls[c];
-    made.parts_weights = std::ranges::find(calls, BlockKind::weight, &BlockCall::block) != calls.end();
+    made.has_weight_blocks = std::ranges::find(calls, BlockKind::weight, &BlockCall::block) != calls.end();
     made.freed.resize(calls.size());
     std::vector<size_t> sent;
     std::map<BlockId, std::vector<size_t>>
@@ -179,7 +179,7 @@ class Order {
         own.begun.push_back(now.number);
         return {};
       case Action::works:
-        own.time += duration(call(c, step.call), own.parts_weights);
+        own.time += duration(call(c, step.call), own.has_weight_blocks);
         return {};
       case Action::sends:
         sent_[step.message] = now;

@@ -4,24 +4,24 @@
 
 namespace epl {
 
-bool may_slide(const Plan& plan, NodeId node, const ExtendedRule& rule, const CutFactor& factor, int64_t parts) {
+bool may_slide(const Plan& plan, NodeId node, const ExtendedRule& rule, const CutFactor& factor, int64_t shards) {
   return factor.outer == 1 && factor.of == 0 && added_cut(rule, plan.node_shardings[node]) < 0 &&
-         node_halo(*plan.graph, plan.graph->node(node), rule, factor.factor, parts);
+         node_halo(*plan.graph, plan.graph->node(node), rule, factor.factor, shards);
 }
 
 namespace {
 
 // The most that a rank reads of what others have.
-double border_bytes(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor, int64_t parts) {
-  const std::optional<Halo> halo = node_halo(graph, node, rule, factor, parts);
+double border_bytes(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor, int64_t shards) {
+  const std::optional<Halo> halo = node_halo(graph, node, rule, factor, shards);
   if (!halo) return 0;
   const int dim = rule.window(factor);
   double all = 0;
   for (int i : rule.row->halo.operands) {
     const TensorType& type = graph.type(node.inputs[i]);
-    const int64_t size = type.shape[dim], own = size / parts;
+    const int64_t size = type.shape[dim], own = size / shards;
     int64_t most = 0;
-    for (int64_t p = 0; p < parts; ++p) {
+    for (int64_t p = 0; p < shards; ++p) {
       const int64_t begin = halo->first + p * halo->step, end = begin + halo->size;
       const int64_t read = std::max<int64_t>(std::min(end, size) - std::max<int64_t>(begin, 0), 0);
       const int64_t here = std::max<int64_t>(std::min(end, (p + 1) * own) - std::max(begin, p * own), 0);
@@ -34,10 +34,10 @@ double border_bytes(const Graph& graph, const Node& node, const ExtendedRule& ru
 
 }  // namespace
 
-double window_seconds(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor, int64_t parts,
+double window_seconds(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor, int64_t shards,
                       const Origins& origins, const CostModel& cost) {
-  const RankGroup group = RankGroup::of_first(parts);
-  const double bytes = border_bytes(graph, node, rule, factor, parts);
+  const RankGroup group = RankGroup::of_first(shards);
+  const double bytes = border_bytes(graph, node, rule, factor, shards);
   const double borders = bytes > 0 ? cost.moving(Collective::Kind::send, group, bytes) : 0;
   if (node.phase != Phase::forward) return borders;
   double sums = 0;
@@ -48,7 +48,7 @@ double window_seconds(const Graph& graph, const Node& node, const ExtendedRule& 
   return 2 * borders + sums;
 }
 
-bool has_windows(const Plan& plan, int64_t parts) {
+bool has_windows(const Plan& plan, int64_t shards) {
   const Graph& graph = *plan.graph;
   for (const NodeId n : graph.node_ids()) {
     const Node& node = graph.node(n);
@@ -57,7 +57,7 @@ bool has_windows(const Plan& plan, int64_t parts) {
     if (!row || !row->halo.of) continue;
     const ExtendedRule& rule = plan.rule(n);
     for (size_t f = rule.added; f < rule.rule.factors.size(); ++f) {
-      if (node_halo(graph, node, rule, static_cast<int>(f), parts)) return true;
+      if (node_halo(graph, node, rule, static_cast<int>(f), shards)) return true;
     }
   }
   return false;

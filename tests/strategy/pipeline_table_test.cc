@@ -41,7 +41,7 @@ class Clock {
 
   // The largest number of micro-batches, each in one stage, whose activations a virtual device keeps.
   int in_flight(size_t virtual_device) const {
-    const BlockKind last = row_.parts_weights ? BlockKind::weight : BlockKind::backward;
+    const BlockKind last = row_.has_weight_blocks ? BlockKind::weight : BlockKind::backward;
     int now = 0, most = 0;
     for (const BlockCall& call : tables_[virtual_device]) {
       if (call.block == BlockKind::forward) most = std::max(most, ++now);
@@ -67,7 +67,7 @@ class Clock {
     if (call.block == BlockKind::weight && !after(call.stage, BlockKind::backward)) return false;
     if (call.block == BlockKind::backward) {
       if (!after(call.stage, BlockKind::forward) || !after(call.stage + 1, BlockKind::backward)) return false;
-      length = row_.parts_weights ? 1 : 2;
+      length = row_.has_weight_blocks ? 1 : 2;
     }
     time_[c] = ended_[{call.id(), call.micro_batch}] = begin + length;
     busy_ += length;
@@ -113,7 +113,7 @@ void expect_each_call_once(const PipelineRow& row, const PipelineShape& shape, C
       EXPECT_EQ(call.micro_batch, next[call.id()]++) << text;
     }
   }
-  EXPECT_EQ(std::ssize(next), shape.stages() * (row.parts_weights ? 3 : 2)) << text;
+  EXPECT_EQ(std::ssize(next), shape.stages() * (row.has_weight_blocks ? 3 : 2)) << text;
   for (const auto& [block, calls] : next) EXPECT_EQ(calls, shape.micro_batches) << text;
 }
 

@@ -8,11 +8,11 @@ namespace {
 
 template <bool out> Result<OutputTypes> infer_rows(const OpQuery& q) {
   TensorType type = q.in(0);
-  const int64_t parts = q.attributes().integer("parts");
-  const int64_t all = type.ndim() == 0 ? 0 : type.shape[0] * (out ? parts : 1);
-  if (parts < 1 || type.ndim() == 0 || all % parts != 0 || q.in(1) != TensorType{DType::i64, {all}})
-    return invalid("no owners for the rows of ", type.text(), " over ", parts, " ranks: ", q.in(1).text());
-  type.shape[0] = out ? all : all / parts;
+  const int64_t ranks = q.attributes().integer("parts");
+  const int64_t all = type.ndim() == 0 ? 0 : type.shape[0] * (out ? ranks : 1);
+  if (ranks < 1 || type.ndim() == 0 || all % ranks != 0 || q.in(1) != TensorType{DType::i64, {all}})
+    return invalid("no owners for the rows of ", type.text(), " over ", ranks, " ranks: ", q.in(1).text());
+  type.shape[0] = out ? all : all / ranks;
   return OutputTypes{type};
 }
 

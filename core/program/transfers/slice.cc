@@ -27,7 +27,7 @@ EPL_TRANSFER(slice) {
           .op = "batch_slice",
           .holds = "input",
           .from_caller = true,
-          .part = true,
+          .gives_shard = true,
           .prepare =
               [](Instruction& in) {
                 const TensorType& full = in.query->in(0);

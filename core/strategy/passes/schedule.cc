@@ -34,9 +34,9 @@ class Scheduling {
     const PipelineRow* row = stages() == 1 ? &one_stage() : find_pipeline(plan_.strategy.text("pipeline.strategy"));
     if (!row)
       return unsupported("this version has no pipeline schedule ", quoted(plan_.strategy.text("pipeline.strategy")));
-    if (stages() > 1) part_forward_and_backward();
-    if (stages() > plan_.virtual_devices() || row->parts_weights) look_at_the_end();
-    if (row->parts_weights) part_weights();
+    if (stages() > 1) separate_forward_and_backward();
+    if (stages() > plan_.virtual_devices() || row->has_weight_blocks) look_at_the_end();
+    if (row->has_weight_blocks) make_weight_blocks();
     return write_calls(*row);
   }
 
@@ -158,7 +158,7 @@ class Scheduling {
     return {};
   }
 
-  void part_forward_and_backward() {
+  void separate_forward_and_backward() {
     for (const NodeId n : graph_.node_ids()) {
       if (plan_.node_block[n] != BlockKind::main) continue;
       plan_.node_block[n] = node(n).phase == Phase::forward ? BlockKind::forward : BlockKind::backward;
@@ -173,7 +173,7 @@ class Scheduling {
   }
 
   // Of the backward pass, what sums over the batch and leads to nothing but such sums and the update.
-  void part_weights() {
+  void make_weight_blocks() {
     const auto users = graph_.users();
     // What goes on to another stage may end in `post`, where each micro-batch's own is no longer there.
     const auto can_wait = [&](Value v) {

@@ -37,7 +37,7 @@ class Between {
         here_(task_graph),
         axes_(plan.task_graphs[task_graph].split),
         mesh_(plan.mesh(task_graph)),
-        parts_(mesh_.shards(axes_)),
+        degree_(mesh_.shards(axes_)),
         by_segments_(sums_by_segments(plan)),
         users_(graph_.users()),
         rules_(plan.rules->extended),
@@ -67,11 +67,11 @@ class Between {
  private:
   double bytes(Value v) const { return static_cast<double>(graph_.type(v).bytes()); }
   // Of what a rank does not have.
-  double others(Value v) const { return bytes(v) * static_cast<double>(parts_ - 1) / static_cast<double>(parts_); }
+  double others(Value v) const { return bytes(v) * static_cast<double>(degree_ - 1) / static_cast<double>(degree_); }
   // Seconds. That there is one more collective counts nothing: the strategy has asked for it.
   double gain(const Region& region) const {
     return cost_.memory(2 * region.kept_elsewhere) -
-           cost_.moving(Collective::Kind::send, RankGroup::of_first(parts_), region.moved);
+           cost_.moving(Collective::Kind::send, RankGroup::of_first(degree_), region.moved);
   }
   bool split(int axis) const { return std::ranges::find(axes_, axis) != axes_.end(); }
 
@@ -109,14 +109,14 @@ class Between {
       meets_[v].insert(dim.begin(), dim.end());
   }
 
-  // The largest shard of an uneven cut, in parts.
-  int64_t largest(const CutPosition& position) const { return (position.of + parts_ - 1) / parts_; }
+  // The largest shard of an uneven cut, in granules.
+  int64_t largest(const CutPosition& position) const { return (position.of + degree_ - 1) / degree_; }
   // Whether a cut of a dimension or factor of this size finds its position among those that it has. Uneven shards are
   // of parts that nothing inside them cuts, and smaller than the dimension.
   bool nests(int64_t size, const Cuts& cuts, const CutPosition& position) const {
-    const int64_t run = position.outer * (position.of > 0 ? position.of : parts_);
+    const int64_t run = position.outer * (position.of > 0 ? position.of : degree_);
     if (size % run != 0) return false;
-    if (position.of > 0 && (by_segments_ || position.of % parts_ == 0 || largest(position) == position.of))
+    if (position.of > 0 && (by_segments_ || position.of % degree_ == 0 || largest(position) == position.of))
       return false;
     return std::ranges::all_of(cuts, [&](const AxisCut& cut) {
       int64_t shards = cut.outer * std::max<int64_t>(cut.of, 1);
@@ -146,7 +146,7 @@ class Between {
       for (const int64_t outer : {int64_t{1}, plan_.batch}) {
         if (outer == 0) continue;
         const int64_t run = graph_.type(v).shape[d] / outer;
-        const CutPosition position{d, outer, run % parts_ == 0 ? 0 : run};
+        const CutPosition position{d, outer, run % degree_ == 0 ? 0 : run};
         const bool new_position = std::ranges::find(found, position) == found.end();
         if (new_position && may_lie(v, position)) found.push_back(position);
       }
@@ -200,7 +200,7 @@ class Between {
     if (!counts && (f >= known.added || known.rule.factors[f].unshardable || known.rule.factors[f].added >= 0))
       return false;
     if (known.rule.factors[f].reduce != ShardingRule::Reduce::sum) return false;
-    if (by_segments_ && !keeps_segments(known.rule, sharding.segments, factor, parts_)) return false;
+    if (by_segments_ && !keeps_segments(known.rule, sharding.segments, factor, degree_)) return false;
     return nests(known.rule.factors[f].size, f < sharding.factors.size() ? sharding.factors[f] : Cuts(),
                  {.outer = factor.outer, .of = factor.of});
   }
@@ -278,12 +278,12 @@ class Between {
   void write() {
     if (taken_.values == 0) {
       if (std::ranges::find(sums_, true) == sums_.end()) return;
-      plan_.notes.push_back(cat("split.sequence: what lies between the nodes that ", parts_,
+      plan_.notes.push_back(cat("split.sequence: what lies between the nodes that ", degree_,
                                 " ranks share out stays replicated on each of them: no dimension that it keeps has ",
                                 by_segments_ ? "equal shards, which reproducible.level = layout needs" : "shards"));
       return;
     }
-    plan_.notes.push_back(cat("split.sequence: ", taken_.values, " values between the nodes that ", parts_,
+    plan_.notes.push_back(cat("split.sequence: ", taken_.values, " values between the nodes that ", degree_,
                               " ranks share out lie in shards too"));
     for (const NodeId n : graph_.node_ids()) {
       const CutFactor& factor = taken_.factors[n];
@@ -307,7 +307,7 @@ class Between {
   const int here_;               // the TaskGraph whose nodes it cuts
   const std::vector<int> axes_;  // over these, all of them together
   const Mesh& mesh_;
-  const int64_t parts_;
+  const int64_t degree_;    // of the split
   const bool by_segments_;  // segments of a sum begin where no shard ends, which only equal shards grant
   const ByValue<std::vector<NodeId>> users_;
   const ByNode<ExtendedRule>& rules_;

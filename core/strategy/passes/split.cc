@@ -40,14 +40,14 @@ Status split_experts(PassContext& c) {
       continue;
     }
     std::tie(c.plan.shardings, c.plan.node_shardings) = std::move(before);
-    const int64_t parts = c.plan.mesh(t).shards(found.experts);
+    const int64_t shards = c.plan.mesh(t).shards(found.experts);
     std::string why = cat("experts cannot be shared out as its dims say: ", status.message());
     if (status.ok()) {
       EPL_ASSIGN(why, assign_experts(c, t));
     }
     if (why.empty()) continue;
-    c.plan.notes.push_back(cat("scope ", found.scope, " (expert ", parts, "): ", why,
-                               ", so each expert is cut over the ", parts, " ranks"));
+    c.plan.notes.push_back(cat("scope ", found.scope, " (expert ", shards, "): ", why,
+                               ", so each expert is cut over the ", shards, " ranks"));
     none.push_back(t);
   }
   for (const int t : none) c.plan.task_graphs[t].experts.clear();
@@ -70,8 +70,8 @@ Status cut(PassContext& c, const std::vector<int>& task_graphs) {
   Splitting channels(c, task_graphs, false);
   const int first_of_them = task_graphs.front();
   const TaskGraph& t = c.plan.task_graphs[first_of_them];
-  const int64_t parts = c.plan.mesh(first_of_them).shards(split_axes(t, false));
-  const bool either = spatial != "off" && !sums_by_segments(c.plan) && has_windows(c.plan, parts);
+  const int64_t shards = c.plan.mesh(first_of_them).shards(split_axes(t, false));
+  const bool either = spatial != "off" && !sums_by_segments(c.plan) && has_windows(c.plan, shards);
   const Plan before = either ? c.plan : Plan();
   const Status by_channels_runs = channels.run();
   if (!either) {
@@ -92,7 +92,7 @@ Status cut(PassContext& c, const std::vector<int>& task_graphs) {
     return {};
   }
   windows.explain();
-  c.plan.notes.push_back(cat("split.spatial: ", windows.windows(), " nodes slide windows over shards on ", parts,
+  c.plan.notes.push_back(cat("split.spatial: ", windows.windows(), " nodes slide windows over shards on ", shards,
                              " ranks, and read over their borders: costs ", seconds_text(windows.seconds()),
                              by_channels_runs.ok() ? cat(", cutting channels ", seconds_text(channels.seconds()))
                                                    : std::string(", as dims asks")));

@@ -140,7 +140,7 @@ class Sharing {
     return {};
   }
 
-  // Equal runs that a cut makes of a dimension or factor: of an uneven one, its parts.
+  // Equal runs that a cut makes of a dimension or factor: of an uneven one, its granules.
   int64_t runs(NodeId n, const AxisCut& cut) const {
     int64_t count = cut.outer * std::max<int64_t>(cut.of, 1);
     for (int axis : cut.of > 0 ? std::vector<int>() : cut.axes) count *= mesh(n).axes[axis].size;

@@ -60,7 +60,7 @@ EPL_PIPELINE(dual_pipe_v) {
           .words = {"DualPipe-V"},
           .chunks = 2,
           .there_and_back = true,
-          .parts_weights = true,
+          .has_weight_blocks = true,
           .refusal =
               [](const PipelineShape& shape) {
                 return shape.micro_batches >= 2 * shape.virtual_devices

@@ -27,7 +27,7 @@ std::vector<BlockCall> calls(const PipelineShape& shape, int stage) {
 EPL_PIPELINE(zb_h1) {
   return {.doc = "1F1B in which gradients of weights fill what would be idle, with the memory of 1F1B",
           .words = {"ZB-H1"},
-          .parts_weights = true,
+          .has_weight_blocks = true,
           .calls = calls};
 }
 

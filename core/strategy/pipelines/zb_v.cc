@@ -82,7 +82,7 @@ EPL_PIPELINE(zb_v) {
       .words = {"ZB-V"},
       .chunks = 2,
       .there_and_back = true,
-      .parts_weights = true,
+      .has_weight_blocks = true,
       .calls = calls};
 }
 
