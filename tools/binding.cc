@@ -156,8 +156,9 @@ void add_shape_options(CLI::App& app, JobOptions& o) {
                  "repeated")
       ->type_name("NAME=N,...")
       ->allow_extra_args(false);
-  app.add_option("--symbol", o.symbols,
-                 "the size of an open dimension, by its name in the file or its place, as 'x[2]=48'; may be repeated")
+  app.add_option(
+         "--symbol", o.symbols,
+         "the size of an open dimension, by its name in the file or its position, as 'x[2]=48'; may be repeated")
       ->type_name("NAME=SIZE")
       ->allow_extra_args(false);
   app.add_option("--value", o.values,

@@ -63,8 +63,8 @@ class ThreadBarrier {
   std::condition_variable changed_;
 };
 
-// A rank's place in its group, where its peers find what it asks for.
-struct alignas(64) Place {
+// A rank of the group, where its peers find what it asks for.
+struct alignas(64) Member {
   std::span<const Collective> calls;  // together
   // What it has sent and no receiver has taken yet, in order.
   struct Sent {
@@ -79,8 +79,8 @@ struct alignas(64) Place {
 
 struct Group {
   Group(std::string group_name, int ranks, int spins)
-      : name(std::move(group_name)), size(ranks), spins(spins), places(static_cast<size_t>(ranks)) {
-    for (Place& place : places) place.sent.reserve(Posts::reserved);
+      : name(std::move(group_name)), size(ranks), spins(spins), members(static_cast<size_t>(ranks)) {
+    for (Member& member : members) member.sent.reserve(Posts::reserved);
   }
 
   void abort(const Status& why) {
@@ -90,15 +90,15 @@ struct Group {
       status = why.ok() ? error(Code::cancelled, "the group ", name, " was aborted") : why;
     }
     asked.close();
-    for (Place& place : places) {
+    for (Member& member : members) {
       // A receiver that has begun to copy finishes, whatever happens to the group.
-      std::vector<Place::Sent> lost;
+      std::vector<Member::Sent> lost;
       {
-        std::lock_guard lock(place.mutex);
-        lost.swap(place.sent);
+        std::lock_guard lock(member.mutex);
+        lost.swap(member.sent);
       }
-      place.changed.notify_all();
-      for (const Place::Sent& sent : lost) sent.posts->end(sent.post, this->why());
+      member.changed.notify_all();
+      for (const Member::Sent& sent : lost) sent.posts->end(sent.post, this->why());
     }
     for (auto& [part_name, part] : children) part.group->abort(why);  // there are no more from now on
   }
@@ -110,7 +110,7 @@ struct Group {
   const std::string name;
   const int size;
   const int spins;
-  std::vector<Place> places;
+  std::vector<Member> members;
   ThreadBarrier asked, done;
   std::mutex mutex;
   Status status;  // why it was aborted
@@ -176,7 +176,7 @@ class ThreadCommunicator final : public Communicator {
   using Kind = Collective::Kind;
 
   // The current call.
-  const Collective& asked_by(int rank) const { return group_->places[static_cast<size_t>(rank)].calls[at_]; }
+  const Collective& asked_by(int rank) const { return group_->members[static_cast<size_t>(rank)].calls[at_]; }
 
   Status fits(const Collective& call) const {
     EPL_TRY(check_collective(call, rank_, size()));
@@ -228,7 +228,7 @@ class ThreadCommunicator final : public Communicator {
   Status begin(std::span<const Collective> calls) {
     if (group_->asked.is_closed()) return group_->why();
     ++calls_;
-    group_->places[static_cast<size_t>(rank_)].calls = calls;
+    group_->members[static_cast<size_t>(rank_)].calls = calls;
     const uint64_t arrivals = calls_ * static_cast<uint64_t>(size());
     if (!group_->asked.arrive() || !group_->asked.wait(arrivals, spin_)) return group_->why();
     for (int r = 1; r < size(); ++r) {
@@ -243,7 +243,7 @@ class ThreadCommunicator final : public Communicator {
   }
 
   Status agreement(int a, int b) const {
-    const auto of = [&](int rank) { return group_->places[static_cast<size_t>(rank)].calls; };
+    const auto of = [&](int rank) { return group_->members[static_cast<size_t>(rank)].calls; };
     if (of(a).size() != of(b).size()) return disagree(a, Count{of(a).size()}, b, Count{of(b).size()});
     for (size_t i = 0; i < of(a).size(); ++i) {
       if (!agree(of(a)[i], of(b)[i])) return disagree(a, of(a)[i], b, of(b)[i]);
@@ -323,7 +323,7 @@ class ThreadCommunicator final : public Communicator {
     std::shared_ptr<Posts> posts = posts_of(stream);
     const bool waits = posts == nullptr;
     if (waits) posts = std::make_shared<Posts>();
-    Place& own = group_->places[static_cast<size_t>(rank_)];
+    Member& own = group_->members[static_cast<size_t>(rank_)];
     {
       std::lock_guard lock(own.mutex);
       if (group_->asked.is_closed()) return group_->why();
@@ -336,11 +336,11 @@ class ThreadCommunicator final : public Communicator {
   }
 
   Status receive(Stream& stream, const Collective& call) {
-    Place& from = group_->places[static_cast<size_t>(call.peer)];
+    Member& from = group_->members[static_cast<size_t>(call.peer)];
     std::unique_lock lock(from.mutex);
     auto found = from.sent.end();
     from.changed.wait(lock, [&] {
-      found = std::ranges::find(from.sent, rank_, [](const Place::Sent& sent) { return sent.call.peer; });
+      found = std::ranges::find(from.sent, rank_, [](const Member::Sent& sent) { return sent.call.peer; });
       return found != from.sent.end() || group_->asked.is_closed();
     });
     if (group_->asked.is_closed()) return group_->why();
@@ -350,7 +350,7 @@ class ThreadCommunicator final : public Communicator {
       group_->abort(status);
       return status;
     }
-    const Place::Sent sent = std::move(*found);
+    const Member::Sent sent = std::move(*found);
     from.sent.erase(found);
     lock.unlock();
     copy(stream, call.target, sent.call.source, call.bytes(), copy_grain);

@@ -293,13 +293,13 @@ class SharedCommunicator final : public SharedGroup {
     const auto has_entry = [&] { return box.sent - mail.taken.value.load(std::memory_order_acquire) < Mail::entries; };
     if (!spin_.until(has_entry)) EPL_TRY(sleep_until_changed(mail.taken, has_entry, number, call));
     const uint64_t taken = mail.taken.value.load(std::memory_order_acquire);
-    Range place = room_in_ring(box, taken, line_aligned(call.bytes()));
+    Range range = room_in_ring(box, taken, line_aligned(call.bytes()));
     Mail::Entry& entry = mail.entry[number % Mail::entries];
     entry.called = Called::of(call, number, ties_.links->doing());
-    entry.over_socket = place.first < 0;
-    if (place.first < 0) {
+    entry.over_socket = range.first < 0;
+    if (range.first < 0) {
       const int64_t end = taken == box.sent ? 0 : box.at[box.sent % Mail::entries].last;
-      place = {end, end};
+      range = {end, end};
       ties_.links->send(group_.members[static_cast<size_t>(call.peer)],
                         {.type = FrameHead::Type::between_two,
                          .group = group_.id,
@@ -308,10 +308,10 @@ class SharedCommunicator final : public SharedGroup {
                          .bytes = static_cast<uint64_t>(call.bytes())},
                         call.source);
     } else if (call.bytes() > 0) {
-      std::memcpy(room_->ring(rank_, call.peer) + place.first, call.source, static_cast<size_t>(call.bytes()));
+      std::memcpy(room_->ring(rank_, call.peer) + range.first, call.source, static_cast<size_t>(call.bytes()));
     }
-    entry.begin = static_cast<uint64_t>(place.first);
-    box.at[number % Mail::entries] = place;
+    entry.begin = static_cast<uint64_t>(range.first);
+    box.at[number % Mail::entries] = range;
     box.sent = number;
     mail.sent.value.store(number, std::memory_order_seq_cst);
     mail.sent.wake();

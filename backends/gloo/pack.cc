@@ -107,14 +107,15 @@ class Waiter {
 // One rank's connections to all others.
 class End {
  public:
-  explicit End(const epl_pack_place& place) {
+  explicit End(const epl_pack_rendezvous& rendezvous) {
     gloo::transport::tcp::attr attributes;
-    attributes.hostname = place.address;
+    attributes.hostname = rendezvous.address;
     device_ = gloo::transport::tcp::CreateDevice(attributes);
-    context_ = device_->createContext(place.rank, place.size);
+    context_ = device_->createContext(rendezvous.rank, rendezvous.size);
     // Gloo waits five times as long for a connection.
-    context_->setTimeout(std::chrono::milliseconds(std::max<int64_t>(1, static_cast<int64_t>(place.seconds * 200))));
-    connect(place);
+    context_->setTimeout(
+        std::chrono::milliseconds(std::max<int64_t>(1, static_cast<int64_t>(rendezvous.seconds * 200))));
+    connect(rendezvous);
     context_->setTimeout(for_ever);
     sent_ = std::make_unique<Waiter>([](UnboundBuffer& b) { return b.waitSend(); },
                                      [](UnboundBuffer& b) { b.abortWaitSend(); });
@@ -150,21 +151,21 @@ class End {
 
  private:
   // Each rank has a pair for each other, whose address goes to that one.
-  void connect(const epl_pack_place& place) {
+  void connect(const epl_pack_rendezvous& rendezvous) {
     char reason[256] = "";
     const epl_pack_reason failure{reason, sizeof reason};
     const auto key = [](int from, int to) { return std::to_string(from) + " to " + std::to_string(to); };
-    for (int peer = 0; peer < place.size; ++peer) {
-      if (peer == place.rank) continue;
+    for (int peer = 0; peer < rendezvous.size; ++peer) {
+      if (peer == rendezvous.rank) continue;
       const std::vector<char> own = context_->createPair(peer)->address().bytes();
-      if (place.put(place.context, key(place.rank, peer).c_str(), own.data(), own.size(), &failure) != 0)
+      if (rendezvous.put(rendezvous.context, key(rendezvous.rank, peer).c_str(), own.data(), own.size(), &failure) != 0)
         throw std::runtime_error(reason);
     }
-    for (int peer = 0; peer < place.size; ++peer) {
-      if (peer == place.rank) continue;
+    for (int peer = 0; peer < rendezvous.size; ++peer) {
+      if (peer == rendezvous.rank) continue;
       std::vector<char> theirs(gloo::transport::Address::kMaxByteSize);
-      const int64_t size =
-          place.get(place.context, key(peer, place.rank).c_str(), theirs.data(), theirs.size(), &failure);
+      const int64_t size = rendezvous.get(rendezvous.context, key(peer, rendezvous.rank).c_str(), theirs.data(),
+                                          theirs.size(), &failure);
       if (size < 0) throw std::runtime_error(reason);
       if (size > std::ssize(theirs)) throw std::runtime_error("an address that is too long");
       theirs.resize(static_cast<size_t>(size));
@@ -180,8 +181,8 @@ class End {
 
 using Receipt = std::shared_ptr<Transfer>;
 
-void* join(const epl_pack_place* place, const epl_pack_reason* failure) {
-  return guarded(failure, library, static_cast<void*>(nullptr), [&]() -> void* { return new End(*place); });
+void* join(const epl_pack_rendezvous* rendezvous, const epl_pack_reason* failure) {
+  return guarded(failure, library, static_cast<void*>(nullptr), [&]() -> void* { return new End(*rendezvous); });
 }
 void leave(void* end, int32_t milliseconds) {
   std::unique_ptr<End> own(static_cast<End*>(end));

@@ -166,24 +166,24 @@ struct Card {
 
 class End {
  public:
-  explicit End(const epl_pack_place& place) : processes_(static_cast<size_t>(place.size)) {
+  explicit End(const epl_pack_rendezvous& rendezvous) : processes_(static_cast<size_t>(rendezvous.size)) {
     World::get().begin();
     Card own{.rank = World::get().rank(), .size = World::get().size(), .process = ::getpid(), .host = ""};
     int length = 0;
     MPI_Get_processor_name(own.host, &length);
     char reason[256] = "";
     const epl_pack_reason failure{reason, sizeof reason};
-    if (place.put(place.context, std::to_string(place.rank).c_str(), &own, sizeof own, &failure) != 0)
+    if (rendezvous.put(rendezvous.context, std::to_string(rendezvous.rank).c_str(), &own, sizeof own, &failure) != 0)
       throw Failure(reason);
-    for (int peer = 0; peer < place.size; ++peer) {
+    for (int peer = 0; peer < rendezvous.size; ++peer) {
       Card theirs = own;
-      if (peer != place.rank &&
-          place.get(place.context, std::to_string(peer).c_str(), &theirs, sizeof theirs, &failure) != sizeof theirs)
+      if (peer != rendezvous.rank && rendezvous.get(rendezvous.context, std::to_string(peer).c_str(), &theirs,
+                                                    sizeof theirs, &failure) != sizeof theirs)
         throw Failure(reason);
       const bool here = theirs.process == own.process && std::memcmp(theirs.host, own.host, sizeof own.host) == 0;
       if (theirs.size != own.size || here != (theirs.rank == own.rank)) {
         throw Failure("rank " + std::to_string(peer) + " is process " + std::to_string(theirs.rank) + " of " +
-                      std::to_string(theirs.size) + " and rank " + std::to_string(place.rank) + " is process " +
+                      std::to_string(theirs.size) + " and rank " + std::to_string(rendezvous.rank) + " is process " +
                       std::to_string(own.rank) + " of " + std::to_string(own.size) +
                       ": one mpirun must start all processes of the job");
       }
@@ -233,8 +233,8 @@ class End {
   std::vector<int> processes_;  // of MPI, by rank
 };
 
-void* join(const epl_pack_place* place, const epl_pack_reason* failure) {
-  return guarded(failure, library, static_cast<void*>(nullptr), [&]() -> void* { return new End(*place); });
+void* join(const epl_pack_rendezvous* rendezvous, const epl_pack_reason* failure) {
+  return guarded(failure, library, static_cast<void*>(nullptr), [&]() -> void* { return new End(*rendezvous); });
 }
 void leave(void* end, int32_t milliseconds) {
   World::get().wait_for(end, std::chrono::milliseconds(milliseconds));

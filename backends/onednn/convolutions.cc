@@ -113,7 +113,7 @@ dnnl::convolution_forward::primitive_desc forward_primitive(const Convolution& c
   return {desc, primitive_attributes(), cpu_engine()};
 }
 
-constexpr auto input = Place::Kind::input, output = Place::Kind::output;
+constexpr auto input = Location::Kind::input, output = Location::Kind::output;
 
 Recipes conv(const Query& q) {
   const Convolution full = convolution_of(q, q.in(0), q.in(1), q.out());

@@ -13,11 +13,11 @@ struct Kernel::Task {
   const epl_pack_call& call;
   std::atomic<int32_t> failure{0};
 
-  void* at(const Place& place) const {
-    void* base = place.kind == Place::Kind::input    ? const_cast<void*>(call.inputs[place.operand])
-                 : place.kind == Place::Kind::output ? call.outputs[place.operand]
-                                                     : call.workspace;
-    return static_cast<char*>(base) + place.bytes;
+  void* at(const Location& location) const {
+    void* base = location.kind == Location::Kind::input    ? const_cast<void*>(call.inputs[location.operand])
+                 : location.kind == Location::Kind::output ? call.outputs[location.operand]
+                                                           : call.workspace;
+    return static_cast<char*>(base) + location.bytes;
   }
 };
 
@@ -85,7 +85,7 @@ int32_t Kernel::run_share(const Task& task, size_t share) {
     const Arguments& arguments = task.caller.shares[share][s];
     for (size_t a = 0; a < arguments.list.size(); ++a) {
       const dnnl_status_t status =
-          dnnl_memory_set_data_handle_v2(arguments.list[a].memory, task.at(steps[s].arguments[a].place), stream);
+          dnnl_memory_set_data_handle_v2(arguments.list[a].memory, task.at(steps[s].arguments[a].location), stream);
       if (status != dnnl_success) return status;
     }
     const dnnl_status_t status = dnnl_primitive_execute(steps[s].primitive.get(), stream,

@@ -99,17 +99,17 @@ Recipes recipes_of(Product p, const Query& q) {
   for (const Share& share :
        cut_product(p, full, shares_of(q, static_cast<double>(count(full.c.dims)) * static_cast<double>(p.k)))) {
     const Desc a = share.a.desc(type), b = share.b.desc(type), c = share.c.desc(type);
-    std::vector<Operand> operands = {{DNNL_ARG_SRC, Place::Kind::input, p.a, share.a, a},
-                                     {DNNL_ARG_WEIGHTS, Place::Kind::input, p.b, share.b, b}};
+    std::vector<Operand> operands = {{DNNL_ARG_SRC, Location::Kind::input, p.a, share.a, a},
+                                     {DNNL_ARG_WEIGHTS, Location::Kind::input, p.b, share.b, b}};
     dnnl::matmul::primitive_desc primitive;
     if (p.bias >= 0) {
       const Desc bias = share.bias.desc(type);
       primitive = {dnnl::matmul::desc(a, b, bias, c), primitive_attributes(), cpu_engine()};
-      operands.push_back({DNNL_ARG_BIAS, Place::Kind::input, p.bias, share.bias, bias});
+      operands.push_back({DNNL_ARG_BIAS, Location::Kind::input, p.bias, share.bias, bias});
     } else {
       primitive = {dnnl::matmul::desc(a, b, c), primitive_attributes(), cpu_engine()};
     }
-    operands.push_back({DNNL_ARG_DST, Place::Kind::output, 0, share.c, c});
+    operands.push_back({DNNL_ARG_DST, Location::Kind::output, 0, share.c, c});
     if (type == Type::f32 && std::string_view(primitive.impl_info_str()).starts_with("gemm")) require_fast(share, p);
     recipes.add(primitive, operands);
   }

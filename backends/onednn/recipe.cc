@@ -93,18 +93,18 @@ Recipe::Recipe(const dnnl::primitive_desc_base& primitive, const std::vector<Ope
     const int64_t element = static_cast<int64_t>(dnnl::memory::data_type_size(desc.data_type()));
     outside.push_back({0, {operand.kind, operand.number, operand.view.begin * element}, desc});
     const bool same = operand.inside == desc;
-    arguments.push_back({operand.role, same ? outside.back().place : reserve(operand.inside), operand.inside});
-    if (!same && operand.kind == Place::Kind::input) reorder(outside.back(), arguments.back());
+    arguments.push_back({operand.role, same ? outside.back().location : reserve(operand.inside), operand.inside});
+    if (!same && operand.kind == Location::Kind::input) reorder(outside.back(), arguments.back());
   }
   add(primitive, arguments);
-  if (arguments.back().place.kind == Place::Kind::workspace) reorder(arguments.back(), outside.back());
+  if (arguments.back().location.kind == Location::Kind::workspace) reorder(arguments.back(), outside.back());
 }
 
-Place Recipe::reserve(const Desc& desc) {
+Location Recipe::reserve(const Desc& desc) {
   constexpr int64_t line = 64;
-  const Place place{Place::Kind::workspace, 0, workspace_end_};
+  const Location location{Location::Kind::workspace, 0, workspace_end_};
   workspace_end_ += (static_cast<int64_t>(desc.get_size()) + line - 1) / line * line;
-  return place;
+  return location;
 }
 
 void Recipe::add(const dnnl::primitive_desc_base& what, std::vector<Argument> arguments) {
@@ -115,7 +115,7 @@ void Recipe::add(const dnnl::primitive_desc_base& what, std::vector<Argument> ar
 
 void Recipe::reorder(const Argument& from, const Argument& to) {
   const dnnl::reorder::primitive_desc what(cpu_engine(), from.desc, cpu_engine(), to.desc, primitive_attributes());
-  add(what, {{DNNL_ARG_FROM, from.place, from.desc}, {DNNL_ARG_TO, to.place, to.desc}});
+  add(what, {{DNNL_ARG_FROM, from.location, from.desc}, {DNNL_ARG_TO, to.location, to.desc}});
 }
 
 OneThread::OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }

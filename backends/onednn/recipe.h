@@ -65,7 +65,7 @@ struct View {
 };
 
 // Where an argument's memory is: an operand of the node by number, or the workspace; and how many bytes in.
-struct Place {
+struct Location {
   enum class Kind { input, output, workspace } kind;
   int operand;
   int64_t bytes;
@@ -74,7 +74,7 @@ struct Place {
 // An operand of a primitive: the role that oneDNN gives it, which operand of the node, and its layout in the primitive.
 struct Operand {
   int role;
-  Place::Kind kind;
+  Location::Kind kind;
   int number;
   View view;
   Desc inside;
@@ -84,7 +84,7 @@ class Recipe {
  public:
   struct Argument {
     int role;
-    Place place;
+    Location location;
     Desc desc;
   };
   struct Step {
@@ -100,7 +100,7 @@ class Recipe {
   int64_t workspace_end() const { return workspace_end_; }
 
  private:
-  Place reserve(const Desc& desc);
+  Location reserve(const Desc& desc);
   void add(const dnnl::primitive_desc_base& what, std::vector<Argument> arguments);
   void reorder(const Argument& from, const Argument& to);
 

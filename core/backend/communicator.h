@@ -81,7 +81,7 @@ bool agree(const Collective& a, const Collective& b);
 // What no rank may ask for: a negative count, a peer outside of the group or, to send to, itself, memory that overlaps.
 Status check_collective(const Collective& call, int rank, int size);
 
-// One rank's place in a group. Thread safety: calls of one rank come from one thread at a time; `abort` may come from
+// One rank's end of a group. Thread safety: calls of one rank come from one thread at a time; `abort` may come from
 // any.
 class Communicator {
  public:

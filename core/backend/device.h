@@ -172,7 +172,7 @@ class Device {
   virtual std::unique_ptr<Event> create_event() = 0;
   // A group of `ranks` ranks that live in this process: a communicator for each.
   virtual Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) = 0;
-  // One rank's place in a group of the ranks that meet at the rendezvous, each of which calls this at the same time. A
+  // One rank's end of a group of the ranks that meet at the rendezvous, each of which calls this at the same time. A
   // rank that does not come, comes twice or is of another job is an error that names it.
   virtual Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous);
   // By whose numbers plans for it are decided: those of one thread, so that ranks with other numbers of threads decide

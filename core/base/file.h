@@ -23,7 +23,7 @@
 
 namespace epl {
 
-// Bytes of a known number that can be read at any place. Thread safety: immutable; any threads may read at once.
+// Bytes of a known number that can be read at any position. Thread safety: immutable; any threads may read at once.
 class FileReader {
  public:
   // A regular file, which is kept open. A read fails where the file has become too short, where the system refuses it,

@@ -118,7 +118,7 @@ class Parser {
       skip_space();
       if (at_ < text_.size()) fail("something after the end of the value");
     }
-    if (!mistake_.empty()) return Status(Code::invalid_argument, cat("byte ", place_, ": ", mistake_));
+    if (!mistake_.empty()) return Status(Code::invalid_argument, cat("byte ", position_, ": ", mistake_));
     return out;
   }
 
@@ -126,7 +126,7 @@ class Parser {
   bool fail(std::string_view what) {
     if (mistake_.empty()) {
       mistake_ = what;
-      place_ = std::min(at_, text_.size());
+      position_ = std::min(at_, text_.size());
     }
     return false;
   }
@@ -334,7 +334,7 @@ class Parser {
   }
 
   std::string_view text_;
-  size_t at_ = 0, place_ = 0;
+  size_t at_ = 0, position_ = 0;
   std::string key_;  // of the object around, whose value is read
   std::string mistake_;
 };

@@ -152,7 +152,7 @@ typedef struct epl_pack_codec {
 
 /* Where the ranks of a job tell each other how they are reached. Every rank puts under keys of its own, and gets those
  * of the others. */
-typedef struct epl_pack_place {
+typedef struct epl_pack_rendezvous {
   uint64_t struct_size;
   int32_t rank, size;
   const char* address; /* of this host, under which the others reach it */
@@ -162,7 +162,7 @@ typedef struct epl_pack_place {
   int32_t (*put)(void* context, const char* key, const void* value, uint64_t size, const epl_pack_reason* failure);
   /* Waits; the size of the value, of which what fits is copied, or -1 and the reason. */
   int64_t (*get)(void* context, const char* key, void* value, uint64_t capacity, const epl_pack_reason* failure);
-} epl_pack_place;
+} epl_pack_rendezvous;
 
 /* What moves bytes between the ranks of several processes. It knows nothing of calls: who is in a group, what it calls
  * and who is missing libepl.so finds out over connections of its own, and it adds up in its own order. So a carrier
@@ -171,7 +171,7 @@ typedef struct epl_pack_place {
 typedef struct epl_pack_carrier {
   uint64_t struct_size;
   /* All ranks at the same time. NULL and the reason where they cannot be connected. */
-  void* (*join)(const epl_pack_place* place, const epl_pack_reason* failure);
+  void* (*join)(const epl_pack_rendezvous* rendezvous, const epl_pack_reason* failure);
   /* Waits at most so long until the others have taken what was sent to them. Receipts have been dropped. */
   void (*leave)(void* end, int32_t milliseconds);
   /* Never waits for the peer. The bytes are free when it returns. `number` tells the receiver which ones they are: a

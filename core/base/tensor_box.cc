@@ -86,7 +86,8 @@ bool lies_in(const Shape& box, const Shape& begin, const Shape& all) {
 
 class JoinedShards final : public TensorSource {
  public:
-  JoinedShards(TensorType type, std::vector<PlacedBox> shards) : type_(std::move(type)), shards_(std::move(shards)) {}
+  JoinedShards(TensorType type, std::vector<PositionedBox> shards)
+      : type_(std::move(type)), shards_(std::move(shards)) {}
 
   // A range is read as the largest boxes that it has.
   Status read(int64_t begin, int64_t bytes, void* target) const override {
@@ -117,12 +118,12 @@ class JoinedShards final : public TensorSource {
 
  private:
   const TensorType type_;
-  const std::vector<PlacedBox> shards_;
+  const std::vector<PositionedBox> shards_;
 };
 
 }  // namespace
 
-PlacedBox PlacedBox::all(Tensor value) {
+PositionedBox PositionedBox::all(Tensor value) {
   const Shape shape = value.shape(), origin(shape.size(), 0);
   return {origin, shape, std::move(value), origin};
 }
@@ -135,8 +136,8 @@ Status copy_box(const Tensor& tensor, const BoxCopy& box, void* target) {
   return BoxRuns(tensor, box, target).copy();
 }
 
-Status copy_box(const std::vector<PlacedBox>& shards, const BoxCopy& box, void* target) {
-  for (const PlacedBox& shard : shards) {
+Status copy_box(const std::vector<PositionedBox>& shards, const BoxCopy& box, void* target) {
+  for (const PositionedBox& shard : shards) {
     BoxCopy common = box;
     bool any = true;
     for (size_t d = 0; d < box.shape.size(); ++d) {
@@ -152,12 +153,12 @@ Status copy_box(const std::vector<PlacedBox>& shards, const BoxCopy& box, void* 
   return {};
 }
 
-Tensor PlacedBox::as_tensor() const {
+Tensor PositionedBox::as_tensor() const {
   if (shape == value.shape()) return value;
   return joined({value.dtype(), shape}, {{Shape(shape.size(), 0), shape, value, from}});
 }
 
-Tensor joined(TensorType type, std::vector<PlacedBox> shards) {
+Tensor joined(TensorType type, std::vector<PositionedBox> shards) {
   auto source = std::make_shared<const JoinedShards>(type, std::move(shards));
   return Tensor(std::move(type), std::move(source));
 }

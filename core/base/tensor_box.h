@@ -21,8 +21,8 @@ struct BoxCopy {
 Status copy_box(const Tensor& tensor, const BoxCopy& box, void* target);
 
 // A box of a tensor that is somewhere else, and where the box stands in another tensor: a shard of it.
-struct PlacedBox {
-  static PlacedBox all(Tensor value);
+struct PositionedBox {
+  static PositionedBox all(Tensor value);
   Shape offset, shape;  // in the tensor that it is a shard of
   Tensor value;
   Shape from;  // where the box begins in `value`
@@ -30,10 +30,10 @@ struct PlacedBox {
   Tensor as_tensor() const;
 };
 // The same from the shards that have some of the box.
-Status copy_box(const std::vector<PlacedBox>& shards, const BoxCopy& box, void* target);
+Status copy_box(const std::vector<PositionedBox>& shards, const BoxCopy& box, void* target);
 
 // A tensor of its shards, which are of this element type and cover it once. It is never in memory: what is read of it
 // is read from the shards. A range of bytes begins and ends between elements.
-Tensor joined(TensorType type, std::vector<PlacedBox> shards);
+Tensor joined(TensorType type, std::vector<PositionedBox> shards);
 
 }  // namespace epl

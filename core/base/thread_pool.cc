@@ -18,7 +18,7 @@ namespace {
 
 int spins_of(ThreadPool::Wait wait) { return wait == ThreadPool::Wait::patient ? 40000 : 2000; }
 
-// A worker's place in a pool.
+// A worker of a pool.
 struct Seat {
   void (*work)(void* pool, int thread) = nullptr;
   void* pool = nullptr;

@@ -180,21 +180,20 @@ template <class F> epl_error* guarded(F&& f, const char* call = __builtin_FUNCTI
 // An entry point that gives a handle: f returns a Result<std::unique_ptr<H>>. The caller's pointer is NULL until the
 // call has succeeded.
 template <class H, class F>
-epl_error* giving(H** place, std::string_view name, F&& f, const char* call = __builtin_FUNCTION()) noexcept {
-  if (place != nullptr) *place = nullptr;
+epl_error* giving(H** out, std::string_view name, F&& f, const char* call = __builtin_FUNCTION()) noexcept {
+  if (out != nullptr) *out = nullptr;
   return guarded(
       [&]() -> Status {
-        if (place == nullptr) return invalid(name, " is missing");
+        if (out == nullptr) return invalid(name, " is missing");
         EPL_ASSIGN(std::unique_ptr<H> made, f());
-        *place = made.release();
+        *out = made.release();
         return {};
       },
       call);
 }
 // The same for a text: f returns a Result<std::string>.
 template <class F>
-epl_error* giving_text(epl_text** place, std::string_view name, F&& f,
-                       const char* call = __builtin_FUNCTION()) noexcept;
+epl_error* giving_text(epl_text** out, std::string_view name, F&& f, const char* call = __builtin_FUNCTION()) noexcept;
 
 // An entry point of a handle with one caller at a time.
 template <class H, class F> Status with_caller(H* handle, std::string_view name, F&& f) {
@@ -283,9 +282,9 @@ struct epl_cancel : epl::capi::Handle<epl::capi::HandleType::cancel> {
 };
 
 template <class F>
-epl_error* epl::capi::giving_text(epl_text** place, std::string_view name, F&& f, const char* call) noexcept {
+epl_error* epl::capi::giving_text(epl_text** out, std::string_view name, F&& f, const char* call) noexcept {
   return giving(
-      place, name,
+      out, name,
       [&]() -> Result<std::unique_ptr<epl_text>> {
         EPL_ASSIGN(std::string text, f());
         auto made = std::make_unique<epl_text>();

@@ -13,11 +13,11 @@ Result<HostFields> fields_argument(const epl_tensor_info* fields, size_t count) 
   EPL_REQUIRE(fields);
   HostFields out;
   for (size_t i = 0; i < count; ++i) {
-    const std::string place = cat("fields[", i, "]");
+    const std::string field = cat("fields[", i, "]");
     epl_tensor_info known = EPL_TENSOR_INFO_INIT;
     EPL_TRY(copy_options(&fields[i], known, "epl_tensor_info"));
-    EPL_ASSIGN(const std::string_view name, text_argument(known.name, known.name_length, cat(place, ".name")));
-    if (name.empty()) return invalid(place, " has no name");
+    EPL_ASSIGN(const std::string_view name, text_argument(known.name, known.name_length, cat(field, ".name")));
+    if (name.empty()) return invalid(field, " has no name");
     auto type = type_argument(known.dtype, known.dims, known.ndim);
     if (!type.ok()) return type.status().with_context(cat("field ", name));
     for (const auto& one : out) {

@@ -84,9 +84,9 @@ class Inputs {
   // What the call is given besides, while these inputs live.
   CallOptions options(const Call& call) const {
     CallOptions out = session_call(call);
-    out.place = [this](size_t input, int64_t row) {
+    out.position = [this](size_t input, int64_t row) {
       const epl_tensor* given = input < given_.size() ? given_[input] : nullptr;
-      return given != nullptr && given->source != nullptr ? given->source->place_given(given->asked, row)
+      return given != nullptr && given->source != nullptr ? given->source->position_given(given->asked, row)
                                                           : std::string();
     };
     return out;

@@ -35,7 +35,7 @@ std::string inputs_text(const Entry& entry) {
 
 namespace {
 
-// What the caller gives and gets, and the places of the programs' ports among it.
+// What the caller gives and gets, and which of it are the programs' ports.
 void find_ports(Entry& entry) {
   const Graph& graph = *entry.plan.graph;
   for (Value v : graph.leaves(ValueKind::input))

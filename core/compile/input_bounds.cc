@@ -118,7 +118,7 @@ int64_t row_of(const TensorType& type, int dim, int64_t element) {
   return element / inner % type.shape[static_cast<size_t>(dim)];
 }
 
-std::string place_text(const TensorType& type, int dim, int64_t element) {
+std::string element_text(const TensorType& type, int dim, int64_t element) {
   const int64_t row = row_of(type, dim, element);
   return row < 0 ? cat("element ", element) : cat("row ", row);
 }

@@ -35,6 +35,6 @@ std::string bound_text(const InputBound& bound, const Tensor& tensor, int64_t el
 // Where an element stands in the dimension that counts samples; -1 where none does.
 int64_t row_of(const TensorType& type, int dim, int64_t element);
 // "row 3", or "element 12" where no dimension counts samples.
-std::string place_text(const TensorType& type, int dim, int64_t element);
+std::string element_text(const TensorType& type, int dim, int64_t element);
 
 }  // namespace epl

@@ -26,7 +26,7 @@ double exact_below(DType type) {
   }
 }
 
-Status no_place(int64_t index, int64_t count, double value, DType to, std::string_view why) {
+Status cannot_hold(int64_t index, int64_t count, double value, DType to, std::string_view why) {
   return Status(Code::invalid_argument, cat(count > 1 ? cat("element ", index, " is ") : "the value is ", value,
                                             ", which ", dtype_name(to), " cannot hold", why));
 }
@@ -38,12 +38,12 @@ template <class T> Status integer_from_double(DType from, const void* source, T*
   const double exact = exact_below(from);
   for (int64_t i = 0; i < count; ++i) {
     const double value = load_double(from, source, i);
-    if (!(value >= low && value < high)) return no_place(i, count, value, to, "");
-    if (value != std::floor(value)) return no_place(i, count, value, to, ": it is not an integer");
+    if (!(value >= low && value < high)) return cannot_hold(i, count, value, to, "");
+    if (value != std::floor(value)) return cannot_hold(i, count, value, to, ": it is not an integer");
     if (std::fabs(value) > exact)
-      return no_place(i, count, value, to,
-                      cat(" for certain: beyond ", exact, " ", dtype_name(from),
-                          " does not have every integer; store integers as such"));
+      return cannot_hold(i, count, value, to,
+                         cat(" for certain: beyond ", exact, " ", dtype_name(from),
+                             " does not have every integer; store integers as such"));
     target[i] = static_cast<T>(value);
   }
   return {};
@@ -54,7 +54,7 @@ template <class T> Status integer_from_integer(DType from, const void* source, T
     const int64_t value = from == DType::u64 ? 0 : load_int(from, source, i);
     const bool fits =
         from == DType::u64 ? std::in_range<T>(static_cast<const uint64_t*>(source)[i]) : std::in_range<T>(value);
-    if (!fits) return no_place(i, count, load_double(from, source, i), to, "");
+    if (!fits) return cannot_hold(i, count, load_double(from, source, i), to, "");
     target[i] = from == DType::u64 ? static_cast<T>(static_cast<const uint64_t*>(source)[i]) : static_cast<T>(value);
   }
   return {};
@@ -72,7 +72,7 @@ template <class T> Status to_float(const T* source, float* target, int64_t count
     target[i] = static_cast<float>(source[i]);
     if constexpr (std::is_floating_point_v<T>) {
       if (std::isinf(target[i]) && !std::isinf(source[i]))
-        return no_place(i, count, source[i], DType::f32, ": it is too large");
+        return cannot_hold(i, count, source[i], DType::f32, ": it is too large");
     }
   }
   return {};
@@ -90,7 +90,7 @@ Status to_real(DType from, const void* source, DType to, void* target, int64_t c
     const double value = load_double(from, source, i);
     store_double(to, target, i, value);
     if (std::isfinite(value) && !std::isfinite(load_double(to, target, i)))
-      return no_place(i, count, value, to, ": it is too large");
+      return cannot_hold(i, count, value, to, ": it is too large");
   }
   return {};
 }
@@ -98,7 +98,7 @@ Status to_real(DType from, const void* source, DType to, void* target, int64_t c
 Status to_truth(DType from, const void* source, void* target, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const double value = load_double(from, source, i);
-    if (value != 0 && value != 1) return no_place(i, count, value, DType::boolean, ": it is neither 0 nor 1");
+    if (value != 0 && value != 1) return cannot_hold(i, count, value, DType::boolean, ": it is neither 0 nor 1");
     static_cast<uint8_t*>(target)[i] = value != 0;
   }
   return {};
@@ -160,7 +160,7 @@ Status ConvertingReader::read_samples(std::span<const int64_t> samples, int fiel
                          static_cast<std::byte*>(target) + static_cast<size_t>(to.bytes()) * i, to.elements());
     if (!status.ok())
       return status.with_context(
-          cat("field ", fields_[static_cast<size_t>(field)].first, ", ", place_of(reader_, samples[i])));
+          cat("field ", fields_[static_cast<size_t>(field)].first, ", ", position_of(reader_, samples[i])));
   }
   return {};
 }

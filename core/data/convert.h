@@ -15,7 +15,7 @@ namespace epl {
 // 1 aside. Which values can is seen when they are read.
 bool can_stand_for(const TensorType& from, const TensorType& to);
 
-// Converts `count` elements, exactly or, into a type of real numbers, to the nearest. An element that has no place in
+// Converts `count` elements, exactly or, into a type of real numbers, to the nearest. An element that cannot be held by
 // `to` (a fraction or too large a number for an integer type, a finite number that would become infinite) is an error
 // that names it.
 Status convert_elements(DType from, const void* source, DType to, void* target, int64_t count);

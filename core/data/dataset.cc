@@ -18,7 +18,7 @@ struct Batch {
   std::vector<Tensor> fields;    // what is read of them; empty: nothing
   std::vector<Tensor> given;     // views of what the consumer gets
   std::vector<Tensor> rest;      // the same with as many samples as an epoch's last batch has
-  std::vector<int64_t> samples;  // which ones are read, from place `first` of the full batch on
+  std::vector<int64_t> samples;  // which ones are read, from position `first` of the full batch on
   int64_t first = 0;
   int64_t position = -1;  // which batch it holds
   Status status;
@@ -88,13 +88,13 @@ struct Dataset::State {
       const int64_t samples = sliced() ? slices.samples(slice) : reader->samples(), begin = slice * each;
       const int64_t end = parted && slice == count - 1 ? batch_samples() : begin + each;
       const Permutation order(samples, options.seed, static_cast<uint64_t>(epoch * count + slice));
-      for (int64_t place = std::max(begin, any.first); place < std::min(end, any.end()); ++place) {
-        const int64_t i = first + std::min(place - begin, each - 1);
+      for (int64_t position = std::max(begin, any.first); position < std::min(end, any.end()); ++position) {
+        const int64_t i = first + std::min(position - begin, each - 1);
         const int64_t index = options.shuffled ? order.at(i) : i;
         batch.samples.push_back(sliced() ? slices.sample(slice, index) : index);
       }
     }
-    // Of places any.first to any.first + batch.samples.size().
+    // Of positions any.first to any.first + batch.samples.size().
     for (size_t f = 0; f < fields.size(); ++f) {
       const SampleRange range = read_of(parts[f]);
       const int64_t begin = range.first - any.first;
@@ -314,13 +314,13 @@ Result<std::span<const Tensor>> Dataset::next(const Stop& stop) {
   return std::span<const Tensor>(s.given);
 }
 
-std::string Dataset::place_given(size_t asked, int64_t row) const {
+std::string Dataset::position_given(size_t asked, int64_t row) const {
   const State& s = *state_;
   if (s.last == nullptr || s.options.batch == 0 || asked >= s.asked.size()) return {};
   const int64_t at = s.parts[static_cast<size_t>(s.asked[asked])].first + row - s.last->first;
   if (at < 0 || at >= static_cast<int64_t>(s.last->samples.size())) return {};
   const int64_t sample = s.last->samples[static_cast<size_t>(at)];
-  return cat(place_of(*s.file, sample, ""), s.file->file(sample).empty() ? " of the dataset" : "");
+  return cat(position_of(*s.file, sample, ""), s.file->file(sample).empty() ? " of the dataset" : "");
 }
 
 Status Dataset::seek(int64_t position) {
@@ -368,16 +368,16 @@ Status Dataset::slice(int64_t count, const SliceOptions& options, bool keep) {
 int64_t Dataset::slices() const { return state_->sliced() ? state_->slices.count() : 1; }
 const SliceOptions& Dataset::slice_options() const { return state_->slice_options; }
 
-Dataset::Place Dataset::place() const { return {position(), slices(), slice_options(), state_->slices_kept}; }
+Dataset::Cursor Dataset::cursor() const { return {position(), slices(), slice_options(), state_->slices_kept}; }
 
 // There was room for that order once.
-void Dataset::go_back(const Place& place) noexcept {
+void Dataset::go_back(const Cursor& cursor) noexcept {
   try {
-    static_cast<void>(slice(place.slices, place.slice_options, true));
+    static_cast<void>(slice(cursor.slices, cursor.slice_options, true));
   } catch (const std::bad_alloc&) {
   }
-  state_->slices_kept = place.kept;
-  static_cast<void>(seek(place.position));
+  state_->slices_kept = cursor.kept;
+  static_cast<void>(seek(cursor.position));
 }
 
 const Reader& Dataset::reader() const { return *state_->file; }

@@ -51,7 +51,7 @@ class Dataset {
   std::vector<int64_t> rows_given() const;
   // Which sample of the file stands in row `row` of tensor `asked` of the batch given last: "row 41 of the dataset".
   // Empty where nobody knows, as of a batch that is one sample. For messages, by the consumer.
-  std::string place_given(size_t asked, int64_t row) const;
+  std::string position_given(size_t asked, int64_t row) const;
   Status seek(int64_t position);
   // From now on batches have fields of these types, one for each; what differs from what the file has is converted
   // (core/data/convert.h). Batches given before are gone.
@@ -72,13 +72,13 @@ class Dataset {
   Status slice(int64_t count, const SliceOptions& options, bool keep = false);
   int64_t slices() const;
   // Everything that says which batch comes next, to come back to.
-  struct Place {
+  struct Cursor {
     int64_t position = 0, slices = 1;
     SliceOptions slice_options;
     bool kept = false;
   };
-  Place place() const;
-  void go_back(const Place& place) noexcept;
+  Cursor cursor() const;
+  void go_back(const Cursor& cursor) noexcept;
   const SliceOptions& slice_options() const;
   const Reader& reader() const;  // of the file, whatever types its fields are given in
   const DatasetOptions& options() const;

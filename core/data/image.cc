@@ -9,13 +9,13 @@ namespace {
 
 constexpr int fraction_bits = 22;  // of a weight: 8 bits of a pixel and 2 of headroom are left of 32
 
-// For each place of the result the first source pixel and the weights of it and of those behind it.
+// For each position of the result the first source pixel and the weights of it and of those behind it.
 struct Weights {
-  struct Place {
+  struct Taps {
     int64_t first = 0, count = 0;
     size_t at = 0;
   };
-  std::vector<Place> places;
+  std::vector<Taps> taps;
   std::vector<int32_t> weights;
 };
 
@@ -34,7 +34,7 @@ Weights triangle(int64_t from, int64_t to) {
       raw.push_back(std::max(1.0 - distance, 0.0));
       sum += raw.back();
     }
-    out.places.push_back({first, end - first, out.weights.size()});
+    out.taps.push_back({first, end - first, out.weights.size()});
     for (const double weight : raw)
       out.weights.push_back(static_cast<int32_t>(std::floor(weight / sum * (1 << fraction_bits) + 0.5)));
   }
@@ -54,12 +54,12 @@ Image resampled(const Image& image, int64_t height, int64_t width) {
   uint8_t* to = out.pixels.data();
   for (int64_t y = 0; y < height; ++y) {
     for (int64_t x = 0; x < width; ++x) {
-      const Weights::Place& place = w.places[static_cast<size_t>(columns ? x : y)];
-      const uint8_t* from = image.pixels.data() + (columns ? y * row : x * image.channels) + place.first * step;
+      const Weights::Taps& taps = w.taps[static_cast<size_t>(columns ? x : y)];
+      const uint8_t* from = image.pixels.data() + (columns ? y * row : x * image.channels) + taps.first * step;
       for (int64_t c = 0; c < image.channels; ++c) {
         int32_t sum = 0;
-        for (int64_t p = 0; p < place.count; ++p)
-          sum += from[p * step + c] * w.weights[place.at + static_cast<size_t>(p)];
+        for (int64_t p = 0; p < taps.count; ++p)
+          sum += from[p * step + c] * w.weights[taps.at + static_cast<size_t>(p)];
         *to++ = rounded(sum);
       }
     }

@@ -138,7 +138,7 @@ Result<const ReaderRow*> find_reader(std::string_view name, const std::string& p
   return unknown(path);
 }
 
-std::string place_of(const Reader& reader, int64_t index, std::string_view behind_number) {
+std::string position_of(const Reader& reader, int64_t index, std::string_view behind_number) {
   const std::string file = reader.file(index);
   return cat(reader.unit(), " ", reader.row(index), behind_number, file.empty() ? "" : cat(" of ", file));
 }

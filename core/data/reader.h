@@ -24,7 +24,7 @@ struct ClassNames {
 
 class Reader;
 // "row 41 (counted from 0)", "row 3 (counted from 0) of b.csv": of sample `index`, for messages.
-std::string place_of(const Reader& reader, int64_t index, std::string_view behind_number = " (counted from 0)");
+std::string position_of(const Reader& reader, int64_t index, std::string_view behind_number = " (counted from 0)");
 
 // As many samples as nobody will ever come to the end of: their number is not known.
 inline constexpr int64_t endless_samples = int64_t{1} << 52;

@@ -336,10 +336,10 @@ void Table::State::sort_names() {
 void Table::State::leave_out_dropped() {
   if (std::ranges::find(dropped, true) == dropped.end()) return;
   std::erase_if(gaps, [&](const Gap& gap) { return dropped[static_cast<size_t>(gap.row)]; });
-  std::vector<int64_t> place(static_cast<size_t>(rows));
+  std::vector<int64_t> position(static_cast<size_t>(rows));
   int64_t count = 0;
   for (int64_t row = 0; row < rows; ++row) {
-    place[static_cast<size_t>(row)] = count;
+    position[static_cast<size_t>(row)] = count;
     if (dropped[static_cast<size_t>(row)]) continue;
     kept.push_back(row);
     for (Cells& c : cells) {
@@ -350,7 +350,7 @@ void Table::State::leave_out_dropped() {
     }
     ++count;
   }
-  for (Gap& gap : gaps) gap.row = place[static_cast<size_t>(gap.row)];
+  for (Gap& gap : gaps) gap.row = position[static_cast<size_t>(gap.row)];
   rows = count;
 }
 

@@ -202,16 +202,16 @@ class ChunkReader {
     if (page.empty()) return wrong(start, "it is empty");
     const int bits = static_cast<unsigned char>(page.front());
     page.remove_prefix(1);
-    if (!read_runs(page, bits, count, places_)) return wrong(start, "its values are cut off or damaged");
+    if (!read_runs(page, bits, count, entries_)) return wrong(start, "its values are cut off or damaged");
     const size_t known = dictionary_.size();
-    for (const uint32_t place : places_) {
-      if (place >= known) return wrong(start, cat("entry ", place, " of a dictionary of ", known));
+    for (const uint32_t entry : entries_) {
+      if (entry >= known) return wrong(start, cat("entry ", entry, " of a dictionary of ", known));
       if (column_.text()) {
-        values_.text.push_back(dictionary_.text[place]);
+        values_.text.push_back(dictionary_.text[entry]);
       } else if (is_real(column_)) {
-        values_.real.push_back(dictionary_.real[place]);
+        values_.real.push_back(dictionary_.real[entry]);
       } else {
-        values_.integers.push_back(dictionary_.integers[place]);
+        values_.integers.push_back(dictionary_.integers[entry]);
       }
     }
     return {};
@@ -250,7 +250,7 @@ class ChunkReader {
   int64_t done_ = 0;
   Values dictionary_, values_;
   std::vector<char> dictionary_page_;
-  std::vector<uint32_t> levels_, places_;
+  std::vector<uint32_t> levels_, entries_;
 };
 
 }  // namespace

@@ -13,11 +13,11 @@ Status unknown_name(std::string_view what, const std::string& name, const std::v
   return error(Code::not_found, what, " ", shown(name), ", but the model has no such ", kind, choices(name, known));
 }
 
-// A size is bound to the place of a dimension that has another name, or a size of its own.
+// A size is bound to the position of a dimension that has another name, or a size of its own.
 Status not_a_symbol(const std::string& name, const Model& model, const std::vector<std::string>& symbols) {
   for (const ModelPort& port : model.inputs()) {
     for (size_t d = 0; d < port.dims.size(); ++d) {
-      if (name != dimension_place(port.name, d)) continue;
+      if (name != dimension_position(port.name, d)) continue;
       const ModelDim& dim = port.dims[d];
       if (dim.size >= 0)
         return invalid("a size is bound to the dimension ", shown_plain(name, 200), ", which is fixed at ", dim.size);

@@ -20,12 +20,12 @@ class ByteWriter;
 struct ModelSource;  // core/frontend/model_source.h
 
 // A dimension of a model's input or output: a size, or a symbol (size -1). An input's symbol without a name in the file
-// is called by its place, "x[2]"; an output's name may be empty.
+// is called by its position, "x[2]"; an output's name may be empty.
 struct ModelDim {
   int64_t size = -1;
   std::string symbol;
 };
-inline std::string dimension_place(const std::string& input, size_t dim) { return cat(input, "[", dim, "]"); }
+inline std::string dimension_position(const std::string& input, size_t dim) { return cat(input, "[", dim, "]"); }
 struct ModelPort {
   std::string name;
   DType dtype = DType::f32;

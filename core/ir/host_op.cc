@@ -66,12 +66,12 @@ bool has_factor(const ShardingRule::Operand& operand, int factor) {
   return std::ranges::any_of(operand, [&](const auto& dim) { return std::ranges::find(dim, factor) != dim.end(); });
 }
 
-Status check_sizes(const OpDef& op, const ShardingRule& rule, const std::vector<ShardingRule::Operand>& places,
+Status check_sizes(const OpDef& op, const ShardingRule& rule, const std::vector<ShardingRule::Operand>& operands,
                    const std::vector<TensorType>& types) {
   for (size_t i = 0; i < types.size(); ++i) {
     for (size_t d = 0; d < types[i].shape.size(); ++d) {
       int64_t size = 1;
-      for (const int factor : places[i][d]) size *= rule.factors[static_cast<size_t>(factor)].size;
+      for (const int factor : operands[i][d]) size *= rule.factors[static_cast<size_t>(factor)].size;
       if (size != types[i].shape[d])
         return invalid("the sharding rule ", shown(records_of(op).host.sharding, 200), " says that dimension ", d,
                        " of ", types[i].text(), " has ", size, " elements");
@@ -88,13 +88,13 @@ Result<ShardingRule> host_rule(const OpQuery& q) {
   ShardingRule rule;
   if (records_of(q.op()).host.sharding.empty()) {
     const auto uncut = [&](const std::vector<TensorType>& types) {
-      std::vector<ShardingRule::Operand> places;
+      std::vector<ShardingRule::Operand> operands;
       for (const TensorType& type : types) {
-        places.emplace_back();
+        operands.emplace_back();
         for (const int64_t size : type.shape)
-          places.back().push_back(size == 1 ? ShardingRule::Dim{} : ShardingRule::Dim{rule.add_factor(size, true)});
+          operands.back().push_back(size == 1 ? ShardingRule::Dim{} : ShardingRule::Dim{rule.add_factor(size, true)});
       }
-      return places;
+      return operands;
     };
     rule.inputs = uncut(inputs);
     rule.outputs = uncut(outputs);
@@ -345,7 +345,7 @@ Status HostOps::add(HostOp op) {
   backward.sharding_of = gradient_rule;
   backward.all = made.get();
   std::lock_guard lock(mutex_);
-  const auto [place, is_new] = ops_.emplace(std::pair(made->host.domain, made->host.type), made);
+  const auto [entry, is_new] = ops_.emplace(std::pair(made->host.domain, made->host.type), made);
   if (!is_new) return error(Code::misuse, "op ", shown_plain(name, 200), " was added before");
   return {};
 }

@@ -138,20 +138,20 @@ Result<std::vector<OperandText>> texts_of(const std::vector<std::vector<DimText>
                                           const std::vector<TensorType>& types, std::string_view rule) {
   if (texts.size() < types.size()) return invalid("sharding rule ", shown(rule, 200), " has too few operands");
   static const std::vector<DimText> absent;
-  std::vector<OperandText> places;
+  std::vector<OperandText> operands;
   for (size_t i = 0; i < types.size(); ++i) {
     const size_t ndim = types[i].shape.size();
     if (ndim == 0) {  // absent, or a scalar: nothing to cut
-      places.push_back({&absent, &types[i], 0});
+      operands.push_back({&absent, &types[i], 0});
       continue;
     }
     const auto ellipses = static_cast<size_t>(std::ranges::count_if(texts[i], &DimText::ellipsis));
     const size_t fixed = texts[i].size() - ellipses;
     if (ndim < fixed || (ellipses == 0 && ndim != fixed))
       return invalid("sharding rule ", shown(rule, 200), " does not fit operand ", i, " of type ", types[i].text());
-    places.push_back({&texts[i], &types[i], ndim - fixed});
+    operands.push_back({&texts[i], &types[i], ndim - fixed});
   }
-  return places;
+  return operands;
 }
 
 // "unshardable a b, max c"
@@ -202,14 +202,15 @@ Result<ShardingRule> parse_sharding_rule(std::string_view text, const std::vecto
   ShardingRule rule;
   RuleBuilder builder(rule);
   for (int round = 0; round < 2; ++round) {  // the second solves products whose parts came later
-    for (const std::vector<OperandText>* places : {&taken, &given}) {
-      for (const OperandText& place : *places) EPL_TRY(builder.learn(*place.dims, *place.type, place.ellipsis));
+    for (const std::vector<OperandText>* operands : {&taken, &given}) {
+      for (const OperandText& operand : *operands)
+        EPL_TRY(builder.learn(*operand.dims, *operand.type, operand.ellipsis));
     }
   }
-  for (const OperandText& place : taken)
-    rule.inputs.push_back(builder.operand(*place.dims, *place.type, place.ellipsis));
-  for (const OperandText& place : given)
-    rule.outputs.push_back(builder.operand(*place.dims, *place.type, place.ellipsis));
+  for (const OperandText& operand : taken)
+    rule.inputs.push_back(builder.operand(*operand.dims, *operand.type, operand.ellipsis));
+  for (const OperandText& operand : given)
+    rule.outputs.push_back(builder.operand(*operand.dims, *operand.type, operand.ellipsis));
   EPL_TRY(read_notes(notes, full, builder, rule));
   return rule;
 }

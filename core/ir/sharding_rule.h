@@ -10,7 +10,7 @@
 // for factors that may not be cut, `| max m` / `| min m` for reductions that are not sums. For example
 //   matmul          "... m k, ... k n -> ... m n"
 //   layer norm grad "... k, ... k, ..., ..., k -> ... k, k, k | unshardable k"
-// An absent optional operand still has its place in the text.
+// An absent optional operand still has its position in the text.
 #pragma once
 
 #include <cstdint>

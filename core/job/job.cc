@@ -125,7 +125,7 @@ Status Job::take_step(const JobParts& parts, const Stop& stop) {
   }
   const int64_t steps = session.host_state().steps_done();
   const CallOptions options{.stop = stop,
-                            .place = [&data](size_t input, int64_t row) { return data.place_given(input, row); }};
+                            .position = [&data](size_t input, int64_t row) { return data.position_given(input, row); }};
   StepMetrics metrics;
   Status status = session.step(batch_, metrics, options);
   if (status.ok()) status = metrics.skipped;

@@ -54,14 +54,14 @@ Result<std::shared_ptr<Carrier>> Carrier::join(const std::string& pack, const st
   const epl_pack_carrier* table = (*opened)->carrier;
   if (table == nullptr) return invalid("transport ", pack, ": pack ", pack, " moves no bytes between processes");
   Handover handover{rendezvous, cat(joining.group, "/", pack, " "), joining.join_seconds};
-  const epl_pack_place given = {.struct_size = sizeof given,
-                                .rank = joining.rank,
-                                .size = joining.size,
-                                .address = joining.address.c_str(),
-                                .seconds = joining.join_seconds,
-                                .context = &handover,
-                                .put = Handover::put,
-                                .get = Handover::get};
+  const epl_pack_rendezvous given = {.struct_size = sizeof given,
+                                     .rank = joining.rank,
+                                     .size = joining.size,
+                                     .address = joining.address.c_str(),
+                                     .seconds = joining.join_seconds,
+                                     .context = &handover,
+                                     .put = Handover::put,
+                                     .get = Handover::get};
   Reason reason;
   void* const end = table->join(&given, &reason.to);
   if (end == nullptr) {

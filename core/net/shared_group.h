@@ -1,4 +1,4 @@
-// One rank's place in a group that shares memory: how its ranks come together, and how they hear of each other's end.
+// One rank's end of a group that shares memory: how its ranks come together, and how they hear of each other's end.
 // How operands move is left to the communicator of a device, which derives from it
 // (backends/cpu/shared_communicator.h).
 #pragma once

@@ -37,15 +37,15 @@ Shape picked_shape(const TupleShape& s, const Shape& x, const Shape& indices) {
   return gathered;
 }
 
-// The place within the indexed dimensions that tuple number `at` names, -1 if out of range.
-int64_t tuple_place(const TupleShape& s, const Shape& x, const TensorView& indices, int64_t at) {
-  int64_t place = 0;
+// The position within the indexed dimensions that tuple number `at` names, -1 if out of range.
+int64_t tuple_position(const TupleShape& s, const Shape& x, const TensorView& indices, int64_t at) {
+  int64_t position = 0;
   for (int t = 0; t < s.tuple; ++t) {
     const int64_t size = x[s.batch + t], i = wrapped_index(indices.get_int(at * s.tuple + t), size);
     if (i < 0) return -1;
-    place = place * size + i;
+    position = position * size + i;
   }
-  return place;
+  return position;
 }
 
 // Batch dimensions and r pass; positions i pass on the gathered side and are summed over on the other.
@@ -96,11 +96,11 @@ EPL_OP(gather_nd) {
                 const Shape& x = r.in(0).shape();
                 const TupleShape s = *tuple_shape(r.query(), x, r.in(1).shape(), r.attributes().integer("batch_dims"));
                 for (int64_t at = 0; at < s.batches * s.count; ++at) {
-                  const int64_t place = tuple_place(s, x, r.in(1), at);
+                  const int64_t position = tuple_position(s, x, r.in(1), at);
                   for (int64_t i = 0; i < s.rest; ++i)
-                    place < 0 ? store_out_of_range(r.out(0), at * s.rest + i)
-                              : copy_element(r.in(0), (at / s.count * s.span + place) * s.rest + i, r.out(0),
-                                             at * s.rest + i);
+                    position < 0 ? store_out_of_range(r.out(0), at * s.rest + i)
+                                 : copy_element(r.in(0), (at / s.count * s.span + position) * s.rest + i, r.out(0),
+                                                at * s.rest + i);
                 }
               },
           .gradient =
@@ -136,11 +136,11 @@ EPL_OP(gather_nd_grad) {
                 const int64_t elements = r.out(0).elements();
                 const std::span<double> parts = r.room<double>(units.count * elements);
                 for (int64_t at = 0; at < s.batches * s.count; ++at) {
-                  const int64_t place = tuple_place(s, x, r.in(1), at);
-                  if (place < 0) continue;
+                  const int64_t position = tuple_position(s, x, r.in(1), at);
+                  if (position < 0) continue;
                   const std::span<double> sums = parts.subspan(units.of(at % s.count, s.count) * elements, elements);
                   for (int64_t i = 0; i < s.rest; ++i)
-                    sums[(at / s.count * s.span + place) * s.rest + i] += r.in(0).get(at * s.rest + i);
+                    sums[(at / s.count * s.span + position) * s.rest + i] += r.in(0).get(at * s.rest + i);
                 }
                 store_unit_sums(parts, units.count, r.out(0));
               },
@@ -182,10 +182,10 @@ EPL_OP(scatter_nd) {
                 const std::string& reduction = r.attributes().text("reduction");
                 for (int64_t i = 0; i < r.in(0).elements(); ++i) copy_element(r.in(0), i, r.out(0), i);
                 for (int64_t at = 0; at < s.count; ++at) {
-                  const int64_t place = tuple_place(s, x, r.in(1), at);
-                  if (place < 0) continue;
+                  const int64_t position = tuple_position(s, x, r.in(1), at);
+                  if (position < 0) continue;
                   for (int64_t i = 0; i < s.rest; ++i)
-                    combine(reduction, r.out(0), place * s.rest + i, r.in(2), at * s.rest + i);
+                    combine(reduction, r.out(0), position * s.rest + i, r.in(2), at * s.rest + i);
                 }
               },
           .gradient =

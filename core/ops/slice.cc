@@ -161,36 +161,37 @@ Var joined_slices(Builder& builder, const std::vector<Var>& parts) {
 }  // namespace
 
 EPL_OP(slice_grad) {
-  return {.doc = "The adjoint of slice: dy at the places that the slice of a tensor of `shape` takes, zeros elsewhere.",
-          .signature = "dy -> dx",
-          .attributes = {{"shape", Ints{}, true},
-                         {"axes", Ints{}, true},
-                         {"starts", Ints{}, true},
-                         {"ends", Ints{}, true},
-                         {"steps", Ints{}}},
-          .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-            const Shape& shape = q.attributes().ints("shape");
-            EPL_TRY(check_slice(q, shape));
-            EPL_TRY(expect_shape(q, 0, slice_dims(q.attributes(), shape).count.shape(), "dy"));
-            return OutputTypes{{q.in(0).dtype, shape}};
+  return {
+      .doc = "The adjoint of slice: dy at the positions that the slice of a tensor of `shape` takes, zeros elsewhere.",
+      .signature = "dy -> dx",
+      .attributes = {{"shape", Ints{}, true},
+                     {"axes", Ints{}, true},
+                     {"starts", Ints{}, true},
+                     {"ends", Ints{}, true},
+                     {"steps", Ints{}}},
+      .infer = [](const OpQuery& q) -> Result<OutputTypes> {
+        const Shape& shape = q.attributes().ints("shape");
+        EPL_TRY(check_slice(q, shape));
+        EPL_TRY(expect_shape(q, 0, slice_dims(q.attributes(), shape).count.shape(), "dy"));
+        return OutputTypes{{q.in(0).dtype, shape}};
+      },
+      .reference =
+          [](const Reference& r) {
+            const SliceDims s = slice_dims(r.attributes(), r.out(0).shape());
+            for_each_index(r.in(0).shape(), [&](int64_t i, const Dims& index) {
+              copy_element(r.in(0), i, r.out(0), sliced_index(s, r.out(0).shape(), index));
+            });
           },
-          .reference =
-              [](const Reference& r) {
-                const SliceDims s = slice_dims(r.attributes(), r.out(0).shape());
-                for_each_index(r.in(0).shape(), [&](int64_t i, const Dims& index) {
-                  copy_element(r.in(0), i, r.out(0), sliced_index(s, r.out(0).shape(), index));
-                });
-              },
-          .gradient = [](Grad& g) { g.set(0, g.b.emit("slice", {g.upstream(0)}, slice_attributes(g.attributes()))); },
-          .sharding_of = [](const OpQuery& q) { return slice_rule(q, q.out(0).shape, true); },
-          .localize =
-              [](Attributes& attributes, const std::vector<TensorType>& in, const std::vector<TensorType>& out) {
-                attributes.set("shape", out[0].shape);
-                localize_bounds(attributes, in[0].shape);
-              },
-          .joined = joined_slices,
-          .samples = {"f32[4,4] {shape=[4,8],axes=[1],starts=[2],ends=[6]}",
-                      "f32[4,4] {shape=[4,8],axes=[0,1],starts=[0,7],ends=[4,-1],steps=[1,-2]}"}};
+      .gradient = [](Grad& g) { g.set(0, g.b.emit("slice", {g.upstream(0)}, slice_attributes(g.attributes()))); },
+      .sharding_of = [](const OpQuery& q) { return slice_rule(q, q.out(0).shape, true); },
+      .localize =
+          [](Attributes& attributes, const std::vector<TensorType>& in, const std::vector<TensorType>& out) {
+            attributes.set("shape", out[0].shape);
+            localize_bounds(attributes, in[0].shape);
+          },
+      .joined = joined_slices,
+      .samples = {"f32[4,4] {shape=[4,8],axes=[1],starts=[2],ends=[6]}",
+                  "f32[4,4] {shape=[4,8],axes=[0,1],starts=[0,7],ends=[4,-1],steps=[1,-2]}"}};
 }
 
 }  // namespace epl

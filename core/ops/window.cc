@@ -5,7 +5,7 @@
 namespace epl::ops {
 
 namespace {
-// No tensor comes near either; below them, places and counts of taps stay far from overflow.
+// No tensor comes near either; below them, positions and counts of taps stay far from overflow.
 constexpr int64_t max_number = int64_t{1} << 31, max_taps = int64_t{1} << 46;
 }  // namespace
 

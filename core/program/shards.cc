@@ -131,7 +131,7 @@ std::vector<ShardBox> boxes_of(const TensorType& type, const Sharding& sharding,
   return boxes;
 }
 
-Status read_shard(const std::vector<PlacedBox>& from, const std::vector<ShardBox>& boxes, const TensorType& local,
+Status read_shard(const std::vector<PositionedBox>& from, const std::vector<ShardBox>& boxes, const TensorType& local,
                   void* target) {
   int64_t elements = 0;
   for (const ShardBox& box : boxes) elements += element_count(box.shape);

@@ -24,7 +24,7 @@ std::vector<ShardBox> boxes_of(const TensorType& type, const Sharding& sharding,
                                const MeshCoordinates& coordinates);
 // Reads these boxes of a tensor, which lies in shards of its own, into a shard of the type `local`. Padding becomes
 // zeros.
-Status read_shard(const std::vector<PlacedBox>& from, const std::vector<ShardBox>& boxes, const TensorType& local,
+Status read_shard(const std::vector<PositionedBox>& from, const std::vector<ShardBox>& boxes, const TensorType& local,
                   void* target);
 
 // Where an element of a shard stands in the full tensor.

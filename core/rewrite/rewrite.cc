@@ -91,20 +91,20 @@ bool Match::constant(Value value, double* out) const {
 const std::vector<const RewriteRow*>& rewrites_in_order() {
   static const std::vector<const RewriteRow*> rows = [] {
     const RewriteTable& table = rewrite_table();
-    std::vector<const RewriteRow*> placed;
-    const auto is_placed = [&](const std::string& name) {
+    std::vector<const RewriteRow*> ordered;
+    const auto is_ordered = [&](const std::string& name) {
       EPL_CHECK(table.find(name) != nullptr, "a rewrite comes after ", name, ", which is not one");
-      return std::ranges::any_of(placed, [&](const RewriteRow* row) { return row->name == name; });
+      return std::ranges::any_of(ordered, [&](const RewriteRow* row) { return row->name == name; });
     };
     const auto is_next = [&](const RewriteRow& row) {
-      return !is_placed(row.name) && std::ranges::all_of(row.after, is_placed);
+      return !is_ordered(row.name) && std::ranges::all_of(row.after, is_ordered);
     };
-    while (placed.size() < table.rows.size()) {
+    while (ordered.size() < table.rows.size()) {
       const auto next = std::ranges::find_if(table.rows, is_next);
       EPL_CHECK(next != table.rows.end(), "rewrites come after each other in a circle");
-      placed.push_back(&*next);
+      ordered.push_back(&*next);
     }
-    return placed;
+    return ordered;
   }();
   return rows;
 }

@@ -40,7 +40,7 @@ struct CheckpointItem {
   std::string name;
   StateKind kind = StateKind::parameter;
   Tensor value;
-  std::vector<PlacedBox> shards = {};  // of one that was loaded: where `value` is read from
+  std::vector<PositionedBox> shards = {};  // of one that was loaded: where `value` is read from
 };
 
 struct Checkpoint {

@@ -41,13 +41,13 @@ bool overlap(const Shape& a, const Shape& a_offset, const Shape& b, const Shape&
 }
 
 // A tensor of its shards, which must cover it once. Shards are left in their files.
-Result<std::vector<PlacedBox>> assemble(const std::string& path, const Listed::Entry& entry,
-                                        const std::vector<Tensor>& shards) {
+Result<std::vector<PositionedBox>> assemble(const std::string& path, const Listed::Entry& entry,
+                                            const std::vector<Tensor>& shards) {
   const auto refuse = [&](std::string_view why) {
     return damaged_checkpoint(path, cat("tensor ", shown(entry.name, 200), " ", why));
   };
   if (shards.empty()) return refuse("has no shards");
-  if (is_full(entry) && entry.dims.empty()) return std::vector{PlacedBox::all(shards[0])};  // it says no size
+  if (is_full(entry) && entry.dims.empty()) return std::vector{PositionedBox::all(shards[0])};  // it says no size
   int64_t elements = 1, there = 0;
   for (const int64_t size : entry.dims) {
     if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) return refuse("has a size that cannot be");
@@ -69,12 +69,12 @@ Result<std::vector<PlacedBox>> assemble(const std::string& path, const Listed::E
     there += shards[p].elements();
   }
   if (there != elements) return refuse(cat("has ", elements, " elements, its shards ", there));
-  std::vector<PlacedBox> placed;
+  std::vector<PositionedBox> positioned;
   for (size_t p = 0; p < shards.size(); ++p) {
-    placed.push_back(PlacedBox::all(shards[p]));
-    placed.back().offset = entry.shards[p].offset;
+    positioned.push_back(PositionedBox::all(shards[p]));
+    positioned.back().offset = entry.shards[p].offset;
   }
-  return placed;
+  return positioned;
 }
 
 }  // namespace
@@ -89,12 +89,13 @@ Result<CheckpointFiles> CheckpointFiles::in_archive(std::shared_ptr<const FileRe
   return CheckpointFiles{
       name, [archive, entries](const std::string& file) -> Result<std::shared_ptr<const FileReader>> {
         const auto found = std::ranges::find(entries, file, &ZipEntry::name);
-        const std::string place = cat(archive->path(), ": ", file);
-        if (found == entries.end()) return Status(Code::not_found, cat("the archive has no ", shown_path(file)), place);
+        const std::string inside = cat(archive->path(), ": ", file);
+        if (found == entries.end())
+          return Status(Code::not_found, cat("the archive has no ", shown_path(file)), inside);
         if (found->deflated)
-          return unsupported(shown_path(place),
+          return unsupported(shown_path(inside),
                              " is packed; a checkpoint holds its files as they are: unpack it into a folder");
-        return FileReader::part_of(archive, place, found->offset, found->size);
+        return FileReader::part_of(archive, inside, found->offset, found->size);
       }};
 }
 
@@ -177,15 +178,15 @@ Result<Checkpoint> load_listed(const CheckpointFiles& from, std::span<const std:
         return damaged_checkpoint(path, cat("tensor ", shown(shard.key, 200), " is listed twice"));
       shards.push_back(files[shard.file]->tensor(*value));
     }
-    EPL_ASSIGN(std::vector<PlacedBox> placed, assemble(path, entry, shards));
-    Tensor full = shards.size() == 1 ? shards[0] : joined({shards[0].dtype(), entry.dims}, placed);
-    out.items.push_back({entry.name, static_cast<StateKind>(entry.kind), std::move(full), std::move(placed)});
+    EPL_ASSIGN(std::vector<PositionedBox> positioned, assemble(path, entry, shards));
+    Tensor full = shards.size() == 1 ? shards[0] : joined({shards[0].dtype(), entry.dims}, positioned);
+    out.items.push_back({entry.name, static_cast<StateKind>(entry.kind), std::move(full), std::move(positioned)});
   }
   return out;
 }
 
 // Where a path leads once links are followed; empty where it leads nowhere.
-std::string place_of(const std::string& path) {
+std::string target_of(const std::string& path) {
   std::error_code failure;
   return std::filesystem::canonical(path, failure).string();
 }
@@ -198,11 +199,11 @@ Result<Checkpoint> load_checkpoint(const CheckpointFiles& from, const Stop& stop
   constexpr int tries = 100;
   for (int i = 0; i < tries; ++i) {
     EPL_TRY(stop.check());
-    const std::string place = from.in_use ? place_of(from.name) : std::string();
+    const std::string target = from.in_use ? target_of(from.name) : std::string();
     const auto manifest = find_manifest(from);
     Result<Checkpoint> loaded = manifest.ok() ? load_listed(from, *manifest, stop) : manifest.status();
     if (loaded.ok() || !from.in_use) return loaded;
-    bool replaced = place != place_of(from.name);
+    bool replaced = target != target_of(from.name);
     if (manifest.ok() && !replaced) {
       const auto now = find_manifest(from);
       replaced = now.ok() ? *now != *manifest : now.status().code() == Code::not_found;

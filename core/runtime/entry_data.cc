@@ -49,7 +49,7 @@ class FieldCheck {
   }
   Status wrong(int64_t index, const std::string& what) const {
     const std::string& name = reader_.fields()[static_cast<size_t>(field_)].first;
-    return invalid("field ", name, ", ", place_of(reader_, index), ", ", what).at(name);
+    return invalid("field ", name, ", ", position_of(reader_, index), ", ", what).at(name);
   }
 
   const Reader& reader_;

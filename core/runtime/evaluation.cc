@@ -171,7 +171,7 @@ Status Evaluation::add(Session& session, Dataset& dataset, int64_t batches, cons
   if (all) EPL_TRY(told(dataset.seek(0)));
   const int64_t count = all ? dataset.batches() : batches;
   CallOptions own = options;
-  own.place = [&dataset](size_t input, int64_t row) { return dataset.place_given(input, row); };
+  own.position = [&dataset](size_t input, int64_t row) { return dataset.position_given(input, row); };
   for (int64_t i = 0; i < count; ++i) {
     const auto batch = dataset.next(options.stop);
     EPL_TRY(told(batch.status()));

@@ -84,7 +84,7 @@ Result<std::vector<std::string>> left_to_the_file(const Session& session, const 
 
 Status restore_from_the_file(Session& session, const std::vector<std::string>& names) {
   for (const std::string& name : names)
-    EPL_TRY(session.state().set_shards(name, {PlacedBox::all(slot_of(session, name).initial)}));
+    EPL_TRY(session.state().set_shards(name, {PositionedBox::all(slot_of(session, name).initial)}));
   return {};
 }
 

@@ -54,11 +54,11 @@ Result<ParameterStore> ParameterStore::create(Device& device, Stream& stream, co
     EPL_TRY(stop.check());
     if (slot.sharding.rank_local) {  // what a rank runs for nothing has zeros
       if (!slot.is_represented()) stream.fill(store.at(slot), slot.local.bytes(), 0);
-      if (!slot.initial.empty()) EPL_TRY(store.scatter(stream, slot, {PlacedBox::all(slot.initial)}));
+      if (!slot.initial.empty()) EPL_TRY(store.scatter(stream, slot, {PositionedBox::all(slot.initial)}));
     } else if (slot.initial.empty()) {
       stream.fill(store.at(slot), slot.local.bytes(), 0);
     } else {
-      EPL_TRY(store.scatter(stream, slot, {PlacedBox::all(slot.initial)}));
+      EPL_TRY(store.scatter(stream, slot, {PositionedBox::all(slot.initial)}));
     }
   }
   EPL_TRY(stream.synchronize());
@@ -92,8 +92,8 @@ Tensor ParameterStore::shard(Stream& stream, const StateSlot& slot) const {
   return Tensor(slot.local, std::make_shared<const OnDevice>(stream, at(slot)));
 }
 
-std::vector<PlacedBox> ParameterStore::boxes(Stream& stream, const StateSlot& slot) const {
-  std::vector<PlacedBox> out;
+std::vector<PositionedBox> ParameterStore::boxes(Stream& stream, const StateSlot& slot) const {
+  std::vector<PositionedBox> out;
   const Tensor held = shard(stream, slot);
   for (ShardBox& box : boxes_of(slot.type, slot.sharding, mesh_, coordinates_))
     out.push_back({std::move(box.offset), std::move(box.shape), held, std::move(box.local_offset)});
@@ -120,7 +120,7 @@ Result<Tensor> ParameterStore::cut(const StateSlot& slot, const Tensor& full) co
   if (slot.local == slot.type) return full;
   Tensor shard(slot.local);
   const std::vector<ShardBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, coordinates_);
-  EPL_TRY(read_shard({PlacedBox::all(full)}, boxes, slot.local, shard.data()));
+  EPL_TRY(read_shard({PositionedBox::all(full)}, boxes, slot.local, shard.data()));
   return shard;
 }
 
@@ -128,7 +128,7 @@ Status ParameterStore::put(Stream& stream, const StateSlot& slot, const Tensor& 
   return shard.empty() ? Status() : upload(stream, at(slot), shard);
 }
 
-Status ParameterStore::scatter(Stream& stream, const StateSlot& slot, const std::vector<PlacedBox>& shards) {
+Status ParameterStore::scatter(Stream& stream, const StateSlot& slot, const std::vector<PositionedBox>& shards) {
   if (!slot.sharding.rank_local.is_at(mesh_, coordinates_)) return {};
   if (!host_reads(stream, slot) && slot.local == slot.type) return put(stream, slot, joined(slot.type, shards));
   const std::vector<ShardBox> boxes = boxes_of(slot.type, slot.sharding, mesh_, coordinates_);

@@ -33,14 +33,14 @@ class ParameterStore {
   // when it is asked for. Valid until the store changes or goes.
   Tensor shard(Stream& stream, const StateSlot& slot) const;
   // The same as boxes of the tensor of all ranks.
-  std::vector<PlacedBox> boxes(Stream& stream, const StateSlot& slot) const;
+  std::vector<PositionedBox> boxes(Stream& stream, const StateSlot& slot) const;
   // What the rank holds of a slot, into room of its local type.
   Status read(Stream& stream, const StateSlot& slot, Tensor& shard) const;
   // Writes what the rank holds of a slot to where it belongs in `full`, of the slot's type.
   Status gather(Stream& stream, const StateSlot& slot, Tensor& full) const;
   // Reads what the rank holds of a slot from shards of the slot's tensor, wherever they are: straight into place where
   // the store is in host memory. Elsewhere the host holds the rank's shard on its way, or a part of it.
-  Status scatter(Stream& stream, const StateSlot& slot, const std::vector<PlacedBox>& shards);
+  Status scatter(Stream& stream, const StateSlot& slot, const std::vector<PositionedBox>& shards);
   // The same of all of the tensor, of the slot's type: what is cut is then put.
   Result<Tensor> cut(const StateSlot& slot, const Tensor& full) const;  // empty where the rank holds nothing
   Status put(Stream& stream, const StateSlot& slot, const Tensor& shard);

@@ -23,9 +23,9 @@ Status check_bounds(const Entry& entry, std::span<const Tensor> inputs, const Ca
     const std::string& name = entry.inputs[static_cast<size_t>(bound.input)].name;
     const int dim = entry.samples.inputs[static_cast<size_t>(bound.input)];
     const int64_t row = row_of(input.type(), dim, wrong);
-    std::string place = row >= 0 && options.place ? options.place(static_cast<size_t>(bound.input), row) : "";
-    if (place.empty()) place = place_text(input.type(), dim, wrong);
-    return invalid("input ", name, " ", bound_text(bound, input, wrong), " (", place, ", node ", bound.node, ")")
+    std::string position = row >= 0 && options.position ? options.position(static_cast<size_t>(bound.input), row) : "";
+    if (position.empty()) position = element_text(input.type(), dim, wrong);
+    return invalid("input ", name, " ", bound_text(bound, input, wrong), " (", position, ", node ", bound.node, ")")
         .at(name);
   }
   return {};

@@ -27,7 +27,7 @@ struct CallOptions {
   Stop stop;
   int64_t samples = 0;  // of slices: how many of the full batch count, its first ones; 0: all
   // Which sample stands in a row of an input, for messages; "" where nobody knows. May be empty.
-  std::function<std::string(size_t input, int64_t row)> place{};
+  std::function<std::string(size_t input, int64_t row)> position{};
 };
 
 // Over processes, each makes the same calls with the same inputs, the full batch of all ranks, of which its ranks take

@@ -45,7 +45,7 @@ Result<Checkpoint> describe(Session& session, const TrainingData& data, Names& n
 }
 
 // Where an element of a shard stands in the tensor that it is a shard of.
-int64_t element_of(const Shape& full, const PlacedBox& shard, int64_t element) {
+int64_t element_of(const Shape& full, const PositionedBox& shard, int64_t element) {
   int64_t out = 0;
   const Shape inside = row_major_strides(shard.shape), outside = row_major_strides(full);
   for (size_t d = 0; d < full.size(); ++d) out += (element / inside[d] % shard.shape[d] + shard.offset[d]) * outside[d];
@@ -54,7 +54,7 @@ int64_t element_of(const Shape& full, const PlacedBox& shard, int64_t element) {
 
 // The values that the optimizer would go on with must be numbers: a damaged state never takes the place of a good
 // checkpoint. They are read in parts. `value` is a shard of a tensor of the shape `full`, or all of it.
-Status check_finite(const std::string& name, StateKind kind, const Shape& full, const PlacedBox& shard,
+Status check_finite(const std::string& name, StateKind kind, const Shape& full, const PositionedBox& shard,
                     const Tensor& value) {
   const auto refused = state_kind_row(kind).refused;
   if (refused == StateKindRow::Refused::nothing || !is_float(value.dtype())) return {};
@@ -84,7 +84,7 @@ Result<std::vector<CheckpointShard>> shards_of(const Session& session, const Nam
     const Shape& full = session.plan().state().find(name)->type.shape;
     EPL_ASSIGN(std::vector<State::Shard> held, session.state().shards(name, i));
     for (State::Shard& shard : held) {
-      for (PlacedBox& box : shard.boxes) {
+      for (PositionedBox& box : shard.boxes) {
         Tensor value = box.as_tensor();
         EPL_TRY(check_finite(name, kind, full, box, value));
         out.push_back({name, kind, full, std::move(box.offset), shard.rank, std::move(value)});
@@ -168,11 +168,11 @@ Status restore(Session& session, const Fitting& from) {
   return {};
 }
 
-// Sets the order and the place of the data, and sets them back unless the checkpoint is loaded.
+// Sets the order and the position of the data, and sets them back unless the checkpoint is loaded.
 class DataOfCheckpoint {
  public:
   explicit DataOfCheckpoint(Dataset* dataset) : dataset_(dataset) {
-    if (dataset_) before_ = dataset_->place();
+    if (dataset_) before_ = dataset_->cursor();
   }
   ~DataOfCheckpoint() {
     if (dataset_) dataset_->go_back(before_);
@@ -187,7 +187,7 @@ class DataOfCheckpoint {
 
  private:
   Dataset* dataset_;
-  Dataset::Place before_;
+  Dataset::Cursor before_;
 };
 
 }  // namespace
@@ -198,7 +198,7 @@ Status save_full(Session& session, const std::string& folder, Checkpoint& checkp
   for (const auto& [name, kind] : names) {
     EPL_TRY(session.world().call().stop().check());
     EPL_ASSIGN(Tensor value, session.state().in_place(name));
-    EPL_TRY(check_finite(name, kind, value.shape(), PlacedBox::all(value), value));
+    EPL_TRY(check_finite(name, kind, value.shape(), PositionedBox::all(value), value));
     checkpoint.items.push_back({name, kind, std::move(value)});
   }
   return save_checkpoint(folder, checkpoint, stop_hook(session.world().call().stop()));

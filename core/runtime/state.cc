@@ -132,7 +132,7 @@ Result<std::vector<State::Shard>> State::shards(std::string_view name, size_t nu
   return out;
 }
 
-Status State::set_shards(std::string_view name, const std::vector<PlacedBox>& shards) {
+Status State::set_shards(std::string_view name, const std::vector<PositionedBox>& shards) {
   EPL_ASSIGN(const Held held, this->held(name));
   const StateGate::Change change(gate_);
   const bool was_healthy = healthy_, was_consistent = consistent_here_;
@@ -179,13 +179,13 @@ Result<Tensor> State::in_place(std::string_view name) const {
   if (!consistent_here_)
     return error(Code::state_lost, "the last step failed while the weights of this process were changing");
   EPL_ASSIGN(const Held held, this->held(name));
-  std::vector<PlacedBox> boxes;
+  std::vector<PositionedBox> boxes;
   for (const std::vector<int>& holders : held.holders) {
     const auto local = std::ranges::find_if(holders, [&](int rank) { return world_.is_local(rank); });
     if (local == holders.end())
       return error(Code::peer_failed, "this process does not have all of ", shown_plain(name, 200));
     const LocalRank& rank = world_.ranks().at(*local);
-    for (PlacedBox& box : rank.store.boxes(*rank.stream, *held.slot)) boxes.push_back(std::move(box));
+    for (PositionedBox& box : rank.store.boxes(*rank.stream, *held.slot)) boxes.push_back(std::move(box));
   }
   const bool uncut = boxes.size() == 1 && boxes[0].value.type() == held.slot->type;
   return uncut ? boxes[0].value : joined(held.slot->type, std::move(boxes));

@@ -48,13 +48,13 @@ class State {
   // turns, so that over all processes each shard is given once.
   struct Shard {
     int rank = 0;
-    std::vector<PlacedBox> boxes;
+    std::vector<PositionedBox> boxes;
   };
   Result<std::vector<Shard>> shards(std::string_view name, size_t number) const;
   Status set(std::string_view name, const Tensor& value);
   // The same from shards of the value, of its type, of which each rank reads what it holds. If that fails, the state is
   // torn. It is what a checkpoint sets, and not told to other processes.
-  Status set_shards(std::string_view name, const std::vector<PlacedBox>& shards);
+  Status set_shards(std::string_view name, const std::vector<PositionedBox>& shards);
   // The same, but a gradient that is not finite is refused: an update takes it as it is.
   Status set_checked(std::string_view name, const Tensor& value);
   // Of the trained parameters, in the order of their names.

@@ -101,8 +101,8 @@ class NodeCheck {
 
  private:
   static Status wrong(const Node& node, const std::string& what) {
-    const std::string place = node.name.empty() ? cat("byte ", node.at) : std::string(node.name);
-    return Status(Code::invalid_model, cat("node ", place, " (", node.op_type, ") ", what), place);
+    const std::string where = node.name.empty() ? cat("byte ", node.at) : std::string(node.name);
+    return Status(Code::invalid_model, cat("node ", where, " (", node.op_type, ") ", what), where);
   }
 
   Status standard(const Node& node) const {

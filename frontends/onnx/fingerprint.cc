@@ -107,31 +107,31 @@ class Constants {
     }
     add(file.graph, "");
     for (const Function& function : file.functions) {
-      const std::string place = cat(function.domain, ".", function.name, "/");
+      const std::string path = cat(function.domain, ".", function.name, "/");
       for (const Attribute& a : function.attribute_defaults) {
         Fingerprint one(model_);
         one.add(a);
-        out_[cat("default ", place, a.name)] = hex_of(one.hash());
-        if (a.t) add(cat(place, a.name), a.name, *a.t, false);
+        out_[cat("default ", path, a.name)] = hex_of(one.hash());
+        if (a.t) add(cat(path, a.name), a.name, *a.t, false);
       }
-      add(function.nodes, place);
+      add(function.nodes, path);
     }
     if (besides_) out_["constants besides"] = hex_of(rest_.value());
     return std::move(out_);
   }
 
  private:
-  void add(const Graph& graph, const std::string& place) {
-    for (const Tensor& tensor : graph.initializers) add(cat(place, tensor.name), tensor.name, tensor, !place.empty());
-    add(graph.nodes, place);
+  void add(const Graph& graph, const std::string& path) {
+    for (const Tensor& tensor : graph.initializers) add(cat(path, tensor.name), tensor.name, tensor, !path.empty());
+    add(graph.nodes, path);
   }
 
-  void add(const std::vector<Node>& nodes, const std::string& place) {
+  void add(const std::vector<Node>& nodes, const std::string& path) {
     for (const Node& node : nodes) {
       const std::string_view made = node.outputs.empty() ? node.name : node.outputs[0];
       for (const Attribute& a : node.attributes) {
-        if (a.t) add(node.op_type == "Constant" ? cat(place, made) : cat(place, made, ".", a.name), made, *a.t, true);
-        if (a.g) add(*a.g, cat(place, node.name.empty() ? made : node.name, "/"));
+        if (a.t) add(node.op_type == "Constant" ? cat(path, made) : cat(path, made, ".", a.name), made, *a.t, true);
+        if (a.g) add(*a.g, cat(path, node.name.empty() ? made : node.name, "/"));
       }
     }
   }

@@ -117,9 +117,9 @@ Status Importer::bind_inputs() {
       auto symbol = symbols.find(port.dims[i].symbol);
       if (size < 0 && symbol != symbols.end()) size = symbol->second;
       if (size < 0) {
-        const std::string place = dimension_place(port.name, i);
+        const std::string position = dimension_position(port.name, i);
         const std::string& symbol = port.dims[i].symbol;
-        open.push_back(symbol.empty() || symbol == place ? place : cat(place, " (", shown(symbol, 200), ")"));
+        open.push_back(symbol.empty() || symbol == position ? position : cat(position, " (", shown(symbol, 200), ")"));
       }
       type.shape.push_back(size);
     }

@@ -110,15 +110,15 @@ Status OnnxModel::check(const Stop& stop) {
 
 // Some exporters write every weight as a Constant, and some keep the weights of a branch or a loop inside it. A
 // Constant that stands in the place of a weight is an initialiser like any other, under the name of the value.
-void OnnxModel::add_weights(const Graph& graph, const ParameterRule& rule, const std::string& place) {
+void OnnxModel::add_weights(const Graph& graph, const ParameterRule& rule, const std::string& path) {
   for (const Node& node : graph.nodes) {
     for (const Attribute& a : node.attributes) {
       if (a.t && a.name == "value" && node.op_type == "Constant" && is_standard(node.domain) &&
           node.outputs.size() == 1) {
-        add_weight(node.outputs[0], *a.t, rule, place, false);
+        add_weight(node.outputs[0], *a.t, rule, path, false);
       }
       if (!a.g || !is_control_flow(node)) continue;
-      const std::string inner = cat(place, node.name.empty() ? node.op_type : node.name, "/", a.name, "/");
+      const std::string inner = cat(path, node.name.empty() ? node.op_type : node.name, "/", a.name, "/");
       for (const Tensor& tensor : a.g->initializers) add_weight(tensor.name, tensor, rule, inner, true);
       add_weights(*a.g, rule, inner);
     }
@@ -126,12 +126,12 @@ void OnnxModel::add_weights(const Graph& graph, const ParameterRule& rule, const
 }
 
 void OnnxModel::add_weight(std::string_view name, const Tensor& tensor, const ParameterRule& rule,
-                           const std::string& place, bool initializer) {
+                           const std::string& path, bool initializer) {
   auto type = tensor_type(tensor);
   if (!type.ok() || !is_float(type->dtype) || type->elements() <= 1) return;
   if (!rule.is_weight(name, tensor, *type) && !(initializer && rule.judge(tensor).parameter)) return;
   // The two branches of an If may use one name.
-  std::string unique = by_name_.contains(name) ? cat(place, name) : std::string(name);
+  std::string unique = by_name_.contains(name) ? cat(path, name) : std::string(name);
   if (by_name_.contains(unique)) return;
   const std::string& kept = weights_.emplace(&tensor, std::move(unique)).first->second;
   by_name_.emplace(kept, &tensor);
@@ -145,17 +145,18 @@ const std::string* OnnxModel::weight_name(const Tensor& tensor) const {
 
 namespace {
 
-// An open dimension that the file does not name is called by its place, unless the file has the name for another one.
-void name_places(std::vector<ModelPort>& inputs) {
+// An open dimension that the file does not name is called by its position, unless the file has the name for another
+// one.
+void name_positions(std::vector<ModelPort>& inputs) {
   std::set<std::string> taken;
   for (const ModelPort& port : inputs) {
     for (const ModelDim& dim : port.dims) taken.insert(dim.symbol);
   }
   for (ModelPort& port : inputs) {
     for (size_t d = 0; d < port.dims.size(); ++d) {
-      std::string place = dimension_place(port.name, d);
-      if (port.dims[d].size < 0 && port.dims[d].symbol.empty() && !taken.contains(place))
-        port.dims[d].symbol = std::move(place);
+      std::string position = dimension_position(port.name, d);
+      if (port.dims[d].size < 0 && port.dims[d].symbol.empty() && !taken.contains(position))
+        port.dims[d].symbol = std::move(position);
     }
   }
 }
@@ -190,7 +191,7 @@ Status OnnxModel::fill_ports() {
     made.ranked = info.has_shape;
     inputs_.push_back(std::move(made));
   }
-  name_places(inputs_);
+  name_positions(inputs_);
   for (const ValueInfo& info : file_.graph.outputs) {
     if (info.elem_type == 0) {  // the type of an output is known from its node
       outputs_.push_back({std::string(info.name), DType::f32, {}});

@@ -58,8 +58,8 @@ class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
   Result<Rewrite> rewrite(const std::map<std::string, epl::Tensor>& replaced, const ModelSaveOptions& options) const;
   Status check(const Stop& stop);
   Status fill_ports();
-  void add_weights(const Graph& graph, const ParameterRule& rule, const std::string& place);
-  void add_weight(std::string_view name, const Tensor& tensor, const ParameterRule& rule, const std::string& place,
+  void add_weights(const Graph& graph, const ParameterRule& rule, const std::string& path);
+  void add_weight(std::string_view name, const Tensor& tensor, const ParameterRule& rule, const std::string& path,
                   bool initializer);
 
   std::shared_ptr<const ModelBytes> bytes_;

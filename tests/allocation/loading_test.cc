@@ -88,7 +88,7 @@ class Loading : public testing::Test {
     Status status;
     const int64_t taken = most_heap_of([&] { status = load_session(session, folder); });
     EXPECT_TRUE(status.ok()) << status.to_string();
-    EXPECT_LE(taken, 5 << 20) << "a shard is read into its place";
+    EXPECT_LE(taken, 5 << 20) << "a shard is read where it lies";
     EXPECT_GT(taken, 0);
   }
   static void expect_same_state(Session& one, Session& other) {
@@ -115,12 +115,12 @@ TEST_F(Loading, OfOneRankByFour) {
 }
 
 TEST_F(Loading, OfFourProcessesByThreeRanks) {
-  const auto place = memory_rendezvous();
+  const auto rendezvous = memory_rendezvous();
   std::vector<std::unique_ptr<Session>> sessions(4);
   std::vector<std::thread> threads;
   for (int r = 0; r < 4; ++r) {
     threads.emplace_back([&, r] {
-      SessionOptions own = {.first_rank = r, .ranks = 1, .rendezvous = place, .join_seconds = 60};
+      SessionOptions own = {.first_rank = r, .ranks = 1, .rendezvous = rendezvous, .join_seconds = 60};
       own.silence_seconds = 60;
       sessions[r] = make({4, R"("default": {"split": 4})"}, own);
       if (sessions[r]) step(*sessions[r], 0);

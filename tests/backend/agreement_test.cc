@@ -47,7 +47,7 @@ class Agreement : public testing::TestWithParam<std::string> {
     ranks.clear(), ranks.resize(static_cast<size_t>(size));
     streams.clear();
     for (int r = 0; r < size; ++r) streams.push_back(device->create_stream(1).value());
-    place = memory_rendezvous();
+    rendezvous = memory_rendezvous();
     each([&](int r) {
       auto joined = device->join({.group = "world",
                                   .rank = r,
@@ -56,7 +56,7 @@ class Agreement : public testing::TestWithParam<std::string> {
                                   .transport = GetParam(),
                                   .join_seconds = 20,
                                   .silence_seconds = silence_seconds},
-                                 *place);
+                                 *rendezvous);
       ASSERT_TRUE(joined.ok()) << joined.status().to_string();
       ranks[static_cast<size_t>(r)] = std::move(*joined);
     });
@@ -81,7 +81,7 @@ class Agreement : public testing::TestWithParam<std::string> {
 
   TestHost memory;
   std::shared_ptr<Device> device = open_device("cpu", memory.host()).value();
-  std::shared_ptr<Rendezvous> place;
+  std::shared_ptr<Rendezvous> rendezvous;
   std::vector<std::unique_ptr<Communicator>> ranks;
   std::vector<std::unique_ptr<Stream>> streams;
 };

@@ -116,14 +116,14 @@ struct Way {
 
 inline Result<std::vector<std::unique_ptr<Communicator>>> join_all(Device& device, int ranks,
                                                                    const std::string& transport) {
-  const auto place = memory_rendezvous();
+  const auto rendezvous = memory_rendezvous();
   std::vector<std::unique_ptr<Communicator>> group(static_cast<size_t>(ranks));
   std::vector<Status> failures(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
-      auto joined =
-          device.join({.group = "world", .rank = r, .size = ranks, .transport = transport, .join_seconds = 20}, *place);
+      auto joined = device.join(
+          {.group = "world", .rank = r, .size = ranks, .transport = transport, .join_seconds = 20}, *rendezvous);
       if (joined.ok()) group[r] = std::move(*joined);
       failures[r] = joined.status();
     });

@@ -74,13 +74,13 @@ Tensor expected(const Tensor& from, const BoxCopy& box) {
 }
 
 // The tensor in shards that a tree of cuts makes.
-void cut(const Tensor& all, const BoxCopy& box, Draw& draw, std::vector<PlacedBox>& out) {
+void cut(const Tensor& all, const BoxCopy& box, Draw& draw, std::vector<PositionedBox>& out) {
   const size_t ndim = box.shape.size();
   const size_t d = ndim == 0 ? 0 : static_cast<size_t>(draw.number(0, static_cast<int64_t>(ndim) - 1));
   if (ndim == 0 || box.shape[d] < 2 || draw.number(0, 3) == 0) {
     Tensor shard(TensorType{DType::i32, box.shape});
     ASSERT_TRUE(copy_box(all, {box.shape, box.from, box.shape, Shape(ndim, 0)}, shard.data()).ok());
-    out.push_back(PlacedBox::all(Tensor(shard.type(), std::make_shared<Counting>(shard))));
+    out.push_back(PositionedBox::all(Tensor(shard.type(), std::make_shared<Counting>(shard))));
     out.back().offset = box.from;
     return;
   }
@@ -99,7 +99,7 @@ TEST(TensorBox, ComesToItsPlaceFromWhereverItIs) {
     Shape shape(static_cast<size_t>(draw.number(0, 4)));
     for (int64_t& size : shape) size = draw.number(1, 5);
     const Tensor memory = counted(shape), file(memory.type(), std::make_shared<Counting>(memory));
-    std::vector<PlacedBox> shards;
+    std::vector<PositionedBox> shards;
     cut(memory, {shape, Shape(shape.size(), 0), {}, {}}, draw, shards);
     const Tensor together = joined(memory.type(), shards);
     const BoxCopy box = draw.box(shape);
@@ -114,7 +114,7 @@ TEST(TensorBox, ComesToItsPlaceFromWhereverItIs) {
     // A box of a tensor is a tensor.
     const BoxCopy alone{box.shape, box.from, box.shape, Shape(shape.size(), 0)};
     ASSERT_TRUE(copy_box(memory, alone, part.data()).ok());
-    EXPECT_TRUE(identical(*PlacedBox{{}, box.shape, file, box.from}.as_tensor().load(), part)) << "seed " << seed;
+    EXPECT_TRUE(identical(*PositionedBox{{}, box.shape, file, box.from}.as_tensor().load(), part)) << "seed " << seed;
     EXPECT_TRUE(identical(*together.load(), memory)) << "seed " << seed << ", " << shards.size() << " shards";
     const int64_t begin = draw.number(0, memory.elements()), count = draw.number(0, memory.elements() - begin);
     std::vector<std::byte> range(static_cast<size_t>(count) * 4);
@@ -151,8 +151,8 @@ TEST(TensorBox, AShardThatCannotBeReadIsAnError) {
     Status read(int64_t, int64_t, void*) const override { return Status(Code::io, "broken"); }
   };
   const TensorType half{DType::i32, {2, 2}};
-  std::vector<PlacedBox> shards = {PlacedBox::all(counted({2, 2})),
-                                   PlacedBox::all(Tensor(half, std::make_shared<Broken>()))};
+  std::vector<PositionedBox> shards = {PositionedBox::all(counted({2, 2})),
+                                       PositionedBox::all(Tensor(half, std::make_shared<Broken>()))};
   shards[1].offset = {2, 0};
   Tensor target(half);
   EXPECT_TRUE(copy_box(shards, {{2, 2}, {0, 0}, {2, 2}, {0, 0}}, target.data()).ok());

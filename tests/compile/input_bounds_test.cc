@@ -163,9 +163,9 @@ TEST(InputBounds, NameTheElement) {
     EXPECT_EQ(find_out_of_bounds(bound, tensor), -1);
     tensor.set_int(7, 3);
     EXPECT_EQ(find_out_of_bounds(bound, tensor), 7);
-    EXPECT_EQ(place_text(tensor.type(), 0, 7), "row 2");
-    EXPECT_EQ(place_text(tensor.type(), 1, 7), "row 1");
-    EXPECT_EQ(place_text(tensor.type(), -1, 7), "element 7");
+    EXPECT_EQ(element_text(tensor.type(), 0, 7), "row 2");
+    EXPECT_EQ(element_text(tensor.type(), 1, 7), "row 1");
+    EXPECT_EQ(element_text(tensor.type(), -1, 7), "element 7");
   }
   EXPECT_EQ(bound_text(bound, "3"), "holds 3, which is not a class of 3 and not the ignored -1; they count from 0");
 }

@@ -29,8 +29,8 @@ class Joined : public testing::Test {
   std::vector<Result<std::unique_ptr<Communicator>>> join_both(const Joining& a, const Joining& b) {
     std::vector<Result<std::unique_ptr<Communicator>>> out;
     Result<std::unique_ptr<Communicator>> other = Status();
-    std::thread thread([&] { other = device->join(b, *place); });
-    out.push_back(device->join(a, *place));
+    std::thread thread([&] { other = device->join(b, *rendezvous); });
+    out.push_back(device->join(a, *rendezvous));
     thread.join();
     out.push_back(std::move(other));
     return out;
@@ -42,12 +42,13 @@ class Joined : public testing::Test {
 
   TestHost memory;
   std::shared_ptr<Device> device;
-  std::shared_ptr<Rendezvous> place = memory_rendezvous();
+  std::shared_ptr<Rendezvous> rendezvous = memory_rendezvous();
 };
 
 // What a rank with this card puts.
-void put_card(const Joining& joining, Rendezvous& place, const net::Card& card) {
-  ASSERT_TRUE(place.put_text(net::card_key("world", joining.rank), net::card_text(joining, joining.rank, card)).ok());
+void put_card(const Joining& joining, Rendezvous& rendezvous, const net::Card& card) {
+  ASSERT_TRUE(
+      rendezvous.put_text(net::card_key("world", joining.rank), net::card_text(joining, joining.rank, card)).ok());
 }
 // Of a rank that moves data as ranks do that nothing was said to.
 net::Card card_at(int port, int size = 2) {
@@ -55,30 +56,30 @@ net::Card card_at(int port, int size = 2) {
 }
 
 TEST_F(Joined, who_does_not_come_is_named) {
-  expect_words(device->join(rank(1, 4, 0.02), *place).status(), Code::deadline_exceeded,
+  expect_words(device->join(rank(1, 4, 0.02), *rendezvous).status(), Code::deadline_exceeded,
                {"rank 1 of 4 joins group world", "ranks 0, 2, 3 have not come", "\"world/rank 0\""});
 }
 
 TEST_F(Joined, a_rank_comes_once) {
-  ASSERT_FALSE(device->join(rank(0, 2, 0), *place).ok());
-  expect_words(device->join(rank(0, 2, 0), *place).status(), Code::invalid_argument,
+  ASSERT_FALSE(device->join(rank(0, 2, 0), *rendezvous).ok());
+  expect_words(device->join(rank(0, 2, 0), *rendezvous).status(), Code::invalid_argument,
                {"rank 0 of 2", "two processes take themselves for the same rank"});
 }
 
 // Nor do the others wait for a rank that cannot come, because another process has its name.
 TEST_F(Joined, who_comes_twice_is_told_to_those_who_wait) {
   for (const std::string secret : {"", "shared"}) {
-    place = memory_rendezvous();
+    rendezvous = memory_rendezvous();
     const auto of = [&](int r, int size, double seconds) {
       Joining joining = rank(r, size, seconds);
       joining.secret = Secret(secret);
       return joining;
     };
     Status first;
-    std::thread waits([&] { first = device->join(of(1, 3, 60), *place).status(); });
-    ASSERT_TRUE(place->get_text(net::card_key("world", 1), 20).ok());
+    std::thread waits([&] { first = device->join(of(1, 3, 60), *rendezvous).status(); });
+    ASSERT_TRUE(rendezvous->get_text(net::card_key("world", 1), 20).ok());
     const auto start = std::chrono::steady_clock::now();
-    expect_words(device->join(of(1, 3, 60), *place).status(), Code::invalid_argument,
+    expect_words(device->join(of(1, 3, 60), *rendezvous).status(), Code::invalid_argument,
                  {"rank 1 of 3", "two processes take themselves for the same rank"});
     waits.join();
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
@@ -89,20 +90,20 @@ TEST_F(Joined, who_comes_twice_is_told_to_those_who_wait) {
 // The others have given up. Who comes then, and who waits for the same one still, is told so at once.
 TEST_F(Joined, who_comes_after_the_join_has_failed_is_told) {
   for (const std::string secret : {"", "shared"}) {
-    place = memory_rendezvous();
+    rendezvous = memory_rendezvous();
     const auto of = [&](int r, double seconds) {
       Joining joining = rank(r, 3, seconds);
       joining.secret = Secret(secret);
       return joining;
     };
     Status waits;
-    std::thread patient([&] { waits = device->join(of(1, 60), *place).status(); });
-    ASSERT_TRUE(place->get_text(net::card_key("world", 1), 20).ok());
+    std::thread patient([&] { waits = device->join(of(1, 60), *rendezvous).status(); });
+    ASSERT_TRUE(rendezvous->get_text(net::card_key("world", 1), 20).ok());
     const auto start = std::chrono::steady_clock::now();
-    expect_words(device->join(of(0, 0.02), *place).status(), Code::deadline_exceeded, {"rank 2 has not come"});
+    expect_words(device->join(of(0, 0.02), *rendezvous).status(), Code::deadline_exceeded, {"rank 2 has not come"});
     patient.join();
     expect_words(waits, Code::deadline_exceeded, {"rank 1 of 3", "too late: rank 0 has waited", "rank 2 has not come"});
-    expect_words(device->join(of(2, 60), *place).status(), Code::deadline_exceeded,
+    expect_words(device->join(of(2, 60), *rendezvous).status(), Code::deadline_exceeded,
                  {"rank 2 of 3", "too late: rank 0 has waited"});
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   }
@@ -164,7 +165,7 @@ TEST_F(Joined, jobs_do_not_meet) {
 
 TEST_F(Joined, transports_are_compared_as_a_line_of_their_own) {
   for (const std::string job : {"plan: 1\n", "a job", ""}) {
-    place = memory_rendezvous();
+    rendezvous = memory_rendezvous();
     Joining own = rank(0, 2), other = rank(1, 2);
     own.job = other.job = job;
     other.transport = "sockets";
@@ -174,7 +175,7 @@ TEST_F(Joined, transports_are_compared_as_a_line_of_their_own) {
     expect_words(both[1].status(), Code::invalid_argument,
                  {"not do the same job: its transport is \"shared,sockets\", here it is \"sockets\""});
     // Two spellings of one.
-    place = memory_rendezvous();
+    rendezvous = memory_rendezvous();
     other.transport = "shared";
     for (const auto& joined : join_both(own, other)) EXPECT_TRUE(joined.ok()) << joined.status().to_string();
   }
@@ -184,7 +185,7 @@ TEST_F(Joined, who_has_another_secret_or_none_is_refused_by_name) {
   Joining other = rank(1, 2), own = rank(0, 2);
   own.secret = "one";
   for (const std::string secret : {"another", ""}) {
-    place = memory_rendezvous();
+    rendezvous = memory_rendezvous();
     other.secret = secret;
     const auto both = join_both(own, other);
     expect_words(both[0].status(), Code::invalid_argument,
@@ -193,7 +194,7 @@ TEST_F(Joined, who_has_another_secret_or_none_is_refused_by_name) {
                  {"rank 1 of 2", "rank 0 of group world has not the secret of this rank",
                   secret.empty() ? "this rank has none" : "another or none"});
   }
-  place = memory_rendezvous();
+  rendezvous = memory_rendezvous();
   other.secret = "one";
   const auto both = join_both(own, other);
   EXPECT_TRUE(both[0].ok() && both[1].ok()) << both[0].status().to_string();
@@ -202,54 +203,54 @@ TEST_F(Joined, who_has_another_secret_or_none_is_refused_by_name) {
 TEST_F(Joined, versions_do_not_meet) {
   for (const std::string& card :
        {std::string("epl sockets 1\n2\n1\n1\na job"), std::string(), std::string(100000, 'x')}) {
-    place = memory_rendezvous();
-    ASSERT_TRUE(place->put_text("world/rank 1", card).ok());
-    expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument,
+    rendezvous = memory_rendezvous();
+    ASSERT_TRUE(rendezvous->put_text("world/rank 1", card).ok());
+    expect_words(device->join(rank(0, 2), *rendezvous).status(), Code::invalid_argument,
                  {"rank 1 of group world", "another version"});
   }
 }
 
 TEST_F(Joined, cards_that_cannot_be_read_are_refused) {
-  place = memory_rendezvous();
+  rendezvous = memory_rendezvous();
   const std::string whole = net::card_text(rank(1, 2), 1, card_at(1));
   for (size_t length = whole.find('\n'); length < whole.size(); length += 7) {
-    place = memory_rendezvous();
-    ASSERT_TRUE(place->put_text("world/rank 1", whole.substr(0, length)).ok());
-    expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument,
+    rendezvous = memory_rendezvous();
+    ASSERT_TRUE(rendezvous->put_text("world/rank 1", whole.substr(0, length)).ok());
+    expect_words(device->join(rank(0, 2), *rendezvous).status(), Code::invalid_argument,
                  {"rank 1 of group world has not the secret"});
   }
   net::Card nowhere = card_at(1);
   nowhere.address.clear();
   for (const net::Card& bad : {card_at(0), card_at(-1), card_at(65536), nowhere}) {
-    place = memory_rendezvous();
-    put_card(rank(1, 2), *place, bad);
-    expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument,
+    rendezvous = memory_rendezvous();
+    put_card(rank(1, 2), *rendezvous, bad);
+    expect_words(device->join(rank(0, 2), *rendezvous).status(), Code::invalid_argument,
                  {"rank 1 of group world", "cannot be read"});
   }
 }
 
 TEST_F(Joined, a_card_of_another_rank_is_refused) {
-  ASSERT_TRUE(place->put_text("world/rank 1", net::card_text(rank(2, 2), 2, card_at(1))).ok());
-  expect_words(device->join(rank(0, 2), *place).status(), Code::invalid_argument, {"rank 1", "secret"});
+  ASSERT_TRUE(rendezvous->put_text("world/rank 1", net::card_text(rank(2, 2), 2, card_at(1))).ok());
+  expect_words(device->join(rank(0, 2), *rendezvous).status(), Code::invalid_argument, {"rank 1", "secret"});
 }
 
 TEST_F(Joined, a_peer_that_is_gone_before_it_is_reached_is_named) {
-  put_card(rank(0, 2), *place, card_at(1));  // nobody listens at port 1
-  expect_words(device->join(rank(1, 2), *place).status(), Code::peer_failed,
+  put_card(rank(0, 2), *rendezvous, card_at(1));  // nobody listens at port 1
+  expect_words(device->join(rank(1, 2), *rendezvous).status(), Code::peer_failed,
                {"rank 0 of group world", "cannot be reached"});
-  place = memory_rendezvous();
-  put_card(rank(1, 2), *place, card_at(1));
-  expect_words(device->join(rank(0, 2, 0.02), *place).status(), Code::deadline_exceeded,
+  rendezvous = memory_rendezvous();
+  put_card(rank(1, 2), *rendezvous, card_at(1));
+  expect_words(device->join(rank(0, 2, 0.02), *rendezvous).status(), Code::deadline_exceeded,
                {"rank 1 said where to be found, but did not connect"});
 }
 
 TEST_F(Joined, bad_arguments_are_refused) {
   for (const Joining& bad : {rank(2, 2), rank(-1, 2), rank(0, 0), rank(0, 100000), rank(0, 2, -1)}) {
-    EXPECT_EQ(device->join(bad, *place).status().code(), Code::invalid_argument);
+    EXPECT_EQ(device->join(bad, *rendezvous).status().code(), Code::invalid_argument);
   }
   Joining unnamed = rank(0, 1);
   unnamed.group.clear();
-  EXPECT_EQ(device->join(unnamed, *place).status().code(), Code::invalid_argument);
+  EXPECT_EQ(device->join(unnamed, *rendezvous).status().code(), Code::invalid_argument);
 }
 
 TEST_F(Joined, a_peer_that_says_nothing_is_not_waited_for_for_ever) {
@@ -288,7 +289,7 @@ TEST_F(Joined, who_leaves_is_lost_but_for_those_who_come_together_anew) {
   expect_words((*both[0])->run(*stream, {.kind = Kind::barrier}), Code::peer_failed, {"rank 1 of 2", "left the group"});
   EXPECT_FALSE((*both[0])->lost().ok());
 
-  place = memory_rendezvous();
+  rendezvous = memory_rendezvous();
   both = join_both(rank(0, 2), rank(1, 2));
   ASSERT_TRUE(both[0].ok() && both[1].ok());
   (*both[1])->abort(error(Code::cancelled, "no more"));
@@ -302,7 +303,7 @@ TEST_F(Joined, members_of_a_part_must_be_the_same_to_all) {
   std::vector<Result<std::unique_ptr<Communicator>>> three;
   for (int r = 0; r < 3; ++r) three.emplace_back(Status());
   std::vector<std::thread> threads;
-  for (int r = 0; r < 3; ++r) threads.emplace_back([&, r] { three[r] = device->join(rank(r, 3), *place); });
+  for (int r = 0; r < 3; ++r) threads.emplace_back([&, r] { three[r] = device->join(rank(r, 3), *rendezvous); });
   for (std::thread& thread : threads) thread.join();
   auto stream = device->create_stream(1).value(), other = device->create_stream(1).value();
   auto a = (*three[0])->split("part", std::vector<int>{0, 1}).value();
@@ -315,8 +316,8 @@ TEST_F(Joined, members_of_a_part_must_be_the_same_to_all) {
 // A rank of whoever wrote this test: it has read the card of rank 0, has a connection to it, and nothing else.
 class ByHand {
  public:
-  ByHand(const Joining& own, Rendezvous& place) : own_(own) {
-    std::istringstream lines(place.get_text("world/rank 0", 20).value());
+  ByHand(const Joining& own, Rendezvous& rendezvous) : own_(own) {
+    std::istringstream lines(rendezvous.get_text("world/rank 0", 20).value());
     std::string line;
     std::getline(lines, line), std::getline(lines, line), std::getline(lines, line);
     card_.size = std::atoi(line.c_str());
@@ -338,14 +339,14 @@ class ByHand {
 };
 
 TEST_F(Joined, strangers_are_turned_away) {
-  put_card(rank(1, 2), *place, card_at(1));
+  put_card(rank(1, 2), *rendezvous, card_at(1));
   std::thread stranger([&] {
     Joining wrong = rank(1, 2);
     wrong.secret = "a guess";
-    expect_words(ByHand(wrong, *place).introduce(), Code::invalid_argument, {"do not have the same secret"});
-    ByHand(wrong, *place).say(std::string(200, 'x'));
+    expect_words(ByHand(wrong, *rendezvous).introduce(), Code::invalid_argument, {"do not have the same secret"});
+    ByHand(wrong, *rendezvous).say(std::string(200, 'x'));
   });
-  expect_words(device->join(rank(0, 2, 1), *place).status(), Code::deadline_exceeded,
+  expect_words(device->join(rank(0, 2, 1), *rendezvous).status(), Code::deadline_exceeded,
                {"rank 1", "did not connect", "2 strangers", "turned away, the last one from 127.0.0.1"});
   stranger.join();
 }
@@ -353,15 +354,15 @@ TEST_F(Joined, strangers_are_turned_away) {
 TEST_F(Joined, strangers_who_say_nothing_keep_nobody_out) {
   std::vector<std::unique_ptr<ByHand>> mute;
   std::thread strangers([&] {
-    for (int i = 0; i < 5; ++i) mute.push_back(std::make_unique<ByHand>(rank(1, 2), *place));
+    for (int i = 0; i < 5; ++i) mute.push_back(std::make_unique<ByHand>(rank(1, 2), *rendezvous));
     mute.front()->say("epl");  // and no more
   });
   Result<std::unique_ptr<Communicator>> other = Status();
   std::thread late([&] {
     strangers.join();
-    other = device->join(rank(1, 2), *place);
+    other = device->join(rank(1, 2), *rendezvous);
   });
-  EXPECT_TRUE(device->join(rank(0, 2), *place).ok());
+  EXPECT_TRUE(device->join(rank(0, 2), *rendezvous).ok());
   late.join();
   EXPECT_TRUE(other.ok()) << other.status().to_string();
 }
@@ -419,8 +420,8 @@ TEST_F(Joined, strangers_who_hold_connections_keep_nobody_out) {
 TEST_F(Joined, a_listener_that_says_nothing_is_not_waited_for_for_ever) {
   Endpoint at{"127.0.0.1", 0};
   const Descriptor listener = listen_at(at, 4).value();
-  put_card(rank(0, 2), *place, card_at(at.port));
-  expect_words(device->join(rank(1, 2, 0.05), *place).status(), Code::deadline_exceeded,
+  put_card(rank(0, 2), *rendezvous, card_at(at.port));
+  expect_words(device->join(rank(1, 2, 0.05), *rendezvous).status(), Code::deadline_exceeded,
                {"rank 0 of group world", "says nothing"});
 }
 
@@ -428,7 +429,7 @@ TEST_F(Joined, a_listener_that_says_nothing_is_not_waited_for_for_ever) {
 TEST_F(Joined, a_listener_of_another_card_is_refused) {
   Endpoint at{"127.0.0.1", 0};
   const Descriptor listener = listen_at(at, 4).value();
-  put_card(rank(0, 2), *place, card_at(at.port));
+  put_card(rank(0, 2), *rendezvous, card_at(at.port));
   std::thread thread([&] {
     Descriptor socket;
     while (!socket.open()) socket = accept_next(listener).value();
@@ -438,34 +439,34 @@ TEST_F(Joined, a_listener_of_another_card_is_refused) {
     while (guest.read() == Guest::State::unknown) std::this_thread::yield();
     EXPECT_EQ(guest.read(), Guest::State::stranger);
   });
-  expect_words(device->join(rank(1, 2), *place).status(), Code::invalid_argument, {"rank 0", "same secret"});
+  expect_words(device->join(rank(1, 2), *rendezvous).status(), Code::invalid_argument, {"rank 0", "same secret"});
   thread.join();
 }
 
 TEST_F(Joined, a_rank_that_connects_twice_is_told) {
-  put_card(rank(1, 3), *place, card_at(1, 3));
-  put_card(rank(2, 3), *place, card_at(1, 3));
+  put_card(rank(1, 3), *rendezvous, card_at(1, 3));
+  put_card(rank(2, 3), *rendezvous, card_at(1, 3));
   std::thread thread([&] {
-    const ByHand first(rank(1, 3), *place), second(rank(1, 3), *place);
+    const ByHand first(rank(1, 3), *rendezvous), second(rank(1, 3), *rendezvous);
     EXPECT_TRUE(first.introduce().ok());
     expect_words(second.introduce(), Code::invalid_argument,
                  {"rank 1", "two processes take themselves for the same rank"});
-    EXPECT_TRUE(ByHand(rank(2, 3), *place).introduce().ok());
+    EXPECT_TRUE(ByHand(rank(2, 3), *rendezvous).introduce().ok());
   });
-  EXPECT_TRUE(device->join(rank(0, 3), *place).ok());
+  EXPECT_TRUE(device->join(rank(0, 3), *rendezvous).ok());
   thread.join();
 }
 
 TEST_F(Joined, a_peer_that_ends_or_talks_nonsense_is_an_error_of_the_call) {
   for (const bool nonsense : {false, true}) {
-    place = memory_rendezvous();
-    put_card(rank(1, 2), *place, card_at(1));
+    rendezvous = memory_rendezvous();
+    put_card(rank(1, 2), *rendezvous, card_at(1));
     std::unique_ptr<ByHand> peer;
     std::thread thread([&] {
-      peer = std::make_unique<ByHand>(rank(1, 2), *place);
+      peer = std::make_unique<ByHand>(rank(1, 2), *rendezvous);
       EXPECT_TRUE(peer->introduce().ok());
     });
-    auto joined = device->join(rank(0, 2), *place);
+    auto joined = device->join(rank(0, 2), *rendezvous);
     thread.join();
     ASSERT_TRUE(joined.ok()) << joined.status().to_string();
     std::thread later([&] {
@@ -520,8 +521,8 @@ TEST_F(Joined, sends_do_not_wait_for_their_receiver) {
 TEST(Sim, ranks_are_of_one_process) {
   TestHost memory;
   auto device = open_device("sim", memory.host()).value();
-  const auto place = memory_rendezvous();
-  EXPECT_EQ(device->join({.group = "world", .rank = 0, .size = 1}, *place).status().code(), Code::unsupported);
+  const auto rendezvous = memory_rendezvous();
+  EXPECT_EQ(device->join({.group = "world", .rank = 0, .size = 1}, *rendezvous).status().code(), Code::unsupported);
 }
 
 }  // namespace

@@ -34,31 +34,31 @@ class AnyRendezvous : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (GetParam() == "memory") {
-      place = memory_rendezvous();
+      rendezvous = memory_rendezvous();
       return;
     }
     if (GetParam() == "store") {
       store = Store::serve({"127.0.0.1", 0}, "secret").value();
-      place = store_rendezvous(store->at(), "secret", seconds_now, 20);
+      rendezvous = store_rendezvous(store->at(), "secret", seconds_now, 20);
       return;
     }
     auto made = folder_rendezvous(folder);
     ASSERT_TRUE(made.ok()) << made.status().to_string();
-    place = *made;
+    rendezvous = *made;
   }
 
   const TemporaryFolder temporary;
   const std::string folder = temporary / "meet";
   std::unique_ptr<Store> store;
-  std::shared_ptr<Rendezvous> place;
+  std::shared_ptr<Rendezvous> rendezvous;
 };
 
 TEST_P(AnyRendezvous, what_is_put_is_got_by_everyone) {
   const std::string bytes("a\0b", 3);
   for (const std::string& key :
        {std::string("a"), std::string("../a"), std::string("a/b c\n\0d", 8), std::string("A")}) {
-    ASSERT_TRUE(place->put_text(key, key == "A" ? "" : bytes).ok());
-    for (int again = 0; again < 2; ++again) EXPECT_EQ(*place->get_text(key, 0), key == "A" ? "" : bytes);
+    ASSERT_TRUE(rendezvous->put_text(key, key == "A" ? "" : bytes).ok());
+    for (int again = 0; again < 2; ++again) EXPECT_EQ(*rendezvous->get_text(key, 0), key == "A" ? "" : bytes);
   }
   if (GetParam() == "folder") {
     EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 4) << "and nothing beside";
@@ -68,32 +68,32 @@ TEST_P(AnyRendezvous, what_is_put_is_got_by_everyone) {
 TEST_P(AnyRendezvous, who_comes_first_waits) {
   std::thread later([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
-    EXPECT_TRUE(place->put_text("late", "here").ok());
+    EXPECT_TRUE(rendezvous->put_text("late", "here").ok());
   });
-  EXPECT_EQ(*place->get_text("late", 20), "here");
+  EXPECT_EQ(*rendezvous->get_text("late", 20), "here");
   later.join();
 }
 
 TEST_P(AnyRendezvous, nobody_waits_for_ever) {
   for (const double seconds : {0.0, 0.02, -1.0}) {
-    const Status status = place->get_text("group/rank 3", seconds).status();
+    const Status status = rendezvous->get_text("group/rank 3", seconds).status();
     EXPECT_EQ(status.code(), Code::deadline_exceeded);
     EXPECT_NE(status.message().find("\"group/rank 3\""), std::string::npos) << status.message();
   }
 }
 
 TEST_P(AnyRendezvous, a_key_is_put_once) {
-  ASSERT_TRUE(place->put_text("rank 0", "first").ok());
-  const Status status = place->put_text("rank 0", "second");
+  ASSERT_TRUE(rendezvous->put_text("rank 0", "first").ok());
+  const Status status = rendezvous->put_text("rank 0", "second");
   EXPECT_EQ(status.code(), Code::misuse);
   EXPECT_NE(status.message().find("\"rank 0\""), std::string::npos) << status.message();
-  EXPECT_EQ(*place->get_text("rank 0", 0), "first");
+  EXPECT_EQ(*rendezvous->get_text("rank 0", 0), "first");
 }
 
 TEST_P(AnyRendezvous, one_of_many_who_put_the_same_wins) {
   std::atomic<int> won{0};
   std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { won += place->put_text("only", "one").ok(); });
+  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { won += rendezvous->put_text("only", "one").ok(); });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(won, 1);
 }
@@ -107,14 +107,15 @@ TEST(FolderRendezvous, reaches_another_process) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    auto place = folder_rendezvous(folder);
-    const bool well = place.ok() && (*place)->put_text("child", "c").ok() && (*place)->get_text("parent", 20).ok();
+    auto rendezvous = folder_rendezvous(folder);
+    const bool well =
+        rendezvous.ok() && (*rendezvous)->put_text("child", "c").ok() && (*rendezvous)->get_text("parent", 20).ok();
     ::_exit(well ? 0 : 1);
   }
-  auto place = folder_rendezvous(folder);
-  ASSERT_TRUE(place.ok());
-  EXPECT_EQ(*(*place)->get_text("child", 20), "c");
-  EXPECT_TRUE((*place)->put_text("parent", "p").ok());
+  auto rendezvous = folder_rendezvous(folder);
+  ASSERT_TRUE(rendezvous.ok());
+  EXPECT_EQ(*(*rendezvous)->get_text("child", 20), "c");
+  EXPECT_TRUE((*rendezvous)->put_text("parent", "p").ok());
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
@@ -129,26 +130,28 @@ void expect_words(const Status& status, Code code, const std::vector<std::string
 TEST(StoreRendezvous, who_has_another_secret_or_none_is_refused) {
   const auto store = Store::serve({"127.0.0.1", 0}, "secret").value();
   for (const char* other : {"another", "", "secret "}) {
-    const auto place = store_rendezvous(store->at(), other, seconds_now, 20);
-    expect_words(place->put_text("a", "x"), Code::invalid_argument,
+    const auto rendezvous = store_rendezvous(store->at(), other, seconds_now, 20);
+    expect_words(rendezvous->put_text("a", "x"), Code::invalid_argument,
                  {store->at().text(), "do not have the same secret"});
-    expect_words(place->get_text("a", 1).status(), Code::invalid_argument, {"do not have the same secret"});
+    expect_words(rendezvous->get_text("a", 1).status(), Code::invalid_argument, {"do not have the same secret"});
   }
   EXPECT_TRUE(store_rendezvous(store->at(), "secret", seconds_now, 20)->put_text("a", "x").ok());
 }
 
 TEST(StoreRendezvous, one_who_waits_keeps_nobody_from_putting) {
   const auto store = Store::serve({"127.0.0.1", 0}, "").value();
-  const auto place = store_rendezvous(store->at(), "", seconds_now, 20);
+  const auto rendezvous = store_rendezvous(store->at(), "", seconds_now, 20);
   std::vector<std::thread> waiting;
-  for (int i = 0; i < 4; ++i) waiting.emplace_back([&] { EXPECT_EQ(place->get_text("late", 20).value(), "here"); });
-  expect_words(place->get_text("never", 0.02).status(), Code::deadline_exceeded, {"\"never\"", store->at().text()});
-  EXPECT_TRUE(place->put_text("late", "here").ok());
+  for (int i = 0; i < 4; ++i)
+    waiting.emplace_back([&] { EXPECT_EQ(rendezvous->get_text("late", 20).value(), "here"); });
+  expect_words(rendezvous->get_text("never", 0.02).status(), Code::deadline_exceeded,
+               {"\"never\"", store->at().text()});
+  EXPECT_TRUE(rendezvous->put_text("late", "here").ok());
   for (std::thread& thread : waiting) thread.join();
   const std::string large(3 << 20, 'x');
-  EXPECT_TRUE(place->put_text("large", large).ok());
-  EXPECT_EQ(place->get_text("large", 20).value(), large);
-  EXPECT_EQ(place->own_address().value(), "127.0.0.1");
+  EXPECT_TRUE(rendezvous->put_text("large", large).ok());
+  EXPECT_EQ(rendezvous->get_text("large", 20).value(), large);
+  EXPECT_EQ(rendezvous->own_address().value(), "127.0.0.1");
 }
 
 TEST(StoreRendezvous, strangers_do_no_harm) {
@@ -161,9 +164,9 @@ TEST(StoreRendezvous, strangers_do_no_harm) {
       EXPECT_TRUE(send_all(strangers.back(), std::string(i * 10, 'x'), deadline).ok());
     }
   }
-  const auto place = store_rendezvous(store->at(), "secret", seconds_now, 20);
-  EXPECT_TRUE(place->put_text("a", "x").ok());
-  EXPECT_EQ(place->get_text("a", 20).value(), "x");
+  const auto rendezvous = store_rendezvous(store->at(), "secret", seconds_now, 20);
+  EXPECT_TRUE(rendezvous->put_text("a", "x").ok());
+  EXPECT_EQ(rendezvous->get_text("a", 20).value(), "x");
 }
 
 // What one client asks for and does not read is not kept for it, however often it asks; the others are served
@@ -171,8 +174,8 @@ TEST(StoreRendezvous, strangers_do_no_harm) {
 TEST(StoreRendezvous, what_nobody_reads_takes_no_memory) {
   constexpr size_t large = 16 << 20, looks = 200;
   const auto store = Store::serve({"127.0.0.1", 0}, "secret").value();
-  const auto place = store_rendezvous(store->at(), "secret", seconds_now, 20);
-  ASSERT_TRUE(place->put_text("large", std::string(large, 'x')).ok());
+  const auto rendezvous = store_rendezvous(store->at(), "secret", seconds_now, 20);
+  ASSERT_TRUE(rendezvous->put_text("large", std::string(large, 'x')).ok());
   const Deadline deadline(clock_of_tests, 20);
   const Descriptor greedy = connect_within(store->at(), deadline, false).value();
   ASSERT_TRUE(introduce(greedy, "secret", "epl store 1", 0, deadline).ok());
@@ -183,7 +186,7 @@ TEST(StoreRendezvous, what_nobody_reads_takes_no_memory) {
   ASSERT_TRUE(send_all(greedy, asked, deadline).ok());
   for (int i = 0; i < 50; ++i) {
     const double start = seconds_now();
-    EXPECT_EQ(place->get_text("large", 20).value().size(), large);
+    EXPECT_EQ(rendezvous->get_text("large", 20).value().size(), large);
     EXPECT_LT(seconds_now() - start, 5);
     if (i % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -194,14 +197,14 @@ TEST(StoreRendezvous, what_nobody_reads_takes_no_memory) {
 // Nor is there room for ever: who fills the store is told so, and it goes on for the others.
 TEST(StoreRendezvous, a_store_takes_no_more_than_it_can_hold) {
   const auto store = Store::serve({"127.0.0.1", 0}, "").value();
-  const auto place = store_rendezvous(store->at(), "", seconds_now, 20);
+  const auto rendezvous = store_rendezvous(store->at(), "", seconds_now, 20);
   const std::string large(32 << 20, 'x');
   Status status;
   int taken = 0;
-  for (; taken < 16 && status.ok(); ++taken) status = place->put_text(cat("key ", taken), large);
+  for (; taken < 16 && status.ok(); ++taken) status = rendezvous->put_text(cat("key ", taken), large);
   expect_words(status, Code::exhausted, {"has no room", "\"key "});
-  EXPECT_TRUE(place->put_text("small", "x").ok());
-  EXPECT_EQ(place->get_text("small", 20).value(), "x");
+  EXPECT_TRUE(rendezvous->put_text("small", "x").ok());
+  EXPECT_EQ(rendezvous->get_text("small", 20).value(), "x");
 }
 
 TEST(StoreRendezvous, a_store_that_is_not_there_or_silent_is_an_error_in_time) {
@@ -239,9 +242,9 @@ TEST(FolderRendezvous, is_of_this_user_alone) {
   const mode_t before = ::umask(0);
   const TemporaryFolder temporary;
   const std::string folder = temporary / "above/meet/";
-  const auto place = folder_rendezvous(folder);
-  ASSERT_TRUE(place.ok()) << place.status().to_string();
-  ASSERT_TRUE((*place)->put_text("a", "x").ok());
+  const auto rendezvous = folder_rendezvous(folder);
+  ASSERT_TRUE(rendezvous.ok()) << rendezvous.status().to_string();
+  ASSERT_TRUE((*rendezvous)->put_text("a", "x").ok());
   ::umask(before);
   EXPECT_EQ(fs::status(folder).permissions(), fs::perms::owner_all);
   for (const fs::directory_entry& file : fs::directory_iterator(folder))
@@ -253,14 +256,14 @@ TEST(FolderRendezvous, refuses_what_cannot_be) {
   EXPECT_FALSE(folder_rendezvous("/proc/nothing/here").ok());
   const TemporaryFolder temporary;
   const std::string folder = temporary / "meet";
-  auto place = folder_rendezvous(folder);
-  ASSERT_TRUE(place.ok());
+  auto rendezvous = folder_rendezvous(folder);
+  ASSERT_TRUE(rendezvous.ok());
   for (const std::string& key : {std::string(), std::string(300, 'a')}) {
-    EXPECT_EQ((*place)->put_text(key, "x").code(), Code::invalid_argument);
-    EXPECT_EQ((*place)->get_text(key, 0).status().code(), Code::invalid_argument);
+    EXPECT_EQ((*rendezvous)->put_text(key, "x").code(), Code::invalid_argument);
+    EXPECT_EQ((*rendezvous)->get_text(key, 0).status().code(), Code::invalid_argument);
   }
   fs::remove_all(folder);
-  EXPECT_FALSE((*place)->put_text("a", "x").ok());
+  EXPECT_FALSE((*rendezvous)->put_text("a", "x").ok());
 }
 
 }  // namespace

@@ -48,11 +48,11 @@ class Wire {
       if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
       if (got <= 0) break;
       std::string text(bytes, static_cast<size_t>(got));
-      const size_t place = handshake + change_.at;
+      const size_t position = handshake + change_.at;
       const bool here = direction == change_.direction && change_.what != Change::What::none && !changed_ &&
-                        place >= seen && place + change_.bytes <= seen + text.size();
+                        position >= seen && position + change_.bytes <= seen + text.size();
       seen += text.size();
-      if (here) alter(text, place - (seen - text.size()));
+      if (here) alter(text, position - (seen - text.size()));
       for (size_t sent = 0; sent < text.size();) {
         const ssize_t wrote = ::send(to.number(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
         if (wrote < 0 && errno != EAGAIN && errno != EINTR) return;
@@ -113,14 +113,14 @@ class SignedFrames : public testing::Test {
 
   // Two ranks make some calls over a wire.
   Outcome run(const Change& change, bool signs = true) {
-    const auto place = memory_rendezvous(), other = memory_rendezvous();
+    const auto rendezvous = memory_rendezvous(), other = memory_rendezvous();
     Endpoint door{"127.0.0.1", 0};
     const Descriptor listener = listen_at(door, 4).value();
     Outcome out;
     std::unique_ptr<Wire> wire;
     // Rank 1 reads a card of rank 0 in which the wire's door stands.
     std::thread between([&] {
-      const std::string text = place->get_text("world/rank 0", 20).value();
+      const std::string text = rendezvous->get_text("world/rank 0", 20).value();
       net::Card card;
       std::istringstream lines(text);
       std::string line;
@@ -135,7 +135,7 @@ class SignedFrames : public testing::Test {
       const auto begin = text.find("transport: ");
       card.job = text.substr(begin);
       EXPECT_TRUE(other->put_text("world/rank 0", net::card_text(joining(0, signs), 0, card)).ok());
-      EXPECT_TRUE(place->put_text("world/rank 1", other->get_text("world/rank 1", 20).value()).ok());
+      EXPECT_TRUE(rendezvous->put_text("world/rank 1", other->get_text("world/rank 1", 20).value()).ok());
       Descriptor connected;
       while (!connected.open()) connected = accept_next(listener).value();
       const std::function<double()> clock = test_seconds;
@@ -146,7 +146,7 @@ class SignedFrames : public testing::Test {
     std::vector<std::thread> ranks;
     for (int r = 0; r < 2; ++r) {
       ranks.emplace_back([&, r] {
-        auto joined = device->join(joining(r, signs), r == 0 ? *place : *other);
+        auto joined = device->join(joining(r, signs), r == 0 ? *rendezvous : *other);
         ASSERT_TRUE(joined.ok()) << joined.status().to_string();
         auto stream = device->create_stream(1).value();
         std::vector<float> values(50);

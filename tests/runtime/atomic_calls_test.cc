@@ -311,11 +311,11 @@ INSTANTIATE_TEST_SUITE_P(Layouts, AtomicCallsFarAway, testing::ValuesIn(rows(2))
 class Job {
  public:
   explicit Job(const std::shared_ptr<const CompiledPlan>& plan) {
-    const auto place = memory_rendezvous();
+    const auto rendezvous = memory_rendezvous();
     for (auto& one : devices) one = std::make_shared<FailingDevice>(plan->device());
     both([&](int r) {
       const SessionOptions options{
-          .seed = 7, .device = devices[r], .first_rank = r, .ranks = 1, .rendezvous = place, .join_seconds = 30};
+          .seed = 7, .device = devices[r], .first_rank = r, .ranks = 1, .rendezvous = rendezvous, .join_seconds = 30};
       sessions[r] = Session::create(test_host(1), plan, options).value();
     });
     twin = Session::create(test_host(2), plan, {.seed = 7}).value();

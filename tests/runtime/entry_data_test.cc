@@ -149,20 +149,20 @@ TEST(EntryData, ASampleOfABatchIsNamed) {
     const auto dataset = Dataset::create(std::make_unique<Labels>(DType::i64, labels(48)),
                                          {.batch = 8, .shuffled = true, .seed = 3, .prefetch = prefetch})
                              .value();
-    EXPECT_EQ(dataset->place_given(1, 0), "");
+    EXPECT_EQ(dataset->position_given(1, 0), "");
     std::set<std::string> seen;
     for (int batch = 0; batch < 6; ++batch) {
       const auto given = dataset->next().value();
       for (int64_t row = 0; row < 8; ++row) {
-        const std::string place = dataset->place_given(1, row);
-        ASSERT_TRUE(place.starts_with("row ") && place.ends_with(" of the dataset")) << place;
-        EXPECT_EQ(std::atoi(place.c_str() + 4) % 4, given[1].get_int(row));
-        seen.insert(place);
+        const std::string position = dataset->position_given(1, row);
+        ASSERT_TRUE(position.starts_with("row ") && position.ends_with(" of the dataset")) << position;
+        EXPECT_EQ(std::atoi(position.c_str() + 4) % 4, given[1].get_int(row));
+        seen.insert(position);
       }
     }
     EXPECT_EQ(seen.size(), 48u);
-    EXPECT_EQ(dataset->place_given(1, 8), "");
-    EXPECT_EQ(dataset->place_given(2, 0), "");
+    EXPECT_EQ(dataset->position_given(1, 8), "");
+    EXPECT_EQ(dataset->position_given(2, 0), "");
   }
 }
 

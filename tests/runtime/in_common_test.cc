@@ -35,7 +35,7 @@ class InCommon : public testing::TestWithParam<Layout> {
   // Makes the sessions at the same time; gives what became of each.
   std::vector<Status> make(const std::function<void(Told&, int)>& tell = nullptr) {
     sessions.clear(), sessions.resize(world);
-    const auto place = memory_rendezvous();
+    const auto rendezvous = memory_rendezvous();
     return each([&](int r) -> Status {
       Told told;
       told.transport = GetParam().transport;
@@ -49,7 +49,7 @@ class InCommon : public testing::TestWithParam<Layout> {
       own.seed = told.seed;
       own.first_rank = r;
       own.ranks = 1;
-      own.rendezvous = place;
+      own.rendezvous = rendezvous;
       own.secret = "secret";
       own.transport = told.transport;
       own.join_seconds = own.silence_seconds = 20;

@@ -132,10 +132,10 @@ int run(const std::vector<std::string>& words) {
   auto plan =
       keys.contains("strategy") ? strategy_plan(host, number(3), keys["strategy"]) : two_process_plan(host, number(3));
   if (!plan.ok()) return fail(plan.status().to_string());
-  auto place = folder_rendezvous(words[0]);
-  if (!place.ok()) return fail(place.status().to_string());
+  auto rendezvous = folder_rendezvous(words[0]);
+  if (!rendezvous.ok()) return fail(rendezvous.status().to_string());
   SessionOptions options = {
-      .seed = 7, .first_rank = number(1), .ranks = number(2), .rendezvous = *place, .join_seconds = 30};
+      .seed = 7, .first_rank = number(1), .ranks = number(2), .rendezvous = *rendezvous, .join_seconds = 30};
   if (keys.contains("transport")) options.transport = keys["transport"];
   if (keys.contains("silence")) options.silence_seconds = std::strtod(keys["silence"].c_str(), nullptr);
   if (keys.contains("survive"))

@@ -29,7 +29,7 @@ class Rejoin : public testing::Test {
                                    {.seed = 7,
                                     .first_rank = rank,
                                     .ranks = 1,
-                                    .rendezvous = place,
+                                    .rendezvous = rendezvous,
                                     .join_seconds = 30,
                                     .silence_seconds = 30,
                                     .stop = stop});
@@ -49,7 +49,7 @@ class Rejoin : public testing::Test {
   }
 
   Host host;
-  std::shared_ptr<Rendezvous> place = memory_rendezvous();
+  std::shared_ptr<Rendezvous> rendezvous = memory_rendezvous();
   std::unique_ptr<Session> sessions[2];
 };
 
@@ -114,7 +114,7 @@ TEST_F(Rejoin, ASessionThatGoesMeanwhileIsNotWaitedFor) {
 }
 
 TEST_F(Rejoin, ASessionThatIsMadeStops) {
-  place = memory_rendezvous();
+  rendezvous = memory_rendezvous();
   StopToken token;
   std::thread cancels([&] {
     std::this_thread::sleep_for(milliseconds(50));
@@ -123,7 +123,7 @@ TEST_F(Rejoin, ASessionThatIsMadeStops) {
   const auto start = std::chrono::steady_clock::now();
   const auto made =
       Session::create(host, *two_process_plan(host, 2),
-                      {.first_rank = 1, .ranks = 1, .rendezvous = place, .stop = Stop(&token, nullptr, 0)});
+                      {.first_rank = 1, .ranks = 1, .rendezvous = rendezvous, .stop = Stop(&token, nullptr, 0)});
   cancels.join();
   EXPECT_EQ(made.status().code(), Code::cancelled) << made.status().to_string();
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));

@@ -83,12 +83,14 @@ struct Seen {
 struct Process {
   Process(const Host& host, const Layout& layout, std::shared_ptr<const CompiledPlan> plan, int first, int count)
       : host(host), layout(layout), plan(std::move(plan)), first(first), count(count) {}
-  Status open(const std::shared_ptr<Rendezvous>& place, std::shared_ptr<std::atomic<bool>> fails = nullptr) {
-    EPL_ASSIGN(
-        session,
-        Session::create(
-            host, plan,
-            {.seed = 7, .first_rank = first, .ranks = count, .rendezvous = place, .join_seconds = 30, .slices = true}));
+  Status open(const std::shared_ptr<Rendezvous>& rendezvous, std::shared_ptr<std::atomic<bool>> fails = nullptr) {
+    EPL_ASSIGN(session, Session::create(host, plan,
+                                        {.seed = 7,
+                                         .first_rank = first,
+                                         .ranks = count,
+                                         .rendezvous = rendezvous,
+                                         .join_seconds = 30,
+                                         .slices = true}));
     auto reader = std::make_unique<Samples>(45);
     reader->fails = std::move(fails);
     EPL_ASSIGN(data, Dataset::create(std::move(reader),
@@ -135,14 +137,14 @@ template <class F> std::vector<Seen> in_processes(const Layout& layout, const st
   const std::string comma = layout.strategy.empty() || keys.empty() ? "" : ", ";
   const auto plan = strategy_plan(host, layout.world(), cat("{", layout.strategy, comma, keys, "}"));
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
-  const auto place = memory_rendezvous();
+  const auto rendezvous = memory_rendezvous();
   std::vector<Seen> seen(layout.ranks.size());
   std::vector<std::thread> threads;
   int first = 0;
   for (size_t p = 0; p < layout.ranks.size(); ++p) {
     threads.emplace_back([&, p, first] {
       Process process(host, layout, *plan, first, layout.ranks[p]);
-      const Status status = run(process, place, p);
+      const Status status = run(process, rendezvous, p);
       seen[p] = process.seen;
       if (!status.ok()) seen[p].failure = status.to_string();
     });
@@ -154,8 +156,8 @@ template <class F> std::vector<Seen> in_processes(const Layout& layout, const st
 
 // Seven steps, past the end of an epoch, with a measurement and a checkpoint after the third.
 std::vector<Seen> trained(const Layout& layout, const std::string& keys, const std::string& folder) {
-  return in_processes(layout, keys, [&](Process& process, const auto& place, size_t) -> Status {
-    EPL_TRY(process.open(place));
+  return in_processes(layout, keys, [&](Process& process, const auto& rendezvous, size_t) -> Status {
+    EPL_TRY(process.open(rendezvous));
     EPL_TRY(process.train(3));
     EPL_TRY(process.measure());
     EPL_TRY(save_session(*process.session, folder, {process.data.get(), describe_data(*process.data)}));
@@ -167,8 +169,8 @@ std::vector<Seen> trained(const Layout& layout, const std::string& keys, const s
 
 // Its last four, from a checkpoint.
 std::vector<Seen> gone_on(const Layout& layout, const std::string& keys, const std::string& folder) {
-  return in_processes(layout, keys, [&](Process& process, const auto& place, size_t) -> Status {
-    EPL_TRY(process.open(place));
+  return in_processes(layout, keys, [&](Process& process, const auto& rendezvous, size_t) -> Status {
+    EPL_TRY(process.open(rendezvous));
     EPL_TRY(load_session(*process.session, folder, {process.data.get(), describe_data(*process.data)}));
     EPL_TRY(process.train(4));
     process.end();
@@ -241,15 +243,16 @@ TEST(SliceData, WhoCannotReadTellsTheOthers) {
   const auto fails = std::make_shared<std::atomic<bool>>(false);
   const Layout two{"two", "", {1, 1}};  // nothing is read ahead
   std::vector<std::string> said(2);
-  const std::vector<Seen> found = in_processes(two, "", [&](Process& process, const auto& place, size_t p) -> Status {
-    EPL_TRY(process.open(place, p == 1 ? fails : nullptr));
-    EPL_TRY(process.train(2));
-    if (p == 1) *fails = true;
-    said[p] = process.train(1).to_string();
-    EPL_TRY(process.train(5));
-    process.end();
-    return {};
-  });
+  const std::vector<Seen> found =
+      in_processes(two, "", [&](Process& process, const auto& rendezvous, size_t p) -> Status {
+        EPL_TRY(process.open(rendezvous, p == 1 ? fails : nullptr));
+        EPL_TRY(process.train(2));
+        if (p == 1) *fails = true;
+        said[p] = process.train(1).to_string();
+        EPL_TRY(process.train(5));
+        process.end();
+        return {};
+      });
   EXPECT_NE(said[1].find("is gone"), std::string::npos) << said[1];
   EXPECT_NE(said[0].find("rank 1: sample "), std::string::npos) << said[0];
   EXPECT_NE(said[0].find("is gone"), std::string::npos) << said[0];

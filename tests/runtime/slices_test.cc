@@ -100,7 +100,7 @@ std::vector<Seen> seen_by(const Layout& layout, const std::string& key) {
   const Host host = process_host();
   const auto plan = strategy_plan(host, layout.world(), strategy_of(layout, key));
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
-  const auto place = memory_rendezvous();
+  const auto rendezvous = memory_rendezvous();
   std::vector<Seen> seen(layout.ranks.size());
   std::vector<std::thread> processes;
   int first = 0;
@@ -110,7 +110,7 @@ std::vector<Seen> seen_by(const Layout& layout, const std::string& key) {
                                      {.seed = 7,
                                       .first_rank = first,
                                       .ranks = layout.ranks[p],
-                                      .rendezvous = place,
+                                      .rendezvous = rendezvous,
                                       .join_seconds = 30,
                                       .slices = true});
       const Status status = session.ok() ? see(**session, seen[p]) : session.status();
@@ -215,7 +215,7 @@ TEST(Slices, OthersAreRefused) {
   const Host host = process_host();
   const Layout two = layouts()[2];
   const auto plan = strategy_plan(host, 2, strategy_of(two, "global_sum")).value();
-  const auto place = memory_rendezvous();
+  const auto rendezvous = memory_rendezvous();
   std::vector<std::string> said(2), skipped(2);
   std::barrier joined(2);  // who gives up before the other has joined ends its joining
   std::vector<std::thread> processes;
@@ -224,7 +224,7 @@ TEST(Slices, OthersAreRefused) {
       auto session =
           Session::create(
               host, plan,
-              {.seed = 7, .first_rank = rank, .ranks = 1, .rendezvous = place, .join_seconds = 30, .slices = true})
+              {.seed = 7, .first_rank = rank, .ranks = 1, .rendezvous = rendezvous, .join_seconds = 30, .slices = true})
               .value();
       joined.arrive_and_wait();
       StepMetrics metrics;

@@ -24,7 +24,7 @@ class TwoProcesses : public testing::Test {
   std::string result() const { return processes.result(0); }
   std::unique_ptr<Session> first_ranks(int ranks, int world) {
     plan = two_process_plan(host, world).value();
-    auto made = Session::create(host, plan, {.seed = 7, .ranks = ranks, .rendezvous = place, .join_seconds = 30});
+    auto made = Session::create(host, plan, {.seed = 7, .ranks = ranks, .rendezvous = rendezvous, .join_seconds = 30});
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     return made.ok() ? std::move(*made) : nullptr;
   }
@@ -32,7 +32,7 @@ class TwoProcesses : public testing::Test {
   Host host = process_host();
   RankProcesses processes;
   const std::string& folder = processes.folder();
-  std::shared_ptr<Rendezvous> place = (processes.new_job(), folder_rendezvous(processes.rendezvous()).value());
+  std::shared_ptr<Rendezvous> rendezvous = (processes.new_job(), folder_rendezvous(processes.rendezvous()).value());
   std::shared_ptr<const CompiledPlan> plan;
 };
 
@@ -152,7 +152,7 @@ TEST_F(TwoProcesses, a_save_that_one_cannot_make_fails_for_both) {
 TEST_F(TwoProcesses, of_other_plans_do_not_meet) {
   start(1, 1, 2, 1);
   plan = two_process_plan(host, 2, "2").value();
-  auto made = Session::create(host, plan, {.seed = 7, .ranks = 1, .rendezvous = place, .join_seconds = 30});
+  auto made = Session::create(host, plan, {.seed = 7, .ranks = 1, .rendezvous = rendezvous, .join_seconds = 30});
   EXPECT_EQ(made.status().code(), Code::invalid_argument);
   EXPECT_NE(made.status().message().find("does not do the same job"), std::string::npos) << made.status().message();
   EXPECT_NE(wait(), 0);

@@ -158,7 +158,8 @@ TEST_P(UnevenSplit, PaddingOfStateStaysZero) {
       const StateSlot* local = (*plan)->state_of(rank->virtual_device).find(slot.name);
       if (local == nullptr) continue;
       double values = 0;
-      for (const PlacedBox& box : rank->store.boxes(*rank->stream, *local)) values += sum_of(*box.as_tensor().load());
+      for (const PositionedBox& box : rank->store.boxes(*rank->stream, *local))
+        values += sum_of(*box.as_tensor().load());
       const double held = sum_of(rank->store.shard(*rank->stream, *local));
       EXPECT_NEAR(held, values, 1e-9 * (1 + values)) << slot.name;
     }

@@ -21,13 +21,13 @@ struct Rows {
 };
 
 // Products become scores in place; rows' maxima are raised, and what that multiplies earlier sums by is noted.
-void raise_largest(const TilePlace& place, ScoreMap& map, float* scores, const Rows& rows) {
+void raise_largest(const TilePosition& position, ScoreMap& map, float* scores, const Rows& rows) {
   alignas(64) float before[attention_rows];
-  for (int64_t r = 0; r < place.rows; ++r) {
+  for (int64_t r = 0; r < position.rows; ++r) {
     before[r] = rows.largest[r];
-    const int64_t seen = place.seen(r), columns = place.columns(r);
+    const int64_t seen = position.seen(r), columns = position.columns(r);
     if (columns == 0) continue;  // nor do its neighbours see any key
-    map.at(place.row + r, place.key);
+    map.at(position.row + r, position.key);
     float* row = scores + r * attention_keys;
     V largest = set(rows.largest[r]);
     for (int64_t column = 0; column < columns; column += lanes) {
@@ -39,15 +39,15 @@ void raise_largest(const TilePlace& place, ScoreMap& map, float* scores, const R
     rows.largest[r] = hn::GetLane(hn::MaxOfLanes(f32, largest));
   }
   for (int64_t r = 0; r < attention_rows; r += lanes) {
-    if (r >= place.rows) break;
+    if (r >= position.rows) break;
     hn::Store(exp(hn::Sub(hn::Load(f32, before + r), hn::Load(f32, rows.largest + r))), f32, rows.rescale + r);
   }
 }
 
 // Scores become probabilities, short of the division by their sum.
-void exponentiate(const TilePlace& place, float* scores, const Rows& rows) {
-  for (int64_t r = 0; r < place.rows; ++r) {
-    const int64_t columns = place.columns(r);
+void exponentiate(const TilePosition& position, float* scores, const Rows& rows) {
+  for (int64_t r = 0; r < position.rows; ++r) {
+    const int64_t columns = position.columns(r);
     if (columns == 0) continue;
     float* row = scores + r * attention_keys;
     float* sums = rows.lane_sums + r * reduce_lanes;
@@ -65,8 +65,8 @@ void exponentiate(const TilePlace& place, float* scores, const Rows& rows) {
   }
 }
 
-void rescale_result(const TilePlace& place, int64_t width, const Rows& rows) {
-  for (int64_t r = 0; r < place.rows; ++r) {
+void rescale_result(const TilePosition& position, int64_t width, const Rows& rows) {
+  for (int64_t r = 0; r < position.rows; ++r) {
     if (rows.rescale[r] == 1.0f) continue;
     const V rescale = set(rows.rescale[r]);
     float* row = rows.result + r * width;
@@ -105,16 +105,16 @@ void forward(const AttentionProblem& p, const AttentionTensors& t, int64_t batch
 
   ScoreMap map(p, t, batch, head);
   for (int64_t key = 0; key < p.keys; key += attention_keys) {
-    const TilePlace place{row, count, key, least(attention_keys, p.keys - key), p.causal};
-    if (place.empty()) break;
-    pack_columns(t.k + (of_key + key) * p.depth, place.keys, p.depth, packed_keys);
-    tile_scores(place, t.q + of_query * p.depth, p.depth, packed_keys, scores);
-    raise_largest(place, map, scores, rows);
-    exponentiate(place, scores, rows);
-    rescale_result(place, width, rows);
-    const TileView values = view_rows(t.v + (of_key + key) * p.values, place.keys, p.values, padded_values);
+    const TilePosition position{row, count, key, least(attention_keys, p.keys - key), p.causal};
+    if (position.empty()) break;
+    pack_columns(t.k + (of_key + key) * p.depth, position.keys, p.depth, packed_keys);
+    tile_scores(position, t.q + of_query * p.depth, p.depth, packed_keys, scores);
+    raise_largest(position, map, scores, rows);
+    exponentiate(position, scores, rows);
+    rescale_result(position, width, rows);
+    const TileView values = view_rows(t.v + (of_key + key) * p.values, position.keys, p.values, padded_values);
     tile_product<TileA::rows>(count, {0, scores, attention_keys, values.at, values.step, rows.result, width, true},
-                              [&](int64_t r) HWY_ATTR { return TileRange{0, place.seen_by_granule(r), width}; });
+                              [&](int64_t r) HWY_ATTR { return TileRange{0, position.seen_by_granule(r), width}; });
   }
   finish_rows(count, p.values, width, rows, t.y + of_query * p.values, t.lse ? t.lse + of_query : nullptr);
 }

@@ -9,13 +9,13 @@ void attention_grad_task(const AttentionProblem&, const AttentionTensors&, const
 namespace {
 
 // Products q k^T become probabilities, and products dy v^T the gradients of the products q k^T; zero where masked.
-void score_gradients(const AttentionProblem& p, const TilePlace& place, ScoreMap& map, const float* lse,
+void score_gradients(const AttentionProblem& p, const TilePosition& position, ScoreMap& map, const float* lse,
                      const float* dots, const float* corrections, float* scores, float* through) {
   const V scale = set(p.scale), inverse_cap_2 = set(p.cap == 0 ? 0.0f : 1.0f / (p.cap * p.cap));
-  for (int64_t r = 0; r < place.rows; ++r) {
-    const int64_t seen = place.seen(r), columns = place.columns(r);
+  for (int64_t r = 0; r < position.rows; ++r) {
+    const int64_t seen = position.seen(r), columns = position.columns(r);
     if (columns == 0) continue;  // nor do its neighbours see any key: nobody reads this row
-    map.at(place.row + r, place.key);
+    map.at(position.row + r, position.key);
     float* s = scores + r * attention_keys;
     float* g = through + r * attention_keys;
     const V shift = set(lse[r]), dot = set(dots[r]), correction = set(corrections[r]);
@@ -70,8 +70,8 @@ class GradTask {
       if (task_.keys) std::memset(dk_, 0, static_cast<size_t>(attention_keys * (depth_ + values_)) * sizeof(float));
       for (int64_t head = task_.first_head; head < task_.last_head; ++head) {
         for (int64_t row = task_.first_row; row < task_.last_row; row += attention_rows) {
-          const TilePlace place{row, least(attention_rows, p_.queries - row), key, count, p_.causal};
-          if (!place.empty()) add_tile(place, task_.key_head * p_.repeat() + head);
+          const TilePosition position{row, least(attention_rows, p_.queries - row), key, count, p_.causal};
+          if (!position.empty()) add_tile(position, task_.key_head * p_.repeat() + head);
         }
       }
       if (!task_.keys) continue;
@@ -86,39 +86,39 @@ class GradTask {
       std::memcpy(to + r * width, from + r * step, static_cast<size_t>(width) * sizeof(float));
   }
 
-  void add_tile(const TilePlace& place, int64_t head) {
-    const int64_t first = (task_.batch * p_.heads + head) * p_.queries + place.row;
+  void add_tile(const TilePosition& position, int64_t head) {
+    const int64_t first = (task_.batch * p_.heads + head) * p_.queries + position.row;
     const float* q = t_.q + first * p_.depth;
     const float* dy = t_.dy + first * p_.values;
-    tile_scores(place, q, p_.depth, packed_keys_, scores_);
-    tile_scores(place, dy, p_.values, packed_values_, through_);
+    tile_scores(position, q, p_.depth, packed_keys_, scores_);
+    tile_scores(position, dy, p_.values, packed_values_, through_);
     ScoreMap map(p_, t_, task_.batch, head);
-    score_gradients(p_, place, map, t_.lse + first, t_.dots + first, t_.corrections + first, scores_, through_);
+    score_gradients(p_, position, map, t_.lse + first, t_.dots + first, t_.corrections + first, scores_, through_);
     if (task_.keys) {
-      add_keys(place, scores_, view_rows(dy, place.rows, p_.values, padded_dy_), dv_, values_);
-      add_keys(place, through_, view_rows(q, place.rows, p_.depth, padded_q_), dk_, depth_);
+      add_keys(position, scores_, view_rows(dy, position.rows, p_.values, padded_dy_), dv_, values_);
+      add_keys(position, through_, view_rows(q, position.rows, p_.depth, padded_q_), dk_, depth_);
     }
-    if (task_.queries) add_queries(place, t_.dq + first * p_.depth);
+    if (task_.queries) add_queries(position, t_.dq + first * p_.depth);
   }
 
   // to[keys, width] += weights^T * rows
-  void add_keys(const TilePlace& place, const float* weights, const TileView& rows, float* to, int64_t width) {
-    tile_product<TileA::transposed>(place.keys, {0, weights, attention_keys, rows.at, rows.step, to, width, true},
+  void add_keys(const TilePosition& position, const float* weights, const TileView& rows, float* to, int64_t width) {
+    tile_product<TileA::transposed>(position.keys, {0, weights, attention_keys, rows.at, rows.step, to, width, true},
                                     [&](int64_t k)
-                                        HWY_ATTR { return TileRange{place.first_row(k), place.rows, width}; });
+                                        HWY_ATTR { return TileRange{position.first_row(k), position.rows, width}; });
   }
 
   // dq += gradients * keys; the first tile of keys, which every row sees, sets it.
-  void add_queries(const TilePlace& place, float* dq) {
-    const bool add = place.key > 0, direct = depth_ == p_.depth;
+  void add_queries(const TilePosition& position, float* dq) {
+    const bool add = position.key > 0, direct = depth_ == p_.depth;
     float* to = dq;
     if (!direct) {
       to = padded_dq_;
-      if (add) view_rows(dq, place.rows, p_.depth, padded_dq_);
+      if (add) view_rows(dq, position.rows, p_.depth, padded_dq_);
     }
-    tile_product<TileA::rows>(place.rows, {0, through_, attention_keys, keys_.at, keys_.step, to, depth_, add},
-                              [&](int64_t r) HWY_ATTR { return TileRange{0, place.seen_by_granule(r), depth_}; });
-    if (!direct) store(padded_dq_, depth_, place.rows, p_.depth, dq);
+    tile_product<TileA::rows>(position.rows, {0, through_, attention_keys, keys_.at, keys_.step, to, depth_, add},
+                              [&](int64_t r) HWY_ATTR { return TileRange{0, position.seen_by_granule(r), depth_}; });
+    if (!direct) store(padded_dq_, depth_, position.rows, p_.depth, dq);
   }
 
   const AttentionProblem& p_;
@@ -133,11 +133,11 @@ class GradTask {
 bool is_large(float lse) { return lse > attention_large_lse || lse < -attention_large_lse; }
 
 // sums[rows, 16 lanes] += exp(score - lse) of the keys of a tile.
-void add_weights(const TilePlace& place, ScoreMap& map, const float* lse, const float* scores, float* sums) {
-  for (int64_t r = 0; r < place.rows; ++r) {
-    const int64_t seen = place.seen(r), columns = place.columns(r);
+void add_weights(const TilePosition& position, ScoreMap& map, const float* lse, const float* scores, float* sums) {
+  for (int64_t r = 0; r < position.rows; ++r) {
+    const int64_t seen = position.seen(r), columns = position.columns(r);
     if (columns == 0 || !is_large(lse[r])) continue;
-    map.at(place.row + r, place.key);
+    map.at(position.row + r, position.key);
     const V shift = set(lse[r]);
     for (int64_t column = 0; column < columns; column += lanes) {
       float* lane = sums + r * reduce_lanes + column % reduce_lanes;
@@ -165,12 +165,12 @@ void attention_corrections(const AttentionProblem& p, const AttentionTensors& t,
   std::memset(sums, 0, static_cast<size_t>(attention_rows * reduce_lanes) * sizeof(float));
   ScoreMap map(p, t, batch, head);
   for (int64_t key = 0; key < p.keys; key += attention_keys) {
-    const TilePlace place{row, rows, key, least(attention_keys, p.keys - key), p.causal};
-    if (place.empty()) break;
-    pack_columns(t.k + ((batch * p.key_heads + head / p.repeat()) * p.keys + key) * p.depth, place.keys, p.depth,
+    const TilePosition position{row, rows, key, least(attention_keys, p.keys - key), p.causal};
+    if (position.empty()) break;
+    pack_columns(t.k + ((batch * p.key_heads + head / p.repeat()) * p.keys + key) * p.depth, position.keys, p.depth,
                  packed_keys);
-    tile_scores(place, t.q + first * p.depth, p.depth, packed_keys, scores);
-    add_weights(place, map, t.lse + first, scores, sums);
+    tile_scores(position, t.q + first * p.depth, p.depth, packed_keys, scores);
+    add_weights(position, map, t.lse + first, scores, sums);
   }
   for (int64_t r = 0; r < rows; ++r) {
     if (!is_large(t.lse[first + r])) continue;

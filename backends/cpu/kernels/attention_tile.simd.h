@@ -38,7 +38,7 @@ inline void pack_columns(const float* from, int64_t count, int64_t width, float*
 }
 
 // A tile of queries [row, row + rows) against keys [key, key + keys).
-struct TilePlace {
+struct TilePosition {
   int64_t row, rows, key, keys;
   bool causal;
 
@@ -57,10 +57,10 @@ struct TilePlace {
 };
 
 // The products q k^T of a tile, before scale, where the mask lets some row of a granule see them.
-inline void tile_scores(const TilePlace& place, const float* q, int64_t depth, const float* packed_keys,
+inline void tile_scores(const TilePosition& position, const float* q, int64_t depth, const float* packed_keys,
                         float* scores) {
-  tile_product<TileA::rows>(place.rows, {0, q, depth, packed_keys, attention_keys, scores, attention_keys, false},
-                            [&](int64_t r) HWY_ATTR { return TileRange{0, depth, place.columns(r)}; });
+  tile_product<TileA::rows>(position.rows, {0, q, depth, packed_keys, attention_keys, scores, attention_keys, false},
+                            [&](int64_t r) HWY_ATTR { return TileRange{0, depth, position.columns(r)}; });
 }
 
 // From the product to the score: scale, cap, bias. `capped` is the score before the bias.

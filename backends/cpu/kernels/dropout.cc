@@ -1,4 +1,4 @@
-// The row of dropout. A draw depends on the seed, the step, the node's name and the element's place in the global
+// The row of dropout. A draw depends on the seed, the step, the node's name and the element's position in the global
 // batch. So it is the same under every layout.
 #include "backends/cpu/kernels/dropout.h"
 

@@ -332,10 +332,10 @@ class PlanBuilder {
 
   ScalarOp op_of(const Made::Step& s) const { return static_cast<ScalarOp>(s.row - real_row(real_, ScalarOp{})); }
 
-  // The pair for outer(inner(a, b), c) if place is 0, outer(c, inner(a, b)) if it is 1.
-  static std::optional<Pair> pair_of(ScalarOp inner, ScalarOp outer, int place) {
+  // The pair for outer(inner(a, b), c) if operand is 0, outer(c, inner(a, b)) if it is 1.
+  static std::optional<Pair> pair_of(ScalarOp inner, ScalarOp outer, int operand) {
     if (inner == ScalarOp::mul && outer == ScalarOp::add) return Pair::mul_add;
-    if (inner == ScalarOp::mul && outer == ScalarOp::sub) return place == 0 ? Pair::mul_sub : Pair::mul_rsub;
+    if (inner == ScalarOp::mul && outer == ScalarOp::sub) return operand == 0 ? Pair::mul_sub : Pair::mul_rsub;
     if (outer != ScalarOp::mul) return std::nullopt;
     if (inner == ScalarOp::add) return Pair::add_mul;
     if (inner == ScalarOp::sub) return Pair::sub_mul;

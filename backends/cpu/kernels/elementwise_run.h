@@ -36,8 +36,8 @@ void for_each_layout_run(const PreparedElementwise::Layout& layout, int64_t firs
 // One thread's view of a launch: where every value lies for the current tile.
 class PreparedElementwise::Run {
  public:
-  // The first `stored` results are outputs of the call; `place` says where the others lie. The call's workspace begins
-  // with that of the region. `thread` is the calling thread's number.
+  // The first `stored` results are outputs of the call; `set_result` says where the others lie. The call's workspace
+  // begins with that of the region. `thread` is the calling thread's number.
   Run(const PreparedElementwise& prepared, const KernelCall& call, size_t stored, int thread)
       : prepared_(prepared), call_(call), stored_(stored), loops_(EPL_CPU_CHOOSE(tile_loop_table)()) {
     const auto values = static_cast<int64_t>(prepared.values_.size());
@@ -87,7 +87,7 @@ class PreparedElementwise::Run {
   }
 
   // Result o goes to `to` from element `first` on.
-  void place(size_t o, void* to, int64_t first) { results_[o] = {static_cast<std::byte*>(to), first}; }
+  void set_result(size_t o, void* to, int64_t first) { results_[o] = {static_cast<std::byte*>(to), first}; }
 
   // Elements [first, first + count), tile by tile.
   void range(int64_t first, int64_t count) {
@@ -201,7 +201,7 @@ class PreparedElementwise::Run {
     one_[s.result] = 0;
   }
 
-  struct Place {
+  struct Target {
     std::byte* data;
     int64_t first;  // the element that lies there
   };
@@ -216,7 +216,7 @@ class PreparedElementwise::Run {
   uint64_t streamed_ = 0;  // outputs that go past the caches
   uint64_t direct_ = 0;    // outputs computed in place
   std::byte* slots_;
-  std::array<Place, max_results> results_;
+  std::array<Target, max_results> results_;
 };
 
 }  // namespace epl::cpu

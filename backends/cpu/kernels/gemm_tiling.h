@@ -30,7 +30,7 @@ struct GemmTiling {
   int64_t tasks() const { return products * row_tiles * column_tiles; }
 };
 
-// A tile of one product: operands moved to the product's place in the batch.
+// A tile of one product: operands moved to the product's position in the batch.
 struct GemmTile {
   int64_t product = 0;
   int64_t row = 0, rows = 0, column = 0, columns = 0;

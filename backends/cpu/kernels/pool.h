@@ -16,8 +16,8 @@ struct PoolRow {
   int32_t kernel, stride, dilation, begin;  // along the innermost dimension
 };
 
-// y[c], if not null, is the largest element of window c, and indices[c], if not null, its place in the plane: the first
-// of equals; the first NaN if there is one; -infinity and 0 for a window of nothing.
+// y[c], if not null, is the largest element of window c, and indices[c], if not null, its position in the plane: the
+// first of equals; the first NaN if there is one; -infinity and 0 for a window of nothing.
 using MaxPoolRow = void (*)(const PoolRow& row, float* y, int32_t* indices, int64_t outputs);
 
 namespace v3 {

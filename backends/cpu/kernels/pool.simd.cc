@@ -24,7 +24,7 @@ void max_row(const PoolRow& row, float* y, int32_t* indices, int64_t outputs) {
     VI start =
         hn::Add(hn::Mul(hn::Iota(s32, static_cast<int32_t>(c)), hn::Set(s32, row.stride)), hn::Set(s32, -row.begin));
     V best = set(-infinity);
-    VI place = hn::Set(s32, -1);
+    VI best_at = hn::Set(s32, -1);
     for (int r = 0; r < row.row_count; ++r) {
       for (int32_t k = 0; k < row.kernel; ++k) {
         VI column = hn::Add(start, hn::Set(s32, k * row.dilation));
@@ -35,16 +35,16 @@ void max_row(const PoolRow& row, float* y, int32_t* indices, int64_t outputs) {
                   ? load_columns(row.plane + row.rows[r] + first_column, row.stride)
                   : hn::GatherIndex(f32, row.plane, at);
         auto inside = hn::RebindMask(f32, hn::Eq(column, clamped));
-        auto first = hn::RebindMask(f32, hn::Lt(place, hn::Zero(s32)));
+        auto first = hn::RebindMask(f32, hn::Lt(best_at, hn::Zero(s32)));
         auto new_nan = hn::And(is_nan(v), hn::Eq(best, best));
         auto better = hn::And(inside, hn::Or(hn::Or(hn::Gt(v, best), first), new_nan));
         best = hn::IfThenElse(better, v, best);
-        place = hn::IfThenElse(hn::RebindMask(s32, better), at, place);
+        best_at = hn::IfThenElse(hn::RebindMask(s32, better), at, best_at);
       }
     }
     auto mask = hn::FirstN(f32, static_cast<size_t>(outputs - c < lanes ? outputs - c : lanes));
     if (y) hn::BlendedStore(best, mask, f32, y + c);
-    if (indices) hn::BlendedStore(hn::Max(place, hn::Zero(s32)), hn::RebindMask(s32, mask), s32, indices + c);
+    if (indices) hn::BlendedStore(hn::Max(best_at, hn::Zero(s32)), hn::RebindMask(s32, mask), s32, indices + c);
   }
 }
 

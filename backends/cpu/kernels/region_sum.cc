@@ -61,7 +61,7 @@ void launch(const KernelCall& call) {
     Run run(*state.region, call, state.stored, thread);
     walk([&](int64_t first, int64_t count, float* room) {
       for (int k = 0; k < state.sums; ++k)
-        run.place(state.stored + static_cast<size_t>(k), room + k * reduce_segment, first);
+        run.set_result(state.stored + static_cast<size_t>(k), room + k * reduce_segment, first);
       run.range(first, count);
     });
     run.finish();

@@ -37,15 +37,15 @@ struct Tuples {
   int64_t slice(const KernelCall& call, int64_t position) const {
     const DType type = call.query.in(1).dtype;
     const int64_t n = static_cast<int64_t>(sizes.size());
-    int64_t place = 0;
+    int64_t tuple = 0;
     for (int64_t t = 0; t < n; ++t) {
       const int64_t size = sizes[static_cast<size_t>(t)];
       int64_t index = load_int(type, call.inputs[1], position * n + t);
       if (index < 0) index += size;
       if (index < 0 || index >= size) return -1;
-      place = place * size + index;
+      tuple = tuple * size + index;
     }
-    return position / count * span + place;
+    return position / count * span + tuple;
   }
   SortedPositions sorted(const KernelCall& call) const {
     return sort_positions(call.workspace, positions(), slices(), [&](int64_t i) { return slice(call, i); });

@@ -13,11 +13,11 @@ inline int64_t more(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t padded_lanes(int64_t n) { return (n + 15) / 16 * 16; }
 
 // One row of queries against one tile of keys. P gives the shapes.
-template <class P> struct AttentionPlace {
+template <class P> struct AttentionPosition {
   int64_t row, key, keys;  // the row's number, the tile's first key, how many it has
   int64_t first, rows;     // of the tile of rows that the row belongs to
 
-  AttentionPlace(int64_t row_number, int64_t first_key)
+  AttentionPosition(int64_t row_number, int64_t first_key)
       : row(row_number),
         key(first_key),
         keys(fewer(attention_keys, P::keys - first_key)),
@@ -63,9 +63,9 @@ inline void attention_row(int64_t t, const float* q, const float* k, const float
   for (int l = 0; l < 16; ++l) sums.part[l] = 0.0f;
   for (int i = 0; i < P::values; ++i) result[i] = 0.0f;
   for (int64_t key = 0; key < P::keys; key += attention_keys) {
-    const AttentionPlace<P> place(row, key);
-    if (place.empty()) break;
-    const int64_t seen = place.seen(), some = place.seen_by_granule();
+    const AttentionPosition<P> position(row, key);
+    if (position.empty()) break;
+    const int64_t seen = position.seen(), some = position.seen_by_granule();
     if (some == 0) continue;
     const float before = largest;
     for (int64_t j = 0; j < seen; ++j) {
@@ -105,9 +105,9 @@ inline void attention_prepare(int64_t t, const float* dy, const float* q, const 
   Lanes sums;
   for (int l = 0; l < 16; ++l) sums.part[l] = 0.0f;
   for (int64_t key = 0; key < P::keys; key += attention_keys) {
-    const AttentionPlace<P> place(row, key);
-    if (place.empty()) break;
-    for (int64_t j = 0; j < place.seen(); ++j) {
+    const AttentionPosition<P> position(row, key);
+    if (position.empty()) break;
+    for (int64_t j = 0; j < position.seen(); ++j) {
       const float product = attention_dot(q + t * P::depth, k + (first_key + key + j) * P::depth, P::depth);
       const float score = attention_biased<P>(attention_capped<P>(product), bias, batch, head, row, key + j);
       sums.part[j % 16] = sums.part[j % 16] + epl::cpu::gpu::exp(score - lse[t]);
@@ -139,15 +139,15 @@ inline void attention_query_gradient(int64_t t, const float* dy, const float* q,
   const int64_t first_key = (batch * P::key_heads + head / (P::heads / P::key_heads)) * P::keys;
   float result[P::depth], chain[P::depth];
   for (int64_t key = 0; key < P::keys; key += attention_keys) {
-    const AttentionPlace<P> place(row, key);
-    if (place.empty()) break;
-    const int64_t some = place.seen_by_granule();
+    const AttentionPosition<P> position(row, key);
+    if (position.empty()) break;
+    const int64_t some = position.seen_by_granule();
     if (some == 0) continue;
     for (int i = 0; i < P::depth; ++i) chain[i] = 0.0f;
     for (int64_t j = 0; j < some; ++j) {
       const float *own_k = k + (first_key + key + j) * P::depth, *own_v = v + (first_key + key + j) * P::values;
       AttentionPair pair{0.0f, 0.0f};
-      if (j < place.seen())
+      if (j < position.seen())
         pair = attention_pair<P>(q + t * P::depth, own_k, dy + t * P::values, own_v, bias, lse[t], dots[t],
                                  corrections[t], batch, head, row, key + j);
       for (int i = 0; i < P::depth; ++i) chain[i] = ::fmaf(pair.gradient, own_k[i], chain[i]);
@@ -179,7 +179,7 @@ inline void attention_key_gradient(int64_t t, const float* dy, const float* q, c
       for (int64_t r = begin; r < rows; ++r) {
         const int64_t at = first + row + r;
         AttentionPair pair{0.0f, 0.0f};
-        if (key - tile < AttentionPlace<P>(row + r, tile).seen())
+        if (key - tile < AttentionPosition<P>(row + r, tile).seen())
           pair = attention_pair<P>(q + at * P::depth, k + t * P::depth, dy + at * P::values, v + t * P::values, bias,
                                    lse[at], dots[at], corrections[at], batch, head, row + r, key);
         for (int i = 0; i < P::values; ++i)

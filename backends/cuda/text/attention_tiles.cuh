@@ -71,9 +71,9 @@ template <class P> struct RowsOfAttention {
 template <class P> inline void keys_of(int64_t row, int64_t key, int& seen, int& some) {
   seen = some = 0;
   if (row >= P::queries) return;
-  const AttentionPlace<P> place(row, key);
-  if (place.empty()) return;
-  seen = int(place.seen()), some = int(place.seen_by_granule());
+  const AttentionPosition<P> position(row, key);
+  if (position.empty()) return;
+  seen = int(position.seen()), some = int(position.seen_by_granule());
 }
 
 // chain[c] goes on over `some` elements: weights[j] * tile[j][x + 16 c].
@@ -339,7 +339,7 @@ inline void attention_key_tiles(const float* dy, const float* q, const float* k,
           const bool is_row = i < there;
           const RowNumbers numbers = {is_row ? lse[at + i] : 0.0f, is_row ? dots[at + i] : 0.0f,
                                       is_row ? corrections[at + i] : 0.0f};
-          const int64_t seen = is_row ? AttentionPlace<P>(row + part + i, tile).seen() : 0;
+          const int64_t seen = is_row ? AttentionPosition<P>(row + part + i, tile).seen() : 0;
 #pragma unroll
           for (int r = 0; r < R; ++r) {
             AttentionPair pair{0.0f, 0.0f};

@@ -43,13 +43,13 @@ template <class P> inline float divisor_at(int64_t at) {
 
 template <class P> inline void max_window(const float* x, int64_t at, int64_t to, float* y, int* indices) {
   float best = -__builtin_inff();
-  int64_t place = -1;
+  int64_t best_at = -1;
   each_tap<P>(at, [&](int64_t i) {
     const float v = x[i];
-    if (v > best || place < 0 || (v != v && best == best)) best = v, place = i;
+    if (v > best || best_at < 0 || (v != v && best == best)) best = v, best_at = i;
   });
   if (y) y[to] = best;
-  if (indices) indices[to] = int(place < 0 ? 0 : place);
+  if (indices) indices[to] = int(best_at < 0 ? 0 : best_at);
 }
 
 template <class P> inline float mean_window(const float* x, int64_t at) {

@@ -15,7 +15,7 @@ constexpr int product_step = 8;         // of k that is in shared memory at a ti
 
 // Which of its tile's rows, or columns, number i of a thread's is: groups of four follow one another, so that they are
 // read at once.
-template <int R> inline int product_place(int thread, int i) {
+template <int R> inline int product_position(int thread, int i) {
   return R == 1 ? thread : i / 4 * 64 + thread * 4 + i % 4;
 }
 template <int R> inline void product_read(const float* row, int thread, float* to) {
@@ -137,7 +137,7 @@ template <class P, int R> inline void product_tile(const P& p, float* c) {
   for (int i = 0; i < R; ++i) {
 #pragma unroll
     for (int j = 0; j < R; ++j) {
-      const int64_t row = first_row + product_place<R>(y, i), column = first_column + product_place<R>(x, j);
+      const int64_t row = first_row + product_position<R>(y, i), column = first_column + product_position<R>(x, j);
       if (row < P::m && column < P::n) c[p.c(batch, row, column)] = p.biased(batch, row, column, sum[i][j]);
     }
   }

@@ -14,8 +14,8 @@
 namespace epl {
 namespace {
 
-// Unicode in units of two or four bytes has a zero byte at the same place of nearly every unit, as long as most letters
-// are Latin ones. Digits, separators and line ends are such in every language.
+// Unicode in units of two or four bytes has a zero byte at the same position of nearly every unit, as long as most
+// letters are Latin ones. Digits, separators and line ends are such in every language.
 std::string wide_encoding(std::string_view bytes) {
   constexpr size_t enough = 4096;
   const std::string_view head = bytes.substr(0, enough);
@@ -23,8 +23,8 @@ std::string wide_encoding(std::string_view bytes) {
   for (size_t i = 0; i < head.size(); ++i) zeros[i % 4] += head[i] == '\0';
   const size_t units = head.size() / 4;
   if (units == 0) return "";
-  const auto mostly = [&](size_t place) { return zeros[place] * 10 >= units * 4; };
-  const auto never = [&](size_t place) { return zeros[place] * 20 <= units; };
+  const auto mostly = [&](size_t at) { return zeros[at] * 10 >= units * 4; };
+  const auto never = [&](size_t at) { return zeros[at] * 20 <= units; };
   if (never(0) && mostly(1) && mostly(2) && mostly(3)) return "UTF-32LE";
   if (mostly(0) && mostly(1) && mostly(2) && never(3)) return "UTF-32BE";
   if (never(0) && mostly(1) && never(2) && mostly(3)) return "UTF-16LE";
