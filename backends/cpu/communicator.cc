@@ -100,7 +100,7 @@ struct Group {
       member.changed.notify_all();
       for (const Member::Sent& sent : lost) sent.posts->end(sent.post, this->why());
     }
-    for (auto& [part_name, part] : children) part.group->abort(why);  // there are no more from now on
+    for (auto& [child_name, child] : children) child.group->abort(why);  // there are no more from now on
   }
   Status why() {
     std::lock_guard lock(mutex);
@@ -114,11 +114,11 @@ struct Group {
   ThreadBarrier asked, done;
   std::mutex mutex;
   Status status;  // why it was aborted
-  struct Part {
+  struct Subgroup {
     std::vector<int> members;
     std::shared_ptr<Group> group;
   };
-  std::map<std::string, Part> children;
+  std::map<std::string, Subgroup> children;
 };
 
 class ThreadCommunicator final : public Communicator {
@@ -159,15 +159,15 @@ class ThreadCommunicator final : public Communicator {
     EPL_TRY(check_members(*this, name, members));
     std::lock_guard lock(group_->mutex);
     if (!group_->status.ok()) return group_->status;
-    Group::Part& part = group_->children[name];
-    if (!part.group) {
-      part = {{members.begin(), members.end()},
-              std::make_shared<Group>(name, static_cast<int>(members.size()), group_->spins)};
+    Group::Subgroup& child = group_->children[name];
+    if (!child.group) {
+      child = {{members.begin(), members.end()},
+               std::make_shared<Group>(name, static_cast<int>(members.size()), group_->spins)};
     }
-    if (!std::ranges::equal(part.members, members))
+    if (!std::ranges::equal(child.members, members))
       return error(Code::misuse, "group ", group_->name, " has a group ", name, " of other members");
     return std::unique_ptr<Communicator>(
-        new ThreadCommunicator(part.group, static_cast<int>(std::ranges::find(members, rank_) - members.begin())));
+        new ThreadCommunicator(child.group, static_cast<int>(std::ranges::find(members, rank_) - members.begin())));
   }
 
   void abort(const Status& status) override { group_->abort(status); }

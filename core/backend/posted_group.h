@@ -1,6 +1,6 @@
 // Groups of ranks of one process whose calls do not block: a rank leaves a call with its stream and goes on, and the
 // call takes place once all have come to it. How it takes place is a device's; who makes which call with whom, what
-// does not fit, parts and aborts are the same for all such devices.
+// does not fit, subgroups and aborts are the same for all such devices.
 //
 // A device gives the types and functions below; all of its groups share one lock, under which the functions are called.
 //
@@ -57,7 +57,7 @@ template <class Way> class PostedGroup : public std::enable_shared_from_this<Pos
     drop(together_);
     for (auto& [ranks_of_pair, line] : pairs_) drop(line);
     Way::abort(*this, incomplete);
-    for (auto& [part_name, part] : parts_) part.group->abort(why);
+    for (auto& [child_name, subgroup] : subgroups_) subgroup.group->abort(why);
   }
 
   Status run(int rank, Stream& stream, const Collective& call) {
@@ -100,17 +100,17 @@ template <class Way> class PostedGroup : public std::enable_shared_from_this<Pos
     return {};
   }
 
-  Result<std::shared_ptr<PostedGroup>> part(const std::string& part_name, std::span<const int> members) {
+  Result<std::shared_ptr<PostedGroup>> subgroup(const std::string& child_name, std::span<const int> members) {
     if (!status.ok()) return status;
-    Part& part = parts_[part_name];
-    if (!part.group) {
+    Subgroup& made = subgroups_[child_name];
+    if (!made.group) {
       std::vector<int> of_job;
       for (int member : members) of_job.push_back(ranks[static_cast<size_t>(member)]);
-      part = {{members.begin(), members.end()}, std::make_shared<PostedGroup>(shared, part_name, std::move(of_job))};
+      made = {{members.begin(), members.end()}, std::make_shared<PostedGroup>(shared, child_name, std::move(of_job))};
     }
-    if (!std::ranges::equal(part.members, members))
-      return error(Code::misuse, "group ", name, " has a group ", part_name, " of other members");
-    return part.group;
+    if (!std::ranges::equal(made.members, members))
+      return error(Code::misuse, "group ", name, " has a group ", child_name, " of other members");
+    return made.group;
   }
 
   const std::shared_ptr<Shared> shared;
@@ -129,13 +129,13 @@ template <class Way> class PostedGroup : public std::enable_shared_from_this<Pos
     int64_t first = 0;          // the number of the first of them
     std::vector<int64_t> made;  // by seat
   };
-  struct Part {
+  struct Subgroup {
     std::vector<int> members;
     std::shared_ptr<PostedGroup> group;
   };
   Line together_;
   std::map<std::pair<int, int>, Line> pairs_;  // from a rank to another
-  std::map<std::string, Part> parts_;
+  std::map<std::string, Subgroup> subgroups_;
 };
 
 template <class Way> class PostedCommunicator final : public Communicator {
@@ -160,9 +160,9 @@ template <class Way> class PostedCommunicator final : public Communicator {
   Result<std::unique_ptr<Communicator>> split(const std::string& name, std::span<const int> members) override {
     EPL_TRY(check_members(*this, name, members));
     std::lock_guard lock(group_->shared->lock());
-    EPL_ASSIGN(std::shared_ptr<PostedGroup<Way>> part, group_->part(name, members));
-    return std::unique_ptr<Communicator>(
-        new PostedCommunicator(std::move(part), static_cast<int>(std::ranges::find(members, rank_) - members.begin())));
+    EPL_ASSIGN(std::shared_ptr<PostedGroup<Way>> subgroup, group_->subgroup(name, members));
+    return std::unique_ptr<Communicator>(new PostedCommunicator(
+        std::move(subgroup), static_cast<int>(std::ranges::find(members, rank_) - members.begin())));
   }
   void abort(const Status& status) override {
     std::lock_guard lock(group_->shared->lock());

@@ -88,16 +88,16 @@ Connections::Group& Connections::at(uint64_t id) {
 Result<Connections::Group*> Connections::split(Group& parent, const std::string& name, std::vector<int> members) {
   std::lock_guard lock(mutex_);
   if (!parent.status.ok()) return parent.status;
-  Group& part = at(hash_of(cat(parent.id, "/", name)));
-  if (part.name.empty()) {
-    part.name = name;
-    part.parent = &parent;
-    part.members = std::move(members);
-    part.members_hash = hash_of(part.members);
-  } else if (part.members != members) {
+  Group& child = at(hash_of(cat(parent.id, "/", name)));
+  if (child.name.empty()) {
+    child.name = name;
+    child.parent = &parent;
+    child.members = std::move(members);
+    child.members_hash = hash_of(child.members);
+  } else if (child.members != members) {
     return error(Code::misuse, "group ", parent.name, " has a group ", name, " of other members");
   }
-  return &part;
+  return &child;
 }
 
 Result<Message> Connections::receive(Group& group, int rank, FrameHead::Type type, uint64_t call) {

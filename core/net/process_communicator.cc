@@ -50,9 +50,9 @@ Result<std::unique_ptr<Communicator>> split_process_group(const Ties& ties, cons
   EPL_TRY(check_members(communicator, name, members));
   std::vector<int> joined;
   for (const int member : members) joined.push_back(group.members[static_cast<size_t>(member)]);
-  EPL_ASSIGN(Connections::Group * part, ties.links->split(group, name, std::move(joined)));
+  EPL_ASSIGN(Connections::Group * child, ties.links->split(group, name, std::move(joined)));
   const auto own = static_cast<int>(std::ranges::find(members, communicator.rank()) - members.begin());
-  return create_process_communicator(ties, *part, own);
+  return create_process_communicator(ties, *child, own);
 }
 
 namespace {

@@ -50,7 +50,7 @@ Status told_to_others(const Connections::Group& group, int member, const Status&
 // A communicator of the group: over shared memory where all members share, else over sockets.
 Result<std::unique_ptr<Communicator>> create_process_communicator(const Ties& ties, Connections::Group& group,
                                                                   int rank);
-// A part of the group, in which this rank has the number `own`.
+// A subgroup of the group, in which this rank has the number `own`.
 Result<std::unique_ptr<Communicator>> split_process_group(const Ties& ties, const Communicator& communicator,
                                                           Connections::Group& group, const std::string& name,
                                                           std::span<const int> members);

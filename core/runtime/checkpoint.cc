@@ -134,12 +134,12 @@ Status check_is_ours(const std::string& folder) {
 
 }  // namespace
 
-Result<std::unique_ptr<CheckpointSave>> CheckpointSave::begin(const std::string& folder, int parts,
+Result<std::unique_ptr<CheckpointSave>> CheckpointSave::begin(const std::string& folder, int files,
                                                               const FileHook& hook) {
   if (folder.empty()) return invalid("a checkpoint needs a folder");
   const bool was_there = is_folder(folder);
   EPL_TRY(make_folder(folder, hook));
-  std::unique_ptr<CheckpointSave> save(new CheckpointSave(folder, parts, hook));
+  std::unique_ptr<CheckpointSave> save(new CheckpointSave(folder, files, hook));
   save->made_folder_ = !was_there;
   EPL_TRY(check_is_ours(folder));
   const auto prepare = [&]() -> Status {
@@ -152,7 +152,7 @@ Result<std::unique_ptr<CheckpointSave>> CheckpointSave::begin(const std::string&
       save->generation_ = std::max(save->generation_, generation_of(name) + 1);
     }
     EPL_ASSIGN(std::vector<std::string> named, current_tensors(folder));
-    for (int part = 0; part < parts; ++part) named.push_back(tensors_name(save->generation_, part));
+    for (int file = 0; file < files; ++file) named.push_back(tensors_name(save->generation_, file));
     return write_note(cat(folder, "/", note_name), lines(named), hook);
   };
   const Status ready = prepare();
@@ -172,16 +172,16 @@ void CheckpointSave::give_up(bool all_written) {
   if (all_written && made_folder_) static_cast<void>(remove_empty_folder(folder_));
 }
 
-void remove_checkpoint_part(const std::string& folder, uint64_t generation, int part) {
-  static_cast<void>(remove_file(cat(folder, "/", tensors_name(generation, part))));
+void remove_shard_file(const std::string& folder, uint64_t generation, int file) {
+  static_cast<void>(remove_file(cat(folder, "/", tensors_name(generation, file))));
   static_cast<void>(remove_empty_folder(folder));
 }
 
-Status CheckpointSave::finish(const Checkpoint& checkpoint, std::span<const std::string> parts) {
+Status CheckpointSave::finish(const Checkpoint& checkpoint, std::span<const std::string> reports) {
   Listed all;
   std::map<std::string, size_t> by_name;
-  for (const std::string& part : parts) {
-    EPL_ASSIGN(const manifest::Manifest* read, decode_manifest(folder_, std::as_bytes(std::span(part))));
+  for (const std::string& report : reports) {
+    EPL_ASSIGN(const manifest::Manifest* read, decode_manifest(folder_, std::as_bytes(std::span(report))));
     EPL_ASSIGN(Listed one, list_manifest(folder_, *read));
     const auto file = static_cast<uint32_t>(all.files.size());
     all.files.push_back(one.files.front());
@@ -198,7 +198,7 @@ Status CheckpointSave::finish(const Checkpoint& checkpoint, std::span<const std:
       other.shards.insert(other.shards.end(), entry.shards.begin(), entry.shards.end());
     }
   }
-  if (all.files.empty()) return invalid("a checkpoint of no parts");
+  if (all.files.empty()) return invalid("a checkpoint of no shard files");
   const std::vector<std::byte> bytes = encode_manifest(checkpoint, all, generation_);
   EPL_TRY(write_file_atomically(
       cat(folder_, "/", manifest_name), [&](FileWriter& writer) { return writer.write(bytes.data(), bytes.size()); },
@@ -206,8 +206,8 @@ Status CheckpointSave::finish(const Checkpoint& checkpoint, std::span<const std:
   return tidy_up(folder_, hook_);
 }
 
-Result<std::string> write_checkpoint_part(const std::string& folder, uint64_t generation, int part,
-                                          std::span<const CheckpointShard> shards, const FileHook& hook) {
+Result<std::string> write_shard_file(const std::string& folder, uint64_t generation, int file,
+                                     std::span<const CheckpointShard> shards, const FileHook& hook) {
   Listed listed;
   NamedTensors values;
   std::map<std::string, size_t> by_name;
@@ -222,7 +222,7 @@ Result<std::string> write_checkpoint_part(const std::string& folder, uint64_t ge
     listed.entries[known->second].shards.push_back(
         {0, std::move(key), shard.offset, static_cast<uint32_t>(shard.rank)});
   }
-  const std::string name = tensors_name(generation, part), path = cat(folder, "/", name);
+  const std::string name = tensors_name(generation, file), path = cat(folder, "/", name);
   EPL_TRY(save_safetensors(path, values, {{"format", "epl checkpoint"}}, hook));
   EPL_ASSIGN(std::shared_ptr<const FileReader> written, FileReader::open(path));
   EPL_ASSIGN(const uint64_t hash, hash_of(*written));
@@ -239,8 +239,8 @@ Status save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, 
   }
   auto attempt = [&]() -> Status {
     EPL_ASSIGN(const std::unique_ptr<CheckpointSave> save, CheckpointSave::begin(folder, 1, hook));
-    const auto part = write_checkpoint_part(folder, save->generation(), 0, shards, hook);
-    const Status status = part.ok() ? save->finish(checkpoint, std::span(&*part, 1)) : part.status();
+    const auto report = write_shard_file(folder, save->generation(), 0, shards, hook);
+    const Status status = report.ok() ? save->finish(checkpoint, std::span(&*report, 1)) : report.status();
     if (!status.ok()) save->give_up(true);
     return status;
   };

@@ -65,36 +65,37 @@ struct CheckpointShard {
   int rank = 0;
   Tensor value;
 };
-// A save by several processes. One of them begins it, each writes its part, and the one that began it finishes it with
-// what the writers of the parts have reported. The manifest names all files, so that they count together or not at all.
+// A save by several processes. One of them begins it, each writes its shard file, and the one that began it finishes it
+// with what the writers of the shard files have reported. The manifest names all files, so that they count together or
+// not at all.
 class CheckpointSave {
  public:
-  // Holds the folder against other saves. `parts`: how many files there may be.
-  static Result<std::unique_ptr<CheckpointSave>> begin(const std::string& folder, int parts,
+  // Holds the folder against other saves. `files`: how many shard files there may be.
+  static Result<std::unique_ptr<CheckpointSave>> begin(const std::string& folder, int files,
                                                        const FileHook& hook = nullptr);
   uint64_t generation() const { return generation_; }
   // `checkpoint` without its items.
-  Status finish(const Checkpoint& checkpoint, std::span<const std::string> parts);
-  // Removes what is not finished, and the folder where this save has made it. `all_written`: nobody writes a part any
-  // more. Else one may still be on its way, by a process that has not noticed yet; then a note of their names stays, by
-  // which the next save or `remove_checkpoint` removes it.
+  Status finish(const Checkpoint& checkpoint, std::span<const std::string> reports);
+  // Removes what is not finished, and the folder where this save has made it. `all_written`: nobody writes a shard file
+  // any more. Else one may still be on its way, by a process that has not noticed yet; then a note of their names
+  // stays, by which the next save or `remove_checkpoint` removes it.
   void give_up(bool all_written);
 
  private:
-  CheckpointSave(const std::string& folder, int parts, const FileHook& hook)
-      : folder_(folder), parts_(parts), hook_(hook), lock_(folder) {}
+  CheckpointSave(const std::string& folder, int files, const FileHook& hook)
+      : folder_(folder), files_(files), hook_(hook), lock_(folder) {}
   const std::string folder_;
-  const int parts_;
+  const int files_;
   const FileHook hook_;
   const FolderLock lock_;
   uint64_t generation_ = 1;
   bool made_folder_ = false;
 };
-// A process that gives up its part takes it away again.
-void remove_checkpoint_part(const std::string& folder, uint64_t generation, int part);
+// A process that gives up its shard file takes it away again.
+void remove_shard_file(const std::string& folder, uint64_t generation, int file);
 // Returns what `finish` needs of it.
-Result<std::string> write_checkpoint_part(const std::string& folder, uint64_t generation, int part,
-                                          std::span<const CheckpointShard> shards, const FileHook& hook = nullptr);
+Result<std::string> write_shard_file(const std::string& folder, uint64_t generation, int file,
+                                     std::span<const CheckpointShard> shards, const FileHook& hook = nullptr);
 
 // The same as one stream, from its first byte to its last: the tensors, then the manifest that holds their hash.
 // Unpacked into a folder it is that form. Items are asked for in their order, and those that are not in memory are read

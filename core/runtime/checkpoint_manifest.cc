@@ -23,8 +23,8 @@ std::vector<int64_t> numbers(const flatbuffers::Vector<int64_t>& from) {
 
 }  // namespace
 
-std::string tensors_name(uint64_t generation, int part) {
-  return cat(tensors_prefix, generation, part == 0 ? std::string() : cat(".", part), tensors_suffix);
+std::string tensors_name(uint64_t generation, int file) {
+  return cat(tensors_prefix, generation, file == 0 ? std::string() : cat(".", file), tensors_suffix);
 }
 
 uint64_t generation_of(const std::string& file) {
@@ -33,10 +33,10 @@ uint64_t generation_of(const std::string& file) {
   const char* end = file.data() + file.size() - tensors_suffix.size();
   uint64_t value = 0;
   auto [stop, failure] = std::from_chars(begin, end, value);
-  int part = 0;
+  int number = 0;
   if (failure == std::errc() && stop != end && *stop == '.') {
-    const auto read = std::from_chars(stop + 1, end, part);
-    stop = read.ptr, failure = part > 0 ? read.ec : std::errc::invalid_argument;
+    const auto read = std::from_chars(stop + 1, end, number);
+    stop = read.ptr, failure = number > 0 ? read.ec : std::errc::invalid_argument;
   }
   return failure == std::errc() && stop == end ? value : 0;
 }

@@ -15,7 +15,7 @@ inline constexpr std::string_view manifest_name = "manifest.epl";
 inline constexpr size_t max_manifest = size_t{1} << 30;
 
 // "tensors-12.safetensors", and of further processes "tensors-12.3.safetensors".
-std::string tensors_name(uint64_t generation, int part);
+std::string tensors_name(uint64_t generation, int file);
 // The generation in such a name, 0 for other names.
 uint64_t generation_of(const std::string& file);
 Status damaged_checkpoint(const std::string& file, std::string message);

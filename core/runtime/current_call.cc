@@ -23,9 +23,9 @@ uint64_t glance_at(const Tensor& tensor) {
   return hash.value();
 }
 
-const char* program_name(EntryKind kind, StepPart part) {
-  static constexpr const char* parts[] = {"epl_session_step", "epl_session_gradients", "epl_session_apply"};
-  if (kind == EntryKind::train) return parts[static_cast<size_t>(part)];
+const char* program_name(EntryKind kind, StepPhase phase) {
+  static constexpr const char* names[] = {"epl_session_step", "epl_session_gradients", "epl_session_apply"};
+  if (kind == EntryKind::train) return names[static_cast<size_t>(phase)];
   return kind == EntryKind::evaluate ? "epl_session_evaluate" : "epl_session_predict";
 }
 
@@ -38,8 +38,8 @@ void CurrentCall::begin(const char* name) {
   call_.numbers.clear();
 }
 
-void CurrentCall::begin_program(EntryKind kind, StepPart part) {
-  program_ = program_name(kind, part);
+void CurrentCall::begin_program(EntryKind kind, StepPhase phase) {
+  program_ = program_name(kind, phase);
   told_ = false;
   call_.numbers.clear();
 }

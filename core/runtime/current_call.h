@@ -27,7 +27,7 @@ class CurrentCall {
 
   // A program runs, whatever function of the host was called for that. Each run is a call of its own: an evaluation of
   // many batches may have another one in some process.
-  void begin_program(EntryKind kind, StepPart part);
+  void begin_program(EntryKind kind, StepPhase phase);
   // Of this run alone: its step and its inputs.
   void describe_run(int64_t step, const Entry& entry, std::span<const Tensor> inputs);
   // A value of the state that the host has set, until all of the state is set or compared otherwise.

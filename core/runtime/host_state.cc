@@ -42,7 +42,7 @@ struct HostState::Row {
   void (*save)(const HostState&, Checkpoint&) = nullptr;
   Status (*check)(const Checkpoint&) = nullptr;
   void (*load)(HostState&, const Checkpoint&) = nullptr;
-  void (*after)(HostState&, const StepMetrics&, StepPart) = nullptr;
+  void (*after)(HostState&, const StepMetrics&, StepPhase) = nullptr;
   std::string (*lines)(const HostState&) = nullptr;
 };
 
@@ -50,7 +50,7 @@ std::span<const HostState::Row> HostState::rows() {
   static constexpr Row steps_done = {
       .save = [](const HostState& from, Checkpoint& to) { to.step = from.steps_done_; },
       .load = [](HostState& to, const Checkpoint& from) { to.set_steps_done(from.step); },
-      .after = [](HostState& to, const StepMetrics& metrics, StepPart part) { to.count_step(metrics, part); }};
+      .after = [](HostState& to, const StepMetrics& metrics, StepPhase phase) { to.count_step(metrics, phase); }};
   static constexpr Row seed = {.save = [](const HostState& from, Checkpoint& to) { to.seed = from.seed_; },
                                .load = [](HostState& to, const Checkpoint& from) { to.seed_ = from.seed; }};
   static constexpr Row rate_scale = {
@@ -65,7 +65,7 @@ std::span<const HostState::Row> HostState::rows() {
   static constexpr Row rates = {.save = [](const HostState& from, Checkpoint& to) { from.save_rates(to.facts); },
                                 .load = [](HostState& to, const Checkpoint& from) { to.load_rates(from.facts); },
                                 .lines = [](const HostState& from) { return from.fact_line(&HostState::save_rates); }};
-  static constexpr Row last_applied = {.after = [](HostState& to, const StepMetrics& metrics, StepPart) {
+  static constexpr Row last_applied = {.after = [](HostState& to, const StepMetrics& metrics, StepPhase) {
     to.last_applied_ = metrics.skipped.ok() && !metrics.counts_nothing;
   }};
   static constexpr Row all[] = {steps_done, seed, rate_scale, frozen, rates, last_applied};
@@ -92,9 +92,9 @@ void HostState::load(const Checkpoint& checkpoint) {
   ++version_;
 }
 
-void HostState::after(const StepMetrics& metrics, StepPart part) {
+void HostState::after(const StepMetrics& metrics, StepPhase phase) {
   for (const Row& row : rows()) {
-    if (row.after) row.after(*this, metrics, part);
+    if (row.after) row.after(*this, metrics, phase);
   }
 }
 
@@ -106,13 +106,13 @@ std::string HostState::lines() const {
   return out;
 }
 
-StepFacts HostState::facts(StepPart part) const {
+StepFacts HostState::facts(StepPhase phase) const {
   return {.step = steps_done_,
           .rate_scale = rate_scale_.scale,
           .rates = rates_,
           .frozen = frozen_,
-          .updates = part != StepPart::gradients,
-          .gradients_given = part == StepPart::update,
+          .updates = phase != StepPhase::gradients,
+          .gradients_given = phase == StepPhase::update,
           .last_applied = last_applied_};
 }
 
@@ -122,8 +122,8 @@ void HostState::set_steps_done(int64_t steps) {
 }
 
 // A step that was skipped is none, and neither is its first half.
-void HostState::count_step(const StepMetrics& metrics, StepPart part) {
-  if (!metrics.skipped.ok() || part == StepPart::gradients) return;
+void HostState::count_step(const StepMetrics& metrics, StepPhase phase) {
+  if (!metrics.skipped.ok() || phase == StepPhase::gradients) return;
   ++steps_done_;
   progress_.write({steps_done_, metrics.loss, metrics.gradient_norm, metrics.learning_rate, metrics.seconds});
 }

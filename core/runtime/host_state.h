@@ -35,7 +35,8 @@ struct StepMetrics {
   Status skipped;
 };
 
-enum class StepPart : uint8_t { all, gradients, update };
+// All of a step, or one of the two phases that a host may call one by one.
+enum class StepPhase : uint8_t { all, gradients, update };
 
 class HostState {
  public:
@@ -56,9 +57,9 @@ class HostState {
   Status observe(double value, bool higher_is_better);
 
   // What the next step's host scalars are computed from, but for outputs of the last one.
-  StepFacts facts(StepPart part) const;
-  // A step was carried out, or a half of one.
-  void after(const StepMetrics& metrics, StepPart part);
+  StepFacts facts(StepPhase phase) const;
+  // A step was carried out, or one phase of it.
+  void after(const StepMetrics& metrics, StepPhase phase);
   // The last step that was done. Any thread.
   Progress::Numbers progress() const { return progress_.read(); }
 
@@ -75,7 +76,7 @@ class HostState {
  private:
   struct Row;
   static std::span<const Row> rows();
-  void count_step(const StepMetrics& metrics, StepPart part);
+  void count_step(const StepMetrics& metrics, StepPhase phase);
   Status set_scale(double scale);
   std::string scale_lines() const;
   std::string fact_line(void (HostState::*save)(Facts&) const) const;

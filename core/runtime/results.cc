@@ -38,28 +38,28 @@ double Results::loss_of(const Entry& entry, const std::vector<Tensor>& outputs) 
 }
 
 // An update gives few numbers anew, and none of the samples: the others stay those of the batch.
-bool Results::is_given(const Tensor& output, StepPart part) {
-  return part != StepPart::update || output.elements() == 1;
+bool Results::is_given(const Tensor& output, StepPhase phase) {
+  return phase != StepPhase::update || output.elements() == 1;
 }
 
-void Results::begin_step(const Entry& entry, StepPart part, std::vector<void*>& pointers) {
+void Results::begin_step(const Entry& entry, StepPhase phase, std::vector<void*>& pointers) {
   OfEntry& of = entries_[index_of(entry)];
   pointers.clear();
   for (size_t i = 0; i < of.next.size(); ++i) {
     Tensor& room = of.next[i];
-    const bool wanted = is_given(room, part);
-    if (part == StepPart::update && wanted)
+    const bool wanted = is_given(room, phase);
+    if (phase == StepPhase::update && wanted)
       std::memcpy(room.data(), of.last[i].data(), static_cast<size_t>(room.bytes()));
     pointers.push_back(wanted ? room.data() : nullptr);
   }
 }
 
-void Results::keep_step(const Entry& entry, StepPart part) {
+void Results::keep_step(const Entry& entry, StepPhase phase) {
   OfEntry& of = entries_[index_of(entry)];
   for (size_t i = 0; i < of.next.size(); ++i) {
-    if (is_given(of.next[i], part)) std::swap(of.last[i], of.next[i]);
+    if (is_given(of.next[i], phase)) std::swap(of.last[i], of.next[i]);
   }
-  if (part != StepPart::update) stepped_ = &entry;
+  if (phase != StepPhase::update) stepped_ = &entry;
 }
 
 void Results::keep_evaluation(const Entry& entry, int64_t samples) {

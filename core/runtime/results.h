@@ -35,8 +35,8 @@ class Results {
   std::vector<Tensor>& next(const Entry& entry) { return entries_[index_of(entry)].next; }
   std::vector<Tensor>& last(const Entry& entry) { return entries_[index_of(entry)].last; }
   // Where a step, or a half of one, writes: null where it gives nothing new.
-  void begin_step(const Entry& entry, StepPart part, std::vector<void*>& pointers);
-  void keep_step(const Entry& entry, StepPart part);
+  void begin_step(const Entry& entry, StepPhase phase, std::vector<void*>& pointers);
+  void keep_step(const Entry& entry, StepPhase phase);
   void keep_evaluation(const Entry& entry, int64_t samples);
   const Tensor* last_output(std::string_view name) const;  // of the last step; null: there is none
 
@@ -45,7 +45,7 @@ class Results {
     std::vector<Tensor> last, next;  // by output
   };
   size_t index_of(const Entry& entry) const { return static_cast<size_t>(&entry - plan_->entries().data()); }
-  static bool is_given(const Tensor& output, StepPart part);
+  static bool is_given(const Tensor& output, StepPhase phase);
   SampleRange given_range(const Entry& entry, size_t index, int64_t samples) const;
 
   const std::shared_ptr<const CompiledPlan> plan_;

@@ -48,20 +48,20 @@ void log_step(const Host& host, const StepMetrics& step, bool had_batch) {
 
 // Inputs of full batches, already checked but for what they hold.
 Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options,
-                                  StepPart part) {
+                                  StepPhase phase) {
   if (!state_->healthy()) {
     return {.status = world_->give_up(Status(
                 Code::state_lost,
                 "an earlier step failed while the weights were changing; restore the session from a checkpoint"))};
   }
-  const bool trains = entry.kind == EntryKind::train, applies = trains && part == StepPart::update;
+  const bool trains = entry.kind == EntryKind::train, applies = trains && phase == StepPhase::update;
   const size_t index = index_of(entry);
   input_pointers_.clear();
   if (const Status bounds = applies ? Status() : check_bounds(entry, inputs, options); !bounds.ok())
     return {.status = world_->give_up(bounds)};
   for (size_t i = 0; i < inputs.size(); ++i) input_pointers_.push_back(slices_.memory_of(entry, i, inputs[i]));
   scalars_.clear();
-  if (trains) plan_->scalars(entry, facts(part), scalars_);
+  if (trains) plan_->scalars(entry, facts(phase), scalars_);
   RunRequest request{.inputs = input_pointers_,
                      .outputs = output_pointers_,
                      .scalars = scalars_,
@@ -72,13 +72,13 @@ Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> in
                      .stop = options.stop,
                      .gate = &state_->gate()};
   if (world_->over_processes()) {
-    world_->call().begin_program(entry.kind, part);
+    world_->call().begin_program(entry.kind, phase);
     world_->call().describe_run(request.step, entry, slices_.full() ? inputs : std::span<const Tensor>());
   }
   Outcome outcome = run_ranks(index, request);
   const int64_t verdict = outcome.done ? world_->ranks().front().executors[index]->verdict() : -1;
   outcome.counts_nothing = verdict == 0 && counts_nothing(entry);
-  if (outcome.counts_nothing && part != StepPart::update) state_->clear_gradients();
+  if (outcome.counts_nothing && phase != StepPhase::update) state_->clear_gradients();
   if (verdict >= 0 && !outcome.counts_nothing) outcome.skipped = reason(entry, inputs, request, verdict);
   return outcome;
 }
@@ -180,50 +180,52 @@ Status Session::share_outputs(const Entry& entry, const RunRequest& request) {
 }
 
 Status Session::step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options) {
-  return train(StepPart::all, inputs, metrics, options);
+  return train(StepPhase::all, inputs, metrics, options);
 }
 
 Status Session::gradients(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options) {
-  return train(StepPart::gradients, inputs, metrics, options);
+  return train(StepPhase::gradients, inputs, metrics, options);
 }
 
 Status Session::apply(StepMetrics& metrics, const CallOptions& options) {
-  return train(StepPart::update, {}, metrics, options);
+  return train(StepPhase::update, {}, metrics, options);
 }
 
-Status Session::train(StepPart part, std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options) {
+Status Session::train(StepPhase phase, std::span<const Tensor> inputs, StepMetrics& metrics,
+                      const CallOptions& options) {
   if (plan_->entries().front().kind != EntryKind::train)
     return world_->give_up(Status(Code::invalid_argument, "the plan was made without a trainer and only predicts"));
-  if (part != StepPart::all && !plan_->options().train.keep_gradients)
+  if (phase != StepPhase::all && !plan_->options().train.keep_gradients)
     return world_->give_up(invalid("this plan keeps no gradients; set keep_gradients = true of its trainer"));
   const double began = host_.seconds();
   const StateGate::Change change(state_->gate(), false);  // begins with the update
   KeptGradients& kept = state_->gradients();
   const Entry* entry = &plan_->entries().front();  // an update is the same in all shapes
-  if (part == StepPart::update) {
+  if (phase == StepPhase::update) {
     EPL_TRY(world_->give_up(kept.check()));
   } else {
     const auto fitting = fit(EntryKind::train, inputs, options);
     EPL_TRY(world_->give_up(fitting.status()));
     entry = fitting->entry;
   }
-  EPL_TRY(state_->compare_if_due(part, options.stop));
+  EPL_TRY(state_->compare_if_due(phase, options.stop));
   // What a batch gave in which nothing counts is no update by zeros: momentum and decay would change the weights.
-  const bool idle = part == StepPart::update && kept.count_nothing() && state_->healthy();
-  if (!idle) results_->begin_step(*entry, part, output_pointers_);
-  const Outcome outcome = idle ? Outcome{.done = true, .counts_nothing = true} : execute(*entry, inputs, options, part);
+  const bool idle = phase == StepPhase::update && kept.count_nothing() && state_->healthy();
+  if (!idle) results_->begin_step(*entry, phase, output_pointers_);
+  const Outcome outcome =
+      idle ? Outcome{.done = true, .counts_nothing = true} : execute(*entry, inputs, options, phase);
   if (!outcome.done) return outcome.status;
   // What a step gave that was skipped is in its metrics, and nowhere that the next call looks.
   const bool made = outcome.skipped.ok();
-  if (made && !idle) results_->keep_step(*entry, part);
+  if (made && !idle) results_->keep_step(*entry, phase);
   std::vector<Tensor>& given = made ? results_->last(*entry) : results_->next(*entry);
-  if (made && part != StepPart::update) batch_loss_ = Results::loss_of(*entry, given);
+  if (made && phase != StepPhase::update) batch_loss_ = Results::loss_of(*entry, given);
   metrics.skipped = outcome.skipped;
   metrics.counts_nothing = outcome.counts_nothing;
   metrics.step = host_state_->steps_done();
-  metrics.loss = made || part == StepPart::update ? batch_loss_ : Results::loss_of(*entry, given);
-  metrics.counts_in_part = part != StepPart::update && made && !outcome.counts_nothing && std::isnan(metrics.loss);
-  metrics.learning_rate = plan_->learning_rate(facts(part));
+  metrics.loss = made || phase == StepPhase::update ? batch_loss_ : Results::loss_of(*entry, given);
+  metrics.counts_in_part = phase != StepPhase::update && made && !outcome.counts_nothing && std::isnan(metrics.loss);
+  metrics.learning_rate = plan_->learning_rate(facts(phase));
   metrics.gradient_norm = -1;
   for (size_t i = 0; i < given.size(); ++i) {
     // Norms belong to the update, which has not run.
@@ -231,19 +233,19 @@ Status Session::train(StepPart part, std::span<const Tensor> inputs, StepMetrics
     if (entry->outputs[i].name == "gradient_norm") metrics.gradient_norm = given[i].get(0);
   }
   metrics.seconds = host_.seconds() - began;
-  host_state_->after(metrics, part);
+  host_state_->after(metrics, phase);
   if (!made) return outcome.status;
-  if (part == StepPart::gradients) {
+  if (phase == StepPhase::gradients) {
     kept.computed(outcome.counts_nothing);
   } else {
     kept.taken("they were applied already");
   }
-  if (outcome.status.ok()) log_step(host_, metrics, part != StepPart::update);
+  if (outcome.status.ok()) log_step(host_, metrics, phase != StepPhase::update);
   return outcome.status;  // not ok: the step was done, and then a process was lost
 }
 
-StepFacts Session::facts(StepPart part) const {
-  StepFacts facts = host_state_->facts(part);
+StepFacts Session::facts(StepPhase phase) const {
+  StepFacts facts = host_state_->facts(phase);
   facts.last_output = [this](std::string_view name) { return results_->last_output(name); };
   return facts;
 }

@@ -52,7 +52,7 @@ class Session {
   // evaluate and predict take fewer samples as well. On an error that leaves the state consistent, the same step may be
   // called again. A step that was skipped is none, and does not count.
   Status step(std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options = {});
-  // The two halves of a step, where the trainer keeps gradients: those of a batch, which become state, and an update by
+  // The two phases of a step, where the trainer keeps gradients: those of a batch, which become state, and an update by
   // the gradients that the state has. A step is one behind the other, bit by bit; buffers are those of the first half.
   // An update takes each gradient once, computed or set since the last update, and since weights were set or loaded.
   // The metrics of an update have the loss of the last batch, NaN where there was none.
@@ -82,7 +82,7 @@ class Session {
   // Of an input, what a call was given of it, as a full batch: of slices the processes gather those of all.
   Result<Tensor> full_input(const Entry& entry, size_t input, const Tensor& given);
   // What the next step's host scalars are computed from.
-  StepFacts facts() const { return facts(StepPart::all); }
+  StepFacts facts() const { return facts(StepPhase::all); }
 
   // What the ranks of this process do in the next `steps` steps is recorded, and what was recorded before is forgotten;
   // 0: nothing is. A step then takes two looks at the clock longer for each instruction, and allocates nothing.
@@ -109,10 +109,10 @@ class Session {
     Status skipped;               // why a step that was carried out has not changed the state
     bool counts_nothing = false;  // StepMetrics::counts_nothing
   };
-  Status train(StepPart part, std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options);
-  StepFacts facts(StepPart part) const;
+  Status train(StepPhase phase, std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options);
+  StepFacts facts(StepPhase phase) const;
   Outcome execute(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options,
-                  StepPart part = StepPart::all);
+                  StepPhase phase = StepPhase::all);
   Outcome run_ranks(size_t entry, const RunRequest& request);
   void run_rank(size_t entry, const RunRequest& request, LocalRank& rank);
   bool counts_nothing(const Entry& entry);

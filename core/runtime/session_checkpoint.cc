@@ -204,8 +204,8 @@ Status save_full(Session& session, const std::string& folder, Checkpoint& checkp
   return save_checkpoint(folder, checkpoint, stop_hook(session.world().call().stop()));
 }
 
-// The process of rank 0 begins the save and ends it; each writes its part.
-Status save_parts(Session& session, const std::string& folder, const Checkpoint& checkpoint, const Names& names) {
+// The process of rank 0 begins the save and ends it; each writes its shard file.
+Status save_shard_files(Session& session, const std::string& folder, const Checkpoint& checkpoint, const Names& names) {
   const auto shards = shards_of(session, names);
   EPL_TRY(session.world().agree(shards.status()));
   const bool leads = session.world().is_local(0);
@@ -222,17 +222,17 @@ Status save_parts(Session& session, const std::string& folder, const Checkpoint&
     EPL_ASSIGN(const std::vector<std::string> said,
                session.world().tell(leads ? cat(save->generation()) : std::string()));
     std::from_chars(said[0].data(), said[0].data() + said[0].size(), generation);
-    const auto part = write_checkpoint_part(folder, generation, session.world().options().first_rank, *shards);
-    EPL_TRY(session.world().agree(part.status()));
+    const auto report = write_shard_file(folder, generation, session.world().options().first_rank, *shards);
+    EPL_TRY(session.world().agree(report.status()));
     all_written = true;
-    EPL_ASSIGN(const std::vector<std::string> parts, session.world().tell(*part));
-    return session.world().agree(leads ? save->finish(checkpoint, parts) : Status());
+    EPL_ASSIGN(const std::vector<std::string> reports, session.world().tell(*report));
+    return session.world().agree(leads ? save->finish(checkpoint, reports) : Status());
   };
   const Status status = write();
   if (status.ok()) return status;
   if (save) save->give_up(session.world().lost().ok());
   if (!leads && generation > 0 && !all_written && session.world().lost().ok())
-    remove_checkpoint_part(folder, generation, session.world().options().first_rank);
+    remove_shard_file(folder, generation, session.world().options().first_rank);
   return status;
 }
 
@@ -327,10 +327,10 @@ Status save_session(Session& session, const std::string& folder, const TrainingD
   std::vector<std::pair<std::string, StateKind>> names;
   Result<Checkpoint> checkpoint = describe(session, data, names);
   EPL_TRY(session.world().leave_call(checkpoint.status()));
-  const Status status =
-      session.world().over_processes()
-          ? save_parts(session, folder, *checkpoint, names).with_context(cat("saving checkpoint ", shown_path(folder)))
-          : save_full(session, folder, *checkpoint, names);
+  const Status status = session.world().over_processes()
+                            ? save_shard_files(session, folder, *checkpoint, names)
+                                  .with_context(cat("saving checkpoint ", shown_path(folder)))
+                            : save_full(session, folder, *checkpoint, names);
   if (status.ok())
     log(session.host(), LogLevel::info, "saved checkpoint ", LoggedPath{folder}, " of step ", checkpoint->step);
   return status;

@@ -1,6 +1,6 @@
 // How what a session keeps, its state and its numbers, is saved and loaded. Other file formats are in
-// core/runtime/export.h. Over processes, each process calls these at the same time. Each writes its part, all read, and
-// what fails for one fails for all.
+// core/runtime/export.h. Over processes, each process calls these at the same time. Each writes its shard file, all
+// read, and what fails for one fails for all.
 #pragma once
 
 #include <string>

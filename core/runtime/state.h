@@ -79,7 +79,7 @@ class State {
   // are an error that names the value and the rank, and the state is no longer `healthy`.
   Status compare_copies();
   // The same before a step, every now and then, so that a step that was made is never an error for this.
-  Status compare_if_due(StepPart part, const Stop& stop);
+  Status compare_if_due(StepPhase phase, const Stop& stop);
   // Of a world that has lost a process: the first rank of the first one left that has all of the state by itself; -1:
   // there is none. All that are left know the same one.
   int keeper() const;

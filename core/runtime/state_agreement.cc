@@ -83,14 +83,14 @@ struct State::Copies {
   std::vector<Shard> shards;
 };
 
-Status State::compare_if_due(StepPart part, const Stop& stop) {
+Status State::compare_if_due(StepPhase phase, const Stop& stop) {
   if (!world_.over_processes() || !healthy_) return {};
   const StopScope stopping(world_.call(), stop);
   EPL_TRY(world_.come_together(stop));
   const int64_t every = world_.options().compare_every, steps_done = host_state_.steps_done();
   const bool periodic = every > 0 && steps_done > compared_step_ && steps_done % every == 0;
   if (world_.rejoins() == compared_rejoins_ && !periodic) return {};
-  world_.call().begin_program(EntryKind::train, part);  // what one process alone has set is no damage: compared first
+  world_.call().begin_program(EntryKind::train, phase);  // what one process alone has set is no damage: compared first
   EPL_TRY(compare_copies());
   compared_step_ = steps_done;
   compared_rejoins_ = world_.rejoins();

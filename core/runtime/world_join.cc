@@ -65,7 +65,7 @@ Status World::meet(const Stop& stop, FunctionRef<Status()> checks) {
   return over_processes() ? checks() : Status();
 }
 
-// Of each axis that a program names the part of the world that the rank is in.
+// Of each axis that a program names the subgroup of the world that the rank is in.
 Status World::make_groups(LocalRank& rank) {
   for (const Entry& entry : plan_->entries()) {
     Groups& groups = rank.groups_of_entry.emplace_back();

@@ -346,7 +346,7 @@ TEST_P(Ranks, rows_go_to_their_owners_and_back) {
 }
 
 // Rows and columns of a mesh: each rank is in one of each, and both go on by themselves.
-TEST_P(Ranks, parts_of_a_group_are_groups) {
+TEST_P(Ranks, subgroups_are_groups) {
   const int columns = ranks() % 2 == 0 ? 2 : 1, rows = ranks() / columns;
   std::vector<float> by_row(ranks()), by_column(ranks());
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
@@ -359,11 +359,12 @@ TEST_P(Ranks, parts_of_a_group_are_groups) {
     EXPECT_EQ((*second)->rank(), r / columns);
     EXPECT_EQ((*second)->group(), cat("column ", r % columns));
     const float x = static_cast<float>(r);
-    for (auto [part, y] : {std::pair(first->get(), &by_row[r]), std::pair(second->get(), &by_column[r])}) {
+    for (auto [subgroup, y] : {std::pair(first->get(), &by_row[r]), std::pair(second->get(), &by_column[r])}) {
       EXPECT_TRUE(
-          run(*part, s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1, .source = &x, .target = y}).ok());
+          run(*subgroup, s, {.kind = Kind::all_reduce, .dtype = DType::f32, .count = 1, .source = &x, .target = y})
+              .ok());
     }
-    EXPECT_TRUE(run(c, s, {.kind = Kind::barrier}).ok());  // nobody leaves a part before all are done with it
+    EXPECT_TRUE(run(c, s, {.kind = Kind::barrier}).ok());  // nobody leaves a subgroup before all are done with it
   });
   for (int r = 0; r < ranks(); ++r) {
     float row = 0, column = 0;
@@ -381,13 +382,13 @@ TEST_P(Ranks, a_part_ends_with_its_group) {
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     std::vector<int> all;
     for (int i = 0; i < ranks(); ++i) all.push_back(i);
-    auto part = c.split("all", all);
-    ASSERT_TRUE(part.ok());
+    auto subgroup = c.split("all", all);
+    ASSERT_TRUE(subgroup.ok());
     EXPECT_EQ(c.split("all", std::vector<int>{r}).status().code(), Code::misuse) << "the name is taken";
     EXPECT_EQ(c.split("others", std::vector<int>{r == 0 ? 1 : 0}).status().code(), Code::invalid_argument);
-    EXPECT_TRUE(run(**part, s, {.kind = Kind::barrier}).ok());
+    EXPECT_TRUE(run(**subgroup, s, {.kind = Kind::barrier}).ok());
     if (r == 0) c.abort(error(Code::cancelled, "enough"));
-    EXPECT_EQ(run(**part, s, {.kind = Kind::barrier}).code(), Code::cancelled);
+    EXPECT_EQ(run(**subgroup, s, {.kind = Kind::barrier}).code(), Code::cancelled);
   });
 }
 

@@ -296,14 +296,14 @@ TEST(Sim, messages_take_time_of_two_ranks) {
             Code::invalid_argument);
 }
 
-TEST(Sim, parts_of_a_group_meet_without_the_rest) {
+TEST(Sim, subgroups_meet_without_the_rest) {
   auto device = make_device(round_machine);
   auto ranks = make_ranks(*device, 4);
   std::vector<std::unique_ptr<Communicator>> pair;
   for (int r : {1, 3}) {
-    auto part = ranks[r].communicator->split("odd", std::vector<int>{1, 3});
-    ASSERT_TRUE(part.ok());
-    pair.push_back(std::move(*part));
+    auto subgroup = ranks[r].communicator->split("odd", std::vector<int>{1, 3});
+    ASSERT_TRUE(subgroup.ok());
+    pair.push_back(std::move(*subgroup));
   }
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(pair[i]->rank(), static_cast<int>(i));
@@ -337,9 +337,9 @@ TEST(Sim, neighbours_have_their_own_link) {
     const std::vector<int> members = {a, b};
     std::vector<std::unique_ptr<Communicator>> both;
     for (int r : members) {
-      auto part = ranks[r].communicator->split(cat(a, "-", b), members);
-      EXPECT_TRUE(part.ok()) << part.status().to_string();
-      both.push_back(std::move(*part));
+      auto subgroup = ranks[r].communicator->split(cat(a, "-", b), members);
+      EXPECT_TRUE(subgroup.ok()) << subgroup.status().to_string();
+      both.push_back(std::move(*subgroup));
     }
     for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(both[i]->run(*ranks[members[i]].stream, {.kind = Kind::barrier}).ok());
     return ranks[a].stream->clock()->seconds() - before;

@@ -274,8 +274,8 @@ TEST_F(Joined, a_call_that_waits_looks_for_a_stop) {
   auto stream = device->create_stream(1).value();
   int asked = 0;
   (*both[0])->watch([&] { return ++asked < 3 ? Status() : error(Code::cancelled, "enough"); });
-  auto part = (*both[0])->split("part", std::vector<int>{0, 1}).value();
-  expect_words(part->run(*stream, {.kind = Kind::barrier}), Code::cancelled, {"enough"});
+  auto subgroup = (*both[0])->split("subgroup", std::vector<int>{0, 1}).value();
+  expect_words(subgroup->run(*stream, {.kind = Kind::barrier}), Code::cancelled, {"enough"});
   EXPECT_EQ(asked, 3);
   EXPECT_TRUE((*both[0])->lost().ok());
   (*both[0])->watch(nullptr);
@@ -306,10 +306,10 @@ TEST_F(Joined, members_of_a_part_must_be_the_same_to_all) {
   for (int r = 0; r < 3; ++r) threads.emplace_back([&, r] { three[r] = device->join(rank(r, 3), *rendezvous); });
   for (std::thread& thread : threads) thread.join();
   auto stream = device->create_stream(1).value(), other = device->create_stream(1).value();
-  auto a = (*three[0])->split("part", std::vector<int>{0, 1}).value();
-  auto b = (*three[1])->split("part", std::vector<int>{0, 1, 2}).value();
+  auto a = (*three[0])->split("subgroup", std::vector<int>{0, 1}).value();
+  auto b = (*three[1])->split("subgroup", std::vector<int>{0, 1, 2}).value();
   std::thread thread([&] { EXPECT_EQ(b->run(*other, {.kind = Kind::barrier}).code(), Code::misuse); });
-  expect_words(a->run(*stream, {.kind = Kind::barrier}), Code::misuse, {"part", "other ranks"});
+  expect_words(a->run(*stream, {.kind = Kind::barrier}), Code::misuse, {"subgroup", "other ranks"});
   thread.join();
 }
 

@@ -316,14 +316,14 @@ Status save_cut(const std::string& folder, const std::vector<std::vector<Checkpo
   Checkpoint checkpoint = example(2);
   checkpoint.facts = {{"optimizer", "adamw"}};
   EPL_ASSIGN(const auto save, CheckpointSave::begin(folder, static_cast<int>(shards.size()), hook));
-  std::vector<std::string> parts;
+  std::vector<std::string> reports;
   Status status;
   for (size_t p = 0; p < shards.size() && status.ok(); ++p) {
-    auto part = write_checkpoint_part(folder, save->generation(), static_cast<int>(p), shards[p], hook);
-    status = part.status();
-    if (part.ok()) parts.push_back(*part);
+    auto report = write_shard_file(folder, save->generation(), static_cast<int>(p), shards[p], hook);
+    status = report.status();
+    if (report.ok()) reports.push_back(*report);
   }
-  if (status.ok()) status = save->finish(checkpoint, parts);
+  if (status.ok()) status = save->finish(checkpoint, reports);
   if (!status.ok()) save->give_up(false);
   return status;
 }
@@ -404,11 +404,11 @@ TEST(Checkpoint, APartThatComesTooLateGoesWithTheNextSave) {
     {
       const auto given_up = CheckpointSave::begin(folder, 2);
       ASSERT_TRUE(given_up.ok()) << given_up.status().to_string();
-      ASSERT_TRUE(write_checkpoint_part(folder, (*given_up)->generation(), 0, shards[0]).ok());
+      ASSERT_TRUE(write_shard_file(folder, (*given_up)->generation(), 0, shards[0]).ok());
       (*given_up)->give_up(false);
       EXPECT_GT((*given_up)->generation(), before);
       before = (*given_up)->generation();
-      ASSERT_TRUE(write_checkpoint_part(folder, before, 1, shards[1]).ok());
+      ASSERT_TRUE(write_shard_file(folder, before, 1, shards[1]).ok());
     }
     {
       const auto next = CheckpointSave::begin(folder, 2);
@@ -423,7 +423,7 @@ TEST(Checkpoint, APartThatComesTooLateGoesWithTheNextSave) {
   }
   auto given_up = CheckpointSave::begin(folder, 2).value();
   given_up->give_up(false);
-  ASSERT_TRUE(write_checkpoint_part(folder, given_up->generation(), 1, shards[1]).ok());
+  ASSERT_TRUE(write_shard_file(folder, given_up->generation(), 1, shards[1]).ok());
   given_up.reset();
   ASSERT_TRUE(remove_checkpoint(folder).ok());
   EXPECT_FALSE(fs::exists(folder));

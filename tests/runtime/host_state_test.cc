@@ -77,25 +77,25 @@ TEST_F(Numbers, ThatDoNotFitThePlanAreLeftOut) {
 TEST_F(Numbers, CountTheStepsThatWereDone) {
   HostState numbers(plan, 7);
   StepMetrics done{.loss = 3, .gradient_norm = 2, .learning_rate = 0.1, .seconds = 1};
-  numbers.after(done, StepPart::all);
+  numbers.after(done, StepPhase::all);
   EXPECT_EQ(numbers.steps_done(), 1);
   EXPECT_EQ(numbers.progress().loss, 3);
-  EXPECT_TRUE(numbers.facts(StepPart::all).last_applied);
+  EXPECT_TRUE(numbers.facts(StepPhase::all).last_applied);
   StepMetrics skipped = done;
   skipped.loss = NAN;
   skipped.skipped = Status(Code::not_finite, "loss is nan");
-  numbers.after(skipped, StepPart::all);
+  numbers.after(skipped, StepPhase::all);
   EXPECT_EQ(numbers.steps_done(), 1);
   EXPECT_EQ(numbers.progress().loss, 3);
-  EXPECT_FALSE(numbers.facts(StepPart::all).last_applied);
-  numbers.after(done, StepPart::gradients);  // the first half of a step
+  EXPECT_FALSE(numbers.facts(StepPhase::all).last_applied);
+  numbers.after(done, StepPhase::gradients);  // the first half of a step
   EXPECT_EQ(numbers.steps_done(), 1);
-  EXPECT_TRUE(numbers.facts(StepPart::all).last_applied);
+  EXPECT_TRUE(numbers.facts(StepPhase::all).last_applied);
   StepMetrics empty = done;
   empty.counts_nothing = true;
-  numbers.after(empty, StepPart::update);
+  numbers.after(empty, StepPhase::update);
   EXPECT_EQ(numbers.steps_done(), 2);
-  EXPECT_FALSE(numbers.facts(StepPart::all).last_applied);
+  EXPECT_FALSE(numbers.facts(StepPhase::all).last_applied);
 }
 
 TEST_F(Numbers, AreToldToTheOthersWhenTheHostSetsThem) {
