@@ -22,7 +22,7 @@ class CaseRun {
   // A plan and a session, which may report the norms of gradients.
   void start(bool gradient_norms);
   void begin_session();
-  // Names that processes have put at a place to meet stay there, so each session has a place of its own.
+  // Names that processes have put at a rendezvous stay there, so each session has one of its own.
   Session new_session();
   // One step with the dataset's next batch.
   epl_metrics step();

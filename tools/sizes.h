@@ -9,7 +9,7 @@
 
 namespace epl::tools {
 
-// An input of the model. An open dimension has the size -1 and a name: that of the file, or its place ("x[2]").
+// An input of the model. An open dimension has the size -1 and a name: that of the file, or its position ("x[2]").
 struct ModelInput : Port {
   std::vector<std::string> symbols;
   bool ranked = true;                 // false: neither the file nor --shape says how many dimensions it has

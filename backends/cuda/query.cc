@@ -105,14 +105,14 @@ class BodyReader {
   }
   bool arguments(Scalar& made) {
     if (!take("(")) return false;
-    int* const places[] = {&made.a, &made.b, &made.c};
+    int* const operands[] = {&made.a, &made.b, &made.c};
     for (size_t i = 0; i < 3; ++i) {
       space();
       if (i == 1 && made.op == "cast") {
         const std::optional<DType> type = parse_dtype(word());
         if (!type) return false;
         made.type = *type;
-      } else if (!result(*places[i])) {
+      } else if (!result(*operands[i])) {
         return false;
       }
       space();

@@ -76,9 +76,9 @@ inline returned<std::vector<const epl_tensor*>> named(
   std::vector<const epl_tensor*> ordered(static_cast<std::size_t>(epl_plan_port_count(plan, entry, EPL_PORT_INPUT)));
   std::string wrong;
   for (const auto& [name, tensor] : inputs) {
-    const int64_t place = epl_plan_find_port(plan, entry, EPL_PORT_INPUT, name.data(), name.size());
-    if (place < 0) wrong = "there is no input " + std::string(name);
-    if (place >= 0) ordered[static_cast<std::size_t>(place)] = tensor;
+    const int64_t position = epl_plan_find_port(plan, entry, EPL_PORT_INPUT, name.data(), name.size());
+    if (position < 0) wrong = "there is no input " + std::string(name);
+    if (position >= 0) ordered[static_cast<std::size_t>(position)] = tensor;
   }
   for (std::size_t i = 0; i < ordered.size() && wrong.empty(); ++i) {
     epl_tensor_info info = EPL_TENSOR_INFO_INIT;

@@ -39,7 +39,8 @@ enum class Reduction : uint8_t { sum, max, min };
 //
 // dispatch and combine are an all_gather and its way back of which each row goes to one rank: `count` is `rows` rows,
 // and `owners` has a rank for each of the n x rows rows, the same on all ranks; one that is no rank stands for the rank
-// whose row it is. Rows keep their places. What a rank does not own of the larger operand is neither read nor written.
+// whose row it is. Rows keep their positions. What a rank does not own of the larger operand is neither read nor
+// written.
 struct Collective {
   enum class Kind : uint8_t {
     all_reduce,

@@ -1,5 +1,5 @@
 // What the integers of inputs may be, from the ops that they reach: class indices, rows of tables. A session looks at a
-// batch before it computes anything, so that a wrong label is an error with its place and not a loss that is not a
+// batch before it computes anything, so that a wrong label is an error with its position and not a loss that is not a
 // number.
 #pragma once
 

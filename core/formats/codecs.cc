@@ -16,7 +16,7 @@ Status unpack_gzip(std::span<const std::byte> packed, std::span<std::byte> targe
     return Status(Code::out_of_memory, "there is no memory to unpack gzip");
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
   stream.avail_in = static_cast<uInt>(packed.size());
-  Bytef none = 0;  // inflate wants a place even where nothing is to be written
+  Bytef none = 0;  // inflate wants memory even where nothing is to be written
   stream.next_out = target.empty() ? &none : reinterpret_cast<Bytef*>(target.data());
   stream.avail_out = static_cast<uInt>(target.size());
   const int result = inflate(&stream, Z_FINISH);

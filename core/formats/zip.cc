@@ -190,7 +190,7 @@ Result<std::vector<std::byte>> read_zip_entry(const FileReader& file, const ZipE
         stream.avail_in = static_cast<uInt>(bytes);
       }
       const auto room = static_cast<uInt>(std::min<uint64_t>(out.size() - made, std::numeric_limits<uInt>::max()));
-      Bytef none = 0;  // inflate wants a place even where nothing is left to write
+      Bytef none = 0;  // inflate wants memory even where nothing is left to write
       stream.next_out = room > 0 ? reinterpret_cast<Bytef*>(out.data() + made) : &none;
       stream.avail_out = room;
       if (status.ok()) result = inflate(&stream, Z_NO_FLUSH);

@@ -1,4 +1,4 @@
-// One element joined to another, where an op writes to a place again and again: scatters, and sums with a bias.
+// One element joined to another, where an op writes to an element again and again: scatters, and sums with a bias.
 #pragma once
 
 #include "core/ir/scalar.h"

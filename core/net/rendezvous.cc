@@ -71,7 +71,7 @@ std::string file_name(const std::string& key) {
   return name;
 }
 
-// A value is written to a draft and then linked to its place, which fails if a file is there already. So it appears
+// A value is written to a draft and then linked to its name, which fails if a file is there already. So it appears
 // complete, and only once.
 class FolderRendezvous final : public Rendezvous {
  public:

@@ -138,7 +138,7 @@ int64_t lay_out_in_time(const std::vector<Storage>& storages, bool backwards, st
 }
 
 // Looks for a better order of placement, beginning with a good one: what reaches the end of the arena, or something
-// that is alive with it, is placed a little earlier, much earlier or anywhere, and what is not worse is kept.
+// that is alive with it, is put a little earlier, much earlier or anywhere, and what is not worse is kept.
 class Search {
  public:
   Search(const std::vector<Storage>& storages, std::vector<int> order, std::vector<int64_t> offsets, int64_t bytes,

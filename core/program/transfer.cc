@@ -117,7 +117,7 @@ OpDef collective_op(std::string doc, Segments segments) {
       break;
   }
   if (segments != Segments::none) op.attributes.push_back({"parts", int64_t{1}, true});
-  op.no_gradient = "it is placed after the gradients are known";
+  op.no_gradient = "it is inserted after the gradients are known";
   op.boundary = true;
   return op;
 }

@@ -346,7 +346,7 @@ ParameterVerdict ParameterRule::judge_single(std::string_view name, const Tensor
     return {true, ""};
   const bool of_module = pytorch_ && !made_by_exporter(name);
   if (of_module) return {true, ""};
-  return {false, "it has one element", named_by_people(name) && is_learnable_place(name)};
+  return {false, "it has one element", named_by_people(name) && is_learnable_position(name)};
 }
 
 ParameterVerdict ParameterRule::judge(std::string_view name, const Tensor& tensor, bool placed) const {
@@ -361,11 +361,11 @@ ParameterVerdict ParameterRule::judge(std::string_view name, const Tensor& tenso
   if (said(name) == Kind::buffer) return {false, "the exporter says that it is a buffer"};
   if (by_order(name) == Kind::parameter) return {true, ""};
   if (of_data_.contains(name))
-    return {false, "by its name and its place it is the mean or the spread of data, which the model standardises",
+    return {false, "by its name and its position it is the mean or the spread of data, which the model standardises",
             true};
   if (known_buffer(name) || statistics_of_images(name, *type)) {
     // Some layers of graphs learn their epsilon.
-    const bool learnable = type->elements() <= 1 && own_name(name).starts_with("eps") && is_learnable_place(name);
+    const bool learnable = type->elements() <= 1 && own_name(name).starts_with("eps") && is_learnable_position(name);
     return {false, "its name is that of a buffer", learnable};
   }
   if (by_order(name) == Kind::buffer) return {false, "it stands among the buffers of its module", placed};

@@ -37,7 +37,7 @@ class ParameterRule {
   bool is_weight(std::string_view name, const TensorType& type) const;
   bool is_statistic(std::string_view name) const { return statistics_.contains(name); }
   // Whether something computes with the value, so that a gradient could come to it.
-  bool is_learnable_place(std::string_view name) const { return computed_with_.contains(name); }
+  bool is_learnable_position(std::string_view name) const { return computed_with_.contains(name); }
   bool scales_features(std::string_view name) const { return by_feature_.contains(name); }
   // Names are those of the module's parameters and buffers, or made by the exporter.
   bool keeps_names() const { return pytorch_; }

@@ -335,7 +335,7 @@ void add_weight_findings(const OnnxModel& model, const ParameterRule& rule, std:
                "trained; mend the file, or train it by --train-also '",
                name, "'"));
     }
-    if (!verdict.table.empty() && rule.is_learnable_place(name))
+    if (!verdict.table.empty() && rule.is_learnable_position(name))
       warn(name, cat("it looks like a table, ", verdict.table, ", so it is taken for a constant", trains_it(name)));
     if (rule.is_said_parameter(name) && rule.is_statistic(name)) {
       warn(name,

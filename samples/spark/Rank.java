@@ -36,7 +36,7 @@ final class Rank {
 
   TrainOnSpark.Result train(Iterator<Tuple2<TrainOnSpark.Place, Row>> rows) {
     try (Engine engine = Engine.create(); Plan plan = job.plan(engine); Store store = rank == 0 ? open(engine) : null) {
-      // Task 0 serves the place where the ranks meet; Spark's own barrier message carries its id to the others.
+      // Task 0 serves the rendezvous of the ranks; Spark's own barrier message carries its id to the others.
       String id = task.allGather(store == null ? "" : store.id())[0];
       SessionOptions where = new SessionOptions().firstRank(rank).ranks(1).rendezvous(id).slices(true)
           .address(host(rank)).joinTimeout(Duration.ofMinutes(2));

@@ -36,17 +36,17 @@ TEST(TopK, TakesEqualElementsInTheirOrder) {
       for (const bool largest : {true, false}) {
         const auto out = top_k(x, 9, axis, largest);
         for (int64_t row = 0; row < x.elements() / size; ++row) {
-          const auto place = [&](int64_t i, int64_t n) { return (row / inner * n + i) * inner + row % inner; };
+          const auto element = [&](int64_t i, int64_t n) { return (row / inner * n + i) * inner + row % inner; };
           double before = largest ? 7 : -1;
           int64_t position = -1;
           for (int64_t i = 0; i < 9; ++i) {
-            const double value = out[0].get(place(i, 9));
-            const int64_t at = out[1].get_int(place(i, 9));
-            ASSERT_EQ(x.get(place(at, size)), value);
+            const double value = out[0].get(element(i, 9));
+            const int64_t at = out[1].get_int(element(i, 9));
+            ASSERT_EQ(x.get(element(at, size)), value);
             ASSERT_TRUE(value == before ? at > position : largest ? value < before : value > before);
             // Nothing that would come between was left out.
             for (int64_t other = 0; other < size; ++other) {
-              const double there = x.get(place(other, size));
+              const double there = x.get(element(other, size));
               const bool after_last = there == before ? other > position : largest ? there < before : there > before;
               const bool before_this = there == value ? other < at : largest ? there > value : there < value;
               ASSERT_FALSE(after_last && before_this) << other;

@@ -46,13 +46,13 @@ Tensor draw_indices(const Case& c) {
 // The slice that a position names, -1 for none.
 int64_t slice_of(const Case& c, const Tensor& indices, int64_t position) {
   const Sizes s(c);
-  int64_t place = 0;
+  int64_t element = 0;
   for (int64_t t = 0; t < c.indices.back(); ++t) {
     const int64_t size = c.x[static_cast<size_t>(c.batch + t)], i = indices.get_int(position * c.indices.back() + t);
     if (i < -size || i >= size) return -1;
-    place = place * size + (i < 0 ? i + size : i);
+    element = element * size + (i < 0 ? i + size : i);
   }
-  return position / s.count * s.span + place;
+  return position / s.count * s.span + element;
 }
 
 Shape picked_shape(const Case& c) {

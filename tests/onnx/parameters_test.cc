@@ -244,7 +244,7 @@ TEST(OnnxParameters, WeightsOfALossInSteps) {
   }
 }
 
-// What a model standardises its data by is of the data; a scale or a shift of another name or place is learnt.
+// What a model standardises its data by is of the data; a scale or a shift of another name or position is learnt.
 TEST(OnnxParameters, StatisticsOfData) {
   using testing::node;
   const epl::Tensor matrix =

@@ -97,7 +97,7 @@ SampleCuts cuts_of(const OpDef& op, const std::string& sample_text) {
 
 // Of the sample that may be cut most.
 std::string sharding_of(const OpDef& op) {
-  if (op.boundary) return "none: a plan places it where cuts meet";
+  if (op.boundary) return "none: a plan inserts it where cuts meet";
   if (op.takes_any_operands) return "none: it looks at each operand by itself, so at shards as they are";
   SampleCuts best;
   for (const std::string& sample : op.samples) {

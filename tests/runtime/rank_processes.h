@@ -29,7 +29,7 @@ class RankProcesses {
   RankProcesses& operator=(const RankProcesses&) = delete;
 
   const std::string& folder() const { return folder_.path(); }
-  // Where the processes of the job meet; a new place for each job.
+  // Where the processes of the job meet; another rendezvous for each job.
   const std::string& rendezvous() const { return rendezvous_; }
   void new_job() {
     rendezvous_ = folder_ / cat("meet", ++jobs_);

@@ -89,7 +89,7 @@ constexpr std::string_view drawn_weight = R"(graph drawn(x: f32[8,12] batch 0) {
 }
 )";
 
-// A draw for each element, so that a sample on another rank's place shows.
+// A draw for each element, so that a sample at another rank's position shows.
 constexpr std::string_view drawn_samples = R"(graph drawn(x: f32[8,12] batch 0) {
   w1: f32[12,16] = param
   w2: f32[16,8] = param

@@ -28,7 +28,7 @@ inline constexpr std::string_view skip_mlp = R"(graph mlp(x: f32[8,12] batch 0) 
 }
 )";
 
-// The same with a draw for each element, so that a sample that goes to another rank's place shows.
+// The same with a draw for each element, so that a sample that goes to another rank's position shows.
 inline constexpr std::string_view dropout_mlp = R"(graph mlp(x: f32[8,12] batch 0) {
   w1: f32[12,16] = param
   b1: f32[16] = param

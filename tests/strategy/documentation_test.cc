@@ -75,7 +75,7 @@ where there are several ranks. `epl_strategy_of_model` gives it as a strategy. T
   and they are pinned to the dimensions of their shards (`dims`, below).
 
 `epl plan model.onnx --annotated OUT.onnx` (`epl_plan_export_onnx`) writes a plan into its model in ONNX's words, and
-what these cannot say into `epl.strategy`. If that has scopes of its own, as for experts or stages that take turns on
+what these cannot say into `epl.strategy`. If that has scopes of its own, as for experts or interleaved stages on
 ranks, they count when the file is read. So the file gives the same plan again.
 
 Sibling scopes take different ranks. With `cluster.colocate_split_and_replicate`, and where there is one scope alone,

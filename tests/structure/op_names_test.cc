@@ -45,7 +45,7 @@ const std::map<std::string, Exception>& exceptions() {
         "rows of transfers and reductions, which it chooses, and what it writes around them"}},
       {"core/program/row_routes.cc", {{"combine_rows", "dispatch_rows"}, "rows to who owns them, and answers back"}},
       {"core/program/transfer.cc", {reductions, "reductions of a collective"}},
-      {"core/program/uploads.cc", {{"upload"}, "a row of transfers, which it places"}},
+      {"core/program/uploads.cc", {{"upload"}, "a row of transfers, which it inserts"}},
       {"core/strategy/plan_text.cc", {reductions, "reductions of a sharding"}},
       {"core/strategy/strategy.cc", {reductions, "the words of a key"}},
       {"core/train/metrics/top_k.cc", {{"top_k"}, "a metric"}},

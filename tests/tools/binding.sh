@@ -25,7 +25,7 @@ expect 0 "each of 2 copies computes all of it" "$epl" plan mlp.onnx --batch 16 -
   batch=16
 expect 3 "power of two" "$epl" plan mlp.onnx --batch 33 --micro-batches 3
 
-# Shapes. The model leaves every size of x open but one, and names none: symbols are called by their places.
+# Shapes. The model leaves every size of x open but one, and names none: symbols are called by their positions.
 cp "$source/tests/onnx/data/nameless.onnx" . || exit 1
 # zeros SHAPE BYTES: an array of NumPy.
 zeros() {

@@ -69,12 +69,12 @@ digits=5049a0ffc3d2e1b05049a0ffc3d2e1b0
 for id in epl_id-1:$digits:127.0.0.1:1 EPL-ID-1:$digits:127.0.0.1:1 tcp://epl-id-1:$digits:127.0.0.1:1 $digits \
   file://epl-id-1:$digits:127.0.0.1:1 epl-id-1:${digits}x:127.0.0.1:1 epl-id-1$digits:127.0.0.1:1; do
   output=$(EPL_RANK=0 EPL_WORLD_SIZE=2 EPL_RENDEZVOUS=$id train --data t.csv --join-timeout 0.2 2>&1)
-  [ $? -ne 0 ] || fail "$id is taken for a place"
+  [ $? -ne 0 ] || fail "$id is taken for a rendezvous"
   case $output in *${digits#????????????????????}*) fail "a secret is repeated: $output" ;; esac
 done
 [ ! -e "epl-id-1:$digits:127.0.0.1:1" ] || fail "a folder is called like a secret"
 
-# A process that takes itself for another one, and a place of an earlier run, are the user's to mend.
+# A process that takes itself for another one, and a rendezvous of an earlier run, are the user's to mend.
 rm -rf meet
 for turn in 1 2; do
   EPL_RANK=0 EPL_WORLD_SIZE=2 EPL_RENDEZVOUS=file://$PWD/meet EPL_SECRET=word train --data t.csv \

@@ -42,11 +42,11 @@ holds "a job goes on in more processes" test "$(hash_of part.json)" = "$alone"
 "$epl" evaluate four/trained.onnx --text book.txt --batch 8 | sed 's/^/[0] /' >expected
 holds "evaluation in two processes is that in one" cmp -s evaluated expected
 
-# The secret and the place are handed over, and nobody sees the secret.
+# The secret and the rendezvous are handed over, and nobody sees the secret.
 "$epl" launch -n 2 -- sh -c 'echo $EPL_RANK of $EPL_WORLD_SIZE: $(wc -c <&$EPL_SECRET_FD); env; tr "\0" "\n" </proc/$$/cmdline' \
   >seen 2>&1 || failed=1
 holds "ranks" grep -q '^\[1\] 1 of 2: 64' seen
-holds "the place" grep -q '^\[0\] EPL_RENDEZVOUS=tcp://127.0.0.1:' seen
+holds "the rendezvous" grep -q '^\[0\] EPL_RENDEZVOUS=tcp://127.0.0.1:' seen
 echo "a word that is seen nowhere" >given.secret
 chmod 600 given.secret
 EPL_SECRET="a word that is seen nowhere" "$epl" launch -n 1 -- sh -c 'env; tr "\0" "\n" </proc/$$/cmdline; exit 0' >seen

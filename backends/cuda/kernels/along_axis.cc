@@ -75,13 +75,13 @@ Result<Kernel> cum_sum(const Query& q) {
   const std::string_view rounded = type == DType::f16    ? "half_of(out)"
                                    : type == DType::bf16 ? "bfloat_of(out)"
                                                          : "(Memory)out";
-  const std::string body =
-      cat("extern \"C\" __global__ void along(const Memory* x, Memory* y) {\n", thread_head(rows.rows), "  ",
-          real ? "double" : "unsigned long long", " sum = 0;\n  for (long long i = 0; i < n; ++i) {\n",
-          "    const long long place = offset(t) + (", q.flag("reverse") ? "n - 1 - i" : "i", ") * inner;\n    const ",
-          real ? "double" : "unsigned long long", " value = (", real ? "double" : "unsigned long long",
-          ")at(x, place), out = ", q.flag("exclusive") ? "sum" : "sum + value", ";\n    y[place] = ", rounded,
-          ";\n    sum += value;\n  }\n}\n");
+  const std::string body = cat(
+      "extern \"C\" __global__ void along(const Memory* x, Memory* y) {\n", thread_head(rows.rows), "  ",
+      real ? "double" : "unsigned long long", " sum = 0;\n  for (long long i = 0; i < n; ++i) {\n",
+      "    const long long position = offset(t) + (", q.flag("reverse") ? "n - 1 - i" : "i", ") * inner;\n    const ",
+      real ? "double" : "unsigned long long", " value = (", real ? "double" : "unsigned long long",
+      ")at(x, position), out = ", q.flag("exclusive") ? "sum" : "sum + value", ";\n    y[position] = ", rounded,
+      ";\n    sum += value;\n  }\n}\n");
   return launched(rows, type, body, {input(0), output(0)});
 }
 

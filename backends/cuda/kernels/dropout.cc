@@ -1,4 +1,4 @@
-// Dropout by counter: a draw depends on the seed, the step, the node's name and the element's place in the global
+// Dropout by counter: a draw depends on the seed, the step, the node's name and the element's position in the global
 // batch.
 #include <cmath>
 

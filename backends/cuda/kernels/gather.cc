@@ -69,31 +69,31 @@ Result<Kernel> gather_elements(const Query& q) {
 }
 
 constexpr std::string_view add_slices = R"text(
-// first[p]: the first position of place p; next[i]: the one behind i that names the same place. -1: none.
+// first[p]: the first position of bucket p; next[i]: the one behind i that names the same bucket. -1: none.
 extern "C" __global__ void link(const Index* indices, long long* first, long long* next) {
   const long long t = (long long)blockIdx.x * 256 + threadIdx.x;
   if (t >= count) return;
-  const long long place = index_at(indices, t);
-  if (place < 0) return;
+  const long long bucket = index_at(indices, t);
+  if (bucket < 0) return;
   long long before = t - 1, behind = t + 1;
-  while (before >= 0 && index_at(indices, before) != place) --before;
-  if (before < 0) first[place] = t;
-  while (behind < count && index_at(indices, behind) != place) ++behind;
+  while (before >= 0 && index_at(indices, before) != bucket) --before;
+  if (before < 0) first[bucket] = t;
+  while (behind < count && index_at(indices, behind) != bucket) ++behind;
   next[t] = behind < count ? behind : -1;
 }
 extern "C" __global__ void add_slices(const float* dy, const long long* first, const long long* next, float* dx) {
   const long long t = (long long)blockIdx.x * 256 + threadIdx.x;
   if (t >= elements) return;
-  const long long row = t / inner, place = row % size;
+  const long long row = t / inner, bucket = row % size;
   const float* from = dy + row / size * count * inner + t % inner;
   float tree[40];
-  long long at = first[place];
+  long long at = first[bucket];
   for (long long unit = 0;; ++unit) {
     float sum = 0.0f;
     if (consecutive) {
       for (; at >= 0 && at / run % units == unit; at = next[at]) sum = sum + from[at * inner];
     } else {
-      for (at = first[place]; at >= 0; at = next[at])
+      for (at = first[bucket]; at >= 0; at = next[at])
         if (at / run % units == unit) sum = sum + from[at * inner];
     }
     if (!joined(tree, unit, units, &sum)) continue;
@@ -103,7 +103,7 @@ extern "C" __global__ void add_slices(const float* dy, const long long* first, c
 }
 )text";
 
-// The CPU adds all slices of one place to one sum where they are of one unit: zeros of the other units change no bit,
+// The CPU adds all slices of one bucket to one sum where they are of one unit: zeros of the other units change no bit,
 // because a sum that starts from +0 is never -0.
 Result<Kernel> gather_grad(const Query& q) {
   EPL_TRY(integers(q));

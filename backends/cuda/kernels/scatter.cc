@@ -1,4 +1,4 @@
-// Ops that put elements where indices say, and their adjoints, in the order of positions. What names one place is
+// Ops that put elements where indices say, and their adjoints, in the order of positions. What names one bucket is
 // brought together by lists (as in gather.cc), or looked for by a thread for each line.
 #include "backends/cuda/generate/elements.h"
 #include "backends/cuda/generate/region.h"
@@ -59,7 +59,7 @@ struct Lines {
     return cat(constant("length", length), constant("step", step), constant("data_length", data_length),
                constant("data_step", data_step), "using Index = ", memory_type(index), ";\n",
                walk_function("index_line", of_indices), walk_function("data_line", of_data),
-               "inline long long place_of(const Index* indices, long long i) {\n  long long index = indices[i];\n"
+               "inline long long element_of(const Index* indices, long long i) {\n  long long index = indices[i];\n"
                "  if (index < 0) index += data_length;\n  return index >= 0 && index < data_length ? index : -1;\n}\n");
   }
 };
@@ -78,8 +78,8 @@ Result<Kernel> scatter_elements(const Query& q) {
           "extern \"C\" __global__ void scatter(const Index* indices, const Memory* updates, Memory* y) {\n",
           thread_head(lines.count),
           "  for (long long i = 0, from = index_line(t); i < length; ++i, from += step) {\n"
-          "    const long long place = place_of(indices, from);\n    if (place < 0) continue;\n"
-          "    Memory& to = y[data_line(t) + place * data_step];\n    to = combined(to, updates[from]);\n  }\n}\n");
+          "    const long long element = element_of(indices, from);\n    if (element < 0) continue;\n"
+          "    Memory& to = y[data_line(t) + element * data_step];\n    to = combined(to, updates[from]);\n  }\n}\n");
   if (lines.count > 0)
     kernel.launches.push_back(
         launch_threads(program({region_file}, body), "scatter", lines.count, {input(1), input(2), output(0)}));
@@ -103,7 +103,7 @@ Result<Kernel> gather_elements_grad(const Query& q) {
           thread_head(threads),
           "  const long long line = t / data_length, own = t % data_length;\n  Wide sum = 0;\n"
           "  for (long long i = 0, from = index_line(line); i < length; ++i, from += step)\n"
-          "    if (place_of(indices, from) == own) sum += loaded(dy[from]);\n"
+          "    if (element_of(indices, from) == own) sum += loaded(dy[from]);\n"
           "  dx[data_line(line) + own * data_step] = rounded(sum);\n}\n");
   if (threads > 0)
     kernel.launches.push_back(
@@ -132,33 +132,33 @@ struct Tuples {
     for (size_t t = 0; t < sizes.size(); ++t)
       steps +=
           cat("  index = indices[position * ", sizes.size(), " + ", t, "];\n  if (index < 0) index += ", sizes[t],
-              ";\n  if (index < 0 || index >= ", sizes[t], ") return -1;\n  place = place * ", sizes[t], " + index;\n");
+              ";\n  if (index < 0 || index >= ", sizes[t], ") return -1;\n  tuple = tuple * ", sizes[t], " + index;\n");
     return cat("using Index = ", memory_type(index), ";\n", constant("count", count),
                constant("positions", positions()), constant("inner", inner),
                "inline long long slice_of(const Index* indices, long long position) {\n",
-               "  long long place = 0, index = 0;\n  (void)index;\n", steps, "  return position / count * ", span,
-               "LL + place;\n}\n");
+               "  long long tuple = 0, index = 0;\n  (void)index;\n", steps, "  return position / count * ", span,
+               "LL + tuple;\n}\n");
   }
 };
 
-// first[p]: the first position of place p; next[i]: the one behind i that names the same place. -1: none.
+// first[p]: the first position of bucket p; next[i]: the one behind i that names the same bucket. -1: none.
 constexpr std::string_view link_positions = R"text(
 extern "C" __global__ void link_positions(const Index* indices, long long* first, long long* next) {
   const long long t = (long long)blockIdx.x * 256 + threadIdx.x;
   if (t >= positions) return;
-  const long long place = slice_of(indices, t);
-  if (place < 0) return;
+  const long long bucket = slice_of(indices, t);
+  if (bucket < 0) return;
   long long before = t - 1, behind = t + 1;
-  while (before >= 0 && slice_of(indices, before) != place) --before;
-  if (before < 0) first[place] = t;
-  while (behind < positions && slice_of(indices, behind) != place) ++behind;
+  while (before >= 0 && slice_of(indices, before) != bucket) --before;
+  if (before < 0) first[bucket] = t;
+  while (behind < positions && slice_of(indices, behind) != bucket) ++behind;
   next[t] = behind < positions ? behind : -1;
 }
 )text";
 
-void add_links(Kernel& kernel, const std::string& text, int64_t places, int64_t positions, Argument indices,
+void add_links(Kernel& kernel, const std::string& text, int64_t buckets, int64_t positions, Argument indices,
                Argument first, Argument next) {
-  add_fill(kernel, DType::i64, first, places, "~0ULL");
+  add_fill(kernel, DType::i64, first, buckets, "~0ULL");
   if (positions > 0)
     kernel.launches.push_back(launch_threads(text, "link_positions", positions, {indices, first, next}));
 }

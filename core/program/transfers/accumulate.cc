@@ -36,7 +36,7 @@ EPL_OP(accumulate) {
   return {.doc = "The sum of x over the micro-batches of a loop, by the binary tree; complete when the loop has ended.",
           .signature = "x -> y",
           .infer = [](const OpQuery& q) -> Result<OutputTypes> { return OutputTypes{q.in(0)}; },
-          .no_gradient = "it is placed after the gradients are known",
+          .no_gradient = "it is inserted after the gradients are known",
           .boundary = true};
 }
 

@@ -14,7 +14,7 @@ EPL_OP(fetch) {
   return {.doc = "x, which lies in another memory of the device, where its kernels compute.",
           .signature = "x -> y",
           .infer = infer_same,
-          .no_gradient = "it is placed after the gradients are known",
+          .no_gradient = "it is inserted after the gradients are known",
           .boundary = true};
 }
 
@@ -23,7 +23,7 @@ EPL_OP(evict) {
           .signature = "x -> y",
           .attributes = {{"memory", std::string("host"), true}},
           .infer = infer_same,
-          .no_gradient = "it is placed after the gradients are known",
+          .no_gradient = "it is inserted after the gradients are known",
           .boundary = true};
 }
 

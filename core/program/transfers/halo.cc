@@ -178,7 +178,7 @@ EPL_OP(halo) {
         type.shape[dim] = size;
         return OutputTypes{type};
       },
-      .no_gradient = "it is placed after the gradients are known",
+      .no_gradient = "it is inserted after the gradients are known",
       .boundary = true};
 }
 

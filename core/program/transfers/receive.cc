@@ -13,7 +13,7 @@ EPL_OP(receive) {
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
             return OutputTypes{{q.attributes().dtype("dtype"), q.attributes().ints("shape")}};
           },
-          .no_gradient = "it is placed after the gradients are known",
+          .no_gradient = "it is inserted after the gradients are known",
           .boundary = true};
 }
 

@@ -21,7 +21,7 @@ OpDef rows_op(std::string doc, Result<OutputTypes> (*infer)(const OpQuery&)) {
           .signature = "x, owners -> y",
           .attributes = {{"axis", std::string("data"), true}, {"parts", int64_t{1}, true}},
           .infer = infer,
-          .no_gradient = "it is placed after the gradients are known",
+          .no_gradient = "it is inserted after the gradients are known",
           .boundary = true};
 }
 

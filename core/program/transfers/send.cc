@@ -11,7 +11,7 @@ EPL_OP(send) {
           .signature = "x ->",
           .attributes = {{"to", int64_t{0}, true}, {"peer", int64_t{0}}, {"channel", int64_t{0}}},
           .infer = [](const OpQuery&) -> Result<OutputTypes> { return OutputTypes{}; },
-          .no_gradient = "it is placed after the gradients are known",
+          .no_gradient = "it is inserted after the gradients are known",
           .boundary = true};
 }
 

@@ -18,7 +18,7 @@ EPL_OP(batch_slice) {
         type.shape[q.attributes().integer("dim")] = q.attributes().integer("size");
         return OutputTypes{type};
       },
-      .no_gradient = "it is placed after the gradients are known",
+      .no_gradient = "it is inserted after the gradients are known",
       .boundary = true};
 }
 

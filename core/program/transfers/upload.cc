@@ -7,7 +7,7 @@ EPL_OP(upload) {
   return {.doc = "x, a tensor of the caller's, in the memory of a device that cannot read the host's.",
           .signature = "x -> y",
           .infer = [](const OpQuery& q) -> Result<OutputTypes> { return OutputTypes{q.in(0)}; },
-          .no_gradient = "it is placed after the gradients are known",
+          .no_gradient = "it is inserted after the gradients are known",
           .boundary = true};
 }
 
