@@ -377,7 +377,7 @@ TEST_P(Ranks, subgroups_are_groups) {
   }
 }
 
-TEST_P(Ranks, a_part_ends_with_its_group) {
+TEST_P(Ranks, a_subgroup_ends_with_its_group) {
   if (ranks() == 1) return;
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     std::vector<int> all;

@@ -299,7 +299,7 @@ TEST_F(Joined, who_leaves_is_lost_but_for_those_who_come_together_anew) {
   EXPECT_TRUE((*both[0])->lost().ok());
 }
 
-TEST_F(Joined, members_of_a_part_must_be_the_same_to_all) {
+TEST_F(Joined, members_of_a_subgroup_must_be_the_same_to_all) {
   std::vector<Result<std::unique_ptr<Communicator>>> three;
   for (int r = 0; r < 3; ++r) three.emplace_back(Status());
   std::vector<std::thread> threads;

@@ -111,7 +111,7 @@ TEST(Reshard, ASumIsScatteredOverAnyDimension) {
       "reduce_scatter(model) f32[4,16]");
 }
 
-// 10 parts over the 4 ranks of `model`, 3 to a shard: 12 with padding.
+// 10 granules over the 4 ranks of `model`, 3 to a shard: 12 with padding.
 Cuts uneven(int64_t of, int64_t outer = 1) { return {{{model}, outer, of}}; }
 std::string moves_of_ten(const Sharding& from, const Sharding& to) { return moves(from, to, {DType::f32, {10, 20}}); }
 

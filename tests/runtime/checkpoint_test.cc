@@ -394,8 +394,8 @@ TEST(Checkpoint, AFailureOfAnyPartLeavesTheOldOne) {
   }
 }
 
-// A process that has not noticed yet that its job has given up the save writes its part all the same: no obstacle for
-// the next save, which has other names and removes it, and nothing that stays when the checkpoint goes.
+// A process that has not noticed yet that its job has given up the save writes its shard file all the same: no obstacle
+// for the next save, which has other names and removes it, and nothing that stays when the checkpoint goes.
 TEST(Checkpoint, APartThatComesTooLateGoesWithTheNextSave) {
   const std::string folder = fresh_folder("late");
   const auto shards = cut_shards();

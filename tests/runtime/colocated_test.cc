@@ -132,7 +132,7 @@ TEST(Colocated, ExchangeWhatGoesFromOneToTheOther) {
   auto plan = plan_of(layouts()[0], "data");
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   const Entry& entry = *(*plan)->entry(EntryKind::train);
-  ASSERT_EQ(entry.locals.size(), 1u) << "ranks that are shared are one class";
+  ASSERT_EQ(entry.locals.size(), 1u) << "ranks that are shared are one virtual device";
   std::set<std::string> exchanged;
   for (const Node& node : entry.locals[0].graph.nodes()) {
     if (node.op->name == "all_to_all") exchanged.insert(node.name);

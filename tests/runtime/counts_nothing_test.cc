@@ -226,7 +226,7 @@ TEST(CountsNothingAtAll, NoSample) {
   }
 }
 
-// Whoever makes the step: a job, a caller of the C API, or the parts of a step.
+// Whoever makes the step: a job, a caller of the C API, or the phases of a step.
 TEST_P(CountsNothing, TheReasonIsSaid) {
   Job job = start(classifier, {.name = "softmax_cross_entropy"}, GetParam(), true);
   warnings().clear();
@@ -245,30 +245,30 @@ TEST_P(CountsNothing, TheReasonIsSaid) {
 }
 
 TEST_P(CountsNothing, InTwoPartsIsAsInOne) {
-  Job parts = start(classifier, {.name = "softmax_cross_entropy"}, GetParam(), true),
+  Job phases = start(classifier, {.name = "softmax_cross_entropy"}, GetParam(), true),
       full = start(classifier, {.name = "softmax_cross_entropy"}, GetParam(), true);
-  for (Job* one : {&parts, &full}) one->step(batch(8, 0));  // the moments are not zero
+  for (Job* one : {&phases, &full}) one->step(batch(8, 0));  // the moments are not zero
   StepMetrics metrics;
-  ASSERT_TRUE(parts.session->gradients(batch(0, -100), metrics).ok());
-  const Tensor gradient = *parts.session->state().get("w.gradient");
-  ASSERT_TRUE(parts.session->apply(metrics).ok());
+  ASSERT_TRUE(phases.session->gradients(batch(0, -100), metrics).ok());
+  const Tensor gradient = *phases.session->state().get("w.gradient");
+  ASSERT_TRUE(phases.session->apply(metrics).ok());
   EXPECT_TRUE(metrics.counts_nothing);
   EXPECT_TRUE(std::isnan(metrics.loss));
   EXPECT_EQ(metrics.gradient_norm, 0);
-  EXPECT_EQ(parts.session->host_state().steps_done(), 2);
+  EXPECT_EQ(phases.session->host_state().steps_done(), 2);
   full.step(batch(0, -100));
   for (const char* name : {"w", "v"})
-    EXPECT_TRUE(identical(*parts.session->state().get(name), *full.session->state().get(name)));
-  EXPECT_EQ(parts.session->apply(metrics).code(), Code::misuse);  // they were applied
-  for (Job* one : {&parts, &full}) one->step(batch(8, 0));
+    EXPECT_TRUE(identical(*phases.session->state().get(name), *full.session->state().get(name)));
+  EXPECT_EQ(phases.session->apply(metrics).code(), Code::misuse);  // they were applied
+  for (Job* one : {&phases, &full}) one->step(batch(8, 0));
   for (const char* name : {"w", "v"})
-    EXPECT_TRUE(identical(*parts.session->state().get(name), *full.session->state().get(name)));
+    EXPECT_TRUE(identical(*phases.session->state().get(name), *full.session->state().get(name)));
   // Gradients that the host sets count.
-  const Tensor before = *parts.session->state().get("w");
-  ASSERT_TRUE(parts.session->gradients(batch(0, -100), metrics).ok());
-  ASSERT_TRUE(parts.session->state().set("w.gradient", gradient).ok());
-  ASSERT_TRUE(parts.session->apply(metrics).ok());
-  EXPECT_FALSE(identical(*parts.session->state().get("w"), before));
+  const Tensor before = *phases.session->state().get("w");
+  ASSERT_TRUE(phases.session->gradients(batch(0, -100), metrics).ok());
+  ASSERT_TRUE(phases.session->state().set("w.gradient", gradient).ok());
+  ASSERT_TRUE(phases.session->apply(metrics).ok());
+  EXPECT_FALSE(identical(*phases.session->state().get("w"), before));
 }
 
 // A batch that cannot be computed says nothing in the update by the gradients before it.

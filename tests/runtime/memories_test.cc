@@ -158,7 +158,7 @@ void evict(const CompiledPlan& plan, Evicts what) {
       Program& program = entry.programs[static_cast<size_t>(c)];
       const auto take_indices = [](const auto& from, auto& to) {
         ASSERT_EQ(from.size(), to.size());
-        for (size_t i = 0; i < from.size(); ++i) to[i].index = from[i].index;  // of all classes
+        for (size_t i = 0; i < from.size(); ++i) to[i].index = from[i].index;  // of all virtual devices
       };
       take_indices(program.inputs, made->inputs);
       take_indices(program.outputs, made->outputs);
@@ -238,7 +238,7 @@ TEST(Memories, TakeWhatThePlanSays) {
     EXPECT_EQ(fullest(**one, MemoryKind::host), 0) << layout.text();
     const auto states = evicted_plan(far_name(4), layout, Evicts::states);
     ASSERT_TRUE(states && !HasFailure());
-    for (int c = 0; c < states->classes(); ++c) {
+    for (int c = 0; c < states->virtual_devices(); ++c) {
       int64_t there = 0;
       for (const StateSlot& slot : states->state_of(c).slots()) {
         EXPECT_EQ(slot.memory == MemoryKind::host, slot.kind == ValueKind::state) << slot.name;

@@ -15,7 +15,7 @@ namespace epl::pipeline_order_test {
 namespace {
 
 // Goes through the calls of all virtual devices, as their programs say it: what is sent waits to be taken, and calls
-// wait for what has been sent. Gives the class that never gets to its end; -1: all do.
+// wait for what has been sent. Gives the virtual device that never gets to its end; -1: all do.
 class Walk {
  public:
   explicit Walk(const std::vector<Program>& programs) : programs_(programs), at_(programs.size()) {
@@ -84,7 +84,7 @@ class Walk {
 
   const std::vector<Program>& programs_;
   std::vector<At> at_;
-  std::vector<std::vector<bool>> taken_;  // by class, by event
+  std::vector<std::vector<bool>> taken_;  // by virtual device, by event
   std::map<std::tuple<int, int, int64_t>, std::deque<Sent>> on_the_way_;
 };
 

@@ -85,7 +85,7 @@ TEST_P(Split, HoldsShardsOfTheWeightsAndOfTheirState) {
     ++cut;
   }
   EXPECT_GE(cut, 9) << "three weights, each with its two moments";
-  for (int t = 0; t < (*plan)->classes(); ++t)
+  for (int t = 0; t < (*plan)->virtual_devices(); ++t)
     EXPECT_LT((*plan)->state_of(t).bytes(), (*plan_of({}))->state_of(0).bytes()) << t;
   EXPECT_FALSE((*plan)->text(EntryKind::train, "plan")->empty());
 }

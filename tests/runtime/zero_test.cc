@@ -120,9 +120,10 @@ TEST_P(Zero, HasThemWithEveryOptimizer) {
 TEST_P(Zero, HoldsAShardOfTheOptimizersState) {
   auto plan = plan_of(GetParam(), {}), replicated = plan_of(GetParam(), off({}));
   ASSERT_TRUE(plan.ok() && replicated.ok()) << plan.status().to_string();
-  for (int t = 0; t < (*plan)->classes(); ++t) {
+  for (int t = 0; t < (*plan)->virtual_devices(); ++t) {
     EXPECT_GT(optimizer_bytes(**plan, t), 0);
-    EXPECT_EQ(optimizer_bytes(**plan, t) * GetParam().shards, optimizer_bytes(**replicated, t)) << "class " << t;
+    EXPECT_EQ(optimizer_bytes(**plan, t) * GetParam().shards, optimizer_bytes(**replicated, t))
+        << "virtual device " << t;
     for (const StateSlot& slot : (*plan)->state_of(t).slots()) {
       if (slot.kind != ValueKind::parameter) continue;
       EXPECT_EQ(slot.local, (*replicated)->state_of(t).find(slot.name)->local) << slot.name;

@@ -89,14 +89,14 @@ class Tables : public ::testing::TestWithParam<std::string> {
   // Shapes that there is a table of.
   template <class F> static void each_shape(F f) {
     int shapes = 0;
-    for (int classes : {2, 4, 8}) {
+    for (int devices : {2, 4, 8}) {
       for (int64_t micro_batches : {1, 2, 4, 8, 16, 32}) {
         for (int chunks : {1, 2, 4}) {
-          const PipelineShape shape{classes, chunks, micro_batches};
+          const PipelineShape shape{devices, chunks, micro_batches};
           const bool fits = row().chunks == 0 ? chunks > 1 : chunks == row().chunks;
           if (!fits || (row().refusal && !row().refusal(shape).empty())) continue;
           ++shapes;
-          f(shape, cat(GetParam(), " of ", chunks, " stages on each of ", classes, " with ", micro_batches));
+          f(shape, cat(GetParam(), " of ", chunks, " stages on each of ", devices, " with ", micro_batches));
         }
       }
     }
@@ -126,9 +126,9 @@ TEST_P(Tables, HaveEachCallOnceAndInOrder) {
 // Stage after stage, for any number of micro-batches.
 TEST_P(Tables, HaveAnOrderForFewMicroBatches) {
   for (int64_t micro_batches : {1, 2, 3}) {
-    for (int classes : {2, 4, 8}) {
-      const PipelineShape shape{classes, row().chunks == 0 ? 3 : row().chunks, micro_batches};
-      const std::string text = cat(GetParam(), " on ", classes, " with ", micro_batches);
+    for (int devices : {2, 4, 8}) {
+      const PipelineShape shape{devices, row().chunks == 0 ? 3 : row().chunks, micro_batches};
+      const std::string text = cat(GetParam(), " on ", devices, " with ", micro_batches);
       expect_each_call_once(row(), shape, Clock(row(), shape, true), text);
     }
   }
