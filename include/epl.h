@@ -296,7 +296,7 @@ struct epl_source;
 typedef epl_error* (*epl_open_fn)(void* userdata, const char* EPL_TEXT(location_length) location,
     size_t location_length, struct epl_source* EPL_OUT source);
 
-/* Bytes that can be read at any place, and must not change. */
+/* Bytes that can be read at any position, and must not change. */
 typedef struct epl_source {
   uint64_t struct_size;
   uint64_t bytes; /* how many there are */
@@ -477,7 +477,7 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_model_port_count(co
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK EPL_CHECKED epl_error*
 epl_model_port(const epl_model* model, int32_t kind, int64_t index, epl_tensor_info* EPL_OUT info);
 /* The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is fixed or is not
- * there. A dimension of an input that the file does not name is called by its place, as "x[2]". */
+ * there. A dimension of an input that the file does not name is called by its position, as "x[2]". */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char*
 epl_model_dim_symbol(const epl_model* model, int32_t kind, int64_t index, int32_t dim,
     size_t* EPL_OUT EPL_NULLABLE length);

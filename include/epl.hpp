@@ -516,7 +516,7 @@ struct call_options : epl_call_options {
   call_options() : epl_call_options(EPL_CALL_OPTIONS_INIT) {}
 };
 
-/// Bytes that can be read at any place, and must not change.
+/// Bytes that can be read at any position, and must not change.
 struct source : epl_source {
   source() : epl_source(EPL_SOURCE_INIT) {}
   /// The text must outlive the call that the struct is given to.
@@ -798,7 +798,7 @@ class model : public detail::handle<epl_model, epl_model_destroy> {
   }
 
   /// The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is fixed
-  /// or is not there. A dimension of an input that the file does not name is called by its place, as "x[2]".
+  /// or is not there. A dimension of an input that the file does not name is called by its position, as "x[2]".
   std::string_view dim_symbol(one_of<epl::port> kind, int64_t index, int32_t dim) const {
     std::size_t length = 0;
     const char* data = epl_model_dim_symbol(*this, kind, index, dim, &length);

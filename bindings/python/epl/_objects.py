@@ -105,8 +105,8 @@ class Model(core.Handle):
 
     def dim_symbol(self, kind: int, index: int, dim: int) -> str:
         """The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is
-        fixed or is not there. A dimension of an input that the file does not name is called by its place, as
-        "x[2]"."""
+        fixed or is not there. A dimension of an input that the file does not name is called by its position,
+        as "x[2]"."""
         kind = raw.number(c.c_int32, kind, "kind")
         index = raw.number(c.c_int64, index, "index")
         dim = raw.number(c.c_int32, dim, "dim")

@@ -367,7 +367,7 @@ class CallOptions(Struct):
 
 
 class Source(Struct):
-    # Bytes that can be read at any place, and must not change.
+    # Bytes that can be read at any position, and must not change.
     struct_size: int
     bytes: int
     read: Any

@@ -485,7 +485,7 @@ var _ [24]struct{} = [unsafe.Offsetof(CallOptions{}.Samples)]struct{}{}
 
 // Source is epl_source.
 //
-// Bytes that can be read at any place, and must not change.
+// Bytes that can be read at any position, and must not change.
 type Source struct {
 	StructSize uint64
 
@@ -1390,7 +1390,7 @@ func ModelPort(model *Model, kind int32, index int64, info *TensorInfo) (failure
 // ModelDimSymbol is epl_model_dim_symbol.
 //
 // The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is fixed or
-// is not there. A dimension of an input that the file does not name is called by its place, as "x[2]".
+// is not there. A dimension of an input that the file does not name is called by its position, as "x[2]".
 func ModelDimSymbol(model *Model, kind int32, index int64, dim int32) (result string) {
 	var length C.size_t
 	data := C.epl_model_dim_symbol(model, C.int32_t(kind), C.int64_t(index), C.int32_t(dim), &length)

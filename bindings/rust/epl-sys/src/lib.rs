@@ -425,7 +425,7 @@ const _: () = {
     assert!(core::mem::offset_of!(epl_call_options, samples) == 24);
 };
 
-/// Bytes that can be read at any place, and must not change.
+/// Bytes that can be read at any position, and must not change.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct epl_source {
@@ -1125,8 +1125,8 @@ extern "C" {
     /// Since 0.1, any thread, quick. `info`: written.
     pub fn epl_model_port(model: *const epl_model, kind: i32, index: i64, info: *mut epl_tensor_info) -> *mut epl_error;
     /// The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is
-    /// fixed or is not there. A dimension of an input that the file does not name is called by its place, as
-    /// "x[2]".
+    /// fixed or is not there. A dimension of an input that the file does not name is called by its position,
+    /// as "x[2]".
     ///
     /// Since 0.1, any thread, quick. `length`: written, may be null.
     pub fn epl_model_dim_symbol(model: *const epl_model, kind: i32, index: i64, dim: i32, length: *mut usize) -> *const c_char;

@@ -255,7 +255,7 @@ public final class Engine extends Handle {
     return use(engine -> new FolderLock(this, Raw.epl_folder_lock_create(engine, Text.utf8(path))));
   }
 
-  /** Serves the place where the processes of a job meet. */
+  /** Serves the rendezvous of the processes of a job. */
   public Store newStore(StoreOptions options) {
     return use(engine -> new Store(this, Raw.epl_store_create(engine, options.raw())));
   }

@@ -2,7 +2,7 @@ package ai.epl;
 
 import ai.epl.raw.Raw;
 
-/** The place where the processes of a job meet, served by one of them until their sessions are closed. */
+/** The rendezvous of the processes of a job, served by one of them until their sessions are closed. */
 public final class Store extends Handle {
   Store(Engine engine, long address) {
     super(engine, address);

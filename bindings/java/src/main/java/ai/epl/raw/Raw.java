@@ -720,7 +720,7 @@ public final class Raw {
   /**
    * epl_source.
    *
-   * Bytes that can be read at any place, and must not change.
+   * Bytes that can be read at any position, and must not change.
    */
   public static final class Source extends Struct {
     public static final int SIZE = 64;
@@ -1894,7 +1894,7 @@ public final class Raw {
 
   /**
    * The name of a symbolic dimension of an input or output, counted from 0; empty where it has none, is fixed
-   * or is not there. A dimension of an input that the file does not name is called by its place, as "x[2]".
+   * or is not there. A dimension of an input that the file does not name is called by its position, as "x[2]".
    */
   public static native byte[] epl_model_dim_symbol(long model, int kind, long index, int dim);
 
