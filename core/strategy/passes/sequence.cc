@@ -112,7 +112,7 @@ class Between {
   // The largest shard of an uneven cut, in granules.
   int64_t largest(const CutPosition& position) const { return (position.of + degree_ - 1) / degree_; }
   // Whether a cut of a dimension or factor of this size finds its position among those that it has. Uneven shards are
-  // of parts that nothing inside them cuts, and smaller than the dimension.
+  // of granules that nothing inside them cuts, and smaller than the dimension.
   bool nests(int64_t size, const Cuts& cuts, const CutPosition& position) const {
     const int64_t run = position.outer * (position.of > 0 ? position.of : degree_);
     if (size % run != 0) return false;
