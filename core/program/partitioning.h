@@ -175,7 +175,7 @@ class Partition {
     std::multimap<Value, Moved> moved;
     std::vector<Unpadded> unpadded;
     std::vector<std::pair<Value, RowRoutes>> routes;  // by indices
-    std::vector<std::pair<AxisCut, Value>> filled;    // which parts of a shard are no padding
+    std::vector<std::pair<AxisCut, Value>> filled;    // which granules of a shard are no padding
     std::vector<Taken> taken;
     std::vector<Handed> handed;
   };

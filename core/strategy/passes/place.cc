@@ -104,7 +104,7 @@ class Placement {
     }
     EPL_TRY(fit_batch(micro_batches));
     EPL_ASSIGN(const BatchAxes batch, find_batch_axes(layout_));
-    // One micro-batch has no order, and all ranks share those that stand apart in any case.
+    // One micro-batch has no order, and all ranks share independent ones in any case.
     const bool ordered = micro_batches > 1 && !plan_.independent_micro_batches;
     const bool first = ordered && request_.strategy.text("batch.order") == "micro_batches";
     const MicroBatches in_time{micro_batches, first ? BatchOrder::micro_batches : BatchOrder::ranks};
