@@ -91,7 +91,7 @@ Status Partition::pass_on(const Boundary& b, const LocalWriter& w) {
   const Phase phase = info.producer ? global_.node(info.producer).phase : Phase::forward;
   Value& now = in_block(b.value, b.late);
   if (sends) {
-    const Value leaves = w.append(crossing.meet, info.name, now, phase);
+    const Value leaves = w.append(crossing.gathers, info.name, now, phase);
     for (const Move& send : crossing.sends) w.append(send, cat(info.name, send.suffix), {leaves}, phase);
   }
   if (receives) {

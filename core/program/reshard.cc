@@ -356,7 +356,7 @@ Result<Crossing> cross(const Mesh& from_mesh, int from, const Mesh& to_mesh, int
     }
     crossing.as.dims[d] = std::move(common);
   }
-  EPL_ASSIGN(crossing.meet, reshard(from_mesh, {}, global, sharding, crossing.as));  // what is pending stays pending
+  EPL_ASSIGN(crossing.gathers, reshard(from_mesh, {}, global, sharding, crossing.as));  // what is pending stays pending
   const TensorType type = local_type(from_mesh, global, crossing.as);
   const auto pending_alike = [&](const Partial& sum) {
     return from_mesh.axes[sum.axis].kind == MeshAxis::Kind::rank && same_size(sum.axis);

@@ -36,11 +36,11 @@ Result<std::vector<Move>> reshard(const Mesh& mesh, const BatchLayout& batch, co
                                   const Sharding& from, const Sharding& to);
 
 // What takes a value to the ranks of another mesh. Axes of the same size in both keep cutting it, and sums over them
-// may still be pending; over others it is gathered first (`meet`), so that it lies `as` this in both. Then there is a
-// send for each rank that a rank may have to serve, and one node receives. `from` and `to` are the numbers of the
+// may still be pending; over others it is gathered first (`gathers`), so that it lies `as` this in both. Then there is
+// a send for each rank that a rank may have to serve, and one node receives. `from` and `to` are the numbers of the
 // virtual devices.
 struct Crossing {
-  std::vector<Move> meet;
+  std::vector<Move> gathers;
   Sharding as;
   std::vector<Move> sends;
   Move receive;

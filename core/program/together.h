@@ -1,6 +1,6 @@
-// Collectives of one kind that need not come one by one become one node of several operands: ranks meet once for all of
-// them. On the CPU nothing moves beside computing, so one collective is best. A device that has streams for moving will
-// want several collectives, by size.
+// Collectives of one kind that need not come one by one become one node of several operands: ranks communicate once for
+// all of them. On the CPU nothing moves beside computing, so one collective is best. A device that has streams for
+// moving will want several collectives, by size.
 #pragma once
 
 #include "core/program/local_graph.h"

@@ -36,7 +36,7 @@ class PendingJoin {
  private:
   PendingJoin(std::shared_ptr<Device> device, std::shared_ptr<Rendezvous> rendezvous, Joining joining);
   void run();
-  Status meet(Communicator& joined);
+  Status barrier(Communicator& joined);
 
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<Rendezvous> rendezvous_;
@@ -76,8 +76,8 @@ inline void PendingJoin::run() {
   std::exception_ptr thrown;
   try {
     joined = device_->join(joining_, *rendezvous_);
-    const Status met = joined.ok() ? meet(**joined) : Status();
-    if (!met.ok()) joined = met;
+    const Status all = joined.ok() ? barrier(**joined) : Status();
+    if (!all.ok()) joined = all;
   } catch (const std::bad_alloc&) {
     joined = Status::no_memory();
   } catch (...) {
@@ -92,7 +92,7 @@ inline void PendingJoin::run() {
 }
 
 // A call that completes on one rank does so on all: from here on a reason to give up finds nobody in the join any more.
-inline Status PendingJoin::meet(Communicator& joined) {
+inline Status PendingJoin::barrier(Communicator& joined) {
   EPL_ASSIGN(const std::unique_ptr<Stream> stream, device_->create_stream(1));
   joined.watch([this] { return joining_.stop.check(); });
   Status status = joined.run(*stream, {.kind = Collective::Kind::barrier});

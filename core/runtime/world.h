@@ -102,8 +102,8 @@ class World {
   void leave();
 
  private:
-  Status meet(const Stop& stop, FunctionRef<Status()> checks);
-  Status meet_processes();
+  Status make_all_groups(const Stop& stop, FunctionRef<Status()> checks);
+  Status group_processes();
   Status make_groups(LocalRank& rank);
   Status await_processes();
   std::string group_name(const ProgramGroup& group, const std::vector<int>& members) const;

@@ -31,7 +31,7 @@ Status World::connect(const Stop& stop, FunctionRef<Status()> checks) {
     return {};
   }
   EPL_TRY(over_processes() ? join_world(stop) : make_world());
-  return meet(stop, checks);
+  return make_all_groups(stop, checks);
 }
 
 namespace {
@@ -53,12 +53,12 @@ class Watched {
 
 }  // namespace
 
-Status World::meet(const Stop& stop, FunctionRef<Status()> checks) {
+Status World::make_all_groups(const Stop& stop, FunctionRef<Status()> checks) {
   std::vector<Communicator*> worlds;
   for (const auto& rank : ranks_) worlds.push_back(rank->world.get());
   const Watched watched(over_processes() ? worlds : std::vector<Communicator*>(), stop);
   call_.restart();
-  if (over_processes()) EPL_TRY(meet_processes());
+  if (over_processes()) EPL_TRY(group_processes());
   for (const auto& rank : ranks_) EPL_TRY(make_groups(*rank));
   if (over_processes()) EPL_TRY(await_processes());
   connected_ = true;
@@ -88,7 +88,7 @@ Status World::make_groups(LocalRank& rank) {
 }
 
 // Each rank says which is the first of its process. The first ranks are a group of their own.
-Status World::meet_processes() {
+Status World::group_processes() {
   const int64_t first = ranks_.first();
   EPL_TRY(ranks_.try_each([&](LocalRank& rank) -> Status {
     std::vector<int64_t> said(static_cast<size_t>(size()));
@@ -244,8 +244,8 @@ Status World::come_together(const Stop& stop) {
   EPL_TRY(lost_);
   const Status joined = join_world(stop);
   if (!joined.ok()) return pending_.empty() ? lost_ = joined : joined;
-  const Status met = meet(stop, no_checks);
-  return met.ok() ? met : abort(met);
+  const Status made = make_all_groups(stop, no_checks);
+  return made.ok() ? made : abort(made);
 }
 
 // What must be the same in all processes, a line each: what runs, how it is trained, what random numbers follow from.

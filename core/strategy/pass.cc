@@ -71,7 +71,8 @@ Result<Plan> run_all(const PlanRequest& request, std::string& coupled) {
 
 }  // namespace
 
-// Ranks meet where samples are coupled, micro-batches do not: there the batch goes through as one, for the same answer.
+// Ranks exchange values where samples are coupled, micro-batches do not: there the batch goes through as one, for the
+// same answer.
 Result<Plan> decide(const PlanRequest& request) {
   if (request.ranks < 1) return invalid("a plan needs at least one rank, got ", request.ranks);
   EPL_TRY(check_built(request.strategy));

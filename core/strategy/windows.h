@@ -14,8 +14,8 @@ namespace epl {
 
 // Whether windows of a node may slide over so many shards of a factor: along one dimension, and each is computed alike.
 bool may_slide(const Plan& plan, NodeId node, const ExtendedRule& rule, const CutFactor& factor, int64_t shards);
-// Seconds that ranks meet because of it: for what a rank reads over its borders; in the forward pass for that of the
-// backward pass as well, where also the gradients of weights are sums over the ranks.
+// Seconds of the transfers between ranks because of it: for what a rank reads over its borders; in the forward pass for
+// that of the backward pass as well, where also the gradients of weights are sums over the ranks.
 double window_seconds(const Graph& graph, const Node& node, const ExtendedRule& rule, int factor, int64_t shards,
                       const Origins& origins, const CostModel& cost);
 // Whether a forward node has windows that may slide over so many shards.

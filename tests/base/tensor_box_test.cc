@@ -93,7 +93,7 @@ void cut(const Tensor& all, const BoxCopy& box, Draw& draw, std::vector<Position
   cut(all, second, draw, out);
 }
 
-TEST(TensorBox, ComesToItsPlaceFromWhereverItIs) {
+TEST(TensorBox, ComesToItsPositionFromWhereverItIs) {
   for (unsigned seed = 0; seed < 400; ++seed) {
     Draw draw(seed);
     Shape shape(static_cast<size_t>(draw.number(0, 4)));

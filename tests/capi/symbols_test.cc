@@ -64,7 +64,7 @@ class Symbols : public ::testing::Test {
   epl_plan* plan = nullptr;
 };
 
-TEST_F(Symbols, ADimensionWithoutANameIsCalledByItsPlace) {
+TEST_F(Symbols, ADimensionWithoutANameIsCalledByItsPosition) {
   load({"?", "?", "2"});
   EXPECT_EQ(symbol(EPL_PORT_INPUT, 1), "x[1]");
   EXPECT_EQ(symbol(EPL_PORT_INPUT, 2), "");   // it is fixed
@@ -90,7 +90,7 @@ TEST_F(Symbols, ANameGoesBeforeAPlace) {
   EXPECT_TRUE(says("x[1], which is called"));
 }
 
-TEST_F(Symbols, APlaceThatIsANameElsewhereIsBoundByTheShapeAlone) {
+TEST_F(Symbols, APositionThatIsANameElsewhereIsBoundByTheShapeAlone) {
   load({"x[1]", "?", "2"});
   EXPECT_EQ(symbol(EPL_PORT_INPUT, 1), "");
   bind("x[1]", 4);

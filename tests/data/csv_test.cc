@@ -340,7 +340,7 @@ TEST(Csv, ColumnsThatAreNoInputsAreLeftOutByName) {
             std::string::npos);
 }
 
-TEST(Csv, HostileTablesAreRefusedWithThePlace) {
+TEST(Csv, HostileTablesAreRefusedWithThePosition) {
   const std::vector<std::pair<std::string, std::string>> tables = {
       {"", "is empty"},
       {"\n \r\n\n", "is empty"},

@@ -54,7 +54,7 @@ struct Hostile {
   std::string header, data, message;
 };
 
-TEST(Safetensors, HostileFilesAreRefusedWithThePlace) {
+TEST(Safetensors, HostileFilesAreRefusedWithThePosition) {
   const std::string eight(8, '\0');
   const std::vector<Hostile> files = {
       {"not an object", "[1]", "", "not a JSON object"},

@@ -72,7 +72,7 @@ TEST(WeightsInNodes, AreParametersWhereTheyStandForWeights) {
   }
 }
 
-TEST(WeightsInNodes, AreWrittenBackAtTheirPlace) {
+TEST(WeightsInNodes, AreWrittenBackAtTheirPosition) {
   const TemporaryFolder folder;
   auto loaded = testing::load(model(false));
   ASSERT_TRUE(loaded.ok());

@@ -99,7 +99,7 @@ TEST_P(NotFinite, GradientsUnderAFiniteLossAreNotApplied) {
   }
 }
 
-TEST_P(NotFinite, AnInputThatHoldsNanIsNamedWithItsPlace) {
+TEST_P(NotFinite, AnInputThatHoldsNanIsNamedWithItsPosition) {
   Job job = start(GetParam().ranks, GetParam().micro_batches, 0);
   std::vector<Tensor> inputs = batch(-1);
   inputs[0].set(5 * 4 + 2, NAN);

@@ -44,7 +44,7 @@ class Between {
         free_(graph_.node_count(), false),
         sums_(graph_.value_count(), false),
         kept_replicated_(sums_.size(), false),
-        meets_(sums_.size()) {
+        joined_(sums_.size()) {
     taken_.at.resize(sums_.size());
     taken_.factors.resize(free_.size());
   }
@@ -106,7 +106,7 @@ class Between {
     sums_[v] = ours && stored.partial.empty() && stored.cut_dim(axes_.front()) < 0;
     if (operands.added_later < 0) return;
     for (const ShardingRule::Dim& dim : rules_[n].rule.inputs[operands.added_later])
-      meets_[v].insert(dim.begin(), dim.end());
+      joined_[v].insert(dim.begin(), dim.end());
   }
 
   // The largest shard of an uneven cut, in granules.
@@ -130,11 +130,11 @@ class Between {
   bool may_lie(Value v, const CutPosition& position) const {
     const int d = position.dim;
     const TensorType& type = graph_.type(v);
-    const auto meets = [&](int f) { return meets_[v].contains(f); };
-    if (!meets_[v].empty()) {
+    const auto joins = [&](int f) { return joined_[v].contains(f); };
+    if (!joined_[v].empty()) {
       const ValueInfo& info = graph_.value(v);
       const auto& dims = rules_[info.producer].rule.outputs[info.output];
-      if (std::ranges::any_of(dims[d], meets)) return false;
+      if (std::ranges::any_of(dims[d], joins)) return false;
     }
     return !kept_replicated_[v] && nests(type.shape[d], plan_.shardings[v].dims[d], position);
   }
@@ -314,7 +314,7 @@ class Between {
   ByNode<bool> free_;   // replicated so far, and may follow
   ByValue<bool> sums_;  // a sum over the split is complete right behind its node
   ByValue<bool> kept_replicated_;
-  ByValue<std::set<int>> meets_;  // factors of what is added when the sum is complete
+  ByValue<std::set<int>> joined_;  // factors of what is added when the sum is complete
   Region taken_;
 };
 
