@@ -256,7 +256,7 @@ func (p *Plan) Inputs(entry Entry) ([]Info, error) { return p.ports(entry, raw.E
 // Outputs lists what calls give, in their order.
 func (p *Plan) Outputs(entry Entry) ([]Info, error) { return p.ports(entry, raw.EPL_PORT_OUTPUT) }
 
-// Input is the place of an input by its name; -1 where there is none.
+// Input is the position of an input by its name; -1 where there is none.
 func (p *Plan) Input(entry Entry, name string) int {
 	plan, done, err := p.use()
 	if err != nil {

@@ -45,7 +45,7 @@ func openInFS(system fs.FS, name string, source *raw.Source) (cgo.Handle, error)
 	info, err := file.Stat()
 	at, readable := file.(io.ReaderAt)
 	if err == nil && !readable {
-		err = fmt.Errorf("%s: a file of %T cannot be read at any place (io.ReaderAt)", name, system)
+		err = fmt.Errorf("%s: a file of %T cannot be read at any position (io.ReaderAt)", name, system)
 	}
 	if err != nil {
 		file.Close()

@@ -9,7 +9,7 @@ use crate::session::{optional, Session};
 use epl_sys as sys;
 use std::ffi::{c_char, c_void};
 
-/// Bytes that can be read at any place, and do not change: an object in a store, a part of an archive, what
+/// Bytes that can be read at any position, and do not change: an object in a store, a part of an archive, what
 /// `include_bytes!` has embedded into the program. Any threads read at once.
 pub trait Source: Send + Sync + 'static {
     /// How many there are.

@@ -41,7 +41,7 @@ public final class Plan extends Handle {
         (i, info) -> Raw.epl_plan_port(plan, entry.number, kind, i, info)));
   }
 
-  /** The place of an input by its name; -1 where there is none. */
+  /** The position of an input by its name; -1 where there is none. */
   public int input(Entry entry, String name) {
     return use(plan -> (int) Raw.epl_plan_find_port(plan, entry.number, Raw.EPL_PORT_INPUT, Text.utf8(name)));
   }

@@ -9,7 +9,7 @@ import java.nio.channels.FileChannel;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Bytes that can be read at any place and do not change: of an object store, say. */
+/** Bytes that can be read at any position and do not change: of an object store, say. */
 public interface Source {
   long size() throws IOException;
 
