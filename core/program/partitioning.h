@@ -52,7 +52,7 @@ class Partition {
   Status sum_over_time(NodeId n, const LocalWriter& w);
   void take_means(const LocalWriter& w);
   // Nodes that ranks run in one another's place (core/program/partition_rank_local.cc): where a node is rank-local and
-  // leads, the nodes of all shards, none for a shard that runs it for nothing.
+  // is the representative, the nodes of all shards, none for a shard that runs it for nothing.
   const std::vector<NodeId>* alternatives(NodeId n) const;
   bool is_representative(NodeId n) const {
     return plan_.node_representative.empty() || !plan_.node_representative[n] || plan_.node_representative[n] == n;

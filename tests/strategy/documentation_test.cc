@@ -148,7 +148,7 @@ rank that has its expert (`dispatch_rows`), stays there for all products of the 
 (`combine_rows`), so that a token moves once each way however many ranks there are. No token is dropped: a rank has
 room for all of them, since all may go to one expert, and its work depends on what the gate chooses. Where that is too
 much room, `"split": 4` instead of `"expert": 4` cuts inside each expert: tokens go to all ranks, each has a shard of
-every expert and of what it computes, and as much to do whatever the gate picks.
+every expert and of what it computes, and as much to do whatever the gate chooses.
 
 Experts that are nodes of their own, as a loop over experts is exported, lie on ranks uncut: of E experts over 4 ranks,
 expert e goes to number e * 4 / E of them, and E need not divide. A rank has the weights of its experts alone, their

@@ -110,8 +110,8 @@ EPL_REWRITE(take_rows) {
             const int64_t axis = m.root().attributes.integer("axis");
             const auto found = with_zeros(m, from);
             if (!found || (axis != 0 && axis != -m.type(from).ndim()) || !m.used_once(from)) return {};
-            const Var picks = b.var(now[m.root().inputs[1]]);
-            const Var flat = b.reshape(picks, {m.type(m.root().inputs[1]).elements()});
+            const Var given = b.var(now[m.root().inputs[1]]);
+            const Var flat = b.reshape(given, {m.type(m.root().inputs[1]).elements()});
             const Var indices = into_the_first(b, flat, found->rows, m.type(found->x).dim(0));
             return {b.reshape(b.emit("take_rows", {b.var(now[found->x]), indices}), m.type(m.root().outputs[0]).shape)};
           }};

@@ -39,7 +39,7 @@ Var counted(Builder& b, const Var& target, int64_t ignored) {
 }
 
 // x at the target's class; where a position does not count, at class 0.
-Var picked(Builder& b, const Var& x, const Var& target, const Var& counts, int64_t axis) {
+Var score_of_target(Builder& b, const Var& x, const Var& target, const Var& counts, int64_t axis) {
   Shape one = x.shape();
   if (one.empty()) return {};  // after an error
   one[static_cast<size_t>(axis)] = 1;
@@ -73,7 +73,7 @@ Loss plain(LossBuilder& l, const Var& target, const Options& o) {
   Loss loss{.value = b.emit("counted_mean", {sum[0], b.cast(count, sum[0].dtype())})};
   if (l.measures) {
     const Var counts = counted(b, target, o.ignored);
-    loss.terms = b.select(counts, sum[1] - b.cast(picked(b, l.output, target, counts, o.axis), sum[1].dtype()),
+    loss.terms = b.select(counts, sum[1] - b.cast(score_of_target(b, l.output, target, counts, o.axis), sum[1].dtype()),
                           b.like(sum[1], 0));
     loss.weights = b.cast(counts, sum[1].dtype());
   }
@@ -96,7 +96,7 @@ Loss weighted(LossBuilder& l, const Var& target, const Options& o) {
   const Var index = b.select(counts, target, b.like(target, 0));
   const Var own = b.select(counts, b.emit("gather", {weights, index}, {{"axis", int64_t{0}}}), zero);
   // What counts nothing is selected away: 0 times the logarithm of a class without a chance would be NaN.
-  const Var p = b.select(b.equal(own, zero), zero, picked(b, log_p, target, counts, o.axis));
+  const Var p = b.select(b.equal(own, zero), zero, score_of_target(b, log_p, target, counts, o.axis));
   Var terms = (o.smoothing - 1) * (own * p);
   if (o.smoothing > 0) {
     Shape along(static_cast<size_t>(l.output.ndim()), 1);
