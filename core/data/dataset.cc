@@ -88,8 +88,8 @@ struct Dataset::State {
       const int64_t samples = sliced() ? slices.samples(slice) : reader->samples(), begin = slice * each;
       const int64_t end = parted && slice == count - 1 ? batch_samples() : begin + each;
       const Permutation order(samples, options.seed, static_cast<uint64_t>(epoch * count + slice));
-      for (int64_t position = std::max(begin, any.first); position < std::min(end, any.end()); ++position) {
-        const int64_t i = first + std::min(position - begin, each - 1);
+      for (int64_t row = std::max(begin, any.first); row < std::min(end, any.end()); ++row) {
+        const int64_t i = first + std::min(row - begin, each - 1);
         const int64_t index = options.shuffled ? order.at(i) : i;
         batch.samples.push_back(sliced() ? slices.sample(slice, index) : index);
       }
