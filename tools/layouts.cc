@@ -157,6 +157,9 @@ Layout LayoutSource::draw(Draws& draws, int64_t units) const {
     if (fallback.is_number()) out.keys[name] = powers[draws.below(3)];
     if (fallback.is_string() && !one.at("built_words").empty()) out.keys[name] = draws.of(one.at("built_words"));
   }
+  // The two would contradict each other.
+  const auto level = out.keys.find("zero.level");
+  if (level != out.keys.end() && (level->second == "v1" || level->second == "v2")) out.keys.erase("batch.order");
   if (stages > 1) out.keys["pipeline.strategy"] = draws.of(key("pipeline.strategy")->at("built_words"));
   if (stages > 1 && out.keys["pipeline.strategy"] == "interleaved") out.keys["pipeline.virtual_stages"] = 2;
   out.engine_cuts = stages > 1 && key("pipeline.num_stages")->at("built").get<bool>() && draws.one_in(2);

@@ -3,6 +3,7 @@
 #include "core/backend/device.h"
 #include "core/ir/rewriter.h"
 #include "core/program/lowering.h"
+#include "core/program/prefetch.h"
 #include "core/program/uploads.h"
 #include "core/strategy/segments.h"
 
@@ -107,6 +108,7 @@ Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
   RegionNodes regions;
   Graph graph = options.fuse ? fuse_elementwise(local.graph, options.kernels, &regions) : local.graph;
   if (options.device && !options.device->shares_host_memory()) graph = with_uploads(graph, local.sample_block());
+  if (options.device && options.device->stream_kinds() > 1) graph = with_prefetch(graph);
   Lowering lowering(local, without_dead_nodes(graph), std::move(regions), options);
   EPL_TRY(select_instructions(lowering));
   give_streams(lowering);

@@ -38,7 +38,8 @@ Result<LocalGraph> Partition::run() {
     known_ = {};  // what is known belongs to one loop
   }
   EPL_TRY(finish());
-  join_collectives(local_);
+  const bool in_buckets = shards_gradients(plan_.strategy);
+  join_collectives(local_, in_buckets ? std::max<int64_t>(plan_.strategy.integer("communication.max_splits"), 1) : 0);
   EPL_TRY(verify(local_.graph));
   return std::move(local_);
 }

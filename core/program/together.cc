@@ -1,6 +1,7 @@
 #include "core/program/together.h"
 
 #include <algorithm>
+#include <map>
 
 #include "core/ir/op.h"
 #include "core/ir/rewriter.h"
@@ -14,7 +15,9 @@ constexpr int64_t small_bytes = 64;
 
 class Together {
  public:
-  explicit Together(const Graph& graph) : graph_(graph), now_(graph, out_) {}
+  Together(const Graph& graph, int64_t buckets) : graph_(graph), now_(graph, out_) {
+    if (buckets > 0) find_bucket_bytes(buckets);
+  }
 
   Graph run() {
     for (int n = 0; n < graph_.node_count(); ++n) {
@@ -34,6 +37,7 @@ class Together {
   struct Group {
     const Node* first;
     std::vector<int> nodes;
+    int64_t bytes = 0;  // of their operands
   };
 
   const Node& before(int n) const { return graph_.node(NodeId{n - 1}); }
@@ -53,12 +57,42 @@ class Together {
       copy(n);
       return;
     }
-    const auto group = std::ranges::find_if(groups_, [&](const Group& g) { return alike(*g.first, node); });
-    if (group == groups_.end()) {
-      groups_.push_back({&node, {n}});
-    } else {
-      group->nodes.push_back(n);
+    auto group = std::ranges::find_if(groups_, [&](const Group& g) { return alike(*g.first, node); });
+    if (group == groups_.end()) group = groups_.insert(groups_.end(), Group{&node, {}});
+    group->nodes.push_back(n);
+    group->bytes += bytes_of(node);
+    const auto bucket = bucket_bytes_.find(node.region);
+    if (!transfer->scatters || bucket == bucket_bytes_.end() || group->bytes < bucket->second) return;
+    give(group);
+    copy_ready();
+  }
+
+  // What was waiting for a bucket alone.
+  void copy_ready() {
+    const auto ready = [&](int n) {
+      return std::ranges::all_of(graph_.node(NodeId{n}).inputs, [&](Value v) { return !v || now_.has(v); });
+    };
+    for (auto n = waiting_.begin(); n != waiting_.end();) {
+      if (!ready(*n)) {
+        ++n;
+        continue;
+      }
+      copy(*n);
+      n = waiting_.erase(n);
     }
+  }
+
+  int64_t bytes_of(const Node& node) const {
+    int64_t bytes = 0;
+    for (Value v : node.inputs) bytes += v ? graph_.type(v).bytes() : 0;
+    return bytes;
+  }
+  void find_bucket_bytes(int64_t buckets) {
+    for (const Node& node : graph_.nodes()) {
+      const TransferRow* transfer = transfer_of(node.op->name);
+      if (transfer && transfer->joins && transfer->scatters) bucket_bytes_[node.region] += bytes_of(node);
+    }
+    for (auto& [region, bytes] : bucket_bytes_) bytes = (bytes + buckets - 1) / buckets;
   }
 
   static bool alike(const Node& a, const Node& b) {
@@ -68,13 +102,13 @@ class Together {
     return a.op == b.op && std::ranges::equal(a.attributes.entries(), b.attributes.entries(), same);
   }
 
-  // Views and numbers of what is not there yet.
+  // Views and numbers of what is not there yet, and what is added to sums over micro-batches when its bucket is full.
   bool waits(const Node& node) const {
     const auto missing = [&](Value v) { return v && !now_.has(v); };
     if (node.outputs.empty() || std::ranges::none_of(node.inputs, missing)) return false;
-    if (transfer_of(node.op->name)) return false;
-    int64_t bytes = 0;
-    for (Value v : node.inputs) bytes += v ? graph_.type(v).bytes() : 0;
+    if (const TransferRow* transfer = transfer_of(node.op->name))
+      return transfer->at_last_iteration && bucket_bytes_.contains(node.region);
+    int64_t bytes = bytes_of(node);
     for (Value v : node.outputs) bytes += v ? graph_.type(v).bytes() : 0;
     return node.op->view || bytes <= small_bytes;
   }
@@ -130,14 +164,15 @@ class Together {
   const Graph& graph_;
   Graph out_;
   GraphRewriter now_;
+  std::map<int, int64_t> bucket_bytes_;  // by region, where there are buckets: of a full one
   std::vector<Group> groups_;
   std::vector<int> waiting_;
 };
 
 }  // namespace
 
-void join_collectives(LocalGraph& local) {
-  Together together(local.graph);
+void join_collectives(LocalGraph& local, int64_t buckets) {
+  Together together(local.graph, buckets);
   Graph joined = together.run();
   for (LocalPort& port : local.inputs) port.value = together.now(port.value);
   for (LocalPort& port : local.outputs) port.value = together.now(port.value);

@@ -10,6 +10,9 @@ namespace epl {
 // Each collective goes down to the first node of its block that needs a result of it or of one like it, and takes those
 // that wait with it along. Gradients so wait for the end of the backward pass. No memory comes of it: what has been
 // summed lies where the summands lay.
-void join_collectives(LocalGraph& local);
+//
+// `buckets`: into how many of about equal size sums that are scattered are put in a block; 0: one. A bucket does not
+// wait longer than until it is full, so that gradients that stay in shards are not all in memory in full at one time.
+void join_collectives(LocalGraph& local, int64_t buckets = 0);
 
 }  // namespace epl

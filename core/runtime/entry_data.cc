@@ -112,7 +112,7 @@ Result<std::string> shard_files(Dataset& dataset, const Entry& entry) {
     EPL_TRY(dataset.slice(1, {}));
     return cat(
         "io.slicing: with ",
-        entry.plan.independent_micro_batches ? "batch.semantics = per_micro_batch" : "batch.order = micro_batches",
+        entry.plan.independent_micro_batches ? "batch.semantics = per_micro_batch" : "micro-batches that come first (batch.order, zero.level)",
         " each micro-batch is a run of samples that all replicas share, so each takes its part of batches of "
         "all files");
   }

@@ -8,6 +8,7 @@
 
 #include "core/base/status.h"
 #include "core/strategy/batch_layout.h"
+#include "core/strategy/strategy.h"
 
 namespace epl {
 

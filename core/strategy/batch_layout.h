@@ -12,9 +12,6 @@
 
 namespace epl {
 
-// What cuts the batch first.
-enum class BatchOrder : uint8_t { ranks, micro_batches };
-
 class BatchLayout {
  public:
   BatchLayout() = default;

@@ -34,7 +34,9 @@ const std::vector<ConfigKey>& config_keys() {
       built("io.unbalanced_io_slicing", false, "with io.slicing: some replicas may have a file more than others"),
       built("io.drop_last_files", false, "with io.slicing: leave out the last files, which do not divide"),
       later("communication.sparse_as_dense", false, "reduce sparse gradients as dense ones"),
-      later("communication.max_splits", int64_t{5}, "most gradient buckets"),
+      built("communication.max_splits", int64_t{5},
+            "into how many buckets of about equal size gradients that stay in shards are put (zero.level = v1 or v2); "
+            "each is reduced as soon as its gradients are there"),
       later("communication.num_communicators", int64_t{2}, "communicators in the pool"),
       later("communication.fp16", false, "reduce gradients in half precision"),
       later("communication.fp16_scale", int64_t{128}, "scale of half-precision gradients"),
@@ -54,7 +56,7 @@ const std::vector<ConfigKey>& config_keys() {
       later("gradient_checkpoint.check_gradients", false, "compare with gradients that are not recomputed"),
       built("zero.level", "auto",
             "what copies of a parameter share out; v0: its update and the optimizer's state; v1: gradients too; v2: "
-            "weights too; auto: as v0 for those parameters where that saves time",
+            "weights too; auto: as v0 for those parameters where that saves time; see above",
             {"auto", "off", "v0", "v1", "v2"}),
       later("offload.level", "", "what lives in host memory", {"", "v0"}),
       later("amp.level", "", "mixed precision", {"", "O1"}),
@@ -92,7 +94,7 @@ const std::vector<ConfigKey>& config_keys() {
             {"global", "per_micro_batch"}),
       built("batch.order", "ranks",
             "what cuts the batch first: ranks, of which each has one run of samples, or micro-batches, of which all "
-            "ranks share each, see above",
+            "ranks share each, as zero.level = v1 and v2 need it; see above",
             {"ranks", "micro_batches"}),
   };
   return keys;
@@ -122,7 +124,6 @@ namespace {
 // Whether this version runs a word of a key that is built.
 bool runs(std::string_view key, std::string_view word) {
   if (key == "pipeline.strategy") return find_pipeline(word) != nullptr;
-  if (key == "zero.level") return word == "auto" || word == "off" || word == "v0";
   return true;
 }
 
@@ -193,6 +194,21 @@ std::optional<ScopeKind> scope_kind_named(std::string_view name) {
   const auto found = std::ranges::find(scope_kinds, name);
   if (found == std::end(scope_kinds)) return {};
   return static_cast<ScopeKind>(found - std::begin(scope_kinds));
+}
+
+bool shards_gradients(const Strategy& strategy) {
+  const std::string& level = strategy.text("zero.level");
+  return level == "v1" || level == "v2";
+}
+
+Result<BatchOrder> batch_order(const Strategy& strategy) {
+  const bool asked = strategy.config.find("batch.order") != nullptr;
+  const bool micro_batches = strategy.text("batch.order") == "micro_batches";
+  if (asked && !micro_batches && shards_gradients(strategy))
+    return invalid(R"("zero.level" = ")", strategy.text("zero.level"),
+                   R"(" keeps gradients in shards, to which all ranks add in each micro-batch, and "batch.order" = )",
+                   R"("ranks" gives each rank micro-batches of its own; leave one of the two out)");
+  return micro_batches || shards_gradients(strategy) ? BatchOrder::micro_batches : BatchOrder::ranks;
 }
 
 Status check_built(const Strategy& strategy) {

@@ -331,14 +331,5 @@ TEST_P(Zero, HasTheSameBitsByItself) {
   expect_same(trained(GetParam(), large, 5), trained(GetParam(), off(large), 5), GetParam().name);
 }
 
-TEST(ZeroOfLevels, RefusesWhatIsNotBuilt) {
-  for (const std::string level : {"v1", "v2"}) {
-    const auto plan = plan_of({"two", 2}, {.level = level});
-    EXPECT_EQ(plan.status().code(), Code::unsupported);
-    EXPECT_NE(plan.status().message().find(cat("\"zero.level\" = \"", level, "\"")), std::string::npos)
-        << plan.status().to_string();
-  }
-}
-
 }  // namespace
 }  // namespace epl::zero_test

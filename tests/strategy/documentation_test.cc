@@ -191,7 +191,7 @@ each micro-batch, which costs more communication than once a step.
 
 `batch.order` says what cuts the batch first. With `ranks`, each rank has one run of samples and cuts it into
 micro-batches. Gradients are summed over ranks once, behind the last micro-batch. With `micro_batches`, all ranks share
-each micro-batch, and gradients are summed over ranks in each. The bits are the same. With `zero.level`, what a rank
+each micro-batch, and gradients are summed over ranks in each. The bits are the same. At `zero.level` = `v0`, what a rank
 adds up over micro-batches is then its shard of the gradient: it takes less memory, and more communication. An output
 cannot be merged over one process then, because a process has no run of samples.
 
@@ -251,10 +251,27 @@ so the state takes an N-th of the memory. It gets this shard of the sum of gradi
 Together this moves as much as the sum of full gradients, or less: of a large weight and a small batch, copies give
 each other the samples, and each computes its shard of the gradient of all. No bit changes, and it goes with everything
 above: with stages, whose copies share what the stage has, with splits, of whose shards copies have shards, and with
-micro-batches, after which gradients are summed once. A weight is cut in its first dimension that N divides; one without
-any stays replicated on each copy, and the plan has a note. Where the norm of all gradients is taken, to clip them, each
-copy has full gradients first. Checkpoints, and what is read and written by name, are full tensors. `v1` and `v2` are
-not built yet.
+micro-batches, after which gradients are summed once. A weight is cut in its first dimension that N divides. One without
+any is cut unevenly, and the last shard has fewer rows or columns. A weight of one element stays on each copy, and the
+plan has a note. Where the norm of all gradients is taken, to clip them, each copy has full gradients first.
+Checkpoints, and what is read and written by name, are full tensors.
+
+| `zero.level` | of N copies, each has an N-th of | moves beside the sum of gradients |
+|---|---|---|
+| `v0` | the optimizer's state | new weights, in place of half of the sum |
+| `v1` | that, and gradients | the sum once for each micro-batch; gradients once more, if they are clipped |
+| `v2` | that, and weights | weights twice for each micro-batch, and once in `evaluate` and `predict` |
+
+At `v1` all copies share each micro-batch: without `batch.order`, micro-batches come first, and `"batch.order": "ranks"`
+is an error. A copy adds up its shard of the gradient alone. Gradients are reduced in `communication.max_splits` buckets,
+each as soon as its gradients are there, so that full gradients are not in memory all at one time. Clipping gathers one
+gradient after the other. At `v2` a weight is gathered before a layer needs it, in the forward pass and again in the
+backward pass, and its memory is free behind that. Frozen weights are stored in shards too. On a device that moves bytes
+while it computes, the weights of the next layer are on their way meanwhile. `epl plan` has the bytes of a rank.
+
+```json
+{"zero.level": "v2", "pipeline.num_micro_batch": 4}
+```
 
 ## Data
 

@@ -106,8 +106,8 @@ class Placement {
     EPL_ASSIGN(const BatchAxes batch, find_batch_axes(layout_));
     // One micro-batch has no order, and all ranks share independent ones in any case.
     const bool ordered = micro_batches > 1 && !plan_.independent_micro_batches;
-    const bool first = ordered && request_.strategy.text("batch.order") == "micro_batches";
-    const MicroBatches in_time{micro_batches, first ? BatchOrder::micro_batches : BatchOrder::ranks};
+    EPL_ASSIGN(const BatchOrder order, batch_order(request_.strategy));
+    const MicroBatches in_time{micro_batches, ordered ? order : BatchOrder::ranks};
     EPL_ASSIGN(const int64_t units, unit_count(request_.strategy, plan_.batch, batch, in_time));
     EPL_ASSIGN(std::vector<LeafMesh> meshes, make_meshes(layout_, batch, units, in_time));
     std::map<int, int> numbers;  // of the devices that have TaskGraphs, in their order

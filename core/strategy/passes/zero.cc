@@ -1,4 +1,4 @@
-// zero: copies of a parameter share out its update (`zero.level`; ZeRO stage 1, Rajbhandari et al. 2020).
+// zero: copies of a parameter share out its update (`zero.level`; ZeRO, Rajbhandari et al. 2020).
 //
 // Ranks that cut the batch have the same weights, and each would update all of them. Here each updates a shard. The
 // step of the optimizer is elementwise, so a cut of it changes no bit. The optimizer's state is stored in these shards
@@ -8,7 +8,9 @@
 // be cut by its result instead (bring_samples). Where micro-batches cut the batch before ranks do, the sum is scattered
 // in each micro-batch, and what is added up over micro-batches is a shard too.
 //
-// `v0` wants memory and cuts what it can. `auto` wants time, and cuts where the cost model says that it saves some: a
+// `v0` wants memory and cuts what it can. `v1` wants more: micro-batches come first (batch_order), and a gradient stays
+// in shards although its norm is taken, which then gathers one gradient after the other. `v2` also stores weights in
+// shards (core/strategy/weight_shards.h). `auto` wants time, and cuts where the cost model says that it saves some: a
 // weight that is worth one more collective, in shards that lie one behind the other, whose gradient is a sum over
 // ranks. Two ranks then move 12 times the bytes of the weight through memory in place of 18.
 //
@@ -19,16 +21,20 @@
 #include "core/strategy/batch_cut.h"
 #include "core/strategy/node_cost.h"
 #include "core/strategy/pass.h"
+#include "core/strategy/weight_shards.h"
 
 namespace epl {
 namespace {
 
+enum class Level : uint8_t { automatic, v0, v1, v2 };
+
 class Sharing {
  public:
-  Sharing(PassContext& context, bool automatic)
+  Sharing(PassContext& context, Level level)
       : plan_(context.plan),
         cost_(context.cost),
-        automatic_(automatic),
+        level_(level),
+        automatic_(level == Level::automatic),
         graph_(*plan_.graph),
         there_(context.request.state_of),
         users_(graph_.users()),
@@ -42,6 +48,7 @@ class Sharing {
 
   Status run() {
     for (const NodeId n : graph_.node_ids()) EPL_TRY(share(n));
+    if (level_ == Level::v2) EPL_TRY(shard_weights(plan_, there_));
     if (shared_ > 0 || !replicated_.empty()) note();
     return {};
   }
@@ -92,13 +99,13 @@ class Sharing {
       replicated_.push_back(graph_.value(parameter->state).name);
       return {};
     }
-    if (!cut(n, with(replicated, position, axes)))
+    if (!cut(n, with_shards(replicated, position, axes)))
       return error(Code::internal, "node ", node(n).name, " is elementwise and cannot be cut");
     shards_ = mesh(n).shards(axes);
     ++shared_;
     for (const Graph::Update& update : updates_[n]) {
       if (kind(update) == ValueKind::state)
-        stored(update.state) = stored(update.next) = with(replicated, position, axes);
+        stored(update.state) = stored(update.next) = with_shards(replicated, position, axes);
     }
     return {};
   }
@@ -125,40 +132,23 @@ class Sharing {
     return false;
   }
 
-  // The first dimension that divides, inside what cuts it already: shards of dimension 0 lie one behind the other.
-  // Those of another one are taken apart and put together in memory, which takes longer than to update all of them.
-  // Entries that share their state agree about it.
+  // Entries that share their state agree about it. To save time, only a dimension 0 that divides will do: its shards
+  // lie one behind the other. Others are taken apart and put together in memory, which takes longer than to update all.
   CutPosition choose(NodeId n, const TensorType& type, const Sharding& replicated, const std::vector<int>& axes) const {
-    for (int d = 0; d < (automatic_ ? std::min(type.ndim(), 1) : type.ndim()); ++d) {
-      int64_t before = 1;
-      for (const AxisCut& cut : replicated.dims[d]) before = runs(n, cut);
-      const CutPosition position{d, before};
-      if (type.shape[d] % (before * mesh(n).shards(axes)) == 0 && type.elements() > 0 &&
-          agrees(n, with(replicated, position, axes)))
-        return position;
+    for (const CutPosition& position : shard_positions(mesh(n), type, replicated, axes)) {
+      if (automatic_ && (position.dim > 0 || position.of > 0)) continue;
+      if (agrees(n, with_shards(replicated, position, axes))) return position;
     }
     return {};
-  }
-
-  // Equal runs that a cut makes of a dimension or factor: of an uneven one, its granules.
-  int64_t runs(NodeId n, const AxisCut& cut) const {
-    int64_t count = cut.outer * std::max<int64_t>(cut.of, 1);
-    for (int axis : cut.of > 0 ? std::vector<int>() : cut.axes) count *= mesh(n).axes[axis].size;
-    return count;
   }
 
   bool agrees(NodeId n, const Sharding& wanted) const {
     if (!there_) return true;
     return std::ranges::all_of(updates_[n], [&](const Graph::Update& update) {
       const Value other = there_->graph->find(graph_.value(update.state).name);
-      return kind(update) != ValueKind::state || !other || there_->shardings[other] == wanted;
+      const bool in_shards = kind(update) == ValueKind::state || level_ == Level::v2;
+      return !in_shards || !other || there_->shardings[other] == wanted;
     });
-  }
-
-  static Sharding with(Sharding sharding, const CutPosition& position, const std::vector<int>& axes) {
-    Cuts& cuts = sharding.dims[position.dim];
-    cuts.insert(std::ranges::upper_bound(cuts, position.outer, {}, &AxisCut::outer), {axes, position.outer});
-    return sharding;
   }
 
   // Cuts a node so that its results lie as `wanted`, and what it takes where that is left in shards for it alone; false
@@ -209,7 +199,7 @@ class Sharing {
   bool divides(NodeId n, const ShardingRule& rule, const NodeSharding& sharding) const {
     for (size_t f = 0; f < sharding.factors.size(); ++f) {
       for (const AxisCut& cut : sharding.factors[f]) {
-        if (rule.factors[f].size % runs(n, cut) != 0) return false;
+        if (rule.factors[f].size % runs_of(mesh(n), cut) != 0) return false;
       }
     }
     return true;
@@ -230,7 +220,7 @@ class Sharing {
         plan_.batch_of(made_at) != plan_.batch_of(used_at))
       return Shards::none;
     for (const NodeId other : users_[v]) {
-      if (other != user && !node(other).op->takes_any_operands) return Shards::none;
+      if (other != user && !node(other).op->takes_any_operands && !may_gather(other, used_at)) return Shards::none;
     }
     const OperandShardings given = operand_shardings(plan_, producer);
     const Sharding& made = given.outputs[graph_.value(v).output];
@@ -242,6 +232,13 @@ class Sharing {
     const bool passes_on = made == stored(v) && !maker.op->random && maker.outputs.size() == 1 &&
                            (maker.op->elementwise() || maker.op->view);
     return passes_on ? Shards::of_shards : Shards::none;
+  }
+
+  // A norm looks at each gradient once in a step. It gathers the gradient, which nobody keeps.
+  bool may_gather(NodeId n, int used_at) const {
+    const int at = plan_.node_task_graph[n];
+    return level_ >= Level::v1 && node(n).phase == Phase::update && at != every_task_graph &&
+           plan_.virtual_device_of(at) == plan_.virtual_device_of(used_at);
   }
 
   // Whether a sum that may be left in shards leads to it.
@@ -273,7 +270,7 @@ class Sharing {
     NodeSharding sharding = plan_.node_shardings[n];
     const BatchLayout batch = plan_.batch_of(plan_.node_task_graph[n]);
     if (maker.outputs.size() != 1 || sharding.segments || !sharding.flowing.empty() || plan_.micro_batches() != 1 ||
-        plan_.independent_micro_batches || batch.runs(mesh(n)) != 1 || !power_of_two(plan_.units()))
+        plan_.independent_micro_batches || batch.runs(mesh(n)) != 1 || wanted.uneven() || !power_of_two(plan_.units()))
       return;
     const OperandShardings now = operand_shardings(plan_, n);
     Cuts* summed = nullptr;
@@ -314,22 +311,31 @@ class Sharing {
     return cost_.collective(kind, rank_group(plan_, plan_.node_task_graph[n], axes), bytes);
   }
 
+  std::string_view level_name() const {
+    static constexpr std::string_view names[] = {"auto", "v0", "v1", "v2"};
+    return names[static_cast<size_t>(level_)];
+  }
+
   void note() {
+    static constexpr std::string_view kept[] = {"its state", "its state", "its gradient and state",
+                                                "its weights, gradient and state"};
     constexpr size_t max_listed = 3;
     const size_t count = replicated_.size();
-    std::string text = cat("zero.level ", automatic_ ? "auto: " : "v0: ", shared_, " of ",
-                           static_cast<size_t>(shared_) + count, automatic_ ? " large" : "",
-                           " parameters are updated in ", shards_, " shards, each with its state on one of the copies");
+    std::string text = cat("zero.level ", level_name(), ": ", shared_, " of ", static_cast<size_t>(shared_) + count,
+                           automatic_ ? " large" : "", " parameters are updated in ", shards_, " shards, each with ",
+                           kept[static_cast<size_t>(level_)], " on one of the copies");
     if (count > 0) {
       if (replicated_.size() > max_listed) replicated_.resize(max_listed);
-      text += cat("; no dimension of the others has equal shards: ", join(replicated_, ", "),
-                  count > max_listed ? cat(" and ", count - max_listed, " more") : "");
+      text +=
+          cat("; no dimension of the others ", automatic_ ? "has equal shards: " : "divides: ", join(replicated_, ", "),
+              count > max_listed ? cat(" and ", count - max_listed, " more") : "");
     }
     plan_.notes.push_back(std::move(text));
   }
 
   Plan& plan_;
   const CostModel& cost_;
+  const Level level_;
   const bool automatic_;
   const Graph& graph_;
   const Plan* const there_;  // of an entry that shares its state; null: none
@@ -350,7 +356,13 @@ EPL_PASS(zero) {
             if (level == "off") return {};
             if (c.plan.node_block.empty() && c.plan.graph->node_count() > 0)
               return invalid("it needs schedule before it");
-            return Sharing(c, level == "auto").run();
+            if (const int64_t buckets = c.plan.strategy.integer("communication.max_splits"); buckets < 1)
+              return invalid("communication.max_splits is ", buckets);
+            return Sharing(c, level == "auto" ? Level::automatic
+                              : level == "v0" ? Level::v0
+                              : level == "v1" ? Level::v1
+                                              : Level::v2)
+                .run();
           }};
 }
 
