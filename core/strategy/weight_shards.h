@@ -6,6 +6,8 @@
 // shards.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/strategy/plan.h"
@@ -21,8 +23,12 @@ std::vector<CutPosition> shard_positions(const Mesh& mesh, const TensorType& typ
                                          const std::vector<int>& axes);
 Sharding with_shards(Sharding sharding, const CutPosition& position, const std::vector<int>& axes);
 
+// How the first of the entries that share their state stores what has this name; none where it has no such state. All
+// entries have meshes of the same ranks.
+std::optional<Sharding> sharding_in(const Plan& first, const std::string& state);
+
 // Stores every parameter in shards over the ranks that cut the batch, frozen ones too. `first`: of the first entry of
 // those that share their state, where this is another one; it has decided. Updates have been cut before.
-Status shard_weights(Plan& plan, const Plan* first);
+void shard_weights(Plan& plan, const Plan* first);
 
 }  // namespace epl

@@ -98,6 +98,8 @@ constexpr Layout layouts[] = {
     {"micro-batches", 1, R"({"pipeline.num_micro_batch": 2})"},
     {"two ranks", 2, "{}"},
     {"shared updates", 2, R"({"zero.level": "v0"})"},
+    {"shards of gradients", 4, R"({"zero.level": "v1", "pipeline.num_micro_batch": 2})"},
+    {"shards of weights", 2, R"({"zero.level": "v2", "pipeline.num_micro_batch": 2})"},
     {"split", 2, R"({"default": {"split": 2}})"},
     {"stages", 2,
      R"({"pipeline.num_micro_batch": 2, "scopes": [{"name": "first", "match": ["h", "hb", "a"], "replicate": 1},

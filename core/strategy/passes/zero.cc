@@ -48,7 +48,7 @@ class Sharing {
 
   Status run() {
     for (const NodeId n : graph_.node_ids()) EPL_TRY(share(n));
-    if (level_ == Level::v2) EPL_TRY(shard_weights(plan_, there_));
+    if (level_ == Level::v2) shard_weights(plan_, there_);
     if (shared_ > 0 || !replicated_.empty()) note();
     return {};
   }
@@ -85,27 +85,20 @@ class Sharing {
     const Graph::Update* parameter = parameter_of(n);
     if (!parameter || plan_.node_task_graph[n] == every_task_graph) return {};
     const std::vector<int> axes = copies(n);
-    if (axes.empty()) return {};
+    const Value state = parameter->state;
     const OperandShardings now = operand_shardings(plan_, n);
     const Sharding& replicated = now.outputs[graph_.value(parameter->next).output];
-    const bool as_stored = std::ranges::all_of(updates_[n], [&](const Graph::Update& u) {
-      return kind(u) == ValueKind::parameter || (stored(u.state) == replicated && stored(u.next) == replicated);
-    });
-    if (automatic_) {
-      if (!pays(n, graph_.type(parameter->state), replicated, axes)) return {};
-    }
-    const CutPosition position = as_stored ? choose(n, graph_.type(parameter->state), replicated, axes) : CutPosition();
-    if (!position) {
-      replicated_.push_back(graph_.value(parameter->state).name);
+    std::optional<Sharding> wanted = as_in_first(n);
+    if (!wanted && !axes.empty() && lies_as(n, replicated)) wanted = choose(n, graph_.type(state), replicated, axes);
+    if (!wanted || *wanted == replicated || !cut(n, *wanted)) {
+      if (!axes.empty() && (!automatic_ || pays(n, graph_.type(state), replicated, axes)))
+        replicated_.push_back(graph_.value(state).name);
       return {};
     }
-    if (!cut(n, with_shards(replicated, position, axes)))
-      return error(Code::internal, "node ", node(n).name, " is elementwise and cannot be cut");
     shards_ = mesh(n).shards(axes);
     ++shared_;
     for (const Graph::Update& update : updates_[n]) {
-      if (kind(update) == ValueKind::state)
-        stored(update.state) = stored(update.next) = with_shards(replicated, position, axes);
+      if (kind(update) == ValueKind::state) stored(update.state) = stored(update.next) = *wanted;
     }
     return {};
   }
@@ -132,23 +125,31 @@ class Sharing {
     return false;
   }
 
-  // Entries that share their state agree about it. To save time, only a dimension 0 that divides will do: its shards
-  // lie one behind the other. Others are taken apart and put together in memory, which takes longer than to update all.
-  CutPosition choose(NodeId n, const TensorType& type, const Sharding& replicated, const std::vector<int>& axes) const {
-    for (const CutPosition& position : shard_positions(mesh(n), type, replicated, axes)) {
-      if (automatic_ && (position.dim > 0 || position.of > 0)) continue;
-      if (agrees(n, with_shards(replicated, position, axes))) return position;
-    }
-    return {};
+  // Its state lies as what it gives.
+  bool lies_as(NodeId n, const Sharding& given) const {
+    return std::ranges::all_of(updates_[n], [&](const Graph::Update& update) {
+      return kind(update) == ValueKind::parameter || (stored(update.state) == given && stored(update.next) == given);
+    });
   }
 
-  bool agrees(NodeId n, const Sharding& wanted) const {
-    if (!there_) return true;
-    return std::ranges::all_of(updates_[n], [&](const Graph::Update& update) {
-      const Value other = there_->graph->find(graph_.value(update.state).name);
-      const bool in_shards = kind(update) == ValueKind::state || level_ == Level::v2;
-      return !in_shards || !other || there_->shardings[other] == wanted;
-    });
+  // How the first of the entries that share their state stores what the node gives; none where this is the first.
+  std::optional<Sharding> as_in_first(NodeId n) const {
+    for (const Graph::Update& update : updates_[n]) {
+      if (!there_ || (kind(update) == ValueKind::parameter && level_ != Level::v2)) continue;
+      if (auto there = sharding_in(*there_, graph_.value(update.state).name)) return there;
+    }
+    return std::nullopt;
+  }
+
+  // To save time, only a dimension 0 that divides will do: its shards lie one behind the other. Others are taken apart
+  // and put together in memory, which takes longer than to update all.
+  std::optional<Sharding> choose(NodeId n, const TensorType& type, const Sharding& replicated,
+                                 const std::vector<int>& axes) const {
+    if (automatic_ && !pays(n, type, replicated, axes)) return std::nullopt;
+    for (const CutPosition& position : shard_positions(mesh(n), type, replicated, axes)) {
+      if (!automatic_ || (position.dim == 0 && position.of == 0)) return with_shards(replicated, position, axes);
+    }
+    return std::nullopt;
   }
 
   // Cuts a node so that its results lie as `wanted`, and what it takes where that is left in shards for it alone; false
