@@ -3,6 +3,7 @@
 #include "core/program/partitioning.h"
 #include "core/program/together.h"
 #include "core/strategy/local_experts.h"
+#include "core/strategy/weight_shards.h"
 
 namespace epl {
 

@@ -8,7 +8,6 @@
 
 #include "core/base/status.h"
 #include "core/strategy/batch_layout.h"
-#include "core/strategy/strategy.h"
 
 namespace epl {
 

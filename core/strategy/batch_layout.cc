@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/strategy/weight_shards.h"
+
 namespace epl {
 
 BatchLayout BatchLayout::over_all_axes(const Mesh& mesh) {
@@ -92,6 +94,16 @@ bool BatchLayout::loops_in_runs(const Mesh& mesh) const {
   return std::ranges::any_of(cuts_.back().axes, [&](int axis) {
     return mesh.axes[axis].kind == MeshAxis::Kind::time && mesh.axes[axis].size > 1;
   });
+}
+
+Result<BatchOrder> batch_order(const Strategy& strategy) {
+  const bool asked = strategy.config.find("batch.order") != nullptr;
+  const bool micro_batches = strategy.text("batch.order") == "micro_batches";
+  if (asked && !micro_batches && shards_gradients(strategy))
+    return invalid(R"("zero.level" = ")", strategy.text("zero.level"),
+                   R"(" keeps gradients in shards, to which all ranks add in each micro-batch, and "batch.order" = )",
+                   R"("ranks" gives each rank micro-batches of its own; leave one of the two out)");
+  return micro_batches || shards_gradients(strategy) ? BatchOrder::micro_batches : BatchOrder::ranks;
 }
 
 }  // namespace epl

@@ -9,8 +9,15 @@
 #include <vector>
 
 #include "core/strategy/sharding.h"
+#include "core/strategy/strategy.h"
 
 namespace epl {
+
+// What cuts the batch first.
+enum class BatchOrder : uint8_t { ranks, micro_batches };
+// As `batch.order` says. Gradients that stay in shards (shards_gradients) are added to by all ranks in each
+// micro-batch: then micro-batches come first where nothing is said, and another order is an error.
+Result<BatchOrder> batch_order(const Strategy& strategy);
 
 class BatchLayout {
  public:

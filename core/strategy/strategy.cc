@@ -196,21 +196,6 @@ std::optional<ScopeKind> scope_kind_named(std::string_view name) {
   return static_cast<ScopeKind>(found - std::begin(scope_kinds));
 }
 
-bool shards_gradients(const Strategy& strategy) {
-  const std::string& level = strategy.text("zero.level");
-  return level == "v1" || level == "v2";
-}
-
-Result<BatchOrder> batch_order(const Strategy& strategy) {
-  const bool asked = strategy.config.find("batch.order") != nullptr;
-  const bool micro_batches = strategy.text("batch.order") == "micro_batches";
-  if (asked && !micro_batches && shards_gradients(strategy))
-    return invalid(R"("zero.level" = ")", strategy.text("zero.level"),
-                   R"(" keeps gradients in shards, to which all ranks add in each micro-batch, and "batch.order" = )",
-                   R"("ranks" gives each rank micro-batches of its own; leave one of the two out)");
-  return micro_batches || shards_gradients(strategy) ? BatchOrder::micro_batches : BatchOrder::ranks;
-}
-
 Status check_built(const Strategy& strategy) {
   std::vector<std::string> missing;
   for (const Attributes::Entry& entry : strategy.config.entries()) {

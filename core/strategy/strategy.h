@@ -64,12 +64,6 @@ std::optional<ScopeKind> scope_kind_named(std::string_view name);
 std::string print_strategy(const Strategy& strategy);
 // Into how many independent micro-batches a batch is cut (batch.semantics = per_micro_batch); 1: none.
 int64_t independent_micro_batches(const Strategy& strategy);
-// What cuts the batch first, ranks or micro-batches.
-enum class BatchOrder : uint8_t { ranks, micro_batches };
-// As `batch.order` says. `zero.level` v1 and v2 keep gradients in shards, which all ranks add to in each micro-batch:
-// where nothing is said, micro-batches come first, and another order is an error.
-Result<BatchOrder> batch_order(const Strategy& strategy);
-bool shards_gradients(const Strategy& strategy);  // zero.level = v1 or v2
 // What to do where micro-batches would change the answer.
 inline constexpr std::string_view make_them_independent =
     "batch.semantics = per_micro_batch, where each micro-batch is independent and the answer is another one";

@@ -5,6 +5,11 @@
 
 namespace epl {
 
+bool shards_gradients(const Strategy& strategy) {
+  const std::string& level = strategy.text("zero.level");
+  return level == "v1" || level == "v2";
+}
+
 int64_t runs_of(const Mesh& mesh, const AxisCut& cut) {
   int64_t count = cut.outer * std::max<int64_t>(cut.of, 1);
   for (int axis : cut.of > 0 ? std::vector<int>() : cut.axes) count *= mesh.axes[axis].size;

@@ -14,6 +14,8 @@
 
 namespace epl {
 
+bool shards_gradients(const Strategy& strategy);  // zero.level = v1 or v2
+
 // Equal runs that a cut makes of a dimension or factor: of an uneven one, its granules.
 int64_t runs_of(const Mesh& mesh, const AxisCut& cut);
 

@@ -9,6 +9,7 @@
 #include "tests/backend/far_device.h"
 #include "tests/runtime/skip_mlp.h"
 #include "tests/runtime/trained.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::zero_shards_test {
 namespace {
@@ -148,6 +149,35 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Shards,
                          [](const auto& info) {
                            return cat(std::get<0>(info.param).name, "_", std::get<1>(info.param));
                          });
+
+// A checkpoint has full tensors: it goes on under another level, with the same bits.
+TEST(ShardsOfCheckpoints, GoOnUnderAnotherLevel) {
+  const TemporaryFolder temporary;
+  const Layout layout{"two_in_two", 2, 2};
+  const auto session_of = [&](const std::string& level, uint64_t seed) {
+    auto session = Session::create(test_host(2), *plan_of(layout, {.model = std::string(uneven_mlp), .level = level}),
+                                   {.seed = seed});
+    EXPECT_TRUE(session.ok()) << session.status().to_string();
+    return std::move(*session);
+  };
+  const auto step = [](Session& session, int s) {
+    StepMetrics metrics;
+    const Status status = session.step(skip_mlp_batch(s), metrics);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return metrics.loss;
+  };
+  for (const auto& [from, to] : {std::pair("v2", "off"), std::pair("off", "v2"), std::pair("v1", "v2")}) {
+    const auto one = session_of(from, 7), other = session_of(to, 1);
+    for (int s = 0; s < 3; ++s) step(*one, s);
+    const std::string folder = temporary / cat(from, to);
+    ASSERT_TRUE(save_session(*one, folder).ok());
+    const Status loaded = load_session(*other, folder);
+    ASSERT_TRUE(loaded.ok()) << loaded.to_string();
+    for (int s = 3; s < 6; ++s) EXPECT_EQ(step(*one, s), step(*other, s)) << from << " to " << to;
+    for (const StateSlot& slot : one->plan().state().slots())
+      EXPECT_TRUE(identical(*one->state().get(slot.name), *other->state().get(slot.name))) << slot.name;
+  }
+}
 
 // Weights that are merged with what is trained beside them, under every level.
 TEST(ShardsOfAdapters, HaveTheBitsOfFullCopies) {
