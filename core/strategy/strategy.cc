@@ -34,9 +34,7 @@ const std::vector<ConfigKey>& config_keys() {
       built("io.unbalanced_io_slicing", false, "with io.slicing: some replicas may have a file more than others"),
       built("io.drop_last_files", false, "with io.slicing: leave out the last files, which do not divide"),
       later("communication.sparse_as_dense", false, "reduce sparse gradients as dense ones"),
-      built("communication.max_splits", int64_t{5},
-            "into how many buckets of about equal size gradients that stay in shards are put (zero.level = v1 or v2); "
-            "each is reduced as soon as its gradients are there"),
+      built("communication.max_splits", int64_t{5}, "into how many buckets gradients in shards are put (zero.level)"),
       later("communication.num_communicators", int64_t{2}, "communicators in the pool"),
       later("communication.fp16", false, "reduce gradients in half precision"),
       later("communication.fp16_scale", int64_t{128}, "scale of half-precision gradients"),
