@@ -251,10 +251,9 @@ so the state takes an N-th of the memory. It gets this shard of the sum of gradi
 Together this moves as much as the sum of full gradients, or less: of a large weight and a small batch, copies give
 each other the samples, and each computes its shard of the gradient of all. No bit changes, and it goes with everything
 above: with stages, whose copies share what the stage has, with splits, of whose shards copies have shards, and with
-micro-batches, after which gradients are summed once. A weight is cut in its first dimension that N divides. One without
-any is cut unevenly, and the last shard has fewer rows or columns. A weight of one element stays on each copy, and the
-plan has a note. Where the norm of all gradients is taken, to clip them, each copy has full gradients first.
-Checkpoints, and what is read and written by name, are full tensors.
+micro-batches, after which gradients are summed once. A weight is cut in its first dimension that N divides; one without
+any stays replicated on each copy, and the plan has a note. Where the norm of all gradients is taken, to clip them, each
+copy has full gradients first. Checkpoints, and what is read and written by name, are full tensors.
 
 | `zero.level` | of N copies, each has an N-th of | moves beside the sum of gradients |
 |---|---|---|
@@ -267,7 +266,8 @@ is an error. A copy adds up its shard of the gradient alone. Gradients are reduc
 each as soon as its gradients are there, so that full gradients are not in memory all at one time. Clipping gathers one
 gradient after the other. At `v2` a weight is gathered before a layer needs it, in the forward pass and again in the
 backward pass, and its memory is free behind that. Frozen weights are stored in shards too. On a device that moves bytes
-while it computes, the weights of the next layer are on their way meanwhile. `epl plan` has the bytes of a rank.
+while it computes, the weights of the next layer are on their way meanwhile. Where no dimension divides, `v1` and `v2`
+cut unevenly, and the last shard has fewer rows or columns. `epl plan` has the bytes of a rank.
 
 ```json
 {"zero.level": "v2", "pipeline.num_micro_batch": 4}

@@ -142,12 +142,13 @@ class Sharing {
   }
 
   // To save time, only a dimension 0 that divides will do: its shards lie one behind the other. Others are taken apart
-  // and put together in memory, which takes longer than to update all.
+  // and put together in memory, which takes longer than to update all. Uneven shards move padding, too.
   std::optional<Sharding> choose(NodeId n, const TensorType& type, const Sharding& replicated,
                                  const std::vector<int>& axes) const {
     if (automatic_ && !pays(n, type, replicated, axes)) return std::nullopt;
     for (const CutPosition& position : shard_positions(mesh(n), type, replicated, axes)) {
-      if (!automatic_ || (position.dim == 0 && position.of == 0)) return with_shards(replicated, position, axes);
+      if ((automatic_ && position.dim > 0) || (level_ < Level::v1 && position.of > 0)) continue;
+      return with_shards(replicated, position, axes);
     }
     return std::nullopt;
   }
@@ -327,9 +328,9 @@ class Sharing {
                            kept[static_cast<size_t>(level_)], " on one of the copies");
     if (count > 0) {
       if (replicated_.size() > max_listed) replicated_.resize(max_listed);
-      text +=
-          cat("; no dimension of the others ", automatic_ ? "has equal shards: " : "divides: ", join(replicated_, ", "),
-              count > max_listed ? cat(" and ", count - max_listed, " more") : "");
+      text += cat("; no dimension of the others ",
+                  level_ < Level::v1 ? "has equal shards: " : "divides: ", join(replicated_, ", "),
+                  count > max_listed ? cat(" and ", count - max_listed, " more") : "");
     }
     plan_.notes.push_back(std::move(text));
   }
