@@ -44,9 +44,9 @@ std::string refusal(const OutputMerge& merge, const TensorType& type, const Shar
   if (merge.dim < 0)
     return merge.is_local() ? "is a value of the full batch, of which no process has a part of its own" : "";
   if (merge.is_local() && plan.shares_micro_batches())
-    return cat("has samples of all processes in each micro-batch, ", plan.independent_micro_batches
-                                                                         ? "where micro-batches are independent"
-                                                                         : "which come first (batch.order, zero.level)");
+    return cat("has samples of all processes in each micro-batch, ",
+               plan.independent_micro_batches ? "where micro-batches are independent"
+                                              : "which come first (batch.order, zero.level)");
   if (sharding.outer(batch_axis) != 1) return "has its samples across, not one after another";
   if (is_concat(merge.how)) return "";
   if (type.dtype == DType::boolean) return "holds truth values, which do not add up";

@@ -110,11 +110,11 @@ Result<std::string> shard_files(Dataset& dataset, const Entry& entry) {
     replicas = std::max(replicas, entry.plan.mesh(t).shards(entry.plan.batch_of(t).rank_axes(entry.plan.mesh(t))));
   if (entry.plan.shares_micro_batches() && replicas > 1) {
     EPL_TRY(dataset.slice(1, {}));
-    return cat(
-        "io.slicing: with ",
-        entry.plan.independent_micro_batches ? "batch.semantics = per_micro_batch" : "micro-batches that come first (batch.order, zero.level)",
-        " each micro-batch is a run of samples that all replicas share, so each takes its part of batches of "
-        "all files");
+    return cat("io.slicing: with ",
+               entry.plan.independent_micro_batches ? "batch.semantics = per_micro_batch"
+                                                    : "micro-batches that come first (batch.order, zero.level)",
+               " each micro-batch is a run of samples that all replicas share, so each takes its part of batches of "
+               "all files");
   }
   const Slices sharded(dataset.reader().file_samples(), replicas, options);
   if (replicas > 1 && !sharded.refused().empty() && !dataset.reader().file_samples().empty()) {

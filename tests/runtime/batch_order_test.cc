@@ -153,7 +153,8 @@ TEST(OrderOfOne, ChangesNothing) {
 // No process has a run of samples, so no output of a process alone can be merged.
 TEST(OrderOfOutputs, RefusesWhatOneProcessWouldMerge) {
   const Status status = plan_of({"two", 2, 2, R"("outputs.local_concat": "y")"}, {}).status();
-  EXPECT_NE(status.message().find("which come first (batch.order, zero.level)"), std::string::npos) << status.to_string();
+  EXPECT_NE(status.message().find("which come first (batch.order, zero.level)"), std::string::npos)
+      << status.to_string();
 }
 
 }  // namespace
