@@ -159,7 +159,7 @@ Result<ShardingRule> sharding_rule(const OpQuery& query) {
   for (int i = 0; i < query.inputs(); ++i) inputs.push_back(query.has(i) ? query.in(i) : TensorType{});
   for (int i = 0; i < query.outputs(); ++i) outputs.push_back(query.has_output(i) ? query.out(i) : TensorType{});
   if (!op.sharding.empty()) return parse_sharding_rule(op.sharding, inputs, outputs);
-  if (op.by_element()) return elementwise_rule(inputs, outputs);
+  if (op.elementwise()) return elementwise_rule(inputs, outputs);
   return unsupported("op ", op.name, " has no sharding rule");
 }
 

@@ -137,14 +137,11 @@ struct OpDef {
   // gradient flows back. -1: of none.
   int counts = -1;
   bool random = false;  // keyed by (seed, step, node name, element)
-  // With a reference of its own: each element of a result follows from the same one of operands that broadcast.
-  bool pointwise = false;
   // It looks at each operand by itself and skips absent ones: ranks that have only some operands look at those.
   bool takes_any_operands = false;
   std::vector<std::string> samples;  // "f32[4,7], f32[7,3] {axis=1}": tests are made from these
 
   bool elementwise() const { return scalar || scalar_of; }
-  bool by_element() const { return elementwise() || pointwise; }
   int min_inputs() const;
   int max_inputs() const;  // -1: variadic
   int output_count() const;

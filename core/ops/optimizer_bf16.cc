@@ -109,7 +109,12 @@ OpDef stored_in_bf16(const std::string& like, const std::string& states, const s
            .infer = infer_step<Step>,
            .reference = reference<Step>,
            .no_gradient = "an optimizer's step ends the graph",
-           .pointwise = true};
+           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
+             std::vector<TensorType> inputs, outputs;
+             for (int i = 0; i < q.inputs(); ++i) inputs.push_back(q.in(i));
+             for (int i = 0; i < q.outputs(); ++i) outputs.push_back(q.out(i));
+             return elementwise_rule(inputs, outputs);
+           }};
   const auto sample = [&](const char* type, const char* shape, const char* rows, const char* columns,
                           const std::string& given, bool held) {
     std::string text = cat(type, shape, ", ", type, shape);

@@ -19,9 +19,7 @@ struct OptimizerRow {
   std::string doc;              // with the formula's source
   std::vector<Option> options;  // lr, betas, eps, momentum, weight_decay ... with PyTorch's defaults; each is an option
                                 // of the command line
-  // Per parameter, zeros at first, of the parameter's type, or of that of the option `state_type`, which a row with
-  // states declares.
-  std::vector<std::string> states;
+  std::vector<std::string> states;  // per parameter, zeros at first, of the parameter's type
   // weight_decay shrinks a parameter by itself; otherwise it is added to the gradient.
   bool shrinks_weights = false;
   // The op takes (parameter, gradient, states..., scalars...) and returns (parameter', states'...).

@@ -60,7 +60,7 @@ TEST_P(Record, IsComplete) {
   EXPECT_FALSE(op.samples.empty());
   EXPECT_TRUE(op.elementwise() || op.reference || op.body) << "no meaning";
   EXPECT_TRUE(op.elementwise() || op.infer) << "no shape rule";
-  EXPECT_TRUE(op.by_element() || op.sharding_of || !op.sharding.empty()) << "no sharding rule";
+  EXPECT_TRUE(op.elementwise() || op.sharding_of || !op.sharding.empty()) << "no sharding rule";
   EXPECT_FALSE(op.gradient && !op.no_gradient.empty()) << "a gradient and a reason for none";
   EXPECT_TRUE(op.gradient || op.body || !op.no_gradient.empty() || !takes_and_gives_floats(op))
       << "no gradient, no body and no reason for having none";

@@ -56,7 +56,7 @@ class Sharing {
   // A parameter's step: it gives the next parameter and its next state, and nothing else.
   const Graph::Update* parameter_of(NodeId n) const {
     const Updates& all = updates_[n];
-    if (all.size() != node(n).outputs.size() || !node(n).op->by_element()) return nullptr;
+    if (all.size() != node(n).outputs.size()) return nullptr;
     const auto is_parameter = [&](const Graph::Update& u) { return kind(u) == ValueKind::parameter; };
     const auto found = std::ranges::find_if(all, is_parameter);
     const bool others_are_state = std::ranges::all_of(
@@ -88,12 +88,10 @@ class Sharing {
       if (!pays(n, graph_.type(parameter->state), replicated, axes)) return {};
     }
     const CutPosition position = as_stored ? choose(n, graph_.type(parameter->state), replicated, axes) : CutPosition();
-    if (!position) {
+    if (!position || !cut(n, with(replicated, position, axes))) {
       replicated_.push_back(graph_.value(parameter->state).name);
       return {};
     }
-    if (!cut(n, with(replicated, position, axes)))
-      return error(Code::internal, "node ", node(n).name, " is elementwise and cannot be cut");
     shards_ = mesh(n).shards(axes);
     ++shared_;
     for (const Graph::Update& update : updates_[n]) {
