@@ -30,7 +30,7 @@ template <class T> Number<T> operator-(double a, Number<T> b) { return {static_c
 template <class T> Number<T> root(Number<T> a) { return {std::sqrt(a.value)}; }
 
 // Where the operands stand.
-template <class Step> struct Operands {
+template <class Step> struct StoredOperands {
   static constexpr int state = 2, scalar = state + Step::states, rows = scalar + Step::scalars, columns = rows + 1,
                        key = columns + 1, count = key + 1;
 };
@@ -47,8 +47,8 @@ bool spans(const Shape& shape, const Shape& rows, const Shape& columns) {
   return false;
 }
 
-template <class Step> Result<OutputTypes> infer_step(const OpQuery& q) {
-  using At = Operands<Step>;
+template <class Step> Result<OutputTypes> infer_stored_step(const OpQuery& q) {
+  using At = StoredOperands<Step>;
   const TensorType parameter = q.in(0), stored{DType::bf16, parameter.shape}, scalar{parameter.dtype, {}};
   OutputTypes out = {parameter};
   if (!is_float(parameter.dtype)) return invalid("the parameter is ", parameter.text());
@@ -66,7 +66,7 @@ template <class Step> Result<OutputTypes> infer_step(const OpQuery& q) {
 }
 
 template <class Step, class T> void compute(const Reference& r) {
-  using At = Operands<Step>;
+  using At = StoredOperands<Step>;
   const auto step = update::step_of<Step>(r.attributes());
   Number<T> scalar[Step::scalars];
   for (int i = 0; i < Step::scalars; ++i) scalar[i].value = static_cast<T>(r.in(At::scalar + i).get(0));
@@ -106,7 +106,7 @@ OpDef stored_in_bf16(const std::string& like, const std::string& states, const s
            .signature = cat("parameter, gradient, ", states, ", ", scalars, ", rows, columns, key -> parameter_new, ",
                             states_new),
            .attributes = std::move(attributes),
-           .infer = infer_step<Step>,
+           .infer = infer_stored_step<Step>,
            .reference = reference<Step>,
            .no_gradient = "an optimizer's step ends the graph",
            .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
@@ -129,8 +129,8 @@ OpDef stored_in_bf16(const std::string& like, const std::string& states, const s
   return op;
 }
 
-constexpr const char* above_zero = "(0.1..2)";
-std::vector<Option> adam_options() {
+constexpr const char* positive = "(0.1..2)";
+std::vector<Option> options_of_adam() {
   return {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.0}};
 }
 
@@ -144,23 +144,23 @@ EPL_OP(momentum_bf16) {
 
 EPL_OP(rmsprop_bf16) {
   return stored_in_bf16<update::Rmsprop>("rmsprop", "square", "square_new", "lr",
-                                         {{"alpha", 0.99}, {"epsilon", 1e-8}, {"weight_decay", 0.0}}, above_zero,
+                                         {{"alpha", 0.99}, {"epsilon", 1e-8}, {"weight_decay", 0.0}}, positive,
                                          "weight_decay=0.1");
 }
 
 EPL_OP(adagrad_bf16) {
   return stored_in_bf16<update::Adagrad>("adagrad", "sum", "sum_new", "rate",
-                                         {{"epsilon", 1e-10}, {"weight_decay", 0.0}}, above_zero, "weight_decay=0.1");
+                                         {{"epsilon", 1e-10}, {"weight_decay", 0.0}}, positive, "weight_decay=0.1");
 }
 
 EPL_OP(adam_bf16) {
   return stored_in_bf16<update::Adam>("adam", "mean, square", "mean_new, square_new", "lr, correction1, correction2",
-                                      adam_options(), above_zero, "weight_decay=0.1");
+                                      options_of_adam(), positive, "weight_decay=0.1");
 }
 
 EPL_OP(adamw_bf16) {
   return stored_in_bf16<update::Adamw>("adamw", "mean, square", "mean_new, square_new", "lr, correction1, correction2",
-                                       adam_options(), above_zero, "weight_decay=0.1");
+                                       options_of_adam(), positive, "weight_decay=0.1");
 }
 
 }  // namespace epl
