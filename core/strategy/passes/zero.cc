@@ -88,10 +88,12 @@ class Sharing {
       if (!pays(n, graph_.type(parameter->state), replicated, axes)) return {};
     }
     const CutPosition position = as_stored ? choose(n, graph_.type(parameter->state), replicated, axes) : CutPosition();
-    if (!position || !cut(n, with(replicated, position, axes))) {
+    if (!position) {
       replicated_.push_back(graph_.value(parameter->state).name);
       return {};
     }
+    if (!cut(n, with(replicated, position, axes)))
+      return error(Code::internal, "node ", node(n).name, " is elementwise and cannot be cut");
     shards_ = mesh(n).shards(axes);
     ++shared_;
     for (const Graph::Update& update : updates_[n]) {
