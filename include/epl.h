@@ -523,7 +523,8 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_trainer_destroy(epl_trainer* EPL
  *                    model that has an input of this name needs another one
  *   loss.<option>    as the loss declares, for example loss.ignore_index = -100
  *   optimizer        sgd, momentum, adam, adamw, ...
- *   optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, ...
+ *   optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, state_type (f32, or bf16: half the
+ *                    bytes), ...
  *   schedule         constant, linear, cosine, step, exponential, one_cycle, plateau (docs/training.md)
  *   schedule.warmup_steps  steps in which the rate rises from zero
  *   schedule.<option>  as the schedule declares, for example schedule.total_steps = 1000
@@ -1094,7 +1095,8 @@ epl_session_state_port(const epl_session* session, int32_t kind, int64_t index, 
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_get(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
     const epl_call_options* EPL_NULLABLE call, epl_tensor** EPL_OUT EPL_OWNED tensor);
-/* The tensor is copied. */
+/* The tensor is copied. It has the type of the state; optimizer state may come in another floating type, and is
+ * converted. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_set(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,
     const epl_tensor* tensor, const epl_call_options* EPL_NULLABLE call);

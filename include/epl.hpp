@@ -861,7 +861,8 @@ class trainer : public detail::handle<epl_trainer, epl_trainer_destroy> {
   ///                    model that has an input of this name needs another one
   ///   loss.<option>    as the loss declares, for example loss.ignore_index = -100
   ///   optimizer        sgd, momentum, adam, adamw, ...
-  ///   optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, ...
+  ///   optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, state_type (f32, or bf16: half the
+  ///                    bytes), ...
   ///   schedule         constant, linear, cosine, step, exponential, one_cycle, plateau (docs/training.md)
   ///   schedule.warmup_steps  steps in which the rate rises from zero
   ///   schedule.<option>  as the schedule declares, for example schedule.total_steps = 1000
@@ -1809,7 +1810,8 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
     return detail::give(failure, [&]() -> epl::tensor { return epl::tensor(tensor_out); });
   }
 
-  /// The tensor is copied.
+  /// The tensor is copied. It has the type of the state; optimizer state may come in another floating type, and
+  /// is converted.
   returned<void> set(std::string_view name, const epl_tensor* tensor, const epl::call_options& call = {}) {
     epl_error* failure = epl_session_set(*this, name.data(), name.size(), tensor, &call);
     return detail::give(failure, [] {});

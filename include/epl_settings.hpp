@@ -171,6 +171,9 @@ struct adagrad {
   std::optional<double> weight_decay = std::nullopt;
   /// added to what the step is divided by; 0 or more (default: 1e-10).
   std::optional<double> eps = std::nullopt;
+  /// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default:
+  /// "f32").
+  std::optional<std::string> state_type = std::nullopt;
   std::string members() const {
     detail::members out;
     out.add("optimizer", std::optional<std::string>("adagrad"));
@@ -178,6 +181,7 @@ struct adagrad {
     out.add("optimizer.lr_decay", lr_decay);
     out.add("optimizer.weight_decay", weight_decay);
     out.add("optimizer.eps", eps);
+    out.add("optimizer.state_type", state_type);
     return out.text();
   }
 };
@@ -194,6 +198,9 @@ struct adam {
   std::optional<double> eps = std::nullopt;
   /// how strongly weights are drawn to zero; 0 or more (default: 0.0).
   std::optional<double> weight_decay = std::nullopt;
+  /// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default:
+  /// "f32").
+  std::optional<std::string> state_type = std::nullopt;
   std::string members() const {
     detail::members out;
     out.add("optimizer", std::optional<std::string>("adam"));
@@ -201,6 +208,7 @@ struct adam {
     out.add("optimizer.betas", betas);
     out.add("optimizer.eps", eps);
     out.add("optimizer.weight_decay", weight_decay);
+    out.add("optimizer.state_type", state_type);
     return out.text();
   }
 };
@@ -217,6 +225,9 @@ struct adamw {
   std::optional<double> eps = std::nullopt;
   /// how strongly weights are drawn to zero; 0 or more (default: 0.01).
   std::optional<double> weight_decay = std::nullopt;
+  /// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default:
+  /// "f32").
+  std::optional<std::string> state_type = std::nullopt;
   std::string members() const {
     detail::members out;
     out.add("optimizer", std::optional<std::string>("adamw"));
@@ -224,6 +235,7 @@ struct adamw {
     out.add("optimizer.betas", betas);
     out.add("optimizer.eps", eps);
     out.add("optimizer.weight_decay", weight_decay);
+    out.add("optimizer.state_type", state_type);
     return out.text();
   }
 };
@@ -242,6 +254,9 @@ struct momentum {
   std::optional<bool> nesterov = std::nullopt;
   /// how strongly weights are drawn to zero; 0 or more (default: 0.0).
   std::optional<double> weight_decay = std::nullopt;
+  /// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default:
+  /// "f32").
+  std::optional<std::string> state_type = std::nullopt;
   std::string members() const {
     detail::members out;
     out.add("optimizer", std::optional<std::string>("momentum"));
@@ -250,6 +265,7 @@ struct momentum {
     out.add("optimizer.dampening", dampening);
     out.add("optimizer.nesterov", nesterov);
     out.add("optimizer.weight_decay", weight_decay);
+    out.add("optimizer.state_type", state_type);
     return out.text();
   }
 };
@@ -266,6 +282,9 @@ struct rmsprop {
   std::optional<double> eps = std::nullopt;
   /// how strongly weights are drawn to zero; 0 or more (default: 0.0).
   std::optional<double> weight_decay = std::nullopt;
+  /// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default:
+  /// "f32").
+  std::optional<std::string> state_type = std::nullopt;
   std::string members() const {
     detail::members out;
     out.add("optimizer", std::optional<std::string>("rmsprop"));
@@ -273,6 +292,7 @@ struct rmsprop {
     out.add("optimizer.alpha", alpha);
     out.add("optimizer.eps", eps);
     out.add("optimizer.weight_decay", weight_decay);
+    out.add("optimizer.state_type", state_type);
     return out.text();
   }
 };

@@ -76,7 +76,9 @@ Trainer CaseRun::trainer() {
   job.optimizer = optimizer_.value("name", reference_.optimizer);
   if (optimizer_.contains("options")) {
     for (const auto& [key, unused] : optimizer_.at("options").items()) {
-      if (reference_.has(key.c_str())) job.optimizer_options.push_back(key + "=" + print_json(settings[key]));
+      if (!reference_.has(key.c_str())) continue;
+      const Json& value = settings[key];
+      job.optimizer_options.push_back(key + "=" + (value.is_string() ? value.get<std::string>() : print_json(value)));
     }
   }
   if (reference_.has("ignore_index") && settings["ignore_index"].is_number() && job.loss == "softmax_cross_entropy") {

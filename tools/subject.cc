@@ -16,6 +16,8 @@ template <class T> void append(std::vector<std::byte>& to, T value) {
   to.insert(to.end(), bytes, bytes + sizeof value);
 }
 
+constexpr const char* states_in_bf16 = "state_type=bf16";
+
 // A model and data that are drawn.
 class Drawn : public Subject {
  public:
@@ -27,6 +29,7 @@ class Drawn : public Subject {
     for (const Json& row : library().at("optimizers")) {
       if (row.at("states").empty()) job_.optimizer = row.at("name");
     }
+    std::erase(job_.optimizer_options, states_in_bf16);
   }
 
  protected:
@@ -88,7 +91,8 @@ class RandomGraph final : public Drawn {
 
   std::string said() const override {
     return "epl template random --seed " + std::to_string(seed_ >> 1) + " --blocks " + std::to_string(blocks_) +
-           "; loss " + job_.loss + ", optimizer " + job_.optimizer + ", batch " + std::to_string(job_.batch) +
+           "; loss " + job_.loss + ", optimizer " + job_.optimizer +
+           (job_.optimizer_options.size() > 1 ? " with states in bf16" : "") + ", batch " + std::to_string(job_.batch) +
            (job_.clip > 0 ? ", clipped" : "");
   }
 
@@ -106,11 +110,13 @@ class RandomGraph final : public Drawn {
     job.batch = draws.of(batches);
     job.loss = draws.one_in(4) ? (draws.one_in(2) ? "mse" : "bce_with_logits") : "softmax_cross_entropy";
     static const Json optimizers = library().at("optimizers");
-    job.optimizer = draws.of(optimizers).at("name").get<std::string>();
+    const Json& optimizer = draws.of(optimizers);
+    job.optimizer = optimizer.at("name").get<std::string>();
     job.optimizer_options = {"lr=0.01"};
     if (draws.one_in(2)) job.clip = 0.5;
     if (job.loss == "softmax_cross_entropy" && draws.one_in(4)) job.label_smoothing = 0.1;
     job.seed = draws.bits() >> 1;
+    if (!optimizer.at("states").empty() && draws.one_in(3)) job.optimizer_options.emplace_back(states_in_bf16);
     return job;
   }
 

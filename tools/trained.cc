@@ -108,6 +108,14 @@ std::vector<double> elements_of(const epl_tensor* tensor) {
       return as(double());
     case EPL_DTYPE_I64:
       return as(int64_t());
+    case EPL_DTYPE_BF16: {  // the upper halves of floats
+      std::vector<double> out;
+      for (size_t i = 0; i < count; ++i) {
+        const uint32_t bits = uint32_t{static_cast<const uint16_t*>(epl_tensor_data(tensor))[i]} << 16;
+        out.push_back(std::bit_cast<float>(bits));
+      }
+      return out;
+    }
     default:
       throw UsageError("a tensor of type " + std::string(epl_dtype_name(epl_tensor_dtype(tensor))) +
                        " cannot be compared");

@@ -83,6 +83,9 @@ type Adagrad struct {
 
 	// added to what the step is divided by; 0 or more (default: 1e-10)
 	Eps *float64
+
+	// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default: "f32")
+	StateType *string
 }
 
 func (s Adagrad) optimizer(into map[string]any) {
@@ -98,6 +101,9 @@ func (s Adagrad) optimizer(into map[string]any) {
 	}
 	if s.Eps != nil {
 		into["optimizer.eps"] = *s.Eps
+	}
+	if s.StateType != nil {
+		into["optimizer.state_type"] = *s.StateType
 	}
 }
 
@@ -116,6 +122,9 @@ type Adam struct {
 
 	// how strongly weights are drawn to zero; 0 or more (default: 0.0)
 	WeightDecay float64
+
+	// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default: "f32")
+	StateType *string
 }
 
 func (s Adam) optimizer(into map[string]any) {
@@ -131,6 +140,9 @@ func (s Adam) optimizer(into map[string]any) {
 	}
 	if s.WeightDecay != 0 {
 		into["optimizer.weight_decay"] = s.WeightDecay
+	}
+	if s.StateType != nil {
+		into["optimizer.state_type"] = *s.StateType
 	}
 }
 
@@ -149,6 +161,9 @@ type AdamW struct {
 
 	// how strongly weights are drawn to zero; 0 or more (default: 0.01)
 	WeightDecay *float64
+
+	// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default: "f32")
+	StateType *string
 }
 
 func (s AdamW) optimizer(into map[string]any) {
@@ -164,6 +179,9 @@ func (s AdamW) optimizer(into map[string]any) {
 	}
 	if s.WeightDecay != nil {
 		into["optimizer.weight_decay"] = *s.WeightDecay
+	}
+	if s.StateType != nil {
+		into["optimizer.state_type"] = *s.StateType
 	}
 }
 
@@ -184,6 +202,9 @@ type Momentum struct {
 
 	// how strongly weights are drawn to zero; 0 or more (default: 0.0)
 	WeightDecay float64
+
+	// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default: "f32")
+	StateType *string
 }
 
 func (s Momentum) optimizer(into map[string]any) {
@@ -203,6 +224,9 @@ func (s Momentum) optimizer(into map[string]any) {
 	if s.WeightDecay != 0 {
 		into["optimizer.weight_decay"] = s.WeightDecay
 	}
+	if s.StateType != nil {
+		into["optimizer.state_type"] = *s.StateType
+	}
 }
 
 // RMSprop is the optimizer rmsprop: RMSprop as torch.optim.RMSprop (Hinton's lecture, 2012), not centred and
@@ -219,6 +243,9 @@ type RMSprop struct {
 
 	// how strongly weights are drawn to zero; 0 or more (default: 0.0)
 	WeightDecay float64
+
+	// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default: "f32")
+	StateType *string
 }
 
 func (s RMSprop) optimizer(into map[string]any) {
@@ -234,6 +261,9 @@ func (s RMSprop) optimizer(into map[string]any) {
 	}
 	if s.WeightDecay != 0 {
 		into["optimizer.weight_decay"] = s.WeightDecay
+	}
+	if s.StateType != nil {
+		into["optimizer.state_type"] = *s.StateType
 	}
 }
 

@@ -1,10 +1,11 @@
-// The steps of optimizers: elementwise, with the new state as further outputs. Formulas are those of torch.optim
-// (PyTorch 2.15, documentation of SGD, Adam, AdamW, RMSprop, Adagrad); the last operands are scalars that the host
-// computes for each step, the rate first. With `holds` a negative rate says that the parameter is left alone: it and
-// its state keep their bits, whatever the gradient is.
+// The steps of optimizers: elementwise, with the new state as further outputs. Formulas are those of
+// core/base/update_step.h; the last operands are scalars that the host computes for each step, the rate first. With
+// `holds` a negative rate says that the parameter is left alone: it and its state keep their bits, whatever the
+// gradient is. core/ops/optimizer_bf16.cc has the same with states in bf16.
 #include <string>
 #include <vector>
 
+#include "core/base/update_options.h"
 #include "core/ir/op.h"
 
 namespace epl {
@@ -24,10 +25,10 @@ Result<OutputTypes> infer_step(const OpQuery& query) {
   return OutputTypes(outputs, parameter);
 }
 
-// Instructions by name, so that the formulas below read as such.
+// Instructions by name, so that the formulas read as such.
 struct Term {
-  ScalarExpr* s;
-  int at;
+  ScalarExpr* s = nullptr;
+  int at = 0;
 };
 Term operator+(Term a, Term b) { return {a.s, a.s->emit(ScalarOp::add, a.at, b.at)}; }
 Term operator-(Term a, Term b) { return {a.s, a.s->emit(ScalarOp::sub, a.at, b.at)}; }
@@ -39,36 +40,20 @@ Term operator+(Term a, double b) { return a + Term{a.s, a.s->constant(b)}; }
 Term operator-(double a, Term b) { return Term{b.s, b.s->constant(a)} - b; }
 Term root(Term a) { return {a.s, a.s->emit(ScalarOp::sqrt, a.at)}; }
 
-// The results of a step, or with `holds` and a negative rate the old values in operands 0, 2, 3, ...
-void give(ScalarExpr& s, const Attributes& options, Term rate, std::initializer_list<Term> results) {
-  for (Term result : results) s.outputs.push_back(result.at);
-  if (!options.flag("holds")) return;
-  const int held = s.emit(ScalarOp::lt, rate.at, s.constant(0));
+// The formulas (core/base/update_step.h) as expressions. With `holds` and a negative rate the results are the old
+// values, in operands 0, 2, 3, ...
+template <class Step> void expression(ScalarExpr& s, const OpQuery& q) {
+  const auto step = update::step_of<Step>(q.attributes());
+  Term parameter{&s, s.input(0)}, gradient{&s, s.input(1)}, state[Step::states + 1], scalar[Step::scalars];
+  for (int i = 0; i < Step::states; ++i) state[i] = {&s, s.input(2 + i)};
+  for (int i = 0; i < Step::scalars; ++i) scalar[i] = {&s, s.input(2 + Step::states + i)};
+  step(parameter, gradient, state, scalar);
+  s.outputs = {parameter.at};
+  for (int i = 0; i < Step::states; ++i) s.outputs.push_back(state[i].at);
+  if (!q.attributes().flag("holds")) return;
+  const int held = s.emit(ScalarOp::lt, scalar[0].at, s.constant(0));
   for (size_t i = 0; i < s.outputs.size(); ++i)
     s.outputs[i] = s.emit(ScalarOp::select, held, s.input(i == 0 ? 0 : static_cast<int>(i) + 1), s.outputs[i]);
-}
-
-// The gradient with the coupled (L2) weight decay added.
-Term decayed(Term gradient, Term parameter, double weight_decay) {
-  return weight_decay == 0 ? gradient : gradient + weight_decay * parameter;
-}
-
-// Adam (Kingma and Ba 2015); `decoupled` is AdamW (Loshchilov and Hutter 2019).
-void adam_step(ScalarExpr& s, const Attributes& options, bool decoupled) {
-  Term w{&s, s.input(0)}, g{&s, s.input(1)}, m{&s, s.input(2)}, v{&s, s.input(3)};
-  Term lr{&s, s.input(4)}, correction1{&s, s.input(5)}, correction2{&s, s.input(6)};
-  const double beta1 = options.number("beta1"), beta2 = options.number("beta2");
-  const double weight_decay = options.number("weight_decay");
-  if (!decoupled) {
-    g = decayed(g, w, weight_decay);
-  } else if (weight_decay != 0) {
-    w = w * (1 - weight_decay * lr);
-  }
-  Term mean = m + (1 - beta1) * (g - m);
-  Term square = beta2 * v + (1 - beta2) * (g * g);
-  Term spread = root(square) * (1 / root(correction2)) + options.number("epsilon");
-  Term next = w - (lr / correction1) * (mean / spread);
-  give(s, options, lr, {next, mean, square});
 }
 
 // Functions, not objects: nothing of ours runs when the library is loaded.
@@ -86,12 +71,6 @@ std::vector<std::string> adam_samples() {
 }
 constexpr const char* not_differentiable = "an optimizer's step ends the graph";
 
-// A step along the gradient over the root of its squares, as RMSprop and Adagrad gather them.
-void scaled_step(ScalarExpr& s, const Attributes& options, Term w, Term g, Term squares, Term lr) {
-  Term next = w - lr * (g / (root(squares) + options.number("epsilon")));
-  give(s, options, lr, {next, squares});
-}
-
 }  // namespace
 
 EPL_OP(sgd) {
@@ -99,11 +78,7 @@ EPL_OP(sgd) {
           .signature = "parameter, gradient, lr -> parameter_new",
           .attributes = {{"weight_decay", 0.0}, {"holds", false}},
           .infer = infer_step,
-          .scalar_of =
-              [](ScalarExpr& s, const OpQuery& q) {
-                Term w{&s, s.input(0)}, g{&s, s.input(1)}, lr{&s, s.input(2)};
-                give(s, q.attributes(), lr, {w - lr * decayed(g, w, q.attributes().number("weight_decay"))});
-              },
+          .scalar_of = expression<update::Sgd>,
           .no_gradient = not_differentiable,
           .samples = {"f32[4,7], f32[4,7], f32[](0.01..0.1) {weight_decay=0.1}", "f64[5], f64[5], f64[](0.01..0.1) {}",
                       "f32[4,7], f32[4,7], f32[](-1..-0.5) {holds=true}"}};
@@ -119,16 +94,7 @@ EPL_OP(momentum) {
           .signature = "parameter, gradient, momentum, lr, share -> parameter_new, momentum_new",
           .attributes = {{"momentum", 0.9}, {"nesterov", false}, {"weight_decay", 0.0}, {"holds", false}},
           .infer = infer_step,
-          .scalar_of =
-              [](ScalarExpr& s, const OpQuery& q) {
-                Term w{&s, s.input(0)}, g{&s, s.input(1)}, buffer{&s, s.input(2)}, lr{&s, s.input(3)},
-                    share{&s, s.input(4)};
-                const double momentum = q.attributes().number("momentum");
-                g = decayed(g, w, q.attributes().number("weight_decay"));
-                Term next = momentum * buffer + share * g;
-                Term direction = q.attributes().flag("nesterov") ? g + momentum * next : next;
-                give(s, q.attributes(), lr, {w - lr * direction, next});
-              },
+          .scalar_of = expression<update::Momentum>,
           .no_gradient = not_differentiable,
           .samples = {"f32[4,7], f32[4,7], f32[4,7], f32[](0.01..0.1), f32[](0.1..1) {weight_decay=0.1}",
                       "f64[5], f64[5], f64[5], f64[](0.01..0.1), f64[](0.1..1) {nesterov=true}",
@@ -143,13 +109,7 @@ EPL_OP(rmsprop) {
           .signature = "parameter, gradient, square, lr -> parameter_new, square_new",
           .attributes = {{"alpha", 0.99}, {"epsilon", 1e-8}, {"weight_decay", 0.0}, {"holds", false}},
           .infer = infer_step,
-          .scalar_of =
-              [](ScalarExpr& s, const OpQuery& q) {
-                Term w{&s, s.input(0)}, g{&s, s.input(1)}, square{&s, s.input(2)}, lr{&s, s.input(3)};
-                const double alpha = q.attributes().number("alpha");
-                g = decayed(g, w, q.attributes().number("weight_decay"));
-                scaled_step(s, q.attributes(), w, g, alpha * square + (1 - alpha) * (g * g), lr);
-              },
+          .scalar_of = expression<update::Rmsprop>,
           .no_gradient = not_differentiable,
           .samples = {"f32[4,7], f32[4,7], f32[4,7](0.1..2), f32[](0.01..0.1) {weight_decay=0.1}",
                       "f64[5], f64[5], f64[5](0.1..2), f64[](0.01..0.1) {alpha=0.5}"}};
@@ -163,12 +123,7 @@ EPL_OP(adagrad) {
           .signature = "parameter, gradient, sum, rate -> parameter_new, sum_new",
           .attributes = {{"epsilon", 1e-10}, {"weight_decay", 0.0}, {"holds", false}},
           .infer = infer_step,
-          .scalar_of =
-              [](ScalarExpr& s, const OpQuery& q) {
-                Term w{&s, s.input(0)}, g{&s, s.input(1)}, sum{&s, s.input(2)}, rate{&s, s.input(3)};
-                g = decayed(g, w, q.attributes().number("weight_decay"));
-                scaled_step(s, q.attributes(), w, g, sum + g * g, rate);
-              },
+          .scalar_of = expression<update::Adagrad>,
           .no_gradient = not_differentiable,
           .samples = {"f32[4,7], f32[4,7], f32[4,7](0.1..2), f32[](0.01..0.1) {weight_decay=0.1}",
                       "f64[5], f64[5], f64[5](0.1..2), f64[](0.01..0.1) {}"}};
@@ -183,7 +138,7 @@ EPL_OP(adam) {
               "parameter, gradient, mean, square, lr, correction1, correction2 -> parameter_new, mean_new, square_new",
           .attributes = adam_options(),
           .infer = infer_step,
-          .scalar_of = [](ScalarExpr& s, const OpQuery& q) { adam_step(s, q.attributes(), false); },
+          .scalar_of = expression<update::Adam>,
           .no_gradient = not_differentiable,
           .samples = adam_samples()};
 }
@@ -195,7 +150,7 @@ EPL_OP(adamw) {
           "parameter, gradient, mean, square, lr, correction1, correction2 -> parameter_new, mean_new, square_new",
       .attributes = adam_options(),
       .infer = infer_step,
-      .scalar_of = [](ScalarExpr& s, const OpQuery& q) { adam_step(s, q.attributes(), true); },
+      .scalar_of = expression<update::Adamw>,
       .no_gradient = not_differentiable,
       .samples = adam_samples()};
 }

@@ -1,5 +1,6 @@
 #include "core/ops/sample.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "core/base/philox.h"
@@ -92,8 +93,9 @@ std::vector<Tensor> Sample::values(uint64_t seed) const {
 
 Sample Sample::with_floats(DType type) const {
   Sample copy = *this;
+  const auto first = std::ranges::find_if(operands, [](const auto& one) { return is_float(one.type.dtype); });
   for (SampleOperand& operand : copy.operands)
-    if (is_float(operand.type.dtype)) operand.type.dtype = type;
+    if (first != operands.end() && operand.type.dtype == first->type.dtype) operand.type.dtype = type;
   for (const Attributes::Entry& entry : attributes.entries())
     if (const DType* old = std::get_if<DType>(&entry.value); old && is_float(*old))
       copy.attributes.set(entry.name, type);

@@ -26,7 +26,7 @@ struct Sample {
   std::vector<const TensorType*> types() const;
   // Values drawn from the ranges; an absent operand is an empty tensor. The same seed gives the same values.
   std::vector<Tensor> values(uint64_t seed) const;
-  // The same sample with every float operand (and float cast target) in another float type.
+  // The same sample in another float type: operands of the type of its first float operand, and float cast targets.
   Sample with_floats(DType type) const;
 };
 

@@ -108,6 +108,7 @@ std::string HostState::lines() const {
 
 StepFacts HostState::facts(StepPhase phase) const {
   return {.step = steps_done_,
+          .seed = seed_,
           .rate_scale = rate_scale_.scale,
           .rates = rates_,
           .frozen = frozen_,

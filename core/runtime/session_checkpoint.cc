@@ -107,7 +107,8 @@ Status check_fits(const Session& session, const Checkpoint& checkpoint, const st
     if (it == there.end() && std::ranges::find(left_out, slot.name) != left_out.end()) continue;
     if (it == there.end()) {
       problems.push_back(cat(slot.name, " is missing"));
-    } else if (it->second->value.type() != slot.type) {
+    } else if (const TensorType& type = it->second->value.type();
+               type != slot.type && !converts(session.plan(), slot, type)) {
       problems.push_back(
           cat(slot.name, " is ", it->second->value.type().text(), ", ", slot.type.text(), " is expected"));
     }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/base/converted.h"
 #include "core/base/shown.h"
 #include "core/program/shards.h"
 
@@ -15,6 +16,11 @@ StateKind state_kind(const CompiledPlan& plan, const StateSlot& slot) {
     return gradient_of(plan, slot.name).empty() ? StateKind::optimizer : StateKind::gradient;
   const std::vector<std::string>& trained = plan.trained();
   return std::ranges::find(trained, slot.name) == trained.end() ? StateKind::frozen : StateKind::parameter;
+}
+
+bool converts(const CompiledPlan& plan, const StateSlot& slot, const TensorType& from) {
+  return state_kind(plan, slot) == StateKind::optimizer && from.shape == slot.type.shape && is_float(from.dtype) &&
+         is_float(slot.type.dtype);
 }
 
 std::vector<std::string> state_names(const CompiledPlan& plan, StateKind kind) {
@@ -132,8 +138,10 @@ Result<std::vector<State::Shard>> State::shards(std::string_view name, size_t nu
   return out;
 }
 
-Status State::set_shards(std::string_view name, const std::vector<PositionedBox>& shards) {
+Status State::set_shards(std::string_view name, const std::vector<PositionedBox>& given) {
   EPL_ASSIGN(const Held held, this->held(name));
+  std::vector<PositionedBox> shards = given;
+  for (PositionedBox& shard : shards) shard.value = converted(shard.value, held.slot->type.dtype);
   const StateGate::Change change(gate_);
   const bool was_healthy = healthy_, was_consistent = consistent_here_;
   torn();  // until all ranks have it
@@ -149,10 +157,11 @@ Status State::set_shards(std::string_view name, const std::vector<PositionedBox>
 
 // What may fail for want of memory or of a file comes before anything changes, but for a value that no rank cuts and
 // that is not in memory.
-Status State::set(std::string_view name, const Tensor& value) {
+Status State::set(std::string_view name, const Tensor& given) {
   EPL_ASSIGN(const Held held, this->held(name));
-  if (value.type() != held.slot->type)
-    return invalid(name, " is ", held.slot->type.text(), ", got ", value.type().text());
+  if (given.type() != held.slot->type && !converts(*plan_, *held.slot, given.type()))
+    return invalid(name, " is ", held.slot->type.text(), ", got ", given.type().text());
+  const Tensor value = converted(given, held.slot->type.dtype);
   std::vector<Tensor> shards;
   for (const auto& rank : world_.ranks()) {
     const StateSlot* slot = plan_->state_of(rank->virtual_device).find(name);

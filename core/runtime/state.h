@@ -19,6 +19,9 @@ namespace epl {
 
 // A parameter that the plan does not train is frozen.
 StateKind state_kind(const CompiledPlan& plan, const StateSlot& slot);
+// Whether a value of this type becomes one of the slot by converting its elements: state of an optimizer, which a
+// session may store in another floating type than the one that it comes from.
+bool converts(const CompiledPlan& plan, const StateSlot& slot, const TensorType& from);
 // Sorted.
 std::vector<std::string> state_names(const CompiledPlan& plan, StateKind kind);
 
@@ -51,10 +54,11 @@ class State {
     std::vector<PositionedBox> boxes;
   };
   Result<std::vector<Shard>> shards(std::string_view name, size_t number) const;
-  Status set(std::string_view name, const Tensor& value);
-  // The same from shards of the value, of its type, of which each rank reads what it holds. If that fails, the state is
-  // torn. It is what a checkpoint sets, and not told to other processes.
-  Status set_shards(std::string_view name, const std::vector<PositionedBox>& shards);
+  // Of the slot's type, or of one that `converts`.
+  Status set(std::string_view name, const Tensor& given);
+  // The same from shards of the value, all of one type, of which each rank reads what it holds. If that fails, the
+  // state is torn. It is what a checkpoint sets, and not told to other processes.
+  Status set_shards(std::string_view name, const std::vector<PositionedBox>& given);
   // The same, but a gradient that is not finite is refused: an update takes it as it is.
   Status set_checked(std::string_view name, const Tensor& value);
   // Of the trained parameters, in the order of their names.

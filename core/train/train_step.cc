@@ -9,6 +9,7 @@
 #include "core/base/shown.h"
 #include "core/base/suggestion.h"
 #include "core/ir/rewriter.h"
+#include "core/train/element_numbers.h"
 #include "core/train/kept_outputs.h"
 
 namespace epl {
@@ -22,7 +23,7 @@ struct Trained {
 class TrainStepBuilder {
  public:
   TrainStepBuilder(const TrainOptions& options, const std::vector<std::string>& kept)
-      : options_(options), kept_(kept), builder_(step_.graph) {}
+      : options_(options), kept_(kept), builder_(step_.graph), numbers_(step_.graph) {}
 
   Result<TrainStep> build(const Graph& forward) {
     EPL_ASSIGN(step_.schedule, make_schedule(options_.schedule));
@@ -309,19 +310,38 @@ class TrainStepBuilder {
     }
     std::vector<Var> operands = {builder_.var(plan.parameter), g};
     std::vector<Value> old = {plan.parameter};
+    const bool narrow = stores_in_bf16(plan.group);
     for (const std::string& state : row_->states) {
-      EPL_ASSIGN(const Value added, add_state(cat(name, ".", state), type));
+      EPL_ASSIGN(const Value added,
+                 add_state(cat(name, ".", state), narrow ? TensorType{DType::bf16, type.shape} : type));
       old.push_back(added);
       operands.push_back(builder_.var(old.back()));
     }
     for (const OptimizerScalar& scalar : row_->scalars) {
       operands.push_back(builder_.var(host_scalar(scalar, index, type.dtype)));
     }
+    if (narrow) add_rounding(type.shape, operands);
     builder_.set_scope(cat(name, ".", row_->name));
-    std::vector<Var> next = builder_.emit_all(row_->op, operands, group_attributes_[plan.group + 1]);
+    std::vector<Var> next =
+        builder_.emit_all(narrow ? cat(row_->op, "_bf16") : row_->op, operands, group_attributes_[plan.group + 1]);
     EPL_TRY(builder_.status());
     for (size_t i = 0; i < old.size(); ++i) step_.graph.updates.push_back({old[i], next[i].value()});
     return {};
+  }
+
+  bool stores_in_bf16(int group) const {
+    return !row_->states.empty() && group_options_[static_cast<size_t>(group + 1)].text("state_type") == "bf16";
+  }
+
+  // What the rounding of states takes besides.
+  void add_rounding(const Shape& shape, std::vector<Var>& operands) {
+    const ElementNumbers::Operands numbers = numbers_.of(shape);
+    if (!rounding_key_) {
+      rounding_key_ = step_.graph.add_leaf(ValueKind::scalar, std::string(rounding_key_scalar), {DType::i64, {}});
+      step_.scalars.push_back(
+          {rounding_key_, [](const StepFacts& facts) { return rounding_key(facts.seed, facts.step); }});
+    }
+    for (const Value value : {numbers.rows, numbers.columns, rounding_key_}) operands.push_back(builder_.var(value));
   }
 
   // One leaf for all parameters of a group, but for the rate of those that may be frozen. A rate is the first scalar of
@@ -350,6 +370,8 @@ class TrainStepBuilder {
   std::vector<Attributes> group_options_, group_attributes_;  // [0] outside any group, [i + 1] of group i
   TrainStep step_;
   Builder builder_;
+  ElementNumbers numbers_;
+  Value rounding_key_;
   Value loss_;
   std::vector<Trained> trained_;
   std::vector<Value> gradients_;  // of trained_

@@ -43,6 +43,7 @@ std::string frozen_by(const TrainOptions& options, const std::string& parameter)
 // What the host knows before a step.
 struct StepFacts {
   int64_t step = 0;                      // from 0
+  uint64_t seed = 0;                     // of all random numbers
   double rate_scale = 1;                 // that the learning rate is multiplied by
   std::span<const double> rates = {};    // by group, those outside any first, instead of their option lr; empty: that
   std::span<const uint8_t> frozen = {};  // by TrainStep::trained, where options say `freezable`; empty: none

@@ -79,11 +79,13 @@ struct Layout {
   int64_t ranks = 1;
   std::string keys = {};  // of the strategy
   std::string optimizer = "adamw";
+  bool states_in_bf16 = false;
 };
 
 Result<std::shared_ptr<const CompiledPlan>> plan_of(const Mixture& model, const Layout& layout) {
   auto options = layout_options(GraphModel::parse(text_of(model)), layout.ranks, cat("{", layout.keys, "}"));
   if (options.ok()) options->train.optimizer = layout.optimizer;
+  if (options.ok() && layout.states_in_bf16) options->train.optimizer_options.set("state_type", std::string("bf16"));
   if (options.ok() && layout.optimizer == "adagrad") options->train.optimizer_options = {{"lr", 0.01}, {"eps", 0.0}};
   return layout_plan(options);
 }
@@ -129,6 +131,17 @@ TEST(LoopedExperts, HaveTheBitsOfOneRank) {
           expect_same(trained(model, layout), alone, layout.name);
         }
       }
+    }
+  }
+}
+
+// Each expert's states are rounded as on one rank, where all experts are.
+TEST(LoopedExperts, RoundTheirStatesAsOneRank) {
+  for (const int experts : {4, 3}) {
+    const Trained alone = trained({.experts = experts}, {"one rank", 1, "", "adamw", true});
+    for (const auto& [ranks, over_ranks] : {std::pair(2, 2), std::pair(4, 4)}) {
+      const Layout layout{cat(experts, " experts over ", over_ranks), ranks, over(over_ranks), "adamw", true};
+      expect_same(trained({.experts = experts}, layout), alone, layout.name);
     }
   }
 }

@@ -30,6 +30,7 @@ const std::map<std::string, Exception>& exceptions() {
       {"core/backend/communicator.cc",
        {{"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "receive", "send", "sum", "max", "min"},
         "collectives and reductions"}},
+      {"core/base/update_options.h", {{"momentum"}, "an attribute of the steps of optimizers"}},
       {"core/capi/describe.cc", {{"where"}, "a key of a description"}},
       {"core/capi/trainer_json.cc", {{"dropout"}, "an option of adapters"}},
       {"core/ir/op.h", {{"fused"}, "`fused_op`, the name for all who make it"}},

@@ -7,4 +7,5 @@
 #include "backends/cuda/text/random.cuh"
 #include "backends/cuda/text/region.cuh"
 #include "backends/cuda/text/rows.cuh"
+#include "backends/cuda/text/update.cuh"
 #include "backends/cuda/text/winograd.cuh"

@@ -168,7 +168,8 @@ class Trainer(core.Handle):
                            model that has an input of this name needs another one
           loss.<option>    as the loss declares, for example loss.ignore_index = -100
           optimizer        sgd, momentum, adam, adamw, ...
-          optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, ...
+          optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, state_type (f32, or bf16: half the
+                           bytes), ...
           schedule         constant, linear, cosine, step, exponential, one_cycle, plateau (docs/training.md)
           schedule.warmup_steps  steps in which the rate rises from zero
           schedule.<option>  as the schedule declares, for example schedule.total_steps = 1000
@@ -659,7 +660,8 @@ class Session(core.Handle):
         return core.kind("tensor").own(tensor_out.value, self)
 
     def set(self, name: core.Text, tensor: Tensor, **call: Any) -> None:
-        """The tensor is copied."""
+        """The tensor is copied. It has the type of the state; optimizer state may come in another floating type,
+        and is converted."""
         name_data, name_length = core.text(name)
         core.check(core.library().epl_session_set(core.pointer(self), name_data, name_length, core.pointer(tensor), core.call_options(call)))
 

@@ -14,12 +14,15 @@ class Adagrad(Row):
     lr: learning rate; 0 or more (default: 0.01)
     lr_decay: step k has the rate lr / (1 + k * lr_decay); 0 or more (default: 0.0)
     weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.0)
-    eps: added to what the step is divided by; 0 or more (default: 1e-10)"""
+    eps: added to what the step is divided by; 0 or more (default: 1e-10)
+    state_type: how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept
+        (default: "f32")"""
     NAME: ClassVar[str] = "adagrad"
     lr: Optional[float] = None
     lr_decay: Optional[float] = None
     weight_decay: Optional[float] = None
     eps: Optional[float] = None
+    state_type: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +33,15 @@ class Adam(Row):
     betas: how much of the means of the gradients and of their squares a step keeps; from 0 to below 1 (default:
         [0.9, 0.999])
     eps: added to what the step is divided by; 0 or more (default: 1e-08)
-    weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.0)"""
+    weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.0)
+    state_type: how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept
+        (default: "f32")"""
     NAME: ClassVar[str] = "adam"
     lr: Optional[float] = None
     betas: Optional[Sequence[float]] = None
     eps: Optional[float] = None
     weight_decay: Optional[float] = None
+    state_type: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,12 +52,15 @@ class AdamW(Row):
     betas: how much of the means of the gradients and of their squares a step keeps; from 0 to below 1 (default:
         [0.9, 0.999])
     eps: added to what the step is divided by; 0 or more (default: 1e-08)
-    weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.01)"""
+    weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.01)
+    state_type: how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept
+        (default: "f32")"""
     NAME: ClassVar[str] = "adamw"
     lr: Optional[float] = None
     betas: Optional[Sequence[float]] = None
     eps: Optional[float] = None
     weight_decay: Optional[float] = None
+    state_type: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,13 +72,16 @@ class Momentum(Row):
     momentum: share of the last step that the next one keeps; 0 or more (default: 0.9)
     dampening: share of the gradient that is left out of it (default: 0.0)
     nesterov: Nesterov's momentum (default: false)
-    weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.0)"""
+    weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.0)
+    state_type: how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept
+        (default: "f32")"""
     NAME: ClassVar[str] = "momentum"
     lr: Optional[float] = None
     momentum: Optional[float] = None
     dampening: Optional[float] = None
     nesterov: Optional[bool] = None
     weight_decay: Optional[float] = None
+    state_type: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,12 +92,15 @@ class RMSprop(Row):
     lr: learning rate; 0 or more (default: 0.01)
     alpha: how much of the mean of squares a step keeps; from 0 to below 1 (default: 0.99)
     eps: added to what the step is divided by; 0 or more (default: 1e-08)
-    weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.0)"""
+    weight_decay: how strongly weights are drawn to zero; 0 or more (default: 0.0)
+    state_type: how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept
+        (default: "f32")"""
     NAME: ClassVar[str] = "rmsprop"
     lr: Optional[float] = None
     alpha: Optional[float] = None
     eps: Optional[float] = None
     weight_decay: Optional[float] = None
+    state_type: Optional[str] = None
 
 
 @dataclasses.dataclass(frozen=True)

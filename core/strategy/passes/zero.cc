@@ -63,7 +63,7 @@ class Sharing {
   // A parameter's step: it gives the next parameter and its next state, and nothing else.
   const Graph::Update* parameter_of(NodeId n) const {
     const Updates& all = updates_[n];
-    if (all.size() != node(n).outputs.size() || !node(n).op->elementwise()) return nullptr;
+    if (all.size() != node(n).outputs.size()) return nullptr;
     const auto is_parameter = [&](const Graph::Update& u) { return kind(u) == ValueKind::parameter; };
     const auto found = std::ranges::find_if(all, is_parameter);
     const bool others_are_state = std::ranges::all_of(

@@ -18,6 +18,15 @@ inline Option eps_option(double value) {
   return {.name = "eps", .value = value, .doc = "added to what the step is divided by", .range = at_least(0)};
 }
 
+// Of rows that keep states. The op of bf16 is that of the row with `_bf16` behind its name
+// (core/ops/optimizer_bf16.cc).
+inline Option state_type_option() {
+  return {.name = "state_type",
+          .value = std::string("f32"),
+          .doc = "how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept",
+          .words = {"f32", "bf16"}};
+}
+
 inline double learning_rate(const Attributes&, double lr, int64_t) { return lr; }
 
 template <int index> double bias_correction(const Attributes& options, double, int64_t step) {
@@ -43,7 +52,8 @@ inline OptimizerRow adam_row(std::string op, std::string doc, double decay) {
                        .doc = "how much of the means of the gradients and of their squares a step keeps",
                        .range = {.from = 0, .to = 1, .without_to = true}},
                       eps_option(1e-8),
-                      weight_decay_option(decay)},
+                      weight_decay_option(decay),
+                      state_type_option()},
           .states = {"mean", "square"},
           .op = std::move(op),
           .scalars = {{"lr", learning_rate},

@@ -1470,7 +1470,8 @@ func TrainerDestroy(trainer *Trainer) {
 //	                 model that has an input of this name needs another one
 //	loss.<option>    as the loss declares, for example loss.ignore_index = -100
 //	optimizer        sgd, momentum, adam, adamw, ...
-//	optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, ...
+//	optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, state_type (f32, or bf16: half the
+//	                 bytes), ...
 //	schedule         constant, linear, cosine, step, exponential, one_cycle, plateau (docs/training.md)
 //	schedule.warmup_steps  steps in which the rate rises from zero
 //	schedule.<option>  as the schedule declares, for example schedule.total_steps = 1000
@@ -2304,7 +2305,8 @@ func SessionGet(session *Session, name string, call *CallOptions) (tensor *Tenso
 
 // SessionSet is epl_session_set.
 //
-// The tensor is copied.
+// The tensor is copied. It has the type of the state; optimizer state may come in another floating type, and is
+// converted.
 func SessionSet(session *Session, name string, tensor *Tensor, call *CallOptions) (failure *Error) {
 	failure = C.epl_session_set(session, (*C.char)(unsafe.Pointer(unsafe.StringData(name))), C.size_t(len(name)), tensor, (*C.epl_call_options)(unsafe.Pointer(call)))
 	return

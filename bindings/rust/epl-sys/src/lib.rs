@@ -1175,7 +1175,8 @@ extern "C" {
     ///                    model that has an input of this name needs another one
     ///   loss.<option>    as the loss declares, for example loss.ignore_index = -100
     ///   optimizer        sgd, momentum, adam, adamw, ...
-    ///   optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, ...
+    ///   optimizer.<option>  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, state_type (f32, or bf16: half the
+    ///                    bytes), ...
     ///   schedule         constant, linear, cosine, step, exponential, one_cycle, plateau (docs/training.md)
     ///   schedule.warmup_steps  steps in which the rate rises from zero
     ///   schedule.<option>  as the schedule declares, for example schedule.total_steps = 1000
@@ -1672,7 +1673,8 @@ extern "C" {
     /// Since 0.1, one caller at a time, blocking. `name`: name_length bytes of UTF-8; `call`: may be null;
     /// `tensor`: written, owned by the caller.
     pub fn epl_session_get(session: *mut epl_session, name: *const c_char, name_length: usize, call: *const epl_call_options, tensor: *mut *mut epl_tensor) -> *mut epl_error;
-    /// The tensor is copied.
+    /// The tensor is copied. It has the type of the state; optimizer state may come in another floating type,
+    /// and is converted.
     ///
     /// Since 0.1, one caller at a time, blocking. `name`: name_length bytes of UTF-8; `call`: may be null.
     pub fn epl_session_set(session: *mut epl_session, name: *const c_char, name_length: usize, tensor: *const epl_tensor, call: *const epl_call_options) -> *mut epl_error;

@@ -215,6 +215,12 @@ pub mod optimizers {
             self.0.set("eps", value.json());
             self
         }
+        /// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept
+        /// (default: "f32").
+        pub fn state_type(mut self, value: &str) -> Self {
+            self.0.set("state_type", value.json());
+            self
+        }
     }
     impl Default for Adagrad {
         fn default() -> Self {
@@ -256,6 +262,12 @@ pub mod optimizers {
             self.0.set("weight_decay", value.json());
             self
         }
+        /// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept
+        /// (default: "f32").
+        pub fn state_type(mut self, value: &str) -> Self {
+            self.0.set("state_type", value.json());
+            self
+        }
     }
     impl Default for Adam {
         fn default() -> Self {
@@ -295,6 +307,12 @@ pub mod optimizers {
         /// how strongly weights are drawn to zero; 0 or more (default: 0.01).
         pub fn weight_decay(mut self, value: f64) -> Self {
             self.0.set("weight_decay", value.json());
+            self
+        }
+        /// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept
+        /// (default: "f32").
+        pub fn state_type(mut self, value: &str) -> Self {
+            self.0.set("state_type", value.json());
             self
         }
     }
@@ -343,6 +361,12 @@ pub mod optimizers {
             self.0.set("weight_decay", value.json());
             self
         }
+        /// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept
+        /// (default: "f32").
+        pub fn state_type(mut self, value: &str) -> Self {
+            self.0.set("state_type", value.json());
+            self
+        }
     }
     impl Default for Momentum {
         fn default() -> Self {
@@ -382,6 +406,12 @@ pub mod optimizers {
         /// how strongly weights are drawn to zero; 0 or more (default: 0.0).
         pub fn weight_decay(mut self, value: f64) -> Self {
             self.0.set("weight_decay", value.json());
+            self
+        }
+        /// how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept
+        /// (default: "f32").
+        pub fn state_type(mut self, value: &str) -> Self {
+            self.0.set("state_type", value.json());
             self
         }
     }

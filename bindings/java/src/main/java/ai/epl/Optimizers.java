@@ -36,6 +36,15 @@ public final class Optimizers {
       set("eps", value);
       return this;
     }
+
+    /**
+     * how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default:
+     * "f32").
+     */
+    public Adagrad stateType(String value) {
+      set("state_type", value);
+      return this;
+    }
   }
 
   /** Adam as torch.optim.Adam (Kingma and Ba 2015); weight_decay is added to the gradient (L2). */
@@ -70,6 +79,15 @@ public final class Optimizers {
       set("weight_decay", value);
       return this;
     }
+
+    /**
+     * how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default:
+     * "f32").
+     */
+    public Adam stateType(String value) {
+      set("state_type", value);
+      return this;
+    }
   }
 
   /** AdamW as torch.optim.AdamW (Loshchilov and Hutter 2019); weight_decay is apart from the gradient. */
@@ -102,6 +120,15 @@ public final class Optimizers {
     /** how strongly weights are drawn to zero; 0 or more (default: 0.01). */
     public AdamW weightDecay(double value) {
       set("weight_decay", value);
+      return this;
+    }
+
+    /**
+     * how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default:
+     * "f32").
+     */
+    public AdamW stateType(String value) {
+      set("state_type", value);
       return this;
     }
   }
@@ -144,6 +171,15 @@ public final class Optimizers {
       set("weight_decay", value);
       return this;
     }
+
+    /**
+     * how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default:
+     * "f32").
+     */
+    public Momentum stateType(String value) {
+      set("state_type", value);
+      return this;
+    }
   }
 
   /**
@@ -176,6 +212,15 @@ public final class Optimizers {
     /** how strongly weights are drawn to zero; 0 or more (default: 0.0). */
     public RMSprop weightDecay(double value) {
       set("weight_decay", value);
+      return this;
+    }
+
+    /**
+     * how states are stored; bf16: in half the bytes, rounded at random so that their mean is kept (default:
+     * "f32").
+     */
+    public RMSprop stateType(String value) {
+      set("state_type", value);
       return this;
     }
   }

@@ -1946,7 +1946,8 @@ public final class Raw {
    *                    model that has an input of this name needs another one
    *   loss.&lt;option&gt;    as the loss declares, for example loss.ignore_index = -100
    *   optimizer        sgd, momentum, adam, adamw, ...
-   *   optimizer.&lt;option&gt;  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, ...
+   *   optimizer.&lt;option&gt;  lr, momentum, betas ("0.9,0.999"), eps, weight_decay, state_type (f32, or bf16: half the
+   *                    bytes), ...
    *   schedule         constant, linear, cosine, step, exponential, one_cycle, plateau (docs/training.md)
    *   schedule.warmup_steps  steps in which the rate rises from zero
    *   schedule.&lt;option&gt;  as the schedule declares, for example schedule.total_steps = 1000
@@ -2472,7 +2473,8 @@ public final class Raw {
   public static native long epl_session_get(long session, byte[] name, CallOptions call);
 
   /**
-   * The tensor is copied.
+   * The tensor is copied. It has the type of the state; optimizer state may come in another floating type, and
+   * is converted.
    */
   public static native void epl_session_set(long session, byte[] name, long tensor, CallOptions call);
 
