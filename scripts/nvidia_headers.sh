@@ -1,6 +1,6 @@
 # Fetches NVIDIA's headers of cuBLASLt for the test that compares our declarations with them, into build/nvidia (6 MB;
-# the wheel that has them is 420 MB and is not kept). Run alone, or sourced by ./test, which goes on where they cannot be
-# had: the test is then skipped.
+# the wheel that has them is 420 MB and is not kept). Run alone, or sourced by ./test, which goes on where there are
+# none: the test is then skipped.
 cublas_headers_wanted=13.1.0.3
 
 fetch_nvidia_headers() {

@@ -73,11 +73,11 @@ class OnTheDeviceProducts : public OnTheDevice {
   bool without_library = false;
 };
 
-struct Case {
+struct ProductCase {
   const char* op;
   const char* sample;
 };
-constexpr Case products[] = {
+constexpr ProductCase products[] = {
     {"linear", "f32[6,5,24], f32[24,20]"},
     {"linear", "f32[30,24], f32[24,20], f32[20]"},
     {"linear", "f32[30,23], f32[21,23], f32[21] {transpose_w=true}"},
@@ -93,7 +93,7 @@ constexpr Case products[] = {
 };
 
 TEST_F(OnTheDeviceProducts, AreNearTheCpus) {
-  for (const Case& one : products) {
+  for (const ProductCase& one : products) {
     for (const BitsLevel at : {BitsLevel::data, BitsLevel::run}) {
       for (const int64_t units : {1, 4}) {
         const bool sums = std::string_view(one.op) == "linear_grad_weight";

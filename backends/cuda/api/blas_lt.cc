@@ -8,7 +8,7 @@ namespace epl::cuda {
 namespace {
 
 // The library says 130100 for 13.1.0.
-int version_of(void* library) {
+int version_of_blas_lt(void* library) {
   auto* const function = function_in<size_t (*)()>(library, "cublasLtGetVersion");
   if (function == nullptr) return 0;
   const auto version = static_cast<int>(function());
@@ -39,7 +39,7 @@ Result<const BlasLt*> open_blas_lt(const std::string& folder) {
                            .file = "libcublasLt.so.13",
                            .packages = "PyPI's nvidia-cublas 13.0 or later, or libcublas-13-0 of NVIDIA's repository",
                            .wanted = 13000,
-                           .version = version_of},
+                           .version = version_of_blas_lt},
                           folder, functions));
   blas.path = found.path;
   blas.version = found.version;

@@ -7,7 +7,7 @@
 namespace epl::cuda {
 namespace {
 
-int version_of(void* library) {
+int version_of_driver(void* library) {
   int version = 0;
   auto* const function = function_in<DriverCode (*)(int*)>(library, "cuDriverGetVersion");
   return function != nullptr && function(&version) == code_success ? version : 0;
@@ -39,7 +39,7 @@ Result<const Driver*> open_driver(const std::string& folder) {
                            .packages = "NVIDIA's driver 580 or later (Debian: libcuda1 of nvidia-driver; in "
                                        "a container the host's driver, by --gpus all)",
                            .wanted = 13000,
-                           .version = version_of},
+                           .version = version_of_driver},
                           folder, functions));
   driver.path = found.path;
   if (const DriverCode code = driver.init(0); code != code_success) {

@@ -9,7 +9,7 @@
 namespace epl::cuda {
 namespace {
 
-int version_of(void* library) {
+int version_of_nvrtc(void* library) {
   int major = 0, minor = 0;
   auto* const function = function_in<NvrtcCode (*)(int*, int*)>(library, "nvrtcVersion");
   return function != nullptr && function(&major, &minor) == 0 ? major * 1000 + minor * 10 : 0;
@@ -43,7 +43,7 @@ Result<const Nvrtc*> open_nvrtc(const std::string& folder) {
                            .packages = "PyPI's nvidia-cuda-nvrtc 13.0, or cuda-nvrtc-13-0 of NVIDIA's "
                                        "repository",
                            .wanted = 13000,
-                           .version = version_of},
+                           .version = version_of_nvrtc},
                           folder, functions));
   nvrtc.path = found.path;
   open_builtins(nvrtc);
