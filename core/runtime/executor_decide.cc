@@ -61,10 +61,11 @@ Status Executor::read_decision() {
 // `issued`: how giving the commands went.
 Status Executor::end_decided(bool alone, Status issued) {
   guard(nullptr);
-  if (!issued.ok()) return issued;
+  // Commands that could not be given say nothing about the decision: a peer may have left before it or behind it.
   Status status = read_decision();
   // The number is there although something has failed, before it or behind it.
-  if (!status.ok() && !read_decision().ok()) return status;
+  if (!status.ok() && !read_decision().ok()) return issued.ok() ? status : issued;
+  if (!issued.ok()) status = std::move(issued);
   if (status.ok()) status = synchronize();
   agreement_ = decided_ < 0 ? Agreement::reached : Agreement::none;
   if (!status.ok()) {
