@@ -22,8 +22,8 @@ holds "by the signal" test $? = 143
 "$epl" launch -n 2 -- "$epl" train model.onnx --text book.txt --batch 8 --threads 1 --sample-bytes 0 --json \
   --steps 100000000 --checkpoint-every 1000000000 --out run >stuck.pipe 2>err &
 launcher=$!
-for i in $(seq 600); do [ -s run/history.jsonl ] && break; sleep 0.1; done
-sleep 3   # its lines fill the pipe
+for i in $(seq 600); do [ -d run/checkpoints ] && break; sleep 0.1; done
+sleep 5   # its lines fill the pipe
 kill -TERM $launcher
 for i in $(seq 400); do kill -0 $launcher 2>/dev/null || break; sleep 0.1; done
 kill -0 $launcher 2>/dev/null && { fail "a job that nobody reads does not end"; kill -KILL $launcher; }
