@@ -156,6 +156,8 @@ Layout LayoutSource::draw(Draws& draws, int64_t units) const {
     if (fallback.is_boolean()) out.keys[name] = draws.one_in(2);
     if (fallback.is_number()) out.keys[name] = powers[draws.below(3)];
     if (fallback.is_string() && !one.at("built_words").empty()) out.keys[name] = draws.of(one.at("built_words"));
+    // How many bytes are a budget follows from the model.
+    if (out.keys.contains(name) && out.keys[name] == "budget") out.keys[name] = "auto";
   }
   // The two would contradict each other.
   const auto level = out.keys.find("zero.level");

@@ -255,4 +255,17 @@ std::string shown_plain(std::string_view text, size_t most) {
 std::string full_message(std::string_view text) { return message(text, false); }
 std::string full_line(std::string_view text) { return message(text, true); }
 
+std::vector<std::string> comma_separated(std::string_view text) {
+  std::vector<std::string> out;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    std::string_view one = text.substr(0, comma);
+    while (one.starts_with(' ')) one.remove_prefix(1);
+    while (one.ends_with(' ')) one.remove_suffix(1);
+    if (!one.empty()) out.emplace_back(one);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return out;
+}
+
 }  // namespace epl

@@ -74,5 +74,7 @@ template <class... Args> std::string cat(const Args&... args) {
 }
 
 std::string join(std::span<const std::string> items, std::string_view separator);
+// The items of "a, b", without the blanks around them and without empty ones.
+std::vector<std::string> comma_separated(std::string_view text);
 
 }  // namespace epl

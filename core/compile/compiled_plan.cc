@@ -5,7 +5,9 @@
 #include <set>
 
 #include "core/base/check.h"
+#include "core/compile/budget.h"
 #include "core/compile/plan_file.h"
+#include "core/compile/plan_memory.h"
 #include "core/rewrite/rewrite.h"
 #include "core/strategy/samples.h"
 #include "core/train/kept_outputs.h"
@@ -212,9 +214,17 @@ Status CompiledPlan::add_train_entry(const Binding& binding, int shape) {
   return add_entry(EntryKind::train, shape, std::move(step.graph), std::move(outputs), loss_);
 }
 
+EntryMaker CompiledPlan::maker(const LossFacts& loss) const {
+  return {.options = options_,
+          .device = *device_,
+          .threads = threads_,
+          .loss = loss,
+          .before = entries_,
+          .passes = passes_};
+}
+
 Status CompiledPlan::add_entry(EntryKind kind, int shape, Graph graph, SamplePositions outputs, const LossFacts& loss) {
-  const EntryMaker maker{
-      .options = options_, .device = *device_, .threads = threads_, .loss = loss, .before = entries_};
+  const EntryMaker maker = this->maker(loss);
   EPL_ASSIGN(Entry made, decide_entry(maker, kind, shape, std::move(graph), std::move(outputs)));
   EPL_TRY(lower_entry(maker, made));
   entries_.push_back(std::move(made));
@@ -307,9 +317,33 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   }
 }
 
+// Where a plan does not fit into its budget, another one is made that computes results again.
 Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::compile_all(const Host& host, const PlanOptions& given) {
+  EPL_ASSIGN(std::shared_ptr<CompiledPlan> plan, compile(host, given, {}));
+  EPL_ASSIGN(const int64_t budget, memory_budget(plan->options_.strategy));
+  if (budget > 0 && !given.decisions) {
+    EPL_ASSIGN(const std::string passes, passes_within(*plan, plan->maker(plan->loss_), budget));
+    if (!passes.empty()) {
+      EPL_ASSIGN(plan, compile(host, given, passes));
+    }
+    const int64_t peak = PlanMemory(*plan).peak();
+    EPL_CHECK(peak <= budget, "a plan of ", peak, " bytes for a budget of ", budget);
+    const std::string note = cat("memory.budget: a rank has at most ", grouped(peak), " of ", grouped(budget), " bytes",
+                                 passes.empty() ? ", and nothing is computed again" : "");
+    for (Entry& entry : plan->entries_) {
+      if (entry.kind == EntryKind::train) entry.plan.notes.push_back(note);
+    }
+  }
+  EPL_TRY(given.stop.check());
+  plan->options_.stop = Stop();
+  return std::shared_ptr<const CompiledPlan>(std::move(plan));
+}
+
+Result<std::shared_ptr<CompiledPlan>> CompiledPlan::compile(const Host& host, const PlanOptions& given,
+                                                            const std::string& passes) {
   auto plan = std::make_shared<CompiledPlan>();
   plan->options_ = given;
+  plan->passes_ = passes;
   EPL_TRY(plan->take_annotations());
   if (given.decisions) EPL_TRY(check_strategy(*given.decisions, plan->options_.strategy));
   const PlanOptions& options = plan->options_;
@@ -331,9 +365,7 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::compile_all(const Host
     if (entry.kind == plan->entries_.front().kind) plan->add_notes(entry.notes);
   }
   plan->constants_ = options.model->constants(options.binding);
-  EPL_TRY(options.stop.check());
-  plan->options_.stop = Stop();
-  return std::shared_ptr<const CompiledPlan>(std::move(plan));
+  return plan;
 }
 
 const Entry* CompiledPlan::entry(EntryKind kind, int shape) const {

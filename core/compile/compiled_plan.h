@@ -57,6 +57,10 @@ class CompiledPlan {
 
  private:
   static Result<std::shared_ptr<const CompiledPlan>> compile_all(const Host& host, const PlanOptions& options);
+  // `passes`: see EntryMaker.
+  static Result<std::shared_ptr<CompiledPlan>> compile(const Host& host, const PlanOptions& options,
+                                                       const std::string& passes);
+  EntryMaker maker(const LossFacts& loss) const;
   Status take_annotations();
   Status add_entries(int shape);
   Status add_entry(EntryKind kind, int shape, Graph graph, SamplePositions outputs, const LossFacts& loss);
@@ -90,6 +94,7 @@ class CompiledPlan {
   std::vector<std::string> notes_;
   std::map<std::string, std::string> constants_;
   int threads_ = 1;
+  std::string passes_;  // EntryMaker::passes
   // Independent micro-batches, of the current graph, and where there are several: the samples of them all.
   int64_t independent_ = 1, batch_ = 0;
   std::optional<TensorType> target_;  // of the current shape

@@ -57,13 +57,14 @@ void find_ports(Entry& entry) {
 }
 
 // By the passes, or from a file.
-Result<Plan> plan_of(const EntryMaker& maker, const std::string& name, const std::shared_ptr<const Graph>& graph,
-                     SamplePositions outputs) {
+Result<Plan> plan_of(const EntryMaker& maker, EntryKind kind, const std::string& name,
+                     const std::shared_ptr<const Graph>& graph, SamplePositions outputs) {
   const PlanOptions& options = maker.options;
   if (!options.decisions)
     return decide({.graph = graph,
                    .strategy = options.strategy,
                    .ranks = options.ranks,
+                   .passes = kind == EntryKind::train ? maker.passes : std::string(),
                    .state_of = maker.before.empty() ? nullptr : &maker.before.front().plan,
                    .outputs = std::move(outputs),
                    .machine = maker.device.machine()});
@@ -107,8 +108,8 @@ Result<Entry> decide_entry(const EntryMaker& maker, EntryKind kind, int shape, G
     return std::ranges::all_of(tables, [&](const KernelTable* table) { return table->takes(op, dtype); });
   };
   EPL_ASSIGN(Graph expanded, expand_composites(*entry.graph, has_kernel));
-  auto planned =
-      plan_of(maker, entry.name(), std::make_shared<const Graph>(without_dead_nodes(expanded)), std::move(outputs));
+  auto planned = plan_of(maker, kind, entry.name(), std::make_shared<const Graph>(without_dead_nodes(expanded)),
+                         std::move(outputs));
   if (!planned.ok()) {
     const Status& why = planned.status();
     return notes.empty() ? why : Status(why.code(), cat(why.message(), "; ", join(notes, "; ")), why.where());
@@ -119,12 +120,16 @@ Result<Entry> decide_entry(const EntryMaker& maker, EntryKind kind, int shape, G
   return entry;
 }
 
+Result<Lowered> lower_plan(const EntryMaker& maker, const Plan& plan) {
+  Device& device = maker.device;
+  return lower(plan, {.kernels = &device.kernels(), .device = &device.stands_for(), .threads = maker.threads},
+               maker.options.stop);
+}
+
 Status lower_entry(const EntryMaker& maker, Entry& entry) {
   const EntryKind kind = entry.kind;
   const PlanOptions& options = maker.options;
-  Device& device = maker.device;
-  const LowerOptions lowering{.kernels = &device.kernels(), .device = &device.stands_for(), .threads = maker.threads};
-  EPL_ASSIGN(Lowered made, lower(entry.plan, lowering, options.stop));
+  EPL_ASSIGN(Lowered made, lower_plan(maker, entry.plan));
   entry.locals = std::move(made.locals);
   entry.programs = std::move(made.programs);
   for (size_t c = 0; c < entry.programs.size() && kind == EntryKind::train && options.train.keep_gradients; ++c) {

@@ -71,9 +71,12 @@ struct EntryMaker {
   int threads = 1;  // of a rank
   const LossFacts& loss;
   const std::vector<Entry>& before;  // of the same plan
+  std::string passes = {};           // of a train entry; empty: the default ones
 };
 // Decides one entry's plan; it has no program yet. `outputs`: where they count samples, if the graph does not show it.
 Result<Entry> decide_entry(const EntryMaker& maker, EntryKind kind, int shape, Graph graph, SamplePositions outputs);
+// The programs of a plan.
+Result<Lowered> lower_plan(const EntryMaker& maker, const Plan& plan);
 // Makes the programs of its plan, and what is known of the entry with them.
 Status lower_entry(const EntryMaker& maker, Entry& entry);
 

@@ -18,17 +18,7 @@ std::string_view key_of(Merging how) { return merging_keys[static_cast<size_t>(h
 
 // "logits, h.*"
 std::vector<std::string> patterns_of(const Strategy& strategy, Merging how) {
-  std::vector<std::string> out;
-  std::string_view rest = strategy.text(key_of(how));
-  while (!rest.empty()) {
-    const size_t comma = std::min(rest.find(','), rest.size());
-    std::string_view one = rest.substr(0, comma);
-    while (one.starts_with(' ')) one.remove_prefix(1);
-    while (one.ends_with(' ')) one.remove_suffix(1);
-    if (!one.empty()) out.emplace_back(one);
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
-  }
-  return out;
+  return comma_separated(strategy.text(key_of(how)));
 }
 
 bool names_it(const Strategy& strategy, Merging how, const std::string& output) {

@@ -7,7 +7,7 @@ namespace epl {
 Value LocalWriter::append(const Move& move, std::string name, std::vector<Value> operands, Phase phase) const {
   Node node{.name = std::move(name), .op = &op_named(move.op), .attributes = move.attributes};
   node.inputs = std::move(operands);
-  node.phase = phase;
+  node.phase = this->phase(phase);
   node.region = block_;
   std::vector<TensorType> types;
   if (move.gives) types.push_back(move.type);

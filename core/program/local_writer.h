@@ -1,6 +1,7 @@
 // Writes nodes into one block of the local graph of a rank.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,9 +15,12 @@ namespace epl {
 // Refers to the graph, which outlives it.
 class LocalWriter {
  public:
-  LocalWriter(LocalGraph& local, int block) : local_(local), block_(block) {}
+  // Nothing is written in an earlier phase than `least`: what is computed again belongs to the phase that needs it.
+  LocalWriter(LocalGraph& local, int block, Phase least = Phase::forward)
+      : local_(local), block_(block), least_(least) {}
 
   int block() const { return block_; }
+  Phase phase(Phase wanted) const { return std::max(wanted, least_); }
   BlockKind kind() const { return local_.blocks[block_].kind; }
   const Mesh& mesh() const { return local_.mesh; }
   const BatchLayout& batch() const { return local_.batch; }
@@ -30,7 +34,7 @@ class LocalWriter {
   Value append(const std::vector<Move>& moves, const std::string& name, Value v, Phase phase) const;
   // Nodes that a builder adds behind one of the plan.
   template <class F> Value write(const Node& behind, const char* suffix, F f) const {
-    Builder b(local_.graph, behind.phase);
+    Builder b(local_.graph, phase(behind.phase));
     b.set_scope(cat(behind.name, suffix));
     const NodeId last{local_.graph.node_count() - 1};
     const Value made = f(b);
@@ -48,6 +52,7 @@ class LocalWriter {
  private:
   LocalGraph& local_;
   const int block_;
+  const Phase least_;
 };
 
 }  // namespace epl

@@ -59,6 +59,9 @@ Status Partition::visit(NodeId n, const LocalWriter& w) {
   if (is_representative(n) && (assigned_here(n) || at == every_task_graph)) {
     const bool again = is_again(n, local_.blocks[w.block()]);
     if (again || plan_.block_of(n, here_) == local_.blocks[w.block()]) {
+      if (!plan_.node_recomputed.empty() && global_.node(n).phase == Phase::backward) {
+        for (Value v : global_.node(n).inputs) EPL_TRY(recompute(v, w));
+      }
       EPL_TRY(make_local(n, w, again));
       EPL_TRY(give_to_all(n, w));
       EPL_TRY(sum_over_time(n, w));
@@ -68,6 +71,19 @@ Status Partition::visit(NodeId n, const LocalWriter& w) {
     if (!b.late && global_.value(b.value).producer == n) EPL_TRY(pass_on(b, w));
   }
   return {};
+}
+
+Status Partition::recompute(Value v, const LocalWriter& w) {
+  const NodeId n = v ? global_.value(v).producer : NodeId{};
+  const BlockId& here = local_.blocks[w.block()];
+  if (!n || !plan_.node_recomputed[n] || !assigned_here(n) || here.kind == BlockKind::post) return {};
+  if (here.kind != BlockKind::main && here.stage != plan_.task_graphs[plan_.node_task_graph[n]].stage) return {};
+  if (is_recomputed_.empty()) is_recomputed_.assign(global_.node_count(), false);
+  if (is_recomputed_[n]) return {};
+  is_recomputed_[n] = true;
+  for (Value input : global_.node(n).inputs) EPL_TRY(recompute(input, w));
+  for (Value output : global_.node(n).outputs) known_.moved.erase(output);
+  return make_local(n, LocalWriter(local_, w.block(), Phase::backward), true);
 }
 
 bool Partition::is_again(NodeId n, const BlockId& block) const {

@@ -68,7 +68,7 @@ Status Partition::make_local_body(NodeId n, const OperandShardings& operands, co
   Partition inside(body.plan, *this, local_);
   for (size_t i = 0; i < old.inputs.size(); ++i) {
     if (!old.inputs[i]) continue;
-    EPL_ASSIGN(inside.now_[body.operands[i]], operand(old.inputs[i], operands.inputs[i], old.phase, w));
+    EPL_ASSIGN(inside.now_[body.operands[i]], operand(old.inputs[i], operands.inputs[i], w.phase(old.phase), w));
   }
   for (const Value i : body.plan.graph->value_ids()) {
     const ValueInfo& info = body.plan.graph->value(i);

@@ -76,6 +76,7 @@ Status Partition::make_local(NodeId n, const LocalWriter& w, bool again) {
   LocalNode p{.old = old, .n = n, .w = w, .operands = std::move(operands), .shards = std::move(shards), .node = old};
   p.node.region = w.block();
   p.node.key = old.key_name();
+  p.node.phase = w.phase(old.phase);
   if (plan_.node_task_graph[n] == every_task_graph) {
     for (Value& v : p.node.inputs) v = v && made_here(v) && plan_.representative_of(v) == v ? v : Value{};
     if (std::ranges::none_of(p.node.inputs, [](Value v) { return static_cast<bool>(v); })) return {};
@@ -95,7 +96,7 @@ Status Partition::take_operands(LocalNode& p) {
   const ShardCut& shards = p.shards;
   if (shards.has_indices()) {
     const auto at = static_cast<size_t>(shards.rule.row->indices);
-    EPL_ASSIGN(const Value indices, operand(p.inputs[at], p.operands.inputs[at], old.phase, p.w));
+    EPL_ASSIGN(const Value indices, operand(p.inputs[at], p.operands.inputs[at], p.node.phase, p.w));
     p.routes = routes_of(p.n, shards, p.operands, indices, p.w);
   }
   for (size_t i = 0; i < p.node.inputs.size(); ++i) {
@@ -111,7 +112,7 @@ Status Partition::take_operands(LocalNode& p) {
         p.routes && static_cast<int>(i) != shards.rule.row->indices && shards.is_rows(shards.rule.rule.inputs[i]);
     auto value = alternatives(p.n) && p.inputs[i] && !p.operands.inputs[i].rank_local
                      ? handed(p.n, i, wanted, p.w)
-                     : operand(p.inputs[i], wanted, old.phase, p.w, is_rows ? &*p.routes : nullptr);
+                     : operand(p.inputs[i], wanted, p.node.phase, p.w, is_rows ? &*p.routes : nullptr);
     if (!value.ok()) return value.status().with_context(cat("operand ", i, " of node ", old.name)).at(old.name);
     p.node.inputs[i] = *value;
     if (as_stored) {
@@ -210,7 +211,7 @@ Status Partition::give_results(LocalNode& p) {
 // The operand that each rank adds once to a sum that is complete.
 Status Partition::add_later(const LocalNode& p) {
   const auto i = static_cast<size_t>(p.operands.added_later);
-  EPL_ASSIGN(Value added, operand(p.inputs[i], p.operands.inputs[i], p.old.phase, p.w));
+  EPL_ASSIGN(Value added, operand(p.inputs[i], p.operands.inputs[i], p.w.phase(p.old.phase), p.w));
   const Shape shape = p.shards.beside_result(p.operands.added_later, local_.graph.type(added).shape);
   if (!shape.empty())
     added = p.w.write(p.old, ".beside", [&](Builder& b) { return b.reshape(b.var(added), shape).value(); });

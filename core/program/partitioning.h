@@ -72,6 +72,9 @@ class Partition {
   // A node in a block, and what goes over the boundary behind it.
   Status visit(NodeId n, const LocalWriter& w);
 
+  // Where a node of the backward pass takes a value whose node is computed again: that node and those before it, once.
+  Status recompute(Value v, const LocalWriter& w);
+
   // What `pre` has computed is computed again where its TaskGraph sees the samples.
   bool is_again(NodeId n, const BlockId& block) const;
 
@@ -193,6 +196,7 @@ class Partition {
   ByValue<Value> mean_;                        // over micro-batches; before that, their sum
   std::set<Value> zero_padding_;               // local values whose padding is zero
   Known known_;
+  ByNode<bool> is_recomputed_;  // already
   std::vector<Waiting> waiting_;
   std::vector<NodeId> order_;                           // run_order
   std::map<NodeId, std::vector<NodeId>> alternatives_;  // see alternatives()

@@ -7,7 +7,7 @@
 namespace epl {
 
 const std::string& default_passes() {
-  static const std::string list = "place; propagate; segments; split; rows; flow; sequence; schedule; zero";
+  static const std::string list = "place; propagate; segments; split; rows; flow; sequence; schedule; zero; recompute";
   return list;
 }
 

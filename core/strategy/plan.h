@@ -55,7 +55,8 @@ struct Plan {
   ByNode<int> node_task_graph;
   ByValue<int> value_task_graph;  // where it is made; of a leaf, where it is used first
   ByNode<BlockKind> node_block;
-  ByNode<bool> node_cloned;  // also computed in `pre` (again in main or forward)
+  ByNode<bool> node_recomputed;  // computed again for the backward pass, which keeps no result; empty: none is
+  ByNode<bool> node_cloned;      // also computed in `pre` (again in main or forward)
   // Of what is rank-local (RankLocal), that which has the lowest shard of those that ranks have or run in one another's
   // place. No id: it is not rank-local; empty: nothing is.
   ByNode<NodeId> node_representative;

@@ -170,6 +170,7 @@ std::string print(const Plan& plan, bool reasons) {
     if (const RankLocal& rank_local = plan.node_shardings[n].rank_local)
       out += rank_local_text(plan.mesh(), rank_local, graph.node(plan.node_representative[n]).name);
     if (plan.node_cloned[n]) out += " cloned";
+    if (!plan.node_recomputed.empty() && plan.node_recomputed[n]) out += " recomputed";
     out += plan.node_task_graph[n] == every_task_graph ? " taskgraph every\n"
                                                        : cat(" taskgraph ", plan.node_task_graph[n], "\n");
     if (reasons && !plan.why.empty() && !plan.why[n].empty()) out += cat("why ", quoted(plan.why[n]), "\n");
@@ -330,6 +331,10 @@ class PlanReader {
                        representatives_.add_node(plan_, representative),
                    "which ranks run it, and what stands for it"));
     plan_.node_cloned.push_back(reader_.take("cloned"));
+    if (reader_.take("recomputed")) {
+      plan_.node_recomputed.resize(plan_.graph->node_count());
+      plan_.node_recomputed[NodeId{node_ - 1}] = true;
+    }
     EPL_TRY(expect(reader_.take("taskgraph"), "a task graph"));
     int64_t task_graph = every_task_graph;
     if (!reader_.take("every")) EPL_TRY(expect(read_task_graph_index(task_graph), "one of the task graphs"));

@@ -24,11 +24,9 @@ ConfigKey later(std::string name, Attribute value, std::string doc, std::vector<
   return key(false, std::move(name), std::move(value), std::move(doc), std::move(words));
 }
 
-}  // namespace
-
-// The names are those of the original EPL (Whale), then ours. `built` or `later` is the truth about this version.
-const std::vector<ConfigKey>& config_keys() {
-  static const std::vector<ConfigKey> keys = {
+// `built` or `later` is the truth about this version. The names are those of the original EPL (Whale).
+std::vector<ConfigKey> keys_of_the_original() {
+  return {
       later("auto.auto_parallel", false, "the planner decides everything that is left open"),
       built("io.slicing", false, "shard the input files over the replicas, each of which then reads its own"),
       built("io.unbalanced_io_slicing", false, "with io.slicing: some replicas may have a file more than others"),
@@ -49,8 +47,16 @@ const std::vector<ConfigKey>& config_keys() {
             {"PreferForward", "PreferBackward", "PreferBackwardOptimizer", "GPipe", "1F1B", "interleaved", "ZB-H1",
              "ZB-V", "DualPipe-V"}),
       built("pipeline.virtual_stages", int64_t{1}, "stages of each rank under the schedule interleaved, 2 or more"),
-      later("gradient_checkpoint.type", "", "what is recomputed", {"", "collection", "auto", "budget"}),
-      later("gradient_checkpoint.end_taskgraph", int64_t{-1}, "last TaskGraph that is recomputed"),
+      built(
+          "gradient_checkpoint.type", "",
+          "what the backward pass computes again instead of keeping it; collection: what lies between the values that "
+          "gradient_checkpoint.tensors names, or between TaskGraphs; auto: what takes least memory, see above",
+          {"", "collection", "auto", "budget"}),
+      built(
+          "gradient_checkpoint.tensors", "",
+          "with collection: the values that are kept, by globs over names of values or nodes with commas between them"),
+      built("gradient_checkpoint.end_taskgraph", int64_t{-1},
+            "number of the last TaskGraph of which anything is computed again, from 0; -1: all"),
       later("gradient_checkpoint.check_gradients", false, "compare with gradients that are not recomputed"),
       built("zero.level", "auto",
             "what copies of a parameter share out; v0: its update and the optimizer's state; v1: gradients too; v2: "
@@ -64,7 +70,13 @@ const std::vector<ConfigKey>& config_keys() {
       later("cluster.run_visible_devices", "", "devices to use"),
       built("cluster.colocate_split_and_replicate", false, "sibling scopes share devices"),
       later("optimizer.num_apply_group", int64_t{1}, "parameters updated group by group"),
-      later("memory.budget", "", "bytes that a rank may use, as 2GiB"),
+  };
+}
+
+std::vector<ConfigKey> keys_of_our_own() {
+  return {
+      built("memory.budget", "",
+            "bytes that a rank may have at its peak, as 1.6GB or 2GiB; what does not fit is computed again, see above"),
       built(
           "reproducible.level", "data",
           "which layouts give the same bits; run: the same one; data: all but splits; layout: all; exact: as data, and "
@@ -95,6 +107,16 @@ const std::vector<ConfigKey>& config_keys() {
             "ranks share each, as zero.level = v1 and v2 need it; see above",
             {"ranks", "micro_batches"}),
   };
+}
+
+}  // namespace
+
+const std::vector<ConfigKey>& config_keys() {
+  static const std::vector<ConfigKey> keys = [] {
+    std::vector<ConfigKey> all = keys_of_the_original();
+    for (ConfigKey& one : keys_of_our_own()) all.push_back(std::move(one));
+    return all;
+  }();
   return keys;
 }
 

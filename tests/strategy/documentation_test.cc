@@ -33,7 +33,7 @@ The keys of the table below stand at the top level. Two more keys stand beside t
 {"default": {"replicate": 2}}
 ```
 
-This version runs six things:
+This version runs seven things:
 
 - data parallelism: `default` with `replicate` on as many ranks as the plan is made for;
 - micro-batches;
@@ -41,7 +41,8 @@ This version runs six things:
   stages are found;
 - weights in shards: `split`, as `default` or as the kind of a stage;
 - experts: `expert`, each rank has some of them;
-- copies that share out what they keep of the optimizer: `zero.level`.
+- copies that share out what they keep of the optimizer: `zero.level`;
+- results that the backward pass computes again: `gradient_checkpoint.type`, `memory.budget`.
 
 ```json
 {"pipeline.num_micro_batch": 4, "pipeline.strategy": "1F1B",
@@ -191,9 +192,9 @@ each micro-batch, which costs more communication than once a step.
 
 `batch.order` says what cuts the batch first. With `ranks`, each rank has one run of samples and cuts it into
 micro-batches. Gradients are summed over ranks once, behind the last micro-batch. With `micro_batches`, all ranks share
-each micro-batch, and gradients are summed over ranks in each. The bits are the same. At `zero.level` = `v0`, what a rank
-adds up over micro-batches is then its shard of the gradient: it takes less memory, and more communication. An output
-cannot be merged over one process then, because a process has no run of samples.
+each micro-batch, and gradients are summed over ranks in each. The bits are the same. At `zero.level` = `v0`, what a
+rank adds up over micro-batches is then its shard of the gradient: it takes less memory, and more communication. An
+output cannot be merged over one process then, because a process has no run of samples.
 
 ```json
 {"batch.order": "micro_batches", "zero.level": "v0", "pipeline.num_micro_batch": 4}
@@ -262,15 +263,48 @@ copy has full gradients first. Checkpoints, and what is read and written by name
 | `v2` | that, and weights | weights twice for each micro-batch, and once in `evaluate` and `predict` |
 
 At `v1` all copies share each micro-batch: without `batch.order`, micro-batches come first, and `"batch.order": "ranks"`
-is an error. A copy adds up its shard of the gradient alone. Gradients are reduced in `communication.max_splits` buckets,
-each as soon as its gradients are there, so that full gradients are not in memory all at one time. Clipping gathers one
-gradient after the other. At `v2` a weight is gathered before a layer needs it, in the forward pass and again in the
-backward pass, and its memory is free behind that. Frozen weights are stored in shards too. On a device that moves bytes
-while it computes, the weights of the next layer are on their way meanwhile. Where no dimension divides, `v1` and `v2`
-cut unevenly, and the last shard has fewer rows or columns. `epl plan` has the bytes of a rank.
+is an error. A copy adds up its shard of the gradient alone. Gradients are reduced in `communication.max_splits`
+buckets, each as soon as its gradients are there, so that full gradients are not in memory all at one time. Clipping
+gathers one gradient after the other. At `v2` a weight is gathered before a layer needs it, in the forward pass and
+again in the backward pass, and its memory is free behind that. Frozen weights are stored in shards too. On a device
+that moves bytes while it computes, the weights of the next layer are on their way meanwhile. Where no dimension
+divides, `v1` and `v2` cut unevenly, and the last shard has fewer rows or columns. `epl plan` has the bytes of a rank.
 
 ```json
 {"zero.level": "v2", "pipeline.num_micro_batch": 4}
+```
+
+## Memory
+
+The backward pass needs results of the forward pass. A rank keeps them, or computes them again when it needs them. This
+takes time and saves memory. No bit changes: what is computed again is cut as before, draws the same random numbers, and
+runs the same kernels. It goes with every layout above. The predicted seconds of a plan count it.
+
+With `auto` the plan cuts the forward pass of each stage into segments, at positions where few bytes go from one segment
+to the next. A rank keeps what goes on. It computes the inside of a segment again when the backward pass comes to it.
+The segments chosen take the least memory; pipelines keep what goes on for each micro-batch in flight:
+
+```json
+{"gradient_checkpoint.type": "auto"}
+```
+
+With `collection` the user says what is kept: results by their names, or by those of their nodes. Without names, what
+one TaskGraph gives another is kept. What comes behind the last of them is not computed again. With
+`gradient_checkpoint.end_taskgraph` only TaskGraphs up to that number compute anything again:
+
+```json
+{"gradient_checkpoint.type": "collection", "gradient_checkpoint.tensors": "h.*.attn.residual, h.*.mlp.residual"}
+```
+
+What is summed over ranks, comes from other ranks or goes to the caller is always kept, so nothing is sent twice.
+
+`memory.budget` limits what a rank may have at its peak: weights, the optimizer's state and all that a step computes
+into. If the plan fits, nothing changes. If it does not, the plan computes results again: of 16 ways the fastest one by
+the cost model whose exact peak fits. So more budget never takes longer. If none fits, the error says how many bytes are
+missing. A plan has a note of its peak, and its reasons name the nodes:
+
+```json
+{"memory.budget": "1.6GB"}
 ```
 
 ## Data

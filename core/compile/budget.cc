@@ -1,0 +1,143 @@
+#include "core/compile/budget.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/compile/plan_memory.h"
+#include "core/strategy/node_cost.h"
+#include "core/strategy/pass.h"
+
+namespace epl {
+
+Result<int64_t> parse_bytes(std::string_view text, std::string_view what) {
+  struct Unit {
+    std::string_view name;
+    double bytes;
+  };
+  static constexpr Unit units[] = {
+      {"", 1},      {"B", 1},        {"kB", 1e3},        {"MB", 1e6},           {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}};
+  double number = 0;
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  const auto* found = std::ranges::find(units, unit, &Unit::name);
+  const double bytes = found == std::end(units) ? 0 : number * found->bytes;
+  if (wrong != std::errc() || !(bytes >= 1) || bytes > 9e18)
+    return invalid(what, " is ", quoted(text), "; a size as 1600000000, 1.6GB or 2GiB is expected");
+  return static_cast<int64_t>(bytes);
+}
+
+Result<int64_t> memory_budget(const Strategy& strategy) {
+  const std::string& text = strategy.text("memory.budget");
+  const bool asked = strategy.text("gradient_checkpoint.type") == "budget";
+  if (text.empty() && asked)
+    return invalid("gradient_checkpoint.type is \"budget\", and memory.budget does not say how many bytes");
+  return text.empty() ? Result<int64_t>(0) : parse_bytes(text, "memory.budget");
+}
+
+namespace {
+
+// A way to compute results again.
+struct Way {
+  std::string passes;
+  std::vector<Plan> plans;  // of each train entry
+  double seconds = 0;       // more than without, of all of them
+};
+
+class Fitting {
+ public:
+  Fitting(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget)
+      : plan_(plan), maker_(maker), cost_(maker.device.machine()), budget_(budget), memory_(plan) {}
+
+  Result<std::string> run() {
+    int64_t least = 0;
+    for (int c = 0; c < plan_.virtual_devices(); ++c) least = std::max(least, memory_.peak(c));
+    if (least <= budget_) return std::string();
+    // What the user has said is not changed.
+    const std::string& type = maker_.options.strategy.text("gradient_checkpoint.type");
+    if (type == "auto" || type == "collection") return missing(least);
+    EPL_ASSIGN(const std::vector<Way> ways, all_ways());
+    for (const Way& way : ways) {
+      EPL_ASSIGN(const int64_t peak, peak_of(way));
+      if (peak <= budget_) return way.passes;
+      least = std::min(least, peak);
+    }
+    return missing(least);
+  }
+
+ private:
+  // By their time. Of several with the same nodes there is one.
+  Result<std::vector<Way>> all_ways() {
+    std::vector<Way> ways;
+    const auto add = [&](const std::string& options) -> Status {
+      Way way{.passes = cat(default_passes(), "(", options, ")")};
+      for (const Entry& entry : plan_.entries()) {
+        if (entry.kind != EntryKind::train) continue;
+        EPL_TRY(maker_.options.stop.check());
+        Plan& made = way.plans.emplace_back(entry.plan);
+        const PlanRequest request{.graph = made.graph, .strategy = made.strategy, .machine = cost_.machine()};
+        EPL_TRY(run_passes(made, request, cat("recompute(", options, ")")));
+        for (const NodeId n : made.node_recomputed.ids()) {
+          if (made.node_recomputed[n]) way.seconds += node_seconds(cost_, made, n, made.node_shardings[n]);
+        }
+      }
+      const auto same = [&](const Way& other) {
+        return std::ranges::equal(other.plans, way.plans, {}, &Plan::node_recomputed, &Plan::node_recomputed);
+      };
+      if (way.seconds > 0 && std::ranges::none_of(ways, same)) ways.push_back(std::move(way));
+      return {};
+    };
+    for (const int twelfths : {2, 4, 6, 8, 10, 12}) EPL_TRY(add(cat("cheap=", twelfths)));
+    for (const int fortieths : {1, 2, 3, 4, 6, 8, 12, 16, 20, 30}) EPL_TRY(add(cat("segments=", fortieths)));
+    EPL_TRY(add("least=true"));
+    std::ranges::stable_sort(ways, {}, &Way::seconds);
+    return ways;
+  }
+
+  // With what other entries take, and the state.
+  Result<int64_t> peak_of(const Way& way) {
+    std::vector<int64_t> arenas(static_cast<size_t>(plan_.virtual_devices()), 0);
+    for (const Entry& entry : plan_.entries()) {
+      for (size_t c = 0; c < arenas.size() && entry.kind != EntryKind::train; ++c)
+        arenas[c] = std::max(arenas[c], entry.programs[c].memories[0].arena_bytes);
+    }
+    for (const Plan& plan : way.plans) {
+      EPL_ASSIGN(const Lowered made, lower_plan(maker_, plan));
+      for (size_t c = 0; c < arenas.size(); ++c)
+        arenas[c] = std::max(arenas[c], made.programs[c].memories[0].arena_bytes);
+    }
+    int64_t peak = 0;
+    for (size_t c = 0; c < arenas.size(); ++c) {
+      const int at = static_cast<int>(c);
+      peak = std::max(peak, memory_.peak(at) - memory_.arena(at) + arenas[c]);
+    }
+    return peak;
+  }
+
+  Status missing(int64_t least) const {
+    const int fullest = memory_.fullest_class();
+    return Status(Code::unsupported,
+                  cat("memory.budget allows ", grouped(budget_), " bytes, and a rank has ", grouped(least),
+                      " at least, ", grouped(least - budget_), " too many; as planned without a budget it has ",
+                      grouped(memory_.peak(fullest)), ", of which ", grouped(plan_.state_of(fullest).bytes()),
+                      " are weights and the optimizer's state. More micro-batches take less for results of the "
+                      "forward pass, a split or a pipeline less for weights, and zero.level less for the optimizer's "
+                      "state of copies"));
+  }
+
+  const CompiledPlan& plan_;
+  const EntryMaker& maker_;
+  const CostModel cost_;
+  const int64_t budget_;
+  const PlanMemory memory_;
+};
+
+}  // namespace
+
+Result<std::string> passes_within(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget) {
+  return Fitting(plan, maker, budget).run();
+}
+
+}  // namespace epl

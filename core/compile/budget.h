@@ -1,0 +1,24 @@
+// Plans within a budget (`memory.budget`): what a rank of them has at its peak, in the memory in which kernels compute,
+// is no more than so many bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/compile/compiled_plan.h"
+
+namespace epl {
+
+// "1.6GB", "512MiB" or a number of bytes. `what` begins the error.
+Result<int64_t> parse_bytes(std::string_view text, std::string_view what);
+
+// What a strategy allows a rank to have; 0: it sets no limit.
+Result<int64_t> memory_budget(const Strategy& strategy);
+
+// The passes of train entries with which a plan that computes nothing again fits into `budget`: of the ways to compute
+// results again, the one that takes least time by the cost model. Ways are tried from the fastest to the slowest, with
+// the exact peak of each, so more budget never takes longer, and less never has a higher peak. Empty: the plan fits as
+// it is. An error says how many bytes are missing at least.
+Result<std::string> passes_within(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget);
+
+}  // namespace epl

@@ -1,0 +1,181 @@
+// Results that the backward pass computes again (`gradient_checkpoint.type`): the bits of a plan that keeps them under
+// every kind of layout, draws included, and less memory, known to the byte.
+#include <gtest/gtest.h>
+
+#include "core/program/program.h"
+#include "tests/backend/far_device.h"
+#include "tests/runtime/block_models.h"
+#include "tests/runtime/trained.h"
+
+namespace epl::recompute_test {
+namespace {
+
+constexpr int layers = 8;
+
+// Layers with a draw for each element and a connection around each. Their results take far more than their weights.
+std::string deep_model() {
+  std::string text = "graph deep(x: f32[8,32,8] batch 0) {\n  last: f32[8,4] = param\n";
+  for (int i = 0; i < layers; ++i) text += cat("  w", i, ": f32[8,8] = param\n  b", i, ": f32[8] = param\n");
+  text += "  forward:\n  r0: f32[8,32,8] = sigmoid(x)\n";
+  for (int i = 0; i < layers; ++i) {
+    text += cat("  h", i, ": f32[8,32,8] = linear(r", i, ", w", i, ", b", i, ")\n", "  a", i, ": f32[8,32,8] = gelu(h",
+                i, ")\n", "  d", i, ": f32[8,32,8], m", i, ": bool[8,32,8] = dropout(a", i, ") {ratio=0.3}\n", "  r",
+                i + 1, ": f32[8,32,8] = add(r", i, ", d", i, ")\n");
+  }
+  return text + cat("  y: f32[8,32,4] = matmul(r", layers, ", last)\n  output y = y\n}\n");
+}
+
+// `samples`: 8, or of independent micro-batches as many times that.
+auto batch_of(int64_t samples) {
+  return [samples](int step) {
+    Tensor x(TensorType{DType::f32, {samples, 32, 8}}), target(TensorType{DType::i64, {samples, 32}});
+    for (int64_t i = 0; i < x.elements(); ++i) x.set(i, static_cast<double>((i * 37 + step * 11) % 101) / 50 - 1);
+    for (int64_t i = 0; i < target.elements(); ++i) target.set_int(i, (i + step) % 4);
+    return std::vector<Tensor>{x, target};
+  };
+}
+
+struct Layout {
+  std::string name;
+  int64_t ranks = 1;
+  std::string keys;
+  int64_t samples = 8;
+};
+
+const std::string auto_key = R"("gradient_checkpoint.type": "auto")";
+const std::string by_names = R"("gradient_checkpoint.type": "collection", "gradient_checkpoint.tensors": "r3, r6")";
+
+std::string joined(const std::string& keys, const std::string& more) {
+  return keys.empty() || more.empty() ? keys + more : cat(keys, ", ", more);
+}
+
+Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, const std::string& more,
+                                                    const std::string& device = "cpu") {
+  auto options =
+      layout_options(GraphModel::parse(deep_model()), layout.ranks, at_level("data", joined(layout.keys, more)));
+  if (options.ok()) options->device = device;
+  return layout_plan(options);
+}
+
+int64_t arena(const CompiledPlan& plan) {
+  int64_t bytes = 0;
+  for (const Program& program : plan.entry(EntryKind::train)->programs)
+    bytes = std::max(bytes, program.memories[0].arena_bytes);
+  return bytes;
+}
+
+class Recompute : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(Recompute, HasTheBitsOfAPlanThatKeepsEverything) {
+  const Layout& layout = GetParam();
+  const Trained kept = train(plan_of(layout, ""), layout.name, 6, batch_of(layout.samples));
+  for (const std::string& keys : {auto_key, by_names})
+    expect_same(train(plan_of(layout, keys), cat(layout.name, ", ", keys), 6, batch_of(layout.samples)), kept,
+                layout.name);
+}
+
+TEST_P(Recompute, TakesLessMemory) {
+  const auto kept = plan_of(GetParam(), ""), less = plan_of(GetParam(), auto_key);
+  ASSERT_TRUE(kept.ok() && less.ok()) << less.status().to_string();
+  // Where gradients of weights wait for the end, what they take is kept until then, whoever has computed it.
+  const bool late_weights = GetParam().keys.find("ZB-") != std::string::npos;
+  EXPECT_LT(arena(**less), arena(**kept) + late_weights);
+}
+
+TEST_P(Recompute, HasTheSameBitsFarAway) {
+  const Layout& layout = GetParam();
+  const std::string name = cat("far_recompute_", layout.name);
+  add_backend(far_backend(name, 11));
+  expect_same(train(plan_of(layout, auto_key, name), layout.name, 2, batch_of(layout.samples)),
+              train(plan_of(layout, ""), layout.name, 2, batch_of(layout.samples)), layout.name);
+}
+
+constexpr std::string_view two_stages =
+    R"("scopes": [{"name": "front", "replicate": 1, "match": ["?0", "?1", "?2", "?3"]},
+                  {"name": "back", "replicate": 1, "match": ["*"]}])";
+
+std::string stages(const std::string& schedule, int micro_batches) {
+  return cat("\"pipeline.num_micro_batch\": ", micro_batches, ", \"pipeline.num_stages\": 2, \"pipeline.strategy\": \"",
+             schedule, "\"");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, Recompute,
+    ::testing::Values(Layout{"one", 1, ""}, Layout{"micro_batches", 1, R"("pipeline.num_micro_batch": 4)"},
+                      Layout{"copies", 2, ""},
+                      Layout{"copies_and_micro_batches", 2, R"("pipeline.num_micro_batch": 2, "zero.level": "v0")"},
+                      Layout{"micro_batches_first", 2,
+                             R"("pipeline.num_micro_batch": 2, "zero.level": "v0", "batch.order": "micro_batches")"},
+                      Layout{"independent", 2, R"("pipeline.num_micro_batch": 2, "batch.semantics": "per_micro_batch")",
+                             16},
+                      Layout{"split", 2, R"("default": {"split": 2})"},
+                      Layout{"split_by_sequence", 2, R"("default": {"split": 2}, "split.sequence": true)"},
+                      Layout{"uneven_split", 3, R"("default": {"split": 3})"}, Layout{"gpipe", 2, stages("GPipe", 4)},
+                      Layout{"one_f_one_b", 2, stages("1F1B", 4)}, Layout{"zb_h1", 2, stages("ZB-H1", 4)},
+                      Layout{"zb_v", 2, stages("ZB-V", 4)}, Layout{"dual_pipe_v", 2, stages("DualPipe-V", 4)},
+                      Layout{"interleaved", 2, stages("interleaved", 4) + R"(, "pipeline.virtual_stages": 2)"},
+                      Layout{"scopes", 2, cat("\"pipeline.num_micro_batch\": 2, ", two_stages)},
+                      Layout{"copies_of_stages", 4, stages("1F1B", 2)}),
+    [](const auto& info) { return info.param.name; });
+
+std::vector<Tensor> block_batch(int step) {
+  Tensor ids(TensorType{DType::i64, {4, 4}}), next(TensorType{DType::i64, {4, 4}});
+  for (int64_t i = 0; i < ids.elements(); ++i) {
+    ids.set_int(i, (7 * i + 3 * step) % 16);
+    next.set_int(i, (5 * i + step) % 16);
+  }
+  return {ids, next};
+}
+
+// Attention, norms, biases and products in two blocks, cut over heads.
+TEST(RecomputeBlocks, HaveTheSameBits) {
+  for (const BlockModel kind : {BlockModel::gpt, BlockModel::llama, BlockModel::bert}) {
+    for (const std::string keys : {"", R"("default": {"split": 2})", R"("pipeline.num_micro_batch": 2)"}) {
+      const auto plan = [&](const std::string& more) {
+        return layout_plan(layout_options(GraphModel::parse(block_model(kind)),
+                                          keys.find("split") < keys.size() ? 2 : 1,
+                                          at_level("data", joined(keys, more))));
+      };
+      const std::string names =
+          R"("gradient_checkpoint.type": "collection", "gradient_checkpoint.tensors": "b0*out, b1*out")";
+      const Trained kept = train(plan(""), keys, 4, block_batch);
+      expect_same(train(plan(names), keys, 4, block_batch), kept, keys);
+      expect_same(train(plan(auto_key), keys, 4, block_batch), kept, keys);
+    }
+  }
+}
+
+TEST(RecomputeChoice, EndsWithATaskGraph) {
+  const Layout layout{"", 2, cat("\"pipeline.num_micro_batch\": 2, ", two_stages)};
+  const auto one = plan_of(layout, joined(auto_key, R"("gradient_checkpoint.end_taskgraph": 0)"));
+  ASSERT_TRUE(one.ok()) << one.status().to_string();
+  const Plan& plan = (*one)->entry(EntryKind::train)->plan;
+  int first = 0;
+  for (const NodeId n : plan.graph->node_ids()) {
+    if (!plan.node_recomputed[n]) continue;
+    EXPECT_EQ(plan.node_task_graph[n], 0) << plan.graph->node(n).name;
+    ++first;
+  }
+  EXPECT_GT(first, 0);
+}
+
+TEST(RecomputeChoice, RefusesNamesThatNameNothing) {
+  const auto plan =
+      plan_of({}, R"("gradient_checkpoint.type": "collection", "gradient_checkpoint.tensors": "r3, nothing*")");
+  ASSERT_FALSE(plan.ok());
+  EXPECT_NE(plan.status().message().find("\"nothing*\" names no result of the forward pass"), std::string::npos)
+      << plan.status().to_string();
+  const auto alone = plan_of({}, R"("gradient_checkpoint.tensors": "r3")");
+  ASSERT_FALSE(alone.ok());
+  EXPECT_NE(alone.status().message().find("gradient_checkpoint.type"), std::string::npos);
+}
+
+// Of 8 layers, each with four results that the backward pass takes, the results between a few are kept.
+TEST(RecomputeChoice, SavesMostOfADeepModel) {
+  const auto kept = plan_of({}, ""), less = plan_of({}, auto_key);
+  ASSERT_TRUE(kept.ok() && less.ok());
+  EXPECT_LT(arena(**less), arena(**kept) * 2 / 3) << arena(**less) << " of " << arena(**kept);
+}
+
+}  // namespace
+}  // namespace epl::recompute_test
