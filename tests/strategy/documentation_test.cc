@@ -296,7 +296,8 @@ one TaskGraph gives another is kept. What comes behind the last of them is not c
 {"gradient_checkpoint.type": "collection", "gradient_checkpoint.tensors": "h.*.attn.residual, h.*.mlp.residual"}
 ```
 
-What is summed over ranks, comes from other ranks or goes to the caller is always kept, so nothing is sent twice.
+What is summed over ranks, comes from other ranks or goes to the caller is always kept, so nothing is sent twice. Under
+`ZB-H1` and `ZB-V` little is saved: gradients of weights wait for the end, and what they take is kept until then.
 
 `memory.budget` limits what a rank may have at its peak: weights, the optimizer's state and all that a step computes
 into. If the plan fits, nothing changes. If it does not, the plan computes results again: of 16 ways the fastest one by
