@@ -122,9 +122,9 @@ class Fitting {
                   cat("memory.budget allows ", grouped(budget_), " bytes, and a rank has ", grouped(least),
                       " at least, ", grouped(least - budget_), " too many; as planned without a budget it has ",
                       grouped(memory_.peak(fullest)), ", of which ", grouped(plan_.state_of(fullest).bytes()),
-                      " are weights and the optimizer's state. More micro-batches take less for results of the "
-                      "forward pass, a split or a pipeline less for weights, and zero.level less for the optimizer's "
-                      "state of copies"));
+                      " are weights and the optimizer's state. A smaller batch takes less for results of the "
+                      "forward pass, a split or a pipeline less for weights, and zero.level less for what copies "
+                      "have alike"));
   }
 
   const CompiledPlan& plan_;

@@ -321,6 +321,9 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
 Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::compile_all(const Host& host, const PlanOptions& given) {
   EPL_ASSIGN(std::shared_ptr<CompiledPlan> plan, compile(host, given, {}));
   EPL_ASSIGN(const int64_t budget, memory_budget(plan->options_.strategy));
+  if (budget > 0 && given.decisions && PlanMemory(*plan).peak() > budget)
+    return unsupported("memory.budget allows ", grouped(budget), " bytes, and by the plan file a rank has ",
+                       grouped(PlanMemory(*plan).peak()), " here; make the plan anew");
   if (budget > 0 && !given.decisions) {
     EPL_ASSIGN(const std::string passes, passes_within(*plan, plan->maker(plan->loss_), budget));
     if (!passes.empty()) {

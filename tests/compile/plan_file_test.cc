@@ -54,11 +54,14 @@ std::map<std::string, Tensor> trained(const std::shared_ptr<const CompiledPlan>&
 }
 
 TEST(PlanFile, GivesThePlanAgain) {
-  for (const auto& [strategy, ranks] : {std::pair(std::string_view("{}"), 1),
-                                        {R"({"default": {"split": 2}})", 4},
-                                        {pinned, 4},
-                                        {two_stages, 4},
-                                        {split_stages, 8}}) {
+  for (const auto& [strategy, ranks] :
+       {std::pair(std::string_view("{}"), 1),
+        {R"({"default": {"split": 2}})", 4},
+        {pinned, 4},
+        {R"({"gradient_checkpoint.type": "collection", "gradient_checkpoint.tensors": "a, g"})", 1},
+        {R"({"memory.budget": "1GB"})", 2},
+        {two_stages, 4},
+        {split_stages, 8}}) {
     const auto made = plan_of(options_of(strategy, ranks));
     ASSERT_TRUE(made);
     auto file = parse_plan_file(print_plan_file(decisions_of(*made, version)));

@@ -6,7 +6,8 @@
 // So no option of a plan has to know. The first results are dropped when the forward pass has used them.
 //
 // Kept are leaves, the values that cut a stage into segments, and everything that would have to be sent or summed
-// again: sums over ranks or over the batch, results that come from other ranks, results that the caller gets.
+// again: sums over ranks or over the batch, results that come from other ranks, results that the caller gets. Nodes
+// that ranks have alone and ops of the host run once.
 //
 // With `collection` the user names the values that are kept, or they are what TaskGraphs give each other. With `auto`
 // the nodes of a stage are a chain, in their order. At each position some bytes cross from the nodes before it to those
@@ -188,14 +189,14 @@ class Recomputing {
   // Micro-batches whose forward calls of a stage have ended and whose backward calls have not begun, at most.
   double in_flight(int stage) const {
     int64_t most = 1, now = 0;
-    for (const BlockCall& call : plan_.calls[class_of_stage(stage)]) {
+    for (const BlockCall& call : plan_.calls[virtual_device_of_stage(stage)]) {
       if (call.stage != stage) continue;
       if (call.block == BlockKind::forward) most = std::max(most, ++now);
       if (call.block == BlockKind::backward) --now;
     }
     return static_cast<double>(most);
   }
-  int class_of_stage(int stage) const {
+  int virtual_device_of_stage(int stage) const {
     return std::ranges::find(plan_.task_graphs, stage, &TaskGraph::stage)->virtual_device;
   }
 
@@ -300,7 +301,7 @@ class Recomputing {
         const auto is_in_front = [&](NodeId user) { return in_forward(user) && in_front[user]; };
         if (kept_[v] || std::ranges::any_of(users_[v], is_in_front)) in_front[n] = true;
       }
-      // Behind the first stage everything of another stage is kept, and so is what it gives: all is in front of that.
+      // What lies behind all of them is needed at once, unless several micro-batches are in flight.
       if (!in_front[n] && in_flight_of(n) == 1) may_[n] = false;
     }
     return {};
