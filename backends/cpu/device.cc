@@ -114,9 +114,8 @@ class CpuDevice final : public Device {
     if (threads < 1) return invalid("a stream on ", threads, " threads; it needs at least one");
     const Host& host = memory_->host;
     try {
-      return std::unique_ptr<Stream>(
-          new CpuStream(host.workers ? host.workers : std::make_shared<Workers>(threads, wait_of(host)), threads,
-                        files_));
+      return std::unique_ptr<Stream>(new CpuStream(
+          host.workers ? host.workers : std::make_shared<Workers>(threads, wait_of(host)), threads, files_));
     } catch (const std::system_error& e) {
       return error(Code::exhausted, "the operating system gave no ", threads - 1, " worker threads: ", e.what());
     }

@@ -40,7 +40,8 @@ class MoveWriter {
     bring_outputs();
     now_.finish();
     for (size_t u = 0; u < graph_.updates.size(); ++u) {
-      if (is_away(graph_.updates[u].state)) out_.updates[u].next = new_state_.at(graph_.updates[u].next);
+      const auto found = new_state_.find(graph_.updates[u].next);
+      if (is_away(graph_.updates[u].state) && found != new_state_.end()) out_.updates[u].next = found->second;
     }
     for (LocalPort& port : local_.inputs) port.value = now_[port.value];
     for (LocalPort& port : local_.outputs) port.value = now_[port.value];
@@ -109,8 +110,7 @@ class MoveWriter {
     if (transfer && transfer->at_last_iteration) {
       while (beside.region + 1 < blocks && block_loops(local_.blocks[beside.region].kind)) ++beside.region;
     }
-    return moved("evict", now_[v], graph_.value(v).name, beside,
-                 {{"memory", std::string(memory_kind_name(memory))}});
+    return moved("evict", now_[v], graph_.value(v).name, beside, {{"memory", std::string(memory_kind_name(memory))}});
   }
 
   Value moved(std::string_view op, Value v, const std::string& name, const Node& beside, Attributes attributes = {}) {
@@ -237,9 +237,7 @@ class FetchesAhead {
 
 }  // namespace
 
-void write_moves(LocalGraph& local, const std::vector<StateHome>& results) {
-  MoveWriter(local, results).run();
-}
+void write_moves(LocalGraph& local, const std::vector<StateHome>& results) { MoveWriter(local, results).run(); }
 
 Graph with_fetches_ahead(const Graph& graph, const LocalGraph& local, const CostModel& cost) {
   return FetchesAhead(graph, local, cost).run();

@@ -375,7 +375,8 @@ Status verify_memories(const Plan& plan) {
     return error(Code::internal, "a table by value has the wrong size");
   for (const Value v : graph.value_ids()) {
     const ValueInfo& info = graph.value(v);
-    const bool may = info.kind == ValueKind::result || info.kind == ValueKind::parameter || info.kind == ValueKind::state;
+    const bool may =
+        info.kind == ValueKind::result || info.kind == ValueKind::parameter || info.kind == ValueKind::state;
     if (plan.value_memory[v] == MemoryKind::device || (may && is_float(info.type.dtype))) continue;
     return error(Code::internal, info.name, " lies in memory ", memory_kind_name(plan.value_memory[v]));
   }

@@ -163,7 +163,8 @@ std::string print(const Plan& plan, bool reasons) {
     out += cat("value ", name_text(info.name), " ", info.type.text(), " @ ", cuts_text(plan.mesh(), sharding.dims),
                partial_text(plan, sharding.partial),
                rank_local_text(plan.mesh(), sharding.rank_local, graph.value(plan.representative_of(v)).name),
-               memory_text(plan, v), found[v] == plan.value_task_graph[v] ? "" : cat(" taskgraph ", plan.value_task_graph[v]), "\n");
+               memory_text(plan, v),
+               found[v] == plan.value_task_graph[v] ? "" : cat(" taskgraph ", plan.value_task_graph[v]), "\n");
   }
   for (const NodeId n : plan.node_block.ids()) {
     const Node& node = graph.node(n);

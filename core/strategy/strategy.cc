@@ -77,9 +77,10 @@ std::vector<ConfigKey> keys_of_the_original() {
 
 std::vector<ConfigKey> keys_of_our_own() {
   return {
-      built("offload.values", "",
-            "which values, with commas between them: states, weights, gradients, activations; empty: the first two, and "
-            "of the others what moves while kernels compute"),
+      built(
+          "offload.values", "",
+          "which values, with commas between them: states, weights, gradients, activations; empty: the first two, and "
+          "of the others what moves while kernels compute"),
       built("offload.folder", ".", "where the files are; they have no names and are gone when the process ends"),
       built("memory.budget", "",
             "bytes that a rank may have at its peak, as 1.6GB or 2GiB; what does not fit is computed again, see above"),

@@ -75,7 +75,8 @@ class Offloading {
     in_full_.fill(false);
     for (const std::string& name : names) {
       const auto found = std::ranges::find(known, name);
-      if (found == known.end()) return error(Code::not_found, "offload.values: no values are ", quoted(name), choices(name, known));
+      if (found == known.end())
+        return error(Code::not_found, "offload.values: no values are ", quoted(name), choices(name, known));
       in_full_[static_cast<size_t>(found - known.begin())] = true;
     }
     where_hidden_ = names.empty();
@@ -132,9 +133,7 @@ class Offloading {
     move(v, kind_of(v));
     if (in_full(Held::weights) && info.kind == ValueKind::parameter) take_time(v);
   }
-  Held kind_of(Value v) const {
-    return graph_.value(v).kind == ValueKind::parameter ? Held::weights : Held::states;
-  }
+  Held kind_of(Value v) const { return graph_.value(v).kind == ValueKind::parameter ? Held::weights : Held::states; }
   bool is_of_update(Value next) const {
     return producer(next) && producer(root(next)) && node(producer(next)).phase == Phase::update;
   }
@@ -157,16 +156,16 @@ class Offloading {
     for (const Idle& idle : found) {
       const auto at = static_cast<size_t>(stage(producer(idle.value)));
       if (!in_full(idle.held)) {
-        const bool hidden = where_hidden_ && idle.unused >= 2 * idle.seconds &&
-                            time_for_evicts_[at] >= idle.seconds && time_for_fetches_[at] >= idle.seconds;
+        const bool hidden = where_hidden_ && idle.unused >= 2 * idle.seconds && time_for_evicts_[at] >= idle.seconds &&
+                            time_for_fetches_[at] >= idle.seconds;
         if (!hidden) continue;
       }
       time_for_evicts_[at] -= idle.seconds;
       time_for_fetches_[at] -= idle.seconds;
       move(idle.value, idle.held);
-      plan_.explain(producer(idle.value), cat("its result lies in memory ", memory_kind_name(beside_),
-                                              idle.held == Held::gradients ? " until the update"
-                                                                           : " until the backward pass"));
+      plan_.explain(producer(idle.value),
+                    cat("its result lies in memory ", memory_kind_name(beside_),
+                        idle.held == Held::gradients ? " until the update" : " until the backward pass"));
     }
   }
 
@@ -219,9 +218,9 @@ class Offloading {
     for (size_t k = 0; k < held_kinds; ++k) {
       if (bytes_[k] > 0) parts.push_back(cat(grouped(static_cast<int64_t>(bytes_[k])), " bytes of ", held_texts[k]));
     }
-    plan_.notes.push_back(cat("offload.level: in memory of the kind ", memory_kind_name(beside_),
-                              " ranks have, while nobody uses them, of all stages and of one micro-batch: ",
-                              join(parts, ", ")));
+    plan_.notes.push_back(
+        cat("offload.level: in memory of the kind ", memory_kind_name(beside_),
+            " ranks have, while nobody uses them, of all stages and of one micro-batch: ", join(parts, ", ")));
   }
 
   Plan& plan_;
@@ -246,8 +245,7 @@ EPL_PASS(offload) {
           .run = [](PassContext& c) -> Status {
             c.plan.value_memory = {};
             if (c.plan.strategy.text("offload.level").empty()) return {};
-            if (c.request.beside == MemoryKind::device)
-              return unsupported("offload.level: this device has one memory");
+            if (c.request.beside == MemoryKind::device) return unsupported("offload.level: this device has one memory");
             if (c.plan.node_block.empty() && c.plan.graph->node_count() > 0)
               return invalid("it needs schedule before it");
             return Offloading(c).run();
