@@ -110,7 +110,7 @@ Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
   Graph graph = options.fuse ? fuse_elementwise(local.graph, options.kernels, &regions) : local.graph;
   if (options.device && !options.device->shares_host_memory()) graph = with_uploads(graph, local.sample_block());
   if (options.device && options.device->stream_kinds() > 1) graph = with_prefetch(graph);
-  if (options.device && copies_fetches(*options.device))
+  if (options.device && copies_fetches(*options.device) && std::ranges::any_of(graph.nodes(), is_fetch))
     graph = with_fetches_ahead(graph, local, CostModel(of_threads(options.device->machine(), options.threads)));
   Lowering lowering(local, without_dead_nodes(graph), std::move(regions), options);
   EPL_TRY(select_instructions(lowering));

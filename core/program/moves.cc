@@ -166,10 +166,7 @@ class FetchesAhead {
   }
 
  private:
-  bool fetches(NodeId n) const {
-    const TransferRow* transfer = transfer_of(graph_.node(n).op->name);
-    return transfer && transfer->fetches;
-  }
+  bool fetches(NodeId n) const { return is_fetch(graph_.node(n)); }
   // Of what computes.
   double seconds(NodeId n) const {
     const Node& node = graph_.node(n);
@@ -238,6 +235,11 @@ class FetchesAhead {
 }  // namespace
 
 void write_moves(LocalGraph& local, const std::vector<StateHome>& results) { MoveWriter(local, results).run(); }
+
+bool is_fetch(const Node& node) {
+  const TransferRow* transfer = transfer_of(node.op->name);
+  return transfer && transfer->fetches;
+}
 
 Graph with_fetches_ahead(const Graph& graph, const LocalGraph& local, const CostModel& cost) {
   return FetchesAhead(graph, local, cost).run();

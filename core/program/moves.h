@@ -14,6 +14,9 @@ namespace epl {
 // phase, or another block, takes them. The original dies when its own phase has used it.
 void write_moves(LocalGraph& local, const std::vector<StateHome>& results);
 
+// Whether a node brings a value from another memory.
+bool is_fetch(const Node& node);
+
 // For devices that copy beside what they compute: the graph of `local`, fused or not, in which each fetch stands so
 // early that what it brings is there when it is needed, by the cost model and with one stream for all fetches. What has
 // come and waits takes no more memory than what one node fetches at most. State may come before the state begins to

@@ -83,6 +83,26 @@ TEST_F(CpuFiles, AreReadAndWrittenInTheOrderOfEvents) {
   EXPECT_EQ(to, from);
 }
 
+int64_t resident_pages() {
+  std::ifstream file("/proc/self/statm");
+  int64_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident;
+}
+
+TEST_F(CpuFiles, AreNeverResident) {
+  constexpr int64_t piece = 1 << 20, pieces = 128;
+  std::vector<uint8_t> bytes(piece, 1);
+  std::byte* const file = in_file(pieces * piece);
+  const int64_t before = resident_pages();
+  for (int64_t i = 0; i < pieces; ++i) {
+    stream->upload(file + i * piece, bytes.data(), piece);
+    stream->fetch(bytes.data(), file + i * piece, piece);
+  }
+  ASSERT_TRUE(stream->synchronize().ok());
+  EXPECT_LT((resident_pages() - before) * 4096, 16 * piece);
+}
+
 TEST_F(CpuFiles, TakeTheirRoomAtOnce) {
   const auto refused = device->allocate_in(MemoryKind::file, int64_t{1} << 60);
   ASSERT_FALSE(refused.ok());
