@@ -309,7 +309,7 @@ TEST(Memories, AreUsedWhileKernelsCompute) {
   const Plan& plan = (*moved)->entry(EntryKind::train)->plan;
   const auto lies = [&](const std::string& name) { return plan.value_memory[plan.graph->find(name)]; };
   EXPECT_EQ(lies("h0"), MemoryKind::host);
-  EXPECT_EQ(lies("r8"), MemoryKind::device) << "the backward pass takes it at once";
+  EXPECT_EQ(lies("r8"), MemoryKind::device) << "the backward pass does not take it";
   EXPECT_LT(PlanMemory(**moved).arena(), PlanMemory(**kept).arena() * 3 / 4);
   const auto slow = rehearse(test_host(2), *moved), fast = rehearse(test_host(2), *kept);
   ASSERT_TRUE(slow.ok() && fast.ok()) << slow.status().to_string();
