@@ -179,27 +179,27 @@ class Offloading {
     if (plan_.node_block[n] == BlockKind::pre || plan_.independent_micro_batches) return {};
     Idle idle{.value = v, .held = node(n).phase == Phase::forward ? Held::activations : Held::gradients};
     double last = begins_[n], next = -1;
-    if (!find_uses(v, n, last, next) || next < 0) return {};
+    find_uses(v, n, last, next);
+    if (next < 0) return {};
     idle.bytes = bytes(v);
     idle.seconds = copy_seconds(idle.bytes);
     idle.unused = next - last;
     return idle;
   }
 
-  // Through views: when the last node of the same phase begins, and the first one behind that. False: a node of another
-  // stage takes it.
-  bool find_uses(Value v, NodeId made, double& last, double& next) const {
+  // Through views: when the last node of the same phase begins, and the first one behind that. Another stage gets it
+  // right behind its node.
+  void find_uses(Value v, NodeId made, double& last, double& next) const {
     for (const NodeId user : users_[v]) {
-      if (plan_.node_task_graph[user] != every_task_graph && stage(user) != stage(made)) return false;
+      if (plan_.node_task_graph[user] != every_task_graph && stage(user) != stage(made)) continue;
       if (node(user).op->view && node(user).phase == node(made).phase) {
-        if (!find_uses(node(user).outputs[0], made, last, next)) return false;
+        find_uses(node(user).outputs[0], made, last, next);
       } else if (node(user).phase == node(made).phase) {
         last = std::max(last, begins_[user]);
       } else {
         next = next < 0 ? begins_[user] : std::min(next, begins_[user]);
       }
     }
-    return true;
   }
 
   void move(Value v, Held held) {
