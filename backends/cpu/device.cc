@@ -13,6 +13,7 @@
 
 #include "backends/cpu/communicator.h"
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/files.h"
 #include "backends/cpu/kernels/rows.h"
 #include "backends/cpu/shared_communicator.h"
 #include "backends/cpu/socket_communicator.h"
@@ -73,6 +74,7 @@ class CpuDevice final : public Device {
  public:
   CpuDevice(const Host& host, const DeviceOptions& options) : memory_(std::make_shared<Memory>()) {
     memory_->host = host;
+    if (!options.folder.empty()) files_ = std::make_shared<Files>(options.folder);
     add_packs("cpu", options.any_order, host, kernels_, notes_);  // first: their rows are preferred
     kernels_.add(kernel_table());
   }
@@ -100,13 +102,20 @@ class CpuDevice final : public Device {
     memory_->in_use.fetch_add(held, std::memory_order_relaxed);
     return std::unique_ptr<Buffer>(new CpuBuffer(memory_, data, bytes, held));
   }
+  bool has_memory(MemoryKind kind) const override {
+    return kind == MemoryKind::device || (kind == MemoryKind::file && files_);
+  }
+  bool moves_beside() const override { return files_ != nullptr; }
+  Result<std::unique_ptr<Buffer>> allocate_in(MemoryKind kind, int64_t bytes) override {
+    return kind == MemoryKind::file && files_ ? files_->allocate(bytes) : Device::allocate_in(kind, bytes);
+  }
 
   Result<std::unique_ptr<Stream>> create_stream(int threads) override {
     if (threads < 1) return invalid("a stream on ", threads, " threads; it needs at least one");
     const Host& host = memory_->host;
     try {
-      return std::unique_ptr<Stream>(
-          new CpuStream(host.workers ? host.workers : std::make_shared<Workers>(threads, wait_of(host)), threads));
+      return std::unique_ptr<Stream>(new CpuStream(
+          host.workers ? host.workers : std::make_shared<Workers>(threads, wait_of(host)), threads, files_));
     } catch (const std::system_error& e) {
       return error(Code::exhausted, "the operating system gave no ", threads - 1, " worker threads: ", e.what());
     }
@@ -130,6 +139,7 @@ class CpuDevice final : public Device {
 
  private:
   std::shared_ptr<Memory> memory_;
+  std::shared_ptr<Files> files_;  // null: no folder was named
   KernelTable kernels_;
   std::vector<std::string> notes_;
 };

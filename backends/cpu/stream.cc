@@ -39,6 +39,7 @@ void CpuStream::launch(const KernelRow& row, const KernelQuery& query, const voi
 void CpuStream::copy(void* target, const void* source, int64_t bytes) {
   if (bytes <= 0 || target == source) return;
   posts_->wait();
+  if (in_files(target, source)) return take(files_->copy(target, source, bytes));
   char* to = static_cast<char*>(target);
   const char* from = static_cast<const char*>(source);
   const bool overlap = to < from + bytes && from < to + bytes;
@@ -63,17 +64,37 @@ void CpuStream::copy_rows(const RowCopy& rows) {
 }
 
 void CpuStream::fill(void* target, int64_t bytes, uint8_t value) {
+  if (bytes <= 0) return;
   posts_->wait();
+  if (in_files(target, nullptr)) return take(files_->fill(files_->find(target), bytes, value));
   char* to = static_cast<char*>(target);
   pool_.run_ranges(bytes, copy_grain, [&](int64_t begin, int64_t end) {
     std::memset(to + begin, value, static_cast<size_t>(end - begin));
   });
 }
 
-void CpuStream::wait(Event& event) {
-  Status failure = static_cast<CpuEvent&>(event).wait();
-  if (failure_.ok()) failure_ = std::move(failure);
+bool CpuStream::in_files(const void* target, const void* source) const {
+  return files_ && (files_->find(target) || files_->find(source));
 }
+
+void CpuStream::take(const Status& status) {
+  if (failure_.ok()) failure_ = status;
+}
+
+// The thread of the file carries it out.
+void CpuStream::fetch(void* target, const void* source, int64_t bytes) {
+  const Files::Place from = files_ ? files_->find(source) : Files::Place();
+  EPL_CHECK(from, "a fetch from no file");
+  if (bytes > 0) from.file->post_read(from.offset, target, bytes, posts_);
+}
+
+void CpuStream::evict(void* target, const void* source, int64_t bytes) {
+  const Files::Place to = files_ ? files_->find(target) : Files::Place();
+  EPL_CHECK(to, "an evict to no file");
+  if (bytes > 0) to.file->post_write(to.offset, source, bytes, posts_);
+}
+
+void CpuStream::wait(Event& event) { take(static_cast<CpuEvent&>(event).wait()); }
 
 Status CpuStream::synchronize() {
   posts_->wait();

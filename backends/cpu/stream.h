@@ -1,10 +1,11 @@
-// The CPU's stream. Commands run on the calling thread and its pool before the call returns. Sends do not: they are
-// posted, and the stream's next command waits until their receivers have taken them.
+// The CPU's stream. Commands run on the calling thread and its pool before the call returns. Some do not: sends are
+// posted, and so is what a file's thread reads and writes. The stream's next command waits until these have ended.
 #pragma once
 
 #include <memory>
 #include <mutex>
 
+#include "backends/cpu/files.h"
 #include "core/backend/device.h"
 
 namespace epl::cpu {
@@ -28,12 +29,15 @@ class CpuEvent final : public Event {
 // host process has set, because results must not depend on it.
 class CpuStream final : public Stream, public HostStream {
  public:
-  // Throws std::system_error where the system gives no threads.
-  CpuStream(std::shared_ptr<Workers> workers, int threads) : pool_(std::move(workers), threads) {}
+  // Throws std::system_error where the system gives no threads. `files`: null where the device has none.
+  CpuStream(std::shared_ptr<Workers> workers, int threads, std::shared_ptr<Files> files = nullptr)
+      : pool_(std::move(workers), threads), files_(std::move(files)) {}
   void launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
               void* const* outputs, void* workspace, const StepContext& context) override;
   void copy(void* target, const void* source, int64_t bytes) override;
   void copy_rows(const RowCopy& rows) override;
+  void fetch(void* target, const void* source, int64_t bytes) override;
+  void evict(void* target, const void* source, int64_t bytes) override;
   void fill(void* target, int64_t bytes, uint8_t value) override;
   void upload(void* target, const void* host_source, int64_t bytes) override { copy(target, host_source, bytes); }
   void download(void* host_target, const void* source, int64_t bytes) override { copy(host_target, source, bytes); }
@@ -46,9 +50,13 @@ class CpuStream final : public Stream, public HostStream {
   std::shared_ptr<Posts> posts() override { return posts_; }
 
  private:
+  bool in_files(const void* target, const void* source) const;
+  void take(const Status& status);
+
   ThreadPool pool_;
+  std::shared_ptr<Files> files_;
   std::shared_ptr<Posts> posts_ = std::make_shared<Posts>();
-  Status failure_;  // of what it waited for
+  Status failure_;  // of what it waited for, and of files
 };
 
 }  // namespace epl::cpu

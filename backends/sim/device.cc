@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t alignment = 64;
 constexpr int64_t first_address = int64_t{1} << 62;  // no processor has memory there: touching it faults
+constexpr int64_t first_in_files = first_address + (int64_t{1} << 61);
 
 // What buffers, streams, events and communicators share; it outlives the device where they do.
 struct World {
@@ -20,7 +21,7 @@ struct World {
   const CostModel cost;
   Simulation simulation;
   std::atomic<int64_t> in_use{0};
-  std::atomic<int64_t> next_address{first_address};
+  std::atomic<int64_t> next_address{first_address}, next_in_files{first_in_files};
 };
 
 class SimBuffer final : public Buffer {
@@ -53,8 +54,8 @@ class SimStream final : public Stream, public VirtualClock {
   }
   void copy(void*, const void*, int64_t bytes) override { move(2 * bytes); }
   void copy_rows(const RowCopy& rows) override { move(2 * rows.bytes * rows.rows); }
-  void fetch(void*, const void*, int64_t bytes) override { move_to_host(bytes); }
-  void evict(void*, const void*, int64_t bytes) override { move_to_host(bytes); }
+  void fetch(void*, const void* source, int64_t bytes) override { move_to_other(source, bytes); }
+  void evict(void* target, const void*, int64_t bytes) override { move_to_other(target, bytes); }
   void fill(void*, int64_t bytes, uint8_t) override { move(bytes); }
   void upload(void*, const void*, int64_t bytes) override { move_to_host(bytes); }
   void download(void*, const void*, int64_t bytes) override { move_to_host(bytes); }
@@ -95,6 +96,11 @@ class SimStream final : public Stream, public VirtualClock {
   }
   void move_to_host(int64_t bytes) {
     if (bytes > 0) advance(cost_.launch() + cost_.host(static_cast<double>(bytes)));
+  }
+  void move_to_other(const void* there, int64_t bytes) {
+    const bool in_file = reinterpret_cast<intptr_t>(there) >= first_in_files;
+    const MemoryKind kind = in_file ? MemoryKind::file : MemoryKind::host;
+    if (bytes > 0) advance(cost_.launch() + cost_.other(kind, static_cast<double>(bytes)));
   }
   void advance(double seconds) {
     std::lock_guard lock(world_->simulation.mutex);
@@ -164,7 +170,8 @@ class SimDevice final : public Device {
   Result<std::unique_ptr<Buffer>> allocate_in(MemoryKind kind, int64_t bytes) override {
     if (kind == MemoryKind::device || !has_memory(kind)) return Device::allocate_in(kind, bytes);
     const int64_t room = (bytes + alignment - 1) / alignment * alignment;
-    return std::unique_ptr<Buffer>(new SimBuffer(world_, world_->next_address.fetch_add(room), bytes, 0));
+    auto& next = kind == MemoryKind::file ? world_->next_in_files : world_->next_address;
+    return std::unique_ptr<Buffer>(new SimBuffer(world_, next.fetch_add(room), bytes, 0));
   }
   Result<std::unique_ptr<Stream>> create_stream(int threads) override {
     if (threads < 1) return invalid("a stream on ", threads, " threads; it needs at least one");

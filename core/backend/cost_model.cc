@@ -68,6 +68,11 @@ double CostModel::memory(double bytes) const {
 
 double CostModel::host(double bytes) const { return bytes / machine_.memory(Machine::Memory::Kind::host).bandwidth; }
 
+double CostModel::other(MemoryKind kind, double bytes) const {
+  const auto found = std::ranges::find(machine_.memories, kind, &Machine::Memory::kind);
+  return found == machine_.memories.end() ? host(bytes) : bytes / found->bandwidth;
+}
+
 double CostModel::kernel(const Work& work) const {
   return machine_.launch_seconds + std::max(computing(work), memory(work.bytes));
 }

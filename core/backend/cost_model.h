@@ -44,6 +44,8 @@ class CostModel {
   double memory(double bytes) const;
   double launch() const { return machine_.launch_seconds; }
   double host(double bytes) const;  // from or to the host's memory, without a launch
+  // From or to another memory of the device. One that the machine does not describe is as fast as the host's.
+  double other(MemoryKind kind, double bytes) const;
 
   // `bytes` is what one rank contributes; of a reduce-scatter and an all-to-all what it gets from or gives to each, of
   // a message all of it.

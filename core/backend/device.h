@@ -153,6 +153,9 @@ class Device {
   // copies from the host, one that copies to it. What has none of its own goes to the first. Sends have streams of
   // their own everywhere.
   virtual int stream_kinds() const { return 1; }
+  // A fetch or an evict goes on beside the stream that computes, so that it has a stream of its own also where there is
+  // no kind of stream for copies.
+  virtual bool moves_beside() const { return false; }
   // Its streams have `guard`, so that the device decides whether a step is applied. There a stream that has failed
   // carries out nothing more, and neither does one that waits for an event behind the failure. Where this is false, the
   // host waits and decides.
@@ -187,6 +190,8 @@ struct DeviceOptions {
   // Kernels may sum in whatever order is fastest, so that bits hold for one layout on one machine (`reproducible.level`
   // run): packs with such kernels are opened. Otherwise bits hold for every layout.
   bool any_order = false;
+  // Where a device of the host puts memory of the kind file; empty: it has none.
+  std::string folder = {};
 };
 
 struct BackendRow {

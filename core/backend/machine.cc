@@ -40,7 +40,9 @@ const Machine& processor_core() {
   static const Machine core = {
       .name = "cpu_core",
       .rates = {{DType::f32, WorkKind::product, 80e9}, {DType::f32, WorkKind::elementwise, 80e9}},
-      .memories = {{Machine::Memory::Kind::device, 12e9}, {Machine::Memory::Kind::host, 12e9}},
+      .memories = {{Machine::Memory::Kind::device, 12e9},
+                   {Machine::Memory::Kind::host, 12e9},
+                   {Machine::Memory::Kind::file, 1e9}},
       .links = {{.ranks = 0, .bandwidth = 6e9, .seconds = 1e-6}},
       .launch_seconds = 0.5e-6,
       .is_core = true};

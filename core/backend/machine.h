@@ -60,7 +60,8 @@ template <class T> struct ByMemory {
 using MemoryBytes = ByMemory<int64_t>;
 
 // One core of a processor: 2.5 GHz with two 8-wide multiply-adds a cycle. Its peers are other ranks of the host,
-// reached through memory. Plans of a device that does not describe itself are decided for it.
+// reached through memory, and its files lie on a fast disk. Plans of a device that does not describe itself are decided
+// for it.
 const Machine& processor_core();
 // What a stream with so many threads has.
 Machine of_threads(Machine machine, int threads);

@@ -26,6 +26,16 @@ Json describe_task_graphs(const Plan& plan, int virtual_device) {
   return out;
 }
 
+// Of a rank at its peak, in each memory of which it has some.
+Json describe_memories(const CompiledPlan& plan, int virtual_device) {
+  Json out = Json::object();
+  for (const MemoryKind kind : memory_kinds) {
+    const int64_t bytes = PlanMemory(plan).peak(virtual_device, kind);
+    if (bytes > 0) out[std::string(memory_kind_name(kind))] = bytes;
+  }
+  return out;
+}
+
 Json describe_virtual_device(const CompiledPlan& plan, const Overview& overview, size_t c) {
   const Entry& entry = plan.entries().front();
   const Overview::VirtualDevice& one = overview.virtual_devices[c];
@@ -43,6 +53,7 @@ Json describe_virtual_device(const CompiledPlan& plan, const Overview& overview,
           {"parameters", one.parameters},
           {"parameter_bytes", one.parameter_bytes},
           {"memory_bytes_peak", PlanMemory(plan).peak(at)},
+          {"memories", describe_memories(plan, at)},
           {"arena_bytes", entry.programs[c].memories[0].arena_bytes},
           {"forward_seconds", one.forward_seconds},
           {"backward_seconds", one.backward_seconds},

@@ -41,6 +41,11 @@ Result<std::vector<bool>> applied_instructions(const LocalGraph& local, const Pr
     left.insert(state.name);
   }
   std::vector<bool> out(program.instructions.size(), false);
+  // State that lies elsewhere may come before.
+  for (size_t i = 0; i < static_cast<size_t>(program.commit_begin); ++i) {
+    const Instruction& in = program.instructions[i];
+    out[i] = in.transfer && in.transfer->fetches && in.inputs[0].space == Location::Space::state;
+  }
   for (size_t i = static_cast<size_t>(program.commit_begin); i < out.size(); ++i) {
     const Instruction& in = program.instructions[i];
     const bool stores = in.transfer == &transfer_named("copy") && in.outputs[0].space == Location::Space::state;

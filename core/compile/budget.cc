@@ -46,6 +46,13 @@ struct Way {
   double seconds = 0;       // more than without, of all of them
 };
 
+// The default ones, of which recompute has options.
+std::string passes_with(const std::string& options) {
+  static constexpr std::string_view pass = "recompute";
+  std::string list = default_passes();
+  return list.insert(list.find(pass) + pass.size(), cat("(", options, ")"));
+}
+
 class Fitting {
  public:
   Fitting(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget)
@@ -72,13 +79,18 @@ class Fitting {
   Result<std::vector<Way>> all_ways() {
     std::vector<Way> ways;
     const auto add = [&](const std::string& options) -> Status {
-      Way way{.passes = cat(default_passes(), "(", options, ")")};
+      Way way{.passes = passes_with(options)};
       for (const Entry& entry : plan_.entries()) {
         if (entry.kind != EntryKind::train) continue;
         EPL_TRY(maker_.options.stop.check());
         Plan& made = way.plans.emplace_back(entry.plan);
-        const PlanRequest request{.graph = made.graph, .strategy = made.strategy, .machine = cost_.machine()};
-        EPL_TRY(run_passes(made, request, cat("recompute(", options, ")")));
+        const Entry& first = plan_.entries().front();
+        const PlanRequest request{.graph = made.graph,
+                                  .strategy = made.strategy,
+                                  .state_of = &entry == &first ? nullptr : &first.plan,
+                                  .machine = cost_.machine(),
+                                  .beside = memory_beside(maker_.device)};
+        EPL_TRY(run_passes(made, request, cat("recompute(", options, "); offload")));
         for (const NodeId n : made.node_recomputed.ids()) {
           if (made.node_recomputed[n]) way.seconds += node_seconds(cost_, made, n, made.node_shardings[n]);
         }

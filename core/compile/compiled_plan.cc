@@ -354,7 +354,8 @@ Result<std::shared_ptr<CompiledPlan>> CompiledPlan::compile(const Host& host, co
   plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(local_ranks, 1)));
   plan->independent_ = independent_micro_batches(options.strategy);
   const bool any_order = options.strategy.text("reproducible.level") == "run";
-  EPL_ASSIGN(plan->device_, open_device(options.device, host, {.any_order = any_order}));
+  EPL_ASSIGN(plan->device_, open_device(options.device, host,
+                                        {.any_order = any_order, .folder = options.strategy.text("offload.folder")}));
 
   for (int shape = 0; shape < plan->shapes(); ++shape) {
     const Status added = plan->add_entries(shape);

@@ -33,6 +33,14 @@ std::string inputs_text(const Entry& entry) {
   return out;
 }
 
+MemoryKind memory_beside(Device& device) {
+  const Device& own = device.stands_for().of_rank(0);
+  for (const MemoryKind kind : {MemoryKind::host, MemoryKind::file}) {
+    if (own.has_memory(kind)) return kind;
+  }
+  return MemoryKind::device;
+}
+
 namespace {
 
 // What the caller gives and gets, and which of it are the programs' ports.
@@ -67,7 +75,8 @@ Result<Plan> plan_of(const EntryMaker& maker, EntryKind kind, const std::string&
                    .passes = kind == EntryKind::train ? maker.passes : std::string(),
                    .state_of = maker.before.empty() ? nullptr : &maker.before.front().plan,
                    .outputs = std::move(outputs),
-                   .machine = maker.device.machine()});
+                   .machine = maker.device.machine(),
+                   .beside = memory_beside(maker.device)});
   EPL_TRY(check_graph(*options.decisions, name, *graph));
   EPL_ASSIGN(Plan plan, parse_plan(*options.decisions->entry(name), graph));
   if (plan.ranks() != options.ranks)

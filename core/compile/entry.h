@@ -73,6 +73,8 @@ struct EntryMaker {
   const std::vector<Entry>& before;  // of the same plan
   std::string passes = {};           // of a train entry; empty: the default ones
 };
+// Which memory the ranks of a device have beside that in which kernels compute: the fastest; device: none.
+MemoryKind memory_beside(Device& device);
 // Decides one entry's plan; it has no program yet. `outputs`: where they count samples, if the graph does not show it.
 Result<Entry> decide_entry(const EntryMaker& maker, EntryKind kind, int shape, Graph graph, SamplePositions outputs);
 // The programs of a plan.

@@ -3,6 +3,7 @@
 #include "core/backend/device.h"
 #include "core/ir/rewriter.h"
 #include "core/program/lowering.h"
+#include "core/program/moves.h"
 #include "core/program/prefetch.h"
 #include "core/program/uploads.h"
 #include "core/strategy/segments.h"
@@ -68,7 +69,7 @@ Status take_device(const Plan& plan, int virtual_device, LowerOptions& options) 
   Device& own = all.of_rank(ranks.front());
   const auto is_alike = [&](Device& other) {
     return &other.kernels() == &own.kernels() && other.shares_host_memory() == own.shares_host_memory() &&
-           other.stream_kinds() == own.stream_kinds();
+           other.stream_kinds() == own.stream_kinds() && other.moves_beside() == own.moves_beside();
   };
   for (const int rank : ranks) {
     if (!is_alike(all.of_rank(rank)))
@@ -109,6 +110,8 @@ Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
   Graph graph = options.fuse ? fuse_elementwise(local.graph, options.kernels, &regions) : local.graph;
   if (options.device && !options.device->shares_host_memory()) graph = with_uploads(graph, local.sample_block());
   if (options.device && options.device->stream_kinds() > 1) graph = with_prefetch(graph);
+  if (options.device && copies_fetches(*options.device) && std::ranges::any_of(graph.nodes(), is_fetch))
+    graph = with_fetches_ahead(graph, local, CostModel(of_threads(options.device->machine(), options.threads)));
   Lowering lowering(local, without_dead_nodes(graph), std::move(regions), options);
   EPL_TRY(select_instructions(lowering));
   give_streams(lowering);

@@ -68,6 +68,8 @@ struct Lowering {
 };
 
 Status select_instructions(Lowering& lowering);
+// Whether fetches have a stream of their own on a device.
+bool copies_fetches(const Device& device);
 // A stream for each instruction, and the events of sends, which lifetimes depend on.
 void give_streams(Lowering& lowering);
 void find_lifetimes(Lowering& lowering);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/program/moves.h"
 #include "core/program/partitioning.h"
 #include "core/program/together.h"
 #include "core/strategy/local_experts.h"
@@ -40,9 +41,22 @@ Result<LocalGraph> Partition::run() {
   }
   EPL_TRY(finish());
   const bool in_buckets = shards_gradients(plan_.strategy);
+  const std::vector<StateHome> away = results_away();
   join_collectives(local_, in_buckets ? std::max<int64_t>(plan_.strategy.integer("communication.max_splits"), 1) : 0);
+  if (!away.empty() || !local_.homes.empty()) write_moves(local_, away);
   EPL_TRY(verify(local_.graph));
   return std::move(local_);
+}
+
+// By their names here, which collectives that are joined keep.
+std::vector<StateHome> Partition::results_away() const {
+  std::vector<StateHome> away;
+  for (const Value v : plan_.value_memory.ids()) {
+    const MemoryKind memory = plan_.value_memory[v];
+    const bool made = global_.value(v).producer && now_[v] && local_.graph.value(now_[v]).producer;
+    if (memory != MemoryKind::device && made) away.push_back({local_.graph.value(now_[v]).name, memory});
+  }
+  return away;
 }
 
 bool Partition::assigned_here(NodeId n) const {
@@ -166,6 +180,8 @@ void Partition::copy_leaves() {
     if (representative != v) continue;
     now_[v] = local_.graph.add_leaf(info.kind, info.name, type, in_shards ? Tensor() : info.data);
     local_.graph.value(now_[v]).batch_dim = info.batch_dim;
+    if (!plan_.value_memory.empty() && plan_.value_memory[v] != MemoryKind::device)
+      local_.homes.push_back({info.name, plan_.value_memory[v]});
     if (in_shards) zero_padding_.insert(now_[v]);
     if (info.kind == ValueKind::input) local_.inputs.push_back(port(info.name, v, of_batch(v, sharding)));
   }

@@ -81,6 +81,9 @@ class Partition {
   // All virtual devices come by all boundaries in one order, so that no ranks wait for each other in a ring.
   Status pass_on(const Boundary& b, const LocalWriter& w);
 
+  // Results that lie in another memory until another phase takes them.
+  std::vector<StateHome> results_away() const;
+
   // An input of which a shard is not a run of the caller's memory: all of it comes in, and its shards are sliced out.
   bool staged(Value v) const;
   // How it lies here before a node asks for it.

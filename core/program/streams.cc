@@ -2,7 +2,8 @@
 //
 // A device says how many kinds of stream it can use (Device::stream_kinds). All of them have the first stream, which
 // computes, and one for each peer and channel that a rank sends over, so that what one peer takes late holds up nothing
-// for another. With more kinds there is one for each group of ranks, one that copies in and one that copies out.
+// for another. With more kinds there is one for each group of ranks, one that copies in and one that copies out. What
+// goes to another memory and back may have two of its own without more kinds (Device::moves_beside).
 //
 // Two instructions of different streams need an order where both touch one byte and one of them writes it. The calls of
 // a step are gone through in the order in which they are issued. Each stream knows the last run of every stream that is
@@ -35,6 +36,9 @@ int key_of(const Lowering& lowering, int p, int kinds) {
   const Instruction& in = lowering.program.instructions[p];
   if (!in.transfer) return computes;
   if (in.group >= 0 && (in.transfer->sends || kinds >= with_groups)) return in.group;
+  const bool beside = lowering.options.device && lowering.options.device->moves_beside();
+  if (in.transfer->evicts && beside) return copies_out;
+  if (in.transfer->fetches && beside) return copies_in;
   if (in.port >= 0 || in.transfer->evicts) return kinds >= with_copies_out ? copies_out : computes;
   if (in.transfer->fetches) return kinds >= with_copies_in ? copies_in : computes;
   if (!in.transfer->from_caller || kinds < with_copies_in) return computes;
@@ -347,6 +351,8 @@ class StreamOrder {
 };
 
 }  // namespace
+
+bool copies_fetches(const Device& device) { return device.moves_beside() || device.stream_kinds() >= with_copies_in; }
 
 void give_streams(Lowering& lowering) {
   Program& program = lowering.program;

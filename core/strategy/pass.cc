@@ -7,7 +7,8 @@
 namespace epl {
 
 const std::string& default_passes() {
-  static const std::string list = "place; propagate; segments; split; rows; flow; sequence; schedule; zero; recompute";
+  static const std::string list =
+      "place; propagate; segments; split; rows; flow; sequence; schedule; zero; recompute; offload";
   return list;
 }
 

@@ -24,6 +24,8 @@ struct PlanRequest {
   // Where outputs count samples, for an independent micro-batch of one sample: its own graph does not show it.
   SamplePositions outputs = {};
   Machine machine = processor_core();  // by whose seconds one way is weighed against another
+  // Where values may lie that nobody uses; device: there is no other memory.
+  MemoryKind beside = MemoryKind::host;
 };
 // All decisions of a step, and nothing made of them: `lower` (core/program/program.h) makes programs. So a search may
 // decide as often as it likes.

@@ -367,6 +367,22 @@ Status verify_calls(const Plan& plan) {
   return {};
 }
 
+// What lies in another memory is numbers that kernels give or that updates give, so that somebody can bring it there.
+Status verify_memories(const Plan& plan) {
+  const Graph& graph = *plan.graph;
+  if (plan.value_memory.empty()) return {};
+  if (plan.value_memory.size() != graph.value_count())
+    return error(Code::internal, "a table by value has the wrong size");
+  for (const Value v : graph.value_ids()) {
+    const ValueInfo& info = graph.value(v);
+    const bool may =
+        info.kind == ValueKind::result || info.kind == ValueKind::parameter || info.kind == ValueKind::state;
+    if (plan.value_memory[v] == MemoryKind::device || (may && is_float(info.type.dtype))) continue;
+    return error(Code::internal, info.name, " lies in memory ", memory_kind_name(plan.value_memory[v]));
+  }
+  return {};
+}
+
 // A node runs in a block that its ranks call.
 Status verify_blocks(const Plan& plan) {
   const Graph& graph = *plan.graph;
@@ -405,6 +421,7 @@ Status verify_plan(const Plan& plan) {
   EPL_TRY(verify_segments(plan));
   EPL_TRY(verify_factors(plan));
   EPL_TRY(verify_rank_local(plan));
+  EPL_TRY(verify_memories(plan));
   EPL_TRY(verify_calls(plan));
   if (plan.calls.empty()) return {};
   const bool complete = plan.node_block.size() == graph.node_count() && !plan.shardings.empty();

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "core/backend/machine.h"
 #include "core/ir/graph.h"
 #include "core/strategy/batch_cut.h"
 #include "core/strategy/batch_layout.h"
@@ -56,7 +57,10 @@ struct Plan {
   ByValue<int> value_task_graph;  // where it is made; of a leaf, where it is used first
   ByNode<BlockKind> node_block;
   ByNode<bool> node_recomputed;  // computed again for the backward pass, which keeps no result; empty: none is
-  ByNode<bool> node_cloned;      // also computed in `pre` (again in main or forward)
+  // In which memory a value lies while nobody uses it: state for good, a result between the phases that use it. Empty:
+  // all lie where kernels compute.
+  ByValue<MemoryKind> value_memory;
+  ByNode<bool> node_cloned;  // also computed in `pre` (again in main or forward)
   // Of what is rank-local (RankLocal), that which has the lowest shard of those that ranks have or run in one another's
   // place. No id: it is not rank-local; empty: nothing is.
   ByNode<NodeId> node_representative;

@@ -142,6 +142,12 @@ ByValue<int> found_by_use(const Plan& plan) {
   return placed.value_task_graph;
 }
 
+// " memory host"; nothing where kernels compute.
+std::string memory_text(const Plan& plan, Value v) {
+  const MemoryKind kind = plan.value_memory.empty() ? MemoryKind::device : plan.value_memory[v];
+  return kind == MemoryKind::device ? "" : cat(" memory ", memory_kind_name(kind));
+}
+
 std::string print(const Plan& plan, bool reasons) {
   std::string out =
       cat("plan batch ", plan.batch, plan.independent_micro_batches ? " of independent micro-batches\n" : "\n");
@@ -157,6 +163,7 @@ std::string print(const Plan& plan, bool reasons) {
     out += cat("value ", name_text(info.name), " ", info.type.text(), " @ ", cuts_text(plan.mesh(), sharding.dims),
                partial_text(plan, sharding.partial),
                rank_local_text(plan.mesh(), sharding.rank_local, graph.value(plan.representative_of(v)).name),
+               memory_text(plan, v),
                found[v] == plan.value_task_graph[v] ? "" : cat(" taskgraph ", plan.value_task_graph[v]), "\n");
   }
   for (const NodeId n : plan.node_block.ids()) {
@@ -303,6 +310,13 @@ class PlanReader {
                        representatives_.add_value(plan_, representative),
                    "which ranks have it, and what stands for it"));
     plan_.shardings.push_back(std::move(sharding));
+    if (reader_.take("memory")) {
+      const auto kind =
+          std::ranges::find_if(memory_kinds, [&](MemoryKind one) { return reader_.take(memory_kind_name(one)); });
+      EPL_TRY(expect(kind != std::end(memory_kinds), "a kind of memory"));
+      plan_.value_memory.resize(plan_.graph->value_count());
+      plan_.value_memory[v] = *kind;
+    }
     if (!reader_.take("taskgraph")) return {};
     int64_t at = 0;
     EPL_TRY(expect(read_task_graph_index(at), "one of the task graphs"));

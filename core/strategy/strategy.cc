@@ -62,7 +62,9 @@ std::vector<ConfigKey> keys_of_the_original() {
             "what copies of a parameter share out; v0: its update and the optimizer's state; v1: gradients too; v2: "
             "weights too; auto: as v0 for those parameters where that saves time; see above",
             {"auto", "off", "v0", "v1", "v2"}),
-      later("offload.level", "", "what lives in host memory", {"", "v0"}),
+      built("offload.level", "",
+            "v0: values lie in another memory of the device, on the CPU in files, while nobody uses them; see above",
+            {"", "v0"}),
       later("amp.level", "", "mixed precision", {"", "O1"}),
       later("amp.loss_scale", "dynamic", "loss scale of float16"),
       later("amp.debug_log", false, "log overflow"),
@@ -75,6 +77,11 @@ std::vector<ConfigKey> keys_of_the_original() {
 
 std::vector<ConfigKey> keys_of_our_own() {
   return {
+      built(
+          "offload.values", "",
+          "which values, with commas between them: states, weights, gradients, activations; empty: the first two, and "
+          "of the others what moves while kernels compute"),
+      built("offload.folder", ".", "where the files are; they have no names and are gone when the process ends"),
       built("memory.budget", "",
             "bytes that a rank may have at its peak, as 1.6GB or 2GiB; what does not fit is computed again, see above"),
       built(

@@ -38,6 +38,14 @@ TEST(Machine, ThreadsShareLinksAndHaveCores) {
   EXPECT_EQ(of_threads(racks, 4).rate(DType::f32, WorkKind::product), 1e9) << "it is no core";
 }
 
+TEST(CostModel, OtherMemoriesAreAsFastAsTheMachineSays) {
+  Machine with_files = racks;
+  with_files.memories.push_back({Memory::Kind::file, 1e7});
+  EXPECT_EQ(CostModel(with_files).other(Memory::Kind::file, 1e7), 1);
+  EXPECT_EQ(CostModel(with_files).other(Memory::Kind::host, 1e8), 1);
+  EXPECT_EQ(CostModel(racks).other(Memory::Kind::file, 1e8), 1) << "one that it does not describe";
+}
+
 // 64 numbers in and out: a product does many operations for each.
 TEST(CostModel, WorkIsAProductWhereItHasManyOperationsForEachElement) {
   const Work sums{.flops = 64, .operands = 64, .results = 64}, products{.flops = 1024, .operands = 64, .results = 64};

@@ -59,6 +59,12 @@ class FailingStream final : public Stream {
   void copy_rows(const RowCopy& rows) override {
     command("copy_rows", [&] { inside_->copy_rows(rows); });
   }
+  void fetch(void* target, const void* source, int64_t bytes) override {
+    command("fetch", [&] { inside_->fetch(target, source, bytes); });
+  }
+  void evict(void* target, const void* source, int64_t bytes) override {
+    command("evict", [&] { inside_->evict(target, source, bytes); });
+  }
   void fill(void* target, int64_t bytes, uint8_t value) override {
     command("fill", [&] { inside_->fill(target, bytes, value); });
   }

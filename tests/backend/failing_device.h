@@ -52,6 +52,11 @@ class FailingDevice final : public Device {
   bool guards() const override { return inside_->guards(); }
   const Machine& machine() const override { return inside_->machine(); }
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override { return inside_->allocate(bytes); }
+  bool has_memory(MemoryKind kind) const override { return inside_->has_memory(kind); }
+  bool moves_beside() const override { return inside_->moves_beside(); }
+  Result<std::unique_ptr<Buffer>> allocate_in(MemoryKind kind, int64_t bytes) override {
+    return inside_->allocate_in(kind, bytes);
+  }
   Result<std::unique_ptr<Stream>> create_stream(int threads) override;
   std::unique_ptr<Event> create_event() override { return inside_->create_event(); }
   Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override;

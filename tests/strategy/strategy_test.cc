@@ -53,8 +53,8 @@ TEST(Strategy, NamesTheNearestKeyAndTheRightWords) {
 
 TEST(Strategy, WhatIsNotBuiltIsAnErrorWithAllOfIt) {
   const std::string message =
-      message_of(R"({"offload.level": "v0", "default": {"expert": 2}, "auto.auto_parallel": true})");
-  for (const char* part : {"offload.level", "auto.auto_parallel"}) {
+      message_of(R"({"communication.fp16": true, "default": {"expert": 2}, "auto.auto_parallel": true})");
+  for (const char* part : {"communication.fp16", "auto.auto_parallel"}) {
     EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
   }
   EXPECT_EQ(message.find("expert"), std::string::npos) << message;

@@ -21,7 +21,7 @@ Json keys(bool num_stages) {
           key("reproducible.units", 0, {}, true, false),
           key("zero.level", "", {"", "v0"}),
           key("amp.level", "", {"", "O1"}, true, false),
-          key("offload.level", "", {"", "v0"}, false)};
+          key("cluster.run_visible_devices", "", {"", "v0"}, false)};
 }
 
 TEST(Layouts, AreDrawnWithinTheUnitsAndTheRanks) {
