@@ -157,7 +157,7 @@ Graph with_casts_on_use(const Graph& graph) {
       builder.set_source(node.source);
       builder.set_origin(node.origin_name());
       builder.set_scope(cat(graph.value(v).name, ".again"));
-      operands.back() = builder.emit("cast", {builder.var(now[made_by.inputs[0]])}, made_by.attributes).value();
+      operands.back() = builder.cast(builder.var(now[made_by.inputs[0]]), graph.type(v).dtype).value();
     }
     out.node(now.copy(n)).inputs = std::move(operands);
   }
