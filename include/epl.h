@@ -1050,6 +1050,9 @@ epl_session_progress(const epl_session* session, epl_metrics* EPL_OUT metrics);
  *   frozen:PATTERN       1: the trained parameters that match are left alone, with their optimizer state, and do not
  *                        count in the norm that clips; 0: they are trained again. For a trainer with freezable = true.
  *                        Read, it is 1 where all that match are frozen.
+ * Two follow from the steps and can only be read, under a strategy with amp.level:
+ *   loss_scale           what gradients are multiplied with on their way, 1 where they are not
+ *   skipped_steps        how many steps have overflowed and changed nothing
  * Over processes all set the same. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_session_set_number(epl_session* session, const char* EPL_TEXT(name_length) name, size_t name_length,

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/base/check.h"
+#include "core/base/narrow.h"
 
 namespace epl {
 namespace {
@@ -66,12 +67,14 @@ class Differentiator {
     for (int n = 0; n < graph_.node_count(); ++n) mark(n);
   }
 
-  Result<Gradients> run(Value loss, const std::vector<Value>& wanted) {
+  Result<Gradients> run(Value loss, const std::vector<Value>& wanted, Value scale) {
     int end = graph_.node_count();
     builder_.set_scope(cat(graph_.value(loss).name, ".gradient"));
-    Tensor one(graph_.type(loss));
+    const TensorType type = graph_.type(loss);
+    Tensor one(type);
     one.set(0, 1.0);
-    add(loss, builder_.constant(std::move(one)));
+    add(loss, scale ? builder_.reshape(builder_.cast(builder_.var(scale), type.dtype), Shape(type.shape))
+                    : builder_.constant(std::move(one)));
     EPL_TRY(pass(0, end));
     if (!missing_.empty())
       return unsupported("no gradient on a path from the loss to a parameter: ", join(missing_, "; "))
@@ -79,6 +82,7 @@ class Differentiator {
     Gradients gradients;
     for (Value v : wanted) {
       Var g = total(v);
+      if (g) g = builder_.cast(g, graph_.type(v).dtype);
       gradients.values.push_back(g.value());
       gradients.reasons.push_back(g ? "" : no_path_reason(graph_, v, end, "no path leads to the loss"));
     }
@@ -117,6 +121,11 @@ class Differentiator {
       const NodeId producer = graph_.value(v).producer;
       builder_.set_origin(producer ? graph_.node(producer).origin_name() : "");
       std::vector<Var> parts = parts_[v.index];
+      // Beside one of float32, those of 16 bits are added as such.
+      const auto wide = [](const Var& part) { return part.dtype() == DType::f32; };
+      if (std::ranges::any_of(parts, wide)) {
+        for (Var& part : parts) part = has_16_bits(part.dtype()) ? builder_.cast(part, DType::f32) : part;
+      }
       Var sum = joined(builder_, parts);
       if (!sum) {
         sum = parts.back();
@@ -173,7 +182,12 @@ class Differentiator {
     std::vector<Var> inputs, outputs, dy;
     for (Value v : node.inputs) inputs.push_back(in_own(v));
     for (Value v : node.outputs) outputs.push_back(in_own(v));
-    for (const Var& v : upstream) dy.push_back(in_own(v.value()));
+    for (size_t o = 0; o < upstream.size(); ++o) {
+      dy.push_back(in_own(upstream[o].value()));
+      // What only moves elements takes a gradient as it is.
+      if (dy.back() && node.op->moves == Moves::none)
+        dy.back() = own.cast(dy.back(), graph_.type(node.outputs[o]).dtype);
+    }
     // Optional results that the node does not have are empty.
     const size_t results = std::max<size_t>(outputs.size(), node.op->output_count());
     outputs.resize(results);
@@ -283,12 +297,12 @@ Differentiability differentiability(const Graph& graph, const std::vector<Value>
   return found;
 }
 
-Result<Gradients> add_gradients(Graph& graph, Value loss, const std::vector<Value>& wanted) {
+Result<Gradients> add_gradients(Graph& graph, Value loss, const std::vector<Value>& wanted, Value scale) {
   if (!is_float(graph.type(loss).dtype) || graph.type(loss).elements() != 1) {
     return invalid("the loss ", graph.value(loss).name, " is ", graph.type(loss).text(), ", not one floating number")
         .at(graph.value(loss).name);
   }
-  return Differentiator(graph, wanted).run(loss, wanted);
+  return Differentiator(graph, wanted).run(loss, wanted, scale);
 }
 
 }  // namespace epl

@@ -17,7 +17,8 @@ struct Gradients {
 // in the order of the nodes that use it, or joined where they are slices that fill a dimension. If an op on a path has
 // neither gradient nor body, nor a reason to have none (OpDef::no_gradient), or if a gradient refuses, one error names
 // every such node. The graph then has only part of the backward nodes and must be dropped.
-Result<Gradients> add_gradients(Graph& graph, Value loss, const std::vector<Value>& wanted);
+// `scale`: a number that all gradients are multiplied with on the way, because they begin with it; absent: with 1.
+Result<Gradients> add_gradients(Graph& graph, Value loss, const std::vector<Value>& wanted, Value scale = {});
 
 // A node of a forward graph that lets no gradient of its results reach the wanted values.
 struct GradientObstacle {

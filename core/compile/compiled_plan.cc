@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/base/check.h"
+#include "core/compile/amp.h"
 #include "core/compile/budget.h"
 #include "core/compile/plan_file.h"
 #include "core/compile/plan_memory.h"
@@ -120,6 +121,9 @@ Result<Graph> CompiledPlan::bound(Binding binding, Binding::Mode mode) {
           "the model has other layers when it is trained than when it predicts, so adapters cannot serve both");
     graph = std::move(adapted.graph);
   }
+  if (mixed_.narrow()) {
+    EPL_ASSIGN(graph, with_mixed_precision(graph, mixed_.type));
+  }
   return options_.training ? with_masters(graph, training()) : std::move(graph);
 }
 
@@ -150,6 +154,7 @@ TrainOptions CompiledPlan::training() const {
   TrainOptions out = options_.train;
   out.loss = loss_spec();
   out.independent_micro_batches = independent_ > 1;
+  out.scales_loss = mixed_.scaled();
   for (const Adapter& one : adapters_) out.adapters.insert(out.adapters.end(), {one.a, one.b});
   return out;
 }
@@ -177,7 +182,7 @@ Result<Graph> CompiledPlan::evaluation_graph(const Binding& binding) {
 Status CompiledPlan::add_train_entry(const Binding& binding, int shape) {
   const PlanOptions& options = options_;
   EPL_ASSIGN(Graph forward, bound(with_loss_output(options, binding), Binding::Mode::train));
-  if (computes_in_float16(forward)) {
+  if (!mixed_.scaled() && computes_in_float16(forward)) {
     add_notes(
         {"the model computes in float16, whose gradients are not scaled here: below 6e-8 they become zero; in "
          "bfloat16 or float32 nothing is lost"});
@@ -353,6 +358,7 @@ Result<std::shared_ptr<CompiledPlan>> CompiledPlan::compile(const Host& host, co
   const int64_t local_ranks = options.local_ranks > 0 ? options.local_ranks : options.ranks;
   plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(local_ranks, 1)));
   plan->independent_ = independent_micro_batches(options.strategy);
+  EPL_ASSIGN(plan->mixed_, read_mixed_precision(options));
   const bool any_order = options.strategy.text("reproducible.level") == "run";
   EPL_ASSIGN(plan->device_, open_device(options.device, host,
                                         {.any_order = any_order, .folder = options.strategy.text("offload.folder")}));

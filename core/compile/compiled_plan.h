@@ -11,6 +11,7 @@
 #include "core/compile/entry.h"
 #include "core/compile/plan_options.h"
 #include "core/program/link.h"
+#include "core/train/mixed_precision.h"
 
 namespace epl {
 
@@ -41,6 +42,7 @@ class CompiledPlan {
   const std::vector<Adapter>& adapters() const { return adapters_; }
   const LossFacts& loss() const { return loss_; }  // empty where there is no train entry
   const Schedule& schedule() const { return schedule_; }
+  const MixedPrecision& mixed_precision() const { return mixed_; }
   int threads_per_rank() const { return threads_; }
   const std::shared_ptr<Device>& device() const { return device_; }
   // Values of a train entry's host scalars before a step, in its order, each as a slot holds its element.
@@ -94,6 +96,7 @@ class CompiledPlan {
   std::vector<std::string> notes_;
   std::map<std::string, std::string> constants_;
   int threads_ = 1;
+  MixedPrecision mixed_;
   std::string passes_;  // EntryMaker::passes
   // Independent micro-batches, of the current graph, and where there are several: the samples of them all.
   int64_t independent_ = 1, batch_ = 0;

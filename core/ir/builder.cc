@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/base/check.h"
+#include "core/base/narrow.h"
 #include "core/ir/op.h"
 #include "core/ir/sums.h"
 
@@ -14,6 +15,15 @@ Ints normalized_axes(const Ints& axes, int ndim) {
   for (int64_t axis : axes) out.push_back(axis < 0 ? axis + ndim : axis);
   std::ranges::sort(out);
   return out;
+}
+
+// The value of 16 bits that a cast made this one from without rounding it; none: Value{}.
+Value widened_from(const Graph& graph, Value value) {
+  if (!value || graph.value(value).kind != ValueKind::result) return {};
+  const Node& made_by = graph.node(graph.value(value).producer);
+  if (made_by.op->moves != Moves::converted || !has_16_bits(graph.type(made_by.inputs[0]).dtype)) return {};
+  const DType type = graph.type(value).dtype;
+  return type == DType::f32 || type == DType::f64 ? made_by.inputs[0] : Value{};
 }
 }  // namespace
 
@@ -71,7 +81,12 @@ Var Builder::scalar(DType dtype, double value) {
   return constant(std::move(data));
 }
 
-Var Builder::cast(const Var& x, DType type) { return x.dtype() == type ? x : emit("cast", {x}, {{"to", type}}); }
+Var Builder::cast(const Var& x, DType type) {
+  if (x.dtype() == type) return x;
+  if (const Value narrow = widened_from(graph_, x.value()); narrow && graph_.type(narrow).dtype == type)
+    return var(narrow);
+  return emit("cast", {x}, {{"to", type}});
+}
 
 Var Builder::reshape(const Var& x, Shape shape) {
   return x.shape() == shape ? x : emit("reshape", {x}, {{"shape", Ints(std::move(shape))}});
@@ -174,7 +189,8 @@ int Grad::axis(std::string_view name, int ndim) const { return axis_of(node_.att
 
 void Grad::set(int i, const Var& gradient) {
   if (!needs(i) || !gradient) return;
-  gradients_[i] = b.sum_to(gradient, inputs_[i].shape());
+  const bool sums = gradient && gradient.shape() != inputs_[i].shape();
+  gradients_[i] = b.sum_to(sums ? b.cast(gradient, type_of_sums(gradient.dtype())) : gradient, inputs_[i].shape());
 }
 
 }  // namespace epl

@@ -78,7 +78,7 @@ class Builder {
   Var equal(const Var& a, const Var& b) { return emit("equal", {a, b}); }
   Var identity(const Var& x) { return emit("identity", {x}); }
   Var dropout(const Var& x, double ratio) { return emit_all("dropout", {x}, {{"ratio", ratio}})[0]; }
-  Var cast(const Var& x, DType type);             // itself if it has the type
+  Var cast(const Var& x, DType type);             // itself if it has the type, or what a cast widened to it
   Var reshape(const Var& x, Shape shape);         // itself if it has the shape; no -1
   Var transpose(const Var& x, Ints permutation);  // itself if the identity
   Var broadcast_to(const Var& x, Shape shape);    // itself if it has the shape
@@ -166,7 +166,8 @@ class Grad {
   Var out(int i) const { return outputs_[i]; }
   Var upstream(int i) const { return upstream_[i]; }  // empty when nothing flows back through output i
   bool needs(int i) const { return i < inputs() && needed_[i]; }
-  // Sets a gradient; it is summed down to the input's shape if broadcasting had enlarged it.
+  // Sets a gradient; it is summed down to the input's shape if broadcasting had enlarged it. That of an operand of 16
+  // bits may be float32, as sums are.
   void set(int i, const Var& gradient);
   int axis(std::string_view name, int ndim) const;
   const std::vector<Var>& gradients() const { return gradients_; }

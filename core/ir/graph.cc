@@ -95,7 +95,7 @@ NodeId Graph::add_node(Node node, std::vector<TensorType> output_types, std::vec
   NodeId id{node_count()};
   const std::string base = node.name.empty() ? std::string(node.op->name) : node.name;
   node.name = unique_among(node_names_, base);
-  node_names_.insert(node.name);
+  node_names_.emplace(node.name, id);
   node.outputs.clear();
   for (size_t i = 0; i < output_types.size(); ++i) {
     Value value{value_count()};
@@ -126,6 +126,11 @@ std::vector<Value> Graph::leaves(ValueKind kind) const {
 Value Graph::find(std::string_view name) const {
   auto it = by_name_.find(std::string(name));
   return it == by_name_.end() ? Value{} : it->second;
+}
+
+NodeId Graph::find_node(const std::string& name) const {
+  const auto it = node_names_.find(name);
+  return it == node_names_.end() ? NodeId{} : it->second;
 }
 
 ByValue<std::vector<NodeId>> Graph::users() const {

@@ -13,7 +13,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "core/base/attributes.h"
@@ -87,7 +86,8 @@ class Graph {
   const TensorType& type(Value v) const { return values_[v].type; }
   // All values of one kind, in order of creation.
   std::vector<Value> leaves(ValueKind kind) const;
-  Value find(std::string_view name) const;  // Value{} if there is none
+  Value find(std::string_view name) const;          // Value{} if there is none
+  NodeId find_node(const std::string& name) const;  // NodeId{} if there is none
   std::string unique_name(std::string_view wish) const;
   void rename(Value v, std::string name);  // to a name that nothing has
 
@@ -110,7 +110,7 @@ class Graph {
   ByValue<ValueInfo> values_;
   ByNode<Node> nodes_;
   std::unordered_map<std::string, Value> by_name_;
-  std::unordered_set<std::string> node_names_;
+  std::unordered_map<std::string, NodeId> node_names_;
 };
 
 // Checks the invariants of the class; the error names the node.

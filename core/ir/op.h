@@ -126,7 +126,10 @@ struct OpDef {
   Moves moves = Moves::none;
   WeightProduct weight_product = WeightProduct::none;
   std::string transposes_weight;  // of a matrix product: the attribute that says that the weight is [out, in]
-  bool probabilities = false;     // output 0 holds probabilities of the scores in input 0, or their logarithms
+  // Mixed precision (core/train/mixed_precision.h) rounds these operands to 16 bits, and the result too, which is one
+  // sum of products in float32: the attribute `wide`. Empty: the op stays in float32, or only moves elements.
+  std::vector<int> narrow_inputs;
+  bool probabilities = false;  // output 0 holds probabilities of the scores in input 0, or their logarithms
   // The sum of the gradients that nodes of this op give to one value, if it can be computed without adding; else Var{}.
   Var (*joined)(Builder&, const std::vector<Var>& parts) = nullptr;
   // The op of a region of elementwise nodes and of reductions of its results: which one computes both at once, with the

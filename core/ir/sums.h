@@ -2,13 +2,14 @@
 // here, so that norms, means and losses of numbers of 16 bits have a range that their results do not.
 #pragma once
 
+#include "core/base/narrow.h"
 #include "core/ir/builder.h"
 
 namespace epl {
 
 // Numbers of 16 bits take 32: the square of 300 is past float16, and so is the sum of 22 numbers of 3000, though the
 // norm or the mean is not.
-constexpr DType type_of_sums(DType type) { return is_float(type) && dtype_bytes(type) == 2 ? DType::f32 : type; }
+constexpr DType type_of_sums(DType type) { return has_16_bits(type) ? DType::f32 : type; }
 
 // f(x), computed in the type that sums of such numbers need, and of x's type again.
 template <class F> Var in_type_of_sums(Builder& b, const Var& x, F&& f) {

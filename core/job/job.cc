@@ -141,6 +141,7 @@ Status Job::take_step(const JobParts& parts, const Stop& stop) {
     todo_ = Todo::measure;
   }
   EPL_TRY(status);
+  if (metrics.overflowed) return {};  // the batch comes again, at half the loss scale
   now_.step = session.host_state().steps_done();
   now_.loss = metrics.loss;
   now_.learning_rate = metrics.learning_rate;

@@ -5,6 +5,9 @@
 #include <cstring>
 #include <limits>
 
+#include "core/base/narrow.h"
+#include "core/ir/sums.h"
+
 namespace epl::ops {
 
 std::string operand_text(const OpQuery& query) {
@@ -24,6 +27,25 @@ Status same_dtypes(const OpQuery& query, bool floating) {
     if (query.has(i) && query.in(i).dtype != query.in(0).dtype) return misfit(query, "element types differ");
   return {};
 }
+
+Status product_dtypes(const OpQuery& query, bool floating) {
+  if (floating && !is_float(query.in(0).dtype)) return misfit(query, "needs a floating-point type");
+  if (query.in(1).dtype != query.in(0).dtype || (query.has(2) && query.in(2).dtype != product_dtype(query)))
+    return misfit(query, "element types differ");
+  return {};
+}
+
+DType product_dtype(const OpQuery& query) {
+  const DType type = query.in(0).dtype;
+  return query.attributes().flag("wide") ? type_of_sums(type) : type;
+}
+
+Option wide_option() { return {"wide", false}; }
+
+ProductGradient::ProductGradient(Grad& g)
+    : dy(g.b.cast(g.upstream(0), g.in(0).dtype())),
+      wide(g.attributes().flag("wide")),
+      wide_weight(wide || has_16_bits(g.in(0).dtype())) {}
 
 Result<int> checked_axis(const OpQuery& query, int64_t axis, int ndim) {
   if (axis < -ndim || axis >= ndim) return misfit(query, "axis ", axis, " is outside [", -ndim, ", ", ndim, ")");

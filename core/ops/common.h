@@ -22,6 +22,19 @@ template <class... Args> Status misfit(const OpQuery& query, const Args&... args
 Result<OutputTypes> same_as_first(const OpQuery& query);
 // All present operands have the element type of the first, which must be a float type where `floating`.
 Status same_dtypes(const OpQuery& query, bool floating = false);
+// Of products: operands 0 and 1 have one type, and what is added to their sums (operand 2) has the type of these.
+Status product_dtypes(const OpQuery& query, bool floating = false);
+// Of their sums: that of the operands, or float32 where these have 16 bits and the attribute `wide` is set.
+DType product_dtype(const OpQuery& query);
+// The attribute `wide` of a product.
+Option wide_option();
+// What the gradient of a product is made of. Gradients by a weight are sums over the batch, and never of 16 bits.
+struct ProductGradient {
+  explicit ProductGradient(Grad& g);
+  Var dy;                    // in the type of the operands
+  bool wide = false;         // whether gradients by operands are
+  bool wide_weight = false;  // whether those by weights are
+};
 // An axis in [-ndim, ndim) made non-negative, or an error.
 Result<int> checked_axis(const OpQuery& query, int64_t axis, int ndim);
 Result<std::vector<bool>> checked_axes(const OpQuery& query, const Ints& axes, int ndim);

@@ -1,6 +1,7 @@
 // Convolution over any number of spatial dimensions, and its two gradients; a transposed convolution is
 // conv_grad_input used forward. Layout: x [batch, channels, spatial...], w [out, channels/groups, kernel...].
 #include "core/ir/partition_rule.h"
+#include "core/ir/sums.h"
 #include "core/ops/window.h"
 
 namespace epl {
@@ -148,15 +149,17 @@ auto as_output() {
 void no_bias(RuleWriter&, const std::vector<int>&) {}
 
 std::vector<Option> conv_attributes(bool shape) {
-  std::vector<Option> specs = {{"strides", Ints{}}, {"pads", Ints{}}, {"dilations", Ints{}}, {"groups", int64_t{1}}};
+  std::vector<Option> specs = {
+      {"strides", Ints{}}, {"pads", Ints{}}, {"dilations", Ints{}}, {"groups", int64_t{1}}, wide_option()};
   if (shape) specs.push_back({"shape", Ints{}, true});
   return specs;
 }
-Attributes conv_attributes(const Attributes& a, const Shape* shape = nullptr) {
+Attributes conv_attributes(const Attributes& a, bool wide, const Shape* shape = nullptr) {
   Attributes result = {{"strides", a.ints("strides")},
                        {"pads", a.ints("pads")},
                        {"dilations", a.ints("dilations")},
-                       {"groups", a.integer("groups")}};
+                       {"groups", a.integer("groups")},
+                       {"wide", wide}};
   if (shape) result.set("shape", *shape);
   return result;
 }
@@ -178,19 +181,22 @@ EPL_OP(conv) {
       .signature = "x, w, bias? -> y",
       .attributes = conv_attributes(false),
       .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-        EPL_TRY(same_dtypes(q, true));
+        EPL_TRY(product_dtypes(q, true));
         EPL_ASSIGN(Shape y, conv_output(q, q.in(0).shape, q.in(1).shape));
         EPL_TRY(expect_shape(q, 2, {y[1]}, "bias"));
-        return OutputTypes{{q.in(0).dtype, y}};
+        return OutputTypes{{product_dtype(q), y}};
       },
       .reference = conv_reference,
       .gradient =
           [](Grad& g) {
-            const Var x = g.in(0), w = g.in(1), dy = g.upstream(0);
-            if (g.needs(0)) g.set(0, g.b.emit("conv_grad_input", {dy, w}, conv_attributes(g.attributes(), &x.shape())));
+            const Var x = g.in(0), w = g.in(1);
+            const ProductGradient p(g);
+            const Attributes& a = g.attributes();
+            if (g.needs(0)) g.set(0, g.b.emit("conv_grad_input", {p.dy, w}, conv_attributes(a, p.wide, &x.shape())));
             if (g.needs(1))
-              g.set(1, g.b.emit("conv_grad_weight", {x, dy}, conv_attributes(g.attributes(), &w.shape())));
+              g.set(1, g.b.emit("conv_grad_weight", {x, p.dy}, conv_attributes(a, p.wide_weight, &w.shape())));
             if (g.needs(2)) {
+              const Var dy = g.b.cast(g.upstream(0), type_of_sums(g.upstream(0).dtype()));
               Ints axes = {0};
               for (int d = 2; d < dy.ndim(); ++d) axes.push_back(d);
               g.set(2, g.b.sum(dy, axes, false));
@@ -204,11 +210,12 @@ EPL_OP(conv) {
                      const std::vector<TensorType>&) { set_groups(attributes, in[0].shape[1], in[1].shape[1]); },
       .flops = [](const OpQuery& q) { return conv_flops(q.in(1).shape, q.out(0).shape); },
       .weight_product = WeightProduct::convolution,
+      .narrow_inputs = {0, 1},
       .samples = {"f32[4,2,5,6], f32[4,2,3,3], f32[4] {pads=[1,1,1,1]}", "f32[2,4,7,5], f32[6,4,3,2] {strides=[2,1]}",
                   "f32[2,4,8], f32[6,2,3], f32[6] {groups=2,pads=[1,0]}",
                   "f32[2,4,6,6], f32[4,1,3,3] {groups=4,pads=[1,1,1,1],strides=[2,2]}",
                   "f32[2,2,9], f32[2,2,3] {dilations=[2],pads=[2,2]}", "f32[2,2,4,4,3], f32[2,2,2,2,2]",
-                  "f32[4,2,4,4], f32[4,2,1,1], f32[4]"}};
+                  "f32[4,2,4,4], f32[4,2,1,1], f32[4]", "bf16[2,2,4,4], bf16[4,2,3,3] {pads=[1,1,1,1],wide=true}"}};
 }
 
 EPL_OP(conv_grad_input) {
@@ -219,20 +226,23 @@ EPL_OP(conv_grad_input) {
       .signature = "dy, w -> dx",
       .attributes = conv_attributes(true),
       .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-        EPL_TRY(same_dtypes(q, true));
+        EPL_TRY(product_dtypes(q, true));
         const Shape& x = q.attributes().ints("shape");
         EPL_ASSIGN(Shape y, conv_output(q, x, q.in(1).shape));
         EPL_TRY(expect_shape(q, 0, y, "dy"));
-        return OutputTypes{{q.in(0).dtype, x}};
+        return OutputTypes{{product_dtype(q), x}};
       },
       .reference = conv_grad_input_reference,
       .room = room_for_sums,
       .gradient =
           [](Grad& g) {
-            const Var ddx = g.upstream(0);
-            if (g.needs(0)) g.set(0, g.b.emit("conv", {ddx, g.in(1)}, conv_attributes(g.attributes())));
-            if (g.needs(1))
-              g.set(1, g.b.emit("conv_grad_weight", {ddx, g.in(0)}, conv_attributes(g.attributes(), &g.in(1).shape())));
+            const ProductGradient p(g);
+            const Attributes& a = g.attributes();
+            if (g.needs(0)) g.set(0, g.b.emit("conv", {p.dy, g.in(1)}, conv_attributes(a, p.wide)));
+            if (g.needs(1)) {
+              g.set(1,
+                    g.b.emit("conv_grad_weight", {p.dy, g.in(0)}, conv_attributes(a, p.wide_weight, &g.in(1).shape())));
+            }
           },
       .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
         return conv_rule(q, q.out(0).shape, q.in(1).shape, Summed::out, as_output(), as_input(1), as_input(0), no_bias);
@@ -243,9 +253,11 @@ EPL_OP(conv_grad_input) {
             set_groups(attributes, out[0].shape[1], in[1].shape[1]);
           },
       .flops = [](const OpQuery& q) { return conv_flops(q.in(1).shape, q.in(0).shape); },
+      .narrow_inputs = {0, 1},
       .samples = {"f32[4,4,5,6], f32[4,2,3,3] {pads=[1,1,1,1],shape=[4,2,5,6]}",
                   "f32[2,6,3,4], f32[6,4,3,2] {strides=[2,1],shape=[2,4,8,5]}",
-                  "f32[2,6,7], f32[6,2,3] {groups=2,pads=[1,0],shape=[2,4,8]}"}};
+                  "f32[2,6,7], f32[6,2,3] {groups=2,pads=[1,0],shape=[2,4,8]}",
+                  "bf16[2,4,4,4], bf16[4,2,3,3] {pads=[1,1,1,1],shape=[2,2,4,4],wide=true}"}};
 }
 
 EPL_OP(conv_grad_weight) {
@@ -255,21 +267,21 @@ EPL_OP(conv_grad_weight) {
           .signature = "x, dy -> dw",
           .attributes = conv_attributes(true),
           .infer = [](const OpQuery& q) -> Result<OutputTypes> {
-            EPL_TRY(same_dtypes(q, true));
+            EPL_TRY(product_dtypes(q, true));
             const Shape& w = q.attributes().ints("shape");
             EPL_ASSIGN(Shape y, conv_output(q, q.in(0).shape, w));
             EPL_TRY(expect_shape(q, 1, y, "dy"));
-            return OutputTypes{{q.in(0).dtype, w}};
+            return OutputTypes{{product_dtype(q), w}};
           },
           .reference = conv_grad_weight_reference,
           .room = room_for_unit_sums,
           .gradient =
               [](Grad& g) {
-                const Var ddw = g.upstream(0);
+                const ProductGradient p(g);
+                const Attributes& a = g.attributes();
                 if (g.needs(0))
-                  g.set(0,
-                        g.b.emit("conv_grad_input", {g.in(1), ddw}, conv_attributes(g.attributes(), &g.in(0).shape())));
-                if (g.needs(1)) g.set(1, g.b.emit("conv", {g.in(0), ddw}, conv_attributes(g.attributes())));
+                  g.set(0, g.b.emit("conv_grad_input", {g.in(1), p.dy}, conv_attributes(a, p.wide, &g.in(0).shape())));
+                if (g.needs(1)) g.set(1, g.b.emit("conv", {g.in(0), p.dy}, conv_attributes(a, p.wide)));
               },
           .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
             return conv_rule(q, q.in(0).shape, q.out(0).shape, Summed::batch, as_input(0), as_output(), as_input(1),
@@ -283,7 +295,8 @@ EPL_OP(conv_grad_weight) {
           .flops = [](const OpQuery& q) { return conv_flops(q.out(0).shape, q.in(1).shape); },
           .samples = {"f32[4,2,5,6], f32[4,4,5,6] {pads=[1,1,1,1],shape=[4,2,3,3]}",
                       "f32[2,4,8,5], f32[2,6,3,4] {strides=[2,1],shape=[6,4,3,2]}",
-                      "f32[2,4,8], f32[2,6,7] {groups=2,pads=[1,0],shape=[6,2,3]}"}};
+                      "f32[2,4,8], f32[2,6,7] {groups=2,pads=[1,0],shape=[6,2,3]}",
+                      "bf16[2,2,4,4], bf16[2,4,4,4] {pads=[1,1,1,1],shape=[4,2,3,3],wide=true}"}};
 }
 
 namespace {

@@ -94,18 +94,24 @@ void matmul_reference(const Reference& r) {
 }
 
 // The general matmul gradient for operands of at least two dimensions.
-void matrix_gradient(Grad& g, const Var& a, const Var& b, const Var& dy, bool ta, bool tb, Var& da, Var& db) {
-  if (g.needs(0)) da = ta ? g.b.matmul(b, dy, tb, true) : g.b.matmul(dy, b, false, !tb);
+void matrix_gradient(Grad& g, const ProductGradient& p, const Var& a, const Var& b, const Var& dy, bool ta, bool tb,
+                     Var& da, Var& db) {
+  const auto product = [&](const Var& left, const Var& right, bool transpose_left, bool transpose_right, bool wide) {
+    return g.b.emit("matmul", {left, right},
+                    {{"transpose_a", transpose_left}, {"transpose_b", transpose_right}, {"wide", wide}});
+  };
+  if (g.needs(0)) da = ta ? product(b, dy, tb, true, p.wide) : product(dy, b, false, !tb, p.wide);
   if (!g.needs(1)) return;
-  if (b.ndim() == 2 && a.ndim() > 2 && !ta)
-    db = g.b.emit("linear_grad_weight", {a, dy}, {{"transpose_w", tb}});  // sums the leading dimensions as it goes
+  if (b.ndim() == 2 && a.ndim() > 2 && !ta)  // sums the leading dimensions as it goes
+    db = g.b.emit("linear_grad_weight", {a, dy}, {{"transpose_w", tb}, {"wide", p.wide_weight}});
   else
-    db = tb ? g.b.matmul(dy, a, true, ta) : g.b.matmul(a, dy, !ta, false);
+    db = tb ? product(dy, a, true, ta, p.wide_weight) : product(a, dy, !ta, false, p.wide_weight);
 }
 
 void matmul_gradient(Grad& g) {
   const bool ta = g.attributes().flag("transpose_a"), tb = g.attributes().flag("transpose_b");
-  Var a = g.in(0), b = g.in(1), dy = g.upstream(0);
+  const ProductGradient p(g);
+  Var a = g.in(0), b = g.in(1), dy = p.dy;
   // A vector becomes a matrix of one row or column; dy gets the dimension that it lacks.
   const bool vector_a = a.ndim() == 1, vector_b = b.ndim() == 1;
   Shape shape = dy.shape();
@@ -118,7 +124,7 @@ void matmul_gradient(Grad& g) {
     b = g.b.reshape(b, {b.dim(0), 1});
   }
   Var da, db;
-  matrix_gradient(g, a, b, g.b.reshape(dy, shape), ta, tb, da, db);
+  matrix_gradient(g, p, a, b, g.b.reshape(dy, shape), ta, tb, da, db);
   if (g.needs(0)) g.set(0, vector_a ? g.b.reshape(g.b.sum_to(da, a.shape()), g.in(0).shape()) : da);
   if (g.needs(1)) g.set(1, vector_b ? g.b.reshape(g.b.sum_to(db, b.shape()), g.in(1).shape()) : db);
 }
@@ -154,9 +160,9 @@ Result<ShardingRule> matmul_rule(const OpQuery& q) {
 }
 
 Result<OutputTypes> floats_of_shape(const OpQuery& q, Shape shape) {
-  EPL_TRY(same_dtypes(q));
+  EPL_TRY(product_dtypes(q));
   if (q.in(0).dtype == DType::boolean) return misfit(q, "needs numbers");
-  return OutputTypes{{q.in(0).dtype, std::move(shape)}};
+  return OutputTypes{{product_dtype(q), std::move(shape)}};
 }
 
 // x [rows..., k], w [k,n] or [n,k].
@@ -198,10 +204,12 @@ void linear_reference(const Reference& r) {
 
 void linear_gradient(Grad& g) {
   const bool transposed = g.attributes().flag("transpose_w");
-  const Var dy = g.upstream(0);
-  if (g.needs(0)) g.set(0, g.b.emit("linear", {dy, g.in(1)}, {{"transpose_w", !transposed}}));
-  if (g.needs(1)) g.set(1, g.b.emit("linear_grad_weight", {g.in(0), dy}, {{"transpose_w", transposed}}));
-  if (g.needs(2)) g.set(2, dy);  // summed down to the bias
+  const ProductGradient p(g);
+  if (g.needs(0)) g.set(0, g.b.emit("linear", {p.dy, g.in(1)}, {{"transpose_w", !transposed}, {"wide", p.wide}}));
+  if (g.needs(1)) {
+    g.set(1, g.b.emit("linear_grad_weight", {g.in(0), p.dy}, {{"transpose_w", transposed}, {"wide", p.wide_weight}}));
+  }
+  if (g.needs(2)) g.set(2, g.upstream(0));  // summed down to the bias
 }
 
 void linear_grad_weight_reference(const Reference& r) {
@@ -222,7 +230,7 @@ EPL_OP(matmul) {
           "Matrix product by NumPy's rules: a[...,m,k] b[...,k,n] -> y[...,m,n], leading dimensions broadcast, vectors "
           "promoted; the transposes swap the last two dimensions of an operand first.",
       .signature = "a, b -> y",
-      .attributes = {{"transpose_a", false}, {"transpose_b", false}},
+      .attributes = {{"transpose_a", false}, {"transpose_b", false}, wide_option()},
       .infer = [](const OpQuery& q) -> Result<OutputTypes> {
         EPL_ASSIGN(const MatmulShape s, matmul_shape(q));
         return floats_of_shape(q, s.output());
@@ -237,20 +245,21 @@ EPL_OP(matmul) {
           },
       .weight_product = WeightProduct::matrix,
       .transposes_weight = "transpose_b",
+      .narrow_inputs = {0, 1},
       .samples = {"f32[4,6], f32[6,8]", "f32[6,4], f32[6,8] {transpose_a=true}",
                   "f32[4,6], f32[8,6] {transpose_b=true}", "f32[6,4], f32[8,6] {transpose_a=true,transpose_b=true}",
                   "f32[2,4,6], f32[2,6,8]", "f32[2,4,6], f32[6,8]", "f32[2,4,6], f32[8,6] {transpose_b=true}",
                   "f32[2,6,4], f32[6,8] {transpose_a=true}", "f32[2,6,1], f32[6,8] {transpose_a=true}",
                   "f32[4,6], f32[2,6,8]", "f32[2,1,4,6], f32[3,6,2]", "f32[2,2,4,6], f32[2,2,8,6] {transpose_b=true}",
-                  "f32[6], f32[6]", "f32[4,6], f32[6]", "f32[6], f32[6,8]", "f32[2,4,6], f32[6]",
-                  "f32[6], f32[2,6,4]"}};
+                  "f32[6], f32[6]", "f32[4,6], f32[6]", "f32[6], f32[6,8]", "f32[2,4,6], f32[6]", "f32[6], f32[2,6,4]",
+                  "bf16[4,6], bf16[6,8] {wide=true}", "f16[2,4,6], f16[8,6] {transpose_b=true,wide=true}"}};
 }
 
 EPL_OP(linear) {
   return {
       .doc = "x[...,k] w[k,n] + bias[n] -> y[...,n]; w is [n,k] if `transpose_w`.",
       .signature = "x, w, bias? -> y",
-      .attributes = {{"transpose_w", false}},
+      .attributes = {{"transpose_w", false}, wide_option()},
       .infer = linear_infer,
       .reference = linear_reference,
       .gradient = linear_gradient,
@@ -275,8 +284,10 @@ EPL_OP(linear) {
       .flops = [](const OpQuery& q) { return 2.0 * static_cast<double>(q.out(0).elements() * q.in(0).shape.back()); },
       .weight_product = WeightProduct::matrix,
       .transposes_weight = "transpose_w",
+      .narrow_inputs = {0, 1},
       .samples = {"f32[4,6], f32[6,8], f32[8]", "f32[4,6], f32[6,8]", "f32[2,3,6], f32[8,6], f32[8] {transpose_w=true}",
-                  "f32[4,6], f32[8,6] {transpose_w=true}", "f32[6], f32[6,4], f32[4]"}};
+                  "f32[4,6], f32[8,6] {transpose_w=true}", "f32[6], f32[6,4], f32[4]",
+                  "bf16[4,6], bf16[6,8] {wide=true}", "f16[4,6], f16[8,6] {transpose_w=true,wide=true}"}};
 }
 
 EPL_OP(linear_grad_weight) {
@@ -285,7 +296,7 @@ EPL_OP(linear_grad_weight) {
           "Gradient of linear's weight: x[...,k], dy[...,n] -> dw[k,n], or [n,k] if `transpose_w`; sums all leading "
           "dimensions.",
       .signature = "x, dy -> dw",
-      .attributes = {{"transpose_w", false}},
+      .attributes = {{"transpose_w", false}, wide_option()},
       .infer = [](const OpQuery& q) -> Result<OutputTypes> {
         Shape x = q.in(0).shape, dy = q.in(1).shape;
         if (x.empty() || dy.empty()) return misfit(q, "operands need at least one dimension");
@@ -299,9 +310,11 @@ EPL_OP(linear_grad_weight) {
       .gradient =
           [](Grad& g) {
             const bool transposed = g.attributes().flag("transpose_w");
-            const Var ddw = g.upstream(0);
-            if (g.needs(0)) g.set(0, g.b.emit("linear", {g.in(1), ddw}, {{"transpose_w", !transposed}}));
-            if (g.needs(1)) g.set(1, g.b.emit("linear", {g.in(0), ddw}, {{"transpose_w", transposed}}));
+            const ProductGradient p(g);
+            if (g.needs(0))
+              g.set(0, g.b.emit("linear", {g.in(1), p.dy}, {{"transpose_w", !transposed}, {"wide", p.wide}}));
+            if (g.needs(1))
+              g.set(1, g.b.emit("linear", {g.in(0), p.dy}, {{"transpose_w", transposed}, {"wide", p.wide}}));
           },
       .sharding_of = [](const OpQuery& q) -> Result<ShardingRule> {
         const bool transposed = q.attributes().flag("transpose_w");
@@ -320,7 +333,8 @@ EPL_OP(linear_grad_weight) {
         return rule.done();
       },
       .flops = [](const OpQuery& q) { return 2.0 * static_cast<double>(q.in(0).elements() * q.in(1).shape.back()); },
-      .samples = {"f32[4,6], f32[4,8]", "f32[4,3,6], f32[4,3,2] {transpose_w=true}"}};
+      .samples = {"f32[4,6], f32[4,8]", "f32[4,3,6], f32[4,3,2] {transpose_w=true}",
+                  "bf16[4,6], bf16[4,8] {wide=true}"}};
 }
 
 }  // namespace epl

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "core/ir/index_range.h"
+#include "core/ir/sums.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/indexing.h"
 
@@ -175,7 +176,11 @@ EPL_OP(cast) {
           },
           .scalar_of = [](ScalarExpr& s,
                           const OpQuery& q) { s.outputs = {s.cast(s.input(0), q.attributes().dtype("to"))}; },
-          .gradient = [](Grad& g) { g.set(0, g.b.cast(g.upstream(0), g.in(0).dtype())); },
+          .gradient =
+              [](Grad& g) {
+                const DType type = g.in(0).dtype();  // a gradient of float32 is rounded where it is used
+                g.set(0, g.upstream(0).dtype() == type_of_sums(type) ? g.upstream(0) : g.b.cast(g.upstream(0), type));
+              },
           .moves = Moves::converted,
           .samples = {"f32[4,7] {to=@f64}", "f32[4,7] {to=@bf16}", "f32[5](-4..4) {to=@i32}", "i64[3] {to=@f32}",
                       "bool[6] {to=@f32}", "f32[6] {to=@bool}"}};

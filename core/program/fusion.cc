@@ -1,11 +1,13 @@
 #include "core/program/fusion.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "core/base/check.h"
 #include "core/ir/op.h"
 #include "core/ir/rewriter.h"
+#include "core/ir/sums.h"
 #include "core/program/region_writer.h"
 
 namespace epl {
@@ -28,9 +30,10 @@ bool same_attributes(const Node& a, const Node& b) {
 struct Group {
   std::vector<int> members;  // node indices, ascending
   bool elementwise = false;
-  Shape shape;                // of every output
-  std::optional<DType> real;  // the one floating type; none when all operands are truth values
-  bool joins = false;         // may grow: real and truth values only
+  Shape shape;  // of every output
+  // The one floating type, that of 16 bits being computed as float32; none when all operands are truth values.
+  std::optional<DType> real;
+  bool joins = false;  // may grow: real and truth values only
   int instructions = 0;
   std::vector<int> reductions;  // of results; members as well
 };
@@ -72,8 +75,9 @@ class Fuser {
     group.joins = true;
     const auto note = [&](DType type) {
       if (type == DType::boolean) return;
-      if (!is_float(type) || (group.real && *group.real != type)) group.joins = false;
-      if (is_float(type)) group.real = type;
+      const DType computed = type_of_sums(type);
+      if (!is_float(type) || !takes(type) || (group.real && *group.real != computed)) group.joins = false;
+      if (is_float(type)) group.real = computed;
     };
     for (Value output : node.outputs) {
       if (output) note(graph_.type(output).dtype);
@@ -83,7 +87,6 @@ class Fuser {
     for (Value input : node.inputs) {
       if (input && !from_integer) note(graph_.type(input).dtype);
     }
-    if (group.real && !takes(*group.real)) group.joins = false;
     for (const auto& instruction : expression_of(graph_, node).code) {
       group.instructions += instruction.op != ScalarOp::input && instruction.op != ScalarOp::constant;
     }
@@ -91,8 +94,12 @@ class Fuser {
   }
 
   // Whether the kernels for regions compute with this type, asked with the smallest possible region.
-  bool takes(DType type) const {
-    if (!kernels_) return true;
+  bool takes(DType type) {
+    std::optional<bool>& taken = taken_[static_cast<size_t>(type)];
+    if (!taken) taken = !kernels_ || asked(type);
+    return *taken;
+  }
+  bool asked(DType type) const {
     KernelQuery smallest;
     smallest.op = fused_op;
     smallest.attributes = {{"expression", "x0; neg(%0) -> %1"}, {"types", ""}};
@@ -271,9 +278,10 @@ class Fuser {
   const KernelTable* kernels_;
   RegionNodes* regions_;
   ByValue<std::vector<NodeId>> users_;
-  ByValue<bool> kept_;         // the graph's outputs and updates
-  std::vector<Group> groups_;  // by the node they began with
-  std::vector<int> group_of_;  // of a node
+  std::array<std::optional<bool>, dtype_count> taken_;  // by type
+  ByValue<bool> kept_;                                  // the graph's outputs and updates
+  std::vector<Group> groups_;                           // by the node they began with
+  std::vector<int> group_of_;                           // of a node
   std::vector<int> order_;     // groups in an order in which they can run, -1 where one has gone
   std::vector<int> position_;  // of a group in order_
 };

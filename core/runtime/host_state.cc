@@ -13,6 +13,12 @@ namespace epl {
 namespace {
 
 constexpr std::string_view scale_name = "learning_rate_scale", rate_name = "learning_rate", frozen_name = "frozen";
+constexpr std::string_view loss_scale_name = "loss_scale", skipped_name = "skipped_steps";
+constexpr const char *loss_scale_fact = "loss_scale", *good_steps_fact = "loss_scale.good_steps",
+                     *skipped_fact = "loss_scale.skipped_steps";
+// As those of PyTorch's GradScaler: the steps after which the scale is doubled, and where that ends.
+constexpr int64_t growth_interval = 2000;
+constexpr double largest_loss_scale = 0x1p24;
 constexpr const char* rates_fact = "rate.groups";
 constexpr const char* frozen_fact = "frozen";
 
@@ -24,9 +30,29 @@ std::pair<std::string_view, std::string_view> split(std::string_view name) {
 }
 
 Status unknown(std::string_view name) {
-  const std::vector<std::string> known = {std::string(scale_name), std::string(rate_name), cat(rate_name, ":GROUP"),
-                                          cat(frozen_name, ":PATTERN")};
+  const std::vector<std::string> known = {std::string(scale_name),      std::string(rate_name),
+                                          cat(rate_name, ":GROUP"),     cat(frozen_name, ":PATTERN"),
+                                          std::string(loss_scale_name), std::string(skipped_name)};
   return error(Code::not_found, "a session has no number ", shown(name, 200), choices(name, known));
+}
+
+double fact_number(const Facts& facts, const char* name, double otherwise) {
+  const auto found = facts.find(name);
+  double value = 0;
+  if (found == facts.end()) return otherwise;
+  const std::string& text = found->second;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return failed == std::errc() && end == text.data() + text.size() ? value : -1;
+}
+
+Status check_loss_scale(const Facts& facts) {
+  if (const double scale = fact_number(facts, loss_scale_fact, 1); !(scale >= 1 && scale <= largest_loss_scale))
+    return invalid("the loss scale is ", scale, "; it is a number from 1 to ", largest_loss_scale);
+  for (const char* name : {good_steps_fact, skipped_fact}) {
+    if (const double count = fact_number(facts, name, 0); !(count >= 0 && count < 0x1p53))
+      return invalid(name, " is ", count, "; it is a count of steps");
+  }
+  return {};
 }
 
 Status check_scale(double scale) {
@@ -35,6 +61,9 @@ Status check_scale(double scale) {
 }
 
 }  // namespace
+
+HostState::HostState(std::shared_ptr<const CompiledPlan> plan, uint64_t seed)
+    : plan_(std::move(plan)), seed_(seed), loss_scale_(plan_->mixed_precision().loss_scale) {}
 
 // A number that lives between steps. Null: a checkpoint does not keep it, or all of its values can be loaded, or a step
 // does not change it, or the host does not set it.
@@ -66,9 +95,14 @@ std::span<const HostState::Row> HostState::rows() {
                                 .load = [](HostState& to, const Checkpoint& from) { to.load_rates(from.facts); },
                                 .lines = [](const HostState& from) { return from.fact_line(&HostState::save_rates); }};
   static constexpr Row last_applied = {.after = [](HostState& to, const StepMetrics& metrics, StepPhase) {
-    to.last_applied_ = metrics.skipped.ok() && !metrics.counts_nothing;
+    to.last_applied_ = metrics.skipped.ok() && !metrics.counts_nothing && !metrics.overflowed;
   }};
-  static constexpr Row all[] = {steps_done, seed, rate_scale, frozen, rates, last_applied};
+  static constexpr Row loss_scale = {
+      .save = [](const HostState& from, Checkpoint& to) { from.save_loss_scale(to.facts); },
+      .check = [](const Checkpoint& from) { return check_loss_scale(from.facts); },
+      .load = [](HostState& to, const Checkpoint& from) { to.load_loss_scale(from.facts); },
+      .after = [](HostState& to, const StepMetrics& metrics, StepPhase phase) { to.follow_scale(metrics, phase); }};
+  static constexpr Row all[] = {steps_done, seed, rate_scale, frozen, rates, last_applied, loss_scale};
   return all;
 }
 
@@ -110,6 +144,7 @@ StepFacts HostState::facts(StepPhase phase) const {
   return {.step = steps_done_,
           .seed = seed_,
           .rate_scale = rate_scale_.scale,
+          .loss_scale = loss_scale_,
           .rates = rates_,
           .frozen = frozen_,
           .updates = phase != StepPhase::gradients,
@@ -124,9 +159,43 @@ void HostState::set_steps_done(int64_t steps) {
 
 // A step that was skipped is none, and neither is its first half.
 void HostState::count_step(const StepMetrics& metrics, StepPhase phase) {
-  if (!metrics.skipped.ok() || phase == StepPhase::gradients) return;
+  if (!metrics.skipped.ok() || metrics.overflowed || phase == StepPhase::gradients) return;
   ++steps_done_;
   progress_.write({steps_done_, metrics.loss, metrics.gradient_norm, metrics.learning_rate, metrics.seconds});
+}
+
+// Steps tell the same on all ranks, so the scale is the same there.
+void HostState::follow_scale(const StepMetrics& metrics, StepPhase phase) {
+  if (!plan_->mixed_precision().dynamic) return;
+  if (metrics.overflowed) {
+    loss_scale_ = std::max(loss_scale_ / 2, 1.0);
+    good_steps_ = 0;
+    ++skipped_steps_;
+    return;
+  }
+  if (!metrics.skipped.ok() || metrics.counts_nothing || phase == StepPhase::gradients) return;
+  if (++good_steps_ < growth_interval) return;
+  good_steps_ = 0;
+  loss_scale_ = std::min(loss_scale_ * 2, largest_loss_scale);
+}
+
+// Nothing where all is as it began.
+void HostState::save_loss_scale(Facts& facts) const {
+  const MixedPrecision& mixed = plan_->mixed_precision();
+  if (!mixed.dynamic || (loss_scale_ == mixed.loss_scale && good_steps_ == 0 && skipped_steps_ == 0)) return;
+  facts[loss_scale_fact] = number_text(loss_scale_);
+  facts[good_steps_fact] = cat(good_steps_);
+  facts[skipped_fact] = cat(skipped_steps_);
+}
+
+// A plan that does not follow the scale keeps its own.
+void HostState::load_loss_scale(const Facts& facts) {
+  const MixedPrecision& mixed = plan_->mixed_precision();
+  const Facts none;
+  const Facts& from = mixed.dynamic ? facts : none;
+  loss_scale_ = fact_number(from, loss_scale_fact, mixed.loss_scale);
+  good_steps_ = static_cast<int64_t>(fact_number(from, good_steps_fact, 0));
+  skipped_steps_ = static_cast<int64_t>(fact_number(from, skipped_fact, 0));
 }
 
 Status HostState::set_scale(double scale) {
@@ -179,6 +248,8 @@ Result<std::vector<size_t>> HostState::trained_matching(std::string_view pattern
 Result<double> HostState::number(std::string_view name) const {
   const auto [what, of] = split(name);
   if (name == scale_name) return rate_scale_.scale;
+  if (name == loss_scale_name) return loss_scale_;
+  if (name == skipped_name) return static_cast<double>(skipped_steps_);
   if (what == rate_name) {
     EPL_ASSIGN(const size_t group, group_of(of));
     return rates_.empty() ? plan_->rates()[group] : rates_[group];
@@ -191,6 +262,7 @@ Result<double> HostState::number(std::string_view name) const {
 Status HostState::set_number(std::string_view name, double value) {
   const auto [what, of] = split(name);
   if (name == scale_name) return set_scale(value);
+  if (name == loss_scale_name || name == skipped_name) return invalid(name, " follows from the steps and is not set");
   if (what == rate_name) {
     EPL_ASSIGN(const size_t group, group_of(of));
     if (!(value >= 0 && std::isfinite(value)))

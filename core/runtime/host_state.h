@@ -28,6 +28,9 @@ struct StepMetrics {
   // Nothing in the batch counts, as where all targets are ignored: the loss is NaN, and the step has counted but
   // changed nothing besides. Gradients that are kept are zero.
   bool counts_nothing = false;
+  // Gradients are too large for float16 at the scale that the loss has had: nothing is changed, the step has not
+  // counted, and the scale is half of what it was. The same batch may be given again.
+  bool overflowed = false;
   bool counts_in_part = false;  // one of several means is over nothing: the loss is NaN, and the others have trained
   // Why the step has not changed the state, Code::not_finite: the loss or a gradient is not finite. Its message names
   // the first parameter whose gradient is not, and `where` is the node (input, parameter) that the first NaN came out
@@ -40,7 +43,7 @@ enum class StepPhase : uint8_t { all, gradients, update };
 
 class HostState {
  public:
-  HostState(std::shared_ptr<const CompiledPlan> plan, uint64_t seed) : plan_(std::move(plan)), seed_(seed) {}
+  HostState(std::shared_ptr<const CompiledPlan> plan, uint64_t seed);
   HostState(const HostState&) = delete;
 
   int64_t steps_done() const { return steps_done_; }
@@ -50,9 +53,12 @@ class HostState {
   // What the learning rate is multiplied with besides its schedule, from the next step on.
   const RateScale& rate_scale() const { return rate_scale_; }
   // What is set between steps, by its name: "learning_rate_scale", "learning_rate" (the option lr) and of a group
-  // "learning_rate:0", and "frozen:PATTERN" of trained parameters, 1 or 0.
+  // "learning_rate:0", and "frozen:PATTERN" of trained parameters, 1 or 0. And what follows from steps and is not set:
+  // "loss_scale", and "skipped_steps", which have overflowed.
   Result<double> number(std::string_view name) const;
   Status set_number(std::string_view name, double value);
+  // What gradients are multiplied with on their way.
+  double loss_scale() const { return loss_scale_; }
   // A number was measured, which a schedule that watches may lower the rate for.
   Status observe(double value, bool higher_is_better);
 
@@ -77,6 +83,9 @@ class HostState {
   struct Row;
   static std::span<const Row> rows();
   void count_step(const StepMetrics& metrics, StepPhase phase);
+  void follow_scale(const StepMetrics& metrics, StepPhase phase);
+  void save_loss_scale(Facts& facts) const;
+  void load_loss_scale(const Facts& facts);
   Status set_scale(double scale);
   std::string scale_lines() const;
   std::string fact_line(void (HostState::*save)(Facts&) const) const;
@@ -93,7 +102,10 @@ class HostState {
   RateScale rate_scale_;
   std::vector<double> rates_;    // by group; empty: those of the plan
   std::vector<uint8_t> frozen_;  // by trained parameter; empty: none
-  bool last_applied_ = true;     // whether the last step has changed the state
+  double loss_scale_ = 1;
+  int64_t good_steps_ = 0;     // since the scale has changed
+  int64_t skipped_steps_ = 0;  // that overflowed, in all
+  bool last_applied_ = true;   // whether the last step has changed the state
   Progress progress_;
   uint64_t version_ = 0;
 };

@@ -79,8 +79,23 @@ Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> in
   const int64_t verdict = outcome.done ? world_->ranks().front().executors[index]->verdict() : -1;
   outcome.counts_nothing = verdict == 0 && counts_nothing(entry);
   if (outcome.counts_nothing && phase != StepPhase::update) state_->clear_gradients();
-  if (verdict >= 0 && !outcome.counts_nothing) outcome.skipped = reason(entry, inputs, request, verdict);
+  // At 1 the scale is not what makes gradients too large, and neither is it where the loss is.
+  outcome.overflowed = verdict >= 1 && !applies && plan_->mixed_precision().dynamic && host_state_->loss_scale() > 1;
+  if (outcome.overflowed) {
+    log_overflow(entry, inputs, request, verdict);
+  } else if (verdict >= 0 && !outcome.counts_nothing) {
+    outcome.skipped = reason(entry, inputs, request, verdict);
+  }
   return outcome;
+}
+
+void Session::log_overflow(const Entry& entry, std::span<const Tensor> inputs, const RunRequest& request,
+                           int64_t verdict) {
+  const bool asked = plan_->mixed_precision().debug_log;
+  const double scale = host_state_->loss_scale();
+  log(host_, asked ? LogLevel::warning : LogLevel::debug, "step ", host_state_->steps_done() + 1,
+      " overflows at a loss scale of ", scale, ", which is halved; nothing has changed",
+      asked ? cat(": ", reason(entry, inputs, request, verdict).message()) : "");
 }
 
 // Whether the loss of the last step is NaN because it is over nothing.
@@ -216,12 +231,13 @@ Status Session::train(StepPhase phase, std::span<const Tensor> inputs, StepMetri
       idle ? Outcome{.done = true, .counts_nothing = true} : execute(*entry, inputs, options, phase);
   if (!outcome.done) return outcome.status;
   // What a step gave that was skipped is in its metrics, and nowhere that the next call looks.
-  const bool made = outcome.skipped.ok();
+  const bool made = outcome.skipped.ok() && !outcome.overflowed;
   if (made && !idle) results_->keep_step(*entry, phase);
   std::vector<Tensor>& given = made ? results_->last(*entry) : results_->next(*entry);
   if (made && phase != StepPhase::update) batch_loss_ = Results::loss_of(*entry, given);
   metrics.skipped = outcome.skipped;
   metrics.counts_nothing = outcome.counts_nothing;
+  metrics.overflowed = outcome.overflowed;
   metrics.step = host_state_->steps_done();
   metrics.loss = made || phase == StepPhase::update ? batch_loss_ : Results::loss_of(*entry, given);
   metrics.counts_in_part = phase != StepPhase::update && made && !outcome.counts_nothing && std::isnan(metrics.loss);

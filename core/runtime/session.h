@@ -108,6 +108,7 @@ class Session {
     bool done = false;            // all ranks of this process have carried it out, whatever became of its outputs
     Status skipped;               // why a step that was carried out has not changed the state
     bool counts_nothing = false;  // StepMetrics::counts_nothing
+    bool overflowed = false;      // StepMetrics::overflowed
   };
   Status train(StepPhase phase, std::span<const Tensor> inputs, StepMetrics& metrics, const CallOptions& options);
   StepFacts facts(StepPhase phase) const;
@@ -116,6 +117,7 @@ class Session {
   Outcome run_ranks(size_t entry, const RunRequest& request);
   void run_rank(size_t entry, const RunRequest& request, LocalRank& rank);
   bool counts_nothing(const Entry& entry);
+  void log_overflow(const Entry& entry, std::span<const Tensor> inputs, const RunRequest& request, int64_t verdict);
   Status reason(const Entry& entry, std::span<const Tensor> inputs, RunRequest request, int64_t verdict);
   Status share_outputs(const Entry& entry, const RunRequest& request);
 

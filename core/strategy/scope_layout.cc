@@ -178,6 +178,19 @@ Result<ScopeLayout> lay_out_scopes(const Strategy& strategy, int64_t ranks, Side
   return LayingOut(strategy, ranks, beside).run();
 }
 
+namespace {
+
+// A parameter with such a name, as it is or in another type.
+bool is_parameter(const Graph& graph, Value v, std::string_view glob) {
+  if (v && graph.value(v).kind == ValueKind::result) {
+    const Node& made_by = graph.node(graph.value(v).producer);
+    if (made_by.op->moves == Moves::converted) v = made_by.inputs[0];
+  }
+  return v && graph.value(v).kind == ValueKind::parameter && glob_match(glob, graph.value(v).name);
+}
+
+}  // namespace
+
 bool scope_matches(const Scope& scope, const Graph& graph, const Node& node) {
   if (scope.match.empty() && scope.sources.empty()) return true;
   if (!node.source.empty() && scope.sources.contains(node.source)) return true;
@@ -185,13 +198,18 @@ bool scope_matches(const Scope& scope, const Graph& graph, const Node& node) {
     const std::string_view glob = pattern;
     if (glob.starts_with("op:")) return glob_match(glob.substr(3), node.op->name);
     if (!glob.starts_with("param:")) return glob_match(glob, node.name);
-    return std::ranges::any_of(node.inputs, [&](Value v) {
-      return v && graph.value(v).kind == ValueKind::parameter && glob_match(glob.substr(6), graph.value(v).name);
-    });
+    return std::ranges::any_of(node.inputs, [&](Value v) { return is_parameter(graph, v, glob.substr(6)); });
   });
 }
 
 namespace {
+
+// The cast of an operand, which was made for another node, goes where the other one goes.
+const Node& whose(const Graph& graph, const Node& node) {
+  const bool is_made = node.phase == Phase::forward && node.op->moves == Moves::converted && !node.origin.empty();
+  const NodeId origin = is_made ? graph.find_node(node.origin) : NodeId();
+  return origin ? graph.node(origin) : node;
+}
 
 // By the name of the model's node that it was made for. A batch norm becomes other nodes in training than in
 // evaluation, and those that no scope names belong together all the same.
@@ -202,7 +220,8 @@ bool matches_source(const Scope& scope, const Node& node) {
 
 }  // namespace
 
-int match_among(const std::vector<Scope>& scopes, const Graph& graph, const Node& node) {
+int match_among(const std::vector<Scope>& scopes, const Graph& graph, const Node& given) {
+  const Node& node = whose(graph, given);
   auto match = std::ranges::find_if(scopes, [&](const Scope& s) { return scope_matches(s, graph, node); });
   if (match == scopes.end())
     match = std::ranges::find_if(scopes, [&](const Scope& s) { return matches_source(s, node); });

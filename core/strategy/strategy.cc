@@ -65,9 +65,13 @@ std::vector<ConfigKey> keys_of_the_original() {
       built("offload.level", "",
             "v0: values lie in another memory of the device, on the CPU in files, while nobody uses them; see above",
             {"", "v0"}),
-      later("amp.level", "", "mixed precision", {"", "O1"}),
-      later("amp.loss_scale", "dynamic", "loss scale of float16"),
-      later("amp.debug_log", false, "log overflow"),
+      built("amp.level", "",
+            "mixed precision; O1: operands of products have 16 bits (amp.type), all sums and weights 32, see above",
+            {"", "O1"}),
+      built("amp.loss_scale", "dynamic",
+            "what gradients of float16 are multiplied with on their way; a number, or dynamic: halved where they "
+            "overflow, doubled after 2,000 steps where they do not"),
+      built("amp.debug_log", false, "log each step that overflows, with the node where it begins"),
       later("cluster.device_place_prefer_intra_node", true, "place a copy inside one host"),
       later("cluster.run_visible_devices", "", "devices to use"),
       built("cluster.colocate_split_and_replicate", false, "sibling scopes share devices"),
@@ -82,6 +86,7 @@ std::vector<ConfigKey> keys_of_our_own() {
           "which values, with commas between them: states, weights, gradients, activations; empty: the first two, and "
           "of the others what moves while kernels compute"),
       built("offload.folder", ".", "where the files are; they have no names and are gone when the process ends"),
+      built("amp.type", "bf16", "type of 16 bits in mixed precision", {"bf16", "f16"}),
       built("memory.budget", "",
             "bytes that a rank may have at its peak, as 1.6GB or 2GiB; what does not fit is computed again, see above"),
       built(
@@ -138,6 +143,7 @@ bool keeps_bits(const ConfigKey& key) {
                                                  "communication.compression",
                                                  "amp.level",
                                                  "amp.loss_scale",
+                                                 "amp.type",
                                                  "reproducible.level",
                                                  "batch.semantics",
                                                  "communication.clip_after_allreduce",

@@ -1,14 +1,10 @@
 #include "core/train/masters.h"
 
 #include "core/base/converted.h"
+#include "core/base/narrow.h"
 #include "core/ir/rewriter.h"
 
 namespace epl {
-namespace {
-
-bool has_16_bits(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
-}  // namespace
 
 Graph with_masters(const Graph& graph, const TrainOptions& options) {
   std::vector<Value> wanted;

@@ -11,6 +11,7 @@
 #include "core/ir/rewriter.h"
 #include "core/train/element_numbers.h"
 #include "core/train/kept_outputs.h"
+#include "core/train/mixed_precision.h"
 
 namespace epl {
 namespace {
@@ -35,6 +36,7 @@ class TrainStepBuilder {
     EPL_TRY(add_gradients_of_trained());
     guard();
     builder_.set_phase(Phase::update);
+    divide_by_scale();
     if (options_.keep_gradients) EPL_TRY(keep_gradients());
     add_norms();
     for (size_t i = 0; i < trained_.size(); ++i) EPL_TRY(add_update(i));
@@ -88,7 +90,7 @@ class TrainStepBuilder {
 
   void prune() {
     const Graph full = std::move(step_.graph);
-    step_.graph = without_dead_nodes(full);
+    step_.graph = with_casts_on_use(without_dead_nodes(full));
     for (HostScalar& scalar : step_.scalars) scalar.value = step_.graph.find(full.value(scalar.value).name);
   }
 
@@ -155,7 +157,10 @@ class TrainStepBuilder {
   Status add_gradients_of_trained() {
     std::vector<Value> wanted;
     for (const Trained& one : trained_) wanted.push_back(one.parameter);
-    EPL_ASSIGN(Gradients gradients, add_gradients(step_.graph, loss_, wanted));
+    const Value scale = options_.scales_loss
+                            ? number("epl.loss_scale", [](const StepFacts& facts) { return facts.loss_scale; })
+                            : Value{};
+    EPL_ASSIGN(Gradients gradients, add_gradients(step_.graph, loss_, wanted, scale));
     std::vector<Trained> trained;
     std::map<std::string, std::vector<std::string>> unreached;  // by reason
     for (size_t i = 0; i < trained_.size(); ++i) {
@@ -267,11 +272,27 @@ class TrainStepBuilder {
     clip_ = builder_.minimum(options_.clip_norm / (norm + 1e-6), builder_.like(norm, 1));
   }
 
-  // A number that is 0 or 1.
-  Value flag(const std::string& name, std::function<double(const StepFacts&)> at) {
-    const Value value = step_.graph.add_leaf(ValueKind::scalar, name, {DType::boolean, {}});
+  // What the host sets before each step.
+  Value number(const std::string& name, std::function<double(const StepFacts&)> at, DType dtype = DType::f32) {
+    const Value value = step_.graph.add_leaf(ValueKind::scalar, name, {dtype, {}});
     step_.scalars.push_back({value, std::move(at)});
     return value;
+  }
+  // A number that is 0 or 1.
+  Value flag(const std::string& name, std::function<double(const StepFacts&)> at) {
+    return number(name, std::move(at), DType::boolean);
+  }
+
+  // Gradients are checked as they come, since dividing them could hide that they were too large.
+  void divide_by_scale() {
+    if (!options_.scales_loss) return;
+    const Var factor =
+        builder_.var(number("epl.loss_scale_inverse", [](const StepFacts& facts) { return 1 / facts.loss_scale; }));
+    for (size_t i = 0; i < trained_.size(); ++i) {
+      builder_.set_scope(cat(step_.trained[i], ".unscaled"));
+      const Var gradient = builder_.var(gradients_[i]);
+      gradients_[i] = (gradient * builder_.cast(factor, gradient.dtype())).value();
+    }
   }
 
   Result<Value> add_state(const std::string& name, const TensorType& type) {

@@ -32,6 +32,7 @@ struct TrainOptions {
   double clip_norm = 0;                // global gradient norm, 0 for none (torch.nn.utils.clip_grad_norm_)
   bool report_gradient_norms = false;  // adds an output "gradient_norm:<parameter>" for each
   bool keep_gradients = false;         // each is a state "<parameter>.gradient" as well, which the update may be given
+  bool scales_loss = false;            // gradients begin with StepFacts::loss_scale, and are divided by it in the end
   bool freezable = false;              // parameters can be left alone, each by itself, while a session runs
   // A step takes the means of several runs of the graph, each of its own samples.
   bool independent_micro_batches = false;
@@ -45,6 +46,7 @@ struct StepFacts {
   int64_t step = 0;                      // from 0
   uint64_t seed = 0;                     // of all random numbers
   double rate_scale = 1;                 // that the learning rate is multiplied by
+  double loss_scale = 1;                 // where options say `scales_loss`
   std::span<const double> rates = {};    // by group, those outside any first, instead of their option lr; empty: that
   std::span<const uint8_t> frozen = {};  // by TrainStep::trained, where options say `freezable`; empty: none
   bool updates = true;                   // false: gradients alone, where options say `keep_gradients`

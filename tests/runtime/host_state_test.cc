@@ -98,6 +98,65 @@ TEST_F(Numbers, CountTheStepsThatWereDone) {
   EXPECT_FALSE(numbers.facts(StepPhase::all).last_applied);
 }
 
+std::shared_ptr<const CompiledPlan> float16_plan() {
+  PlanOptions options = mlp_options(1, "1").value();
+  EXPECT_TRUE(set_config(options.strategy, "amp.level", "O1").ok());
+  EXPECT_TRUE(set_config(options.strategy, "amp.type", "f16").ok());
+  return CompiledPlan::create(test_host(1), options).value();
+}
+
+// As PyTorch's GradScaler: halved by an overflow, doubled after 2,000 steps without one.
+TEST_F(Numbers, FollowWhatStepsSayOfTheLossScale) {
+  HostState numbers(float16_plan(), 7);
+  const StepMetrics done{.loss = 3}, overflowed{.loss = 3, .overflowed = true};
+  const auto scale = [&] { return numbers.facts(StepPhase::all).loss_scale; };
+  EXPECT_EQ(scale(), 65536);
+  for (int i = 0; i < 1999; ++i) numbers.after(done, StepPhase::all);
+  numbers.after(done, StepPhase::gradients);  // the first half of a step
+  StepMetrics empty = done;
+  empty.counts_nothing = true;
+  numbers.after(empty, StepPhase::all);
+  EXPECT_EQ(scale(), 65536);
+  const int64_t steps = numbers.steps_done();
+  numbers.after(overflowed, StepPhase::all);
+  EXPECT_EQ(scale(), 32768);
+  EXPECT_EQ(numbers.steps_done(), steps);
+  EXPECT_EQ(numbers.number("skipped_steps").value(), 1);
+  for (int i = 0; i < 1999; ++i) numbers.after(done, StepPhase::all);
+  EXPECT_EQ(scale(), 32768) << "counted from the overflow on";
+  numbers.after(done, StepPhase::update);
+  EXPECT_EQ(scale(), 65536);
+  for (int i = 0; i < 20; ++i) numbers.after(overflowed, StepPhase::all);
+  EXPECT_EQ(scale(), 1) << "nothing below it helps";
+  for (int i = 0; i < 40 * 2000; ++i) numbers.after(done, StepPhase::all);
+  EXPECT_EQ(scale(), 0x1p24);
+  EXPECT_EQ(numbers.set_number("loss_scale", 2).message(), "loss_scale follows from the steps and is not set");
+}
+
+TEST_F(Numbers, OfTheLossScaleComeBackFromACheckpoint) {
+  const auto narrow = float16_plan();
+  HostState before(narrow, 7), after(narrow, 1), wide(plan, 1);
+  const StepMetrics done{.loss = 3}, overflowed{.loss = 3, .overflowed = true};
+  before.after(overflowed, StepPhase::all);
+  for (int i = 0; i < 1999; ++i) before.after(done, StepPhase::all);
+  Checkpoint saved, again;
+  before.save(saved);
+  ASSERT_TRUE(HostState::check(saved).ok());
+  after.load(saved);
+  after.save(again);
+  EXPECT_EQ(again.facts, saved.facts);
+  EXPECT_EQ(after.number("loss_scale").value(), 32768);
+  EXPECT_EQ(after.number("skipped_steps").value(), 1);
+  after.after(done, StepPhase::all);
+  EXPECT_EQ(after.number("loss_scale").value(), 65536) << "good steps are counted on";
+  wide.load(saved);
+  EXPECT_EQ(wide.number("loss_scale").value(), 1) << "a plan without one";
+  saved.facts["loss_scale"] = "0";
+  EXPECT_FALSE(HostState::check(saved).ok());
+  saved.facts["loss_scale"] = "many";
+  EXPECT_FALSE(HostState::check(saved).ok());
+}
+
 TEST_F(Numbers, AreToldToTheOthersWhenTheHostSetsThem) {
   HostState numbers(plan, 7);
   EXPECT_EQ(numbers.lines(), "learning_rate_scale: 1.0\n");

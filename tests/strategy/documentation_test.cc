@@ -14,7 +14,7 @@ Made from the table of keys in `core/strategy/strategy.cc`; do not edit.
 
 A strategy says how the work of a step is cut. It is one JSON object, given to `epl_strategy_parse`, or to the command
 line as `--strategy` (the JSON itself, or the name of a file with it). Without one, a step runs on one rank and is not
-cut. A strategy never changes the mathematics, but for `batch.semantics`. At the default `reproducible.level`, `data`,
+cut. A strategy never changes the mathematics, but for `batch.semantics` and `amp.level`. At the default `reproducible.level`, `data`,
 it does not change one bit of the result, but for `split`. At `layout` no split does either.
 
 ```json
@@ -33,7 +33,7 @@ The keys of the table below stand at the top level. Two more keys stand beside t
 {"default": {"replicate": 2}}
 ```
 
-This version runs seven things:
+This version runs eight things:
 
 - data parallelism: `default` with `replicate` on as many ranks as the plan is made for;
 - micro-batches;
@@ -42,7 +42,8 @@ This version runs seven things:
 - weights in shards: `split`, as `default` or as the kind of a stage;
 - experts: `expert`, each rank has some of them;
 - copies that share out what they keep of the optimizer: `zero.level`;
-- results that the backward pass computes again: `gradient_checkpoint.type`, `memory.budget`.
+- results that the backward pass computes again: `gradient_checkpoint.type`, `memory.budget`;
+- mixed precision: `amp.level`.
 
 ```json
 {"pipeline.num_micro_batch": 4, "pipeline.strategy": "1F1B",
@@ -306,6 +307,29 @@ missing. A plan has a note of its peak, and its reasons name the nodes:
 
 ```json
 {"memory.budget": "1.6GB"}
+```
+
+## Mixed precision
+
+With `amp.level` = `O1` operands of matrix products and convolutions have 16 bits, bf16 or f16 as `amp.type` says. Each
+sum of such products is float32, whether a kernel adds it up, or units of the batch, micro-batches or ranks each have a
+part. The full sum is rounded once. So no layout adds numbers of 16 bits, and every layout has the bits of one rank.
+Norms, softmax, attention, losses and elementwise arithmetic stay in float32. What only moves elements keeps 16 bits.
+Results of products wait for the backward pass in 16 bits. Weights, gradients and states are float32. A weight is cast
+where it is used and not kept in both types. `train`, `evaluate` and `predict` compute alike.
+
+```json
+{"amp.level": "O1", "amp.type": "bf16"}
+```
+
+float16 ends at 65,504, and below 6e-8 it is zero. So gradients begin with a loss scale and are divided by it before the
+update. With `amp.loss_scale` = `dynamic` it begins at 65,536. A step whose gradients overflow changes nothing and does
+not count, and the scale is halved. After 2,000 steps that do not, it is doubled. All ranks have the same scale, and
+checkpoints keep it. A number instead is a fixed scale, under which an overflow is an error. `amp.debug_log` logs each
+step that overflows, and where that begins:
+
+```json
+{"amp.level": "O1", "amp.type": "f16", "amp.loss_scale": "dynamic", "amp.debug_log": true}
 ```
 
 ## Data

@@ -18,6 +18,7 @@
 #include "backends/cpu/kernels/conv_winograd.h"
 #include "backends/cpu/kernels/conv_winograd_weight.h"
 #include "backends/cpu/kernels/gemm.h"
+#include "backends/cpu/kernels/narrow_operands.h"
 #include "backends/cpu/kernels/reduce.h"
 #include "backends/cpu/kernels/unit_order.h"
 #include "core/backend/kernel.h"
@@ -325,7 +326,9 @@ void launch(const KernelCall& call) {
 }
 
 template <Convolutions make(const KernelQuery&)> void add_row(KernelTable& table, const char* op, const char* name) {
-  table.add({.op = op, .name = name, .dtypes = {DType::f32}, .prepare = prepare<make>, .launch = launch});
+  const KernelRow row{.op = op, .name = name, .dtypes = {DType::f32}, .prepare = prepare<make>, .launch = launch};
+  table.add(row);
+  table.add(of_narrow_operands(row));
 }
 
 }  // namespace

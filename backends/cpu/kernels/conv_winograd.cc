@@ -7,6 +7,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/gemm_tiling.h"
+#include "backends/cpu/kernels/narrow_operands.h"
 #include "backends/cpu/kernels/rows.h"
 #include "core/backend/kernel.h"
 
@@ -102,11 +103,13 @@ void launch(const KernelCall& call) {
 }  // namespace
 
 void add_winograd_row(KernelTable& table, const char* op, bool gradient) {
-  table.add({.op = op,
-             .name = gradient ? "conv_grad_input_winograd" : "conv_winograd",
-             .dtypes = {DType::f32},
-             .prepare = gradient ? prepare<true> : prepare<false>,
-             .launch = launch});
+  const KernelRow row{.op = op,
+                      .name = gradient ? "conv_grad_input_winograd" : "conv_winograd",
+                      .dtypes = {DType::f32},
+                      .prepare = gradient ? prepare<true> : prepare<false>,
+                      .launch = launch};
+  table.add(row);
+  table.add(of_narrow_operands(row));
 }
 
 }  // namespace epl::cpu

@@ -7,6 +7,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/gemm_tiling.h"
+#include "backends/cpu/kernels/narrow_operands.h"
 #include "backends/cpu/kernels/rows.h"
 #include "core/backend/kernel.h"
 
@@ -81,11 +82,13 @@ void launch(const KernelCall& call) {
 }  // namespace
 
 void add_winograd_weight_row(KernelTable& table) {
-  table.add({.op = "conv_grad_weight",
-             .name = "conv_grad_weight_winograd",
-             .dtypes = {DType::f32},
-             .prepare = prepare,
-             .launch = launch});
+  const KernelRow row{.op = "conv_grad_weight",
+                      .name = "conv_grad_weight_winograd",
+                      .dtypes = {DType::f32},
+                      .prepare = prepare,
+                      .launch = launch};
+  table.add(row);
+  table.add(of_narrow_operands(row));
 }
 
 }  // namespace epl::cpu

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <memory>
 
+#include "backends/cpu/cpu.h"
 #include "backends/cpu/kernels/gemm.h"
+#include "backends/cpu/kernels/narrow_pack.h"
 #include "backends/cpu/kernels/unit_order.h"
 #include "core/backend/kernel.h"
 
@@ -147,8 +149,43 @@ void launch(const KernelCall& call) {
   gemm(product.gemm, arguments, call.workspace, call.threads());
 }
 
+// Operands of 16 bits are widened while they are packed, so nothing is read where it lies.
+template <Product make(const KernelQuery&)> Result<Prepared> prepare_narrow(const KernelQuery& q) {
+  EPL_TRY(require(q.out(0).dtype == DType::f32, "a result that is rounded to 16 bits"));
+  auto product = std::make_shared<Product>(make(q));
+  EPL_TRY(require(product->fits, "leading dimensions that broadcast in more than three runs"));
+  EPL_TRY(require(product->units.divide(product->gemm.k), "units that do not divide the summed dimension"));
+  GemmProblem& p = product->gemm;
+  p.pack_a = p.pack_b = product->units.outer == 1 ? EPL_CPU_CHOOSE(pack_narrow) : pack_in_unit_order;
+  const int64_t bytes = gemm_workspace_bytes(p, q.threads);
+  return Prepared{.state = std::move(product), .workspace_bytes = bytes};
+}
+
+void launch_narrow(const KernelCall& call) {
+  const Product& product = *static_cast<const Product*>(call.state);
+  const GemmProblem& p = product.gemm;
+  GemmArguments arguments;
+  arguments.c = call.out<float>(0);
+  if (p.bias != GemmBias::none) arguments.bias = call.in<float>(2);
+  const bool half = call.query.in(0).dtype == DType::f16;
+  NarrowOperand operands[2] = {{call.in<uint16_t>(product.a), half, p.a_row, p.a_col, {}, false},
+                               {call.in<uint16_t>(product.b), half, p.b_col, p.b_row, {}, true}};
+  for (NarrowOperand& operand : operands) std::copy_n(p.batch, 3, operand.batch);
+  const GemmPack pack = EPL_CPU_CHOOSE(pack_narrow);
+  const UnitOrder orders[2] = {{pack, &operands[0], p.k, product.units}, {pack, &operands[1], p.k, product.units}};
+  const bool ordered = product.units.outer > 1;
+  arguments.a_context = ordered ? static_cast<const void*>(&orders[0]) : &operands[0];
+  arguments.b_context = ordered ? static_cast<const void*>(&orders[1]) : &operands[1];
+  gemm(p, arguments, call.workspace, call.threads());
+}
+
 template <Product make(const KernelQuery&)> void add_row(KernelTable& table, const char* op, const char* name) {
   table.add({.op = op, .name = name, .dtypes = {DType::f32}, .prepare = prepare<make>, .launch = launch});
+  table.add({.op = op,
+             .name = cat(name, "_of_16_bits"),
+             .dtypes = {DType::bf16, DType::f16},
+             .prepare = prepare_narrow<make>,
+             .launch = launch_narrow});
 }
 
 }  // namespace

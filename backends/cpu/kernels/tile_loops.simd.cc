@@ -1,6 +1,7 @@
 // The loops, compiled once per processor level. See tile_loops.h.
 #include "backends/cpu/kernels/tile_loops.h"
 
+#include "backends/cpu/kernels/narrow_elements.simd.h"
 #include "backends/cpu/kernels/tile_operations.simd.h"
 
 namespace epl::cpu::EPL_SIMD {
@@ -94,14 +95,6 @@ EPL_PAIR(mul_mul, hn::Mul(hn::Mul(a, b), c))
 
 // --- memory and classes ---
 
-// Elements of 16 bits, as memory holds them.
-struct Half {
-  uint16_t bits;
-};
-struct Bfloat {
-  uint16_t bits;
-};
-
 struct Truth {
   template <class T> static HWY_INLINE bool apply(T a) { return a != 0; }
 };
@@ -110,19 +103,21 @@ struct Copy {
 };
 template <class To> struct Convert {
   template <class T> static HWY_INLINE To apply(T a) { return static_cast<To>(a); }
-  static HWY_INLINE To apply(Half a) { return static_cast<To>(half_to_float(a.bits)); }
-  static HWY_INLINE To apply(Bfloat a) { return static_cast<To>(bfloat_to_float(a.bits)); }
+  static HWY_INLINE To apply(Half a) { return static_cast<To>(widened(a)); }
+  static HWY_INLINE To apply(Bfloat a) { return static_cast<To>(widened(a)); }
 };
 // Through store_double, which rounds a float64 once.
 template <class Bits, DType type> struct Narrow {
   template <class T> static HWY_INLINE Bits apply(T a) {
-    Bits out;
     if constexpr (sizeof(T) == sizeof(double)) {
+      Bits out;
       store_double(type, &out.bits, 0, a);
+      return out;
+    } else if constexpr (type == DType::f16) {
+      return narrowed_half(a);
     } else {
-      out.bits = type == DType::f16 ? float_to_half(a) : float_to_bfloat(a);
+      return narrowed_bfloat(a);
     }
-    return out;
   }
 };
 

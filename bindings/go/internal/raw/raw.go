@@ -2219,6 +2219,11 @@ func SessionProgress(session *Session, metrics *Metrics) {
 //	                     count in the norm that clips; 0: they are trained again. For a trainer with freezable = true.
 //	                     Read, it is 1 where all that match are frozen.
 //
+// Two follow from the steps and can only be read, under a strategy with amp.level:
+//
+//	loss_scale           what gradients are multiplied with on their way, 1 where they are not
+//	skipped_steps        how many steps have overflowed and changed nothing
+//
 // Over processes all set the same.
 func SessionSetNumber(session *Session, name string, value float64) (failure *Error) {
 	failure = C.epl_session_set_number(session, (*C.char)(unsafe.Pointer(unsafe.StringData(name))), C.size_t(len(name)), C.double(value))

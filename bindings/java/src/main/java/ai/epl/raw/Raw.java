@@ -2423,6 +2423,9 @@ public final class Raw {
    *   frozen:PATTERN       1: the trained parameters that match are left alone, with their optimizer state, and do not
    *                        count in the norm that clips; 0: they are trained again. For a trainer with freezable = true.
    *                        Read, it is 1 where all that match are frozen.
+   * Two follow from the steps and can only be read, under a strategy with amp.level:
+   *   loss_scale           what gradients are multiplied with on their way, 1 where they are not
+   *   skipped_steps        how many steps have overflowed and changed nothing
    * Over processes all set the same.
    */
   public static native void epl_session_set_number(long session, byte[] name, double value);
