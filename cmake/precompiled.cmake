@@ -7,13 +7,14 @@ set(EPL_COMMON_HEADERS <algorithm> <atomic> <cmath> <cstdint> <cstring> <functio
   <string_view> <unordered_map> <variant> <vector>)
 
 # epl_precompile(TARGET HEADER...): targets of one directory and of one kind (library or program) that ask for the same
-# headers share them, and must be compiled with the same options.
+# headers and have the same options share them.
 function(epl_precompile target)
   if(CCACHE)
     return()
   endif()
   get_target_property(kind ${target} TYPE)
-  string(MD5 key "${kind};${ARGN}")
+  get_target_property(options ${target} COMPILE_OPTIONS)
+  string(MD5 key "${kind};${options};${ARGN}")
   get_property(owner DIRECTORY PROPERTY EPL_PRECOMPILED_${key})
   if(owner)
     target_precompile_headers(${target} REUSE_FROM ${owner})
