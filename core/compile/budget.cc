@@ -55,8 +55,8 @@ std::string passes_with(const std::string& options) {
 
 class Fitting {
  public:
-  Fitting(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget)
-      : plan_(plan), maker_(maker), cost_(maker.device.machine()), budget_(budget), memory_(plan) {}
+  Fitting(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget, int64_t* least)
+      : plan_(plan), maker_(maker), cost_(maker.device.machine()), budget_(budget), least_(least), memory_(plan) {}
 
   Result<std::string> run() {
     int64_t least = 0;
@@ -128,28 +128,41 @@ class Fitting {
     return peak;
   }
 
-  Status missing(int64_t least) const {
-    const int fullest = memory_.fullest_class();
-    return Status(Code::unsupported,
-                  cat("memory.budget allows ", grouped(budget_), " bytes, and a rank has ", grouped(least),
-                      " at least, ", grouped(least - budget_), " too many; as planned without a budget it has ",
-                      grouped(memory_.peak(fullest)), ", of which ", grouped(plan_.state_of(fullest).bytes()),
-                      " are weights and the optimizer's state. A smaller batch takes less for results of the "
-                      "forward pass, a split or a pipeline less for weights, and zero.level less for what copies "
-                      "have alike"));
+  Status missing(int64_t least) {
+    if (least_) *least_ = least;
+    return over_budget(plan_, budget_, least);
   }
 
   const CompiledPlan& plan_;
   const EntryMaker& maker_;
   const CostModel cost_;
   const int64_t budget_;
+  int64_t* const least_;
   const PlanMemory memory_;
 };
 
 }  // namespace
 
-Result<std::string> passes_within(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget) {
-  return Fitting(plan, maker, budget).run();
+Result<std::string> passes_within(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget, int64_t* least) {
+  return Fitting(plan, maker, budget, least).run();
+}
+
+Status over_budget(const CompiledPlan& plan, int64_t budget, int64_t least, std::string_view with) {
+  const PlanMemory memory(plan);
+  const int fullest = memory.fullest_class();
+  return unsupported("memory.budget allows ", grouped(budget), " bytes, and a rank has ", grouped(least), " at least",
+                     with, ", ", grouped(least - budget), " too many; as planned without a budget it has ",
+                     grouped(memory.peak(fullest)), ", of which ", grouped(plan.state_of(fullest).bytes()),
+                     " are weights and the optimizer's state. A smaller batch takes less for results of the forward "
+                     "pass, and a split or a pipeline less for weights");
+}
+
+void take_chosen(Strategy& strategy, const Strategy& chosen) {
+  if (strategy.text("memory.budget").empty()) return;
+  for (const char* key : {"zero.level", "offload.level", "offload.values", "pipeline.num_micro_batch"}) {
+    const Attribute* there = chosen.config.find(key);
+    if (there && !strategy.config.has(key)) strategy.config.set(key, *there);
+  }
 }
 
 }  // namespace epl

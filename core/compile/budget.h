@@ -18,7 +18,15 @@ Result<int64_t> memory_budget(const Strategy& strategy);
 // The passes of train entries with which a plan that computes nothing again fits into `budget`: of the ways to compute
 // results again, the one that takes least time by the cost model. Ways are tried from the fastest to the slowest, with
 // the exact peak of each, so more budget never takes longer, and less never has a higher peak. Empty: the plan fits as
-// it is. An error says how many bytes are missing at least.
-Result<std::string> passes_within(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget);
+// it is. An error says how many bytes are missing at least. `least`, if not null: where no way fits, the least peak.
+Result<std::string> passes_within(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget,
+                                  int64_t* least = nullptr);
+
+// The error of a plan that does not keep to a budget. `least`: the bytes that a rank has at least; `with`: by which
+// keys.
+Status over_budget(const CompiledPlan& plan, int64_t budget, int64_t least, std::string_view with = {});
+
+// Takes what is chosen for a budget from the strategy of a plan that was made for it: keys that `strategy` does not set.
+void take_chosen(Strategy& strategy, const Strategy& chosen);
 
 }  // namespace epl

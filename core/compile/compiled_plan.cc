@@ -311,10 +311,11 @@ Status of_file(const std::string& why) {
 
 }  // namespace
 
-Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& host, const PlanOptions& given) {
-  if (!given.decisions) return compile_all(host, given);
+Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& host, const PlanOptions& given,
+                                                                 int64_t* least) {
+  if (!given.decisions) return compile_all(host, given, least);
   try {
-    auto made = compile_all(host, given);
+    auto made = compile_all(host, given, least);
     if (made.status().code() == Code::internal) return of_file(made.status().message());
     return made;
   } catch (const InternalError& e) {
@@ -323,23 +324,25 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
 }
 
 // Where a plan does not fit into its budget, another one is made that computes results again.
-Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::compile_all(const Host& host, const PlanOptions& given) {
+Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::compile_all(const Host& host, const PlanOptions& given,
+                                                                      int64_t* least) {
   EPL_ASSIGN(std::shared_ptr<CompiledPlan> plan, compile(host, given, {}));
   EPL_ASSIGN(const int64_t budget, memory_budget(plan->options_.strategy));
   if (budget > 0 && given.decisions && PlanMemory(*plan).peak() > budget)
     return unsupported("memory.budget allows ", grouped(budget), " bytes, and by the plan file a rank has ",
                        grouped(PlanMemory(*plan).peak()), " here; make the plan anew");
   if (budget > 0 && !given.decisions) {
-    EPL_ASSIGN(const std::string passes, passes_within(*plan, plan->maker(plan->loss_), budget));
+    EPL_ASSIGN(const std::string passes, passes_within(*plan, plan->maker(plan->loss_), budget, least));
     if (!passes.empty()) {
       EPL_ASSIGN(plan, compile(host, given, passes));
     }
     const int64_t peak = PlanMemory(*plan).peak();
     EPL_CHECK(peak <= budget, "a plan of ", peak, " bytes for a budget of ", budget);
-    const std::string note = cat("memory.budget: a rank has at most ", grouped(peak), " of ", grouped(budget), " bytes",
-                                 passes.empty() ? ", and nothing is computed again" : "");
+    std::vector<std::string> notes = given.notes;
+    notes.push_back(cat("memory.budget: a rank has at most ", grouped(peak), " of ", grouped(budget), " bytes",
+                        passes.empty() ? ", and nothing is computed again" : ""));
     for (Entry& entry : plan->entries_) {
-      if (entry.kind == EntryKind::train) entry.plan.notes.push_back(note);
+      if (entry.kind == EntryKind::train) entry.plan.notes.insert(entry.plan.notes.end(), notes.begin(), notes.end());
     }
   }
   EPL_TRY(given.stop.check());

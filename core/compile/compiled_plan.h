@@ -17,7 +17,9 @@ namespace epl {
 
 class CompiledPlan {
  public:
-  static Result<std::shared_ptr<const CompiledPlan>> create(const Host& host, const PlanOptions& options);
+  // `least`, if not null: where the plan does not keep to `memory.budget`, the bytes that a rank has at least.
+  static Result<std::shared_ptr<const CompiledPlan>> create(const Host& host, const PlanOptions& options,
+                                                            int64_t* least = nullptr);
 
   const PlanOptions& options() const { return options_; }
   const Entry* entry(EntryKind kind, int shape = 0) const;
@@ -58,7 +60,8 @@ class CompiledPlan {
   std::string explain() const;
 
  private:
-  static Result<std::shared_ptr<const CompiledPlan>> compile_all(const Host& host, const PlanOptions& options);
+  static Result<std::shared_ptr<const CompiledPlan>> compile_all(const Host& host, const PlanOptions& options,
+                                                                 int64_t* least);
   // `passes`: see EntryMaker.
   static Result<std::shared_ptr<CompiledPlan>> compile(const Host& host, const PlanOptions& options,
                                                        const std::string& passes);

@@ -4,6 +4,7 @@
 
 #include "core/base/numerics.h"
 #include "core/base/shown.h"
+#include "core/compile/budget.h"
 #include "core/strategy/plan_text.h"
 
 namespace epl {
@@ -41,8 +42,11 @@ Status take_decisions(const PlanFile& file, std::string_view version, bool has_s
   if (fact("version") != version) return made_for_another("version of EPL", fact("version"), std::string(version));
   if (const std::string here = hash_of(*options.model); fact("model") != here)
     return made_for_another("model", fact("model"), here);
-  if (!has_strategy) {
-    EPL_ASSIGN(options.strategy, parse_strategy(fact("strategy")));
+  EPL_ASSIGN(Strategy there, parse_strategy(fact("strategy")));
+  if (has_strategy) {
+    take_chosen(options.strategy, there);
+  } else {
+    options.strategy = std::move(there);
   }
   const std::string ranks = fact("ranks");
   int64_t count = 0;

@@ -37,6 +37,7 @@ struct PlanOptions {
   bool evaluate = true, predict = true;  // entries beside train
   // Taken instead of new ones. Null: the passes decide.
   std::shared_ptr<const PlanFile> decisions;
+  std::vector<std::string> notes;          // of the budget of the strategy: what has led to these options
   Stop stop;                               // while the plan is made; not kept
   bool rewrites = true;                    // restore fused meaning (attention, layer norm, ...)
   std::vector<std::string> train_outputs;  // model outputs to return from step besides the loss

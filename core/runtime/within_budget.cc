@@ -1,0 +1,164 @@
+#include "core/runtime/within_budget.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "core/compile/budget.h"
+#include "core/compile/plan_memory.h"
+#include "core/runtime/rehearsal.h"
+
+namespace epl {
+namespace {
+
+using SharedPlan = std::shared_ptr<const CompiledPlan>;
+
+// Keys and their values, as a user writes them.
+using Keys = std::vector<std::pair<std::string, std::string>>;
+
+std::string text_of(const Keys& keys) {
+  std::vector<std::string> out;
+  for (const auto& [key, value] : keys) out.push_back(cat(key, " = ", value));
+  return join(out, ", ");
+}
+
+// A plan that is possible, and a step of it.
+struct Candidate {
+  Keys keys;
+  SharedPlan plan;
+  int64_t peak = 0;
+  double seconds = 0;
+};
+
+class Choosing {
+ public:
+  Choosing(const Host& host, const PlanOptions& options, int64_t budget)
+      : host_(host), options_(options), budget_(budget) {}
+
+  Result<SharedPlan> run() {
+    EPL_ASSIGN(const Candidate without, candidate({}, false));
+    EPL_ASSIGN(std::vector<Candidate> candidates, all_candidates(without));
+    std::optional<Candidate> best;
+    int64_t least = without.peak;
+    Keys nearest;
+    for (Candidate& one : candidates) {
+      // What is computed again takes time as well.
+      if (best && one.seconds >= best->seconds) break;
+      if (one.peak > budget_) {
+        int64_t reached = one.peak;
+        auto fitted = candidate(one.keys, true, &reached);
+        if (reached < least) nearest = one.keys;
+        least = std::min(least, reached);
+        if (!fitted.ok()) {
+          if (fitted.status().code() != Code::unsupported) return fitted.status();
+          continue;
+        }
+        one = *std::move(fitted);
+      }
+      if (!best || one.seconds < best->seconds) best = std::move(one);
+    }
+    if (!best) {
+      const std::string with = nearest.empty() ? "" : cat(", with ", text_of(nearest));
+      return over_budget(*without.plan, budget_, least, with);
+    }
+    PlanOptions chosen = with(best->keys, true);
+    if (best->peak < without.peak) chosen.notes.push_back(note(without, *best));
+    return CompiledPlan::create(host_, chosen);
+  }
+
+ private:
+  PlanOptions with(const Keys& keys, bool budget) const {
+    PlanOptions out = options_;
+    if (!budget) out.strategy.config.erase("memory.budget");
+    for (const auto& [key, value] : keys) {
+      const Status set = set_config(out.strategy, key, value);
+      EPL_CHECK(set.ok(), set.to_string());
+    }
+    return out;
+  }
+
+  // `least`: as of CompiledPlan::create.
+  Result<Candidate> candidate(const Keys& keys, bool budget, int64_t* least = nullptr) const {
+    EPL_TRY(options_.stop.check());
+    Candidate out{.keys = keys};
+    EPL_ASSIGN(out.plan, CompiledPlan::create(host_, with(keys, budget), least));
+    out.peak = PlanMemory(*out.plan).peak();
+    EPL_ASSIGN(const Rehearsal rehearsal, rehearse(host_, out.plan));
+    out.seconds = rehearsal.trace.end() - rehearsal.trace.begin();
+    return out;
+  }
+
+  // What each key may be that the strategy leaves open; the first choice of each is none.
+  std::vector<std::vector<Keys>> choices(const Candidate& without) const {
+    const auto open = [&](const char* key) { return !options_.strategy.config.has(key); };
+    std::vector<std::vector<Keys>> out;
+    if (options_.ranks > 1 && open("zero.level")) out.push_back({{}, {{"zero.level", "v1"}}, {{"zero.level", "v2"}}});
+    if (open("offload.level") && open("offload.values") && has_memory_beside(*without.plan)) {
+      out.push_back({{},
+                     {{"offload.level", "v0"}, {"offload.values", "states"}},
+                     {{"offload.level", "v0"}, {"offload.values", "states, weights, gradients, activations"}}});
+    }
+    if (open("pipeline.num_micro_batch"))
+      out.push_back({{}, {{"pipeline.num_micro_batch", "2"}}, {{"pipeline.num_micro_batch", "4"}}});
+    return out;
+  }
+
+  static bool has_memory_beside(const CompiledPlan& plan) {
+    const std::shared_ptr<Device> device = plan.device();
+    return memory_beside(*device) != MemoryKind::device;
+  }
+
+  // All combinations that are possible, by the time of their steps.
+  Result<std::vector<Candidate>> all_candidates(const Candidate& without) const {
+    std::vector<Keys> combined = {{}};
+    for (const std::vector<Keys>& of_one : choices(without)) {
+      std::vector<Keys> next;
+      for (const Keys& keys : combined) {
+        for (const Keys& more : of_one) {
+          next.push_back(keys);
+          next.back().insert(next.back().end(), more.begin(), more.end());
+        }
+      }
+      combined = std::move(next);
+    }
+    std::vector<Candidate> out;
+    for (const Keys& keys : combined) {
+      if (keys.empty()) {
+        out.push_back(without);
+        continue;
+      }
+      // A batch that micro-batches do not divide, or a model for which a key is not possible.
+      auto one = candidate(keys, false);
+      EPL_TRY(options_.stop.check());
+      if (one.ok()) out.push_back(*std::move(one));
+    }
+    std::ranges::stable_sort(out, {}, &Candidate::seconds);
+    return out;
+  }
+
+  // What was chosen, and what it costs.
+  std::string note(const Candidate& without, const Candidate& best) const {
+    const auto percent = [&](double seconds) {
+      return cat(number_text(std::round(1000 * (seconds / without.seconds - 1)) / 10), " %");
+    };
+    std::string out =
+        cat("memory.budget: ", best.keys.empty() ? "what is computed again" : text_of(best.keys),
+            best.keys.empty() ? "" : ", with what is computed again,", " takes ", percent(best.seconds),
+            " more time than no budget, which needs ", grouped(without.peak - best.peak), " bytes more on a rank");
+    return out;
+  }
+
+  const Host& host_;
+  const PlanOptions& options_;
+  const int64_t budget_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const CompiledPlan>> plan_within_budget(const Host& host, const PlanOptions& options) {
+  EPL_ASSIGN(const int64_t budget, memory_budget(options.strategy));
+  if (budget == 0 || options.decisions || !options.training) return CompiledPlan::create(host, options);
+  return Choosing(host, options, budget).run();
+}
+
+}  // namespace epl

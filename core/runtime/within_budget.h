@@ -1,0 +1,18 @@
+// Plans within a budget of memory by all that changes no number: what is computed again, what copies keep in shards,
+// what lies in another memory, and how many micro-batches there are (`memory.budget`).
+#pragma once
+
+#include <memory>
+
+#include "core/compile/compiled_plan.h"
+
+namespace epl {
+
+// As CompiledPlan::create. Where the plan does not fit into the budget of its strategy, keys that the strategy does not
+// set are chosen: `zero.level`, `offload.level`, `offload.values` and `pipeline.num_micro_batch`. Each combination is
+// planned, and its step is rehearsed. Of those that fit the one with the fastest step is taken. So with more budget no
+// step takes longer, and with less no rank has more. The plan's notes say what was chosen, and what that costs. If none
+// fits, the error says how many bytes are missing, and which keys bring a rank nearest.
+Result<std::shared_ptr<const CompiledPlan>> plan_within_budget(const Host& host, const PlanOptions& options);
+
+}  // namespace epl
