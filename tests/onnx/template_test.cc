@@ -41,6 +41,7 @@ TEST(Template, HasABound) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> sizes = {
       {"gpt2", {"layers", "vocab", "context", "width"}},
       {"bert", {"layers", "vocab", "context", "width", "classes"}},
+      {"t5", {"layers", "vocab", "context", "target", "width", "heads", "inner"}},
       {"cnn", {"width", "channels", "blocks", "classes"}},
       {"gru", {"layers", "width", "hidden", "classes"}},
       {"two_tower", {"width"}}};

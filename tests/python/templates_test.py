@@ -108,6 +108,7 @@ def check_mlp(folder, activation, function):
 
 
 def cross_entropy(scores, target):
+    scores, target = scores.reshape(-1, scores.shape[-1]), target.reshape(-1)
     scores = scores - scores.max(-1, keepdims=True)
     return (np.log(np.exp(scores).sum(-1)) - scores[np.arange(len(target)), target]).mean()
 
@@ -232,6 +233,65 @@ def check_bert(folder):
         assert value.ndim < 2 or abs(value.std() / 0.02 - 1) < 5 / math.sqrt(2 * value.size), name
 
 
+def check_t5(folder):
+    layers, heads = 2, 3
+
+    def t5(w, input_ids, decoder_input_ids):
+        def norm(name, x):
+            return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * w[name + ".weight"]
+
+        def bucket(distance, both):  # of key minus query
+            count = 16 if both else 32
+            first = count if both and distance > 0 else 0
+            far = abs(distance) if both else max(-distance, 0)
+            if far < count // 2:
+                return first + far
+            far = math.log(far / (count // 2)) / math.log(128 / (count // 2)) * (count - count // 2)
+            return first + min(count // 2 + int(far), count - 1)
+
+        def bias(side, n):
+            table = w[f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"]
+            buckets = [[bucket(k - q, side == "encoder") for k in range(n)] for q in range(n)]
+            return table[np.array(buckets)].transpose(2, 0, 1)
+
+        def attend(name, kind, x, memory=None, scores_more=0):
+            h = norm(name + ".layer_norm", x)
+            memory = h if memory is None else memory
+            q, k, v = ((of @ w[f"{name}.{kind}.{part}.weight"].T).reshape(*of.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+                       for part, of in (("q", h), ("k", memory), ("v", memory)))
+            scores = np.exp(q @ k.swapaxes(-1, -2) + scores_more)
+            y = (scores / scores.sum(-1, keepdims=True) @ v).transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1)
+            return x + y @ w[f"{name}.{kind}.o.weight"].T
+
+        def feed(name, x):
+            h = norm(name + ".layer_norm", x) @ w[name + ".DenseReluDense.wi.weight"].T
+            return x + np.maximum(h, 0) @ w[name + ".DenseReluDense.wo.weight"].T
+
+        x = w["shared.weight"][input_ids]
+        for layer in range(layers):
+            x = attend(f"encoder.block.{layer}.layer.0", "SelfAttention", x, None, bias("encoder", x.shape[1]))
+            x = feed(f"encoder.block.{layer}.layer.1", x)
+        memory = norm("encoder.final_layer_norm", x)
+        x = w["shared.weight"][decoder_input_ids]
+        n = x.shape[1]
+        causal = bias("decoder", n) + np.where(np.tril(np.ones((n, n), bool)), 0, -np.inf)
+        for layer in range(layers):
+            x = attend(f"decoder.block.{layer}.layer.0", "SelfAttention", x, None, causal)
+            x = attend(f"decoder.block.{layer}.layer.1", "EncDecAttention", x, memory)
+            x = feed(f"decoder.block.{layer}.layer.2", x)
+        return norm("decoder.final_layer_norm", x) / math.sqrt(x.shape[-1]) @ w["shared.weight"].T
+
+    rng = np.random.default_rng(7)
+    options = {"layers": layers, "width": 18, "heads": heads, "head": 5, "inner": 20, "context": 40, "target": 7,
+               "vocab": 30}
+    w = check_classifier(folder, "t5", t5, options,
+                         {"input_ids": rng.integers(0, 30, (4, 40)), "decoder_input_ids": rng.integers(0, 30, (4, 7))},
+                         rng.integers(0, 30, (4, 7)))
+    for name, value in w.items():
+        if name.endswith("q.weight"):
+            assert abs(value.std() * math.sqrt(18 * 5) - 1) < 5 / math.sqrt(2 * value.size), name
+
+
 def check_gru(folder):
     layers, hidden = 2, 7
 
@@ -319,7 +379,7 @@ def main():
               ("gpt2 symbolic, whole context", check_gpt2, ("symbolic", 24)),
               ("mlp relu", check_mlp, ("relu", lambda x: np.maximum(x, 0))), ("mlp tanh", check_mlp, ("tanh", np.tanh)),
               ("mlp gelu", check_mlp, ("gelu", lambda x: x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))))),
-              ("cnn", check_cnn, ()), ("bert", check_bert, ()), ("gru", check_gru, ()),
+              ("cnn", check_cnn, ()), ("bert", check_bert, ()), ("t5", check_t5, ()), ("gru", check_gru, ()),
               ("two_tower", check_two_tower, ()), ("random", check_random, ()), ("seeds", check_seed, ()),
               ("errors", check_errors, ())]
     if not EPL.exists():

@@ -15,6 +15,7 @@ family mlp softmax_cross_entropy --sizes 6,10,4
 family gpt2 softmax_cross_entropy --layers 2 --width 16 --heads 2 --context 8 --vocab 32
 family cnn softmax_cross_entropy --image 8 --width 4 --stages 2 --blocks 1 --classes 4
 family bert softmax_cross_entropy --layers 2 --width 16 --heads 2 --context 8 --vocab 32 --classes 4
+family t5 softmax_cross_entropy --layers 1 --width 16 --heads 2 --head 8 --inner 24 --context 8 --target 6 --vocab 32
 family gru softmax_cross_entropy --layers 2 --width 8 --hidden 8 --context 6 --vocab 32 --classes 4
 family two_tower mse --users 12 --items 16 --width 8
 # None is missing here.
