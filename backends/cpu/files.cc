@@ -24,7 +24,7 @@ int open_nameless(const std::string& folder) {
   const int opened = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (opened >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return opened;
   // Where the file system has no such files, one loses its name at once.
-  std::string path = folder + "/epl-offload-XXXXXX";
+  std::string path = cat(folder, "/epl-offload-", std::string(6, 'X'));
   const int named = ::mkostemp(path.data(), O_CLOEXEC);
   if (named >= 0) ::unlink(path.c_str());
   return named;

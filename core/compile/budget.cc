@@ -147,6 +147,16 @@ Result<std::string> passes_within(const CompiledPlan& plan, const EntryMaker& ma
   return Fitting(plan, maker, budget, least).run();
 }
 
+double seconds_again(const CompiledPlan& plan) {
+  const Plan& train = plan.entries().front().plan;
+  const CostModel cost(plan.device()->machine());
+  double seconds = 0;
+  for (const NodeId n : train.node_recomputed.ids()) {
+    if (train.node_recomputed[n]) seconds += node_seconds(cost, train, n, train.node_shardings[n]);
+  }
+  return seconds * static_cast<double>(train.micro_batches()) / train.stages();
+}
+
 Status over_budget(const CompiledPlan& plan, int64_t budget, int64_t least, std::string_view with) {
   const PlanMemory memory(plan);
   const int fullest = memory.fullest_class();

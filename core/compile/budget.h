@@ -22,6 +22,9 @@ Result<int64_t> memory_budget(const Strategy& strategy);
 Result<std::string> passes_within(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget,
                                   int64_t* least = nullptr);
 
+// What a step computes again, in seconds of a rank by the cost model.
+double seconds_again(const CompiledPlan& plan);
+
 // The error of a plan that does not keep to a budget. `least`: the bytes that a rank has at least; `with`: by which
 // keys.
 Status over_budget(const CompiledPlan& plan, int64_t budget, int64_t least, std::string_view with = {});

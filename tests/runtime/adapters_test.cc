@@ -199,7 +199,7 @@ TEST_P(AdaptersBeside, LearnAsInFloat32) {
   ASSERT_TRUE(full && session);
   EXPECT_LT(losses_16.back(), 0.7 * losses_16.front());
   for (size_t i = 0; i < losses.size(); ++i)
-    EXPECT_NEAR(losses_16[i], losses[i], GetParam() == DType::f16 ? 0.02 : 0.1) << "step " << i;
+    EXPECT_NEAR(losses_16[i], losses[i], GetParam() == DType::f16 ? 0.03 : 0.1) << "step " << i;
   for (const StateSlot& slot : session->plan().state().slots()) {
     const bool frozen = slot.kind == ValueKind::parameter && std::ranges::find(trained, slot.name) == trained.end();
     EXPECT_EQ(slot.type.dtype, frozen ? GetParam() : DType::f32) << slot.name;

@@ -301,13 +301,30 @@ What is summed over ranks, comes from other ranks or goes to the caller is alway
 `ZB-H1` and `ZB-V` little is saved: gradients of weights wait for the end, and what they take is kept until then.
 
 `memory.budget` limits what a rank may have at its peak: weights, the optimizer's state and all that a step computes
-into. If the plan fits, nothing changes. If it does not, the plan computes results again: of 16 ways the fastest one by
-the cost model whose exact peak fits. So more budget never takes longer. If none fits, the error says how many bytes are
-missing. A plan has a note of its peak, and its reasons name the nodes:
+into. What the strategy does not set is chosen: what is computed again, `zero.level`, `offload.level` with
+`offload.values`, and `pipeline.num_micro_batch`. No choice changes a number at level `data`. Each combination is
+planned, and its step is simulated; what is computed again counts by the cost model. Of those whose exact peak fits the
+fastest one is taken. So more budget never takes longer, and less never has a higher peak. If none fits, the error says
+how many bytes are missing, and with which keys. Notes of a plan say what was chosen and what it costs; its reasons name
+the nodes:
 
 ```json
 {"memory.budget": "1.6GB"}
 ```
+
+With `offload.level` values lie in another memory of the device while nobody uses them. On the CPU that memory is files
+in the folder that `offload.folder` names. `offload.values` says which values: `states` of the optimizer, `weights`,
+`gradients` until the update, and `activations`, which are results of the forward pass until the backward pass takes
+them. Without it states and weights move, and of the others those whose copies take no time by the cost model:
+
+```json
+{"offload.level": "v0", "offload.values": "states, activations", "offload.folder": "scratch"}
+```
+
+What is needed comes ahead, by a stream or a thread of its own, and no bit changes. A plan says how many bytes it has in
+each memory. Files take their room when a session begins, so a full disk is an error before the first step. Files have
+no names: a process that is killed leaves none. A disk that fails ends the step with an error. What has to last is in
+checkpoints, as without offload.
 
 ## Mixed precision
 

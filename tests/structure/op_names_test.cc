@@ -37,6 +37,7 @@ const std::map<std::string, Exception>& exceptions() {
       {"core/ir/sharding_rule.cc", {reductions, "reductions of a rule"}},
       {"core/program/batch_runs.cc", {{"concat", "reshape", "slice"}, "what takes runs apart and joins them"}},
       {"core/program/local_writer.cc", {{"add"}, "a sum of runs"}},
+      {"core/program/moves.cc", {{"evict", "fetch"}, "rows of transfers, which it inserts"}},
       {"core/program/partition_node.cc", {{"add", "accumulate"}, "what joins a complete sum"}},
       {"core/program/shard_body.cc", {{"logical_and", "logical_not"}, "indices into a shard"}},
       {"core/program/shard_halo.cc", {{"halo", "logical_and"}, "borders of shards, and positions in them"}},
