@@ -29,7 +29,8 @@ double seconds_again(const CompiledPlan& plan);
 // keys.
 Status over_budget(const CompiledPlan& plan, int64_t budget, int64_t least, std::string_view with = {});
 
-// Takes what is chosen for a budget from the strategy of a plan that was made for it: keys that `strategy` does not set.
+// Takes what is chosen for a budget from the strategy of a plan that was made for it: keys that `strategy` does not
+// set.
 void take_chosen(Strategy& strategy, const Strategy& chosen);
 
 }  // namespace epl

@@ -293,8 +293,7 @@ std::string deep_model() {
     text += cat("  h", i, ": f32[8,256,64] = matmul(r", i, ", w", i, ")\n  a", i, ": f32[8,256,64] = gelu(h", i,
                 ")\n  r", i + 1, ": f32[8,256,64] = add(r", i, ", a", i, ")\n");
   }
-  return text +
-         "  p: f32[8,64] = sum(r8) {axes=[1], keep=false}\n  y: f32[8,4] = matmul(p, last)\n  output y = y\n}\n";
+  return text + "  p: f32[8,64] = sum(r8) {axes=[1], keep=false}\n  y: f32[8,4] = matmul(p, last)\n  output y = y\n}\n";
 }
 
 // By default those results move whose copies take no time. A simulated step is then nearly as fast, with less memory.

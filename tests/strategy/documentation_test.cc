@@ -14,8 +14,9 @@ Made from the table of keys in `core/strategy/strategy.cc`; do not edit.
 
 A strategy says how the work of a step is cut. It is one JSON object, given to `epl_strategy_parse`, or to the command
 line as `--strategy` (the JSON itself, or the name of a file with it). Without one, a step runs on one rank and is not
-cut. A strategy never changes the mathematics, but for `batch.semantics` and `amp.level`. At the default `reproducible.level`, `data`,
-it does not change one bit of the result, but for `split`. At `layout` no split does either.
+cut. A strategy never changes the mathematics, but for `batch.semantics` and `amp.level`. At the default
+`reproducible.level`, `data`, it does not change one bit of the result, but for `split`. At `layout` no split does
+either.
 
 ```json
 {"pipeline.num_micro_batch": 4, "reproducible.units": 8}
