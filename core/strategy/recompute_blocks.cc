@@ -83,7 +83,7 @@ class Blocks {
     }
     return last;
   }
-  int comes_in(int b) const { return b == 0 ? -1 : goes_on_[b - 1]; }
+  int comes_in(int b) const { return b <= 0 ? -1 : goes_on_[b - 1]; }
 
   // Of what a step takes of several blocks, what does not come from one to the next.
   bool set_apart_what_steps_take_elsewhere() {
@@ -106,11 +106,14 @@ class Blocks {
     late_.assign(ends_.size(), {});
     int now = count() - 1;
     for (int s = 0; s < steps_; ++s) {
-      const int block = block_of_step(s);
+      const bool stays = std::ranges::all_of(problem_.steps[s].takes, [&](int v) {
+        return apart_[v] || block_[producer_[v]] == now || v == comes_in(now);
+      });
+      const int block = stays ? now : block_of_step(s);
       if (block > now) {
         late_[block].push_back(s);
-      } else if (now >= 0) {
-        now = block < 0 ? now : block;
+      } else if (block >= 0) {
+        now = block;
         in_turn_[now].push_back(s);
       }
     }

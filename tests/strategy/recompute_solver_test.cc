@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <random>
@@ -293,7 +294,9 @@ TEST(RecomputeSolver, TakesTwoSecondsFor2000Nodes) {
       ASSERT_TRUE(choice.has_value()) << alike << ", " << share;
       EXPECT_LE(choice->peak, share * solver.most());
       EXPECT_LE(choice->seconds, 1.05 * choice->least_seconds) << alike << ", " << share;
-      if (alike) EXPECT_LE(different_blocks(solver.blocks()), 12);
+      if (alike) {
+        EXPECT_LE(different_blocks(solver.blocks()), 12);
+      }
     }
   }
 }
