@@ -119,6 +119,7 @@ class BlockSearch {
         if (needed_[v] == not_again) continue;
         const bool goes_on = goes_on_ && v == block_.out;
         if (!twice_[n]) way.kept += bytes(v);
+        if (!twice_[n] && !goes_on_ && v == block_.out) way.out = GoesOn::stays;
         // What an early result is made of has gone when it is there.
         if (!twice_[n] && held_[v] < 0 && !goes_on) way.early -= bytes(v);
         if (since == early_step && (held_[v] >= 0 || goes_on)) way.early += bytes(v);

@@ -83,6 +83,14 @@ class Blocks {
     }
     return last;
   }
+  // What comes from one block to the next alone may be taken in the turn of both, and so in that of the later one.
+  int block_of_turn(int s) const {
+    const int block = block_of_step(s);
+    const bool comes_in_alone = block + 1 < count() && std::ranges::all_of(problem_.steps[s].takes, [&](int v) {
+                                  return apart_[v] || v == goes_on_[block];
+                                });
+    return comes_in_alone ? block + 1 : block;
+  }
   int comes_in(int b) const { return b <= 0 ? -1 : goes_on_[b - 1]; }
 
   // Of what a step takes of several blocks, what does not come from one to the next.
@@ -109,7 +117,7 @@ class Blocks {
       const bool stays = std::ranges::all_of(problem_.steps[s].takes, [&](int v) {
         return apart_[v] || block_[producer_[v]] == now || v == comes_in(now);
       });
-      const int block = stays ? now : block_of_step(s);
+      const int block = stays ? now : block_of_turn(s);
       if (block > now) {
         late_[block].push_back(s);
       } else if (block >= 0) {

@@ -7,6 +7,7 @@
 // Of all choices in a block those are left that no other beats in time and in every sum of bytes.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -14,8 +15,9 @@
 
 namespace epl {
 
-// What happens to the result that goes to the next block, as far as that block needs it again.
-enum class GoesOn : uint8_t { not_needed, kept, early };  // early: computed again while the next block is in its steps
+// What happens to the result that goes to the next block. `stays`: that block does not need it again, but it is kept.
+// `early`: it is computed again while the next block is in its steps.
+enum class GoesOn : uint8_t { not_needed, stays, kept, early };
 
 struct BlockWay {
   GoesOn out = GoesOn::not_needed;

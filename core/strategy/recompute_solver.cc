@@ -3,68 +3,70 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/strategy/recompute_bound.h"
 #include "core/strategy/recompute_join.h"
 
 namespace epl {
 namespace {
 
-// How exact the least bytes are, and how many ways to share bytes out are tried where micro-batches are in flight.
+// How many times more a byte is worth where nothing fits that is worth most.
+constexpr double scarce = 100;
+// How far behind the best a part of a choice may be, of all its seconds.
+constexpr double close = 0.05;
+// How exact the least bytes are.
 constexpr double least_within = 0.005;
-constexpr int parts_of_kept = 12;
+// Where micro-batches are in flight, how many bytes are tried that each may keep at most: many where that takes no
+// time.
+constexpr size_t few_nodes = 64;
+constexpr int parts_of_few = 256, parts_of_many = 16;
 // Nodes and steps that are looked at to improve a choice: some tenths of a second.
 constexpr double most_looks = 2e7;
 
-double all_bytes(const RecomputeProblem& problem) {
-  double bytes = 0;
-  for (const double one : problem.bytes) bytes += one;
-  return bytes;
+// That a micro-batch may keep at most, to be tried. All of them keep it at the end of the forward pass.
+std::vector<double> kept_parts(const RecomputeProblem& problem, double bytes) {
+  if (problem.in_flight <= 1) return {std::numeric_limits<double>::infinity()};
+  const int parts = problem.nodes.size() <= few_nodes ? parts_of_few : parts_of_many;
+  std::vector<double> kept;
+  for (int part = 0; part <= parts; ++part) kept.push_back((bytes - problem.always) / problem.in_flight * part / parts);
+  return kept;
 }
 
 }  // namespace
 
 RecomputeSolver::RecomputeSolver(const RecomputeProblem& problem)
-    : problem_(problem), blocks_(blocks_of(problem)), most_(cost_of(problem, ComputedAgain(problem.nodes.size())).peak) {
-  const int parts = problem.in_flight > 1 ? parts_of_kept : 1;
-  for (int part = 1; part < parts; ++part) kept_parts_.push_back(all_bytes(problem) * part / parts);
-  kept_parts_.push_back(all_bytes(problem));
-}
+    : problem_(problem),
+      blocks_(blocks_of(problem)),
+      most_(cost_of(problem, ComputedAgain(problem.nodes.size())).peak) {}
 
-// The steps of blocks need not come one block after another. What is found then may not fit, and less is tried.
-std::optional<ComputedAgain> RecomputeSolver::joined(double bytes) const {
-  std::optional<ComputedAgain> best;
-  double least = std::numeric_limits<double>::infinity();
-  for (const double kept : kept_parts_) {
-    double room = bytes;
+// What is found at first may not fit: other micro-batches may keep more than was said, and the steps of blocks need not
+// come one block after another. Then less is tried.
+std::optional<RecomputeSolver::Found> RecomputeSolver::joined(double bytes, double price, double slack) const {
+  std::optional<Found> best;
+  double least = std::numeric_limits<double>::infinity(), bound = least, before = 0;
+  for (const double kept : kept_parts(problem_, bytes)) {
+    RecomputeLimit limit{.bytes = bytes - problem_.always,
+                         .least_kept = before,
+                         .kept = kept,
+                         .others = problem_.in_flight - 1,
+                         .price = price,
+                         .slack = slack};
     for (int tries = 0; tries < 4; ++tries) {
-      const RecomputeLimit limit{
-          .bytes = room - problem_.always, .kept = kept, .others = problem_.in_flight - 1, .bound = false};
       std::optional<JoinedWays> found = join_blocks(problem_, blocks_, limit);
-      if (!found || found->seconds >= least) break;
+      if (!found) break;
+      if (tries == 0) bound = std::min(bound, found->least ? found->seconds : 0);
+      if (found->seconds >= least) break;
       const double above = cost_of(problem_, found->again).peak - bytes;
       if (above <= 0) {
         least = found->seconds;
-        best = std::move(found->again);
+        best = Found{std::move(found->again), 0};
         break;
       }
-      room -= above;
+      limit.bytes -= above;
     }
-  }
-  return best;
-}
-
-double RecomputeSolver::least_seconds(double bytes) const {
-  double least = std::numeric_limits<double>::infinity(), before = 0;
-  for (const double kept : kept_parts_) {
-    const RecomputeLimit limit{.bytes = bytes - problem_.always,
-                               .least_kept = before,
-                               .kept = kept,
-                               .others = problem_.in_flight - 1,
-                               .bound = true};
-    const std::optional<JoinedWays> found = join_blocks(problem_, blocks_, limit);
-    if (found) least = std::min(least, found->seconds);
     before = kept;
   }
-  return least;
+  if (best) best->least_seconds = bound;
+  return best;
 }
 
 // Nothing is computed again that need not be, and no node in the place of a faster one.
@@ -104,11 +106,13 @@ void RecomputeSolver::improve(ComputedAgain& again, double bytes) const {
 std::optional<RecomputeChoice> RecomputeSolver::within(double bytes) const {
   RecomputeChoice choice{.again = ComputedAgain(problem_.nodes.size())};
   if (most_ > bytes) {
-    std::optional<ComputedAgain> found = joined(bytes);
+    const PricedBound bound = priced_bound(problem_, blocks_, bytes);
+    std::optional<Found> found = joined(bytes, bound.price, close * bound.seconds);
+    if (!found) found = joined(bytes, scarce * bound.price, std::numeric_limits<double>::infinity());
     if (!found) return {};
-    choice.again = *std::move(found);
+    choice.again = std::move(found->again);
     improve(choice.again, bytes);
-    choice.least_seconds = least_seconds(bytes);
+    choice.least_seconds = std::max(found->least_seconds, bound.seconds);
   }
   const RecomputeCost cost = cost_of(problem_, choice.again);
   choice.seconds = cost.seconds;
@@ -119,10 +123,11 @@ std::optional<RecomputeChoice> RecomputeSolver::within(double bytes) const {
 
 RecomputeChoice RecomputeSolver::least() const {
   double fits = most_, fails = problem_.always;
+  const double price = scarce * priced_bound(problem_, blocks_, most_).price;
   while (fits - fails > least_within * fits) {
     const double middle = (fits + fails) / 2;
-    if (const std::optional<ComputedAgain> found = joined(middle)) {
-      fits = std::min(middle, cost_of(problem_, *found).peak);
+    if (const std::optional<Found> found = joined(middle, price, std::numeric_limits<double>::infinity())) {
+      fits = std::min(middle, cost_of(problem_, found->again).peak);
     } else {
       fails = middle;
     }

@@ -2,9 +2,8 @@
 //
 // What each block can do is searched in full (recompute_blocks.h). Blocks are joined from the first to the last by
 // dynamic programming: of all joined ways up to a block those are left that no other beats in seconds, in bytes that
-// are kept, and in bytes of results that are computed again early. Too many are thinned out. The same is done once
-// more with what is thinned out replaced by something at least as good. So it is known how much less time the best
-// choice could take at most.
+// are kept, and in bytes of results that are computed again early. Where there are too many they are thinned out, and a
+// bound says how much less time another choice could take at most.
 #pragma once
 
 #include <optional>
@@ -32,13 +31,15 @@ class RecomputeSolver {
   const std::vector<RecomputeBlock>& blocks() const { return blocks_; }
 
  private:
-  std::optional<ComputedAgain> joined(double bytes) const;
-  double least_seconds(double bytes) const;
+  struct Found {
+    ComputedAgain again;
+    double least_seconds = 0;
+  };
+  std::optional<Found> joined(double bytes, double price, double slack) const;
   void improve(ComputedAgain& again, double bytes) const;
 
   const RecomputeProblem& problem_;  // outlives it
   const std::vector<RecomputeBlock> blocks_;
-  std::vector<double> kept_parts_;  // how much may be kept at most, to be tried, where several micro-batches keep it
   double most_ = 0;
 };
 

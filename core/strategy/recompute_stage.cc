@@ -149,8 +149,8 @@ class StageProblemMaker {
         if (!v) continue;
         const double bytes = result_bytes(plan_, v);
         if (later[v] && plan_.micro_batches() > 1) out_.problem.always += bytes;
-        const int last = later[v] && plan_.micro_batches() == 1 ? static_cast<int>(steps_.size()) - 1
-                                                                : std::max(last_step_[v], s);
+        const int last =
+            later[v] && plan_.micro_batches() == 1 ? static_cast<int>(steps_.size()) - 1 : std::max(last_step_[v], s);
         change[s] += bytes;
         change[last + 1] -= bytes;
       }

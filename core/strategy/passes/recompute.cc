@@ -80,7 +80,8 @@ class Recomputing {
       bool any = false;
       for (const Value v : graph_.value_ids()) {
         const NodeId n = producer(v);
-        if (!n || !in_forward_pass(plan_, n) || (!glob_match(glob, graph_.value(v).name) && !glob_match(glob, node(n).name)))
+        if (!n || !in_forward_pass(plan_, n) ||
+            (!glob_match(glob, graph_.value(v).name) && !glob_match(glob, node(n).name)))
           continue;
         any = kept_[viewed(graph_, v)] = kept_[v] = true;
       }
@@ -92,7 +93,8 @@ class Recomputing {
       for (const NodeId n : graph_.node_ids()) {
         for (Value v : node(n).inputs) {
           const NodeId from = producer(v);
-          if (from && in_forward_pass(plan_, from) && in_forward_pass(plan_, n) && plan_.node_task_graph[from] != plan_.node_task_graph[n])
+          if (from && in_forward_pass(plan_, from) && in_forward_pass(plan_, n) &&
+              plan_.node_task_graph[from] != plan_.node_task_graph[n])
             kept_[viewed(graph_, v)] = true;
         }
       }
@@ -135,12 +137,12 @@ class Recomputing {
     }
     if (count == 0) plan_.node_recomputed = {};
     plan_.notes.push_back(
-        count == 0 ? cat("gradient_checkpoint.type: nothing is computed again, because no result that is kept would "
-                         "leave memory for others")
-                   : cat("gradient_checkpoint.type: the backward pass computes ", count, " nodes again, ",
-                         number_text(std::round(1000 * again / all) / 10), " % of the time of all kernels, and a ",
-                         "micro-batch keeps ", grouped(static_cast<int64_t>(saved)), " bytes less on its ranks",
-                         bound()));
+        count == 0
+            ? cat("gradient_checkpoint.type: nothing is computed again, because no result that is kept would "
+                  "leave memory for others")
+            : cat("gradient_checkpoint.type: the backward pass computes ", count, " nodes again, ",
+                  number_text(std::round(1000 * again / all) / 10), " % of the time of all kernels, and a ",
+                  "micro-batch keeps ", grouped(static_cast<int64_t>(saved)), " bytes less on its ranks", bound()));
   }
 
   // How much less time another choice could take.
@@ -155,9 +157,9 @@ class Recomputing {
   const CostModel& cost_;
   const Graph& graph_;
   const ByValue<std::vector<NodeId>> users_;
-  ByNode<bool> may_;     // be computed again
-  ByValue<bool> taken_;  // by the backward pass; by roots of views
-  ByValue<bool> kept_;   // the same
+  ByNode<bool> may_;                        // be computed again
+  ByValue<bool> taken_;                     // by the backward pass; by roots of views
+  ByValue<bool> kept_;                      // the same
   double seconds_ = 0, least_seconds_ = 0;  // of what the solver has chosen, and of what it could have at least
 };
 
