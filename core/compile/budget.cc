@@ -7,6 +7,7 @@
 #include "core/compile/plan_memory.h"
 #include "core/strategy/node_cost.h"
 #include "core/strategy/pass.h"
+#include "core/strategy/recompute_stage.h"
 
 namespace epl {
 
@@ -39,6 +40,9 @@ Result<int64_t> memory_budget(const Strategy& strategy) {
 
 namespace {
 
+// Ways that are made, from least bytes to most.
+constexpr int levels = 24;
+
 // A way to compute results again.
 struct Way {
   std::string passes;
@@ -66,46 +70,75 @@ class Fitting {
     const std::string& type = maker_.options.strategy.text("gradient_checkpoint.type");
     if (type == "auto" || type == "collection") return missing(least);
     EPL_ASSIGN(const std::vector<Way> ways, all_ways());
-    for (const Way& way : ways) {
-      EPL_ASSIGN(const int64_t peak, peak_of(way));
-      if (peak <= budget_) return way.passes;
-      least = std::min(least, peak);
-    }
-    return missing(least);
+    return search(ways);
   }
 
  private:
+  // The fastest that fits, by halves. Which ways are looked at follows from the answers alone, so a larger budget never
+  // ends behind a smaller one. Of the slowest two the smaller one says what fits at all.
+  Result<std::string> search(const std::vector<Way>& ways) {
+    size_t end = 0;
+    int64_t least = INT64_MAX;
+    for (size_t w = ways.size() < 2 ? 0 : ways.size() - 2; w < ways.size(); ++w) {
+      EPL_ASSIGN(const int64_t peak, peak_of(ways[w]));
+      if (peak >= least) continue;
+      least = peak;
+      end = w;
+    }
+    if (least > budget_) return missing(std::min(least, memory_.peak()));
+    size_t begin = 0;
+    while (begin < end) {
+      const size_t middle = begin + (end - begin) / 2;
+      EPL_ASSIGN(const int64_t peak, peak_of(ways[middle]));
+      if (peak <= budget_) {
+        end = middle;
+      } else {
+        begin = middle + 1;
+      }
+    }
+    return ways[end].passes;
+  }
+
   // By their time. Of several with the same nodes there is one.
   Result<std::vector<Way>> all_ways() {
+    RecomputeRange range;
+    for (const Entry& entry : plan_.entries()) {
+      if (entry.kind != EntryKind::train) continue;
+      const RecomputeRange own = recompute_range(entry.plan, cost_);
+      range.least = std::max(range.least, own.least);
+      range.most = std::max(range.most, own.most);
+    }
     std::vector<Way> ways;
-    const auto add = [&](const std::string& options) -> Status {
-      Way way{.passes = passes_with(options)};
-      for (const Entry& entry : plan_.entries()) {
-        if (entry.kind != EntryKind::train) continue;
-        EPL_TRY(maker_.options.stop.check());
-        Plan& made = way.plans.emplace_back(entry.plan);
-        const Entry& first = plan_.entries().front();
-        const PlanRequest request{.graph = made.graph,
-                                  .strategy = made.strategy,
-                                  .state_of = &entry == &first ? nullptr : &first.plan,
-                                  .machine = cost_.machine(),
-                                  .beside = memory_beside(maker_.device)};
-        EPL_TRY(run_passes(made, request, cat("recompute(", options, "); offload")));
-        for (const NodeId n : made.node_recomputed.ids()) {
-          if (made.node_recomputed[n]) way.seconds += node_seconds(cost_, made, n, made.node_shardings[n]);
-        }
-      }
+    for (int level = 0; level < levels; ++level) {
+      const double bytes = range.least + (range.most - range.least) * level / levels;
+      EPL_ASSIGN(Way way, way_of(cat("bytes=", static_cast<int64_t>(std::ceil(bytes)))));
       const auto same = [&](const Way& other) {
         return std::ranges::equal(other.plans, way.plans, {}, &Plan::node_recomputed, &Plan::node_recomputed);
       };
       if (way.seconds > 0 && std::ranges::none_of(ways, same)) ways.push_back(std::move(way));
-      return {};
-    };
-    for (const int twelfths : {2, 4, 6, 8, 10, 12}) EPL_TRY(add(cat("cheap=", twelfths)));
-    for (const int fortieths : {1, 2, 3, 4, 6, 8, 12, 16, 20, 30}) EPL_TRY(add(cat("segments=", fortieths)));
-    EPL_TRY(add("least=true"));
+    }
     std::ranges::stable_sort(ways, {}, &Way::seconds);
     return ways;
+  }
+
+  Result<Way> way_of(const std::string& options) {
+    Way way{.passes = passes_with(options)};
+    for (const Entry& entry : plan_.entries()) {
+      if (entry.kind != EntryKind::train) continue;
+      EPL_TRY(maker_.options.stop.check());
+      Plan& made = way.plans.emplace_back(entry.plan);
+      const Entry& first = plan_.entries().front();
+      const PlanRequest request{.graph = made.graph,
+                                .strategy = made.strategy,
+                                .state_of = &entry == &first ? nullptr : &first.plan,
+                                .machine = cost_.machine(),
+                                .beside = memory_beside(maker_.device)};
+      EPL_TRY(run_passes(made, request, cat("recompute(", options, "); offload")));
+      for (const NodeId n : made.node_recomputed.ids()) {
+        if (made.node_recomputed[n]) way.seconds += node_seconds(cost_, made, n, made.node_shardings[n]);
+      }
+    }
+    return way;
   }
 
   // With what other entries take, and the state.

@@ -282,9 +282,10 @@ The backward pass needs results of the forward pass. A rank keeps them, or compu
 takes time and saves memory. No bit changes: what is computed again is cut as before, draws the same random numbers, and
 runs the same kernels. It goes with every layout above. The predicted seconds of a plan count it.
 
-With `auto` the plan cuts the forward pass of each stage into segments, at positions where few bytes go from one segment
-to the next. A rank keeps what goes on. It computes the inside of a segment again when the backward pass comes to it.
-The segments chosen take the least memory; pipelines keep what goes on for each micro-batch in flight:
+With `auto` a solver chooses, for each stage, what takes the least memory, and of that what takes the least time.
+Pipelines keep results for each micro-batch in flight. The solver cuts the forward pass into blocks where one result
+goes on, tries everything in a block, and joins blocks. A note of the plan says how much less time any other choice
+could take at most, in as few bytes and by the cost model:
 
 ```json
 {"gradient_checkpoint.type": "auto"}
