@@ -13,6 +13,19 @@ template <class Element> HWY_INLINE void widen_run(const uint16_t* from, float* 
   for (int64_t i = 0; i < count; ++i) to[i] = widened(Element{from[i]});
 }
 
+// Neighbours of f16, by vectors that may overlap.
+void widen_halves(const uint16_t* from, float* to, int64_t count) {
+  const hn::CappedTag<float, 8> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> narrow;
+  constexpr int64_t W = hn::MaxLanes(hn::CappedTag<float, 8>());
+  if (count < W) return widen_run<Half>(from, to, count);
+  const auto widen = [&](int64_t i) HWY_ATTR {
+    hn::StoreU(hn::PromoteTo(d, hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(from + i))), d, to + i);
+  };
+  for (int64_t i = 0; i + W < count; i += W) widen(i);
+  widen(count - W);
+}
+
 // Rows 2k and 2k + 1, of words that have an element of each: bf16 is the upper half of a float.
 struct PutBfloats {
   float* to;
@@ -83,7 +96,7 @@ void pack_halves(const NarrowOperand& m, const uint16_t* from, int64_t count, in
   if (m.row == 1) {
     for (int64_t k = 0; k < depth; ++k, from += m.col, to += stride) {
       __builtin_prefetch(from + 16 * m.col);
-      widen_run<Half>(from, to, count);
+      widen_halves(from, to, count);
     }
     return;
   }
@@ -93,8 +106,7 @@ void pack_halves(const NarrowOperand& m, const uint16_t* from, int64_t count, in
     const int64_t indices = std::min(block_count, count - i);
     for (int64_t k = 0; k < depth; k += block_depth) {
       const int64_t length = std::min(block_depth, depth - k);
-      for (int64_t j = 0; j < indices; ++j)
-        widen_run<Half>(from + (i + j) * m.row + k, block + j * block_depth, length);
+      for (int64_t j = 0; j < indices; ++j) widen_halves(from + (i + j) * m.row + k, block + j * block_depth, length);
       pack_panel(block, block_depth, 1, indices, length, to + k * stride + i, stride);
     }
   }
