@@ -1,20 +1,23 @@
 // Where the time of a step goes: runs a case's training steps on the CPU and measures every launch.
 //
-//   epl_profile CASE [--threads N] [--steps N] [--nodes]
+//   epl_profile CASE [--threads N] [--steps N] [--nodes] [--strategy JSON] [--processor v3|v4]
 //
-// CASE is a folder with model.onnx and train.safetensors, as for `epl check`; the optimizer is AdamW. Prints, per
-// kernel (or with --nodes per node), calls a step, the smallest wall time seen for each summed, its share, and the
-// rates that the ops' own costs give: GF/s of floating-point operations, GB/s of operands read and results written
-// once. The smallest and not the mean: other work of the machine only adds.
+// CASE is a folder with model.onnx and train.safetensors, as for `epl check`; the optimizer is AdamW. --processor hides
+// what a processor has beyond that level. Prints, per kernel (or with --nodes per node), calls a step, the smallest
+// wall time seen for each summed, its share, and the rates that the ops' own costs give: GF/s of floating-point
+// operations, GB/s of operands read and results written once. The smallest and not the mean: other work of the machine
+// only adds.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "backends/cpu/cpu.h"
 #include "core/base/memory.h"
 #include "core/compile/compiled_plan.h"
 #include "core/compile/plan_memory.h"
@@ -90,7 +93,7 @@ class TimedStream final : public Stream {
 };
 
 struct Options {
-  std::string folder;
+  std::string folder, strategy = "{}", processor;
   int threads = 2, steps = 5;
   bool nodes = false;
 };
@@ -160,6 +163,7 @@ Status profile(const Options& options) {
   EPL_ASSIGN(auto batch, read_batch(options.folder));
   const Host host = make_host(options.threads);
   PlanOptions wanted;
+  EPL_ASSIGN(wanted.strategy, parse_strategy(options.strategy));
   wanted.model = model;
   wanted.train.optimizer = "adamw";
   wanted.train.optimizer_options = {{"lr", 1e-4}};
@@ -214,6 +218,8 @@ int main(int argc, char** argv) {
       options.nodes = true;
     } else if ((argument == "--threads" || argument == "--steps") && i + 1 < argc) {
       (argument == "--threads" ? options.threads : options.steps) = std::atoi(argv[++i]);
+    } else if ((argument == "--strategy" || argument == "--processor") && i + 1 < argc) {
+      (argument == "--strategy" ? options.strategy : options.processor) = argv[++i];
     } else if (options.folder.empty() && !argument.starts_with("-")) {
       options.folder = argument;
     } else {
@@ -222,9 +228,14 @@ int main(int argc, char** argv) {
     }
   }
   if (options.folder.empty() || options.threads < 1 || options.steps < 2) {
-    std::fprintf(stderr, "usage: epl_profile CASE [--threads N] [--steps N, at least 2] [--nodes]\n");
+    std::fprintf(stderr,
+                 "usage: epl_profile CASE [--threads N] [--steps N, at least 2] [--nodes]"
+                 " [--strategy JSON] [--processor v3|v4]\n");
     return 2;
   }
+  std::optional<epl::cpu::ScopedCpuLevel> level;
+  if (!options.processor.empty())
+    level.emplace(options.processor == "v3" ? epl::cpu::CpuLevel::v3 : epl::cpu::CpuLevel::v4);
   if (const epl::Status status = epl::profile(options); !status.ok()) {
     std::fprintf(stderr, "epl_profile: %s\n", status.to_string().c_str());
     return 1;

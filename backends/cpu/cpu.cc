@@ -12,7 +12,10 @@ std::atomic<int> faked{not_faked};
 
 CpuLevel detect() {
   const int level = processor_level();
-  return level >= 4 ? CpuLevel::v4 : level >= 3 ? CpuLevel::v3 : CpuLevel::none;
+  return processor_has_bf16() ? CpuLevel::v4_bf16
+         : level >= 4         ? CpuLevel::v4
+         : level >= 3         ? CpuLevel::v3
+                              : CpuLevel::none;
 }
 
 }  // namespace
@@ -23,6 +26,8 @@ std::string_view cpu_level_name(CpuLevel level) {
       return "x86-64-v3 (AVX2, FMA)";
     case CpuLevel::v4:
       return "x86-64-v4 (AVX-512)";
+    case CpuLevel::v4_bf16:
+      return "x86-64-v4 (AVX-512, with products of bf16)";
     case CpuLevel::none:
       break;
   }

@@ -13,8 +13,9 @@
 
 namespace epl::cpu {
 
-// x86-64 micro-architecture levels: v3 has AVX2, FMA and BMI, v4 has AVX-512 F, BW, CD, DQ and VL.
-enum class CpuLevel : uint8_t { none, v3, v4 };
+// x86-64 micro-architecture levels: v3 has AVX2, FMA and BMI, v4 has AVX-512 F, BW, CD, DQ and VL. v4_bf16 is v4 with
+// AVX-512-BF16: few sources are compiled for it (*.bf16.cc), and all others run as on v4.
+enum class CpuLevel : uint8_t { none, v3, v4, v4_bf16 };
 std::string_view cpu_level_name(CpuLevel level);
 
 // What this processor has and its operating system lets us use.
@@ -37,6 +38,6 @@ class ScopedCpuLevel {
 // Ok, or `unsupported` naming what the processor lacks; the backend asks when it is opened.
 Status require_cpu();
 
-#define EPL_CPU_CHOOSE(function) (::epl::cpu::cpu_level() == ::epl::cpu::CpuLevel::v4 ? &v4::function : &v3::function)
+#define EPL_CPU_CHOOSE(function) (::epl::cpu::cpu_level() >= ::epl::cpu::CpuLevel::v4 ? &v4::function : &v3::function)
 
 }  // namespace epl::cpu

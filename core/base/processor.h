@@ -12,6 +12,7 @@ namespace epl {
 struct ProcessorWords {
   uint32_t leaf1_ecx = 0;
   uint32_t leaf7_ebx = 0;
+  uint32_t leaf7_1_eax = 0;    // leaf 7, subleaf 1; zero where there is none
   uint32_t extended1_ecx = 0;  // leaf 0x80000001
   uint64_t xcr0 = 0;           // register sets that the operating system saves; zero where it cannot be read
 };
@@ -21,7 +22,11 @@ struct ProcessorWords {
 // them and the compiler uses them all. Level 3 is taken to contain what level 2 does.
 int x86_64_level(const ProcessorWords& words);
 
+// Whether level 4 has the products of bf16 too (AVX-512-BF16).
+bool x86_64_bf16(const ProcessorWords& words);
+
 // The level of this processor under this operating system; 0 where it is not x86-64.
 int processor_level();
+bool processor_has_bf16();
 
 }  // namespace epl

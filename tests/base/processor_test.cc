@@ -76,6 +76,19 @@ TEST(Processor, RegistersThatTheSystemDoesNotSaveAreNotUsed) {
   }
 }
 
+// A system that hides AVX-512 hides what builds on it.
+TEST(Processor, ProductsOfBf16NeedTheirBitAndLevel4) {
+  ProcessorWords words = skylake_x();
+  EXPECT_FALSE(x86_64_bf16(words));
+  words.leaf7_1_eax = static_cast<uint32_t>(bits({5}));
+  EXPECT_TRUE(x86_64_bf16(words));
+  words.xcr0 = 0x07;
+  EXPECT_FALSE(x86_64_bf16(words));
+  words = haswell();
+  words.leaf7_1_eax = ~0u;
+  EXPECT_FALSE(x86_64_bf16(words));
+}
+
 #if defined(__x86_64__)
 // What the compiler's own run-time library says of the same processor, where it says anything.
 TEST(Processor, AgreesWithTheCompiler) {
@@ -84,6 +97,7 @@ TEST(Processor, AgreesWithTheCompiler) {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
   EXPECT_EQ(processor_level(), avx512 ? 4 : avx2 ? 3 : 0);
+  EXPECT_EQ(processor_has_bf16(), avx512 && __builtin_cpu_supports("avx512bf16"));
 }
 #endif
 

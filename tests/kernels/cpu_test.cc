@@ -25,7 +25,7 @@ TEST(Cpu, WithoutVectorsIsAnError) {
 
 // The kernel tests compare the levels the processor has; this says where that is only one.
 TEST(Cpu, BothLevelsAreCompared) {
-  if (detected_cpu_level() != CpuLevel::v4)
+  if (detected_cpu_level() < CpuLevel::v4)
     GTEST_SKIP() << "no AVX-512 here: kernel tests run at " << cpu_level_name(detected_cpu_level());
 }
 

@@ -25,6 +25,7 @@ struct Launch {
   std::string node = "node";
   std::vector<std::pair<int, int>> aliases;  // (input, output) that share memory
   std::vector<bool> wanted;                  // which outputs are used; empty: all
+  BitsLevel level = BitsLevel::exact;
 };
 
 inline KernelQuery query_of(const Launch& launch) {
@@ -33,6 +34,7 @@ inline KernelQuery query_of(const Launch& launch) {
   q.node = q.key = launch.node;
   q.attributes = launch.attributes;
   q.units = launch.units;
+  q.level = launch.level;
   q.threads = launch.threads;
   for (const Tensor& in : launch.inputs) {
     q.input_types.push_back(in.type());
@@ -141,7 +143,7 @@ inline std::vector<Tensor> launch_kernel(const Launch& launch, const std::string
 // The same bits on 1, 2 and 3 threads and at every level the processor has; returns them.
 inline std::vector<Tensor> launch_everywhere(Launch launch, const std::string& name = {}) {
   std::vector<Tensor> first;
-  for (CpuLevel level : {CpuLevel::v3, CpuLevel::v4}) {
+  for (CpuLevel level : {CpuLevel::v3, CpuLevel::v4, CpuLevel::v4_bf16}) {
     if (level > detected_cpu_level()) continue;
     ScopedCpuLevel scope(level);
     for (int threads : {1, 2, 3}) {

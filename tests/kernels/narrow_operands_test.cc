@@ -66,11 +66,12 @@ TEST(NarrowOperands, GiveTheBitsOfTheSameNumbersInFloat32) {
         narrow.inputs.push_back(random_f32({one.result[1]}, 7));
         wide.inputs.push_back(narrow.inputs.back());
       }
-      for (const int threads : {1, 3}) {
-        narrow.threads = wide.threads = threads;
-        const std::vector<Tensor> there = launch_kernel(narrow), here = launch_kernel(wide);
+      const std::vector<Tensor> here = launch_kernel(wide);
+      for (const BitsLevel level : {BitsLevel::exact, BitsLevel::data}) {
+        narrow.level = level;
+        const std::vector<Tensor> there = launch_everywhere(narrow);
         ASSERT_EQ(there.size(), 1u);
-        EXPECT_TRUE(identical(there[0], here[0])) << threads << " threads";
+        EXPECT_TRUE(identical(there[0], here[0])) << "level " << static_cast<int>(level);
       }
     }
   }

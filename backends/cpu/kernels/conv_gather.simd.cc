@@ -205,7 +205,7 @@ void pack_patches_across(const void* context, int64_t group, int64_t first, int6
     const int64_t some = least(rows, count - i);
     for (int64_t r = 0; r < some; ++r, walk.next())
       gather_row(p, runs, run_count, walk.channel, walk.tap, block + r * room);
-    pack_transposed(block, room, some, depth, to + i, stride);
+    pack_transposed(block, room, some, depth, PutWords{to + i, stride});
   }
 }
 

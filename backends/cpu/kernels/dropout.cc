@@ -18,7 +18,7 @@ void dropout(const KernelCall& call) {
   const StepNumbers numbers = call.context.numbers();
   uint64_t key = random_key(numbers.seed, static_cast<uint64_t>(numbers.step), call.query.key);
   int64_t n = call.query.in(0).elements();
-  DropoutLoop loop = cpu_level() == CpuLevel::v4 ? v4::dropout_loop : v3::dropout_loop;
+  DropoutLoop loop = cpu_level() >= CpuLevel::v4 ? v4::dropout_loop : v3::dropout_loop;
   const float* x = call.in<float>(0);
   float* y = call.out<float>(0);
   uint8_t* mask = call.query.outputs() > 1 ? call.out<uint8_t>(1) : nullptr;

@@ -1,5 +1,7 @@
 #include "backends/cpu/kernels/gemm.h"
 
+#include <xmmintrin.h>
+
 #include <algorithm>
 
 #include "backends/cpu/cpu.h"
@@ -9,7 +11,22 @@
 namespace epl::cpu {
 namespace {
 
-const GemmLevel& level_of_this_processor() { return *EPL_CPU_CHOOSE(gemm_level); }
+const GemmLevel& level_of(const GemmProblem& p) { return p.pairs ? v4_bf16::gemm_level : *EPL_CPU_CHOOSE(gemm_level); }
+
+// While it lives, this thread reads and writes subnormal numbers as zero, if `on`.
+class Flush {
+ public:
+  explicit Flush(bool on) : before_(_mm_getcsr()) {
+    constexpr unsigned of_operands = 0x40, of_results = 0x8000;
+    if (on) _mm_setcsr(before_ | of_operands | of_results);
+  }
+  ~Flush() { _mm_setcsr(before_); }
+  Flush(const Flush&) = delete;
+  Flush& operator=(const Flush&) = delete;
+
+ private:
+  unsigned before_;
+};
 
 // Bounds of what a thread keeps in its caches, in floats.
 constexpr int64_t max_packed_a = 40 << 10;   // 160 KiB: most of a small second-level cache
@@ -45,8 +62,9 @@ double estimate(const GemmProblem& p, const GemmTiling& tiling, const GemmLevel&
   const double rows = static_cast<double>(std::min(tiling.tile_rows, p.m)),
                columns = static_cast<double>(std::min(tiling.tile_columns, p.n));
   const double k = static_cast<double>(p.k) / level.lanes;
-  const double a_cost = p.pack_a ? gather_cost : p.a_col == 1 && !tiling.direct_a ? transpose_cost : copy_cost;
-  const double b_cost = p.pack_b ? gather_cost : p.b_col == 1 ? copy_cost : transpose_cost;
+  const bool gather_a = p.pack_a && !p.strided_packs, gather_b = p.pack_b && !p.strided_packs;
+  const double a_cost = gather_a ? gather_cost : p.a_col == 1 && !tiling.direct_a ? transpose_cost : copy_cost;
+  const double b_cost = gather_b ? gather_cost : p.b_col == 1 ? copy_cost : transpose_cost;
   const double pack = k * a_cost * rows;
   const double read_a = tiling.shared_a ? k * fetch_cost * rows : pack;
   const double task = k * (rows * columns + b_cost * columns) + read_a + task_cost;
@@ -64,13 +82,13 @@ void set_tiles(const GemmProblem& p, GemmTiling& tiling, int64_t rows, int64_t c
 
 // Equal passes of whole blocks, or as many short units as are a power of two.
 void set_pass(const GemmProblem& p, GemmTiling& tiling) {
-  const int64_t unit = p.k / p.units, levels = floor_log2(p.units);
+  const int64_t unit = p.k / p.units, levels = floor_log2(p.units), block = k_block(p);
   const int64_t longest = p.m * p.n > cached_c ? max_pass : gemm_k_block;
   if (tiling.thin || unit == 0) {
-    tiling.pass = gemm_k_block;
-  } else if (unit > gemm_k_block) {
+    tiling.pass = block;
+  } else if (unit > block) {
     const int64_t passes = ceil_div(unit, longest);
-    tiling.pass = ceil_div(ceil_div(unit, gemm_k_block), passes) * gemm_k_block;
+    tiling.pass = ceil_div(ceil_div(unit, block), passes) * block;
   } else {
     tiling.passing = static_cast<int>(std::min<int64_t>(levels, floor_log2(longest / unit)));
     tiling.pass = unit << tiling.passing;
@@ -81,7 +99,7 @@ void set_pass(const GemmProblem& p, GemmTiling& tiling) {
 void size_scratch(const GemmProblem& p, const GemmLevel& level, GemmTiling& tiling) {
   const int64_t width = tiling.panel_vectors * level.lanes, columns = round_up(tiling.tile_columns, width);
   const int64_t depth = std::max<int64_t>(std::min(tiling.pass, p.k), 1);
-  const bool transposed = p.a_row == 1 && p.a_col != 1 && !p.pack_a;
+  const bool transposed = p.a_row == 1 && p.a_col != 1 && (!p.pack_a || p.strided_packs);
   const int64_t least = round_up(transposed ? transposed_rows : level.rows, level.rows);
   const int64_t rows = std::max(least, max_packed_a / depth / level.rows * level.rows);
   tiling.block_rows = std::min(tiling.tile_rows, rows);
@@ -91,7 +109,7 @@ void size_scratch(const GemmProblem& p, const GemmLevel& level, GemmTiling& tili
   tiling.partial_step = tiling.tile_rows * columns;
   tiling.partials = tiling.partial_step * tiling.levels;
   tiling.edge = round_up((level.rows + 1) * width, 16);
-  const int passing = std::max(tiling.passing, tiling.pass > gemm_k_block ? 1 : 0);
+  const int passing = std::max(tiling.passing, tiling.pass > k_block(p) ? 1 : 0);
   tiling.passing_tree = round_up(passing * level.rows * width, 16);
 }
 
@@ -168,7 +186,7 @@ int64_t gemm_workspace_bytes(const GemmProblem& problem, int threads) {
   int64_t floats = 0;
   // A smaller pool may choose larger tiles.
   for (int t = 1; t <= threads; ++t) {
-    const GemmTiling tiling = make_tiling(problem, level_of_this_processor(), t);
+    const GemmTiling tiling = make_tiling(problem, level_of(problem), t);
     floats = std::max(floats, tiling.shared + tiling.scratch() * std::min<int64_t>(t, tiling.tasks()));
   }
   return floats * static_cast<int64_t>(sizeof(float));
@@ -177,7 +195,7 @@ int64_t gemm_workspace_bytes(const GemmProblem& problem, int threads) {
 void gemm(const GemmProblem& problem, const GemmArguments& arguments, void* workspace, ThreadPool& pool) {
   EPL_CHECK(problem.units >= 1 && (problem.units & (problem.units - 1)) == 0 && problem.k % problem.units == 0, "k of ",
             problem.k, " in ", problem.units, " units");
-  const GemmLevel& level = level_of_this_processor();
+  const GemmLevel& level = level_of(problem);
   const GemmTiling tiling = make_tiling(problem, level, pool.size());
   if (tiling.tasks() == 0) return;
   float* shared = static_cast<float*>(workspace);
@@ -192,6 +210,7 @@ void gemm(const GemmProblem& problem, const GemmArguments& arguments, void* work
   }
   pool.run(tiling.tasks(), [&](int64_t task, int thread) {
     float* own = scratch + (few ? task : thread) * tiling.scratch();
+    const Flush flush(problem.flush);
     level.run(problem, tiling, tile_of(problem, tiling, arguments, task), shared, own);
   });
 }

@@ -6,6 +6,12 @@
 // comes last, with one addition. So cutting rows, columns, or an aligned power-of-two run of units off, transposing an
 // operand, changing the number of threads or the width of vectors leaves every bit as it was.
 //
+// Operands of bf16 may come as pairs: an element is then 32 bits, two neighbours along k, the first in the upper half,
+// and everything that counts elements of k counts pairs. The instruction that multiplies pairs adds the first product,
+// then the second, each in one rounding, which is the same chain. A unit whose length is odd ends with a pair of which
+// the second half is 0 of A and -0 of B: their product changes no sum. Subnormal numbers count as zero there, because
+// the instruction has them so; `flush` asks the same of float32.
+//
 // Thread safety: calls share nothing; each needs a workspace of its own. Nothing allocates.
 #pragma once
 
@@ -15,7 +21,7 @@
 
 namespace epl::cpu {
 
-inline constexpr int64_t gemm_k_block = 256;
+inline constexpr int64_t gemm_k_block = 256;  // a half of that in pairs
 
 // Gathers a panel of an operand that is not a strided matrix, such as the patches of a convolution. For A, `index`
 // counts rows; for B, columns. Writes the elements (first + i, k + j), 0 <= i < count, 0 <= j < depth, to to[j * stride
@@ -41,7 +47,10 @@ struct GemmProblem {
   int64_t c_run = 0, c_jump = 0;  // c_run 0: one run
   GemmBias bias = GemmBias::none;
   GemmPack pack_a = nullptr, pack_b = nullptr;
-  GemmBatch batch[3];  // outermost first; the packs get the flat index
+  bool strided_packs = false;  // the packs read as the strides say, as fast as operands that lie there
+  bool pairs = false;          // operands are pairs of bf16, by packs, on a processor of level v4_bf16
+  bool flush = false;          // subnormal operands, sums and results are zero
+  GemmBatch batch[3];          // outermost first; the packs get the flat index
 };
 
 struct GemmArguments {

@@ -1,4 +1,4 @@
-// One tile of C, from packing to the last store. Compiled once per level of processor.
+// One tile of C, from packing to the last store. Compiled once per level of processor, and for pairs of bf16.
 //
 // All of k is done for a tile before the next one begins. For every pass over k, A is packed by blocks of rows that
 // stay in the second-level cache, or lies packed completely already, and the micro-kernel runs panel of B by panel of
@@ -38,15 +38,15 @@ int64_t passes_of_unit(int64_t length, const GemmTiling& tiling) { return (lengt
 
 int64_t pass_count(const GemmProblem& p, const GemmTiling& tiling) {
   const int64_t length = p.k / p.units;
-  return length > gemm_k_block ? p.units * passes_of_unit(length, tiling) : p.units >> tiling.passing;
+  return length > k_block(p) ? p.units * passes_of_unit(length, tiling) : p.units >> tiling.passing;
 }
 
 Pass pass_at(const GemmProblem& p, const GemmTiling& tiling, int64_t i) {
   const int64_t unit_length = p.k / p.units;
-  if (unit_length > gemm_k_block) {
+  if (unit_length > k_block(p)) {
     const int64_t passes = passes_of_unit(unit_length, tiling), unit = i / passes, done = i % passes * tiling.pass;
     const int64_t length = least(tiling.pass, unit_length - done);
-    return {unit * unit_length + done,   length, least(length, gemm_k_block), unit, 1, done == 0,
+    return {unit * unit_length + done,   length, least(length, k_block(p)), unit, 1, done == 0,
             done + length == unit_length};
   }
   const int64_t units = int64_t{1} << tiling.passing, unit = i * units;
@@ -78,8 +78,8 @@ void pack_rows(const GemmProblem& p, const GemmTile& tile, const Pass& pass, con
                            last, to);
   for (int64_t i = first; i < last; ++i) {
     const int64_t row = tile.row + panels.start(i), height = panels.height(i);
-    for (int64_t done = 0; done < pass.length; done += gemm_k_block) {
-      const int64_t k = pass.k + done, depth = least(gemm_k_block, pass.length - done);
+    for (int64_t done = 0; done < pass.length; done += k_block(p)) {
+      const int64_t k = pass.k + done, depth = least(k_block(p), pass.length - done);
       if (p.pack_a) {
         p.pack_a(tile.at.a_context, tile.product, row, height, k, depth, to, height);
       } else {
@@ -136,7 +136,9 @@ class Tile {
   }
 
   void add_pass(const Pass& pass) {
-    if (tiling_.thin) return add_thin_pass(pass);
+    if constexpr (!elements_are_pairs) {  // which packs bring: nothing streams by
+      if (tiling_.thin) return add_thin_pass(pass);
+    }
     const int64_t step = tiling_.block_rows / micro_rows;
     for (int64_t panel = 0; panel < panels_.count; panel += step) {
       const int64_t end = least(panel + step, panels_.count);
@@ -199,8 +201,8 @@ class Tile {
   void pack_b(const Pass& pass, int64_t column, int64_t width) {
     const int64_t count = least(width, tile_.columns - column), at = tile_.column + column;
     float* to = packed_b_ + column * pass.length;
-    for (int64_t done = 0; done < pass.length; done += gemm_k_block) {
-      const int64_t k = pass.k + done, depth = least(gemm_k_block, pass.length - done);
+    for (int64_t done = 0; done < pass.length; done += k_block(p_)) {
+      const int64_t k = pass.k + done, depth = least(k_block(p_), pass.length - done);
       if (p_.pack_b) {
         p_.pack_b(tile_.at.b_context, tile_.product, at, count, k, depth, to + done * width, width);
       } else {

@@ -106,10 +106,20 @@ template <int R, int V> HWY_INLINE void finish(Vector (&sum)[R][V], const MicroC
   store_tile<R, V>(sum, to, step);
 }
 
-// sum += a * b in one rounding, in place. Written as an instruction because GCC, left to choose, takes forms that
-// overwrite a factor, moves the sums about between registers and in the end spills one.
+// Whether an element is two numbers of bf16: in what is compiled for level v4_bf16.
+#if defined(__AVX512BF16__)
+inline constexpr bool elements_are_pairs = true;
+#else
+inline constexpr bool elements_are_pairs = false;
+#endif
+
+// sum += a * b in one rounding, in place; of pairs, that for the upper halves and then for the lower ones. Written as
+// an instruction because GCC, left to choose, takes forms that overwrite a factor, moves the sums about between
+// registers and in the end spills one.
 HWY_INLINE void add_product(Vector& sum, Vector a, Vector b) {
-#if HWY_ARCH_X86
+#if defined(__AVX512BF16__)
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+#elif HWY_ARCH_X86
   asm("vfmadd231ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
 #else
   sum = hn::MulAdd(a, b, sum);
@@ -307,9 +317,14 @@ template <int R, BMode b_mode> void micro_pairs(const MicroCall& call) {
 using Micro = void (*)(const MicroCall&);
 
 // Only what is of use is instantiated: thin tiles are wide, and only they read B directly; rows of A are read directly
-// only with plain panels; a panel is packed along the way only if it is full.
+// only with plain panels; a panel is packed along the way only if it is full. Pairs of bf16 come packed.
 template <int R> Micro pick_micro(AMode a, BMode b, int vectors, bool pairs) {
   constexpr int wide = wide_vectors(R) > 2 ? wide_vectors(R) : 2;
+  if constexpr (elements_are_pairs) {
+    if (pairs && vectors == 2) return micro_pairs<R, BMode::packed>;
+    if (vectors == 1) return micro<R, 1, AMode::packed, BMode::packed>;
+    return vectors == 2 ? micro<R, 2, AMode::packed, BMode::packed> : micro<R, wide, AMode::packed, BMode::packed>;
+  }
   if (pairs && a == AMode::packed && vectors == 2) {
     if (b == BMode::packing) return micro_pairs<R, BMode::packing>;
     if (b == BMode::packed) return micro_pairs<R, BMode::packed>;

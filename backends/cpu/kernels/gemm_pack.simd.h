@@ -26,18 +26,38 @@ HWY_INLINE void copy_run(const float* from, float* to, int64_t count) {
   }
 }
 
-// Turns W runs of four floats, `from_step` apart, into four rows of W. W is 4 or 8.
-template <int W>
-HWY_INLINE void load_transposed(const float* from, int64_t from_step, hn::Vec<hn::CappedTag<float, W>> (&rows)[4]) {
+// Elements that lie next to each other are taken by words of 32 bits: a float, or two numbers of 16 bits.
+template <class T> inline constexpr int64_t per_word = 4 / static_cast<int64_t>(sizeof(T));
+template <class T> HWY_INLINE const float* words_at(const T* from) { return reinterpret_cast<const float*>(from); }
+template <class T> HWY_INLINE float word_at(const T* from) {
+  float word;
+  __builtin_memcpy(&word, from, sizeof word);  // of any alignment
+  return word;
+}
+
+// Writes words to row k, from index i on, as they are.
+struct PutWords {
+  float* to;
+  int64_t stride;
+  template <class D> HWY_INLINE void operator()(D d, hn::Vec<D> words, int64_t k, int64_t i) const {
+    hn::StoreU(words, d, to + k * stride + i);
+  }
+  HWY_INLINE void operator()(float word, int64_t k, int64_t i) const { to[k * stride + i] = word; }
+};
+
+// Turns W runs of four words, `from_step` elements apart, into four rows of W. W is 4 or 8.
+template <int W, class T>
+HWY_INLINE void load_transposed(const T* from, int64_t from_step, hn::Vec<hn::CappedTag<float, W>> (&rows)[4]) {
   const hn::FixedTag<float, 4> quarter;
   const hn::CappedTag<float, W> d;
   const hn::RepartitionToWide<decltype(d)> pairs;
   // Runs i and i + 4 share a vector; all that follows stays within blocks of four.
   auto load = [&](int i) {
+    const auto low = hn::LoadU(quarter, words_at(from + i * from_step));
     if constexpr (W == 8) {
-      return hn::Combine(d, hn::LoadU(quarter, from + (i + 4) * from_step), hn::LoadU(quarter, from + i * from_step));
+      return hn::Combine(d, hn::LoadU(quarter, words_at(from + (i + 4) * from_step)), low);
     } else {
-      return hn::LoadU(d, from + i * from_step);
+      return low;
     }
   };
   const auto a = load(0), b = load(1), c = load(2), e = load(3);
@@ -51,34 +71,38 @@ HWY_INLINE void load_transposed(const float* from, int64_t from_step, hn::Vec<hn
   rows[3] = hn::BitCast(d, hn::InterleaveUpper(pairs, ab23, ce23));
 }
 
-template <int W>
-inline void pack_transposed_group(const float* from, int64_t index_step, int64_t depth, float* to, int64_t stride) {
+// W runs of `depth` words, from index i on.
+template <int W, class T, class Put>
+inline void pack_transposed_group(const T* from, int64_t index_step, int64_t depth, int64_t i, const Put& put) {
   int64_t k = 0;
   for (; k + 4 <= depth; k += 4) {
     if (k % 16 == 0)  // the next group reads the runs behind these: memory is slower than a transposition
-      for (int i = 0; i < W; ++i) __builtin_prefetch(from + (i + W) * index_step + k);
+      for (int j = 0; j < W; ++j) __builtin_prefetch(from + (j + W) * index_step + k * per_word<T>);
     hn::Vec<hn::CappedTag<float, W>> rows[4];
-    load_transposed<W>(from + k, index_step, rows);
-    for (int j = 0; j < 4; ++j) hn::StoreU(rows[j], hn::CappedTag<float, W>(), to + (k + j) * stride);
+    load_transposed<W>(from + k * per_word<T>, index_step, rows);
+    for (int j = 0; j < 4; ++j) put(hn::CappedTag<float, W>(), rows[j], k + j, i);
   }
   for (; k < depth; ++k)
-    for (int i = 0; i < W; ++i) to[k * stride + i] = from[i * index_step + k];
+    for (int j = 0; j < W; ++j) put(word_at(from + j * index_step + k * per_word<T>), k, i + j);
 }
 
 // k is contiguous: groups of runs are transposed; the last group overlaps its neighbour where they do not divide.
-inline void pack_transposed(const float* from, int64_t index_step, int64_t count, int64_t depth, float* to,
-                            int64_t stride) {
+template <class T, class Put>
+inline void pack_transposed(const T* from, int64_t index_step, int64_t count, int64_t depth, const Put& put) {
   constexpr int W = hn::MaxLanes(hn::ScalableTag<float>()) >= 8 ? 8 : 4;
   int64_t i = 0;
-  for (; i + W <= count; i += W) pack_transposed_group<W>(from + i * index_step, index_step, depth, to + i, stride);
+  const auto group = [&]<int lanes>(int64_t first) {
+    pack_transposed_group<lanes>(from + first * index_step, index_step, depth, first, put);
+  };
+  for (; i + W <= count; i += W) group.template operator()<W>(i);
   if (i < count && count >= W) {
-    pack_transposed_group<W>(from + (count - W) * index_step, index_step, depth, to + count - W, stride);
+    group.template operator()<W>(count - W);
   } else if (count >= 4) {
-    for (; i + 4 <= count; i += 4) pack_transposed_group<4>(from + i * index_step, index_step, depth, to + i, stride);
-    if (i < count) pack_transposed_group<4>(from + (count - 4) * index_step, index_step, depth, to + count - 4, stride);
+    for (; i + 4 <= count; i += 4) group.template operator()<4>(i);
+    if (i < count) group.template operator()<4>(count - 4);
   } else {
     for (int64_t k = 0; k < depth; ++k)
-      for (int64_t j = 0; j < count; ++j) to[k * stride + j] = from[j * index_step + k];
+      for (int64_t j = 0; j < count; ++j) put(word_at(from + j * index_step + k * per_word<T>), k, j);
   }
 }
 
@@ -107,7 +131,7 @@ inline void pack_panel(const float* from, int64_t index_step, int64_t k_step, in
     if (max_lanes > 8 && count >= 8) return pack_copied<8>(from, k_step, count, depth, to, stride);
     if (count >= 4) return pack_copied<4>(from, k_step, count, depth, to, stride);
   } else if (k_step == 1) {
-    return pack_transposed(from, index_step, count, depth, to, stride);
+    return pack_transposed(from, index_step, count, depth, PutWords{to, stride});
   }
   for (int64_t k = 0; k < depth; ++k)
     for (int64_t i = 0; i < count; ++i) to[k * stride + i] = from[i * index_step + k * k_step];

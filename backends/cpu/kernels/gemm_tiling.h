@@ -56,6 +56,12 @@ extern const GemmLevel gemm_level;
 namespace v4 {
 extern const GemmLevel gemm_level;
 }
+namespace v4_bf16 {
+extern const GemmLevel gemm_level;  // of pairs
+}
+
+// k of a chain.
+inline int64_t k_block(const GemmProblem& problem) { return problem.pairs ? gemm_k_block / 2 : gemm_k_block; }
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }

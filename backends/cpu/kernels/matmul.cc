@@ -21,8 +21,9 @@ int64_t count_elements(const Shape& shape, size_t begin, size_t end) {
 struct Product {
   GemmProblem gemm;
   int a = 0, b = 1;
-  Units units;       // with `outer` above 1 the operands are packed in their order
-  bool fits = true;  // the leading dimensions make at most three
+  int64_t elements = 0;  // of k, where it counts pairs
+  Units units;           // with `outer` above 1 the operands are packed in their order
+  bool fits = true;      // the leading dimensions make at most three
 };
 
 void set_units(Product& product, const KernelQuery& q) {
@@ -149,14 +150,28 @@ void launch(const KernelCall& call) {
   gemm(product.gemm, arguments, call.workspace, call.threads());
 }
 
-// Operands of 16 bits are widened while they are packed, so nothing is read where it lies.
+// Of bf16 where bits may follow from the device: subnormal numbers are zero on every processor, as the instruction for
+// pairs has them.
+bool flushes(const KernelQuery& q) { return q.in(0).dtype == DType::bf16 && q.level != BitsLevel::exact; }
+
+// Operands of 16 bits are changed while they are packed, so nothing is read where it lies: to float32, or to pairs
+// where the processor multiplies these.
 template <Product make(const KernelQuery&)> Result<Prepared> prepare_narrow(const KernelQuery& q) {
   EPL_TRY(require(q.out(0).dtype == DType::f32, "a result that is rounded to 16 bits"));
   auto product = std::make_shared<Product>(make(q));
   EPL_TRY(require(product->fits, "leading dimensions that broadcast in more than three runs"));
   EPL_TRY(require(product->units.divide(product->gemm.k), "units that do not divide the summed dimension"));
   GemmProblem& p = product->gemm;
-  p.pack_a = p.pack_b = product->units.outer == 1 ? EPL_CPU_CHOOSE(pack_narrow) : pack_in_unit_order;
+  product->elements = p.k;
+  p.flush = flushes(q);
+  p.pairs = p.flush && cpu_level() >= CpuLevel::v4_bf16;
+  p.strided_packs = product->units.outer == 1;
+  if (p.pairs) {
+    p.k = pairs_of(p.k, product->units);
+    p.pack_a = p.pack_b = v4_bf16::pack_pairs;
+  } else {
+    p.pack_a = p.pack_b = product->units.outer == 1 ? EPL_CPU_CHOOSE(pack_narrow) : pack_in_unit_order;
+  }
   const int64_t bytes = gemm_workspace_bytes(p, q.threads);
   return Prepared{.state = std::move(product), .workspace_bytes = bytes};
 }
@@ -164,18 +179,25 @@ template <Product make(const KernelQuery&)> Result<Prepared> prepare_narrow(cons
 void launch_narrow(const KernelCall& call) {
   const Product& product = *static_cast<const Product*>(call.state);
   const GemmProblem& p = product.gemm;
+  const int64_t n = product.elements;
   GemmArguments arguments;
   arguments.c = call.out<float>(0);
   if (p.bias != GemmBias::none) arguments.bias = call.in<float>(2);
   const bool half = call.query.in(0).dtype == DType::f16;
-  NarrowOperand operands[2] = {{call.in<uint16_t>(product.a), half, p.a_row, p.a_col, {}, false},
-                               {call.in<uint16_t>(product.b), half, p.b_col, p.b_row, {}, true}};
-  for (NarrowOperand& operand : operands) std::copy_n(p.batch, 3, operand.batch);
+  PairOperand operands[2] = {{{call.in<uint16_t>(product.a), half, p.a_row, p.a_col, {}, false}, n, product.units},
+                             {{call.in<uint16_t>(product.b), half, p.b_col, p.b_row, {}, true}, n, product.units}};
+  for (PairOperand& operand : operands) std::copy_n(p.batch, 3, operand.operand.batch);
   const GemmPack pack = EPL_CPU_CHOOSE(pack_narrow);
-  const UnitOrder orders[2] = {{pack, &operands[0], p.k, product.units}, {pack, &operands[1], p.k, product.units}};
-  const bool ordered = product.units.outer > 1;
-  arguments.a_context = ordered ? static_cast<const void*>(&orders[0]) : &operands[0];
-  arguments.b_context = ordered ? static_cast<const void*>(&orders[1]) : &operands[1];
+  const UnitOrder orders[2] = {{pack, &operands[0].operand, n, product.units},
+                               {pack, &operands[1].operand, n, product.units}};
+  const void* contexts[2];
+  for (int i = 0; i < 2; ++i) {
+    contexts[i] = p.pairs                   ? static_cast<const void*>(&operands[i])
+                  : product.units.outer > 1 ? static_cast<const void*>(&orders[i])
+                                            : &operands[i].operand;
+  }
+  arguments.a_context = contexts[0];
+  arguments.b_context = contexts[1];
   gemm(p, arguments, call.workspace, call.threads());
 }
 

@@ -98,7 +98,7 @@ float divisor(const Pool& p, int64_t a, int64_t b, int64_t c) {
 void max_pool(const KernelCall& call) {
   Pool p = pool_of(call.query, call.query.in(0).shape, call.query.out(0).shape);
   int32_t* indices = call.query.outputs() > 1 ? call.out<int32_t>(1) : nullptr;
-  MaxPoolRow loop = cpu_level() == CpuLevel::v4 ? v4::max_pool_row : v3::max_pool_row;
+  MaxPoolRow loop = cpu_level() >= CpuLevel::v4 ? v4::max_pool_row : v3::max_pool_row;
   for_each_row(call.threads(), p.planes, p.in_size, [&](int64_t plane) {
     int32_t rows[max_pool_rows];
     PoolRow row{.plane = call.in<float>(0) + plane * p.in_size,
