@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "core/compile/plan_memory.h"
-#include "core/strategy/node_cost.h"
 #include "tests/runtime/trained.h"
 
 namespace epl::budget_test {
@@ -30,16 +29,6 @@ Result<std::shared_ptr<const CompiledPlan>> plan_of(int64_t budget, int64_t rank
   const std::string own = budget > 0 ? cat("\"memory.budget\": \"", budget, "\"") : std::string();
   const std::string all = own.empty() || keys.empty() ? own + keys : cat(own, ", ", keys);
   return layout_plan(layout_options(GraphModel::parse(deep(6)), ranks, at_level("data", all)));
-}
-
-double seconds_again(const CompiledPlan& plan) {
-  const Plan& train = plan.entry(EntryKind::train)->plan;
-  const CostModel cost(plan.device()->machine());
-  double seconds = 0;
-  for (const NodeId n : train.node_recomputed.ids()) {
-    if (train.node_recomputed[n]) seconds += node_seconds(cost, train, n, train.node_shardings[n]);
-  }
-  return seconds;
 }
 
 std::vector<Tensor> batch(int step) {
