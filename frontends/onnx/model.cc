@@ -108,6 +108,16 @@ Status OnnxModel::check(const Stop& stop) {
   return {};
 }
 
+const TensorLook& OnnxModel::look_once(const Tensor& tensor, const std::function<TensorLook()>& look) const {
+  {
+    std::lock_guard lock(looks_mutex_);
+    if (const auto known = looks_.find(&tensor); known != looks_.end()) return known->second;
+  }
+  TensorLook found = look();
+  std::lock_guard lock(looks_mutex_);
+  return looks_.emplace(&tensor, std::move(found)).first->second;
+}
+
 // Some exporters write every weight as a Constant, and some keep the weights of a branch or a loop inside it. A
 // Constant that stands in the place of a weight is an initialiser like any other, under the name of the value.
 void OnnxModel::add_weights(const Graph& graph, const ParameterRule& rule, const std::string& path) {

@@ -1,7 +1,10 @@
 // An ONNX file as a Model of the engine.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -15,6 +18,13 @@
 namespace epl::onnx {
 
 class ParameterRule;
+
+// What the numbers of a tensor look like.
+struct TensorLook {
+  bool any = false;                    // it has numbers that can be read
+  bool nothing = false, mask = false;  // those of a weight that a layer does not have; those of a mask
+  std::string table;                   // table_kind
+};
 
 class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
  public:
@@ -52,6 +62,8 @@ class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
   const HostOps* host_ops() const { return host_ops_.get(); }  // null: there are none
   // Weights that are stored as integers; they count as initialisers too.
   const QuantizedWeights& quantized() const { return quantized_; }
+  // What `look` finds, the first time that it is asked of a tensor: whoever makes a plan binds a model many times.
+  const TensorLook& look_once(const Tensor& tensor, const std::function<TensorLook()>& look) const;
 
  private:
   struct Rewrite;
@@ -70,6 +82,8 @@ class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
   std::unordered_map<std::string_view, const Tensor*> by_name_;
   std::unordered_map<const Tensor*, std::string> weights_;  // tensors of nodes and branches that count as initialisers
   QuantizedWeights quantized_;
+  mutable std::mutex looks_mutex_;
+  mutable std::map<const Tensor*, TensorLook> looks_;
   std::unordered_map<std::string_view, int64_t> opsets_;        // by domain
   std::unordered_map<std::string, const Function*> functions_;  // by domain, name and overload
 };

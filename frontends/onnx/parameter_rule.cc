@@ -380,18 +380,27 @@ ParameterVerdict ParameterRule::judge(std::string_view name, const Tensor& tenso
   return judge_numbers(name, tensor, *type, placed, made);
 }
 
+namespace {
+
+TensorLook look_at(const Tensor& tensor, const std::shared_ptr<const ModelBytes>& stored) {
+  const auto value = tensor_value(tensor, stored);
+  if (!value.ok() || value->elements() == 0) return {};
+  return {true, stands_for_nothing(*value), looks_like_mask(*value), table_kind(*value)};
+}
+
+}  // namespace
+
 // By what is in it, where nothing else tells.
 ParameterVerdict ParameterRule::judge_numbers(std::string_view name, const Tensor& tensor, const TensorType& type,
                                               bool placed, bool made) const {
-  auto value = tensor_value(tensor, model_.stored());
-  if (!value.ok() || value->elements() == 0) return {true, ""};
-  if (made && pytorch_ && stands_for_nothing(*value))
-    return {false, "it stands for a weight that the layer does not have"};
+  const TensorLook& look = model_.look_once(tensor, [&] { return look_at(tensor, model_.stored()); });
+  if (!look.any) return {true, ""};
+  if (made && pytorch_ && look.nothing) return {false, "it stands for a weight that the layer does not have"};
   if (type.elements() <= 1) return judge_single(name, type, placed);
-  if ((made || !dotted(name)) && looks_like_mask(*value)) {
+  if ((made || !dotted(name)) && look.mask) {
     return {false, "it holds the numbers of a mask", false, placed};
   }
-  const std::string table = table_kind(*value);
+  const std::string& table = look.table;
   // A bias of many dimensions may hold a mask: so do GPT-2's.
   if (table.empty() || (named_as_weight(name) && !(table == triangular_mask && type.ndim() > 2))) return {true, ""};
   if (table == even_numbers && scales_features(name)) return {true, ""};
