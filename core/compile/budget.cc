@@ -41,7 +41,7 @@ Result<int64_t> memory_budget(const Strategy& strategy) {
 namespace {
 
 // Ways that are made, from least bytes to most.
-constexpr int levels = 24;
+constexpr int levels = 16;
 
 // A way to compute results again.
 struct Way {
@@ -75,16 +75,11 @@ class Fitting {
 
  private:
   // The fastest that fits, by halves. Which ways are looked at follows from the answers alone, so a larger budget never
-  // ends behind a smaller one. Of the slowest two the smaller one says what fits at all.
+  // ends behind a smaller one. The slowest says what fits at all.
   Result<std::string> search(const std::vector<Way>& ways) {
-    size_t end = 0;
-    int64_t least = INT64_MAX;
-    for (size_t w = ways.size() < 2 ? 0 : ways.size() - 2; w < ways.size(); ++w) {
-      EPL_ASSIGN(const int64_t peak, peak_of(ways[w]));
-      if (peak >= least) continue;
-      least = peak;
-      end = w;
-    }
+    if (ways.empty()) return missing(memory_.peak());
+    size_t end = ways.size() - 1;
+    EPL_ASSIGN(const int64_t least, peak_of(ways[end]));
     if (least > budget_) return missing(std::min(least, memory_.peak()));
     size_t begin = 0;
     while (begin < end) {

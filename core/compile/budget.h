@@ -16,9 +16,9 @@ Result<int64_t> parse_bytes(std::string_view text, std::string_view what);
 Result<int64_t> memory_budget(const Strategy& strategy);
 
 // The passes of train entries with which a plan that computes nothing again fits into `budget`: of the ways to compute
-// results again, the one that takes least time by the cost model. Ways are tried from the fastest to the slowest, with
-// the exact peak of each, so more budget never takes longer, and less never has a higher peak. Empty: the plan fits as
-// it is. An error says how many bytes are missing at least. `least`, if not null: where no way fits, the least peak.
+// results again that the solver makes, the one that takes least time by the cost model. The ways do not depend on the
+// budget. The fastest whose exact peak fits is searched by halves, so more budget never takes longer. Empty: the plan
+// fits as it is. An error says how many bytes are missing. `least`, if not null: where no way fits, the least peak.
 Result<std::string> passes_within(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget,
                                   int64_t* least = nullptr);
 

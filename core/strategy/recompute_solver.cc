@@ -17,7 +17,7 @@ constexpr double close = 0.05;
 constexpr double least_within = 0.005;
 // Where micro-batches are in flight, how many bytes are tried that each may keep at most: many where that takes no
 // time.
-constexpr size_t few_nodes = 64;
+constexpr size_t few_nodes = 12;
 constexpr int parts_of_few = 256, parts_of_many = 16;
 // Nodes and steps that are looked at to improve a choice: some tenths of a second.
 constexpr double most_looks = 2e7;
