@@ -128,14 +128,17 @@ class StrategyCheck {
     return semantics != layout.keys.end() && semantics->second == "per_micro_batch";
   }
 
-  // The bits of one rank with as many micro-batches, each by itself.
+  // The bits of one rank with as many micro-batches, each by itself, whose gradients combine alike.
   const std::string& one_rank(const std::string& folder, const Layout& layout) {
-    const Json micro_batches = layout.keys.at("pipeline.num_micro_batch");
-    std::string& hash = hashes_[{folder, micro_batches.get<int64_t>()}];
+    Json same;
+    for (const char* key : {"batch.semantics", "pipeline.num_micro_batch", "communication.gradients_reduce_method"}) {
+      if (const auto found = layout.keys.find(key); found != layout.keys.end()) same[key] = found->second;
+    }
+    std::string& hash = hashes_[{folder, print_json(same)}];
     if (!hash.empty()) return hash;
     CheckOptions o = o_;
     o.job.ranks = 1;
-    o.job.strategy = print_json({{"batch.semantics", "per_micro_batch"}, {"pipeline.num_micro_batch", micro_batches}});
+    o.job.strategy = print_json(same);
     return hash = run_case(o, folder).hash;
   }
 
@@ -159,7 +162,7 @@ class StrategyCheck {
 
   const CheckOptions& o_;
   std::vector<StrategyRow> rows_;
-  std::map<std::pair<std::string, int64_t>, std::string> hashes_;
+  std::map<std::pair<std::string, std::string>, std::string> hashes_;
   int64_t pairs_ = 0, passed_ = 0, refused_ = 0, failed_ = 0;
 };
 

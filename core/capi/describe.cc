@@ -144,6 +144,7 @@ std::string describe_engine(const Engine& engine) {
                     {"words", key.words},
                     {"built", key.built},
                     {"built_words", built_words(key)},
+                    {"settled", key.settled},
                     {"keeps_bits", keeps_bits(key)},
                     {"doc", key.doc}});
   }

@@ -25,6 +25,9 @@ std::string_view gradient_of(const CompiledPlan& plan, std::string_view name) {
 
 namespace {
 
+constexpr std::string_view reduce_method = "communication.gradients_reduce_method";
+constexpr std::string_view check_gradients = "gradient_checkpoint.check_gradients";
+
 // Where each micro-batch is independent: the binding of one, from the graph of all samples. A file that fixes its
 // batch is freed of it, and what its constants say of a batch (the capacity of a gate) is then said of a micro-batch.
 // `batch`: the samples of all.
@@ -155,6 +158,7 @@ TrainOptions CompiledPlan::training() const {
   out.loss = loss_spec();
   out.independent_micro_batches = independent_ > 1;
   out.scales_loss = mixed_.scaled();
+  if (options_.strategy.text(reduce_method) != "mean") out.gradient_factor = static_cast<double>(independent_);
   for (const Adapter& one : adapters_) out.adapters.insert(out.adapters.end(), {one.a, one.b});
   return out;
 }
@@ -216,7 +220,10 @@ Status CompiledPlan::add_train_entry(const Binding& binding, int shape) {
     if (std::ranges::find(scalars_, info.name, &Scalar::name) == scalars_.end())
       scalars_.push_back({info.name, info.type.dtype, scalar.at});
   }
-  return add_entry(EntryKind::train, shape, std::move(step.graph), std::move(outputs), loss_);
+  EPL_TRY(add_entry(EntryKind::train, shape, std::move(step.graph), std::move(outputs), loss_));
+  EPL_ASSIGN(std::optional<Entry> check, check_entry_of(maker(loss_), entries_.back()));
+  if (check) entries_.push_back(*std::move(check));
+  return {};
 }
 
 EntryMaker CompiledPlan::maker(const LossFacts& loss) const {
@@ -333,6 +340,10 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::compile_all(const Host
                        grouped(PlanMemory(*plan).peak()), " here; make the plan anew");
   if (budget > 0 && !given.decisions) {
     EPL_ASSIGN(const std::string passes, passes_within(*plan, plan->maker(plan->loss_), budget, least));
+    if (!passes.empty() && plan->options_.strategy.flag(check_gradients))
+      return unsupported(check_gradients,
+                         " computes a first step with nothing computed again, and memory.budget = ", grouped(budget),
+                         " has no room for that; check without a budget, with ", "gradient_checkpoint.type = auto");
     if (!passes.empty()) {
       EPL_ASSIGN(plan, compile(host, given, passes));
     }
@@ -361,6 +372,10 @@ Result<std::shared_ptr<CompiledPlan>> CompiledPlan::compile(const Host& host, co
   const int64_t local_ranks = options.local_ranks > 0 ? options.local_ranks : options.ranks;
   plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(local_ranks, 1)));
   plan->independent_ = independent_micro_batches(options.strategy);
+  if (options.strategy.text(reduce_method) != "mean" && options.strategy.text("batch.semantics") == "global")
+    return unsupported(reduce_method, " = sum adds up the gradients of independent micro-batches, and by ",
+                       "batch.semantics = global there are none: the loss is the mean of the full batch, and what a "
+                       "copy has of it depends on the layout; say batch.semantics = per_micro_batch");
   EPL_ASSIGN(plan->mixed_, read_mixed_precision(options));
   const bool any_order = options.strategy.text("reproducible.level") == "run";
   EPL_ASSIGN(plan->device_, open_device(options.device, host,

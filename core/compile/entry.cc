@@ -19,6 +19,8 @@ std::string_view entry_name(EntryKind kind) {
       return "evaluate";
     case EntryKind::predict:
       return "predict";
+    case EntryKind::check:
+      return "check";
   }
   return "?";
 }
@@ -152,7 +154,8 @@ Status lower_entry(const EntryMaker& maker, Entry& entry) {
     if (name == scores_name) entry.loss_scores = static_cast<int>(i);
     if (name == terms_name) entry.loss_terms = static_cast<int>(i);
     if (name == weights_name) entry.loss_weights = static_cast<int>(i);
-    if (kind == EntryKind::train && name == verdict_output) entry.verdict_output = static_cast<int>(i);
+    const bool trains = kind == EntryKind::train || kind == EntryKind::check;
+    if (trains && name == verdict_output) entry.verdict_output = static_cast<int>(i);
     if (kind != EntryKind::predict && name == counted_output) entry.counted_output = static_cast<int>(i);
   }
   entry.first_output = kind == EntryKind::evaluate ? 1 + (entry.loss_scores >= 0) + (entry.loss_terms >= 0) +
@@ -162,6 +165,21 @@ Status lower_entry(const EntryMaker& maker, Entry& entry) {
   entry.samples = sample_dims(entry.plan);
   EPL_ASSIGN(entry.merges, output_merges(entry.plan));
   return {};
+}
+
+// All other decisions are those of train, so that nothing else can make a difference.
+Result<std::optional<Entry>> check_entry_of(const EntryMaker& maker, const Entry& train) {
+  std::optional<Entry> check;
+  if (!maker.options.strategy.flag("gradient_checkpoint.check_gradients") || train.plan.node_recomputed.empty())
+    return check;
+  check.emplace();
+  check->kind = EntryKind::check;
+  check->shape = train.shape;
+  check->graph = train.graph;
+  check->plan = train.plan;
+  check->plan.node_recomputed = {};
+  EPL_TRY(lower_entry(maker, *check));
+  return check;
 }
 
 }  // namespace epl

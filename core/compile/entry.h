@@ -17,7 +17,8 @@
 
 namespace epl {
 
-enum class EntryKind : uint8_t { train, evaluate, predict };
+// check: train with nothing computed again, whose gradients are compared with those of train.
+enum class EntryKind : uint8_t { train, evaluate, predict, check };
 std::string_view entry_name(EntryKind kind);
 // "train", or of another shape "train@1".
 std::string entry_name(EntryKind kind, int shape);
@@ -81,5 +82,7 @@ Result<Entry> decide_entry(const EntryMaker& maker, EntryKind kind, int shape, G
 Result<Lowered> lower_plan(const EntryMaker& maker, const Plan& plan);
 // Makes the programs of its plan, and what is known of the entry with them.
 Status lower_entry(const EntryMaker& maker, Entry& entry);
+// The entry `check` of an entry `train`, if its plan computes anything again and the strategy asks for a comparison.
+Result<std::optional<Entry>> check_entry_of(const EntryMaker& maker, const Entry& train);
 
 }  // namespace epl

@@ -25,6 +25,7 @@ PlanFile decisions_of(const CompiledPlan& plan, std::string_view version) {
                 {"version", std::string(version)},
                 {"numerics", cat(numerics_version)}};
   for (const Entry& entry : plan.entries()) {
+    if (entry.kind == EntryKind::check) continue;  // it follows from train
     const std::string name = entry.name();
     file.facts[cat("graph of ", name)] = decisions_hash(*entry.plan.graph);
     file.entries.emplace_back(name, print_plan_with_reasons(entry.plan));

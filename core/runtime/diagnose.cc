@@ -113,23 +113,29 @@ FirstOfRank read_first(const std::string& said) {
 
 }  // namespace
 
+// That of a parameter, or of one of several that stand in its place, of which each rank has looked at its own.
+std::string gradient_text(const Entry& entry, const std::string& parameter) {
+  std::string all = parameter;
+  for (const Value v : entry.plan.value_representative.ids()) {
+    const Value representative = entry.plan.representative_of(v);
+    if (representative != v && entry.plan.graph->value(representative).name == parameter)
+      all += cat(" or ", entry.plan.graph->value(v).name);
+  }
+  return cat("the gradient of ", all);
+}
+
 // Why a step was skipped. Nothing has changed, so the same step again meets the same NaN and can look for where it
 // begins.
 Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRequest request, int64_t verdict) {
   const size_t index = index_of(entry);
   const double loss = results_->next(entry)[static_cast<size_t>(entry.loss_output)].get(0);
   const std::string& name = plan_->trained()[static_cast<size_t>(std::max<int64_t>(verdict, 1) - 1)];
-  std::string all = name;  // that stand in its place, of which each rank has looked at its own
-  for (const Value v : entry.plan.value_representative.ids()) {
-    const Value representative = entry.plan.representative_of(v);
-    if (representative != v && entry.plan.graph->value(representative).name == name)
-      all += cat(" or ", entry.plan.graph->value(v).name);
-  }
   const Status failure =
       verdict == 0 || !std::isfinite(loss)
           ? Status(Code::not_finite, cat("loss is ", number_text(loss), "; the step was not applied"), "loss")
           : Status(Code::not_finite,
-                   cat("the gradient of ", all, " is not finite, though the loss is; the step was not applied"), name);
+                   cat(gradient_text(entry, name), " is not finite, though the loss is; the step was not applied"),
+                   name);
   request.diagnose = true;
   request.refused = verdict;
   std::vector<Tensor> full;

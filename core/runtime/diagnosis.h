@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/backend/device.h"
+#include "core/compile/entry.h"
 #include "core/program/program.h"
 #include "core/runtime/executor.h"
 
@@ -21,6 +22,9 @@ struct LookedAt {
   std::vector<const std::byte*> inputs, outputs;
   bool empty = false;  // a transfer before its last iteration: nothing is there
 };
+
+// "the gradient of w", for messages.
+std::string gradient_text(const Entry& entry, const std::string& parameter);
 
 class Diagnosis {
  public:

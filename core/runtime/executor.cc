@@ -109,7 +109,7 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   HostStream* const host_stream = stream().host();
   if (request.stop.can_stop()) stop_tasks_.emplace(host_stream ? &host_stream->threads() : nullptr, wanted);
   diagnosis_.reset();
-  if (request.diagnose) inspect_leaves();
+  if (request.diagnose && !request.hashes_gradients) inspect_leaves();
   Status status = check_stop();  // also of a rank that has no instruction
   for (size_t c = 0; c < program_.calls.size() && status.ok(); ++c) {
     call_ = static_cast<int>(c);
@@ -171,6 +171,7 @@ Status Executor::run_call(const BlockCall& call, const Groups& groups) {
       record(in, call.micro_batch);  // others may wait for what came before it by way of it
       continue;
     }
+    if (request_->hashes_gradients) EPL_TRY(hash_gradients(in, call.micro_batch));
     if (diagnosis_) EPL_TRY(diagnosis_->before(in, looked_at(in, call.micro_batch)));
     EPL_TRY(carry_out(in, call.micro_batch, groups));
     record(in, call.micro_batch);

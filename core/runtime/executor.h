@@ -31,6 +31,8 @@ struct RunRequest {
   // Executor::origin).
   bool diagnose = false;
   int64_t refused = 0;  // of a diagnosing run: the verdict
+  // A diagnosing run looks at gradients alone (Executor::gradient_hashes).
+  bool hashes_gradients = false;
   // What `set_applied` says alone: the update by gradients that the state has, without a batch.
   bool applies = false;
   Stop stop;                  // shared by the ranks of the session
@@ -87,6 +89,8 @@ class Executor {
     std::string node, text;  // "input x holds nan at element 7", "nan comes first out of node y (softmax)"
   };
   const Origin& origin() const { return origin_; }
+  // By operand of the verdict, a hash of the bytes that this rank has of it; 0: none. Of a run that hashes gradients.
+  const std::vector<uint64_t>& gradient_hashes() const { return gradient_hashes_; }
   // The highest byte of each arena that any instruction of any run has touched.
   const MemoryBytes& arena_high_water() const { return high_water_; }
 
@@ -122,6 +126,7 @@ class Executor {
   void inspect_leaves();
   LookedAt looked_at(const Instruction& in, int64_t micro_batch);
   Status end_diagnosis();
+  Status hash_gradients(const Instruction& in, int64_t micro_batch);
   void observe(const Instruction& in, int64_t micro_batch);
   void poison(const Instruction& in, int64_t micro_batch);
 
@@ -151,6 +156,7 @@ class Executor {
   StepContext context_;
   Origin origin_;
   std::unique_ptr<Diagnosis> diagnosis_;  // of a diagnosing run
+  std::vector<uint64_t> gradient_hashes_;
   int64_t verdict_ = -1;
   int64_t decided_ = Decision::undecided;  // what the device has decided
   Status stop_wish_;                       // why this rank does not want the step

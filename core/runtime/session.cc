@@ -75,6 +75,9 @@ Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> in
     world_->call().begin_program(entry.kind, phase);
     world_->call().describe_run(request.step, entry, slices_.full() ? inputs : std::span<const Tensor>());
   }
+  if (trains && !applies) {
+    if (const Status same = check_gradients(entry, request); !same.ok()) return {.status = same};
+  }
   Outcome outcome = run_ranks(index, request);
   const int64_t verdict = outcome.done ? world_->ranks().front().executors[index]->verdict() : -1;
   outcome.counts_nothing = verdict == 0 && counts_nothing(entry);

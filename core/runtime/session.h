@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -120,6 +121,7 @@ class Session {
   void log_overflow(const Entry& entry, std::span<const Tensor> inputs, const RunRequest& request, int64_t verdict);
   Status reason(const Entry& entry, std::span<const Tensor> inputs, RunRequest request, int64_t verdict);
   Status share_outputs(const Entry& entry, const RunRequest& request);
+  Status check_gradients(const Entry& entry, RunRequest request);
 
   const Host host_;
   const std::shared_ptr<const CompiledPlan> plan_;
@@ -133,7 +135,8 @@ class Session {
   std::vector<uint64_t> scalars_;
   std::vector<const void*> input_pointers_;
   std::vector<void*> output_pointers_;
-  std::vector<std::byte> parts_;  // of an output, on their way
+  std::vector<std::byte> parts_;       // of an output, on their way
+  std::set<const Entry*> same_again_;  // whose gradients were found to be the same with nothing computed again
 };
 
 }  // namespace epl

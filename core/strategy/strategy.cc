@@ -23,21 +23,34 @@ ConfigKey built(std::string name, Attribute value, std::string doc, std::vector<
 ConfigKey later(std::string name, Attribute value, std::string doc, std::vector<std::string> words = {}) {
   return key(false, std::move(name), std::move(value), std::move(doc), std::move(words));
 }
+// Any other value is an error with this reason, which no later version will take back.
+ConfigKey settled(std::string name, Attribute value, std::string doc, std::string reason) {
+  ConfigKey made = later(std::move(name), std::move(value), std::move(doc));
+  made.settled = std::move(reason);
+  return made;
+}
 
-// `built` or `later` is the truth about this version. The names are those of the original EPL (Whale).
+// `built`, `later` or `settled` is the truth about this version. The names are those of the original EPL (Whale).
 std::vector<ConfigKey> keys_of_the_original() {
   return {
       later("auto.auto_parallel", false, "the planner decides everything that is left open"),
       built("io.slicing", false, "shard the input files over the replicas, each of which then reads its own"),
       built("io.unbalanced_io_slicing", false, "with io.slicing: some replicas may have a file more than others"),
       built("io.drop_last_files", false, "with io.slicing: leave out the last files, which do not divide"),
-      later("communication.sparse_as_dense", false, "reduce sparse gradients as dense ones"),
+      settled("communication.sparse_as_dense", true, "reduce sparse gradients as dense ones",
+              "every shape is known, so the gradient of a table is dense, and its sum has one order in all layouts"),
       built("communication.max_splits", int64_t{5}, "into how many buckets gradients in shards are put (zero.level)"),
-      later("communication.num_communicators", int64_t{2}, "communicators in the pool"),
-      later("communication.fp16", false, "reduce gradients in half precision"),
-      later("communication.fp16_scale", int64_t{128}, "scale of half-precision gradients"),
-      later("communication.clip_after_allreduce", true, "clip after the reduction"),
-      later("communication.gradients_reduce_method", "mean", "how gradients combine", {"mean", "sum"}),
+      settled("communication.num_communicators", int64_t{1}, "communicators of a group of ranks",
+              "each group has one, with a stream of its own; another one between the same ranks would share its links"),
+      settled("communication.fp16", false, "reduce gradients in half precision",
+              "each rank would round its part of a sum, so that weights would depend on the number of ranks"),
+      settled("communication.fp16_scale", int64_t{128}, "scale of half-precision gradients",
+              "no sum is made in half precision"),
+      settled("communication.clip_after_allreduce", true, "clip after the reduction",
+              "the norm is that of the gradient of the full batch; that of a part would depend on how ranks share it"),
+      built("communication.gradients_reduce_method", "mean",
+            "how gradients of independent micro-batches combine; sum: their mean times their number, see above",
+            {"mean", "sum"}),
       later("communication.hierarchical", false, "reduce inside the host first"),
       later("communication.compression", "none", "compress gradients", {"none"}),
       built("pipeline.num_stages", int64_t{1},
@@ -57,7 +70,8 @@ std::vector<ConfigKey> keys_of_the_original() {
           "with collection: the values that are kept, by globs over names of values or nodes with commas between them"),
       built("gradient_checkpoint.end_taskgraph", int64_t{-1},
             "number of the last TaskGraph of which anything is computed again, from 0; -1: all"),
-      later("gradient_checkpoint.check_gradients", false, "compare with gradients that are not recomputed"),
+      built("gradient_checkpoint.check_gradients", false,
+            "compare the gradients of the first step with those of a plan that computes nothing again"),
       built("zero.level", "auto",
             "what copies of a parameter share out; v0: its update and the optimizer's state; v1: gradients too; v2: "
             "weights too; auto: as v0 for those parameters where that saves time; see above",
@@ -72,10 +86,13 @@ std::vector<ConfigKey> keys_of_the_original() {
             "what gradients of float16 are multiplied with on their way; a number, or dynamic: halved where they "
             "overflow, doubled after 2,000 steps where they do not"),
       built("amp.debug_log", false, "log each step that overflows, with the node where it begins"),
-      later("cluster.device_place_prefer_intra_node", true, "place a copy inside one host"),
-      later("cluster.run_visible_devices", "", "devices to use"),
+      settled("cluster.device_place_prefer_intra_node", true, "place a copy inside one host",
+              "ranks of a copy have neighbouring numbers, and who starts the processes says where each rank is"),
+      settled("cluster.run_visible_devices", "", "devices to use",
+              "a strategy is the same in all processes; who starts a process says which devices it sees"),
       built("cluster.colocate_split_and_replicate", false, "sibling scopes share devices"),
-      later("optimizer.num_apply_group", int64_t{1}, "parameters updated group by group"),
+      settled("optimizer.num_apply_group", int64_t{1}, "parameters updated group by group",
+              "each parameter is updated by itself already, and what that needs is free before the next one"),
   };
 }
 
@@ -140,15 +157,12 @@ bool keeps_bits(const ConfigKey& key) {
                                                  "io.slicing",
                                                  "io.unbalanced_io_slicing",
                                                  "io.drop_last_files",
-                                                 "communication.fp16",
-                                                 "communication.fp16_scale",
                                                  "communication.compression",
                                                  "amp.level",
                                                  "amp.loss_scale",
                                                  "amp.type",
                                                  "reproducible.level",
                                                  "batch.semantics",
-                                                 "communication.clip_after_allreduce",
                                                  "reproducible.units",
                                                  "communication.gradients_reduce_method"};
   return std::ranges::find(numeric, key.name) == std::end(numeric);
@@ -237,9 +251,11 @@ Status check_built(const Strategy& strategy) {
     const ConfigKey* key = find_key(entry.name);
     EPL_CHECK(key != nullptr, entry.name);
     const auto* word = std::get_if<std::string>(&entry.value);
-    if ((!key->built && !identical(entry.value, key->value)) || (key->built && word && !runs(key->name, *word))) {
-      missing.push_back(cat("\"", entry.name, "\" = ", attribute_text(entry.value)));
-    }
+    const bool other = !key->built && !identical(entry.value, key->value);
+    const std::string set = cat("\"", entry.name, "\" = ", attribute_text(entry.value));
+    if (other && !key->settled.empty())
+      return unsupported(set, ": it is ", attribute_text(key->value), " and nothing else: ", key->settled);
+    if (other || (key->built && word && !runs(key->name, *word))) missing.push_back(set);
   }
   if (missing.empty()) return {};
   return unsupported("this version knows, but cannot run yet: ", join(missing, "; "));

@@ -53,6 +53,7 @@ struct Strategy {
 // A config key, and whether the engine acts on it yet.
 struct ConfigKey : Option {
   bool built = false;
+  std::string settled = {};  // why it has its default and no other value, now and later; empty: it may have others
 };
 const std::vector<ConfigKey>& config_keys();
 

@@ -36,7 +36,7 @@ class TrainStepBuilder {
     EPL_TRY(add_gradients_of_trained());
     guard();
     builder_.set_phase(Phase::update);
-    divide_by_scale();
+    scale_gradients();
     if (options_.keep_gradients) EPL_TRY(keep_gradients());
     add_norms();
     for (size_t i = 0; i < trained_.size(); ++i) EPL_TRY(add_update(i));
@@ -284,14 +284,17 @@ class TrainStepBuilder {
   }
 
   // Gradients are checked as they come, since dividing them could hide that they were too large.
-  void divide_by_scale() {
-    if (!options_.scales_loss) return;
-    const Var factor =
-        builder_.var(number("epl.loss_scale_inverse", [](const StepFacts& facts) { return 1 / facts.loss_scale; }));
+  void scale_gradients() {
+    const double times = options_.gradient_factor;
+    if (!options_.scales_loss && times == 1) return;
+    const Var inverse = options_.scales_loss
+                            ? builder_.var(number("epl.loss_scale_inverse",
+                                                  [times](const StepFacts& facts) { return times / facts.loss_scale; }))
+                            : Var();
     for (size_t i = 0; i < trained_.size(); ++i) {
-      builder_.set_scope(cat(step_.trained[i], ".unscaled"));
+      builder_.set_scope(cat(step_.trained[i], ".scaled"));
       const Var gradient = builder_.var(gradients_[i]);
-      gradients_[i] = (gradient * builder_.cast(factor, gradient.dtype())).value();
+      gradients_[i] = (inverse ? gradient * builder_.cast(inverse, gradient.dtype()) : gradient * times).value();
     }
   }
 

@@ -32,6 +32,7 @@ struct TrainOptions {
   double clip_norm = 0;                // global gradient norm, 0 for none (torch.nn.utils.clip_grad_norm_)
   bool report_gradient_norms = false;  // adds an output "gradient_norm:<parameter>" for each
   bool keep_gradients = false;         // each is a state "<parameter>.gradient" as well, which the update may be given
+  double gradient_factor = 1;          // that gradients are multiplied with behind their reduction
   bool scales_loss = false;            // gradients begin with StepFacts::loss_scale, and are divided by it in the end
   bool freezable = false;              // parameters can be left alone, each by itself, while a session runs
   // A step takes the means of several runs of the graph, each of its own samples.

@@ -32,6 +32,33 @@ TEST(Plan, AttentionMemoryGrowsWithTheLengthNotItsSquare) {
   EXPECT_LE(static_cast<double>(PlanMemory(**large).peak()), 4.2 * static_cast<double>(PlanMemory(**small).peak()));
 }
 
+// optimizer.num_apply_group is settled: updates are as lean as they are one by one. Gradients wait for the norm, and
+// beside all of them there is room for a parameter or two.
+TEST(Plan, UpdatesHaveTheirTemporariesOneByOne) {
+  constexpr int layers = 12, side = 128;
+  std::string text = cat("graph deep(x: f32[8,", side, "] batch 0) {\n");
+  for (int i = 0; i < layers; ++i) text += cat("  w", i, ": f32[", side, ",", side, "] = param\n");
+  text += "  forward:\n";
+  for (int i = 0; i < layers; ++i)
+    text += cat("  h", i, ": f32[8,", side, "] = matmul(", i == 0 ? "x" : cat("h", i - 1), ", w", i, ")\n");
+  text += cat("  s: f32[1,1] = sum(h", layers - 1, ") {axes=[0,1]}\n  loss: f32[] = reshape(s) {shape=[]}\n",
+              "  output loss = loss\n}\n");
+  constexpr int64_t weight = 4 * side * side;
+  for (const char* optimizer : {"adamw", "adagrad", "rmsprop"}) {
+    for (const char* amp : {"", "O1"}) {
+      PlanOptions options;
+      options.train.optimizer = optimizer;
+      options.train.clip_norm = 1;
+      ASSERT_TRUE(set_config(options.strategy, "amp.level", amp).ok());
+      ASSERT_TRUE(set_config(options.strategy, "amp.type", "f16").ok());
+      const auto plan = compile(text, options);
+      ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+      EXPECT_GE(PlanMemory(**plan).arena(), layers * weight) << "the gradients wait for the norm";
+      EXPECT_LE(PlanMemory(**plan).arena(), (layers + 2) * weight) << optimizer << amp;
+    }
+  }
+}
+
 TEST(Memory, LayoutsAreTightAndNeverOverlap) {
   uint64_t next = 1;
   auto random = [&](int64_t n) { return static_cast<int64_t>(philox_bits(7, next++) % static_cast<uint64_t>(n)); };

@@ -67,13 +67,15 @@ constexpr std::string_view mixture = R"(graph mixture(x: f32[8,16] batch 0) {
 }
 )";
 
-// Those of at most so many ranks.
+// Those of at most so many ranks. Of some the first step compares gradients, and has more commands than later ones.
 std::vector<tools::StrategyRow> rows(int64_t most_ranks = 8) {
   const std::string path = EPL_SOURCE_DIR "/tests/cases/strategies.json";
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   std::vector<tools::StrategyRow> out = tools::parse_strategies(text, path);
-  std::erase_if(out, [&](const tools::StrategyRow& row) { return row.layout.ranks() > most_ranks; });
+  std::erase_if(out, [&](const tools::StrategyRow& row) {
+    return row.layout.ranks() > most_ranks || row.layout.keys.contains("gradient_checkpoint.check_gradients");
+  });
   return out;
 }
 

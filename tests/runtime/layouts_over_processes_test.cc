@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::string_view two_stages = R"({"pipeline.num_micro_batch": 2, "pipeline.strategy": "1F1B", "scopes": [
   {"name": "first", "replicate": 1, "match": ["h*", "a"]}, {"name": "second", "replicate": 1, "match": ["*"]}]})";
+constexpr std::string_view compared = R"({"gradient_checkpoint.type": "collection",
+  "gradient_checkpoint.tensors": "skip", "gradient_checkpoint.check_gradients": true})";
 constexpr std::string_view split_stages = R"({"pipeline.num_micro_batch": 2, "scopes": [
   {"name": "first", "split": 2, "match": ["h*", "a"]}, {"name": "second", "split": 2, "match": ["*"]}]})";
 
@@ -99,6 +101,7 @@ TEST_P(OverProcesses, SavesWhatOtherLayoutsLoad) {
 
 INSTANTIATE_TEST_SUITE_P(, OverProcesses,
                          testing::Values(Layout{"stages", std::string(two_stages), {1, 1}},
+                                         Layout{"computed_again_and_compared", std::string(compared), {1, 1}},
                                          Layout{"split", R"({"default": {"split": 2}})", {1, 1}},
                                          Layout{"split_beside_data", R"({"default": {"split": 2}})", {1, 3}},
                                          Layout{"stages_beside_data", std::string(two_stages), {1, 1, 1, 1}},

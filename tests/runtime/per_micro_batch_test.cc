@@ -307,6 +307,46 @@ Counted step_of(const std::vector<int>& given, const std::vector<int>& nothing, 
   return out;
 }
 
+// The step by a sum goes as far as the steps over each together, in every layout; in float16 too, whose loss scale it
+// is taken with.
+TEST(PerMicroBatch, ASumOfGradientsIsThatOfStepsOverEach) {
+  const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
+  const std::string sum = R"(, "communication.gradients_reduce_method": "sum")";
+  const auto strategy = [&](int micro_batches, const std::string& more) {
+    return per_micro_batch(micro_batches, cat(sum, more));
+  };
+  const Counted one = step_of(all, {}, 1, strategy(4, ""));
+  const Counted narrow =
+      step_of(all, {}, 1, strategy(4, R"(, "amp.level": "O1", "amp.type": "f16", "amp.loss_scale": "1024")"));
+  std::vector<Counted> alone;
+  for (int i = 0; i < 8; i += 2) alone.push_back(step_of({i, i + 1}, {}, 1, "{}"));
+  double loss = 0;
+  for (const Counted& each : alone) loss += each.metrics.loss / 4;
+  EXPECT_NEAR(one.metrics.loss, loss, 1e-6) << "the loss is their mean";
+  for (int64_t i = 0; i < one.after.elements(); ++i) {
+    double wanted = one.before.get(i);
+    for (const Counted& each : alone) wanted += each.after.get(i) - each.before.get(i);
+    EXPECT_NEAR(one.after.get(i), wanted, 1e-6) << i;
+    EXPECT_NEAR(narrow.after.get(i), wanted, 2e-3) << i;
+  }
+  for (const char* more : {"", R"(, "zero.level": "v1")", R"(, "zero.level": "v2")"})
+    EXPECT_TRUE(identical(step_of(all, {}, 2, strategy(4, more)).after, one.after)) << more;
+  EXPECT_TRUE(identical(step_of(all, {}, 2, strategy(1, "")).after, step_of(all, {}, 1, "{}").after)) << "one of one";
+}
+
+TEST(PerMicroBatch, ASumNeedsThem) {
+  PlanOptions options;
+  options.model = std::make_shared<AnyBatch>(std::string(counted), 8);
+  options.train.loss.name = "output:loss";
+  options.strategy =
+      *parse_strategy(R"({"communication.gradients_reduce_method": "sum", "pipeline.num_micro_batch": 2})");
+  const auto plan = CompiledPlan::create(test_host(1), options);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().code(), Code::unsupported);
+  EXPECT_NE(plan.status().message().find("say batch.semantics = per_micro_batch"), std::string::npos)
+      << plan.status().to_string();
+}
+
 // Its gradient is zero, as in PyTorch, and the others train on; where none counts the step changes nothing.
 TEST(PerMicroBatch, OneMayCountNothing) {
   const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};

@@ -2,6 +2,9 @@
 // every kind of layout, draws included, and less memory, known to the byte.
 #include <gtest/gtest.h>
 
+#include "core/compile/plan_decisions.h"
+#include "core/compile/plan_file.h"
+#include "core/compile/plan_memory.h"
 #include "core/program/program.h"
 #include "tests/backend/far_device.h"
 #include "tests/runtime/block_models.h"
@@ -125,6 +128,63 @@ std::vector<Tensor> block_batch(int step) {
     next.set_int(i, (5 * i + step) % 16);
   }
   return {ids, next};
+}
+
+const std::string check_key = R"("gradient_checkpoint.check_gradients": true)";
+
+// The first step compares them by itself, in a program that the plan knows to the byte.
+void expect_checked(const Layout& layout, const std::string& more) {
+  const std::string keys = joined(auto_key, more);
+  const auto plan = plan_of(layout, joined(keys, check_key));
+  ASSERT_TRUE(plan.ok()) << layout.name << ": " << plan.status().to_string();
+  const Entry* check = (*plan)->entry(EntryKind::check);
+  ASSERT_NE(check, nullptr) << layout.name;
+  EXPECT_TRUE(check->plan.node_recomputed.empty());
+  EXPECT_FALSE((*plan)->entry(EntryKind::train)->plan.node_recomputed.empty());
+  expect_same(train(plan, layout.name, 2, batch_of(layout.samples)),
+              train(plan_of(layout, keys), layout.name, 2, batch_of(layout.samples)), cat(layout.name, ", ", more));
+}
+
+TEST_P(Recompute, HasTheGradientsOfAPlanThatKeepsEverything) { expect_checked(GetParam(), ""); }
+
+TEST(RecomputeCheck, GoesWithOtherOptions) {
+  for (const char* more : {R"("zero.level": "v1")", R"("zero.level": "v2")", R"("amp.level": "O1", "amp.type": "f16")",
+                           R"("offload.level": "v0", "offload.values": "states, weights, gradients, activations")"})
+    expect_checked({"copies", 2, R"("pipeline.num_micro_batch": 2)"}, more);
+  const std::string name = "far_check";
+  add_backend(far_backend(name, 11));
+  const Layout layout{"far away", 2, R"("pipeline.num_micro_batch": 2)"};
+  expect_same(train(plan_of(layout, joined(auto_key, check_key), name), layout.name, 2, batch_of(8)),
+              train(plan_of(layout, ""), layout.name, 2, batch_of(8)), layout.name);
+}
+
+TEST(RecomputeCheck, NeedsMoreThanABudgetAllows) {
+  const auto kept = plan_of({}, check_key), auto_plan = plan_of({}, auto_key);
+  ASSERT_TRUE(kept.ok() && auto_plan.ok());
+  EXPECT_EQ((*kept)->entry(EntryKind::check), nullptr) << "nothing is computed again";
+  const int64_t most = PlanMemory(**kept).peak(), least = PlanMemory(**auto_plan).peak();
+  const std::string roomy = cat("\"memory.budget\": \"", most, "\""), tight = cat("\"memory.budget\": \"", least, "\"");
+  EXPECT_TRUE(plan_of({}, joined(roomy, check_key)).ok());
+  EXPECT_TRUE(plan_of({}, tight).ok());
+  const auto refused = plan_of({}, joined(tight, check_key));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("check without a budget"), std::string::npos)
+      << refused.status().to_string();
+}
+
+// What a file has decided is compared with what follows from it.
+TEST(RecomputeCheck, FollowsFromAPlanFile) {
+  const std::string keys = joined(auto_key, check_key);
+  const auto made = plan_of({}, keys);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  auto options = layout_options(GraphModel::parse(deep_model()), 1, at_level("data", keys));
+  ASSERT_TRUE(options.ok());
+  const auto file = parse_plan_file(print_plan_file(decisions_of(**made, "a version")));
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  options->decisions = std::make_shared<const PlanFile>(*file);
+  const auto read = layout_plan(options);
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(*(*read)->text(EntryKind::check, "program"), *(*made)->text(EntryKind::check, "program"));
 }
 
 // Attention, norms, biases and products in two blocks, cut over heads.

@@ -14,9 +14,9 @@ Made from the table of keys in `core/strategy/strategy.cc`; do not edit.
 
 A strategy says how the work of a step is cut. It is one JSON object, given to `epl_strategy_parse`, or to the command
 line as `--strategy` (the JSON itself, or the name of a file with it). Without one, a step runs on one rank and is not
-cut. A strategy never changes the mathematics, but for `batch.semantics` and `amp.level`. At the default
-`reproducible.level`, `data`, it does not change one bit of the result, but for `split`. At `layout` no split does
-either.
+cut. A strategy never changes the mathematics, but for `batch.semantics`, `communication.gradients_reduce_method` and
+`amp.level`. At the default `reproducible.level`, `data`, it does not change one bit of the result, but for `split`. At
+`layout` no split does either.
 
 ```json
 {"pipeline.num_micro_batch": 4, "reproducible.units": 8}
@@ -192,6 +192,15 @@ The model is bound at the size of a micro-batch. A file that fixes its batch is 
 of a batch (for how many tokens an expert has room) is then said of a micro-batch. Gradients are summed over ranks for
 each micro-batch, which costs more communication than once a step.
 
+With `communication.gradients_reduce_method` = `sum` the gradients of independent micro-batches are added up, and not
+divided by their number. This is what the original EPL did over copies and micro-batches. The loss is their mean as
+before. Clipping sees the sum. Under `batch.semantics` = `global` a sum is an error: the loss is a mean over the full
+batch, and how many parts ranks make of it is no matter of mathematics.
+
+```json
+{"batch.semantics": "per_micro_batch", "pipeline.num_micro_batch": 4, "communication.gradients_reduce_method": "sum"}
+```
+
 `batch.order` says what cuts the batch first. With `ranks`, each rank has one run of samples and cuts it into
 micro-batches. Gradients are summed over ranks once, behind the last micro-batch. With `micro_batches`, all ranks share
 each micro-batch, and gradients are summed over ranks in each. The bits are the same. At `zero.level` = `v0`, what a
@@ -302,6 +311,16 @@ one TaskGraph gives another is kept. What comes behind the last of them is not c
 What is summed over ranks, comes from other ranks or goes to the caller is always kept, so nothing is sent twice. Under
 `ZB-H1` and `ZB-V` little is saved: gradients of weights wait for the end, and what they take is kept until then.
 
+With `gradient_checkpoint.check_gradients` a session computes the gradients of its first step twice before that step:
+as planned, and with nothing computed again. An op of the host runs each time. If one bit differs, the step is an error
+that names the first such parameter, and changes nothing. So a kernel is found that gives other bits when it runs again.
+The plan then has an entry `check`, whose memory counts in its peak, so take the key away when it has passed. A
+`memory.budget` that makes the plan compute results again has no room for this, and is an error beside it.
+
+```json
+{"gradient_checkpoint.type": "auto", "gradient_checkpoint.check_gradients": true}
+```
+
 `memory.budget` limits what a rank may have at its peak: weights, the optimizer's state and all that a step computes
 into. What the strategy does not set is chosen: what is computed again, `zero.level`, `offload.level` with
 `offload.values`, and `pipeline.num_micro_batch`. No choice changes a number at level `data`. Each combination is
@@ -387,15 +406,16 @@ stays as it is, and no process has a part of it. What a key names is also kept i
 
 ## Keys
 
-Everything else is read and checked, and a plan that asks for it is an error: nothing is ignored. A key or word that
-does not exist is an error that names the nearest one. The batch of a plan is cut in units (`reproducible.units`). A
-shard is what a copy has in a micro-batch, and gets 1, 2, 4 or another power of two of units. So 2, 4 and 8 shards need
-no thought. For 3 copies of a batch of 24 say `"reproducible.units": 24`: then 3, 6, 12 and 24 copies, and 3 or 6
-micro-batches on one rank, have the same bits. Counts that would add up the shards in another order, as 2 copies of 3
-micro-batches or stages of 2 and of 3 copies, are refused with the reason. At `"reproducible.level": "run"` everything
-goes that divides the batch. A batch that does not divide into so many shards is cut into as many as do divide it, and a
-note of the plan says so: of 8 copies of a batch of 4, two each have the same sample, and 3 copies of a batch of 8 all
-do the same work.
+Everything else is read and checked, and a plan that asks for it is an error: nothing is ignored. Where the table says
+"no", a key of the original EPL has no meaning here: it has its default and no other value, for the reason in the last
+column. A key or word that does not exist is an error that names the nearest one. The batch of a plan is cut in units
+(`reproducible.units`). A shard is what a copy has in a micro-batch, and gets 1, 2, 4 or another power of two of units.
+So 2, 4 and 8 shards need no thought. For 3 copies of a batch of 24 say `"reproducible.units": 24`: then 3, 6, 12 and 24
+copies, and 3 or 6 micro-batches on one rank, have the same bits. Counts that would add up the shards in another order,
+as 2 copies of 3 micro-batches or stages of 2 and of 3 copies, are refused with the reason. At
+`"reproducible.level": "run"` everything goes that divides the batch. A batch that does not divide into so many shards
+is cut into as many as do divide it, and a note of the plan says so: of 8 copies of a batch of 4, two each have the same
+sample, and 3 copies of a batch of 8 all do the same work.
 
 | key | default | values | in this version | meaning |
 |---|---|---|---|---|
@@ -422,7 +442,10 @@ std::string strategy_documentation() {
   text += closing;
   for (const ConfigKey& key : config_keys()) {
     text += cat("| `", key.name, "` | ", attribute_text(key.value), " | ", values_of(key), " | ",
-                key.built ? "yes" : "not yet", " | ", key.doc, " |\n");
+                key.built             ? "yes"
+                : key.settled.empty() ? "not yet"
+                                      : "no",
+                " | ", key.doc, key.settled.empty() ? "" : cat("; no other value: ", key.settled), " |\n");
   }
   return text +
          "\nWhat `reproducible.level` = `run` allows, and the pack that makes use of it: [packs.md](packs.md).\n";
