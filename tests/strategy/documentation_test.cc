@@ -14,8 +14,9 @@ Made from the table of keys in `core/strategy/strategy.cc`; do not edit.
 
 A strategy says how the work of a step is cut. It is one JSON object, given to `epl_strategy_parse`, or to the command
 line as `--strategy` (the JSON itself, or the name of a file with it). Without one, a step runs on one rank and is not
-cut. A strategy never changes the mathematics, but for `batch.semantics` and `amp.level`. At the default `reproducible.level`, `data`,
-it does not change one bit of the result, but for `split`. At `layout` no split does either.
+cut. A strategy never changes the mathematics, but for `batch.semantics` and `amp.level`. At the default
+`reproducible.level`, `data`, it does not change one bit of the result, but for `split`. At `layout` no split does
+either.
 
 ```json
 {"pipeline.num_micro_batch": 4, "reproducible.units": 8}
@@ -308,6 +309,20 @@ missing. A plan has a note of its peak, and its reasons name the nodes:
 ```json
 {"memory.budget": "1.6GB"}
 ```
+
+With `offload.level` values lie in another memory of the device while nobody uses them. On the CPU that memory is files
+in the folder that `offload.folder` names. `offload.values` says which values: `states` of the optimizer, `weights`,
+`gradients` until the update, and `activations`, which are results of the forward pass until the backward pass takes
+them. Without it states and weights move, and of the others those whose copies take no time by the cost model:
+
+```json
+{"offload.level": "v0", "offload.values": "states, activations", "offload.folder": "scratch"}
+```
+
+What is needed comes ahead, by a stream or a thread of its own, and no bit changes. A plan says how many bytes it has in
+each memory. Files take their room when a session begins, so a full disk is an error before the first step. Files have
+no names: a process that is killed leaves none. A disk that fails ends the step with an error. What has to last is in
+checkpoints, as without offload.
 
 ## Mixed precision
 
