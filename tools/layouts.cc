@@ -22,9 +22,11 @@ std::string_view without_number(std::string_view name) {
 int64_t end_of_model_node(const std::vector<std::string>& nodes, int64_t at) {
   const auto name = [&](int64_t n) { return without_number(nodes[static_cast<size_t>(n)]); };
   const auto count = static_cast<int64_t>(nodes.size());
-  int64_t end = at;
+  int64_t begin = at, end = at;
   while (end > 0 && end < count && name(end) == name(end - 1)) ++end;
-  return end < count ? end : at;
+  if (end < count) return end;
+  while (begin > 0 && begin < count && name(begin) == name(begin - 1)) --begin;  // of the last one, as a loss
+  return begin > 0 ? begin : at;
 }
 
 }  // namespace
