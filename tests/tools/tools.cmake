@@ -32,10 +32,6 @@ add_test(NAME tools.fuzz_layouts_of_cases COMMAND epl_tool fuzz-layouts --seed 1
 add_test(NAME cases.strategies COMMAND epl_tool check --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json
   --every 19 ${cases})
 set_tests_properties(cases.strategies PROPERTIES LABELS "cases;only_release" TIMEOUT 900)
-# The same of options beside each strategy.
-add_test(NAME cases.options COMMAND epl_tool check --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json
-  --options ${PROJECT_SOURCE_DIR}/tests/cases/options.json --every 499 ${cases})
-set_tests_properties(cases.options PROPERTIES LABELS "cases;only_release" TIMEOUT 900)
 add_test(NAME cases.strategies_over_processes COMMAND epl_tool check --processes 4 --every 97
   --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json ${cases})
 set_tests_properties(cases.strategies_over_processes PROPERTIES LABELS "cases;only_release" TIMEOUT 900)
