@@ -328,5 +328,13 @@ std::vector<std::string> case_nodes(const CheckOptions& o, const std::string& fo
   const OpenedCase opened = open_case(o, folder);
   return forward_nodes(make_plan(opened.model, opened.trainer, make_strategy(opened.engine, o.job), o.job));
 }
+int64_t case_peak(const CheckOptions& o, const std::string& folder) {
+  const OpenedCase opened = open_case(o, folder);
+  const Plan plan = make_plan(opened.model, opened.trainer, make_strategy(opened.engine, o.job), o.job);
+  int64_t peak = 0;
+  for (int64_t rank = 0; rank < epl_plan_ranks(plan.get()); ++rank)
+    peak = std::max(peak, epl_plan_memory_bytes_peak(plan.get(), rank));
+  return peak;
+}
 
 }  // namespace epl::tools

@@ -18,6 +18,7 @@ struct CheckOptions {
   bool details = false, layouts = false;
   bool without_state = false;  // train with the optimizer that keeps none
   std::string strategies;      // file of a list
+  std::string options;         // of another one, to stand beside those strategies
   int64_t every = 1;           // of the pairs of case and strategy
   int64_t processes = 1;       // of this host, over which the ranks are spread
 };
@@ -57,5 +58,7 @@ struct OpenedCase {
 OpenedCase open_case(const CheckOptions& o, const std::string& folder);
 // The nodes of its forward pass, which scopes match.
 std::vector<std::string> case_nodes(const CheckOptions& o, const std::string& folder);
+// The peak of its plan's fullest rank, in bytes.
+int64_t case_peak(const CheckOptions& o, const std::string& folder);
 
 }  // namespace epl::tools

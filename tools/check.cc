@@ -1,4 +1,6 @@
 // epl check: trains cases with known answers and compares every number with PyTorch's.
+#include <limits>
+
 #include "tools/case.h"
 #include "tools/case_processes.h"
 #include "tools/commands.h"
@@ -58,12 +60,15 @@ void print_error(const CheckOptions& o, const std::string& name, const std::exce
   std::fflush(stdout);
 }
 
-// Every case under every strategy: as right as without one, and where nothing is split, with the same bits. Where each
-// micro-batch is independent, which is another job, as one rank with as many of them.
+// Every case under every strategy: as right as without one, and where nothing is split, with the same bits. Another
+// job, as one of independent micro-batches or in mixed precision, has the bits of one rank that does it, beside a split
+// at level `layout`.
 class StrategyCheck {
  public:
   explicit StrategyCheck(const CheckOptions& o)
-      : o_(o), rows_(parse_strategies(read_file(o.strategies), o.strategies)) {}
+      : o_(o), rows_(parse_strategies(read_file(o.strategies), o.strategies)) {
+    if (!o.options.empty()) rows_ = with_options(rows_, read_file(o.options), o.options);
+  }
 
   int run() {
     for (const std::string& folder : o_.cases) {
@@ -95,16 +100,16 @@ class StrategyCheck {
     const std::vector<std::string> nodes = case_nodes(o_, folder);
     for (const StrategyRow& row : rows_) {
       if (pairs_++ % o_.every != 0) continue;
-      CheckOptions o = o_;
-      o.job.ranks = row.layout.ranks();
-      o.job.strategy = print_json(strategy_of(row.layout, {}, nodes));
       Json line = {{"case", name}, {"strategy", row.name}, {"pass", false}};
       try {
-        const bool is_own = has_independent_micro_batches(row.layout);
+        const bool is_own = is_another_job(row);
+        int64_t budget = std::numeric_limits<int64_t>::max();
+        const CheckOptions o = under(row, folder, nodes, budget);
         // Processes end where one of them does not find the reference's numbers, which are those of another job.
         const Outcome outcome = is_own ? run_case(o, folder) : run_case_in_processes(o, folder);
-        const std::string& wanted = is_own ? one_rank(folder, row.layout) : alone;
-        const bool bits = row.layout.split > 1 || outcome.hash == wanted, memory = outcome.planned == outcome.measured;
+        const std::string& wanted = is_own ? one_rank(folder, row) : alone;
+        const bool bits = (row.layout.split > 1 && !is_own) || outcome.hash == wanted,
+                   memory = outcome.planned == outcome.measured && outcome.planned <= budget;
         line["pass"] = (outcome.pass || is_own) && bits && memory;
         const Json said = outcome_json(name, outcome);
         for (const char* key : {"loss_error", "parameter_error", "weights_hash"}) line[key] = said.at(key);
@@ -113,8 +118,9 @@ class StrategyCheck {
         if (!bits)
           line["error"] = (is_own ? "other bits than on one rank, " : "other bits than without a strategy, ") + wanted;
         if (!memory)
-          line["error"] =
-              std::to_string(outcome.planned) + " bytes were planned and " + std::to_string(outcome.measured) + " used";
+          line["error"] = std::to_string(outcome.planned) + " bytes were planned and " +
+                          std::to_string(outcome.measured) + " used" +
+                          (outcome.planned > budget ? " of " + std::to_string(budget) : "");
       } catch (const ApiError& e) {
         const bool is_refusal = e.code == EPL_ERROR_UNSUPPORTED || e.code == EPL_ERROR_INVALID_ARGUMENT;
         line[is_refusal ? "refused" : "error"] = error_json(name, e).at("error");
@@ -123,23 +129,49 @@ class StrategyCheck {
     }
   }
 
-  static bool has_independent_micro_batches(const Layout& layout) {
-    const auto semantics = layout.keys.find("batch.semantics");
-    return semantics != layout.keys.end() && semantics->second == "per_micro_batch";
+  // What one rank that does another job is told as well.
+  static Json job_keys(const StrategyRow& row) {
+    Json out = Json::object();
+    for (const char* name : {"batch.semantics", "communication.gradients_reduce_method", "amp.level", "amp.type"}) {
+      const auto key = row.layout.keys.find(name);
+      if (key != row.layout.keys.end()) out[name] = key->second;
+    }
+    if (out.contains("batch.semantics"))
+      out["pipeline.num_micro_batch"] = row.layout.keys.at("pipeline.num_micro_batch");
+    return out;
+  }
+  static bool is_another_job(const StrategyRow& row) { return !job_keys(row).empty() || !row.optimizer.empty(); }
+
+  void add_optimizer(const StrategyRow& row, CheckOptions& o) const {
+    o.job.optimizer_options.insert(o.job.optimizer_options.end(), row.optimizer.begin(), row.optimizer.end());
   }
 
-  // The bits of one rank with as many micro-batches, each by itself, whose gradients combine alike.
-  const std::string& one_rank(const std::string& folder, const Layout& layout) {
-    Json same;
-    for (const char* key : {"batch.semantics", "pipeline.num_micro_batch", "communication.gradients_reduce_method"}) {
-      if (const auto found = layout.keys.find(key); found != layout.keys.end()) same[key] = found->second;
-    }
-    std::string& hash = hashes_[{folder, print_json(same)}];
-    if (!hash.empty()) return hash;
+  // `budget`: the bytes of one, where the row has one.
+  CheckOptions under(const StrategyRow& row, const std::string& folder, const std::vector<std::string>& nodes,
+                     int64_t& budget) const {
+    CheckOptions o = o_;
+    o.job.ranks = row.layout.ranks();
+    Json strategy = strategy_of(row.layout, {}, nodes);
+    if (is_another_job(row) && row.layout.split > 1) strategy["reproducible.level"] = "layout";
+    o.job.strategy = print_json(strategy);
+    add_optimizer(row, o);
+    if (row.budget == 0) return o;
+    budget = static_cast<int64_t>(row.budget * static_cast<double>(case_peak(o, folder)));
+    strategy["memory.budget"] = std::to_string(budget);
+    o.job.strategy = print_json(strategy);
+    return o;
+  }
+
+  const std::string& one_rank(const std::string& folder, const StrategyRow& row) {
+    Json strategy = job_keys(row);
+    if (row.layout.split > 1) strategy["reproducible.level"] = "layout";
     CheckOptions o = o_;
     o.job.ranks = 1;
-    o.job.strategy = print_json(same);
-    return hash = run_case(o, folder).hash;
+    o.job.strategy = print_json(strategy);
+    add_optimizer(row, o);
+    std::string& hash = hashes_[{folder, o.job.strategy + (row.optimizer.empty() ? "" : row.optimizer.front())}];
+    if (hash.empty()) hash = run_case(o, folder).hash;
+    return hash;
   }
 
   void tell(const Json& line) {
@@ -208,6 +240,11 @@ Run add_check(CLI::App& app) {
   app.add_option("--strategies", o->strategies,
                  "train under each strategy of a list, too: JSON, as in tests/cases/strategies.json; what a strategy "
                  "cannot cut is listed with the reason")
+      ->type_name("FILE")
+      ->check(existing_file());
+  app.add_option("--options", o->options,
+                 "with --strategies: each option of a list, alone and beside each strategy, instead of the strategies "
+                 "themselves: JSON, as in tests/cases/options.json")
       ->type_name("FILE")
       ->check(existing_file());
   app.add_option("--every", o->every, "with --strategies: only each Nth pair of a case and a strategy")

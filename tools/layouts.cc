@@ -22,9 +22,11 @@ std::string_view without_number(std::string_view name) {
 int64_t end_of_model_node(const std::vector<std::string>& nodes, int64_t at) {
   const auto name = [&](int64_t n) { return without_number(nodes[static_cast<size_t>(n)]); };
   const auto count = static_cast<int64_t>(nodes.size());
-  int64_t end = at;
+  int64_t begin = at, end = at;
   while (end > 0 && end < count && name(end) == name(end - 1)) ++end;
-  return end < count ? end : at;
+  if (end < count) return end;
+  while (begin > 0 && begin < count && name(begin) == name(begin - 1)) --begin;  // of the last one, as a loss
+  return begin > 0 ? begin : at;
 }
 
 }  // namespace
@@ -63,6 +65,14 @@ Json strategy_of(const Layout& layout, const SameBits& common, const std::vector
   if (common.independent > 1) out["batch.semantics"] = "per_micro_batch";
   if (common.units > 0) out["reproducible.units"] = common.units;
   if (common.level != "data") out["reproducible.level"] = common.level;
+  if (!common.narrow.empty()) out["amp.level"] = "O1";
+  if (!common.narrow.empty()) out["amp.type"] = common.narrow;
+  std::string kept;
+  for (const int at : layout.kept) {
+    if (!nodes.empty()) kept += (kept.empty() ? "" : ", ") + nodes[nodes.size() * static_cast<size_t>(at) / 1000];
+  }
+  if (!kept.empty()) out["gradient_checkpoint.type"] = "collection";
+  if (!kept.empty()) out["gradient_checkpoint.tensors"] = kept;
   const char* kind = layout.split == 1 ? "replicate" : layout.experts ? "expert" : "split";
   if (layout.engine_cuts && layout.stages() > 1) out["pipeline.num_stages"] = layout.stages();
   if (layout.cuts.empty() || layout.engine_cuts) {
@@ -117,6 +127,33 @@ std::vector<StrategyRow> parse_strategies(std::string_view text, const std::stri
   return out;
 }
 
+std::vector<StrategyRow> with_options(const std::vector<StrategyRow>& rows, std::string_view options,
+                                      const std::string& file) {
+  std::vector<StrategyRow> out;
+  const Json list = parse_json(options, file);
+  if (!list.is_array()) throw UsageError(file + " is not a JSON list of options");
+  std::vector<StrategyRow> all = {StrategyRow()};
+  all.insert(all.end(), rows.begin(), rows.end());
+  for (const Json& option : list) {
+    try {
+      const Json keys = option.value("strategy", Json::object()), optimizer = option.value("optimizer", Json::object());
+      for (StrategyRow row : all) {
+        if (std::ranges::any_of(keys.items(), [&](const auto& key) { return row.layout.keys.contains(key.key()); }))
+          continue;
+        for (const auto& [key, value] : keys.items()) row.layout.keys[key] = value;
+        for (const auto& [name, value] : optimizer.items())
+          row.optimizer.push_back(name + "=" + (value.is_string() ? value.get<std::string>() : print_json(value)));
+        row.budget = option.value("budget", 0.0);
+        row.name = option.at("name").get<std::string>() + (row.name.empty() ? "" : ", " + row.name);
+        out.push_back(std::move(row));
+      }
+    } catch (const Json::exception& e) {
+      throw UsageError(file + ": " + print_json(option) + ": " + e.what());
+    }
+  }
+  return out;
+}
+
 const Json* LayoutSource::key(const std::string& name) const {
   const auto found = std::find_if(keys_.begin(), keys_.end(), [&](const Json& one) { return one.at("name") == name; });
   return found == keys_.end() ? nullptr : &*found;
@@ -129,6 +166,21 @@ std::vector<std::string> LayoutSource::levels() const {
     if (word != "run" && word != "exact") out.push_back(word.get<std::string>());
   }
   return out;
+}
+
+// What takes a list of names: which values lie in another memory, and which results are kept.
+void LayoutSource::draw_values(Draws& draws, Layout& out) const {
+  const auto offload = out.keys.find("offload.level");
+  if (offload != out.keys.end() && offload->second == "v0" && draws.one_in(2)) {
+    std::string values;
+    for (const char* one : {"states", "weights", "gradients", "activations"}) {
+      if (draws.one_in(2)) values += (values.empty() ? "" : ", ") + std::string(one);
+    }
+    if (!values.empty()) out.keys["offload.values"] = values;
+  }
+  const auto again = out.keys.find("gradient_checkpoint.type");
+  if (again == out.keys.end() || again->second != "collection" || draws.one_in(3)) return;
+  for (int64_t n = 1 + draws.below(4); n > 0; --n) out.kept.push_back(static_cast<int>(draws.below(1000)));
 }
 
 Layout LayoutSource::draw(Draws& draws, int64_t units) const {
@@ -159,6 +211,7 @@ Layout LayoutSource::draw(Draws& draws, int64_t units) const {
     // How many bytes are a budget follows from the model.
     if (out.keys.contains(name) && out.keys[name] == "budget") out.keys[name] = "auto";
   }
+  draw_values(draws, out);
   // The two would contradict each other.
   const auto level = out.keys.find("zero.level");
   if (level != out.keys.end() && (level->second == "v1" || level->second == "v2")) out.keys.erase("batch.order");
@@ -191,6 +244,7 @@ std::vector<Layout> simpler(const Layout& layout) {
   with([](Layout& one) { one.copies = 1; });
   with([](Layout& one) { one.micro_batches = 1; });
   with([](Layout& one) { one.threads = 1; });
+  with([](Layout& one) { one.kept.clear(); });
   with([](Layout& one) { one.copies = std::max<int64_t>(1, one.copies / 2); });
   if (layout.split > 2) with([](Layout& one) { one.split /= 2; });
   with([](Layout& one) { one.micro_batches = std::max<int64_t>(1, one.micro_batches / 2); });

@@ -38,6 +38,7 @@ struct Layout {
   bool engine_cuts = false;          // it finds as many stages itself
   bool experts = false;              // `split` cuts experts
   bool beside = false;               // of one stage: some nodes alone are split, over the ranks of the copies
+  std::vector<int> kept;             // which nodes' results the backward pass finds, in thousandths as well
   std::map<std::string, Json> keys;  // of the strategy besides
 
   int64_t stages() const { return static_cast<int64_t>(cuts.size()) + 1; }
@@ -50,6 +51,7 @@ struct SameBits {
   int64_t units = 0;  // 0: the engine's own choice
   std::string level = "data";
   int64_t independent = 1;  // so many independent micro-batches in every layout; 1: as the layout says
+  std::string narrow;       // amp.type, in mixed precision
 };
 
 // The names of the forward pass's nodes, in their order, which scopes match.
@@ -64,9 +66,15 @@ std::vector<int> even_cuts(int64_t stages);
 struct StrategyRow {
   std::string name;
   Layout layout;
+  std::vector<std::string> optimizer = {};  // of the trainer, name=value
+  double budget = 0;                        // memory.budget as a share of the peak without one; 0: no budget
 };
 // Throws UsageError, which names the list by its file.
 std::vector<StrategyRow> parse_strategies(std::string_view list, const std::string& file);
+// Each option of a list, as in tests/cases/options.json, alone and beside each of these strategies that does not say
+// another word of its keys.
+std::vector<StrategyRow> with_options(const std::vector<StrategyRow>& rows, std::string_view options,
+                                      const std::string& file);
 
 // Draws layouts whose shards of the batch divide the units.
 class LayoutSource {
@@ -79,6 +87,7 @@ class LayoutSource {
 
  private:
   const Json* key(const std::string& name) const;
+  void draw_values(Draws& draws, Layout& out) const;
   Json keys_;
 };
 

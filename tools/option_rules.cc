@@ -27,6 +27,7 @@ const std::vector<Need>& needs() {
       {"--lora-dropout", {"--lora"}, "it is of low-rank adapters"},
       {"--evaluate-epochs", {"--text", "--held-out", "--validation"}, "there is nothing to measure on"},
       {"--every", {"--strategies"}, "it is of the pairs of a case and a strategy"},
+      {"--options", {"--strategies"}, "its options stand beside strategies"},
       {"--final-ratio", {"--schedule"}, "the rate does not fall without a schedule"},
   };
   return rows;

@@ -32,12 +32,22 @@ void Splitting::describe_leaves() {
   }
 }
 
+// A weight may be stored in shards that no node takes (core/strategy/weight_shards.h). These are gathered, and say
+// nothing of where its nodes are cut.
 void Splitting::take_stored(Value v) {
-  const Value there = first_entry_->graph->find(graph_.value(v).name);
+  const Graph& first = *first_entry_->graph;
+  const Value there = first.find(graph_.value(v).name);
   if (!there) return;
-  const Sharding& stored = first_entry_->shardings[there];
   decided_[v] = true;
-  at_[v] = position_of(stored);
+  const CutPosition stored = position_of(first_entry_->shardings[there]);
+  for (const NodeId n : first.node_ids()) {
+    const Node& node = first.node(n);
+    if (node.phase != Phase::forward) continue;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] == there && position_of(operand_shardings(*first_entry_, n).inputs[i]) == stored)
+        at_[v] = stored;
+    }
+  }
 }
 
 void Splitting::find_kept_replicated() {

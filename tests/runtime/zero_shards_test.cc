@@ -314,6 +314,51 @@ TEST(ShardsOfUneven, AreOfAllThatHasTwoElements) {
   EXPECT_EQ((*plan)->state_of(0).find("w2")->local.shape, (Shape{8, 15}));
 }
 
+// What entries without an update cut, by the lines of their nodes.
+std::string cuts_of(const CompiledPlan& plan) {
+  std::string out;
+  const std::string text = *plan.text(EntryKind::predict, "plan");
+  for (size_t at = text.find("\nnode "); at != std::string::npos; at = text.find("\nnode ", at + 1))
+    out += text.substr(at, text.find('\n', at + 1) - at);
+  return out;
+}
+
+// The second convolution's weight is stored in shards over the split, as its gradient has them, but each rank of the
+// split does all of that convolution. In other entries too: else a sum would have other bits there.
+TEST(ShardsBesideSplits, SayNothingOfWhereNodesAreCut) {
+  constexpr std::string_view model = R"(graph conv(x: f32[4,2,6,6] batch 0) {
+  w1: f32[2,2,3,3] = param
+  c1: f32[2] = param
+  w2: f32[2,2,1,1] = param
+  c2: f32[2] = param
+  head: f32[72,4] = param
+  forward:
+  h: f32[4,2,6,6] = conv(x, w1, c1) {pads=[1,1,1,1]}
+  a: f32[4,2,6,6] = gelu(h)
+  g: f32[4,2,6,6] = conv(a, w2, c2)
+  s: f32[4,2,6,6] = add(x, g)
+  f: f32[4,72] = reshape(s) {shape=[4,72]}
+  y: f32[4,4] = matmul(f, head)
+  output y = y
+}
+)";
+  const Layout layout{"split", 2, 1, R"("default": {"split": 2})"};
+  const auto of = [&](const std::string& level) {
+    return *plan_of(layout, {.model = std::string(model), .level = level, .clip_norm = 0});
+  };
+  const auto shards = of("v2"), full = of("off");
+  EXPECT_EQ(shards->state_of(0).find("w2")->local.shape, (Shape{2, 1, 1, 1}));
+  EXPECT_EQ(full->state_of(0).find("w2")->local.shape, (Shape{2, 2, 1, 1}));
+  EXPECT_EQ(cuts_of(*shards), cuts_of(*full));
+  const auto images = [](int step) {
+    std::vector<Tensor> flat = skip_mlp_samples(step, 4, 72);
+    Tensor x(TensorType{DType::f32, {4, 2, 6, 6}});
+    for (int64_t i = 0; i < x.elements(); ++i) x.set(i, flat[0].get(i));
+    return std::vector<Tensor>{x, flat[1]};
+  };
+  expect_same(train(Result(shards), "v2", 3, images), train(Result(full), "off", 3, images), "split");
+}
+
 // What two keys say against each other is an error that names both.
 TEST(ShardsOfKeys, RefuseRanksFirst) {
   for (const std::string level : {"v1", "v2"}) {

@@ -81,6 +81,46 @@ TEST(Layouts, AreStrategies) {
   EXPECT_EQ(print_json(strategy_of(one, {}, nodes)), R"({"pipeline.num_stages":2,"default":{"split":2}})");
 }
 
+TEST(Layouts, SayWhatIsKeptAndWhatIsNarrow) {
+  const std::vector<std::string> nodes = {"a", "b", "c", "d"};
+  EXPECT_EQ(print_json(strategy_of({.kept = {0, 750}}, {.narrow = "f16"}, nodes)),
+            R"({"amp.level":"O1","amp.type":"f16","gradient_checkpoint.type":"collection",)"
+            R"("gradient_checkpoint.tensors":"a, d"})");
+  std::set<std::string> values;
+  std::set<size_t> kept;
+  const LayoutSource source({key("offload.level", "", {"", "v0"}), key("pipeline.num_stages", 1, {}),
+                             key("gradient_checkpoint.type", "", {"", "collection", "budget"}),
+                             key("pipeline.strategy", "GPipe", {"GPipe"})});
+  Draws draws(3);
+  for (int i = 0; i < 500; ++i) {
+    const Layout one = source.draw(draws, 8);
+    if (one.keys.contains("offload.values")) values.insert(one.keys.at("offload.values").get<std::string>());
+    kept.insert(one.kept.size());
+  }
+  EXPECT_GE(values.size(), 10u);
+  EXPECT_EQ(kept, (std::set<size_t>{0, 1, 2, 3, 4}));
+}
+
+// An option stands alone and beside each strategy that says nothing of its keys.
+TEST(Layouts, StandBesideOptions) {
+  const auto rows = parse_strategies(R"([{"name": "2 copies", "ranks": 2},
+    {"name": "2 copies, zero v1", "ranks": 2, "strategy": {"zero.level": "v1"}}])",
+                                     "list");
+  const auto all = with_options(rows, R"([{"name": "zero v0", "strategy": {"zero.level": "v0"}},
+    {"name": "narrow", "optimizer": {"state_type": "bf16"}}, {"name": "budget", "budget": 0.5}])",
+                                "options");
+  std::vector<std::string> names;
+  for (const StrategyRow& row : all) names.push_back(row.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"zero v0", "zero v0, 2 copies", "narrow", "narrow, 2 copies",
+                                             "narrow, 2 copies, zero v1", "budget", "budget, 2 copies",
+                                             "budget, 2 copies, zero v1"}));
+  EXPECT_EQ(all[1].layout.ranks(), 2);
+  EXPECT_EQ(all[1].layout.keys.at("zero.level"), "v0");
+  EXPECT_EQ(all[4].optimizer, std::vector<std::string>{"state_type=bf16"});
+  EXPECT_EQ(all[7].budget, 0.5);
+  EXPECT_THROW(with_options(rows, "{}", "options"), UsageError);
+}
+
 // From any layout the steps lead to the plain one, and each takes something away.
 TEST(Layouts, GetSimpler) {
   Layout one = {
