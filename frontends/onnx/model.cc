@@ -48,11 +48,6 @@ Result<std::shared_ptr<const Model>> OnnxModel::load(const ModelSource& source) 
   return std::shared_ptr<const Model>(std::move(model));
 }
 
-Result<std::shared_ptr<const Model>> OnnxModel::load(const std::string& path) {
-  EPL_ASSIGN(const ModelSource source, ModelSource::of_file(path));
-  return load(source);
-}
-
 Result<std::shared_ptr<const Model>> OnnxModel::load_bytes(std::span<const std::byte> bytes,
                                                            const ModelSource& source) {
   auto model = std::make_shared<OnnxModel>();

@@ -29,7 +29,6 @@ struct TensorLook {
 class OnnxModel : public Model, public std::enable_shared_from_this<OnnxModel> {
  public:
   static Result<std::shared_ptr<const Model>> load(const ModelSource& source);
-  static Result<std::shared_ptr<const Model>> load(const std::string& path);
   static Result<std::shared_ptr<const Model>> load_bytes(std::span<const std::byte> bytes,
                                                          const ModelSource& source = {});
 

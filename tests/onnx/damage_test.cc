@@ -242,8 +242,8 @@ TEST(Hostile, HeadersThatAreNotRead) {
   expect_refused(load(testing::model(parts, {}, {.ir = 99})), "IR version 99");
   expect_refused(load(""), "no graph");
   expect_refused(load("this is not a model at all"), "");
-  EXPECT_FALSE(OnnxModel::load("/nonexistent/model.onnx").ok());
-  EXPECT_FALSE(OnnxModel::load(TemporaryFolder().path()).ok());
+  EXPECT_FALSE(load_model("/nonexistent/model.onnx").ok());
+  EXPECT_FALSE(load_model(TemporaryFolder().path()).ok());
 }
 
 // y = x + the sum of what `nodes` make of a few sizes; z is what of it is used.
@@ -356,7 +356,7 @@ class ExternalData : public ::testing::Test {
 
   Result<epl::Graph> import_with(const std::string& tensor) {
     std::ofstream(folder_ / "model" / "m.onnx", std::ios::binary) << of({node("MatMul", {"x", "w"}, {"y"})}, {tensor});
-    EPL_ASSIGN(auto model, OnnxModel::load((folder_ / "model" / "m.onnx").string()));
+    EPL_ASSIGN(auto model, load_model((folder_ / "model" / "m.onnx").string()));
     return model->bind({.symbols = {{"n", 2}}});
   }
   Result<epl::Graph> at(const std::string& location,
@@ -401,7 +401,7 @@ TEST_F(ExternalData, MayLieBesideTheFileThatTheModelIsALinkTo) {
     for (const char* name : {"m.onnx", "w.bin"}) fs::remove(snapshot / name);
     fs::create_symlink("../../../blobs/aaa", snapshot / "m.onnx");
     if (!target.empty()) fs::create_symlink(target, snapshot / "w.bin");
-    auto model = OnnxModel::load((snapshot / "m.onnx").string());
+    auto model = load_model((snapshot / "m.onnx").string());
     return model.ok() ? (*model)->bind({.symbols = {{"n", 2}}}).status() : model.status();
   };
   EXPECT_TRUE(of_cache("w.bin", "../../../blobs/bbb").ok()) << of_cache("w.bin", "../../../blobs/bbb").to_string();
@@ -475,7 +475,7 @@ TEST_F(ExternalData, ThreeGibibytesAreInspectedAndBoundAtOnce) {
                        .outputs = {port("y", {"n", std::to_string(side)})}};
   std::ofstream(folder_ / "model" / "m.onnx", std::ios::binary) << testing::model(parts);
   auto begin = std::chrono::steady_clock::now();
-  auto model = OnnxModel::load((folder_ / "model" / "m.onnx").string());
+  auto model = load_model((folder_ / "model" / "m.onnx").string());
   ASSERT_TRUE(model.ok()) << model.status().to_string();
   EXPECT_EQ((*model)->initializers().size(), 1u);
   EXPECT_TRUE((*model)->findings().empty());

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 fs::path data() { return fs::path(EPL_SOURCE_DIR) / "tests/onnx/data"; }
 
 std::shared_ptr<const Model> load(const fs::path& path) {
-  auto model = OnnxModel::load(path.string());
+  auto model = load_model(path.string());
   EXPECT_TRUE(model.ok()) << model.status().to_string();
   return model.ok() ? *model : nullptr;
 }
@@ -117,7 +117,7 @@ struct Hostile {
 class HostileFile : public ::testing::TestWithParam<Hostile> {};
 
 TEST_P(HostileFile, IsRefusedWithTheReason) {
-  auto model = OnnxModel::load((data() / GetParam().file).string());
+  auto model = load_model((data() / GetParam().file).string());
   Status status = model.status();
   if (model.ok()) status = (*model)->bind({.symbols = {{"batch", 2}}}).status();
   EXPECT_EQ(status.code(), GetParam().code) << status.to_string();
@@ -175,7 +175,7 @@ TEST(OnnxExternal, ALinkMayNotLeadOut) {
   ASSERT_NE(at, std::string::npos);
   bytes.replace(at, 9, ".//secret");
   std::ofstream(folder / "model/m.onnx", std::ios::binary) << bytes;
-  auto model = OnnxModel::load(folder / "model/m.onnx");
+  auto model = load_model(folder / "model/m.onnx");
   Status status = model.ok() ? (*model)->bind({.symbols = {{"batch", 2}}}).status() : model.status();
   EXPECT_NE(status.to_string().find("leads out"), std::string::npos) << status.to_string();
 }

@@ -47,7 +47,7 @@ class Stored : public ::testing::Test {
     std::ofstream(path_, std::ios::binary) << bytes_;
   }
   std::shared_ptr<const Model> load() {
-    auto loaded = OnnxModel::load(path_);
+    auto loaded = load_model(path_);
     EXPECT_TRUE(loaded.ok()) << loaded.status().to_string();
     return *loaded;
   }
@@ -125,7 +125,7 @@ TEST_F(Stored, AFileThatIsOverwrittenInPlaceIsAnError) {
 TEST_F(Stored, TruncationsAndChangedLengthsAreRefusedAsFromMemory) {
   for (size_t size = 0; size < bytes_.size(); size += bytes_.size() / 200 + 1) {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes_.substr(0, size);
-    const auto from_file = OnnxModel::load(path_), from_memory = testing::load(bytes_.substr(0, size));
+    const auto from_file = load_model(path_), from_memory = testing::load(bytes_.substr(0, size));
     ASSERT_EQ(from_file.ok(), from_memory.ok()) << size;
     if (!from_file.ok()) {
       EXPECT_NE(from_file.status().message().find(from_memory.status().message()), std::string::npos);
@@ -135,7 +135,7 @@ TEST_F(Stored, TruncationsAndChangedLengthsAreRefusedAsFromMemory) {
     std::string damaged = bytes_;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x41);
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << damaged;
-    EXPECT_EQ(OnnxModel::load(path_).ok(), testing::load(damaged).ok()) << at;
+    EXPECT_EQ(load_model(path_).ok(), testing::load(damaged).ok()) << at;
   }
 }
 

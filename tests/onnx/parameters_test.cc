@@ -35,7 +35,7 @@ void check(const fs::path& folder) {
   add_names(text.str(), "trainable", trainable);
   for (const char* key : {"trainable", "frozen", "unused_params"}) add_names(text.str(), key, known);
   ASSERT_FALSE(trainable.empty());
-  auto model = OnnxModel::load((folder / "model.onnx").string());
+  auto model = load_model((folder / "model.onnx").string());
   ASSERT_TRUE(model.ok()) << model.status().to_string();
   Binding binding;
   for (const ModelPort& port : (*model)->inputs()) {
@@ -93,7 +93,7 @@ TEST(OnnxParameters, AreThoseOfPyTorch) {
   EXPECT_GE(all.size(), 40u);
   for (const Exported& one : all) {
     SCOPED_TRACE(one.file);
-    auto model = OnnxModel::load((fs::path(EPL_SOURCE_DIR) / "tests/onnx/parameters" / one.file).string());
+    auto model = load_model((fs::path(EPL_SOURCE_DIR) / "tests/onnx/parameters" / one.file).string());
     ASSERT_TRUE(model.ok()) << model.status().to_string();
     auto graph = (*model)->bind({});
     ASSERT_TRUE(graph.ok()) << graph.status().to_string();

@@ -105,7 +105,7 @@ TEST(QuantizedWeights, AreWrittenAsRealNumbers) {
     ASSERT_TRUE((*loaded)
                     ->save(path, {{"w", nine}, {"b", bias}, {"layer.weight", layer}}, {.for_inference = for_inference})
                     .ok());
-    auto again = OnnxModel::load(path);
+    auto again = load_model(path);
     ASSERT_TRUE(again.ok()) << again.status().to_string();
     std::vector<std::string> names;
     for (const ModelInitializer& one : (*again)->initializers()) names.push_back(one.name);
@@ -132,7 +132,7 @@ TEST(QuantizedWeights, LeaveWhatOthersRead) {
                                     {port("as_stored", {"2", "3"}, schema::TensorProto::DataType_INT8)}));
   ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
   ASSERT_TRUE((*loaded)->save(path, {{"w", w}}).ok());
-  auto again = OnnxModel::load(path);
+  auto again = load_model(path);
   ASSERT_TRUE(again.ok()) << again.status().to_string();
   std::vector<std::string> names;
   for (const ModelInitializer& one : (*again)->initializers()) names.push_back(one.name);

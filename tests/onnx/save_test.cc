@@ -44,7 +44,7 @@ class Saving : public ::testing::Test {
     return open(folder_ / "from/m.onnx");
   }
   std::shared_ptr<const Model> open(const fs::path& path) {
-    auto loaded = OnnxModel::load(path.string());
+    auto loaded = load_model(path.string());
     EXPECT_TRUE(loaded.ok()) << loaded.status().to_string();
     return loaded.ok() ? *loaded : nullptr;
   }
@@ -159,7 +159,7 @@ TEST_F(Saving, WhatDoesNotFitIsRefusedAndWritesNothing) {
 // What PyTorch's exporters do by default is said, and what was exported with care is left alone.
 TEST(Findings, OfExportsThatFoldedTheirParameters) {
   auto warned = [](const std::string& name, const char* what) {
-    auto model = OnnxModel::load(cat(EPL_SOURCE_DIR, "/tests/rewrite/fixtures/", name));
+    auto model = load_model(cat(EPL_SOURCE_DIR, "/tests/rewrite/fixtures/", name));
     EXPECT_TRUE(model.ok()) << model.status().to_string();
     if (!model.ok()) return false;
     auto findings = (*model)->findings();

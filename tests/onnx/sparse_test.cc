@@ -70,7 +70,7 @@ TEST(Sparse, IsWrittenDenseOnceItHasChanged) {
     const std::map<std::string, epl::Tensor> replaced = {{"w.weight", trained}};
     const Status saved = (*made)->save(path, changed ? replaced : std::map<std::string, epl::Tensor>());
     ASSERT_TRUE(saved.ok()) << saved.to_string();
-    auto again = OnnxModel::load(path);
+    auto again = load_model(path);
     ASSERT_TRUE(again.ok()) << again.status().to_string();
     auto graph = (*again)->bind({.symbols = {{"n", 2}}});
     ASSERT_TRUE(graph.ok()) << graph.status().to_string();

@@ -83,7 +83,7 @@ TEST(WeightsInNodes, AreWrittenBackAtTheirPosition) {
     const Status status = (*loaded)->save(path, {{"fc.w_0", other}, {"shift", eight}, {"node_y/else_branch/v", nine}},
                                           {.for_inference = for_inference});
     ASSERT_TRUE(status.ok()) << status.to_string();
-    auto again = OnnxModel::load(path);
+    auto again = load_model(path);
     ASSERT_TRUE(again.ok()) << again.status().to_string();
     auto graph = (*again)->bind({.symbols = {{"n", 3}}});
     ASSERT_TRUE(graph.ok()) << graph.status().to_string();

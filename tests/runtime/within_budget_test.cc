@@ -91,7 +91,7 @@ TEST(WithinBudgetKeys, ThatAStrategySetsStayAsTheyAre) {
   const std::string set = R"("offload.level": "", "pipeline.num_micro_batch": 1)";
   const auto without = plan_of(0, 1, set);
   ASSERT_TRUE(without.ok()) << without.status().to_string();
-  const int64_t budget = PlanMemory(**without).peak() / 2;
+  const int64_t budget = PlanMemory(**without).peak() * 6 / 10;
   const auto plan = plan_of(budget, 1, set);
   EXPECT_EQ(plan.status().code(), Code::unsupported);
   const auto open = plan_of(budget, 1);
@@ -107,7 +107,7 @@ TEST(WithinBudgetKeys, ThatAStrategySetsStayAsTheyAre) {
 TEST(WithinBudgetKeys, AreTakenFromAPlanFile) {
   const auto without = plan_of(0, 1);
   ASSERT_TRUE(without.ok()) << without.status().to_string();
-  PlanOptions options = options_of(PlanMemory(**without).peak() / 2, 1);
+  PlanOptions options = options_of(PlanMemory(**without).peak() * 6 / 10, 1);
   const auto plan = plan_within_budget(test_host(2), options);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   const auto file = std::make_shared<const PlanFile>(decisions_of(**plan, "test"));
