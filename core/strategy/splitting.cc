@@ -33,21 +33,24 @@ void Splitting::describe_leaves() {
 }
 
 // A weight may be stored in shards that no node takes (core/strategy/weight_shards.h). These are gathered, and say
-// nothing of where its nodes are cut.
+// nothing of where its nodes are cut. What the optimizer alone has lies as it is stored.
 void Splitting::take_stored(Value v) {
   const Graph& first = *first_entry_->graph;
   const Value there = first.find(graph_.value(v).name);
   if (!there) return;
   decided_[v] = true;
   const CutPosition stored = position_of(first_entry_->shardings[there]);
+  bool taken = false, taken_so = false;
   for (const NodeId n : first.node_ids()) {
     const Node& node = first.node(n);
     if (node.phase != Phase::forward) continue;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] == there && position_of(operand_shardings(*first_entry_, n).inputs[i]) == stored)
-        at_[v] = stored;
+      if (node.inputs[i] != there) continue;
+      taken = true;
+      taken_so = taken_so || position_of(operand_shardings(*first_entry_, n).inputs[i]) == stored;
     }
   }
+  if (taken_so || !taken) at_[v] = stored;
 }
 
 void Splitting::find_kept_replicated() {
