@@ -206,7 +206,6 @@ class Lifetimes {
         for (size_t i = 0; i < inputs.size() && l_.range[out] < 0; ++i) {
           if (inputs[i] && !taken[i] && may_take(p, static_cast<int>(i), static_cast<int>(o), timeline)) {
             take_over(root(inputs[i]), out);
-            if (takes_segment(p)) l_.shard_offset[out] = segment(p, out);
             taken[i] = true;
           }
         }
@@ -216,25 +215,17 @@ class Lifetimes {
     }
   }
 
-  // Results of this instruction may be written over the rank's own segments of its operands.
-  bool takes_segment(int p) const { return instruction(p).transfer && instruction(p).transfer->scatters; }
-  Lowering::ShardOffset segment(int p, Value v) const { return {axis_of(instruction(p)), graph_.type(v).bytes()}; }
-
-  // Whether output `o` of an instruction may be written over its input `i`, or over a segment of it.
+  // Whether output `o` of an instruction may be written over its input `i`. A shard of a sum is not written over the
+  // rank's segment of it: it may wait for the update, and the memory of the full sum would wait with it.
   bool may_take(int p, int i, int o, const Timeline& timeline) {
     const Instruction& in = instruction(p);
-    if (in.transfer && !((in.transfer->in_place || takes_segment(p)) && i == o)) return false;
+    if (in.transfer && !(in.transfer->in_place && i == o)) return false;
     const auto& [inputs, outputs] = l_.operands[p];
     const Value source = root(inputs[i]), out = outputs[o];
     const bool dies = in_arena(source) && last(source) == p && first(source) < p && sends_[source].empty() &&
                       each(source) == each(out) && last_of_all(source, p, timeline);
     const bool once = std::ranges::count_if(inputs, [&](Value v) { return v && root(v) == source; }) == 1;
-    const int64_t bytes = graph_.type(out).bytes();
-    const int64_t all = graph_.type(source).bytes();
-    const bool fits = takes_segment(p) ? !l_.shard_offset[source] && bytes % memory_alignment == 0 &&
-                                             bytes * ranks_along(axis_of(in)) == all
-                                       : bytes == all;
-    if (!dies || !once || !fits) return false;
+    if (!dies || !once || graph_.type(out).bytes() != graph_.type(source).bytes()) return false;
     const Loop *from = l_.loop_of(first(source)), *loop = l_.loop_of(p);
     if (from != loop && (loop || !(from->interleaved || in.transfer))) return false;
     return in.transfer || in.prepared.may_alias(i, o);

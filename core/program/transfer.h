@@ -53,7 +53,7 @@ struct TransferRow {
   bool in_place = false;     // a result may be written over its own operand
   bool gives_shard = false;  // its result is a shard of its operand, which may be read where it lies
   bool gathers = false;      // an operand may be the rank's own segment of its result
-  bool scatters = false;     // a result may be the rank's own segment of its operand
+  bool scatters = false;     // its result is the rank's shard of a sum
   // Its attribute with the virtual device of which a rank is the other one; empty: none. See ProgramGroup.
   std::string counterpart;
   bool sends = false;              // has a stream of its own: nobody waits for it before its source is written again

@@ -46,6 +46,42 @@ TEST(PickedLinear, HasTheBitsOfAProductForEachRow) {
   }
 }
 
+// Of a sum whose segments are interleaved, as where two matrices lie one behind the other and each is cut over ranks,
+// every segment is what a rank has by itself.
+TEST(PickedLinear, InterleavedSegmentsHaveTheBitsOfTheirSums) {
+  const Sizes s{40, 24, 5, 3};
+  const Units units(4, 2);
+  for (const bool transposed : {false, true}) {
+    const Tensor x = random_f32({s.rows, s.k}, 1), w = random_f32(weight_shape(s, transposed), 2);
+    const Tensor picks = random_int(DType::i64, {s.rows}, 3, 0, s.matrices - 1);
+    Launch full = picked(x, w, picks, transposed);
+    full.units = units;
+    const Tensor y = launch_everywhere(full)[0];
+    std::vector<Tensor> parts;
+    for (int64_t u = 0; u < units.count; ++u) {
+      const Sizes own{s.rows, s.k / units.count, s.n, s.matrices};
+      Tensor some_x(f32_type({s.rows, own.k})), some_w(f32_type(weight_shape(own, transposed)));
+      for (int64_t i = 0; i < own.k; ++i) {
+        const int64_t from = units.position(u * own.k + i, s.k);
+        for (int64_t row = 0; row < s.rows; ++row) some_x.set(row * own.k + i, x.get(row * s.k + from));
+        for (int64_t at = 0; at < s.matrices * s.n; ++at) {
+          const int64_t e = at / s.n, j = at % s.n;
+          if (transposed) {
+            some_w.set((e * s.n + j) * own.k + i, w.get((e * s.n + j) * s.k + from));
+          } else {
+            some_w.set((e * own.k + i) * s.n + j, w.get((e * s.k + from) * s.n + j));
+          }
+        }
+      }
+      parts.push_back(launch_kernel(picked(some_x, some_w, picks, transposed))[0]);
+    }
+    for (int64_t i = 0; i < s.rows * s.n; ++i) {
+      const auto of = [&](size_t u) { return parts[u].as<float>()[static_cast<size_t>(i)]; };
+      ASSERT_EQ(y.as<float>()[static_cast<size_t>(i)], (of(0) + of(1)) + (of(2) + of(3))) << i;
+    }
+  }
+}
+
 TEST(PickedLinear, IndicesThatAreNotThere) {
   const Tensor y = launch_everywhere(
       picked(random_f32({4, 3}, 1), random_f32({2, 3, 5}, 2), Tensor::from_ints({1, 2, -2, -3}), false))[0];

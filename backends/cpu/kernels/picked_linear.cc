@@ -11,6 +11,7 @@
 #include "backends/cpu/kernels/gemm.h"
 #include "backends/cpu/kernels/norm.h"
 #include "backends/cpu/kernels/rows.h"
+#include "backends/cpu/kernels/unit_order.h"
 
 namespace epl::cpu {
 namespace {
@@ -78,15 +79,17 @@ template <class Make> int64_t gemm_bytes(int64_t most, int threads, Make&& probl
 // --- picked_linear ---
 
 GemmProblem product_of(const Picked& p, int64_t rows) {
-  return {.m = rows,
-          .n = p.n,
-          .k = p.k,
-          .units = p.units.count,
-          .a_row = p.k,
-          .a_col = 1,
-          .b_row = p.along_k(),
-          .b_col = p.along_n(),
-          .c_row = p.n};
+  GemmProblem product{.m = rows,
+                      .n = p.n,
+                      .k = p.k,
+                      .units = p.units.count,
+                      .a_row = p.k,
+                      .a_col = 1,
+                      .b_row = p.along_k(),
+                      .b_col = p.along_n(),
+                      .c_row = p.n};
+  if (p.units.outer > 1) product.pack_a = product.pack_b = pack_in_unit_order;
+  return product;
 }
 
 Result<Prepared> prepare_product(const KernelQuery& q) {
@@ -97,7 +100,7 @@ Result<Prepared> prepare_product(const KernelQuery& q) {
   p->n = q.out(0).shape[1];
   p->matrices = q.in(1).shape[0];
   p->units = q.units;
-  EPL_TRY(require(p->units.outer == 1 && p->units.divide(p->k), "segments of the sum that are interleaved"));
+  EPL_TRY(require(p->units.divide(p->k), "segments that do not divide the sum"));
   const int64_t values = p->sorted_values() + line_aligned(p->rows * p->k) + line_aligned(p->rows * p->n);
   const int64_t product = gemm_bytes(p->rows, q.threads, [&](int64_t rows) { return product_of(*p, rows); });
   return Prepared{.state = p, .workspace_bytes = values * bytes_per_float + product};
@@ -113,8 +116,13 @@ void launch_product(const KernelCall& call) {
   for (int64_t e = 0; e < p.matrices; ++e) {
     for (int64_t row = runs.first[e]; row < runs.first[e + 1]; row += most_rows) {
       const GemmProblem product = product_of(p, std::min(most_rows, runs.first[e + 1] - row));
-      gemm(product, {.a = x + row * p.k, .b = call.in<float>(1) + e * p.k * p.n, .c = y + row * p.n}, scratch,
-           call.threads());
+      GemmArguments arguments{.a = x + row * p.k, .b = call.in<float>(1) + e * p.k * p.n, .c = y + row * p.n};
+      const StridedOperand a{arguments.a, product.a_row, product.a_col, {}, false},
+          b{arguments.b, product.b_col, product.b_row, {}, true};
+      const UnitOrder orders[2] = {{pack_strided, &a, p.k, p.units}, {pack_strided, &b, p.k, p.units}};
+      arguments.a_context = &orders[0];
+      arguments.b_context = &orders[1];
+      gemm(product, arguments, scratch, call.threads());
     }
   }
   const int64_t there = runs.first[p.matrices];
