@@ -990,8 +990,8 @@ epl_session_step(epl_session* session, const epl_tensor* const* EPL_COUNT(count)
  * leaves its gradients there too. epl_session_gradients takes the dropout of the next step, updates running statistics,
  * and does not count as a step; epl_session_apply does. Its metrics have the loss of the last batch. An update takes
  * each gradient once. EPL_ERROR_MISUSE: one was neither computed nor set since the last update, or since weights or
- * buffers were loaded or set. EPL_ERROR_NOT_FINITE of epl_session_gradients: they are not finite. The dynamic loss scale
- * of amp.level is halved then, and the same call may be made again. */
+ * buffers were loaded or set. EPL_ERROR_NOT_FINITE of epl_session_gradients: they are not finite. The dynamic loss
+ * scale of amp.level is halved then, and the same call may be made again. */
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_BLOCKING EPL_CHECKED epl_error*
 epl_session_gradients(epl_session* session, const epl_tensor* const* EPL_COUNT(count) inputs, size_t count,
     const epl_call_options* EPL_NULLABLE call, epl_metrics* EPL_OUT EPL_NULLABLE metrics);
