@@ -1635,8 +1635,10 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   /// within an update, and every call says so until a checkpoint is loaded. A class index or table row out of
   /// range is found before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value). Where
   /// nothing in the batch counts, because every target is ignored or its class has weight 0, the step is no
-  /// error: it counts and changes nothing else, its loss is NaN, and a warning is logged.
-  /// `epl_dataset_describe` says which rows the batch is.
+  /// error: it counts and changes nothing else, its loss is NaN, and a warning is logged. Where gradients
+  /// overflow at the dynamic loss scale of amp.level, it is no error either: it does not count and changes
+  /// nothing, the scale is halved, and the same batch may be given again. The number "skipped_steps"
+  /// (epl_session_get_number) counts these. `epl_dataset_describe` says which rows the batch is.
   returned<epl::metrics> step(list<const epl_tensor> inputs, const epl::call_options& call = {}) {
     epl::metrics metrics_out{};
     epl_error* failure = epl_session_step(*this, inputs.data(), inputs.size(), &call, &metrics_out);
@@ -1651,6 +1653,8 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   /// of the next step, updates running statistics, and does not count as a step; epl_session_apply does. Its
   /// metrics have the loss of the last batch. An update takes each gradient once. EPL_ERROR_MISUSE: one was
   /// neither computed nor set since the last update, or since weights or buffers were loaded or set.
+  /// EPL_ERROR_NOT_FINITE of epl_session_gradients: they are not finite. The dynamic loss scale of amp.level is
+  /// halved then, and the same call may be made again.
   returned<epl::metrics> gradients(list<const epl_tensor> inputs, const epl::call_options& call = {}) {
     epl::metrics metrics_out{};
     epl_error* failure = epl_session_gradients(*this, inputs.data(), inputs.size(), &call, &metrics_out);

@@ -30,6 +30,15 @@ int open_nameless(const std::string& folder) {
   return named;
 }
 
+// An error number; 0: there is room.
+int take_room(int descriptor, int64_t bytes) {
+  int failed = 0;
+  do {
+    failed = bytes > 0 ? ::posix_fallocate(descriptor, 0, bytes) : 0;
+  } while (failed == EINTR);  // by a signal of the host
+  return failed;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<File>> File::create(const std::string& folder, int64_t bytes) {
@@ -38,8 +47,7 @@ Result<std::unique_ptr<File>> File::create(const std::string& folder, int64_t by
   const int descriptor = open_nameless(folder);
   if (descriptor < 0) return system_error(opening, folder, errno);
   std::unique_ptr<File> file(new File(folder, descriptor, bytes));
-  const int full = bytes > 0 ? ::posix_fallocate(descriptor, 0, bytes) : 0;
-  if (full != 0)
+  if (const int full = take_room(descriptor, bytes); full != 0)
     return system_error(cat("offload.folder: taking ", grouped(bytes), " bytes for values in"), folder, full);
   EPL_TRY(file->start());
   return file;

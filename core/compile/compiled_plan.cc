@@ -349,9 +349,10 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::compile_all(const Host
     }
     const int64_t peak = PlanMemory(*plan).peak();
     EPL_CHECK(peak <= budget, "a plan of ", peak, " bytes for a budget of ", budget);
+    const auto recomputes = [](const Entry& entry) { return !entry.plan.node_recomputed.empty(); };
     std::vector<std::string> notes = given.notes;
     notes.push_back(cat("memory.budget: a rank has at most ", grouped(peak), " of ", grouped(budget), " bytes",
-                        passes.empty() ? ", and nothing is computed again" : ""));
+                        std::ranges::any_of(plan->entries_, recomputes) ? "" : ", and nothing is computed again"));
     for (Entry& entry : plan->entries_) {
       if (entry.kind == EntryKind::train) entry.plan.notes.insert(entry.plan.notes.end(), notes.begin(), notes.end());
     }

@@ -29,7 +29,8 @@ struct StepMetrics {
   // changed nothing besides. Gradients that are kept are zero.
   bool counts_nothing = false;
   // Gradients are too large for float16 at the scale that the loss has had: nothing is changed, the step has not
-  // counted, and the scale is half of what it was. The same batch may be given again.
+  // counted, and the scale is half of what it was. The same batch may be given again. Gradients alone are `skipped`
+  // then.
   bool overflowed = false;
   bool counts_in_part = false;  // one of several means is over nothing: the loss is NaN, and the others have trained
   // Why the step has not changed the state, Code::not_finite: the loss or a gradient is not finite. Its message names

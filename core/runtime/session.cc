@@ -241,6 +241,10 @@ Status Session::train(StepPhase phase, std::span<const Tensor> inputs, StepMetri
   metrics.skipped = outcome.skipped;
   metrics.counts_nothing = outcome.counts_nothing;
   metrics.overflowed = outcome.overflowed;
+  // Who takes gradients must not take those of an earlier batch for them.
+  if (outcome.overflowed && phase == StepPhase::gradients)
+    metrics.skipped = Status(Code::not_finite, cat("gradients overflow at a loss scale of ", host_state_->loss_scale(),
+                                                   ", which is halved; the same call may be made again"));
   metrics.step = host_state_->steps_done();
   metrics.loss = made || phase == StepPhase::update ? batch_loss_ : Results::loss_of(*entry, given);
   metrics.counts_in_part = phase != StepPhase::update && made && !outcome.counts_nothing && std::isnan(metrics.loss);

@@ -27,8 +27,8 @@ struct Candidate {
   Keys keys;
   SharedPlan plan;
   int64_t peak = 0;
-  double seconds =
-      0;  // rehearsed without a budget, and what is computed again for one: ways to do so are in this order
+  // Rehearsed without a budget, and what is computed again for one: ways to do so are in this order.
+  double seconds = 0;
 };
 
 class Choosing {
@@ -59,12 +59,15 @@ class Choosing {
       }
       if (!best || one.seconds < best->seconds) best = std::move(one);
     }
+    // What is missing is not bytes: such a plan has its own reason.
+    if (!best && options_.strategy.flag("gradient_checkpoint.check_gradients"))
+      return CompiledPlan::create(host_, options_);
     if (!best) {
       const std::string with = nearest.empty() ? "" : cat(", with ", text_of(nearest));
       return over_budget(*without.plan, budget_, least, with);
     }
     PlanOptions chosen = with(best->keys, true);
-    if (best->peak < without.peak) chosen.notes.push_back(note(without, *best));
+    if (!best->keys.empty() || best->peak < without.peak) chosen.notes.push_back(note(without, *best));
     return CompiledPlan::create(host_, chosen);
   }
 
@@ -101,7 +104,9 @@ class Choosing {
                      {{"offload.level", "v0"}, {"offload.values", "states"}},
                      {{"offload.level", "v0"}, {"offload.values", "states, weights, gradients, activations"}}});
     }
-    if (open("pipeline.num_micro_batch"))
+    // Independent micro-batches are part of the mathematics.
+    const bool is_global = options_.strategy.text("batch.semantics") == "global";
+    if (open("pipeline.num_micro_batch") && is_global)
       out.push_back({{}, {{"pipeline.num_micro_batch", "2"}}, {{"pipeline.num_micro_batch", "4"}}});
     return out;
   }
@@ -140,14 +145,16 @@ class Choosing {
   }
 
   // What was chosen, and what it costs.
-  std::string note(const Candidate& without, const Candidate& best) const {
-    const auto percent = [&](double seconds) {
-      return cat(number_text(std::round(1000 * (seconds / without.seconds - 1)) / 10), " %");
-    };
-    std::string out =
-        cat("memory.budget: ", best.keys.empty() ? "what is computed again" : text_of(best.keys),
-            best.keys.empty() ? "" : ", with what is computed again,", " takes ", percent(best.seconds),
-            " more time than no budget, which needs ", grouped(without.peak - best.peak), " bytes more on a rank");
+  static std::string note(const Candidate& without, const Candidate& best) {
+    const auto recomputed = [](const Entry& entry) { return !entry.plan.node_recomputed.empty(); };
+    std::vector<std::string> chosen;
+    if (!best.keys.empty()) chosen.push_back(text_of(best.keys));
+    if (std::ranges::any_of(best.plan->entries(), recomputed)) chosen.push_back("what is computed again");
+    const double percent = std::round(1000 * (best.seconds / without.seconds - 1)) / 10;
+    std::string out = cat("memory.budget: ", join(chosen, ", with "), " takes ", number_text(std::abs(percent)), " % ",
+                          percent < 0 ? "less" : "more", " time than no budget");
+    if (best.peak < without.peak)
+      out += cat(", which needs ", grouped(without.peak - best.peak), " bytes more on a rank");
     return out;
   }
 

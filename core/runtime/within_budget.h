@@ -8,11 +8,12 @@
 
 namespace epl {
 
-// As CompiledPlan::create. Where the plan does not fit into the budget of its strategy, keys that the strategy does not
-// set are chosen: `zero.level`, `offload.level`, `offload.values` and `pipeline.num_micro_batch`. Each combination is
-// planned, and its step is rehearsed. Of those that fit the one with the fastest step is taken. So with more budget no
-// step takes longer, and with less no rank has more. The plan's notes say what was chosen, and what that costs. If none
-// fits, the error says how many bytes are missing, and which keys bring a rank nearest.
+// As CompiledPlan::create. Within a budget, keys that the strategy does not set are chosen: `zero.level`,
+// `offload.level`, `offload.values`, and `pipeline.num_micro_batch` where micro-batches are not independent. Each
+// combination is planned, and its step is rehearsed. Of those that fit the one with the fastest step is taken, also
+// where the plan fits as it is. So with more budget no step takes longer, and with less no rank has more. The plan's
+// notes say what was chosen, and what that costs. If none fits, the error says how many bytes are missing, and which
+// keys bring a rank nearest.
 Result<std::shared_ptr<const CompiledPlan>> plan_within_budget(const Host& host, const PlanOptions& options);
 
 }  // namespace epl

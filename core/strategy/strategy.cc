@@ -106,8 +106,7 @@ std::vector<ConfigKey> keys_of_our_own() {
       built("amp.type", "bf16", "type of 16 bits in mixed precision", {"bf16", "f16"}),
       built("memory.budget", "",
             "bytes that a rank may have at its peak, as 1.6GB or 2GiB; what the strategy leaves open is chosen so that "
-            "the "
-            "plan fits, see above"),
+            "the plan fits, see above"),
       built(
           "reproducible.level", "data",
           "which layouts give the same bits; run: the same one; data: all but splits; layout: all; exact: as data, and "

@@ -279,6 +279,32 @@ TEST(LossScale, ANanInTheDataIsNoOverflow) {
   EXPECT_EQ(number_of(job, "skipped_steps"), 0);
 }
 
+// A caller that takes gradients would else take those of an earlier batch.
+TEST(LossScale, GradientsAloneThatOverflowAreAnError) {
+  auto options = layout_options(GraphModel::parse(steep_model()), 1, at_level("data", amp("f16")));
+  ASSERT_TRUE(options.ok()) << options.status().to_string();
+  options->train.keep_gradients = true;
+  const auto plan = layout_plan(options);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const auto session = Session::create(test_host(2), *plan, {.seed = 7});
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  Job whole = start({});
+  const int skipped = skipped_steps(whole);
+  for (int call = 0; call <= skipped; ++call) {
+    StepMetrics metrics;
+    ASSERT_TRUE((*session)->gradients(steep_batch(0), metrics).ok());
+    EXPECT_EQ(metrics.overflowed, call < skipped) << call;
+    EXPECT_EQ(metrics.skipped.code(), call < skipped ? Code::not_finite : Code::ok) << call;
+    if (call < skipped) EXPECT_EQ((*session)->apply(metrics).code(), Code::misuse) << call;
+  }
+  EXPECT_EQ((*session)->host_state().loss_scale(), number_of(whole, "loss_scale"));
+  StepMetrics metrics;
+  ASSERT_TRUE((*session)->apply(metrics).ok());
+  EXPECT_TRUE(metrics.skipped.ok()) << metrics.skipped.to_string();
+  for (const auto& [name, value] : state_of(whole))
+    EXPECT_TRUE(identical(*(*session)->state().get(name), value)) << name;
+}
+
 TEST(LossScale, IsInCheckpoints) {
   const TemporaryFolder folder;
   Job job = start({}), other = start({.name = "copies", .ranks = 2});

@@ -14,28 +14,44 @@
 namespace epl::within_budget_test {
 namespace {
 
-// Layers whose weights take about what their results take.
-std::string balanced(int layers) {
-  std::string text = "graph balanced(x: f32[32,48] batch 0) {\n  last: f32[48,4] = param\n";
-  for (int i = 0; i < layers; ++i) text += cat("  w", i, ": f32[48,48] = param\n  b", i, ": f32[48] = param\n");
-  text += "  forward:\n  r0: f32[32,48] = relu(x)\n";
+struct Sizes {
+  int samples = 0, width = 0;
+};
+// Weights take about what results take, or much less.
+constexpr Sizes balanced = {32, 48}, many_samples = {256, 16};
+
+std::string model_of(const Sizes& sizes) {
+  constexpr int layers = 3;
+  const std::string results = cat("f32[", sizes.samples, ",", sizes.width, "]");
+  const std::string weights = cat("f32[", sizes.width, ",", sizes.width, "]"), bias = cat("f32[", sizes.width, "]");
+  std::string text = cat("graph layers(x: ", results, " batch 0) {\n  last: f32[", sizes.width, ",4] = param\n");
+  for (int i = 0; i < layers; ++i) text += cat("  w", i, ": ", weights, " = param\n  b", i, ": ", bias, " = param\n");
+  text += cat("  forward:\n  r0: ", results, " = relu(x)\n");
   for (int i = 0; i < layers; ++i) {
-    text += cat("  h", i, ": f32[32,48] = linear(r", i, ", w", i, ", b", i, ")\n  a", i, ": f32[32,48] = gelu(h", i,
-                ")\n  r", i + 1, ": f32[32,48] = add(r", i, ", a", i, ")\n");
+    text += cat("  h", i, ": ", results, " = linear(r", i, ", w", i, ", b", i, ")\n  a", i, ": ", results, " = gelu(h",
+                i, ")\n  r", i + 1, ": ", results, " = add(r", i, ", a", i, ")\n");
   }
-  return text + cat("  y: f32[32,4] = matmul(r", layers, ", last)\n  output y = y\n}\n");
+  return text + cat("  y: f32[", sizes.samples, ",4] = matmul(r", layers, ", last)\n  output y = y\n}\n");
 }
 
-PlanOptions options_of(int64_t budget, int64_t ranks, const std::string& keys = "") {
+PlanOptions options_of(int64_t budget, int64_t ranks, const std::string& keys = "", const Sizes& sizes = balanced) {
   const std::string own = budget > 0 ? cat("\"memory.budget\": \"", budget, "\"") : std::string();
   const std::string all = own.empty() || keys.empty() ? own + keys : cat(own, ", ", keys);
-  auto options = layout_options(GraphModel::parse(balanced(3)), ranks, at_level("data", all));
+  auto options = layout_options(GraphModel::parse(model_of(sizes)), ranks, at_level("data", all));
   EXPECT_TRUE(options.ok()) << options.status().to_string();
   return *std::move(options);
 }
 
-Result<std::shared_ptr<const CompiledPlan>> plan_of(int64_t budget, int64_t ranks, const std::string& keys = "") {
-  return plan_within_budget(test_host(2), options_of(budget, ranks, keys));
+Result<std::shared_ptr<const CompiledPlan>> plan_of(int64_t budget, int64_t ranks, const std::string& keys = "",
+                                                    const Sizes& sizes = balanced) {
+  return plan_within_budget(test_host(2), options_of(budget, ranks, keys, sizes));
+}
+
+// Of a plan without a budget.
+int64_t peak_of(const std::string& keys, const Sizes& sizes) {
+  const auto plan = plan_of(0, 1, keys, sizes);
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  return plan.ok() ? PlanMemory(**plan).peak() : 0;
 }
 
 // What plans are chosen by.
@@ -103,6 +119,33 @@ TEST(WithinBudgetKeys, ThatAStrategySetsStayAsTheyAre) {
   }));
 }
 
+// How many independent micro-batches there are is part of the mathematics.
+TEST(WithinBudgetKeys, LeaveIndependentMicroBatchesAlone) {
+  const std::string keys = R"("gradient_checkpoint.type": "auto", "offload.level": "")";
+  const auto global = plan_of(peak_of(keys, many_samples) * 8 / 10, 1, keys, many_samples);
+  ASSERT_TRUE(global.ok()) << global.status().to_string();
+  EXPECT_GT((*global)->options().strategy.integer("pipeline.num_micro_batch"), 1);
+  const std::string independent = cat(keys, R"(, "batch.semantics": "per_micro_batch")");
+  const auto refused = plan_of(peak_of(independent, many_samples) * 8 / 10, 1, independent, many_samples);
+  EXPECT_EQ(refused.status().code(), Code::unsupported);
+  EXPECT_NE(refused.status().message().find("too many"), std::string::npos) << refused.status().to_string();
+}
+
+// Results are computed again only where a note says so, and the other way round.
+TEST(WithinBudgetKeys, AreInNotesWithWhatIsComputedAgain) {
+  const std::string set = R"("offload.level": "")";
+  for (const int percent : {95, 80}) {
+    const auto plan = plan_of(peak_of(set, many_samples) * percent / 100, 1, set, many_samples);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    const Plan& train = (*plan)->entry(EntryKind::train)->plan;
+    const auto note =
+        std::ranges::find_if(train.notes, [](const std::string& one) { return one.find(" time than") != one.npos; });
+    ASSERT_NE(note, train.notes.end());
+    EXPECT_EQ(note->find("what is computed again") != note->npos, !train.node_recomputed.empty()) << *note;
+    EXPECT_EQ(note->find("pipeline.num_micro_batch = ") != note->npos, train.micro_batches() > 1) << *note;
+  }
+}
+
 // A plan file has what was chosen, so the strategy that it was made for reads it.
 TEST(WithinBudgetKeys, AreTakenFromAPlanFile) {
   const auto without = plan_of(0, 1);
@@ -116,6 +159,22 @@ TEST(WithinBudgetKeys, AreTakenFromAPlanFile) {
   const auto again = plan_within_budget(test_host(2), options);
   ASSERT_TRUE(again.ok()) << again.status().to_string();
   EXPECT_EQ(PlanMemory(**again).peak(), PlanMemory(**plan).peak());
+}
+
+// A first step with nothing computed again has no room, which more bytes of the others do not say.
+TEST(WithinBudgetErrors, SayThatGradientsCannotBeCompared) {
+  const std::string keys = R"("offload.level": "", "pipeline.num_micro_batch": 1)";
+  const int64_t most = peak_of(keys, many_samples);
+  const int64_t least = peak_of(cat(keys, R"(, "gradient_checkpoint.type": "auto")"), many_samples);
+  ASSERT_LT(least, most);
+  const int64_t budget = (least + most) / 2;
+  EXPECT_TRUE(plan_of(budget, 1, keys, many_samples).ok());
+  const std::string compared = cat(keys, R"(, "gradient_checkpoint.check_gradients": true)");
+  const auto refused = plan_of(budget, 1, compared, many_samples);
+  EXPECT_EQ(refused.status().code(), Code::unsupported);
+  EXPECT_TRUE(refused.status().message().starts_with("gradient_checkpoint.check_gradients computes"))
+      << refused.status().to_string();
+  EXPECT_TRUE(plan_of(most, 1, compared, many_samples).ok());
 }
 
 TEST(WithinBudgetErrors, SayHowManyBytesAreMissingAndWhatIsNearest) {

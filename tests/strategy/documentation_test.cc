@@ -34,7 +34,7 @@ The keys of the table below stand at the top level. Two more keys stand beside t
 {"default": {"replicate": 2}}
 ```
 
-This version runs eight things:
+This version runs nine things:
 
 - data parallelism: `default` with `replicate` on as many ranks as the plan is made for;
 - micro-batches;
@@ -44,6 +44,7 @@ This version runs eight things:
 - experts: `expert`, each rank has some of them;
 - copies that share out what they keep of the optimizer: `zero.level`;
 - results that the backward pass computes again: `gradient_checkpoint.type`, `memory.budget`;
+- values that lie in another memory while nobody uses them: `offload.level`;
 - mixed precision: `amp.level`.
 
 ```json
@@ -323,11 +324,12 @@ The plan then has an entry `check`, whose memory counts in its peak, so take the
 
 `memory.budget` limits what a rank may have at its peak: weights, the optimizer's state and all that a step computes
 into. What the strategy does not set is chosen: what is computed again, `zero.level`, `offload.level` with
-`offload.values`, and `pipeline.num_micro_batch`. No choice changes a number at level `data`. Each combination is
-planned, and its step is simulated; what is computed again counts by the cost model. Of those whose exact peak fits the
-fastest one is taken. So more budget never takes longer, and less never has a higher peak. If none fits, the error says
-how many bytes are missing, and with which keys. Notes of a plan say what was chosen and what it costs; its reasons name
-the nodes:
+`offload.values`, and `pipeline.num_micro_batch`, unless micro-batches are independent. No choice changes a number at
+level `data`. Each combination is planned, and its step is simulated; what is computed again counts by the cost model.
+Of those whose exact peak fits the fastest one is taken, also where the plan fits as it is. So more budget never takes
+longer, and less never has a higher peak. If none fits, the error says how many bytes are missing, and with which keys.
+Notes of a plan say what was chosen and what it costs; its reasons name the nodes. The choice depends on the threads of
+a rank, so processes with different numbers of them may not agree: give all of them one plan file. A budget:
 
 ```json
 {"memory.budget": "1.6GB"}

@@ -490,7 +490,9 @@ class Session(core.Handle):
         row out of range is found before anything runs (ERROR_INVALID_ARGUMENT, which names input, row and
         value). Where nothing in the batch counts, because every target is ignored or its class has weight 0,
         the step is no error: it counts and changes nothing else, its loss is NaN, and a warning is logged.
-        `Dataset.describe` says which rows the batch is."""
+        Where gradients overflow at the dynamic loss scale of amp.level, it is no error either: it does not
+        count and changes nothing, the scale is halved, and the same batch may be given again. The number
+        "skipped_steps" (Session.get_number) counts these. `Dataset.describe` says which rows the batch is."""
         inputs_data, inputs_length = core.handles(inputs)
         metrics_out = raw.Metrics()
         core.check(core.library().epl_session_step(core.pointer(self), inputs_data, inputs_length, core.call_options(call), c.byref(metrics_out)))
@@ -505,7 +507,8 @@ class Session(core.Handle):
         the dropout of the next step, updates running statistics, and does not count as a step; Session.apply
         does. Its metrics have the loss of the last batch. An update takes each gradient once. ERROR_MISUSE:
         one was neither computed nor set since the last update, or since weights or buffers were loaded or
-        set."""
+        set. ERROR_NOT_FINITE of Session.gradients: they are not finite. The dynamic loss scale of amp.level
+        is halved then, and the same call may be made again."""
         inputs_data, inputs_length = core.handles(inputs)
         metrics_out = raw.Metrics()
         core.check(core.library().epl_session_gradients(core.pointer(self), inputs_data, inputs_length, core.call_options(call), c.byref(metrics_out)))

@@ -2093,8 +2093,10 @@ func SessionDestroy(session *Session) {
 // an update, and every call says so until a checkpoint is loaded. A class index or table row out of range is
 // found before anything runs (EPL_ERROR_INVALID_ARGUMENT, which names input, row and value). Where nothing in
 // the batch counts, because every target is ignored or its class has weight 0, the step is no error: it counts
-// and changes nothing else, its loss is NaN, and a warning is logged. `epl_dataset_describe` says which rows the
-// batch is.
+// and changes nothing else, its loss is NaN, and a warning is logged. Where gradients overflow at the dynamic
+// loss scale of amp.level, it is no error either: it does not count and changes nothing, the scale is halved,
+// and the same batch may be given again. The number "skipped_steps" (epl_session_get_number) counts these.
+// `epl_dataset_describe` says which rows the batch is.
 func SessionStep(session *Session, inputs []*Tensor, call *CallOptions, metrics *Metrics) (failure *Error) {
 	failure = C.epl_session_step(session, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), (*C.epl_metrics)(unsafe.Pointer(metrics)))
 	return
@@ -2109,7 +2111,9 @@ func SessionStep(session *Session, inputs []*Tensor, call *CallOptions, metrics 
 // applies. A step leaves its gradients there too. epl_session_gradients takes the dropout of the next step,
 // updates running statistics, and does not count as a step; epl_session_apply does. Its metrics have the loss of
 // the last batch. An update takes each gradient once. EPL_ERROR_MISUSE: one was neither computed nor set since
-// the last update, or since weights or buffers were loaded or set.
+// the last update, or since weights or buffers were loaded or set. EPL_ERROR_NOT_FINITE of
+// epl_session_gradients: they are not finite. The dynamic loss scale of amp.level is halved then, and the same
+// call may be made again.
 func SessionGradients(session *Session, inputs []*Tensor, call *CallOptions, metrics *Metrics) (failure *Error) {
 	failure = C.epl_session_gradients(session, unsafe.SliceData(inputs), C.size_t(len(inputs)), (*C.epl_call_options)(unsafe.Pointer(call)), (*C.epl_metrics)(unsafe.Pointer(metrics)))
 	return
