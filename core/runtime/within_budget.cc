@@ -74,7 +74,12 @@ class Choosing {
  private:
   PlanOptions with(const Keys& keys, bool budget) const {
     PlanOptions out = options_;
-    if (!budget) out.strategy.config.erase("memory.budget");
+    if (!budget) {
+      out.strategy.config.erase("memory.budget");
+      // Says no more than that there is a budget.
+      constexpr const char* type = "gradient_checkpoint.type";
+      if (out.strategy.text(type) == "budget") out.strategy.config.erase(type);
+    }
     for (const auto& [key, value] : keys) {
       const Status set = set_config(out.strategy, key, value);
       EPL_CHECK(set.ok(), set.to_string());

@@ -119,6 +119,20 @@ TEST(WithinBudgetKeys, ThatAStrategySetsStayAsTheyAre) {
   }));
 }
 
+// "budget" says that results are computed again for a budget, as they are without it.
+TEST(WithinBudgetKeys, GoWithTheTypeBudget) {
+  const std::string keys = R"("offload.level": "", "pipeline.num_micro_batch": 1)";
+  const int64_t most = peak_of(keys, many_samples);
+  const int64_t least = peak_of(cat(keys, R"(, "gradient_checkpoint.type": "auto")"), many_samples);
+  for (const int64_t budget : {most, (least + most) / 2}) {
+    const auto plain = plan_of(budget, 1, keys, many_samples);
+    const auto typed = plan_of(budget, 1, cat(keys, R"(, "gradient_checkpoint.type": "budget")"), many_samples);
+    ASSERT_TRUE(plain.ok()) << plain.status().to_string();
+    ASSERT_TRUE(typed.ok()) << typed.status().to_string();
+    EXPECT_EQ(PlanMemory(**typed).peak(), PlanMemory(**plain).peak()) << budget;
+  }
+}
+
 // How many independent micro-batches there are is part of the mathematics.
 TEST(WithinBudgetKeys, LeaveIndependentMicroBatchesAlone) {
   const std::string keys = R"("gradient_checkpoint.type": "auto", "offload.level": "")";
@@ -134,8 +148,10 @@ TEST(WithinBudgetKeys, LeaveIndependentMicroBatchesAlone) {
 // Results are computed again only where a note says so, and the other way round.
 TEST(WithinBudgetKeys, AreInNotesWithWhatIsComputedAgain) {
   const std::string set = R"("offload.level": "")";
-  for (const int percent : {95, 80}) {
-    const auto plan = plan_of(peak_of(set, many_samples) * percent / 100, 1, set, many_samples);
+  const int64_t most = peak_of(set, many_samples);
+  const int64_t least = peak_of(cat(set, R"(, "gradient_checkpoint.type": "auto")"), many_samples);
+  for (const int64_t budget : {(least + most) / 2, least * 8 / 10}) {
+    const auto plan = plan_of(budget, 1, set, many_samples);
     ASSERT_TRUE(plan.ok()) << plan.status().to_string();
     const Plan& train = (*plan)->entry(EntryKind::train)->plan;
     const auto note =
