@@ -156,8 +156,8 @@ class Choosing {
     if (!best.keys.empty()) chosen.push_back(text_of(best.keys));
     if (std::ranges::any_of(best.plan->entries(), recomputed)) chosen.push_back("what is computed again");
     const double percent = std::round(1000 * (best.seconds / without.seconds - 1)) / 10;
-    std::string out = cat("memory.budget: ", join(chosen, ", with "), " takes ", number_text(std::abs(percent)), " % ",
-                          percent < 0 ? "less" : "more", " time than no budget");
+    std::string out = cat("memory.budget: ", join(chosen, ", with "), " takes ", number_text(std::abs(percent)),
+                          percent < 0 ? " % less time" : " % more time", " than no budget");
     if (best.peak < without.peak)
       out += cat(", which needs ", grouped(without.peak - best.peak), " bytes more on a rank");
     return out;

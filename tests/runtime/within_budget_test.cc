@@ -136,7 +136,7 @@ TEST(WithinBudgetKeys, GoWithTheTypeBudget) {
 // How many independent micro-batches there are is part of the mathematics.
 TEST(WithinBudgetKeys, LeaveIndependentMicroBatchesAlone) {
   const std::string keys = R"("gradient_checkpoint.type": "auto", "offload.level": "")";
-  const auto global = plan_of(peak_of(keys, many_samples) * 8 / 10, 1, keys, many_samples);
+  const auto global = plan_of(peak_of(keys, many_samples) * 95 / 100, 1, keys, many_samples);
   ASSERT_TRUE(global.ok()) << global.status().to_string();
   EXPECT_GT((*global)->options().strategy.integer("pipeline.num_micro_batch"), 1);
   const std::string independent = cat(keys, R"(, "batch.semantics": "per_micro_batch")");
@@ -150,7 +150,7 @@ TEST(WithinBudgetKeys, AreInNotesWithWhatIsComputedAgain) {
   const std::string set = R"("offload.level": "")";
   const int64_t most = peak_of(set, many_samples);
   const int64_t least = peak_of(cat(set, R"(, "gradient_checkpoint.type": "auto")"), many_samples);
-  for (const int64_t budget : {(least + most) / 2, least * 8 / 10}) {
+  for (const int64_t budget : {(least + most) / 2, least * 95 / 100}) {
     const auto plan = plan_of(budget, 1, set, many_samples);
     ASSERT_TRUE(plan.ok()) << plan.status().to_string();
     const Plan& train = (*plan)->entry(EntryKind::train)->plan;
