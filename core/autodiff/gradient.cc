@@ -82,6 +82,7 @@ class Differentiator {
     Gradients gradients;
     for (Value v : wanted) {
       Var g = total(v);
+      set_scope_of(v);
       if (g) g = builder_.cast(g, graph_.type(v).dtype);
       gradients.values.push_back(g.value());
       gradients.reasons.push_back(g ? "" : no_path_reason(graph_, v, end, "no path leads to the loss"));
@@ -108,18 +109,37 @@ class Differentiator {
     }
   }
 
+  // Parts arrive from the last use to the first, and are summed in that order, each when it arrives: what uses a value
+  // in a hundred places has one sum, and not a hundred parts that wait for the last. Parts that may be joined wait, and
+  // those of 16 bits, which are added as float32 where one is.
   void add(Value v, Var part) {
     grow();
+    std::vector<Var>& parts = parts_[v.index];
+    const auto waits = [&](const Var& one) { return has_16_bits(one.dtype()) || may_be_joined(one); };
+    if (parts.size() == 1 && !waits(parts[0]) && !waits(part)) {
+      set_scope_of(v);
+      part = parts[0] + part;
+      parts.clear();
+      grow();
+    }
     parts_[v.index].push_back(part);
   }
 
-  // Parts arrive from the last use to the first; they are summed in the order of the uses.
+  bool may_be_joined(const Var& part) const {
+    const ValueInfo& info = graph_.value(part.value());
+    return info.kind == ValueKind::result && graph_.node(info.producer).op->joined;
+  }
+
+  void set_scope_of(Value v) {
+    builder_.set_scope(cat(graph_.value(v).name, ".gradient"));
+    const NodeId producer = graph_.value(v).producer;
+    builder_.set_origin(producer ? graph_.node(producer).origin_name() : "");
+  }
+
   Var total(Value v) {
     if (static_cast<size_t>(v.index) >= parts_.size()) return {};
     if (!totals_[v.index] && !parts_[v.index].empty()) {
-      builder_.set_scope(cat(graph_.value(v).name, ".gradient"));
-      const NodeId producer = graph_.value(v).producer;
-      builder_.set_origin(producer ? graph_.node(producer).origin_name() : "");
+      set_scope_of(v);
       std::vector<Var> parts = parts_[v.index];
       // Beside one of float32, those of 16 bits are added as such.
       const auto wide = [](const Var& part) { return part.dtype() == DType::f32; };
@@ -128,8 +148,8 @@ class Differentiator {
       }
       Var sum = joined(builder_, parts);
       if (!sum) {
-        sum = parts.back();
-        for (size_t i = parts.size() - 1; i-- > 0;) sum = sum + parts[i];
+        sum = parts[0];
+        for (size_t i = 1; i < parts.size(); ++i) sum = sum + parts[i];
       }
       grow();
       totals_[v.index] = sum;
