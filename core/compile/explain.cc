@@ -7,7 +7,9 @@
 #include "core/base/seconds_text.h"
 #include "core/base/shown.h"
 #include "core/base/text.h"
+#include "core/compile/budget.h"
 #include "core/compile/overview.h"
+#include "core/compile/peak.h"
 #include "core/compile/plan_memory.h"
 #include "core/compile/process_memory.h"
 #include "core/program/kernel_report.h"
@@ -50,19 +52,6 @@ std::string task_graphs_text(const Plan& plan, int virtual_device) {
                         one.nodes, " nodes)"));
   }
   return join(parts, " and ");
-}
-
-// Layers are alike: "transformer.h.*.ln_1.weight" for twelve.
-std::string without_numbers(const std::string& text) {
-  std::string out;
-  for (char c : text) {
-    if (c < '0' || c > '9') {
-      out += c;
-    } else if (out.empty() || out.back() != '*') {
-      out += '*';
-    }
-  }
-  return out;
 }
 
 struct TensorGroup {
@@ -159,6 +148,27 @@ template <class List> std::string untrained_text(const List& untrained) {
   return out;
 }
 
+// What there is at the peak, by what it is for, and what takes most of it.
+std::string peak_text(const Peak& peak) {
+  std::string out = cat("at that peak, in ", peak.entry, ":\n");
+  for (const MemoryItem& item : peak.kinds) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
+  out += "the most bytes there have:\n";
+  for (const Peak::Value& value : peak.largest) {
+    out += cat("  ", grouped(value.bytes), ": ", value.name, value.values > 1 ? cat(" (", value.values, ")") : "", ", ",
+               value.kind, value.phase.empty() ? "" : cat(", made in phase ", value.phase, " by ", value.node), "\n");
+  }
+  return out;
+}
+
+std::string trials_text(const std::vector<BudgetTrial>& tried) {
+  std::string out = tried.empty() ? "" : "planned for memory.budget:\n";
+  for (const BudgetTrial& trial : tried) {
+    out += cat("  ", trial_text(trial), ": ", grouped(trial.peak), " bytes, ", seconds_text(trial.seconds), ", ",
+               outcome_name(trial.outcome), "\n");
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string CompiledPlan::explain() const {
@@ -194,6 +204,7 @@ std::string CompiledPlan::explain() const {
   out += untrained_text(untrained_);
   out += cat("memory of a rank at its peak: ", with_mebibytes(PlanMemory(*this).peak()), "\n");
   for (const MemoryItem& item : PlanMemory(*this).items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
+  out += peak_text(peak_of(*this, PlanMemory(*this).fullest_class())) + trials_text(options_.tried);
   const ProcessMemory process = process_memory(*this);
   out += cat("memory of the process at its peak, saving and exporting included: about ", with_mebibytes(process.peak),
              "\n");
