@@ -326,8 +326,8 @@ into. What the strategy does not set is chosen: what is computed again, `zero.le
 `offload.values`, and `pipeline.num_micro_batch`. No choice changes a number at level `data`. Each combination is
 planned, and its step is simulated; what is computed again counts by the cost model. Of those whose exact peak fits the
 fastest one is taken. So more budget never takes longer, and less never has a higher peak. If none fits, the error says
-how many bytes are missing, and with which keys. Notes of a plan say what was chosen and what it costs; its reasons name
-the nodes:
+how many bytes are missing, and with which keys. Notes of a plan say what was chosen and what it costs. `epl plan` lists
+what was tried, with peak and time. The reasons of a plan name the nodes:
 
 ```json
 {"memory.budget": "1.6GB"}
