@@ -30,14 +30,20 @@ HeldArena::HeldArena(const Program& program, const LocalGraph& local)
     const auto is_again = [&](const DoneNode& node) { return local.again.contains(node.name); };
     again_.push_back(!in.nodes.empty() && std::ranges::all_of(in.nodes, is_again));
   }
-  over_time_.assign(static_cast<size_t>(lives_.instructions), HeldBytes{});
+  // First what comes and goes, then the sums.
+  over_time_.assign(static_cast<size_t>(lives_.instructions) + 1, HeldBytes{});
   for (const Life& life : lives_.ranges) {
     for (size_t c = 0; c < life.contents.size(); ++c) {
       const auto kind = static_cast<size_t>(held(life.contents[c], end(life, c)));
       const int next = c + 1 < life.contents.size() ? life.contents[c + 1].time : life.last + 1;
-      for (int t = life.contents[c].time; t < next; ++t) over_time_[static_cast<size_t>(t)][kind] += life.bytes;
+      over_time_[static_cast<size_t>(life.contents[c].time)][kind] += life.bytes;
+      over_time_[static_cast<size_t>(next)][kind] -= life.bytes;
     }
   }
+  for (size_t t = 1; t < over_time_.size(); ++t) {
+    for (size_t kind = 0; kind < helds.size(); ++kind) over_time_[t][kind] += over_time_[t - 1][kind];
+  }
+  over_time_.pop_back();
 }
 
 int64_t HeldArena::bytes_at(int time) const {
