@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "core/base/seconds_text.h"
 #include "core/base/shown.h"
@@ -78,6 +79,30 @@ std::string shardings_text(const Overview& overview, const std::string& kind) {
   return out;
 }
 
+// The arena of a rank in tenths of a step: the fullest moment of each, what has most of it, and what changes it.
+std::string tenths_text(const Overview& overview, const Overview::Row& row) {
+  std::string out = "the arena over a step, in tenths of it:\n";
+  size_t next = 0;
+  for (int tenth = 0; tenth < 10 && !row.memory.empty(); ++tenth) {
+    const double begin = overview.seconds * tenth / 10, end = overview.seconds * (tenth + 1) / 10;
+    // What is there when it begins is there in it.
+    size_t shown = next > 0 ? next - 1 : 0;
+    for (; next < row.memory.size() && (row.memory[next].first < end || tenth == 9); ++next) {
+      if (row.memory[next].second > row.memory[shown].second) shown = next;
+    }
+    const HeldBytes& held = row.held[shown];
+    const auto most = static_cast<size_t>(std::ranges::max_element(held) - held.begin());
+    std::set<std::string> marks;
+    for (const Overview::Mark& mark : row.marks) {
+      if (mark.begin < end && mark.end > begin) marks.insert(mark.what);
+    }
+    const std::vector<std::string> changes(marks.begin(), marks.end());
+    out += cat("  ", grouped(row.memory[shown].second), " bytes, most of it ", held_name(helds[most]),
+               changes.empty() ? "" : cat("; ", join(changes, ", ")), "\n");
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string explain(const CompiledPlan& plan, const Overview& overview) {
@@ -107,7 +132,10 @@ std::string explain(const CompiledPlan& plan, const Overview& overview) {
     out += cat(", ", percent(overview.time.moving, overview.seconds), " moving, ",
                percent(overview.time.waiting, overview.seconds), " waiting for others");
   }
-  return out + "\n";
+  out += "\n";
+  const int fullest = PlanMemory(plan).fullest_class();
+  const auto row = std::ranges::find(overview.rows, fullest, &Overview::Row::virtual_device);
+  return row == overview.rows.end() ? out : out + tenths_text(overview, *row);
 }
 
 Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage, int shape) const {

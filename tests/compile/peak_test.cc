@@ -114,6 +114,13 @@ TEST_P(Peaks, AndTheRowsOfAnOverview) {
       EXPECT_GT(mark.count, 0);
     }
   }
+  const std::string text = explain(*plan, overview);
+  const auto row = std::ranges::find(overview.rows, PlanMemory(*plan).fullest_class(), &Overview::Row::virtual_device);
+  ASSERT_NE(row, overview.rows.end());
+  const int64_t most = std::ranges::max_element(row->memory, {}, [](const auto& p) { return p.second; })->second;
+  EXPECT_NE(text.find("the arena over a step, in tenths of it:\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(cat("  ", grouped(most), " bytes, most of it ")), std::string::npos) << text;
+  for (const Overview::Mark& mark : row->marks) EXPECT_NE(text.find(mark.what), std::string::npos) << text;
 }
 
 INSTANTIATE_TEST_SUITE_P(Options, Peaks,
