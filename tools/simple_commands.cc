@@ -227,8 +227,8 @@ Run add_plan(CLI::App& app) {
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--html", output->page,
-                 "a page to write instead: ranks, a predicted step as a picture, memory over time, what moves, and how "
-                 "each tensor lies and why")
+                 "a page to write instead: ranks, a predicted step as a picture, memory over time and what holds it, "
+                 "what moves, and how each tensor lies and why")
       ->check(file_name());
   app.add_option("--annotated", output->annotated,
                  "an ONNX file to write: the model with the plan in it (stages and shards, IR 11)")

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/base/json.h"
 #include "core/capi/handle.h"
 
 namespace epl {
+struct BudgetTrial;
 class CompiledPlan;
 struct Overview;
+struct Peak;
 class Model;
 }  // namespace epl
 
@@ -24,6 +27,8 @@ Json describe_training(const Model& model);
 std::string describe_memory(const CompiledPlan& plan);
 // The plan as a page shows it: meshes, tensors, a step in virtual time.
 std::string describe_overview(const CompiledPlan& plan, const Overview& overview);
+Json describe_peak(const Peak& peak);
+Json describe_trials(const std::vector<BudgetTrial>& tried);
 std::string describe_parameters(const CompiledPlan& plan);
 std::string describe_notes(const CompiledPlan& plan);
 

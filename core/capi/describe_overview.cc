@@ -1,3 +1,6 @@
+// The document "overview" of a plan: what runs where, when and why, and what is in memory over a step.
+#include <algorithm>
+
 #include "core/capi/describe.h"
 #include "core/compile/overview.h"
 #include "core/compile/plan_memory.h"
@@ -57,7 +60,21 @@ Json describe_virtual_device(const CompiledPlan& plan, const Overview& overview,
           {"arena_bytes", entry.programs[c].memories[0].arena_bytes},
           {"forward_seconds", one.forward_seconds},
           {"backward_seconds", one.backward_seconds},
-          {"time", describe_time(one.time)}};
+          {"time", describe_time(one.time)},
+          {"peak", describe_peak(one.peak)}};
+}
+
+// Bytes at each point of memory, by what they are for; kinds of which there are none are left out.
+Json describe_held(const Overview::Row& row) {
+  Json out = Json::object();
+  for (const Held held : helds) {
+    const auto of_kind = [held](const HeldBytes& bytes) { return bytes[static_cast<size_t>(held)]; };
+    if (std::ranges::none_of(row.held, of_kind)) continue;
+    Json bytes = Json::array();
+    for (const HeldBytes& at : row.held) bytes.push_back(of_kind(at));
+    out[std::string(held_name(held))] = std::move(bytes);
+  }
+  return out;
 }
 
 Json describe_row(const Overview::Row& row) {
@@ -68,7 +85,13 @@ Json describe_row(const Overview::Row& row) {
     spans.push_back(std::move(one));
   }
   for (const auto& [time, bytes] : row.memory) memory.push_back(Json::array({time, bytes}));
-  return {{"ranks", row.ranks}, {"virtual_device", row.virtual_device}, {"spans", spans}, {"memory", memory}};
+  Json marks = Json::array();
+  for (const Overview::Mark& mark : row.marks) {
+    marks.push_back(
+        {{"what", mark.what}, {"begin", mark.begin}, {"end", mark.end}, {"bytes", mark.bytes}, {"count", mark.count}});
+  }
+  return {{"ranks", row.ranks}, {"virtual_device", row.virtual_device}, {"spans", spans},
+          {"memory", memory},   {"held", describe_held(row)},           {"marks", marks}};
 }
 
 Json describe_collective(const Overview::Collective& one) {
@@ -132,6 +155,7 @@ std::string describe_overview(const CompiledPlan& plan, const Overview& overview
   std::vector<std::string> notes = plan.notes();
   notes.insert(notes.end(), entry.plan.notes.begin(), entry.plan.notes.end());
   out["notes"] = notes;
+  out["tried"] = describe_trials(plan.options().tried);
   return print_json(out);
 }
 

@@ -1,8 +1,10 @@
+// The documents "memory", "notes" and "parameters" of a plan.
 #include <algorithm>
 #include <map>
 
 #include "core/base/json.h"
 #include "core/capi/describe.h"
+#include "core/compile/peak.h"
 #include "core/compile/plan_memory.h"
 #include "core/compile/process_memory.h"
 #include "core/program/describe.h"
@@ -101,6 +103,8 @@ std::string describe_memory(const CompiledPlan& plan) {
   Json items = Json::array();
   for (const MemoryItem& item : PlanMemory(plan).items()) items.push_back({{"what", item.what}, {"bytes", item.bytes}});
   out["items"] = items;
+  out["peak"] = describe_peak(peak_of(plan, PlanMemory(plan).fullest_class()));
+  out["tried"] = describe_trials(plan.options().tried);
   const ProcessMemory process = process_memory(plan);
   Json parts = Json::array();
   for (const MemoryItem& item : process.items) parts.push_back({{"what", item.what}, {"bytes", item.bytes}});

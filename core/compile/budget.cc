@@ -195,6 +195,24 @@ Status over_budget(const CompiledPlan& plan, int64_t budget, int64_t least, std:
                      "pass, and a split or a pipeline less for weights");
 }
 
+std::string_view outcome_name(BudgetTrial::Outcome outcome) {
+  switch (outcome) {
+    case BudgetTrial::Outcome::taken:
+      return "taken";
+    case BudgetTrial::Outcome::fits:
+      return "fits";
+    case BudgetTrial::Outcome::too_large:
+      return "too large";
+    default:
+      return "slower";
+  }
+}
+
+std::string trial_text(const BudgetTrial& trial) {
+  const std::string keys = trial.keys.empty() ? "the strategy's keys" : trial.keys;
+  return trial.again ? cat(keys, ", with results computed again") : keys;
+}
+
 void take_chosen(Strategy& strategy, const Strategy& chosen) {
   if (strategy.text("memory.budget").empty()) return;
   for (const char* key : {"zero.level", "offload.level", "offload.values", "pipeline.num_micro_batch"}) {

@@ -29,6 +29,11 @@ double seconds_again(const CompiledPlan& plan);
 // keys.
 Status over_budget(const CompiledPlan& plan, int64_t budget, int64_t least, std::string_view with = {});
 
+// "taken", "fits", "too large" or "slower".
+std::string_view outcome_name(BudgetTrial::Outcome outcome);
+// "zero.level = v1, with results computed again"
+std::string trial_text(const BudgetTrial& trial);
+
 // Takes what is chosen for a budget from the strategy of a plan that was made for it: keys that `strategy` does not
 // set.
 void take_chosen(Strategy& strategy, const Strategy& chosen);

@@ -3,11 +3,14 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "core/base/seconds_text.h"
 #include "core/base/shown.h"
 #include "core/base/text.h"
+#include "core/compile/budget.h"
 #include "core/compile/overview.h"
+#include "core/compile/peak.h"
 #include "core/compile/plan_memory.h"
 #include "core/compile/process_memory.h"
 #include "core/program/kernel_report.h"
@@ -52,19 +55,6 @@ std::string task_graphs_text(const Plan& plan, int virtual_device) {
   return join(parts, " and ");
 }
 
-// Layers are alike: "transformer.h.*.ln_1.weight" for twelve.
-std::string without_numbers(const std::string& text) {
-  std::string out;
-  for (char c : text) {
-    if (c < '0' || c > '9') {
-      out += c;
-    } else if (out.empty() || out.back() != '*') {
-      out += '*';
-    }
-  }
-  return out;
-}
-
 struct TensorGroup {
   const Overview::Tensor* first = nullptr;
   int count = 0;
@@ -85,6 +75,30 @@ std::string shardings_text(const Overview& overview, const std::string& kind) {
     out += cat("  ", group.count > 1 ? without_numbers(tensor.name) : tensor.name,
                group.count > 1 ? cat(" (", group.count, ")") : "", ": ", tensor.type, " ", tensor.sharding,
                tensor.why.empty() ? "" : cat(": ", tensor.why), "\n");
+  }
+  return out;
+}
+
+// The arena of a rank in tenths of a step: the fullest moment of each, what has most of it, and what changes it.
+std::string tenths_text(const Overview& overview, const Overview::Row& row) {
+  std::string out = "the arena over a step, in tenths of it:\n";
+  size_t next = 0;
+  for (int tenth = 0; tenth < 10 && !row.memory.empty(); ++tenth) {
+    const double begin = overview.seconds * tenth / 10, end = overview.seconds * (tenth + 1) / 10;
+    // What is there when it begins is there in it.
+    size_t shown = next > 0 ? next - 1 : 0;
+    for (; next < row.memory.size() && (row.memory[next].first < end || tenth == 9); ++next) {
+      if (row.memory[next].second > row.memory[shown].second) shown = next;
+    }
+    const HeldBytes& held = row.held[shown];
+    const auto most = static_cast<size_t>(std::ranges::max_element(held) - held.begin());
+    std::set<std::string> marks;
+    for (const Overview::Mark& mark : row.marks) {
+      if (mark.begin < end && mark.end > begin) marks.insert(mark.what);
+    }
+    const std::vector<std::string> changes(marks.begin(), marks.end());
+    out += cat("  ", grouped(row.memory[shown].second), " bytes, most of it ", held_name(helds[most]),
+               changes.empty() ? "" : cat("; ", join(changes, ", ")), "\n");
   }
   return out;
 }
@@ -118,7 +132,10 @@ std::string explain(const CompiledPlan& plan, const Overview& overview) {
     out += cat(", ", percent(overview.time.moving, overview.seconds), " moving, ",
                percent(overview.time.waiting, overview.seconds), " waiting for others");
   }
-  return out + "\n";
+  out += "\n";
+  const int fullest = PlanMemory(plan).fullest_class();
+  const auto row = std::ranges::find(overview.rows, fullest, &Overview::Row::virtual_device);
+  return row == overview.rows.end() ? out : out + tenths_text(overview, *row);
 }
 
 Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage, int shape) const {
@@ -159,6 +176,27 @@ template <class List> std::string untrained_text(const List& untrained) {
   return out;
 }
 
+// What there is at the peak, by what it is for, and what takes most of it.
+std::string peak_text(const Peak& peak) {
+  std::string out = cat("at that peak, in ", peak.entry, ":\n");
+  for (const MemoryItem& item : peak.kinds) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
+  out += "the most bytes there have:\n";
+  for (const Peak::Value& value : peak.largest) {
+    out += cat("  ", grouped(value.bytes), ": ", value.name, value.values > 1 ? cat(" (", value.values, ")") : "", ", ",
+               value.kind, value.phase.empty() ? "" : cat(", made in phase ", value.phase, " by ", value.node), "\n");
+  }
+  return out;
+}
+
+std::string trials_text(const std::vector<BudgetTrial>& tried) {
+  std::string out = tried.empty() ? "" : "planned for memory.budget:\n";
+  for (const BudgetTrial& trial : tried) {
+    out += cat("  ", trial_text(trial), ": ", grouped(trial.peak), " bytes, ", seconds_text(trial.seconds), ", ",
+               outcome_name(trial.outcome), "\n");
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string CompiledPlan::explain() const {
@@ -194,6 +232,7 @@ std::string CompiledPlan::explain() const {
   out += untrained_text(untrained_);
   out += cat("memory of a rank at its peak: ", with_mebibytes(PlanMemory(*this).peak()), "\n");
   for (const MemoryItem& item : PlanMemory(*this).items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
+  out += peak_text(peak_of(*this, PlanMemory(*this).fullest_class())) + trials_text(options_.tried);
   const ProcessMemory process = process_memory(*this);
   out += cat("memory of the process at its peak, saving and exporting included: about ", with_mebibytes(process.peak),
              "\n");

@@ -28,7 +28,7 @@ class TraceRows {
     const Entry& entry = entry_of(plan);
     for (size_t t = 0; t < entry.programs.size(); ++t) {
       phases_.push_back(phases_of(entry.programs[t], entry.locals[t]));
-      live_.push_back(live_bytes(entry.programs[t]));
+      held_.emplace_back(entry.programs[t], entry.locals[t]);
     }
     for (const RankTrace& rank : trace.ranks) add(rank);
   }
@@ -48,7 +48,8 @@ class TraceRows {
       found->ranks.push_back(rank.rank);
       return;
     }
-    row.memory = memory_of(rank);
+    add_memory(rank, row);
+    row.marks = marks_of(rank);
     rows_.push_back(std::move(row));
   }
 
@@ -80,29 +81,60 @@ class TraceRows {
     return phases_[static_cast<size_t>(rank.virtual_device)][static_cast<size_t>(event.instruction)];
   }
 
+  const HeldArena& held(const RankTrace& rank) const { return held_[static_cast<size_t>(rank.virtual_device)]; }
+
   // The most of each of many short times.
-  std::vector<std::pair<double, int64_t>> memory_of(const RankTrace& rank) const {
-    const std::vector<int64_t>& live = live_[static_cast<size_t>(rank.virtual_device)];
-    std::vector<std::pair<double, int64_t>> points;
-    size_t at = 0;
+  void add_memory(const RankTrace& rank, Overview::Row& row) const {
+    int at = 0;
     for (const TraceEvent& event : rank.events) {
       if (event.instruction == TraceEvent::agreement) continue;
-      const int64_t bytes = live[at++];
+      const HeldBytes& by_kind = held(rank).over_time()[static_cast<size_t>(at)];
+      const int64_t bytes = held(rank).bytes_at(at++);
       const double time = event.begin - begin_;
       const bool near =
-          !points.empty() && time - points.back().first < seconds_ / static_cast<double>(max_memory_points);
-      if (near) {
-        points.back().second = std::max(points.back().second, bytes);
+          !row.memory.empty() && time - row.memory.back().first < seconds_ / static_cast<double>(max_memory_points);
+      if (near && bytes <= row.memory.back().second) continue;
+      if (!near) {
+        row.memory.emplace_back(time, bytes);
+        row.held.push_back(by_kind);
       } else {
-        points.emplace_back(time, bytes);
+        row.memory.back().second = bytes;
+        row.held.back() = by_kind;
       }
     }
-    return points;
+  }
+
+  std::vector<Overview::Mark> marks_of(const RankTrace& rank) const {
+    std::vector<Overview::Mark> marks;
+    std::map<std::string_view, size_t> latest;  // by what they are
+    for (const TraceEvent& event : rank.events) {
+      const Instruction* in = rank.instruction(event);
+      const std::string_view what = in ? held(rank).mark(event.instruction) : "";
+      if (what.empty()) continue;
+      const double begin = event.moves - begin_, end = event.end - begin_;
+      const auto [found, is_new] = latest.try_emplace(what, marks.size());
+      if (is_new || begin - marks[found->second].end > seconds_ / static_cast<double>(max_memory_points)) {
+        found->second = marks.size();
+        marks.push_back({.what = std::string(what), .begin = begin, .end = end});
+      }
+      Overview::Mark& mark = marks[found->second];
+      mark.end = std::max(mark.end, end);
+      mark.bytes += result_side(*in);
+      ++mark.count;
+    }
+    return marks;
+  }
+
+  // Of what an instruction gives; of what goes to another memory, all of it.
+  static int64_t result_side(const Instruction& in) {
+    int64_t bytes = 0;
+    for (int o = 0; o < in.query->outputs(); ++o) bytes += in.query->out(o).bytes();
+    return bytes;
   }
 
   double begin_, seconds_;
   std::vector<std::vector<Phase>> phases_;  // by virtual device, then by instruction
-  std::vector<std::vector<int64_t>> live_;  // by virtual device, then in the order of a step
+  std::vector<HeldArena> held_;             // by virtual device
   std::vector<Overview::Row> rows_;
 };
 
@@ -137,6 +169,7 @@ Overview::VirtualDevice describe_virtual_device(const CompiledPlan& plan, const 
   out.forward_seconds /= micro_batches;
   out.backward_seconds /= micro_batches;
   out.time = time_of(rank, trace.begin(), trace.end());
+  out.peak = peak_of(plan, rank.virtual_device);
   return out;
 }
 

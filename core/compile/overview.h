@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "core/compile/compiled_plan.h"
+#include "core/compile/peak.h"
+#include "core/program/held.h"
 #include "core/program/step_trace.h"
 
 namespace epl {
@@ -22,6 +24,7 @@ struct Overview {
     int64_t parameter_bytes = 0;                       // of one rank
     double forward_seconds = 0, backward_seconds = 0;  // of the calls of one micro-batch
     RankTime time;                                     // of its first rank
+    Peak peak;                                         // of a rank
   };
   // What a rank does for a while; waits are what is between.
   struct Span {
@@ -30,11 +33,20 @@ struct Overview {
     double begin = 0, end = 0;
     friend bool operator==(const Span&, const Span&) = default;
   };
+  // What changes memory for a while: "recomputed", "gathered", "fetched" or "evicted".
+  struct Mark {
+    std::string what;
+    double begin = 0, end = 0;
+    int64_t bytes = 0;  // of what comes, or goes
+    int count = 0;      // of instructions, which follow each other closely
+  };
   struct Row {
     std::vector<int> ranks;  // that do the same at the same time
     int virtual_device = 0;
     std::vector<Span> spans;
     std::vector<std::pair<double, int64_t>> memory;  // bytes of the arena that are alive, from a time on
+    std::vector<HeldBytes> held;                     // the same by what they are for
+    std::vector<Mark> marks;
   };
   struct Collective {
     std::string what, axis;  // or the virtual device at the other end

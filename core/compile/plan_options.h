@@ -23,6 +23,20 @@ struct PlanShape {
   std::optional<TensorType> target;  // as LossSpec::target
 };
 
+// A combination of keys that was planned for `memory.budget`.
+struct BudgetTrial {
+  enum class Outcome : uint8_t {
+    taken,
+    fits,
+    too_large,
+    slower  // than what is taken, whether it fits or not: nothing is computed again in it
+  } outcome = Outcome::slower;
+  std::string keys;    // as a user writes them; empty: those of the strategy alone
+  bool again = false;  // results are computed again to fit; where it is too large, as many as can be
+  int64_t peak = 0;    // bytes of a rank
+  double seconds = 0;  // of a step, rehearsed, with what is computed again where it fits
+};
+
 struct PlanOptions {
   std::shared_ptr<const Model> model;
   TrainOptions train;
@@ -38,6 +52,7 @@ struct PlanOptions {
   // Taken instead of new ones. Null: the passes decide.
   std::shared_ptr<const PlanFile> decisions;
   std::vector<std::string> notes;          // of the budget of the strategy: what has led to these options
+  std::vector<BudgetTrial> tried;          // for it, by the time of a step that computes nothing again
   Stop stop;                               // while the plan is made; not kept
   bool rewrites = true;                    // restore fused meaning (attention, layer norm, ...)
   std::vector<std::string> train_outputs;  // model outputs to return from step besides the loss

@@ -34,7 +34,10 @@ class Unrolled {
         if (wait.instruction < 0) end_send(wait.event);
       }
       const auto block = std::ranges::find(program_.blocks, call.id(), &Block::id);
-      for (int i = block->first; i < block->last; ++i, ++time_) visit(i, call.micro_batch);
+      for (int i = block->first; i < block->last; ++i, ++time_) {
+        lives_.order.push_back(i);
+        visit(i, call.micro_batch);
+      }
     }
     for (const auto& [event, range] : sending_) lives_.ranges[range].last = time_ - 1;
     lives_.instructions = time_;
@@ -67,23 +70,31 @@ class Unrolled {
         in.transfer && in.transfer->at_last_iteration && micro_batch + 1 != program_.micro_batches();
     for (size_t o = 0; !unfinished && o < in.outputs.size(); ++o) {
       const Location& at = in.outputs[o];
+      if (!at.in_arena()) continue;
+      const Life::Content content{time_, i, static_cast<int>(o)};
       // Over an operand, or over the rank's own segment of it.
       const auto same = [&](const Location& from) { return from.in_arena() && address(from) == address(at); };
-      if (!at.in_arena() || std::ranges::any_of(in.inputs, same)) continue;
-      latest_[address(at)] = add(address(at), in.query->out(static_cast<int>(o)).bytes());
+      if (std::ranges::any_of(in.inputs, same)) {
+        if (const auto there = latest_.find(address(at)); there != latest_.end())
+          lives_.ranges[there->second].contents.push_back(content);
+        continue;
+      }
+      latest_[address(at)] = add(address(at), in.query->out(static_cast<int>(o)).bytes(), content);
     }
     if (!in.workspace.in_arena()) return;
+    const Life::Content workspace{time_, i, -1};
     if (!in.transfer || !in.transfer->held_bytes) {
-      add(address(in.workspace), in.workspace_bytes);
+      add(address(in.workspace), in.workspace_bytes, workspace);
     } else if (const auto held = held_.find(i); held != held_.end()) {
       lives_.ranges[held->second].last = time_;
     } else {
-      held_[i] = add(address(in.workspace), in.workspace_bytes + in.transfer->held_bytes(in, program_.micro_batches()));
+      held_[i] = add(address(in.workspace), in.workspace_bytes + in.transfer->held_bytes(in, program_.micro_batches()),
+                     workspace);
     }
   }
 
-  size_t add(int64_t address, int64_t bytes) {
-    lives_.ranges.push_back({address, aligned_bytes(bytes), time_, time_});
+  size_t add(int64_t address, int64_t bytes, const Life::Content& content) {
+    lives_.ranges.push_back({address, aligned_bytes(bytes), time_, time_, {content}});
     return lives_.ranges.size() - 1;
   }
 

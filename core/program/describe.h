@@ -16,10 +16,17 @@ std::vector<Phase> phases_of(const Program& program, const LocalGraph& local);
 struct Life {
   int64_t address = 0, bytes = 0;
   int first = 0, last = 0;
+  // What is there, and from when on: a result of an instruction, or its workspace. What is written over an operand
+  // comes after that operand.
+  struct Content {
+    int time = 0, instruction = 0, output = 0;  // -1: workspace
+  };
+  std::vector<Content> contents;  // ascending
 };
 struct Lives {
   std::vector<Life> ranges;
   int instructions = 0;
+  std::vector<int> order;              // by time: the instruction
   std::vector<std::string> unwritten;  // instructions that read what none has written
 };
 Lives lives_of(const Program& program);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,7 @@ struct LocalGraph {
   std::vector<LocalPort> outputs;
   std::vector<LocalState> cut_state;
   std::vector<StateHome> homes;
+  std::set<std::string> again;  // names of nodes that the backward pass computes again
   int virtual_device = 0;
   Mesh mesh;
   BatchLayout batch;  // Plan::batch_of_virtual_device

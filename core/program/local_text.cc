@@ -68,6 +68,7 @@ std::string print_local(const LocalGraph& local) {
   }
   for (const StateHome& home : local.homes)
     out += cat("home ", name_text(home.name), " ", memory_kind_name(home.memory), "\n");
+  for (const std::string& name : local.again) out += cat("again ", name_text(name), "\n");
   return out + print_graph(local.graph);
 }
 
@@ -106,6 +107,10 @@ Result<LocalGraph> parse_local(std::string_view text) {
       StateHome& home = local.homes.emplace_back();
       if (!reader.name(home.name) || !parse_memory(reader, home.memory) || home.memory == MemoryKind::device)
         return reader.fail("expected a state and its memory");
+    } else if (reader.take("again ")) {
+      std::string name;
+      if (!reader.name(name)) return reader.fail("expected the name of a node");
+      local.again.insert(name);
     } else {
       return reader.fail("unknown line");
     }

@@ -97,7 +97,10 @@ Status Partition::recompute(Value v, const LocalWriter& w) {
   is_recomputed_[n] = true;
   for (Value input : global_.node(n).inputs) EPL_TRY(recompute(input, w));
   for (Value output : global_.node(n).outputs) known_.moved.erase(output);
-  return make_local(n, LocalWriter(local_, w.block(), Phase::backward), true);
+  const NodeId last{local_.graph.node_count() - 1};
+  EPL_TRY(make_local(n, LocalWriter(local_, w.block(), Phase::backward), true));
+  for (const NodeId made : local_.graph.node_ids().after(last)) local_.again.insert(local_.graph.node(made).name);
+  return {};
 }
 
 bool Partition::is_again(NodeId n, const BlockId& block) const {

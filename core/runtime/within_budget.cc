@@ -42,22 +42,32 @@ class Choosing {
     std::optional<Candidate> best;
     int64_t least = without.peak;
     Keys nearest;
+    std::vector<BudgetTrial> tried;
+    size_t taken = 0;
     for (Candidate& one : candidates) {
+      BudgetTrial& trial =
+          tried.emplace_back(BudgetTrial{.keys = text_of(one.keys), .peak = one.peak, .seconds = one.seconds});
       // What is computed again takes time as well.
-      if (best && one.seconds >= best->seconds) break;
+      if (best && one.seconds >= best->seconds) continue;
       if (one.peak > budget_) {
-        int64_t reached = one.peak;
-        auto fitted = candidate(one.keys, true, &reached);
-        if (reached < least) nearest = one.keys;
-        least = std::min(least, reached);
+        trial.again = true;
+        auto fitted = candidate(one.keys, true, &trial.peak);
+        if (trial.peak < least) nearest = one.keys;
+        least = std::min(least, trial.peak);
         if (!fitted.ok()) {
           if (fitted.status().code() != Code::unsupported) return fitted.status();
+          trial.outcome = BudgetTrial::Outcome::too_large;
           continue;
         }
         fitted->seconds = one.seconds + seconds_again(*fitted->plan);
         one = *std::move(fitted);
+        trial.peak = one.peak;
+        trial.seconds = one.seconds;
       }
-      if (!best || one.seconds < best->seconds) best = std::move(one);
+      trial.outcome = BudgetTrial::Outcome::fits;
+      if (best && one.seconds >= best->seconds) continue;
+      taken = tried.size() - 1;
+      best = std::move(one);
     }
     // What is missing is not bytes: such a plan has its own reason.
     if (!best && options_.strategy.flag("gradient_checkpoint.check_gradients"))
@@ -66,7 +76,9 @@ class Choosing {
       const std::string with = nearest.empty() ? "" : cat(", with ", text_of(nearest));
       return over_budget(*without.plan, budget_, least, with);
     }
+    tried[taken].outcome = BudgetTrial::Outcome::taken;
     PlanOptions chosen = with(best->keys, true);
+    chosen.tried = std::move(tried);
     if (!best->keys.empty() || best->peak < without.peak) chosen.notes.push_back(note(without, *best));
     return CompiledPlan::create(host_, chosen);
   }

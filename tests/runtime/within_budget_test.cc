@@ -162,6 +162,38 @@ TEST(WithinBudgetKeys, AreInNotesWithWhatIsComputedAgain) {
   }
 }
 
+// What was tried is told with peak and time, and it is what the choice follows from.
+TEST(WithinBudgetTrials, SayWhatWasChosenFrom) {
+  using Outcome = BudgetTrial::Outcome;
+  const auto without = plan_of(0, 2);
+  ASSERT_TRUE(without.ok()) << without.status().to_string();
+  EXPECT_TRUE((*without)->options().tried.empty());
+  const int64_t budget = PlanMemory(**without).peak() * 7 / 10;
+  const auto plan = plan_of(budget, 2);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const std::vector<BudgetTrial>& tried = (*plan)->options().tried;
+  ASSERT_EQ(std::ranges::count(tried, Outcome::taken, &BudgetTrial::outcome), 1);
+  const BudgetTrial& taken = *std::ranges::find(tried, Outcome::taken, &BudgetTrial::outcome);
+  EXPECT_EQ(taken.peak, PlanMemory(**plan).peak());
+  EXPECT_NEAR(taken.seconds, seconds_of(*plan), 1e-12);
+  EXPECT_EQ(std::ranges::count(tried, std::string(), &BudgetTrial::keys), 1);
+  for (const BudgetTrial& trial : tried) {
+    EXPECT_GT(trial.seconds, 0) << trial.keys;
+    if (trial.outcome == Outcome::too_large) {
+      EXPECT_GT(trial.peak, budget) << trial.keys;
+    } else {
+      EXPECT_GE(trial.seconds, taken.seconds) << trial.keys;
+    }
+    if (trial.outcome == Outcome::fits) {
+      EXPECT_LE(trial.peak, budget) << trial.keys;
+    }
+  }
+  const std::string text = (*plan)->explain();
+  EXPECT_NE(text.find("planned for memory.budget:\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(", taken\n"), std::string::npos) << text;
+  EXPECT_EQ((*without)->explain().find("planned for memory.budget"), std::string::npos);
+}
+
 // A plan file has what was chosen, so the strategy that it was made for reads it.
 TEST(WithinBudgetKeys, AreTakenFromAPlanFile) {
   const auto without = plan_of(0, 1);

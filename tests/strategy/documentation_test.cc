@@ -328,8 +328,9 @@ into. What the strategy does not set is chosen: what is computed again, `zero.le
 level `data`. Each combination is planned, and its step is simulated; what is computed again counts by the cost model.
 Of those whose exact peak fits the fastest one is taken, also where the plan fits as it is. So more budget never takes
 longer, and less never has a higher peak. If none fits, the error says how many bytes are missing, and with which keys.
-Notes of a plan say what was chosen and what it costs; its reasons name the nodes. The choice depends on the threads of
-a rank, so processes with different numbers of them may not agree: give all of them one plan file. A budget:
+Notes of a plan say what was chosen and what it costs. `epl plan` lists what was tried, with peak and time; the reasons
+of a plan name the nodes. The choice depends on the threads of a rank, so processes with different numbers of them may
+not agree: give all of them one plan file. A budget:
 
 ```json
 {"memory.budget": "1.6GB"}

@@ -38,6 +38,8 @@ PROBE = """<script>addEventListener('load', () => {
     wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
     charts, smallest, cut, scroll, over, cards, reasons, heads, times, curves: document.querySelectorAll('.curve').length,
     points: document.querySelectorAll('#loss circle').length,
+    areas: document.querySelectorAll('#held .area').length, marks: document.querySelectorAll('#held [data-mark]').length,
+    largest: document.querySelectorAll('#largest tr').length, tried: document.querySelectorAll('#tried tr').length,
     rectangles: document.querySelectorAll('#arena rect').length, ranks: document.querySelectorAll('[data-rank]').length,
     kinds: new Set([...document.querySelectorAll('#step [data-span]')].map(r => r.getAttribute('fill'))).size,
     tensors: document.querySelectorAll('#tensors tr').length, tip, text: document.body.innerText,
@@ -81,6 +83,12 @@ def main(epl, out):
     run("template", "gpt2", "--layers", "2", "--width", "16", "--heads", "2", "--context", "8", "--vocab", "256",
         "--out", "m2.onnx")
     run("plan", "m2.onnx", "--batch", "8", "--ranks", "8", "--strategy", "strategy.json", "--html", "plan.html")
+    said = subprocess.run([epl, "plan", "m2.onnx", "--batch", "8", "--json"], cwd=out, check=True, capture_output=True)
+    budget = json.loads(said.stdout)["peak_bytes"] * 9 // 10
+    run("plan", "m2.onnx", "--batch", "8", "--strategy", json.dumps({"memory.budget": str(budget)}), "--html",
+        "budget.html")
+    run("plan", "m2.onnx", "--batch", "8", "--ranks", "2", "--strategy",
+        json.dumps({"zero.level": "v2", "gradient_checkpoint.type": "auto"}), "--html", "again.html")
     backgrounds = set()
 
     everywhere = [(width, scheme) for width in (390, 820, 1440) for scheme in ("light", "dark")]
@@ -127,7 +135,10 @@ def main(epl, out):
             expect(f"{where}: says \"{word}\"", word in seen["text"])
 
     def plan(where, seen):
-        expect(f"{where}: ranks, step and memory are drawn", seen["charts"] == 3 and seen["curves"] == 2)
+        expect(f"{where}: ranks, step, memory and what holds it are drawn", seen["charts"] == 4 and seen["curves"] == 2)
+        expect(f"{where}: memory has several kinds, {seen['areas']} seen", seen["areas"] >= 4)
+        expect(f"{where}: the largest values are listed, {seen['largest']} lines", seen["largest"] == 1 + 12)
+        expect(f"{where}: no budget, no table of what was tried", seen["tried"] == 0)
         expect(f"{where}: a square for each of 8 ranks, {seen['ranks']} seen", seen["ranks"] == 8)
         expect(f"{where}: forward, backward, update and moving, {seen['kinds']} kinds seen", seen["kinds"] == 4)
         expect(f"{where}: what a rank does under the pointer: {seen['tip']}", "first" in seen["tip"]
@@ -144,10 +155,22 @@ def main(epl, out):
                and float(takes.split()[0]) > 0)
         for reason in seen["reasons"]:
             expect(f"{where}: no sentence for people: {reason}", not re.search(r"^$|needs it|split: |batch: ", reason))
-        for word in ("epl plan", "simulated cpu_core", "all_reduce", " more than a share of the work", "cut by columns"):
+        for word in ("epl plan", "simulated cpu_core", "all_reduce", "kept for the backward pass", "optimizer state", " more than a share of the work", "cut by columns"):
+            expect(f"{where}: says \"{word}\"", word in seen["text"])
+
+    def within_budget(where, seen):
+        expect(f"{where}: combinations that were tried, {seen['tried']} lines", seen["tried"] > 3)
+        for word in ("What the budget chose from", "taken", "those of the strategy"):
+            expect(f"{where}: says \"{word}\"", word in seen["text"])
+
+    def again(where, seen):
+        expect(f"{where}: marks of what is recomputed and gathered, {seen['marks']} seen", seen["marks"] > 2)
+        for word in ("recomputed", "gathered weight"):
             expect(f"{where}: says \"{word}\"", word in seen["text"])
 
     look_at(out / "run" / "report.html", everywhere, report)
+    look_at(out / "budget.html", [(390, "light"), (1280, "dark")], within_budget)
+    look_at(out / "again.html", [(390, "dark"), (1280, "light")], again)
     look_at(out / "plan.html", [(390, "light"), (800, "dark"), (1280, "light"), (1600, "light"), (1920, "dark")], plan)
     expect(f"light and dark differ: {backgrounds}", len({colour for _, colour in backgrounds}) == 2)
     shutil.rmtree(out / "profile", ignore_errors=True)

@@ -44,6 +44,14 @@ case $("$epl" inspect) in "{"*) echo "FAILED: inspect without a file prints JSON
 [ "$("$epl" inspect | wc -l)" -lt 130 ] || fail "inspect without a file is long"
 expect 0 "bytes" "$epl" plan model.onnx --batch 4
 expect 0 "\"peak_bytes\"" "$epl" plan model.onnx --batch 4 --json
+# What holds the peak, and what a budget chose from.
+expect 0 "kept for the backward pass: " "$epl" plan model.onnx --batch 4
+expect 0 "the most bytes there have:" "$epl" plan model.onnx --batch 4
+expect 0 '"kind":"kept for the backward pass"' "$epl" plan model.onnx --batch 4 --json
+expect 0 '"tried":[]' "$epl" plan model.onnx --batch 4 --json
+expect 0 '"outcome":"taken"' "$epl" plan model.onnx --batch 4 --strategy '{"memory.budget": "1GB"}' --json
+expect 0 "planned for memory.budget:" "$epl" plan model.onnx --batch 4 --strategy '{"memory.budget": "1GB"}'
+expect 4 "too many" "$epl" plan model.onnx --batch 4 --strategy '{"memory.budget": "1000"}'
 # Decisions as a file.
 expect 0 "wrote two.plan" "$epl" plan model.onnx --batch 4 --ranks 2 --save two.plan
 expect 0 "wrote cut.plan" "$epl" plan model.onnx --batch 4 --ranks 2 --strategy '{"default": {"split": 2}}' --save \
@@ -62,6 +70,8 @@ expect 0 "" "$epl" train model.onnx --text text.txt --batch 4 --steps 2 --thread
 expect 0 "predicted step on simulated cpu_core" "$epl" plan model.onnx --batch 4 --ranks 2
 expect 0 "wrote plan.html" "$epl" plan model.onnx --batch 4 --ranks 2 --html plan.html
 grep -q '"what":"all_reduce","over":"data"' plan.html || fail "plan.html does not say what moves"
+grep -q '"held":{"' plan.html || fail "plan.html does not say what holds the memory"
+grep -q '"largest":\[{"name":' plan.html || fail "plan.html does not list the largest values"
 expect 0 "recorded " "$epl" trace model.onnx --text text.txt --batch 4 --ranks 2 --threads 2 --steps 2
 grep -q '"name":"post"' trace.json || fail "trace.json has no call of the update"
 grep -q '"cat":"waiting"' trace.json || fail "trace.json does not say who waits"
