@@ -6,6 +6,7 @@
 
 #include "backends/cuda/api/nvrtc.h"
 #include "backends/cuda/compiler.h"
+#include "backends/cuda/listing.h"
 
 namespace epl::cuda {
 namespace {
@@ -60,6 +61,9 @@ Status Gpu::begin() {
   EPL_TRY(check(driver, driver.device_attribute(&minor, attribute_capability_minor, device), "cuDeviceGetAttribute"));
   EPL_TRY(check(driver, driver.device_attribute(&processors, attribute_processors, device), "cuDeviceGetAttribute"));
   capability = 10 * major + minor;
+  char name[128] = "";
+  EPL_TRY(check(driver, driver.device_name(name, sizeof name, device), "cuDeviceGetName"));
+  EPL_TRY(check_capability(name, capability));
   return check(driver, driver.retain_primary(&context_, device), "cuDevicePrimaryCtxRetain");
 }
 
