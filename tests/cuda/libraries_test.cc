@@ -101,7 +101,9 @@ TEST(ListedLibraries, AreAllThatThePackOpens) {
     const std::string reason = one.reason;
     EXPECT_EQ(one.state == 0, reason.empty()) << one.file << ": " << reason;
     EXPECT_EQ(one.state == 0, std::string(one.path) != "") << one.file;
-    if (one.state == EPL_PACK_MISSING) EXPECT_NE(reason.find(one.repository), std::string::npos) << reason;
+    if (one.state == EPL_PACK_MISSING) {
+      EXPECT_NE(reason.find(one.repository), std::string::npos) << reason;
+    }
   }
   EXPECT_EQ(files,
             (std::vector<std::string>{"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libnvidia-ml.so.1"}));
