@@ -141,7 +141,7 @@ Run add_completion(CLI::App& app) {
   app.add_option("shell", *shell, "bash, zsh or fish")->required()->check(one_of({"bash", "zsh", "fish"}));
   return [shell, &app] {
     const std::vector<CommandText> commands = describe(*app.get_parent());
-    const Json engine = parse_json(text_of(epl_engine_describe, make_engine({}).get()));
+    const Json& engine = library();
     const std::string script = *shell == "bash"  ? bash_script(commands, engine)
                                : *shell == "zsh" ? zsh_script(commands, engine)
                                                  : fish_script(commands, engine);
@@ -152,7 +152,7 @@ Run add_completion(CLI::App& app) {
 
 Run add_man(CLI::App& app) {
   return [&app] {
-    const Json engine = parse_json(text_of(epl_engine_describe, make_engine({}).get()));
+    const Json& engine = library();
     std::fputs(man_page(describe(*app.get_parent()), engine, version_text()).c_str(), stdout);
     return 0;
   };

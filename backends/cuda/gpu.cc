@@ -43,7 +43,6 @@ Status check(const BlasLt& library, BlasCode code, const char* call) {
 
 Result<std::shared_ptr<Gpu>> Gpu::open(const std::string& libraries, int ordinal) {
   EPL_ASSIGN(const Driver* driver, open_driver(libraries));
-  EPL_TRY(open_nvrtc(libraries).status());  // that it is missing is said before a plan is made
   const std::lock_guard lock(open_gpus().mutex);
   std::weak_ptr<Gpu>& known = open_gpus().gpus[ordinal];
   if (std::shared_ptr<Gpu> gpu = known.lock()) return gpu;
@@ -51,6 +50,7 @@ Result<std::shared_ptr<Gpu>> Gpu::open(const std::string& libraries, int ordinal
   EPL_TRY(check(*driver, driver->device(&device, ordinal), "cuDeviceGet"));
   std::shared_ptr<Gpu> gpu(new Gpu(*driver, libraries, device));
   EPL_TRY(gpu->begin());
+  EPL_TRY(open_nvrtc(libraries).status());  // that it is missing is said before a plan is made
   known = gpu;
   return gpu;
 }

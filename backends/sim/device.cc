@@ -204,7 +204,8 @@ EPL_BACKEND(sim) {
   return {.name = "sim",
           .doc = "virtual time and no numbers: for predictions and jobs larger than the machine",
           .open = [](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
-            // The program is the one that the current processor would run: its kernels, its fusion, its memory.
+            // The program is the one of the other device: its kernels, its fusion, its memory.
+            if (options.stands_for) return sim::make_device(options.stands_for->machine(), options.stands_for);
             EPL_ASSIGN(auto cpu, open_device("cpu", host, options));
             return sim::make_device(processor_core(), std::move(cpu));
           },

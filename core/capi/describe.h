@@ -8,6 +8,7 @@
 
 namespace epl {
 class CompiledPlan;
+struct Host;
 struct Overview;
 class Model;
 }  // namespace epl
@@ -15,6 +16,8 @@ class Model;
 namespace epl::capi {
 
 std::string describe_engine(const Engine& engine);
+// Opens the packs that are devices, and the libraries that they open.
+Json describe_devices(const Host& host);
 std::string describe_model(const Model& model, bool rewrites);
 Json describe_findings(const Model& model);
 // Which initialisers can be trained, why others cannot, and the nodes that let no gradient through; or why the model
@@ -24,6 +27,8 @@ Json describe_training(const Model& model);
 std::string describe_memory(const CompiledPlan& plan);
 // The plan as a page shows it: meshes, tensors, a step in virtual time.
 std::string describe_overview(const CompiledPlan& plan, const Overview& overview);
+// Where the device's memory is known: how much it is, and whether the plan fits.
+void add_fit(const CompiledPlan& plan, Json& to);
 std::string describe_parameters(const CompiledPlan& plan);
 std::string describe_notes(const CompiledPlan& plan);
 
