@@ -92,7 +92,9 @@ std::string zsh_script(const std::vector<CommandText>& commands, const Json& eng
     cases += "    " + commands[i].name + ")\n      _arguments -s";
     for (const OptionText& option : commands[i].options) {
       const Values v = values_of(option, engine);
-      const std::string action = !v.words.empty() ? "(" + joined(v.words, " ") + ")" : v.files ? "_files" : " ";
+      const std::string action = !v.words.empty() ? "(" + quoted(joined(v.words, " "), true) + ")"
+                                 : v.files        ? "_files"
+                                                  : " ";
       if (option.positional) {
         cases += " \\\n        '" + std::string(option.repeatable ? "*" : "") + ":" + option.names[0] + ":" +
                  (v.files ? "_files" : " ") + "'";
