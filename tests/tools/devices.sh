@@ -1,7 +1,7 @@
 #!/bin/sh
-# devices.sh EPL OUT [MACHINE [NVRTC]]: what epl devices lists, and plans for GPUs that are not there. MACHINE: the folder
-# of the libraries that answer as NVIDIA's; with it, what is said of GPUs, and of those that cannot be used. NVRTC: where
-# the compiler is.
+# devices.sh EPL OUT [MACHINE [NVRTC]]: what epl devices lists, and plans for GPUs that are not there. MACHINE: the
+# folder of the libraries that answer as NVIDIA's; with it, what is said of GPUs, and of those that cannot be used.
+# NVRTC: where the compiler is.
 . "$(dirname "$0")/begin.sh"
 machine=${3:-} nvrtc=${4:-}
 "$epl" template mlp --sizes 4,8,2 --out m.onnx >/dev/null || exit 1

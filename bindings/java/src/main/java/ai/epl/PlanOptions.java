@@ -31,8 +31,8 @@ public final class PlanOptions {
   }
 
   /**
-   * "cpu", "cuda", or "sim" with virtual time and no numbers. "cuda:h100" is planned for alone: that
-   * GPU need not be there.
+   * "cpu", "cuda", or "sim" with virtual time and no numbers. "cuda:h100" is planned for alone, and
+   * that GPU need not be there.
    */
   public PlanOptions device(String device) {
     this.device = device;
