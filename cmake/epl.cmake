@@ -40,7 +40,7 @@ epl_sources(sources core/base core/ir core/frontend core/ops core/autodiff core/
   core/rewrite core/rewrite/rows core/strategy core/strategy/passes
   core/strategy/pipelines core/program core/program/transfers core/backend core/net core/formats core/data
   core/data/readers core/compile core/runtime core/capi frontends/onnx frontends/onnx/ops frontends/onnx/templates
-  backends/cpu backends/cpu/kernels backends/sim core/job)
+  backends/cpu backends/cpu/kernels backends/sim backends/cuda/sheets core/job)
 list(TRANSFORM pack_rows PREPEND ${PROJECT_SOURCE_DIR}/)
 list(APPEND sources ${pack_rows})
 

@@ -214,7 +214,10 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD void epl_engine_destroy(epl_engine* EPL_N
 /* Bytes that its tensors, sessions and predictors have now. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK uint64_t epl_engine_memory_bytes(const epl_engine* engine);
 /* What this build and this machine have, as JSON: version, processor level, threads, workers started, devices, losses,
- * metrics, optimizers, schedules, readers, model families, strategy keys, packs and where they are looked for. */
+ * metrics, optimizers, schedules, readers, model families, strategy keys, packs and where they are looked for. Of a
+ * device that is a pack it has the GPUs that this process sees, the libraries that are opened, and what brings those
+ * that are missing. For that the pack is opened and its driver begun, as by a plan, which may take a second. An engine
+ * whose option packs names no folder ("") leaves it out. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
 epl_engine_describe(const epl_engine* engine, epl_text** EPL_OUT EPL_OWNED json);
 
@@ -674,7 +677,9 @@ typedef struct epl_plan_options {
   uint64_t struct_size;
   int64_t ranks;   /* of the job, in this and other processes; 0: 1 */
   uint64_t seed;   /* of dropout and of new adapters */
-  /* By its name, as epl_engine_describe lists them: "cpu", or "sim" with virtual time and no numbers. NULL: "cpu". */
+  /* By its name, as epl_engine_describe lists them: "cpu", or "sim" with virtual time and no numbers. NULL: "cpu".
+   * "cuda:h100" or "cuda:FILE.json" is a sheet of a GPU that need not be there: plans are made for it, and a session is
+   * an error. */
   const char* device;
   uint64_t device_length;
   int64_t local_ranks; /* of this process, which share its threads; 0: all of them */

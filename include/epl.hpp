@@ -730,7 +730,9 @@ class engine : public detail::handle<epl_engine, epl_engine_destroy> {
 
   /// What this build and this machine have, as JSON: version, processor level, threads, workers started,
   /// devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and where
-  /// they are looked for.
+  /// they are looked for. Of a device that is a pack it has the GPUs that this process sees, the libraries that
+  /// are opened, and what brings those that are missing. For that the pack is opened and its driver begun, as
+  /// by a plan, which may take a second. An engine whose option packs names no folder ("") leaves it out.
   returned<std::string> describe() const {
     epl_text* json_out = nullptr;
     epl_error* failure = epl_engine_describe(*this, &json_out);

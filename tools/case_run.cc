@@ -16,7 +16,7 @@ void CaseRun::open() {
   dataset_ = nullptr;
   model_ = nullptr;
   engine_ = make_engine(job_);
-  for (const Json& row : described(engine_, "optimizers")) {
+  for (const Json& row : described("optimizers")) {
     if (o_.without_state ? row.at("states").empty() : row.at("name") == reference_.optimizer) optimizer_ = row;
   }
   model_ = load_model(engine_, folder_ + "/model.onnx");

@@ -16,6 +16,7 @@ Run add_evaluate(CLI::App& app);
 Run add_plan(CLI::App& app);
 Run add_trace(CLI::App& app);
 Run add_inspect(CLI::App& app);
+Run add_devices(CLI::App& app);
 Run add_export(CLI::App& app);
 Run add_check(CLI::App& app);
 Run add_fuzz_layouts(CLI::App& app);

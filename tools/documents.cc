@@ -92,7 +92,9 @@ std::string zsh_script(const std::vector<CommandText>& commands, const Json& eng
     cases += "    " + commands[i].name + ")\n      _arguments -s";
     for (const OptionText& option : commands[i].options) {
       const Values v = values_of(option, engine);
-      const std::string action = !v.words.empty() ? "(" + joined(v.words, " ") + ")" : v.files ? "_files" : " ";
+      const std::string action = !v.words.empty() ? "(" + quoted(joined(v.words, " "), true) + ")"
+                                 : v.files        ? "_files"
+                                                  : " ";
       if (option.positional) {
         cases += " \\\n        '" + std::string(option.repeatable ? "*" : "") + ":" + option.names[0] + ":" +
                  (v.files ? "_files" : " ") + "'";
@@ -141,7 +143,7 @@ Run add_completion(CLI::App& app) {
   app.add_option("shell", *shell, "bash, zsh or fish")->required()->check(one_of({"bash", "zsh", "fish"}));
   return [shell, &app] {
     const std::vector<CommandText> commands = describe(*app.get_parent());
-    const Json engine = parse_json(text_of(epl_engine_describe, make_engine({}).get()));
+    const Json& engine = library();
     const std::string script = *shell == "bash"  ? bash_script(commands, engine)
                                : *shell == "zsh" ? zsh_script(commands, engine)
                                                  : fish_script(commands, engine);
@@ -152,7 +154,7 @@ Run add_completion(CLI::App& app) {
 
 Run add_man(CLI::App& app) {
   return [&app] {
-    const Json engine = parse_json(text_of(epl_engine_describe, make_engine({}).get()));
+    const Json& engine = library();
     std::fputs(man_page(describe(*app.get_parent()), engine, version_text()).c_str(), stdout);
     return 0;
   };

@@ -100,7 +100,7 @@ int run_export(ExportOptions o) {
   Engine engine = make_engine(o.job);
   Model model = load_model(engine, o.job.model);
   const Json checkpoint = describe_checkpoint(engine, o.checkpoint);
-  match_checkpoint(engine, o.job, checkpoint);
+  match_checkpoint(o.job, checkpoint);
   if (!o.adapters.empty() && o.job.adapters.empty())
     throw UsageError("--adapters: " + o.checkpoint + " holds no low-rank adapters");
   Plan plan = plan_of_any_shape(engine, model, o.job, checkpoint);

@@ -201,6 +201,10 @@ std::vector<std::string> names_for(const OptionText& option, const Json& engine)
     if (option.names.back() != name || !engine.contains(list)) continue;
     for (const Json& row : engine.at(list))
       out.push_back(row.is_string() ? row.get<std::string>() : row.at("name").get<std::string>());
+    for (const Json& row : engine.at(list)) {
+      if (!row.is_object() || !row.contains("sheets")) continue;
+      for (const Json& sheet : row.at("sheets")) out.push_back(sheet.at("name").get<std::string>());
+    }
   }
   return out;
 }

@@ -65,6 +65,8 @@ void set(epl_trainer* trainer, std::string_view key, double value) {
   check(epl_trainer_set_number(trainer, key.data(), key.size(), value));
 }
 
+bool computes_nothing(const std::string& device) { return device == "sim" || device.find(':') != std::string::npos; }
+
 Engine make_engine(const JobOptions& o, HostLog* log) {
   epl_engine_options options = EPL_ENGINE_OPTIONS_INIT;
   options.threads = o.threads > 0 ? o.threads : threads_beside(o.processes.local_count);
@@ -108,10 +110,10 @@ void set_options(epl_trainer* t, const std::string& prefix, const char* flag, co
   }
 }
 
-void set_schedule(epl_trainer* t, const Engine& engine, const JobOptions& o) {
+void set_schedule(epl_trainer* t, const JobOptions& o) {
   set(t, "schedule", o.schedule);
   if (o.warmup > 0) set(t, "schedule.warmup_steps", static_cast<double>(o.warmup));
-  for (const Json& row : described(engine, "schedules")) {
+  for (const Json& row : described("schedules")) {
     if (row.at("name") == o.schedule && row.at("options").contains("total_steps"))
       set(t, "schedule.total_steps", static_cast<double>(o.steps));
   }
@@ -134,7 +136,7 @@ Trainer make_trainer(const Engine& engine, const JobOptions& o) {
   set(t, "optimizer", o.optimizer);
   for (const auto& [name, value] : o.optimizer_values) set(t, "optimizer." + name, value);
   set_options(t, "optimizer.", "--optimizer-option", o.optimizer_options);
-  set_schedule(t, engine, o);
+  set_schedule(t, o);
   if (o.clip > 0) set(t, "clip_norm", o.clip);
   if (!o.freeze.empty()) check(epl_trainer_group_set(t, add_group(t, o.freeze), EPL_STR("frozen"), EPL_STR("true")));
   if (!o.train_also.empty())
@@ -299,15 +301,18 @@ Json describe_checkpoint(const Engine& engine, const std::string& path) {
 }
 
 const Json& library() {
-  static const Json description = parse_json(text_of(epl_engine_describe, make_engine({}).get()));
+  static const Json description = [] {
+    // Without a folder no pack is opened: to look for GPUs takes up to seconds, and the tables do not need it.
+    epl_engine_options options = EPL_ENGINE_OPTIONS_INIT;
+    options.packs = "";
+    return parse_json(text_of(epl_engine_describe, make<Engine>(epl_engine_create, &options).get()));
+  }();
   return description;
 }
 
-Json described(const Engine& engine, const char* what) {
-  return parse_json(text_of(epl_engine_describe, engine.get())).at(what);
-}
+Json described(const char* what) { return library().at(what); }
 
-void match_checkpoint(const Engine& engine, JobOptions& o, const Json& checkpoint) {
+void match_checkpoint(JobOptions& o, const Json& checkpoint) {
   std::set<std::string> states;
   std::vector<std::string> trained;
   o.freeze.clear();
@@ -322,7 +327,7 @@ void match_checkpoint(const Engine& engine, JobOptions& o, const Json& checkpoin
   o.train_also = o.train_only;  // whatever they look like
   // Checkpoints of older versions do not name their optimizer; its state tells.
   std::string found = checkpoint.contains("facts") ? checkpoint.at("facts").value("optimizer", "") : "";
-  for (const Json& row : described(engine, "optimizers")) {
+  for (const Json& row : described("optimizers")) {
     if (found.empty() && row.at("states").get<std::set<std::string>>() == states)
       found = row.at("name").get<std::string>();
   }

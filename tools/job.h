@@ -58,6 +58,7 @@ struct JobOptions {
 };
 
 void add_machine_options(CLI::App& app, JobOptions& o);   // device, strategy, ranks, threads, micro-batches
+void add_packs_option(CLI::App& app, JobOptions& o);      // one of these
 void add_process_options(CLI::App& app, JobOptions& o);   // how long processes wait for each other, what they compare
 void add_plan_option(CLI::App& app, JobOptions& o);       // a file of decisions, where a plan is made for training
 void add_binding_options(CLI::App& app, JobOptions& o);   // batch, context, symbols, loss: tools/binding.cc
@@ -96,17 +97,19 @@ DataFiles open_data(const Engine& engine, const Model& model, const JobOptions& 
 
 // The processes that a launcher's variables speak of, with the options of add_process_options.
 Processes find_processes(const JobOptions& o);
+// The simulated device, and one of which there is a sheet alone.
+bool computes_nothing(const std::string& device);
 
 // A checkpoint's folder from what --resume and --checkpoint take: it, or the folder of a run, whose newest it is.
 std::string find_checkpoint(const std::string& path);
 // What epl_checkpoint_describe says.
 Json describe_checkpoint(const Engine& engine, const std::string& path);
-// What the library has (epl_engine_describe), asked once. An ApiError where there can be no engine.
+// What the library has without packs (epl_engine_describe), asked once. An ApiError where there can be no engine.
 const Json& library();
-// What the engine has: the list `what` of epl_engine_describe ("optimizers", "readers", ...).
-Json described(const Engine& engine, const char* what);
+// The list `what` of it ("optimizers", "readers", ...).
+Json described(const char* what);
 // A trainer whose optimizer state has the names and types that a checkpoint holds; what the checkpoint does not train
 // is frozen.
-void match_checkpoint(const Engine& engine, JobOptions& o, const Json& checkpoint);
+void match_checkpoint(JobOptions& o, const Json& checkpoint);
 
 }  // namespace epl::tools

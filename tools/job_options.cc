@@ -41,7 +41,10 @@ void add_process_options(CLI::App& app, JobOptions& o) {
 
 void add_machine_options(CLI::App& app, JobOptions& o) {
   app.option_defaults()->group(groups::machine);
-  app.add_option("--device", o.device, "where to run; sim gives virtual time and no numbers")
+  app.add_option(
+         "--device", o.device,
+         "where to run; sim gives virtual time and no numbers; epl plan also takes a GPU that need not be here, by "
+         "cuda:NAME or cuda:FILE.json")
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--threads", o.threads, "threads of all ranks together; 0: one per processor")
@@ -57,6 +60,11 @@ void add_machine_options(CLI::App& app, JobOptions& o) {
       ->capture_default_str();
   app.add_option("--strategy", o.strategy, "how to spread the work: JSON, or a file with it (docs/strategy.md)")
       ->type_name("JSON");
+  add_packs_option(app, o);
+}
+
+void add_packs_option(CLI::App& app, JobOptions& o) {
+  app.option_defaults()->group(groups::machine);
   app.add_option("--packs", o.packs, "the folder of the optional packs (default: the one that libepl.so is in)")
       ->check(existing_folder());
 }

@@ -72,6 +72,7 @@ int run(int argc, char** argv) {
        "What a model, checkpoint or data file holds; without a file, what this build can do.",
        add_inspect,
        {}},
+      {"devices", "What there is to run on, what a GPU here lacks, and what can be planned for.", add_devices, {}},
       {"export", "A checkpoint's weights as ONNX or safetensors.", add_export, {}},
       {"check", "Train cases with known answers and compare every number.", add_check, {}},
       {"fuzz-layouts", "Train under pairs of layouts drawn from a seed, and compare every bit.", add_fuzz_layouts, {}},

@@ -22,10 +22,11 @@ namespace {
 
 int run_evaluate(JobOptions o, const std::string& where, int64_t batches, const std::string& metrics) {
   const std::string checkpoint = where.empty() ? where : find_checkpoint(where);
-  if (o.device == "sim") throw UsageError("--device sim computes no numbers, so there is nothing to measure");
+  if (computes_nothing(o.device))
+    throw UsageError("--device " + o.device + " computes no numbers, so there is nothing to measure");
   Engine engine = make_engine(o);
   Model model = load_model(engine, o.model);
-  if (!checkpoint.empty()) match_checkpoint(engine, o, describe_checkpoint(engine, checkpoint));
+  if (!checkpoint.empty()) match_checkpoint(o, describe_checkpoint(engine, checkpoint));
   // Texts are numbered, and gaps filled, as in the training: a file that lacks a class would number the others anew.
   const Json as_trained = o.data.empty() || !o.data_options.empty()
                               ? Json()
@@ -152,7 +153,7 @@ Json template_options(const Json& declared, const std::string& family, const std
 
 int run_template(const std::string& family, const std::string& out, const std::vector<std::string>& words) {
   Engine engine = make_engine({});
-  const Json known = described(engine, "templates");
+  const Json& known = library().at("templates");
   Json declared = Json::object();
   for (const Json& row : known) {
     if (row.at("name") == family) declared = row.at("options");

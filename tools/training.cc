@@ -22,9 +22,11 @@ namespace {
 
 // The folder that the run writes to; what would fail later is refused before anything is made.
 std::string folder_of(const TrainOptions& o) {
-  if (o.job.device == "sim")
-    throw UsageError(
-        "--device sim computes no numbers: a run would write zeros; epl plan --device sim says what it costs");
+  if (computes_nothing(o.job.device))
+    throw UsageError("--device " + o.job.device +
+                     " computes no numbers, so that there is nothing to train on; epl "
+                     "plan --device " +
+                     o.job.device + " says what it would cost");
   if (!o.out.empty()) return o.out;
   return !o.resume.empty() && find_checkpoint(o.resume) != o.resume ? o.resume : "out";
 }
@@ -72,7 +74,7 @@ Training::Training(const TrainOptions& o)
   if (data_.held_out) bind_data(data_.held_out, plan_, EPL_ENTRY_EVALUATE, o_.job.processes, o_.job.ranks);
   ending_ = std::make_unique<Ending>(engine_);
   session_ = make_session(engine_, plan_, o_.job.processes, o_.job.ranks, store_, ending_->call());
-  check_validation(engine_, o_.validation, o_.job, data_);
+  check_validation(o_.validation, o_.job, data_);
   compare_processes();
   check_data();
   if (leads()) {

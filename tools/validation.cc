@@ -24,10 +24,10 @@ void add_validation_options(CLI::App& app, ValidationOptions& o) {
       ->capture_default_str();
 }
 
-void check_validation(const Engine& engine, const ValidationOptions& o, const JobOptions& job, const DataFiles& data) {
+void check_validation(const ValidationOptions& o, const JobOptions& job, const DataFiles& data) {
   if (data.held_out) return;
   bool watches = false;
-  const Json schedules = described(engine, "schedules");
+  const Json schedules = described("schedules");
   for (const Json& row : schedules) {
     if (row.at("name") == job.schedule) watches = row.at("watches");
   }

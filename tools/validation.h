@@ -17,7 +17,7 @@ struct ValidationOptions {
 void add_validation_options(CLI::App& app, ValidationOptions& o);
 
 // Throws where an option needs held-out data and there is none.
-void check_validation(const Engine& engine, const ValidationOptions& o, const JobOptions& job, const DataFiles& data);
+void check_validation(const ValidationOptions& o, const JobOptions& job, const DataFiles& data);
 // Batches to measure on; 0: all.
 int64_t validation_batches(const ValidationOptions& o, const DataFiles& data);
 // The settings of a job that say so (epl_job_set).

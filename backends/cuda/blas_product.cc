@@ -69,7 +69,7 @@ class BlasProduct final : public PreparedCall {
     return require(workspace_bytes_ <= call_.most_workspace_bytes, "the algorithm wants more workspace than there is");
   }
 
-  int64_t workspace_bytes() const override { return workspace_bytes_; }
+  int64_t workspace_bytes() const override { return call_.most_workspace_bytes; }
 
   Status issue(const GpuStream& stream, std::span<const uint64_t> values, uint64_t workspace) const override {
     const auto at = [&](size_t i, const BlasCall::Matrix& matrix) {
@@ -157,8 +157,8 @@ class BlasProduct final : public PreparedCall {
   Held<BlasOperation> operation_{nullptr, Freed{nullptr}};
   Held<BlasLayout> a_{nullptr, Freed{nullptr}}, b_{nullptr, Freed{nullptr}}, d_{nullptr, Freed{nullptr}};
   BlasAlgorithm algorithm_;
-  int64_t workspace_bytes_ = 0;
-  mutable std::mutex mutex_;  // of the bias
+  int64_t workspace_bytes_ = 0;  // that the algorithm needs
+  mutable std::mutex mutex_;     // of the bias
 };
 
 }  // namespace

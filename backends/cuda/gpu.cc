@@ -6,6 +6,7 @@
 
 #include "backends/cuda/api/nvrtc.h"
 #include "backends/cuda/compiler.h"
+#include "backends/cuda/listing.h"
 
 namespace epl::cuda {
 namespace {
@@ -42,7 +43,6 @@ Status check(const BlasLt& library, BlasCode code, const char* call) {
 
 Result<std::shared_ptr<Gpu>> Gpu::open(const std::string& libraries, int ordinal) {
   EPL_ASSIGN(const Driver* driver, open_driver(libraries));
-  EPL_TRY(open_nvrtc(libraries).status());  // that it is missing is said before a plan is made
   const std::lock_guard lock(open_gpus().mutex);
   std::weak_ptr<Gpu>& known = open_gpus().gpus[ordinal];
   if (std::shared_ptr<Gpu> gpu = known.lock()) return gpu;
@@ -50,6 +50,7 @@ Result<std::shared_ptr<Gpu>> Gpu::open(const std::string& libraries, int ordinal
   EPL_TRY(check(*driver, driver->device(&device, ordinal), "cuDeviceGet"));
   std::shared_ptr<Gpu> gpu(new Gpu(*driver, libraries, device));
   EPL_TRY(gpu->begin());
+  EPL_TRY(open_nvrtc(libraries).status());  // that it is missing is said before a plan is made
   known = gpu;
   return gpu;
 }
@@ -60,6 +61,9 @@ Status Gpu::begin() {
   EPL_TRY(check(driver, driver.device_attribute(&minor, attribute_capability_minor, device), "cuDeviceGetAttribute"));
   EPL_TRY(check(driver, driver.device_attribute(&processors, attribute_processors, device), "cuDeviceGetAttribute"));
   capability = 10 * major + minor;
+  char name[128] = "";
+  EPL_TRY(check(driver, driver.device_name(name, sizeof name, device), "cuDeviceGetName"));
+  EPL_TRY(check_capability(name, capability));
   return check(driver, driver.retain_primary(&context_, device), "cuDevicePrimaryCtxRetain");
 }
 

@@ -132,7 +132,7 @@ struct BlasCall {
   // of the batch. 0: for those of the call.
   int64_t typical_rows = 0, typical_columns = 0, typical_batch = 0;
   bool splits_sums = false;          // parts of one sum may be computed apart and then added
-  int64_t most_workspace_bytes = 0;  // of which as many are used as the algorithm needs
+  int64_t most_workspace_bytes = 0;  // that are kept free for it, whatever the algorithm needs
 };
 // A call of a library that stands among launches: whoever prepares the kernel asks the library what it needs, which is
 // then part of the workspace. Calls of other libraries become kinds of their own here.

@@ -10,6 +10,7 @@
 #include "backends/cuda/kernels/rows.h"
 #include "backends/cuda/library_call.h"
 #include "backends/cuda/query.h"
+#include "backends/cuda/target.h"
 #include "backends/cuda/verbs.h"
 
 namespace epl::cuda {
@@ -63,19 +64,19 @@ using Handle = std::shared_ptr<Prepared>;
 
 Result<Handle> prepared(const Row& row, const epl_pack_query& given) {
   EPL_ASSIGN(Query query, query_of(given));
-  std::shared_ptr<Gpu> gpu;
-  if (given.device != nullptr) gpu = *static_cast<std::shared_ptr<Gpu>*>(given.device);
-  query.capability = gpu == nullptr ? capability_without_device : gpu->capability;
-  query.processors = gpu == nullptr ? processors_without_device : gpu->processors;
+  const auto* target = static_cast<const Target*>(given.device);
+  query.capability = target == nullptr ? capability_without_device : target->capability;
+  query.processors = target == nullptr ? processors_without_device : target->processors;
   EPL_ASSIGN(Kernel kernel, row.make(query));
   for (const Launch& launch : kernel.launches)
     EPL_TRY(require(launch.arguments.size() <= max_arguments, "more operands than a launch takes"));
   std::vector<std::unique_ptr<PreparedCall>> calls;
   for (const Launch& launch : kernel.launches) {
-    EPL_ASSIGN(calls.emplace_back(), prepare_call(launch.call, gpu));
+    EPL_ASSIGN(calls.emplace_back(), prepare_call(launch.call, target));
   }
-  Handle made = std::make_shared<Prepared>(std::move(kernel), std::move(calls), std::move(gpu));
-  if (given.device != nullptr) begin_ahead(made, given.threads);
+  const std::shared_ptr<Gpu> gpu = target == nullptr ? nullptr : target->gpu;
+  Handle made = std::make_shared<Prepared>(std::move(kernel), std::move(calls), gpu);
+  if (gpu != nullptr) begin_ahead(made, given.threads);
   return made;
 }
 

@@ -7,6 +7,7 @@
 
 #include "backends/cuda/gpu.h"
 #include "backends/cuda/kernel.h"
+#include "backends/cuda/target.h"
 
 namespace epl::cuda {
 
@@ -14,13 +15,16 @@ namespace epl::cuda {
 class PreparedCall {
  public:
   virtual ~PreparedCall() = default;
+  // All that the call may take, whatever the library then chooses: so a plan that was made without a GPU, or with
+  // another version of the library, has the same memory.
   virtual int64_t workspace_bytes() const = 0;
   // `values`: of the arguments, in their order.
   virtual Status issue(const GpuStream& stream, std::span<const uint64_t> values, uint64_t workspace) const = 0;
 };
 
-// Null where the launch has a text.
-Result<std::unique_ptr<PreparedCall>> prepare_call(const LibraryCall& call, const std::shared_ptr<Gpu>& gpu);
+// Null where the launch has a text. For a target without a GPU the call is there to be planned: the library is not
+// asked, and is taken to know an algorithm.
+Result<std::unique_ptr<PreparedCall>> prepare_call(const LibraryCall& call, const Target* target);
 
 Result<std::unique_ptr<PreparedCall>> prepare_blas(const BlasCall& call, std::shared_ptr<Gpu> gpu);
 

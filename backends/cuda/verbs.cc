@@ -1,12 +1,13 @@
-// A handle of a device is a shared Gpu, one of a stream a GpuStream, one of an event an Event, one of memory its
-// address.
+// A handle of a device is a Target, one of a stream a GpuStream, one of an event an Event, one of memory its address.
 #include "backends/cuda/verbs.h"
 
-#include <cstring>
+#include <utility>
 
 #include "backends/cuda/answer.h"
 #include "backends/cuda/gpu.h"
+#include "backends/cuda/listing.h"
 #include "backends/cuda/reduce.h"
+#include "backends/cuda/target.h"
 
 namespace epl::cuda {
 namespace {
@@ -18,7 +19,12 @@ struct Event {
   EventHandle handle = nullptr;
 };
 
-Gpu& gpu_of(void* device) { return **static_cast<Shared*>(device); }
+// Of a target that was made to plan with there is none.
+Result<Shared> gpu_of(void* device) {
+  const Target& target = *static_cast<Target*>(device);
+  if (target.gpu == nullptr) return unsupported("this device was made to plan with, and no GPU is open");
+  return target.gpu;
+}
 GpuStream& stream_of(void* stream) { return *static_cast<GpuStream*>(stream); }
 Address address(const void* memory) { return reinterpret_cast<Address>(memory); }
 std::string folder_of(const epl_pack_home* home) { return home->libraries == nullptr ? "" : home->libraries; }
@@ -32,53 +38,53 @@ int32_t count(const epl_pack_home* home, const epl_pack_reason* failure) noexcep
   return result == 0 ? devices : result;
 }
 
-Status describe_gpu(const Driver& driver, int32_t ordinal, epl_pack_device_facts& facts) {
-  int devices = 0, major = 0, minor = 0, processors = 0;
-  EPL_TRY(check(driver, driver.device_count(&devices), "cuDeviceGetCount"));
-  if (ordinal < 0 || ordinal >= devices)
-    return unsupported("there is no GPU ", ordinal, "; this process sees ", devices, " (driver ", driver.path, ")");
-  Ordinal device = 0;
-  EPL_TRY(check(driver, driver.device(&device, ordinal), "cuDeviceGet"));
-  EPL_TRY(check(driver, driver.device_name(facts.name, sizeof facts.name, device), "cuDeviceGetName"));
-  size_t bytes = 0;
-  EPL_TRY(check(driver, driver.device_memory(&bytes, device), "cuDeviceTotalMem"));
-  EPL_TRY(check(driver, driver.device_attribute(&major, attribute_capability_major, device), "cuDeviceGetAttribute"));
-  EPL_TRY(check(driver, driver.device_attribute(&minor, attribute_capability_minor, device), "cuDeviceGetAttribute"));
-  EPL_TRY(check(driver, driver.device_attribute(&processors, attribute_processors, device), "cuDeviceGetAttribute"));
-  EPL_TRY(check(driver, driver.device_address(facts.address, sizeof facts.address, device), "cuDeviceGetPCIBusId"));
-  facts.memory_bytes = bytes;
-  facts.capability = 10 * major + minor;
-  facts.processors = processors;
-  facts.driver = driver.version;
-  return {};
-}
-
 int32_t describe(const epl_pack_home* home, int32_t ordinal, epl_pack_device_facts* facts,
                  const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status { return describe_gpu(folder_of(home), ordinal, *facts); });
+}
+
+int32_t library(const epl_pack_home* home, int32_t index, epl_pack_library* library,
+                const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&] { return describe_library(folder_of(home), index, *library); });
+}
+
+int32_t between(const epl_pack_home* home, int32_t ordinal, int32_t other, const epl_pack_reason* joined,
+                const epl_pack_reason* failure) noexcept {
   return answered(failure, [&]() -> Status {
-    EPL_ASSIGN(const Driver* driver, open_driver(folder_of(home)));
-    return describe_gpu(*driver, ordinal, *facts);
+    EPL_ASSIGN(const std::string text, joined_by(folder_of(home), ordinal, other));
+    write_reason(joined, text.c_str());
+    return {};
   });
 }
 
 int32_t open(const epl_pack_home* home, int32_t ordinal, void** device, const epl_pack_reason* failure) noexcept {
   return answered(failure, [&]() -> Status {
     EPL_ASSIGN(Shared gpu, Gpu::open(folder_of(home), ordinal));
-    *device = new Shared(std::move(gpu));
+    const int capability = gpu->capability, processors = gpu->processors;
+    *device = new Target{.gpu = std::move(gpu), .capability = capability, .processors = processors};
     return {};
   });
 }
 
-void close(void* device) noexcept { delete static_cast<Shared*>(device); }
+int32_t plan(const epl_pack_device_facts* facts, void** device, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_TRY(check_capability(facts->name, facts->capability));
+    if (facts->processors < 1) return invalid("a GPU of ", facts->processors, " processors");
+    *device = new Target{.gpu = nullptr, .capability = facts->capability, .processors = facts->processors};
+    return {};
+  });
+}
+
+void close(void* device) noexcept { delete static_cast<Target*>(device); }
 
 int32_t allocate(void* device, uint64_t bytes, void** memory, const epl_pack_reason* failure) noexcept {
   return answered(failure, [&]() -> Status {
-    const Gpu& gpu = gpu_of(device);
+    EPL_ASSIGN(const Shared gpu, gpu_of(device));
     Address made = 0;
-    const Status status = gpu.call("cuMemAlloc", [&] { return gpu.driver.allocate(&made, bytes); });
+    const Status status = gpu->call("cuMemAlloc", [&] { return gpu->driver.allocate(&made, bytes); });
     size_t free = 0, total = 0;
     if (status.code() == Code::out_of_memory &&
-        gpu.call("cuMemGetInfo", [&] { return gpu.driver.memory_info(&free, &total); }).ok()) {
+        gpu->call("cuMemGetInfo", [&] { return gpu->driver.memory_info(&free, &total); }).ok()) {
       return error(Code::out_of_memory, grouped(static_cast<int64_t>(free)), " of its ",
                    grouped(static_cast<int64_t>(total)), " bytes are free");
     }
@@ -88,14 +94,15 @@ int32_t allocate(void* device, uint64_t bytes, void** memory, const epl_pack_rea
 }
 
 void release(void* device, void* memory) noexcept {
-  const Gpu& gpu = gpu_of(device);
+  const Gpu& gpu = *static_cast<Target*>(device)->gpu;  // which gave the memory
   const Gpu::Current current(gpu);
   gpu.driver.release(address(memory));
 }
 
 int32_t create_stream(void* device, void** stream, const epl_pack_reason* failure) noexcept {
   return answered(failure, [&]() -> Status {
-    EPL_ASSIGN(std::unique_ptr<GpuStream> made, GpuStream::make(*static_cast<Shared*>(device)));
+    EPL_ASSIGN(Shared gpu, gpu_of(device));
+    EPL_ASSIGN(std::unique_ptr<GpuStream> made, GpuStream::make(std::move(gpu)));
     *stream = made.release();
     return {};
   });
@@ -105,7 +112,8 @@ void destroy_stream(void* stream) noexcept { delete static_cast<GpuStream*>(stre
 
 int32_t create_event(void* device, void** event, const epl_pack_reason* failure) noexcept {
   return answered(failure, [&]() -> Status {
-    auto made = std::make_unique<Event>(Event{.gpu = *static_cast<Shared*>(device)});
+    EPL_ASSIGN(Shared on, gpu_of(device));
+    auto made = std::make_unique<Event>(Event{.gpu = std::move(on)});
     const Gpu& gpu = *made->gpu;
     EPL_TRY(gpu.call("cuEventCreate", [&] { return gpu.driver.create_event(&made->handle, event_without_timing); }));
     *event = made.release();
@@ -205,6 +213,9 @@ const epl_pack_device device_verbs = {.struct_size = sizeof(epl_pack_device),
                                       .record = record,
                                       .wait = wait,
                                       .synchronize = synchronize,
-                                      .stamp = stamp};
+                                      .stamp = stamp,
+                                      .plan = plan,
+                                      .library = library,
+                                      .between = between};
 
 }  // namespace epl::cuda

@@ -148,7 +148,7 @@ class SimDevice final : public Device {
 
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
     if (bytes < 0) return invalid("a buffer of ", bytes, " bytes");
-    const int64_t limit = memory_bytes() > 0 ? memory_bytes() : first_address - 1;
+    const int64_t limit = limit_bytes() > 0 ? limit_bytes() : first_address - 1;
     const int64_t held = bytes > limit ? limit
                          : bytes == 0  ? alignment
                                        : (bytes + alignment - 1) / alignment * alignment;
@@ -183,7 +183,7 @@ class SimDevice final : public Device {
   }
 
  private:
-  int64_t memory_bytes() const { return machine().memory(Machine::Memory::Kind::device).bytes; }
+  int64_t limit_bytes() const { return machine().memory(Machine::Memory::Kind::device).bytes; }
 
   std::shared_ptr<World> world_;
   std::shared_ptr<Device> planned_for_;  // whose kernels a program names; none of them is ever called
@@ -204,7 +204,8 @@ EPL_BACKEND(sim) {
   return {.name = "sim",
           .doc = "virtual time and no numbers: for predictions and jobs larger than the machine",
           .open = [](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
-            // The program is the one that the current processor would run: its kernels, its fusion, its memory.
+            // The program is the one of the other device: its kernels, its fusion, its memory.
+            if (options.stands_for) return sim::make_device(options.stands_for->machine(), options.stands_for);
             EPL_ASSIGN(auto cpu, open_device("cpu", host, options));
             return sim::make_device(processor_core(), std::move(cpu));
           },

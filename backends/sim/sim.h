@@ -6,16 +6,12 @@
 #pragma once
 
 #include <memory>
-#include <span>
-#include <string>
 
 #include "core/backend/cost_model.h"
 #include "core/backend/device.h"
 
 namespace epl::sim {
 
-std::span<const Machine> machines();  // "a100", "h100", "cpu_core"; the last is what "sim" opens
-Result<Machine> find_machine(std::string_view name);
 // Programs are those of `planned_for` and name its kernels; without it there are no kernels.
 std::shared_ptr<Device> make_device(const Machine& machine, std::shared_ptr<Device> planned_for = nullptr);
 

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/base/shown.h"
+#include "core/base/suggestion.h"
 
 namespace epl {
 namespace {
@@ -15,6 +17,21 @@ struct Added {
 Added& added() {
   static Added all;
   return all;
+}
+
+Result<std::shared_ptr<Device>> open_sheet(const BackendRow& row, std::string_view name, const Host& host) {
+  std::vector<std::string> known;
+  for (const DeviceSheet& sheet : row.sheets) known.push_back(sheet.name);
+  if (known.empty())
+    return invalid("device ", row.name, " has no sheets to plan by, so that its name stands alone: ", row.name);
+  for (const DeviceSheet& sheet : row.sheets) {
+    if (sheet.name == name) return row.plan_for(host, sheet);
+  }
+  if (!name.ends_with(".json"))
+    return error(Code::not_found, "device ", row.name, " has no sheet ", shown(name), ", and FILE.json is one",
+                 choices(name, known));
+  EPL_ASSIGN(const DeviceSheet own, read_device_sheet(std::string(name)));
+  return row.plan_for(host, own);
 }
 
 }  // namespace
@@ -31,7 +48,9 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& h
     known = added().table;
   }
   for (const BackendRow& row : backend_table().rows) known.rows.push_back(row);
-  EPL_ASSIGN(const BackendRow* row, find_named(known, name, "device"));
+  const size_t colon = name.find(':');
+  EPL_ASSIGN(const BackendRow* row, find_named(known, name.substr(0, colon), "device"));
+  if (colon != std::string_view::npos) return open_sheet(*row, name.substr(colon + 1), host);
   return row->open(host, options);
 }
 

@@ -18,6 +18,7 @@
 #include "core/backend/kernel.h"
 #include "core/backend/machine.h"
 #include "core/backend/posts.h"
+#include "core/backend/sheet.h"
 #include "core/base/host.h"
 #include "core/base/secret.h"
 #include "core/base/stop.h"
@@ -181,6 +182,8 @@ class Device {
   // By whose numbers plans for it are decided: those of one thread, so that ranks with other numbers of threads decide
   // alike.
   virtual const Machine& machine() const { return processor_core(); }
+  // Of its own memory, that a rank has for itself alone. 0: not known, or ranks share it.
+  virtual int64_t memory_bytes() const { return 0; }
 };
 
 // A buffer in the device's own memory, and in others where there are bytes.
@@ -192,6 +195,8 @@ struct DeviceOptions {
   bool any_order = false;
   // Where a device of the host puts memory of the kind file; empty: it has none.
   std::string folder = {};
+  // Of a simulated device: the one that it goes through steps for, at that one's speed. Null: the processor.
+  std::shared_ptr<Device> stands_for = nullptr;
 };
 
 struct BackendRow {
@@ -199,11 +204,16 @@ struct BackendRow {
   std::string doc;
   std::function<Result<std::shared_ptr<Device>>(const Host& host, const DeviceOptions& options)> open;
   bool simulated = false;  // time is virtual, and there are no numbers
+  // Devices that it plans for without having them: "cuda:h100" is the backend cuda with the sheet h100.
+  std::span<const DeviceSheet> sheets = {};
+  std::function<Result<std::shared_ptr<Device>>(const Host& host, const DeviceSheet& sheet)> plan_for = nullptr;
 };
 using BackendTable = TableOf<BackendRow>;
 const BackendTable& backend_table();  // generated: what is built in
 // Adds a backend before those that are built in: one of the same name stands for it. Before devices are opened.
 void add_backend(BackendRow row);
+// "cpu"; of a backend with sheets also "cuda:h100", or "cuda:FILE.json" for a sheet of one's own. Such a device has
+// kernels and no memory, so that all that is made on it is an error.
 Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& host, const DeviceOptions& options = {});
 
 #define EPL_BACKEND(row_name) EPL_ROW(EPL_BACKEND, row_name, ::epl::BackendTable, ::epl::BackendRow)

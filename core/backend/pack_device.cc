@@ -1,7 +1,9 @@
 #include "core/backend/pack_device.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "core/backend/pack_group.h"
 #include "core/backend/pack_stream.h"
@@ -46,14 +48,19 @@ KernelRow row_of(const epl_pack_kernel& kernel, const std::shared_ptr<OpenedPack
 
 class PackDevice final : public Device {
  public:
-  PackDevice(std::shared_ptr<OpenedPack> opened, const epl_pack& pack, std::string description, std::string note)
-      : opened_(std::move(opened)), description_(std::move(description)), notes_{std::move(note)} {
+  PackDevice(std::shared_ptr<OpenedPack> opened, const epl_pack& pack, std::string description, std::string note,
+             const DeviceSheet* sheet)
+      : opened_(std::move(opened)),
+        description_(std::move(description)),
+        notes_{std::move(note)},
+        machine_(sheet != nullptr ? sheet->machine : processor_core()) {
     for (uint64_t i = 0; i < pack.kernel_count; ++i) kernels_.add(row_of(*pack.kernels[i], opened_));
   }
   std::string description() const override { return description_; }
   const KernelTable& kernels() const override { return kernels_; }
   bool shares_host_memory() const override { return false; }
   const std::vector<std::string>& notes() const override { return notes_; }
+  const Machine& machine() const override { return machine_; }
 
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
     if (bytes < 0) return invalid("a buffer of ", bytes, " bytes");
@@ -94,6 +101,44 @@ class PackDevice final : public Device {
   KernelTable kernels_;
   const std::string description_;
   const std::vector<std::string> notes_;
+  const Machine machine_;
+};
+
+// Programs are made for it, as for the one that its sheet is of.
+class PlannedDevice final : public Device {
+ public:
+  PlannedDevice(std::shared_ptr<OpenedPack> opened, const epl_pack& pack, DeviceSheet sheet, std::string note)
+      : opened_(std::move(opened)), sheet_(std::move(sheet)), notes_{std::move(note)} {
+    for (uint64_t i = 0; i < pack.kernel_count; ++i) kernels_.add(row_of(*pack.kernels[i], opened_));
+  }
+  std::string description() const override {
+    return cat("the sheet of ", sheet_.product, ", ", grouped(sheet_.memory_bytes), " bytes, capability ",
+               sheet_.capability / 10, ".", sheet_.capability % 10);
+  }
+  const KernelTable& kernels() const override { return kernels_; }
+  bool shares_host_memory() const override { return false; }
+  const std::vector<std::string>& notes() const override { return notes_; }
+  const Machine& machine() const override { return sheet_.machine; }
+  int64_t memory_bytes() const override { return sheet_.memory_bytes; }
+  Result<std::unique_ptr<Buffer>> allocate(int64_t) override { return refusal(); }
+  Result<std::unique_ptr<Stream>> create_stream(int) override { return refusal(); }
+  std::unique_ptr<Event> create_event() override { return std::make_unique<Event>(); }
+  Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string&, int) override {
+    return refusal();
+  }
+  Result<std::unique_ptr<Communicator>> join(const Joining&, Rendezvous&) override { return refusal(); }
+
+ private:
+  Status refusal() const {
+    return unsupported("device ", opened_->device,
+                       " is a sheet: plans are made for it, and nothing runs on it; to run ",
+                       "name a device of this machine, which epl devices lists");
+  }
+
+  const std::shared_ptr<OpenedPack> opened_;
+  const DeviceSheet sheet_;
+  KernelTable kernels_;
+  const std::vector<std::string> notes_;
 };
 
 std::string described(const epl_pack_device_facts& facts) {
@@ -101,15 +146,42 @@ std::string described(const epl_pack_device_facts& facts) {
              facts.capability / 10, ".", facts.capability % 10);
 }
 
-}  // namespace
-
-Result<std::shared_ptr<Device>> open_pack_device(const std::string& name, const Host& host, int ordinal) {
+struct Opened {
+  const epl_pack* pack;
+  std::string from;  // a sentence
+};
+Result<Opened> open_pack_of(const std::string& name, const Host& host) {
   auto pack = open_pack(host.packs, name);
   if (!pack.ok()) {
     return Status(pack.status().code(), cat("device ", name, " needs the pack ", name, ": ", pack.status().message()));
   }
-  const epl_pack_device* verbs = (*pack)->verbs;
-  if (verbs == nullptr) return invalid(shown_path(pack_path(host.packs, name)), " gives no device");
+  if ((*pack)->verbs == nullptr) return invalid(shown_path(pack_path(host.packs, name)), " gives no device");
+  return Opened{*pack, cat("pack ", name, ": ", pack_version(**pack), ", from ", pack_path(host.packs, name))};
+}
+
+Status cannot_open(const std::string& name, int32_t result, const PackReason& reason) {
+  return error(result == EPL_PACK_NO_MEMORY ? Code::out_of_memory : Code::unsupported, "device ", name,
+               " cannot be opened: ", reason.text);
+}
+
+// How each pair is joined, where that is known.
+void add_joined(const epl_pack_device& verbs, const epl_pack_home& home, PackDevices& found) {
+  const int count = static_cast<int>(found.devices.size());
+  for (int one = 0; one < count; ++one) {
+    for (int other = one + 1; other < count; ++other) {
+      const PackReason joined, reason;
+      if (verbs.between(&home, one, other, &joined.to, &reason.to) == 0)
+        found.joined.push_back({one, other, joined.text});
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Device>> open_pack_device(const std::string& name, const Host& host, int ordinal,
+                                                 std::span<const DeviceSheet> sheets) {
+  EPL_ASSIGN(const Opened opened, open_pack_of(name, host));
+  const epl_pack_device* verbs = opened.pack->verbs;
   const epl_pack_home home = {.struct_size = sizeof home, .libraries = host.packs.c_str()};
   const PackReason reason;
   epl_pack_device_facts facts = {};
@@ -117,13 +189,61 @@ Result<std::shared_ptr<Device>> open_pack_device(const std::string& name, const 
   void* handle = nullptr;
   int32_t result = verbs->describe(&home, ordinal, &facts, &reason.to);
   if (result == 0) result = verbs->open(&home, ordinal, &handle, &reason.to);
-  if (result != 0) {
-    return error(result == EPL_PACK_NO_MEMORY ? Code::out_of_memory : Code::unsupported, "device ", name,
-                 " cannot be opened: ", reason.text);
+  if (result != 0) return cannot_open(name, result, reason);
+  const auto sheet = std::ranges::find(sheets, std::string_view(facts.name), &DeviceSheet::product);
+  return std::shared_ptr<Device>(std::make_shared<PackDevice>(std::make_shared<OpenedPack>(name, verbs, handle),
+                                                              *opened.pack, described(facts), opened.from,
+                                                              sheet == sheets.end() ? nullptr : &*sheet));
+}
+
+Result<std::shared_ptr<Device>> plan_for_pack_device(const std::string& name, const Host& host,
+                                                     const DeviceSheet& sheet) {
+  EPL_ASSIGN(const Opened opened, open_pack_of(name, host));
+  const std::string full = cat(name, ":", sheet.name);
+  epl_pack_device_facts facts = {};
+  facts.struct_size = sizeof facts;
+  std::snprintf(facts.name, sizeof facts.name, "%s", sheet.product.c_str());
+  facts.memory_bytes = static_cast<uint64_t>(sheet.memory_bytes);
+  facts.capability = sheet.capability;
+  facts.processors = sheet.processors;
+  const PackReason reason;
+  void* handle = nullptr;
+  if (const int32_t result = opened.pack->verbs->plan(&facts, &handle, &reason.to); result != 0)
+    return cannot_open(full, result, reason);
+  return std::shared_ptr<Device>(
+      std::make_shared<PlannedDevice>(std::make_shared<OpenedPack>(full, opened.pack->verbs, handle), *opened.pack,
+                                      sheet, cat(opened.from, "; each rank has a device of its own here")));
+}
+
+PackDevices look_for_pack_devices(const std::string& name, const Host& host) {
+  PackDevices found;
+  const auto opened = open_pack_of(name, host);
+  if (!opened.ok()) {
+    found.missing = opened.status().message();
+    return found;
   }
-  return std::shared_ptr<Device>(std::make_shared<PackDevice>(
-      std::make_shared<OpenedPack>(name, verbs, handle), **pack, described(facts),
-      cat("pack ", name, ": ", pack_version(**pack), ", from ", pack_path(host.packs, name))));
+  const epl_pack_device& verbs = *opened->pack->verbs;
+  const epl_pack_home home = {.struct_size = sizeof home, .libraries = host.packs.c_str()};
+  const PackReason reason;
+  for (int32_t i = 0;; ++i) {
+    epl_pack_library library = {};
+    library.struct_size = sizeof library;
+    if (verbs.library(&home, i, &library, &reason.to) != 0) break;
+    found.libraries.push_back(library);
+  }
+  const int32_t count = verbs.count(&home, &reason.to);
+  if (count < 0) found.missing = reason.text;
+  for (int32_t ordinal = 0; ordinal < count; ++ordinal) {
+    epl_pack_device_facts facts = {};
+    facts.struct_size = sizeof facts;
+    if (verbs.describe(&home, ordinal, &facts, &reason.to) != 0) {
+      found.missing = cat("device ", ordinal, " says nothing of itself: ", reason.text);
+      break;
+    }
+    found.devices.push_back(facts);
+  }
+  add_joined(verbs, home, found);
+  return found;
 }
 
 }  // namespace epl

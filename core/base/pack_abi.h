@@ -203,12 +203,29 @@ typedef struct epl_pack_device_facts {
   uint64_t struct_size;
   char name[128];
   uint64_t memory_bytes;
-  int32_t capability; /* of an NVIDIA GPU, as 90 for 9.0 */
-  int32_t processors; /* that each run blocks of a kernel */
-  char address[32];   /* on its bus */
-  int32_t driver;     /* the version that it says of itself, as 13000 */
-  int32_t reserved;
+  int32_t capability;   /* of an NVIDIA GPU, as 90 for 9.0 */
+  int32_t processors;   /* that each run blocks of a kernel */
+  char address[32];     /* on its bus */
+  int32_t driver;       /* the version that it says of itself, as 13000 */
+  int32_t links;        /* to other devices that it has in use, as NVLinks; -1: not known */
+  uint64_t free_bytes;  /* of memory_bytes; 0: not known */
+  char driver_name[32]; /* as its maker numbers it, "580.65.06"; empty: not known */
 } epl_pack_device_facts;
+
+/* A library that the pack opens at run time. Texts live as long as the process, but for those of the struct. */
+typedef struct epl_pack_library {
+  uint64_t struct_size;
+  const char* file; /* "libcuda.so.1" */
+  const char* what; /* "the NVIDIA driver" */
+  int32_t state;    /* 0: it serves; EPL_PACK_MISSING; EPL_PACK_FAILED: what is there does not serve */
+  int32_t version;  /* of what was found, as 13000; 0: not known */
+  int32_t wanted;   /* the oldest that serves; 0: any */
+  int32_t needed;   /* 1: without it there is no device */
+  const char *debian, *wheel, *repository; /* what brings it */
+  char path[512];                          /* of what was found */
+  char looked[512];                        /* where it was looked for */
+  char reason[1024];                       /* why it does not serve */
+} epl_pack_library;
 
 /* Rows of `bytes` bytes whose beginnings are a step apart. */
 typedef struct epl_pack_rows {
@@ -261,6 +278,16 @@ typedef struct epl_pack_device {
   /* The time at which the stream comes here, in seconds of a clock that the device's streams share. It is written when
    * `synchronize` has waited for it. */
   int32_t (*stamp)(void* stream, double* seconds, const epl_pack_reason* failure);
+  /* A device with the capability and the processors of `facts`, which need not be there: kernels are prepared for it,
+   * and say what memory they take, but none is launched. It is closed as any other; no other verb takes it. */
+  int32_t (*plan)(const epl_pack_device_facts* facts, void** device, const epl_pack_reason* failure);
+  /* Of the libraries that it opens, the one with this number, counted from 0. EPL_PACK_MISSING and no struct behind the
+   * last one. */
+  int32_t (*library)(const epl_pack_home* home, int32_t index, epl_pack_library* library,
+                     const epl_pack_reason* failure);
+  /* Writes to `joined` how two devices are joined. */
+  int32_t (*between)(const epl_pack_home* home, int32_t ordinal, int32_t other, const epl_pack_reason* joined,
+                     const epl_pack_reason* failure);
 } epl_pack_device;
 
 typedef struct epl_pack {

@@ -1,6 +1,5 @@
 #include "core/capi/describe.h"
 
-#include "core/backend/device.h"
 #include "core/base/json.h"
 #include "core/base/pack.h"
 #include "core/base/processor.h"
@@ -112,7 +111,7 @@ std::string describe_engine(const Engine& engine) {
   out["workers"] = engine.host.workers->started();
   out["memory_bytes"] = engine.host.budget->in_use.load(std::memory_order_relaxed);
   if (engine.host.budget->bytes > 0) out["memory_budget_bytes"] = engine.host.budget->bytes;
-  for (const BackendRow& row : backend_table().rows) out["devices"].push_back({{"name", row.name}, {"doc", row.doc}});
+  out["devices"] = describe_devices(engine.host);
   Json packs = Json::array();
   for (const PackRow& row : pack_table().rows) {
     Json one = {{"name", row.name}, {"doc", row.doc}, {"path", pack_path(engine.host.packs, row.name)}};

@@ -10,6 +10,7 @@
 namespace epl {
 struct BudgetTrial;
 class CompiledPlan;
+struct Host;
 struct Overview;
 struct Peak;
 class Model;
@@ -18,6 +19,8 @@ class Model;
 namespace epl::capi {
 
 std::string describe_engine(const Engine& engine);
+// Opens the packs that are devices, and the libraries that they open.
+Json describe_devices(const Host& host);
 std::string describe_model(const Model& model, bool rewrites);
 Json describe_findings(const Model& model);
 // Which initialisers can be trained, why others cannot, and the nodes that let no gradient through; or why the model
@@ -29,6 +32,8 @@ std::string describe_memory(const CompiledPlan& plan);
 std::string describe_overview(const CompiledPlan& plan, const Overview& overview);
 Json describe_peak(const Peak& peak);
 Json describe_trials(const std::vector<BudgetTrial>& tried);
+// Where the device's memory is known: how much it is, and whether the plan fits.
+void add_fit(const CompiledPlan& plan, Json& to);
 std::string describe_parameters(const CompiledPlan& plan);
 std::string describe_notes(const CompiledPlan& plan);
 

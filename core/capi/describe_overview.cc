@@ -133,6 +133,7 @@ std::string describe_overview(const CompiledPlan& plan, const Overview& overview
               {"predicted_on", overview.device},
               {"seconds", overview.seconds},
               {"time", describe_time(overview.time)}};
+  add_fit(plan, out);
   out["shapes"] = describe_shapes(plan);
   Json devices = Json::array(), rows = Json::array(), collectives = Json::array(), tensors = Json::array();
   for (size_t c = 0; c < overview.virtual_devices.size(); ++c)

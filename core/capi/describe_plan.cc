@@ -96,10 +96,18 @@ class Arena {
 
 }  // namespace
 
+void add_fit(const CompiledPlan& plan, Json& to) {
+  const int64_t has = plan.device()->memory_bytes();
+  if (has == 0) return;
+  to["device_bytes"] = has;
+  to["fits"] = PlanMemory(plan).peak() <= has;
+}
+
 std::string describe_memory(const CompiledPlan& plan) {
   Json out = {{"schema", 1}};
   out["peak_bytes"] = PlanMemory(plan).peak();
   out["arena_bytes"] = PlanMemory(plan).arena();
+  add_fit(plan, out);
   Json items = Json::array();
   for (const MemoryItem& item : PlanMemory(plan).items()) items.push_back({{"what", item.what}, {"bytes", item.bytes}});
   out["items"] = items;

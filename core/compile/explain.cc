@@ -160,6 +160,14 @@ std::string with_mebibytes(int64_t bytes) {
   return cat(grouped(bytes), " bytes (", tenths / 10, ".", tenths % 10, " MiB)");
 }
 
+std::string fit_text(int64_t needs, int64_t has) {
+  if (needs > has)
+    return cat("the plan does not fit: a rank needs ", grouped(needs - has), " bytes more than the ", grouped(has),
+               " bytes of its device\n");
+  return cat("the plan fits: of ", grouped(has), " bytes of its device a rank leaves ", with_mebibytes(has - needs),
+             "; what the driver takes for kernels and for itself comes out of these\n");
+}
+
 // A line for each parameter, but one for many with the same reason: a frozen model has hundreds.
 template <class List> std::string untrained_text(const List& untrained) {
   std::map<std::string, std::vector<std::string>> by_reason;
@@ -232,6 +240,7 @@ std::string CompiledPlan::explain() const {
   out += untrained_text(untrained_);
   out += cat("memory of a rank at its peak: ", with_mebibytes(PlanMemory(*this).peak()), "\n");
   for (const MemoryItem& item : PlanMemory(*this).items()) out += cat("  ", item.what, ": ", grouped(item.bytes), "\n");
+  if (const int64_t has = device_->memory_bytes(); has > 0) out += fit_text(PlanMemory(*this).peak(), has);
   out += peak_text(peak_of(*this, PlanMemory(*this).fullest_class())) + trials_text(options_.tried);
   const ProcessMemory process = process_memory(*this);
   out += cat("memory of the process at its peak, saving and exporting included: about ", with_mebibytes(process.peak),

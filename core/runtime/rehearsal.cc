@@ -6,7 +6,7 @@ namespace epl {
 
 Result<Rehearsal> rehearse(const Host& host, const std::shared_ptr<const CompiledPlan>& plan) {
   Rehearsal rehearsal;
-  EPL_ASSIGN(auto device, open_device("sim", host));
+  EPL_ASSIGN(auto device, open_device("sim", host, {.stands_for = plan->device()}));
   rehearsal.device = device->description();
   EPL_ASSIGN(auto session, Session::create(host, plan, {.device = device}));
   const Entry& entry = plan->entries().front();

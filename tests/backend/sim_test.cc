@@ -19,6 +19,14 @@ const Machine round_machine = {.name = "round",
                                .links = {{.ranks = 0, .bandwidth = 1e9, .seconds = 1}},
                                .launch_seconds = 0.5};
 
+// So fast that its numbers add up in other ways than round ones.
+const Machine fast_machine = {
+    .name = "fast",
+    .rates = {{DType::f32, WorkKind::product, 19.5e12}, {DType::f32, WorkKind::elementwise, 19.5e12}},
+    .memories = {{Machine::Memory::Kind::device, 2.039e12}, {Machine::Memory::Kind::host, 25e9}},
+    .links = {{.ranks = 0, .bandwidth = 300e9, .seconds = 3e-6}},
+    .launch_seconds = 4e-6};
+
 double seconds(Kind kind, int ranks, int64_t bytes, const Machine& machine = round_machine) {
   return CostModel(machine).collective(kind, RankGroup::of_first(ranks), static_cast<double>(bytes));
 }
@@ -229,7 +237,7 @@ constexpr int many_ranks = 16384;
 #endif
 
 TEST(Sim, sixteen_thousand_ranks_fit) {
-  auto device = make_device(machines()[0]);
+  auto device = make_device(fast_machine);
   auto ranks = make_ranks(*device, many_ranks);
   for (Rank& rank : ranks) {
     for (int i = 0; i < 10; ++i) {
@@ -245,7 +253,7 @@ TEST(Sim, sixteen_thousand_ranks_fit) {
     }
   }
   const double end = ranks[0].stream->clock()->seconds();
-  EXPECT_GT(end, 10 * seconds(Kind::all_reduce, many_ranks, 4 << 20, machines()[0]));
+  EXPECT_GT(end, 10 * seconds(Kind::all_reduce, many_ranks, 4 << 20, fast_machine));
   for (Rank& rank : ranks) ASSERT_EQ(rank.stream->clock()->seconds(), end);
 }
 
@@ -347,13 +355,6 @@ TEST(Sim, neighbours_have_their_own_link) {
   EXPECT_DOUBLE_EQ(barrier_of(2, 3), 0.25);
   EXPECT_DOUBLE_EQ(barrier_of(0, 1), 0.25);
   EXPECT_DOUBLE_EQ(barrier_of(1, 2), 1) << "one block of two ends between them";
-}
-
-TEST(Sim, unknown_machines_are_errors) {
-  EXPECT_TRUE(find_machine("h100").ok());
-  auto missing = find_machine("abacus");
-  ASSERT_FALSE(missing.ok());
-  EXPECT_NE(missing.status().message().find("a100, h100, cpu_core"), std::string::npos);
 }
 
 }  // namespace

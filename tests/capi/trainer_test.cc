@@ -141,6 +141,28 @@ TEST_F(TrainerApi, DevicesAreListed) {
   EXPECT_EQ(taken(epl_engine_device(w.engine, epl_engine_device_count(w.engine), &info)), EPL_ERROR_INVALID_ARGUMENT);
 }
 
+// Without a folder of packs none is opened, and the sheets are there all the same.
+TEST_F(TrainerApi, DevicesAreDescribed) {
+  epl_text* text = nullptr;
+  must(epl_engine_describe(w.engine, &text));
+  const epl::Json json = epl::parse_json(epl_text_data(text, nullptr)).value();
+  epl_text_destroy(text);
+  int sheets = 0;
+  for (const epl::Json& device : json.at("devices")) {
+    const std::string name = device.at("name").text();
+    EXPECT_EQ(device.contains("libraries"), name == "cuda") << name;
+    if (name != "cuda") continue;
+    EXPECT_NE(device.at("missing").text().find("names no folder"), std::string::npos) << device.at("missing").text();
+    EXPECT_TRUE(device.at("gpus").empty());
+    for (const epl::Json& sheet : device.at("sheets")) {
+      EXPECT_TRUE(sheet.at("name").text().starts_with("cuda:")) << sheet.at("name").text();
+      EXPECT_GT(sheet.at("memory_bytes").get<int64_t>(), int64_t{1} << 30);
+      ++sheets;
+    }
+  }
+  EXPECT_GE(sheets, 6);
+}
+
 TEST_F(TrainerApi, BorrowedMemoryIsReadOnlyWhereTheHostSaysSo) {
   float data[8] = {};
   const int64_t dims[1] = {8};

@@ -80,6 +80,7 @@ static inline void world_make(world* w, const char* folder, int32_t threads, int
   free(book);
   epl_engine_options engine_options = EPL_ENGINE_OPTIONS_INIT;
   engine_options.threads = threads;
+  engine_options.packs = ""; /* none: what they allocate when they are loaded is not the engine's */
   must(epl_engine_create(&engine_options, &w->engine));
   snprintf(options, sizeof options, "{\"sizes\":[4,%d,2],\"seed\":3}", width);
   must(epl_x_template_write(w->engine, EPL_STR("mlp"), TEXT(options), TEXT(w->model_path), NULL));

@@ -4,9 +4,11 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <string>
+#include <vector>
 
-#include "backends/cuda/api/blas_lt.h"
 #include "backends/cuda/api/library.h"
+#include "backends/cuda/listing.h"
 #include "tests/temporary_folder.h"
 
 namespace epl::cuda {
@@ -40,7 +42,7 @@ class Libraries : public testing::Test {
   void *one = nullptr, *two = nullptr, *three = nullptr;
   const LibraryRow row{.what = "a library of tests",
                        .file = "libepl_test_old.so.13",
-                       .packages = "the package of tests",
+                       .packages = {.debian = "the package of tests", .wheel = "none", .repository = "another one"},
                        .wanted = 13010,
                        .version = said_version};
 };
@@ -49,8 +51,8 @@ TEST_F(Libraries, AMissingOneSaysWhereItWasLookedForAndWhatBringsIt) {
   const FunctionRow functions[] = {{"one", 10010, &one}};
   const auto found = open(functions);
   EXPECT_EQ(found.status().code(), Code::not_found);
-  expect_words(found.status(),
-               {"a library of tests", "libepl_test_old.so.13", "and where the loader looks", "the package of tests"});
+  expect_words(found.status(), {"a library of tests", "libepl_test_old.so.13", "and where the loader looks",
+                                "Debian: the package of tests; PyPI: none", "NVIDIA's repository: another one"});
 }
 
 TEST_F(Libraries, AnOpenedOneSaysItsPathAndVersion) {
@@ -79,6 +81,46 @@ TEST_F(Libraries, AnOlderVersionThanIsWantedIsTooOld) {
   const auto found = open(functions);
   EXPECT_EQ(found.status().code(), Code::unsupported);
   expect_words(found.status(), {"version 13.0", "version 13.1 is the oldest", "the package of tests"});
+}
+
+// What the pack opens, in a folder that has none of it: each is listed with what brings it, found or not.
+TEST(ListedLibraries, AreAllThatThePackOpens) {
+  const TemporaryFolder nothing;
+  std::vector<std::string> files;
+  for (int i = 0;; ++i) {
+    epl_pack_library one = {};
+    one.struct_size = sizeof one;
+    const Status listed = describe_library(nothing.path(), i, one);
+    if (!listed.ok()) {
+      EXPECT_EQ(listed.code(), Code::not_found);
+      break;
+    }
+    files.push_back(one.file);
+    for (const char* text : {one.what, one.debian, one.wheel, one.repository}) EXPECT_STRNE(text, "") << one.file;
+    EXPECT_NE(std::string(one.looked).find(nothing.path()), std::string::npos) << one.looked;
+    const std::string reason = one.reason;
+    EXPECT_EQ(one.state == 0, reason.empty()) << one.file << ": " << reason;
+    EXPECT_EQ(one.state == 0, std::string(one.path) != "") << one.file;
+    if (one.state == EPL_PACK_MISSING) {
+      EXPECT_NE(reason.find(one.repository), std::string::npos) << reason;
+    }
+  }
+  EXPECT_EQ(files,
+            (std::vector<std::string>{"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libnvidia-ml.so.1"}));
+}
+
+TEST(ListedLibraries, AnOlderStructIsRefused) {
+  epl_pack_library small = {};
+  small.struct_size = sizeof small - 8;
+  EXPECT_EQ(describe_library("", 0, small).code(), Code::unsupported);
+}
+
+TEST(ListedLibraries, AGpuThatIsTooOldIsSaid) {
+  EXPECT_TRUE(check_capability("T4", 75).ok());
+  const Status old = check_capability("Tesla V100-SXM2-16GB", 70);
+  EXPECT_EQ(old.code(), Code::unsupported);
+  for (const char* part : {"Tesla V100-SXM2-16GB", "too old", "7.0", "7.5"})
+    EXPECT_NE(old.message().find(part), std::string::npos) << old.message();
 }
 
 }  // namespace

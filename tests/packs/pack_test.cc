@@ -8,7 +8,10 @@
 #include <fstream>
 
 #include "core/backend/device.h"
+#include "core/backend/pack_device.h"
 #include "core/base/pack_abi.h"
+#include "core/compile/plan_memory.h"
+#include "core/runtime/rehearsal.h"
 #include "core/runtime/session.h"
 #include "tests/runtime/graph_model.h"
 #include "tests/temporary_folder.h"
@@ -164,6 +167,106 @@ TEST(Packs, RowsSayWhatIsInThem) {
     ASSERT_EQ((*pack)->codec_count, row.codecs.size());
     for (size_t i = 0; i < row.codecs.size(); ++i) EXPECT_EQ((*pack)->codecs[i]->name, row.codecs[i].name);
   }
+}
+
+// A sheet needs the pack and no GPU: its kernels are there, and nothing can be made on it.
+TEST(Packs, ADeviceThatIsASheetPlansAndRefusesTheRest) {
+  const TemporaryFolder empty;
+  Host host = test_host(1);
+  host.packs = empty.path();
+  const Status no_pack = open_device("cuda:h100", host).status();
+  EXPECT_EQ(no_pack.code(), Code::not_found);
+  EXPECT_TRUE(has(no_pack.message(), "needs the pack cuda")) << no_pack.message();
+
+  host.packs = EPL_PACK_FOLDER;
+  if (!fs::exists(pack_path(EPL_PACK_FOLDER, "cuda"))) GTEST_SKIP() << "the pack is not built";
+  const auto device = open_device("cuda:h100", host);
+  ASSERT_TRUE(device.ok()) << device.status().to_string();
+  EXPECT_TRUE(has((*device)->description(), "the sheet of NVIDIA H100")) << (*device)->description();
+  EXPECT_TRUE((*device)->kernels().has("add") || (*device)->kernels().has("fused"));
+  EXPECT_FALSE((*device)->shares_host_memory());
+  EXPECT_GT((*device)->memory_bytes(), int64_t{70} << 30);
+  EXPECT_GT((*device)->machine().rate(DType::bf16, WorkKind::product), 9e14);
+  for (const Status& refused : {(*device)->allocate(64).status(), (*device)->create_stream(1).status(),
+                                (*device)->create_group("world", 1).status()}) {
+    EXPECT_EQ(refused.code(), Code::unsupported);
+    EXPECT_TRUE(has(refused.message(), "device cuda:h100 is a sheet")) << refused.message();
+  }
+}
+
+// A plan by a sheet: its step is predicted at the speed of that device, whether it fits is said, and a session is an
+// error. With half the bandwidth and rates the same step takes longer.
+TEST(Packs, APlanByASheetIsPredictedAndDoesNotRun) {
+  if (!fs::exists(pack_path(EPL_PACK_FOLDER, "cuda"))) GTEST_SKIP() << "the pack is not built";
+  const TemporaryFolder folder;
+  const auto sheet = [&](const char* name, double scale, int64_t bytes) {
+    const std::string path = folder / name;
+    std::ofstream(path) << "{\"product\": \"A card\", \"capability\": 9.0, \"processors\": 132, \"memory_bytes\": "
+                        << bytes << ", \"bandwidth\": " << 1e9 * scale << ", \"host_bandwidth\": " << 1e8 * scale
+                        << ", \"products\": {\"f32\": " << 1e10 * scale << "}, \"launch_seconds\": " << 1e-6 / scale
+                        << "}";
+    return cat("cuda:", path);
+  };
+  Host host = test_host(2);
+  host.packs = EPL_PACK_FOLDER;
+  const auto plan_for = [&](const std::string& device) {
+    PlanOptions options;
+    options.model = GraphModel::parse(model);
+    options.train.loss.name = "softmax_cross_entropy";
+    options.train.optimizer = "sgd";
+    options.device = device;
+    auto plan = CompiledPlan::create(host, options);
+    EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+    return plan.ok() ? *plan : nullptr;
+  };
+  const auto fast = plan_for(sheet("fast.json", 2, 1 << 30)), slow = plan_for(sheet("slow.json", 1, 100));
+  ASSERT_TRUE(fast && slow);
+  EXPECT_TRUE(has(fast->explain(), "the plan fits")) << fast->explain();
+  EXPECT_TRUE(has(slow->explain(), "the plan does not fit")) << slow->explain();
+  EXPECT_EQ(PlanMemory(*fast).peak(), PlanMemory(*slow).peak());
+  EXPECT_EQ(*fast->text(EntryKind::train, "program"), *slow->text(EntryKind::train, "program"));
+  const auto seconds = [&](const std::shared_ptr<const CompiledPlan>& plan) {
+    const auto rehearsal = rehearse(host, plan);
+    EXPECT_TRUE(rehearsal.ok()) << rehearsal.status().to_string();
+    EXPECT_TRUE(!rehearsal.ok() || has(rehearsal->device, "simulated A card")) << rehearsal->device;
+    return rehearsal.ok() ? rehearsal->trace.end() - rehearsal->trace.begin() : 0;
+  };
+  EXPECT_GT(seconds(fast), 0);
+  EXPECT_GT(seconds(slow), seconds(fast));
+  const auto session = Session::create(host, fast, {});
+  ASSERT_FALSE(session.ok());
+  EXPECT_EQ(session.status().code(), Code::unsupported);
+  EXPECT_TRUE(has(session.status().message(), "is a sheet")) << session.status().message();
+}
+
+TEST(Packs, ASheetOfAGpuThatIsTooOldIsRefused) {
+  if (!fs::exists(pack_path(EPL_PACK_FOLDER, "cuda"))) GTEST_SKIP() << "the pack is not built";
+  const TemporaryFolder folder;
+  std::ofstream(folder / "v100.json") << R"({"product": "Tesla V100", "capability": 7.0, "processors": 80,
+    "memory_bytes": 16000000000, "bandwidth": 9e11, "host_bandwidth": 1e10, "products": {"f32": 15e12}})";
+  Host host = test_host(1);
+  host.packs = EPL_PACK_FOLDER;
+  const Status refused = open_device(cat("cuda:", folder / "v100.json"), host).status();
+  EXPECT_EQ(refused.code(), Code::unsupported);
+  for (const char* part : {"Tesla V100", "too old", "7.0", "7.5"})
+    EXPECT_TRUE(has(refused.message(), part)) << refused.message();
+}
+
+// What the machine has of it: every library is named with what brings it, and without a driver it is said why not.
+TEST(Packs, WhatTheMachineHasOfADeviceIsListed) {
+  const TemporaryFolder empty;
+  Host host = test_host(1);
+  host.packs = empty.path();
+  EXPECT_TRUE(has(look_for_pack_devices("cuda", host).missing, "needs the pack cuda"));
+  host.packs = EPL_PACK_FOLDER;
+  if (!fs::exists(pack_path(EPL_PACK_FOLDER, "cuda"))) GTEST_SKIP() << "the pack is not built";
+  const PackDevices found = look_for_pack_devices("cuda", host);
+  ASSERT_GE(found.libraries.size(), 4u);
+  for (const epl_pack_library& one : found.libraries) {
+    EXPECT_STRNE(one.repository, "") << one.file;
+    EXPECT_EQ(one.state == 0, one.reason[0] == '\0') << one.file << ": " << one.reason;
+  }
+  EXPECT_EQ(found.missing.empty(), !found.devices.empty()) << found.missing;
 }
 
 }  // namespace

@@ -21,6 +21,15 @@ script_test(slicing tools 300)
 script_test(annotated tools 300)
 script_test(pins tools 300)
 script_test(odd_texts tools 300)
+# With the machine for tests, where there is one (tests/CMakeLists.txt), as the GPU.
+set(machine_of_tests "")
+if(NOT EPL_SANITIZE)
+  set(machine_of_tests ${PROJECT_BINARY_DIR}/cuda_machine)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/build/nvrtc/version)
+    list(APPEND machine_of_tests ${PROJECT_SOURCE_DIR}/build/nvrtc)
+  endif()
+endif()
+script_test(devices tools 300 ${machine_of_tests})
 
 # Pairs of layouts, of graphs that are drawn and of cases: the same bits.
 add_test(NAME tools.fuzz_layouts COMMAND epl_tool fuzz-layouts --seed 1 --count 40)

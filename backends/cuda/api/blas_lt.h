@@ -101,6 +101,8 @@ struct BlasLt {
   std::string text(BlasCode code) const;
 };
 
+extern const LibraryRow blas_lt_row;
+Result<FoundLibrary> find_blas_lt(const std::string& folder);
 // The library, opened when it is first asked for.
 Result<const BlasLt*> open_blas_lt(const std::string& folder);
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "backends/cuda/api/library.h"
 #include "core/base/status.h"
 
 namespace epl::cuda {
@@ -19,7 +20,8 @@ using EventHandle = struct EventTag*;
 using Address = unsigned long long;
 
 inline constexpr DriverCode code_success = 0, code_out_of_memory = 2, code_no_device = 100, code_invalid_device = 101,
-                            code_illegal_address = 700, code_launch_failed = 719;
+                            code_illegal_address = 700, code_launch_failed = 719, code_not_supported = 801,
+                            code_driver_mismatch = 803, code_unknown = 999;
 inline constexpr int attribute_processors = 16, attribute_capability_major = 75, attribute_capability_minor = 76;
 inline constexpr int function_attribute_shared_bytes = 8;
 inline constexpr unsigned stream_non_blocking = 1, event_with_timing = 0, event_without_timing = 2;
@@ -74,6 +76,9 @@ struct Driver {
   std::string text(DriverCode code) const;
 };
 
+extern const LibraryRow driver_row;
+// Where the driver is, without beginning it.
+Result<FoundLibrary> find_driver(const std::string& folder);
 // The driver, opened and begun when it is first asked for.
 Result<const Driver*> open_driver(const std::string& folder);
 

@@ -6,8 +6,6 @@
 namespace epl::cuda {
 namespace {
 
-std::string version_text(int version) { return cat(version / 1000, ".", version % 1000 / 10); }
-
 // The path that it was found at, where the loader says so.
 std::string path_of(void* function, const char* file) {
   Dl_info info{};
@@ -16,10 +14,20 @@ std::string path_of(void* function, const char* file) {
 
 Status too_old(const LibraryRow& row, const std::string& path, int version, const std::string& why) {
   return unsupported(row.what, " (", path, version == 0 ? "" : cat(", version ", version_text(version)),
-                     ") is too old: ", why, "; a newer one comes with ", row.packages);
+                     ") is too old: ", why, "; a newer one comes with ", row.packages.text());
 }
 
 }  // namespace
+
+std::string version_text(int version) { return cat(version / 1000, ".", version % 1000 / 10); }
+
+std::string looked_for(const std::string& folder) {
+  return folder.empty() ? std::string("where the loader looks") : cat("in ", folder, " and where the loader looks");
+}
+
+std::string Packages::text() const {
+  return cat("Debian: ", debian, "; PyPI: ", wheel, "; NVIDIA's repository: ", repository);
+}
 
 void* find_function(void* library, const char* name) { return ::dlsym(library, name); }
 
@@ -30,10 +38,9 @@ Result<FoundLibrary> open_library(const LibraryRow& row, const std::string& fold
   void* library = ::dlopen(is_near ? near.c_str() : row.file, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* why = ::dlerror();
-    const std::string looked =
-        folder.empty() ? std::string("where the loader looks") : cat("in ", folder, " and where the loader looks");
-    return error(Code::not_found, row.what, " (", row.file, ") cannot be opened; it was looked for ", looked, ": ",
-                 why != nullptr ? why : "no reason was given", "; it comes with ", row.packages);
+    return error(Code::not_found, row.what, " (", row.file, ") cannot be opened; it was looked for ",
+                 looked_for(folder), ": ", why != nullptr ? why : "no reason was given", "; it comes with ",
+                 row.packages.text());
   }
   FoundLibrary found{.path = is_near ? near : std::string(row.file), .version = row.version(library)};
   for (const FunctionRow& function : functions) {

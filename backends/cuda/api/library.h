@@ -10,15 +10,26 @@
 
 namespace epl::cuda {
 
+// What brings a library, or why nothing of that kind does.
+struct Packages {
+  const char *debian, *wheel, *repository;  // of Debian, of PyPI, of NVIDIA's repository
+  std::string text() const;                 // for a message
+};
+
 // Versions are numbers like 13000 for 13.0.
 struct LibraryRow {
-  const char* what;      // "the NVIDIA driver"
-  const char* file;      // "libcuda.so.1"
-  const char* packages;  // what brings it
-  int wanted;            // the oldest version that serves
+  const char* what;  // "the NVIDIA driver"
+  const char* file;  // "libcuda.so.1"
+  Packages packages;
+  int wanted;  // the oldest version that serves; 0: any
   // What the opened library says of itself; 0 where it does not.
   int (*version)(void* library);
 };
+
+// "13.0"
+std::string version_text(int version);
+// "in FOLDER and where the loader looks"
+std::string looked_for(const std::string& folder);
 
 struct FunctionRow {
   const char* name;

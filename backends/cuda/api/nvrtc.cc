@@ -4,8 +4,6 @@
 
 #include <mutex>
 
-#include "backends/cuda/api/library.h"
-
 namespace epl::cuda {
 namespace {
 
@@ -23,7 +21,30 @@ void open_builtins(const Nvrtc& nvrtc) {
   ::dlopen(cat(folder, "libnvrtc-builtins.so.", major, ".", minor).c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
+Result<FoundLibrary> fill_nvrtc(Nvrtc& nvrtc, const std::string& folder) {
+  const FunctionRow functions[] = {
+#define EPL_CUDA_ROW(name, symbol, since, parameters) {#symbol, since, reinterpret_cast<void**>(&nvrtc.name)},
+      EPL_CUDA_NVRTC_FUNCTIONS(EPL_CUDA_ROW)
+#undef EPL_CUDA_ROW
+          {"nvrtcGetErrorString", 7000, reinterpret_cast<void**>(&nvrtc.error_text)},
+  };
+  return open_library(nvrtc_row, folder, functions);
+}
+
 }  // namespace
+
+const LibraryRow nvrtc_row = {.what = "NVRTC, the compiler of CUDA",
+                              .file = "libnvrtc.so.13",
+                              .packages = {.debian = "none of version 13 yet",
+                                           .wheel = "nvidia-cuda-nvrtc 13.0",
+                                           .repository = "cuda-nvrtc-13-0"},
+                              .wanted = 13000,
+                              .version = version_of_nvrtc};
+
+Result<FoundLibrary> find_nvrtc(const std::string& folder) {
+  Nvrtc nvrtc;
+  return fill_nvrtc(nvrtc, folder);
+}
 
 Result<const Nvrtc*> open_nvrtc(const std::string& folder) {
   static std::mutex mutex;
@@ -31,20 +52,7 @@ Result<const Nvrtc*> open_nvrtc(const std::string& folder) {
   static bool opened = false;
   const std::lock_guard lock(mutex);
   if (opened) return &nvrtc;
-  const FunctionRow functions[] = {
-#define EPL_CUDA_ROW(name, symbol, since, parameters) {#symbol, since, reinterpret_cast<void**>(&nvrtc.name)},
-      EPL_CUDA_NVRTC_FUNCTIONS(EPL_CUDA_ROW)
-#undef EPL_CUDA_ROW
-          {"nvrtcGetErrorString", 7000, reinterpret_cast<void**>(&nvrtc.error_text)},
-  };
-  EPL_ASSIGN(const FoundLibrary found,
-             open_library({.what = "NVRTC, the compiler of CUDA",
-                           .file = "libnvrtc.so.13",
-                           .packages = "PyPI's nvidia-cuda-nvrtc 13.0, or cuda-nvrtc-13-0 of NVIDIA's "
-                                       "repository",
-                           .wanted = 13000,
-                           .version = version_of_nvrtc},
-                          folder, functions));
+  EPL_ASSIGN(const FoundLibrary found, fill_nvrtc(nvrtc, folder));
   nvrtc.path = found.path;
   open_builtins(nvrtc);
   opened = true;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "backends/cuda/api/library.h"
 #include "core/base/status.h"
 
 namespace epl::cuda {
@@ -31,6 +32,8 @@ struct Nvrtc {
   std::string path;
 };
 
+extern const LibraryRow nvrtc_row;
+Result<FoundLibrary> find_nvrtc(const std::string& folder);
 Result<const Nvrtc*> open_nvrtc(const std::string& folder);
 
 }  // namespace epl::cuda

@@ -41,7 +41,10 @@ class Engine(core.Handle):
     def describe(self) -> str:
         """What this build and this machine have, as JSON: version, processor level, threads, workers started,
         devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and
-        where they are looked for."""
+        where they are looked for. Of a device that is a pack it has the GPUs that this process sees, the
+        libraries that are opened, and what brings those that are missing. For that the pack is opened and its
+        driver begun, as by a plan, which may take a second. An engine whose option packs names no folder ("")
+        leaves it out."""
         json_out = c.c_void_p()
         core.check(core.library().epl_engine_describe(core.pointer(self), c.byref(json_out)))
         return core.take(json_out)

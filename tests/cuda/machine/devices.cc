@@ -35,9 +35,21 @@ const DeviceRow& device_row(const std::string& name) {
         .memory_clock_khz = 3'201'000,
         .bus_bits = 6144,
         .l2_bytes = 62'914'560}},
+      // Older than what kernels are made for.
+      {"v100",
+       {.name = "Tesla V100-SXM2-16GB",
+        .major = 7,
+        .memory = 16'935'419'904,
+        .processors = 80,
+        .shared_per_processor = 98'304,
+        .shared_optin = 98'304,
+        .clock_khz = 1'530'000,
+        .memory_clock_khz = 877'000,
+        .bus_bits = 4096,
+        .l2_bytes = 6'291'456}},
   };
   const auto row = rows.find(name);
-  if (row == rows.end()) throw Fault(kInvalidValue, "device '" + name + "' is none of a100, h100, h200");
+  if (row == rows.end()) throw Fault(kInvalidValue, "device '" + name + "' is none of a100, h100, h200, v100");
   return row->second;
 }
 

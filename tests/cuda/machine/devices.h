@@ -18,7 +18,7 @@ struct DeviceRow {
   int blocks_per_processor = 32;
 };
 
-// "a100", "h100", "h200"; throws where there is none.
+// "a100", "h100", "h200", "v100"; throws where there is none.
 const DeviceRow& device_row(const std::string& name);
 
 // The driver's numbered attributes; false where the machine does not know the number.

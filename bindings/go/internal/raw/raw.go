@@ -695,7 +695,8 @@ type PlanOptions struct {
 	Seed uint64
 
 	// By its name, as epl_engine_describe lists them: "cpu", or "sim" with virtual time and no numbers. NULL:
-	// "cpu".
+	// "cpu". "cuda:h100" or "cuda:FILE.json" is a sheet of a GPU that need not be there: plans are made for it, and
+	// a session is an error.
 	Device *C.char
 
 	DeviceLength uint64
@@ -1129,7 +1130,9 @@ func EngineMemoryBytes(engine *Engine) (result uint64) {
 //
 // What this build and this machine have, as JSON: version, processor level, threads, workers started, devices,
 // losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and where they are
-// looked for.
+// looked for. Of a device that is a pack it has the GPUs that this process sees, the libraries that are opened,
+// and what brings those that are missing. For that the pack is opened and its driver begun, as by a plan, which
+// may take a second. An engine whose option packs names no folder ("") leaves it out.
 func EngineDescribe(engine *Engine) (json *Text, failure *Error) {
 	failure = C.epl_engine_describe(engine, &json)
 	return

@@ -657,7 +657,8 @@ pub struct epl_plan_options {
     /// of dropout and of new adapters
     pub seed: u64,
     /// By its name, as epl_engine_describe lists them: "cpu", or "sim" with virtual time and no numbers.
-    /// NULL: "cpu".
+    /// NULL: "cpu". "cuda:h100" or "cuda:FILE.json" is a sheet of a GPU that need not be there: plans are
+    /// made for it, and a session is an error.
     pub device: *const c_char,
     pub device_length: u64,
     /// of this process, which share its threads; 0: all of them
@@ -995,7 +996,10 @@ extern "C" {
     pub fn epl_engine_memory_bytes(engine: *const epl_engine) -> u64;
     /// What this build and this machine have, as JSON: version, processor level, threads, workers started,
     /// devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and
-    /// where they are looked for.
+    /// where they are looked for. Of a device that is a pack it has the GPUs that this process sees, the
+    /// libraries that are opened, and what brings those that are missing. For that the pack is opened and its
+    /// driver begun, as by a plan, which may take a second. An engine whose option packs names no folder ("")
+    /// leaves it out.
     ///
     /// Since 0.1, any thread. `json`: written, owned by the caller.
     pub fn epl_engine_describe(engine: *const epl_engine, json: *mut *mut epl_text) -> *mut epl_error;

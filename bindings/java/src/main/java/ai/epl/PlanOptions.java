@@ -30,7 +30,10 @@ public final class PlanOptions {
     return this;
   }
 
-  /** "cpu", or "sim" with virtual time and no numbers. */
+  /**
+   * "cpu", "cuda", or "sim" with virtual time and no numbers. "cuda:h100" is planned for alone, and
+   * that GPU need not be there.
+   */
   public PlanOptions device(String device) {
     this.device = device;
     return this;

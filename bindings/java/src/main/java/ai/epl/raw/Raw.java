@@ -1109,7 +1109,8 @@ public final class Raw {
 
     /**
      * By its name, as epl_engine_describe lists them: "cpu", or "sim" with virtual time and no numbers. NULL:
-     * "cpu".
+     * "cpu". "cuda:h100" or "cuda:FILE.json" is a sheet of a GPU that need not be there: plans are made for it,
+     * and a session is an error.
      */
     public PlanOptions device(byte[] utf8) {
       setText(24, 32, utf8);
@@ -1765,7 +1766,9 @@ public final class Raw {
   /**
    * What this build and this machine have, as JSON: version, processor level, threads, workers started,
    * devices, losses, metrics, optimizers, schedules, readers, model families, strategy keys, packs and where
-   * they are looked for.
+   * they are looked for. Of a device that is a pack it has the GPUs that this process sees, the libraries that
+   * are opened, and what brings those that are missing. For that the pack is opened and its driver begun, as by
+   * a plan, which may take a second. An engine whose option packs names no folder ("") leaves it out.
    */
   public static native byte[] epl_engine_describe(long engine);
 

@@ -1,0 +1,16 @@
+// What kernels are prepared for: a GPU, or what is known of one that need not be there. The handle of a device
+// (core/base/pack_abi.h) is one of these.
+#pragma once
+
+#include <memory>
+
+#include "backends/cuda/gpu.h"
+
+namespace epl::cuda {
+
+struct Target {
+  std::shared_ptr<Gpu> gpu;  // null: kernels are planned, and none is launched
+  int capability = 0, processors = 0;
+};
+
+}  // namespace epl::cuda

@@ -1,0 +1,143 @@
+// Reads what a person has written of a device: every key is known, and every number makes sense.
+#include "core/backend/sheet.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/base/file.h"
+#include "core/base/json.h"
+#include "core/base/shown.h"
+#include "core/base/suggestion.h"
+
+namespace epl {
+namespace {
+
+constexpr uint64_t largest_file = 1 << 20;
+// Where a file says nothing of them: what launches and messages usually take.
+constexpr double usual_launch_seconds = 4e-6, usual_message_seconds = 10e-6;
+
+// One object of the file, of which every key is asked for.
+class Reading {
+ public:
+  Reading(const Json& json, std::string where) : json_(json), where_(std::move(where)) {}
+
+  Status only(std::initializer_list<const char*> known) const {
+    if (!json_.is_object()) return invalid(where_, " is no object");
+    const std::vector<std::string> names(known.begin(), known.end());
+    for (const Json::Member& one : json_.items()) {
+      if (std::ranges::find(names, one.key) == names.end())
+        return invalid(where_, " has no key ", shown(one.key), choices(one.key, names));
+    }
+    return {};
+  }
+  bool has(std::string_view key) const { return json_.contains(key); }
+  const Json& operator[](std::string_view key) const { return json_.at(key); }
+  // Above 0 and at most `most`.
+  Result<double> number(std::string_view key, double most = 1e30) const {
+    const Json* found = json_.find(key);
+    if (found == nullptr) return invalid(where_, " needs the key ", key);
+    const double value = found->is_number() ? found->get<double>() : 0;
+    if (!(value > 0 && value <= most)) return invalid(where_, ": ", key, " is a number above 0 and at most ", most);
+    return value;
+  }
+  Result<double> number_or(std::string_view key, double otherwise) const {
+    if (!has(key)) return otherwise;
+    return number(key);
+  }
+  Result<int64_t> integer(std::string_view key, int64_t most) const {
+    EPL_ASSIGN(const double value, number(key, static_cast<double>(most)));
+    if (std::floor(value) != value) return invalid(where_, ": ", key, " is a whole number");
+    return static_cast<int64_t>(value);
+  }
+  Result<std::string> text_or(std::string_view key, std::string otherwise) const {
+    if (!has(key)) return otherwise;
+    const Json& found = json_.at(key);
+    if (!found.is_string() || found.text().empty()) return invalid(where_, ": ", key, " is a text");
+    return shown_plain(found.text(), 120);
+  }
+
+ private:
+  const Json& json_;
+  const std::string where_;
+};
+
+// 8.9 is 89 here.
+Result<int> capability_of(const Reading& from) {
+  EPL_ASSIGN(const double value, from.number("capability", 99));
+  return static_cast<int>(std::lround(value * 10));
+}
+
+Status add_rates(const Json& json, const std::string& where, WorkKind kind, Machine& machine) {
+  const Reading from(json, where);
+  EPL_TRY(from.only({"f32", "f64", "f16", "bf16"}));
+  for (const char* name : {"f32", "f64", "f16", "bf16"}) {  // f32 first: it stands for types that are not named
+    if (!from.has(name)) continue;
+    EPL_ASSIGN(const double rate, from.number(name));
+    machine.rates.push_back({*parse_dtype(name), kind, rate});
+  }
+  return from.has("f32") ? Status() : invalid(where, " needs the key f32");
+}
+
+Status add_links(const Json& json, const std::string& path, Machine& machine) {
+  if (!json.is_array() || json.empty()) return invalid(path, ": links is a list of objects");
+  for (const Json& one : json) {
+    const Reading from(one, cat(path, ": a link"));
+    EPL_TRY(from.only({"devices", "bandwidth", "seconds"}));
+    Machine::Link link;
+    if (from.has("devices")) {
+      EPL_ASSIGN(link.ranks, from.integer("devices", 1 << 20));
+    }
+    EPL_ASSIGN(link.bandwidth, from.number("bandwidth"));
+    EPL_ASSIGN(link.seconds, from.number_or("seconds", usual_message_seconds));
+    machine.links.push_back(link);
+  }
+  if (machine.links.back().ranks == 0) return {};
+  return invalid(path, ": the last of links joins any number of devices, so that it has no key devices");
+}
+
+Result<DeviceSheet> sheet_of(const Json& json, const std::string& path) {
+  const Reading from(json, path);
+  EPL_TRY(from.only({"product", "capability", "processors", "memory_bytes", "bandwidth", "host_bandwidth", "products",
+                     "elementwise", "links", "launch_seconds"}));
+  DeviceSheet sheet;
+  sheet.name = path;
+  EPL_ASSIGN(sheet.product, from.text_or("product", path));
+  EPL_ASSIGN(sheet.capability, capability_of(from));
+  EPL_ASSIGN(const int64_t processors, from.integer("processors", 1 << 16));
+  sheet.processors = static_cast<int>(processors);
+  EPL_ASSIGN(sheet.memory_bytes, from.integer("memory_bytes", int64_t{1} << 50));
+  Machine& machine = sheet.machine;
+  machine.name = sheet.product;
+  EPL_ASSIGN(const double own, from.number("bandwidth"));
+  EPL_ASSIGN(const double host, from.number("host_bandwidth"));
+  machine.memories = {{MemoryKind::device, own}, {MemoryKind::host, host}};
+  if (!from.has("products")) return invalid(path, " needs the key products");
+  EPL_TRY(add_rates(from["products"], cat(path, ": products"), WorkKind::product, machine));
+  const char* elementwise = from.has("elementwise") ? "elementwise" : "products";
+  EPL_TRY(add_rates(from[elementwise], cat(path, ": ", elementwise), WorkKind::elementwise, machine));
+  if (from.has("links")) {
+    EPL_TRY(add_links(from["links"], path, machine));
+  } else {
+    machine.links = {{.ranks = 0, .bandwidth = host, .seconds = usual_message_seconds}};
+  }
+  EPL_ASSIGN(machine.launch_seconds, from.number_or("launch_seconds", usual_launch_seconds));
+  return sheet;
+}
+
+}  // namespace
+
+Result<DeviceSheet> read_device_sheet(const std::string& path) {
+  EPL_ASSIGN(const auto file, FileReader::open(path));
+  const std::string where = shown_path(path);
+  if (file->size() > largest_file)
+    return invalid(where, " has ", file->size(), " bytes, which is no sheet of a device");
+  EPL_ASSIGN(const std::vector<std::byte> bytes, file->read_all());
+  auto json = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!json.ok()) return json.status().with_context(where);
+  return sheet_of(*json, where);
+}
+
+}  // namespace epl
