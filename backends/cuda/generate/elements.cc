@@ -15,4 +15,9 @@ std::string element_functions(DType type) {
              "; }\n");
 }
 
+std::string operand_types(DType type) {
+  const std::string_view operand = type == DType::f16 ? "Halves" : type == DType::bf16 ? "Bfloats" : "const float*";
+  return cat("using Memory = ", memory_type(type), ";\nusing Operand = ", operand, ";\n");
+}
+
 }  // namespace epl::cuda
