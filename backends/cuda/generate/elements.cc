@@ -15,6 +15,12 @@ std::string element_functions(DType type) {
              "; }\n");
 }
 
+std::string number_functions(DType type) {
+  if (type != DType::f32) return element_functions(type);
+  return "using Memory = float;\nusing Wide = float;\ninline Wide loaded(Memory m) { return m; }\n"
+         "inline Memory rounded(Wide v) { return v; }\n";
+}
+
 std::string operand_types(DType type) {
   const std::string_view operand = type == DType::f16 ? "Halves" : type == DType::bf16 ? "Bfloats" : "const float*";
   return cat("using Memory = ", memory_type(type), ";\nusing Operand = ", operand, ";\n");

@@ -13,9 +13,4 @@ using namespace epl::cpu::gpu;
 using epl::bfloat_to_float;
 using epl::half_to_float;
 using epl::ScalarOp;
-
-inline uint16_t half_of(float x) { return float_to_half(x); }
-inline uint16_t half_of(double x) { return float_to_half(round_to_odd(x)); }
-inline uint16_t bfloat_of(float x) { return float_to_bfloat(x); }
-inline uint16_t bfloat_of(double x) { return float_to_bfloat(round_to_odd(x)); }
 }  // namespace epl::cuda
