@@ -8,7 +8,7 @@ namespace epl::cuda {
 std::string element_functions(DType type) {
   const std::string_view wide = is_float(type) ? "double" : type == DType::u64 ? "uint64_t" : "int64_t";
   std::string_view in = "m", out = "(Memory)v";
-  if (type == DType::f16) in = "epl::half_to_float(m)", out = "half_of(v)";
+  if (type == DType::f16) in = "widened_half(m)", out = "half_of(v)";
   if (type == DType::bf16) in = "epl::bfloat_to_float(m)", out = "bfloat_of(v)";
   return cat("using Memory = ", memory_type(type), ";\nusing Wide = ", wide,
              ";\ninline Wide loaded(Memory m) { return (Wide)", in, "; }\ninline Memory rounded(Wide v) { return ", out,

@@ -5,7 +5,6 @@
 #include "backends/cuda/generate/region.h"
 #include "backends/cuda/generate/steps.h"
 #include "backends/cuda/kernels/rows.h"
-#include "core/base/narrow.h"
 #include "core/base/text.h"
 
 namespace epl::cuda {
@@ -96,29 +95,18 @@ int64_t count(const Shape& shape, size_t begin, size_t end) {
 }
 
 Status fits(const Query& q, int64_t length) {
-  const DType type = q.in(0).dtype, result = q.out(0).dtype;
-  const bool wide = has_16_bits(type) && result == DType::f32;
-  EPL_TRY(require(type == q.in(1).dtype && (type == result || wide), "operands of different types"));
+  const DType type = q.in(0).dtype;
+  EPL_TRY(require(type == q.in(1).dtype && type == q.out(0).dtype, "operands or a result of another type"));
   EPL_TRY(require(q.in(0).dtype != DType::boolean, "truth values"));
   return require(q.units.divide(length), "units that do not divide the summed dimension");
 }
 
-// How operands are read: those of 16 bits whose sums are float32 have functions of their own.
-struct Operands {
-  std::string functions, prefix;
-  std::string parameters(std::string_view rest) const {
-    return cat("const ", prefix, "Memory* a, const ", prefix, "Memory* b, ", rest);
-  }
-  // Elements of a and b, of positions of k, from where those of the result's element begin.
-  std::string product(std::string_view a, std::string_view b) const {
-    return cat("unit_sum([&](long long i) {\n    return (decltype(real_or_bits()))", prefix, "loaded(a[", a,
-               "]) * (decltype(real_or_bits()))", prefix, "loaded(b[", b, "]);\n  })");
-  }
-};
-Operands operands_of(const Query& q) {
-  if (q.in(0).dtype == q.out(0).dtype) return {};
-  return {cat("namespace narrow {\n", element_functions(q.in(0).dtype), "}\n"), "narrow::"};
+// Elements of a and b, of positions of k, from where those of the result's element begin.
+std::string product_of(std::string_view a, std::string_view b) {
+  return cat("unit_sum([&](long long i) {\n    return (decltype(real_or_bits()))loaded(a[", a,
+             "]) * (decltype(real_or_bits()))loaded(b[", b, "]);\n  })");
 }
+constexpr std::string_view two_operands = "const Memory* a, const Memory* b, ";
 
 std::string matrices(std::string_view name, const Shape& own, const Shape& all) {
   const Shape strides = row_major_strides(own);
@@ -144,16 +132,14 @@ Result<Kernel> matmul(const Query& q) {
                   size_b = d < of_b.size() ? of_b[of_b.size() - 1 - d] : 1;
     all[all.size() - 1 - d] = size_a == 1 ? size_b : size_a;
   }
-  const Operands operands = operands_of(q);
-  const std::string functions = operands.functions + sum_functions(q.out(0).dtype, k, q.units) +
-                                matrices("a_matrix", of_a, all) + matrices("b_matrix", of_b, all);
-  const std::string value =
-      cat("  const long long batch = t / ", m * n, ", row = t / ", n, " % ", m, ", column = t % ", n,
-          ", a0 = a_matrix(batch) * ", m * k, " + row * ", ta && a.size() > 1 ? 1 : k, ", b0 = b_matrix(batch) * ",
-          k * n, " + column * ", tb && b.size() > 1 ? k : 1, ";\n  y[t] = rounded(",
-          operands.product(cat("a0 + i * ", ta && a.size() > 1 ? m : 1), cat("b0 + i * ", tb && b.size() > 1 ? 1 : n)),
-          ");\n");
-  return launched(functions, q.out(0).elements(), operands.parameters("Memory* y"), value,
+  const std::string functions =
+      sum_functions(q.out(0).dtype, k, q.units) + matrices("a_matrix", of_a, all) + matrices("b_matrix", of_b, all);
+  const std::string value = cat(
+      "  const long long batch = t / ", m * n, ", row = t / ", n, " % ", m, ", column = t % ", n,
+      ", a0 = a_matrix(batch) * ", m * k, " + row * ", ta && a.size() > 1 ? 1 : k, ", b0 = b_matrix(batch) * ", k * n,
+      " + column * ", tb && b.size() > 1 ? k : 1, ";\n  y[t] = rounded(",
+      product_of(cat("a0 + i * ", ta && a.size() > 1 ? m : 1), cat("b0 + i * ", tb && b.size() > 1 ? 1 : n)), ");\n");
+  return launched(functions, q.out(0).elements(), cat(two_operands, "Memory* y"), value,
                   {input(0), input(1), output(0)});
 }
 
@@ -162,13 +148,12 @@ Result<Kernel> linear(const Query& q) {
   const bool transposed = q.flag("transpose_w");
   const int64_t k = q.in(0).shape.back(), n = q.in(1).shape[transposed ? 0 : 1];
   EPL_TRY(fits(q, k));
-  const Operands operands = operands_of(q);
-  const std::string value = cat("  const long long row = t / ", n, ", column = t % ", n, ";\n  Wide sum = ",
-                                operands.product(cat("row * ", k, " + i"), transposed ? cat("column * ", k, " + i")
-                                                                                      : cat("i * ", n, " + column")),
-                                ";\n  if (bias) sum = sum + loaded(bias[column]);\n  y[t] = rounded(sum);\n");
-  return launched(operands.functions + sum_functions(q.out(0).dtype, k, q.units), q.out(0).elements(),
-                  operands.parameters("const Memory* bias, Memory* y"), value,
+  const std::string value =
+      cat("  const long long row = t / ", n, ", column = t % ", n, ";\n  Wide sum = ",
+          product_of(cat("row * ", k, " + i"), transposed ? cat("column * ", k, " + i") : cat("i * ", n, " + column")),
+          ";\n  if (bias) sum = sum + loaded(bias[column]);\n  y[t] = rounded(sum);\n");
+  return launched(sum_functions(q.out(0).dtype, k, q.units), q.out(0).elements(),
+                  cat(two_operands, "const Memory* bias, Memory* y"), value,
                   {input(0), input(1), q.has(2) ? input(2) : Argument{}, output(0)});
 }
 
@@ -177,12 +162,11 @@ Result<Kernel> linear_grad_weight(const Query& q) {
   const int64_t rows = count(x, 0, x.size() - 1), k = x.back(), n = q.in(1).shape.back();
   EPL_TRY(fits(q, rows));
   const bool transposed = q.flag("transpose_w");
-  const Operands operands = operands_of(q);
   const std::string value = cat("  const long long of_x = t ", transposed ? "%" : "/", " ", transposed ? k : n,
                                 ", of_dy = t ", transposed ? "/" : "%", " ", transposed ? k : n, ";\n  y[t] = rounded(",
-                                operands.product(cat("i * ", k, " + of_x"), cat("i * ", n, " + of_dy")), ");\n");
-  return launched(operands.functions + sum_functions(q.out(0).dtype, rows, q.units), q.out(0).elements(),
-                  operands.parameters("Memory* y"), value, {input(0), input(1), output(0)});
+                                product_of(cat("i * ", k, " + of_x"), cat("i * ", n, " + of_dy")), ");\n");
+  return launched(sum_functions(q.out(0).dtype, rows, q.units), q.out(0).elements(), cat(two_operands, "Memory* y"),
+                  value, {input(0), input(1), output(0)});
 }
 
 }  // namespace

@@ -7,16 +7,6 @@
 
 namespace epl::cuda {
 
-#ifdef __CUDACC_RTC__
-inline float widened_half(uint16_t bits) {
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-  return value;
-}
-#else
-inline float widened_half(uint16_t bits) { return epl::half_to_float(bits); }
-#endif
-
 // Each is read like a pointer to float.
 struct Halves {
   const uint16_t* data;
@@ -25,7 +15,7 @@ struct Halves {
 };
 struct Bfloats {
   const uint16_t* data;
-  float operator[](int64_t i) const { return __builtin_bit_cast(float, uint32_t(data[i]) << 16); }
+  float operator[](int64_t i) const { return epl::bfloat_to_float(data[i]); }
   Bfloats operator+(int64_t i) const { return {data + i}; }
 };
 

@@ -11,6 +11,5 @@
 namespace epl::cuda {
 using namespace epl::cpu::gpu;
 using epl::bfloat_to_float;
-using epl::half_to_float;
 using epl::ScalarOp;
 }  // namespace epl::cuda
