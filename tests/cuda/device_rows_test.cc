@@ -1,5 +1,6 @@
 // Every op that the device has a kernel for, run there: the bits of the CPU. On a GPU, or on whatever answers as its
 // driver; without one it is skipped with the reason.
+#include "tests/cuda/narrow_casts.h"
 #include "tests/cuda/on_device.h"
 
 namespace epl::cuda {
@@ -52,6 +53,17 @@ TEST_F(OnTheDevice, LargerSizesHaveTheBitsOfTheCpu) {
     if (HasFailure()) return;
   }
   EXPECT_EQ(compared, static_cast<int>(std::size(larger)));
+}
+
+TEST_F(OnTheDevice, CastsOf16BitsHaveTheBitsOfTheCpu) {
+  for (const auto& [text, launch] : narrow_casts()) {
+    SCOPED_TRACE(text);
+    const std::vector<Tensor> got = run(launch), want = cpu::launch_kernel(launch);
+    ASSERT_EQ(got.size(), 1u) << (refusals.empty() ? "" : refusals.back().reason);
+    for (int64_t i = 0; i < want[0].elements(); ++i)
+      ASSERT_TRUE(same_element(got[0], want[0], i))
+          << "element " << i << ": " << got[0].get(i) << ", the CPU has " << want[0].get(i);
+  }
 }
 
 std::vector<const OpDef*> ops() {

@@ -8,6 +8,7 @@
 #include "backends/cuda/query.h"
 #include "core/backend/pack_query.h"
 #include "tests/cuda/host_machine.h"
+#include "tests/cuda/narrow_casts.h"
 #include "tests/cuda/on_cpu.h"
 
 namespace epl::cuda {
@@ -100,6 +101,15 @@ class AllRows : public testing::Test {
       without_[op.name].insert(reason);
       return;
     }
+    for (const Launch& launch : c.kernel.launches) c.numbers.push_back(machine_.add(launch));
+    cases_.push_back(std::move(c));
+  }
+
+  // One whose launch stands already.
+  void add_region(Case c) {
+    std::string reason = "no row";
+    c.row = row_of(rows_, c.launch, asked(c.launch), c.kernel, reason);
+    ASSERT_NE(c.row, nullptr) << c.text << ": " << reason;
     for (const Launch& launch : c.kernel.launches) c.numbers.push_back(machine_.add(launch));
     cases_.push_back(std::move(c));
   }
@@ -198,6 +208,8 @@ TEST_F(AllRows, HaveTheBitsOfTheCpuInLargerSizes) {
       {"linear_grad_weight", "bf16[4,8,16,33], bf16[4,8,16,40] {transpose_w=true,wide=true}", {4, 2}},
       {"gather_grad", "f32[512,40], i64[512](-7..9) {size=9}", 4},
       {"gather_grad", "f32[4,16,8,3], i32[4,16,8](-7..9) {size=9}", {4, 2}},
+      {"gather_grad", "bf16[512,40], i64[512](-7..9) {size=9}", 4},
+      {"gather_grad", "f16[4,16,8,3], i32[4,16,8](-7..9) {size=9}", {4, 2}},
       {"attention", "f32[2,4,200,20], f32[2,2,150,20], f32[2,2,150,24] {scale=0.3}"},
       {"attention", "f32[1,2,210,16], f32[1,2,210,16], f32[1,2,210,16] {scale=0.3,causal=true}"},
       {"attention", "f32[1,2,110,300], f32[1,2,70,300], f32[1,2,70,8], f32[1,1,110,70] {scale=0.1,softcap=5.0}"},
@@ -214,6 +226,7 @@ TEST_F(AllRows, HaveTheBitsOfTheCpuInLargerSizes) {
       {"scatter_nd", "f32[20,40], i64[300,1](-20..20), f32[300,40] {reduction=\"add\"}"},
       {"scatter_elements", "f32[20,40], i64[300,40](-20..20), f32[300,40] {reduction=\"mul\"}"},
       {"gather_nd_grad", "f32[512,40], i64[512,1](-9..9) {shape=[9,40]}", 4},
+      {"gather_nd_grad", "bf16[512,40], i64[512,1](-9..9) {shape=[9,40]}", 4},
       {"gather_elements_grad", "f32[300,9], i64[300,9](-20..20) {shape=[20,9]}"},
       {"picked_linear", "f32[600,520], f32[4,520,30], i64[600](-4..4)", 2},
       {"picked_linear_grad_weight", "f32[2048,33], f32[2048,30], i64[2048](-2..2) {size=2}", 2},
@@ -283,13 +296,16 @@ TEST_F(AllRows, ScalarOperationsHaveTheBitsOfTheCpu) {
       c.launch.op = "fused";
       c.launch.attributes = {{"expression", cat(expression, info.name, "(", arguments, ") -> %", info.arity)}};
       c.launch.outputs = {TensorType{type, {count}}};
-      std::string reason = "no row";
-      c.row = row_of(rows_, c.launch, asked(c.launch), c.kernel, reason);
-      ASSERT_NE(c.row, nullptr) << c.text << ": " << reason;
-      for (const Launch& launch : c.kernel.launches) c.numbers.push_back(machine_.add(launch));
-      cases_.push_back(std::move(c));
+      add_region(std::move(c));
     }
   }
+  compare();
+}
+
+TEST_F(AllRows, CastsOf16BitsHaveTheBitsOfTheCpu) {
+  for (auto& [text, launch] : narrow_casts())
+    add_region({.op = op_table().find("fused"), .text = text, .launch = std::move(launch)});
+  EXPECT_EQ(cases_.size(), 8u);
   compare();
 }
 
