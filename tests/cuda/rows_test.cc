@@ -302,6 +302,57 @@ TEST_F(AllRows, ScalarOperationsHaveTheBitsOfTheCpu) {
   compare();
 }
 
+// Where bits may be the device's own, ops on tensors of 16 bits are those of float32 between casts.
+TEST_F(AllRows, AtRunTensorsOf16BitsAreNearTheirMeaning) {
+  const std::set<std::string> ops = {"attention",
+                                     "attention_grad",
+                                     "conv",
+                                     "conv_grad_input",
+                                     "conv_grad_weight",
+                                     "cross_entropy",
+                                     "cross_entropy_grad",
+                                     "layer_norm",
+                                     "layer_norm_grad",
+                                     "log_softmax",
+                                     "log_softmax_grad",
+                                     "picked_linear",
+                                     "picked_linear_grad_weight",
+                                     "rms_norm",
+                                     "rms_norm_grad",
+                                     "softmax",
+                                     "softmax_grad"};
+  for (const std::string& name : ops) {
+    const OpDef& op = *op_table().find(name);
+    for (const std::string& text : op.samples) {
+      for (const DType type : {DType::bf16, DType::f16}) {
+        Case c{.op = &op, .text = cat(name, ": ", text, " in ", dtype_name(type))};
+        c.sample = parse_sample(op, text)->with_floats(type);
+        c.launch = lowered(op, c.sample);
+        if (c.launch.attributes.has("wide") && c.launch.attributes.flag("wide")) continue;
+        c.launch.level = BitsLevel::run;
+        add_region(std::move(c));
+      }
+    }
+  }
+  ASSERT_EQ(machine_.build(files()), "");
+  std::set<std::string> seen;
+  for (const Case& c : cases_) {
+    SCOPED_TRACE(c.text);
+    EXPECT_TRUE(std::string_view(c.row->name).ends_with("_between_casts")) << c.row->name;
+    seen.insert(c.op->name);
+    const std::vector<Tensor> want = on_cpu(*c.op, c.sample, c.launch), got = given(machine_, c);
+    for (size_t o = 0; o < want.size(); ++o) {
+      for (int64_t i = 0; i < want[o].elements(); ++i) {
+        const double a = got[o].get(i), b = want[o].get(i);
+        if ((std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= 0.06 * (1 + std::abs(b))) continue;
+        ADD_FAILURE() << "output " << o << " element " << i << ": " << a << ", the CPU has " << b;
+        break;
+      }
+    }
+  }
+  EXPECT_EQ(seen, ops);
+}
+
 TEST_F(AllRows, CastsOf16BitsHaveTheBitsOfTheCpu) {
   for (auto& [text, launch] : narrow_casts())
     add_region({.op = op_table().find("fused"), .text = text, .launch = std::move(launch)});
