@@ -9,6 +9,7 @@
 namespace epl::cuda {
 
 inline constexpr DType float_types[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
+inline constexpr DType other_floats[] = {DType::f64, DType::bf16, DType::f16};  // the CPU has no kernels for them
 inline constexpr std::string_view half_file = "backends/cuda/text/half.cuh";
 
 // `Memory`, the type in memory; `Wide`, float64 for real numbers, and for integers 64 bits; `loaded` and `rounded`

@@ -169,17 +169,61 @@ Result<Kernel> linear_grad_weight(const Query& q) {
                   value, {input(0), input(1), output(0)});
 }
 
+std::string pick_function(DType type, int64_t matrices) {
+  return cat("using Index = ", memory_type(type), ";\ninline long long pick_of(const Index* picks, long long row) {\n",
+             "  long long pick = picks[row];\n  if (pick < 0) pick += ", matrices, ";\n  return pick >= 0 && pick < ",
+             matrices, " ? pick : -1;\n}\n");
+}
+Status picks(const Query& q, int64_t length) {
+  EPL_TRY(require(is_float(q.in(0).dtype), "elements that are no real numbers"));
+  EPL_TRY(require(is_integer(q.in(2).dtype), "picks that are no integers"));
+  return fits(q, length);
+}
+
+Result<Kernel> picked_linear(const Query& q) {
+  const int64_t k = q.in(0).shape[1], n = q.out(0).shape[1];
+  EPL_TRY(picks(q, k));
+  const bool transposed = q.flag("transpose_w");
+  const std::string value =
+      cat("  const long long row = t / ", n, ", column = t % ", n, ", pick = pick_of(picks, row);\n  if (pick < 0) {\n",
+          "    y[t] = rounded((Wide)__builtin_nanf(\"\"));\n    return;\n  }\n  y[t] = rounded(",
+          product_of(cat("row * ", k, " + i"),
+                     cat("pick * ", k * n, " + column * ", transposed ? k : 1, " + i * ", transposed ? 1 : n)),
+          ");\n");
+  return launched(sum_functions(q.out(0).dtype, k, q.units) + pick_function(q.in(2).dtype, q.in(1).shape[0]),
+                  q.out(0).elements(), cat(two_operands, "const Index* picks, Memory* y"), value,
+                  {input(0), input(1), input(2), output(0)});
+}
+
+// Rows that picked another matrix add nothing.
+Result<Kernel> picked_linear_grad_weight(const Query& q) {
+  const int64_t rows = q.in(0).shape[0], k = q.in(0).shape[1], n = q.in(1).shape[1];
+  EPL_TRY(picks(q, rows));
+  const bool transposed = q.flag("transpose_w");
+  const std::string value =
+      cat("  const long long matrix = t / ", k * n, ", of_x = t ", transposed ? "%" : "/", " ", transposed ? k : n,
+          " % ", k, ", of_dy = t ", transposed ? "/" : "%", " ", transposed ? k : n, " % ", n,
+          ";\n  y[t] = rounded(unit_sum([&](long long i) {\n    return pick_of(picks, i) == matrix ? loaded(a[i * ", k,
+          " + of_x]) * loaded(b[i * ", n, " + of_dy]) : (Wide)0;\n  }));\n");
+  return launched(sum_functions(q.out(0).dtype, rows, q.units) + pick_function(q.in(2).dtype, q.out(0).shape[0]),
+                  q.out(0).elements(), cat(two_operands, "const Index* picks, Memory* y"), value,
+                  {input(0), input(1), input(2), output(0)});
+}
+
 }  // namespace
 
 // Behind the rows of float32.
 Rows rows_by_meaning() {
-  return {{"sum", "sum_by_meaning", {}, sum},
-          {"max_reduce", "max_by_meaning", {}, max_reduce},
-          {"min_reduce", "min_by_meaning", {}, min_reduce},
-          {"prod_reduce", "product_by_meaning", {}, prod_reduce},
-          {"matmul", "matmul_by_meaning", {}, matmul},
-          {"linear", "linear_by_meaning", {}, linear},
-          {"linear_grad_weight", "linear_grad_weight_by_meaning", {}, linear_grad_weight}};
+  return {
+      {"sum", "sum_by_meaning", {}, sum},
+      {"max_reduce", "max_by_meaning", {}, max_reduce},
+      {"min_reduce", "min_by_meaning", {}, min_reduce},
+      {"prod_reduce", "product_by_meaning", {}, prod_reduce},
+      {"matmul", "matmul_by_meaning", {}, matmul},
+      {"linear", "linear_by_meaning", {}, linear},
+      {"linear_grad_weight", "linear_grad_weight_by_meaning", {}, linear_grad_weight},
+      {"picked_linear", "picked_linear_by_meaning", other_floats, picked_linear},
+      {"picked_linear_grad_weight", "picked_linear_grad_weight_by_meaning", other_floats, picked_linear_grad_weight}};
 }
 
 }  // namespace epl::cuda

@@ -4,6 +4,7 @@
 
 #include "backends/cuda/generate/product.h"
 #include "backends/cuda/generate/steps.h"
+#include "backends/cuda/kernels/conv_geometry.h"
 #include "backends/cuda/kernels/conv_winograd.h"
 #include "backends/cuda/kernels/rows.h"
 #include "core/base/text.h"
@@ -12,41 +13,6 @@ namespace epl::cuda {
 namespace {
 
 constexpr DType conv_operands[] = {DType::f32, DType::bf16, DType::f16};
-constexpr int conv_dims = 3;  // fewer spatial dimensions are led by ones
-
-// Sizes of a convolution, whichever of its tensors is asked for.
-struct Geometry {
-  int64_t batch, groups, in, out;  // channels per group
-  int64_t x[conv_dims], y[conv_dims], kernel[conv_dims], strides[conv_dims], dilations[conv_dims], pads[conv_dims];
-  int64_t x_pixels = 1, y_pixels = 1, taps = 1;
-};
-
-Geometry geometry_of(const Query& q, const Shape& x, const Shape& w, const Shape& y) {
-  Geometry g{};
-  g.x_pixels = g.y_pixels = g.taps = 1;
-  g.batch = x[0];
-  g.groups = q.integer("groups");
-  g.in = w[1];
-  g.out = w[0] / g.groups;
-  const int dims = static_cast<int>(x.size()) - 2, added = conv_dims - dims;
-  const std::vector<int64_t>&strides = q.integers("strides"), &dilations = q.integers("dilations"),
-        &pads = q.integers("pads");
-  for (int d = 0; d < conv_dims; ++d) {
-    const int own = d - added;  // dimension of the tensors, or negative
-    const auto at = static_cast<size_t>(own);
-    g.x[d] = own < 0 ? 1 : x[at + 2];
-    g.y[d] = own < 0 ? 1 : y[at + 2];
-    g.kernel[d] = own < 0 ? 1 : w[at + 2];
-    g.strides[d] = own < 0 || strides.empty() ? 1 : strides[at];
-    g.dilations[d] = own < 0 || dilations.empty() ? 1 : dilations[at];
-    g.pads[d] = own < 0 || pads.empty() ? 0 : pads[at];
-    g.x_pixels *= g.x[d];
-    g.y_pixels *= g.y[d];
-    g.taps *= g.kernel[d];
-  }
-  return g;
-}
-
 // Patches of a batch of images as a matrix: a row per (channel, tap), a column per (image, position). Along dimension d
 // the element lies at position * step + start + tap * tap_step, and is 0 where that is outside.
 struct Patches {
@@ -73,7 +39,7 @@ struct Patches {
   }
 };
 
-Patches patches_of_x(const Geometry& g) {
+Patches patches_of_x(const ConvGeometry& g) {
   Patches p{};
   p.channel = g.x_pixels;
   p.group = g.in * g.x_pixels;
@@ -86,15 +52,13 @@ Patches patches_of_x(const Geometry& g) {
 }
 
 Status accepts(const Query& q) {
-  const int dims = q.in(0).ndim() - 2;
-  EPL_TRY(require(dims >= 1 && dims <= conv_dims, "more than three spatial dimensions"));
   EPL_TRY(sums_are_wide(q));
-  return require(q.units.divide(q.in(0).shape[0]), "units that do not divide the batch");
+  return has_conv_geometry(q);
 }
 
 Result<Kernel> forward(const Query& q) {
   EPL_TRY(accepts(q));
-  const Geometry g = geometry_of(q, q.in(0).shape, q.in(1).shape, q.out(0).shape);
+  const ConvGeometry g = conv_geometry(q, q.in(0).shape, q.in(1).shape, q.out(0).shape);
   Product p;
   p.m = g.out;
   p.k = g.in * g.taps;
@@ -114,7 +78,7 @@ Result<Kernel> forward(const Query& q) {
 
 // The pixels at `phase` modulo the strides: pixel position * stride + phase meets tap t in output
 // (position * stride + phase + pad - t * dilation) / stride.
-void add_phase(Kernel& kernel, const Geometry& g, DType type, const int64_t (&phase)[conv_dims]) {
+void add_phase(Kernel& kernel, const ConvGeometry& g, DType type, const int64_t (&phase)[conv_dims]) {
   Patches patches{};
   patches.channel = g.y_pixels;
   patches.group = g.out * g.y_pixels;
@@ -159,7 +123,7 @@ void add_phase(Kernel& kernel, const Geometry& g, DType type, const int64_t (&ph
 
 Result<Kernel> grad_input(const Query& q) {
   EPL_TRY(accepts(q));
-  const Geometry g = geometry_of(q, q.out(0).shape, q.in(1).shape, q.in(0).shape);
+  const ConvGeometry g = conv_geometry(q, q.out(0).shape, q.in(1).shape, q.in(0).shape);
   Kernel kernel;
   // What no tap meets.
   add_fill(kernel, DType::f32, output(0), q.out(0).elements());
@@ -172,7 +136,7 @@ Result<Kernel> grad_input(const Query& q) {
 
 Result<Kernel> grad_weight(const Query& q) {
   EPL_TRY(accepts(q));
-  const Geometry g = geometry_of(q, q.in(0).shape, q.out(0).shape, q.in(1).shape);
+  const ConvGeometry g = conv_geometry(q, q.in(0).shape, q.out(0).shape, q.in(1).shape);
   Product p;
   p.m = g.out;
   p.n = g.in * g.taps;
