@@ -1,5 +1,5 @@
 // A product of cuBLASLt: its descriptors and its algorithm. The library is asked once, when the kernel is prepared, and
-// for float32 alone: algorithms that round operands to fewer bits are not wanted.
+// for sums in float32 alone: algorithms that round operands to fewer bits than they have are not wanted.
 #include <algorithm>
 #include <mutex>
 
@@ -17,6 +17,24 @@ struct Freed {
 };
 template <class T> using Held = std::unique_ptr<std::remove_pointer_t<T>, Freed>;
 
+// What the library says of operands of a type.
+struct OperandType {
+  int code;           // of a layout
+  uint64_t numerics;  // how they are multiplied
+};
+OperandType operand_type(DType type) {
+  constexpr uint64_t of_16_bits = blas_numerics_fma | blas_numerics_matrices | blas_numerics_sum_f32;
+  switch (type) {
+    case DType::f16:
+      return {blas_f16, of_16_bits | blas_numerics_of_f16};
+    case DType::bf16:
+      return {blas_bf16, of_16_bits | blas_numerics_of_bf16};
+    default:
+      return {blas_f32, blas_numerics_fma | blas_numerics_sum_f32 | blas_numerics_of_f32};
+  }
+}
+constexpr int64_t result_bytes = 4;
+
 // What is chosen for: the call, or what is typical of such calls. Where a size is typical, the call's own may be any,
 // and leading dimensions with it.
 struct Typical {
@@ -24,10 +42,12 @@ struct Typical {
   uint32_t align_a, align_b, align_d;  // of all rows of a matrix, as they follow from sizes that do not vary
 
   explicit Typical(const BlasCall& of) : call(of) {
-    align_a = fit(call.a, call.transpose_a ? call.a.columns : call.a.rows, call.typical_rows, !call.transpose_a);
-    align_b = fit(call.b, call.transpose_b ? call.b.rows : call.b.columns, call.typical_columns, call.transpose_b);
-    align_d = fit(call.d, call.d.rows, call.typical_rows, true);
-    fit(call.d, call.d.columns, call.typical_columns, false);
+    const auto bytes = static_cast<int64_t>(dtype_bytes(call.type));
+    align_a = fit(call.a, bytes, call.transpose_a ? call.a.columns : call.a.rows, call.typical_rows, !call.transpose_a);
+    align_b =
+        fit(call.b, bytes, call.transpose_b ? call.b.rows : call.b.columns, call.typical_columns, call.transpose_b);
+    align_d = fit(call.d, result_bytes, call.d.rows, call.typical_rows, true);
+    fit(call.d, result_bytes, call.d.columns, call.typical_columns, false);
     if (call.typical_batch > 0) call.batch = call.typical_batch;
     for (BlasCall::Matrix* one : {&call.a, &call.b, &call.d})
       if (one->stride != 0) one->stride = one->leading * one->columns;
@@ -35,21 +55,21 @@ struct Typical {
 
  private:
   // Gives `size`, one of the matrix, what is typical; the alignment of its rows then.
-  static uint32_t fit(BlasCall::Matrix& matrix, int64_t& size, int64_t typical, bool leads) {
+  static uint32_t fit(BlasCall::Matrix& matrix, int64_t element, int64_t& size, int64_t typical, bool leads) {
     uint32_t bytes = 16;
-    while (4 * matrix.leading % bytes != 0) bytes /= 2;
+    while (element * matrix.leading % bytes != 0) bytes /= 2;
     if (typical == 0) return bytes;
     size = typical;
     if (!leads) return bytes;
     matrix.leading = typical;
-    return 4;
+    return static_cast<uint32_t>(element);
   }
 };
 
 class BlasProduct final : public PreparedCall {
  public:
   BlasProduct(const BlasCall& call, std::shared_ptr<Gpu> gpu, Gpu::Blas blas)
-      : call_(call), gpu_(std::move(gpu)), blas_(*blas.library), handle_(blas.handle) {}
+      : call_(call), type_(operand_type(call.type)), gpu_(std::move(gpu)), blas_(*blas.library), handle_(blas.handle) {}
 
   Status make() {
     const Gpu::Current current(*gpu_);
@@ -73,7 +93,8 @@ class BlasProduct final : public PreparedCall {
 
   Status issue(const GpuStream& stream, std::span<const uint64_t> values, uint64_t workspace) const override {
     const auto at = [&](size_t i, const BlasCall::Matrix& matrix) {
-      return reinterpret_cast<void*>(values[i] + static_cast<uint64_t>(4 * matrix.first));
+      const int64_t bytes = i == 2 ? result_bytes : static_cast<int64_t>(dtype_bytes(call_.type));
+      return reinterpret_cast<void*>(values[i] + static_cast<uint64_t>(bytes * matrix.first));
     };
     const float one = 1, zero = 0;
     const Gpu::Current current(*gpu_);
@@ -111,14 +132,14 @@ class BlasProduct final : public PreparedCall {
   }
 
   Status make_layouts(const BlasCall& call) {
-    EPL_TRY(make_layout(call.a, call.batch, a_));
-    EPL_TRY(make_layout(call.b, call.batch, b_));
-    return make_layout(call.d, call.batch, d_);
+    EPL_TRY(make_layout(call.a, type_.code, call.batch, a_));
+    EPL_TRY(make_layout(call.b, type_.code, call.batch, b_));
+    return make_layout(call.d, blas_f32, call.batch, d_);
   }
-  Status make_layout(const BlasCall::Matrix& matrix, int64_t batch, Held<BlasLayout>& to) {
+  Status make_layout(const BlasCall::Matrix& matrix, int type, int64_t batch, Held<BlasLayout>& to) {
     BlasLayout made = nullptr;
     EPL_TRY(check(blas_,
-                  blas_.create_layout(&made, blas_f32, static_cast<uint64_t>(matrix.rows),
+                  blas_.create_layout(&made, type, static_cast<uint64_t>(matrix.rows),
                                       static_cast<uint64_t>(matrix.columns), matrix.leading),
                   "cublasLtMatrixLayoutCreate"));
     to = {made, Freed{&blas_}};
@@ -133,8 +154,7 @@ class BlasProduct final : public PreparedCall {
     EPL_TRY(set(blas_.set_preference, made, preference_workspace, static_cast<uint64_t>(call_.most_workspace_bytes)));
     EPL_TRY(set(blas_.set_preference, made, preference_reductions,
                 call_.splits_sums ? blas_reduction_apart : blas_reduction_none));
-    EPL_TRY(set(blas_.set_preference, made, preference_numerics,
-                blas_numerics_fma | blas_numerics_sum_f32 | blas_numerics_of_f32));
+    EPL_TRY(set(blas_.set_preference, made, preference_numerics, type_.numerics));
     EPL_TRY(set(blas_.set_preference, made, preference_align_a, typical.align_a));
     EPL_TRY(set(blas_.set_preference, made, preference_align_b, typical.align_b));
     EPL_TRY(set(blas_.set_preference, made, preference_align_c, typical.align_d));
@@ -151,6 +171,7 @@ class BlasProduct final : public PreparedCall {
   }
 
   const BlasCall call_;
+  const OperandType type_;
   const std::shared_ptr<Gpu> gpu_;
   const BlasLt& blas_;
   const BlasHandle handle_;

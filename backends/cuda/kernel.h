@@ -117,8 +117,9 @@ constexpr Argument number(int64_t value) { return {Argument::Kind::number, value
 
 inline constexpr size_t max_arguments = 480;  // of a launch
 
-// A product by cuBLASLt, or a batch of them: D = op(A) op(B), and a bias for each row of D. Matrices are column-major
-// float32; what is row-major here is transposed there. Arguments: A, B, D, bias (or null).
+// A product by cuBLASLt, or a batch of them: D = op(A) op(B), and a bias for each row of D. Matrices are column-major;
+// what is row-major here is transposed there. D and the bias are float32, in which everything is summed. Arguments: A,
+// B, D, bias (or null).
 struct BlasCall {
   struct Matrix {
     int64_t rows = 0, columns = 0, leading = 0;  // as they lie in memory
@@ -126,6 +127,7 @@ struct BlasCall {
     int64_t first = 0;                           // elements in front of it
   };
   Matrix a, b, d;
+  DType type = DType::f32;  // of A and B: float32, f16 or bf16
   bool transpose_a = false, transpose_b = false, has_bias = false;
   int64_t batch = 1;
   // The algorithm is that for a D of these sizes in so many products, so that it does not follow from what one call has

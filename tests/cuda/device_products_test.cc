@@ -14,14 +14,15 @@ Tensor some_units(const Tensor& x, int axis, Units all, int64_t first, int64_t u
   Shape shape = x.shape();
   shape[static_cast<size_t>(axis)] = all.outer * units * run;
   Tensor part(TensorType{x.dtype(), shape});
+  const auto bytes = static_cast<int64_t>(dtype_bytes(x.dtype()));
   int64_t before = 1, behind = 1;
   for (int d = 0; d < x.type().ndim(); ++d) (d < axis ? before : behind) *= d == axis ? 1 : x.type().dim(d);
-  int64_t at = 0;
+  auto* to = static_cast<std::byte*>(part.data());
+  const int64_t together = units * run * behind * bytes;
   for (int64_t b = 0; b < before; ++b) {
-    for (int64_t o = 0; o < all.outer; ++o) {
-      for (int64_t i = 0; i < units * run * behind; ++i)
-        part.as<float>()[static_cast<size_t>(at++)] =
-            x.as<float>()[static_cast<size_t>((b * n + (o * all.count + first) * run) * behind + i)];
+    for (int64_t o = 0; o < all.outer; ++o, to += together) {
+      const int64_t from = (b * n + (o * all.count + first) * run) * behind * bytes;
+      std::memcpy(to, static_cast<const std::byte*>(x.data()) + from, static_cast<size_t>(together));
     }
   }
   return part;
@@ -90,6 +91,13 @@ constexpr ProductCase products[] = {
     {"matmul", "f32[6,24,30], f32[24,20] {transpose_a=true}"},
     {"linear_grad_weight", "f32[48,20], f32[48,36]"},
     {"linear_grad_weight", "f32[6,8,20], f32[6,8,33] {transpose_w=true}"},
+    {"linear", "bf16[30,24], bf16[24,20], f32[20] {wide=true}"},
+    {"linear", "f16[30,23], f16[21,23], f32[21] {transpose_w=true,wide=true}"},
+    {"matmul", "bf16[2,3,30,24], bf16[2,3,20,24] {transpose_b=true,wide=true}"},
+    {"matmul", "f16[2,3,24,30], f16[2,3,24,20] {transpose_a=true,wide=true}"},
+    {"matmul", "bf16[6,31,25], bf16[25,21] {wide=true}"},
+    {"linear_grad_weight", "bf16[48,24], bf16[48,32] {wide=true}"},
+    {"linear_grad_weight", "f16[6,8,20], f16[6,8,33] {transpose_w=true,wide=true}"},
 };
 
 TEST_F(OnTheDeviceProducts, AreNearTheCpus) {
@@ -128,6 +136,10 @@ TEST_F(OnTheDeviceProducts, AtDataAUnitHasItsOwnBits) {
       {"matmul", "f32[20,48], f32[36,48] {transpose_b=true}", 1, 1, {8, 2}},
       {"matmul", "f32[3,48,20], f32[3,48,36] {transpose_a=true}", 1, 1, {8}},
       {"matmul", "f32[3,20,48], f32[3,48,36]", 2, 1, {8, 3}},
+      {"linear_grad_weight", "bf16[48,24], bf16[48,40] {wide=true}", 0, 0, {8}},
+      {"linear_grad_weight", "f16[48,20], f16[48,33] {wide=true}", 0, 0, {8, 3}},
+      {"matmul", "bf16[20,48], bf16[36,48] {transpose_b=true,wide=true}", 1, 1, {8, 2}},
+      {"matmul", "f16[3,48,24], f16[3,48,40] {transpose_a=true,wide=true}", 1, 1, {8}},
   };
   level = BitsLevel::data;
   for (const Sum& one : sums) {
@@ -182,7 +194,11 @@ TEST_F(OnTheDeviceProducts, AtDataBitsDoNotFollowFromWhatElseACallHas) {
                          {"matmul", "f32[20,24], f32[24,32]", -1, 1, 1},
                          {"matmul", "f32[20,24], f32[32,24] {transpose_b=true}", -1, 0, 1},
                          {"matmul", "f32[24,32], f32[24,20] {transpose_a=true}", 1, -1, 0},
-                         {"matmul", "f32[3,32,24], f32[3,24,20]", 1, -1, 1}}) {
+                         {"matmul", "f32[3,32,24], f32[3,24,20]", 1, -1, 1},
+                         {"linear", "bf16[48,24], bf16[24,20], f32[20] {wide=true}", 0, -1, 0},
+                         {"linear", "f16[48,21], f16[23,21] {transpose_w=true,wide=true}", 0, -1, 0},
+                         {"matmul", "bf16[8,6,24], bf16[8,24,20] {wide=true}", 0, 0, 0},
+                         {"matmul", "f16[20,24], f16[32,24] {transpose_b=true,wide=true}", -1, 0, 1}}) {
     SCOPED_TRACE(cat(one.op, " ", one.sample));
     refusals.clear();
     const cpu::Launch full = launch_of(one.op, one.sample, 1);
@@ -203,16 +219,28 @@ TEST_F(OnTheDeviceProducts, AtDataBitsDoNotFollowFromWhatElseACallHas) {
 }
 
 TEST_F(OnTheDeviceProducts, WhereBitsAreKeptTheLibraryIsRefusedWithTheReason) {
-  const cpu::Launch launch = launch_of("linear", "f32[30,24], f32[24,20]", 1);
-  for (const bool splits : {false, true}) {
-    level = splits ? BitsLevel::data : BitsLevel::exact;
-    splits_keep_bits = splits;
-    refusals.clear();
-    run(launch);
-    EXPECT_EQ(chosen, "linear_ordered");
-    ASSERT_FALSE(refusals.empty());
-    EXPECT_NE(refusals[0].reason.find("reproducible.level"), std::string::npos) << refusals[0].reason;
+  for (const char* sample : {"f32[30,24], f32[24,20]", "bf16[30,24], bf16[24,20] {wide=true}"}) {
+    const cpu::Launch launch = launch_of("linear", sample, 1);
+    for (const bool splits : {false, true}) {
+      level = splits ? BitsLevel::data : BitsLevel::exact;
+      splits_keep_bits = splits;
+      refusals.clear();
+      run(launch);
+      EXPECT_EQ(chosen, "linear_ordered");
+      ASSERT_FALSE(refusals.empty());
+      EXPECT_NE(refusals[0].reason.find("reproducible.level"), std::string::npos) << refusals[0].reason;
+    }
   }
+}
+
+// The library gives float32; what the model itself rounds to 16 bits is by the meaning.
+TEST_F(OnTheDeviceProducts, AResultOf16BitsIsByTheMeaning) {
+  level = BitsLevel::data;
+  const cpu::Launch launch = launch_of("linear", "bf16[30,24], bf16[24,20]", 1);
+  run(launch);
+  EXPECT_EQ(chosen, "linear_by_meaning");
+  ASSERT_FALSE(refusals.empty());
+  EXPECT_NE(refusals[0].reason.find("rounded to 16 bits"), std::string::npos) << refusals[0].reason;
 }
 
 }  // namespace

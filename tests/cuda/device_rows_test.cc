@@ -1,5 +1,6 @@
 // Every op that the device has a kernel for, run there: the bits of the CPU. On a GPU, or on whatever answers as its
 // driver; without one it is skipped with the reason.
+#include "tests/cuda/narrow_casts.h"
 #include "tests/cuda/on_device.h"
 
 namespace epl::cuda {
@@ -24,6 +25,11 @@ TEST_F(OnTheDevice, LargerSizesHaveTheBitsOfTheCpu) {
       {"matmul", "f32[96,128,9], f32[96,9,131]"},
       {"linear", "f32[259,21], f32[300,21], f32[300] {transpose_w=true}"},
       {"linear_grad_weight", "f32[540,70], f32[540,65]"},
+      {"matmul", "bf16[96,128,9], bf16[96,9,131] {wide=true}"},
+      {"linear", "f16[259,21], f16[300,21], f32[300] {transpose_w=true,wide=true}"},
+      {"linear_grad_weight", "bf16[540,70], bf16[540,65] {wide=true}"},
+      {"conv", "bf16[1,20,9,10], bf16[16,20,3,3], f32[16] {pads=[1,1,1,1],wide=true}"},
+      {"conv_grad_weight", "f16[2,16,9,10], f16[2,16,9,10] {pads=[1,1,1,1],shape=[16,16,3,3],wide=true}"},
       {"softmax", "f32[3,1100] {axis=1}"},
       {"log_softmax_grad", "f32[3,70], f32[3,70] {axis=1}"},
       {"cross_entropy", "f32[34,1030], i64[34](-1..40) {ignore_index=-1}"},
@@ -47,6 +53,17 @@ TEST_F(OnTheDevice, LargerSizesHaveTheBitsOfTheCpu) {
     if (HasFailure()) return;
   }
   EXPECT_EQ(compared, static_cast<int>(std::size(larger)));
+}
+
+TEST_F(OnTheDevice, CastsOf16BitsHaveTheBitsOfTheCpu) {
+  for (const auto& [text, launch] : narrow_casts()) {
+    SCOPED_TRACE(text);
+    const std::vector<Tensor> got = run(launch), want = cpu::launch_kernel(launch);
+    ASSERT_EQ(got.size(), 1u) << (refusals.empty() ? "" : refusals.back().reason);
+    for (int64_t i = 0; i < want[0].elements(); ++i)
+      ASSERT_TRUE(same_element(got[0], want[0], i))
+          << "element " << i << ": " << got[0].get(i) << ", the CPU has " << want[0].get(i);
+  }
 }
 
 std::vector<const OpDef*> ops() {

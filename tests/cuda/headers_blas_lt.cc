@@ -14,9 +14,9 @@ static_assert(blas_success == CUBLAS_STATUS_SUCCESS && blas_not_initialized == C
               blas_arch_mismatch == CUBLAS_STATUS_ARCH_MISMATCH &&
               blas_execution_failed == CUBLAS_STATUS_EXECUTION_FAILED &&
               blas_internal_error == CUBLAS_STATUS_INTERNAL_ERROR && blas_not_supported == CUBLAS_STATUS_NOT_SUPPORTED);
-static_assert(blas_f32 == CUDA_R_32F && blas_compute_f32 == CUBLAS_COMPUTE_32F && blas_plain == CUBLAS_OP_N &&
-              blas_transposed == CUBLAS_OP_T && blas_order_columns == CUBLASLT_ORDER_COL &&
-              blas_order_rows == CUBLASLT_ORDER_ROW);
+static_assert(blas_f32 == CUDA_R_32F && blas_f16 == CUDA_R_16F && blas_bf16 == CUDA_R_16BF &&
+              blas_compute_f32 == CUBLAS_COMPUTE_32F && blas_plain == CUBLAS_OP_N && blas_transposed == CUBLAS_OP_T &&
+              blas_order_columns == CUBLASLT_ORDER_COL && blas_order_rows == CUBLASLT_ORDER_ROW);
 static_assert(blas_epilogue_none == CUBLASLT_EPILOGUE_DEFAULT && blas_epilogue_bias == CUBLASLT_EPILOGUE_BIAS);
 static_assert(operation_transpose_a == CUBLASLT_MATMUL_DESC_TRANSA &&
               operation_transpose_b == CUBLASLT_MATMUL_DESC_TRANSB &&
@@ -45,7 +45,10 @@ static_assert(algorithm_id == CUBLASLT_ALGO_CONFIG_ID && algorithm_tile == CUBLA
 static_assert(blas_reduction_none == CUBLASLT_REDUCTION_SCHEME_NONE &&
               blas_reduction_apart == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE &&
               blas_numerics_fma == CUBLASLT_NUMERICAL_IMPL_FLAGS_FMA &&
+              blas_numerics_matrices == CUBLASLT_NUMERICAL_IMPL_FLAGS_HMMA &&
               blas_numerics_sum_f32 == CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F &&
+              blas_numerics_of_f16 == CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16F &&
+              blas_numerics_of_bf16 == CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16BF &&
               blas_numerics_of_f32 == CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_32F);
 static_assert(sizeof(BlasAlgorithm) == sizeof(cublasLtMatmulAlgo_t) &&
               sizeof(BlasChoice) == sizeof(cublasLtMatmulHeuristicResult_t) &&

@@ -8,6 +8,7 @@
 #include "backends/cuda/query.h"
 #include "core/backend/pack_query.h"
 #include "tests/cuda/host_machine.h"
+#include "tests/cuda/narrow_casts.h"
 #include "tests/cuda/on_cpu.h"
 
 namespace epl::cuda {
@@ -104,6 +105,15 @@ class AllRows : public testing::Test {
     cases_.push_back(std::move(c));
   }
 
+  // One whose launch stands already.
+  void add_region(Case c) {
+    std::string reason = "no row";
+    c.row = row_of(rows_, c.launch, asked(c.launch), c.kernel, reason);
+    ASSERT_NE(c.row, nullptr) << c.text << ": " << reason;
+    for (const Launch& launch : c.kernel.launches) c.numbers.push_back(machine_.add(launch));
+    cases_.push_back(std::move(c));
+  }
+
   void compare() {
     ASSERT_EQ(machine_.build(files()), "");
     std::map<std::string, int> failed;
@@ -188,8 +198,18 @@ TEST_F(AllRows, HaveTheBitsOfTheCpuInLargerSizes) {
       {"linear_grad_weight", "f32[16,1157], f32[16,3460]", 4},
       {"linear_grad_weight", "f32[4096,70], f32[4096,65]", 8},
       {"linear_grad_weight", "f32[4,8,16,33], f32[4,8,16,40] {transpose_w=true}", {4, 2}},
+      {"matmul", "bf16[70,600], bf16[600,90] {wide=true}"},
+      {"matmul", "f16[2,130,300], f16[2,140,300] {transpose_b=true,wide=true}"},
+      {"matmul", "bf16[40,20,140], bf16[40,20,133] {transpose_a=true,wide=true}"},
+      {"linear", "bf16[300,520], bf16[520,270], f32[270] {wide=true}"},
+      {"linear", "f16[1157,21], f16[1200,21], f32[1200] {transpose_w=true,wide=true}"},
+      {"linear_grad_weight", "bf16[44,1157], bf16[44,1200] {wide=true}", 4},
+      {"linear_grad_weight", "f16[4096,70], f16[4096,65] {wide=true}", 8},
+      {"linear_grad_weight", "bf16[4,8,16,33], bf16[4,8,16,40] {transpose_w=true,wide=true}", {4, 2}},
       {"gather_grad", "f32[512,40], i64[512](-7..9) {size=9}", 4},
       {"gather_grad", "f32[4,16,8,3], i32[4,16,8](-7..9) {size=9}", {4, 2}},
+      {"gather_grad", "bf16[512,40], i64[512](-7..9) {size=9}", 4},
+      {"gather_grad", "f16[4,16,8,3], i32[4,16,8](-7..9) {size=9}", {4, 2}},
       {"attention", "f32[2,4,200,20], f32[2,2,150,20], f32[2,2,150,24] {scale=0.3}"},
       {"attention", "f32[1,2,210,16], f32[1,2,210,16], f32[1,2,210,16] {scale=0.3,causal=true}"},
       {"attention", "f32[1,2,110,300], f32[1,2,70,300], f32[1,2,70,8], f32[1,1,110,70] {scale=0.1,softcap=5.0}"},
@@ -206,6 +226,7 @@ TEST_F(AllRows, HaveTheBitsOfTheCpuInLargerSizes) {
       {"scatter_nd", "f32[20,40], i64[300,1](-20..20), f32[300,40] {reduction=\"add\"}"},
       {"scatter_elements", "f32[20,40], i64[300,40](-20..20), f32[300,40] {reduction=\"mul\"}"},
       {"gather_nd_grad", "f32[512,40], i64[512,1](-9..9) {shape=[9,40]}", 4},
+      {"gather_nd_grad", "bf16[512,40], i64[512,1](-9..9) {shape=[9,40]}", 4},
       {"gather_elements_grad", "f32[300,9], i64[300,9](-20..20) {shape=[20,9]}"},
       {"picked_linear", "f32[600,520], f32[4,520,30], i64[600](-4..4)", 2},
       {"picked_linear_grad_weight", "f32[2048,33], f32[2048,30], i64[2048](-2..2) {size=2}", 2},
@@ -222,7 +243,16 @@ TEST_F(AllRows, HaveTheBitsOfTheCpuInLargerSizes) {
       {"conv_grad_weight", "f32[4,20,13,14], f32[4,24,13,14] {pads=[1,1,1,1],shape=[24,20,3,3]}", 4},
       {"conv_grad_weight", "f32[8,6,14,15], f32[8,8,7,8] {strides=[2,2],pads=[1,1,1,1],groups=2,shape=[8,3,3,3]}", 4},
       {"conv_grad_weight", "f32[4,6,9,9], f32[4,8,9,9] {pads=[1,1,1,1],shape=[8,6,3,3]}", {2, 2}},
+      {"conv", "bf16[2,20,13,14], bf16[24,20,3,3], f32[24] {pads=[1,1,1,1],wide=true}"},
+      {"conv", "f16[2,6,30,31], f16[12,3,5,3], f32[12] {pads=[2,1,2,1],strides=[2,3],groups=2,wide=true}"},
+      {"conv_grad_input", "bf16[2,24,13,14], bf16[24,20,3,3] {pads=[1,1,1,1],shape=[2,20,13,14],wide=true}"},
+      {"conv_grad_input",
+       "f16[2,8,7,8], f16[8,3,3,3] {strides=[2,2],pads=[1,1,1,1],groups=2,shape=[2,6,14,15],wide=true}"},
+      {"conv_grad_weight", "bf16[4,20,13,14], bf16[4,24,13,14] {pads=[1,1,1,1],shape=[24,20,3,3],wide=true}", 4},
+      {"conv_grad_weight",
+       "f16[8,6,14,15], f16[8,8,7,8] {strides=[2,2],pads=[1,1,1,1],groups=2,shape=[8,3,3,3],wide=true}", 4},
       {"transpose", "f32[30,40,50] {perm=[2,0,1]}"},
+      {"transpose", "bf16[30,40,50] {perm=[2,0,1]}"},
   };
   for (const Larger& l : larger) {
     const OpDef* op = op_table().find(l.op);
@@ -266,13 +296,53 @@ TEST_F(AllRows, ScalarOperationsHaveTheBitsOfTheCpu) {
       c.launch.op = "fused";
       c.launch.attributes = {{"expression", cat(expression, info.name, "(", arguments, ") -> %", info.arity)}};
       c.launch.outputs = {TensorType{type, {count}}};
-      std::string reason = "no row";
-      c.row = row_of(rows_, c.launch, asked(c.launch), c.kernel, reason);
-      ASSERT_NE(c.row, nullptr) << c.text << ": " << reason;
-      for (const Launch& launch : c.kernel.launches) c.numbers.push_back(machine_.add(launch));
-      cases_.push_back(std::move(c));
+      add_region(std::move(c));
     }
   }
+  compare();
+}
+
+// Where bits may be the device's own, ops on tensors of 16 bits are those of float32 between casts.
+TEST_F(AllRows, AtRunTensorsOf16BitsAreNearTheirMeaning) {
+  const std::set<std::string> ops = {
+      "conv",          "conv_grad_input",          "conv_grad_weight", "cross_entropy", "cross_entropy_grad",
+      "picked_linear", "picked_linear_grad_weight"};
+  for (const std::string& name : ops) {
+    const OpDef& op = *op_table().find(name);
+    for (const std::string& text : op.samples) {
+      for (const DType type : {DType::bf16, DType::f16}) {
+        Case c{.op = &op, .text = cat(name, ": ", text, " in ", dtype_name(type))};
+        c.sample = parse_sample(op, text)->with_floats(type);
+        c.launch = lowered(op, c.sample);
+        if (c.launch.attributes.has("wide") && c.launch.attributes.flag("wide")) continue;
+        c.launch.level = BitsLevel::run;
+        add_region(std::move(c));
+      }
+    }
+  }
+  ASSERT_EQ(machine_.build(files()), "");
+  std::set<std::string> seen;
+  for (const Case& c : cases_) {
+    SCOPED_TRACE(c.text);
+    EXPECT_TRUE(std::string_view(c.row->name).ends_with("_between_casts")) << c.row->name;
+    seen.insert(c.op->name);
+    const std::vector<Tensor> want = on_cpu(*c.op, c.sample, c.launch), got = given(machine_, c);
+    for (size_t o = 0; o < want.size(); ++o) {
+      for (int64_t i = 0; i < want[o].elements(); ++i) {
+        const double a = got[o].get(i), b = want[o].get(i);
+        if ((std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= 0.06 * (1 + std::abs(b))) continue;
+        ADD_FAILURE() << "output " << o << " element " << i << ": " << a << ", the CPU has " << b;
+        break;
+      }
+    }
+  }
+  EXPECT_EQ(seen, ops);
+}
+
+TEST_F(AllRows, CastsOf16BitsHaveTheBitsOfTheCpu) {
+  for (auto& [text, launch] : narrow_casts())
+    add_region({.op = op_table().find("fused"), .text = text, .launch = std::move(launch)});
+  EXPECT_EQ(cases_.size(), 8u);
   compare();
 }
 

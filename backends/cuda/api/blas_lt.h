@@ -31,8 +31,9 @@ struct BlasChoice {
 inline constexpr BlasCode blas_success = 0, blas_not_initialized = 1, blas_alloc_failed = 3, blas_invalid_value = 7,
                           blas_arch_mismatch = 8, blas_execution_failed = 13, blas_internal_error = 14,
                           blas_not_supported = 15;
-// `blas_compute_f32` multiplies float32 as float32, without TF32.
-inline constexpr int blas_f32 = 0, blas_compute_f32 = 68, blas_plain = 0, blas_transposed = 1;
+// `blas_compute_f32` multiplies float32 as float32, without TF32, and adds up numbers of 16 bits in float32.
+inline constexpr int blas_f32 = 0, blas_f16 = 2, blas_bf16 = 14, blas_compute_f32 = 68;
+inline constexpr int blas_plain = 0, blas_transposed = 1;
 inline constexpr int blas_order_columns = 0, blas_order_rows = 1;
 inline constexpr uint32_t blas_epilogue_none = 1, blas_epilogue_bias = 4;
 // Attributes of an operation, with the type of each.
@@ -47,8 +48,10 @@ inline constexpr int algorithm_id = 0, algorithm_tile = 1, algorithm_splits = 2,
 inline constexpr int algorithm_inner_shape = 7, algorithm_cluster = 8;                   // uint16_t
 // Parts of one sum that are computed apart: not at all, or added up in a step of its own.
 inline constexpr uint32_t blas_reduction_none = 0, blas_reduction_apart = 2;
-// How products are computed: by multiplications with addition of float32 that are summed in float32.
-inline constexpr uint64_t blas_numerics_fma = 0x01, blas_numerics_sum_f32 = 0x02 << 8,
+// How products are computed: by multiplications with addition or by those of matrices, in what they are summed, and of
+// which numbers.
+inline constexpr uint64_t blas_numerics_fma = 0x01, blas_numerics_matrices = 0x02, blas_numerics_sum_f32 = 0x02 << 8,
+                          blas_numerics_of_f16 = 0x01 << 16, blas_numerics_of_bf16 = 0x02 << 16,
                           blas_numerics_of_f32 = 0x08 << 16;
 
 // Each: what it returns, our name, the library's, the version of CUDA that brought it, its parameters.

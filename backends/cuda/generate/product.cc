@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "backends/cuda/generate/elements.h"
 #include "backends/cuda/generate/steps.h"
 #include "core/base/text.h"
 
@@ -47,8 +48,9 @@ std::string operands(const Product& p, bool split) {
                                           p.k / p.units, " + of_run;\n")
                                     : std::string("    const long long batch = z, k = of_run;\n");
   const std::string where = split ? cat("z * ", p.m * p.n, "LL + row * ", p.n, "LL + column") : p.c;
-  return cat(p.functions, "struct P {\n  const float *a_data, *b_data, *bias_data;\n", shapes(p, split ? 1 : p.units),
-             "  float a(long long z, long long row, long long of_run) const {\n", of_unit, "    return ", p.a,
+  return cat(operand_types(p.type), p.functions, "struct P {\n  Operand a_data, b_data;\n  const float* bias_data;\n",
+             shapes(p, split ? 1 : p.units), "  float a(long long z, long long row, long long of_run) const {\n",
+             of_unit, "    return ", p.a,
              ";\n  }\n  float b(long long z, long long of_run, long long column) const {\n", of_unit, "    return ",
              p.b, ";\n  }\n  long long c(long long z, long long row, long long column) const {\n",
              "    const long long batch = z;\n    return ", where, ";\n  }\n",
@@ -69,9 +71,15 @@ std::string join_units(const Product& p) {
 
 }  // namespace
 
+Status sums_are_wide(const Query& q) {
+  EPL_TRY(require(q.in(0).dtype == q.in(1).dtype, "operands of different types"));
+  return require(q.out(0).dtype == DType::f32, "a result that is rounded to 16 bits");
+}
+
 void add_join_of_units(Kernel& kernel, const Product& p, Argument parts, Argument bias, Argument c) {
-  kernel.launches.push_back(launch_threads(program({product_file}, cat(p.functions, join_units(p))), "join_units",
-                                           p.batch * p.m * p.n, {parts, bias, c}));
+  kernel.launches.push_back(
+      launch_threads(program({product_file}, cat(operand_types(p.type), p.functions, join_units(p))), "join_units",
+                     p.batch * p.m * p.n, {parts, bias, c}));
 }
 
 void add_product(Kernel& kernel, const Product& p, Argument a, Argument b, Argument bias, Argument c) {
@@ -80,12 +88,12 @@ void add_product(Kernel& kernel, const Product& p, Argument a, Argument b, Argum
   Product each_unit = p;
   if (split) each_unit.batch *= p.units;
   const int64_t each = elements_of_a_thread(each_unit), tile = 16 * each;
-  const std::string body =
-      cat(operands(p, split),
-          // Two blocks of a processor, whose waits overlap.
-          "extern \"C\" __global__ void __launch_bounds__(256, 2) product(const float* a, const float* b, const float* "
-          "bias, float* c) {\n",
-          "  product_tile<P, ", each, ">(P{a, b, bias}, c);\n}\n", split ? join_units(p) : std::string());
+  const std::string body = cat(
+      operands(p, split),
+      // Two blocks of a processor, whose waits overlap.
+      "extern \"C\" __global__ void __launch_bounds__(256, 2) product(const Memory* a, const Memory* b, const float* "
+      "bias, float* c) {\n",
+      "  product_tile<P, ", each, ">(P{Operand{a}, Operand{b}, bias}, c);\n}\n", split ? join_units(p) : std::string());
   const std::string text = program({product_file}, body);
   Argument parts = c;
   if (split) {

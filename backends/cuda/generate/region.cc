@@ -140,7 +140,7 @@ class Writer {
     }
   }
   std::string loaded(std::string_view memory, DType type) const {
-    if (type == DType::f16) return cat("(", real(), ")half_to_float(", memory, ")");
+    if (type == DType::f16) return cat("(", real(), ")widened_half(", memory, ")");
     if (type == DType::bf16) return cat("(", real(), ")bfloat_to_float(", memory, ")");
     if (type == DType::boolean) return cat("(", real(), ")(", memory, " != 0)");
     return cat("(", is_integer(type) ? "int64_t" : real(), ")", memory);

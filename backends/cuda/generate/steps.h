@@ -41,7 +41,17 @@ void add_reduction(Kernel& kernel, const Reduction& reduction, std::string_view 
                    int64_t offset);
 
 // `bool joined(float* tree, long long unit, long long units, float* sum)`: joins the sum of a unit with those before it
-// by the binary tree; true behind the last unit, when it is the sum of all.
+// by the binary tree; true behind the last unit, when it is the sum of all. The other one is for sums that are rounded
+// to what memory holds, by functions of generate/elements.h.
+inline constexpr std::string_view join_rounded_function = R"text(
+inline bool joined(Wide* tree, long long unit, long long units, Wide* sum) {
+  *sum = loaded(rounded(*sum));
+  int level = 0;
+  for (long long bit = unit; bit & 1; bit >>= 1, ++level) *sum = loaded(rounded(tree[level] + *sum));
+  tree[level] = *sum;
+  return unit + 1 == units;
+}
+)text";
 inline constexpr std::string_view join_function = R"text(
 inline bool joined(float* tree, long long unit, long long units, float* sum) {
   int level = 0;

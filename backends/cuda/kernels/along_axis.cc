@@ -11,7 +11,7 @@ namespace {
 // `offset(row)`, sizes, and `at(x, i)`: element i in a type that holds every value.
 std::string row_functions(const AxisRows& rows, DType type) {
   std::string read = cat("x[i]"), as = std::string(memory_type(type));
-  if (type == DType::f16) as = "float", read = "epl::half_to_float(x[i])";
+  if (type == DType::f16) as = "float", read = "widened_half(x[i])";
   if (type == DType::bf16) as = "float", read = "epl::bfloat_to_float(x[i])";
   return cat(constant("n", rows.n), constant("inner", rows.inner), "using Value = ", as,
              ";\nusing Memory = ", memory_type(type),

@@ -5,7 +5,6 @@
 #include "backends/cuda/generate/region.h"
 #include "backends/cuda/generate/steps.h"
 #include "backends/cuda/kernels/rows.h"
-#include "core/base/narrow.h"
 #include "core/base/text.h"
 
 namespace epl::cuda {
@@ -103,12 +102,12 @@ Status fits(const Query& q, int64_t length) {
   return require(q.units.divide(length), "units that do not divide the summed dimension");
 }
 
-// Of elements of a and b, of positions of k, from where those of the result's element begin.
-std::string product(std::string_view a, std::string_view b) {
-  return cat("unit_sum([&](long long i) { return (decltype(real_or_bits()))loaded(a[", a,
-             "]) * (decltype(real_or_bits()))loaded(b[", b, "]); })");
+// Elements of a and b, of positions of k, from where those of the result's element begin.
+std::string product_of(std::string_view a, std::string_view b) {
+  return cat("unit_sum([&](long long i) {\n    return (decltype(real_or_bits()))loaded(a[", a,
+             "]) * (decltype(real_or_bits()))loaded(b[", b, "]);\n  })");
 }
-constexpr std::string_view operands = "const Memory* a, const Memory* b, ";
+constexpr std::string_view two_operands = "const Memory* a, const Memory* b, ";
 
 std::string matrices(std::string_view name, const Shape& own, const Shape& all) {
   const Shape strides = row_major_strides(own);
@@ -136,12 +135,13 @@ Result<Kernel> matmul(const Query& q) {
   }
   const std::string functions =
       sum_functions(q.out(0).dtype, k, q.units) + matrices("a_matrix", of_a, all) + matrices("b_matrix", of_b, all);
-  const std::string value =
-      cat("  const long long batch = t / ", m * n, ", row = t / ", n, " % ", m, ", column = t % ", n,
-          ", a0 = a_matrix(batch) * ", m * k, " + row * ", ta && a.size() > 1 ? 1 : k, ", b0 = b_matrix(batch) * ",
-          k * n, " + column * ", tb && b.size() > 1 ? k : 1, ";\n  y[t] = rounded(",
-          product(cat("a0 + i * ", ta && a.size() > 1 ? m : 1), cat("b0 + i * ", tb && b.size() > 1 ? 1 : n)), ");\n");
-  return launched(functions, q.out(0).elements(), cat(operands, "Memory* y"), value, {input(0), input(1), output(0)});
+  const std::string value = cat(
+      "  const long long batch = t / ", m * n, ", row = t / ", n, " % ", m, ", column = t % ", n,
+      ", a0 = a_matrix(batch) * ", m * k, " + row * ", ta && a.size() > 1 ? 1 : k, ", b0 = b_matrix(batch) * ", k * n,
+      " + column * ", tb && b.size() > 1 ? k : 1, ";\n  y[t] = rounded(",
+      product_of(cat("a0 + i * ", ta && a.size() > 1 ? m : 1), cat("b0 + i * ", tb && b.size() > 1 ? 1 : n)), ");\n");
+  return launched(functions, q.out(0).elements(), cat(two_operands, "Memory* y"), value,
+                  {input(0), input(1), output(0)});
 }
 
 // The bias is added before the sum is rounded.
@@ -151,10 +151,10 @@ Result<Kernel> linear(const Query& q) {
   EPL_TRY(fits(q, k));
   const std::string value =
       cat("  const long long row = t / ", n, ", column = t % ", n, ";\n  Wide sum = ",
-          product(cat("row * ", k, " + i"), transposed ? cat("column * ", k, " + i") : cat("i * ", n, " + column")),
+          product_of(cat("row * ", k, " + i"), transposed ? cat("column * ", k, " + i") : cat("i * ", n, " + column")),
           ";\n  if (bias) sum = sum + loaded(bias[column]);\n  y[t] = rounded(sum);\n");
   return launched(sum_functions(q.out(0).dtype, k, q.units), q.out(0).elements(),
-                  cat(operands, "const Memory* bias, Memory* y"), value,
+                  cat(two_operands, "const Memory* bias, Memory* y"), value,
                   {input(0), input(1), q.has(2) ? input(2) : Argument{}, output(0)});
 }
 
@@ -165,22 +165,66 @@ Result<Kernel> linear_grad_weight(const Query& q) {
   const bool transposed = q.flag("transpose_w");
   const std::string value = cat("  const long long of_x = t ", transposed ? "%" : "/", " ", transposed ? k : n,
                                 ", of_dy = t ", transposed ? "/" : "%", " ", transposed ? k : n, ";\n  y[t] = rounded(",
-                                product(cat("i * ", k, " + of_x"), cat("i * ", n, " + of_dy")), ");\n");
-  return launched(sum_functions(q.out(0).dtype, rows, q.units), q.out(0).elements(), cat(operands, "Memory* y"), value,
-                  {input(0), input(1), output(0)});
+                                product_of(cat("i * ", k, " + of_x"), cat("i * ", n, " + of_dy")), ");\n");
+  return launched(sum_functions(q.out(0).dtype, rows, q.units), q.out(0).elements(), cat(two_operands, "Memory* y"),
+                  value, {input(0), input(1), output(0)});
+}
+
+std::string pick_function(DType type, int64_t matrices) {
+  return cat("using Index = ", memory_type(type), ";\ninline long long pick_of(const Index* picks, long long row) {\n",
+             "  long long pick = picks[row];\n  if (pick < 0) pick += ", matrices, ";\n  return pick >= 0 && pick < ",
+             matrices, " ? pick : -1;\n}\n");
+}
+Status picks(const Query& q, int64_t length) {
+  EPL_TRY(require(is_float(q.in(0).dtype), "elements that are no real numbers"));
+  EPL_TRY(require(is_integer(q.in(2).dtype), "picks that are no integers"));
+  return fits(q, length);
+}
+
+Result<Kernel> picked_linear(const Query& q) {
+  const int64_t k = q.in(0).shape[1], n = q.out(0).shape[1];
+  EPL_TRY(picks(q, k));
+  const bool transposed = q.flag("transpose_w");
+  const std::string value =
+      cat("  const long long row = t / ", n, ", column = t % ", n, ", pick = pick_of(picks, row);\n  if (pick < 0) {\n",
+          "    y[t] = rounded((Wide)__builtin_nanf(\"\"));\n    return;\n  }\n  y[t] = rounded(",
+          product_of(cat("row * ", k, " + i"),
+                     cat("pick * ", k * n, " + column * ", transposed ? k : 1, " + i * ", transposed ? 1 : n)),
+          ");\n");
+  return launched(sum_functions(q.out(0).dtype, k, q.units) + pick_function(q.in(2).dtype, q.in(1).shape[0]),
+                  q.out(0).elements(), cat(two_operands, "const Index* picks, Memory* y"), value,
+                  {input(0), input(1), input(2), output(0)});
+}
+
+// Rows that picked another matrix add nothing.
+Result<Kernel> picked_linear_grad_weight(const Query& q) {
+  const int64_t rows = q.in(0).shape[0], k = q.in(0).shape[1], n = q.in(1).shape[1];
+  EPL_TRY(picks(q, rows));
+  const bool transposed = q.flag("transpose_w");
+  const std::string value =
+      cat("  const long long matrix = t / ", k * n, ", of_x = t ", transposed ? "%" : "/", " ", transposed ? k : n,
+          " % ", k, ", of_dy = t ", transposed ? "/" : "%", " ", transposed ? k : n, " % ", n,
+          ";\n  y[t] = rounded(unit_sum([&](long long i) {\n    return pick_of(picks, i) == matrix ? loaded(a[i * ", k,
+          " + of_x]) * loaded(b[i * ", n, " + of_dy]) : (Wide)0;\n  }));\n");
+  return launched(sum_functions(q.out(0).dtype, rows, q.units) + pick_function(q.in(2).dtype, q.out(0).shape[0]),
+                  q.out(0).elements(), cat(two_operands, "const Index* picks, Memory* y"), value,
+                  {input(0), input(1), input(2), output(0)});
 }
 
 }  // namespace
 
 // Behind the rows of float32.
 Rows rows_by_meaning() {
-  return {{"sum", "sum_by_meaning", {}, sum},
-          {"max_reduce", "max_by_meaning", {}, max_reduce},
-          {"min_reduce", "min_by_meaning", {}, min_reduce},
-          {"prod_reduce", "product_by_meaning", {}, prod_reduce},
-          {"matmul", "matmul_by_meaning", {}, matmul},
-          {"linear", "linear_by_meaning", {}, linear},
-          {"linear_grad_weight", "linear_grad_weight_by_meaning", {}, linear_grad_weight}};
+  return {
+      {"sum", "sum_by_meaning", {}, sum},
+      {"max_reduce", "max_by_meaning", {}, max_reduce},
+      {"min_reduce", "min_by_meaning", {}, min_reduce},
+      {"prod_reduce", "product_by_meaning", {}, prod_reduce},
+      {"matmul", "matmul_by_meaning", {}, matmul},
+      {"linear", "linear_by_meaning", {}, linear},
+      {"linear_grad_weight", "linear_grad_weight_by_meaning", {}, linear_grad_weight},
+      {"picked_linear", "picked_linear_by_meaning", other_floats, picked_linear},
+      {"picked_linear_grad_weight", "picked_linear_grad_weight_by_meaning", other_floats, picked_linear_grad_weight}};
 }
 
 }  // namespace epl::cuda

@@ -1,9 +1,10 @@
 // Convolution and its two gradients as order-invariant products, whose patches are found as they are read; see
-// backends/cpu/kernels/conv.cc.
+// backends/cpu/kernels/conv.cc. Operands are float32, or of 16 bits with a result of float32 (`wide`).
 #include <numeric>
 
 #include "backends/cuda/generate/product.h"
 #include "backends/cuda/generate/steps.h"
+#include "backends/cuda/kernels/conv_geometry.h"
 #include "backends/cuda/kernels/conv_winograd.h"
 #include "backends/cuda/kernels/rows.h"
 #include "core/base/text.h"
@@ -11,42 +12,7 @@
 namespace epl::cuda {
 namespace {
 
-constexpr DType f32[] = {DType::f32};
-constexpr int conv_dims = 3;  // fewer spatial dimensions are led by ones
-
-// Sizes of a convolution, whichever of its tensors is asked for.
-struct Geometry {
-  int64_t batch, groups, in, out;  // channels per group
-  int64_t x[conv_dims], y[conv_dims], kernel[conv_dims], strides[conv_dims], dilations[conv_dims], pads[conv_dims];
-  int64_t x_pixels = 1, y_pixels = 1, taps = 1;
-};
-
-Geometry geometry_of(const Query& q, const Shape& x, const Shape& w, const Shape& y) {
-  Geometry g{};
-  g.x_pixels = g.y_pixels = g.taps = 1;
-  g.batch = x[0];
-  g.groups = q.integer("groups");
-  g.in = w[1];
-  g.out = w[0] / g.groups;
-  const int dims = static_cast<int>(x.size()) - 2, added = conv_dims - dims;
-  const std::vector<int64_t>&strides = q.integers("strides"), &dilations = q.integers("dilations"),
-        &pads = q.integers("pads");
-  for (int d = 0; d < conv_dims; ++d) {
-    const int own = d - added;  // dimension of the tensors, or negative
-    const auto at = static_cast<size_t>(own);
-    g.x[d] = own < 0 ? 1 : x[at + 2];
-    g.y[d] = own < 0 ? 1 : y[at + 2];
-    g.kernel[d] = own < 0 ? 1 : w[at + 2];
-    g.strides[d] = own < 0 || strides.empty() ? 1 : strides[at];
-    g.dilations[d] = own < 0 || dilations.empty() ? 1 : dilations[at];
-    g.pads[d] = own < 0 || pads.empty() ? 0 : pads[at];
-    g.x_pixels *= g.x[d];
-    g.y_pixels *= g.y[d];
-    g.taps *= g.kernel[d];
-  }
-  return g;
-}
-
+constexpr DType conv_operands[] = {DType::f32, DType::bf16, DType::f16};
 // Patches of a batch of images as a matrix: a row per (channel, tap), a column per (image, position). Along dimension d
 // the element lies at position * step + start + tap * tap_step, and is 0 where that is outside.
 struct Patches {
@@ -56,10 +22,10 @@ struct Patches {
   int64_t columns() const { return positions[0] * positions[1] * positions[2]; }
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
 
-  // `float patch(const float* data, long long group, long long row, long long column)`
+  // `float patch(Operand data, long long group, long long row, long long column)`
   std::string function() const {
     std::string text =
-        cat("inline float patch(const float* data, long long group, long long row, long long column) {\n"
+        cat("inline float patch(Operand data, long long group, long long row, long long column) {\n"
             "  const long long image = column / ",
             columns(), ", channel = row / ", taps(), ";\n  long long position = column % ", columns(), ", tap = row % ",
             taps(), ", at = 0, plane = 1, i;\n");
@@ -73,7 +39,7 @@ struct Patches {
   }
 };
 
-Patches patches_of_x(const Geometry& g) {
+Patches patches_of_x(const ConvGeometry& g) {
   Patches p{};
   p.channel = g.x_pixels;
   p.group = g.in * g.x_pixels;
@@ -86,19 +52,19 @@ Patches patches_of_x(const Geometry& g) {
 }
 
 Status accepts(const Query& q) {
-  const int dims = q.in(0).ndim() - 2;
-  EPL_TRY(require(dims >= 1 && dims <= conv_dims, "more than three spatial dimensions"));
-  return require(q.units.divide(q.in(0).shape[0]), "units that do not divide the batch");
+  EPL_TRY(sums_are_wide(q));
+  return has_conv_geometry(q);
 }
 
 Result<Kernel> forward(const Query& q) {
   EPL_TRY(accepts(q));
-  const Geometry g = geometry_of(q, q.in(0).shape, q.in(1).shape, q.out(0).shape);
+  const ConvGeometry g = conv_geometry(q, q.in(0).shape, q.in(1).shape, q.out(0).shape);
   Product p;
   p.m = g.out;
   p.k = g.in * g.taps;
   p.n = g.batch * g.y_pixels;
   p.batch = g.groups;
+  p.type = q.in(0).dtype;
   p.functions = patches_of_x(g).function();
   p.a = cat("a_data[(batch * ", p.m, " + row) * ", p.k, " + k]");
   p.b = "patch(b_data, batch, k, column)";
@@ -112,7 +78,7 @@ Result<Kernel> forward(const Query& q) {
 
 // The pixels at `phase` modulo the strides: pixel position * stride + phase meets tap t in output
 // (position * stride + phase + pad - t * dilation) / stride.
-void add_phase(Kernel& kernel, const Geometry& g, const int64_t (&phase)[conv_dims]) {
+void add_phase(Kernel& kernel, const ConvGeometry& g, DType type, const int64_t (&phase)[conv_dims]) {
   Patches patches{};
   patches.channel = g.y_pixels;
   patches.group = g.out * g.y_pixels;
@@ -137,6 +103,7 @@ void add_phase(Kernel& kernel, const Geometry& g, const int64_t (&phase)[conv_di
   p.k = g.out * patches.taps();
   p.n = g.batch * patches.columns();
   p.batch = g.groups;
+  p.type = type;
   if (p.k == 0 || p.n == 0) return;
   const auto split = [](std::string_view name, const int64_t(&sizes)[conv_dims], std::string_view from) {
     return cat("  const long long ", name, "2 = ", from, " % ", sizes[2], ", ", name, "1 = ", from, " / ", sizes[2],
@@ -156,26 +123,27 @@ void add_phase(Kernel& kernel, const Geometry& g, const int64_t (&phase)[conv_di
 
 Result<Kernel> grad_input(const Query& q) {
   EPL_TRY(accepts(q));
-  const Geometry g = geometry_of(q, q.out(0).shape, q.in(1).shape, q.in(0).shape);
+  const ConvGeometry g = conv_geometry(q, q.out(0).shape, q.in(1).shape, q.in(0).shape);
   Kernel kernel;
   // What no tap meets.
   add_fill(kernel, DType::f32, output(0), q.out(0).elements());
   int64_t phase[conv_dims];
   for (phase[0] = 0; phase[0] < g.strides[0]; ++phase[0])
     for (phase[1] = 0; phase[1] < g.strides[1]; ++phase[1])
-      for (phase[2] = 0; phase[2] < g.strides[2]; ++phase[2]) add_phase(kernel, g, phase);
+      for (phase[2] = 0; phase[2] < g.strides[2]; ++phase[2]) add_phase(kernel, g, q.in(0).dtype, phase);
   return kernel;
 }
 
 Result<Kernel> grad_weight(const Query& q) {
   EPL_TRY(accepts(q));
-  const Geometry g = geometry_of(q, q.in(0).shape, q.out(0).shape, q.in(1).shape);
+  const ConvGeometry g = conv_geometry(q, q.in(0).shape, q.out(0).shape, q.in(1).shape);
   Product p;
   p.m = g.out;
   p.n = g.in * g.taps;
   p.k = g.batch * g.y_pixels;
   p.units = q.units.count;
   p.batch = g.groups;
+  p.type = q.in(0).dtype;
   p.functions = position_function(q.units, p.k) + patches_of_x(g).function();
   p.functions += cat("inline long long pixel_at(long long k) { return k / ", std::max<int64_t>(g.y_pixels, 1), " * ",
                      g.groups * g.out * g.y_pixels, " + k % ", std::max<int64_t>(g.y_pixels, 1), "; }\n");
@@ -195,12 +163,12 @@ Result<Kernel> grad_weight(const Query& q) {
 }  // namespace
 
 Rows conv_rows() {
-  return {{"conv", "conv_winograd", f32, winograd_forward},
-          {"conv", "conv_ordered", f32, forward},
-          {"conv_grad_input", "conv_grad_input_winograd", f32, winograd_grad_input},
-          {"conv_grad_input", "conv_grad_input_ordered", f32, grad_input},
-          {"conv_grad_weight", "conv_grad_weight_winograd", f32, winograd_grad_weight},
-          {"conv_grad_weight", "conv_grad_weight_ordered", f32, grad_weight}};
+  return {{"conv", "conv_winograd", conv_operands, winograd_forward},
+          {"conv", "conv_ordered", conv_operands, forward},
+          {"conv_grad_input", "conv_grad_input_winograd", conv_operands, winograd_grad_input},
+          {"conv_grad_input", "conv_grad_input_ordered", conv_operands, grad_input},
+          {"conv_grad_weight", "conv_grad_weight_winograd", conv_operands, winograd_grad_weight},
+          {"conv_grad_weight", "conv_grad_weight_ordered", conv_operands, grad_weight}};
 }
 
 }  // namespace epl::cuda

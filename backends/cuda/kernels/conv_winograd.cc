@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "backends/cuda/generate/elements.h"
 #include "backends/cuda/generate/product.h"
 #include "backends/cuda/generate/steps.h"
 #include "core/base/text.h"
@@ -21,6 +22,7 @@ bool all_are(const std::vector<int64_t>& values, int64_t value) {
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 Status accepts(const Query& q, const Shape& x, const Shape& w) {
+  EPL_TRY(sums_are_wide(q));
   EPL_TRY(require(x.size() == 4 && w[2] == taps && w[3] == taps, "other than 3 x 3 taps"));
   EPL_TRY(require(all_are(q.integers("strides"), 1) && all_are(q.integers("dilations"), 1),
                   "strides or dilations other than 1"));
@@ -51,20 +53,21 @@ void set_sizes(const Query& q, Sizes& s, const Shape& x, const Shape& y, bool gr
 
 // [position][channel][tile]: neighbouring threads are neighbouring tiles.
 constexpr std::string_view convolution = R"text(
-extern "C" __global__ void weights(const float* w, float* u) {
+extern "C" __global__ void weights(const Memory* w, float* u) {
   const long long t = (long long)blockIdx.x * 256 + threadIdx.x;
   if (t >= in * out) return;
-  const float* from = w + t % out * weight_out + t / out * weight_in;
+  const Operand from = Operand{w} + (t % out * weight_out + t / out * weight_in);
   winograd::transform_tile<3, 6, winograd::transform_weights>(
       [&](int row, int tap) { return from[flipped ? 8 - (row * 3 + tap) : row * 3 + tap]; },
       [&](int row, int tap, float v) { u[(row * 6 + tap) * (in * out) + t] = v; });
 }
-extern "C" __global__ void inputs(const float* x, float* v) {
+extern "C" __global__ void inputs(const Memory* x, float* v) {
   const long long t = (long long)blockIdx.x * 256 + threadIdx.x;
   if (t >= in * tiles) return;
   const WinogradTile tile(t % tiles, tile_rows, tile_columns);
-  winograd_window<6, winograd::transform_inputs>(x + (tile.image * in + t / tiles) * (x_height * x_width), x_height,
-                                                 x_width, tile.row - top, tile.column - left, v + t, in * tiles);
+  winograd_window<6, winograd::transform_inputs>(
+      Operand{x} + (tile.image * in + t / tiles) * (x_height * x_width), x_height, x_width, tile.row - top,
+      tile.column - left, v + t, in * tiles);
 }
 extern "C" __global__ void outputs(const float* m, const float* bias, float* y) {
   const long long t = (long long)blockIdx.x * 256 + threadIdx.x;
@@ -99,9 +102,10 @@ Result<Kernel> convolve(const Query& q, bool gradient) {
                 of_inputs = line_aligned(positions * s.in * tiles * 4);
   kernel.workspace_bytes = of_weights + of_inputs + line_aligned(positions * s.out * tiles * 4);
   const Argument u = workspace(0), v = workspace(of_weights), m = workspace(of_weights + of_inputs);
-  const std::string body = cat(s.text(), constant("weight_out", gradient ? taps * taps : w[1] * taps * taps),
-                               constant("weight_in", gradient ? w[1] * taps * taps : taps * taps),
-                               "constexpr bool flipped = ", gradient ? "true" : "false", ";\n", convolution);
+  const std::string body =
+      cat(operand_types(q.in(0).dtype), s.text(), constant("weight_out", gradient ? taps * taps : w[1] * taps * taps),
+          constant("weight_in", gradient ? w[1] * taps * taps : taps * taps),
+          "constexpr bool flipped = ", gradient ? "true" : "false", ";\n", convolution);
   const std::string text = program({winograd_file}, body);
   kernel.launches.push_back(launch_threads(text, "weights", s.in * s.out, {input(1), u}));
   kernel.launches.push_back(launch_threads(text, "inputs", s.in * tiles, {input(0), v}));
@@ -121,21 +125,21 @@ Result<Kernel> convolve(const Query& q, bool gradient) {
 }
 
 constexpr std::string_view weight_gradient = R"text(
-extern "C" __global__ void inputs(const float* x, float* v, long long unit) {
+extern "C" __global__ void inputs(const Memory* x, float* v, long long unit) {
   const long long t = (long long)blockIdx.x * 256 + threadIdx.x;
   if (t >= in * tiles) return;
   const WinogradTile tile(t % tiles, tile_rows, tile_columns);
   winograd_window<6, winograd::transform_inputs>(
-      x + ((unit * images + tile.image) * in + t / tiles) * (x_height * x_width), x_height, x_width, tile.row - top,
-      tile.column - left, v + t, in * tiles);
+      Operand{x} + ((unit * images + tile.image) * in + t / tiles) * (x_height * x_width), x_height, x_width,
+      tile.row - top, tile.column - left, v + t, in * tiles);
 }
-extern "C" __global__ void gradients(const float* dy, float* v, long long unit) {
+extern "C" __global__ void gradients(const Memory* dy, float* v, long long unit) {
   const long long t = (long long)blockIdx.x * 256 + threadIdx.x;
   if (t >= out * tiles) return;
   const WinogradTile tile(t % tiles, tile_rows, tile_columns);
   winograd_window<4, winograd::transform_gradients>(
-      dy + ((unit * images + tile.image) * out + t / tiles) * (y_height * y_width), y_height, y_width, tile.row,
-      tile.column, v + t, out * tiles);
+      Operand{dy} + ((unit * images + tile.image) * out + t / tiles) * (y_height * y_width), y_height, y_width,
+      tile.row, tile.column, v + t, out * tiles);
 }
 // m [position, out, in] to taps; subtrees of units join as a binary counter carries.
 extern "C" __global__ void sums(const float* m, float* tree, float* dw, long long unit) {
@@ -184,7 +188,8 @@ Result<Kernel> winograd_grad_weight(const Query& q) {
   const Argument of_x = take(positions * s.in * tiles), of_dy = take(positions * s.out * tiles),
                  m = take(positions * weights), tree = take(levels * weights * taps * taps);
   const std::string text =
-      program({winograd_file}, cat(s.text(), constant("images", s.images), constant("units", units), weight_gradient));
+      program({winograd_file}, cat(operand_types(q.in(0).dtype), s.text(), constant("images", s.images),
+                                   constant("units", units), weight_gradient));
   Product p;  // of_dy [position, out, tile] and of_x [position, in, tile] to m [position, out, in]
   p.m = s.out;
   p.n = s.in;

@@ -2,14 +2,14 @@
 // dense, in the CPU's order: for every slice and every unit the slices of dy that belong to it are added in the order
 // of their positions, starting from +0; units are joined by the binary tree. Positions of one index are brought
 // together by lists: each position looks for the next one of its index. No order depends on which thread comes first.
+// Numbers other than float32 are added in float64, and rounded for each unit.
+#include "backends/cuda/generate/elements.h"
 #include "backends/cuda/generate/steps.h"
 #include "backends/cuda/kernels/rows.h"
 #include "core/base/text.h"
 
 namespace epl::cuda {
 namespace {
-
-constexpr DType f32[] = {DType::f32};
 
 struct Span {
   int64_t outer = 1, size = 1, inner = 1;
@@ -81,23 +81,23 @@ extern "C" __global__ void link(const Index* indices, long long* first, long lon
   while (behind < count && index_at(indices, behind) != bucket) ++behind;
   next[t] = behind < count ? behind : -1;
 }
-extern "C" __global__ void add_slices(const float* dy, const long long* first, const long long* next, float* dx) {
+extern "C" __global__ void add_slices(const Memory* dy, const long long* first, const long long* next, Memory* dx) {
   const long long t = (long long)blockIdx.x * 256 + threadIdx.x;
   if (t >= elements) return;
   const long long row = t / inner, bucket = row % size;
-  const float* from = dy + row / size * count * inner + t % inner;
-  float tree[40];
+  const Memory* from = dy + row / size * count * inner + t % inner;
+  Wide tree[40];
   long long at = first[bucket];
   for (long long unit = 0;; ++unit) {
-    float sum = 0.0f;
+    Wide sum = 0;
     if (consecutive) {
-      for (; at >= 0 && at / run % units == unit; at = next[at]) sum = sum + from[at * inner];
+      for (; at >= 0 && at / run % units == unit; at = next[at]) sum = sum + loaded(from[at * inner]);
     } else {
       for (at = first[bucket]; at >= 0; at = next[at])
-        if (at / run % units == unit) sum = sum + from[at * inner];
+        if (at / run % units == unit) sum = sum + loaded(from[at * inner]);
     }
     if (!joined(tree, unit, units, &sum)) continue;
-    dx[t] = sum;
+    dx[t] = rounded(sum);
     return;
   }
 }
@@ -115,17 +115,18 @@ Result<Kernel> gather_grad(const Query& q) {
   Kernel kernel;
   if (elements == 0) return kernel;
   if (count == 0) {
-    add_fill(kernel, DType::f32, output(0), elements);
+    add_fill(kernel, q.out(0).dtype, output(0), elements);
     return kernel;
   }
   const int64_t first_bytes = line_aligned(s.size * 8);
   kernel.workspace_bytes = first_bytes + line_aligned(count * 8);
   const std::string body = cat(
-      "using Index = ", memory_type(q.in(1).dtype), ";\n", index_function(q.in(1).dtype, s.size),
-      constant("count", count), constant("size", s.size), constant("inner", s.inner), constant("elements", elements),
-      constant("units", q.units.count), constant("run", std::max<int64_t>(1, q.units.run(count))),
-      "constexpr bool consecutive = ", q.units.outer == 1 ? "true" : "false", ";\n", join_function, add_slices);
-  const std::string text = program({}, body);
+      number_functions(q.out(0).dtype), "using Index = ", memory_type(q.in(1).dtype), ";\n",
+      index_function(q.in(1).dtype, s.size), constant("count", count), constant("size", s.size),
+      constant("inner", s.inner), constant("elements", elements), constant("units", q.units.count),
+      constant("run", std::max<int64_t>(1, q.units.run(count))),
+      "constexpr bool consecutive = ", q.units.outer == 1 ? "true" : "false", ";\n", join_rounded_function, add_slices);
+  const std::string text = program({half_file}, body);
   add_fill(kernel, DType::i64, workspace(0), s.size, "~0ULL");
   kernel.launches.push_back(launch_threads(text, "link", count, {input(1), workspace(0), workspace(first_bytes)}));
   kernel.launches.push_back(
@@ -188,7 +189,7 @@ Result<Kernel> one_hot(const Query& q) {
 Rows gather_rows() {
   return {{"gather", "gather_copies", {}, gather},
           {"gather_elements", "gather_elements_copy", {}, gather_elements},
-          {"gather_grad", "gather_grad_lists", f32, gather_grad},
+          {"gather_grad", "gather_grad_lists", float_types, gather_grad},
           {"put_rows", "put_rows_copies", {}, put_rows},
           {"take_rows", "take_rows_copies", {}, take_rows},
           {"one_hot", "one_hot", {}, one_hot}};

@@ -1,4 +1,5 @@
 // Matrix products: matmul, linear and the gradient of linear's weight, in the order of the CPU and by cuBLASLt.
+// Operands are float32, or of 16 bits with sums and a result of float32 (`wide`).
 #include <limits>
 
 #include "backends/cuda/generate/product.h"
@@ -9,7 +10,7 @@
 namespace epl::cuda {
 namespace {
 
-constexpr DType f32[] = {DType::f32};
+constexpr DType product_operands[] = {DType::f32, DType::bf16, DType::f16};
 
 int64_t count(const Shape& shape, size_t begin, size_t end) {
   int64_t n = 1;
@@ -29,9 +30,11 @@ void set_b(Product& p, bool transposed, std::string_view offset = "0") {
 }
 
 Result<Kernel> finished(const Query& q, Product& p, int a, int b, Argument bias) {
+  EPL_TRY(sums_are_wide(q));
   EPL_TRY(require(q.units.divide(p.k), "units that do not divide the summed dimension"));
   EPL_TRY(require(p.batch < 65536 && p.m < int64_t{65535} * 16, "more products or rows than a grid has"));
   p.units = q.units.count;
+  p.type = q.in(0).dtype;
   p.functions += position_function(q.units, p.k);
   Kernel kernel;
   add_product(kernel, p, input(a), input(b), bias, output(0));
@@ -94,6 +97,7 @@ constexpr int64_t most_workspace_bytes = int64_t{32} << 20;
 constexpr int64_t typical_rows = 4096, typical_side = 512, typical_products = 8;
 
 Status allowed(const Query& q) {
+  EPL_TRY(sums_are_wide(q));
   EPL_TRY(require(q.bits != Bits::exact, "a library has other bits than the CPU, which reproducible.level keeps"));
   return require(!q.splits_keep_bits, "a library has other bits where a split cuts, which reproducible.level keeps");
 }
@@ -119,7 +123,7 @@ struct BlasProduct {
 
 // Where the units of the sum over k follow one another, each as if it were alone. So a unit is multiplied in the same
 // way, whatever others a call has.
-Argument units_first(Kernel& kernel, Summed x, int64_t k, Units units) {
+Argument units_first(Kernel& kernel, Summed x, DType type, int64_t k, Units units) {
   const Argument given = input(x.operand);
   if (units.count == 1 || (units.outer == 1 && x.before == 1)) return given;
   const int64_t run = units.run(k);
@@ -129,8 +133,8 @@ Argument units_first(Kernel& kernel, Summed x, int64_t k, Units units) {
                         {run * x.behind, 1}};
   const int64_t elements = x.before * k * x.behind;
   const Argument copy = workspace(line_aligned(kernel.workspace_bytes));
-  kernel.workspace_bytes = copy.value + line_aligned(elements * 4);
-  add_copy(kernel, DType::f32, given, copy, source, row_major({units.count, x.before, units.outer, run * x.behind}));
+  kernel.workspace_bytes = copy.value + line_aligned(elements * static_cast<int64_t>(dtype_bytes(type)));
+  add_copy(kernel, type, given, copy, source, row_major({units.count, x.before, units.outer, run * x.behind}));
   return copy;
 }
 
@@ -148,6 +152,7 @@ Result<Kernel> blas_kernel(const Query& q, const BlasProduct& p, Summed x, Summe
   BlasCall call{.a = p.w,
                 .b = p.x,
                 .d = row_major_matrix(p.m, p.n),
+                .type = q.in(0).dtype,
                 .transpose_a = p.transpose_w,
                 .transpose_b = p.transpose_x,
                 .has_bias = p.has_bias,
@@ -163,7 +168,8 @@ Result<Kernel> blas_kernel(const Query& q, const BlasProduct& p, Summed x, Summe
   EPL_TRY(fits(call));
   EPL_TRY(require(units.count == 1 || !p.has_bias, "a sum over units and a bias"));
   Kernel kernel;
-  const Argument from_x = units_first(kernel, x, k, units), from_w = units_first(kernel, w, k, units);
+  const Argument from_x = units_first(kernel, x, call.type, k, units),
+                 from_w = units_first(kernel, w, call.type, k, units);
   Argument to = output(0);
   if (units.count > 1) {
     to = workspace(line_aligned(kernel.workspace_bytes));
@@ -277,12 +283,12 @@ Result<Kernel> linear_grad_weight(const Query& q) {
 }  // namespace
 
 Rows matmul_rows() {
-  return {{"matmul", "matmul_blas_lt", f32, matmul_blas_lt},
-          {"matmul", "matmul_ordered", f32, matmul},
-          {"linear", "linear_blas_lt", f32, linear_blas_lt},
-          {"linear", "linear_ordered", f32, linear},
-          {"linear_grad_weight", "linear_grad_weight_blas_lt", f32, linear_grad_weight_blas_lt},
-          {"linear_grad_weight", "linear_grad_weight_ordered", f32, linear_grad_weight}};
+  return {{"matmul", "matmul_blas_lt", product_operands, matmul_blas_lt},
+          {"matmul", "matmul_ordered", product_operands, matmul},
+          {"linear", "linear_blas_lt", product_operands, linear_blas_lt},
+          {"linear", "linear_ordered", product_operands, linear},
+          {"linear_grad_weight", "linear_grad_weight_blas_lt", product_operands, linear_grad_weight_blas_lt},
+          {"linear_grad_weight", "linear_grad_weight_ordered", product_operands, linear_grad_weight}};
 }
 
 }  // namespace epl::cuda

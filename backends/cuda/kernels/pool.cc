@@ -1,7 +1,9 @@
 // Max and average pools over up to three spatial dimensions, and their gradients. A window's elements are visited in
 // row-major order, and so are the windows that meet an element in a gradient: every sum is one chain in that order.
+// Numbers other than float32 are added in float64 and rounded in the end.
 #include <array>
 
+#include "backends/cuda/generate/elements.h"
 #include "backends/cuda/generate/program.h"
 #include "backends/cuda/kernels/rows.h"
 #include "core/base/text.h"
@@ -9,7 +11,6 @@
 namespace epl::cuda {
 namespace {
 
-constexpr DType f32[] = {DType::f32};
 constexpr int max_spatial = 3;
 using Three = std::array<int64_t, max_spatial>;
 
@@ -54,13 +55,21 @@ Pool pool_of(const Query& q, const Shape& x, const Shape& y) {
 
 constexpr std::string_view pool_file = "backends/cuda/text/pool.cuh";
 
-Kernel launched(const Pool& p, int64_t threads, std::string_view call, std::string_view parameters,
+constexpr std::string_view elements = R"text(
+struct Elements {
+  const Memory* data;
+  Wide operator[](long long i) const { return loaded(data[i]); }
+};
+)text";
+
+Kernel launched(const Pool& p, DType type, int64_t threads, std::string_view call, std::string_view parameters,
                 std::vector<Argument> arguments) {
   Kernel kernel;
   if (threads == 0) return kernel;
-  const std::string body = cat(p.text, "extern \"C\" __global__ void pool(", parameters, ") {\n", thread_head(threads),
-                               "  ", call, ";\n}\n");
-  kernel.launches.push_back(launch_threads(program({pool_file}, body), "pool", threads, std::move(arguments)));
+  const std::string body = cat(number_functions(type), elements, p.text, "extern \"C\" __global__ void pool(",
+                               parameters, ") {\n", thread_head(threads), "  ", call, ";\n}\n");
+  kernel.launches.push_back(
+      launch_threads(program({pool_file, half_file}, body), "pool", threads, std::move(arguments)));
   return kernel;
 }
 
@@ -72,9 +81,12 @@ Result<Kernel> max_pool(const Query& q) {
   EPL_TRY(accepts(q));
   EPL_TRY(require(q.in(0).elements() < (int64_t{1} << 31), "2^31 elements or more"));
   const Pool p = pool_of(q, q.in(0).shape, q.out(0).shape);
-  return launched(p, p.planes * p.out_size, "max_window<P>(x + t / out_size * in_size, t % out_size, t, y, indices)",
-                  "const float* x, float* y, int* indices",
-                  {input(0), q.has_output(0) ? output(0) : Argument{}, q.has_output(1) ? output(1) : Argument{}});
+  return launched(
+      p, q.in(0).dtype, p.planes * p.out_size,
+      "const Largest<Wide> best = max_window<P, Wide>(Elements{x + t / out_size * in_size}, t % out_size);\n"
+      "  if (y) y[t] = rounded(best.value);\n  if (indices) indices[t] = best.index",
+      "const Memory* x, Memory* y, int* indices",
+      {input(0), q.has_output(0) ? output(0) : Argument{}, q.has_output(1) ? output(1) : Argument{}});
 }
 
 // Each element looks for the windows that chose it.
@@ -87,34 +99,37 @@ Result<Kernel> max_pool_grad(const Query& q) {
   // Where windows are as usual, few of them can have chosen an element.
   const bool known = q.find("kernel") && !q.integers("kernel").empty() && x.size() <= 5;
   if (known) p.text = pool_of(q, x, y).text;
-  return launched(
-      p, p.planes * p.in_size,
-      known ? "dx[t] = chosen_near<P>(dy + t / in_size * out_size, indices + t / in_size * out_size, t % in_size)"
-            : "dx[t] = chosen(dy + t / in_size * out_size, indices + t / in_size * out_size, t % in_size, out_size)",
-      "const float* dy, const int* indices, float* dx", {input(0), input(1), output(0)});
+  return launched(p, q.in(0).dtype, p.planes * p.in_size,
+                  cat("const long long first = t / in_size * out_size;\n  dx[t] = rounded(",
+                      known ? "chosen_near<P, Wide>(Elements{dy + first}, indices + first, t % in_size)"
+                            : "chosen<Wide>(Elements{dy + first}, indices + first, t % in_size, out_size)",
+                      ")"),
+                  "const Memory* dy, const int* indices, Memory* dx", {input(0), input(1), output(0)});
 }
 
 Result<Kernel> avg_pool(const Query& q) {
   EPL_TRY(accepts(q));
   const Pool p = pool_of(q, q.in(0).shape, q.out(0).shape);
-  return launched(p, p.planes * p.out_size, "y[t] = mean_window<P>(x + t / out_size * in_size, t % out_size)",
-                  "const float* x, float* y", {input(0), output(0)});
+  return launched(p, q.in(0).dtype, p.planes * p.out_size,
+                  "y[t] = rounded(mean_window<P, Wide>(Elements{x + t / out_size * in_size}, t % out_size))",
+                  "const Memory* x, Memory* y", {input(0), output(0)});
 }
 
 Result<Kernel> avg_pool_grad(const Query& q) {
   EPL_TRY(accepts(q));
   const Pool p = pool_of(q, q.out(0).shape, q.in(0).shape);
-  return launched(p, p.planes * p.in_size, "dx[t] = shares<P>(dy + t / in_size * out_size, t % in_size)",
-                  "const float* dy, float* dx", {input(0), output(0)});
+  return launched(p, q.in(0).dtype, p.planes * p.in_size,
+                  "dx[t] = rounded(shares<P, Wide>(Elements{dy + t / in_size * out_size}, t % in_size))",
+                  "const Memory* dy, Memory* dx", {input(0), output(0)});
 }
 
 }  // namespace
 
 Rows pool_rows() {
-  return {{"max_pool", "max_pool_windows", f32, max_pool},
-          {"max_pool_grad", "max_pool_grad_elements", f32, max_pool_grad},
-          {"avg_pool", "avg_pool_windows", f32, avg_pool},
-          {"avg_pool_grad", "avg_pool_grad_elements", f32, avg_pool_grad}};
+  return {{"max_pool", "max_pool_windows", float_types, max_pool},
+          {"max_pool_grad", "max_pool_grad_elements", float_types, max_pool_grad},
+          {"avg_pool", "avg_pool_windows", float_types, avg_pool},
+          {"avg_pool_grad", "avg_pool_grad_elements", float_types, avg_pool_grad}};
 }
 
 }  // namespace epl::cuda

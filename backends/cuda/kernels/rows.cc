@@ -20,13 +20,16 @@ Rows norm_rows();
 Rows not_finite_rows();
 Rows optimizer_bf16_rows();
 Rows matmul_rows();
+Rows conv_rows_by_meaning();
+Rows rows_between_casts();
 Rows rows_by_meaning();
 
 Rows all_rows() {
   Rows all;
-  for (Rows (*rows)() : {fused_rows, reduce_rows, softmax_rows, norm_rows, matmul_rows, copy_rows, gather_rows,
-                         dropout_rows, optimizer_bf16_rows, attention_rows, not_finite_rows, conv_rows, pool_rows,
-                         along_axis_rows, scatter_rows, picked_linear_rows, rows_by_meaning}) {
+  for (Rows (*rows)() :
+       {fused_rows, reduce_rows, softmax_rows, norm_rows, matmul_rows, copy_rows, gather_rows, dropout_rows,
+        optimizer_bf16_rows, attention_rows, not_finite_rows, conv_rows, pool_rows, along_axis_rows, scatter_rows,
+        picked_linear_rows, rows_between_casts, rows_by_meaning, conv_rows_by_meaning}) {
     const Rows family = rows();
     all.insert(all.end(), family.begin(), family.end());
   }

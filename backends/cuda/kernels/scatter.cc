@@ -9,8 +9,6 @@
 namespace epl::cuda {
 namespace {
 
-constexpr DType f32[] = {DType::f32};
-
 // `Memory combined(Memory old, Memory other)`: empty for "none", which replaces.
 Result<std::string> combine_function(std::string_view reduction, DType type) {
   EPL_TRY(require(type == DType::boolean || reduction == "none" || reduction == "add" || reduction == "mul" ||
@@ -180,18 +178,17 @@ Result<Kernel> gather_nd(const Query& q) {
 
 // In float64; units are rounded and joined by the binary tree.
 constexpr std::string_view tuple_sums = R"text(
-extern "C" __global__ void tuple_sums(const float* dy, const long long* first, const long long* next, float* dx) {
+extern "C" __global__ void tuple_sums(const Memory* dy, const long long* first, const long long* next, Memory* dx) {
   const long long t = (long long)blockIdx.x * 256 + threadIdx.x;
   if (t >= elements) return;
   const long long begin = first[t / inner];
-  float tree[40];
+  Wide tree[40];
   for (long long unit = 0;; ++unit) {
-    double sum = 0;
+    Wide sum = 0;
     for (long long at = begin; at >= 0; at = next[at])
-      if (at % count / run % units == unit) sum += (double)dy[at * inner + t % inner];
-    float total = (float)sum;
-    if (!joined(tree, unit, units, &total)) continue;
-    dx[t] = total;
+      if (at % count / run % units == unit) sum += loaded(dy[at * inner + t % inner]);
+    if (!joined(tree, unit, units, &sum)) continue;
+    dx[t] = rounded(sum);
     return;
   }
 }
@@ -205,14 +202,14 @@ Result<Kernel> gather_nd_grad(const Query& q) {
   Kernel kernel;
   if (elements == 0) return kernel;
   if (tuples.positions() == 0) {
-    add_fill(kernel, DType::f32, output(0), elements);
+    add_fill(kernel, q.out(0).dtype, output(0), elements);
     return kernel;
   }
   kernel.workspace_bytes = first_bytes + line_aligned(tuples.positions() * 8);
-  const std::string text =
-      program({}, cat(tuples.text(q.in(1).dtype), constant("elements", elements), constant("units", q.units.count),
-                      constant("run", std::max<int64_t>(1, q.units.run(tuples.count))), link_positions, join_function,
-                      tuple_sums));
+  const std::string text = program({half_file}, cat(element_functions(q.out(0).dtype), tuples.text(q.in(1).dtype),
+                                                    constant("elements", elements), constant("units", q.units.count),
+                                                    constant("run", std::max<int64_t>(1, q.units.run(tuples.count))),
+                                                    link_positions, join_rounded_function, tuple_sums));
   add_links(kernel, text, tuples.slices(), tuples.positions(), input(1), workspace(0), workspace(first_bytes));
   kernel.launches.push_back(
       launch_threads(text, "tuple_sums", elements, {input(0), workspace(0), workspace(first_bytes), output(0)}));
@@ -264,7 +261,7 @@ Rows scatter_rows() {
   return {{"scatter_elements", "scatter_elements_lines", {}, scatter_elements},
           {"gather_elements_grad", "gather_elements_grad_sums", {}, gather_elements_grad},
           {"gather_nd", "gather_nd_copies", {}, gather_nd},
-          {"gather_nd_grad", "gather_nd_grad_lists", f32, gather_nd_grad},
+          {"gather_nd_grad", "gather_nd_grad_lists", float_types, gather_nd_grad},
           {"scatter_nd", "scatter_nd_lists", {}, scatter_nd},
           {"trilu", "trilu", {}, trilu}};
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "backends/cuda/text/attention_tiles.cuh"
+#include "backends/cuda/text/convolution.cuh"
+#include "backends/cuda/text/operand.cuh"
 #include "backends/cuda/text/pool.cuh"
 #include "backends/cuda/text/product.cuh"
 #include "backends/cuda/text/random.cuh"

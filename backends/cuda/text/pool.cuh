@@ -1,4 +1,5 @@
-// Windows of pools. P gives the geometry; P::x(d) is that of spatial dimension d.
+// Windows of pools. P gives the geometry; P::x(d) is that of spatial dimension d. Elements are read from what has an
+// operator [], as numbers of type Wide.
 #pragma once
 
 #include "backends/cuda/text/machine.cuh"
@@ -41,19 +42,22 @@ template <class P> inline float divisor_at(int64_t at) {
   return divisor<P>(at / P::out(2) / P::out(1), at / P::out(2) % P::out(1), at % P::out(2));
 }
 
-template <class P> inline void max_window(const float* x, int64_t at, int64_t to, float* y, int* indices) {
-  float best = -__builtin_inff();
+template <class Wide> struct Largest {
+  Wide value;
+  int index;
+};
+template <class P, class Wide, class Data> inline Largest<Wide> max_window(Data x, int64_t at) {
+  Wide best = -__builtin_inff();
   int64_t best_at = -1;
   each_tap<P>(at, [&](int64_t i) {
-    const float v = x[i];
+    const Wide v = x[i];
     if (v > best || best_at < 0 || (v != v && best == best)) best = v, best_at = i;
   });
-  if (y) y[to] = best;
-  if (indices) indices[to] = int(best_at < 0 ? 0 : best_at);
+  return {best, int(best_at < 0 ? 0 : best_at)};
 }
 
-template <class P> inline float mean_window(const float* x, int64_t at) {
-  float sum = 0.0f;
+template <class P, class Wide, class Data> inline Wide mean_window(Data x, int64_t at) {
+  Wide sum = 0;
   each_tap<P>(at, [&](int64_t i) { sum = sum + x[i]; });
   return sum / divisor_at<P>(at);
 }
@@ -79,22 +83,23 @@ template <class P, class F> inline void each_window_of(int64_t at, const F& f) {
       }
 }
 
-template <class P> inline float shares(const float* dy, int64_t at) {
-  float sum = 0.0f;
+template <class P, class Wide, class Data> inline Wide shares(Data dy, int64_t at) {
+  Wide sum = 0;
   each_window_of<P>(at, [&](int64_t window) { sum = sum + dy[window] / divisor_at<P>(window); });
   return sum;
 }
 
 // Of a max pool: windows near the element, or all of them.
-template <class P> inline float chosen_near(const float* dy, const int* indices, int64_t at) {
-  float sum = 0.0f;
+template <class P, class Wide, class Data> inline Wide chosen_near(Data dy, const int* indices, int64_t at) {
+  Wide sum = 0;
   each_window_of<P>(at, [&](int64_t window) {
     if (indices[window] == at) sum = sum + dy[window];
   });
   return sum;
 }
-inline float chosen(const float* dy, const int* indices, int64_t at, int64_t windows) {
-  float sum = 0.0f;
+template <class Wide, class Data>
+inline Wide chosen(Data dy, const int* indices, int64_t at, int64_t windows) {
+  Wide sum = 0;
   for (int64_t i = 0; i < windows; ++i)
     if (indices[i] == at) sum = sum + dy[i];
   return sum;

@@ -6,7 +6,7 @@
 // way from memory to registers.
 #pragma once
 
-#include "backends/cuda/text/machine.cuh"
+#include "backends/cuda/text/operand.cuh"
 
 namespace epl::cuda {
 

@@ -1,24 +1,15 @@
 // What elementwise regions are made of: the CPU's scalar operations, and elements as memory holds them.
 #pragma once
 
+#include "backends/cuda/text/half.cuh"
 #include "backends/cuda/text/scalar_op.cuh"
 // Behind what it needs.
 #include "backends/cpu/kernels/tile_operations.simd.h"
 #include "core/base/angles.cc"
 #include "core/base/math.cc"
 
-namespace epl {
-#include "core/base/half.inc"
-}  // namespace epl
-
 namespace epl::cuda {
 using namespace epl::cpu::gpu;
 using epl::bfloat_to_float;
-using epl::half_to_float;
 using epl::ScalarOp;
-
-inline uint16_t half_of(float x) { return float_to_half(x); }
-inline uint16_t half_of(double x) { return float_to_half(round_to_odd(x)); }
-inline uint16_t bfloat_of(float x) { return float_to_bfloat(x); }
-inline uint16_t bfloat_of(double x) { return float_to_bfloat(round_to_odd(x)); }
 }  // namespace epl::cuda

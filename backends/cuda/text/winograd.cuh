@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backends/cuda/text/one_lane.cuh"
+#include "backends/cuda/text/operand.cuh"
 
 namespace epl::cpu::gpu {
 namespace hn = hwy::one_lane;
@@ -22,8 +23,8 @@ struct WinogradTile {
       : image(tile / (rows * columns)), row(tile / columns % rows * 4), column(tile % columns * 4) {}
 };
 
-template <int N, void (*transform)(const float (&)[N], float (&)[6])>
-inline void winograd_window(const float* plane, int64_t height, int64_t width, int64_t top, int64_t left, float* to,
+template <int N, void (*transform)(const float (&)[N], float (&)[6]), class Plane>
+inline void winograd_window(Plane plane, int64_t height, int64_t width, int64_t top, int64_t left, float* to,
                             int64_t position) {
   winograd::transform_tile<N, 6, transform>(
       [&](int row, int column) {

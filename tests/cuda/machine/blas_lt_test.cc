@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/base/dtype.h"
 #include "tests/cuda/machine/rig.h"
 
 namespace epl::blas_lt_test {
@@ -114,7 +115,18 @@ class BlasLt : public ::testing::Test {
     values_a = numbers(elements(setup.a), 1), values_b = numbers(elements(setup.b), 2);
     result = rig.allocate(4 * elements(setup.d));
     const Address workspace = workspace_bytes == 0 ? 0 : rig.allocate(workspace_bytes);
-    return multiply(rig.upload(values_a), rig.upload(values_b), result, workspace);
+    return multiply(upload(values_a, setup.a.type), upload(values_b, setup.b.type), result, workspace);
+  }
+  // As elements of a type of the library; `values` become what these are worth.
+  Address upload(std::vector<float>& values, int type) {
+    if (type == cuda::blas_f32) return rig.upload(values);
+    const DType narrow = type == cuda::blas_f16 ? DType::f16 : DType::bf16;
+    std::vector<uint16_t> elements(values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      store_double(narrow, elements.data(), static_cast<int64_t>(i), double{values[i]});
+      values[i] = static_cast<float>(load_double(narrow, elements.data(), static_cast<int64_t>(i)));
+    }
+    return rig.upload(elements);
   }
   int synchronize() { return rig.call("cuStreamSynchronize", stream); }
 
@@ -132,37 +144,79 @@ class BlasLt : public ::testing::Test {
   Address result = 0;
 };
 
-TEST_F(BlasLt, MultipliesBatchesInEveryOrientation) {
-  for (const int32_t transpose_a : {0, 1}) {
-    for (const int32_t transpose_b : {0, 1}) {
-      constexpr uint64_t m = 5, n = 7, k = 9;
-      Described setup = product(m, n, k, 3);
-      if (transpose_a == 1) std::swap(setup.a.rows, setup.a.columns), setup.a.leading = k;
-      if (transpose_b == 1) std::swap(setup.b.rows, setup.b.columns), setup.b.leading = n;
-      setup.transpose_a = transpose_a, setup.transpose_b = transpose_b;
-      const std::vector<float> bias = numbers(m, 3);
-      setup.epilogue = cuda::blas_epilogue_bias;
-      setup.bias = rig.upload(bias);
-      ASSERT_EQ(run(setup), 0) << rig.last_error();
-      ASSERT_EQ(synchronize(), 0) << rig.findings();
-      const std::vector<float> got = rig.download<float>(result, 3 * m * n);
-      for (uint64_t i = 0; i < 3; ++i) {
-        for (uint64_t row = 0; row < m; ++row) {
-          for (uint64_t column = 0; column < n; ++column) {
-            double want = bias[row];
-            for (uint64_t s = 0; s < k; ++s) {
-              const size_t at_a = i * m * k + (transpose_a == 1 ? row * k + s : s * m + row);
-              const size_t at_b = i * k * n + (transpose_b == 1 ? s * n + column : column * k + s);
-              want += double{values_a[at_a]} * double{values_b[at_b]};
-            }
-            EXPECT_NEAR(got[i * m * n + column * m + row], want, std::abs(want) * 0x1p-23);
+struct Orientation {
+  int32_t transpose_a, transpose_b;
+};
+
+class BlasLtTypes : public BlasLt, public ::testing::WithParamInterface<int> {
+ protected:
+  void expect_product(const Orientation& of) {
+    constexpr uint64_t m = 5, n = 7, k = 9;
+    Described setup = product(m, n, k, 3);
+    if (of.transpose_a == 1) std::swap(setup.a.rows, setup.a.columns), setup.a.leading = k;
+    if (of.transpose_b == 1) std::swap(setup.b.rows, setup.b.columns), setup.b.leading = n;
+    setup.transpose_a = of.transpose_a, setup.transpose_b = of.transpose_b;
+    setup.a.type = setup.b.type = GetParam();
+    const std::vector<float> bias = numbers(m, 3);
+    setup.epilogue = cuda::blas_epilogue_bias;
+    setup.bias = rig.upload(bias);
+    ASSERT_EQ(run(setup), 0) << rig.last_error();
+    ASSERT_EQ(synchronize(), 0) << rig.findings();
+    const std::vector<float> got = rig.download<float>(result, 3 * m * n);
+    for (uint64_t i = 0; i < 3; ++i) {
+      for (uint64_t row = 0; row < m; ++row) {
+        for (uint64_t column = 0; column < n; ++column) {
+          double want = bias[row];
+          for (uint64_t s = 0; s < k; ++s) {
+            const size_t at_a = i * m * k + (of.transpose_a == 1 ? row * k + s : s * m + row);
+            const size_t at_b = i * k * n + (of.transpose_b == 1 ? s * n + column : column * k + s);
+            want += double{values_a[at_a]} * double{values_b[at_b]};
           }
+          EXPECT_NEAR(got[i * m * n + column * m + row], want, std::abs(want) * 0x1p-23);
         }
       }
     }
   }
+};
+
+TEST_P(BlasLtTypes, AreMultipliedInBatchesInEveryOrientation) {
+  for (const Orientation& of : {Orientation{0, 0}, {0, 1}, {1, 0}, {1, 1}}) expect_product(of);
   EXPECT_EQ(rig.findings(), "");
 }
+
+// Operands of 16 bits are multiplied as matrices where they are aligned and that is allowed.
+TEST_P(BlasLtTypes, HaveAlgorithmsOfTheirOwn) {
+  Described setup = product(64, 64, 512);
+  setup.a.type = setup.b.type = GetParam();
+  describe(setup);
+  const auto chosen = [&](uint64_t numerics) {
+    cuda::BlasPreference preference = nullptr;
+    must(blas->create_preference(&preference));
+    must(blas->set_preference(preference, cuda::preference_numerics, &numerics, 8));
+    int found = 0;
+    const int code = blas->choose(handle, operation, a, b, c, d, preference, 1, &choice, &found);
+    must(blas->destroy_preference(preference));
+    int32_t id = -1;
+    size_t written = 0;
+    if (code == 0) must(blas->algorithm_attribute(&choice.algorithm, cuda::algorithm_id, &id, 4, &written));
+    return id;
+  };
+  constexpr uint64_t plain = cuda::blas_numerics_fma | cuda::blas_numerics_sum_f32;
+  const int type = GetParam();
+  const uint64_t own = type == cuda::blas_f16    ? cuda::blas_numerics_of_f16
+                       : type == cuda::blas_bf16 ? cuda::blas_numerics_of_bf16
+                                                 : cuda::blas_numerics_of_f32;
+  const bool narrow = type != cuda::blas_f32;
+  EXPECT_EQ(chosen(plain | own), narrow ? 2 : 1);
+  EXPECT_EQ(chosen(plain | own | cuda::blas_numerics_matrices), narrow ? 3 : 1);
+  const uint64_t other = narrow ? cuda::blas_numerics_of_f32 : cuda::blas_numerics_of_bf16;
+  EXPECT_EQ(chosen(plain | cuda::blas_numerics_matrices | other), -1) << "other operands are allowed alone";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BlasLtTypes, ::testing::Values(cuda::blas_f32, cuda::blas_f16, cuda::blas_bf16),
+                         [](const auto& info) {
+                           return info.param == cuda::blas_f32 ? "f32" : info.param == cuda::blas_f16 ? "f16" : "bf16";
+                         });
 
 TEST_F(BlasLt, SaysWhatAnAlgorithmNeedsAndWhichOneItIs) {
   Described setup = product(64, 64, 512);
@@ -234,7 +288,14 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"sizes_of_the_result_swapped", [](Described& s) { std::swap(s.d.rows, s.d.columns), s.d.leading = 48; },
                 7, "the result is 32 x 48 and D 48 x 32"},
         Planted{"c_of_another_size", [](Described& s) { s.c.columns = 47; }, 7, "C has other sizes"},
-        Planted{"half", [](Described& s) { s.b.type = 2; }, 15, "B: only float32"},
+        Planted{"one_operand_of_16_bits", [](Described& s) { s.b.type = cuda::blas_f16; }, 15,
+                "A and B of different types"},
+        Planted{"bf16_and_f16", [](Described& s) { s.a.type = cuda::blas_bf16, s.b.type = cuda::blas_f16; }, 15,
+                "A and B of different types"},
+        Planted{"a_result_of_16_bits",
+                [](Described& s) { s.a.type = s.b.type = s.c.type = s.d.type = cuda::blas_bf16; }, 15,
+                "C and D that are not float32"},
+        Planted{"fp8", [](Described& s) { s.a.type = 28; }, 15, "A: only float32 and types of 16 bits"},
         Planted{"tf32", [](Described& s) { s.compute = 77; }, 15, "without TF32"},
         Planted{"row_major", [](Described& s) { s.d.order = cuda::blas_order_rows; }, 15, "D: only column-major"},
         Planted{"another_batch", [](Described& s) { s.b.batch = 1; }, 7, "batches of different lengths"},
@@ -283,6 +344,29 @@ TEST_F(BlasLt, PointersThatTheAlgorithmDoesNotTake) {
   choice.algorithm = {};
   EXPECT_EQ(multiply(at_a, at_b, at_d), 7);
   EXPECT_NE(rig.last_error().find("no algorithm of this library"), std::string::npos) << rig.last_error();
+}
+
+TEST_F(BlasLt, OperandsOf16BitsThatLieAtAnOddElement) {
+  Described setup = product(32, 48, 64);
+  setup.a.type = setup.b.type = cuda::blas_bf16;
+  describe(setup);
+  ASSERT_EQ(choose(setup), 0) << rig.last_error();
+  std::vector<float> of_a = numbers(32 * 64 + 8, 1), of_b = numbers(48 * 64, 2);
+  const Address at_a = upload(of_a, cuda::blas_bf16), at_b = upload(of_b, cuda::blas_bf16),
+                at_d = rig.allocate(4 * 32 * 48 + 4);
+  EXPECT_EQ(multiply(at_a + 2, at_b, at_d), 7);
+  EXPECT_NE(rig.last_error().find("A is not aligned to 16 bytes"), std::string::npos) << rig.last_error();
+  // Odd leading dimensions are for the algorithm that takes any.
+  for (cuda::BlasLayout one : {a, b, c, d}) must(blas->destroy_layout(one));
+  must(blas->destroy_operation(operation));
+  Described odd = product(31, 47, 63);
+  odd.a.type = odd.b.type = cuda::blas_bf16;
+  describe(odd);
+  ASSERT_EQ(choose(odd), 0) << rig.last_error();
+  EXPECT_EQ(multiply(at_a + 2, at_b, at_d + 2), 7) << "the result is float32";
+  EXPECT_NE(rig.last_error().find("is not aligned to 4 bytes"), std::string::npos) << rig.last_error();
+  EXPECT_EQ(multiply(at_a + 2, at_b, at_d), 0) << rig.last_error();
+  EXPECT_EQ(synchronize(), 0) << rig.findings();
 }
 
 TEST_F(BlasLt, DescriptorsThatAreNone) {

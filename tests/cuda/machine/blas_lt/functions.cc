@@ -158,10 +158,14 @@ EPL_BLAS cublasLtMatmulAlgoInit(void* handle, int compute_type, int scale_type, 
     check_handle(objects, handle);
     require(algorithm != nullptr && id >= 0, kInvalidValue, "no place for the algorithm, or no number of one");
     require(compute_type == 68 || compute_type == 69, kNotSupported, "a compute type that is not that of float32");
-    for (const int type : {scale_type, a_type, b_type, c_type, d_type})
-      require(type == 0, kNotSupported, "types that are not float32");
-    require(id <= 1, kInvalidValue, "there is no algorithm " + std::to_string(id));
-    *algorithm = {.mark = kAlgorithmMark, .id = id, .align = id == 1 ? 16u : 4u};
+    const auto type = [](int number) { return static_cast<Type>(number); };
+    const bool narrow = a_type == int{kFloat16} || a_type == int{kBrain16};
+    require(scale_type == int{kFloat32} && (narrow || a_type == int{kFloat32}) &&
+                are_multiplied(type(a_type), type(b_type), type(c_type), type(d_type)),
+            kNotSupported, "types that are not multiplied");
+    require(id / 2 == (narrow ? 1 : 0), kInvalidValue,
+            "there is no algorithm " + std::to_string(id) + " of these types");
+    *algorithm = {.mark = kAlgorithmMark, .id = id, .align = id % 2 == 1 ? 16u : narrow ? 2u : 4u};
   });
 }
 EPL_BLAS cublasLtMatmulAlgoConfigSetAttribute(Algorithm* algorithm, int attribute, const void* value, size_t bytes) {

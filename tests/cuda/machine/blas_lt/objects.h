@@ -93,11 +93,17 @@ struct Choice {
   int reserved[4] = {};
 };
 
+// Types of elements, by the number that the manual gives them.
+enum Type : uint32_t { kFloat32 = 0, kFloat16 = 2, kBrain16 = 14 };
+inline int64_t bytes_of(Type type) { return type == kFloat32 ? 4 : 2; }
+
 // Operands and operation as they were described, checked.
 struct Product {
   struct Matrix {
     int64_t rows = 0, columns = 0, leading = 0, stride = 0;
+    Type type = kFloat32;
     int64_t elements() const { return (columns - 1) * leading + rows; }  // from the first to the last
+    int64_t bytes() const { return bytes_of(type); }                     // of an element
   };
   Matrix a, b, c, d;
   bool transpose_a = false, transpose_b = false;
@@ -106,6 +112,8 @@ struct Product {
   uint64_t bias = 0;
   int64_t bias_stride = 0;
 };
+// Whether these are types that the library multiplies, of A, B, C and D: sums are float32.
+bool are_multiplied(Type a, Type b, Type c, Type d);
 Product product_of(const Object& operation, const Object& a, const Object& b, const Object& c, const Object& d);
 
 // What an algorithm needs for the product; refuses one that does not fit.

@@ -1,5 +1,6 @@
 // A product as its descriptors say it, checked against the manual, and its elements by loops.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "tests/cuda/machine/blas_lt/objects.h"
@@ -8,11 +9,13 @@
 namespace epl::cuda_blas {
 namespace {
 
-constexpr int kFloat32 = 0, kComputeFloat32 = 68, kComputePedantic = 69;
+constexpr int kComputeFloat32 = 68, kComputePedantic = 69;
 constexpr uint32_t kNoEpilogue = 1, kAddBias = 4;
 
 Product::Matrix matrix_of(const Object& layout, const std::string& name, int32_t* batch) {
-  require(layout.get<uint32_t>(kType) == kFloat32, kNotSupported, name + ": only float32 is known to this machine");
+  const auto type = layout.get<uint32_t>(kType);
+  require(type == kFloat32 || type == kFloat16 || type == kBrain16, kNotSupported,
+          name + ": only float32 and types of 16 bits are known to this machine");
   require(layout.get<int32_t>(kOrder) == 0, kNotSupported, name + ": only column-major order is known to this machine");
   require(layout.get<int64_t>(kPlane) == 0 && layout.get<uint32_t>(kBatchMode) == 0, kNotSupported,
           name + ": planes and arrays of pointers are not known to this machine");
@@ -20,7 +23,7 @@ Product::Matrix matrix_of(const Object& layout, const std::string& name, int32_t
   require(rows > 0 && columns > 0 && rows <= INT32_MAX && columns <= INT32_MAX, kInvalidValue,
           name + " has a size that is zero, or is no int32_t");
   const Product::Matrix matrix{static_cast<int64_t>(rows), static_cast<int64_t>(columns), layout.get<int64_t>(kLeading),
-                               layout.get<int64_t>(kBatchStride)};
+                               layout.get<int64_t>(kBatchStride), static_cast<Type>(type)};
   require(matrix.leading >= matrix.rows, kInvalidValue,
           name + " has " + std::to_string(matrix.rows) + " rows and a leading dimension of " +
               std::to_string(matrix.leading));
@@ -39,7 +42,7 @@ void check_operation(const Object& operation) {
   const auto compute = operation.get<int32_t>(kComputeType), scale = operation.get<int32_t>(kScaleType);
   require(compute == kComputeFloat32 || compute == kComputePedantic, kNotSupported,
           "compute type " + std::to_string(compute) + ": only that of float32, without TF32, is known to this machine");
-  require(scale == kFloat32, kNotSupported, "alpha and beta that are not float32");
+  require(scale == int32_t{kFloat32}, kNotSupported, "alpha and beta that are not float32");
   require(operation.get<int32_t>(kPointerMode) == 0, kNotSupported, "alpha and beta that are not the host's");
   require(operation.get<int32_t>(kTransposeC) == 0, kNotSupported, "a transposed C");
   require(operation.get<int32_t>(kFillMode, 2) == 2, kNotSupported, "a part of the result");
@@ -48,10 +51,31 @@ void check_operation(const Object& operation) {
 // The bytes of `matrix` in each product of the batch.
 void add_rows(std::vector<epl_test_machine_rows>& rows, const Product::Matrix& matrix, int64_t batch, uint64_t address,
               bool writes) {
-  const int64_t distinct = matrix.stride == 0 ? 1 : batch;
+  const int64_t distinct = matrix.stride == 0 ? 1 : batch, bytes = matrix.bytes();
   for (int64_t i = 0; i < distinct; ++i)
-    rows.push_back({address + static_cast<uint64_t>(4 * i * matrix.stride), 4 * matrix.rows, matrix.columns,
-                    4 * matrix.leading, writes ? 1 : 0});
+    rows.push_back({address + static_cast<uint64_t>(bytes * i * matrix.stride), bytes * matrix.rows, matrix.columns,
+                    bytes * matrix.leading, writes ? 1 : 0});
+}
+
+// Element `i` of an operand, as the manual says what its bits are worth.
+double element(Type type, const char* data, int64_t i) {
+  if (type == kFloat32) {
+    float value = 0;
+    std::memcpy(&value, data + 4 * i, sizeof value);
+    return value;
+  }
+  uint16_t bits = 0;
+  std::memcpy(&bits, data + 2 * i, sizeof bits);
+  if (type == kBrain16) {
+    const uint32_t wide = uint32_t{bits} << 16;
+    float value = 0;
+    std::memcpy(&value, &wide, sizeof value);
+    return value;
+  }
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+  if (exponent == 31) return fraction != 0 ? NAN : sign * INFINITY;
+  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
 }
 
 struct Command {
@@ -80,15 +104,15 @@ struct Command {
 
 void Command::run(char* const* places) const {
   const Product& p = product;
-  const auto place = [&](size_t first, const Product::Matrix& matrix, int64_t i) {
-    return reinterpret_cast<const float*>(places[first + static_cast<size_t>(matrix.stride == 0 ? 0 : i)]);
+  const auto place = [&](size_t first, const Product::Matrix& matrix, int64_t i) -> const char* {
+    return places[first + static_cast<size_t>(matrix.stride == 0 ? 0 : i)];
   };
   const int64_t together = block();
   const int64_t a_row = p.transpose_a ? p.a.leading : 1, a_k = p.transpose_a ? 1 : p.a.leading;
   const int64_t b_k = p.transpose_b ? p.b.leading : 1, b_column = p.transpose_b ? 1 : p.b.leading;
   for (int64_t i = 0; i < p.batch; ++i) {
-    const float *a = place(0, p.a, i), *b = place(at_b, p.b, i);
-    const float* c = beta == 0 ? nullptr : place(at_c, p.c, i);
+    const char *a = place(0, p.a, i), *b = place(at_b, p.b, i);
+    const char* c = beta == 0 ? nullptr : place(at_c, p.c, i);
     const float* bias =
         p.has_bias ? reinterpret_cast<const float*>(places[at_bias + static_cast<size_t>(p.bias_stride == 0 ? 0 : i)])
                    : nullptr;
@@ -98,7 +122,7 @@ void Command::run(char* const* places) const {
         float rounded = 0;
         double sum = 0;
         for (int64_t k = 0; k < p.k; ++k) {
-          sum += double{a[row * a_row + k * a_k]} * double{b[k * b_k + column * b_column]};
+          sum += element(p.a.type, a, row * a_row + k * a_k) * element(p.b.type, b, k * b_k + column * b_column);
           if ((k + 1) % together != 0 && k + 1 < p.k) continue;
           if (together < p.k) {
             rounded += static_cast<float>(sum);
@@ -106,7 +130,7 @@ void Command::run(char* const* places) const {
           }
         }
         double value = double{alpha} * sum;
-        if (c != nullptr) value += double{beta} * double{c[column * p.c.leading + row]};
+        if (c != nullptr) value += double{beta} * element(p.c.type, c, column * p.c.leading + row);
         if (bias != nullptr) value = orders ? double{static_cast<float>(value)} + bias[row] : value + bias[row];
         d[column * p.d.leading + row] = static_cast<float>(value);
       }
@@ -117,6 +141,8 @@ void Command::run(char* const* places) const {
 
 }  // namespace
 
+bool are_multiplied(Type a, Type b, Type c, Type d) { return a == b && c == kFloat32 && d == kFloat32; }
+
 Product product_of(const Object& operation, const Object& a, const Object& b, const Object& c, const Object& d) {
   check_operation(operation);
   Product p;
@@ -125,6 +151,8 @@ Product product_of(const Object& operation, const Object& a, const Object& b, co
   p.b = matrix_of(b, "B", &batch_b);
   p.c = matrix_of(c, "C", &batch_c);
   p.d = matrix_of(d, "D", &batch_d);
+  require(are_multiplied(p.a.type, p.b.type, p.c.type, p.d.type), kNotSupported,
+          "A and B of different types, or C and D that are not float32");
   p.transpose_a = transposed(operation, kTransposeA);
   p.transpose_b = transposed(operation, kTransposeB);
   p.m = p.transpose_a ? p.a.columns : p.a.rows;
@@ -171,10 +199,16 @@ void multiply(const Product& p, const Algorithm& algorithm, const Pointers& at) 
   const bool reads_c = command->beta != 0;
   require(!reads_c || at.c != at.d || (p.c.leading == p.d.leading && p.c.stride == p.d.stride), kInvalidValue,
           "C is D and lies otherwise");
-  for (const auto& [name, address] : {std::pair("A", at.a), {"B", at.b}, {"C", reads_c ? at.c : at.d}, {"D", at.d}})
-    require(
-        address != 0 && address % algorithm.align == 0, kInvalidValue,
-        std::string(name) + " is not aligned to " + std::to_string(algorithm.align) + " bytes, as the algorithm wants");
+  struct At {
+    const char* name;
+    const Product::Matrix& matrix;
+    uint64_t address;
+  };
+  for (const At& one : {At{"A", p.a, at.a}, {"B", p.b, at.b}, {"C", p.c, reads_c ? at.c : at.d}, {"D", p.d, at.d}}) {
+    const auto align = std::max<uint64_t>(algorithm.align, static_cast<uint64_t>(one.matrix.bytes()));
+    require(one.address != 0 && one.address % align == 0, kInvalidValue,
+            std::string(one.name) + " is not aligned to " + std::to_string(align) + " bytes, as the algorithm wants");
+  }
   require(!p.has_bias || (p.bias != 0 && p.bias % 4 == 0), kInvalidValue, "an epilogue with a bias and no bias");
   std::vector<epl_test_machine_rows> rows;
   add_rows(rows, p.a, p.batch, at.a, false);
