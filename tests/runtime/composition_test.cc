@@ -52,7 +52,7 @@ class Composition : public testing::TestWithParam<Row> {
   // What one rank learns at the level of a layout, with as many independent micro-batches.
   const Learned& alone(const Json& layout) {
     Json one = Json::object();
-    for (const char* key : {"reproducible.level", "batch.semantics"}) {
+    for (const char* key : {"reproducible.level", "batch.semantics", "communication.gradients_reduce_method"}) {
       if (layout.contains(key)) one[key] = layout[key];
     }
     if (one.contains("batch.semantics")) one["pipeline.num_micro_batch"] = layout.at("pipeline.num_micro_batch");
