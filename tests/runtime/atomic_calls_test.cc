@@ -14,6 +14,7 @@
 #include "core/net/rendezvous.h"
 #include "tests/backend/failing_device.h"
 #include "tests/backend/far_device.h"
+#include "tests/runtime/block_models.h"
 #include "tests/runtime/trained.h"
 #include "tests/thirds.h"
 #include "tools/layouts.h"
@@ -41,32 +42,6 @@ constexpr std::string_view deep = R"(graph deep(x: f32[8,16] batch 0) {
 }
 )";
 
-// Four experts with weights in one tensor.
-constexpr std::string_view mixture = R"(graph mixture(x: f32[8,16] batch 0) {
-  gate.w: f32[4,4] = param
-  w1: f32[4,4,8] = param
-  w2: f32[4,8,4] = param
-  out.w: f32[16,8] = param
-  forward:
-  each: f32[8,4,4] = reshape(x) {shape=[8,4,4]}
-  scores: f32[8,4,4] = matmul(each, gate.w)
-  gates: f32[8,4,4] = softmax(scores) {axis=2}
-  weights: f32[8,4,4,1] = reshape(gates) {shape=[8,4,4,1]}
-  alike: f32[8,4,1,4] = reshape(each) {shape=[8,4,1,4]}
-  taken: f32[8,4,4,4] = mul(weights, alike)
-  by_expert: f32[4,8,4,4] = transpose(taken) {perm=[2,0,1,3]}
-  tokens: f32[4,32,4] = reshape(by_expert) {shape=[4,32,4]}
-  experts.h: f32[4,32,8] = matmul(tokens, w1)
-  experts.a: f32[4,32,8] = relu(experts.h)
-  experts.y: f32[4,32,4] = matmul(experts.a, w2)
-  apart: f32[4,8,4,4] = reshape(experts.y) {shape=[4,8,4,4]}
-  given: f32[1,8,4,4] = sum(apart) {axes=[0]}
-  flat: f32[8,16] = reshape(given) {shape=[8,16]}
-  y: f32[8,8] = matmul(flat, out.w)
-  output y = y
-}
-)";
-
 // Those of at most so many ranks. Of some the first step compares gradients, and has more commands than later ones.
 std::vector<tools::StrategyRow> rows(int64_t most_ranks = 8) {
   const std::string path = EPL_SOURCE_DIR "/tests/cases/strategies.json";
@@ -88,7 +63,7 @@ std::vector<std::string> forward_nodes(std::string_view model) {
 
 Result<std::shared_ptr<const CompiledPlan>> plan_of(const tools::StrategyRow& row, bool keep_gradients,
                                                     const std::string& device = "cpu") {
-  const std::string_view model = row.layout.experts ? mixture : deep;
+  const std::string_view model = row.layout.experts ? four_experts : deep;
   const std::string strategy = tools::print_json(tools::strategy_of(row.layout, {}, forward_nodes(model)));
   auto options = layout_options(GraphModel::parse(model), row.layout.ranks(), strategy);
   if (options.ok()) {

@@ -1,4 +1,5 @@
-// Models of two transformer blocks, as they are when patterns have become ops: what belongs to block i is called "bi.".
+// Models that several tests share. Two transformer blocks, as they are when patterns have become ops: what belongs to
+// block i is called "bi.". Layers with a draw for each element. Four experts.
 #pragma once
 
 #include <string>
@@ -114,5 +115,44 @@ inline std::string block_model(BlockModel kind) {
   out += cat("  logits: f32[4,4,16] = matmul(", scored, ", ", tied ? "wte" : "head", ") {transpose_b=true}\n");
   return out + "  output logits = logits\n}\n";
 }
+
+// Layers with a draw for each element and a connection around each. Their results take far more than their weights.
+inline std::string deep_model(int layers) {
+  std::string text = "graph deep(x: f32[8,32,8] batch 0) {\n  last: f32[8,4] = param\n";
+  for (int i = 0; i < layers; ++i) text += cat("  w", i, ": f32[8,8] = param\n  b", i, ": f32[8] = param\n");
+  text += "  forward:\n  r0: f32[8,32,8] = sigmoid(x)\n";
+  for (int i = 0; i < layers; ++i) {
+    text += cat("  h", i, ": f32[8,32,8] = linear(r", i, ", w", i, ", b", i, ")\n", "  a", i, ": f32[8,32,8] = gelu(h",
+                i, ")\n", "  d", i, ": f32[8,32,8], m", i, ": bool[8,32,8] = dropout(a", i, ") {ratio=0.3}\n", "  r",
+                i + 1, ": f32[8,32,8] = add(r", i, ", d", i, ")\n");
+  }
+  return text + cat("  y: f32[8,32,4] = matmul(r", layers, ", last)\n  output y = y\n}\n");
+}
+
+// Four experts with weights in one tensor.
+inline constexpr std::string_view four_experts = R"(graph mixture(x: f32[8,16] batch 0) {
+  gate.w: f32[4,4] = param
+  w1: f32[4,4,8] = param
+  w2: f32[4,8,4] = param
+  out.w: f32[16,8] = param
+  forward:
+  each: f32[8,4,4] = reshape(x) {shape=[8,4,4]}
+  scores: f32[8,4,4] = matmul(each, gate.w)
+  gates: f32[8,4,4] = softmax(scores) {axis=2}
+  weights: f32[8,4,4,1] = reshape(gates) {shape=[8,4,4,1]}
+  alike: f32[8,4,1,4] = reshape(each) {shape=[8,4,1,4]}
+  taken: f32[8,4,4,4] = mul(weights, alike)
+  by_expert: f32[4,8,4,4] = transpose(taken) {perm=[2,0,1,3]}
+  tokens: f32[4,32,4] = reshape(by_expert) {shape=[4,32,4]}
+  experts.h: f32[4,32,8] = matmul(tokens, w1)
+  experts.a: f32[4,32,8] = relu(experts.h)
+  experts.y: f32[4,32,4] = matmul(experts.a, w2)
+  apart: f32[4,8,4,4] = reshape(experts.y) {shape=[4,8,4,4]}
+  given: f32[1,8,4,4] = sum(apart) {axes=[0]}
+  flat: f32[8,16] = reshape(given) {shape=[8,16]}
+  y: f32[8,8] = matmul(flat, out.w)
+  output y = y
+}
+)";
 
 }  // namespace epl

@@ -19,6 +19,7 @@
 #include "core/program/transfer.h"
 #include "core/runtime/session.h"
 #include "tests/page.h"
+#include "tests/runtime/block_models.h"
 #include "tests/runtime/graph_model.h"
 #include "tools/json.h"
 #include "tools/layouts.h"
@@ -87,35 +88,9 @@ inline constexpr std::string_view again_model = R"(graph again(ids: i64[8,4] bat
 }
 )";
 
-// Four experts with weights in one tensor.
-inline constexpr std::string_view experts_model = R"(graph mixture(x: f32[8,16] batch 0) {
-  gate.w: f32[4,4] = param
-  w1: f32[4,4,8] = param
-  w2: f32[4,8,4] = param
-  out.w: f32[16,8] = param
-  forward:
-  each: f32[8,4,4] = reshape(x) {shape=[8,4,4]}
-  scores: f32[8,4,4] = matmul(each, gate.w)
-  gates: f32[8,4,4] = softmax(scores) {axis=2}
-  weights: f32[8,4,4,1] = reshape(gates) {shape=[8,4,4,1]}
-  alike: f32[8,4,1,4] = reshape(each) {shape=[8,4,1,4]}
-  taken: f32[8,4,4,4] = mul(weights, alike)
-  by_expert: f32[4,8,4,4] = transpose(taken) {perm=[2,0,1,3]}
-  tokens: f32[4,32,4] = reshape(by_expert) {shape=[4,32,4]}
-  experts.h: f32[4,32,8] = matmul(tokens, w1)
-  experts.a: f32[4,32,8] = relu(experts.h)
-  experts.y: f32[4,32,4] = matmul(experts.a, w2)
-  apart: f32[4,8,4,4] = reshape(experts.y) {shape=[4,8,4,4]}
-  given: f32[1,8,4,4] = sum(apart) {axes=[0]}
-  flat: f32[8,16] = reshape(given) {shape=[8,16]}
-  y: f32[8,8] = matmul(flat, out.w)
-  output y = y
-}
-)";
-
 inline std::string model_text(const std::string& name) {
   if (name == "again") return std::string(again_model);
-  return name == "experts" ? std::string(experts_model) : token_model(name);
+  return name == "experts" ? std::string(four_experts) : token_model(name);
 }
 
 // As `weights` of composition_reference.py.

@@ -15,18 +15,6 @@ namespace {
 
 constexpr int layers = 4;
 
-std::string deep_model() {
-  std::string text = "graph deep(x: f32[8,32,8] batch 0) {\n  last: f32[8,4] = param\n";
-  for (int i = 0; i < layers; ++i) text += cat("  w", i, ": f32[8,8] = param\n  b", i, ": f32[8] = param\n");
-  text += "  forward:\n  r0: f32[8,32,8] = sigmoid(x)\n";
-  for (int i = 0; i < layers; ++i) {
-    text += cat("  h", i, ": f32[8,32,8] = linear(r", i, ", w", i, ", b", i, ")\n", "  a", i, ": f32[8,32,8] = gelu(h",
-                i, ")\n", "  d", i, ": f32[8,32,8], m", i, ": bool[8,32,8] = dropout(a", i, ") {ratio=0.3}\n", "  r",
-                i + 1, ": f32[8,32,8] = add(r", i, ", d", i, ")\n");
-  }
-  return text + cat("  y: f32[8,32,4] = matmul(r", layers, ", last)\n  output y = y\n}\n");
-}
-
 std::vector<Tensor> batch(int step) {
   Tensor x(TensorType{DType::f32, {8, 32, 8}}), target(TensorType{DType::i64, {8, 32}});
   for (int64_t i = 0; i < x.elements(); ++i) x.set(i, static_cast<double>((i * 37 + step * 11) % 101) / 50 - 1);
@@ -61,20 +49,21 @@ class MixedPrecision : public ::testing::TestWithParam<Layout> {};
 TEST_P(MixedPrecision, HasTheBitsOfOneRank) {
   const Layout alone{.level = GetParam().level};
   for (const std::string type : {"bf16", "f16"})
-    expect_same(train(plan_of(deep_model(), GetParam(), amp(type)), GetParam().name, 5, batch),
-                train(plan_of(deep_model(), alone, amp(type)), "one rank", 5, batch), cat(type, ", ", GetParam().name));
+    expect_same(train(plan_of(deep_model(layers), GetParam(), amp(type)), GetParam().name, 5, batch),
+                train(plan_of(deep_model(layers), alone, amp(type)), "one rank", 5, batch),
+                cat(type, ", ", GetParam().name));
 }
 
 TEST_P(MixedPrecision, HasTheSameBitsFarAway) {
   const std::string name = cat("far_mixed_", GetParam().name);
   add_backend(far_backend(name, 11));
-  expect_same(train(plan_of(deep_model(), GetParam(), amp("bf16"), name), GetParam().name, 2, batch),
-              train(plan_of(deep_model(), GetParam(), amp("bf16")), GetParam().name, 2, batch), GetParam().name);
+  expect_same(train(plan_of(deep_model(layers), GetParam(), amp("bf16"), name), GetParam().name, 2, batch),
+              train(plan_of(deep_model(layers), GetParam(), amp("bf16")), GetParam().name, 2, batch), GetParam().name);
 }
 
 // In the local graphs, where sums over units and ranks are nodes.
 TEST_P(MixedPrecision, AddsUpNothingIn16Bits) {
-  const auto plan = plan_of(deep_model(), GetParam(), amp("bf16"));
+  const auto plan = plan_of(deep_model(layers), GetParam(), amp("bf16"));
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   int narrow = 0, sums = 0;
   for (const LocalGraph& local : (*plan)->entry(EntryKind::train)->locals) {
@@ -153,7 +142,7 @@ int64_t arena(const CompiledPlan& plan) {
 }
 
 TEST(MixedPrecisionMemory, KeepsResultsOfHalfTheBytes) {
-  const auto wide = plan_of(deep_model(), {}, ""), narrow = plan_of(deep_model(), {}, amp("bf16"));
+  const auto wide = plan_of(deep_model(layers), {}, ""), narrow = plan_of(deep_model(layers), {}, amp("bf16"));
   ASSERT_TRUE(wide.ok() && narrow.ok()) << narrow.status().to_string();
   EXPECT_LT(arena(**narrow), arena(**wide)) << arena(**narrow) << " of " << arena(**wide);
 }

@@ -15,19 +15,6 @@ namespace {
 
 constexpr int layers = 8;
 
-// Layers with a draw for each element and a connection around each. Their results take far more than their weights.
-std::string deep_model() {
-  std::string text = "graph deep(x: f32[8,32,8] batch 0) {\n  last: f32[8,4] = param\n";
-  for (int i = 0; i < layers; ++i) text += cat("  w", i, ": f32[8,8] = param\n  b", i, ": f32[8] = param\n");
-  text += "  forward:\n  r0: f32[8,32,8] = sigmoid(x)\n";
-  for (int i = 0; i < layers; ++i) {
-    text += cat("  h", i, ": f32[8,32,8] = linear(r", i, ", w", i, ", b", i, ")\n", "  a", i, ": f32[8,32,8] = gelu(h",
-                i, ")\n", "  d", i, ": f32[8,32,8], m", i, ": bool[8,32,8] = dropout(a", i, ") {ratio=0.3}\n", "  r",
-                i + 1, ": f32[8,32,8] = add(r", i, ", d", i, ")\n");
-  }
-  return text + cat("  y: f32[8,32,4] = matmul(r", layers, ", last)\n  output y = y\n}\n");
-}
-
 // `samples`: 8, or of independent micro-batches as many times that.
 auto batch_of(int64_t samples) {
   return [samples](int step) {
@@ -55,7 +42,7 @@ std::string joined(const std::string& keys, const std::string& more) {
 Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, const std::string& more,
                                                     const std::string& device = "cpu") {
   auto options =
-      layout_options(GraphModel::parse(deep_model()), layout.ranks, at_level("data", joined(layout.keys, more)));
+      layout_options(GraphModel::parse(deep_model(layers)), layout.ranks, at_level("data", joined(layout.keys, more)));
   if (options.ok()) options->device = device;
   return layout_plan(options);
 }
@@ -177,7 +164,7 @@ TEST(RecomputeCheck, FollowsFromAPlanFile) {
   const std::string keys = joined(auto_key, check_key);
   const auto made = plan_of({}, keys);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
-  auto options = layout_options(GraphModel::parse(deep_model()), 1, at_level("data", keys));
+  auto options = layout_options(GraphModel::parse(deep_model(layers)), 1, at_level("data", keys));
   ASSERT_TRUE(options.ok());
   const auto file = parse_plan_file(print_plan_file(decisions_of(**made, "a version")));
   ASSERT_TRUE(file.ok()) << file.status().to_string();
