@@ -93,8 +93,9 @@ TEST(Options, EveryFormKeepsTheRange) {
     EXPECT_EQ(by_text.empty(), by_value.empty()) << by_text << by_value;
     EXPECT_EQ(by_text.substr(by_text.find(';') + 1), by_value.substr(by_value.find(';') + 1));
     const std::string json = cat("{\"", name, "\": ", text, "}");
-    if (std::string_view(text).find_first_of("n,") == std::string_view::npos)
+    if (std::string_view(text).find_first_of("n,") == std::string_view::npos) {
       EXPECT_EQ(parse_options(json, ranged, "a thing").ok(), by_text.empty()) << json;
+    }
     return by_text;
   };
   EXPECT_EQ(message("rate", "-1", -1.0),

@@ -284,7 +284,9 @@ TEST(LossScale, GradientsAloneThatOverflowAreAnError) {
     ASSERT_TRUE((*session)->gradients(steep_batch(0), metrics).ok());
     EXPECT_EQ(metrics.overflowed, call < skipped) << call;
     EXPECT_EQ(metrics.skipped.code(), call < skipped ? Code::not_finite : Code::ok) << call;
-    if (call < skipped) EXPECT_EQ((*session)->apply(metrics).code(), Code::misuse) << call;
+    if (call < skipped) {
+      EXPECT_EQ((*session)->apply(metrics).code(), Code::misuse) << call;
+    }
   }
   EXPECT_EQ((*session)->host_state().loss_scale(), number_of(whole, "loss_scale"));
   StepMetrics metrics;
