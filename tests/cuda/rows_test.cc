@@ -10,6 +10,7 @@
 #include "tests/cuda/host_machine.h"
 #include "tests/cuda/narrow_casts.h"
 #include "tests/cuda/on_cpu.h"
+#include "tests/thirds.h"
 
 namespace epl::cuda {
 namespace {
@@ -142,6 +143,7 @@ class AllRows : public testing::Test {
 };
 
 TEST_F(AllRows, HaveTheBitsOfTheCpu) {
+  EPL_ONE_OF_THREE();
   std::set<std::string> ops;
   for (const OpDef* op : op_table().all()) {
     if (op->boundary) continue;
@@ -168,6 +170,7 @@ TEST_F(AllRows, HaveTheBitsOfTheCpu) {
 
 // Sizes past every block, segment, tile and unit of the CPU's orders.
 TEST_F(AllRows, HaveTheBitsOfTheCpuInLargerSizes) {
+  EPL_ONE_OF_THREE();
   struct Larger {
     const char *op, *sample;
     Units units = 1;
@@ -270,6 +273,7 @@ TEST_F(AllRows, HaveTheBitsOfTheCpuInLargerSizes) {
 
 // Every scalar operation over all classes of floats: zeros, subnormals, numbers of every exponent, infinities and NaN.
 TEST_F(AllRows, ScalarOperationsHaveTheBitsOfTheCpu) {
+  EPL_ONE_OF_THREE();
   constexpr int64_t count = 1 << 17;
   // Steps through all bit patterns; the second and third operand step otherwise.
   const auto operand = [&](DType type, uint64_t step) {
@@ -304,6 +308,7 @@ TEST_F(AllRows, ScalarOperationsHaveTheBitsOfTheCpu) {
 
 // Where bits may be the device's own, ops on tensors of 16 bits are those of float32 between casts.
 TEST_F(AllRows, AtRunTensorsOf16BitsAreNearTheirMeaning) {
+  EPL_ONE_OF_THREE();
   const std::set<std::string> ops = {
       "conv",          "conv_grad_input",          "conv_grad_weight", "cross_entropy", "cross_entropy_grad",
       "picked_linear", "picked_linear_grad_weight"};
@@ -340,6 +345,7 @@ TEST_F(AllRows, AtRunTensorsOf16BitsAreNearTheirMeaning) {
 }
 
 TEST_F(AllRows, CastsOf16BitsHaveTheBitsOfTheCpu) {
+  EPL_ONE_OF_THREE();
   for (auto& [text, launch] : narrow_casts())
     add_region({.op = op_table().find("fused"), .text = text, .launch = std::move(launch)});
   EXPECT_EQ(cases_.size(), 8u);

@@ -63,4 +63,18 @@ all_of() { [ "$ran" = 20 ]; }
 one_sixth() { [ "$ran" -ge 3 ] && [ "$ran" -le 4 ] && grep -q 'skipped 1[67]: this machine is slow' said; }
 slices 60 all_of
 slices -1 one_sixth
+
+# Of tests that are long, a third by the commit, and all three together are all.
+mkdir build/z
+for n in $(seq 4); do
+  printf 'add_test(long.%s "true")\nset_tests_properties(long.%s PROPERTIES LABELS "tools;long")\n' "$n" "$n"
+done >build/z/CTestTestfile.cmake
+printf 'add_test(longer "true")\n' >>build/z/CTestTestfile.cmake
+for EPL_TEST_THIRD in 1 2 3; do
+  left_out="" left_why="of another third"
+  leave_out_long z
+  names z -E "$left_out"
+done | sort >said
+[ "$(tr '\n' ' ' <said)" = "long.1 long.2 long.3 long.4 longer longer longer " ] ||
+  { echo "FAILED: thirds of what is long"; cat said; wrong=1; }
 exit $wrong

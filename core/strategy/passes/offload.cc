@@ -22,7 +22,7 @@ namespace epl {
 namespace {
 
 // What values are for.
-enum class Held : uint8_t { states, weights, gradients, activations };
+enum class Offloadable : uint8_t { states, weights, gradients, activations };
 constexpr std::string_view held_names[] = {"states", "weights", "gradients", "activations"};
 constexpr std::string_view held_texts[] = {"the optimizer's state", "weights", "gradients",
                                            "results of the forward pass"};
@@ -64,7 +64,7 @@ class Offloading {
   // A value that nobody uses for some time.
   struct Idle {
     Value value;
-    Held held = Held::activations;
+    Offloadable held = Offloadable::activations;
     double bytes = 0, seconds = 0;  // of each of the two copies
     double unused = 0;              // seconds
   };
@@ -83,7 +83,7 @@ class Offloading {
     if (names.empty()) in_full_ = {true, true, false, false};
     return {};
   }
-  bool in_full(Held held) const { return in_full_[static_cast<size_t>(held)]; }
+  bool in_full(Offloadable held) const { return in_full_[static_cast<size_t>(held)]; }
 
   const Node& node(NodeId n) const { return graph_.node(n); }
   NodeId producer(Value v) const { return graph_.value(v).producer; }
@@ -131,9 +131,11 @@ class Offloading {
       if (plan_.representative_of(update.state) == v && !is_of_update(update.next)) return;
     }
     move(v, kind_of(v));
-    if (in_full(Held::weights) && info.kind == ValueKind::parameter) take_time(v);
+    if (in_full(Offloadable::weights) && info.kind == ValueKind::parameter) take_time(v);
   }
-  Held kind_of(Value v) const { return graph_.value(v).kind == ValueKind::parameter ? Held::weights : Held::states; }
+  Offloadable kind_of(Value v) const {
+    return graph_.value(v).kind == ValueKind::parameter ? Offloadable::weights : Offloadable::states;
+  }
   bool is_of_update(Value next) const {
     return producer(next) && producer(root(next)) && node(producer(next)).phase == Phase::update;
   }
@@ -165,7 +167,7 @@ class Offloading {
       move(idle.value, idle.held);
       plan_.explain(producer(idle.value),
                     cat("its result lies in memory ", memory_kind_name(beside_),
-                        idle.held == Held::gradients ? " until the update" : " until the backward pass"));
+                        idle.held == Offloadable::gradients ? " until the update" : " until the backward pass"));
     }
   }
 
@@ -177,7 +179,7 @@ class Offloading {
     if (!is_number(v) || given_[v] || next_[v] || plan_.node_shardings[n].rank_local) return {};
     if (!plan_.node_recomputed.empty() && plan_.node_recomputed[n]) return {};
     if (plan_.node_block[n] == BlockKind::pre || plan_.independent_micro_batches) return {};
-    Idle idle{.value = v, .held = node(n).phase == Phase::forward ? Held::activations : Held::gradients};
+    Idle idle{.value = v, .held = node(n).phase == Phase::forward ? Offloadable::activations : Offloadable::gradients};
     double last = begins_[n], next = -1;
     find_uses(v, n, last, next);
     if (next < 0) return {};
@@ -202,7 +204,7 @@ class Offloading {
     }
   }
 
-  void move(Value v, Held held) {
+  void move(Value v, Offloadable held) {
     plan_.value_memory[v] = beside_;
     ++count_;
     bytes_[static_cast<size_t>(held)] += bytes(v);
