@@ -6,6 +6,6 @@
 namespace epl {
 
 // Raised when the bits of a training run must change; checkpoints and plan files tell with which they were made.
-inline constexpr uint32_t numerics_version = 5;
+inline constexpr uint32_t numerics_version = 6;
 
 }  // namespace epl
