@@ -57,11 +57,15 @@ Var joined(Builder& builder, const std::vector<Var>& parts) {
 
 bool has_gradient(const OpDef& op) { return op.gradient || op.body; }
 
+// So many nodes are more than a layer has between two uses of one value.
+constexpr int far_behind = 64;
+
 // One reverse pass. A composite without a gradient of its own is differentiated through its body, which is computed
 // again in the backward phase: computing a body again is cheaper than keeping its results.
 class Differentiator {
  public:
-  Differentiator(Graph& graph, const std::vector<Value>& wanted) : graph_(graph), builder_(graph, Phase::backward) {
+  Differentiator(Graph& graph, const std::vector<Value>& wanted)
+      : graph_(graph), builder_(graph, Phase::backward), forward_nodes_(graph.node_count()) {
     grow();
     for (Value v : wanted) depends_[v.index] = true;
     for (int n = 0; n < graph_.node_count(); ++n) mark(n);
@@ -96,6 +100,7 @@ class Differentiator {
     depends_.resize(graph_.value_count(), false);
     parts_.resize(graph_.value_count());
     totals_.resize(graph_.value_count());
+    last_use_.resize(graph_.value_count());
   }
 
   // Results depend on a wanted value where a gradient can flow back to it: never through integers and truth values, nor
@@ -109,25 +114,33 @@ class Differentiator {
     }
   }
 
-  // Parts arrive from the last use to the first, and are summed in that order, each when it arrives: what uses a value
-  // in a hundred places has one sum, and not a hundred parts that wait for the last. Parts that may be joined wait, and
-  // those of 16 bits, which are added as float32 where one is.
+  // Parts arrive from the last use to the first, and are summed in the order of the uses. Parts of uses that are far
+  // behind the others are summed before these arrive: of a value that every layer uses there is one sum then, and not a
+  // part for each layer. Parts that may be joined wait, and so do those of 16 bits, which are added as float32 where
+  // one is.
   void add(Value v, Var part) {
     grow();
-    std::vector<Var>& parts = parts_[v.index];
     const auto waits = [&](const Var& one) { return has_16_bits(one.dtype()) || may_be_joined(one); };
-    if (parts.size() == 1 && !waits(parts[0]) && !waits(part)) {
+    std::vector<Var>& parts = parts_[v.index];
+    if (parts.size() > 1 && last_use_[v.index] - at_ > far_behind && std::ranges::none_of(parts, waits)) {
       set_scope_of(v);
-      part = parts[0] + part;
-      parts.clear();
+      const Var sum = summed(parts);
       grow();
+      parts_[v.index] = {sum};
     }
     parts_[v.index].push_back(part);
+    last_use_[v.index] = at_;
   }
 
   bool may_be_joined(const Var& part) const {
     const ValueInfo& info = graph_.value(part.value());
     return info.kind == ValueKind::result && graph_.node(info.producer).op->joined;
+  }
+
+  static Var summed(const std::vector<Var>& parts) {
+    Var sum = parts.back();
+    for (size_t i = parts.size() - 1; i-- > 0;) sum = sum + parts[i];
+    return sum;
   }
 
   void set_scope_of(Value v) {
@@ -147,10 +160,7 @@ class Differentiator {
         for (Var& part : parts) part = has_16_bits(part.dtype()) ? builder_.cast(part, DType::f32) : part;
       }
       Var sum = joined(builder_, parts);
-      if (!sum) {
-        sum = parts[0];
-        for (size_t i = 1; i < parts.size(); ++i) sum = sum + parts[i];
-      }
+      if (!sum) sum = summed(parts);
       grow();
       totals_[v.index] = sum;
     }
@@ -164,6 +174,7 @@ class Differentiator {
 
   Status step(int n) {
     const Node node = graph_.node(NodeId{n});  // a copy: the graph grows below
+    if (n < forward_nodes_) at_ = n;           // nodes of bodies come behind
     std::vector<bool> needed;
     for (size_t i = 0; i < node.inputs.size(); ++i) needed.push_back(wants_gradient(node, static_cast<int>(i)));
     if (std::ranges::find(needed, true) == needed.end()) return {};
@@ -259,6 +270,9 @@ class Differentiator {
   std::vector<bool> depends_;
   std::vector<std::vector<Var>> parts_;
   std::vector<Var> totals_;
+  std::vector<int> last_use_;  // the node that the last part has come from
+  const int forward_nodes_;
+  int at_ = 0;  // the node whose operands get their parts
   std::vector<std::string> missing_;
   std::string first_missing_;
 };

@@ -142,9 +142,9 @@ int64_t bytes_of(const Peak& peak, std::string_view kind) {
 // The most bytes of a kind that the train step has at any time.
 int64_t most_of(const CompiledPlan& plan, Held kind) {
   const Entry& train = *plan.entry(EntryKind::train);
+  const HeldArena held(train.programs[0], train.locals[0]);
   int64_t most = 0;
-  for (const HeldBytes& bytes : HeldArena(train.programs[0], train.locals[0]).over_time())
-    most = std::max(most, bytes[static_cast<size_t>(kind)]);
+  for (const HeldBytes& bytes : held.over_time()) most = std::max(most, bytes[static_cast<size_t>(kind)]);
   return most;
 }
 

@@ -83,7 +83,7 @@ Result<Kernel> max_pool(const Query& q) {
   const Pool p = pool_of(q, q.in(0).shape, q.out(0).shape);
   return launched(
       p, q.in(0).dtype, p.planes * p.out_size,
-      "const Largest<Wide> best = max_window<P, Wide>(Elements{x + t / out_size * in_size}, t % out_size);\n"
+      "const LargestOfWindow<Wide> best = max_window<P, Wide>(Elements{x + t / out_size * in_size}, t % out_size);\n"
       "  if (y) y[t] = rounded(best.value);\n  if (indices) indices[t] = best.index",
       "const Memory* x, Memory* y, int* indices",
       {input(0), q.has_output(0) ? output(0) : Argument{}, q.has_output(1) ? output(1) : Argument{}});

@@ -42,11 +42,11 @@ template <class P> inline float divisor_at(int64_t at) {
   return divisor<P>(at / P::out(2) / P::out(1), at / P::out(2) % P::out(1), at % P::out(2));
 }
 
-template <class Wide> struct Largest {
+template <class Wide> struct LargestOfWindow {
   Wide value;
   int index;
 };
-template <class P, class Wide, class Data> inline Largest<Wide> max_window(Data x, int64_t at) {
+template <class P, class Wide, class Data> inline LargestOfWindow<Wide> max_window(Data x, int64_t at) {
   Wide best = -__builtin_inff();
   int64_t best_at = -1;
   each_tap<P>(at, [&](int64_t i) {
