@@ -117,37 +117,41 @@ mark_as_advanced(ZLIB_INCLUDE ZLIB_ARCHIVE)
 include(${CMAKE_CURRENT_LIST_DIR}/sha256.cmake)
 
 # What runs once for a model or a call, never in a loop over numbers, is compiled for its size: the library stays under
-# 10 MB, which tests/install holds.
-set(called_once ${plain})
-list(FILTER called_once INCLUDE REGEX "/frontends/onnx/|/core/(capi|job|frontend|train|compile)/")
-list(REMOVE_ITEM plain ${called_once})
-add_library(epl_called_once OBJECT ${called_once} ${schema_headers})
-target_compile_options(epl_called_once PRIVATE $<$<CONFIG:Release>:-Os>)
-# What makes plans is a third of all that is compiled, and takes a third less of the compiler's time with -O1.
-set(planning ${plain})
-list(FILTER planning INCLUDE REGEX "/core/(autodiff|rewrite|strategy|program)/")
-list(REMOVE_ITEM plain ${planning})
-add_library(epl_planning OBJECT ${planning} ${schema_headers})
-target_compile_options(epl_planning PRIVATE $<$<CONFIG:Release>:-O1>)
+# 10 MB, which tests/install holds. What searches for plans is a fifth of all that is compiled, and takes a third less of
+# the compiler's time with -O1.
+set(parts epl_objects)
+function(epl_part name folders optimization)
+  set(part ${plain})
+  list(FILTER part INCLUDE REGEX "${folders}")
+  list(REMOVE_ITEM plain ${part})
+  add_library(${name} OBJECT ${part} ${schema_headers})
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:${optimization}>)
+  set(plain ${plain} PARENT_SCOPE)
+  set(parts ${parts} ${name} PARENT_SCOPE)
+endfunction()
+set(whole ${plain})
+epl_part(epl_called_once "/frontends/onnx/|/core/(capi|job)/" -Os)
+epl_part(epl_training "/core/(frontend|train|compile)/" -Os)
+epl_part(epl_planning "/core/(autodiff|rewrite|strategy|program)/" -O1)
 add_library(epl_objects OBJECT ${plain} ${generated_sources} ${schema_headers})
-foreach(target epl_objects epl_planning epl_called_once)
+foreach(target ${parts})
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include PRIVATE ${GENERATED})
   # The asserts of the libraries that these use must not end the process of a host; our own checks are EPL_CHECK, which
   # become an error there.
   target_compile_definitions(${target} PRIVATE NDEBUG)
-endforeach()
-foreach(target epl_objects epl_planning epl_called_once)
   epl_precompile(${target} ${EPL_COMMON_HEADERS})
 endforeach()
 # Where several sources are compiled as one (CMAKE_UNITY_BUILD), kernels, schedules, losses and what adapts packs stay
 # alone: in the file of each the same parts have the same names.
-foreach(source ${plain} ${planning})
+foreach(source ${whole})
   if(source MATCHES "/(cpu/kernels|strategy/pipelines|train/losses|backends/cuda)/|/core/backend/pack_")
     set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endforeach()
-set(EPL_ALL_OBJECTS $<TARGET_OBJECTS:epl_objects> $<TARGET_OBJECTS:epl_planning> $<TARGET_OBJECTS:epl_called_once>
-  ${simd_objects} ${EPL_SHA256})
+set(EPL_ALL_OBJECTS ${simd_objects} ${EPL_SHA256})
+foreach(part ${parts})
+  list(APPEND EPL_ALL_OBJECTS $<TARGET_OBJECTS:${part}>)
+endforeach()
 
 # Everything as an archive, internals included: what the tests link, and programs that want no shared library
 # (build/PRESET/static/libepl.a, target epl_internal; it needs libstdc++, libz and libm). Two of them do not go into one

@@ -123,6 +123,9 @@ struct OpDef {
 
   double (*flops)(const OpQuery&) = nullptr;  // absent: one per output element
   bool view = false;                          // output 0 is input 0's bytes under another type: no kernel runs
+  // The input over which kernels may write output 0, where both have as many bytes; -1: none. Elementwise ops may take
+  // any.
+  int written_over = -1;
   Moves moves = Moves::none;
   WeightProduct weight_product = WeightProduct::none;
   std::string transposes_weight;  // of a matrix product: the attribute that says that the weight is [out, in]

@@ -219,6 +219,7 @@ EPL_OP(cross_entropy_grad) {
       .no_gradient_inputs = {1},
       .sharding_of = cross_entropy_rule,
       .flops = [](const OpQuery& q) { return 4.0 * static_cast<double>(q.in(0).elements()); },
+      .written_over = 0,
       .samples = {"f32[4,7], i64[4](0..7), f32[](0.5..1), f32[4](2..3)",
                   "f32[4,5,3], i64[4,3](-1..5), f32[](0.5..1), f32[4,3](2..3) {axis=1,ignore_index=-1}"}};
 }

@@ -185,6 +185,7 @@ EPL_OP(layer_norm_grad) {
               },
           .sharding_of = norm_rule,
           .flops = norm_flops,
+          .written_over = 0,
           .samples = {"f32[4,7], f32[4,7], f32[4,1], f32[4,1](0.5..2), f32[7]",
                       "f32[4,3,2], f32[4,3,2], f32[4,1,1], f32[4,1,1](0.5..2) {axis=1}"}};
 }
@@ -253,6 +254,7 @@ EPL_OP(rms_norm_grad) {
               },
           .sharding_of = norm_rule,
           .flops = norm_flops,
+          .written_over = 0,
           .samples = {"f32[4,7], f32[4,7], f32[4,1](0.5..2), f32[7]",
                       "f32[4,3,2], f32[4,3,2], f32[4,1,1](0.5..2) {axis=1}"}};
 }

@@ -41,6 +41,7 @@ EPL_OP(softmax) {
           .gradient = [](Grad& g) { g.set(0, g.b.emit("softmax_grad", {g.upstream(0), g.out(0)}, g.attributes())); },
           .sharding_of = unshardable_axis_rule,
           .flops = several_per_element,
+          .written_over = 0,
           .probabilities = true,
           .samples = one("f64[3,4] {axis=-1}")};
 }
@@ -59,6 +60,7 @@ EPL_OP(softmax_grad) {
               },
           .sharding_of = unshardable_axis_rule,
           .flops = several_per_element,
+          .written_over = 0,
           .samples = {"f32[4,7], f32[4,7]", "f32[4,3,5], f32[4,3,5] {axis=1}"}};
 }
 
@@ -80,6 +82,7 @@ EPL_OP(log_softmax) {
       .gradient = [](Grad& g) { g.set(0, g.b.emit("log_softmax_grad", {g.upstream(0), g.out(0)}, g.attributes())); },
       .sharding_of = unshardable_axis_rule,
       .flops = several_per_element,
+      .written_over = 0,
       .probabilities = true,
       .samples = one("f64[3,4] {axis=-1}")};
 }
@@ -98,6 +101,7 @@ EPL_OP(log_softmax_grad) {
               },
           .sharding_of = unshardable_axis_rule,
           .flops = several_per_element,
+          .written_over = 0,
           .samples = {"f32[4,7], f32[4,7]", "f32[4,3,5], f32[4,3,5] {axis=1}"}};
 }
 

@@ -155,11 +155,40 @@ class StageProblemMaker {
         change[last + 1] -= bytes;
       }
     }
+    for (int s = 0; s < std::ssize(steps_); ++s) {
+      const double bytes = written_over(s, later);
+      change[s] -= bytes;
+      change[s + 1] += bytes;
+    }
     double now = 0;
     for (size_t s = 0; s < steps_.size(); ++s) {
       now += change[s];
       out_.problem.steps.push_back({now, numbers(graph_.node(steps_[s]).inputs)});
     }
+  }
+
+  // Bytes of the results of a step that it may write over what nobody takes behind it.
+  double written_over(int s, const ByValue<bool>& later) const {
+    const Node& node = graph_.node(steps_[s]);
+    std::vector<bool> taken(node.inputs.size(), false);
+    double bytes = 0;
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      if (!node.outputs[o]) continue;
+      const double needs = result_bytes(plan_, node.outputs[o]);
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const bool may = node.op->elementwise() || (o == 0 && static_cast<int>(i) == node.op->written_over);
+        const Value root = viewed(graph_, node.inputs[i]);
+        const NodeId from = root ? graph_.value(root).producer : NodeId{};
+        const bool dies =
+            from && plan_.node_task_graph[from] != every_task_graph && last_step_[root] == s && !later[root];
+        if (!may || taken[i] || !dies) continue;
+        if (result_bytes(plan_, root) != needs || std::ranges::count(node.inputs, node.inputs[i]) != 1) continue;
+        taken[i] = true;
+        bytes += needs;
+        break;
+      }
+    }
+    return bytes;
   }
 
   ByValue<bool> used_later() const {

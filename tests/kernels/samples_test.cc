@@ -167,6 +167,24 @@ TEST_P(Samples, ShardsHaveTheBitsOfTheFullTensor) {
   }
 }
 
+// What a plan counts on: the row that is taken for float32 may write over the operand that the record names.
+TEST_P(Samples, AreWrittenOverTheOperandOfTheRecord) {
+  const OpDef& op = *GetParam();
+  if (op.written_over < 0) return;
+  int looked_at = 0;
+  for (const std::string& text : op.samples) {
+    auto sample = parse_sample(op, text);
+    ASSERT_TRUE(sample.ok()) << sample.status().to_string();
+    const KernelQuery q = query_of(lowered(op, *sample, sample->values(3)));
+    if (q.in(0).dtype != DType::f32) continue;
+    const ChosenKernel chosen = choose_kernel(q, {}, kernel_table());
+    ASSERT_TRUE(chosen.row);
+    EXPECT_TRUE(chosen.prepared.may_alias(op.written_over, 0)) << text << " by " << chosen.row->name;
+    ++looked_at;
+  }
+  EXPECT_GT(looked_at, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ops, Samples, testing::ValuesIn(op_table().all()),
                          [](const auto& info) { return info.param->name; });
 
