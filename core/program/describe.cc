@@ -94,7 +94,7 @@ class Unrolled {
   }
 
   size_t add(int64_t address, int64_t bytes, const Life::Content& content) {
-    lives_.ranges.push_back({address, aligned_bytes(bytes), time_, time_, {content}});
+    lives_.ranges.push_back({address, aligned_bytes(bytes), bytes, time_, time_, {content}});
     return lives_.ranges.size() - 1;
   }
 

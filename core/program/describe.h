@@ -14,7 +14,8 @@ std::vector<Phase> phases_of(const Program& program, const LocalGraph& local);
 // Bytes of the arena from the instruction that writes them first to the one that reads them last. Instructions are
 // counted through the calls of a step.
 struct Life {
-  int64_t address = 0, bytes = 0;
+  int64_t address = 0, bytes = 0;  // to the end of a line
+  int64_t own_bytes = 0;           // without the rest of that line
   int first = 0, last = 0;
   // What is there, and from when on: a result of an instruction, or its workspace. What is written over an operand
   // comes after that operand.

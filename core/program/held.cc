@@ -130,7 +130,7 @@ HeldValue HeldArena::describe(const Life& life, size_t content) const {
                 .name = in.name,
                 .node = in.name,
                 .phase = phases_[static_cast<size_t>(at.instruction)],
-                .bytes = life.bytes};
+                .bytes = life.own_bytes};
   const NodeId n = local_.graph.find_node(in.name);
   if (!n) return out;
   const Node& node = local_.graph.node(n);

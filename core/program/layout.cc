@@ -5,7 +5,6 @@
 
 #include "core/base/check.h"
 #include "core/program/lowering.h"
-#include "core/program/memory.h"
 #include "core/program/timeline.h"
 
 namespace epl {
@@ -74,7 +73,7 @@ class Layout {
     memory.arena_live_bytes =
         lay_out(storages, max_looks, interleaved ? max_search_looks : few_search_looks).largest_live;
     for (const Storage& s : storages)
-      memory.arena_bytes = std::max(memory.arena_bytes, s.offset + aligned_bytes(s.bytes));
+      memory.arena_bytes = std::max(memory.arena_bytes, s.offset + s.bytes);
     auto next = storages.begin();
     for (LiveRange& live : l_.ranges) {
       if (live.memory != memory.kind) continue;
