@@ -10,16 +10,14 @@ namespace {
 
 // That of PyTorch's GradScaler, which halves and doubles it as well.
 constexpr double first_scale = 65536;
-// The largest factor that leaves gradients room in float16.
-constexpr double largest_scale = 0x1p24;
 
 Result<double> parse_scale(const std::string& text) {
   double scale = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), scale);
   const bool read = failed == std::errc() && end == text.data() + text.size();
-  if (read && scale >= 1 && scale <= largest_scale) return scale;
+  if (read && scale >= 1 && scale <= largest_loss_scale) return scale;
   return invalid("amp.loss_scale is ", shown(text, 200), R"(; it is "dynamic" or a number from 1 to )",
-                 static_cast<int64_t>(largest_scale));
+                 static_cast<int64_t>(largest_loss_scale));
 }
 
 }  // namespace

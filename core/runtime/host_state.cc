@@ -18,7 +18,6 @@ constexpr const char *loss_scale_fact = "loss_scale", *good_steps_fact = "loss_s
                      *skipped_fact = "loss_scale.skipped_steps";
 // As those of PyTorch's GradScaler: the steps after which the scale is doubled, and where that ends.
 constexpr int64_t growth_interval = 2000;
-constexpr double largest_loss_scale = 0x1p24;
 constexpr const char* rates_fact = "rate.groups";
 constexpr const char* frozen_fact = "frozen";
 

@@ -10,6 +10,9 @@
 
 namespace epl {
 
+// The largest factor that leaves gradients room in float16.
+inline constexpr double largest_loss_scale = 0x1p24;
+
 struct MixedPrecision {
   DType type = DType::f32;  // of narrow operands, f16 or bf16; f32: there is no mixed precision
   // What gradients are multiplied with on their way, so that those of float16 do not become zero; 1: nothing.

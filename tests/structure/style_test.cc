@@ -71,6 +71,19 @@ TEST(Style, VendorsAreNamedOnlyInBackends) {
   }
 }
 
+// A function of the standard library that is not inlined is compiled in many files, and the linker keeps one of them:
+// it must not be that of a processor which this machine does not have.
+TEST(Style, SourcesForSomeProcessorsCallNoSharedFunctions) {
+  const Rule shared{
+      {"std::"}, R"(\bstd::(min|max|clamp|swap|sort|fill|fill_n|copy|copy_n)\s*\()", "is shared with other processors"};
+  int files = 0;
+  for (const SourceFile& file : files_below({"backends/cpu"}, {".simd.cc", ".simd.h", ".bf16.cc"})) {
+    ++files;
+    for (const std::string& found : matches(file, shared)) ADD_FAILURE() << found;
+  }
+  EXPECT_GT(files, 10);
+}
+
 // What a merge or a patch leaves beside the file that it changed.
 TEST(Style, NothingIsLeftOfAPatch) {
   const std::vector<std::string> all = {"core",  "frontends", "backends", "include", "tools", "tests",

@@ -1,7 +1,7 @@
 // See narrow_pack.h.
 #include "backends/cpu/kernels/narrow_pack.h"
 
-#include <algorithm>
+#include <bit>
 
 #include "backends/cpu/kernels/gemm_pack.simd.h"
 #include "backends/cpu/kernels/narrow_elements.simd.h"
@@ -103,9 +103,9 @@ void pack_halves(const NarrowOperand& m, const uint16_t* from, int64_t count, in
   if (m.col != 1) return pack_scattered<Half>(m, from, count, depth, to, stride);
   alignas(64) float block[block_count * block_depth];
   for (int64_t i = 0; i < count; i += block_count) {
-    const int64_t indices = std::min(block_count, count - i);
+    const int64_t indices = count - i < block_count ? count - i : block_count;
     for (int64_t k = 0; k < depth; k += block_depth) {
-      const int64_t length = std::min(block_depth, depth - k);
+      const int64_t length = depth - k < block_depth ? depth - k : block_depth;
       for (int64_t j = 0; j < indices; ++j) widen_halves(from + (i + j) * m.row + k, block + j * block_depth, length);
       pack_panel(block, block_depth, 1, indices, length, to + k * stride + i, stride);
     }

@@ -1,5 +1,4 @@
 // The pack of pairs of bf16: see narrow_pack.h. Compiled for level v4_bf16 alone.
-#include <algorithm>
 #include <bit>
 
 #include "backends/cpu/kernels/gemm_pack.simd.h"
@@ -77,7 +76,8 @@ void pack_runs_of_pairs(const PairOperand& p, int64_t batch, int64_t first, int6
                         int64_t elements, float* to, int64_t stride) {
   const int64_t run = p.units.run(p.n), begin = unit * (p.n / p.units.count);
   while (elements > 0) {
-    const int64_t left = std::min(elements, run - at % run), some = left < elements ? left / 2 * 2 : left;
+    const int64_t of_run = run - at % run, left = elements < of_run ? elements : of_run,
+                  some = left < elements ? left / 2 * 2 : left;
     const uint16_t* const from = p.operand.at(batch, first, p.units.position(begin + at, p.n));
     if (some > 0) {
       pack_run_of_pairs(p.operand, from, count, some, to, stride);
@@ -99,8 +99,8 @@ void pack_pairs(const void* context, int64_t batch, int64_t first, int64_t count
   const auto& p = *static_cast<const PairOperand*>(context);
   const int64_t length = p.n / p.units.count, pairs = (length + 1) / 2;
   while (depth > 0) {
-    const int64_t unit = k / pairs, at = k % pairs, some = std::min(depth, pairs - at);
-    const int64_t elements = std::min(2 * some, length - 2 * at);
+    const int64_t unit = k / pairs, at = k % pairs, of_unit = pairs - at, some = depth < of_unit ? depth : of_unit;
+    const int64_t of_length = length - 2 * at, elements = 2 * some < of_length ? 2 * some : of_length;
     if (p.units.outer == 1) {
       const uint16_t* const from = p.operand.at(batch, first, unit * length + 2 * at);
       pack_run_of_pairs(p.operand, from, count, elements, to, stride);
