@@ -8,6 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/exception.h"
 #include "core/base/hash.h"
+#include "core/program/transfer.h"
 #include "core/runtime/sharing.h"
 
 namespace epl {
@@ -29,6 +30,14 @@ Status check_bounds(const Entry& entry, std::span<const Tensor> inputs, const Ca
         .at(name);
   }
   return {};
+}
+
+// Whether commands may fail that nobody waits for before the state changes: those of another stream than the first, and
+// copies from and to another memory.
+bool may_fail_late(const Program& program) {
+  const auto moves = [](const Instruction& in) { return in.transfer && (in.transfer->fetches || in.transfer->evicts); };
+  return program.streams > 1 ||
+         std::any_of(program.instructions.begin() + program.commit_begin, program.instructions.end(), moves);
 }
 
 void log_step(const Host& host, const StepMetrics& step, bool had_batch) {
@@ -168,8 +177,11 @@ Session::Outcome Session::run_ranks(size_t index, const RunRequest& request) {
     return {.status = failure};
   }
   if (!over_processes || request.diagnose) return {.done = !request.diagnose};
-  // A step that has changed the state is not given up any more.
   const Entry& entry = plan_->entries()[index];
+  if (reached && std::ranges::any_of(entry.programs, may_fail_late)) {
+    if (Outcome ended = end_together(index); !ended.status.ok()) return ended;
+  }
+  // A step that has changed the state is not given up any more.
   LocalRank& first = ranks.front();
   if (entry.kind != EntryKind::train) first.world->watch([&] { return first.executors[index]->check_stop(); });
   Status shared;
@@ -180,6 +192,19 @@ Session::Outcome Session::run_ranks(size_t index, const RunRequest& request) {
   }
   if (first.world) first.world->watch(nullptr);
   return {.status = shared, .done = true};
+}
+
+// What fails in another process while the state changes is a step that this one has done: all wait until all have, so
+// that each call of a job ends alike in all processes.
+Session::Outcome Session::end_together(size_t index) {
+  LocalRank& first = world_->ranks().front();
+  first.world->hasten([&] { return !first.executors[index]->check_stop().ok(); });
+  const Status ended = world_->among_processes({.kind = Collective::Kind::barrier});
+  first.world->hasten(nullptr);
+  // Who is gone has taken its part of the state along, and what is left is that of one step.
+  const bool gone = !world_->lost().ok();
+  if (!ended.ok() && !gone) state_->note_failure(false, true);
+  return {.status = ended, .done = gone};
 }
 
 Status Session::share_outputs(const Entry& entry, const RunRequest& request) {

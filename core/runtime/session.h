@@ -121,6 +121,7 @@ class Session {
   bool counts_nothing(const Entry& entry);
   void log_overflow(const Entry& entry, std::span<const Tensor> inputs, const RunRequest& request, int64_t verdict);
   Status reason(const Entry& entry, std::span<const Tensor> inputs, RunRequest request, int64_t verdict);
+  Outcome end_together(size_t entry);
   Status share_outputs(const Entry& entry, const RunRequest& request);
   Status check_gradients(const Entry& entry, RunRequest request);
 

@@ -145,12 +145,15 @@ Boundary boundary_of(const Plan& plan, Value v, NodeId user, BlockKind used) {
   // What `pre` computes for each micro-batch is computed again for the others.
   const bool again = block == BlockKind::pre && !found.late && stored.cut_dim(batch_axis) >= 0;
   if (again && used != BlockKind::pre) block = BlockKind::forward;
-  found.sent.kind = found.received.kind = block;
-  if (!block_is_interleaved(block)) return found;
   const auto stage = [&](NodeId n) {
     const int at = std::max(plan.node_task_graph[n], 0);
     return plan.task_graphs[at].stage;
   };
+  // A result of the forward pass goes down with gradients: in its own block an earlier stage would wait for it.
+  if (block == BlockKind::forward && used != BlockKind::forward && stage(producer) > stage(user))
+    block = BlockKind::backward;
+  found.sent.kind = found.received.kind = block;
+  if (!block_is_interleaved(block)) return found;
   found.sent.stage = stage(producer);
   found.received.stage = stage(user);
   return found;

@@ -176,6 +176,30 @@ TEST(PeakKinds, AreThoseOfTheOptions) {
   EXPECT_EQ(marks_of(*away), (std::set<std::string>{"evicted", "fetched"}));
 }
 
+// Layers whose weights take far more than their results.
+std::string wide_model() {
+  std::string text = "graph wide(x: f32[8,64] batch 0) {\n";
+  for (int i = 0; i < layers; ++i) text += cat("  w", i, ": f32[64,64] = param\n");
+  text += "  forward:\n  r0: f32[8,64] = relu(x)\n";
+  for (int i = 0; i < layers; ++i)
+    text += cat("  h", i, ": f32[8,64] = matmul(r", i, ", w", i, ")\n  r", i + 1, ": f32[8,64] = relu(h", i, ")\n");
+  return text + cat("  output y = r", layers, "\n}\n");
+}
+
+// A weight in 16 bits is there while its layer uses it, however many micro-batches do.
+TEST(PeakOfMicroBatches, HasFewWeightsInTwoTypes) {
+  for (const auto& [ranks, keys] : {std::pair(1, std::string()), std::pair(2, cat(", ", in_shards))}) {
+    const auto arena = [&](const std::string& more) {
+      const auto plan =
+          layout_plan(layout_options(GraphModel::parse(wide_model()), ranks,
+                                     at_level("data", cat(R"("pipeline.num_micro_batch": 4)", keys, more))));
+      EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+      return plan.ok() ? PlanMemory(**plan).arena() : 0;
+    };
+    EXPECT_LE(arena(R"(, "amp.level": "O1")"), arena("") + 3 * 64 * 64 * 2) << ranks;
+  }
+}
+
 // Layers are one line, with how many they are.
 TEST(PeakValues, HaveNamesNodesAndPhases) {
   const auto plan = plan_of(1, "");

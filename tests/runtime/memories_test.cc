@@ -1,6 +1,7 @@
 // Values of a rank in two memories (`offload.level`): what nobody uses is evicted to a memory that kernels cannot
 // reach, that of a far device or a file, and fetched before it is used. The bits are those of one memory, and each
 // memory takes the bytes that the plan says.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -166,39 +167,113 @@ TEST(Memories, AreNotMadeInAFolderThatIsNotThere) {
 }
 
 // The files of this process that lie in a folder and have no name there.
-int shorten_files(const std::string& folder) {
-  int found = 0;
+std::vector<int> files_in(const std::string& folder) {
+  std::vector<int> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code ignored;
     const std::string target = std::filesystem::read_symlink(entry.path(), ignored).string();
-    if (target.starts_with(folder + "/") && ::truncate(entry.path().c_str(), 0) == 0) ++found;
+    if (target.starts_with(folder + "/")) found.push_back(std::stoi(entry.path().filename().string()));
   }
   return found;
 }
 
+// While it lives every write to these files finds a full disk.
+class FullDisk {
+ public:
+  explicit FullDisk(std::vector<int> files) : files_(std::move(files)) {
+    const int full = ::open("/dev/full", O_RDWR | O_CLOEXEC);
+    for (const int file : files_) {
+      kept_.push_back(::dup(file));
+      EXPECT_EQ(::dup2(full, file), file);
+    }
+    ::close(full);
+  }
+  ~FullDisk() {
+    for (size_t i = 0; i < files_.size(); ++i) {
+      EXPECT_EQ(::dup2(kept_[i], files_[i]), files_[i]);
+      ::close(kept_[i]);
+    }
+  }
+  FullDisk(const FullDisk&) = delete;
+
+ private:
+  std::vector<int> files_, kept_;
+};
+
+// One in memory and one in files, which make the same steps.
+struct Learners {
+  explicit Learners(std::string_view values) {
+    std::filesystem::create_directory(folder / "files");
+    plan = plan_on("cpu", layouts[0], offload(values, folder / "files")).value();
+    here = Session::create(test_host(2), plan_on("cpu", layouts[0]).value(), {.seed = 7}).value();
+    there = Session::create(test_host(2), plan, {.seed = 7}).value();
+  }
+  void both(int step) {
+    StepMetrics one, other;
+    const Status first = here->step(batch(step), one), second = there->step(batch(step), other);
+    ASSERT_TRUE(first.ok() && second.ok()) << first.to_string() << ", " << second.to_string();
+    EXPECT_EQ(one.loss, other.loss);
+    EXPECT_EQ(here->state().hash().value(), there->state().hash().value());
+  }
+  // A step in files that fails and names their place.
+  void fails(int step, const std::string& words) {
+    StepMetrics metrics;
+    const Status status = there->step(batch(step), metrics);
+    EXPECT_FALSE(status.ok());
+    for (const std::string& said : {std::string("offload.folder"), folder / "files", words})
+      EXPECT_NE(status.message().find(said), std::string::npos) << status.to_string();
+  }
+  std::vector<int> files() const { return files_in(folder / "files"); }
+
+  const TemporaryFolder folder;
+  std::shared_ptr<const CompiledPlan> plan;
+  std::unique_ptr<Session> here, there;
+};
+
 // A disk that fails, as one that does so under a file: the step is an error, and a checkpoint goes on.
 TEST(Memories, ThatFailAreErrors) {
-  const TemporaryFolder folder;
-  std::filesystem::create_directory(folder / "files");
-  const auto plan = plan_on("cpu", layouts[0], offload("weights", folder / "files"));
-  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-  auto session = Session::create(test_host(2), *plan, {.seed = 7}).value();
+  for (const std::string_view values : {"weights", "states"}) {
+    Learners learners(values);
+    learners.both(0);
+    ASSERT_TRUE(save_session(*learners.there, learners.folder / "saved").ok());
+    for (const int file : learners.files()) ASSERT_EQ(::ftruncate(file, 0), 0);
+    learners.fails(1, "another program has shortened it");
+    // What is read for the update comes when the weights change already.
+    EXPECT_EQ(learners.there->state().healthy(), values == "weights");
+    learners.there = Session::create(test_host(2), learners.plan, {.seed = 7}).value();
+    ASSERT_TRUE(load_session(*learners.there, learners.folder / "saved").ok());
+    learners.both(1);
+  }
+}
+
+// Of a step that has changed nothing nothing is lost, and the next one finds room.
+TEST(Memories, ThatAreFullAreErrors) {
+  Learners learners("activations");
+  learners.both(0);
+  {
+    const FullDisk full(learners.files());
+    for (int i = 0; i < 2; ++i) learners.fails(1, "No space left on device");
+    EXPECT_TRUE(learners.there->state().healthy());
+  }
+  learners.both(1);
+}
+
+TEST(Memories, ThatAreFullInTheUpdateLoseTheState) {
+  Learners learners("states");
+  learners.both(0);
+  {
+    const FullDisk full(learners.files());
+    learners.fails(1, "No space left on device");
+  }
   StepMetrics metrics;
-  ASSERT_TRUE(session->step(batch(0), metrics).ok());
-  ASSERT_TRUE(save_session(*session, folder / "saved").ok());
-  ASSERT_GT(shorten_files(folder / "files"), 0);
-  const Status status = session->step(batch(1), metrics);
-  EXPECT_EQ(status.code(), Code::io) << status.to_string();
-  EXPECT_NE(status.message().find("offload.folder"), std::string::npos) << status.to_string();
-  session.reset();
-  const auto again = Session::create(test_host(2), *plan, {.seed = 7}).value();
-  ASSERT_TRUE(load_session(*again, folder / "saved").ok());
-  const auto here = Session::create(test_host(2), plan_on("cpu", layouts[0]).value(), {.seed = 7}).value();
-  StepMetrics expected;
-  ASSERT_TRUE(here->step(batch(0), expected).ok());
-  ASSERT_TRUE(here->step(batch(1), expected).ok());
-  ASSERT_TRUE(again->step(batch(1), metrics).ok());
-  EXPECT_EQ(metrics.loss, expected.loss);
+  EXPECT_EQ(learners.there->step(batch(1), metrics).code(), Code::state_lost);
+}
+
+TEST(Memories, OutliveTheirFolder) {
+  Learners learners(all_values);
+  learners.both(0);
+  std::filesystem::remove_all(learners.folder / "files");
+  for (int step = 1; step < 3; ++step) learners.both(step);
 }
 
 TEST(Memories, TakeWhatThePlanSays) {

@@ -373,6 +373,30 @@ TEST(PerMicroBatch, OneMayCountNothing) {
   }
 }
 
+// A stage that begins at the last node of the loss: what an earlier one has of the loss's check comes with gradients.
+TEST(PerMicroBatch, AStageMayBeginAtTheLastNode) {
+  const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
+  const Counted one = step_of(all, {}, 1, per_micro_batch(4));
+  ASSERT_TRUE(std::isfinite(one.metrics.loss));
+  const std::string last = R"({"name": "last", "replicate": 1, "match": ["*"]})";
+  const std::string two =
+      cat(R"({"name": "first", "replicate": 1, "match": ["h", "squares", "masked", "total", "count"]}, )", last);
+  const std::string four = cat(R"({"name": "a", "replicate": 1, "match": ["h"]},
+                                  {"name": "b", "replicate": 1, "match": ["squares", "count"]},
+                                  {"name": "c", "replicate": 1, "match": ["masked", "total"]}, )",
+                               last);
+  for (const auto& [schedule, scopes] :
+       {std::pair("GPipe", two), std::pair("1F1B", two), std::pair("ZB-H1", two), std::pair("interleaved", four),
+        std::pair("ZB-V", four), std::pair("DualPipe-V", four)}) {
+    const std::string keys = cat(R"(, "pipeline.strategy": ")", schedule, R"(", "scopes": [)", scopes, "]");
+    const bool open = schedule == std::string("interleaved");
+    const Counted found =
+        step_of(all, {}, 2, per_micro_batch(4, cat(keys, open ? R"(, "pipeline.virtual_stages": 2)" : "")));
+    EXPECT_EQ(found.metrics.loss, one.metrics.loss) << schedule;
+    EXPECT_TRUE(identical(found.after, one.after)) << schedule;
+  }
+}
+
 TEST(PerMicroBatch, OneMicroBatchIsTheFullBatch) {
   const std::string model = model_of(coupled);
   expect_same(trained(model, {.name = "1", .strategy = per_micro_batch(1)}), trained(model, {.name = "whole"}), "1");

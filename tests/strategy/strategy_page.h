@@ -359,8 +359,8 @@ model:
 
 What is needed comes ahead, by a stream or a thread of its own, and no bit changes. A plan says how many bytes it has in
 each memory. Files take their room when a session begins, so a full disk is an error before the first step. Files have
-no names: a process that is killed leaves none. A disk that fails ends the step with an error. What has to last is in
-checkpoints, as without offload.
+no names: a process that is killed leaves none. A disk that fails ends the step with an error, in all processes of the
+job. What has to last is in checkpoints, as without offload.
 
 ## Mixed precision
 

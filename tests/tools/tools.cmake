@@ -9,6 +9,7 @@ endfunction()
 
 script_test(command_line tools 900)
 script_test(saving tools 900)
+script_test(offload "tools;only_release" 300)
 script_test(options tools 900)
 script_test(validation tools 900)
 script_test(adapters tools 300)

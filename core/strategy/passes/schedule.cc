@@ -1,10 +1,12 @@
 // schedule: when each node runs. With one micro-batch everything runs in the order of the graph, updates last. With
-// several, nodes that work on samples loop; nodes that do not run once, before or after the loop. A value summed over
+// several, nodes that work on samples loop; nodes that do not run once, before or after the loop, but for those that
+// prepare weights for the loop. A value summed over
 // the batch is complete after its loop, so a sample node may only use one that an earlier, cheap loop can give: one
 // that depends on inputs alone (a count of valid targets). Anything else couples the micro-batches: it is named, and
 // the batch is not cut in time (decide). Where each micro-batch is independent, all that depends on samples is in
 // the loop, and what comes behind it takes the mean over micro-batches.
 #include <algorithm>
+#include <utility>
 
 #include "core/ir/op.h"
 #include "core/strategy/linear.h"
@@ -31,6 +33,7 @@ class Scheduling {
     } else {
       EPL_TRY(loop());
     }
+    use_weights_in_loop();
     const PipelineRow* row = stages() == 1 ? &one_stage() : find_pipeline(plan_.strategy.text("pipeline.strategy"));
     if (!row)
       return unsupported("this version has no pipeline schedule ", quoted(plan_.strategy.text("pipeline.strategy")));
@@ -106,6 +109,49 @@ class Scheduling {
           adds_and_moves(graph_, node(n)))
         plan_.node_block[n] = BlockKind::post;
     }
+  }
+
+  // What only moves or casts weights is done for each micro-batch, where nobody else takes it: a result of `once` stays
+  // for the whole step, and in full where ranks store shards of the weight.
+  void use_weights_in_loop() {
+    const auto users = graph_.users();
+    ByValue<bool> given(graph_.value_count(), false);
+    for (const Graph::Output& output : graph_.outputs) given[output.value] = true;
+    for (const Graph::Update& update : graph_.updates) given[update.next] = true;
+    ByNode<bool> moved(graph_.node_count(), false);
+    for (const NodeId n : graph_.node_ids())
+      moved[n] = plan_.node_block[n] == BlockKind::once && moves_weights(n, moved);
+    const auto is_beside = [&](NodeId n, NodeId user) {
+      const bool looped = moved[user] || (plan_.node_block[user] == BlockKind::main && !plan_.node_cloned[user]);
+      return looped && plan_.node_task_graph[user] == plan_.node_task_graph[n] &&
+             (stages() == 1 || node(user).phase == node(n).phase);  // which are two calls
+    };
+    const auto may = [&](NodeId n) {
+      const NodeId like = plan_.node_representative.empty() ? NodeId{} : plan_.node_representative[n];
+      return (!like || moved[like]) && std::ranges::all_of(node(n).outputs, [&](Value v) {
+               return !v ||
+                      (!given[v] && std::ranges::all_of(users[v], [&](NodeId user) { return is_beside(n, user); }));
+             });
+    };
+    for (bool changed = true; std::exchange(changed, false);) {
+      for (const NodeId n : graph_.node_ids().reversed()) {
+        if (!moved[n] || may(n)) continue;
+        moved[n] = false;
+        changed = true;
+        if (!plan_.node_representative.empty() && plan_.node_representative[n])
+          moved[plan_.node_representative[n]] = false;
+      }
+    }
+    for (const NodeId n : graph_.node_ids()) {
+      if (moved[n]) plan_.node_block[n] = BlockKind::main;
+    }
+  }
+
+  bool moves_weights(NodeId n, const ByNode<bool>& before) const {
+    const bool moves = node(n).op->view || node(n).op->moves != Moves::none;
+    return moves && !node(n).inputs.empty() && std::ranges::all_of(node(n).inputs, [&](Value v) {
+             return v && (is_state(graph_.value(v).kind) || (producer(v) && before[producer(v)]));
+           });
   }
 
   // An uncut value is the same for all micro-batches, or a sum over them.
