@@ -137,9 +137,12 @@ std::vector<StrategyRow> with_options(const std::vector<StrategyRow>& rows, std:
   for (const Json& option : list) {
     try {
       const Json keys = option.value("strategy", Json::object()), optimizer = option.value("optimizer", Json::object());
+      const Json refused = option.value("refused", Json::array());
       for (StrategyRow row : all) {
         if (std::ranges::any_of(keys.items(), [&](const auto& key) { return row.layout.keys.contains(key.key()); }))
           continue;
+        row.alone = row.layout;
+        for (const Json& reason : refused) row.refusals.push_back(reason.get<std::string>());
         for (const auto& [key, value] : keys.items()) row.layout.keys[key] = value;
         for (const auto& [name, value] : optimizer.items())
           row.optimizer.push_back(name + "=" + (value.is_string() ? value.get<std::string>() : print_json(value)));
@@ -183,6 +186,23 @@ void LayoutSource::draw_values(Draws& draws, Layout& out) const {
   for (int64_t n = 1 + draws.below(4); n > 0; --n) out.kept.push_back(static_cast<int>(draws.below(1000)));
 }
 
+// Keys that do nothing because others are not drawn, which would be errors.
+void LayoutSource::leave_out_what_does_nothing(Layout& out) const {
+  const auto is_met = [&](const Json& need) {
+    const Json& words = need.at("words");
+    const auto set = out.keys.find(need.at("key").get<std::string>());
+    if (set == out.keys.end()) return false;
+    if (words.empty()) return set->second != key(set->first)->at("default");
+    const std::string word = set->second.is_string() ? set->second.get<std::string>() : print_json(set->second);
+    return std::any_of(words.begin(), words.end(), [&](const Json& one) { return one == word; });
+  };
+  for (const Json& one : keys_) {
+    const Json needs = one.value("needs", Json::array());
+    if (!needs.empty() && std::none_of(needs.begin(), needs.end(), is_met))
+      out.keys.erase(one.at("name").get<std::string>());
+  }
+}
+
 Layout LayoutSource::draw(Draws& draws, int64_t units) const {
   static constexpr int64_t powers[] = {1, 2, 4, 8};
   Layout out;
@@ -218,6 +238,7 @@ Layout LayoutSource::draw(Draws& draws, int64_t units) const {
   if (stages > 1) out.keys["pipeline.strategy"] = draws.of(key("pipeline.strategy")->at("built_words"));
   if (stages > 1 && out.keys["pipeline.strategy"] == "interleaved") out.keys["pipeline.virtual_stages"] = 2;
   out.engine_cuts = stages > 1 && key("pipeline.num_stages")->at("built").get<bool>() && draws.one_in(2);
+  leave_out_what_does_nothing(out);
   return out;
 }
 

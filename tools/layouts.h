@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -68,11 +69,13 @@ struct StrategyRow {
   Layout layout;
   std::vector<std::string> optimizer = {};  // of the trainer, name=value
   double budget = 0;                        // memory.budget as a share of the peak without one; 0: no budget
+  std::optional<Layout> alone = {};         // of an option: the strategy that it stands beside
+  std::vector<std::string> refusals = {};   // of an option: parts of reasons for which it may be refused
 };
 // Throws UsageError, which names the list by its file.
 std::vector<StrategyRow> parse_strategies(std::string_view list, const std::string& file);
 // Each option of a list, as in tests/cases/options.json, alone and beside each of these strategies that does not say
-// another word of its keys.
+// another word of its keys. `refused` of an option has parts of reasons for which it may be refused.
 std::vector<StrategyRow> with_options(const std::vector<StrategyRow>& rows, std::string_view options,
                                       const std::string& file);
 
@@ -88,6 +91,7 @@ class LayoutSource {
  private:
   const Json* key(const std::string& name) const;
   void draw_values(Draws& draws, Layout& out) const;
+  void leave_out_what_does_nothing(Layout& out) const;
   Json keys_;
 };
 

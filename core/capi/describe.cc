@@ -138,6 +138,10 @@ std::string describe_engine(const Engine& engine) {
   out["templates"] = rows_json(template_table().rows, [](Json&, const ModelTemplate&) {});
   Json keys = Json::array();
   for (const ConfigKey& key : config_keys()) {
+    Json needs = Json::array();
+    for (const KeyNeed& need : key_needs()) {
+      if (need.key == key.name) needs.push_back({{"key", need.other}, {"words", need.words}});
+    }
     keys.push_back({{"name", key.name},
                     {"default", attribute_json(key.value)},
                     {"words", key.words},
@@ -145,6 +149,7 @@ std::string describe_engine(const Engine& engine) {
                     {"built_words", built_words(key)},
                     {"settled", key.settled},
                     {"keeps_bits", keeps_bits(key)},
+                    {"needs", needs},
                     {"doc", key.doc}});
   }
   out["strategy_keys"] = keys;

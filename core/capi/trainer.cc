@@ -262,11 +262,16 @@ Result<TrainOptions> resolve_trainer(const epl_trainer& trainer) {
   EPL_ASSIGN(const OptimizerRow* row, find_optimizer(set.optimizer));
   out.optimizer = row->name;
   const std::string optimizer = cat("optimizer ", row->name);
+  const auto asks = [](const OptionTexts& texts) {
+    return std::ranges::any_of(texts, [](const auto& one) { return one.first == "state_type"; });
+  };
+  EPL_TRY(check_state_type(*row, asks(set.optimizer_options)));
   EPL_ASSIGN(out.optimizer_options, parse_options(set.optimizer_options, row->options, optimizer));
   for (const epl_trainer::Group& group : trainer.groups) {
     ParameterGroup made;
     made.patterns = group.patterns;
     made.frozen = group.frozen;
+    EPL_TRY(check_state_type(*row, asks(group.options)));
     EPL_ASSIGN(made.options, parse_options(group.options, row->options, optimizer));
     out.groups.push_back(std::move(made));
   }

@@ -60,7 +60,13 @@ std::string passes_with(const std::string& options) {
 class Fitting {
  public:
   Fitting(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget, int64_t* least)
-      : plan_(plan), maker_(maker), cost_(maker.device.machine()), budget_(budget), least_(least), memory_(plan) {}
+      : plan_(plan),
+        maker_(maker),
+        cost_(maker.device.machine()),
+        of_rank_(of_threads(maker.device.machine(), maker.threads)),
+        budget_(budget),
+        least_(least),
+        memory_(plan) {}
 
   Result<std::string> run() {
     int64_t least = 0;
@@ -130,7 +136,7 @@ class Fitting {
                                 .beside = memory_beside(maker_.device)};
       EPL_TRY(run_passes(made, request, cat("recompute(", options, "); offload")));
       for (const NodeId n : made.node_recomputed.ids()) {
-        if (made.node_recomputed[n]) way.seconds += node_seconds(cost_, made, n, made.node_shardings[n]);
+        if (made.node_recomputed[n]) way.seconds += node_seconds(of_rank_, made, n, made.node_shardings[n]);
       }
     }
     return way;
@@ -163,7 +169,7 @@ class Fitting {
 
   const CompiledPlan& plan_;
   const EntryMaker& maker_;
-  const CostModel cost_;
+  const CostModel cost_, of_rank_;  // by which is decided, and with all threads of a rank
   const int64_t budget_;
   int64_t* const least_;
   const PlanMemory memory_;
@@ -176,13 +182,18 @@ Result<std::string> passes_within(const CompiledPlan& plan, const EntryMaker& ma
 }
 
 double seconds_again(const CompiledPlan& plan) {
-  const Plan& train = plan.entries().front().plan;
-  const CostModel cost(plan.device()->machine());
-  double seconds = 0;
-  for (const NodeId n : train.node_recomputed.ids()) {
-    if (train.node_recomputed[n]) seconds += node_seconds(cost, train, n, train.node_shardings[n]);
+  const CostModel cost(of_threads(plan.device()->machine(), plan.threads_per_rank()));
+  double all = 0;
+  for (const Entry& entry : plan.entries()) {
+    if (entry.kind != EntryKind::train) continue;
+    const Plan& train = entry.plan;
+    double seconds = 0;
+    for (const NodeId n : train.node_recomputed.ids()) {
+      if (train.node_recomputed[n]) seconds += node_seconds(cost, train, n, train.node_shardings[n]);
+    }
+    all += seconds * static_cast<double>(train.micro_batches()) / train.stages();
   }
-  return seconds * static_cast<double>(train.micro_batches()) / train.stages();
+  return all / plan.shapes();
 }
 
 Status over_budget(const CompiledPlan& plan, int64_t budget, int64_t least, std::string_view with) {
@@ -219,6 +230,76 @@ void take_chosen(Strategy& strategy, const Strategy& chosen) {
     const Attribute* there = chosen.config.find(key);
     if (there && !strategy.config.has(key)) strategy.config.set(key, *there);
   }
+}
+
+namespace {
+
+constexpr std::string_view check_gradients = "gradient_checkpoint.check_gradients";
+
+}  // namespace
+
+// Where a plan does not fit into its budget, another one is made that computes results again. Processes may have other
+// numbers of threads, and must decide alike: they decide for one thread a rank.
+Status CompiledPlan::keep_to_budget(const Host& host, const PlanOptions& given, int64_t budget, int64_t* least,
+                                    std::shared_ptr<CompiledPlan>& plan) {
+  const bool decides_alike = given.over_processes() && given.threads == 0 && plan->threads_ > 1;
+  const int wanted = plan->threads_;
+  PlanOptions options = given;
+  if (decides_alike) {
+    options.threads = 1;
+    EPL_ASSIGN(plan, compile(host, options, {}));
+  }
+  std::string passes;
+  if (given.decisions && PlanMemory(*plan).peak() > budget)
+    return unsupported("memory.budget allows ", grouped(budget), " bytes, and by the plan file a rank has ",
+                       grouped(PlanMemory(*plan).peak()), " here; make the plan anew");
+  if (!given.decisions) {
+    EPL_ASSIGN(passes, passes_within(*plan, plan->maker(plan->loss_), budget, least));
+    if (!passes.empty() && plan->options_.strategy.flag(check_gradients))
+      return unsupported(check_gradients,
+                         " computes a first step with nothing computed again, and memory.budget = ", grouped(budget),
+                         " has no room for that; check without a budget, with ", "gradient_checkpoint.type = auto");
+    if (!passes.empty()) {
+      EPL_ASSIGN(plan, compile(host, options, passes));
+    }
+  }
+  if (decides_alike) {
+    options.threads = wanted;
+    EPL_ASSIGN(plan, with_most_threads(host, options, passes, budget));
+  }
+  const int64_t peak = PlanMemory(*plan).peak();
+  EPL_CHECK(peak <= budget, "a plan of ", peak, " bytes for a budget of ", budget);
+  if (given.decisions) return {};
+  const auto recomputes = [](const Entry& entry) { return !entry.plan.node_recomputed.empty(); };
+  std::vector<std::string> notes = given.notes;
+  notes.push_back(cat("memory.budget: a rank has at most ", grouped(peak), " of ", grouped(budget), " bytes",
+                      std::ranges::any_of(plan->entries_, recomputes) ? "" : ", and nothing is computed again"));
+  if (plan->threads_ < wanted)
+    notes.push_back(cat("memory.budget: a rank has ", plan->threads_, " of the ", wanted,
+                        " threads that there are for it, because kernels on more of them need more bytes"));
+  for (Entry& entry : plan->entries_) {
+    if (entry.kind == EntryKind::train) entry.plan.notes.insert(entry.plan.notes.end(), notes.begin(), notes.end());
+  }
+  return {};
+}
+
+// With as many as there are, or by halves as many as fit: one does.
+Result<std::shared_ptr<CompiledPlan>> CompiledPlan::with_most_threads(const Host& host, PlanOptions options,
+                                                                      const std::string& passes, int64_t budget) {
+  std::shared_ptr<CompiledPlan> best;
+  int fits = 0, too_many = options.threads + 1;
+  while (!best || too_many - fits > 1) {
+    EPL_ASSIGN(std::shared_ptr<CompiledPlan> plan, compile(host, options, passes));
+    if (PlanMemory(*plan).peak() <= budget) {
+      fits = options.threads;
+      best = std::move(plan);
+    } else {
+      EPL_CHECK(options.threads > 1, "one thread needs more than the ", budget, " bytes that were found to be enough");
+      too_many = options.threads;
+    }
+    options.threads = std::max(1, fits + (too_many - fits) / 2);
+  }
+  return best;
 }
 
 }  // namespace epl

@@ -22,7 +22,7 @@ Result<int64_t> memory_budget(const Strategy& strategy);
 Result<std::string> passes_within(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget,
                                   int64_t* least = nullptr);
 
-// What a step computes again, in seconds of a rank by the cost model.
+// What a step computes again, in seconds of a rank by the cost model: the mean over the shapes of a batch.
 double seconds_again(const CompiledPlan& plan);
 
 // The error of a plan that does not keep to a budget. `least`: the bytes that a rank has at least; `with`: by which

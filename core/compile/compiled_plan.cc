@@ -8,8 +8,8 @@
 #include "core/compile/amp.h"
 #include "core/compile/budget.h"
 #include "core/compile/plan_file.h"
-#include "core/compile/plan_memory.h"
 #include "core/rewrite/rewrite.h"
+#include "core/strategy/built.h"
 #include "core/strategy/samples.h"
 #include "core/train/kept_outputs.h"
 #include "core/train/masters.h"
@@ -26,7 +26,6 @@ std::string_view gradient_of(const CompiledPlan& plan, std::string_view name) {
 namespace {
 
 constexpr std::string_view reduce_method = "communication.gradients_reduce_method";
-constexpr std::string_view check_gradients = "gradient_checkpoint.check_gradients";
 
 // Where each micro-batch is independent: the binding of one, from the graph of all samples. A file that fixes its
 // batch is freed of it, and what its constants say of a batch (the capacity of a gate) is then said of a micro-batch.
@@ -330,35 +329,16 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::create(const Host& hos
   }
 }
 
-// Where a plan does not fit into its budget, another one is made that computes results again.
 Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::compile_all(const Host& host, const PlanOptions& given,
                                                                       int64_t* least) {
   EPL_ASSIGN(std::shared_ptr<CompiledPlan> plan, compile(host, given, {}));
-  EPL_ASSIGN(const int64_t budget, memory_budget(plan->options_.strategy));
-  if (budget > 0 && given.decisions && PlanMemory(*plan).peak() > budget)
-    return unsupported("memory.budget allows ", grouped(budget), " bytes, and by the plan file a rank has ",
-                       grouped(PlanMemory(*plan).peak()), " here; make the plan anew");
-  if (budget > 0 && !given.decisions) {
-    EPL_ASSIGN(const std::string passes, passes_within(*plan, plan->maker(plan->loss_), budget, least));
-    if (!passes.empty() && plan->options_.strategy.flag(check_gradients))
-      return unsupported(check_gradients,
-                         " computes a first step with nothing computed again, and memory.budget = ", grouped(budget),
-                         " has no room for that; check without a budget, with ", "gradient_checkpoint.type = auto");
-    if (!passes.empty()) {
-      EPL_ASSIGN(plan, compile(host, given, passes));
-    }
-    const int64_t peak = PlanMemory(*plan).peak();
-    EPL_CHECK(peak <= budget, "a plan of ", peak, " bytes for a budget of ", budget);
-    const auto recomputes = [](const Entry& entry) { return !entry.plan.node_recomputed.empty(); };
-    std::vector<std::string> notes = given.notes;
-    notes.push_back(cat("memory.budget: a rank has at most ", grouped(peak), " of ", grouped(budget), " bytes",
-                        std::ranges::any_of(plan->entries_, recomputes) ? "" : ", and nothing is computed again"));
-    for (Entry& entry : plan->entries_) {
-      if (entry.kind == EntryKind::train) entry.plan.notes.insert(entry.plan.notes.end(), notes.begin(), notes.end());
-    }
+  if (given.keeps_to_budget) {
+    EPL_ASSIGN(const int64_t budget, memory_budget(plan->options_.strategy));
+    if (budget > 0) EPL_TRY(keep_to_budget(host, given, budget, least, plan));
   }
   EPL_TRY(given.stop.check());
   plan->options_.stop = Stop();
+  plan->options_.threads = given.threads;
   return std::shared_ptr<const CompiledPlan>(std::move(plan));
 }
 
@@ -368,10 +348,12 @@ Result<std::shared_ptr<CompiledPlan>> CompiledPlan::compile(const Host& host, co
   plan->options_ = given;
   plan->passes_ = passes;
   EPL_TRY(plan->take_annotations());
+  EPL_TRY(check_needs(plan->options_.strategy));
   if (given.decisions) EPL_TRY(check_strategy(*given.decisions, plan->options_.strategy));
   const PlanOptions& options = plan->options_;
   const int64_t local_ranks = options.local_ranks > 0 ? options.local_ranks : options.ranks;
-  plan->threads_ = static_cast<int>(std::max<int64_t>(1, host.threads / std::max<int64_t>(local_ranks, 1)));
+  const int64_t share = std::max<int64_t>(1, host.threads / std::max<int64_t>(local_ranks, 1));
+  plan->threads_ = options.threads > 0 ? options.threads : static_cast<int>(share);
   plan->independent_ = independent_micro_batches(options.strategy);
   if (options.strategy.text(reduce_method) != "mean" && options.strategy.text("batch.semantics") == "global")
     return unsupported(reduce_method, " = sum adds up the gradients of independent micro-batches, and by ",

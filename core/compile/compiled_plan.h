@@ -65,6 +65,11 @@ class CompiledPlan {
   // `passes`: see EntryMaker.
   static Result<std::shared_ptr<CompiledPlan>> compile(const Host& host, const PlanOptions& options,
                                                        const std::string& passes);
+  // Replaces a plan that needs more than `budget`.
+  static Status keep_to_budget(const Host& host, const PlanOptions& options, int64_t budget, int64_t* least,
+                               std::shared_ptr<CompiledPlan>& plan);
+  static Result<std::shared_ptr<CompiledPlan>> with_most_threads(const Host& host, PlanOptions options,
+                                                                 const std::string& passes, int64_t budget);
   EntryMaker maker(const LossFacts& loss) const;
   Status take_annotations();
   Status add_entries(int shape);

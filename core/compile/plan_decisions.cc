@@ -15,6 +15,13 @@ std::string hash_of(const Model& model) {
   return fingerprint == 0 ? "" : decisions_hash(cat(fingerprint));
 }
 
+constexpr const char *allows = "memory.allow_state_type", *state_type = "state_type";
+
+std::string states_of(const TrainOptions& train) {
+  const Attribute* set = train.optimizer_options.find(state_type);
+  return set ? std::get<std::string>(*set) : "f32";
+}
+
 }  // namespace
 
 PlanFile decisions_of(const CompiledPlan& plan, std::string_view version) {
@@ -24,6 +31,8 @@ PlanFile decisions_of(const CompiledPlan& plan, std::string_view version) {
                 {"ranks", cat(plan.options().ranks)},
                 {"version", std::string(version)},
                 {"numerics", cat(numerics_version)}};
+  // That a budget may have chosen.
+  if (plan.options().strategy.config.has(allows)) file.facts[state_type] = states_of(plan.options().train);
   for (const Entry& entry : plan.entries()) {
     if (entry.kind == EntryKind::check) continue;  // it follows from train
     const std::string name = entry.name();
@@ -49,6 +58,9 @@ Status take_decisions(const PlanFile& file, std::string_view version, bool has_s
   } else {
     options.strategy = std::move(there);
   }
+  Attributes& optimizer = options.train.optimizer_options;
+  if (const std::string stored = fact(state_type); options.training && stored == "bf16" && !optimizer.has(state_type))
+    optimizer.set(state_type, stored);
   const std::string ranks = fact("ranks");
   int64_t count = 0;
   std::from_chars(ranks.data(), ranks.data() + ranks.size(), count);

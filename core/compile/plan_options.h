@@ -49,15 +49,19 @@ struct PlanOptions {
   std::string device = "cpu";
   bool training = true;                  // false: the plan has the predict entry alone, `train` is not looked at
   bool evaluate = true, predict = true;  // entries beside train
+  bool keeps_to_budget = true;           // false: `memory.budget` is not looked at
+  int threads = 0;                       // of a rank; 0: its share of the process's
   // Taken instead of new ones. Null: the passes decide.
   std::shared_ptr<const PlanFile> decisions;
   std::vector<std::string> notes;          // of the budget of the strategy: what has led to these options
-  std::vector<BudgetTrial> tried;          // for it, by the time of a step that computes nothing again
+  std::vector<BudgetTrial> tried;          // for it, by the time of a step
   Stop stop;                               // while the plan is made; not kept
   bool rewrites = true;                    // restore fused meaning (attention, layer norm, ...)
   std::vector<std::string> train_outputs;  // model outputs to return from step besides the loss
   std::set<std::string>
       named_batch_dims;  // inputs, the target among them, of which the host has said what counts samples
+
+  bool over_processes() const { return local_ranks > 0 && local_ranks < ranks; }
 };
 
 }  // namespace epl

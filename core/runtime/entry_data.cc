@@ -97,9 +97,6 @@ Result<std::string> shard_files(Dataset& dataset, const Entry& entry) {
   const SliceOptions options{.unbalanced = wants("io.unbalanced_io_slicing"),
                              .drop_last_files = wants("io.drop_last_files")};
   if (!wants("io.slicing")) {
-    if (options.unbalanced || options.drop_last_files)
-      return invalid(
-          "io.unbalanced_io_slicing and io.drop_last_files say how files are sharded, which io.slicing asks for");
     EPL_TRY(dataset.slice(1, {}));
     return std::string();
   }

@@ -61,6 +61,7 @@ class Executor {
   // From now on what runs do is written behind what `events` has, as far as it has room; null: no longer. On a
   // simulated device the times are there when all ranks have made their calls.
   void record(std::vector<TraceEvent>* events) { events_of_run_ = events; }
+  bool records() const { return events_of_run_ != nullptr; }
   // By instruction, what a run that `applies` carries out; it must live as long.
   void set_applied(const std::vector<bool>* applied) { applied_ = applied; }
   // Why the current run should end early, before it has begun to commit.

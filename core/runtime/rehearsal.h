@@ -11,4 +11,7 @@ namespace epl {
 // The trace refers to the plan's programs.
 Result<Rehearsal> rehearse(const Host& host, const std::shared_ptr<const CompiledPlan>& plan);
 
+// Of a step that trains, as a mean over the shapes that a batch may have.
+Result<double> seconds_of_step(const Host& host, const std::shared_ptr<const CompiledPlan>& plan);
+
 }  // namespace epl

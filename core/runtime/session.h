@@ -87,7 +87,8 @@ class Session {
 
   // What the ranks of this process do in the next `steps` steps is recorded, and what was recorded before is forgotten;
   // 0: nothing is. A step then takes two looks at the clock longer for each instruction, and allocates nothing.
-  void record(int64_t steps);
+  // `entry`: which of the plan's.
+  void record(int64_t steps, size_t entry = 0);
   StepTrace trace() const;
   // Bytes used by the fullest rank so far, from the instructions that ran; never above the plan's. Any thread.
   int64_t memory_bytes_used(MemoryKind memory = MemoryKind::device) const {

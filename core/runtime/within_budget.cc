@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "core/compile/budget.h"
 #include "core/compile/plan_memory.h"
 #include "core/runtime/rehearsal.h"
+#include "core/train/optimizer.h"
 
 namespace epl {
 namespace {
@@ -22,13 +24,34 @@ std::string text_of(const Keys& keys) {
   return join(out, ", ");
 }
 
-// A plan that is possible, and a step of it.
+// Another combination may do without what is not possible in this one: a batch that micro-batches do not divide, or a
+// model for which a key has no meaning. All else is no answer to whether it fits.
+bool is_refusal(const Status& status) {
+  return status.code() == Code::unsupported || status.code() == Code::invalid_argument;
+}
+
+// What a key may be that the strategy leaves open; the first value is none.
+struct Choice {
+  std::vector<Keys> values;
+  bool takes_time = false;  // each value has all work of none, and more
+};
+
+// What is known of a combination; its plan is not kept.
 struct Candidate {
   Keys keys;
-  SharedPlan plan;
   int64_t peak = 0;
   // Rehearsed without a budget, and what is computed again for one: ways to do so are in this order.
   double seconds = 0;
+  bool recomputes = false;
+  size_t trial = 0;  // its row of what was tried
+};
+
+// A combination that may be looked at: no sooner than it could be the fastest.
+struct Waiting {
+  double seconds = 0;  // of its step, or that no step of it is below
+  size_t number = 0;
+  bool rehearsed = false;
+  friend auto operator<=>(const Waiting&, const Waiting&) = default;
 };
 
 class Choosing {
@@ -37,147 +60,205 @@ class Choosing {
       : host_(host), options_(options), budget_(budget) {}
 
   Result<SharedPlan> run() {
-    EPL_ASSIGN(const Candidate without, candidate({}, false));
-    EPL_ASSIGN(std::vector<Candidate> candidates, all_candidates(without));
-    std::optional<Candidate> best;
-    int64_t least = without.peak;
-    Keys nearest;
-    std::vector<BudgetTrial> tried;
-    size_t taken = 0;
-    for (Candidate& one : candidates) {
-      BudgetTrial& trial =
-          tried.emplace_back(BudgetTrial{.keys = text_of(one.keys), .peak = one.peak, .seconds = one.seconds});
-      // What is computed again takes time as well.
-      if (best && one.seconds >= best->seconds) continue;
-      if (one.peak > budget_) {
-        trial.again = true;
-        auto fitted = candidate(one.keys, true, &trial.peak);
-        if (trial.peak < least) nearest = one.keys;
-        least = std::min(least, trial.peak);
-        if (!fitted.ok()) {
-          if (fitted.status().code() != Code::unsupported) return fitted.status();
-          trial.outcome = BudgetTrial::Outcome::too_large;
-          continue;
-        }
-        fitted->seconds = one.seconds + seconds_again(*fitted->plan);
-        one = *std::move(fitted);
-        trial.peak = one.peak;
-        trial.seconds = one.seconds;
-      }
-      trial.outcome = BudgetTrial::Outcome::fits;
-      if (best && one.seconds >= best->seconds) continue;
-      taken = tried.size() - 1;
-      best = std::move(one);
-    }
+    EPL_ASSIGN(without_, CompiledPlan::create(host_, with({}, false)));
+    least_ = without_peak_ = PlanMemory(*without_).peak();
+    find_choices();
+    EPL_TRY(search());
     // What is missing is not bytes: such a plan has its own reason.
-    if (!best && options_.strategy.flag("gradient_checkpoint.check_gradients"))
+    if (!best_ && options_.strategy.flag("gradient_checkpoint.check_gradients"))
       return CompiledPlan::create(host_, options_);
-    if (!best) {
-      const std::string with = nearest.empty() ? "" : cat(", with ", text_of(nearest));
-      return over_budget(*without.plan, budget_, least, with);
-    }
-    tried[taken].outcome = BudgetTrial::Outcome::taken;
-    PlanOptions chosen = with(best->keys, true);
-    chosen.tried = std::move(tried);
-    if (!best->keys.empty() || best->peak < without.peak) chosen.notes.push_back(note(without, *best));
+    if (!best_) return too_small();
+    tried_[best_->trial].outcome = BudgetTrial::Outcome::taken;
+    PlanOptions chosen = with(best_->keys, true);
+    chosen.threads = options_.threads;
+    std::ranges::stable_sort(tried_, {}, &BudgetTrial::seconds);
+    chosen.tried = std::move(tried_);
+    if (!best_->keys.empty() || best_->peak < without_peak_) chosen.notes.push_back(note());
     return CompiledPlan::create(host_, chosen);
   }
 
  private:
-  PlanOptions with(const Keys& keys, bool budget) const {
+  // Trials of a job of several processes have one thread a rank, because all of them choose alike.
+  PlanOptions with(const Keys& keys, bool fits) const {
     PlanOptions out = options_;
-    if (!budget) {
-      out.strategy.config.erase("memory.budget");
-      // Says no more than that there is a budget.
-      constexpr const char* type = "gradient_checkpoint.type";
-      if (out.strategy.text(type) == "budget") out.strategy.config.erase(type);
-    }
+    out.keeps_to_budget = fits;
+    if (out.over_processes()) out.threads = 1;
     for (const auto& [key, value] : keys) {
+      if (key == state_type_option) {
+        out.train.optimizer_options.set(key, value);
+        continue;
+      }
       const Status set = set_config(out.strategy, key, value);
       EPL_CHECK(set.ok(), set.to_string());
     }
     return out;
   }
 
-  // `least`: as of CompiledPlan::create.
-  Result<Candidate> candidate(const Keys& keys, bool budget, int64_t* least = nullptr) const {
-    EPL_TRY(options_.stop.check());
-    Candidate out{.keys = keys};
-    EPL_ASSIGN(out.plan, CompiledPlan::create(host_, with(keys, budget), least));
-    out.peak = PlanMemory(*out.plan).peak();
-    if (budget) return out;
-    EPL_ASSIGN(const Rehearsal rehearsal, rehearse(host_, out.plan));
-    out.seconds = rehearsal.trace.end() - rehearsal.trace.begin();
-    return out;
-  }
-
-  // What each key may be that the strategy leaves open; the first choice of each is none.
-  std::vector<std::vector<Keys>> choices(const Candidate& without) const {
-    const auto open = [&](const char* key) { return !options_.strategy.config.has(key); };
-    std::vector<std::vector<Keys>> out;
-    if (options_.ranks > 1 && open("zero.level")) out.push_back({{}, {{"zero.level", "v1"}}, {{"zero.level", "v2"}}});
-    if (open("offload.level") && open("offload.values") && has_memory_beside(*without.plan)) {
-      out.push_back({{},
-                     {{"offload.level", "v0"}, {"offload.values", "states"}},
-                     {{"offload.level", "v0"}, {"offload.values", "states, weights, gradients, activations"}}});
+  // The one that no other can be faster than is looked at first. What can only be slower than one that fits is left
+  // out. So what is looked at before the end does not depend on the budget.
+  Status search() {
+    std::set<Waiting> waiting;
+    for (size_t n = 0; n < combinations_; ++n) {
+      if (before(n) == n) waiting.insert({.number = n});
     }
-    // Independent micro-batches are part of the mathematics.
-    const bool is_global = options_.strategy.text("batch.semantics") == "global";
-    if (open("pipeline.num_micro_batch") && is_global)
-      out.push_back({{}, {{"pipeline.num_micro_batch", "2"}}, {{"pipeline.num_micro_batch", "4"}}});
-    return out;
-  }
-
-  static bool has_memory_beside(const CompiledPlan& plan) {
-    const std::shared_ptr<Device> device = plan.device();
-    return memory_beside(*device) != MemoryKind::device;
-  }
-
-  // All combinations that are possible, by the time of their steps.
-  Result<std::vector<Candidate>> all_candidates(const Candidate& without) const {
-    std::vector<Keys> combined = {{}};
-    for (const std::vector<Keys>& of_one : choices(without)) {
-      std::vector<Keys> next;
-      for (const Keys& keys : combined) {
-        for (const Keys& more : of_one) {
-          next.push_back(keys);
-          next.back().insert(next.back().end(), more.begin(), more.end());
-        }
-      }
-      combined = std::move(next);
-    }
-    std::vector<Candidate> out;
-    for (const Keys& keys : combined) {
-      if (keys.empty()) {
-        out.push_back(without);
+    while (!waiting.empty()) {
+      Waiting next = waiting.extract(waiting.begin()).value();
+      if (best_ && next.seconds >= best_->seconds) break;
+      if (next.rehearsed) {
+        EPL_TRY(fit(next));
         continue;
       }
-      // A batch that micro-batches do not divide, or a model for which a key is not possible.
-      auto one = candidate(keys, false);
-      EPL_TRY(options_.stop.check());
-      if (one.ok()) out.push_back(*std::move(one));
+      EPL_ASSIGN(const bool possible, rehearse_step(next));
+      for (size_t n = 0; n < combinations_; ++n) {
+        if (n != next.number && before(n) == next.number) waiting.insert({.seconds = next.seconds, .number = n});
+      }
+      next.rehearsed = true;
+      if (possible) waiting.insert(next);
     }
-    std::ranges::stable_sort(out, {}, &Candidate::seconds);
-    return out;
+    return {};
+  }
+
+  // Takes it if it is the fastest that fits.
+  Status fit(const Waiting& next) {
+    Candidate one = *measured_[next.number];
+    BudgetTrial& trial = tried_[one.trial];
+    if (one.peak > budget_) {
+      trial.again = true;
+      auto fitted = CompiledPlan::create(host_, with(one.keys, true), &trial.peak);
+      if (trial.peak < least_) nearest_ = one.keys;
+      least_ = std::min(least_, trial.peak);
+      if (!fitted.ok()) {
+        if (!is_refusal(fitted.status())) return fitted.status();
+        trial.outcome = BudgetTrial::Outcome::too_large;
+        return {};
+      }
+      trial.peak = one.peak = PlanMemory(**fitted).peak();
+      trial.seconds = one.seconds += seconds_again(**fitted);
+      one.recomputes = true;
+    }
+    trial.outcome = BudgetTrial::Outcome::fits;
+    if (!best_ || one.seconds < best_->seconds) best_ = std::move(one);
+    return {};
+  }
+
+  // Makes its plan and goes through a step. False: it is not possible.
+  Result<bool> rehearse_step(Waiting& next) {
+    EPL_TRY(options_.stop.check());
+    Candidate one{.keys = keys_of(next.number), .trial = tried_.size()};
+    Result<SharedPlan> plan = without_;
+    if (next.number > 0) plan = CompiledPlan::create(host_, with(one.keys, false));
+    const Result<double> seconds = plan.ok() ? seconds_of_step(host_, *plan) : plan.status();
+    if (!seconds.ok()) return is_refusal(seconds.status()) ? Result<bool>(false) : seconds.status();
+    const auto recomputed = [](const Entry& entry) { return !entry.plan.node_recomputed.empty(); };
+    one.seconds = next.seconds = *seconds;
+    one.peak = PlanMemory(**plan).peak();
+    one.recomputes = std::ranges::any_of((*plan)->entries(), recomputed);
+    tried_.push_back({.keys = text_of(one.keys), .peak = one.peak, .seconds = one.seconds});
+    measured_[next.number] = std::move(one);
+    return true;
+  }
+
+  // Of numbers of combinations the last choice is the last digit.
+  void find_choices() {
+    const auto open = [&](const char* key) { return !options_.strategy.config.has(key); };
+    if (options_.ranks > 1 && open("zero.level"))
+      choices_.push_back({.values = {{}, {{"zero.level", "v1"}}, {{"zero.level", "v2"}}}});
+    // Independent micro-batches are part of the mathematics, and their results stay where they are.
+    const bool is_global = options_.strategy.text("batch.semantics") == "global";
+    const std::string most = is_global ? "states, weights, gradients, activations" : "states, weights";
+    if (open("offload.level") && open("offload.values") && has_memory_beside()) {
+      choices_.push_back({.values = {{},
+                                     {{"offload.level", "v0"}, {"offload.values", "states"}},
+                                     {{"offload.level", "v0"}, {"offload.values", most}}},
+                          .takes_time = true});
+    }
+    // Stages wait less for each other with more of them.
+    const bool is_pipeline = without_->entries().front().plan.stages() > 1;
+    if (open("pipeline.num_micro_batch") && is_global)
+      choices_.push_back({.values = {{}, {{"pipeline.num_micro_batch", "2"}}, {{"pipeline.num_micro_batch", "4"}}},
+                          .takes_time = !is_pipeline});
+    if (may_store_in_bf16()) choices_.push_back({.values = {{}, {{std::string(state_type_option), "bf16"}}}});
+    for (const Choice& choice : choices_) combinations_ *= choice.values.size();
+    measured_.resize(combinations_);
+  }
+
+  // Where the strategy allows it, and the trainer leaves it open.
+  bool may_store_in_bf16() const {
+    if (options_.strategy.text("memory.allow_state_type") != "bf16") return false;
+    const TrainOptions& train = options_.train;
+    const auto says = [](const ParameterGroup& group) { return group.options.has(state_type_option); };
+    const auto row = find_optimizer(train.optimizer);
+    return row.ok() && !(*row)->states.empty() && !train.optimizer_options.has(state_type_option) &&
+           std::ranges::none_of(train.groups, says);
+  }
+
+  // Nobody's folder gets files that nobody has asked for.
+  bool has_memory_beside() const {
+    const MemoryKind kind = memory_beside(*without_->device());
+    return kind == MemoryKind::host || (kind == MemoryKind::file && options_.strategy.config.has("offload.folder"));
+  }
+
+  Keys keys_of(size_t number) const {
+    Keys keys;
+    size_t rest = combinations_;
+    for (const Choice& choice : choices_) {
+      rest /= choice.values.size();
+      const Keys& chosen = choice.values[number / rest % choice.values.size()];
+      keys.insert(keys.end(), chosen.begin(), chosen.end());
+    }
+    return keys;
+  }
+
+  // A combination that has less to do; itself if none is known.
+  size_t before(size_t number) const {
+    size_t rest = combinations_;
+    for (const Choice& choice : choices_) {
+      rest /= choice.values.size();
+      const size_t digit = number / rest % choice.values.size();
+      if (choice.takes_time && digit > 0) return number - digit * rest;
+    }
+    return number;
+  }
+
+  Status too_small() const {
+    const Status status =
+        over_budget(*without_, budget_, least_, nearest_.empty() ? "" : cat(", with ", text_of(nearest_)));
+    const bool asks = memory_beside(*without_->device()) == MemoryKind::file &&
+                      !options_.strategy.config.has("offload.folder") && !options_.strategy.config.has("offload.level");
+    if (!asks) return status;
+    return unsupported(status.message(), "; with offload.folder values may lie in files of that folder");
   }
 
   // What was chosen, and what it costs.
-  static std::string note(const Candidate& without, const Candidate& best) {
-    const auto recomputed = [](const Entry& entry) { return !entry.plan.node_recomputed.empty(); };
+  std::string note() const {
     std::vector<std::string> chosen;
-    if (!best.keys.empty()) chosen.push_back(text_of(best.keys));
-    if (std::ranges::any_of(best.plan->entries(), recomputed)) chosen.push_back("what is computed again");
-    const double percent = std::round(1000 * (best.seconds / without.seconds - 1)) / 10;
-    std::string out = cat("memory.budget: ", join(chosen, ", with "), " takes ", number_text(std::abs(percent)),
-                          percent < 0 ? " % less time" : " % more time", " than no budget");
-    if (best.peak < without.peak)
-      out += cat(", which needs ", grouped(without.peak - best.peak), " bytes more on a rank");
+    if (!best_->keys.empty()) chosen.push_back(text_of(best_->keys));
+    if (best_->recomputes) chosen.push_back("what is computed again");
+    std::string out = cat("memory.budget: ", join(chosen, ", with "));
+    if (measured_.front()) {
+      const double percent = std::round(1000 * (best_->seconds / measured_.front()->seconds - 1)) / 10;
+      out += cat(" takes ", number_text(std::abs(percent)), percent < 0 ? " % less time" : " % more time",
+                 " than no budget", best_->peak < without_peak_ ? ", which" : "");
+    } else {
+      out += best_->peak < without_peak_ ? " is taken; no budget" : " is taken";
+    }
+    if (best_->peak < without_peak_)
+      out += cat(" needs ", grouped(without_peak_ - best_->peak), " bytes more on a rank");
     return out;
   }
 
   const Host& host_;
   const PlanOptions& options_;
   const int64_t budget_;
+  SharedPlan without_;  // a budget
+  int64_t without_peak_ = 0;
+  std::vector<Choice> choices_;
+  size_t combinations_ = 1;
+  std::vector<std::optional<Candidate>> measured_;  // by number; none: it was not looked at, or is not possible
+  std::vector<BudgetTrial> tried_;
+  std::optional<Candidate> best_;
+  int64_t least_ = 0;  // that a rank has, of all that were looked at
+  Keys nearest_;       // by which keys
 };
 
 }  // namespace

@@ -107,6 +107,9 @@ std::vector<ConfigKey> keys_of_our_own() {
       built("memory.budget", "",
             "bytes that a rank may have at its peak, as 1.6GB or 2GiB; what the strategy leaves open is chosen so that "
             "the plan fits, see above"),
+      built("memory.allow_state_type", "f32",
+            "with memory.budget: bf16 allows it to store the optimizer's states so (state_type), which changes numbers",
+            {"f32", "bf16"}),
       built(
           "reproducible.level", "data",
           "which layouts give the same bits; run: the same one; data: all but splits; layout: all; exact: as data, and "
@@ -157,6 +160,7 @@ bool keeps_bits(const ConfigKey& key) {
                                                  "io.unbalanced_io_slicing",
                                                  "io.drop_last_files",
                                                  "communication.compression",
+                                                 "memory.allow_state_type",
                                                  "amp.level",
                                                  "amp.loss_scale",
                                                  "amp.type",
@@ -258,6 +262,72 @@ Status check_built(const Strategy& strategy) {
   }
   if (missing.empty()) return {};
   return unsupported("this version knows, but cannot run yet: ", join(missing, "; "));
+}
+
+namespace {
+
+const ConfigKey& row_of(std::string_view name) {
+  return *std::ranges::find(config_keys(), name, [](const ConfigKey& one) { return std::string_view(one.name); });
+}
+
+// A text that names something asks for it also where it is the default, as the type of mixed precision.
+bool asks(const ConfigKey& key, const Attribute& value) {
+  const auto* word = std::get_if<std::string>(&key.value);
+  return !identical(value, key.value) || (word && !word->empty());
+}
+
+bool is_met(const KeyNeed& need, const Strategy& strategy) {
+  const Attribute* set = strategy.config.find(need.other);
+  const Attribute& value = set ? *set : row_of(need.other).value;
+  if (need.words.empty()) return !identical(value, row_of(need.other).value);
+  if (const bool* flag = std::get_if<bool>(&value)) return need.words.front() == (*flag ? "true" : "false");
+  return std::ranges::find(need.words, std::string_view(std::get<std::string>(value))) != need.words.end();
+}
+
+std::string need_text(const KeyNeed& need) {
+  std::vector<std::string> words(need.words.begin(), need.words.end());
+  return words.empty() ? std::string(need.other) : cat(need.other, " = ", join(words, " or "));
+}
+
+}  // namespace
+
+std::span<const KeyNeed> key_needs() {
+  static const std::vector<KeyNeed> needs = {
+      {"io.unbalanced_io_slicing", "io.slicing", {"true"}},
+      {"io.drop_last_files", "io.slicing", {"true"}},
+      {"communication.max_splits", "zero.level", {"v1", "v2"}},
+      {"communication.max_splits", "memory.budget", {}},
+      {"pipeline.virtual_stages", "pipeline.strategy", {"interleaved"}},
+      {"gradient_checkpoint.tensors", "gradient_checkpoint.type", {"collection"}},
+      {"gradient_checkpoint.end_taskgraph", "gradient_checkpoint.type", {}},
+      {"gradient_checkpoint.end_taskgraph", "memory.budget", {}},
+      {"gradient_checkpoint.check_gradients", "gradient_checkpoint.type", {}},
+      {"gradient_checkpoint.check_gradients", "memory.budget", {}},
+      {"offload.values", "offload.level", {"v0"}},
+      {"offload.folder", "offload.level", {"v0"}},
+      {"offload.folder", "memory.budget", {}},
+      {"memory.allow_state_type", "memory.budget", {}},
+      {"amp.type", "amp.level", {"O1"}},
+      {"amp.loss_scale", "amp.type", {"f16"}},
+      {"amp.debug_log", "amp.type", {"f16"}},
+  };
+  return needs;
+}
+
+Status check_needs(const Strategy& strategy) {
+  for (const Attributes::Entry& entry : strategy.config.entries()) {
+    std::vector<std::string> missing;
+    bool met = false;
+    for (const KeyNeed& need : key_needs()) {
+      if (need.key != entry.name) continue;
+      met = met || is_met(need, strategy);
+      missing.push_back(need_text(need));
+    }
+    if (missing.empty() || met || !asks(row_of(entry.name), entry.value)) continue;
+    return invalid(entry.name, " = ", attribute_text(entry.value), " does nothing by itself; it needs ",
+                   join(missing, ", or "));
+  }
+  return {};
 }
 
 }  // namespace epl

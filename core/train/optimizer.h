@@ -34,6 +34,14 @@ inline Result<const OptimizerRow*> find_optimizer(std::string_view name) {
   return find_named(optimizer_table(), name, "optimizer");
 }
 
+// Of rows that keep states: how they are stored.
+inline constexpr std::string_view state_type_option = "state_type";
+// `is_set`: somebody says so. A row without states does not declare that option.
+inline Status check_state_type(const OptimizerRow& row, bool is_set) {
+  if (!is_set || !row.states.empty()) return {};
+  return unsupported("optimizer ", row.name, " keeps no states, so state_type has nothing to say; leave it out");
+}
+
 #define EPL_OPTIMIZER(row_name) EPL_ROW(EPL_OPTIMIZER, row_name, ::epl::OptimizerTable, ::epl::OptimizerRow)
 
 }  // namespace epl

@@ -51,9 +51,11 @@ class TrainStepBuilder {
   // Options of group i at i + 1; those outside any group first.
   Status complete_groups() {
     const std::string what = cat("optimizer ", row_->name);
+    EPL_TRY(check_state_type(*row_, options_.optimizer_options.has("state_type")));
     EPL_ASSIGN(Attributes base, complete_options(row_->options, options_.optimizer_options, what));
     group_options_.push_back(base);
     for (size_t i = 0; i < options_.groups.size(); ++i) {
+      EPL_TRY(check_state_type(*row_, options_.groups[i].options.has("state_type")));
       Attributes merged = base;
       for (const Attributes::Entry& entry : options_.groups[i].options.entries()) merged.set(entry.name, entry.value);
       EPL_ASSIGN(merged, complete_options(row_->options, merged, cat(what, ", parameter group ", i)));

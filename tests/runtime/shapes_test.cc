@@ -1,10 +1,12 @@
 // Several shapes in one plan: one state and one arena, and the bits of a session that is planned for the shape alone.
 #include <gtest/gtest.h>
 
+#include "core/compile/budget.h"
 #include "core/compile/plan_decisions.h"
 #include "core/compile/plan_memory.h"
 #include "core/runtime/evaluation.h"
 #include "core/runtime/predictor.h"
+#include "core/runtime/rehearsal.h"
 #include "core/runtime/session_checkpoint.h"
 #include "tests/runtime/mlp.h"
 #include "tests/runtime/trained.h"
@@ -236,6 +238,26 @@ TEST(Shapes, DecisionsOfAFileAreThoseOfEachShape) {
   again.shapes[1].binding = binding_of({2, 4});
   EXPECT_NE(CompiledPlan::create(test_host(2), again).status().message().find("another train@2 graph"),
             std::string::npos);
+}
+
+// What plans are chosen by for a budget.
+TEST(Shapes, EachCountsInTheTimeOfAStep) {
+  for (const char* strategy : {"{}", R"({"gradient_checkpoint.type": "auto", "pipeline.num_micro_batch": 2})"}) {
+    const auto of = [&](const std::vector<Sizes>& some) {
+      const auto plan = layout_plan(options_of(some, 1, strategy)).value();
+      return std::pair(seconds_of_step(test_host(2), plan).value(), seconds_again(*plan));
+    };
+    const auto all = of(shapes);
+    std::pair<double, double> sum;
+    for (const Sizes& sizes : shapes) {
+      const auto one = of({sizes});
+      sum.first += one.first;
+      sum.second += one.second;
+    }
+    EXPECT_NEAR(all.first, sum.first / 3, 1e-12) << strategy;
+    EXPECT_NEAR(all.second, sum.second / 3, 1e-12) << strategy;
+    EXPECT_NE(all.first, of({shapes.front()}).first) << strategy;
+  }
 }
 
 TEST(Shapes, SlicesTellThemApart) {

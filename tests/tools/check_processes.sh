@@ -34,6 +34,17 @@ expect 0 "4 passed, 1 refused, 0 failed" "$epl" check "$cases/mlp_bce_momentum" 
 [ "$(grep -o '"processes":[0-9]*' lines.json | tr -d '\n')" = '"processes":2"processes":4"processes":4' ] ||
   fail "strategies ran in other processes: $(cat lines.json)"
 
+# An option is refused where its strategy is, or for a reason that its list names; else it is a failure.
+echo '[]' >none.json
+echo '[{"name": "narrow", "optimizer": {"state_type": "bf16"}}]' >narrow.json
+echo '[{"name": "narrow", "optimizer": {"state_type": "bf16"}, "refused": ["keeps no states"]}]' >listed.json
+echo '[{"name": "offload", "strategy": {"offload.level": "v0"}}]' >offload.json
+echo '[{"name": "too many", "ranks": 2, "strategy": {"pipeline.num_micro_batch": 64, "batch.semantics":
+  "per_micro_batch"}}]' >many.json
+expect 1 "0 passed, 0 refused, 1 failed" "$epl" check "$cases/mlp_sgd_legacy" --strategies none.json --options narrow.json
+expect 0 "0 passed, 1 refused, 0 failed" "$epl" check "$cases/mlp_sgd_legacy" --strategies none.json --options listed.json
+expect 0 "1 passed, 1 refused, 0 failed" "$epl" check "$cases/mlp_sgd_legacy" --strategies many.json --options offload.json
+
 # A wrong answer is one, and is said once; so is what cannot be read.
 cp -r "$cases/mlp_sgd_legacy" wrong &&
   sed 's/^  1.683006432950935,/  9.683006432950935,/' wrong/reference.json >changed && mv changed wrong/reference.json

@@ -50,7 +50,7 @@ even=$(train even --steps 8 --ranks 2 --strategy '{"io.slicing": true}')
 grep -q "5 files do not divide over 2 replicas" even.err even.json || fail "nobody said why files were not sharded"
 dropped=$(train dropped --steps 8 --ranks 2 --strategy '{"io.slicing": true, "io.drop_last_files": true}')
 [ "$dropped" != "$plain" ] && [ "$dropped" != "$sliced" ] || fail "the last file was not dropped"
-expect 3 "io.slicing asks for" "$epl" train mlp.onnx --data 'part*.csv' --steps 1 --out wrong --strategy \
+expect 3 "it needs io.slicing = true" "$epl" train mlp.onnx --data 'part*.csv' --steps 1 --out wrong --strategy \
   '{"io.drop_last_files": true}'
 expect 4 "no full files to shard" "$epl" train mlp.onnx --data 'part*.csv' --batch 4 --steps 1 --out wrong --ranks 2 \
   --strategy "$sharded" --held-out 0.2

@@ -79,10 +79,16 @@ class Offloading {
         return error(Code::not_found, "offload.values: no values are ", quoted(name), choices(name, known));
       in_full_[static_cast<size_t>(found - known.begin())] = true;
     }
+    for (const Offloadable held : {Offloadable::gradients, Offloadable::activations}) {
+      if (plan_.independent_micro_batches && in_full(held))
+        return unsupported("offload.values = ", plan_.strategy.text("offload.values"), ": ", name_of(held),
+                           " stay where kernels compute with batch.semantics = per_micro_batch; leave them out");
+    }
     where_hidden_ = names.empty();
     if (names.empty()) in_full_ = {true, true, false, false};
     return {};
   }
+  static std::string_view name_of(Offloadable held) { return held_names[static_cast<size_t>(held)]; }
   bool in_full(Offloadable held) const { return in_full_[static_cast<size_t>(held)]; }
 
   const Node& node(NodeId n) const { return graph_.node(n); }

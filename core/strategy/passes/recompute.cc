@@ -148,6 +148,7 @@ class Recomputing {
   // How much less time another choice could take.
   std::string bound() const {
     if (seconds_ <= 0) return {};
+    if (least_seconds_ <= 0) return "; how much less time another choice in as few bytes could take is not known";
     const double less = std::ceil(1000 * (seconds_ - least_seconds_) / seconds_ - 1e-6) / 10;
     return less <= 0 ? std::string("; in as few bytes nothing takes less time")
                      : cat("; in as few bytes nothing takes more than ", number_text(less), " % less time for it");
@@ -176,11 +177,7 @@ EPL_PASS(recompute) {
         const std::string type = c.plan.strategy.text("gradient_checkpoint.type");
         const int64_t bytes = c.options.integer("bytes");
         if (type == "budget" && bytes == 0) return {};
-        if (type.empty() && bytes == 0) {
-          if (c.plan.strategy.text("gradient_checkpoint.tensors").empty()) return {};
-          return invalid("gradient_checkpoint.tensors names what is kept, and gradient_checkpoint.type is not set; ",
-                         "say \"collection\"");
-        }
+        if (type.empty() && bytes == 0) return {};
         if (c.plan.node_block.empty() && c.plan.graph->node_count() > 0) return invalid("it needs schedule before it");
         return Recomputing(c).run(type == "collection" && bytes == 0, bytes);
       }};
