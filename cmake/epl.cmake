@@ -117,8 +117,8 @@ mark_as_advanced(ZLIB_INCLUDE ZLIB_ARCHIVE)
 include(${CMAKE_CURRENT_LIST_DIR}/sha256.cmake)
 
 # What runs once for a model or a call, never in a loop over numbers, is compiled for its size: the library stays under
-# 10 MB, which tests/install holds. What searches for plans is a fifth of all that is compiled, and takes a third less of
-# the compiler's time with -O1.
+# 10 MB, which tests/install holds. What searches for plans is a fifth of all that is compiled, and takes a third less
+# of the compiler's time with -O1.
 set(parts epl_objects)
 function(epl_part name folders optimization)
   set(part ${plain})

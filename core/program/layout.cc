@@ -72,8 +72,7 @@ class Layout {
     const bool interleaved = std::ranges::any_of(l_.loops, &Loop::interleaved);
     memory.arena_live_bytes =
         lay_out(storages, max_looks, interleaved ? max_search_looks : few_search_looks).largest_live;
-    for (const Storage& s : storages)
-      memory.arena_bytes = std::max(memory.arena_bytes, s.offset + s.bytes);
+    for (const Storage& s : storages) memory.arena_bytes = std::max(memory.arena_bytes, s.offset + s.bytes);
     auto next = storages.begin();
     for (LiveRange& live : l_.ranges) {
       if (live.memory != memory.kind) continue;

@@ -41,9 +41,10 @@ echo '[{"name": "narrow", "optimizer": {"state_type": "bf16"}, "refused": ["keep
 echo '[{"name": "offload", "strategy": {"offload.level": "v0"}}]' >offload.json
 echo '[{"name": "too many", "ranks": 2, "strategy": {"pipeline.num_micro_batch": 64, "batch.semantics":
   "per_micro_batch"}}]' >many.json
-expect 1 "0 passed, 0 refused, 1 failed" "$epl" check "$cases/mlp_sgd_legacy" --strategies none.json --options narrow.json
-expect 0 "0 passed, 1 refused, 0 failed" "$epl" check "$cases/mlp_sgd_legacy" --strategies none.json --options listed.json
-expect 0 "1 passed, 1 refused, 0 failed" "$epl" check "$cases/mlp_sgd_legacy" --strategies many.json --options offload.json
+mlp=$cases/mlp_sgd_legacy
+expect 1 "0 passed, 0 refused, 1 failed" "$epl" check "$mlp" --strategies none.json --options narrow.json
+expect 0 "0 passed, 1 refused, 0 failed" "$epl" check "$mlp" --strategies none.json --options listed.json
+expect 0 "1 passed, 1 refused, 0 failed" "$epl" check "$mlp" --strategies many.json --options offload.json
 
 # A wrong answer is one, and is said once; so is what cannot be read.
 cp -r "$cases/mlp_sgd_legacy" wrong &&

@@ -1,5 +1,5 @@
-# Values in files (offload.level) where things go wrong: a folder that is full, a process that is killed, one that loses its
-# folder. Errors name the place, nothing is lost, and nothing is left behind.
+# Values in files (offload.level) where things go wrong: a folder that is full, a process that is killed, one that loses
+# its folder. Errors name the place, nothing is lost, and nothing is left behind.
 . "$(dirname "$0")/begin.sh"
 
 expect 0 "" "$epl" template mlp --sizes 4,128,128,2 --out m.onnx
@@ -11,8 +11,8 @@ offload() {
 learn() { exec "$epl" train m.onnx --data t.csv --data-options '{"classes": true}' --batch 8 --json "$@"; }
 mkdir scratch
 
-# Ended by kill -9 wherever it happens to be behind its first checkpoint, and gone on with: the bits are those of a run in
-# memory.
+# Ended by kill -9 wherever it happens to be behind its first checkpoint, and gone on with: the bits are those of a run
+# in memory.
 (learn --steps 400 --out unharmed) >unharmed.json 2>/dev/null || fail "the run that is not killed"
 for moment in 0.02 0.09; do
   rm -rf killed

@@ -81,7 +81,7 @@ class Offloading {
     }
     for (const Offloadable held : {Offloadable::gradients, Offloadable::activations}) {
       if (plan_.independent_micro_batches && in_full(held))
-        return unsupported("offload.values = ", plan_.strategy.text("offload.values"), ": ", name_of(held),
+        return unsupported("offload.values = ", quoted(plan_.strategy.text("offload.values")), ": ", name_of(held),
                            " stay where kernels compute with batch.semantics = per_micro_batch; leave them out");
     }
     where_hidden_ = names.empty();
