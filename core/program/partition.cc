@@ -8,6 +8,9 @@
 
 namespace epl {
 
+// So many nodes are more than a layer has.
+static constexpr int far_behind = 256;
+
 Result<LocalGraph> Partition::run() {
   std::optional<std::vector<NodeId>> order = run_order(plan_);
   EPL_CHECK(order.has_value(), "verify_plan has found an order");
@@ -233,13 +236,17 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, co
   if (moves.empty()) return now;
   const bool by_owners = routes && brings_rows(mesh_, moves, lies(v), *routes);
   const Value owners = by_owners ? routes->owners : Value{};
-  for (auto [known, end] = known_.moved.equal_range(v); known != end; ++known) {
-    if (known->second.as == wanted && known->second.owners == owners &&
-        (!known->second.phase || *known->second.phase == user))
-      return known->second.shard;
-  }
   const ValueInfo& info = global_.value(v);
   const bool gathers = std::ranges::any_of(moves, &Move::gathers);
+  const int nodes = local_.graph.node_count();
+  for (auto [known, end] = known_.moved.equal_range(v); known != end; ++known) {
+    Known::Moved& moved = known->second;
+    if (moved.as != wanted || moved.owners != owners || (moved.phase && *moved.phase != user)) continue;
+    // A weight is gathered again where it is used again much later, and is not there in full in between.
+    if (gathers && info.kind == ValueKind::parameter && nodes - moved.last_use > far_behind) continue;
+    moved.last_use = nodes;
+    return moved.shard;
+  }
   const bool made = info.kind == ValueKind::result;
   const Phase phase = gathers || (!made && user == Phase::update) ? user
                       : made                                      ? global_.node(info.producer).phase
@@ -247,7 +254,8 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, co
   const Value shard =
       by_owners ? dispatched(w, now, moves, *routes, info.name, phase) : w.append(moves, info.name, now, phase);
   if (!lies(v).uneven() && to.uneven()) zero_padding_.insert(shard);
-  known_.moved.emplace(v, Known::Moved{wanted, shard, gathers ? std::optional(user) : std::nullopt, owners});
+  known_.moved.emplace(
+      v, Known::Moved{wanted, shard, gathers ? std::optional(user) : std::nullopt, owners, local_.graph.node_count()});
   return shard;
 }
 

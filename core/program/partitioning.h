@@ -160,6 +160,7 @@ class Partition {
       Value shard;
       std::optional<Phase> phase;  // for the nodes of this phase alone
       Value owners;                // of its rows, where it has no others
+      int last_use = 0;            // nodes that there were of the rank
     };
     struct Unpadded {
       Value from;

@@ -10,6 +10,7 @@
 
 #include "core/compile/overview.h"
 #include "core/program/held.h"
+#include "core/program/memory.h"
 #include "core/runtime/rehearsal.h"
 #include "tests/runtime/trained.h"
 
@@ -90,8 +91,9 @@ TEST_P(Peaks, AndSoIsEveryTimeOfAStep) {
         for (const int64_t bytes : held.over_time()[at]) ASSERT_GE(bytes, 0);
       }
       const std::vector<HeldValue> fullest = held.at(held.fullest());
-      const int64_t sum = std::accumulate(fullest.begin(), fullest.end(), int64_t{0},
-                                          [](int64_t all, const HeldValue& value) { return all + value.bytes; });
+      const int64_t sum =
+          std::accumulate(fullest.begin(), fullest.end(), int64_t{0},
+                          [](int64_t all, const HeldValue& value) { return all + aligned_bytes(value.bytes); });
       EXPECT_EQ(sum, *std::ranges::max_element(live));
     }
   }
@@ -198,6 +200,25 @@ TEST(PeakOfMicroBatches, HasFewWeightsInTwoTypes) {
     };
     EXPECT_LE(arena(R"(, "amp.level": "O1")"), arena("") + 3 * 64 * 64 * 2) << ranks;
   }
+}
+
+// A weight that the first layer and the last one share is gathered for each of them.
+TEST(PeakOfGatheredWeights, HasNoneThatWaitsForALayerFarBehind) {
+  constexpr int many = 100;
+  std::string text = "graph tied(x: f32[8,16] batch 0) {\n  tied: f32[16,16] = param\n";
+  for (int i = 1; i < many; ++i) text += cat("  w", i, ": f32[16,16] = param\n");
+  text += "  forward:\n  r0: f32[8,16] = matmul(x, tied)\n";
+  for (int i = 1; i < many; ++i)
+    text += cat("  h", i, ": f32[8,16] = matmul(r", i - 1, ", w", i, ")\n  r", i, ": f32[8,16] = relu(h", i, ")\n");
+  text += cat("  y: f32[8,16] = matmul(r", many - 1, ", tied)\n  output y = y\n}\n");
+  const auto plan = layout_plan(layout_options(GraphModel::parse(text), 2, at_level("data", in_shards)));
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const Entry& train = *(*plan)->entry(EntryKind::train);
+  const HeldArena held(train.programs[0], train.locals[0]);
+  int64_t most = 0;
+  for (const HeldBytes& bytes : held.over_time()) most = std::max(most, bytes[static_cast<size_t>(Held::gathered)]);
+  EXPECT_GT(most, 0);
+  EXPECT_LE(most, 2 * 16 * 16 * 4);
 }
 
 // Layers are one line, with how many they are.
