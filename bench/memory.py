@@ -5,8 +5,8 @@
 The options behind `--` are those of `epl plan`, such as --ranks 8 --batch 64 --optimizer adamw. A row is a level of
 ZeRO, with and without recomputation; a column is a precision, and whether states and weights lie in files. A cell has
 the gigabytes (10^9) of a rank at its peak and the predicted time, as a multiple of that of the first cell. --keys are
-keys of a strategy for all cells. Nothing is allocated, so models of any size can be planned; for each cell the model is
-read and planned once.
+keys of a strategy for all cells, which those of a cell replace. Nothing is
+allocated, so models of any size can be planned; for each cell the model is read and planned once.
 """
 import argparse
 import json
@@ -20,7 +20,8 @@ ROWS = [(f"{level}{', computed again' if again else ''}",
 COLUMNS = [("float32", {}, []),
            ("amp", {"amp.level": "O1"}, []),
            ("amp, bf16 states", {"amp.level": "O1"}, ["--optimizer-option", "state_type=bf16"]),
-           ("amp, offload", {"amp.level": "O1", "offload.level": "v0", "offload.values": "states, weights"}, [])]
+           ("amp, offload", {"amp.level": "O1", "offload.level": "v0", "offload.values": "states, weights",
+                            "offload.folder": "."}, [])]
 
 
 def planned(options, strategy, more):
