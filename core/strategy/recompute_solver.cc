@@ -104,36 +104,45 @@ void RecomputeSolver::improve(ComputedAgain& again, double bytes) const {
 }
 
 std::optional<RecomputeChoice> RecomputeSolver::within(double bytes) const {
-  RecomputeChoice choice{.again = ComputedAgain(problem_.nodes.size())};
-  if (most_ > bytes) {
-    const PricedBound bound = priced_bound(problem_, blocks_, bytes);
-    std::optional<Found> found = joined(bytes, bound.price, close * bound.seconds);
-    if (!found) found = joined(bytes, scarce * bound.price, std::numeric_limits<double>::infinity());
-    if (!found) return {};
-    choice.again = std::move(found->again);
-    improve(choice.again, bytes);
-    choice.least_seconds = std::max(found->least_seconds, bound.seconds);
-  }
-  const RecomputeCost cost = cost_of(problem_, choice.again);
-  choice.seconds = cost.seconds;
-  choice.peak = cost.peak;
-  choice.least_seconds = std::min(choice.least_seconds, choice.seconds);
-  return choice;
+  if (most_ <= bytes) return priced(ComputedAgain(problem_.nodes.size()), 0);
+  constexpr double any = std::numeric_limits<double>::infinity();
+  const PricedBound bound = priced_bound(problem_, blocks_, bytes);
+  std::optional<Found> found = joined(bytes, bound.price, close * bound.seconds);
+  // Where bytes are dear, what is found depends on the price.
+  if (!found) found = joined(bytes, scarce * bound.price, any);
+  if (!found) found = joined(bytes, dearest(), any);
+  if (!found) return {};
+  improve(found->again, bytes);
+  return priced(std::move(found->again), std::max(found->least_seconds, bound.seconds));
 }
 
 RecomputeChoice RecomputeSolver::least() const {
+  ComputedAgain least(problem_.nodes.size());
   double fits = most_, fails = problem_.always;
-  const double price = scarce * priced_bound(problem_, blocks_, most_).price;
+  const double price = dearest();
   while (fits - fails > least_within * fits) {
     const double middle = (fits + fails) / 2;
-    if (const std::optional<Found> found = joined(middle, price, std::numeric_limits<double>::infinity())) {
-      fits = std::min(middle, cost_of(problem_, found->again).peak);
+    if (std::optional<Found> found = joined(middle, price, std::numeric_limits<double>::infinity())) {
+      least = std::move(found->again);
+      fits = std::min(middle, cost_of(problem_, least).peak);
     } else {
       fails = middle;
     }
   }
-  std::optional<RecomputeChoice> found = within(fits);
-  return found ? *std::move(found) : *within(most_);
+  if (std::optional<RecomputeChoice> choice = within(fits)) return *std::move(choice);
+  improve(least, fits);
+  return priced(std::move(least), priced_bound(problem_, blocks_, fits).seconds);
+}
+
+// What a byte is worth where hardly anything fits.
+double RecomputeSolver::dearest() const { return scarce * priced_bound(problem_, blocks_, most_).price; }
+
+RecomputeChoice RecomputeSolver::priced(ComputedAgain again, double least_seconds) const {
+  const RecomputeCost cost = cost_of(problem_, again);
+  return {.again = std::move(again),
+          .seconds = cost.seconds,
+          .peak = cost.peak,
+          .least_seconds = std::min(least_seconds, cost.seconds)};
 }
 
 }  // namespace epl

@@ -37,6 +37,8 @@ class RecomputeSolver {
   };
   std::optional<Found> joined(double bytes, double price, double slack) const;
   void improve(ComputedAgain& again, double bytes) const;
+  double dearest() const;
+  RecomputeChoice priced(ComputedAgain again, double least_seconds) const;
 
   const RecomputeProblem& problem_;  // outlives it
   const std::vector<RecomputeBlock> blocks_;
