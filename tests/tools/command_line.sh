@@ -35,6 +35,13 @@ for json in $modes; do
   esac
 done
 expect 0 "2 BatchNormalization node(s) are frozen" "$epl" plan "$frozen" --batch 4
+# A deep model is computed again where that takes less memory.
+expect 0 "wrote layers.onnx" "$epl" template gpt2 --layers 12 --width 96 --heads 4 --context 64 --vocab 3000 \
+  --out layers.onnx
+for type in f32 bf16; do
+  expect 0 "the backward pass computes" "$epl" plan layers.onnx --batch 4 --optimizer adamw --state-type $type \
+    --strategy '{"gradient_checkpoint.type": "auto"}'
+done
 # Long lists are cut, unless all is asked for; without a file a person is told what there is, not JSON.
 expect 0 "wrote deep.onnx" "$epl" template gpt2 --layers 12 --width 16 --heads 2 --context 8 --out deep.onnx
 [ "$("$epl" inspect deep.onnx | wc -l)" -lt 60 ] || fail "inspect of a deep model is long"
