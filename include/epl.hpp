@@ -483,6 +483,12 @@ struct engine_options : epl_engine_options {
     packs_length = text.size();
     return *this;
   }
+  /// The text must outlive the call that the struct is given to.
+  engine_options& set_kernel_cache(std::string_view text) {
+    kernel_cache = text.data();
+    kernel_cache_length = text.size();
+    return *this;
+  }
   /// allocate, release: whatever can be called (docs/cpp.md); nullptr leaves one out.
   template <class F0, class F1 = std::nullptr_t>
   engine_options& set_allocator(F0 allocate_function, F1 release_function = {}) {

@@ -1,4 +1,5 @@
-// From a text of CUDA C++ to PTX, by NVRTC. What has been compiled is kept for the process, by capability and text.
+// From a text of CUDA C++ to PTX, by NVRTC. What has been compiled is kept for the process, by capability and text, and
+// in a folder for later ones (kernel_cache.h).
 #pragma once
 
 #include <memory>
@@ -8,8 +9,11 @@
 
 namespace epl::cuda {
 
-// `capability` 90: for GPUs of 9.0 and later. `libraries`: the folder in which NVRTC is looked for first.
-Result<std::shared_ptr<const std::string>> compile(const std::string& libraries, int capability,
+class KernelCache;
+
+// `capability` 90: for GPUs of 9.0 and later. `libraries`: the folder in which NVRTC is looked for first. `cache` may
+// be null.
+Result<std::shared_ptr<const std::string>> compile(const std::string& libraries, KernelCache* cache, int capability,
                                                    const std::string& source);
 
 }  // namespace epl::cuda

@@ -28,6 +28,7 @@ Result<Shared> gpu_of(void* device) {
 GpuStream& stream_of(void* stream) { return *static_cast<GpuStream*>(stream); }
 Address address(const void* memory) { return reinterpret_cast<Address>(memory); }
 std::string folder_of(const epl_pack_home* home) { return home->libraries == nullptr ? "" : home->libraries; }
+std::string cache_of(const epl_pack_home* home) { return home->kernels == nullptr ? "" : home->kernels; }
 
 int32_t count(const epl_pack_home* home, const epl_pack_reason* failure) noexcept {
   int devices = 0;
@@ -59,7 +60,7 @@ int32_t between(const epl_pack_home* home, int32_t ordinal, int32_t other, const
 
 int32_t open(const epl_pack_home* home, int32_t ordinal, void** device, const epl_pack_reason* failure) noexcept {
   return answered(failure, [&]() -> Status {
-    EPL_ASSIGN(Shared gpu, Gpu::open(folder_of(home), ordinal));
+    EPL_ASSIGN(Shared gpu, Gpu::open(folder_of(home), cache_of(home), ordinal));
     const int capability = gpu->capability, processors = gpu->processors;
     *device = new Target{.gpu = std::move(gpu), .capability = capability, .processors = processors};
     return {};
@@ -71,6 +72,17 @@ int32_t plan(const epl_pack_device_facts* facts, void** device, const epl_pack_r
     EPL_TRY(check_capability(facts->name, facts->capability));
     if (facts->processors < 1) return invalid("a GPU of ", facts->processors, " processors");
     *device = new Target{.gpu = nullptr, .capability = facts->capability, .processors = facts->processors};
+    return {};
+  });
+}
+
+int32_t note(void* device, const epl_pack_reason* text) noexcept {
+  const Shared& gpu = static_cast<Target*>(device)->gpu;
+  if (gpu == nullptr || gpu->cache == nullptr) return 0;
+  return answered(text, [&]() -> Status {
+    const bool is_news = gpu->cache->is_news();
+    if (is_news) return error(Code::exhausted, gpu->cache->note());
+    write_reason(text, gpu->cache->note().c_str());
     return {};
   });
 }
@@ -216,6 +228,7 @@ const epl_pack_device device_verbs = {.struct_size = sizeof(epl_pack_device),
                                       .stamp = stamp,
                                       .plan = plan,
                                       .library = library,
-                                      .between = between};
+                                      .between = between,
+                                      .note = note};
 
 }  // namespace epl::cuda

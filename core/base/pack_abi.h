@@ -193,10 +193,11 @@ typedef struct epl_pack_carrier {
 #define EPL_PACK_MISSING (-3) /* a library or a device that is not there */
 #define EPL_PACK_LOST (-4)    /* the device does nothing any more */
 
-/* How its pack reaches a device: where it looks for the libraries that it opens before it asks the loader, or NULL. */
+/* What the host gives the pack of a device. */
 typedef struct epl_pack_home {
   uint64_t struct_size;
-  const char* libraries;
+  const char* libraries; /* where it looks for the libraries that it opens before it asks the loader, or NULL */
+  const char* kernels;   /* the folder in which what it compiles stays for later processes; NULL or empty: nowhere */
 } epl_pack_home;
 
 typedef struct epl_pack_device_facts {
@@ -288,6 +289,9 @@ typedef struct epl_pack_device {
   /* Writes to `joined` how two devices are joined. */
   int32_t (*between)(const epl_pack_home* home, int32_t ordinal, int32_t other, const epl_pack_reason* joined,
                      const epl_pack_reason* failure);
+  /* Writes a sentence about what the pack keeps for later processes, where there is one to say. EPL_PACK_FAILED where
+   * something that costs time has happened since the last call, as a full disk. */
+  int32_t (*note)(void* device, const epl_pack_reason* text);
 } epl_pack_device;
 
 typedef struct epl_pack {

@@ -70,4 +70,19 @@ expect 4 "Tesla V100-SXM2-16GB is too old" gpu devices=v100 "$epl" plan m.onnx -
 gpu devices=h100 "$epl" plan m.onnx --data t.csv --device cuda --json >here.json || fail "a plan on the machine"
 "$epl" plan m.onnx --data t.csv --device cuda:h100 --json >sheet.json || fail "a plan by a sheet"
 [ "$(value peak_bytes here.json)" = "$(value peak_bytes sheet.json)" ] || fail "the peaks of both plans differ"
+
+# Kernels stay for later runs, which compile only what is damaged. A compiled one is another file under its name.
+rm -rf cache
+expect 0 "" gpu devices=h100 "$epl" train m.onnx --data t.csv --steps 1 --device cuda --kernel-cache kernels --out run
+ls -i kernels | sort >before.txt
+[ "$(wc -l <before.txt)" -ge 5 ] || fail "few kernels were kept: $(cat before.txt)"
+damaged=$(ls kernels | sed -n 2p)
+: >kernels/$damaged
+expect 0 "" gpu devices=h100 "$epl" train m.onnx --data t.csv --steps 1 --device cuda --kernel-cache kernels --out run2
+ls -i kernels | sort >after.txt
+[ "$(comm -23 before.txt after.txt | wc -l)" = 1 ] || fail "kernels were compiled again: $(cat before.txt after.txt)"
+[ -s kernels/$damaged ] || fail "a damaged kernel was not replaced"
+[ ! -e cache ] || fail "the user's folder was written to: $(ls cache)"
+expect 0 "not kept in" gpu devices=h100 "$epl" plan m.onnx --data t.csv --device cuda --kernel-cache t.csv/kernels
+expect 0 "" gpu devices=h100 "$epl" plan m.onnx --data t.csv --device cuda --kernel-cache none
 exit $failed

@@ -394,6 +394,12 @@ type EngineOptions struct {
 	// that tensors, sessions and predictors may have together, however many there are; more is
 	// EPL_ERROR_OUT_OF_MEMORY, of a session before it is made. 0: what the machine has
 	MemoryBytes uint64
+
+	// a folder, made where it is not there, in which what is compiled for a GPU stays for later processes, of which
+	// many may share it; they trust what is in it. NULL: nowhere
+	KernelCache *C.char
+
+	KernelCacheLength uint64
 }
 
 // NewEngineOptions has the default in every field.
@@ -402,7 +408,7 @@ func NewEngineOptions() EngineOptions {
 }
 
 // Go and C agree on the layout, else this does not compile.
-var _ [96]struct{} = [unsafe.Sizeof(EngineOptions{})]struct{}{}
+var _ [112]struct{} = [unsafe.Sizeof(EngineOptions{})]struct{}{}
 var _ [8]struct{} = [unsafe.Offsetof(EngineOptions{}.Threads)]struct{}{}
 var _ [12]struct{} = [unsafe.Offsetof(EngineOptions{}.LogLevel)]struct{}{}
 var _ [16]struct{} = [unsafe.Offsetof(EngineOptions{}.Allocate)]struct{}{}
@@ -415,6 +421,8 @@ var _ [64]struct{} = [unsafe.Offsetof(EngineOptions{}.LogDestroy)]struct{}{}
 var _ [72]struct{} = [unsafe.Offsetof(EngineOptions{}.Packs)]struct{}{}
 var _ [80]struct{} = [unsafe.Offsetof(EngineOptions{}.PacksLength)]struct{}{}
 var _ [88]struct{} = [unsafe.Offsetof(EngineOptions{}.MemoryBytes)]struct{}{}
+var _ [96]struct{} = [unsafe.Offsetof(EngineOptions{}.KernelCache)]struct{}{}
+var _ [104]struct{} = [unsafe.Offsetof(EngineOptions{}.KernelCacheLength)]struct{}{}
 
 // DeviceInfo is epl_device_info.
 type DeviceInfo struct {

@@ -506,7 +506,7 @@ public final class Raw {
    * epl_engine_options.
    */
   public static final class EngineOptions extends Struct {
-    public static final int SIZE = 96;
+    public static final int SIZE = 112;
 
     public EngineOptions() {
       super(SIZE, true);
@@ -590,6 +590,19 @@ public final class Raw {
     public EngineOptions memoryBytes(long value) {
       memory.putLong(88, value);
       return this;
+    }
+
+    /**
+     * a folder, made where it is not there, in which what is compiled for a GPU stays for later processes, of
+     * which many may share it; they trust what is in it. NULL: nowhere
+     */
+    public EngineOptions kernelCache(byte[] utf8) {
+      setText(96, 104, utf8);
+      return this;
+    }
+
+    public byte[] kernelCache() {
+      return text(96, 104);
     }
   }
 
