@@ -744,8 +744,9 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_plan_ranks(const ep
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
 epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank);
 /* As a text for people, which may change with every version: "explain"; the stages of the train step: "graph", "plan",
- * "local", "program", "kernels" (those chosen and why better ones were not), or of another entry: "evaluate.graph",
- * "predict.program", of another shape "train@1.graph". "explain" goes through a step in virtual time, on a simulated
+ * "local", "program", "kernels" (those chosen and why better ones were not), "texts" (what these are compiled from, for
+ * a GPU that need not be there, as lines of JSON), or of another entry: "evaluate.graph", "predict.program", of another
+ * shape "train@1.graph". "explain" goes through a step in virtual time, on a simulated
  * device. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
 epl_plan_print(const epl_plan* plan, const char* EPL_TEXT(stage_length) stage, size_t stage_length,

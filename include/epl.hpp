@@ -1145,9 +1145,10 @@ class plan : public detail::handle<epl_plan, epl_plan_destroy> {
   }
 
   /// As a text for people, which may change with every version: "explain"; the stages of the train step:
-  /// "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of another
-  /// entry: "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes through a
-  /// step in virtual time, on a simulated device.
+  /// "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), "texts" (what
+  /// these are compiled from, for a GPU that need not be there, as lines of JSON), or of another entry:
+  /// "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes through a step in
+  /// virtual time, on a simulated device.
   returned<std::string> print(std::string_view stage, const epl::call_options& call = {}) const {
     epl_text* text_out = nullptr;
     epl_error* failure = epl_plan_print(*this, stage.data(), stage.size(), &call, &text_out);

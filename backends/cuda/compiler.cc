@@ -14,18 +14,6 @@
 namespace epl::cuda {
 namespace {
 
-// The numbers are ours: nothing is contracted, flushed or approximated.
-std::vector<std::string> options_for(int capability) {
-  return {cat("--gpu-architecture=compute_", capability),
-          "--std=c++20",
-          "--fmad=false",
-          "--device-as-default-execution-space",
-          "--device-int128",
-          "--ftz=false",
-          "--prec-div=true",
-          "--prec-sqrt=true"};
-}
-
 // A program of NVRTC, destroyed with the object.
 class Program {
  public:
@@ -88,6 +76,18 @@ std::string key_of(const Nvrtc& nvrtc, const std::vector<std::string>& options, 
 }
 
 }  // namespace
+
+// The numbers are ours: nothing is contracted, flushed or approximated.
+std::vector<std::string> options_for(int capability) {
+  return {cat("--gpu-architecture=compute_", capability),
+          "--std=c++20",
+          "--fmad=false",
+          "--device-as-default-execution-space",
+          "--device-int128",
+          "--ftz=false",
+          "--prec-div=true",
+          "--prec-sqrt=true"};
+}
 
 Result<std::shared_ptr<const std::string>> compile(const std::string& libraries, KernelCache* cache, int capability,
                                                    const std::string& source) {

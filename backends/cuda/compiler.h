@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/base/status.h"
 
@@ -11,6 +12,8 @@ namespace epl::cuda {
 
 class KernelCache;
 
+// What a text is compiled with for GPUs of this capability.
+std::vector<std::string> options_for(int capability);
 // `capability` 90: for GPUs of 9.0 and later. `libraries`: the folder in which NVRTC is looked for first. `cache` may
 // be null.
 Result<std::shared_ptr<const std::string>> compile(const std::string& libraries, KernelCache* cache, int capability,

@@ -256,6 +256,10 @@ extern "C" __global__ void copy_rows_4(unsigned int* target, long long target_st
 
 }  // namespace
 
+std::vector<Launch> copy_rows_launches() {
+  return {over_elements(rows_text, "copy_rows_4", 1), over_elements(rows_text, "copy_rows_1", 1)};
+}
+
 Status GpuStream::copy_rows(Address target, int64_t target_step, Address source, int64_t source_step, int64_t bytes,
                             int64_t rows) const {
   const uint64_t all = target | source | static_cast<uint64_t>(target_step | source_step | bytes);

@@ -133,5 +133,7 @@ class GpuStream {
 
 // A launch over `n` elements, one after another by a loop in each thread.
 Launch over_elements(std::string source, std::string entry, int64_t n);
+// The two of `copy_rows`: by words and by bytes.
+std::vector<Launch> copy_rows_launches();
 
 }  // namespace epl::cuda

@@ -31,6 +31,22 @@ class PackBuffer final : public Buffer {
   const int64_t bytes_, held_;
 };
 
+// `kernel`: one that was prepared, or null.
+std::vector<KernelText> texts_of(const OpenedPack& opened, const void* kernel) {
+  std::vector<KernelText> texts;
+  const PackReason reason;
+  for (int32_t i = 0;; ++i) {
+    epl_pack_text one = {};
+    one.struct_size = sizeof one;
+    if (opened.verbs->text(opened.handle, kernel, i, &one, &reason.to) != 0) return texts;
+    texts.push_back({.entry = one.entry,
+                     .source = one.source,
+                     .options = one.options,
+                     .threads = one.threads,
+                     .shared_bytes = one.shared_bytes});
+  }
+}
+
 KernelRow row_of(const epl_pack_kernel& kernel, const std::shared_ptr<OpenedPack>& opened) {
   KernelRow row = named_row(kernel);
   row.prepare = [&kernel, opened](const KernelQuery& q) { return prepare_in_pack(kernel, q, opened->handle, opened); };
@@ -43,6 +59,7 @@ KernelRow row_of(const epl_pack_kernel& kernel, const std::shared_ptr<OpenedPack
     if (result == 0) return;
     stream.fail(pack_status(stream.opened(), result, reason, cat("kernel ", kernel.name)).at(call.query.node));
   };
+  row.texts = [opened](const void* state) { return texts_of(*opened, state); };
   return row;
 }
 
@@ -120,6 +137,7 @@ class PlannedDevice final : public Device {
   const std::vector<std::string>& notes() const override { return notes_; }
   const Machine& machine() const override { return sheet_.machine; }
   int64_t memory_bytes() const override { return sheet_.memory_bytes; }
+  std::vector<KernelText> texts() const override { return texts_of(*opened_, nullptr); }
   Result<std::unique_ptr<Buffer>> allocate(int64_t) override { return refusal(); }
   Result<std::unique_ptr<Stream>> create_stream(int) override { return refusal(); }
   std::unique_ptr<Event> create_event() override { return std::make_unique<Event>(); }

@@ -228,6 +228,16 @@ typedef struct epl_pack_library {
   char reason[1024];                       /* why it does not serve */
 } epl_pack_library;
 
+/* What a kernel is compiled from. Texts live as long as the device and the kernel. */
+typedef struct epl_pack_text {
+  uint64_t struct_size;
+  const char* entry; /* the function that is launched */
+  const char* source;
+  const char* options;  /* of the compiler, a line each */
+  int64_t threads;      /* of a block */
+  int64_t shared_bytes; /* that a launch gives a block, besides those that the text names */
+} epl_pack_text;
+
 /* Rows of `bytes` bytes whose beginnings are a step apart. */
 typedef struct epl_pack_rows {
   void* target;
@@ -292,6 +302,10 @@ typedef struct epl_pack_device {
   /* Writes a sentence about what the pack keeps for later processes, where there is one to say. EPL_PACK_FAILED where
    * something that costs time has happened since the last call, as a full disk. */
   int32_t (*note)(void* device, const epl_pack_reason* text);
+  /* On a device that was made by `plan`: of a kernel that was prepared for it, the text with this number, counted from
+   * 0; of NULL, those of the verbs themselves. EPL_PACK_MISSING and no struct behind the last one. */
+  int32_t (*text)(void* device, const void* kernel, int32_t index, epl_pack_text* text,
+                  const epl_pack_reason* failure);
 } epl_pack_device;
 
 typedef struct epl_pack {

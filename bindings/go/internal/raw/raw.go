@@ -1816,9 +1816,10 @@ func PlanMemoryBytesPeak(plan *Plan, rank int64) (result int64) {
 // PlanPrint is epl_plan_print.
 //
 // As a text for people, which may change with every version: "explain"; the stages of the train step: "graph",
-// "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of another entry:
-// "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes through a step in
-// virtual time, on a simulated device.
+// "plan", "local", "program", "kernels" (those chosen and why better ones were not), "texts" (what these are
+// compiled from, for a GPU that need not be there, as lines of JSON), or of another entry: "evaluate.graph",
+// "predict.program", of another shape "train@1.graph". "explain" goes through a step in virtual time, on a
+// simulated device.
 func PlanPrint(plan *Plan, stage string, call *CallOptions) (text *Text, failure *Error) {
 	failure = C.epl_plan_print(plan, (*C.char)(unsafe.Pointer(unsafe.StringData(stage))), C.size_t(len(stage)), (*C.epl_call_options)(unsafe.Pointer(call)), &text)
 	return

@@ -1380,9 +1380,10 @@ extern "C" {
     /// Since 0.1, any thread, quick.
     pub fn epl_plan_memory_bytes_peak(plan: *const epl_plan, rank: i64) -> i64;
     /// As a text for people, which may change with every version: "explain"; the stages of the train step:
-    /// "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of
-    /// another entry: "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes
-    /// through a step in virtual time, on a simulated device.
+    /// "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), "texts"
+    /// (what these are compiled from, for a GPU that need not be there, as lines of JSON), or of another
+    /// entry: "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes through a
+    /// step in virtual time, on a simulated device.
     ///
     /// Since 0.1, any thread, blocking. `stage`: stage_length bytes of UTF-8; `call`: may be null; `text`:
     /// written, owned by the caller.

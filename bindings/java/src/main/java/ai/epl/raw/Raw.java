@@ -2168,9 +2168,10 @@ public final class Raw {
 
   /**
    * As a text for people, which may change with every version: "explain"; the stages of the train step:
-   * "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of another
-   * entry: "evaluate.graph", "predict.program", of another shape "train&#64;1.graph". "explain" goes through a
-   * step in virtual time, on a simulated device.
+   * "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), "texts" (what
+   * these are compiled from, for a GPU that need not be there, as lines of JSON), or of another entry:
+   * "evaluate.graph", "predict.program", of another shape "train&#64;1.graph". "explain" goes through a step in
+   * virtual time, on a simulated device.
    */
   public static native byte[] epl_plan_print(long plan, byte[] stage, CallOptions call);
 
