@@ -29,6 +29,12 @@ fi
 expect 0 "the plan fits" "$epl" plan m.onnx --data t.csv --device cuda:h100
 case $output in *"predicted step on simulated NVIDIA H100 80GB HBM3"*) ;; *) fail "the predicted step: $output" ;; esac
 expect 0 '"fits":true' "$epl" plan m.onnx --data t.csv --device cuda:l4 --json
+expect 0 "extern \\\"C\\\" __global__" "$epl" plan m.onnx --data t.csv --device cuda:h100 --stage texts
+for words in '"entry":"' '"threads":' -gpu-architecture=compute_90 '"entry":"copy_rows_4"' '"entry":"reduce_ranks"'; do
+  case $output in *"$words"*) ;; *) fail "the texts of a plan lack $words" ;; esac
+done
+expect 0 "" "$epl" plan m.onnx --data t.csv --stage texts
+[ -z "$output" ] || fail "the processor compiles nothing: $output"
 expect 4 "is a sheet" "$epl" trace m.onnx --data t.csv --device cuda:h100
 cat >card.json <<'END'
 {"product": "A card", "capability": 8.9, "processors": 20, "memory_bytes": 1000, "bandwidth": 100e9,
