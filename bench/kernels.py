@@ -92,7 +92,7 @@ def parse_ptxas(said):
     """By entry function what `ptxas -v` says of it."""
     functions, name = {}, None
     for line in said.splitlines():
-        found = re.search(r"Compiling entry function '(\w+)'", line) or re.search(r"Function properties for (\w+)", line)
+        found = re.search(r"(?:Compiling entry function '|Function properties for )(\w+)", line)
         if found:
             name = found[1]
             functions.setdefault(name, {"registers": 0, "spilled": 0, "stack": 0, "shared": 0})
@@ -218,7 +218,8 @@ def main():
     o = parser.parse_args()
     for needed in [o.nvrtc + "/libnvrtc.so.13"] + ([] if o.ptx_only else [o.ptxas]):
         if not os.path.exists(needed):
-            print("skipped: there is no %s (scripts/nvrtc.sh, scripts/ptxas.sh)\n0 passed, 0 failed, 1 skipped" % needed)
+            print("skipped: there is no %s (scripts/nvrtc.sh, scripts/ptxas.sh)" % needed)
+            print("0 passed, 0 failed, 1 skipped")
             return 0
     o.cases = [case for case in o.cases if os.path.exists(os.path.join(case, "reference.json"))]
     texts, refused = gather(o)

@@ -204,8 +204,8 @@ typedef struct epl_engine_options {
   uint64_t packs_length;
   uint64_t memory_bytes; /* that tensors, sessions and predictors may have together, however many there are; more is
                             EPL_ERROR_OUT_OF_MEMORY, of a session before it is made. 0: what the machine has */
-  const char* kernel_cache;  /* a folder, made where it is not there, in which what is compiled for a GPU stays for later
-                                processes, of which many may share it; they trust what is in it. NULL: nowhere */
+  const char* kernel_cache;  /* a folder, made where it is not there, in which what is compiled for a GPU stays for
+                                later processes, of which many may share it; they trust what is in it. NULL: nowhere */
   uint64_t kernel_cache_length;
 } epl_engine_options;
 #define EPL_ENGINE_OPTIONS_INIT \

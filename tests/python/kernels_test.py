@@ -1,5 +1,5 @@
-"""What bench/kernels.py reads of ptxas and NVRTC, and that it finds what it looks for: registers that spill, PTX that is
-too new, a text that does not compile. Texts are compiled where scripts/nvrtc.sh and scripts/ptxas.sh have put both.
+"""What bench/kernels.py reads of ptxas and NVRTC, and that it finds what it looks for: registers that spill, PTX that
+is too new, a text that does not compile. Texts are compiled where scripts/nvrtc.sh and scripts/ptxas.sh have put both.
 
 Prints `N passed, N failed, N skipped` as its last line.
 """
