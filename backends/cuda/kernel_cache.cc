@@ -75,7 +75,7 @@ bool is_ours(const std::string& name) {
          std::string_view(name).substr(digits_of_name).starts_with(suffix);
 }
 
-std::optional<std::string> all_of(int file) {
+std::optional<std::string> whole_file(int file) {
   struct stat info{};
   if (::fstat(file, &info) != 0 || !S_ISREG(info.st_mode) || static_cast<uint64_t>(info.st_size) > most_file_bytes)
     return std::nullopt;
@@ -112,13 +112,13 @@ Descriptor create_beside(const std::string& path, std::string& name) {
   return Descriptor();
 }
 
-struct Entry {
+struct KeptFile {
   fs::file_time_type used;
   uint64_t bytes;
   fs::path path;
 };
-std::vector<Entry> entries_of(const std::string& folder) {
-  std::vector<Entry> found;
+std::vector<KeptFile> entries_of(const std::string& folder) {
+  std::vector<KeptFile> found;
   std::error_code none;
   for (fs::directory_iterator it(folder, none), end; !none && it != end; it.increment(none)) {
     if (!is_ours(it->path().filename().string())) continue;
@@ -173,7 +173,7 @@ std::string KernelCache::path_of(const std::string& key) const {
 std::optional<std::string> KernelCache::find(const std::string& key) const {
   const Descriptor file(::open(path_of(key).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!file.open()) return std::nullopt;
-  const std::optional<std::string> bytes = all_of(file.number());
+  const std::optional<std::string> bytes = whole_file(file.number());
   std::optional<std::string> text = bytes ? unpacked(*bytes, key) : std::nullopt;
   if (text) ::futimens(file.number(), nullptr);  // used now; a folder of somebody else's keeps its times
   return text;
@@ -201,12 +201,12 @@ void KernelCache::keep(const std::string& key, const std::string& text) {
 
 // Others write too, so the folder is asked. A quarter is freed, so that this is seldom done.
 void KernelCache::measure() {
-  std::vector<Entry> entries = entries_of(folder);
+  std::vector<KeptFile> entries = entries_of(folder);
   bytes_ = 0;
-  for (const Entry& entry : entries) bytes_ += entry.bytes;
+  for (const KeptFile& entry : entries) bytes_ += entry.bytes;
   if (bytes_ <= most_bytes_) return;
-  std::ranges::sort(entries, {}, &Entry::used);
-  for (const Entry& entry : entries) {
+  std::ranges::sort(entries, {}, &KeptFile::used);
+  for (const KeptFile& entry : entries) {
     if (bytes_ <= most_bytes_ / 4 * 3) break;
     if (::unlink(entry.path.c_str()) == 0 || errno == ENOENT) bytes_ -= entry.bytes;
   }

@@ -29,7 +29,9 @@ Result<Shared> gpu_of(void* device) {
 GpuStream& stream_of(void* stream) { return *static_cast<GpuStream*>(stream); }
 Address address(const void* memory) { return reinterpret_cast<Address>(memory); }
 std::string folder_of(const epl_pack_home* home) { return home->libraries == nullptr ? "" : home->libraries; }
-std::string cache_of(const epl_pack_home* home) { return home->kernels == nullptr ? "" : home->kernels; }
+std::string cache_of(const epl_pack_home* home) {
+  return home->struct_size < sizeof *home || home->kernels == nullptr ? "" : home->kernels;
+}
 
 int32_t count(const epl_pack_home* home, const epl_pack_reason* failure) noexcept {
   int devices = 0;

@@ -304,8 +304,7 @@ typedef struct epl_pack_device {
   int32_t (*note)(void* device, const epl_pack_reason* text);
   /* On a device that was made by `plan`: of a kernel that was prepared for it, the text with this number, counted from
    * 0; of NULL, those of the verbs themselves. EPL_PACK_MISSING and no struct behind the last one. */
-  int32_t (*text)(void* device, const void* kernel, int32_t index, epl_pack_text* text,
-                  const epl_pack_reason* failure);
+  int32_t (*text)(void* device, const void* kernel, int32_t index, epl_pack_text* text, const epl_pack_reason* failure);
 } epl_pack_device;
 
 typedef struct epl_pack {
