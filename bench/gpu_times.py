@@ -160,6 +160,8 @@ class Times:
         _, _, batch, unit, each = ROWS[name]
         o = self.o
         command = [self.epl, "trace", self.file(name, ".onnx"), "--data", self.file(name, ".safetensors"), "--json"]
+        # The first step is that of a machine that has compiled nothing yet.
+        command += ["--kernel-cache", "none"]
         command += ["--batch", str(batch), "--device", o.device, "--before", str(o.times_steps + 1), "--steps", "2"]
         code, text, _ = self.bench.run("times " + name, command + ["--out", self.file(name, ".json")], limit)
         row = {"row": name, "exit": code, "unit": unit, "batch": batch}

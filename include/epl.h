@@ -204,8 +204,12 @@ typedef struct epl_engine_options {
   uint64_t packs_length;
   uint64_t memory_bytes; /* that tensors, sessions and predictors may have together, however many there are; more is
                             EPL_ERROR_OUT_OF_MEMORY, of a session before it is made. 0: what the machine has */
+  const char* kernel_cache;  /* a folder, made where it is not there, in which what is compiled for a GPU stays for
+                                later processes, of which many may share it; they trust what is in it. NULL: nowhere */
+  uint64_t kernel_cache_length;
 } epl_engine_options;
-#define EPL_ENGINE_OPTIONS_INIT {sizeof(epl_engine_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0}
+#define EPL_ENGINE_OPTIONS_INIT \
+  {sizeof(epl_engine_options), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0}
 
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_engine_options_init(epl_engine_options* EPL_OUT options);
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
@@ -740,8 +744,9 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t epl_plan_ranks(const ep
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
 epl_plan_memory_bytes_peak(const epl_plan* plan, int64_t rank);
 /* As a text for people, which may change with every version: "explain"; the stages of the train step: "graph", "plan",
- * "local", "program", "kernels" (those chosen and why better ones were not), or of another entry: "evaluate.graph",
- * "predict.program", of another shape "train@1.graph". "explain" goes through a step in virtual time, on a simulated
+ * "local", "program", "kernels" (those chosen and why better ones were not), "texts" (what these are compiled from, for
+ * a GPU that need not be there, as lines of JSON), or of another entry: "evaluate.graph", "predict.program", of another
+ * shape "train@1.graph". "explain" goes through a step in virtual time, on a simulated
  * device. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
 epl_plan_print(const epl_plan* plan, const char* EPL_TEXT(stage_length) stage, size_t stage_length,

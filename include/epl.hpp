@@ -483,6 +483,12 @@ struct engine_options : epl_engine_options {
     packs_length = text.size();
     return *this;
   }
+  /// The text must outlive the call that the struct is given to.
+  engine_options& set_kernel_cache(std::string_view text) {
+    kernel_cache = text.data();
+    kernel_cache_length = text.size();
+    return *this;
+  }
   /// allocate, release: whatever can be called (docs/cpp.md); nullptr leaves one out.
   template <class F0, class F1 = std::nullptr_t>
   engine_options& set_allocator(F0 allocate_function, F1 release_function = {}) {
@@ -1139,9 +1145,10 @@ class plan : public detail::handle<epl_plan, epl_plan_destroy> {
   }
 
   /// As a text for people, which may change with every version: "explain"; the stages of the train step:
-  /// "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of another
-  /// entry: "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes through a
-  /// step in virtual time, on a simulated device.
+  /// "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), "texts" (what
+  /// these are compiled from, for a GPU that need not be there, as lines of JSON), or of another entry:
+  /// "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes through a step in
+  /// virtual time, on a simulated device.
   returned<std::string> print(std::string_view stage, const epl::call_options& call = {}) const {
     epl_text* text_out = nullptr;
     epl_error* failure = epl_plan_print(*this, stage.data(), stage.size(), &call, &text_out);

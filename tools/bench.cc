@@ -158,6 +158,7 @@ Run add_bench(CLI::App& app) {
       ->type_name("JSON");
   app.add_option("--packs", o->job.packs, "the folder of the optional packs (default: the one that libepl.so is in)")
       ->check(existing_folder());
+  add_kernel_cache_option(app, o->job);
   app.option_defaults()->group(groups::watching);
   app.add_option("--rounds", o->rounds, "rounds of each level")->check(integer_value(1))->capture_default_str();
   app.add_option("--steps", o->steps, "steps of a round that count; two before them warm up")

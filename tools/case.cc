@@ -336,5 +336,13 @@ int64_t case_peak(const CheckOptions& o, const std::string& folder) {
     peak = std::max(peak, epl_plan_memory_bytes_peak(plan.get(), rank));
   return peak;
 }
+std::string case_texts(const CheckOptions& o, const std::string& folder) {
+  const OpenedCase opened = open_case(o, folder);
+  const Plan plan = make_plan(opened.model, opened.trainer, make_strategy(opened.engine, o.job), o.job);
+  std::string out;
+  for (const std::string_view stage : {"train.texts", "evaluate.texts"})
+    out += text_of(epl_plan_print, plan.get(), stage.data(), stage.size(), nullptr);
+  return out;
+}
 
 }  // namespace epl::tools

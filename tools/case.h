@@ -15,7 +15,7 @@ struct CheckOptions {
   JobOptions job;
   std::vector<std::string> cases;
   std::string precision = "f32";
-  bool details = false, layouts = false;
+  bool details = false, layouts = false, texts = false;
   bool without_state = false;  // train with the optimizer that keeps none
   std::string strategies;      // file of a list
   std::string options;         // of another one, to stand beside those strategies
@@ -60,5 +60,7 @@ OpenedCase open_case(const CheckOptions& o, const std::string& folder);
 std::vector<std::string> case_nodes(const CheckOptions& o, const std::string& folder);
 // The peak of its plan's fullest rank, in bytes.
 int64_t case_peak(const CheckOptions& o, const std::string& folder);
+// What the kernels of its plan are compiled from: lines of JSON (epl_plan_print, "texts").
+std::string case_texts(const CheckOptions& o, const std::string& folder);
 
 }  // namespace epl::tools

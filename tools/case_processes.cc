@@ -50,6 +50,7 @@ std::vector<std::string> command(const CheckOptions& o, const std::string& folde
   add("--device", o.job.device);
   add("--strategy", o.job.strategy);
   add("--packs", o.job.packs);
+  add("--kernel-cache", o.job.kernel_cache);
   if (o.job.threads > 0) add("--threads", std::to_string(o.job.threads));
   if (o.job.micro_batches > 0) add("--micro-batches", std::to_string(o.job.micro_batches));
   if (o.details) words.emplace_back("--details");

@@ -219,8 +219,23 @@ class StrategyCheck {
   int64_t pairs_ = 0, passed_ = 0, refused_ = 0, failed_ = 0;
 };
 
+// A case that no plan can be made for is said, and the others come all the same.
+int print_texts(const CheckOptions& o) {
+  bool all = true;
+  for (const std::string& folder : o.cases) {
+    try {
+      std::fputs(case_texts(o, folder).c_str(), stdout);
+    } catch (const std::exception& e) {
+      say_error("epl: %s: %s\n", printable_line(case_name(folder)).c_str(), printable_line(e.what()).c_str());
+      all = false;
+    }
+  }
+  return all ? 0 : 1;
+}
+
 // In this process, which may be one of several, or in several that this one starts.
 int run_check(CheckOptions& o) {
+  if (o.texts) return print_texts(o);
   if (!o.strategies.empty()) return StrategyCheck(o).run();
   if (o.processes == 1) o.job.processes = find_processes(o.job);
   if (o.job.processes.several() && !o.job.processes.rendezvous.starts_with("file://")) {
@@ -281,6 +296,9 @@ Run add_check(CLI::App& app) {
       ->excludes(layouts);
   add_shape_options(app, o->job);
   app.option_defaults()->group(groups::watching);
+  app.add_flag("--texts", o->texts,
+               "train nothing: print what the kernels of each case's plan are compiled from, a line of JSON each; with "
+               "--device cuda:h100 no GPU is needed");
   app.add_flag("--details", o->details, "every number that is compared, on standard error");
   app.add_flag("--json", o->job.json, "a JSON line for each case");
   add_machine_options(app, o->job);

@@ -23,7 +23,7 @@ Values values_of(const OptionText& option, const Json& engine) {
   out.words = names_for(option, engine);
   const auto named = [&](const char* name) { return option.names.back() == name; };
   out.files = option.value == "FILE" || option.value == "FOLDER" || option.value == "PATH" || named("--out") ||
-              named("--report") || named("--strategy") || named("--data-options");
+              named("--report") || named("--strategy") || named("--data-options") || named("--kernel-cache");
   return out;
 }
 

@@ -11,6 +11,7 @@
 
 #include "tools/binding.h"
 #include "tools/data_notes.h"
+#include "tools/kernel_cache.h"
 #include "tools/lora.h"
 #include "tools/sizes.h"
 #include "tools/text.h"
@@ -74,6 +75,9 @@ Engine make_engine(const JobOptions& o, HostLog* log) {
     options.packs = o.packs.data();
     options.packs_length = o.packs.size();
   }
+  const std::string kernel_cache = kernel_cache_folder(o.kernel_cache, surroundings().environment);
+  options.kernel_cache = kernel_cache.data();
+  options.kernel_cache_length = kernel_cache.size();
   options.log_userdata = log;
   options.log = [](void* to, int32_t, const char* message, size_t length) {
     if (to != nullptr) return static_cast<HostLog*>(to)->add({message, length});

@@ -26,6 +26,7 @@ struct JobOptions {
   bool own_data_options = true;          // they are the user's, and not those that a run has kept
   std::string device = "cpu", strategy;  // JSON or a file of it
   std::string packs;                     // folder; empty: beside libepl.so
+  std::string kernel_cache;              // folder; empty: the user's; "none"
   std::string plan;                      // a file whose decisions are taken
   int64_t ranks = 1, micro_batches = 0;
   int threads = 0;
@@ -57,8 +58,9 @@ struct JobOptions {
   Agreement agreement;  // of these
 };
 
-void add_machine_options(CLI::App& app, JobOptions& o);   // device, strategy, ranks, threads, micro-batches
-void add_packs_option(CLI::App& app, JobOptions& o);      // one of these
+void add_machine_options(CLI::App& app, JobOptions& o);      // device, strategy, ranks, threads, micro-batches
+void add_packs_option(CLI::App& app, JobOptions& o);         // one of these
+void add_kernel_cache_option(CLI::App& app, JobOptions& o);  // another one
 void add_process_options(CLI::App& app, JobOptions& o);   // how long processes wait for each other, what they compare
 void add_plan_option(CLI::App& app, JobOptions& o);       // a file of decisions, where a plan is made for training
 void add_binding_options(CLI::App& app, JobOptions& o);   // batch, context, symbols, loss: tools/binding.cc

@@ -61,12 +61,21 @@ void add_machine_options(CLI::App& app, JobOptions& o) {
   app.add_option("--strategy", o.strategy, "how to spread the work: JSON, or a file with it (docs/strategy.md)")
       ->type_name("JSON");
   add_packs_option(app, o);
+  add_kernel_cache_option(app, o);
 }
 
 void add_packs_option(CLI::App& app, JobOptions& o) {
   app.option_defaults()->group(groups::machine);
   app.add_option("--packs", o.packs, "the folder of the optional packs (default: the one that libepl.so is in)")
       ->check(existing_folder());
+}
+
+void add_kernel_cache_option(CLI::App& app, JobOptions& o) {
+  app.option_defaults()->group(groups::machine);
+  app.add_option("--kernel-cache", o.kernel_cache,
+                 "where what is compiled for a GPU stays for later runs; none: nowhere (default: epl in "
+                 "$XDG_CACHE_HOME or in ~/.cache)")
+      ->type_name("FOLDER|none");
 }
 
 namespace {

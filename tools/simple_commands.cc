@@ -224,7 +224,7 @@ Run add_plan(CLI::App& app) {
   app.add_option(
          "--stage", output->stage,
          "explain, overview, memory, parameters, or a stage of the train step as text: graph, plan, local, program, "
-         "kernels (predict.graph and so on for the others)")
+         "kernels, texts (predict.graph and so on for the others)")
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--html", output->page,

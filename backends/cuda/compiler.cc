@@ -1,10 +1,15 @@
 #include "backends/cuda/compiler.h"
 
+#include <sys/stat.h>
+
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "backends/cuda/api/nvrtc.h"
+#include "backends/cuda/kernel_cache.h"
 
 namespace epl::cuda {
 namespace {
@@ -19,14 +24,11 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  Result<std::string> ptx(int capability, const std::string& source) {
+  Result<std::string> ptx(const std::vector<std::string>& options, const std::string& source) {
     EPL_TRY(check(nvrtc_.create(&program_, source.c_str(), "kernel.cu", 0, nullptr, nullptr)));
-    const std::string target = cat("--gpu-architecture=compute_", capability);
-    // The numbers are ours: nothing is contracted, flushed or approximated.
-    const char* const options[] = {
-        target.c_str(),    "--std=c++20", "--fmad=false",    "--device-as-default-execution-space",
-        "--device-int128", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"};
-    const NvrtcCode code = nvrtc_.compile(program_, static_cast<int>(std::size(options)), options);
+    std::vector<const char*> given;
+    for (const std::string& option : options) given.push_back(option.c_str());
+    const NvrtcCode code = nvrtc_.compile(program_, static_cast<int>(given.size()), given.data());
     if (code != 0) return error(Code::internal, "NVRTC: ", nvrtc_.error_text(code), ": ", log());
     size_t bytes = 0;
     EPL_TRY(check(nvrtc_.ptx_size(program_, &bytes)));
@@ -56,25 +58,55 @@ struct Compiled {
   std::mutex mutex;
   std::map<std::pair<int, std::string>, std::shared_ptr<const std::string>> texts;
 };
+// Never taken down: threads that compile ahead end later than what they were the first to use.
 Compiled& compiled() {
-  static Compiled all;
+  static Compiled& all = *new Compiled;
   return all;
+}
+
+// All that the PTX follows from. Builds of one version of NVRTC differ in size.
+std::string key_of(const Nvrtc& nvrtc, const std::vector<std::string>& options, const std::string& source) {
+  int major = 0, minor = 0;
+  struct stat info{};
+  nvrtc.version(&major, &minor);
+  ::stat(nvrtc.path.c_str(), &info);
+  std::string key = cat("NVRTC ", major, ".", minor, " of ", int64_t{info.st_size}, " bytes\n");
+  for (const std::string& option : options) key += option + '\n';
+  return key + '\n' + source;
 }
 
 }  // namespace
 
-Result<std::shared_ptr<const std::string>> compile(const std::string& libraries, int capability,
+// The numbers are ours: nothing is contracted, flushed or approximated.
+std::vector<std::string> options_for(int capability) {
+  return {cat("--gpu-architecture=compute_", capability),
+          "--std=c++20",
+          "--fmad=false",
+          "--device-as-default-execution-space",
+          "--device-int128",
+          "--ftz=false",
+          "--prec-div=true",
+          "--prec-sqrt=true"};
+}
+
+Result<std::shared_ptr<const std::string>> compile(const std::string& libraries, KernelCache* cache, int capability,
                                                    const std::string& source) {
   Compiled& known = compiled();
-  const auto key = std::pair(capability, source);
+  const auto name = std::pair(capability, source);
   {
     const std::lock_guard lock(known.mutex);
-    if (const auto it = known.texts.find(key); it != known.texts.end()) return it->second;
+    if (const auto it = known.texts.find(name); it != known.texts.end()) return it->second;
   }
   EPL_ASSIGN(const Nvrtc* nvrtc, open_nvrtc(libraries));
-  EPL_ASSIGN(std::string text, Program(*nvrtc).ptx(capability, source));
+  const std::vector<std::string> options = options_for(capability);
+  const std::string key = cache == nullptr ? std::string() : key_of(*nvrtc, options, source);
+  std::optional<std::string> text = cache == nullptr ? std::nullopt : cache->find(key);
+  if (!text) {
+    EPL_ASSIGN(text, Program(*nvrtc).ptx(options, source));
+    if (cache != nullptr) cache->keep(key, *text);
+  }
   const std::lock_guard lock(known.mutex);
-  return known.texts.emplace(key, std::make_shared<const std::string>(std::move(text))).first->second;
+  return known.texts.emplace(name, std::make_shared<const std::string>(*std::move(text))).first->second;
 }
 
 }  // namespace epl::cuda

@@ -15,7 +15,7 @@ constexpr unsigned free_shared_bytes = 48 << 10;  // more has to be asked for
 
 struct Open {
   std::mutex mutex;
-  std::map<int, std::weak_ptr<Gpu>> gpus;
+  std::map<std::pair<int, std::string>, std::weak_ptr<Gpu>> gpus;  // by ordinal and the folder of compiled kernels
 };
 Open& open_gpus() {
   static Open all;
@@ -41,14 +41,14 @@ Status check(const BlasLt& library, BlasCode code, const char* call) {
   return error(kind, call, " gave ", library.text(code));
 }
 
-Result<std::shared_ptr<Gpu>> Gpu::open(const std::string& libraries, int ordinal) {
+Result<std::shared_ptr<Gpu>> Gpu::open(const std::string& libraries, const std::string& cache_folder, int ordinal) {
   EPL_ASSIGN(const Driver* driver, open_driver(libraries));
   const std::lock_guard lock(open_gpus().mutex);
-  std::weak_ptr<Gpu>& known = open_gpus().gpus[ordinal];
+  std::weak_ptr<Gpu>& known = open_gpus().gpus[{ordinal, cache_folder}];
   if (std::shared_ptr<Gpu> gpu = known.lock()) return gpu;
   Ordinal device = 0;
   EPL_TRY(check(*driver, driver->device(&device, ordinal), "cuDeviceGet"));
-  std::shared_ptr<Gpu> gpu(new Gpu(*driver, libraries, device));
+  std::shared_ptr<Gpu> gpu(new Gpu(*driver, libraries, KernelCache::of(cache_folder), device));
   EPL_TRY(gpu->begin());
   EPL_TRY(open_nvrtc(libraries).status());  // that it is missing is said before a plan is made
   known = gpu;
@@ -96,7 +96,7 @@ Result<Module> Gpu::module(const std::string& source) {
     loaded = known;
   }
   std::call_once(loaded->once, [&] {
-    const auto text = compile(libraries, capability, source);
+    const auto text = compile(libraries, cache.get(), capability, source);
     loaded->status = text.status();
     if (!text.ok()) return;
     loaded->status = call("cuModuleLoadData", [&] { return driver.load_module(&loaded->module, (*text)->c_str()); });
@@ -255,6 +255,10 @@ extern "C" __global__ void copy_rows_4(unsigned int* target, long long target_st
 )";
 
 }  // namespace
+
+std::vector<Launch> copy_rows_launches() {
+  return {over_elements(rows_text, "copy_rows_4", 1), over_elements(rows_text, "copy_rows_1", 1)};
+}
 
 Status GpuStream::copy_rows(Address target, int64_t target_step, Address source, int64_t source_step, int64_t bytes,
                             int64_t rows) const {

@@ -15,6 +15,7 @@
 #include "backends/cuda/api/blas_lt.h"
 #include "backends/cuda/api/driver.h"
 #include "backends/cuda/kernel.h"
+#include "backends/cuda/kernel_cache.h"
 #include "core/base/status.h"
 
 namespace epl::cuda {
@@ -26,8 +27,9 @@ Status check(const BlasLt& library, BlasCode code, const char* call);
 
 class Gpu {
  public:
-  // The one of this ordinal, shared with all who have it open.
-  static Result<std::shared_ptr<Gpu>> open(const std::string& libraries, int ordinal);
+  // The one of this ordinal, shared with all who have it open with this folder for compiled kernels (kernel_cache.h;
+  // empty: none).
+  static Result<std::shared_ptr<Gpu>> open(const std::string& libraries, const std::string& cache_folder, int ordinal);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
@@ -67,12 +69,13 @@ class Gpu {
 
   const Driver& driver;
   const std::string libraries;
+  const std::shared_ptr<KernelCache> cache;  // null: compiled kernels are gone with the process
   const Ordinal device;
   int capability = 0, processors = 0;
 
  private:
-  Gpu(const Driver& with, std::string folder, Ordinal ordinal)
-      : driver(with), libraries(std::move(folder)), device(ordinal) {}
+  Gpu(const Driver& with, std::string folder, std::shared_ptr<KernelCache> kept, Ordinal ordinal)
+      : driver(with), libraries(std::move(folder)), cache(std::move(kept)), device(ordinal) {}
   Status begin();
   // A text, compiled and loaded by whoever asks first.
   struct Loaded {
@@ -130,5 +133,7 @@ class GpuStream {
 
 // A launch over `n` elements, one after another by a loop in each thread.
 Launch over_elements(std::string source, std::string entry, int64_t n);
+// The two of `copy_rows`: by words and by bytes.
+std::vector<Launch> copy_rows_launches();
 
 }  // namespace epl::cuda

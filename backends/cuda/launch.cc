@@ -176,6 +176,14 @@ struct PackRows {
 
 }  // namespace
 
+const Launch* text_launch(const void* kernel, int index) {
+  for (const Launch& launch : (*static_cast<const Handle*>(kernel))->kernel.launches) {
+    if (!std::holds_alternative<std::monostate>(launch.call)) continue;
+    if (index-- == 0) return &launch;
+  }
+  return nullptr;
+}
+
 const std::vector<const epl_pack_kernel*>& pack_rows() {
   static const PackRows all;
   return all.pointers;

@@ -20,7 +20,7 @@ else()
   set_target_properties(epl_cuda_kernels PROPERTIES UNITY_BUILD OFF)
   target_include_directories(epl_cuda_kernels PRIVATE ${PROJECT_SOURCE_DIR})
   epl_sources(cuda_sources backends/cuda/api)
-  set(cuda_base dtype.cc status.cc tensor_type.cc text.cc)
+  set(cuda_base dtype.cc hash.cc status.cc tensor_type.cc text.cc)
   list(TRANSFORM cuda_base PREPEND ${PROJECT_SOURCE_DIR}/core/base/)
   epl_add_pack(cuda COMPONENT pack_cuda SOURCES ${cuda_sources} ${cuda_base} $<TARGET_OBJECTS:epl_cuda_kernels>
     LIBRARIES ${CMAKE_DL_LIBS})

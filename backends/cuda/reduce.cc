@@ -54,26 +54,30 @@ std::string tree(const char* combine, int first, int ranks) {
 
 }  // namespace
 
-Status reduce_ranks(GpuStream& stream, const epl_pack_reduction& reduction) {
-  const char* element = element_text(reduction.dtype);
+Result<Launch> reduction_launch(const ReductionShape& shape) {
+  const char* element = element_text(shape.dtype);
   if (element == nullptr) return invalid("a type that cannot be reduced");
   const char* const words[] = {"sum", "max_of", "min_of"};
   std::string source = cat(head, "extern \"C\" __global__ void reduce_ranks(");
-  std::vector<uint64_t> values;
-  for (int r = 0; r < reduction.ranks; ++r) {
-    source += cat("const ", element, "* s", r, ",");
-    values.push_back(reinterpret_cast<uint64_t>(reduction.sources[r]));
-  }
-  for (int t = 0; t < reduction.target_count; ++t) {
-    source += cat(element, "* t", t, ",");
-    values.push_back(reinterpret_cast<uint64_t>(reduction.targets[t]));
-  }
-  values.push_back(static_cast<uint64_t>(reduction.count));
+  for (int r = 0; r < shape.ranks; ++r) source += cat("const ", element, "* s", r, ",");
+  for (int t = 0; t < shape.targets; ++t) source += cat(element, "* t", t, ",");
   source += cat("i64 n){for(i64 i=(i64)blockIdx.x*blockDim.x+threadIdx.x;i<n;i+=(i64)gridDim.x*blockDim.x){const ",
-                element, " y=", tree(words[reduction.reduction], 0, reduction.ranks), ";");
-  for (int t = 0; t < reduction.target_count; ++t) source += cat("t", t, "[i]=y;");
+                element, " y=", tree(words[shape.reduction], 0, shape.ranks), ";");
+  for (int t = 0; t < shape.targets; ++t) source += cat("t", t, "[i]=y;");
   source += "}}\n";
-  const Launch how = over_elements(std::move(source), "reduce_ranks", reduction.count);
+  return over_elements(std::move(source), "reduce_ranks", shape.count);
+}
+
+Status reduce_ranks(GpuStream& stream, const epl_pack_reduction& reduction) {
+  EPL_ASSIGN(const Launch how, reduction_launch({.ranks = reduction.ranks,
+                                                 .targets = reduction.target_count,
+                                                 .count = reduction.count,
+                                                 .dtype = reduction.dtype,
+                                                 .reduction = reduction.reduction}));
+  std::vector<uint64_t> values;
+  for (int r = 0; r < reduction.ranks; ++r) values.push_back(reinterpret_cast<uint64_t>(reduction.sources[r]));
+  for (int t = 0; t < reduction.target_count; ++t) values.push_back(reinterpret_cast<uint64_t>(reduction.targets[t]));
+  values.push_back(static_cast<uint64_t>(reduction.count));
   EPL_ASSIGN(const Function function, stream.gpu->function(how.source, how.entry, 0));
   return stream.launch(function, how, values);
 }

@@ -6,6 +6,14 @@
 
 namespace epl::cuda {
 
+struct ReductionShape {
+  int ranks = 1, targets = 1;
+  int64_t count = 0;
+  int32_t dtype = 0, reduction = 0;  // of epl_pack_reduction
+};
+// Its parameters: each source, each target, the count.
+Result<Launch> reduction_launch(const ReductionShape& shape);
+
 Status reduce_ranks(GpuStream& stream, const epl_pack_reduction& reduction);
 
 }  // namespace epl::cuda

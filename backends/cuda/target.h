@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "backends/cuda/gpu.h"
 
@@ -11,6 +12,7 @@ namespace epl::cuda {
 struct Target {
   std::shared_ptr<Gpu> gpu;  // null: kernels are planned, and none is launched
   int capability = 0, processors = 0;
+  std::string options{};  // that texts are compiled with, a line each, where there is no GPU
 };
 
 }  // namespace epl::cuda

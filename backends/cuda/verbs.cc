@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/cuda/answer.h"
+#include "backends/cuda/compiler.h"
 #include "backends/cuda/gpu.h"
 #include "backends/cuda/listing.h"
 #include "backends/cuda/reduce.h"
@@ -28,6 +29,9 @@ Result<Shared> gpu_of(void* device) {
 GpuStream& stream_of(void* stream) { return *static_cast<GpuStream*>(stream); }
 Address address(const void* memory) { return reinterpret_cast<Address>(memory); }
 std::string folder_of(const epl_pack_home* home) { return home->libraries == nullptr ? "" : home->libraries; }
+std::string cache_of(const epl_pack_home* home) {
+  return home->struct_size < sizeof *home || home->kernels == nullptr ? "" : home->kernels;
+}
 
 int32_t count(const epl_pack_home* home, const epl_pack_reason* failure) noexcept {
   int devices = 0;
@@ -59,7 +63,7 @@ int32_t between(const epl_pack_home* home, int32_t ordinal, int32_t other, const
 
 int32_t open(const epl_pack_home* home, int32_t ordinal, void** device, const epl_pack_reason* failure) noexcept {
   return answered(failure, [&]() -> Status {
-    EPL_ASSIGN(Shared gpu, Gpu::open(folder_of(home), ordinal));
+    EPL_ASSIGN(Shared gpu, Gpu::open(folder_of(home), cache_of(home), ordinal));
     const int capability = gpu->capability, processors = gpu->processors;
     *device = new Target{.gpu = std::move(gpu), .capability = capability, .processors = processors};
     return {};
@@ -70,7 +74,52 @@ int32_t plan(const epl_pack_device_facts* facts, void** device, const epl_pack_r
   return answered(failure, [&]() -> Status {
     EPL_TRY(check_capability(facts->name, facts->capability));
     if (facts->processors < 1) return invalid("a GPU of ", facts->processors, " processors");
-    *device = new Target{.gpu = nullptr, .capability = facts->capability, .processors = facts->processors};
+    auto made = std::make_unique<Target>(
+        Target{.gpu = nullptr, .capability = facts->capability, .processors = facts->processors});
+    for (const std::string& option : options_for(facts->capability)) made->options += option + '\n';
+    *device = made.release();
+    return {};
+  });
+}
+
+int32_t note(void* device, const epl_pack_reason* text) noexcept {
+  const Shared& gpu = static_cast<Target*>(device)->gpu;
+  if (gpu == nullptr || gpu->cache == nullptr) return 0;
+  return answered(text, [&]() -> Status {
+    const bool is_news = gpu->cache->is_news();
+    if (is_news) return error(Code::exhausted, gpu->cache->note());
+    write_reason(text, gpu->cache->note().c_str());
+    return {};
+  });
+}
+
+// What the verbs compile: of reductions those that a step of two ranks has.
+const std::vector<Launch>& own_launches() {
+  static const std::vector<Launch> all = [] {
+    std::vector<Launch> made = copy_rows_launches();
+    for (const int32_t dtype : {EPL_PACK_F32, EPL_PACK_F64, EPL_PACK_F16, EPL_PACK_BF16, EPL_PACK_I64})
+      made.push_back(reduction_launch({.ranks = 2, .targets = 2, .count = 1, .dtype = dtype, .reduction = 0}).value());
+    return made;
+  }();
+  return all;
+}
+
+int32_t text(void* device, const void* kernel, int32_t index, epl_pack_text* text,
+             const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    const Target& target = *static_cast<Target*>(device);
+    if (text->struct_size < sizeof *text) return unsupported("a struct of an older interface");
+    if (target.gpu != nullptr) return unsupported("a GPU has the code of its kernels, and their texts are gone");
+    const auto& own = own_launches();
+    const Launch* found = kernel != nullptr                          ? text_launch(kernel, index)
+                          : index < static_cast<int32_t>(own.size()) ? &own[static_cast<size_t>(index)]
+                                                                     : nullptr;
+    if (found == nullptr) return error(Code::not_found, "no further text");
+    text->entry = found->entry.c_str();
+    text->source = found->source.c_str();
+    text->options = target.options.c_str();
+    text->threads = int64_t{found->block[0]} * found->block[1] * found->block[2];
+    text->shared_bytes = found->shared_bytes;
     return {};
   });
 }
@@ -216,6 +265,8 @@ const epl_pack_device device_verbs = {.struct_size = sizeof(epl_pack_device),
                                       .stamp = stamp,
                                       .plan = plan,
                                       .library = library,
-                                      .between = between};
+                                      .between = between,
+                                      .note = note,
+                                      .text = text};
 
 }  // namespace epl::cuda

@@ -16,6 +16,8 @@ type EngineOptions struct {
 	Logger  *slog.Logger // nil: nothing is logged
 	Packs   string       // the folder of the optional packs; empty: the one that libepl.so is in
 	Memory  uint64       // bytes that tensors, sessions and predictors may have together; 0: no bound
+	// A folder in which what is compiled for a GPU stays for later processes, which share it; empty: nowhere.
+	KernelCache string
 }
 
 // Engine is what everything else is made from.
@@ -29,6 +31,10 @@ func NewEngine(options EngineOptions) (*Engine, error) {
 	if options.Packs != "" {
 		o.Packs, o.PacksLength = raw.AllocText(options.Packs)
 		defer raw.FreeText(o.Packs)
+	}
+	if options.KernelCache != "" {
+		o.KernelCache, o.KernelCacheLength = raw.AllocText(options.KernelCache)
+		defer raw.FreeText(o.KernelCache)
 	}
 	var logger cgo.Handle
 	if options.Logger != nil {

@@ -167,6 +167,8 @@ class Device {
     static const std::vector<std::string> none;
     return none;
   }
+  // What its commands are compiled from that are no kernels, of a device that need not be there.
+  virtual std::vector<KernelText> texts() const { return {}; }
   virtual Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) = 0;
   // Whether it has a memory of this kind. In that of its own kernels compute.
   virtual bool has_memory(MemoryKind kind) const { return kind == MemoryKind::device; }

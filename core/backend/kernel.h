@@ -120,6 +120,13 @@ struct KernelCall {
   template <class T> T* out(int i) const { return static_cast<T*>(outputs[i]); }
 };
 
+// What a kernel is compiled from by its device, and how it is launched there.
+struct KernelText {
+  std::string entry, source;
+  std::string options;  // of the compiler, a line each
+  int64_t threads = 0, shared_bytes = 0;
+};
+
 struct KernelRow {
   std::string op;
   std::string name;
@@ -128,6 +135,8 @@ struct KernelRow {
   // what has the dtype, and needs nothing.
   std::function<Result<Prepared>(const KernelQuery&)> prepare;
   std::function<void(const KernelCall&)> launch;  // must not allocate
+  // Of what was prepared for a device that need not be there. Absent: nothing is compiled.
+  std::function<std::vector<KernelText>(const void* state)> texts = nullptr;
 };
 
 // What `row` answers, its dtypes included.

@@ -31,6 +31,22 @@ class PackBuffer final : public Buffer {
   const int64_t bytes_, held_;
 };
 
+// `kernel`: one that was prepared, or null.
+std::vector<KernelText> texts_of(const OpenedPack& opened, const void* kernel) {
+  std::vector<KernelText> texts;
+  const PackReason reason;
+  for (int32_t i = 0;; ++i) {
+    epl_pack_text one = {};
+    one.struct_size = sizeof one;
+    if (opened.verbs->text(opened.handle, kernel, i, &one, &reason.to) != 0) return texts;
+    texts.push_back({.entry = one.entry,
+                     .source = one.source,
+                     .options = one.options,
+                     .threads = one.threads,
+                     .shared_bytes = one.shared_bytes});
+  }
+}
+
 KernelRow row_of(const epl_pack_kernel& kernel, const std::shared_ptr<OpenedPack>& opened) {
   KernelRow row = named_row(kernel);
   row.prepare = [&kernel, opened](const KernelQuery& q) { return prepare_in_pack(kernel, q, opened->handle, opened); };
@@ -43,16 +59,17 @@ KernelRow row_of(const epl_pack_kernel& kernel, const std::shared_ptr<OpenedPack
     if (result == 0) return;
     stream.fail(pack_status(stream.opened(), result, reason, cat("kernel ", kernel.name)).at(call.query.node));
   };
+  row.texts = [opened](const void* state) { return texts_of(*opened, state); };
   return row;
 }
 
 class PackDevice final : public Device {
  public:
-  PackDevice(std::shared_ptr<OpenedPack> opened, const epl_pack& pack, std::string description, std::string note,
-             const DeviceSheet* sheet)
+  PackDevice(std::shared_ptr<OpenedPack> opened, const epl_pack& pack, std::string description,
+             std::vector<std::string> notes, const DeviceSheet* sheet)
       : opened_(std::move(opened)),
         description_(std::move(description)),
-        notes_{std::move(note)},
+        notes_(std::move(notes)),
         machine_(sheet != nullptr ? sheet->machine : processor_core()) {
     for (uint64_t i = 0; i < pack.kernel_count; ++i) kernels_.add(row_of(*pack.kernels[i], opened_));
   }
@@ -120,6 +137,7 @@ class PlannedDevice final : public Device {
   const std::vector<std::string>& notes() const override { return notes_; }
   const Machine& machine() const override { return sheet_.machine; }
   int64_t memory_bytes() const override { return sheet_.memory_bytes; }
+  std::vector<KernelText> texts() const override { return texts_of(*opened_, nullptr); }
   Result<std::unique_ptr<Buffer>> allocate(int64_t) override { return refusal(); }
   Result<std::unique_ptr<Stream>> create_stream(int) override { return refusal(); }
   std::unique_ptr<Event> create_event() override { return std::make_unique<Event>(); }
@@ -144,6 +162,20 @@ class PlannedDevice final : public Device {
 std::string described(const epl_pack_device_facts& facts) {
   return cat(facts.name, ", ", grouped(static_cast<int64_t>(facts.memory_bytes)), " bytes, capability ",
              facts.capability / 10, ".", facts.capability % 10);
+}
+
+epl_pack_home home_of(const Host& host) {
+  return {.struct_size = sizeof(epl_pack_home), .libraries = host.packs.c_str(), .kernels = host.kernel_cache.c_str()};
+}
+
+// What the pack says of what it keeps. What costs time is a warning besides, once.
+std::vector<std::string> notes_of(const OpenedPack& opened, std::string from, const Host& host) {
+  std::vector<std::string> notes{std::move(from)};
+  const PackReason text;
+  if (opened.verbs->note(opened.handle, &text.to) != 0)
+    log(host, LogLevel::warning, "device ", opened.device, ": ", text.text);
+  if (text.text[0] != '\0') notes.emplace_back(text.text);
+  return notes;
 }
 
 struct Opened {
@@ -182,7 +214,7 @@ Result<std::shared_ptr<Device>> open_pack_device(const std::string& name, const 
                                                  std::span<const DeviceSheet> sheets) {
   EPL_ASSIGN(const Opened opened, open_pack_of(name, host));
   const epl_pack_device* verbs = opened.pack->verbs;
-  const epl_pack_home home = {.struct_size = sizeof home, .libraries = host.packs.c_str()};
+  const epl_pack_home home = home_of(host);
   const PackReason reason;
   epl_pack_device_facts facts = {};
   facts.struct_size = sizeof facts;
@@ -191,9 +223,10 @@ Result<std::shared_ptr<Device>> open_pack_device(const std::string& name, const 
   if (result == 0) result = verbs->open(&home, ordinal, &handle, &reason.to);
   if (result != 0) return cannot_open(name, result, reason);
   const auto sheet = std::ranges::find(sheets, std::string_view(facts.name), &DeviceSheet::product);
-  return std::shared_ptr<Device>(std::make_shared<PackDevice>(std::make_shared<OpenedPack>(name, verbs, handle),
-                                                              *opened.pack, described(facts), opened.from,
-                                                              sheet == sheets.end() ? nullptr : &*sheet));
+  auto device = std::make_shared<OpenedPack>(name, verbs, handle);
+  std::vector<std::string> notes = notes_of(*device, opened.from, host);
+  return std::shared_ptr<Device>(std::make_shared<PackDevice>(
+      std::move(device), *opened.pack, described(facts), std::move(notes), sheet == sheets.end() ? nullptr : &*sheet));
 }
 
 Result<std::shared_ptr<Device>> plan_for_pack_device(const std::string& name, const Host& host,
@@ -223,7 +256,7 @@ PackDevices look_for_pack_devices(const std::string& name, const Host& host) {
     return found;
   }
   const epl_pack_device& verbs = *opened->pack->verbs;
-  const epl_pack_home home = {.struct_size = sizeof home, .libraries = host.packs.c_str()};
+  const epl_pack_home home = home_of(host);
   const PackReason reason;
   for (int32_t i = 0;; ++i) {
     epl_pack_library library = {};

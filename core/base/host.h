@@ -45,6 +45,7 @@ struct Host {
   std::shared_ptr<Workers> workers;
   bool spare_processors = false;  // each of these threads may keep a processor busy while it waits
   std::string packs;              // the folder of optional packs; empty: there are none
+  std::string kernel_cache;       // the folder where kernels that are compiled stay for later processes; empty: nowhere
 };
 
 inline ThreadPool::Wait wait_of(const Host& host) {

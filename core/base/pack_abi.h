@@ -193,10 +193,11 @@ typedef struct epl_pack_carrier {
 #define EPL_PACK_MISSING (-3) /* a library or a device that is not there */
 #define EPL_PACK_LOST (-4)    /* the device does nothing any more */
 
-/* How its pack reaches a device: where it looks for the libraries that it opens before it asks the loader, or NULL. */
+/* What the host gives the pack of a device. */
 typedef struct epl_pack_home {
   uint64_t struct_size;
-  const char* libraries;
+  const char* libraries; /* where it looks for the libraries that it opens before it asks the loader, or NULL */
+  const char* kernels;   /* the folder in which what it compiles stays for later processes; NULL or empty: nowhere */
 } epl_pack_home;
 
 typedef struct epl_pack_device_facts {
@@ -226,6 +227,16 @@ typedef struct epl_pack_library {
   char looked[512];                        /* where it was looked for */
   char reason[1024];                       /* why it does not serve */
 } epl_pack_library;
+
+/* What a kernel is compiled from. Texts live as long as the device and the kernel. */
+typedef struct epl_pack_text {
+  uint64_t struct_size;
+  const char* entry; /* the function that is launched */
+  const char* source;
+  const char* options;  /* of the compiler, a line each */
+  int64_t threads;      /* of a block */
+  int64_t shared_bytes; /* that a launch gives a block, besides those that the text names */
+} epl_pack_text;
 
 /* Rows of `bytes` bytes whose beginnings are a step apart. */
 typedef struct epl_pack_rows {
@@ -288,6 +299,12 @@ typedef struct epl_pack_device {
   /* Writes to `joined` how two devices are joined. */
   int32_t (*between)(const epl_pack_home* home, int32_t ordinal, int32_t other, const epl_pack_reason* joined,
                      const epl_pack_reason* failure);
+  /* Writes a sentence about what the pack keeps for later processes, where there is one to say. EPL_PACK_FAILED where
+   * something that costs time has happened since the last call, as a full disk. */
+  int32_t (*note)(void* device, const epl_pack_reason* text);
+  /* On a device that was made by `plan`: of a kernel that was prepared for it, the text with this number, counted from
+   * 0; of NULL, those of the verbs themselves. EPL_PACK_MISSING and no struct behind the last one. */
+  int32_t (*text)(void* device, const void* kernel, int32_t index, epl_pack_text* text, const epl_pack_reason* failure);
 } epl_pack_device;
 
 typedef struct epl_pack {

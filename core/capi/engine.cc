@@ -56,6 +56,7 @@ Host make_host(const epl_engine_options& o) {
   host.budget = std::make_shared<MemoryBudget>();
   host.budget->bytes = o.memory_bytes;
   host.packs = o.packs ? std::string(o.packs, o.packs_length) : own_folder();
+  if (o.kernel_cache) host.kernel_cache.assign(o.kernel_cache, o.kernel_cache_length);
   host.threads = o.threads > 0 ? o.threads : available_processors();
   host.spare_processors = host.threads <= available_processors();
   host.workers = std::make_shared<Workers>(host.threads, wait_of(host));
@@ -134,6 +135,8 @@ epl_error* epl_engine_create(const epl_engine_options* options, epl_engine** eng
       return invalid("allocate and release go together; one is missing");
     EPL_ASSIGN([[maybe_unused]] std::string_view packs,
                text_argument(known.packs, known.packs_length, "engine option packs"));
+    EPL_ASSIGN([[maybe_unused]] std::string_view kernel_cache,
+               text_argument(known.kernel_cache, known.kernel_cache_length, "engine option kernel_cache"));
     EPL_TRY(check_processor());
     auto made = std::make_unique<epl_engine>();
     made->engine = std::make_shared<Engine>();

@@ -66,7 +66,7 @@ Result<std::string> print_stage(const epl_plan& handle, std::string_view stage) 
       part.remove_prefix(prefix.size());
     }
   }
-  const std::vector<std::string> stages = {"graph", "plan", "local", "program", "kernels", "explain"};
+  const std::vector<std::string> stages = {"graph", "plan", "local", "program", "kernels", "texts", "explain"};
   if (std::ranges::find(stages, part) == stages.end() || part == "explain")
     return error(Code::not_found, "a plan has no text ", shown(stage), choices(stage, stages));
   return plan.text(kind, part, of_shape);

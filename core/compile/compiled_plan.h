@@ -54,7 +54,8 @@ class CompiledPlan {
   // The option lr by group, those outside any first.
   const std::vector<double>& rates() const { return rates_; }
 
-  // "graph", "plan", "local", "program" or "kernels" (which were chosen, and why not others) of an entry.
+  // "graph", "plan", "local", "program", "kernels" (which were chosen, and why not others) or "texts" (what they are
+  // compiled from) of an entry.
   Result<std::string> text(EntryKind kind, std::string_view stage, int shape = 0) const;
   // For people: what runs where, what it costs, why.
   std::string explain() const;

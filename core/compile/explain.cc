@@ -148,8 +148,9 @@ Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage, i
     if (stage == "local") out += print_local(found->locals[t]);
     if (stage == "program") out += print_program(found->programs[t]);
     if (stage == "kernels") out += report_kernels(found->programs[t], device_->notes());
+    if (stage == "texts") out += report_texts(found->programs[t], *device_);
   }
-  if (!out.empty()) return out;
+  if (!out.empty() || stage == "texts") return out;
   return error(Code::not_found, "no stage ", shown(stage, 200));
 }
 

@@ -1,7 +1,10 @@
 #include "core/program/kernel_report.h"
 
 #include <map>
+#include <set>
 #include <utility>
+
+#include "core/base/json.h"
 
 namespace epl {
 namespace {
@@ -37,6 +40,27 @@ std::string report_kernels(const Program& program, const std::vector<std::string
     for (const auto& [why, count] : use.refused)
       out += cat("  not ", why.first, ": ", why.second, " (", count.text(), ")\n");
   }
+  return out;
+}
+
+std::string report_texts(const Program& program, const Device& device) {
+  std::set<std::string> lines;
+  const auto add = [&](const std::string& op, const std::string& kernel, const std::vector<KernelText>& texts) {
+    for (const KernelText& text : texts)
+      lines.insert(print_json(Json{{"op", op},
+                                   {"kernel", kernel},
+                                   {"entry", text.entry},
+                                   {"threads", text.threads},
+                                   {"shared_bytes", text.shared_bytes},
+                                   {"options", text.options},
+                                   {"source", text.source}}) +
+                   "\n");
+  };
+  add("", "", device.texts());
+  for (const Instruction& in : program.instructions)
+    if (in.row && in.row->texts) add(in.query->op, in.row->name, in.row->texts(in.prepared.state.get()));
+  std::string out;
+  for (const std::string& line : lines) out += line;
   return out;
 }
 

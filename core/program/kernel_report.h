@@ -1,9 +1,10 @@
-// For people: which kernels a program runs, and why better ones were refused.
+// Which kernels a program runs, and why better ones were refused; what they are compiled from.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "core/backend/device.h"
 #include "core/program/program.h"
 
 namespace epl {
@@ -11,5 +12,9 @@ namespace epl {
 // A line for each kernel with the number of its instructions, and below it a line for each reason for which a better
 // one was not taken. `notes` are the device's own (Device::notes), printed first.
 std::string report_kernels(const Program& program, const std::vector<std::string>& notes);
+
+// What the kernels of a program are compiled from, and the commands of its device, where that need not be there: a line
+// of JSON for each. Equal ones stand once.
+std::string report_texts(const Program& program, const Device& device);
 
 }  // namespace epl

@@ -74,6 +74,7 @@ TEST(Listing, ADeviceToPlanWithHasNoOtherVerb) {
   EXPECT_NE(std::string(reason.text).find("made to plan with"), std::string::npos) << reason.text;
   EXPECT_EQ(device_verbs.create_stream(device, &made, &reason.to), EPL_PACK_MISSING);
   EXPECT_EQ(device_verbs.create_event(device, &made, &reason.to), EPL_PACK_MISSING);
+  EXPECT_EQ(device_verbs.note(device, &reason.to), 0);
   device_verbs.close(device);
   facts.processors = 0;
   EXPECT_EQ(device_verbs.plan(&facts, &device, &reason.to), EPL_PACK_FAILED);

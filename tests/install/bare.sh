@@ -39,6 +39,15 @@ while [ $i -lt 16 ]; do echo "$i,1,0,$((i % 3)),$((i % 2))" >>table.csv; i=$((i 
 epl train mlp.onnx --data table.csv --data-options '{"classes": true}' --steps 20 --out trained
 test -s trained/trained.onnx
 
+# A GPU needs a driver, and a plan for one needs nothing.
+if [ -e /packages/libepl1-cuda_*.deb ]; then
+  add /packages/libepl1-cuda_*.deb
+  epl plan mlp.onnx --data table.csv --data-options '{"classes": true}' --device cuda:h100 >plan.txt
+  grep -q 'the plan fits' plan.txt
+  echo "GPU: $(grep 'the plan fits' plan.txt)"
+  epl devices | grep -q cuda-nvrtc-13-0
+fi
+
 # trains LANGUAGE COMMAND...: the program leaves a trained model.
 trains() {
   language=$1
@@ -90,5 +99,5 @@ own=
 unshare -m true 2>/dev/null && own='unshare -m'
 $own sh -c '[ -z "$2" ] || mount --rbind /proc "$1/proc"; exec chroot "$1" sh /try.sh' - "$root" "$own" \
   >"$out/try.log" 2>&1 || { echo "FAILED: on a bare Debian:"; tail -20 "$out/try.log"; exit 1; }
-grep -E '^(Python|Java|C\+\+|Go|Rust)' "$out/try.log"
+grep -E '^(GPU|Python|Java|C\+\+|Go|Rust)' "$out/try.log"
 rm -rf "$root"

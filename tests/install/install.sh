@@ -19,6 +19,8 @@ java=
 [ ! -d "$build/languages/java" ] || java=libepl-java
 python=
 [ ! -d "$build/languages/python" ] || python=python3-epl
+cuda=
+[ ! -e "$build/lib/libepl_cuda.so" ] || cuda=libepl1-cuda
 prefix=$out/a\ prefix
 run "install" cmake --install "$build" --prefix "$prefix"
 for file in include/epl.h include/epl.hpp include/epl_settings.hpp include/epl_launch.hpp include/epl_dl.h \
@@ -93,7 +95,7 @@ if command -v dpkg-deb >/dev/null; then
   rm -rf "$out/packages/_CPack_Packages"
   ls packages/*.deb >log 2>&1 || fail "no packages"
   set --
-  for package in libepl1 libepl-dev epl golang-epl-go-dev librust-epl-dev $python $java; do
+  for package in libepl1 libepl-dev epl golang-epl-go-dev librust-epl-dev $python $java $cuda; do
     deb=$(ls packages/${package}_*.deb 2>/dev/null | head -1)
     [ -n "$deb" ] || { fail "no package $package"; continue; }
     set -- "$@" "$deb"
@@ -103,6 +105,14 @@ if command -v dpkg-deb >/dev/null; then
       golang-* | librust-*) grep -q 'libepl-dev (= ' log || fail "$package depends on $(cat log)" ;;
       *) grep -q 'libepl1 (= ' log || fail "$package depends on $(cat log)" ;;
     esac
+    # Nothing of NVIDIA's is needed to install it, and what a GPU needs is named.
+    [ "$package" = libepl1-cuda ] || continue
+    ! grep -q -i -E 'cuda|nvidia|cublas' log || fail "$package depends on $(cat log)"
+    dpkg-deb --field "$deb" Recommends >log
+    for library in 'libcuda1 (>= 580)' cuda-nvrtc-13-0 libcublas-13-0; do
+      grep -q -F "$library" log || fail "$package does not recommend $library: $(cat log)"
+    done
+    dpkg-deb --contents "$deb" | grep -q '/lib/libepl_cuda\.so$' || fail "$package has no libepl_cuda.so"
   done
   if [ "$(id -u)" = 0 ]; then
     # A system with the libraries of C and C++ alone, as far as dpkg knows. The packages' scripts run outside of it, for
@@ -124,7 +134,7 @@ if command -v dpkg-deb >/dev/null; then
       run "dpkg $1" env PATH="$out/scripts:$PATH" dpkg --root="$out/root" --force-script-chrootless --log=dpkg.log "$@"
     }
     packager -i "$@"
-    packager -r epl golang-epl-go-dev librust-epl-dev $python $java libepl-dev libepl1
+    packager -r epl golang-epl-go-dev librust-epl-dev $python $java $cuda libepl-dev libepl1
     left=$(find root ! -type d ! -path 'root/var/lib/dpkg/*')
     [ -z "$left" ] || fail "dpkg -r left $left"
     packager -i "$@"
@@ -138,6 +148,13 @@ if command -v dpkg-deb >/dev/null; then
   run "training by the unpacked packages" env -i ./root/usr/bin/epl train mlp.onnx --data table.csv --data-options \
     '{"classes": true}' --steps 3 --out trained
   [ -s trained/trained.onnx ] || fail "the packages' epl train left no trained.onnx"
+  if [ -n "$cuda" ]; then
+    run "a plan for a GPU by the unpacked packages" env -i ./root/usr/bin/epl plan mlp.onnx --data table.csv \
+      --data-options '{"classes": true}' --device cuda:h100
+    grep -q 'the plan fits' log || fail "the package $cuda plans for no GPU: $(cat log)"
+    run "the libraries of a GPU" env -i ./root/usr/bin/epl devices
+    grep -q 'cuda-nvrtc-13-0' log || fail "epl devices does not say what brings NVRTC: $(cat log)"
+  fi
 else
   echo "SKIP: no dpkg-deb here, so no Debian packages"
 fi

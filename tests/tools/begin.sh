@@ -3,6 +3,7 @@
 set -u
 epl=$1 out=$2 source=$(cd "$(dirname "$0")/../.." && pwd)
 rm -rf "$out" && mkdir -p "$out" && cd "$out" || exit 1
+export XDG_CACHE_HOME="$PWD/cache"  # no test writes to the user's
 failed=0
 fail() { echo "FAILED: $*"; failed=1; }
 

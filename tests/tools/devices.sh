@@ -29,6 +29,12 @@ fi
 expect 0 "the plan fits" "$epl" plan m.onnx --data t.csv --device cuda:h100
 case $output in *"predicted step on simulated NVIDIA H100 80GB HBM3"*) ;; *) fail "the predicted step: $output" ;; esac
 expect 0 '"fits":true' "$epl" plan m.onnx --data t.csv --device cuda:l4 --json
+expect 0 "extern \\\"C\\\" __global__" "$epl" plan m.onnx --data t.csv --device cuda:h100 --stage texts
+for words in '"entry":"' '"threads":' -gpu-architecture=compute_90 '"entry":"copy_rows_4"' '"entry":"reduce_ranks"'; do
+  case $output in *"$words"*) ;; *) fail "the texts of a plan lack $words" ;; esac
+done
+expect 0 "" "$epl" plan m.onnx --data t.csv --stage texts
+[ -z "$output" ] || fail "the processor compiles nothing: $output"
 expect 4 "is a sheet" "$epl" trace m.onnx --data t.csv --device cuda:h100
 cat >card.json <<'END'
 {"product": "A card", "capability": 8.9, "processors": 20, "memory_bytes": 1000, "bandwidth": 100e9,
@@ -70,4 +76,19 @@ expect 4 "Tesla V100-SXM2-16GB is too old" gpu devices=v100 "$epl" plan m.onnx -
 gpu devices=h100 "$epl" plan m.onnx --data t.csv --device cuda --json >here.json || fail "a plan on the machine"
 "$epl" plan m.onnx --data t.csv --device cuda:h100 --json >sheet.json || fail "a plan by a sheet"
 [ "$(value peak_bytes here.json)" = "$(value peak_bytes sheet.json)" ] || fail "the peaks of both plans differ"
+
+# Kernels stay for later runs, which compile only what is damaged. A compiled one is another file under its name.
+rm -rf cache
+expect 0 "" gpu devices=h100 "$epl" train m.onnx --data t.csv --steps 1 --device cuda --kernel-cache kernels --out run
+ls -i kernels | sort >before.txt
+[ "$(wc -l <before.txt)" -ge 5 ] || fail "few kernels were kept: $(cat before.txt)"
+damaged=$(ls kernels | sed -n 2p)
+: >kernels/$damaged
+expect 0 "" gpu devices=h100 "$epl" train m.onnx --data t.csv --steps 1 --device cuda --kernel-cache kernels --out run2
+ls -i kernels | sort >after.txt
+[ "$(comm -23 before.txt after.txt | wc -l)" = 1 ] || fail "kernels were compiled again: $(cat before.txt after.txt)"
+[ -s kernels/$damaged ] || fail "a damaged kernel was not replaced"
+[ ! -e cache ] || fail "the user's folder was written to: $(ls cache)"
+expect 0 "not kept in" gpu devices=h100 "$epl" plan m.onnx --data t.csv --device cuda --kernel-cache t.csv/kernels
+expect 0 "" gpu devices=h100 "$epl" plan m.onnx --data t.csv --device cuda --kernel-cache none
 exit $failed

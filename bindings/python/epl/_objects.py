@@ -450,9 +450,10 @@ class Plan(core.Handle):
 
     def print(self, stage: core.Text, **call: Any) -> str:
         """As a text for people, which may change with every version: "explain"; the stages of the train step:
-        "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of
-        another entry: "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes
-        through a step in virtual time, on a simulated device."""
+        "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), "texts"
+        (what these are compiled from, for a GPU that need not be there, as lines of JSON), or of another
+        entry: "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes through a
+        step in virtual time, on a simulated device."""
         stage_data, stage_length = core.text(stage)
         text_out = c.c_void_p()
         core.check(core.library().epl_plan_print(core.pointer(self), stage_data, stage_length, core.call_options(call), c.byref(text_out)))

@@ -315,7 +315,9 @@ class EngineOptions(Struct):
     packs: Any
     packs_length: int
     memory_bytes: int
-    _texts_ = ("packs",)
+    kernel_cache: Any
+    kernel_cache_length: int
+    _texts_ = ("packs", "kernel_cache",)
     _fields_ = [
         ("struct_size", c.c_uint64),
         ("threads", c.c_int32),
@@ -330,6 +332,8 @@ class EngineOptions(Struct):
         ("packs", c.c_void_p),
         ("packs_length", c.c_uint64),
         ("memory_bytes", c.c_uint64),
+        ("kernel_cache", c.c_void_p),
+        ("kernel_cache_length", c.c_uint64),
     ]
 
 

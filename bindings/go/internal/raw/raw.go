@@ -394,6 +394,12 @@ type EngineOptions struct {
 	// that tensors, sessions and predictors may have together, however many there are; more is
 	// EPL_ERROR_OUT_OF_MEMORY, of a session before it is made. 0: what the machine has
 	MemoryBytes uint64
+
+	// a folder, made where it is not there, in which what is compiled for a GPU stays for later processes, of which
+	// many may share it; they trust what is in it. NULL: nowhere
+	KernelCache *C.char
+
+	KernelCacheLength uint64
 }
 
 // NewEngineOptions has the default in every field.
@@ -402,7 +408,7 @@ func NewEngineOptions() EngineOptions {
 }
 
 // Go and C agree on the layout, else this does not compile.
-var _ [96]struct{} = [unsafe.Sizeof(EngineOptions{})]struct{}{}
+var _ [112]struct{} = [unsafe.Sizeof(EngineOptions{})]struct{}{}
 var _ [8]struct{} = [unsafe.Offsetof(EngineOptions{}.Threads)]struct{}{}
 var _ [12]struct{} = [unsafe.Offsetof(EngineOptions{}.LogLevel)]struct{}{}
 var _ [16]struct{} = [unsafe.Offsetof(EngineOptions{}.Allocate)]struct{}{}
@@ -415,6 +421,8 @@ var _ [64]struct{} = [unsafe.Offsetof(EngineOptions{}.LogDestroy)]struct{}{}
 var _ [72]struct{} = [unsafe.Offsetof(EngineOptions{}.Packs)]struct{}{}
 var _ [80]struct{} = [unsafe.Offsetof(EngineOptions{}.PacksLength)]struct{}{}
 var _ [88]struct{} = [unsafe.Offsetof(EngineOptions{}.MemoryBytes)]struct{}{}
+var _ [96]struct{} = [unsafe.Offsetof(EngineOptions{}.KernelCache)]struct{}{}
+var _ [104]struct{} = [unsafe.Offsetof(EngineOptions{}.KernelCacheLength)]struct{}{}
 
 // DeviceInfo is epl_device_info.
 type DeviceInfo struct {
@@ -1808,9 +1816,10 @@ func PlanMemoryBytesPeak(plan *Plan, rank int64) (result int64) {
 // PlanPrint is epl_plan_print.
 //
 // As a text for people, which may change with every version: "explain"; the stages of the train step: "graph",
-// "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of another entry:
-// "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes through a step in
-// virtual time, on a simulated device.
+// "plan", "local", "program", "kernels" (those chosen and why better ones were not), "texts" (what these are
+// compiled from, for a GPU that need not be there, as lines of JSON), or of another entry: "evaluate.graph",
+// "predict.program", of another shape "train@1.graph". "explain" goes through a step in virtual time, on a
+// simulated device.
 func PlanPrint(plan *Plan, stage string, call *CallOptions) (text *Text, failure *Error) {
 	failure = C.epl_plan_print(plan, (*C.char)(unsafe.Pointer(unsafe.StringData(stage))), C.size_t(len(stage)), (*C.epl_call_options)(unsafe.Pointer(call)), &text)
 	return

@@ -319,6 +319,10 @@ pub struct epl_engine_options {
     /// that tensors, sessions and predictors may have together, however many there are; more is
     /// EPL_ERROR_OUT_OF_MEMORY, of a session before it is made. 0: what the machine has
     pub memory_bytes: u64,
+    /// a folder, made where it is not there, in which what is compiled for a GPU stays for later processes,
+    /// of which many may share it; they trust what is in it. NULL: nowhere
+    pub kernel_cache: *const c_char,
+    pub kernel_cache_length: u64,
 }
 
 impl Default for epl_engine_options {
@@ -333,7 +337,7 @@ impl Default for epl_engine_options {
 
 #[cfg(target_pointer_width = "64")]
 const _: () = {
-    assert!(core::mem::size_of::<epl_engine_options>() == 96);
+    assert!(core::mem::size_of::<epl_engine_options>() == 112);
     assert!(core::mem::offset_of!(epl_engine_options, struct_size) == 0);
     assert!(core::mem::offset_of!(epl_engine_options, threads) == 8);
     assert!(core::mem::offset_of!(epl_engine_options, log_level) == 12);
@@ -347,6 +351,8 @@ const _: () = {
     assert!(core::mem::offset_of!(epl_engine_options, packs) == 72);
     assert!(core::mem::offset_of!(epl_engine_options, packs_length) == 80);
     assert!(core::mem::offset_of!(epl_engine_options, memory_bytes) == 88);
+    assert!(core::mem::offset_of!(epl_engine_options, kernel_cache) == 96);
+    assert!(core::mem::offset_of!(epl_engine_options, kernel_cache_length) == 104);
 };
 
 #[repr(C)]
@@ -1374,9 +1380,10 @@ extern "C" {
     /// Since 0.1, any thread, quick.
     pub fn epl_plan_memory_bytes_peak(plan: *const epl_plan, rank: i64) -> i64;
     /// As a text for people, which may change with every version: "explain"; the stages of the train step:
-    /// "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of
-    /// another entry: "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes
-    /// through a step in virtual time, on a simulated device.
+    /// "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), "texts"
+    /// (what these are compiled from, for a GPU that need not be there, as lines of JSON), or of another
+    /// entry: "evaluate.graph", "predict.program", of another shape "train@1.graph". "explain" goes through a
+    /// step in virtual time, on a simulated device.
     ///
     /// Since 0.1, any thread, blocking. `stage`: stage_length bytes of UTF-8; `call`: may be null; `text`:
     /// written, owned by the caller.

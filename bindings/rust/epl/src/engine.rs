@@ -30,6 +30,7 @@ pub struct EngineBuilder {
     threads: i32,
     log: Option<(Level, Box<Log>)>,
     packs: String,
+    kernel_cache: String,
     memory_bytes: u64,
 }
 
@@ -87,6 +88,11 @@ impl EngineBuilder {
         self.packs = folder.into();
         self
     }
+    /// A folder in which what is compiled for a GPU stays for later processes, which share it; by default nowhere.
+    pub fn kernel_cache(mut self, folder: &str) -> Self {
+        self.kernel_cache = folder.into();
+        self
+    }
     /// Bytes that tensors, sessions and predictors may have together; 0, the default: no bound.
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
@@ -98,6 +104,10 @@ impl EngineBuilder {
             sys::epl_engine_options { threads: self.threads, memory_bytes: self.memory_bytes, ..Default::default() };
         if !self.packs.is_empty() {
             (options.packs, options.packs_length) = (self.packs.as_ptr().cast(), self.packs.len() as u64);
+        }
+        if !self.kernel_cache.is_empty() {
+            options.kernel_cache = self.kernel_cache.as_ptr().cast();
+            options.kernel_cache_length = self.kernel_cache.len() as u64;
         }
         let mut userdata = std::ptr::null_mut();
         if let Some((least, callback)) = self.log {

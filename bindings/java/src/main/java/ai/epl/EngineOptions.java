@@ -9,6 +9,7 @@ public final class EngineOptions {
   private System.Logger logger = System.getLogger("ai.epl");
   private System.Logger.Level level = System.Logger.Level.WARNING;
   private Path packs;
+  private Path kernelCache;
   private long memoryBytes;
   private NativeMemory memory;
 
@@ -39,6 +40,12 @@ public final class EngineOptions {
     return this;
   }
 
+  /** A folder in which what is compiled for a GPU stays for later processes, which share it; null: nowhere. */
+  public EngineOptions kernelCache(Path folder) {
+    kernelCache = folder;
+    return this;
+  }
+
   /** Where the memory of tensors and sessions comes from: the library's own allocator if it is not set. */
   public EngineOptions memory(NativeMemory memory) {
     this.memory = memory;
@@ -55,6 +62,7 @@ public final class EngineOptions {
     Raw.EngineOptions raw = new Raw.EngineOptions().threads(threads).memoryBytes(memoryBytes);
     if (memory != null) raw.allocator(new Allocator(memory));
     if (packs != null) raw.packs(Text.utf8(packs));
+    if (kernelCache != null) raw.kernelCache(Text.utf8(kernelCache));
     if (logger == null || level == System.Logger.Level.OFF) return raw;
     System.Logger target = logger;
     raw.logLevel(number(level));

@@ -506,7 +506,7 @@ public final class Raw {
    * epl_engine_options.
    */
   public static final class EngineOptions extends Struct {
-    public static final int SIZE = 96;
+    public static final int SIZE = 112;
 
     public EngineOptions() {
       super(SIZE, true);
@@ -590,6 +590,19 @@ public final class Raw {
     public EngineOptions memoryBytes(long value) {
       memory.putLong(88, value);
       return this;
+    }
+
+    /**
+     * a folder, made where it is not there, in which what is compiled for a GPU stays for later processes, of
+     * which many may share it; they trust what is in it. NULL: nowhere
+     */
+    public EngineOptions kernelCache(byte[] utf8) {
+      setText(96, 104, utf8);
+      return this;
+    }
+
+    public byte[] kernelCache() {
+      return text(96, 104);
     }
   }
 
@@ -2155,9 +2168,10 @@ public final class Raw {
 
   /**
    * As a text for people, which may change with every version: "explain"; the stages of the train step:
-   * "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), or of another
-   * entry: "evaluate.graph", "predict.program", of another shape "train&#64;1.graph". "explain" goes through a
-   * step in virtual time, on a simulated device.
+   * "graph", "plan", "local", "program", "kernels" (those chosen and why better ones were not), "texts" (what
+   * these are compiled from, for a GPU that need not be there, as lines of JSON), or of another entry:
+   * "evaluate.graph", "predict.program", of another shape "train&#64;1.graph". "explain" goes through a step in
+   * virtual time, on a simulated device.
    */
   public static native byte[] epl_plan_print(long plan, byte[] stage, CallOptions call);
 
