@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "backends/cuda/gpu.h"
 
@@ -11,6 +12,8 @@ namespace epl::cuda {
 struct Target {
   std::shared_ptr<Gpu> gpu;  // null: kernels are planned, and none is launched
   int capability = 0, processors = 0;
+  // GPUs of its kind: what is prepared for this one is launched on them too.
+  std::vector<std::shared_ptr<Gpu>> alike{};
 };
 
 }  // namespace epl::cuda

@@ -75,6 +75,27 @@ int32_t plan(const epl_pack_device_facts* facts, void** device, const epl_pack_r
   });
 }
 
+int32_t add_alike(void* device, void* other, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    Target& target = *static_cast<Target*>(device);
+    EPL_ASSIGN(Shared gpu, gpu_of(other));
+    if (target.capability != gpu->capability || target.processors != gpu->processors)
+      return unsupported("the GPUs are of two kinds: capability ", target.capability, " with ", target.processors,
+                         " processors, and ", gpu->capability, " with ", gpu->processors);
+    target.alike.push_back(std::move(gpu));
+    return {};
+  });
+}
+
+int32_t reach(void* device, void* other, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(const Shared one, gpu_of(device));
+    EPL_ASSIGN(const Shared two, gpu_of(other));
+    EPL_TRY(one->reach(*two));
+    return two->reach(*one);
+  });
+}
+
 void close(void* device) noexcept { delete static_cast<Target*>(device); }
 
 int32_t allocate(void* device, uint64_t bytes, void** memory, const epl_pack_reason* failure) noexcept {
@@ -137,6 +158,15 @@ int32_t command(void* stream, const char* name, const epl_pack_reason* failure, 
 int32_t copy(void* stream, void* target, const void* source, uint64_t bytes, const epl_pack_reason* failure) noexcept {
   return command(stream, "cuMemcpyDtoDAsync", failure, [&](const Driver& driver, StreamHandle on) {
     return driver.copy(address(target), address(source), bytes, on);
+  });
+}
+
+int32_t copy_between(void* stream, void* target_device, void* target, void* source_device, const void* source,
+                     uint64_t bytes, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(const Shared to, gpu_of(target_device));
+    EPL_ASSIGN(const Shared from, gpu_of(source_device));
+    return stream_of(stream).copy_between(*to, address(target), *from, address(source), bytes);
   });
 }
 
@@ -216,6 +246,9 @@ const epl_pack_device device_verbs = {.struct_size = sizeof(epl_pack_device),
                                       .stamp = stamp,
                                       .plan = plan,
                                       .library = library,
-                                      .between = between};
+                                      .between = between,
+                                      .add_alike = add_alike,
+                                      .reach = reach,
+                                      .copy_between = copy_between};
 
 }  // namespace epl::cuda

@@ -288,6 +288,15 @@ typedef struct epl_pack_device {
   /* Writes to `joined` how two devices are joined. */
   int32_t (*between)(const epl_pack_home* home, int32_t ordinal, int32_t other, const epl_pack_reason* joined,
                      const epl_pack_reason* failure);
+  /* What is prepared for `device` from now on is launched on streams of `other` too. An error where the two are not of
+   * one kind. */
+  int32_t (*add_alike)(void* device, void* other, const epl_pack_reason* failure);
+  /* Lets copies from `other` to `device`, and the other way, go without the memory of the host. EPL_PACK_MISSING where
+   * they cannot: they go all the same. */
+  int32_t (*reach)(void* device, void* other, const epl_pack_reason* failure);
+  /* From memory of one device to that of another one. The stream is of one of them. */
+  int32_t (*copy_between)(void* stream, void* target_device, void* target, void* source_device, const void* source,
+                          uint64_t bytes, const epl_pack_reason* failure);
 } epl_pack_device;
 
 typedef struct epl_pack {
