@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/cuda/answer.h"
+#include "backends/cuda/circle.h"
 #include "backends/cuda/gpu.h"
 #include "backends/cuda/listing.h"
 #include "backends/cuda/reduce.h"
@@ -221,6 +222,45 @@ int32_t stamp(void* stream, double* seconds, const epl_pack_reason* failure) noe
   return answered(failure, [&] { return stream_of(stream).stamp(seconds); });
 }
 
+int32_t collects(const epl_pack_home* home, const epl_pack_reason* library, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(const Nccl* nccl, open_nccl(folder_of(home)));
+    write_reason(library, cat("NCCL ", version_text(nccl->version), ", from ", nccl->path).c_str());
+    return {};
+  });
+}
+
+int32_t join_circle(void* const* devices, int32_t count, void** circle, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    std::vector<Shared> gpus;
+    for (int32_t i = 0; i < count; ++i) {
+      EPL_ASSIGN(gpus.emplace_back(), gpu_of(devices[i]));
+    }
+    if (gpus.empty()) return invalid("a circle of no GPUs");
+    const std::string libraries = gpus.front()->libraries;
+    EPL_ASSIGN(std::unique_ptr<Circle> made, Circle::make(libraries, std::move(gpus)));
+    *circle = made.release();
+    return {};
+  });
+}
+
+int32_t split_circle(void* circle, const int32_t* places, int32_t count, void** made,
+                     const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(std::unique_ptr<Circle> part,
+               static_cast<Circle*>(circle)->split(std::span(places, static_cast<size_t>(count))));
+    *made = part.release();
+    return {};
+  });
+}
+
+int32_t collect(void* circle, const epl_pack_collective* call, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&] { return static_cast<Circle*>(circle)->collect(*call); });
+}
+
+void abort_circle(void* circle) noexcept { static_cast<Circle*>(circle)->abort(); }
+void leave_circle(void* circle) noexcept { delete static_cast<Circle*>(circle); }
+
 }  // namespace
 
 const epl_pack_device device_verbs = {.struct_size = sizeof(epl_pack_device),
@@ -249,6 +289,12 @@ const epl_pack_device device_verbs = {.struct_size = sizeof(epl_pack_device),
                                       .between = between,
                                       .add_alike = add_alike,
                                       .reach = reach,
-                                      .copy_between = copy_between};
+                                      .copy_between = copy_between,
+                                      .collects = collects,
+                                      .join_circle = join_circle,
+                                      .split_circle = split_circle,
+                                      .collect = collect,
+                                      .abort_circle = abort_circle,
+                                      .leave_circle = leave_circle};
 
 }  // namespace epl::cuda

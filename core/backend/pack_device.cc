@@ -95,7 +95,7 @@ class PackDevice final : public Device {
     return std::make_unique<PackEvent>(opened_, nullptr, made.status());
   }
   Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
-    return create_pack_group({opened_}, 0, name, ranks);
+    return create_pack_group({opened_}, {}, name, ranks);
   }
 
  private:
@@ -114,11 +114,8 @@ class SeveralDevices final : public Device {
 
   // `by_place`: of the ranks, counted around; one may stand there several times.
   SeveralDevices(std::vector<One> devices, std::vector<One> by_place, std::vector<std::string> notes,
-                 int64_t room_bytes)
-      : devices_(std::move(devices)),
-        by_place_(std::move(by_place)),
-        notes_(std::move(notes)),
-        room_bytes_(room_bytes) {}
+                 const PeerOptions& between)
+      : devices_(std::move(devices)), by_place_(std::move(by_place)), notes_(std::move(notes)), between_(between) {}
   Device& of_rank(int rank) override { return *by_place_[static_cast<size_t>(rank) % by_place_.size()]; }
   std::string description() const override {
     std::string all = cat(devices_.size(), " devices");
@@ -136,7 +133,7 @@ class SeveralDevices final : public Device {
   Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
     std::vector<std::shared_ptr<OpenedPack>> opened;
     for (const One& one : devices_) opened.push_back(one->opened());
-    return create_pack_group(std::move(opened), room_bytes_, name, ranks);
+    return create_pack_group(std::move(opened), between_, name, ranks);
   }
 
  private:
@@ -144,7 +141,7 @@ class SeveralDevices final : public Device {
 
   const std::vector<One> devices_, by_place_;
   const std::vector<std::string> notes_;
-  const int64_t room_bytes_;
+  const PeerOptions between_;
 };
 
 // Programs are made for it, as for the one that its sheet is of.
@@ -261,6 +258,14 @@ class Opening {
     return device;
   }
 
+  // Whether the pack's library does what it can, a sentence.
+  std::string collecting(bool& collects) const {
+    const PackReason library, reason;
+    collects = verbs_.collects(&home_, &library.to, &reason.to) == 0;
+    if (collects) return cat("what ranks gather, and sums in any order, go by ", library.text);
+    return cat("no library of collectives is used, copies between the devices serve instead: ", reason.text);
+  }
+
   // How copies go between the devices that are open; a sentence for each pair that has no way of its own.
   std::vector<std::string> reach_each_other() const {
     std::vector<std::string> notes;
@@ -326,10 +331,11 @@ Result<std::shared_ptr<Device>> open_pack_devices(const std::string& name, const
     by_place.push_back(device);
   }
   if (devices.size() == 1) return std::shared_ptr<Device>(devices.front());
-  std::vector<std::string> notes = {opened.from};
+  PeerOptions between{.room_bytes = options.room_bytes, .any_order = options.any_order};
+  std::vector<std::string> notes = {opened.from, opening.collecting(between.collects)};
   for (std::string& note : opening.reach_each_other()) notes.push_back(std::move(note));
   return std::shared_ptr<Device>(
-      std::make_shared<SeveralDevices>(std::move(devices), std::move(by_place), std::move(notes), options.room_bytes));
+      std::make_shared<SeveralDevices>(std::move(devices), std::move(by_place), std::move(notes), between));
 }
 
 Result<std::shared_ptr<Device>> plan_for_pack_device(const std::string& name, const Host& host,

@@ -217,6 +217,8 @@ struct PackWay {
     for (const std::shared_ptr<CollectiveCall>& collective : incomplete) {
       if (collective->done == nullptr && collective->failure.ok()) collective->failure = group.status;
     }
+    // Only then does the library wait for ever. Calls that all have made take place in every other case.
+    if (group.shared->peers && group.status.code() == Code::state_lost) group.shared->peers->abort();
     group.shared->changed.notify_all();
   }
 
@@ -243,11 +245,11 @@ struct PackWay {
 }  // namespace
 
 Result<std::vector<std::unique_ptr<Communicator>>> create_pack_group(std::vector<std::shared_ptr<OpenedPack>> devices,
-                                                                     int64_t room_bytes, const std::string& name,
-                                                                     int ranks) {
+                                                                     const PeerOptions& options,
+                                                                     const std::string& name, int ranks) {
   std::unique_ptr<PackPeers> peers;
   if (devices.size() > 1 && ranks > 1) {
-    EPL_ASSIGN(peers, PackPeers::make(devices, room_bytes, ranks));
+    EPL_ASSIGN(peers, PackPeers::make(devices, options, ranks));
   }
   return create_posted_group<PackWay>(std::make_shared<Shared>(std::move(peers)), name, ranks);
 }

@@ -9,13 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "core/backend/pack_peers.h"
 #include "core/backend/pack_stream.h"
 
 namespace epl {
 
-// Ranks may be on any of the devices, as the streams say that they call with. `room_bytes`: see DeviceOptions.
+// Ranks may be on any of the devices, as the streams say that they call with. `options`: of calls between devices.
 Result<std::vector<std::unique_ptr<Communicator>>> create_pack_group(std::vector<std::shared_ptr<OpenedPack>> devices,
-                                                                     int64_t room_bytes, const std::string& name,
-                                                                     int ranks);
+                                                                     const PeerOptions& options,
+                                                                     const std::string& name, int ranks);
 
 }  // namespace epl

@@ -1,22 +1,86 @@
 #include "core/backend/pack_peers.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace epl {
 namespace {
 
 constexpr int64_t room_alignment = 256;
 
+int32_t library_kind(Collective::Kind kind) {
+  switch (kind) {
+    case Collective::Kind::all_reduce:
+      return EPL_PACK_ALL_REDUCE;
+    case Collective::Kind::reduce_scatter:
+      return EPL_PACK_REDUCE_SCATTER;
+    case Collective::Kind::all_gather:
+      return EPL_PACK_ALL_GATHER;
+    default:
+      return EPL_PACK_BROADCAST;
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<PackPeers>> PackPeers::make(std::span<const std::shared_ptr<OpenedPack>> devices,
-                                                   int64_t room_bytes, int ranks) {
-  if (room_bytes / room_alignment < ranks)
-    return invalid(grouped(room_bytes), " bytes for sums over devices are too few for ", ranks, " ranks");
-  std::unique_ptr<PackPeers> made(new PackPeers(room_bytes));
+                                                   const PeerOptions& options, int ranks) {
+  if (options.room_bytes / room_alignment < ranks)
+    return invalid(grouped(options.room_bytes), " bytes for sums over devices are too few for ", ranks, " ranks");
+  std::unique_ptr<PackPeers> made(new PackPeers(options));
   made->seats_.reserve(devices.size());
   for (const std::shared_ptr<OpenedPack>& opened : devices) EPL_TRY(made->add(opened));
+  // A circle has one rank of each device.
+  if (options.collects && ranks <= std::ssize(devices)) EPL_TRY(made->join());
   return made;
+}
+
+Status PackPeers::join() {
+  std::vector<void*> handles;
+  std::vector<int32_t> places;
+  for (const Seat& seat : seats_) {
+    places.push_back(static_cast<int32_t>(handles.size()));
+    handles.push_back(seat.opened->handle);
+  }
+  const OpenedPack& first = *seats_.front().opened;
+  const PackReason reason;
+  void* circle = nullptr;
+  const int32_t result =
+      first.verbs->join_circle(handles.data(), static_cast<int32_t>(handles.size()), &circle, &reason.to);
+  if (result != 0) return pack_status(first, result, reason, cat("joining ", handles.size(), " devices"));
+  circles_.emplace(std::move(places), circle);
+  return {};
+}
+
+Result<void*> PackPeers::circle_of(const Call& call) {
+  const Collective& first = call.calls[0];
+  const bool moves = first.kind == Collective::Kind::all_gather || first.kind == Collective::Kind::broadcast;
+  const bool sums = first.reduces() && options_.any_order && first.reduction == Reduction::sum;
+  if (circles_.empty() || aborted_ || first.count <= 0 || !(moves || sums)) return nullptr;
+  std::vector<int32_t> places;
+  for (const OpenedPack* device : call.on) {
+    const auto seat = std::ranges::find_if(seats_, [&](const Seat& one) { return one.opened.get() == device; });
+    const auto place = static_cast<int32_t>(seat - seats_.begin());
+    if (!places.empty() && place <= places.back()) return nullptr;  // two on one, or another order than the circle's
+    places.push_back(place);
+  }
+  void*& circle = circles_[places];
+  if (circle != nullptr) return circle;
+  const OpenedPack& giver = *seats_.front().opened;
+  std::vector<int32_t> all(seats_.size());
+  std::iota(all.begin(), all.end(), 0);
+  const PackReason reason;
+  const int32_t result = giver.verbs->split_circle(circles_.at(all), places.data(), static_cast<int32_t>(places.size()),
+                                                   &circle, &reason.to);
+  if (result == 0) return circle;
+  circles_.erase(places);
+  return pack_status(giver, result, reason, cat("a circle of ", places.size(), " of ", all.size(), " devices"));
+}
+
+void PackPeers::abort() {
+  if (aborted_) return;
+  aborted_ = true;
+  for (const auto& [places, circle] : circles_) seats_.front().opened->verbs->abort_circle(circle);
 }
 
 Status PackPeers::add(const std::shared_ptr<OpenedPack>& opened) {
@@ -28,19 +92,20 @@ Status PackPeers::add(const std::shared_ptr<OpenedPack>& opened) {
   if (result != 0) return pack_status(*opened, result, reason, "a stream for transfers");
   seat.stream = std::make_unique<PackStream>(opened, stream);
   EPL_ASSIGN(seat.event, PackEvent::make(opened));
-  result = opened->verbs->allocate(opened->handle, static_cast<uint64_t>(room_bytes_), &room, &reason.to);
+  result = opened->verbs->allocate(opened->handle, static_cast<uint64_t>(options_.room_bytes), &room, &reason.to);
   if (result != 0) return pack_status(*opened, result, reason, "room for sums over devices");
   seat.room = static_cast<char*>(room);
-  opened->in_use.fetch_add(room_bytes_, std::memory_order_relaxed);
+  opened->in_use.fetch_add(options_.room_bytes, std::memory_order_relaxed);
   return {};
 }
 
 PackPeers::~PackPeers() {
+  for (Seat& seat : seats_) seat.stream.reset();  // it waits
+  for (const auto& [places, circle] : circles_) seats_.front().opened->verbs->leave_circle(circle);
   for (Seat& seat : seats_) {
-    seat.stream.reset();  // it waits
     if (seat.room == nullptr) continue;
     seat.opened->verbs->release(seat.opened->handle, seat.room);
-    seat.opened->in_use.fetch_sub(room_bytes_, std::memory_order_relaxed);
+    seat.opened->in_use.fetch_sub(options_.room_bytes, std::memory_order_relaxed);
   }
 }
 
@@ -85,6 +150,34 @@ class PackPeers::Work {
       case Collective::Kind::barrier:
         return;
     }
+  }
+
+  // By the pack's library. Not where a rank has failed: the others would wait for it.
+  void collect(void* circle) {
+    if (std::ranges::any_of(seats_, [](const Seat* seat) { return seat->stream->failed(); })) return;
+    const bool sums = first().reduces();
+    std::vector<void*> streams, targets;
+    std::vector<const void*> sources;
+    for (int r = 0; r < static_cast<int>(calls_.size()); ++r) {
+      streams.push_back(seat(r).stream->handle());
+      sources.push_back(source(r));
+      // Who broadcasts has no target of its own.
+      const bool gives = first().kind == Collective::Kind::broadcast && r == first().peer;
+      targets.push_back(gives ? const_cast<char*>(source(r)) : target(r));
+    }
+    const epl_pack_collective call = {.struct_size = sizeof call,
+                                      .kind = library_kind(first().kind),
+                                      .dtype = sums ? static_cast<int32_t>(first().dtype) + 1 : 0,
+                                      .count = sums ? first().count : first().bytes(),
+                                      .streams = streams.data(),
+                                      .sources = sources.data(),
+                                      .targets = targets.data(),
+                                      .root = first().peer,
+                                      .reserved = 0};
+    Seat& speaker = *seats_.front();
+    speaker.stream->issue_now(first().text(), [&](const epl_pack_reason* reason) {
+      return speaker.opened->verbs->collect(circle, &call, reason);
+    });
   }
 
   // `stream` waits for all seats, and has the failure of any.
@@ -239,8 +332,14 @@ void PackPeers::carry_out(const Call& call, PackStream& own) {
     for (const std::shared_ptr<PackEvent>& event : call.arrived) own.wait(*event);
     return;
   }
-  Work work(seats_, room_bytes_, call);
-  work.carry_out();
+  const Result<void*> circle = circle_of(call);
+  if (!circle.ok()) return own.fail(circle.status());
+  Work work(seats_, options_.room_bytes, call);
+  if (*circle != nullptr) {
+    work.collect(*circle);
+  } else {
+    work.carry_out();
+  }
   work.finish(own);
 }
 
