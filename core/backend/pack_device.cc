@@ -8,6 +8,7 @@
 
 #include "core/backend/pack_group.h"
 #include "core/backend/pack_stream.h"
+#include "core/backend/staged_communicator.h"
 #include "core/base/pack.h"
 
 namespace epl {
@@ -49,9 +50,10 @@ KernelRow row_of(const epl_pack_kernel& kernel, const std::shared_ptr<OpenedPack
 
 class PackDevice final : public Device {
  public:
-  PackDevice(std::shared_ptr<OpenedPack> opened, std::shared_ptr<const KernelTable> kernels, std::string description,
-             std::string note, const DeviceSheet* sheet)
-      : opened_(std::move(opened)),
+  PackDevice(const Host& host, std::shared_ptr<OpenedPack> opened, std::shared_ptr<const KernelTable> kernels,
+             std::string description, std::string note, const DeviceSheet* sheet)
+      : host_(host),
+        opened_(std::move(opened)),
         kernels_(std::move(kernels)),
         description_(std::move(description)),
         notes_{std::move(note)},
@@ -97,8 +99,12 @@ class PackDevice final : public Device {
   Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
     return create_pack_group({opened_}, {}, name, ranks);
   }
+  Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous) override {
+    return join_through_host(host_, joining, rendezvous);
+  }
 
  private:
+  const Host host_;
   const std::shared_ptr<OpenedPack> opened_;
   const std::shared_ptr<const KernelTable> kernels_;
   const std::string description_;
@@ -134,6 +140,9 @@ class SeveralDevices final : public Device {
     std::vector<std::shared_ptr<OpenedPack>> opened;
     for (const One& one : devices_) opened.push_back(one->opened());
     return create_pack_group(std::move(opened), between_, name, ranks);
+  }
+  Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous) override {
+    return first().join(joining, rendezvous);
   }
 
  private:
@@ -221,6 +230,7 @@ class Opening {
  public:
   Opening(const std::string& name, const Host& host, const Opened& opened, std::span<const DeviceSheet> sheets)
       : name_(name),
+        host_(host),
         home_{.struct_size = sizeof home_, .libraries = host.packs.c_str()},
         opened_(opened),
         verbs_(*opened.pack->verbs),
@@ -252,8 +262,8 @@ class Opening {
     auto opened = std::make_shared<OpenedPack>(full, &verbs_, handle);
     EPL_ASSIGN(std::shared_ptr<const KernelTable> kernels, kernels_of(facts, opened));
     const auto sheet = std::ranges::find(sheets_, std::string_view(facts.name), &DeviceSheet::product);
-    auto device = std::make_shared<PackDevice>(std::move(opened), std::move(kernels), described(facts), opened_.from,
-                                               sheet == sheets_.end() ? nullptr : &*sheet);
+    auto device = std::make_shared<PackDevice>(host_, std::move(opened), std::move(kernels), described(facts),
+                                               opened_.from, sheet == sheets_.end() ? nullptr : &*sheet);
     made_.push_back({facts, device});
     return device;
   }
@@ -306,6 +316,7 @@ class Opening {
   }
 
   const std::string& name_;
+  const Host& host_;
   const epl_pack_home home_;
   const Opened& opened_;
   const epl_pack_device& verbs_;

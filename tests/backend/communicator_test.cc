@@ -518,7 +518,8 @@ std::vector<Way> computing_backends() {
     ways.push_back({name, ""});
     if (join_all(**device, 1, "shared").status().code() == Code::unsupported) continue;
     ways.push_back({name, "shared"});
-    ways.push_back({name, "sockets"});  // as between hosts
+    if (!(*device)->shares_host_memory()) continue;  // it meets ranks of the processor, by any of these
+    ways.push_back({name, "sockets"});               // as between hosts
     for (const PackRow& row : pack_table().rows) {
       if (row.carries && open_pack(EPL_PACK_FOLDER, row.name).ok()) ways.push_back({name, row.name});
     }

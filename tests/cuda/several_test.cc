@@ -3,6 +3,9 @@
 // devices=h100,h100,h100,h100,a100 in the environment (ctest cuda.several); skipped elsewhere.
 #include <dlfcn.h>
 
+#include <thread>
+
+#include "core/net/rendezvous.h"
 #include "core/runtime/predictor.h"
 #include "tests/runtime/pipeline_job.h"
 
@@ -148,6 +151,31 @@ TEST_F(SeveralGpus, APredictorCopiesOnEach) {
   const Status predicted = (**(*predictor)->session()).predict(inputs, there);
   ASSERT_TRUE(predicted.ok()) << predicted.to_string();
   EXPECT_TRUE(identical(here[0], there[0]));
+}
+
+// As over processes: a session for each rank, with a GPU of its own, that meet at a rendezvous.
+TEST_F(SeveralGpus, RanksOfOtherProcessesMeetThroughTheHost) {
+  const Trained one = trained_on("cpu", 1);
+  const auto rendezvous = memory_rendezvous();
+  std::vector<std::vector<double>> losses(2);
+  std::vector<std::thread> processes;
+  for (int r = 0; r < 2; ++r) {
+    processes.emplace_back([&, r] {
+      const auto plan = plan_on(cat("cuda:", r), 2);
+      ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+      const auto session = Session::create(
+          host(), *plan, {.seed = 7, .first_rank = r, .ranks = 1, .rendezvous = rendezvous, .join_seconds = 60});
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      for (int s = 0; s < 2; ++s) {
+        StepMetrics metrics;
+        const Status status = (*session)->step(skip_mlp_batch(s), metrics);
+        ASSERT_TRUE(status.ok()) << status.to_string();
+        losses[static_cast<size_t>(r)].push_back(metrics.loss);
+      }
+    });
+  }
+  for (std::thread& process : processes) process.join();
+  for (const std::vector<double>& seen : losses) EXPECT_EQ(seen, one.losses);
 }
 
 TEST_F(SeveralGpus, NamesThatMeanNoneSaySo) {
