@@ -43,7 +43,7 @@ KernelRow row_of(const epl_pack_kernel& kernel, const std::shared_ptr<OpenedPack
     pack_call.stream = stream.handle();
     const int32_t result = kernel.launch(call.state, &pack_call);
     if (result == 0) return;
-    stream.fail(pack_status(stream.opened(), result, reason, cat("kernel ", kernel.name)).at(call.query.node));
+    stream.fail(pack_status(*stream.opened(), result, reason, cat("kernel ", kernel.name)).at(call.query.node));
   };
   return row;
 }

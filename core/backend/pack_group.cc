@@ -122,7 +122,7 @@ class Work {
       return verbs().copy(stream_.handle(), to, from, static_cast<uint64_t>(bytes), reason);
     });
   }
-  const epl_pack_device& verbs() const { return *stream_.opened().verbs; }
+  const epl_pack_device& verbs() const { return *stream_.opened()->verbs; }
 
   void all_reduce() {
     std::vector<const void*> sources;
@@ -225,12 +225,12 @@ struct PackWay {
  private:
   // `own` stands at the call; the last to come carries it out.
   static Status arrive(const Group& group, CollectiveCall& collective, int seat, PackStream& own) {
-    EPL_ASSIGN(collective.arrived[static_cast<size_t>(seat)], group.shared->event(own.shared_opened()));
-    collective.on[static_cast<size_t>(seat)] = &own.opened();
+    EPL_ASSIGN(collective.arrived[static_cast<size_t>(seat)], group.shared->event(own.opened()));
+    collective.on[static_cast<size_t>(seat)] = own.opened().get();
     own.record_now(*collective.arrived[static_cast<size_t>(seat)]);
     if (std::ranges::any_of(collective.arrived, [](const auto& event) { return event == nullptr; })) return {};
-    EPL_ASSIGN(const std::shared_ptr<PackEvent> done, group.shared->event(own.shared_opened()));
-    if (std::ranges::all_of(collective.on, [&](const OpenedPack* device) { return device == &own.opened(); })) {
+    EPL_ASSIGN(const std::shared_ptr<PackEvent> done, group.shared->event(own.opened()));
+    if (std::ranges::all_of(collective.on, [&](const OpenedPack* device) { return device == own.opened().get(); })) {
       for (const std::shared_ptr<PackEvent>& event : collective.arrived) own.wait(*event);
       Work(collective, own).carry_out();
     } else {

@@ -89,8 +89,7 @@ class PackStream final : public Stream, public StreamClock {
   StreamClock* stamps() override { return this; }
   void stamp(double* seconds) override;
 
-  const OpenedPack& opened() const { return *opened_; }
-  const std::shared_ptr<OpenedPack>& shared_opened() const { return opened_; }
+  const std::shared_ptr<OpenedPack>& opened() const { return opened_; }
   void* handle() const { return handle_; }
   // Waits for the open calls; afterwards what is issued comes after them.
   void settle();
