@@ -78,9 +78,14 @@ TEST_F(SeveralGpus, LevelDataHasTheBitsOfOneGpu) {
 
 // There sums are NCCL's: in another order, and in the same one from run to run.
 TEST_F(SeveralGpus, LevelRunAddsUpByTheLibrary) {
-  const uint64_t before = count("library_calls");
-  const Trained one = trained_on("cpu", 1), two = trained_on("cuda:0,1", 2, "", "run");
-  EXPECT_GT(count("library_calls"), before);
+  const auto copies_of = [&](const char* level, Trained& made) {
+    const uint64_t before = count("peer_copies");
+    made = trained_on("cuda:0,1", 2, "", level);
+    return count("peer_copies") - before;
+  };
+  const Trained one = trained_on("cpu", 1);
+  Trained two, ordered;
+  EXPECT_LT(copies_of("run", two), copies_of("data", ordered)) << "what NCCL adds up is not copied";
   expect_near(two, one, "NCCL", 1e-3, 0.05, 0.05);
   expect_same(trained_on("cuda:0,1", 2, "", "run"), two, "again");
   // Ranks that share a GPU have no end of their own.
