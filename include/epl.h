@@ -682,6 +682,7 @@ typedef struct epl_plan_options {
   int64_t ranks;   /* of the job, in this and other processes; 0: 1 */
   uint64_t seed;   /* of dropout and of new adapters */
   /* By its name, as epl_engine_describe lists them: "cpu", or "sim" with virtual time and no numbers. NULL: "cpu".
+   * "cuda": GPUs, rank r on number r of them, counted around; "cuda:1" and "cuda:0,2" are some of them.
    * "cuda:h100" or "cuda:FILE.json" is a sheet of a GPU that need not be there: plans are made for it, and a session is
    * an error. */
   const char* device;

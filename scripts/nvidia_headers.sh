@@ -1,5 +1,5 @@
-# Fetches NVIDIA's headers of cuBLASLt and NVML for the tests that compare our declarations with them, into build/nvidia
-# (7 MB; the wheel that has those of cuBLASLt is 420 MB and is not kept). Run alone, or sourced by ./test, which goes on
+# Fetches NVIDIA's headers of cuBLASLt, NCCL and NVML for the tests that compare our declarations with them, into
+# build/nvidia (7 MB; the wheels of cuBLASLt and NCCL have hundreds of megabytes and are not kept). Run alone, or sourced by ./test, which goes on
 # where there are none: the tests are then skipped.
 cublas_headers_wanted=13.1.0.3
 
@@ -8,10 +8,10 @@ fetch_nvidia_headers() {
   # cuBLAS's header includes those of the runtime, of the compiler and one of CCCL.
   local wanted="nvidia-cublas==$cublas_headers_wanted nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88"
   wanted="$wanted nvidia-cuda-cccl==13.0.85"
-  wanted="$wanted nvidia-nvml-dev==13.0.87"
+  wanted="$wanted nvidia-nvml-dev==13.0.87 nvidia-nccl-cu13==2.32.3"
   [ "$(cat "$to/version" 2>/dev/null)" != "$wanted" ] || return 0
   [ -x "$python" ] || python=python3
-  say "fetching the headers of nvidia-cublas $cublas_headers_wanted and NVML into build/nvidia (optional)"
+  say "fetching the headers of nvidia-cublas $cublas_headers_wanted, NCCL and NVML into build/nvidia (optional)"
   wheels=$(mktemp -d)
   # shellcheck disable=SC2086
   if "$python" -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: -d "$wheels" $wanted \

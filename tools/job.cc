@@ -66,7 +66,12 @@ void set(epl_trainer* trainer, std::string_view key, double value) {
   check(epl_trainer_set_number(trainer, key.data(), key.size(), value));
 }
 
-bool computes_nothing(const std::string& device) { return device == "sim" || device.find(':') != std::string::npos; }
+// Behind a colon stand the numbers of devices, or the name of a sheet.
+bool computes_nothing(const std::string& device) {
+  const size_t colon = device.find(':');
+  return device == "sim" ||
+         (colon != std::string::npos && device.find_first_not_of("0123456789,", colon + 1) != std::string::npos);
+}
 
 Engine make_engine(const JobOptions& o, HostLog* log) {
   epl_engine_options options = EPL_ENGINE_OPTIONS_INIT;

@@ -13,6 +13,12 @@ namespace {
 
 constexpr unsigned free_shared_bytes = 48 << 10;  // more has to be asked for
 
+// Behind these a context carries out nothing more.
+bool is_lost(DriverCode code) {
+  return (code >= code_illegal_address && code <= code_launch_failed && code != code_peer_enabled) ||
+         code == code_device_unavailable || code == code_uncorrectable || code == code_unknown;
+}
+
 struct Open {
   std::mutex mutex;
   std::map<std::pair<int, std::string>, std::weak_ptr<Gpu>> gpus;  // by ordinal and the folder of compiled kernels
@@ -26,9 +32,9 @@ Open& open_gpus() {
 
 Status check(const Driver& driver, DriverCode code, const char* call) {
   if (code == code_success) return {};
-  const Code kind = code == code_out_of_memory                                   ? Code::out_of_memory
-                    : code >= code_illegal_address && code <= code_launch_failed ? Code::state_lost
-                                                                                 : Code::exhausted;
+  const Code kind = code == code_out_of_memory ? Code::out_of_memory
+                    : is_lost(code)            ? Code::state_lost
+                                               : Code::exhausted;
   return error(kind, call, " gave ", driver.text(code));
 }
 
@@ -85,6 +91,17 @@ Gpu::Current::Current(const Gpu& gpu)
 Gpu::Current::~Current() {
   Context popped = nullptr;
   if (status_.ok()) gpu_.driver.pop(&popped);
+}
+
+Status Gpu::reach(const Gpu& other) const {
+  int can = 0;
+  EPL_TRY(check(driver, driver.can_reach(&can, device, other.device), "cuDeviceCanAccessPeer"));
+  if (can == 0) return unsupported("the driver has no way between GPU ", device, " and GPU ", other.device);
+  const Current current(*this);
+  EPL_TRY(current.status());
+  const DriverCode code = driver.reach(other.context_, 0);
+  // The host program may have asked for it before.
+  return code == code_peer_enabled ? Status() : check(driver, code, "cuCtxEnablePeerAccess");
 }
 
 Result<Module> Gpu::module(const std::string& source) {
@@ -219,6 +236,12 @@ Status GpuStream::synchronize() {
   }
   stamps_.clear();
   return status;
+}
+
+Status GpuStream::copy_between(const Gpu& to, Address target, const Gpu& from, Address source, uint64_t bytes) const {
+  return gpu->call("cuMemcpyPeerAsync", [&] {
+    return gpu->driver.copy_between(target, to.context(), source, from.context(), bytes, handle);
+  });
 }
 
 Launch over_elements(std::string source, std::string entry, int64_t n) {

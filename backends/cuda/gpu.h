@@ -54,6 +54,9 @@ class Gpu {
     return check(driver, f(), name);
   }
 
+  // Lets copies between the memories of both go without that of the host; an error where they cannot.
+  Status reach(const Gpu& other) const;
+
   // A function of a text, which is compiled and loaded when it is first asked for.
   Result<Function> function(const std::string& source, const std::string& entry, unsigned shared_bytes);
 
@@ -72,6 +75,7 @@ class Gpu {
   const std::shared_ptr<KernelCache> cache;  // null: compiled kernels are gone with the process
   const Ordinal device;
   int capability = 0, processors = 0;
+  Context context() const { return context_; }
 
  private:
   Gpu(const Driver& with, std::string folder, std::shared_ptr<KernelCache> kept, Ordinal ordinal)
@@ -110,6 +114,8 @@ class GpuStream {
   // As one command each.
   Status copy_rows(Address target, int64_t target_step, Address source, int64_t source_step, int64_t bytes,
                    int64_t rows) const;
+  // From the memory of one GPU to that of another one; this stream is of one of them.
+  Status copy_between(const Gpu& to, Address target, const Gpu& from, Address source, uint64_t bytes) const;
 
   const std::shared_ptr<Gpu> gpu;
   StreamHandle handle = nullptr;

@@ -1,7 +1,9 @@
 // Rows (kernels/rows.h) as libepl.so calls them: prepared, their texts are compiled and loaded; launched, their
 // arguments are put together and nothing is allocated.
 #include <algorithm>
+#include <atomic>
 #include <deque>
+#include <mutex>
 
 #include "backends/cuda/ahead.h"
 #include "backends/cuda/answer.h"
@@ -18,47 +20,83 @@ namespace {
 
 constexpr int capability_without_device = 90, processors_without_device = 132;
 
+using Calls = std::vector<std::unique_ptr<PreparedCall>>;
+
+Result<Calls> prepare_calls(const std::vector<Launch>& launches, const Target* target) {
+  Calls calls;
+  for (const Launch& launch : launches) {
+    EPL_ASSIGN(calls.emplace_back(), prepare_call(launch.call, target));
+  }
+  return calls;
+}
+
+// What the launches of a kernel are on one GPU.
+struct OnGpu {
+  OnGpu(std::shared_ptr<Gpu> on, Calls of_libraries) : gpu(std::move(on)), calls(std::move(of_libraries)) {}
+
+  const std::shared_ptr<Gpu> gpu;
+  Calls calls;                      // by launch; null where it has a text
+  std::vector<Function> functions;  // by launch
+  std::once_flag once;
+  Status status;
+};
+
 class Prepared final : public Ahead {
  public:
-  Prepared(Kernel made, std::vector<std::unique_ptr<PreparedCall>> of_libraries, std::shared_ptr<Gpu> on)
-      : kernel(std::move(made)), calls(std::move(of_libraries)), gpu_(std::move(on)) {
+  // `target` may be null.
+  Prepared(Kernel made, Calls calls, const Target* target) : kernel(std::move(made)) {
     // Calls come one after another, so that one range of memory serves all; it lies behind what the row asked for.
     calls_begin = line_aligned(kernel.workspace_bytes);
     for (const std::unique_ptr<PreparedCall>& call : calls)
       if (call) kernel.workspace_bytes = std::max(kernel.workspace_bytes, calls_begin + call->workspace_bytes());
     for (const Kernel::Alias& alias : kernel.aliases) aliases.push_back({alias.input, alias.output});
+    if (target == nullptr || target->gpu == nullptr) return;
+    gpus_.emplace_back(target->gpu, std::move(calls));
+    for (const std::shared_ptr<Gpu>& gpu : target->alike) gpus_.emplace_back(gpu, Calls());
+    unloaded_ = static_cast<int>(gpus_.size());
   }
-  void begin() override { static_cast<void>(ready()); }
-  // Of the functions of all launches: they are there, or why not.
-  const Status& ready() {
-    std::call_once(once_, [&] { status_ = load(); });
-    return status_;
+  void begin() override {
+    for (OnGpu& on : gpus_) static_cast<void>(ready(on));
+  }
+  // What the launches are on the GPU of a stream, with all functions, or why there are none.
+  Result<const OnGpu*> on(const Gpu* gpu) {
+    const auto found = std::ranges::find_if(gpus_, [&](const OnGpu& one) { return one.gpu.get() == gpu; });
+    if (found == gpus_.end()) return invalid("prepared for another GPU, or for none");
+    EPL_TRY(ready(*found));
+    return &*found;
   }
 
   Kernel kernel;
-  std::vector<std::unique_ptr<PreparedCall>> calls;  // by launch; null where it has a text
-  int64_t calls_begin = 0;                           // their workspace
-  std::vector<Function> functions;                   // by launch
+  int64_t calls_begin = 0;  // the workspace of calls of libraries
   std::vector<epl_pack_alias> aliases;
 
  private:
-  Status load() {
-    if (gpu_ == nullptr) return invalid("prepared without a GPU");
-    for (Launch& launch : kernel.launches) {
+  const Status& ready(OnGpu& on) {
+    std::call_once(on.once, [&] {
+      on.status = load(on);
+      if (unloaded_.fetch_sub(1) > 1) return;
+      for (Launch& launch : kernel.launches) std::string().swap(launch.source);  // the modules have it
+    });
+    return on.status;
+  }
+  Status load(OnGpu& on) const {
+    if (on.calls.empty()) {
+      const Target own{.gpu = on.gpu, .capability = on.gpu->capability, .processors = on.gpu->processors};
+      EPL_ASSIGN(on.calls, prepare_calls(kernel.launches, &own));
+    }
+    for (const Launch& launch : kernel.launches) {
       if (!std::holds_alternative<std::monostate>(launch.call)) {
-        functions.push_back(nullptr);
+        on.functions.push_back(nullptr);
         continue;
       }
-      EPL_ASSIGN(const Function function, gpu_->function(launch.source, launch.entry, launch.shared_bytes));
-      functions.push_back(function);
-      std::string().swap(launch.source);  // the module has it
+      EPL_ASSIGN(const Function function, on.gpu->function(launch.source, launch.entry, launch.shared_bytes));
+      on.functions.push_back(function);
     }
     return {};
   }
 
-  const std::shared_ptr<Gpu> gpu_;
-  std::once_flag once_;
-  Status status_;
+  std::deque<OnGpu> gpus_;
+  std::atomic<int> unloaded_{0};
 };
 using Handle = std::shared_ptr<Prepared>;
 
@@ -70,13 +108,9 @@ Result<Handle> prepared(const Row& row, const epl_pack_query& given) {
   EPL_ASSIGN(Kernel kernel, row.make(query));
   for (const Launch& launch : kernel.launches)
     EPL_TRY(require(launch.arguments.size() <= max_arguments, "more operands than a launch takes"));
-  std::vector<std::unique_ptr<PreparedCall>> calls;
-  for (const Launch& launch : kernel.launches) {
-    EPL_ASSIGN(calls.emplace_back(), prepare_call(launch.call, target));
-  }
-  const std::shared_ptr<Gpu> gpu = target == nullptr ? nullptr : target->gpu;
-  Handle made = std::make_shared<Prepared>(std::move(kernel), std::move(calls), gpu);
-  if (gpu != nullptr) begin_ahead(made, given.threads);
+  EPL_ASSIGN(Calls calls, prepare_calls(kernel.launches, target));
+  Handle made = std::make_shared<Prepared>(std::move(kernel), std::move(calls), target);
+  if (target != nullptr && target->gpu != nullptr) begin_ahead(made, given.threads);
   return made;
 }
 
@@ -125,8 +159,8 @@ Result<uint64_t> value_of(const Argument& argument, const epl_pack_call& call, G
 }
 
 Status launch_all(Prepared& prepared, const epl_pack_call& call) {
-  EPL_TRY(prepared.ready());
   auto& stream = *static_cast<GpuStream*>(call.stream);
+  EPL_ASSIGN(const OnGpu* on, prepared.on(stream.gpu.get()));
   const std::vector<Launch>& launches = prepared.kernel.launches;
   for (size_t i = 0; i < launches.size(); ++i) {
     const std::vector<Argument>& arguments = launches[i].arguments;
@@ -135,11 +169,11 @@ Status launch_all(Prepared& prepared, const epl_pack_call& call) {
       EPL_ASSIGN(values[a], value_of(arguments[a], call, stream));
     }
     const std::span<const uint64_t> given(values, arguments.size());
-    if (const PreparedCall* library = prepared.calls[i].get()) {
+    if (const PreparedCall* library = on->calls[i].get()) {
       EPL_TRY(library->issue(stream, given,
                              reinterpret_cast<uint64_t>(call.workspace) + static_cast<uint64_t>(prepared.calls_begin)));
     } else {
-      EPL_TRY(stream.launch(prepared.functions[i], launches[i], given));
+      EPL_TRY(stream.launch(on->functions[i], launches[i], given));
     }
   }
   return {};

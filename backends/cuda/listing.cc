@@ -5,6 +5,7 @@
 
 #include "backends/cuda/api/blas_lt.h"
 #include "backends/cuda/api/driver.h"
+#include "backends/cuda/api/nccl.h"
 #include "backends/cuda/api/nvml.h"
 #include "backends/cuda/api/nvrtc.h"
 #include "backends/cuda/gpu.h"
@@ -21,7 +22,8 @@ struct Known {
 constexpr Known known[] = {{&driver_row, find_driver, true},
                            {&nvrtc_row, find_nvrtc, true},
                            {&blas_lt_row, find_blas_lt, false},
-                           {&nvml_row, find_nvml, false}};
+                           {&nvml_row, find_nvml, false},
+                           {&nccl_row, find_nccl, false}};
 
 template <size_t N> void copy_text(char (&to)[N], const std::string& text) { std::snprintf(to, N, "%s", text.c_str()); }
 

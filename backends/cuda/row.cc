@@ -10,9 +10,12 @@ EPL_PACK(cuda) { return {.doc = "NVIDIA GPUs as the device cuda", .packages = "n
 EPL_BACKEND(cuda) {
   return {
       .name = "cuda",
-      .doc = "an NVIDIA GPU, by the pack cuda; ranks share it",
-      .open = [](const Host& host,
-                 const DeviceOptions&) { return open_pack_device("cuda", host, 0, cuda::device_sheets()); },
+      .doc = "NVIDIA GPUs, by the pack cuda: rank r on GPU r, counted around; cuda:1 or cuda:0,2 names some",
+      .open =
+          [](const Host& host, const DeviceOptions& options) {
+            return open_pack_devices("cuda", host, options, cuda::device_sheets());
+          },
+      .numbered = true,
       .sheets = cuda::device_sheets(),
       .plan_for = [](const Host& host, const DeviceSheet& sheet) { return plan_for_pack_device("cuda", host, sheet); }};
 }

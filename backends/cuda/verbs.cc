@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/cuda/answer.h"
+#include "backends/cuda/circle.h"
 #include "backends/cuda/compiler.h"
 #include "backends/cuda/gpu.h"
 #include "backends/cuda/listing.h"
@@ -124,6 +125,27 @@ int32_t text(void* device, const void* kernel, int32_t index, epl_pack_text* tex
   });
 }
 
+int32_t add_alike(void* device, void* other, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    Target& target = *static_cast<Target*>(device);
+    EPL_ASSIGN(Shared gpu, gpu_of(other));
+    if (target.capability != gpu->capability || target.processors != gpu->processors)
+      return unsupported("the GPUs are of two kinds: capability ", target.capability, " with ", target.processors,
+                         " processors, and ", gpu->capability, " with ", gpu->processors);
+    target.alike.push_back(std::move(gpu));
+    return {};
+  });
+}
+
+int32_t reach(void* device, void* other, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(const Shared one, gpu_of(device));
+    EPL_ASSIGN(const Shared two, gpu_of(other));
+    EPL_TRY(one->reach(*two));
+    return two->reach(*one);
+  });
+}
+
 void close(void* device) noexcept { delete static_cast<Target*>(device); }
 
 int32_t allocate(void* device, uint64_t bytes, void** memory, const epl_pack_reason* failure) noexcept {
@@ -189,6 +211,15 @@ int32_t copy(void* stream, void* target, const void* source, uint64_t bytes, con
   });
 }
 
+int32_t copy_between(void* stream, void* target_device, void* target, void* source_device, const void* source,
+                     uint64_t bytes, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(const Shared to, gpu_of(target_device));
+    EPL_ASSIGN(const Shared from, gpu_of(source_device));
+    return stream_of(stream).copy_between(*to, address(target), *from, address(source), bytes);
+  });
+}
+
 int32_t copy_rows(void* stream, const epl_pack_rows* rows, const epl_pack_reason* failure) noexcept {
   return answered(failure, [&] {
     return stream_of(stream).copy_rows(address(rows->target), rows->target_step, address(rows->source),
@@ -240,6 +271,45 @@ int32_t stamp(void* stream, double* seconds, const epl_pack_reason* failure) noe
   return answered(failure, [&] { return stream_of(stream).stamp(seconds); });
 }
 
+int32_t collects(const epl_pack_home* home, const epl_pack_reason* library, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(const Nccl* nccl, open_nccl(folder_of(home)));
+    write_reason(library, cat("NCCL ", version_text(nccl->version), ", from ", nccl->path).c_str());
+    return {};
+  });
+}
+
+int32_t join_circle(void* const* devices, int32_t count, void** circle, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    std::vector<Shared> gpus;
+    for (int32_t i = 0; i < count; ++i) {
+      EPL_ASSIGN(gpus.emplace_back(), gpu_of(devices[i]));
+    }
+    if (gpus.empty()) return invalid("a circle of no GPUs");
+    const std::string libraries = gpus.front()->libraries;
+    EPL_ASSIGN(std::unique_ptr<Circle> made, Circle::make(libraries, std::move(gpus)));
+    *circle = made.release();
+    return {};
+  });
+}
+
+int32_t split_circle(void* circle, const int32_t* places, int32_t count, void** made,
+                     const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(std::unique_ptr<Circle> part,
+               static_cast<Circle*>(circle)->split(std::span(places, static_cast<size_t>(count))));
+    *made = part.release();
+    return {};
+  });
+}
+
+int32_t collect(void* circle, const epl_pack_collective* call, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&] { return static_cast<Circle*>(circle)->collect(*call); });
+}
+
+void abort_circle(void* circle) noexcept { static_cast<Circle*>(circle)->abort(); }
+void leave_circle(void* circle) noexcept { delete static_cast<Circle*>(circle); }
+
 }  // namespace
 
 const epl_pack_device device_verbs = {.struct_size = sizeof(epl_pack_device),
@@ -267,6 +337,15 @@ const epl_pack_device device_verbs = {.struct_size = sizeof(epl_pack_device),
                                       .library = library,
                                       .between = between,
                                       .note = note,
-                                      .text = text};
+                                      .text = text,
+                                      .add_alike = add_alike,
+                                      .reach = reach,
+                                      .copy_between = copy_between,
+                                      .collects = collects,
+                                      .join_circle = join_circle,
+                                      .split_circle = split_circle,
+                                      .collect = collect,
+                                      .abort_circle = abort_circle,
+                                      .leave_circle = leave_circle};
 
 }  // namespace epl::cuda

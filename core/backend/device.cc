@@ -1,5 +1,6 @@
 #include "core/backend/device.h"
 
+#include <charconv>
 #include <mutex>
 #include <utility>
 
@@ -17,6 +18,30 @@ struct Added {
 Added& added() {
   static Added all;
   return all;
+}
+
+// "0,2"; a sheet's name begins with a letter or is that of a file.
+bool is_numbers(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789,") == std::string_view::npos;
+}
+
+Result<std::vector<int>> numbers_of(std::string_view text) {
+  std::vector<int> numbers;
+  for (const char *at = text.data(), *const end = at + text.size();; ++at) {
+    int number = 0;
+    const auto [behind, code] = std::from_chars(at, end, number);
+    if (code != std::errc()) return invalid("devices ", shown(text), ": numbers with commas between them, like 0,2");
+    numbers.push_back(number);
+    at = behind;
+    if (at == end) return numbers;
+  }
+}
+
+Result<std::shared_ptr<Device>> open_numbered(const BackendRow& row, std::string_view text, const Host& host,
+                                              DeviceOptions options) {
+  if (!row.numbered) return invalid("device ", row.name, " is one alone, so that its name stands alone: ", row.name);
+  EPL_ASSIGN(options.numbers, numbers_of(text));
+  return row.open(host, options);
 }
 
 Result<std::shared_ptr<Device>> open_sheet(const BackendRow& row, std::string_view name, const Host& host) {
@@ -50,8 +75,9 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& h
   for (const BackendRow& row : backend_table().rows) known.rows.push_back(row);
   const size_t colon = name.find(':');
   EPL_ASSIGN(const BackendRow* row, find_named(known, name.substr(0, colon), "device"));
-  if (colon != std::string_view::npos) return open_sheet(*row, name.substr(colon + 1), host);
-  return row->open(host, options);
+  if (colon == std::string_view::npos) return row->open(host, options);
+  const std::string_view which = name.substr(colon + 1);
+  return is_numbers(which) ? open_numbered(*row, which, host, options) : open_sheet(*row, which, host);
 }
 
 void Stream::guard(const int64_t* verdict) {

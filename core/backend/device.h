@@ -197,6 +197,13 @@ struct DeviceOptions {
   bool any_order = false;
   // Where a device of the host puts memory of the kind file; empty: it has none.
   std::string folder = {};
+  // Of the job. A backend with several devices opens no more of them.
+  int ranks = 1;
+  // Which of its devices are meant, by their numbers: rank r is on the one at place r of them, counted around. Empty:
+  // all of them.
+  std::vector<int> numbers = {};
+  // Of several: what each keeps, besides what is planned, for operands of the others that it reduces piece by piece.
+  int64_t room_bytes = int64_t{32} << 20;
   // Of a simulated device: the one that it goes through steps for, at that one's speed. Null: the processor.
   std::shared_ptr<Device> stands_for = nullptr;
 };
@@ -206,6 +213,7 @@ struct BackendRow {
   std::string doc;
   std::function<Result<std::shared_ptr<Device>>(const Host& host, const DeviceOptions& options)> open;
   bool simulated = false;  // time is virtual, and there are no numbers
+  bool numbered = false;   // it has several devices: "cuda:1" and "cuda:0,2" name some of them
   // Devices that it plans for without having them: "cuda:h100" is the backend cuda with the sheet h100.
   std::span<const DeviceSheet> sheets = {};
   std::function<Result<std::shared_ptr<Device>>(const Host& host, const DeviceSheet& sheet)> plan_for = nullptr;
@@ -214,8 +222,9 @@ using BackendTable = TableOf<BackendRow>;
 const BackendTable& backend_table();  // generated: what is built in
 // Adds a backend before those that are built in: one of the same name stands for it. Before devices are opened.
 void add_backend(BackendRow row);
-// "cpu"; of a backend with sheets also "cuda:h100", or "cuda:FILE.json" for a sheet of one's own. Such a device has
-// kernels and no memory, so that all that is made on it is an error.
+// "cpu"; of a backend whose devices have numbers also "cuda:1" and "cuda:0,2"; of one with sheets also "cuda:h100", or
+// "cuda:FILE.json" for a sheet of one's own. Such a device has kernels and no memory, so that all that is made on it is
+// an error.
 Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& host, const DeviceOptions& options = {});
 
 #define EPL_BACKEND(row_name) EPL_ROW(EPL_BACKEND, row_name, ::epl::BackendTable, ::epl::BackendRow)

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <string_view>
 #include <utility>
 
 #include "core/backend/pack_group.h"
 #include "core/backend/pack_stream.h"
+#include "core/backend/staged_communicator.h"
 #include "core/base/pack.h"
 
 namespace epl {
@@ -57,7 +59,7 @@ KernelRow row_of(const epl_pack_kernel& kernel, const std::shared_ptr<OpenedPack
     pack_call.stream = stream.handle();
     const int32_t result = kernel.launch(call.state, &pack_call);
     if (result == 0) return;
-    stream.fail(pack_status(stream.opened(), result, reason, cat("kernel ", kernel.name)).at(call.query.node));
+    stream.fail(pack_status(*stream.opened(), result, reason, cat("kernel ", kernel.name)).at(call.query.node));
   };
   row.texts = [opened](const void* state) { return texts_of(*opened, state); };
   return row;
@@ -65,16 +67,18 @@ KernelRow row_of(const epl_pack_kernel& kernel, const std::shared_ptr<OpenedPack
 
 class PackDevice final : public Device {
  public:
-  PackDevice(std::shared_ptr<OpenedPack> opened, const epl_pack& pack, std::string description,
-             std::vector<std::string> notes, const DeviceSheet* sheet)
-      : opened_(std::move(opened)),
+  PackDevice(const Host& host, std::shared_ptr<OpenedPack> opened, std::shared_ptr<const KernelTable> kernels,
+             std::string description, std::vector<std::string> notes, const DeviceSheet* sheet)
+      : host_(host),
+        opened_(std::move(opened)),
+        kernels_(std::move(kernels)),
         description_(std::move(description)),
         notes_(std::move(notes)),
-        machine_(sheet != nullptr ? sheet->machine : processor_core()) {
-    for (uint64_t i = 0; i < pack.kernel_count; ++i) kernels_.add(row_of(*pack.kernels[i], opened_));
-  }
+        machine_(sheet != nullptr ? sheet->machine : processor_core()) {}
+  const std::shared_ptr<OpenedPack>& opened() const { return opened_; }
+  const std::shared_ptr<const KernelTable>& shared_kernels() const { return kernels_; }
   std::string description() const override { return description_; }
-  const KernelTable& kernels() const override { return kernels_; }
+  const KernelTable& kernels() const override { return *kernels_; }
   bool shares_host_memory() const override { return false; }
   const std::vector<std::string>& notes() const override { return notes_; }
   const Machine& machine() const override { return machine_; }
@@ -110,15 +114,60 @@ class PackDevice final : public Device {
     return std::make_unique<PackEvent>(opened_, nullptr, made.status());
   }
   Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
-    return create_pack_group(opened_, name, ranks);
+    return create_pack_group({opened_}, {}, name, ranks);
+  }
+  Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous) override {
+    return join_through_host(host_, joining, rendezvous);
   }
 
  private:
+  const Host host_;
   const std::shared_ptr<OpenedPack> opened_;
-  KernelTable kernels_;
+  const std::shared_ptr<const KernelTable> kernels_;
   const std::string description_;
   const std::vector<std::string> notes_;
   const Machine machine_;
+};
+
+// Several of a machine. Those of one kind have one table of kernels, so that their ranks may run one program. What is
+// asked of no rank is the first one's.
+class SeveralDevices final : public Device {
+ public:
+  using One = std::shared_ptr<PackDevice>;
+
+  // `by_place`: of the ranks, counted around; one may stand there several times.
+  SeveralDevices(std::vector<One> devices, std::vector<One> by_place, std::vector<std::string> notes,
+                 const PeerOptions& between)
+      : devices_(std::move(devices)), by_place_(std::move(by_place)), notes_(std::move(notes)), between_(between) {}
+  Device& of_rank(int rank) override { return *by_place_[static_cast<size_t>(rank) % by_place_.size()]; }
+  std::string description() const override {
+    std::string all = cat(devices_.size(), " devices");
+    for (const One& one : devices_)
+      all += cat(all.ends_with("devices") ? ": " : "; ", one->opened()->device, ": ", one->description());
+    return all;
+  }
+  const KernelTable& kernels() const override { return first().kernels(); }
+  bool shares_host_memory() const override { return false; }
+  const std::vector<std::string>& notes() const override { return notes_; }
+  const Machine& machine() const override { return first().machine(); }
+  Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override { return first().allocate(bytes); }
+  Result<std::unique_ptr<Stream>> create_stream(int threads) override { return first().create_stream(threads); }
+  std::unique_ptr<Event> create_event() override { return first().create_event(); }
+  Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
+    std::vector<std::shared_ptr<OpenedPack>> opened;
+    for (const One& one : devices_) opened.push_back(one->opened());
+    return create_pack_group(std::move(opened), between_, name, ranks);
+  }
+  Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous) override {
+    return first().join(joining, rendezvous);
+  }
+
+ private:
+  PackDevice& first() const { return *by_place_.front(); }
+
+  const std::vector<One> devices_, by_place_;
+  const std::vector<std::string> notes_;
+  const PeerOptions between_;
 };
 
 // Programs are made for it, as for the one that its sheet is of.
@@ -208,25 +257,125 @@ void add_joined(const epl_pack_device& verbs, const epl_pack_home& home, PackDev
   }
 }
 
+// Opens devices one after another.
+class Opening {
+ public:
+  Opening(const std::string& name, const Host& host, const Opened& opened, std::span<const DeviceSheet> sheets)
+      : name_(name), host_(host), home_(home_of(host)), opened_(opened), verbs_(*opened.pack->verbs), sheets_(sheets) {}
+
+  // Which are meant, by their places.
+  Result<std::vector<int>> ordinals(const DeviceOptions& options) const {
+    std::vector<int> all = options.numbers;
+    if (all.empty()) {
+      const PackReason reason;
+      const int32_t count = verbs_.count(&home_, &reason.to);
+      if (count < 0) return cannot_open(name_, count, reason);
+      // The first one says why there is none.
+      for (int ordinal = 0; ordinal < std::max(count, 1); ++ordinal) all.push_back(ordinal);
+    }
+    if (std::ssize(all) > options.ranks) all.resize(static_cast<size_t>(std::max(options.ranks, 1)));
+    return all;
+  }
+
+  Result<std::shared_ptr<PackDevice>> open(int ordinal) {
+    const std::string full = cat(name_, ":", ordinal);
+    const PackReason reason;
+    Facts facts = {};
+    facts.struct_size = sizeof facts;
+    void* handle = nullptr;
+    int32_t result = verbs_.describe(&home_, ordinal, &facts, &reason.to);
+    if (result == 0) result = verbs_.open(&home_, ordinal, &handle, &reason.to);
+    if (result != 0) return cannot_open(full, result, reason);
+    auto opened = std::make_shared<OpenedPack>(full, &verbs_, handle);
+    std::vector<std::string> notes = notes_of(*opened, opened_.from, host_);
+    EPL_ASSIGN(std::shared_ptr<const KernelTable> kernels, kernels_of(facts, opened));
+    const auto sheet = std::ranges::find(sheets_, std::string_view(facts.name), &DeviceSheet::product);
+    auto device = std::make_shared<PackDevice>(host_, std::move(opened), std::move(kernels), described(facts),
+                                               std::move(notes), sheet == sheets_.end() ? nullptr : &*sheet);
+    made_.push_back({facts, device});
+    return device;
+  }
+
+  // Whether the pack's library does what it can, a sentence.
+  std::string collecting(bool& collects) const {
+    const PackReason library, reason;
+    collects = verbs_.collects(&home_, &library.to, &reason.to) == 0;
+    if (collects) return cat("what ranks gather, and sums in any order, go by ", library.text);
+    return cat("no library of collectives is used, copies between the devices serve instead: ", reason.text);
+  }
+
+  // How copies go between the devices that are open; a sentence for each pair that has no way of its own.
+  std::vector<std::string> reach_each_other() const {
+    std::vector<std::string> notes;
+    for (size_t one = 0; one < made_.size(); ++one) {
+      for (size_t other = one + 1; other < made_.size(); ++other) {
+        const OpenedPack &a = *made_[one].device->opened(), &b = *made_[other].device->opened();
+        const PackReason reason;
+        if (verbs_.reach(a.handle, b.handle, &reason.to) == 0) continue;
+        notes.push_back(
+            cat("copies between ", a.device, " and ", b.device, " go through the memory of the host: ", reason.text));
+      }
+    }
+    return notes;
+  }
+
+ private:
+  using Facts = epl_pack_device_facts;
+  struct Made {
+    Facts facts;
+    std::shared_ptr<PackDevice> device;
+  };
+  // Those of a device of this kind that is open, which then prepares them for this one too.
+  Result<std::shared_ptr<const KernelTable>> kernels_of(const Facts& facts,
+                                                        const std::shared_ptr<OpenedPack>& own) const {
+    const auto alike = std::ranges::find_if(made_, [&](const Made& one) {
+      return std::string_view(one.facts.name) == facts.name && one.facts.capability == facts.capability &&
+             one.facts.processors == facts.processors;
+    });
+    if (alike != made_.end()) {
+      const PackReason reason;
+      const int32_t result = verbs_.add_alike(alike->device->opened()->handle, own->handle, &reason.to);
+      if (result != 0) return cannot_open(own->device, result, reason);
+      return alike->device->shared_kernels();
+    }
+    auto kernels = std::make_shared<KernelTable>();
+    for (uint64_t i = 0; i < opened_.pack->kernel_count; ++i) kernels->add(row_of(*opened_.pack->kernels[i], own));
+    return std::shared_ptr<const KernelTable>(std::move(kernels));
+  }
+
+  const std::string& name_;
+  const Host& host_;
+  const epl_pack_home home_;
+  const Opened& opened_;
+  const epl_pack_device& verbs_;
+  const std::span<const DeviceSheet> sheets_;
+  std::vector<Made> made_;
+};
+
 }  // namespace
 
-Result<std::shared_ptr<Device>> open_pack_device(const std::string& name, const Host& host, int ordinal,
-                                                 std::span<const DeviceSheet> sheets) {
+Result<std::shared_ptr<Device>> open_pack_devices(const std::string& name, const Host& host,
+                                                  const DeviceOptions& options, std::span<const DeviceSheet> sheets) {
   EPL_ASSIGN(const Opened opened, open_pack_of(name, host));
-  const epl_pack_device* verbs = opened.pack->verbs;
-  const epl_pack_home home = home_of(host);
-  const PackReason reason;
-  epl_pack_device_facts facts = {};
-  facts.struct_size = sizeof facts;
-  void* handle = nullptr;
-  int32_t result = verbs->describe(&home, ordinal, &facts, &reason.to);
-  if (result == 0) result = verbs->open(&home, ordinal, &handle, &reason.to);
-  if (result != 0) return cannot_open(name, result, reason);
-  const auto sheet = std::ranges::find(sheets, std::string_view(facts.name), &DeviceSheet::product);
-  auto device = std::make_shared<OpenedPack>(name, verbs, handle);
-  std::vector<std::string> notes = notes_of(*device, opened.from, host);
-  return std::shared_ptr<Device>(std::make_shared<PackDevice>(
-      std::move(device), *opened.pack, described(facts), std::move(notes), sheet == sheets.end() ? nullptr : &*sheet));
+  Opening opening(name, host, opened, sheets);
+  EPL_ASSIGN(const std::vector<int> ordinals, opening.ordinals(options));
+  std::map<int, std::shared_ptr<PackDevice>> by_ordinal;
+  std::vector<std::shared_ptr<PackDevice>> devices, by_place;
+  for (const int ordinal : ordinals) {
+    std::shared_ptr<PackDevice>& device = by_ordinal[ordinal];
+    if (device == nullptr) {
+      EPL_ASSIGN(device, opening.open(ordinal));
+      devices.push_back(device);
+    }
+    by_place.push_back(device);
+  }
+  if (devices.size() == 1) return std::shared_ptr<Device>(devices.front());
+  PeerOptions between{.room_bytes = options.room_bytes, .any_order = options.any_order};
+  std::vector<std::string> notes = devices.front()->notes();
+  notes.push_back(opening.collecting(between.collects));
+  for (std::string& note : opening.reach_each_other()) notes.push_back(std::move(note));
+  return std::shared_ptr<Device>(
+      std::make_shared<SeveralDevices>(std::move(devices), std::move(by_place), std::move(notes), between));
 }
 
 Result<std::shared_ptr<Device>> plan_for_pack_device(const std::string& name, const Host& host,

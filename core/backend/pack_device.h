@@ -12,11 +12,12 @@
 
 namespace epl {
 
-// Opens number `ordinal` of the devices of pack `name`. Without the pack, without a library that it opens, without a
+// Opens the devices of pack `name` that the options mean. Without the pack, without a library that it opens, without a
 // driver or a device it is an error that says which, where it was looked for and what brings it. Plans are decided by
-// the sheet of its product, where there is one.
-Result<std::shared_ptr<Device>> open_pack_device(const std::string& name, const Host& host, int ordinal,
-                                                 std::span<const DeviceSheet> sheets = {});
+// the sheet of the product of the first one, where there is one.
+Result<std::shared_ptr<Device>> open_pack_devices(const std::string& name, const Host& host,
+                                                  const DeviceOptions& options,
+                                                  std::span<const DeviceSheet> sheets = {});
 
 // A device of the pack that need not be there: its kernels are prepared as for one that is, and nothing else is done.
 Result<std::shared_ptr<Device>> plan_for_pack_device(const std::string& name, const Host& host,

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 
+#include "core/backend/pack_peers.h"
 #include "core/backend/posted_group.h"
 
 namespace epl {
@@ -11,43 +13,48 @@ namespace {
 
 using Kind = Collective::Kind;
 
-// What the groups of a device share.
+// What a group and those split from it share.
 class Shared : public std::enable_shared_from_this<Shared> {
  public:
-  explicit Shared(std::shared_ptr<OpenedPack> device) : opened(std::move(device)) {}
+  explicit Shared(std::unique_ptr<PackPeers> between) : peers(std::move(between)) {}
   std::mutex& lock() { return mutex_; }
 
   // An event that nobody uses, which comes back when it is dropped. Under the lock.
-  Result<std::shared_ptr<PackEvent>> event() {
+  Result<std::shared_ptr<PackEvent>> event(const std::shared_ptr<OpenedPack>& opened) {
     std::unique_ptr<PackEvent> made;
     {
       std::lock_guard lock(events_mutex_);
-      if (!idle_.empty()) {
-        made = std::move(idle_.back());
-        idle_.pop_back();
+      std::vector<std::unique_ptr<PackEvent>>& idle = idle_[opened.get()];
+      if (!idle.empty()) {
+        made = std::move(idle.back());
+        idle.pop_back();
       }
     }
     if (!made) {
       EPL_ASSIGN(made, PackEvent::make(opened));
     }
-    return std::shared_ptr<PackEvent>(made.release(), [self = shared_from_this()](PackEvent* used) {
-      std::lock_guard lock(self->events_mutex_);
-      self->idle_.emplace_back(used);
-    });
+    return std::shared_ptr<PackEvent>(made.release(),
+                                      [self = shared_from_this(), device = opened.get()](PackEvent* used) {
+                                        std::lock_guard lock(self->events_mutex_);
+                                        self->idle_[device].emplace_back(used);
+                                      });
   }
 
-  const std::shared_ptr<OpenedPack> opened;
-  std::condition_variable changed;  // some call has become complete, or will not
+  const std::unique_ptr<PackPeers> peers;  // null where there is one device
+  std::condition_variable changed;         // some call has become complete, or will not
 
  private:
   std::mutex mutex_, events_mutex_;
-  std::vector<std::unique_ptr<PackEvent>> idle_;
+  std::map<const OpenedPack*, std::vector<std::unique_ptr<PackEvent>>> idle_;  // an event keeps its device
 };
 
 // One call of all ranks, or of a sender and its receiver.
 struct CollectiveCall final : OpenCall {
   CollectiveCall(std::shared_ptr<Shared> with, int seats)
-      : shared(std::move(with)), calls(static_cast<size_t>(seats)), arrived(static_cast<size_t>(seats)) {}
+      : shared(std::move(with)),
+        calls(static_cast<size_t>(seats)),
+        arrived(static_cast<size_t>(seats)),
+        on(static_cast<size_t>(seats)) {}
 
   Result<std::shared_ptr<PackEvent>> wait() override {
     std::unique_lock lock(shared->lock());
@@ -59,6 +66,7 @@ struct CollectiveCall final : OpenCall {
   const std::shared_ptr<Shared> shared;
   std::vector<Collective> calls;                    // by rank of the group, or of sender and receiver
   std::vector<std::shared_ptr<PackEvent>> arrived;  // null: it has not been called
+  std::vector<const OpenedPack*> on;                // the devices, as far as it has been called
   std::shared_ptr<PackEvent> done;
   Status failure;
 };
@@ -114,7 +122,7 @@ class Work {
       return verbs().copy(stream_.handle(), to, from, static_cast<uint64_t>(bytes), reason);
     });
   }
-  const epl_pack_device& verbs() const { return *stream_.opened().verbs; }
+  const epl_pack_device& verbs() const { return *stream_.opened()->verbs; }
 
   void all_reduce() {
     std::vector<const void*> sources;
@@ -209,18 +217,25 @@ struct PackWay {
     for (const std::shared_ptr<CollectiveCall>& collective : incomplete) {
       if (collective->done == nullptr && collective->failure.ok()) collective->failure = group.status;
     }
+    // Only then does the library wait for ever. Calls that all have made take place in every other case.
+    if (group.shared->peers && group.status.code() == Code::state_lost) group.shared->peers->abort();
     group.shared->changed.notify_all();
   }
 
  private:
   // `own` stands at the call; the last to come carries it out.
   static Status arrive(const Group& group, CollectiveCall& collective, int seat, PackStream& own) {
-    EPL_ASSIGN(collective.arrived[static_cast<size_t>(seat)], group.shared->event());
+    EPL_ASSIGN(collective.arrived[static_cast<size_t>(seat)], group.shared->event(own.opened()));
+    collective.on[static_cast<size_t>(seat)] = own.opened().get();
     own.record_now(*collective.arrived[static_cast<size_t>(seat)]);
     if (std::ranges::any_of(collective.arrived, [](const auto& event) { return event == nullptr; })) return {};
-    for (const std::shared_ptr<PackEvent>& event : collective.arrived) own.wait(*event);
-    EPL_ASSIGN(const std::shared_ptr<PackEvent> done, group.shared->event());
-    Work(collective, own).carry_out();
+    EPL_ASSIGN(const std::shared_ptr<PackEvent> done, group.shared->event(own.opened()));
+    if (std::ranges::all_of(collective.on, [&](const OpenedPack* device) { return device == own.opened().get(); })) {
+      for (const std::shared_ptr<PackEvent>& event : collective.arrived) own.wait(*event);
+      Work(collective, own).carry_out();
+    } else {
+      group.shared->peers->carry_out({collective.calls, collective.on, collective.arrived}, own);
+    }
     own.record_now(*done);
     collective.done = done;
     return {};
@@ -229,9 +244,14 @@ struct PackWay {
 
 }  // namespace
 
-Result<std::vector<std::unique_ptr<Communicator>>> create_pack_group(std::shared_ptr<OpenedPack> opened,
+Result<std::vector<std::unique_ptr<Communicator>>> create_pack_group(std::vector<std::shared_ptr<OpenedPack>> devices,
+                                                                     const PeerOptions& options,
                                                                      const std::string& name, int ranks) {
-  return create_posted_group<PackWay>(std::make_shared<Shared>(std::move(opened)), name, ranks);
+  std::unique_ptr<PackPeers> peers;
+  if (devices.size() > 1 && ranks > 1) {
+    EPL_ASSIGN(peers, PackPeers::make(devices, options, ranks));
+  }
+  return create_posted_group<PackWay>(std::make_shared<Shared>(std::move(peers)), name, ranks);
 }
 
 }  // namespace epl

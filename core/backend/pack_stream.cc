@@ -148,7 +148,7 @@ Status PackStream::synchronize() {
   const PackReason reason;
   const int32_t result = opened_->verbs->synchronize(handle_, &reason.to);
   if (result != 0) fail(pack_status(*opened_, result, reason, "waiting for a stream"));
-  return std::exchange(failure_, {});
+  return take_failure();
 }
 
 }  // namespace epl

@@ -26,7 +26,7 @@ struct OpenedPack {
   OpenedPack(const OpenedPack&) = delete;
   OpenedPack& operator=(const OpenedPack&) = delete;
 
-  const std::string device;  // "cuda"
+  const std::string device;  // "cuda:0"
   const epl_pack_device* const verbs;
   void* const handle;
   std::atomic<int64_t> in_use{0};
@@ -89,7 +89,7 @@ class PackStream final : public Stream, public StreamClock {
   StreamClock* stamps() override { return this; }
   void stamp(double* seconds) override;
 
-  const OpenedPack& opened() const { return *opened_; }
+  const std::shared_ptr<OpenedPack>& opened() const { return opened_; }
   void* handle() const { return handle_; }
   // Waits for the open calls; afterwards what is issued comes after them.
   void settle();
@@ -108,6 +108,7 @@ class PackStream final : public Stream, public StreamClock {
   }
   void record_now(PackEvent& event, const OpenCalls& open = {});
   bool failed() const { return !failure_.ok(); }
+  Status take_failure() { return std::exchange(failure_, {}); }
   void fail(const Status& status) {
     if (failure_.ok()) failure_ = status;
   }

@@ -259,6 +259,24 @@ typedef struct epl_pack_reduction {
   int32_t reduction; /* 0: sum, 1: max, 2: min */
 } epl_pack_reduction;
 
+/* A call of a circle of devices, one rank each. By place: streams, sources and targets, as
+ * core/backend/communicator.h says them. Sums are in an order of the library's. What is only moved may have any dtype;
+ * 0: `count` is in bytes. */
+#define EPL_PACK_ALL_REDUCE 0
+#define EPL_PACK_REDUCE_SCATTER 1
+#define EPL_PACK_ALL_GATHER 2
+#define EPL_PACK_BROADCAST 3
+typedef struct epl_pack_collective {
+  uint64_t struct_size;
+  int32_t kind, dtype;
+  int64_t count;
+  void* const* streams;
+  const void* const* sources;
+  void* const* targets;
+  int32_t root; /* of a broadcast */
+  int32_t reserved;
+} epl_pack_collective;
+
 /* The verbs of core/backend/device.h. Handles are the pack's. Commands of one stream come from one thread at a time,
  * and are carried out in their order; memory of the host that they name stays until `synchronize`. Verbs without a
  * reason cannot fail in a way that matters. No function lets an exception out, and none leaves the calling thread with
@@ -305,6 +323,26 @@ typedef struct epl_pack_device {
   /* On a device that was made by `plan`: of a kernel that was prepared for it, the text with this number, counted from
    * 0; of NULL, those of the verbs themselves. EPL_PACK_MISSING and no struct behind the last one. */
   int32_t (*text)(void* device, const void* kernel, int32_t index, epl_pack_text* text, const epl_pack_reason* failure);
+  /* What is prepared for `device` from now on is launched on streams of `other` too. An error where the two are not of
+   * one kind. */
+  int32_t (*add_alike)(void* device, void* other, const epl_pack_reason* failure);
+  /* Lets copies from `other` to `device`, and the other way, go without the memory of the host. EPL_PACK_MISSING where
+   * they cannot: they go all the same. */
+  int32_t (*reach)(void* device, void* other, const epl_pack_reason* failure);
+  /* From memory of one device to that of another one. The stream is of one of them. */
+  int32_t (*copy_between)(void* stream, void* target_device, void* target, void* source_device, const void* source,
+                          uint64_t bytes, const epl_pack_reason* failure);
+  /* Whether a library is there that knows collectives of several devices, and writes which: 0, or why not. */
+  int32_t (*collects)(const epl_pack_home* home, const epl_pack_reason* library, const epl_pack_reason* failure);
+  /* Brings open devices together, each once. Verbs of a circle, and of those split from it, come one at a time. */
+  int32_t (*join_circle)(void* const* devices, int32_t count, void** circle, const epl_pack_reason* failure);
+  /* Of some of its devices, by their places, ascending. */
+  int32_t (*split_circle)(void* circle, const int32_t* places, int32_t count, void** made,
+                          const epl_pack_reason* failure);
+  int32_t (*collect)(void* circle, const epl_pack_collective* call, const epl_pack_reason* failure);
+  /* Whatever waits in it ends, done or not; afterwards it is left and no more. */
+  void (*abort_circle)(void* circle);
+  void (*leave_circle)(void* circle); /* after what was issued */
 } epl_pack_device;
 
 typedef struct epl_pack {

@@ -362,7 +362,9 @@ Result<std::shared_ptr<CompiledPlan>> CompiledPlan::compile(const Host& host, co
   EPL_ASSIGN(plan->mixed_, read_mixed_precision(options));
   const bool any_order = options.strategy.text("reproducible.level") == "run";
   EPL_ASSIGN(plan->device_, open_device(options.device, host,
-                                        {.any_order = any_order, .folder = options.strategy.text("offload.folder")}));
+                                        {.any_order = any_order,
+                                         .folder = options.strategy.text("offload.folder"),
+                                         .ranks = static_cast<int>(options.ranks)}));
 
   for (int shape = 0; shape < plan->shapes(); ++shape) {
     const Status added = plan->add_entries(shape);

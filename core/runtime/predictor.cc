@@ -45,7 +45,12 @@ Result<std::unique_ptr<Predictor>> Predictor::create(const std::shared_ptr<Sessi
   }
   SessionOptions own{.seed = session->host_state().seed(), .predicts_only = true};
   if (made->alike_) own.device = session->world().options().device;
-  EPL_ASSIGN(made->stream_, device.create_stream(1));
+  for (const auto& rank : session->world().ranks()) {
+    Device& own = device.of_rank(rank->number);
+    if (std::unique_ptr<Stream>& stream = made->streams_[&own]; stream == nullptr) {
+      EPL_ASSIGN(stream, own.create_stream(1));
+    }
+  }
   EPL_ASSIGN(made->own_, Session::create(session->host(), std::move(shapes), own));
   if (!made->alike_) EPL_TRY(made->prepare(*session));
   EPL_TRY(made->refresh(options));
@@ -109,15 +114,21 @@ Status Predictor::refresh(const CallOptions& options) {
 }
 
 Status Predictor::copy(Session& session) {
+  Device& device = *session.world().ranks().device();
+  const auto stream_of = [&](int rank) -> Stream& { return *streams_.at(&device.of_rank(rank)); };
   if (alike_) {
     for (const auto& rank : own_->world().ranks())
-      rank->store.copy_from(*stream_, session.world().ranks().at(rank->number).store);
-    return stream_->synchronize();
+      rank->store.copy_from(stream_of(rank->number), session.world().ranks().at(rank->number).store);
+    Status copied;
+    for (const auto& [on, stream] : streams_) {
+      if (const Status status = stream->synchronize(); copied.ok()) copied = status;
+    }
+    return copied;
   }
   for (const Item& item : items_) {
     Tensor full(item.from->type, nullptr, room_.data());
     for (const int holder : item.holders)
-      EPL_TRY(session.world().ranks().at(holder).store.gather(*stream_, *item.from, full));
+      EPL_TRY(session.world().ranks().at(holder).store.gather(stream_of(holder), *item.from, full));
     EPL_TRY(own_->state().set(item.to->name, full));
   }
   return {};

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -46,8 +47,8 @@ class Predictor {
 
   std::weak_ptr<Session> source_;
   std::unique_ptr<Session> own_;
-  std::unique_ptr<Stream> stream_;  // that reads the session's state
-  bool alike_ = false;              // the plan is the session's, so that each rank takes what its like has
+  std::map<Device*, std::unique_ptr<Stream>> streams_;  // that read the session's state, by its devices
+  bool alike_ = false;  // the plan is the session's, so that each rank takes what its like has
   std::vector<Item> items_;
   std::vector<std::byte> room_;  // for one of them
   std::atomic<int64_t> steps_{0};

@@ -83,7 +83,7 @@ TEST_P(Ranks, sum_several_operands_together) {
     std::vector<Collective> calls;
     for (size_t i = 0; i < counts.size(); ++i) {
       const int64_t bytes = counts[i] * static_cast<int64_t>(sizeof(float));
-      auto buffer = device->allocate(bytes);
+      auto buffer = device->of_rank(r).allocate(bytes);
       ASSERT_TRUE(buffer.ok());
       void* const data = (*buffer)->data();
       s.upload(data, x[i][r].data(), bytes);
@@ -518,7 +518,8 @@ std::vector<Way> computing_backends() {
     ways.push_back({name, ""});
     if (join_all(**device, 1, "shared").status().code() == Code::unsupported) continue;
     ways.push_back({name, "shared"});
-    ways.push_back({name, "sockets"});  // as between hosts
+    if (!(*device)->shares_host_memory()) continue;  // it meets ranks of the processor, by any of these
+    ways.push_back({name, "sockets"});               // as between hosts
     for (const PackRow& row : pack_table().rows) {
       if (row.carries && open_pack(EPL_PACK_FOLDER, row.name).ok()) ways.push_back({name, row.name});
     }
@@ -540,6 +541,20 @@ INSTANTIATE_TEST_SUITE_P(Far, Ranks,
                          [](const auto& info) {
                            return cat(std::get<0>(info.param).device, "_", std::get<1>(info.param));
                          });
+
+// Some of a machine's GPUs: two ranks on one of them, or all of them; one place each of them. The device `cuda` of the
+// ways above is all that there are.
+std::vector<std::tuple<Way, int>> named_gpus() {
+  TestHost memory;
+  if (!open_device("cuda:0,1", memory.host(), {.ranks = 2}).ok()) return {};
+  return {{Way{"cuda:0"}, 3}, {Way{"cuda:1,0,1"}, 3}, {Way{"cuda:0,1"}, 5}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Named, Ranks, testing::ValuesIn(named_gpus()), [](const auto& info) {
+  std::string name = cat(std::get<0>(info.param).device, "_", std::get<1>(info.param));
+  std::ranges::replace_if(name, [](char c) { return c == ':' || c == ','; }, '_');
+  return name;
+});
 
 TEST_P(Backend, a_group_needs_a_rank) {
   EXPECT_EQ(device->create_group("world", 0).status().code(), Code::invalid_argument);

@@ -133,13 +133,20 @@ inline Result<std::vector<std::unique_ptr<Communicator>>> join_all(Device& devic
   return group;
 }
 
+// The rank of the job that a thread is (on_ranks), whose device has the memory and the streams of its calls.
+inline int& rank_of_thread() {
+  static thread_local int rank = 0;
+  return rank;
+}
+
 // Tests over groups of ranks: TEST_P(Ranks, ...) runs on every device that computes, for several numbers of ranks that
 // come together in every way.
 class Ranks : public testing::TestWithParam<std::tuple<Way, int>> {
  protected:
   void SetUp() override {
-    auto opened = open_device(std::get<0>(GetParam()).device, memory.host());
-    ASSERT_TRUE(opened.ok());
+    // Little room, so that devices reduce piece by piece.
+    auto opened = open_device(std::get<0>(GetParam()).device, memory.host(), {.ranks = ranks(), .room_bytes = 1 << 16});
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
     device = std::move(*opened);
     auto created = joined() ? join_all(*device, ranks(), way().transport) : device->create_group("world", ranks());
     ASSERT_TRUE(created.ok()) << created.status().to_string();
@@ -165,9 +172,10 @@ class Ranks : public testing::TestWithParam<std::tuple<Way, int>> {
                            call.kind == Collective::Kind::combine;
     const bool many_to = call.kind == Collective::Kind::all_gather || call.kind == Collective::Kind::dispatch ||
                          call.kind == Collective::Kind::all_to_all;
-    Staged from(*device, s, call.source, call.bytes() * (many_from ? c.size() : 1));
-    Staged to(*device, s, call.target, call.bytes() * (many_to ? c.size() : 1));
-    Staged owners(*device, s, call.owners, call.rows * c.size() * 8);
+    Device& own = device->of_rank(rank_of_thread());
+    Staged from(own, s, call.source, call.bytes() * (many_from ? c.size() : 1));
+    Staged to(own, s, call.target, call.bytes() * (many_to ? c.size() : 1));
+    Staged owners(own, s, call.owners, call.rows * c.size() * 8);
     Collective there = call;
     if (call.owners) there.owners = reinterpret_cast<const int64_t*>(owners.at(call.owners));
     Staged& target = from.holds(to) ? from : to;
@@ -191,7 +199,8 @@ inline void on_ranks(Device& device, std::vector<std::unique_ptr<Communicator>>&
   std::vector<std::thread> ranks;
   for (size_t r = 0; r < group.size(); ++r) {
     ranks.emplace_back([&, r] {
-      auto stream = device.create_stream(threads);
+      rank_of_thread() = static_cast<int>(r);
+      auto stream = device.of_rank(static_cast<int>(r)).create_stream(threads);
       ASSERT_TRUE(stream.ok());
       body(static_cast<int>(r), *group[r], **stream);
     });

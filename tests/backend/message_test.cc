@@ -95,12 +95,12 @@ TEST_P(Ranks, sends_on_a_stream_of_their_own_do_not_wait_for_each_other) {
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     if (r > 1) return;
     const int64_t count = 300;
-    auto sending = device->create_stream(1).value();
-    auto sent = device->create_event(), computed = device->create_event();
+    auto sending = device->of_rank(r).create_stream(1).value();
+    auto sent = device->of_rank(r).create_event(), computed = device->of_rank(r).create_event();
     std::vector<Numbers> own, got;
     for (int m = 0; m < 40; ++m) {
-      own.emplace_back(*device, count);
-      got.emplace_back(*device, count);
+      own.emplace_back(device->of_rank(r), count);
+      got.emplace_back(device->of_rank(r), count);
     }
     for (int64_t m = 0; m < std::ssize(own); ++m) {
       own[m].set(s, 1000 * r + m);
@@ -131,7 +131,7 @@ TEST_P(Ranks, an_event_behind_a_send_comes_when_it_was_taken) {
   std::atomic<bool> taken{false}, overtaken{false};
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     if (r > 1) return;
-    Numbers x(*device, 1);
+    Numbers x(device->of_rank(r), 1);
     if (r == 1) {
       while (!overtaken) std::this_thread::yield();
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -141,8 +141,8 @@ TEST_P(Ranks, an_event_behind_a_send_comes_when_it_was_taken) {
       EXPECT_EQ(x.get(s)[0], 7);
       return;
     }
-    auto sending = device->create_stream(1).value();
-    auto before = device->create_event(), sent = device->create_event();
+    auto sending = device->of_rank(r).create_stream(1).value();
+    auto before = device->of_rank(r).create_event(), sent = device->of_rank(r).create_event();
     x.set(*sending, 7);
     sending->record(*before);
     EXPECT_TRUE(
@@ -164,7 +164,7 @@ TEST_P(Ranks, a_stream_waits_for_its_own_sends) {
   if (ranks() == 1) return;
   on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
     if (r > 1) return;
-    Numbers x(*device, 1);
+    Numbers x(device->of_rank(r), 1);
     for (int64_t round = 0; round < 50; ++round) {
       x.set(s, round);
       if (r == 1) {
@@ -189,9 +189,9 @@ TEST_P(Ranks, who_waits_for_a_send_that_fails_hears_of_it) {
       c.abort(error(Code::cancelled, "enough"));
       return;
     }
-    auto sending = device->create_stream(1).value();
-    auto sent = device->create_event();
-    Numbers x(*device, 1);
+    auto sending = device->of_rank(r).create_stream(1).value();
+    auto sent = device->of_rank(r).create_event();
+    Numbers x(device->of_rank(r), 1);
     const Status posted =
         c.run(*sending, {.kind = Kind::send, .dtype = DType::i64, .count = 1, .source = x.data(), .peer = 1});
     if (!posted.ok()) return;  // the abort was quicker

@@ -100,6 +100,19 @@ TEST(DeviceNames, SheetsAreOfBackendsThatHaveThem) {
   EXPECT_FALSE(open_device("cuda:/nowhere/card.json", host).ok());
 }
 
+TEST(DeviceNames, NumbersAreOfBackendsThatHaveSeveral) {
+  TestHost memory;
+  const Host host = memory.host();
+  const Status alone = open_device("cpu:1", host).status();
+  EXPECT_EQ(alone.code(), Code::invalid_argument);
+  EXPECT_NE(alone.message().find("cpu is one alone"), std::string::npos) << alone.message();
+  for (const char* name : {"cuda:0,,1", "cuda:0,", "cuda:,", "cuda:99999999999"}) {
+    const Status wrong = open_device(name, host).status();
+    EXPECT_EQ(wrong.code(), Code::invalid_argument) << name;
+    EXPECT_NE(wrong.message().find("numbers with commas between them"), std::string::npos) << wrong.message();
+  }
+}
+
 // Every number of every sheet is there, and in an order of size that a GPU has.
 TEST(DeviceNames, EverySheetIsWhole) {
   std::set<std::string> names, products;

@@ -12,6 +12,9 @@ namespace {
 
 static_assert(code_success == CUDA_SUCCESS && code_out_of_memory == CUDA_ERROR_OUT_OF_MEMORY &&
               code_no_device == CUDA_ERROR_NO_DEVICE && code_invalid_device == CUDA_ERROR_INVALID_DEVICE &&
+              code_device_unavailable == CUDA_ERROR_DEVICE_UNAVAILABLE &&
+              code_uncorrectable == CUDA_ERROR_ECC_UNCORRECTABLE &&
+              code_peer_enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED &&
               code_illegal_address == CUDA_ERROR_ILLEGAL_ADDRESS && code_launch_failed == CUDA_ERROR_LAUNCH_FAILED &&
               code_not_supported == CUDA_ERROR_NOT_SUPPORTED &&
               code_driver_mismatch == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH && code_unknown == CUDA_ERROR_UNKNOWN);

@@ -21,13 +21,16 @@ Result<epl_pack_device_facts> facts_of(int ordinal) {
 TEST(Listing, AGpuSaysItsMemoryAndItsLinks) {
   Rig rig("devices=h100,h100,a100 memory=1000000");
   rig.allocate(1000);
+  const auto first = facts_of(0);
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  EXPECT_EQ(first->free_bytes, 999'000u);
   const auto facts = facts_of(1);
   ASSERT_TRUE(facts.ok()) << facts.status().to_string();
   EXPECT_STREQ(facts->name, "NVIDIA H100 80GB HBM3");
   EXPECT_EQ(facts->capability, 90);
   EXPECT_EQ(facts->processors, 132);
   EXPECT_EQ(facts->memory_bytes, 1'000'000u);
-  EXPECT_EQ(facts->free_bytes, 999'000u);
+  EXPECT_EQ(facts->free_bytes, 1'000'000u);
   EXPECT_EQ(facts->links, 18);
   EXPECT_EQ(facts->driver, 13000);
   EXPECT_STREQ(facts->driver_name, "580.65.06");

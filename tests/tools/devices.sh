@@ -71,6 +71,10 @@ case $output in *"driver 580 or later"*) ;; *) fail "an old driver: $output" ;; 
 expect 0 "libcuda.so.1 (the NVIDIA driver): unusable" gpu driver=12040 "$epl" devices
 expect 4 "Tesla V100-SXM2-16GB is too old" gpu devices=v100 "$epl" plan m.onnx --data t.csv --device cuda
 
+expect 4 "there is no GPU 2; this process sees 2" gpu devices=h100,h100 "$epl" plan m.onnx --data t.csv --device cuda:2
+expect 3 "numbers with commas" "$epl" plan m.onnx --data t.csv --device cuda:0,,1
+expect 3 "cpu is one alone" "$epl" plan m.onnx --data t.csv --device cpu:0
+
 # The plan of the GPU that is there says what the plan by its sheet says.
 [ -n "$nvrtc" ] || exit $failed
 gpu devices=h100 "$epl" plan m.onnx --data t.csv --device cuda --json >here.json || fail "a plan on the machine"

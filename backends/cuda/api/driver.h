@@ -20,7 +20,8 @@ using EventHandle = struct EventTag*;
 using Address = unsigned long long;
 
 inline constexpr DriverCode code_success = 0, code_out_of_memory = 2, code_no_device = 100, code_invalid_device = 101,
-                            code_illegal_address = 700, code_launch_failed = 719, code_not_supported = 801,
+                            code_device_unavailable = 46, code_uncorrectable = 214, code_illegal_address = 700,
+                            code_peer_enabled = 704, code_launch_failed = 719, code_not_supported = 801,
                             code_driver_mismatch = 803, code_unknown = 999;
 inline constexpr int attribute_processors = 16, attribute_capability_major = 75, attribute_capability_minor = 76;
 inline constexpr int function_attribute_shared_bytes = 8;
@@ -42,10 +43,15 @@ inline constexpr unsigned stream_non_blocking = 1, event_with_timing = 0, event_
   F(release_primary, cuDevicePrimaryCtxRelease_v2, 11000, (Ordinal device))                                      \
   F(push, cuCtxPushCurrent_v2, 4000, (Context context))                                                          \
   F(pop, cuCtxPopCurrent_v2, 4000, (Context * context))                                                          \
+  F(can_reach, cuDeviceCanAccessPeer, 4000, (int* can, Ordinal device, Ordinal peer))                            \
+  F(reach, cuCtxEnablePeerAccess, 4000, (Context peer, unsigned flags))                                          \
   F(memory_info, cuMemGetInfo_v2, 3020, (size_t* free, size_t* total))                                           \
   F(allocate, cuMemAlloc_v2, 3020, (Address * memory, size_t bytes))                                             \
   F(release, cuMemFree_v2, 3020, (Address memory))                                                               \
   F(copy, cuMemcpyDtoDAsync_v2, 3020, (Address target, Address source, size_t bytes, StreamHandle stream))       \
+  F(copy_between, cuMemcpyPeerAsync, 4000,                                                                       \
+    (Address target, Context target_context, Address source, Context source_context, size_t bytes,               \
+     StreamHandle stream))                                                                                       \
   F(upload, cuMemcpyHtoDAsync_v2, 3020, (Address target, const void* source, size_t bytes, StreamHandle stream)) \
   F(download, cuMemcpyDtoHAsync_v2, 3020, (void* target, Address source, size_t bytes, StreamHandle stream))     \
   F(fill, cuMemsetD8Async, 3020, (Address target, unsigned char value, size_t bytes, StreamHandle stream))       \

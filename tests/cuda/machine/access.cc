@@ -75,6 +75,11 @@ std::byte* Warp::device(const Instr& instr, int lane, uint64_t address, bool rea
     fail(kIllegalAddress, instr, lane,
          verb(writes, static_cast<int64_t>(bytes)) + " at " + hex(address) + ": " +
              block.launch.memory->about(found == nullptr || found->freed ? address : address + bytes - 1));
+  // Stricter than peers that have access to each other: nothing of the pack's reaches another device from a kernel.
+  if (found->device != block.launch.device)
+    fail(kIllegalAddress, instr, lane,
+         verb(writes, static_cast<int64_t>(bytes)) + " at " + hex(address) + ", which is memory of device " +
+             std::to_string(found->device) + ", and the kernel runs on device " + std::to_string(block.launch.device));
   return checked(found->region, instr, lane, address - found->address, reads, writes);
 }
 

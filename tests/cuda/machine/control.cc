@@ -35,11 +35,15 @@ extern "C" __attribute__((visibility("default"))) uint64_t epl_test_machine_coun
           for (int device = 0; device < machine.devices(); ++device)
             number += static_cast<uint64_t>(machine.memory.used(device));
         }
+        if (name.starts_with("used_"))
+          number = static_cast<uint64_t>(machine.memory.used(std::stoi(name.substr(std::string("used_").size()))));
         const std::map<std::string, uint64_t> all = {{"launches", counts.launches},
                                                      {"instructions", counts.instructions},
                                                      {"steps", counts.steps},
                                                      {"commands", counts.commands},
                                                      {"library_calls", counts.library_calls},
+                                                     {"peer_copies", counts.peer_copies},
+                                                     {"staged_copies", counts.staged_copies},
                                                      {"orders", machine.settings.orders ? 1 : 0},
                                                      {"allocations", counts.allocations}};
         if (const auto found = all.find(name); found != all.end()) number = found->second;

@@ -7,7 +7,9 @@
 extern "C" {
 
 // "seed=3 devices=a100,h100 memory=1000000 races=0 uninitialised=0 eager=1 slow_stream=1 limit=1000000 driver=12040
-// allocation_fails=2 launch_fails=1 copy_fails=1 device_lost=5 orders=1 findings=FILE"; "reset" begins anew. 0: done.
+// allocation_fails=2 launch_fails=1 copy_fails=1 device_lost=5 lost_device=1 peers=0 orders=1 findings=FILE"; "reset"
+// begins anew. 0: done. `device_lost`: with this command the device is lost; only those of `lost_device` are counted
+// where one is named. `peers`: devices of one kind can have access to each other.
 // `orders`: libraries add up in an order that follows from the algorithm and the shape, as real ones do; without it
 // their sums are exact and rounded once.
 int epl_test_machine_set(const char* words);
@@ -18,8 +20,8 @@ const char* epl_test_machine_findings();
 // Why the last call that failed did so. Valid until the next call.
 const char* epl_test_machine_last_error();
 
-// "launches", "instructions", "steps", "commands", "allocations", "used", "library_calls", "orders": a number of the
-// machine.
+// "launches", "instructions", "steps", "commands", "allocations", "used", "library_calls", "orders", "peer_copies",
+// "staged_copies": a number of the machine. "used_1": of device 1.
 uint64_t epl_test_machine_count(const char* what);
 
 // For libraries that stand beside the driver. Rows of device memory that a command reads, or writes: `bytes` of each.

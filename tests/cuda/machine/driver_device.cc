@@ -21,6 +21,8 @@ const ErrorRow kErrors[] = {
     {kInvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {kInvalidImage, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {kPeerAccessUnsupported, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED",
+     "peer access is not supported between these two devices"},
     {kInvalidPtx, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
     {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {kIllegalState, "CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in the present state"},
@@ -28,6 +30,7 @@ const ErrorRow kErrors[] = {
     {kNotReady, "CUDA_ERROR_NOT_READY", "device not ready"},
     {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {kLaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {kPeerAccessAlreadyEnabled, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
     {kPrimaryContextActive, "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE", "cannot set while device is active in this process"},
     {kContextIsDestroyed, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
     {kAssert, "CUDA_ERROR_ASSERT", "device-side assert triggered"},
@@ -49,6 +52,11 @@ int error_words(int code, const char** text, const char* ErrorRow::* field) {
     if (row.code == code) *text = row.*field;
   }
   return *text == nullptr ? kInvalidValue : kSuccess;
+}
+
+// As where NVLink joins devices of one kind.
+bool can_reach(Machine& machine, int device, int peer) {
+  return machine.row(device).name == machine.row(peer).name && device != peer && machine.settings.peers;
 }
 
 }  // namespace
@@ -133,9 +141,18 @@ EPL_DRIVER cuDeviceGetPCIBusId(char* text, int size, int device) {
 }
 
 EPL_DRIVER cuDeviceCanAccessPeer(int* can, int device, int peer) {
+  return call([&](Machine& machine, auto&) { *can = can_reach(machine, device, peer) ? 1 : 0; });
+}
+
+EPL_DRIVER cuCtxEnablePeerAccess(Context* peer, unsigned flags) {
   return call([&](Machine& machine, auto&) {
-    machine.row(device), machine.row(peer);
-    *can = 0;
+    Context& context = machine.current();
+    require(flags == 0, kInvalidValue, "flags of the access to a peer");
+    require(machine.alive(peer) && peer != &context, kInvalidContext, "the peer is no context, or the current one");
+    require(
+        can_reach(machine, context.device, peer->device), kPeerAccessUnsupported,
+        "device " + std::to_string(context.device) + " cannot have access to device " + std::to_string(peer->device));
+    require(context.reaches.insert(peer->device).second, kPeerAccessAlreadyEnabled, "the access is there already");
   });
 }
 

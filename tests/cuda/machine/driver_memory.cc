@@ -32,6 +32,7 @@ struct Side {
   uint64_t device = 0;
   std::byte* host = nullptr;
   int64_t pitch = 0;
+  int number = -1;  // of the device; -1: that of the stream
 };
 
 struct Copy {
@@ -41,21 +42,26 @@ struct Copy {
 
 int64_t span(const Side& side, const Copy& copy) { return (copy.height - 1) * side.pitch + copy.width; }
 
-void carry_out(Machine& machine, const Command& command, int device, const Copy& copy) {
+void carry_out(Machine& machine, const Command& command, const Copy& copy) {
+  for (const Side* side : {&copy.to, &copy.from})
+    require(side->host != nullptr || machine.lost.count(side->number) == 0, kUnknown,
+            "a copy: device " + std::to_string(side->number) + " is lost");
   for (int64_t row = 0; row < copy.height; ++row) {
     const std::byte* from = copy.from.host == nullptr ? nullptr : copy.from.host + row * copy.from.pitch;
     std::byte* to = copy.to.host == nullptr ? nullptr : copy.to.host + row * copy.to.pitch;
     const uint8_t* known = nullptr;
     int64_t at = 0;
     if (from == nullptr) {
-      Region& region = touch(machine, command, device, copy.from.device + static_cast<uint64_t>(row * copy.from.pitch),
-                             copy.width, false, "a copy from a device", &at);
+      Region& region =
+          touch(machine, command, copy.from.number, copy.from.device + static_cast<uint64_t>(row * copy.from.pitch),
+                copy.width, false, "a copy from a device", &at);
       from = region.data() + at;
       known = region.known() + at;
     }
     if (to == nullptr) {
-      Region& region = touch(machine, command, device, copy.to.device + static_cast<uint64_t>(row * copy.to.pitch),
-                             copy.width, true, "a copy to a device", &at);
+      Region& region =
+          touch(machine, command, copy.to.number, copy.to.device + static_cast<uint64_t>(row * copy.to.pitch),
+                copy.width, true, "a copy to a device", &at);
       to = region.data() + at;
       std::memmove(to, from, static_cast<size_t>(copy.width));
       if (known != nullptr) {
@@ -76,12 +82,12 @@ void carry_out(Machine& machine, const Command& command, int device, const Copy&
 // and written before the call returns.
 void copy_bytes(Copy copy, void* stream_handle, bool wait, Machine& machine, std::unique_lock<std::mutex>& lock) {
   Stream& stream = machine.stream(stream_handle);
-  const int device = stream.context->device;
   if (copy.width == 0 || copy.height == 0) return;
-  const auto check_side = [&](const Side& side, const char* what) {
+  const auto check_side = [&](Side& side, const char* what) {
+    if (side.number < 0) side.number = stream.context->device;
     require(side.pitch >= copy.width || copy.height == 1, kInvalidValue, "rows that overlap");
     if (side.host == nullptr) {
-      machine.at(side.device, span(side, copy), device, what);
+      machine.at(side.device, span(side, copy), side.number, what);
     } else {
       require(!machine.memory.of_device(reinterpret_cast<uint64_t>(side.host)), kInvalidValue,
               std::string(what) + ": an address of a device is given as one of the host");
@@ -100,8 +106,7 @@ void copy_bytes(Copy copy, void* stream_handle, bool wait, Machine& machine, std
     copy.from.host = staged->data();
   }
   wait = wait || pageable(copy.to);
-  submit(lock, stream,
-         [&machine, device, copy, staged](const Command& command) { carry_out(machine, command, device, copy); });
+  submit(lock, stream, [&machine, copy, staged](const Command& command) { carry_out(machine, command, copy); });
   if (wait) machine.wait_for(lock, stream);
   check(*stream.context);
 }
@@ -110,7 +115,7 @@ int copy_call(const Copy& copy, void* stream, bool wait) {
   return call([&](Machine& machine, auto& lock) { copy_bytes(copy, stream, wait, machine, lock); });
 }
 
-Side on_device(uint64_t address) { return {.device = address}; }
+Side on_device(uint64_t address, int number = -1) { return {.device = address, .number = number}; }
 Side on_host(const void* address) {
   return {.host = const_cast<std::byte*>(static_cast<const std::byte*>(address == nullptr ? "" : address))};
 }
@@ -240,6 +245,20 @@ EPL_DRIVER cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* str
 }
 EPL_DRIVER cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
   return copy_call({on_device(to), on_device(from), static_cast<int64_t>(bytes)}, stream, false);
+}
+EPL_DRIVER cuMemcpyPeerAsync(uint64_t to, Context* to_context, uint64_t from, Context* from_context, size_t bytes,
+                             void* stream) {
+  return call([&](Machine& machine, auto& lock) {
+    require(machine.alive(to_context) && machine.alive(from_context), kInvalidContext, "a copy between no contexts");
+    const Context& own = *machine.stream(stream).context;
+    require(&own == to_context || &own == from_context, kInvalidContext,
+            "a copy between two devices on a stream of a third one");
+    ++machine.counts.peer_copies;
+    const Context& other = &own == to_context ? *from_context : *to_context;
+    if (own.reaches.count(other.device) == 0) ++machine.counts.staged_copies;
+    copy_bytes({on_device(to, to_context->device), on_device(from, from_context->device), static_cast<int64_t>(bytes)},
+               stream, false, machine, lock);
+  });
 }
 
 namespace {

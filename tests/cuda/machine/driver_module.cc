@@ -107,11 +107,13 @@ void launch_kernel(Machine& machine, std::unique_lock<std::mutex>& lock, Functio
   launch.parameters = arguments(*function.code, parameters, extra);
   ++machine.counts.launches;
   const bool fails = machine.settings.launch_fails > 0 && --machine.settings.launch_fails == 0;
-  submit(lock, stream, [&machine, fails, launch = std::move(launch)](const Command& command) mutable {
+  const int device = stream.context->device;
+  submit(lock, stream, [&machine, fails, device, launch = std::move(launch)](const Command& command) mutable {
     if (fails) throw Fault(kLaunchFailed, "kernel '" + launch.code->name + "' fails as the test's settings want");
     launch.command = command.number;
     launch.before = machine.before(command);
     launch.memory = &machine.memory;
+    launch.device = device;
     launch.sites = &machine.sites;
     launch.random = &machine.random;
     launch.races = machine.settings.races;

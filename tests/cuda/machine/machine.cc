@@ -205,6 +205,10 @@ void Machine::set(const std::string& words) {
       settings.copy_fails = number;
     } else if (key == "device_lost") {
       settings.device_lost = number;
+    } else if (key == "lost_device") {
+      settings.lost_device = static_cast<int>(number);
+    } else if (key == "peers") {
+      settings.peers = number != 0;
     } else {
       throw Fault(kInvalidValue, "setting '" + key + "' of the test machine");
     }

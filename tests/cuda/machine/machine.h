@@ -74,6 +74,7 @@ struct Context {
   int device = 0;
   int retained = 0;
   Result sticky = kSuccess;
+  std::set<int> reaches;        // devices that it has access to
   std::unique_ptr<Stream> own;  // stream 0
   std::set<Stream*> streams;
   std::set<Event*> events;
@@ -89,15 +90,19 @@ struct Settings {
   uint64_t limit = uint64_t{1} << 32;  // of a launch's instructions
   bool eager = false;                  // carries out each command when it is issued
   int slow_stream = -1;                // its commands come last
+  bool peers = true;                   // devices of one kind can have access to each other
   bool orders = false;                 // libraries add up in orders that follow from algorithm and shape
   // The n-th call from now on fails; 0: none.
   int64_t allocation_fails = 0, launch_fails = 0, copy_fails = 0, device_lost = 0;
+  int lost_device = -1;  // `device_lost` counts its commands alone; -1: those of all
   std::string findings_file;
 };
 
 struct Counts {
   uint64_t launches = 0, instructions = 0, steps = 0, commands = 0, allocations = 0, library_calls = 0;
-  uint64_t carried_out = 0;  // commands
+  uint64_t peer_copies = 0;    // between two devices
+  uint64_t staged_copies = 0;  // of them, those without access
+  uint64_t carried_out = 0;    // commands
 };
 
 class Machine {

@@ -67,7 +67,8 @@ bool Machine::ready(const Stream& stream) const {
 void Machine::carry_out(std::unique_lock<std::mutex>& lock, Stream& stream) {
   Command& command = stream.commands.front();
   Context& context = *stream.context;
-  if (settings.device_lost > 0 && --settings.device_lost == 0) {
+  const bool counted = settings.lost_device < 0 || settings.lost_device == context.device;
+  if (counted && settings.device_lost > 0 && --settings.device_lost == 0) {
     lost.insert(context.device);
     context.sticky = kUnknown;
   }

@@ -35,6 +35,7 @@ struct Launch {
   uint32_t command = 1;
   Before before;
   DeviceMemory* memory = nullptr;
+  int device = 0;  // whose memory it may touch
   const Sites* sites = nullptr;
   std::mt19937_64* random = nullptr;
   bool races = true;

@@ -663,7 +663,8 @@ pub struct epl_plan_options {
     /// of dropout and of new adapters
     pub seed: u64,
     /// By its name, as epl_engine_describe lists them: "cpu", or "sim" with virtual time and no numbers.
-    /// NULL: "cpu". "cuda:h100" or "cuda:FILE.json" is a sheet of a GPU that need not be there: plans are
+    /// NULL: "cpu". "cuda": GPUs, rank r on number r of them, counted around; "cuda:1" and "cuda:0,2" are
+    /// some of them. "cuda:h100" or "cuda:FILE.json" is a sheet of a GPU that need not be there: plans are
     /// made for it, and a session is an error.
     pub device: *const c_char,
     pub device_length: u64,

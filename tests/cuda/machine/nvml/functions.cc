@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <string>
 
 #include "tests/cuda/machine/control.h"
 
@@ -107,7 +108,7 @@ EPL_NVML nvmlDeviceGetMemoryInfo(void* device, unsigned long long* total_free_us
   const int index = index_of(device);
   size_t total = 0;
   if (index < 0 || total_free_used == nullptr || cuDeviceTotalMem_v2(&total, index) != 0) return kInvalidArgument;
-  const unsigned long long used = epl_test_machine_count("used");  // of all devices
+  const unsigned long long used = epl_test_machine_count(("used_" + std::to_string(index)).c_str());
   total_free_used[0] = total;
   total_free_used[1] = total - used;
   total_free_used[2] = used;

@@ -1122,7 +1122,8 @@ public final class Raw {
 
     /**
      * By its name, as epl_engine_describe lists them: "cpu", or "sim" with virtual time and no numbers. NULL:
-     * "cpu". "cuda:h100" or "cuda:FILE.json" is a sheet of a GPU that need not be there: plans are made for it,
+     * "cpu". "cuda": GPUs, rank r on number r of them, counted around; "cuda:1" and "cuda:0,2" are some of
+     * them. "cuda:h100" or "cuda:FILE.json" is a sheet of a GPU that need not be there: plans are made for it,
      * and a session is an error.
      */
     public PlanOptions device(byte[] utf8) {

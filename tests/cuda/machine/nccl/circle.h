@@ -1,0 +1,54 @@
+// What the stand-in for NCCL hands out: circles of devices of one process, and their ends. Every end is known, so that
+// one that was destroyed is found.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace epl::cuda_nccl {
+
+enum Code : int { kSuccess = 0, kCudaFailed = 1, kInvalidArgument = 4, kInvalidUsage = 5 };
+
+struct Refused : std::runtime_error {
+  Refused(Code which, const std::string& why) : std::runtime_error("NCCL: " + why), code(which) {}
+  Code code;
+};
+inline void require(bool condition, Code code, const std::string& why) {
+  if (!condition) throw Refused(code, why);
+}
+
+enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
+
+// One call of one end.
+struct Call {
+  Kind kind = Kind::all_reduce;
+  const void* source = nullptr;
+  void* target = nullptr;
+  size_t count = 0;
+  int type = 0, how = 0, root = 0;
+  void* stream = nullptr;
+  std::string text() const;  // "ncclAllReduce of 8 x f32"
+};
+bool agree(const Call& a, const Call& b);
+// Bytes of an element; 0: no such type.
+size_t element_bytes(int type);
+
+struct Circle;
+struct End {
+  Circle* circle = nullptr;
+  int rank = 0, device = 0;
+  void* context = nullptr;  // retained
+  void* event = nullptr;
+};
+struct Circle {
+  std::vector<std::unique_ptr<End>> ends;  // null once it is gone
+};
+
+// What calls of a circle do: `calls` by rank. Throws what the driver refuses.
+void carry_out(const Circle& circle, const std::vector<Call>& calls);
+
+}  // namespace epl::cuda_nccl
