@@ -10,7 +10,7 @@
 namespace epl {
 namespace {
 
-using Kind = Collective::Kind;
+using Call = Collective::Kind;
 
 // The slowest group of this kind among the blocks of ranks of all stages: `apart` is between two ranks of the group.
 RankGroup slowest_group(const CostModel& cost, int64_t stages, int64_t ranks_of_stage, int64_t size, int64_t apart) {
@@ -18,7 +18,7 @@ RankGroup slowest_group(const CostModel& cost, int64_t stages, int64_t ranks_of_
   double most = -1;
   for (int64_t s = 0; s < stages; ++s) {
     const RankGroup group{size, s * ranks_of_stage, s * ranks_of_stage + (size - 1) * apart};
-    const double seconds = cost.collective(Kind::all_gather, group, 1e6);
+    const double seconds = cost.collective(Call::all_gather, group, 1e6);
     if (seconds > most) most = seconds, slowest = group;
   }
   return slowest;
@@ -67,12 +67,12 @@ double SearchShape::share(double copies) const {
   return weights + gradients + (offload_ ? 0 : states);
 }
 
-double SearchShape::moving(Kind kind, double weights, double expert_weights) const {
+double SearchShape::moving(Call kind, double weights, double expert_weights) const {
   const auto of = [&](const RankGroup& group, double bytes) {
     if (group.size <= 1 || bytes <= 0) return 0.0;
     // What a rank gives: of a sum all of it, else its shard.
     return problem_.cost.collective(kind, group,
-                                    kind == Kind::all_reduce ? bytes : bytes / static_cast<double>(group.size));
+                                    kind == Call::all_reduce ? bytes : bytes / static_cast<double>(group.size));
   };
   return of(copies_, weights) + of(experts_, expert_weights);
 }
@@ -81,8 +81,8 @@ double SearchShape::moving(Kind kind, double weights, double expert_weights) con
 double SearchShape::each_call(const SearchRun& run) const {
   double seconds = 0;
   if (shards_ >= SearchShards::gradients)
-    seconds += moving(Kind::reduce_scatter, problem_.gradients * run.weights, problem_.gradients * run.expert_weights);
-  if (shards_ >= SearchShards::weights) seconds += 2 * moving(Kind::all_gather, run.weights, run.expert_weights);
+    seconds += moving(Call::reduce_scatter, problem_.gradients * run.weights, problem_.gradients * run.expert_weights);
+  if (shards_ >= SearchShards::weights) seconds += 2 * moving(Call::all_gather, run.weights, run.expert_weights);
   return seconds;
 }
 
@@ -90,21 +90,21 @@ double SearchShape::seconds(const SearchRun& run) const {
   double computing = run.forward + run.backward + run.again;
   for (const double bytes : {run.enters, run.leaves}) {
     // As a result, and back as its gradient. Which ranks these are is not known to a run.
-    if (bytes > 0) computing += 2 * problem_.cost.collective(Kind::send, {2, 0, problem_.ranks - 1}, bytes * samples_);
+    if (bytes > 0) computing += 2 * problem_.cost.collective(Call::send, {2, 0, problem_.ranks - 1}, bytes * samples_);
   }
   return std::max(computing, each_call(run));
 }
 
 double SearchShape::hideable(const SearchRun& run) const {
   if (shards_ >= SearchShards::gradients) return 0;
-  const Kind kind = shards_ == SearchShards::nothing ? Kind::all_reduce : Kind::reduce_scatter;
+  const Call kind = shards_ == SearchShards::nothing ? Call::all_reduce : Call::reduce_scatter;
   return moving(kind, problem_.gradients * run.weights, problem_.gradients * run.expert_weights);
 }
 
 double SearchShape::at_the_end(const SearchRun& run) const {
   double seconds = 0;
   if (shards_ == SearchShards::states || shards_ == SearchShards::gradients)
-    seconds += moving(Kind::all_gather, run.weights, run.expert_weights);
+    seconds += moving(Call::all_gather, run.weights, run.expert_weights);
   const bool shared = shards_ != SearchShards::nothing;
   const double updated =
       shared ? run.weights / static_cast<double>(copies_.size) + run.expert_weights / static_cast<double>(experts_.size)
