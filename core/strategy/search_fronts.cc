@@ -2,6 +2,7 @@
 #include "core/strategy/search_fronts.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/base/check.h"
 
@@ -9,6 +10,7 @@ namespace epl {
 namespace {
 
 constexpr size_t most_points = 256;
+constexpr int halvings = 40;  // of a range of seconds
 
 // A number for a kind, so that the sum of several tells which kinds they are (the mixing of splitmix64: Steele, Lea,
 // Flood, 2014).
@@ -22,8 +24,72 @@ uint64_t number_of_kind(int kind) {
 }  // namespace
 
 SearchFronts::SearchFronts(const SearchProblem& problem, size_t form, double samples)
-    : problem_(problem), kinds_(problem.forms[form].kinds), samples_(samples), sums_(1, 0) {
-  for (const int kind : problem.layers) sums_.push_back(sums_.back() + number_of_kind(kind));
+    : problem_(problem), kinds_(problem.forms[form].kinds), samples_(samples), sums_(1, 0), computing_(1, 0) {
+  for (const int kind : problem.layers) {
+    sums_.push_back(sums_.back() + number_of_kind(kind));
+    computing_.push_back(computing_.back() + kinds_[kind].forward.of(samples) + kinds_[kind].backward.of(samples));
+    kept_ += kinds_[kind].kept;
+  }
+  find_slopes();
+}
+
+// Of each kind the ways on the lower convex hull.
+void SearchFronts::find_slopes() {
+  for (int k = 0; k < std::ssize(kinds_); ++k) {
+    const SearchLayer& layer = kinds_[k];
+    const auto count = static_cast<double>(std::ranges::count(problem_.layers, k));
+    double seconds = 0, kept = layer.kept;
+    while (count > 0) {
+      const SearchLayer::Again* next = nullptr;
+      double least = std::numeric_limits<double>::infinity();
+      for (const SearchLayer::Again& way : layer.again) {
+        if (way.kept >= kept) continue;
+        const double price = (way.seconds.of(samples_) - seconds) / (kept - way.kept);
+        if (price > least || (price == least && way.kept >= next->kept)) continue;
+        least = price;
+        next = &way;
+      }
+      if (!next) break;
+      slopes_.push_back({least, count * (kept - next->kept)});
+      seconds = next->seconds.of(samples_);
+      kept = next->kept;
+    }
+  }
+  std::ranges::stable_sort(slopes_, {}, &Slope::price);
+}
+
+double SearchFronts::least_again(double bytes) const {
+  double missing = kept_ - bytes, seconds = 0;
+  // Rounding makes no plan impossible.
+  const double nothing = 1e-9 * kept_;
+  for (const Slope& slope : slopes_) {
+    if (missing <= nothing) break;
+    seconds += std::max(0.0, slope.price) * std::min(missing, slope.bytes);
+    missing -= slope.bytes;
+  }
+  return missing > nothing ? std::numeric_limits<double>::infinity() : seconds;
+}
+
+// Whether so many runs can all be no longer.
+bool SearchFronts::divides(int runs, double longest) const {
+  int used = 0;
+  for (int begin = 0, end = 0; begin < std::ssize(problem_.layers); begin = end, ++used) {
+    for (end = begin; end < std::ssize(problem_.layers) && computing(begin, end + 1) <= longest; ++end) {
+    }
+    if (end == begin) return false;
+  }
+  return used <= runs;
+}
+
+double SearchFronts::least_longest(int runs) {
+  const auto [known, is_new] = least_longest_.emplace(runs, 0);
+  if (!is_new) return known->second;
+  double below = 0, above = computing_.back();
+  for (int i = 0; i < halvings; ++i) {
+    const double middle = (below + above) / 2;
+    (divides(runs, middle) ? above : below) = middle;
+  }
+  return known->second = below;
 }
 
 // From the shortest run to the longest, so that long chains need no deep stack.

@@ -19,26 +19,45 @@ StageSearch::StageSearch(const SearchProblem& problem, const SearchShape& shape,
       fronts_(fronts),
       kinds_(problem.forms[form].kinds),
       work_(work),
-      layers_(static_cast<int>(problem.layers.size())),
-      computing_(1, 0) {
-  for (int l = 0; l < layers_; ++l)
-    computing_.push_back(computing_.back() + kind(l).forward.of(shape.samples()) +
-                         kind(l).backward.of(shape.samples()));
+      layers_(static_cast<int>(problem.layers.size())) {}
+
+// The longest run has at least its share of all weights, and no fewer seconds than the best cut gives the longest.
+StageSearch::Label StageSearch::least() {
+  SearchRun share;
+  for (int l = 0; l < layers_; ++l) {
+    share.weights += kind(l).weights / shape_.runs();
+    share.expert_weights += kind(l).expert_weights / shape_.runs();
+  }
+  return {.longest = std::max(fronts_.least_longest(shape_.runs()), shape_.seconds(share)),
+          .tail = shape_.least_tail(share)};
 }
 
-// The longest run has at least its share of all work and of all weights.
-double StageSearch::bound() const {
-  SearchRun share;
-  double longest = 0;
-  for (int l = 0; l < layers_; ++l) {
-    share.weights += kind(l).weights;
-    share.expert_weights += kind(l).expert_weights;
-    longest = std::max(longest, computing_[l + 1] - computing_[l]);
+// All runs together may have no more than all ranks, of which each run's calls in flight take a multiple of what it
+// keeps. Where the most are in flight a byte of weights takes the least from that.
+double StageSearch::least_again(const SearchRun& all) const {
+  if (problem_.bytes <= 0) return 0;
+  const double room = problem_.bytes - problem_.always;
+  double kept = 0, most = 0;
+  for (int r = 0; r < shape_.runs(); ++r) {
+    kept += room / shape_.times_kept(r);
+    most = std::max(most, shape_.times_kept(r));
   }
-  share.weights /= shape_.runs();
-  share.expert_weights /= shape_.runs();
-  longest = std::max({longest, rest(0) / shape_.runs(), shape_.seconds(share)});
-  return shape_.step(longest, rest(0), shape_.least_tail(share));
+  const double state = shape_.bytes(all, 0) - problem_.always;
+  if (room < 0 || state > room * shape_.runs()) return std::numeric_limits<double>::infinity();
+  return fronts_.least_again(kept - state / most);
+}
+
+double StageSearch::bound() {
+  SearchRun all;
+  for (int l = 0; l < layers_; ++l) {
+    all.weights += kind(l).weights;
+    all.expert_weights += kind(l).expert_weights;
+  }
+  const double again = least_again(all);
+  Label label = least();
+  label.all = rest(0) + again;
+  label.longest = std::max(label.longest, label.all / shape_.runs());
+  return step(label);
 }
 
 double StageSearch::least_after(const Label& label, int runs, int end) const {
@@ -51,7 +70,7 @@ double StageSearch::least_after(const Label& label, int runs, int end) const {
 
 std::optional<StageSearch::Cut> StageSearch::below(double seconds) {
   limit_ = seconds;
-  pool_.assign(1, {});
+  pool_.assign(1, least());
   table_.assign(static_cast<size_t>(shape_.runs() + 1) * (layers_ + 1), {});
   labels(0, 0) = {0, 1};
   for (int runs = 1; runs <= shape_.runs(); ++runs) {

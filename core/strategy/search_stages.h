@@ -22,8 +22,8 @@ class StageSearch {
   };
   // The fastest that fits and is below so many seconds; none: there is none.
   std::optional<Cut> below(double seconds);
-  // Seconds of a step that no cut is below, whatever is computed again.
-  double bound() const;
+  // Seconds of a step that no cut is below, whatever is computed again; infinite: nothing fits.
+  double bound();
   // Whether no way was left out.
   bool all() const { return all_; }
 
@@ -39,7 +39,9 @@ class StageSearch {
   };
   Labels& labels(int runs, int end) { return table_[static_cast<size_t>(runs) * (layers_ + 1) + end]; }
   double step(const Label& label) const { return shape_.step(label.longest, label.all, label.tail); }
-  double rest(int from) const { return computing_.back() - computing_[from]; }
+  double rest(int from) const { return fronts_.computing(from, layers_); }
+  Label least();
+  double least_again(const SearchRun& all) const;
   double least_after(const Label& label, int runs, int end) const;
   bool fits(SearchRun& run, int begin, int end, int number, int& again);
   void reach(int runs, int end);
@@ -54,9 +56,8 @@ class StageSearch {
   const std::vector<SearchLayer>& kinds_;
   int64_t& work_;
   const int layers_;
-  std::vector<double> computing_;  // seconds of a call of all before each layer
   double limit_ = 0;
-  std::vector<Label> pool_;
+  std::vector<Label> pool_;                     // the first is in front of all layers
   std::vector<std::pair<Label, double>> here_;  // with seconds that a step of them is not below
   std::vector<Labels> table_;
   bool all_ = true;
