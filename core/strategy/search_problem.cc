@@ -6,6 +6,7 @@
 #include "core/strategy/search_problem.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace epl {
 namespace {
@@ -16,7 +17,10 @@ using Call = Collective::Kind;
 RankGroup slowest_group(const CostModel& cost, int64_t stages, int64_t ranks_of_stage, int64_t size, int64_t apart) {
   RankGroup slowest{.size = size};
   double most = -1;
-  for (int64_t s = 0; s < stages; ++s) {
+  // How blocks lie in hosts repeats.
+  int64_t period = 1;
+  for (const Machine::Link& link : cost.machine().links) period = std::lcm(period, std::max<int64_t>(link.ranks, 1));
+  for (int64_t s = 0; s < std::min(stages, period); ++s) {
     const RankGroup group{size, s * ranks_of_stage, s * ranks_of_stage + (size - 1) * apart};
     const double seconds = cost.collective(Call::all_gather, group, 1e6);
     if (seconds > most) most = seconds, slowest = group;
