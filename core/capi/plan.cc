@@ -11,8 +11,8 @@
 #include "core/compile/plan_memory.h"
 #include "core/compile/sample_slices.h"
 #include "core/frontend/binding.h"
+#include "core/runtime/auto_parallel.h"
 #include "core/runtime/rehearsal.h"
-#include "core/runtime/within_budget.h"
 
 namespace epl::capi {
 
@@ -222,7 +222,7 @@ Result<std::unique_ptr<epl_plan>> made_plan(const epl_model& model, const PlanWi
   auto made = std::make_unique<epl_plan>();
   made->engine = model.engine;
   made->seed = wish.seed;
-  EPL_ASSIGN(made->plan, plan_within_budget(model.engine->host, wish.options));
+  EPL_ASSIGN(made->plan, plan_in_parallel(model.engine->host, wish.options));
   log_plan(model.engine->host, *made->plan);
   return made;
 }

@@ -335,6 +335,11 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::compile_all(const Host
   if (given.keeps_to_budget) {
     EPL_ASSIGN(const int64_t budget, memory_budget(plan->options_.strategy));
     if (budget > 0) EPL_TRY(keep_to_budget(host, given, budget, least, plan));
+    for (Entry& entry : plan->entries_) {
+      std::vector<std::string>& notes = entry.plan.notes;
+      if (budget == 0 && entry.kind == EntryKind::train)
+        notes.insert(notes.end(), given.notes.begin(), given.notes.end());
+    }
   }
   EPL_TRY(given.stop.check());
   plan->options_.stop = Stop();

@@ -5,6 +5,7 @@
 #include "core/base/numerics.h"
 #include "core/base/shown.h"
 #include "core/compile/budget.h"
+#include "core/compile/search_keys.h"
 #include "core/strategy/plan_text.h"
 
 namespace epl {
@@ -54,6 +55,7 @@ Status take_decisions(const PlanFile& file, std::string_view version, bool has_s
     return made_for_another("model", fact("model"), here);
   EPL_ASSIGN(Strategy there, parse_strategy(fact("strategy")));
   if (has_strategy) {
+    take_searched(options.strategy, there);
     take_chosen(options.strategy, there);
   } else {
     options.strategy = std::move(there);

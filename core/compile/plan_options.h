@@ -53,7 +53,7 @@ struct PlanOptions {
   int threads = 0;                       // of a rank; 0: its share of the process's
   // Taken instead of new ones. Null: the passes decide.
   std::shared_ptr<const PlanFile> decisions;
-  std::vector<std::string> notes;          // of the budget of the strategy: what has led to these options
+  std::vector<std::string> notes;          // of the search for the strategy: what has led to these options
   std::vector<BudgetTrial> tried;          // for it, by the time of a step
   Stop stop;                               // while the plan is made; not kept
   bool rewrites = true;                    // restore fused meaning (attention, layer norm, ...)

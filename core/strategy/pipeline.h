@@ -35,6 +35,9 @@ struct PipelineRow {
   // Of each rank of a virtual device. The first stage is where the inputs are. Micro-batches ascend in the calls of
   // each block.
   std::vector<BlockCall> (*calls)(const PipelineShape& shape, int virtual_device) = nullptr;
+  // Forward calls of a virtual device whose results wait at the same time, at most: for the gradients of their weights,
+  // where these have blocks of their own. Without making the table, whose length grows with the micro-batches.
+  int64_t (*in_flight)(const PipelineShape& shape, int virtual_device) = nullptr;
 
   // Which ranks have a stage.
   int virtual_device_of(const PipelineShape& shape, int stage) const;

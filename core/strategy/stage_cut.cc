@@ -9,13 +9,7 @@
 #include "core/strategy/node_cost.h"
 
 namespace epl {
-namespace {
 
-constexpr double slack = 1.05;
-constexpr int nowhere = -1;
-
-// The part of a node's name that the nodes of a repeated layer share: up to a number that more follows,
-// "transformer.h.3" of "transformer.h.3.mlp.fc"; empty: it is of none.
 std::string_view layer_of(std::string_view name) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto separates = [](char c) { return c == '.' || c == '/'; };
@@ -28,6 +22,11 @@ std::string_view layer_of(std::string_view name) {
   }
   return {};
 }
+
+namespace {
+
+constexpr double slack = 1.05;
+constexpr int nowhere = -1;
 
 class Stages {
  public:

@@ -9,6 +9,10 @@
 
 namespace epl {
 
+// The part of a node's name that the nodes of a repeated layer share: up to a number that more follows,
+// "transformer.h.3" of "transformer.h.3.mlp.fc"; empty: it is of none.
+std::string_view layer_of(std::string_view name);
+
 struct StageCut {
   ByNode<int> node_stage;  // only those of the forward pass count
   std::string note;        // how the work is spread

@@ -33,7 +33,9 @@ ConfigKey settled(std::string name, Attribute value, std::string doc, std::strin
 // `built`, `later` or `settled` is the truth about this version. The names are those of the original EPL (Whale).
 std::vector<ConfigKey> keys_of_the_original() {
   return {
-      later("auto.auto_parallel", false, "the planner decides everything that is left open"),
+      built("auto.auto_parallel", false,
+            "stages, copies, splits, schedule, micro-batches, shards and recomputation are found where they are left "
+            "open, see above"),
       built("io.slicing", false, "shard the input files over the replicas, each of which then reads its own"),
       built("io.unbalanced_io_slicing", false, "with io.slicing: some replicas may have a file more than others"),
       built("io.drop_last_files", false, "with io.slicing: leave out the last files, which do not divide"),

@@ -23,6 +23,7 @@ constexpr std::string_view model = R"(graph layers(x: f32[16,16] batch 0) {
 
 // What a plan of two copies shows nothing of.
 const std::map<std::string_view, std::string_view> acts_elsewhere = {
+    {"auto.auto_parallel", "several plans, of which one is taken"},
     {"io.slicing", "files of a dataset"},
     {"reproducible.level", "packs, and splits"},
     {"reproducible.units", "4 units of 8 for 2 ranks"},

@@ -4,6 +4,7 @@
 #include "core/strategy/pipeline.h"
 #include "core/strategy/strategy.h"
 #include "tests/page.h"
+#include "tests/strategy/found_plans_page.h"
 #include "tests/strategy/strategy_page.h"
 
 namespace epl::documentation_test {
@@ -27,7 +28,7 @@ std::string strategy_documentation() {
     text += cat("| ", join(words, ", "), " | ", row.chunks == 0 ? "`pipeline.virtual_stages`" : cat(row.chunks), " | ",
                 static_cast<int>(idle_share(row, shape) * 100 + 0.5), " % | ", row.doc, " |\n");
   }
-  text += closing;
+  text += cat(found_plans, closing);
   for (const ConfigKey& key : config_keys()) {
     text += cat("| `", key.name, "` | ", attribute_text(key.value), " | ", values_of(key), " | ",
                 key.built             ? "yes"

@@ -158,6 +158,18 @@ TEST_P(Tables, KeepNoMoreThanTheyHaveTo) {
   });
 }
 
+// The rule of a row is that of its table: for ZB-V, which takes whatever can run, it is a limit.
+TEST_P(Tables, KeepWhatTheirRuleSays) {
+  each_shape([](const PipelineShape& shape, const std::string& text) {
+    const Clock clock(row(), shape);
+    for (int c = 0; c < shape.virtual_devices; ++c) {
+      const int64_t rule = row().in_flight(shape, c), kept = clock.in_flight(static_cast<size_t>(c));
+      EXPECT_LE(kept, rule) << text << ", " << c;
+      if (GetParam() != "zb_v") EXPECT_EQ(kept, rule) << text << ", " << c;
+    }
+  });
+}
+
 std::vector<std::string> pipelines() {
   std::vector<std::string> names;
   for (const PipelineRow& row : pipeline_table().rows) {

@@ -32,7 +32,7 @@ that names both, as `amp.type` without `amp.level`. Two more keys stand beside t
 {"default": {"replicate": 2}}
 ```
 
-This version runs nine things:
+This version runs ten things:
 
 - data parallelism: `default` with `replicate` on as many ranks as the plan is made for;
 - micro-batches;
@@ -43,7 +43,8 @@ This version runs nine things:
 - copies that share out what they keep of the optimizer: `zero.level`;
 - results that the backward pass computes again: `gradient_checkpoint.type`, `memory.budget`;
 - values that lie in another memory while nobody uses them: `offload.level`;
-- mixed precision: `amp.level`.
+- mixed precision: `amp.level`;
+- all of these but experts and mixed precision, found: `auto.auto_parallel`.
 
 ```json
 {"pipeline.num_micro_batch": 4, "pipeline.strategy": "1F1B",

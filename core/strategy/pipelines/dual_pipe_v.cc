@@ -69,7 +69,8 @@ EPL_PIPELINE(dual_pipe_v) {
                                  " ranks, not ", shape.micro_batches);
               },
           .calls = [](const PipelineShape& shape,
-                      int virtual_device) { return Table(shape, virtual_device).calls(shape.micro_batches); }};
+                      int virtual_device) { return Table(shape, virtual_device).calls(shape.micro_batches); },
+          .in_flight = [](const PipelineShape& shape, int) { return 2 * int64_t{shape.virtual_devices} + 1; }};
 }
 
 }  // namespace epl

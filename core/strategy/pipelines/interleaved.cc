@@ -15,10 +15,16 @@ BlockCall call_at(const PipelineShape& shape, int virtual_device, BlockKind kind
   return {static_cast<int>(chunk) * shape.virtual_devices + virtual_device, kind, number / round * run + number % run};
 }
 
+int64_t forward_calls(const PipelineShape& shape) { return shape.micro_batches * shape.chunks; }
+
+// Forward calls in front of the first backward call.
+int64_t calls_ahead(const PipelineShape& shape, int virtual_device) {
+  return std::min<int64_t>(forward_calls(shape), 2 * (shape.virtual_devices - 1 - virtual_device) +
+                                                     (shape.chunks - 1) * shape.virtual_devices);
+}
+
 std::vector<BlockCall> calls(const PipelineShape& shape, int virtual_device) {
-  const int64_t count = shape.micro_batches * shape.chunks;
-  const int64_t ahead = std::min<int64_t>(
-      count, 2 * (shape.virtual_devices - 1 - virtual_device) + (shape.chunks - 1) * shape.virtual_devices);
+  const int64_t count = forward_calls(shape), ahead = calls_ahead(shape, virtual_device);
   std::vector<BlockCall> calls;
   for (int64_t i = 0; i < count + ahead; ++i) {
     if (i < count) calls.push_back(call_at(shape, virtual_device, BlockKind::forward, i));
@@ -40,7 +46,10 @@ EPL_PIPELINE(interleaved) {
           .words = {"interleaved"},
           .chunks = 0,
           .refusal = refusal,
-          .calls = calls};
+          .calls = calls,
+          .in_flight = [](const PipelineShape& shape, int virtual_device) {
+            return std::min(forward_calls(shape), calls_ahead(shape, virtual_device) + 1);
+          }};
 }
 
 }  // namespace epl

@@ -25,18 +25,25 @@ std::vector<BlockCall> one_by_one(const PipelineShape& shape, int stage, int64_t
 EPL_PIPELINE(one_f_one_b) {
   return {.doc = "a backward call as soon as there is one: no more micro-batches are in flight than stages follow",
           .words = {"PreferBackward", "1F1B"},
-          .calls = [](const PipelineShape& shape, int stage) {
-            return one_by_one(shape, stage, shape.virtual_devices - 1 - stage);
-          }};
+          .calls = [](const PipelineShape& shape,
+                      int stage) { return one_by_one(shape, stage, shape.virtual_devices - 1 - stage); },
+          .in_flight = [](const PipelineShape& shape,
+                          int stage) { return std::min<int64_t>(shape.micro_batches, shape.virtual_devices - stage); }};
 }
 
 EPL_PIPELINE(one_more_forward) {
   return {.doc = "1F1B with one more micro-batch in flight, so that a stage need not wait for what the next one sends",
           .words = {"PreferBackwardOptimizer"},
-          .calls = [](const PipelineShape& shape, int stage) {
-            const bool last = stage == shape.virtual_devices - 1;
-            return one_by_one(shape, stage, last ? 0 : shape.virtual_devices - stage);
-          }};
+          .calls =
+              [](const PipelineShape& shape, int stage) {
+                const bool last = stage == shape.virtual_devices - 1;
+                return one_by_one(shape, stage, last ? 0 : shape.virtual_devices - stage);
+              },
+          .in_flight =
+              [](const PipelineShape& shape, int stage) {
+                const bool last = stage == shape.virtual_devices - 1;
+                return std::min<int64_t>(shape.micro_batches, last ? 1 : shape.virtual_devices - stage + 1);
+              }};
 }
 
 }  // namespace epl

@@ -28,7 +28,10 @@ EPL_PIPELINE(zb_h1) {
   return {.doc = "1F1B in which gradients of weights fill what would be idle, with the memory of 1F1B",
           .words = {"ZB-H1"},
           .has_weight_blocks = true,
-          .calls = calls};
+          .calls = calls,
+          .in_flight = [](const PipelineShape& shape, int) {
+            return std::min<int64_t>(shape.micro_batches, shape.virtual_devices);
+          }};
 }
 
 }  // namespace epl

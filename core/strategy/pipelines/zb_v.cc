@@ -83,7 +83,10 @@ EPL_PIPELINE(zb_v) {
       .chunks = 2,
       .there_and_back = true,
       .has_weight_blocks = true,
-      .calls = calls};
+      .calls = calls,
+      .in_flight = [](const PipelineShape& shape, int) {
+        return 2 * std::min<int64_t>(shape.micro_batches, shape.virtual_devices);
+      }};
 }
 
 }  // namespace epl

@@ -1,0 +1,129 @@
+// The keys of a strategy on one side, numbers of a search on the other.
+#include "core/compile/search_keys.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/base/text.h"
+
+namespace epl {
+namespace {
+
+constexpr std::string_view searches = "auto.auto_parallel";
+constexpr int64_t most_split = 8;  // of ranks; more would be of several hosts
+
+// That a candidate sets, and that layers are measured without.
+constexpr const char* searched_keys[] = {"pipeline.num_stages",      "pipeline.strategy", "pipeline.virtual_stages",
+                                         "pipeline.num_micro_batch", "zero.level",        "offload.level",
+                                         "offload.values",           "memory.budget"};
+// Layers are measured without these as well: they belong to the others.
+constexpr const char* with_searched_keys[] = {"offload.folder",
+                                              "memory.allow_state_type",
+                                              "communication.max_splits",
+                                              "gradient_checkpoint.type",
+                                              "gradient_checkpoint.tensors",
+                                              "gradient_checkpoint.end_taskgraph",
+                                              "gradient_checkpoint.check_gradients",
+                                              "batch.order",
+                                              "batch.semantics",
+                                              searches.data()};
+
+void set_open(Strategy& strategy, std::string_view key, const std::string& value) {
+  if (strategy.config.has(key)) return;
+  const Status set = set_config(strategy, key, value);
+  EPL_CHECK(set.ok(), set.to_string());
+}
+
+constexpr std::string_view shard_levels[] = {"auto", "v0", "v1", "v2"};
+
+SearchShards searched_shards(std::string_view level) {
+  const auto found = std::ranges::find(shard_levels, level);
+  return found == std::end(shard_levels) ? SearchShards::nothing
+                                         : static_cast<SearchShards>(found - std::begin(shard_levels));
+}
+
+}  // namespace
+
+Status check_searchable(const Strategy& strategy) {
+  if (strategy.scopes.empty() && !strategy.has_default) return {};
+  return unsupported(searches, " finds stages and splits of the full model in this version, and the strategy has ",
+                     strategy.has_default ? "a default" : "scopes",
+                     ", which say that already; leave out the one or the other");
+}
+
+std::vector<int64_t> splits_to_try(const Strategy& strategy, int64_t ranks) {
+  const std::string& level = strategy.text("reproducible.level");
+  std::vector<int64_t> splits;
+  if (level != "run" && level != "layout") return splits;
+  for (int64_t split = 2; split <= std::min(ranks, most_split); split *= 2) {
+    if (ranks % split == 0) splits.push_back(split);
+  }
+  return splits;
+}
+
+Strategy of_one_copy(Strategy strategy, int64_t split) {
+  for (const char* key : searched_keys) strategy.config.erase(key);
+  for (const char* key : with_searched_keys) strategy.config.erase(key);
+  if (split == 1) return strategy;
+  strategy.has_default = true;
+  strategy.default_scope.kind = ScopeKind::split;
+  strategy.default_scope.device_count = split;
+  return strategy;
+}
+
+SearchSpace space_of(const Strategy& strategy, bool moves_states) {
+  const Attributes& config = strategy.config;
+  SearchSpace space;
+  if (config.has("pipeline.strategy")) {
+    if (const PipelineRow* row = find_pipeline(strategy.text("pipeline.strategy"))) space.rows = {row};
+  }
+  if (config.has("pipeline.num_stages")) space.stages = {static_cast<int>(strategy.integer("pipeline.num_stages"))};
+  if (config.has("pipeline.virtual_stages"))
+    space.chunks = {static_cast<int>(strategy.integer("pipeline.virtual_stages"))};
+  // Independent micro-batches are part of the mathematics.
+  if (config.has("pipeline.num_micro_batch") || strategy.text("batch.semantics") != "global")
+    space.micro_batches = {strategy.integer("pipeline.num_micro_batch")};
+  const bool ranks_first = config.has("batch.order") && strategy.text("batch.order") == "ranks";
+  if (ranks_first) space.shards = {SearchShards::nothing, SearchShards::states};
+  if (config.has("zero.level")) space.shards = {searched_shards(strategy.text("zero.level"))};
+  if (!moves_states) space.offload = {false};
+  if (config.has("offload.level")) space.offload = {strategy.text("offload.level") == "v0"};
+  return space;
+}
+
+Strategy with_candidate(Strategy strategy, const SearchProblem& problem, const SearchCandidate& candidate) {
+  const int64_t split = problem.forms[candidate.form].ranks;
+  if (split > 1) {
+    strategy.has_default = true;
+    strategy.default_scope.kind = ScopeKind::split;
+    strategy.default_scope.device_count = split;
+  }
+  set_open(strategy, "pipeline.num_stages", cat(candidate.stages));
+  set_open(strategy, "pipeline.num_micro_batch", cat(candidate.micro_batches));
+  if (candidate.stages > 1) {
+    set_open(strategy, "pipeline.strategy", candidate.row->words.back());
+    if (candidate.row->chunks == 0) set_open(strategy, "pipeline.virtual_stages", cat(candidate.chunks));
+  }
+  set_open(strategy, "zero.level", std::string(shard_levels[static_cast<size_t>(candidate.shards)]));
+  if (candidate.offload) set_open(strategy, "offload.values", "states");
+  set_open(strategy, "offload.level", candidate.offload ? "v0" : "");
+  // Which results are computed again follows from the bytes that there are.
+  const bool again = std::ranges::any_of(candidate.again, [](int way) { return way > 0; });
+  if (again && problem.bytes > 0 && !strategy.config.has("gradient_checkpoint.type"))
+    set_open(strategy, "memory.budget", cat(static_cast<int64_t>(problem.bytes)));
+  return strategy;
+}
+
+void take_searched(Strategy& strategy, const Strategy& chosen) {
+  if (!strategy.flag(searches)) return;
+  for (const char* key : searched_keys) {
+    const Attribute* there = chosen.config.find(key);
+    if (there && !strategy.config.has(key)) strategy.config.set(key, *there);
+  }
+  if (strategy.scopes.empty() && !strategy.has_default && chosen.has_default) {
+    strategy.has_default = true;
+    strategy.default_scope = chosen.default_scope;
+  }
+}
+
+}  // namespace epl

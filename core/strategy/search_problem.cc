@@ -1,0 +1,194 @@
+// What a candidate takes and has, in closed form.
+//
+// Stages work at the same time, each on another micro-batch. So a step is as long as the longest stage's work for all
+// micro-batches, and one micro-batch's way through the others. Where the gradients of weights have calls of their own,
+// these fill two thirds of that way (pipeline_table_test.cc holds this against the tables).
+#include "core/strategy/search_problem.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace epl {
+namespace {
+
+using Call = Collective::Kind;
+
+// The slowest group of this kind among the blocks of ranks of all stages: `apart` is between two ranks of the group.
+RankGroup slowest_group(const CostModel& cost, int64_t stages, int64_t ranks_of_stage, int64_t size, int64_t apart) {
+  RankGroup slowest{.size = size};
+  double most = -1;
+  // How blocks lie in hosts repeats.
+  int64_t period = 1;
+  for (const Machine::Link& link : cost.machine().links) period = std::lcm(period, std::max<int64_t>(link.ranks, 1));
+  for (int64_t s = 0; s < std::min(stages, period); ++s) {
+    const RankGroup group{size, s * ranks_of_stage, s * ranks_of_stage + (size - 1) * apart};
+    const double seconds = cost.collective(Call::all_gather, group, 1e6);
+    if (seconds > most) most = seconds, slowest = group;
+  }
+  return slowest;
+}
+
+}  // namespace
+
+void SearchRun::add(const SearchLayer& layer, double samples) {
+  forward += layer.forward.of(samples);
+  backward += layer.backward.of(samples);
+  weights += layer.weights;
+  expert_weights += layer.expert_weights;
+  largest = std::max(largest, layer.weights + layer.expert_weights);
+  kept += layer.kept;
+  working = std::max(working, layer.working);
+  for (const SearchLayer::Again& way : layer.again) returns = std::max(returns, layer.kept - way.kept);
+}
+
+SearchShape::SearchShape(const SearchProblem& problem, const SearchCandidate& candidate)
+    : problem_(problem),
+      row_(*candidate.row),
+      shape_(candidate.shape()),
+      shards_(candidate.shards),
+      offload_(candidate.offload),
+      samples_(static_cast<double>(problem.batch) / static_cast<double>(candidate.copies * candidate.micro_batches)),
+      runs_(shape_.stages()) {
+  const SearchForm& form = problem.forms[candidate.form];
+  const int64_t apart = form.ranks, of_stage = candidate.copies * form.ranks;
+  copies_ = slowest_group(problem.cost, candidate.stages, of_stage, candidate.copies, apart);
+  experts_ =
+      slowest_group(problem.cost, candidate.stages, of_stage, candidate.copies / form.experts, apart * form.experts);
+  share_ = share(static_cast<double>(copies_.size));
+  expert_share_ = share(static_cast<double>(experts_.size));
+  const auto micro_batches = static_cast<double>(candidate.micro_batches),
+             chunks = static_cast<double>(candidate.chunks);
+  // A stage waits for the others to fill and to drain.
+  const double waits = candidate.stages == 1 ? 0 : row_.has_weight_blocks ? 1.0 / 3 : 1;
+  of_longest_ = micro_batches * chunks - waits;
+  of_all_ = waits / chunks;
+}
+
+double SearchShape::share(double copies) const {
+  const double gradients = shards_ >= SearchShards::gradients ? problem_.gradients / copies : problem_.gradients;
+  const double states = shards_ >= SearchShards::states ? problem_.states / copies : problem_.states;
+  const double weights = shards_ >= SearchShards::weights ? 1 / copies : 1;
+  return weights + gradients + (offload_ ? 0 : states);
+}
+
+double SearchShape::moving(Call kind, double weights, double expert_weights) const {
+  const auto of = [&](const RankGroup& group, double bytes) {
+    if (group.size <= 1 || bytes <= 0) return 0.0;
+    // What a rank gives: of a sum all of it, else its shard.
+    return problem_.cost.collective(kind, group,
+                                    kind == Call::all_reduce ? bytes : bytes / static_cast<double>(group.size));
+  };
+  return of(copies_, weights) + of(experts_, expert_weights);
+}
+
+// Weights are gathered for the forward and for the backward pass, and gradients are scattered.
+double SearchShape::each_call(const SearchRun& run) const {
+  double seconds = 0;
+  if (shards_ >= SearchShards::gradients)
+    seconds += moving(Call::reduce_scatter, problem_.gradients * run.weights, problem_.gradients * run.expert_weights);
+  if (shards_ >= SearchShards::weights) seconds += 2 * moving(Call::all_gather, run.weights, run.expert_weights);
+  return seconds;
+}
+
+double SearchShape::seconds(const SearchRun& run) const {
+  double computing = run.forward + run.backward + run.again;
+  for (const double bytes : {run.enters, run.leaves}) {
+    // As a result, and back as its gradient. Which ranks these are is not known to a run.
+    if (bytes > 0) computing += 2 * problem_.cost.collective(Call::send, {2, 0, problem_.ranks - 1}, bytes * samples_);
+  }
+  return std::max(computing, each_call(run));
+}
+
+double SearchShape::hideable(const SearchRun& run) const {
+  if (shards_ >= SearchShards::gradients) return 0;
+  const Call kind = shards_ == SearchShards::nothing ? Call::all_reduce : Call::reduce_scatter;
+  return moving(kind, problem_.gradients * run.weights, problem_.gradients * run.expert_weights);
+}
+
+double SearchShape::at_the_end(const SearchRun& run) const {
+  double seconds = 0;
+  if (shards_ == SearchShards::states || shards_ == SearchShards::gradients)
+    seconds += moving(Call::all_gather, run.weights, run.expert_weights);
+  const bool shared = shards_ != SearchShards::nothing;
+  const double updated =
+      shared ? run.weights / static_cast<double>(copies_.size) + run.expert_weights / static_cast<double>(experts_.size)
+             : run.weights + run.expert_weights;
+  // Weights and states are read and written, and gradients are read.
+  seconds += problem_.cost.memory(updated * (2 + problem_.gradients + 2 * problem_.states));
+  if (offload_) seconds += problem_.cost.other(problem_.beside, 2 * problem_.states * updated);
+  return seconds * shape_.chunks;
+}
+
+double SearchShape::tail(const SearchRun& run) const {
+  const double sums = hideable(run) * shape_.chunks;
+  return std::max(sums - run.backward, sums / problem_.buckets) + at_the_end(run);
+}
+
+double SearchShape::least_tail(const SearchRun& run) const {
+  return hideable(run) * shape_.chunks / problem_.buckets + at_the_end(run);
+}
+
+double SearchShape::bytes(const SearchRun& run, int number) const {
+  double state = (run.weights * share_ + run.expert_weights * expert_share_) * shape_.chunks;
+  // Of one layer: what is gathered, and what is not yet scattered.
+  if (shards_ == SearchShards::gradients) state += problem_.gradients * run.largest;
+  if (shards_ == SearchShards::weights) state += (1 + problem_.gradients) * run.largest;
+  if (offload_) state += problem_.states * run.largest;
+  const double layer = run.working + (run.computes_again ? run.returns : 0);
+  return problem_.always + state + times_kept(number) * run.kept + samples_ * layer;
+}
+
+double SearchShape::times_kept(int number) const {
+  return samples_ * static_cast<double>(row_.in_flight(shape_, row_.virtual_device_of(shape_, number)));
+}
+
+bool is_possible(const SearchProblem& problem, const SearchCandidate& candidate) {
+  const SearchForm& form = problem.forms[candidate.form];
+  const PipelineShape shape = candidate.shape();
+  if (candidate.stages * candidate.copies * form.ranks != problem.ranks) return false;
+  if (candidate.copies % form.experts != 0 || problem.batch % (candidate.copies * candidate.micro_batches) != 0)
+    return false;
+  if (shape.stages() > static_cast<int>(problem.layers.size())) return false;
+  if (candidate.shards != SearchShards::nothing && candidate.copies == 1) return false;
+  const PipelineRow& row = *candidate.row;
+  if ((candidate.stages == 1) != (&row == &one_stage())) return false;
+  if (candidate.stages == 1) return candidate.chunks == 1;
+  if (row.chunks == 0 ? candidate.chunks < 2 : candidate.chunks != row.chunks) return false;
+  // With fewer its calls cannot fill what would be idle.
+  if (row.has_weight_blocks && candidate.micro_batches < candidate.stages) return false;
+  return !row.refusal || row.refusal(shape).empty();
+}
+
+SearchCost cost_of(const SearchProblem& problem, const SearchCandidate& candidate) {
+  const SearchShape shape(problem, candidate);
+  const std::vector<SearchLayer>& kinds = problem.forms[candidate.form].kinds;
+  const auto size = static_cast<int>(problem.layers.size());
+  const auto enters = [&](int layer) { return layer > 0 && layer < size ? kinds[problem.layers[layer]].enters : 0; };
+  SearchCost cost;
+  double longest = 0, all = 0, tail = 0;
+  for (int r = 0; r < shape.runs(); ++r) {
+    const int begin = candidate.begins[r], end = r + 1 < shape.runs() ? candidate.begins[r + 1] : size;
+    SearchRun run{.enters = enters(begin), .leaves = enters(end)};
+    for (int l = begin; l < end; ++l) {
+      const SearchLayer& layer = kinds[problem.layers[l]];
+      run.add(layer, shape.samples());
+      if (candidate.again[l] == 0) continue;
+      const SearchLayer::Again& way = layer.again[candidate.again[l] - 1];
+      run.again += way.seconds.of(shape.samples());
+      run.kept += way.kept - layer.kept;
+      run.computes_again = true;
+    }
+    const double seconds = shape.seconds(run);
+    longest = std::max(longest, seconds);
+    all += seconds;
+    tail = std::max(tail, shape.tail(run));
+    cost.bytes = std::max(cost.bytes, shape.bytes(run, r));
+  }
+  cost.seconds = shape.step(longest, all, tail);
+  cost.busy = shape.busy(longest);
+  cost.waits = cost.seconds - cost.busy - tail;
+  cost.tail = tail;
+  return cost;
+}
+
+}  // namespace epl

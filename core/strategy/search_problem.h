@@ -1,0 +1,147 @@
+// A plan for many ranks as a problem of numbers: no graph, no node, no sharding.
+//
+// A model is a chain of layers, and layers that are alike are one kind. A form says over how many ranks each layer is
+// cut, and what that makes of each kind: seconds of a call on a rank, its collectives included, and bytes. A candidate
+// says everything else: how many stages and copies there are, which layers a stage has, the schedule, micro-batches,
+// what copies share out, and what is computed again.
+//
+// Stages have blocks of neighbouring ranks, a copy is a part of such a block, and a form cuts over the ranks of a copy.
+// All stages have as many ranks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/backend/cost_model.h"
+#include "core/strategy/pipeline.h"
+
+namespace epl {
+
+// Of a call: what it has once, and for each sample.
+struct PerCall {
+  double once = 0, sample = 0;
+  double of(double samples) const { return once + sample * samples; }
+};
+
+// A kind of layers under a form, on one rank.
+struct SearchLayer {
+  PerCall forward, backward;  // seconds
+  double weights = 0;         // bytes of parameters
+  double expert_weights = 0;  // of others, which ranks of SearchForm::experts copies share out: what each has
+  // Bytes of a sample: that wait for the backward pass, that are there beside these while the layer runs, and that come
+  // from the layer before.
+  double kept = 0, working = 0, enters = 0;
+  // Ways to keep less, and the seconds of a call for computing that again.
+  struct Again {
+    PerCall seconds;
+    double kept = 0;
+  };
+  std::vector<Again> again;
+};
+
+struct SearchForm {
+  std::string name;
+  int64_t ranks = 1;    // of a copy
+  int64_t experts = 1;  // copies whose ranks share out experts
+  std::vector<SearchLayer> kinds;
+};
+
+struct SearchProblem {
+  CostModel cost;
+  int64_t ranks = 1;
+  int64_t batch = 1;                     // samples
+  std::vector<int> layers;               // kinds, in the order of layers
+  std::vector<SearchForm> forms;         // with as many kinds
+  double gradients = 1;                  // bytes of a gradient for each byte of its parameter
+  double states = 2;                     // the same of the optimizer's states
+  double always = 0;                     // bytes of a rank for all else
+  double bytes = 0;                      // that a rank may have; 0: no limit
+  double buckets = 5;                    // of gradients: the sum of the last one cannot hide behind the backward pass
+  MemoryKind beside = MemoryKind::host;  // where states lie that are offloaded
+};
+
+// What copies share out, as `zero.level` says.
+enum class SearchShards : uint8_t { nothing, states, gradients, weights };
+
+struct SearchCandidate {
+  size_t form = 0;  // of SearchProblem::forms
+  const PipelineRow* row = nullptr;
+  int stages = 1;  // with ranks of their own
+  int chunks = 1;  // runs of layers that each of them has
+  int64_t copies = 1, micro_batches = 1;
+  SearchShards shards = SearchShards::nothing;
+  bool offload = false;     // the optimizer's states
+  std::vector<int> begins;  // the first layer of each run of layers
+  std::vector<int> again;   // by layer: 0: it keeps all; n: way n - 1 of its kind
+
+  PipelineShape shape() const { return {stages, chunks, micro_batches}; }
+};
+
+// Of a step, and of the fullest rank.
+struct SearchCost {
+  double seconds = 0, bytes = 0;
+  // Parts of the seconds: the busiest rank's calls, waiting for the other stages, and what comes behind the last call.
+  double busy = 0, waits = 0, tail = 0;
+};
+
+// Sums over a run of layers.
+struct SearchRun {
+  double forward = 0, backward = 0, again = 0;  // seconds of a call
+  double weights = 0, expert_weights = 0;
+  double largest = 0;               // bytes of the weights of one layer, at most
+  double kept = 0;                  // bytes of a sample
+  double working = 0, returns = 0;  // the same, of one layer at most; what is there again while it runs
+  double enters = 0, leaves = 0;
+  bool computes_again = false;
+
+  void add(const SearchLayer& layer, double samples);
+};
+
+// A candidate without its runs: what a run takes and has in it. All of it grows with the run, but for what hides behind
+// its backward pass.
+class SearchShape {
+ public:
+  SearchShape(const SearchProblem& problem, const SearchCandidate& candidate);
+
+  double samples() const { return samples_; }  // of a call
+  int runs() const { return runs_; }
+  // A forward and a backward call of a run.
+  double seconds(const SearchRun& run) const;
+  // Behind the last call: sums that nothing hides, and the update.
+  double tail(const SearchRun& run) const;
+  // The same, and no more than of any run with as many weights.
+  double least_tail(const SearchRun& run) const;
+  // Of a rank whose runs are all like this one, the run being that of this number.
+  double bytes(const SearchRun& run, int number) const;
+  // Bytes of a rank for each byte of a sample that a run keeps.
+  double times_kept(int number) const;
+  // What the calls of a rank take whose runs are all as long.
+  double busy(double longest) const { return static_cast<double>(shape_.micro_batches * shape_.chunks) * longest; }
+  // A step, by the longest run, all runs together, and the longest tail.
+  double step(double longest, double all, double tail) const { return of_longest_ * longest + of_all_ * all + tail; }
+
+ private:
+  double share(double copies) const;
+  double moving(Collective::Kind kind, double weights, double expert_weights) const;
+  double each_call(const SearchRun& run) const;
+  double hideable(const SearchRun& run) const;
+  double at_the_end(const SearchRun& run) const;
+
+  const SearchProblem& problem_;  // outlives it
+  const PipelineRow& row_;
+  const PipelineShape shape_;
+  const SearchShards shards_;
+  const bool offload_;
+  const double samples_;
+  const int runs_;
+  RankGroup copies_, experts_;           // that sum gradients of weights, and of weights of experts
+  double share_ = 1, expert_share_ = 1;  // bytes of a rank for each byte of these
+  double of_longest_ = 1, of_all_ = 0;
+};
+
+// Whether ranks, batch and layers divide so, and the schedule has a table of that shape.
+bool is_possible(const SearchProblem& problem, const SearchCandidate& candidate);
+SearchCost cost_of(const SearchProblem& problem, const SearchCandidate& candidate);
+
+}  // namespace epl

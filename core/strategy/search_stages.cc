@@ -1,0 +1,168 @@
+// The dynamic programming of search_stages.h.
+#include "core/strategy/search_stages.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace epl {
+namespace {
+
+// Of one place and number of runs; there are rarely more than a few.
+constexpr size_t most_labels = 64;
+
+}  // namespace
+
+StageSearch::StageSearch(const SearchProblem& problem, const SearchShape& shape, SearchFronts& fronts, size_t form,
+                         int64_t& work)
+    : problem_(problem),
+      shape_(shape),
+      fronts_(fronts),
+      kinds_(problem.forms[form].kinds),
+      work_(work),
+      layers_(static_cast<int>(problem.layers.size())) {}
+
+// The longest run has at least its share of all weights, and no fewer seconds than the best cut gives the longest.
+StageSearch::Label StageSearch::least() {
+  SearchRun share;
+  for (int l = 0; l < layers_; ++l) {
+    share.weights += kind(l).weights / shape_.runs();
+    share.expert_weights += kind(l).expert_weights / shape_.runs();
+  }
+  return {.longest = std::max(fronts_.least_longest(shape_.runs()), shape_.seconds(share)),
+          .tail = shape_.least_tail(share)};
+}
+
+// All runs together may have no more than all ranks, of which each run's calls in flight take a multiple of what it
+// keeps. Where the most are in flight a byte of weights takes the least from that.
+double StageSearch::least_again(const SearchRun& all) const {
+  if (problem_.bytes <= 0) return 0;
+  const double room = problem_.bytes - problem_.always;
+  double kept = 0, most = 0;
+  for (int r = 0; r < shape_.runs(); ++r) {
+    kept += room / shape_.times_kept(r);
+    most = std::max(most, shape_.times_kept(r));
+  }
+  const double state = shape_.bytes(all, 0) - problem_.always;
+  if (room < 0 || state > room * shape_.runs()) return std::numeric_limits<double>::infinity();
+  return fronts_.least_again(kept - state / most);
+}
+
+double StageSearch::bound() {
+  SearchRun all;
+  for (int l = 0; l < layers_; ++l) {
+    all.weights += kind(l).weights;
+    all.expert_weights += kind(l).expert_weights;
+  }
+  const double again = least_again(all);
+  Label label = least();
+  label.all = rest(0) + again;
+  label.longest = std::max(label.longest, label.all / shape_.runs());
+  return step(label);
+}
+
+double StageSearch::least_after(const Label& label, int runs, int end) const {
+  const int left = shape_.runs() - runs;
+  Label out = label;
+  out.all += rest(end);
+  if (left > 0) out.longest = std::max(out.longest, rest(end) / left);
+  return step(out);
+}
+
+std::optional<StageSearch::Cut> StageSearch::below(double seconds) {
+  limit_ = seconds;
+  pool_.assign(1, least());
+  table_.assign(static_cast<size_t>(shape_.runs() + 1) * (layers_ + 1), {});
+  labels(0, 0) = {0, 1};
+  for (int runs = 1; runs <= shape_.runs(); ++runs) {
+    const auto before = pool_.size();
+    const int left = shape_.runs() - runs;
+    for (int end = left == 0 ? layers_ : runs; end <= layers_ - left; ++end) reach(runs, end);
+    if (pool_.size() == before) return {};
+  }
+  const Labels& ends = labels(shape_.runs(), layers_);
+  const Label* best = nullptr;
+  for (int i = ends.first; i < ends.first + ends.count; ++i) {
+    if (!best || step(pool_[i]) < step(*best)) best = &pool_[i];
+  }
+  if (!best) return {};
+  Cut cut{.seconds = step(*best), .again = std::vector<int>(static_cast<size_t>(layers_), 0)};
+  int end = layers_;
+  for (const Label* at = best; at->before >= 0; at = &pool_[at->before]) {
+    cut.begins.push_back(at->begin);
+    if (at->again >= 0) fronts_.write(at->begin, end, at->again, cut.again);
+    end = at->begin;
+  }
+  std::ranges::reverse(cut.begins);
+  return cut;
+}
+
+// Of the last run: the longer it is the more it computes and has, so the loop ends where it is too long.
+void StageSearch::reach(int runs, int end) {
+  here_.clear();
+  SearchRun run{.leaves = enters(end)};
+  for (int begin = end - 1; begin >= runs - 1 && work_ > 0; --begin) {
+    run.add(kind(begin), shape_.samples());
+    if (shape_.step(run.forward + run.backward, rest(0), 0) >= limit_) break;
+    if (labels(runs - 1, begin).count == 0) continue;
+    --work_;
+    run.enters = enters(begin);
+    SearchRun fitted = run;
+    int again = -1;
+    if (!fits(fitted, begin, end, runs - 1, again)) break;
+    extend(fitted, runs, begin, end, again);
+  }
+  if (here_.empty()) return;
+  if (here_.size() > most_labels) {
+    all_ = false;
+    std::ranges::stable_sort(here_, {}, [](const auto& one) { return one.second; });
+    here_.resize(most_labels);
+  }
+  labels(runs, end) = {static_cast<int>(pool_.size()), static_cast<int>(here_.size())};
+  for (const auto& [label, least] : here_) pool_.push_back(label);
+}
+
+// Computes again what it has to. False: no way fits, and none of a longer run.
+bool StageSearch::fits(SearchRun& run, int begin, int end, int number, int& again) {
+  if (problem_.bytes <= 0 || shape_.bytes(run, number) <= problem_.bytes) return true;
+  SearchRun without = run;
+  without.kept = 0;
+  without.computes_again = true;
+  const double room = problem_.bytes - shape_.bytes(without, number);
+  SearchFronts::Choice choice;
+  if (room < 0 || !fronts_.within(begin, end, room / shape_.times_kept(number), choice)) return false;
+  again = choice.number;
+  all_ = all_ && choice.all;
+  run.again = choice.seconds;
+  run.kept = choice.kept;
+  run.computes_again = true;
+  return true;
+}
+
+void StageSearch::extend(const SearchRun& run, int runs, int begin, int end, int again) {
+  const double seconds = shape_.seconds(run), tail = shape_.tail(run);
+  const Labels from = labels(runs - 1, begin);
+  for (int i = from.first; i < from.first + from.count; ++i) {
+    const Label& before = pool_[i];
+    const Label label{.longest = std::max(before.longest, seconds),
+                      .all = before.all + seconds,
+                      .tail = std::max(before.tail, tail),
+                      .begin = begin,
+                      .again = again,
+                      .before = i};
+    const double least = least_after(label, runs, end);
+    if (least < limit_) insert(label, least);
+  }
+}
+
+void StageSearch::insert(const Label& label, double least) {
+  const auto beats = [](const Label& a, const Label& b) {
+    return a.longest <= b.longest && a.all <= b.all && a.tail <= b.tail;
+  };
+  for (const auto& known : here_) {
+    if (beats(known.first, label)) return;
+  }
+  std::erase_if(here_, [&](const auto& known) { return beats(label, known.first); });
+  here_.emplace_back(label, least);
+}
+
+}  // namespace epl

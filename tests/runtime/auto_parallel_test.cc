@@ -1,0 +1,155 @@
+// Plans that are found: never slower than the strategy as it is, with the bits of one rank, with what is set kept, and
+// with notes that say what decided.
+#include "core/runtime/auto_parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/compile/plan_decisions.h"
+#include "core/compile/search_keys.h"
+#include "core/compile/search_model.h"
+#include "core/runtime/rehearsal.h"
+#include "tests/runtime/trained.h"
+
+namespace epl::auto_parallel_test {
+namespace {
+
+constexpr int layers = 4;
+
+std::string model() {
+  std::string text = "graph layers(x: f32[32,48] batch 0) {\n  last: f32[48,4] = param\n";
+  for (int i = 0; i < layers; ++i) text += cat("  h.", i, ".w: f32[48,48] = param\n  h.", i, ".b: f32[48] = param\n");
+  text += "  forward:\n";
+  std::string from = "x";
+  for (int i = 0; i < layers; ++i) {
+    const std::string b = cat("h.", i, ".");
+    text += cat("  ", b, "fc: f32[32,48] = linear(", from, ", ", b, "w, ", b, "b)\n  ", b, "act: f32[32,48] = gelu(", b,
+                "fc)\n  ", b, "sum: f32[32,48] = add(", from, ", ", b, "act)\n");
+    from = b + "sum";
+  }
+  return text + cat("  y: f32[32,4] = matmul(", from, ", last)\n  output y = y\n}\n");
+}
+
+PlanOptions options_of(int64_t ranks, const std::string& keys, const std::string& level = "data") {
+  auto options = layout_options(GraphModel::parse(model()), ranks, at_level(level, keys));
+  EXPECT_TRUE(options.ok()) << options.status().to_string();
+  return *std::move(options);
+}
+
+Result<std::shared_ptr<const CompiledPlan>> plan_of(int64_t ranks, const std::string& keys,
+                                                    const std::string& level = "data") {
+  return plan_in_parallel(test_host(2), options_of(ranks, keys, level));
+}
+
+std::vector<Tensor> batch(int step) {
+  Tensor x(TensorType{DType::f32, {32, 48}}), target(TensorType{DType::i64, {32}});
+  for (int64_t i = 0; i < x.elements(); ++i) x.set(i, static_cast<double>((i * 37 + step * 11) % 101) / 50 - 1);
+  for (int64_t i = 0; i < target.elements(); ++i) target.set_int(i, (i + step) % 4);
+  return {x, target};
+}
+
+const std::string found = R"("auto.auto_parallel": true)";
+
+TEST(AutoParallel, IsNeverSlowerAndHasTheBitsOfOneRank) {
+  const auto one = plan_of(1, "");
+  for (const int64_t ranks : {2, 4}) {
+    const auto plain = plan_of(ranks, ""), plan = plan_of(ranks, found);
+    ASSERT_TRUE(plain.ok()) << ranks << ": " << plain.status().to_string();
+    ASSERT_TRUE(plan.ok()) << ranks << ": " << plan.status().to_string();
+    const auto before = seconds_of_step(test_host(2), *plain), seconds = seconds_of_step(test_host(2), *plan);
+    ASSERT_TRUE(before.ok()) << before.status().to_string();
+    ASSERT_TRUE(seconds.ok()) << seconds.status().to_string();
+    EXPECT_LE(*seconds, *before * (1 + 1e-9)) << ranks;
+    expect_same(train(plan, "found", 3, batch), train(one, "one", 3, batch), cat(ranks, " ranks"));
+  }
+}
+
+TEST(AutoParallel, SaysWhatDecided) {
+  const auto plan = plan_of(4, found);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const std::vector<std::string>& notes = (*plan)->entry(EntryKind::train)->plan.notes;
+  const auto is_ours = [](const std::string& note) { return note.starts_with("auto.auto_parallel: "); };
+  EXPECT_GE(std::ranges::count_if(notes, is_ours), 3) << join(notes, "\n");
+  const auto first = std::ranges::find_if(notes, is_ours);
+  ASSERT_NE(first, notes.end());
+  EXPECT_NE(first->find(" ms for a step, rehearsed; "), std::string::npos) << *first;
+}
+
+TEST(AutoParallel, KeepsWhatIsSet) {
+  const auto plan = plan_of(4, found + R"(, "pipeline.num_stages": 2, "pipeline.num_micro_batch": 4)");
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  EXPECT_EQ((*plan)->entry(EntryKind::train)->plan.stages() % 2, 0);
+  EXPECT_EQ((*plan)->virtual_devices(), 2);
+  EXPECT_EQ((*plan)->entry(EntryKind::train)->plan.micro_batches(), 4);
+}
+
+TEST(AutoParallel, RefusesScopesBesideIt) {
+  for (const char* scopes :
+       {R"("default": {"split": 2})", R"("scopes": [{"match": "h.0*", "replicate": 1}, {"replicate": 1}])"}) {
+    const auto plan = plan_of(2, cat(found, ", ", scopes));
+    EXPECT_EQ(plan.status().code(), Code::unsupported) << scopes;
+    EXPECT_NE(plan.status().message().find("auto.auto_parallel"), std::string::npos) << plan.status().to_string();
+  }
+}
+
+// A plan file has what was found, so the strategy that it was made for reads it.
+TEST(AutoParallel, IsTakenFromAPlanFile) {
+  PlanOptions options = options_of(4, found);
+  const auto plan = plan_in_parallel(test_host(2), options);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const auto file = std::make_shared<const PlanFile>(decisions_of(**plan, "test"));
+  ASSERT_TRUE(take_decisions(*file, "test", true, options).ok());
+  options.decisions = file;
+  const auto again = plan_in_parallel(test_host(2), options);
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ((*again)->text(EntryKind::train, "program").value(), (*plan)->text(EntryKind::train, "program").value());
+}
+
+TEST(SplitsToTry, AreThoseThatChangeNoBits) {
+  EXPECT_TRUE(splits_to_try(options_of(8, "").strategy, 8).empty());
+  EXPECT_EQ(splits_to_try(options_of(8, "", "layout").strategy, 8), (std::vector<int64_t>{2, 4, 8}));
+  EXPECT_EQ(splits_to_try(options_of(6, "", "run").strategy, 6), (std::vector<int64_t>{2}));
+}
+
+RehearsedForm form_of(int64_t split) {
+  PlanOptions options = options_of(split, "", "layout");
+  options.strategy = of_one_copy(options.strategy, split);
+  const auto plan = layout_plan(options);
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  const auto rehearsal = rehearse(test_host(2), *plan);
+  EXPECT_TRUE(rehearsal.ok()) << rehearsal.status().to_string();
+  return {.name = cat("split of ", split), .plan = *plan, .trace = rehearsal->trace};
+}
+
+TEST(SearchModel, FindsLayersAndWhatTheyHave) {
+  const auto made = search_problem_of({form_of(1), form_of(2)}, 4);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const SearchProblem& problem = *made;
+  // What comes behind the layers is one more.
+  ASSERT_EQ(std::ssize(problem.layers), layers + 1);
+  EXPECT_EQ(problem.layers[1], problem.layers[2]);
+  EXPECT_NE(problem.layers[0], problem.layers[layers]);
+  EXPECT_EQ(problem.batch, 32);
+  EXPECT_EQ(problem.gradients, 1);
+  EXPECT_NEAR(problem.states, 2, 0.01);  // the two moments of AdamW
+  double weights = 0, half = 0;
+  for (const int kind : problem.layers) {
+    const SearchLayer &whole = problem.forms[0].kinds[kind], &cut = problem.forms[1].kinds[kind];
+    weights += whole.weights;
+    half += cut.weights;
+    EXPECT_GT(whole.forward.of(32), 0);
+    EXPECT_GT(whole.backward.of(32), whole.forward.of(32) / 2);
+    EXPECT_GE(cut.forward.once, 0);
+  }
+  EXPECT_EQ(weights, 4.0 * (layers * (48 * 48 + 48) + 48 * 4));
+  EXPECT_LT(half, 0.6 * weights);
+  // Products and what gelu takes wait for the backward pass: of each layer two results or three.
+  const SearchLayer& inner = problem.forms[0].kinds[problem.layers[1]];
+  EXPECT_GE(inner.kept, 4.0 * 48);
+  EXPECT_LE(inner.kept, 3 * 4.0 * 48);
+  EXPECT_EQ(inner.enters, 4.0 * 48);
+}
+
+}  // namespace
+}  // namespace epl::auto_parallel_test

@@ -1,0 +1,308 @@
+// The search over plans: against every candidate there is where ranks and layers are few, and a model of 175 billion
+// parameters on 1,024 devices in time.
+#include "core/strategy/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ctime>
+#include <map>
+#include <random>
+
+namespace epl::search_test {
+namespace {
+
+int draw(std::mt19937& random, int from, int to) {
+  return from + static_cast<int>(random() % static_cast<unsigned>(to - from + 1));
+}
+
+// Hosts of so many ranks, between which links are slower.
+Machine machine_of(int64_t host, double near, double far) {
+  Machine machine = processor_core();
+  machine.links = {{.ranks = host, .bandwidth = near, .seconds = 0.01}, {.ranks = 0, .bandwidth = far, .seconds = 0.1}};
+  machine.memories = {{Machine::Memory::Kind::device, 40}, {Machine::Memory::Kind::host, 8}};
+  return machine;
+}
+
+SearchLayer drawn_layer(std::mt19937& random, int64_t ranks) {
+  const auto some = [&](int from, int to) { return static_cast<double>(draw(random, from, to)); };
+  SearchLayer layer{.forward = {some(0, 3), some(1, 12)}, .backward = {some(0, 3), some(1, 24)}};
+  layer.weights = some(0, 40) / static_cast<double>(ranks);
+  layer.expert_weights = draw(random, 0, 2) == 0 ? some(1, 40) : 0;
+  layer.kept = some(2, 20);
+  layer.working = some(0, 10);
+  layer.enters = some(1, 6);
+  for (int ways = draw(random, 0, 2); ways > 0; --ways)
+    layer.again.push_back({{some(0, 2), some(0, 6)}, some(0, static_cast<int>(layer.kept))});
+  return layer;
+}
+
+SearchProblem drawn(std::mt19937& random) {
+  static constexpr int some_ranks[] = {1, 2, 3, 4, 6, 8}, some_batches[] = {2, 4, 6, 8};
+  const int host = draw(random, 1, 4);
+  SearchProblem problem{.cost = CostModel(machine_of(host, 30, draw(random, 2, 30)))};
+  problem.ranks = some_ranks[draw(random, 0, 5)];
+  problem.batch = some_batches[draw(random, 0, 3)];
+  problem.always = draw(random, 0, 20);
+  problem.states = draw(random, 0, 2);
+  const int kinds = draw(random, 1, 3), layers = draw(random, 1, 4);
+  for (int l = 0; l < layers; ++l) problem.layers.push_back(draw(random, 0, kinds - 1));
+  for (int form = draw(random, 1, 2); form > 0; --form) {
+    SearchForm made{
+        .name = cat("form ", form), .ranks = draw(random, 1, 2), .experts = draw(random, 1, 2), .kinds = {}};
+    for (int kind = 0; kind < kinds; ++kind) made.kinds.push_back(drawn_layer(random, made.ranks));
+    problem.forms.push_back(std::move(made));
+  }
+  return problem;
+}
+
+// All candidates of a problem, by nested loops.
+class AllCandidates {
+ public:
+  explicit AllCandidates(const SearchProblem& problem) : problem_(problem), size_(std::ssize(problem.layers)) {
+    SearchCandidate one;
+    for (one.form = 0; one.form < problem.forms.size(); ++one.form) {
+      for (int64_t at = 1; at <= problem.ranks; ++at) {
+        one.copies = at;
+        for (one.stages = 1; one.stages <= size_; ++one.stages) add_rows(one);
+      }
+    }
+  }
+
+  // By shape, the fastest cost within so many bytes; without `all`, of schedules that are chosen unasked.
+  std::vector<double> least(double bytes, bool all) const {
+    std::vector<double> out;
+    for (const auto& [candidate, costs] : costs_) {
+      const bool asked = candidate.row->name == "gpipe" || candidate.row->name == "one_more_forward";
+      double least = -1;
+      for (const SearchCost& cost : costs) {
+        if (cost.bytes <= bytes && (least < 0 || cost.seconds < least)) least = cost.seconds;
+      }
+      if (least >= 0 && (all || !asked)) out.push_back(least);
+    }
+    std::ranges::sort(out);
+    return out;
+  }
+
+  double bytes_at(double share) const {
+    std::vector<double> bytes;
+    for (const auto& [candidate, costs] : costs_) {
+      for (const SearchCost& cost : costs) bytes.push_back(cost.bytes);
+    }
+    std::ranges::sort(bytes);
+    return bytes.empty() ? 0 : bytes[static_cast<size_t>(share * static_cast<double>(bytes.size() - 1))];
+  }
+
+ private:
+  void add_rows(SearchCandidate one) {
+    for (const PipelineRow& row : pipeline_table().rows) {
+      one.row = &row;
+      for (one.chunks = 1; one.chunks <= 4; ++one.chunks) {
+        for (one.micro_batches = 1; one.micro_batches <= problem_.batch; ++one.micro_batches) add_memory(one);
+      }
+    }
+  }
+
+  void add_memory(SearchCandidate one) {
+    for (const auto shards :
+         {SearchShards::nothing, SearchShards::states, SearchShards::gradients, SearchShards::weights}) {
+      one.shards = shards;
+      for (const bool offload : {false, true}) {
+        one.offload = offload;
+        if (!is_possible(problem_, one)) continue;
+        costs_.emplace_back(one, std::vector<SearchCost>());
+        one.begins.assign(1, 0);
+        add_begins(one);
+      }
+    }
+  }
+
+  void add_begins(SearchCandidate& one) {
+    if (std::ssize(one.begins) == one.shape().stages()) {
+      one.again.assign(problem_.layers.size(), 0);
+      add_again(one, 0);
+      return;
+    }
+    for (int next = one.begins.back() + 1; next < size_; ++next) {
+      one.begins.push_back(next);
+      add_begins(one);
+      one.begins.pop_back();
+    }
+  }
+
+  void add_again(SearchCandidate& one, int layer) {
+    if (layer == size_) {
+      costs_.back().second.push_back(cost_of(problem_, one));
+      return;
+    }
+    const SearchLayer& kind = problem_.forms[one.form].kinds[problem_.layers[layer]];
+    for (int way = 0; way <= std::ssize(kind.again); ++way) {
+      one.again[layer] = way;
+      add_again(one, layer + 1);
+    }
+  }
+
+  const SearchProblem& problem_;
+  const int size_;
+  std::vector<std::pair<SearchCandidate, std::vector<SearchCost>>> costs_;
+};
+
+void expect_best(const SearchProblem& problem, const AllCandidates& all, const std::string& text) {
+  const double bytes = problem.bytes > 0 ? problem.bytes : all.bytes_at(1);
+  const std::vector<double> expected = all.least(bytes, false);
+  const SearchResult result = search_plans(problem);
+  EXPECT_TRUE(result.finished) << text;
+  ASSERT_EQ(result.best.size(), std::min<size_t>(expected.size(), 3)) << text;
+  for (size_t i = 0; i < result.best.size(); ++i) {
+    const SearchFound& found = result.best[i];
+    const double slack = 1e-9 * expected[i];
+    EXPECT_NEAR(found.cost.seconds, expected[i], slack) << text << ", " << print_candidate(problem, found.candidate);
+    EXPECT_LE(found.cost.bytes, bytes) << text;
+    EXPECT_TRUE(is_possible(problem, found.candidate)) << text;
+  }
+  if (result.best.empty()) return;
+  EXPECT_NEAR(result.least_seconds, expected.front(), 1e-9 * expected.front()) << text;
+  // Schedules that are left out are not faster.
+  EXPECT_GE(all.least(bytes, true).front(), expected.front() * (1 - 1e-9)) << text;
+}
+
+TEST(Search, FindsTheBestOfAllCandidates) {
+  std::mt19937 random(11);
+  int found = 0;
+  for (int n = 0; n < 40; ++n) {
+    SearchProblem problem = drawn(random);
+    const AllCandidates all(problem);
+    // Without a limit, with one that most candidates are over, and with one that none keeps to. Rounding moves no
+    // candidate over a limit.
+    for (const double share : {1.0, 0.4, 0.1, 0.0}) {
+      problem.bytes = share == 1 ? 0 : all.bytes_at(share) + (share == 0 ? -0.0123 : 0.0123);
+      if (problem.bytes < 0) continue;
+      expect_best(problem, all, cat("problem ", n, ", ", share));
+      found += search_plans(problem).best.empty() ? 0 : 1;
+    }
+  }
+  EXPECT_GT(found, 60);
+}
+
+// A GPT on GPUs with 80 GB, eight to a host. Splits are over ranks of a host, with sums of results behind each of two
+// parts of a layer, forward and backward. Results and products have 16 bits.
+SearchProblem gpt(int layers, double width, int64_t ranks, int64_t batch) {
+  constexpr double positions = 2048, words = 51200, flops = 400e12, link = 200e9;
+  Machine machine = processor_core();
+  machine.links = {{.ranks = 8, .bandwidth = link, .seconds = 5e-6}, {.ranks = 0, .bandwidth = 40e9, .seconds = 1e-5}};
+  machine.memories = {{Machine::Memory::Kind::device, 2e12}, {Machine::Memory::Kind::host, 40e9}};
+  SearchProblem problem{.cost = CostModel(machine)};
+  problem.ranks = ranks;
+  problem.batch = batch;
+  problem.bytes = 80e9;
+  problem.layers.assign(static_cast<size_t>(layers) + 2, 1);
+  problem.layers.front() = 0;
+  problem.layers.back() = 2;
+  for (const double split : {1.0, 2.0, 4.0, 8.0}) {
+    const double result = 2 * positions * width, sum = 2 * result * (split - 1) / split / link;
+    const double forward = (24 * width * width * positions + 4 * width * positions * positions) / flops / split;
+    const PerCall once{1e-4, forward + 2 * sum}, back{2e-4, 2 * forward + 2 * sum};
+    SearchLayer layer{.forward = once,
+                      .backward = back,
+                      .weights = 4 * 12 * width * width / split,
+                      .kept = 17 * result / split + 2 * result};
+    layer.working = 8 * result / split;
+    layer.enters = result;
+    layer.again = {{{2e-5, 0.1 * forward}, 0.6 * layer.kept}, {once, result}};
+    SearchLayer embedding{.forward = {1e-5, result / 1e12},
+                          .backward = {1e-5, result / 1e12},
+                          .weights = 4 * words * width / split,
+                          .kept = result};
+    const double scores = 2 * words * width * positions / flops / split;
+    SearchLayer head{.forward = {1e-5, scores},
+                     .backward = {1e-5, 2 * scores},
+                     .weights = embedding.weights,
+                     .kept = 2 * words * positions / split};
+    head.working = head.kept;
+    head.enters = result;
+    const std::string name = split > 1 ? cat("split of ", static_cast<int>(split)) : std::string();
+    problem.forms.push_back({.name = name, .ranks = static_cast<int64_t>(split), .kinds = {embedding, layer, head}});
+  }
+  return problem;
+}
+
+TEST(Search, TakesASecondFor175BillionParametersOn1024Devices) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr double slower = 20;
+#else
+  constexpr double slower = 1;
+#endif
+  const SearchProblem problem = gpt(96, 12288, 1024, 1536);
+  const std::clock_t begin = std::clock();  // of the process: other programs take no part
+  const SearchResult result = search_plans(problem);
+  EXPECT_LE(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, slower);
+  ASSERT_EQ(result.best.size(), 3u);
+  const SearchFound& best = result.best.front();
+  const std::string text = print_candidate(problem, best.candidate);
+  EXPECT_TRUE(result.finished) << result.searched << " of " << result.shapes;
+  EXPECT_LE(best.cost.seconds, 1.01 * result.least_seconds) << text;
+  EXPECT_LE(best.cost.bytes, problem.bytes) << text;
+  // As fast as the field's own layouts are known to be, and no faster than all devices at their rate.
+  const double least = 6 * 175e9 * 1536 * 2048 / (400e12 * 1024);
+  EXPECT_GT(best.cost.seconds, least) << text;
+  EXPECT_LT(best.cost.seconds, 1.6 * least) << text;
+}
+
+TEST(Search, KeepsWhatIsFixed) {
+  const SearchProblem problem = gpt(24, 4096, 32, 64);
+  const SearchSpace space{.rows = {find_pipeline("ZB-H1")},
+                          .stages = {4},
+                          .micro_batches = {8},
+                          .shards = {SearchShards::states},
+                          .offload = {false}};
+  const SearchResult result = search_plans(problem, space);
+  ASSERT_FALSE(result.best.empty());
+  for (const SearchFound& found : result.best) {
+    EXPECT_EQ(found.candidate.row, space.rows.front());
+    EXPECT_EQ(found.candidate.stages, 4);
+    EXPECT_EQ(found.candidate.micro_batches, 8);
+    EXPECT_EQ(found.candidate.shards, SearchShards::states);
+    EXPECT_FALSE(found.candidate.offload);
+  }
+  EXPECT_GE(result.best.front().cost.seconds, search_plans(problem).best.front().cost.seconds);
+}
+
+TEST(Search, GivesTheBestSoFarWhereItIsStopped) {
+  const SearchProblem problem = gpt(24, 4096, 32, 64);
+  const double best = search_plans(problem).best.front().cost.seconds;
+  SearchLimits limits{.work = 1};
+  const SearchResult early = search_plans(problem, {}, limits);
+  EXPECT_FALSE(early.finished);
+  EXPECT_LE(early.least_seconds, best);
+  StopToken token;
+  token.cancel();
+  limits.stop = Stop(&token, nullptr, 0);
+  const SearchResult never = search_plans(problem, {}, limits);
+  EXPECT_FALSE(never.finished);
+  EXPECT_TRUE(never.best.empty());
+  EXPECT_LE(never.least_seconds, best);
+}
+
+TEST(Search, LessMemoryNeverTakesLessTime) {
+  const SearchProblem problem = gpt(24, 4096, 16, 64);
+  const std::vector<SearchFound> front = time_over_memory(problem);
+  ASSERT_GT(front.size(), 3u);
+  for (size_t i = 1; i < front.size(); ++i) {
+    EXPECT_LE(front[i].cost.bytes, 0.8001 * front[i - 1].cost.bytes);
+    EXPECT_GE(front[i].cost.seconds, front[i - 1].cost.seconds);
+  }
+  EXPECT_NE(what_decides(front.front().cost, front.back().cost), "");
+}
+
+TEST(Search, SaysWhatACandidateIs) {
+  const SearchProblem problem = gpt(4, 1024, 16, 64);
+  SearchCandidate one{.form = 1, .row = find_pipeline("1F1B"), .stages = 2, .copies = 4, .micro_batches = 8};
+  one.shards = SearchShards::gradients;
+  one.begins = {0, 3};
+  one.again = {0, 2, 0, 0, 0, 0};
+  EXPECT_EQ(print_candidate(problem, one),
+            "4 copies of 2 stages (1F1B), split of 2, 8 micro-batches, zero.level = v1, 1 of 6 layers computed again");
+}
+
+}  // namespace
+}  // namespace epl::search_test
