@@ -8,6 +8,7 @@
 
 #include "core/compile/plan_memory.h"
 #include "tests/runtime/trained.h"
+#include "tests/thirds.h"
 
 namespace epl::budget_test {
 namespace {
@@ -48,6 +49,7 @@ struct Layout {
 class Budget : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(Budget, IsKeptAndMoreNeverTakesLonger) {
+  EPL_ONE_OF_THREE();
   const auto& [ranks, keys, apart, lowest] = GetParam();
   const auto without = plan_of(0, ranks, keys);
   ASSERT_TRUE(without.ok()) << without.status().to_string();

@@ -2,6 +2,7 @@
 // driver; without one it is skipped with the reason.
 #include "tests/cuda/narrow_casts.h"
 #include "tests/cuda/on_device.h"
+#include "tests/thirds.h"
 
 namespace epl::cuda {
 namespace {
@@ -9,6 +10,7 @@ namespace {
 class OnTheDeviceOp : public OnTheDevice, public testing::WithParamInterface<const OpDef*> {};
 
 TEST_P(OnTheDeviceOp, HasTheBitsOfTheCpu) {
+  EPL_ONE_OF_THREE();
   const OpDef& op = *GetParam();
   for (const std::string& text : op.samples) {
     for (const int64_t units : {1, 2}) {

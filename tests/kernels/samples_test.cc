@@ -7,6 +7,7 @@
 #include "core/strategy/batch_cut.h"
 #include "tests/kernels/kernel_harness.h"
 #include "tests/ops/cut.h"
+#include "tests/thirds.h"
 
 namespace epl::cpu::samples_test {
 namespace {
@@ -81,6 +82,7 @@ std::vector<const KernelRow*> rows_for(const Launch& launch) {
 }
 
 TEST_P(Samples, AgreeInSizesThatNobodyThoughtOf) {
+  EPL_ONE_OF_THREE();
   const OpDef& op = *GetParam();
   if (op.boundary) GTEST_SKIP() << "no meaning of its own";
   for (const Variant& variant : variants(op, {0, 1, 2, 5}, true, 300)) {
@@ -143,6 +145,7 @@ void compare_shards(const OpDef& op, const Sample& sample, const ShardingRule& r
 }
 
 TEST_P(Samples, ShardsHaveTheBitsOfTheFullTensor) {
+  EPL_ONE_OF_THREE();
   const OpDef& op = *GetParam();
   if (op.boundary) GTEST_SKIP() << "no meaning of its own";
   for (const Variant& variant : variants(op, {1, 4, 12}, false, 50)) {

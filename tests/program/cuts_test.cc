@@ -15,6 +15,7 @@
 #include "core/program/shards.h"
 #include "core/strategy/batch_cut.h"
 #include "tests/ops/variants.h"
+#include "tests/thirds.h"
 
 namespace epl::cuts_test {
 namespace {
@@ -277,6 +278,7 @@ class CutNodes : public ::testing::TestWithParam<const OpDef*> {
 };
 
 TEST_P(CutNodes, ComputeWhatOneRankComputes) {
+  EPL_ONE_OF_THREE();
   const OpDef& op = *GetParam();
   if (op.boundary || op.takes_any_operands) GTEST_SKIP() << "no split cuts it";
   int equal = 0, uneven = 0;

@@ -7,6 +7,7 @@
 #include "tests/backend/far_device.h"
 #include "tests/runtime/skip_mlp.h"
 #include "tests/runtime/trained.h"
+#include "tests/thirds.h"
 
 namespace epl::degrees_test {
 namespace {
@@ -80,11 +81,18 @@ class Degrees : public ::testing::TestWithParam<Layout> {
   }
 };
 
-TEST_P(Degrees, LearnWhatOneRankLearns) { expect_learns(skip_mlp); }
+TEST_P(Degrees, LearnWhatOneRankLearns) {
+  EPL_ONE_OF_THREE();
+  expect_learns(skip_mlp);
+}
 
-TEST_P(Degrees, DrawTheSameRandomNumbers) { expect_learns(dropout_mlp); }
+TEST_P(Degrees, DrawTheSameRandomNumbers) {
+  EPL_ONE_OF_THREE();
+  expect_learns(dropout_mlp);
+}
 
 TEST_P(Degrees, RunOnAFarDevice) {
+  EPL_ONE_OF_THREE();
   const std::string name = cat("far_degrees_", GetParam().name);
   add_backend(far_backend(name, 5));
   expect_learns(skip_mlp, name);

@@ -9,6 +9,7 @@
 #include "tests/backend/far_device.h"
 #include "tests/runtime/block_models.h"
 #include "tests/runtime/trained.h"
+#include "tests/thirds.h"
 
 namespace epl::recompute_test {
 namespace {
@@ -57,6 +58,7 @@ int64_t arena(const CompiledPlan& plan) {
 class Recompute : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(Recompute, HasTheBitsOfAPlanThatKeepsEverything) {
+  EPL_ONE_OF_THREE();
   const Layout& layout = GetParam();
   const Trained kept = train(plan_of(layout, ""), layout.name, 6, batch_of(layout.samples));
   for (const std::string& keys : {auto_key, by_names})
@@ -65,6 +67,7 @@ TEST_P(Recompute, HasTheBitsOfAPlanThatKeepsEverything) {
 }
 
 TEST_P(Recompute, TakesLessMemory) {
+  EPL_ONE_OF_THREE();
   const auto kept = plan_of(GetParam(), ""), less = plan_of(GetParam(), auto_key);
   ASSERT_TRUE(kept.ok() && less.ok()) << less.status().to_string();
   // Where gradients of weights wait for the end, what they take is kept until then, whoever has computed it.
@@ -73,6 +76,7 @@ TEST_P(Recompute, TakesLessMemory) {
 }
 
 TEST_P(Recompute, HasTheSameBitsFarAway) {
+  EPL_ONE_OF_THREE();
   const Layout& layout = GetParam();
   const std::string name = cat("far_recompute_", layout.name);
   add_backend(far_backend(name, 11));
@@ -132,7 +136,10 @@ void expect_checked(const Layout& layout, const std::string& more) {
               train(plan_of(layout, keys), layout.name, 2, batch_of(layout.samples)), cat(layout.name, ", ", more));
 }
 
-TEST_P(Recompute, HasTheGradientsOfAPlanThatKeepsEverything) { expect_checked(GetParam(), ""); }
+TEST_P(Recompute, HasTheGradientsOfAPlanThatKeepsEverything) {
+  EPL_ONE_OF_THREE();
+  expect_checked(GetParam(), "");
+}
 
 TEST(RecomputeCheck, GoesWithOtherOptions) {
   for (const char* more : {R"("zero.level": "v1")", R"("zero.level": "v2")", R"("amp.level": "O1", "amp.type": "f16")",

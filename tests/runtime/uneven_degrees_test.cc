@@ -6,6 +6,7 @@
 #include "tests/backend/far_device.h"
 #include "tests/runtime/skip_mlp.h"
 #include "tests/runtime/trained.h"
+#include "tests/thirds.h"
 
 namespace epl::uneven_degrees_test {
 namespace {
@@ -64,11 +65,13 @@ std::vector<Layout> at_level_run() {
 class UnevenDegrees : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(UnevenDegrees, LearnWhatOneRankLearns) {
+  EPL_ONE_OF_THREE();
   for (const std::string_view model : {skip_mlp, dropout_mlp})
     expect_near(train(GetParam(), model), train({"one"}, model), GetParam().name, 1e-5, 1e-5);
 }
 
 TEST_P(UnevenDegrees, RunOnAFarDevice) {
+  EPL_ONE_OF_THREE();
   const std::string name = cat("far_uneven_", GetParam().name);
   add_backend(far_backend(name, 5));
   expect_near(train(GetParam(), dropout_mlp, name), train({"one"}, dropout_mlp), GetParam().name, 1e-5, 1e-5);

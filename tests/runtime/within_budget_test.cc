@@ -12,6 +12,7 @@
 #include "core/runtime/rehearsal.h"
 #include "tests/runtime/trained.h"
 #include "tests/temporary_folder.h"
+#include "tests/thirds.h"
 
 namespace epl::within_budget_test {
 namespace {
@@ -82,6 +83,7 @@ std::vector<Tensor> batch(int step) {
 class WithinBudget : public ::testing::TestWithParam<int64_t> {};
 
 TEST_P(WithinBudget, PeaksKeepToItAndTimesAreMonotone) {
+  EPL_ONE_OF_THREE();
   const int64_t ranks = GetParam();
   const auto without = plan_of(0, ranks);
   ASSERT_TRUE(without.ok()) << without.status().to_string();

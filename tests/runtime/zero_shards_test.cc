@@ -10,6 +10,7 @@
 #include "tests/runtime/skip_mlp.h"
 #include "tests/runtime/trained.h"
 #include "tests/temporary_folder.h"
+#include "tests/thirds.h"
 
 namespace epl::zero_shards_test {
 namespace {
@@ -95,6 +96,7 @@ class Shards : public ::testing::TestWithParam<std::tuple<Layout, std::string>> 
 };
 
 TEST_P(Shards, HaveTheBitsOfFullCopies) {
+  EPL_ONE_OF_THREE();
   for (const std::string_view model : {skip_mlp, dropout_mlp, uneven_mlp}) {
     for (const double clip_norm : {0.0, 0.05})
       expect_same_as_full(job({.model = std::string(model), .clip_norm = clip_norm}));
@@ -102,13 +104,18 @@ TEST_P(Shards, HaveTheBitsOfFullCopies) {
 }
 
 TEST_P(Shards, HaveThemWithEveryOptimizer) {
+  EPL_ONE_OF_THREE();
   for (const std::string optimizer : {"sgd", "momentum", "adam", "rmsprop", "adagrad"})
     expect_same_as_full(job({.optimizer = optimizer}), 4);
 }
 
-TEST_P(Shards, HaveThemWithFrozenWeights) { expect_same_as_full(job({.train_only = {"w2", "b*"}})); }
+TEST_P(Shards, HaveThemWithFrozenWeights) {
+  EPL_ONE_OF_THREE();
+  expect_same_as_full(job({.train_only = {"w2", "b*"}}));
+}
 
 TEST_P(Shards, HaveThemFarAway) {
+  EPL_ONE_OF_THREE();
   const std::string name = cat("far_shards_", layout().name, "_", std::get<1>(GetParam()));
   add_backend(far_backend(name, 5));
   Job far = job({.model = std::string(uneven_mlp)});
