@@ -298,6 +298,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, AtomicHalves, testing::ValuesIn(rows(4)), row_
 class AtomicCallsFarAway : public AtomicCalls {};
 
 TEST_P(AtomicCallsFarAway, HappenOrDoNot) {
+  EPL_ONE_OF_THREE();
   static const bool added = (add_backend(far_backend("far_atomic", 5)), true);
   const auto plan = plan_of(GetParam(), false, added ? "far_atomic" : "");
   if (!plan.ok()) GTEST_SKIP() << plan.status().to_string();
@@ -377,6 +378,7 @@ class Job {
 class AtomicCallsOverProcesses : public testing::TestWithParam<tools::StrategyRow> {};
 
 TEST_P(AtomicCallsOverProcesses, HappenInAllOrInNone) {
+  EPL_ONE_OF_THREE();
   const auto plan = plan_of(GetParam(), false);
   if (!plan.ok()) GTEST_SKIP() << plan.status().to_string();
   Job job(*plan);
