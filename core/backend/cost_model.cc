@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "core/backend/kernel.h"
 
@@ -43,6 +44,16 @@ double broadcast(const Machine::Link& link, int64_t ranks, double n) {
   return std::min(binomial, scatter);
 }
 
+// Round a ring each rank passes on what it has got, so often.
+double around(const Machine::Link& link, int64_t ranks, double n) {
+  return static_cast<double>(ranks - 1) * (link.seconds + n);
+}
+
+bool goes_round(Collective::Kind kind) {
+  return kind == Collective::Kind::all_reduce || kind == Collective::Kind::reduce_scatter ||
+         kind == Collective::Kind::all_gather;
+}
+
 }  // namespace
 
 WorkKind Work::kind() const {
@@ -62,6 +73,16 @@ Work work_of(const KernelQuery& query) {
 
 double CostModel::computing(const Work& work) const { return work.flops / machine_.rate(work.dtype, work.kind()); }
 
+double CostModel::product(DType dtype, const ProductShape& shape) const {
+  double flops = shape.flops();
+  const auto& [side, fill, depth] = machine_.tiles;
+  if (side > 0) {
+    const double tiles = std::ceil(shape.m / side) * std::ceil(shape.n / side) * shape.count;
+    flops *= (1 + fill / tiles) * (1 + depth / shape.k);
+  }
+  return flops / machine_.rate(dtype, WorkKind::product);
+}
+
 double CostModel::memory(double bytes) const {
   return bytes / machine_.memory(Machine::Memory::Kind::device).bandwidth;
 }
@@ -77,12 +98,24 @@ double CostModel::kernel(const Work& work) const {
   return machine_.launch_seconds + std::max(computing(work), memory(work.bytes));
 }
 
+Machine::Link CostModel::link_of(Collective::Kind kind, const RankGroup& group) const {
+  Machine::Link link = machine_.link(group.first, group.last);
+  if (!link.rings || !goes_round(kind) || group.size <= 1) return link;
+  const int64_t apart = std::max<int64_t>((group.last - group.first) / (group.size - 1), 1);
+  const int64_t inside = machine_.inside(link), together = std::min(inside / apart, group.size);
+  if (together <= 1) return link;
+  // No faster than inside a host.
+  const double near = machine_.link(0, inside - 1).bandwidth;
+  link.bandwidth = std::max(link.bandwidth, std::min(link.bandwidth * static_cast<double>(together), near));
+  return link;
+}
+
 double CostModel::collective(Collective::Kind kind, const RankGroup& group, double bytes) const {
-  return seconds(machine_.link(group.first, group.last), kind, group.size, bytes);
+  return seconds(link_of(kind, group), kind, group.size, bytes);
 }
 
 double CostModel::moving(Collective::Kind kind, const RankGroup& group, double bytes) const {
-  Machine::Link link = machine_.link(group.first, group.last);
+  Machine::Link link = link_of(kind, group);
   link.seconds = 0;
   return seconds(link, kind, group.size, bytes);
 }
@@ -91,6 +124,11 @@ double CostModel::seconds(const Machine::Link& link, Collective::Kind kind, int6
   const double n = bytes / link.bandwidth;
   if (kind == Collective::Kind::send || kind == Collective::Kind::receive) return link.seconds + n;
   if (ranks <= 1) return 0;
+  if (link.rings && goes_round(kind)) {
+    // A sum is scattered and then gathered.
+    return kind == Collective::Kind::all_reduce ? 2 * around(link, ranks, n / static_cast<double>(ranks))
+                                                : around(link, ranks, n);
+  }
   switch (kind) {
     case Collective::Kind::all_reduce:
       return all_reduce(link, ranks, n);

@@ -25,7 +25,14 @@ struct Work {
 };
 Work work_of(const KernelQuery& query);
 
-// Ranks that do something together: so many, the first and the last of which are these ranks of the job.
+// m by k times k by n, so many times.
+struct ProductShape {
+  double m = 1, n = 1, k = 1, count = 1;
+  double flops() const { return 2 * m * n * k * count; }
+};
+
+// Ranks that do something together: so many, the first and the last of which are these ranks of the job, and as far
+// from one to the next.
 struct RankGroup {
   int64_t size = 1;
   int64_t first = 0, last = 0;
@@ -40,6 +47,8 @@ class CostModel {
   double kernel(const Work& work) const;
   // Of the operations alone, without a launch and without what they read and write.
   double computing(const Work& work) const;
+  // Of a product, by its shape too: small ones do not fill the device.
+  double product(DType dtype, const ProductShape& shape) const;
   // Bytes over time: what a kernel that only moves takes for so many bytes read and written; a launch comes on top.
   double memory(double bytes) const;
   double launch() const { return machine_.launch_seconds; }
@@ -57,6 +66,7 @@ class CostModel {
 
  private:
   static double seconds(const Machine::Link& link, Collective::Kind kind, int64_t ranks, double bytes);
+  Machine::Link link_of(Collective::Kind kind, const RankGroup& group) const;
 
   Machine machine_;
 };

@@ -1,6 +1,8 @@
 // Look-ups in a Machine, and the one that every build knows.
 #include "core/backend/machine.h"
 
+#include <algorithm>
+
 #include "core/base/check.h"
 
 namespace epl {
@@ -34,6 +36,14 @@ const Machine::Link& Machine::link(int64_t first, int64_t last) const {
   }
   EPL_CHECK(!links.empty(), "machine ", name, " has no links");
   return links.back();
+}
+
+int64_t Machine::inside(const Link& link) const {
+  int64_t most = 1;
+  for (const Link& one : links) {
+    if (one.ranks > 0 && (link.ranks == 0 || one.ranks < link.ranks)) most = std::max(most, one.ranks);
+  }
+  return most;
 }
 
 const Machine& processor_core() {

@@ -33,18 +33,30 @@ struct Machine {
     int64_t ranks = 0;     // 0: any number
     double bandwidth = 0;  // of a rank to its peers, one direction
     double seconds = 0;    // latency of a message
+    // Sums, gathers and scatters go round rings, as NCCL's do. Between hosts they use the links of all ranks that a
+    // host has in the group.
+    bool rings = false;
+  };
+  // A product is computed in square tiles of its result. All zero: every product is as fast as its rate.
+  struct Tiles {
+    double side = 0;   // elements of a tile
+    double fill = 0;   // tiles whose time passes until all of the device works
+    double depth = 0;  // elements of the inner dimension whose time passes at the start and end of a tile
   };
   std::string name;
   std::vector<Rate> rates;  // of a type without a rate: the first of the same kind
   std::vector<Memory> memories;
   std::vector<Link> links;    // the nearest first; the last one joins all ranks
   double launch_seconds = 0;  // of the smallest kernel
-  bool is_core = false;       // of a processor: a stream has one for each of its threads
+  Tiles tiles;
+  bool is_core = false;  // of a processor: a stream has one for each of its threads
 
   double rate(DType dtype, WorkKind kind) const;
   const Memory& memory(Memory::Kind kind) const;
   // That joins all ranks from `first` to `last`.
   const Link& link(int64_t first, int64_t last) const;
+  // Ranks of the largest block inside what this link joins, which are each other's neighbours; 1: there is none.
+  int64_t inside(const Link& link) const;
 };
 
 using MemoryKind = Machine::Memory::Kind;

@@ -52,6 +52,12 @@ class Reading {
     if (std::floor(value) != value) return invalid(where_, ": ", key, " is a whole number");
     return static_cast<int64_t>(value);
   }
+  Result<bool> yes_or_no(std::string_view key) const {  // false where there is none
+    const Json* found = json_.find(key);
+    if (found == nullptr) return false;
+    if (!found->is_boolean()) return invalid(where_, ": ", key, " is true or false");
+    return found->get<bool>();
+  }
   Result<std::string> text_or(std::string_view key, std::string otherwise) const {
     if (!has(key)) return otherwise;
     const Json& found = json_.at(key);
@@ -85,23 +91,33 @@ Status add_links(const Json& json, const std::string& path, Machine& machine) {
   if (!json.is_array() || json.empty()) return invalid(path, ": links is a list of objects");
   for (const Json& one : json) {
     const Reading from(one, cat(path, ": a link"));
-    EPL_TRY(from.only({"devices", "bandwidth", "seconds"}));
+    EPL_TRY(from.only({"devices", "bandwidth", "seconds", "rings"}));
     Machine::Link link;
     if (from.has("devices")) {
       EPL_ASSIGN(link.ranks, from.integer("devices", 1 << 20));
     }
     EPL_ASSIGN(link.bandwidth, from.number("bandwidth"));
     EPL_ASSIGN(link.seconds, from.number_or("seconds", usual_message_seconds));
+    EPL_ASSIGN(link.rings, from.yes_or_no("rings"));
     machine.links.push_back(link);
   }
   if (machine.links.back().ranks == 0) return {};
   return invalid(path, ": the last of links joins any number of devices, so that it has no key devices");
 }
 
+Status add_tiles(const Json& json, const std::string& path, Machine& machine) {
+  const Reading from(json, cat(path, ": tiles"));
+  EPL_TRY(from.only({"side", "fill", "depth"}));
+  EPL_ASSIGN(machine.tiles.side, from.number("side"));
+  EPL_ASSIGN(machine.tiles.fill, from.number("fill"));
+  EPL_ASSIGN(machine.tiles.depth, from.number("depth"));
+  return {};
+}
+
 Result<DeviceSheet> sheet_of(const Json& json, const std::string& path) {
   const Reading from(json, path);
   EPL_TRY(from.only({"product", "capability", "processors", "memory_bytes", "bandwidth", "host_bandwidth", "products",
-                     "elementwise", "links", "launch_seconds"}));
+                     "elementwise", "links", "launch_seconds", "tiles"}));
   DeviceSheet sheet;
   sheet.name = path;
   EPL_ASSIGN(sheet.product, from.text_or("product", path));
@@ -124,6 +140,7 @@ Result<DeviceSheet> sheet_of(const Json& json, const std::string& path) {
     machine.links = {{.ranks = 0, .bandwidth = host, .seconds = usual_message_seconds}};
   }
   EPL_ASSIGN(machine.launch_seconds, from.number_or("launch_seconds", usual_launch_seconds));
+  if (from.has("tiles")) EPL_TRY(add_tiles(from["tiles"], path, machine));
   return sheet;
 }
 

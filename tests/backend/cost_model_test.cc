@@ -72,5 +72,32 @@ TEST(CostModel, ACollectiveOverBothRacksTakesTheSlowLink) {
   EXPECT_DOUBLE_EQ(cost.collective(Collective::Kind::send, {2, 3, 4}, 1e8), 10 + 1);
 }
 
+// Two hosts of four: 1e8 bytes a second leave each rank, and a ring of all eight leaves a host by four links.
+TEST(CostModel, ARingUsesTheLinksOfAllRanksOfAHost) {
+  Machine rings = racks;
+  for (Machine::Link& link : rings.links) link.rings = true;
+  const CostModel cost(rings);
+  const auto sum = [&](RankGroup group) { return cost.collective(Collective::Kind::all_reduce, group, 8e8); };
+  EXPECT_DOUBLE_EQ(sum({8, 0, 7}), 2 * 7 * (10 + 1e8 / 4e8));
+  EXPECT_DOUBLE_EQ(sum({2, 0, 4}), 2 * (10 + 4e8 / 1e8)) << "one rank of each host";
+  EXPECT_DOUBLE_EQ(sum({4, 0, 6}), 2 * 3 * (10 + 2e8 / 2e8)) << "two ranks of each host";
+  EXPECT_DOUBLE_EQ(sum({4, 0, 3}), 2 * 3 * (1 + 2e8 / 1e9)) << "a host alone";
+  EXPECT_DOUBLE_EQ(cost.collective(Collective::Kind::all_gather, {8, 0, 7}, 1e8), 7 * (10 + 1e8 / 4e8));
+  EXPECT_DOUBLE_EQ(cost.collective(Collective::Kind::send, {2, 3, 4}, 1e8), 10 + 1) << "a message has a link";
+  rings.links.front().bandwidth = 2e8;
+  EXPECT_DOUBLE_EQ(CostModel(rings).collective(Collective::Kind::all_gather, {8, 0, 7}, 1e8), 7 * (10 + 1e8 / 2e8))
+      << "no faster than inside a host";
+}
+
+TEST(CostModel, SmallProductsDoNotFillADevice) {
+  EXPECT_DOUBLE_EQ(CostModel(racks).product(DType::bf16, {100, 100, 20, 2}), 800000 / 4e9);
+  Machine tiled = racks;
+  tiled.tiles = {.side = 10, .fill = 50, .depth = 10};
+  const CostModel cost(tiled);
+  EXPECT_DOUBLE_EQ(cost.product(DType::bf16, {100, 100, 20, 1}), 400000 / 4e9 * 1.5 * 1.5);
+  EXPECT_DOUBLE_EQ(cost.product(DType::bf16, {100, 95, 20, 1}), 380000 / 4e9 * 1.5 * 1.5) << "a part of a tile";
+  EXPECT_LT(cost.product(DType::bf16, {1000, 1000, 200, 1}), 4e8 / 4e9 * 1.1);
+}
+
 }  // namespace
 }  // namespace epl::cost_model_test

@@ -57,6 +57,22 @@ TEST_F(Sheets, AFileSaysAllOfAMachine) {
   EXPECT_EQ(machine.link(0, 3).bandwidth, 2e11);
   EXPECT_EQ(machine.link(0, 4).bandwidth, 1e10);
   EXPECT_EQ(machine.launch_seconds, 5e-6);
+  EXPECT_EQ(machine.tiles.side, 0);
+  EXPECT_FALSE(machine.links.front().rings);
+}
+
+TEST_F(Sheets, AFileMaySayHowProductsFillADevice) {
+  const auto sheet = read(changed("\"launch_seconds\": 5e-6", R"("tiles": {"side": 128, "fill": 200, "depth": 60})"));
+  ASSERT_TRUE(sheet.ok()) << sheet.status().to_string();
+  EXPECT_EQ(sheet->machine.tiles.side, 128);
+  EXPECT_EQ(sheet->machine.tiles.fill, 200);
+  EXPECT_EQ(sheet->machine.tiles.depth, 60);
+  const auto rings = read(changed("\"seconds\": 1e-6", R"("rings": true)"));
+  ASSERT_TRUE(rings.ok()) << rings.status().to_string();
+  EXPECT_TRUE(rings->machine.links.front().rings);
+  EXPECT_FALSE(rings->machine.links.back().rings);
+  refuse(changed("\"seconds\": 1e-6", R"("rings": 1)"), "rings is true or false");
+  refuse(changed("\"launch_seconds\": 5e-6", R"("tiles": {"side": 128})"), "needs the key fill");
 }
 
 TEST_F(Sheets, WhatIsLeftOutIsUsual) {
