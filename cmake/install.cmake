@@ -144,7 +144,7 @@ epl_debian_package(pack_cuda libepl1-cuda libs "libepl1 ${version}"
   "NVIDIA GPUs for libepl. It opens NVIDIA's driver, compiler and matrix products at run time.")
 # It is built without them, so no tool finds these in it. Plans for GPUs that are not there need none.
 set(CPACK_DEBIAN_PACK_CUDA_PACKAGE_RECOMMENDS "libcuda1 (>= 580), cuda-nvrtc-13-0, libcublas-13-0")
-set(CPACK_DEBIAN_PACK_CUDA_PACKAGE_SUGGESTS "libnvidia-ml1")
+set(CPACK_DEBIAN_PACK_CUDA_PACKAGE_SUGGESTS "libnvidia-ml1, libnccl2")
 epl_debian_package(go golang-epl-go-dev golang "libepl-dev ${version}"
   "The Go module epl.ai/go, which trains neural networks inside a Go program.")
 set(CPACK_DEBIAN_GO_PACKAGE_PROVIDES "golang-epl-dev ${version}")

@@ -1,8 +1,12 @@
 #include "backends/cuda/ahead.h"
 
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -12,7 +16,6 @@ namespace {
 
 class Pool {
  public:
-  // Before the libraries that the work uses are taken down: they were opened before the pool was made.
   ~Pool() {
     {
       const std::lock_guard lock(mutex_);
@@ -37,10 +40,18 @@ class Pool {
     }
   }
 
+  // Until all that is at work now is done. What waits may begin.
+  void settle() {
+    std::unique_lock lock(mutex_);
+    const std::set<uint64_t> now = at_work_;
+    ended_.wait(lock, [&] { return std::ranges::none_of(now, [&](uint64_t one) { return at_work_.contains(one); }); });
+  }
+
  private:
   void run() {
     for (;;) {
       std::weak_ptr<Ahead> next;
+      uint64_t number = 0;
       {
         const std::lock_guard lock(mutex_);
         if (queue_.empty()) {
@@ -49,13 +60,19 @@ class Pool {
         }
         next = std::move(queue_.front());
         queue_.pop_front();
+        number = ++begun_;
+        at_work_.insert(number);
       }
-      const std::shared_ptr<Ahead> work = next.lock();
+      std::shared_ptr<Ahead> work = next.lock();
       try {
         if (work) work->begin();
       } catch (const std::exception&) {
         // Whoever needs it finds the same.
       }
+      work.reset();
+      const std::lock_guard lock(mutex_);
+      at_work_.erase(number);
+      ended_.notify_all();
     }
   }
 
@@ -63,13 +80,18 @@ class Pool {
   std::deque<std::weak_ptr<Ahead>> queue_;
   std::vector<std::thread> threads_;
   int running_ = 0;
+  uint64_t begun_ = 0;
+  std::set<uint64_t> at_work_;  // by their numbers
+  std::condition_variable ended_;
 };
+Pool& pool() {
+  static Pool one;
+  return one;
+}
 
 }  // namespace
 
-void begin_ahead(const std::shared_ptr<Ahead>& work, int threads) {
-  static Pool pool;
-  pool.add(work, threads);
-}
+void begin_ahead(const std::shared_ptr<Ahead>& work, int threads) { pool().add(work, threads); }
+void settle_ahead() { pool().settle(); }
 
 }  // namespace epl::cuda

@@ -14,5 +14,8 @@ class Ahead {
 
 // On at most so many threads, which end when there is nothing to do.
 void begin_ahead(const std::shared_ptr<Ahead>& work, int threads);
+// Waits for what is at work now. A library may take itself down when the process ends, and must not be at work then: so
+// whoever closes a device waits.
+void settle_ahead();
 
 }  // namespace epl::cuda

@@ -67,11 +67,14 @@ Result<std::unique_ptr<Circle>> Circle::split(std::span<const int32_t> places) c
   for (const int32_t place : places) gpus.push_back(gpus_[static_cast<size_t>(place)]);
   std::unique_ptr<Circle> made(new Circle(nccl_, std::move(gpus)));
   std::vector<NcclEnd> ends(ends_.size());
-  EPL_TRY(together("ncclCommSplit", [&](size_t place) {
+  const Status status = together("ncclCommSplit", [&](size_t place) {
     const bool in = std::ranges::find(places, static_cast<int32_t>(place)) != places.end();
     return nccl_.split(ends_[place], in ? 0 : nccl_no_color, static_cast<int>(place), &ends[place], nullptr);
-  }));
-  for (const int32_t place : places) made->ends_.push_back(ends[static_cast<size_t>(place)]);
+  });
+  // Of a split that failed, some may be there: they go with what was made.
+  for (const int32_t place : places)
+    if (NcclEnd end = ends[static_cast<size_t>(place)]; end != nullptr) made->ends_.push_back(end);
+  EPL_TRY(status);
   return made;
 }
 

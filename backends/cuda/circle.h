@@ -20,7 +20,7 @@ class Circle {
   Circle(const Circle&) = delete;
   Circle& operator=(const Circle&) = delete;
 
-  // Of some of its GPUs, by their places, ascending.
+  // Of some of its GPUs, by their places, ascending. What it was given has been waited for.
   Result<std::unique_ptr<Circle>> split(std::span<const int32_t> places) const;
   // As commands of a stream of each GPU.
   Status collect(const epl_pack_collective& call) const;

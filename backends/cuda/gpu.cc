@@ -14,10 +14,20 @@ namespace {
 constexpr unsigned free_shared_bytes = 48 << 10;  // more has to be asked for
 
 // Behind these a context carries out nothing more.
-bool is_lost(DriverCode code) {
-  return (code >= code_illegal_address && code <= code_launch_failed && code != code_peer_enabled) ||
-         code == code_device_unavailable || code == code_uncorrectable || code == code_unknown;
-}
+constexpr DriverCode lost_codes[] = {code_device_unavailable,
+                                     code_uncorrectable,
+                                     code_illegal_address,
+                                     code_launch_timeout,
+                                     code_context_destroyed,
+                                     code_assert,
+                                     code_stack_error,
+                                     code_illegal_instruction,
+                                     code_misaligned_address,
+                                     code_invalid_address_space,
+                                     code_invalid_program_count,
+                                     code_launch_failed,
+                                     code_unknown};
+bool is_lost(DriverCode code) { return std::ranges::find(lost_codes, code) != std::end(lost_codes); }
 
 struct Open {
   std::mutex mutex;

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "backends/cuda/ahead.h"
 #include "backends/cuda/answer.h"
 #include "backends/cuda/circle.h"
 #include "backends/cuda/compiler.h"
@@ -146,7 +147,10 @@ int32_t reach(void* device, void* other, const epl_pack_reason* failure) noexcep
   });
 }
 
-void close(void* device) noexcept { delete static_cast<Target*>(device); }
+void close(void* device) noexcept {
+  delete static_cast<Target*>(device);
+  settle_ahead();
+}
 
 int32_t allocate(void* device, uint64_t bytes, void** memory, const epl_pack_reason* failure) noexcept {
   return answered(failure, [&]() -> Status {

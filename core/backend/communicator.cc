@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include "core/backend/device.h"
 #include "core/base/check.h"
 
 namespace epl {
@@ -103,6 +104,11 @@ Status check_collective(const Collective& call, int rank, int size) {
   if (call.kind == Collective::Kind::all_to_all && overlap(call.source, bytes * size, call.target, bytes * size))
     return refuse("a source and a target that overlap");
   return {};
+}
+
+Status Communicator::run_on_host(Stream& stream, const Collective& call) {
+  EPL_TRY(run(stream, call));
+  return stream.synchronize();
 }
 
 Status Communicator::run_together(Stream& stream, std::span<const Collective> calls) {

@@ -97,6 +97,9 @@ class Communicator {
   // Several at once, in no order: no operand of one is a result of another. All ranks give as many. One by one where a
   // device gains nothing by it.
   virtual Status run_together(Stream& stream, std::span<const Collective> calls);
+  // The same where the operands are memory of the host, whatever memory the device has: what processes tell each other,
+  // in a group over them. It has taken place when this returns.
+  virtual Status run_on_host(Stream& stream, const Collective& call);
   // A group of some of the ranks, `members` by their ranks in this one, ascending; each of them asks for the same, the
   // others for nothing. `name` is free in this group, or names the group of the same members that was made before. An
   // abort of this group ends it too.

@@ -70,8 +70,12 @@ Result<void*> PackPeers::circle_of(const Call& call) {
   std::vector<int32_t> all(seats_.size());
   std::iota(all.begin(), all.end(), 0);
   const PackReason reason;
-  const int32_t result = giver.verbs->split_circle(circles_.at(all), places.data(), static_cast<int32_t>(places.size()),
-                                                   &circle, &reason.to);
+  int32_t result = 0;
+  for (const Seat& seat : seats_)  // a library may wait for ever to split what is at work
+    if (result == 0) result = seat.opened->verbs->synchronize(seat.stream->handle(), &reason.to);
+  if (result == 0)
+    result = giver.verbs->split_circle(circles_.at(all), places.data(), static_cast<int32_t>(places.size()), &circle,
+                                       &reason.to);
   if (result == 0) return circle;
   circles_.erase(places);
   return pack_status(giver, result, reason, cat("a circle of ", places.size(), " of ", all.size(), " devices"));

@@ -31,6 +31,10 @@ class StagedCommunicator final : public Communicator {
     });
     return stream.synchronize();  // the next call has the same room
   }
+  Status run_on_host(Stream& stream, const Collective& call) override {
+    EPL_TRY(stream.synchronize());  // what the rank has done before is done for the others too
+    return there_->run_on_host(*stream_, call);
+  }
   Result<std::unique_ptr<Communicator>> split(const std::string& name, std::span<const int> members) override {
     EPL_ASSIGN(auto part, there_->split(name, members));
     return make(cpu_, std::move(part));

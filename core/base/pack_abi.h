@@ -336,7 +336,7 @@ typedef struct epl_pack_device {
   int32_t (*collects)(const epl_pack_home* home, const epl_pack_reason* library, const epl_pack_reason* failure);
   /* Brings open devices together, each once. Verbs of a circle, and of those split from it, come one at a time. */
   int32_t (*join_circle)(void* const* devices, int32_t count, void** circle, const epl_pack_reason* failure);
-  /* Of some of its devices, by their places, ascending. */
+  /* Of some of its devices, by their places, ascending. All that it was given is done. */
   int32_t (*split_circle)(void* circle, const int32_t* places, int32_t count, void** made,
                           const epl_pack_reason* failure);
   int32_t (*collect)(void* circle, const epl_pack_collective* call, const epl_pack_reason* failure);

@@ -46,9 +46,9 @@ Result<std::unique_ptr<Predictor>> Predictor::create(const std::shared_ptr<Sessi
   SessionOptions own{.seed = session->host_state().seed(), .predicts_only = true};
   if (made->alike_) own.device = session->world().options().device;
   for (const auto& rank : session->world().ranks()) {
-    Device& own = device.of_rank(rank->number);
-    if (std::unique_ptr<Stream>& stream = made->streams_[&own]; stream == nullptr) {
-      EPL_ASSIGN(stream, own.create_stream(1));
+    Device& of_rank = device.of_rank(rank->number);
+    if (std::unique_ptr<Stream>& stream = made->streams_[&of_rank]; stream == nullptr) {
+      EPL_ASSIGN(stream, of_rank.create_stream(1));
     }
   }
   EPL_ASSIGN(made->own_, Session::create(session->host(), std::move(shapes), own));

@@ -90,9 +90,7 @@ Status World::leave_call(const Status& why) { return why.ok() || !over_processes
 
 Status World::among_processes(const Collective& call) {
   ++collective_calls_;
-  Stream& stream = *ranks_.front().stream;
-  Status status = among_->run(stream, call);
-  if (status.ok()) status = stream.synchronize();
+  const Status status = among_->run_on_host(*ranks_.front().stream, call);
   return status.ok() ? status : abort(status);
 }
 

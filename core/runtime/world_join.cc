@@ -92,12 +92,11 @@ Status World::group_processes() {
   const int64_t first = ranks_.first();
   EPL_TRY(ranks_.try_each([&](LocalRank& rank) -> Status {
     std::vector<int64_t> said(static_cast<size_t>(size()));
-    EPL_TRY(rank.world->run(*rank.stream, {.kind = Collective::Kind::all_gather,
-                                           .dtype = DType::i64,
-                                           .count = 1,
-                                           .source = &first,
-                                           .target = said.data()}));
-    EPL_TRY(rank.stream->synchronize());
+    EPL_TRY(rank.world->run_on_host(*rank.stream, {.kind = Collective::Kind::all_gather,
+                                                   .dtype = DType::i64,
+                                                   .count = 1,
+                                                   .source = &first,
+                                                   .target = said.data()}));
     if (rank.number != first) return {};
     std::vector<int> firsts(said.begin(), said.end());
     const auto repeated = std::ranges::unique(firsts);

@@ -159,6 +159,20 @@ TEST_P(Ranks, an_event_behind_a_send_comes_when_it_was_taken) {
   });
 }
 
+// What processes say of themselves lies on the host, whatever memory the device has.
+TEST_P(Ranks, tell_each_other_what_is_on_the_host) {
+  if (!joined()) return;
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    const int64_t own = 100 + r;
+    std::vector<int64_t> all(static_cast<size_t>(c.size())), expected;
+    for (int p = 0; p < c.size(); ++p) expected.push_back(100 + p);
+    const Status status = c.run_on_host(
+        s, {.kind = Kind::all_gather, .dtype = DType::i64, .count = 1, .source = &own, .target = all.data()});
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    EXPECT_EQ(all, expected);
+  });
+}
+
 // A stream keeps its order: what comes behind a send on the same one waits for it.
 TEST_P(Ranks, a_stream_waits_for_its_own_sends) {
   if (ranks() == 1) return;
@@ -192,6 +206,7 @@ TEST_P(Ranks, who_waits_for_a_send_that_fails_hears_of_it) {
     auto sending = device->of_rank(r).create_stream(1).value();
     auto sent = device->of_rank(r).create_event();
     Numbers x(device->of_rank(r), 1);
+    x.set(*sending, 7);
     const Status posted =
         c.run(*sending, {.kind = Kind::send, .dtype = DType::i64, .count = 1, .source = x.data(), .peer = 1});
     if (!posted.ok()) return;  // the abort was quicker

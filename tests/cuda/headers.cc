@@ -15,7 +15,13 @@ static_assert(code_success == CUDA_SUCCESS && code_out_of_memory == CUDA_ERROR_O
               code_device_unavailable == CUDA_ERROR_DEVICE_UNAVAILABLE &&
               code_uncorrectable == CUDA_ERROR_ECC_UNCORRECTABLE &&
               code_peer_enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED &&
-              code_illegal_address == CUDA_ERROR_ILLEGAL_ADDRESS && code_launch_failed == CUDA_ERROR_LAUNCH_FAILED &&
+              code_illegal_address == CUDA_ERROR_ILLEGAL_ADDRESS && code_launch_timeout == CUDA_ERROR_LAUNCH_TIMEOUT &&
+              code_context_destroyed == CUDA_ERROR_CONTEXT_IS_DESTROYED && code_assert == CUDA_ERROR_ASSERT &&
+              code_stack_error == CUDA_ERROR_HARDWARE_STACK_ERROR &&
+              code_illegal_instruction == CUDA_ERROR_ILLEGAL_INSTRUCTION &&
+              code_misaligned_address == CUDA_ERROR_MISALIGNED_ADDRESS &&
+              code_invalid_address_space == CUDA_ERROR_INVALID_ADDRESS_SPACE &&
+              code_invalid_program_count == CUDA_ERROR_INVALID_PC && code_launch_failed == CUDA_ERROR_LAUNCH_FAILED &&
               code_not_supported == CUDA_ERROR_NOT_SUPPORTED &&
               code_driver_mismatch == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH && code_unknown == CUDA_ERROR_UNKNOWN);
 static_assert(attribute_processors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT &&

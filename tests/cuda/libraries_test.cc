@@ -105,8 +105,8 @@ TEST(ListedLibraries, AreAllThatThePackOpens) {
       EXPECT_NE(reason.find(one.repository), std::string::npos) << reason;
     }
   }
-  EXPECT_EQ(files,
-            (std::vector<std::string>{"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libnvidia-ml.so.1"}));
+  EXPECT_EQ(files, (std::vector<std::string>{"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libnvidia-ml.so.1",
+                                             "libnccl.so.2"}));
 }
 
 TEST(ListedLibraries, AnOlderStructIsRefused) {

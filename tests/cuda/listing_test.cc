@@ -83,5 +83,15 @@ TEST(Listing, ADeviceToPlanWithHasNoOtherVerb) {
   EXPECT_EQ(device_verbs.plan(&facts, &device, &reason.to), EPL_PACK_FAILED);
 }
 
+// A session whose GPU is lost ends for good; other errors of the driver say what to change.
+TEST(DriverErrors, AContextThatGoesOnIsNotLost) {
+  const Rig rig;
+  const Driver& driver = *open_driver(EPL_TEST_LIBRARIES).value();
+  for (const DriverCode code : {46, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999})
+    EXPECT_EQ(check(driver, code, "a call").code(), Code::state_lost) << code;
+  for (const DriverCode code : {1, 400, 701, 704, 711, 712, 713, 801})
+    EXPECT_EQ(check(driver, code, "a call").code(), Code::exhausted) << code;
+}
+
 }  // namespace
 }  // namespace epl::cuda

@@ -21,7 +21,10 @@ using Address = unsigned long long;
 
 inline constexpr DriverCode code_success = 0, code_out_of_memory = 2, code_no_device = 100, code_invalid_device = 101,
                             code_device_unavailable = 46, code_uncorrectable = 214, code_illegal_address = 700,
-                            code_peer_enabled = 704, code_launch_failed = 719, code_not_supported = 801,
+                            code_launch_timeout = 702, code_peer_enabled = 704, code_context_destroyed = 709,
+                            code_assert = 710, code_stack_error = 714, code_illegal_instruction = 715,
+                            code_misaligned_address = 716, code_invalid_address_space = 717,
+                            code_invalid_program_count = 718, code_launch_failed = 719, code_not_supported = 801,
                             code_driver_mismatch = 803, code_unknown = 999;
 inline constexpr int attribute_processors = 16, attribute_capability_major = 75, attribute_capability_minor = 76;
 inline constexpr int function_attribute_shared_bytes = 8;

@@ -50,6 +50,13 @@ class Pair {
     }
     return nccl.group_end();
   }
+  // Off the first rank, alone.
+  int split(cuda::NcclEnd (&made)[2]) {
+    nccl.group_start();
+    rig.want(nccl.split(ends[0], 0, 0, &made[0], nullptr));
+    rig.want(nccl.split(ends[1], cuda::nccl_no_color, 0, &made[1], nullptr));
+    return nccl.group_end();
+  }
   std::vector<float> result(int rank, size_t count) {
     std::vector<float> values;
     on(rank, [&] {
@@ -103,15 +110,23 @@ TEST(Nccl, AnEndIsOfItsDeviceAndLivesUntilItIsDestroyed) {
   const int twice[] = {0, 0};
   cuda::NcclEnd more[2];
   EXPECT_NE(pair.nccl.begin_all(more, 2, twice), 0);
-  pair.nccl.group_start();
-  cuda::NcclEnd first = nullptr, second = nullptr;
-  pair.rig.want(pair.nccl.split(pair.ends[0], 0, 0, &first, nullptr));
-  pair.rig.want(pair.nccl.split(pair.ends[1], cuda::nccl_no_color, 0, &second, nullptr));
-  pair.rig.want(pair.nccl.group_end());
-  EXPECT_NE(first, nullptr);
-  EXPECT_EQ(second, nullptr);
-  pair.rig.want(pair.nccl.abort(first));
-  EXPECT_NE(pair.nccl.abort(first), 0) << "it is gone";
+  pair.rig.want(pair.split(more));
+  EXPECT_NE(more[0], nullptr);
+  EXPECT_EQ(more[1], nullptr);
+  pair.rig.want(pair.nccl.abort(more[0]));
+  EXPECT_NE(pair.nccl.abort(more[0]), 0) << "it is gone";
+}
+
+TEST(Nccl, ASplitComesWhenAllCallsAreDone) {
+  Pair pair;
+  cuda::NcclEnd made[2] = {};
+  pair.rig.want(pair.sum({3, 3}));
+  EXPECT_NE(pair.split(made), 0);
+  EXPECT_NE(pair.rig.last_error().find("a circle is split whose calls are not done"), std::string::npos)
+      << pair.rig.last_error();
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(pair.result(r, 3), (std::vector<float>{4, 8, 10}));
+  pair.rig.want(pair.split(made));
+  pair.rig.want(pair.nccl.destroy(made[0]));
 }
 
 }  // namespace

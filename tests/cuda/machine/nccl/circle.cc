@@ -1,5 +1,6 @@
 #include "tests/cuda/machine/nccl/circle.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "tests/cuda/machine/control.h"
@@ -159,8 +160,12 @@ size_t element_bytes(int type) {
   return row == nullptr ? 0 : row->bytes;
 }
 
+bool Circle::at_work() const {
+  return std::ranges::any_of(calls, [](const std::weak_ptr<void>& call) { return !call.expired(); });
+}
+
 // First the sources are read, each when its stream comes to the call. Who writes waits for all of them.
-void carry_out(const Circle& circle, const std::vector<Call>& calls) {
+void carry_out(Circle& circle, const std::vector<Call>& calls) {
   const size_t ranks = calls.size(), bytes = calls[0].count * element_bytes(calls[0].type);
   if (bytes == 0) return;
   const Kind kind = calls[0].kind;
@@ -169,6 +174,8 @@ void carry_out(const Circle& circle, const std::vector<Call>& calls) {
   auto shared = std::make_shared<Shared>();
   shared->call = calls[0];
   shared->sources.resize(ranks);
+  std::erase_if(circle.calls, [](const std::weak_ptr<void>& call) { return call.expired(); });
+  circle.calls.push_back(shared);
   for (size_t r = 0; r < ranks; ++r) {
     const Current current(*circle.ends[r]);
     if (kind != Kind::broadcast || static_cast<int>(r) == calls[0].root) {

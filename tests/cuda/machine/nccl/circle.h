@@ -46,9 +46,11 @@ struct End {
 };
 struct Circle {
   std::vector<std::unique_ptr<End>> ends;  // null once it is gone
+  std::vector<std::weak_ptr<void>> calls;  // gone when a call is done on all ranks
+  bool at_work() const;
 };
 
 // What calls of a circle do: `calls` by rank. Throws what the driver refuses.
-void carry_out(const Circle& circle, const std::vector<Call>& calls);
+void carry_out(Circle& circle, const std::vector<Call>& calls);
 
 }  // namespace epl::cuda_nccl

@@ -117,6 +117,7 @@ void run_splits(Library& all, Circle& circle, const std::vector<Split>& splits) 
   for (const Split& split : splits)
     if (split.end->circle == &circle) of_circle.push_back(&split);
   require(of_circle.size() == circle.ends.size(), kInvalidUsage, "not every rank splits");
+  require(!circle.at_work(), kInvalidUsage, "a circle is split whose calls are not done, which may wait for ever");
   std::map<int, std::vector<const Split*>> by_color;
   for (const Split* split : of_circle) {
     *split->made = nullptr;
