@@ -42,6 +42,11 @@ add_test(NAME tools.fuzz_layouts_of_cases COMMAND epl_tool fuzz-layouts --seed 1
 add_test(NAME cases.strategies COMMAND epl_tool check --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json
   --every 19 ${cases})
 set_tests_properties(cases.strategies PROPERTIES LABELS "cases;only_release" TIMEOUT 900)
+# Plans that are found, of a few cases; the standard list has them for all.
+add_test(NAME cases.found COMMAND epl_tool check --strategies ${PROJECT_SOURCE_DIR}/tests/cases/found.json
+  ${PROJECT_SOURCE_DIR}/tests/cases/mlp_sgd_legacy ${PROJECT_SOURCE_DIR}/tests/cases/gpt_legacy_adamw
+  ${PROJECT_SOURCE_DIR}/tests/cases/cnn_adam_dynamo)
+set_tests_properties(cases.found PROPERTIES LABELS cases TIMEOUT 300)
 add_test(NAME cases.strategies_over_processes COMMAND epl_tool check --processes 4 --every 97
   --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json ${cases})
 set_tests_properties(cases.strategies_over_processes PROPERTIES LABELS "cases;only_release" TIMEOUT 900)
