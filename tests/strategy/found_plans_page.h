@@ -24,7 +24,14 @@ key, as far as the simulator knows. A model's own annotations are part of the st
 `memory.budget` count. Without one, the memory of the device is the limit, also of a plan for one rank. What lies in
 files is looked at only with `offload.folder`.
 
-Notes of the plan say what was taken, what decided, and how far it may be from the best.
+Notes of the plan say what was taken, what decided, and how far it may be from the best. `epl plan --why` prints them
+alone, for any strategy. `epl plan --devices 1..8` finds a plan for 1, 2, 4 and 8 devices, and says how long a step is
+and what a rank has with each, and where adding devices stops to pay:
+
+```sh
+epl plan model.onnx --batch 64 --ranks 8 --why
+epl plan model.onnx --batch 64 --devices 1..8
+```
 
 Scopes and a `default` say where nodes run, and beside them the key is an error. Experts and stages of different numbers
 of ranks are not found yet. Which layers a stage has is decided anew when the plan is made, as for
