@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "core/compile/budget.h"
 #include "core/compile/plan_memory.h"
@@ -17,6 +18,8 @@ namespace {
 constexpr size_t rehearsed_plans = 3;
 constexpr size_t looked_at = 12;  // of those that are found: some are no plans of this model, or do not fit
 constexpr size_t told_refusals = 3;
+constexpr int smaller_searches = 3;
+constexpr double smaller_share = 0.75;  // of the bytes of the search before
 constexpr const char *auto_key = "auto.auto_parallel", *budget_key = "memory.budget";
 
 // Another plan may be possible where one is not.
@@ -84,13 +87,25 @@ class Parallel {
     // Such a batch stays one.
     if (!measured_train().coupled.empty() && space.micro_batches.empty()) space.micro_batches = {1};
     found_ = search_plans(problem, space, {.count = looked_at, .stop = options_.stop});
-    const size_t before = trials_.size();
-    for (const SearchFound& one : found_.best) {
-      if (trials_.size() - before == rehearsed_plans) break;
+    EPL_TRY(try_found(problem, found_));
+    // Closed forms know bytes roughly. Where too little of what was found fits, some room is left.
+    SearchProblem smaller = problem;
+    for (int i = 0; i < smaller_searches && problem.bytes > 0 && found_plans_ < rehearsed_plans; ++i) {
+      smaller.bytes *= smaller_share;
+      EPL_TRY(try_found(problem, search_plans(smaller, space, {.count = looked_at, .stop = options_.stop})));
+    }
+    return {};
+  }
+
+  Status try_found(const SearchProblem& problem, const SearchResult& result) {
+    for (const SearchFound& one : result.best) {
+      if (found_plans_ == rehearsed_plans) break;
       EPL_TRY(options_.stop.check());
-      EPL_TRY(try_plan({.name = print_candidate(problem, one.candidate),
-                        .strategy = with_candidate(open_, problem, one.candidate),
-                        .cost = one.cost}));
+      const std::string name = print_candidate(problem, one.candidate);
+      if (!tried_.insert(name).second) continue;
+      const size_t before = trials_.size();
+      EPL_TRY(try_plan({.name = name, .strategy = with_candidate(open_, problem, one.candidate), .cost = one.cost}));
+      found_plans_ += trials_.size() - before;
     }
     return {};
   }
@@ -201,6 +216,8 @@ class Parallel {
   std::vector<RehearsedForm> forms_;
   SearchResult found_;
   std::vector<Trial> trials_;
+  std::set<std::string> tried_;  // names of what was found
+  size_t found_plans_ = 0;       // of the trials
   std::vector<std::string> refusals_;
   Status first_refusal_;
 };

@@ -29,4 +29,17 @@ expect 2 "does nothing with --devices" "$epl" plan m.onnx --batch 32 --devices 1
 # Each number that no plan is possible for has its reason.
 expect 1 "auto.auto_parallel" "$epl" plan m.onnx --batch 32 --devices 2,4 --strategy '{"default": {"split": 2}}'
 
+# What does not fit the device is planned so that it does, on one rank as well.
+if ! "$epl" devices | grep -q "needs the pack cuda"; then
+  cat >card.json <<'END'
+{"product": "A card", "capability": 8.9, "processors": 20, "memory_bytes": 300000, "bandwidth": 100e9,
+ "host_bandwidth": 10e9, "products": {"f32": 1e12}}
+END
+  for ranks in 1 2; do
+    expect 0 "the plan does not fit" "$epl" plan m.onnx --batch 256 --ranks $ranks --device cuda:card.json
+    expect 0 "the plan fits" "$epl" plan m.onnx --batch 256 --ranks $ranks --device cuda:card.json \
+      --strategy '{"auto.auto_parallel": true}'
+  done
+fi
+
 exit $failed
