@@ -238,6 +238,9 @@ Layout LayoutSource::draw(Draws& draws, int64_t units) const {
   if (stages > 1) out.keys["pipeline.strategy"] = draws.of(key("pipeline.strategy")->at("built_words"));
   if (stages > 1 && out.keys["pipeline.strategy"] == "interleaved") out.keys["pipeline.virtual_stages"] = 2;
   out.engine_cuts = stages > 1 && key("pipeline.num_stages")->at("built").get<bool>() && draws.one_in(2);
+  // Where it finds anything is where no scope says where nodes run.
+  if (out.stages() == 1 && out.split == 1 && draws.one_in(8) && key("auto.auto_parallel"))
+    out.keys["auto.auto_parallel"] = true;
   leave_out_what_does_nothing(out);
   return out;
 }

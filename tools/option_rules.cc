@@ -42,6 +42,15 @@ constexpr Clash clashes[] = {
     {"--checkpoint-minutes", "--checkpoint-every", "steps are counted instead of minutes"},
     {"--validation-options", "--text", "texts have no options"},
     {"--held-out", "--validation", "one of them says what to measure on"},
+    {"--ranks", "--devices", "it says how many there are"},
+    {"--stage", "--devices", "it prints a table of several plans"},
+    {"--stage", "--why", "it prints one thing alone"},
+    {"--why", "--devices", "it prints a table of several plans"},
+    {"--html", "--devices", "it writes no plan"},
+    {"--annotated", "--devices", "it writes no plan"},
+    {"--save", "--devices", "it writes no plan"},
+    {"--plan", "--devices", "a file has one plan"},
+    {"--plan", "--why", "a file has no search"},
 };
 
 // The option, where it was typed.

@@ -5,6 +5,7 @@
 #include "tools/binding.h"
 #include "tools/commands.h"
 #include "tools/data_notes.h"
+#include "tools/found_plans.h"
 #include "tools/inspect.h"
 #include "tools/job.h"
 #include "tools/lora.h"
@@ -96,8 +97,17 @@ int run_plan_diff(const JobOptions& o, const std::string& one, const std::string
 }
 
 struct PlanOutput {
-  std::string stage = "explain", page, annotated, save;
+  std::string stage = "explain", page, annotated, save, devices;
+  bool why = false;
 };
+
+// With a plan that is found, of as many ranks as there are devices.
+Plan find_plan(const Engine& engine, const Model& model, const Trainer& trainer, JobOptions o, int64_t devices) {
+  o.ranks = devices;
+  Strategy strategy = make_strategy(engine, o);
+  check(epl_strategy_set(strategy.get(), EPL_STR("auto.auto_parallel"), EPL_STR("true")));
+  return make_plan(model, trainer, strategy, o);
+}
 
 int run_plan(const JobOptions& o, const PlanOutput& output) {
   Engine engine = make_engine(o);
@@ -108,7 +118,9 @@ int run_plan(const JobOptions& o, const PlanOutput& output) {
   } else {
     bind_open(trainer, model, o, 0);
   }
-  Plan plan = make_plan(model, trainer, make_strategy(engine, o), o);
+  const auto found = [&](int64_t devices) { return find_plan(engine, model, trainer, o, devices); };
+  if (!output.devices.empty()) return print_scaling(device_counts(output.devices), found, o.json);
+  Plan plan = output.why ? found(o.ranks) : make_plan(model, trainer, make_strategy(engine, o), o);
   for (const std::string& warning : warnings_of(model, plan)) say_error("epl: warning: %s\n", warning.c_str());
   if (!output.save.empty()) {
     check(epl_plan_save(plan.get(), output.save.data(), output.save.size(), nullptr));
@@ -122,6 +134,7 @@ int run_plan(const JobOptions& o, const PlanOutput& output) {
     write_file(output.page, render_plan(plan_page(parse_json(described(plan, "overview")), o.model)));
     say("wrote %s\n", output.page.c_str());
   }
+  if (output.why) return print_why(plan, o.json);
   if (!output.save.empty() || !output.page.empty() || !output.annotated.empty()) return 0;
   const std::string plan_text = described(plan, o.json ? "memory" : output.stage);
   if (o.json) {
@@ -211,7 +224,8 @@ Run add_plan(CLI::App& app) {
   auto other = std::make_shared<std::string>();
   app.footer(
       "  epl plan model.onnx --batch 8\n  epl plan model.onnx --ranks 4 --html plan.html\n  epl plan model.onnx "
-      "--ranks 4 --save four.plan\n  epl plan --diff four.plan other.plan");
+      "--ranks 4 --save four.plan\n  epl plan --diff four.plan other.plan\n  epl plan model.onnx --batch 64 --devices "
+      "1..8\n  epl plan model.onnx --batch 64 --ranks 8 --why");
   app.option_defaults()->group(groups::data);
   app.add_option("model", o->model, "the ONNX file")->required()->check(existing_file());
   add_data_options(app, *o);
@@ -234,6 +248,12 @@ Run add_plan(CLI::App& app) {
   app.add_option("--annotated", output->annotated,
                  "an ONNX file to write: the model with the plan in it (stages and shards, IR 11)")
       ->check(file_name());
+  app.add_flag("--why", output->why,
+               "find a plan (auto.auto_parallel), and say what it takes, what the best others take, and what decided");
+  app.add_option("--devices", output->devices,
+                 "find a plan for each of these numbers of devices, and say where adding devices stops to pay: 1,2,6, "
+                 "or 1..8 for 1, 2, 4 and 8")
+      ->type_name("COUNTS");
   app.add_flag("--json", o->json, "the memory plan as JSON");
   add_machine_options(app, *o);
   add_plan_option(app, *o);

@@ -9,7 +9,7 @@
 namespace epl {
 namespace {
 
-constexpr std::string_view searches = "auto.auto_parallel";
+constexpr std::string_view searches = "auto.auto_parallel", sequence_key = "split.sequence";
 constexpr int64_t most_split = 8;  // of ranks; more would be of several hosts
 
 // That a candidate sets, and that layers are measured without.
@@ -32,6 +32,13 @@ void set_open(Strategy& strategy, std::string_view key, const std::string& value
   if (strategy.config.has(key)) return;
   const Status set = set_config(strategy, key, value);
   EPL_CHECK(set.ok(), set.to_string());
+}
+
+void split_all(Strategy& strategy, int64_t split, bool sequence) {
+  strategy.has_default = true;
+  strategy.default_scope.kind = ScopeKind::split;
+  strategy.default_scope.device_count = split;
+  if (sequence) set_open(strategy, sequence_key, "true");
 }
 
 constexpr std::string_view shard_levels[] = {"auto", "v0", "v1", "v2"};
@@ -61,13 +68,10 @@ std::vector<int64_t> splits_to_try(const Strategy& strategy, int64_t ranks) {
   return splits;
 }
 
-Strategy of_one_copy(Strategy strategy, int64_t split) {
+Strategy of_one_copy(Strategy strategy, int64_t split, bool sequence) {
   for (const char* key : searched_keys) strategy.config.erase(key);
   for (const char* key : with_searched_keys) strategy.config.erase(key);
-  if (split == 1) return strategy;
-  strategy.has_default = true;
-  strategy.default_scope.kind = ScopeKind::split;
-  strategy.default_scope.device_count = split;
+  if (split > 1) split_all(strategy, split, sequence);
   return strategy;
 }
 
@@ -92,12 +96,8 @@ SearchSpace space_of(const Strategy& strategy, bool moves_states) {
 }
 
 Strategy with_candidate(Strategy strategy, const SearchProblem& problem, const SearchCandidate& candidate) {
-  const int64_t split = problem.forms[candidate.form].ranks;
-  if (split > 1) {
-    strategy.has_default = true;
-    strategy.default_scope.kind = ScopeKind::split;
-    strategy.default_scope.device_count = split;
-  }
+  const SearchForm& form = problem.forms[candidate.form];
+  if (form.ranks > 1) split_all(strategy, form.ranks, form.sequence);
   set_open(strategy, "pipeline.num_stages", cat(candidate.stages));
   set_open(strategy, "pipeline.num_micro_batch", cat(candidate.micro_batches));
   if (candidate.stages > 1) {
@@ -116,9 +116,11 @@ Strategy with_candidate(Strategy strategy, const SearchProblem& problem, const S
 
 void take_searched(Strategy& strategy, const Strategy& chosen) {
   if (!strategy.flag(searches)) return;
-  for (const char* key : searched_keys) {
+  std::vector<std::string_view> keys(std::begin(searched_keys), std::end(searched_keys));
+  keys.push_back(sequence_key);
+  for (const std::string_view key : keys) {
     const Attribute* there = chosen.config.find(key);
-    if (there && !strategy.config.has(key)) strategy.config.set(key, *there);
+    if (there && !strategy.config.has(key)) strategy.config.set(std::string(key), *there);
   }
   if (strategy.scopes.empty() && !strategy.has_default && chosen.has_default) {
     strategy.has_default = true;

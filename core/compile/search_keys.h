@@ -11,8 +11,9 @@ namespace epl {
 Status check_searchable(const Strategy& strategy);
 // Over how many ranks all nodes may be cut, beside none. Where a split could change bits it is not chosen unasked.
 std::vector<int64_t> splits_to_try(const Strategy& strategy, int64_t ranks);
-// Without what a search chooses, and cut over so many ranks: what layers are measured in.
-Strategy of_one_copy(Strategy strategy, int64_t split);
+// Without what a search chooses, and cut over so many ranks: what layers are measured in. `sequence`: as
+// SearchForm::sequence.
+Strategy of_one_copy(Strategy strategy, int64_t split, bool sequence = false);
 // `moves_states`: they may lie in another memory.
 SearchSpace space_of(const Strategy& strategy, bool moves_states);
 // With what a candidate says. Keys that are set stay as they are.

@@ -85,11 +85,6 @@ class FormLayers {
     const auto found = layers_.find(graph_.node(n).origin_name());
     return found == layers_.end() ? -1 : found->second;
   }
-  // Of a result; -1: of a leaf, or of what no layer makes.
-  int layer_of_value(Value v) const {
-    const NodeId producer = v ? graph_.value(v).producer : NodeId{};
-    return producer ? layer_at(producer) : -1;
-  }
 
   void add_weights() {
     std::set<Value> seen;
@@ -97,8 +92,9 @@ class FormLayers {
       const int at = layer_at(n);
       if (at < 0 || !in_forward_pass(plan_, n)) continue;
       for (Value v : graph_.node(n).inputs) {
-        if (v && graph_.value(v).kind == ValueKind::parameter && seen.insert(v).second)
-          made_[at].weights += local_bytes(plan_, plan_.node_task_graph[n], graph_.type(v), plan_.shardings[v]);
+        if (!v || graph_.value(v).kind != ValueKind::parameter || !seen.insert(v).second) continue;
+        made_[at].weights += local_bytes(plan_, plan_.node_task_graph[n], graph_.type(v), plan_.shardings[v]);
+        made_[at].parameters += 1;
       }
     }
   }
@@ -213,7 +209,8 @@ class FormLayers {
 // All numbers of a layer, by which layers are alike.
 void append_numbers(const SearchLayer& layer, std::vector<double>& out) {
   for (const PerCall& one : {layer.forward, layer.backward}) out.insert(out.end(), {one.once, one.sample});
-  out.insert(out.end(), {layer.weights, layer.expert_weights, layer.kept, layer.working, layer.enters});
+  out.insert(out.end(),
+             {layer.weights, layer.parameters, layer.expert_weights, layer.kept, layer.working, layer.enters});
   for (const SearchLayer::Again& way : layer.again)
     out.insert(out.end(), {way.seconds.once, way.seconds.sample, way.kept});
 }
@@ -253,6 +250,12 @@ double share_of_weights(const Graph& graph, bool of_states) {
   return weights > 0 ? trained / weights : 0;
 }
 
+// 0: they follow what is cut.
+int64_t fixed_units(const Strategy& strategy, const Plan& plan) {
+  const bool follow = strategy.text("reproducible.level") == "run" && strategy.integer("reproducible.units") == 0;
+  return follow ? 0 : plan.units();
+}
+
 }  // namespace
 
 Result<SearchProblem> search_problem_of(const std::vector<RehearsedForm>& forms, int64_t ranks) {
@@ -268,14 +271,16 @@ Result<SearchProblem> search_problem_of(const std::vector<RehearsedForm>& forms,
   SearchProblem problem{.cost = CostModel(machine)};
   problem.ranks = ranks;
   problem.batch = entry.plan.batch;
+  problem.units = fixed_units(first.options().strategy, entry.plan);
   problem.gradients = share_of_weights(*entry.plan.graph, false);
   problem.states = share_of_weights(*entry.plan.graph, true);
   const Program& program = entry.programs.front();
   problem.always = static_cast<double>(program.constant_bytes + program.scalar_bytes);
-  problem.bytes = static_cast<double>(machine.memory(MemoryKind::device).bytes);
+  problem.bytes = static_cast<double>(first.device()->memory_bytes());
   std::vector<std::vector<SearchLayer>> of_forms;
   for (const RehearsedForm& form : forms) {
-    problem.forms.push_back({.name = form.name, .ranks = form.plan->options().ranks, .kinds = {}});
+    problem.forms.push_back(
+        {.name = form.name, .ranks = form.plan->options().ranks, .sequence = form.sequence, .kinds = {}});
     of_forms.push_back(FormLayers(form, layers, count).run());
   }
   join_kinds(of_forms, problem);

@@ -14,7 +14,8 @@ namespace epl {
 // A plan of one copy, whose ranks cut all nodes alike, in one stage and one micro-batch; and the first train step of
 // it, rehearsed.
 struct RehearsedForm {
-  std::string name;  // of the form; empty: nothing is cut
+  std::string name;       // of the form; empty: nothing is cut
+  bool sequence = false;  // as SearchForm::sequence
   std::shared_ptr<const CompiledPlan> plan;
   StepTrace trace;
 };

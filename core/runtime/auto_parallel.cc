@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "core/compile/budget.h"
+#include "core/compile/plan_memory.h"
 #include "core/compile/search_keys.h"
 #include "core/compile/search_model.h"
 #include "core/runtime/rehearsal.h"
@@ -14,7 +16,11 @@ namespace epl {
 namespace {
 
 constexpr size_t rehearsed_plans = 3;
-constexpr const char* auto_key = "auto.auto_parallel";
+constexpr size_t looked_at = 12;  // of those that are found: some are no plans of this model, or do not fit
+constexpr size_t told_refusals = 3;
+constexpr int smaller_searches = 3;
+constexpr double smaller_share = 0.75;  // of the bytes of the search before
+constexpr const char *auto_key = "auto.auto_parallel", *budget_key = "memory.budget";
 
 // Another plan may be possible where one is not.
 bool may_go_on(const Status& status) {
@@ -23,20 +29,18 @@ bool may_go_on(const Status& status) {
 
 double share_in_percent(double seconds, double of) { return std::round(1000 * (seconds / of - 1)) / 10; }
 
+std::string milliseconds_text(double seconds) { return number_text(std::round(1e6 * seconds) / 1e3); }
+
 class Parallel {
  public:
   Parallel(const Host& host, const PlanOptions& options) : host_(host), options_(options) {}
 
   Result<std::shared_ptr<const CompiledPlan>> run() {
     EPL_TRY(check_searchable(options_.strategy));
+    leave_out_annotations();
     EPL_TRY(try_plan({.name = "the strategy as it is", .strategy = options_.strategy}));
-    const auto problem = measured();
-    if (!problem.ok()) {
-      // Then there is nothing to search, and the strategy as it is may still be possible.
-      EPL_TRY(refuse("a search", problem.status()));
-    } else {
-      EPL_TRY(search(*problem));
-    }
+    // One rank that has the bytes is the fastest as it is.
+    if (options_.ranks > 1) EPL_TRY(search());
     std::ranges::stable_sort(trials_, {}, &Trial::seconds);
     if (trials_.empty()) return first_refusal_;
     return taken();
@@ -58,29 +62,62 @@ class Parallel {
     return out;
   }
 
+  // The model's own annotations are in the strategy as it is, and stand beside it in no other.
+  void leave_out_annotations() {
+    const auto annotated = options_.model->strategy(options_.ranks);
+    open_ = options_.strategy;
+    open_.has_default = !annotated.ok() || !annotated->empty();
+  }
+
   // What cannot be planned is told of, and is no error.
   Status refuse(const std::string& what, const Status& why) {
     if (!may_go_on(why)) return why;
     if (first_refusal_.ok()) first_refusal_ = why;
-    refusals_.push_back(cat(auto_key, ": ", what, " is not possible: ", why.message()));
+    if (refusals_.size() < told_refusals)
+      refusals_.push_back(cat(auto_key, ": ", what, " is not possible: ", why.message()));
     return {};
   }
 
-  Status search(const SearchProblem& problem) {
-    const bool moves = memory_beside(*forms_.front().plan->device()) == MemoryKind::host;
-    found_ =
-        search_plans(problem, space_of(options_.strategy, moves), {.count = rehearsed_plans, .stop = options_.stop});
-    for (const SearchFound& one : found_.best) {
-      EPL_TRY(options_.stop.check());
-      EPL_TRY(try_plan({.name = print_candidate(problem, one.candidate),
-                        .strategy = with_candidate(options_.strategy, problem, one.candidate),
-                        .cost = one.cost}));
+  // Where there is nothing to search the strategy as it is may still be possible.
+  Status search() {
+    const auto measured_model = measured();
+    if (!measured_model.ok()) return refuse("a search", measured_model.status());
+    const SearchProblem& problem = *measured_model;
+    SearchSpace space = space_of(options_.strategy, problem.beside != MemoryKind::device);
+    // Such a batch stays one.
+    if (!measured_train().coupled.empty() && space.micro_batches.empty()) space.micro_batches = {1};
+    found_ = search_plans(problem, space, {.count = looked_at, .stop = options_.stop});
+    EPL_TRY(try_found(problem, found_));
+    // Closed forms know bytes roughly. Where too little of what was found fits, some room is left.
+    SearchProblem smaller = problem;
+    for (int i = 0; i < smaller_searches && problem.bytes > 0 && found_plans_ < rehearsed_plans; ++i) {
+      smaller.bytes *= smaller_share;
+      EPL_TRY(try_found(problem, search_plans(smaller, space, {.count = looked_at, .stop = options_.stop})));
     }
     return {};
   }
 
+  Status try_found(const SearchProblem& problem, const SearchResult& result) {
+    for (const SearchFound& one : result.best) {
+      if (found_plans_ == rehearsed_plans) break;
+      EPL_TRY(options_.stop.check());
+      const std::string name = print_candidate(problem, one.candidate);
+      if (!tried_.insert(name).second) continue;
+      const size_t before = trials_.size();
+      EPL_TRY(try_plan({.name = name, .strategy = with_candidate(open_, problem, one.candidate), .cost = one.cost}));
+      found_plans_ += trials_.size() - before;
+    }
+    return {};
+  }
+
+  // Without a budget a rank may have what its device has.
   Status try_plan(Trial trial) {
-    const auto plan = plan_within_budget(host_, with(trial.strategy));
+    auto plan = plan_within_budget(host_, with(trial.strategy));
+    const int64_t has = plan.ok() ? (*plan)->device()->memory_bytes() : 0;
+    if (has > 0 && PlanMemory(**plan).peak() > has && !trial.strategy.config.has(budget_key)) {
+      EPL_TRY(set_config(trial.strategy, budget_key, cat(has)));
+      plan = plan_within_budget(host_, with(trial.strategy));
+    }
     if (!plan.ok()) return refuse(trial.name, plan.status());
     const auto seconds = seconds_of_step(host_, *plan);
     if (!seconds.ok()) return refuse(trial.name, seconds.status());
@@ -89,22 +126,38 @@ class Parallel {
     return {};
   }
 
+  const Plan& measured_train() const { return forms_.front().plan->entry(EntryKind::train)->plan; }
+
   // The layers of the model, on one rank and cut over several.
   Result<SearchProblem> measured() {
-    EPL_TRY(add_form(1));
-    for (const int64_t split : splits_to_try(options_.strategy, options_.ranks)) {
-      const Status added = add_form(split);
-      if (!added.ok() && !may_go_on(added)) return added;
+    EPL_TRY(add_form(1, false));
+    for (const int64_t split : splits_to_try(open_, options_.ranks)) {
+      for (const bool sequence : {false, true}) {
+        if (sequence && open_.config.has("split.sequence")) continue;
+        const Status added = add_form(split, sequence);
+        if (!added.ok() && !may_go_on(added)) return added;
+      }
     }
     EPL_ASSIGN(SearchProblem problem, search_problem_of(forms_, options_.ranks));
     EPL_ASSIGN(const int64_t budget, memory_budget(options_.strategy));
     if (budget > 0) problem.bytes = static_cast<double>(budget);
+    // Independent ones have units of their own.
+    if (options_.strategy.text("batch.semantics") != "global") problem.units = 0;
+    problem.beside = memory_for_states();
     if (options_.strategy.config.has("gradient_checkpoint.type")) keep_all(problem);
     return problem;
   }
 
-  Status add_form(int64_t split) {
-    PlanOptions one = with(of_one_copy(options_.strategy, split));
+  // Nobody's folder gets files that nobody has asked for. The device's own: there is none.
+  MemoryKind memory_for_states() const {
+    const MemoryKind kind = memory_beside(*forms_.front().plan->device());
+    const Attributes& set = options_.strategy.config;
+    const bool asks = set.has("offload.folder") || set.has("offload.level");
+    return kind == MemoryKind::file && !asks ? MemoryKind::device : kind;
+  }
+
+  Status add_form(int64_t split, bool sequence) {
+    PlanOptions one = with(of_one_copy(open_, split, sequence));
     // As many threads as a rank of the job has.
     const int64_t here = options_.local_ranks > 0 ? options_.local_ranks : options_.ranks;
     if (one.threads == 0) one.threads = static_cast<int>(std::max<int64_t>(1, host_.threads / here));
@@ -114,8 +167,10 @@ class Parallel {
     one.shapes.clear();
     EPL_ASSIGN(const auto plan, CompiledPlan::create(host_, one));
     EPL_ASSIGN(Rehearsal rehearsal, rehearse(host_, plan));
-    forms_.push_back(
-        {.name = split > 1 ? cat("split of ", split) : "", .plan = plan, .trace = std::move(rehearsal.trace)});
+    forms_.push_back({.name = split > 1 ? cat("split of ", split, sequence ? " by sequence" : "") : "",
+                      .sequence = sequence,
+                      .plan = plan,
+                      .trace = std::move(rehearsal.trace)});
     return {};
   }
 
@@ -126,19 +181,28 @@ class Parallel {
     }
   }
 
+  // How far what was found may be from the best there is.
+  std::string gap_note() const {
+    const double gap = share_in_percent(found_.best.front().cost.seconds, found_.least_seconds);
+    return cat(auto_key, ": by the cost model no plan takes less than ", milliseconds_text(found_.least_seconds),
+               " ms, and the best that was found takes ", gap > 0 ? cat(number_text(gap), " % more") : "no more", "; ",
+               found_.shapes, " shapes are possible, of which ", found_.searched,
+               " could be the fastest by their bounds", found_.finished ? "" : ", and not all were seen");
+  }
+
   Result<std::shared_ptr<const CompiledPlan>> taken() {
     const Trial& best = trials_.front();
     PlanOptions chosen = options_;
     chosen.strategy = best.strategy;
-    const double milliseconds = std::round(1e6 * best.seconds) / 1e3;
     chosen.notes.push_back(
-        cat(auto_key, ": ", best.name, " takes ", number_text(milliseconds), " ms for a step, rehearsed; ",
-            found_.shapes, " shapes of a plan are possible, of which ", found_.searched,
-            " could be the fastest by their bounds", found_.finished ? "" : ", and not all were seen"));
+        cat(auto_key, ": ", best.name, " takes ", milliseconds_text(best.seconds), " ms for a step, rehearsed",
+            best.cost ? cat(", and ", milliseconds_text(best.cost->seconds), " ms by the cost model") : ""));
+    if (!found_.best.empty()) chosen.notes.push_back(gap_note());
     for (size_t i = 1; i < trials_.size(); ++i) {
       const Trial& other = trials_[i];
+      const double more = share_in_percent(other.seconds, best.seconds);
       std::string note = cat(auto_key, ": ", other.name, " takes ",
-                             number_text(share_in_percent(other.seconds, best.seconds)), " % more time");
+                             more > 0 ? cat(number_text(more), " % more time") : std::string("as long"));
       if (best.cost && other.cost) note += cat("; by the cost model ", what_decides(*best.cost, *other.cost));
       chosen.notes.push_back(std::move(note));
     }
@@ -148,9 +212,12 @@ class Parallel {
 
   const Host& host_;
   const PlanOptions& options_;
+  Strategy open_;  // that all but the first trial complete
   std::vector<RehearsedForm> forms_;
   SearchResult found_;
   std::vector<Trial> trials_;
+  std::set<std::string> tried_;  // names of what was found
+  size_t found_plans_ = 0;       // of the trials
   std::vector<std::string> refusals_;
   Status first_refusal_;
 };
@@ -158,7 +225,7 @@ class Parallel {
 }  // namespace
 
 Result<std::shared_ptr<const CompiledPlan>> plan_in_parallel(const Host& host, const PlanOptions& options) {
-  const bool searches = options.strategy.flag(auto_key) && options.training && !options.decisions && options.ranks > 1;
+  const bool searches = options.strategy.flag(auto_key) && options.training && !options.decisions;
   return searches ? Parallel(host, options).run() : plan_within_budget(host, options);
 }
 

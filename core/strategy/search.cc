@@ -13,7 +13,9 @@
 namespace epl {
 namespace {
 
-constexpr int most_chunks = 4;  // with more, calls become short and messages many
+constexpr int some_chunks[] = {2, 3, 4};  // with more, calls become short and messages many
+// Of a shape's bound, one after another.
+constexpr double slacks[] = {1.01, 1.1, 1.5};
 
 template <class T> bool may_be(const std::vector<T>& list, T value) {
   return list.empty() || std::ranges::find(list, value) != list.end();
@@ -40,6 +42,11 @@ std::vector<const PipelineRow*> rows_of(const SearchSpace& space) {
   return rows;
 }
 
+// But for micro-batches and memory.
+bool are_alike(const SearchCandidate& a, const SearchCandidate& b) {
+  return a.form == b.form && a.row == b.row && a.stages == b.stages && a.chunks == b.chunks && a.copies == b.copies;
+}
+
 class PlanSearch {
  public:
   PlanSearch(const SearchProblem& problem, const SearchSpace& space, const SearchLimits& limits)
@@ -57,7 +64,7 @@ class PlanSearch {
     }
     // Those that follow have no lower bound.
     if (at < shapes_.size()) out_.least_seconds = std::min(out_.least_seconds, shapes_[at].bound);
-    out_.finished = at == shapes_.size() || shapes_[at].bound >= worst_of_best();
+    out_.finished = work_ > 0 && (at == shapes_.size() || shapes_[at].bound >= worst_of_best());
     if (!out_.best.empty()) out_.least_seconds = std::min(out_.least_seconds, out_.best.front().cost.seconds);
     return std::move(out_);
   }
@@ -84,10 +91,10 @@ class PlanSearch {
   }
 
   void add_chunks(SearchCandidate one) {
-    const bool any = one.stages > 1 && one.row->chunks == 0;
-    const int fixed = one.stages > 1 ? one.row->chunks : 1;
-    for (int chunks = any ? 2 : fixed; chunks <= (any ? most_chunks : fixed); ++chunks) {
-      if (any && !may_be(space_.chunks, chunks)) continue;
+    std::vector<int> counts = {one.stages > 1 ? one.row->chunks : 1};
+    if (counts.front() == 0) counts = space_.chunks;
+    if (counts.empty()) counts.assign(std::begin(some_chunks), std::end(some_chunks));
+    for (const int chunks : counts) {
       one.chunks = chunks;
       for (const int64_t micro_batches : divisors(problem_.batch / one.copies)) {
         if (!may_be(space_.micro_batches, micro_batches)) continue;
@@ -130,13 +137,22 @@ class PlanSearch {
     const SearchShape shape(problem_, candidate);
     SearchFronts& fronts = fronts_of(candidate);
     StageSearch stages(problem_, shape, fronts, candidate.form, work_);
-    auto cut = stages.below(worst_of_best());
+    // What is found close to the bound is found soon, because few runs are short enough.
+    std::optional<StageSearch::Cut> cut;
+    for (const double slack : slacks) {
+      if (!cut && slack * one.bound < worst_of_best()) cut = stages.below(slack * one.bound);
+    }
+    if (!cut) cut = stages.below(worst_of_best());
     ++out_.searched;
     if (!stages.all() || work_ <= 0) out_.least_seconds = std::min(out_.least_seconds, one.bound);
     if (!cut) return;
     candidate.begins = std::move(cut->begins);
     candidate.again = std::move(cut->again);
     const SearchCost cost = cost_of(problem_, candidate);
+    const auto alike = std::ranges::find_if(
+        out_.best, [&](const SearchFound& found) { return are_alike(found.candidate, candidate); });
+    if (alike != out_.best.end() && alike->cost.seconds <= cost.seconds) return;
+    if (alike != out_.best.end()) out_.best.erase(alike);
     const auto before = std::ranges::upper_bound(out_.best, cost.seconds, {},
                                                  [](const SearchFound& found) { return found.cost.seconds; });
     out_.best.insert(before, {std::move(candidate), cost});
@@ -174,7 +190,7 @@ std::vector<SearchFound> time_over_memory(SearchProblem problem, const SearchSpa
 }
 
 std::string print_candidate(const SearchProblem& problem, const SearchCandidate& candidate) {
-  static constexpr std::string_view levels[] = {"off", "v0", "v1", "v2"};
+  static constexpr std::string_view levels[] = {"auto", "v0", "v1", "v2"};
   const SearchForm& form = problem.forms[candidate.form];
   std::vector<std::string> parts = {candidate.copies == 1 ? std::string("1 copy") : cat(candidate.copies, " copies")};
   if (candidate.stages > 1) {

@@ -25,7 +25,7 @@ struct SearchSpace {
 };
 
 struct SearchLimits {
-  size_t count = 3;           // of the best that are wanted, each of another shape
+  size_t count = 3;           // of the best that are wanted, each of other copies, stages, form or schedule
   int64_t work = 20'000'000;  // runs of layers that are looked at, at most
   Stop stop;                  // then the best so far is taken
 };

@@ -29,6 +29,8 @@ SearchFronts::SearchFronts(const SearchProblem& problem, size_t form, double sam
     sums_.push_back(sums_.back() + number_of_kind(kind));
     computing_.push_back(computing_.back() + kinds_[kind].forward.of(samples) + kinds_[kind].backward.of(samples));
     kept_ += kinds_[kind].kept;
+    weights_ += kinds_[kind].weights;
+    expert_weights_ += kinds_[kind].expert_weights;
   }
   find_slopes();
 }

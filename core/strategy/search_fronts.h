@@ -33,6 +33,9 @@ class SearchFronts {
 
   // Seconds of a call of these layers, with nothing computed again.
   double computing(int begin, int end) const { return computing_[end] - computing_[begin]; }
+  // Bytes of the weights of all layers, and of those of experts.
+  double weights() const { return weights_; }
+  double expert_weights() const { return expert_weights_; }
   // What the longest of so many runs takes at least.
   double least_longest(int runs);
   // What all layers take at least to keep no more bytes of a sample, if parts of layers could be computed again;
@@ -70,6 +73,7 @@ class SearchFronts {
   };
   std::vector<Slope> slopes_;
   double kept_ = 0;  // by all layers, with nothing computed again
+  double weights_ = 0, expert_weights_ = 0;
 };
 
 }  // namespace epl

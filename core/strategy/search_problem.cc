@@ -6,6 +6,7 @@
 #include "core/strategy/search_problem.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 namespace epl {
@@ -34,6 +35,7 @@ void SearchRun::add(const SearchLayer& layer, double samples) {
   forward += layer.forward.of(samples);
   backward += layer.backward.of(samples);
   weights += layer.weights;
+  parameters += layer.parameters;
   expert_weights += layer.expert_weights;
   largest = std::max(largest, layer.weights + layer.expert_weights);
   kept += layer.kept;
@@ -81,12 +83,17 @@ double SearchShape::moving(Call kind, double weights, double expert_weights) con
   return of(copies_, weights) + of(experts_, expert_weights);
 }
 
+double SearchShape::gathering(const SearchRun& run) const {
+  const double latency = copies_.size > 1 ? problem_.cost.collective(Call::all_gather, copies_, 0) : 0;
+  return moving(Call::all_gather, run.weights, run.expert_weights) + std::max(0.0, run.parameters - 1) * latency;
+}
+
 // Weights are gathered for the forward and for the backward pass, and gradients are scattered.
 double SearchShape::each_call(const SearchRun& run) const {
   double seconds = 0;
   if (shards_ >= SearchShards::gradients)
     seconds += moving(Call::reduce_scatter, problem_.gradients * run.weights, problem_.gradients * run.expert_weights);
-  if (shards_ >= SearchShards::weights) seconds += 2 * moving(Call::all_gather, run.weights, run.expert_weights);
+  if (shards_ >= SearchShards::weights) seconds += 2 * gathering(run);
   return seconds;
 }
 
@@ -100,15 +107,14 @@ double SearchShape::seconds(const SearchRun& run) const {
 }
 
 double SearchShape::hideable(const SearchRun& run) const {
-  if (shards_ >= SearchShards::gradients) return 0;
+  if (shards_ >= SearchShards::gradients) return each_call(run);
   const Call kind = shards_ == SearchShards::nothing ? Call::all_reduce : Call::reduce_scatter;
   return moving(kind, problem_.gradients * run.weights, problem_.gradients * run.expert_weights);
 }
 
 double SearchShape::at_the_end(const SearchRun& run) const {
   double seconds = 0;
-  if (shards_ == SearchShards::states || shards_ == SearchShards::gradients)
-    seconds += moving(Call::all_gather, run.weights, run.expert_weights);
+  if (shards_ == SearchShards::states || shards_ == SearchShards::gradients) seconds += gathering(run);
   const bool shared = shards_ != SearchShards::nothing;
   const double updated =
       shared ? run.weights / static_cast<double>(copies_.size) + run.expert_weights / static_cast<double>(experts_.size)
@@ -121,7 +127,9 @@ double SearchShape::at_the_end(const SearchRun& run) const {
 
 double SearchShape::tail(const SearchRun& run) const {
   const double sums = hideable(run) * shape_.chunks;
-  return std::max(sums - run.backward, sums / problem_.buckets) + at_the_end(run);
+  // Of what moves in each call the seconds behind it are that call's.
+  const double longer = shards_ >= SearchShards::gradients ? 0 : sums - run.backward;
+  return std::max(longer, sums / problem_.buckets) + at_the_end(run);
 }
 
 double SearchShape::least_tail(const SearchRun& run) const {
@@ -142,11 +150,16 @@ double SearchShape::times_kept(int number) const {
   return samples_ * static_cast<double>(row_.in_flight(shape_, row_.virtual_device_of(shape_, number)));
 }
 
+bool cuts_batch(const SearchProblem& problem, int64_t shards) {
+  if (problem.batch % shards != 0) return false;
+  return problem.units == 0 || (problem.units % shards == 0 && std::has_single_bit(uint64_t(problem.units / shards)));
+}
+
 bool is_possible(const SearchProblem& problem, const SearchCandidate& candidate) {
   const SearchForm& form = problem.forms[candidate.form];
   const PipelineShape shape = candidate.shape();
   if (candidate.stages * candidate.copies * form.ranks != problem.ranks) return false;
-  if (candidate.copies % form.experts != 0 || problem.batch % (candidate.copies * candidate.micro_batches) != 0)
+  if (candidate.copies % form.experts != 0 || !cuts_batch(problem, candidate.copies * candidate.micro_batches))
     return false;
   if (shape.stages() > static_cast<int>(problem.layers.size())) return false;
   if (candidate.shards != SearchShards::nothing && candidate.copies == 1) return false;

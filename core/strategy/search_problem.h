@@ -28,6 +28,7 @@ struct PerCall {
 struct SearchLayer {
   PerCall forward, backward;  // seconds
   double weights = 0;         // bytes of parameters
+  double parameters = 0;      // how many have these; each is gathered by itself
   double expert_weights = 0;  // of others, which ranks of SearchForm::experts copies share out: what each has
   // Bytes of a sample: that wait for the backward pass, that are there beside these while the layer runs, and that come
   // from the layer before.
@@ -42,8 +43,9 @@ struct SearchLayer {
 
 struct SearchForm {
   std::string name;
-  int64_t ranks = 1;    // of a copy
-  int64_t experts = 1;  // copies whose ranks share out experts
+  int64_t ranks = 1;      // of a copy
+  bool sequence = false;  // what lies between the parts of a split is cut too (split.sequence)
+  int64_t experts = 1;    // copies whose ranks share out experts
   std::vector<SearchLayer> kinds;
 };
 
@@ -51,6 +53,7 @@ struct SearchProblem {
   CostModel cost;
   int64_t ranks = 1;
   int64_t batch = 1;                     // samples
+  int64_t units = 0;                     // whose powers of two copies and micro-batches may have; 0: of any samples
   std::vector<int> layers;               // kinds, in the order of layers
   std::vector<SearchForm> forms;         // with as many kinds
   double gradients = 1;                  // bytes of a gradient for each byte of its parameter
@@ -88,7 +91,7 @@ struct SearchCost {
 // Sums over a run of layers.
 struct SearchRun {
   double forward = 0, backward = 0, again = 0;  // seconds of a call
-  double weights = 0, expert_weights = 0;
+  double weights = 0, parameters = 0, expert_weights = 0;
   double largest = 0;               // bytes of the weights of one layer, at most
   double kept = 0;                  // bytes of a sample
   double working = 0, returns = 0;  // the same, of one layer at most; what is there again while it runs
@@ -108,7 +111,7 @@ class SearchShape {
   int runs() const { return runs_; }
   // A forward and a backward call of a run.
   double seconds(const SearchRun& run) const;
-  // Behind the last call: sums that nothing hides, and the update.
+  // In front of the first and behind the last call: what nothing hides, and the update.
   double tail(const SearchRun& run) const;
   // The same, and no more than of any run with as many weights.
   double least_tail(const SearchRun& run) const;
@@ -124,6 +127,7 @@ class SearchShape {
  private:
   double share(double copies) const;
   double moving(Collective::Kind kind, double weights, double expert_weights) const;
+  double gathering(const SearchRun& run) const;
   double each_call(const SearchRun& run) const;
   double hideable(const SearchRun& run) const;
   double at_the_end(const SearchRun& run) const;
@@ -140,6 +144,8 @@ class SearchShape {
   double of_longest_ = 1, of_all_ = 0;
 };
 
+// Whether the batch may be cut into so many shards: those of all copies and micro-batches.
+bool cuts_batch(const SearchProblem& problem, int64_t shards);
 // Whether ranks, batch and layers divide so, and the schedule has a table of that shape.
 bool is_possible(const SearchProblem& problem, const SearchCandidate& candidate);
 SearchCost cost_of(const SearchProblem& problem, const SearchCandidate& candidate);

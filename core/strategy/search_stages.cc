@@ -2,6 +2,7 @@
 #include "core/strategy/search_stages.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace epl {
@@ -21,15 +22,14 @@ StageSearch::StageSearch(const SearchProblem& problem, const SearchShape& shape,
       work_(work),
       layers_(static_cast<int>(problem.layers.size())) {}
 
-// The longest run has at least its share of all weights, and no fewer seconds than the best cut gives the longest.
+// One run has at least its share of all weights, and one that of all experts, which may be another. The longest has no
+// fewer seconds than the best cut gives it.
 StageSearch::Label StageSearch::least() {
-  SearchRun share;
-  for (int l = 0; l < layers_; ++l) {
-    share.weights += kind(l).weights / shape_.runs();
-    share.expert_weights += kind(l).expert_weights / shape_.runs();
-  }
-  return {.longest = std::max(fronts_.least_longest(shape_.runs()), shape_.seconds(share)),
-          .tail = shape_.least_tail(share)};
+  const double runs = shape_.runs();
+  const SearchRun weights{.weights = fronts_.weights() / runs},
+      experts{.expert_weights = fronts_.expert_weights() / runs};
+  return {.longest = std::max({fronts_.least_longest(shape_.runs()), shape_.seconds(weights), shape_.seconds(experts)}),
+          .tail = std::max(shape_.least_tail(weights), shape_.least_tail(experts))};
 }
 
 // All runs together may have no more than all ranks, of which each run's calls in flight take a multiple of what it
@@ -48,12 +48,8 @@ double StageSearch::least_again(const SearchRun& all) const {
 }
 
 double StageSearch::bound() {
-  SearchRun all;
-  for (int l = 0; l < layers_; ++l) {
-    all.weights += kind(l).weights;
-    all.expert_weights += kind(l).expert_weights;
-  }
-  const double again = least_again(all);
+  const double again = least_again({.weights = fronts_.weights(), .expert_weights = fronts_.expert_weights()});
+  if (std::isinf(again)) return again;
   Label label = least();
   label.all = rest(0) + again;
   label.longest = std::max(label.longest, label.all / shape_.runs());
@@ -102,7 +98,7 @@ void StageSearch::reach(int runs, int end) {
   SearchRun run{.leaves = enters(end)};
   for (int begin = end - 1; begin >= runs - 1 && work_ > 0; --begin) {
     run.add(kind(begin), shape_.samples());
-    if (shape_.step(run.forward + run.backward, rest(0), 0) >= limit_) break;
+    if (shape_.step(run.forward + run.backward, rest(0), pool_.front().tail) >= limit_) break;
     if (labels(runs - 1, begin).count == 0) continue;
     --work_;
     run.enters = enters(begin);

@@ -65,6 +65,25 @@ TEST(AutoParallel, IsNeverSlowerAndHasTheBitsOfOneRank) {
   }
 }
 
+// What the units of a batch do not allow is not proposed.
+TEST(AutoParallel, ProposesWhatIsPossible) {
+  for (const int64_t ranks : {2, 3, 8}) {
+    const auto plan = plan_of(ranks, found);
+    ASSERT_TRUE(plan.ok()) << ranks << ": " << plan.status().to_string();
+    const std::string notes = join((*plan)->entry(EntryKind::train)->plan.notes, "\n");
+    EXPECT_EQ(notes.find("is not possible"), std::string::npos) << ranks << ": " << notes;
+  }
+}
+
+// Splits give the bits of one rank at this level, and others do not.
+TEST(AutoParallel, MaySplitAtLevelLayout) {
+  const auto one = plan_of(1, "", "layout"), plan = plan_of(4, found, "layout");
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  expect_same(train(plan, "found", 3, batch), train(one, "one", 3, batch), "layout");
+  const std::string notes = join((*plan)->entry(EntryKind::train)->plan.notes, "\n");
+  EXPECT_NE(notes.find("by the cost model no plan takes less than "), std::string::npos) << notes;
+}
+
 TEST(AutoParallel, SaysWhatDecided) {
   const auto plan = plan_of(4, found);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
@@ -73,7 +92,7 @@ TEST(AutoParallel, SaysWhatDecided) {
   EXPECT_GE(std::ranges::count_if(notes, is_ours), 3) << join(notes, "\n");
   const auto first = std::ranges::find_if(notes, is_ours);
   ASSERT_NE(first, notes.end());
-  EXPECT_NE(first->find(" ms for a step, rehearsed; "), std::string::npos) << *first;
+  EXPECT_NE(first->find(" ms for a step, rehearsed"), std::string::npos) << *first;
 }
 
 TEST(AutoParallel, KeepsWhatIsSet) {
@@ -128,15 +147,20 @@ TEST(SearchModel, FindsLayersAndWhatTheyHave) {
   const SearchProblem& problem = *made;
   // What comes behind the layers is one more.
   ASSERT_EQ(std::ssize(problem.layers), layers + 1);
-  EXPECT_EQ(problem.layers[1], problem.layers[2]);
-  EXPECT_NE(problem.layers[0], problem.layers[layers]);
+  // A split may cut layers that are alike in other ways.
+  const auto uncut = search_problem_of({form_of(1)}, 4);
+  ASSERT_TRUE(uncut.ok()) << uncut.status().to_string();
+  EXPECT_EQ(uncut->layers[1], uncut->layers[2]);
+  EXPECT_NE(uncut->layers[0], uncut->layers[layers]);
   EXPECT_EQ(problem.batch, 32);
+  EXPECT_EQ(problem.units, 8);
   EXPECT_EQ(problem.gradients, 1);
   EXPECT_NEAR(problem.states, 2, 0.01);  // the two moments of AdamW
   double weights = 0, half = 0;
   for (const int kind : problem.layers) {
     const SearchLayer &whole = problem.forms[0].kinds[kind], &cut = problem.forms[1].kinds[kind];
     weights += whole.weights;
+    EXPECT_EQ(whole.parameters, kind == problem.layers[layers] ? 1 : 2);
     half += cut.weights;
     EXPECT_GT(whole.forward.of(32), 0);
     EXPECT_GT(whole.backward.of(32), whole.forward.of(32) / 2);

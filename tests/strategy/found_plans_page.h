@@ -9,19 +9,29 @@ inline constexpr std::string_view found_plans = R"(
 ## Found plans
 
 With `auto.auto_parallel` the planner finds what the strategy leaves open: copies and stages, the schedule, how many
-micro-batches there are, what copies share out (`zero.level`), and what is computed again. At the levels `run` and
-`layout` it also tries to split all nodes over 2, 4 or 8 ranks. At the others a split may change bits, so none is chosen
-unasked. A key that is set stays as it is:
+micro-batches there are, what copies share out (`zero.level`), what lies in another memory, and what is computed again.
+At the levels `run` and `layout` it also tries to split all nodes over 2, 4 or 8 ranks, with and without
+`split.sequence`. At the others a split may change bits, so none is chosen unasked. A key that is set stays as it is:
 
 ```json
 {"auto.auto_parallel": true, "pipeline.num_micro_batch": 4}
 ```
 
 The model is measured as a chain of layers, in plans of one copy whose step is simulated. A search over numbers finds
-the best plans by the cost model, and knows how far they may be from the best there is. The best three are made and
-simulated beside the strategy as it is, and the fastest is taken. So no step is slower than without the key, as far as
-the simulator knows. Notes of the plan name them, and what decided. With `memory.budget` only plans within it count;
-without one, the memory of the device is the limit.
+the best plans by the cost model, and knows how far they may be from the best there is. The best three that are possible
+are made and simulated beside the strategy as it is, and the fastest is taken. So no step is slower than without the
+key, as far as the simulator knows. A model's own annotations are part of the strategy as it is. Only plans within
+`memory.budget` count. Without one, the memory of the device is the limit, also of a plan for one rank. What lies in
+files is looked at only with `offload.folder`.
+
+Notes of the plan say what was taken, what decided, and how far it may be from the best. `epl plan --why` prints them
+alone, for any strategy. `epl plan --devices 1..8` finds a plan for 1, 2, 4 and 8 devices, and says how long a step is
+and what a rank has with each, and where adding devices stops to pay:
+
+```sh
+epl plan model.onnx --batch 64 --ranks 8 --why
+epl plan model.onnx --batch 64 --devices 1..8
+```
 
 Scopes and a `default` say where nodes run, and beside them the key is an error. Experts and stages of different numbers
 of ranks are not found yet. Which layers a stage has is decided anew when the plan is made, as for

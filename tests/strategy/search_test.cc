@@ -8,6 +8,7 @@
 #include <ctime>
 #include <map>
 #include <random>
+#include <tuple>
 
 namespace epl::search_test {
 namespace {
@@ -24,33 +25,44 @@ Machine machine_of(int64_t host, double near, double far) {
   return machine;
 }
 
-SearchLayer drawn_layer(std::mt19937& random, int64_t ranks) {
+// Of drawn problems, at most.
+struct Sizes {
+  std::vector<int> ranks, batches;
+  int layers = 1, ways = 1;
+};
+
+SearchLayer drawn_layer(std::mt19937& random, int64_t ranks, int most_ways) {
   const auto some = [&](int from, int to) { return static_cast<double>(draw(random, from, to)); };
   SearchLayer layer{.forward = {some(0, 3), some(1, 12)}, .backward = {some(0, 3), some(1, 24)}};
   layer.weights = some(0, 40) / static_cast<double>(ranks);
+  layer.parameters = draw(random, 0, 3);
   layer.expert_weights = draw(random, 0, 2) == 0 ? some(1, 40) : 0;
   layer.kept = some(2, 20);
   layer.working = some(0, 10);
   layer.enters = some(1, 6);
-  for (int ways = draw(random, 0, 2); ways > 0; --ways)
+  for (int ways = draw(random, 0, most_ways); ways > 0; --ways)
     layer.again.push_back({{some(0, 2), some(0, 6)}, some(0, static_cast<int>(layer.kept))});
   return layer;
 }
 
-SearchProblem drawn(std::mt19937& random) {
-  static constexpr int some_ranks[] = {1, 2, 3, 4, 6, 8}, some_batches[] = {2, 4, 6, 8};
+int one_of(std::mt19937& random, const std::vector<int>& numbers) {
+  return numbers[static_cast<size_t>(draw(random, 0, static_cast<int>(numbers.size()) - 1))];
+}
+
+SearchProblem drawn(std::mt19937& random, const Sizes& sizes) {
   const int host = draw(random, 1, 4);
   SearchProblem problem{.cost = CostModel(machine_of(host, 30, draw(random, 2, 30)))};
-  problem.ranks = some_ranks[draw(random, 0, 5)];
-  problem.batch = some_batches[draw(random, 0, 3)];
+  problem.ranks = one_of(random, sizes.ranks);
+  problem.batch = one_of(random, sizes.batches);
+  problem.units = one_of(random, {0, 2, 4, 8});
   problem.always = draw(random, 0, 20);
   problem.states = draw(random, 0, 2);
-  const int kinds = draw(random, 1, 3), layers = draw(random, 1, 4);
+  const int kinds = draw(random, 1, 3), layers = draw(random, 1, sizes.layers);
   for (int l = 0; l < layers; ++l) problem.layers.push_back(draw(random, 0, kinds - 1));
   for (int form = draw(random, 1, 2); form > 0; --form) {
     SearchForm made{
         .name = cat("form ", form), .ranks = draw(random, 1, 2), .experts = draw(random, 1, 2), .kinds = {}};
-    for (int kind = 0; kind < kinds; ++kind) made.kinds.push_back(drawn_layer(random, made.ranks));
+    for (int kind = 0; kind < kinds; ++kind) made.kinds.push_back(drawn_layer(random, made.ranks, sizes.ways));
     problem.forms.push_back(std::move(made));
   }
   return problem;
@@ -69,17 +81,23 @@ class AllCandidates {
     }
   }
 
-  // By shape, the fastest cost within so many bytes; without `all`, of schedules that are chosen unasked.
+  // By form, copies, stages and schedule, the fastest cost within so many bytes; without `all`, of schedules that are
+  // chosen unasked.
   std::vector<double> least(double bytes, bool all) const {
-    std::vector<double> out;
+    std::map<std::tuple<size_t, const PipelineRow*, int, int, int64_t>, double> seconds;
     for (const auto& [candidate, costs] : costs_) {
       const bool asked = candidate.row->name == "gpipe" || candidate.row->name == "one_more_forward";
-      double least = -1;
+      if (asked && !all) continue;
       for (const SearchCost& cost : costs) {
-        if (cost.bytes <= bytes && (least < 0 || cost.seconds < least)) least = cost.seconds;
+        if (cost.bytes > bytes) continue;
+        const auto [known, is_new] = seconds.emplace(
+            std::tuple(candidate.form, candidate.row, candidate.stages, candidate.chunks, candidate.copies),
+            cost.seconds);
+        known->second = std::min(known->second, cost.seconds);
       }
-      if (least >= 0 && (all || !asked)) out.push_back(least);
     }
+    std::vector<double> out;
+    for (const auto& [candidate, least] : seconds) out.push_back(least);
     std::ranges::sort(out);
     return out;
   }
@@ -147,41 +165,56 @@ class AllCandidates {
   std::vector<std::pair<SearchCandidate, std::vector<SearchCost>>> costs_;
 };
 
-void expect_best(const SearchProblem& problem, const AllCandidates& all, const std::string& text) {
+// Whether there is one.
+bool expect_best(const SearchProblem& problem, const AllCandidates& all, const std::string& text) {
   const double bytes = problem.bytes > 0 ? problem.bytes : all.bytes_at(1);
   const std::vector<double> expected = all.least(bytes, false);
   const SearchResult result = search_plans(problem);
   EXPECT_TRUE(result.finished) << text;
-  ASSERT_EQ(result.best.size(), std::min<size_t>(expected.size(), 3)) << text;
-  for (size_t i = 0; i < result.best.size(); ++i) {
+  EXPECT_EQ(result.best.size(), std::min<size_t>(expected.size(), 3)) << text;
+  for (size_t i = 0; i < std::min(result.best.size(), expected.size()); ++i) {
     const SearchFound& found = result.best[i];
     const double slack = 1e-9 * expected[i];
     EXPECT_NEAR(found.cost.seconds, expected[i], slack) << text << ", " << print_candidate(problem, found.candidate);
     EXPECT_LE(found.cost.bytes, bytes) << text;
     EXPECT_TRUE(is_possible(problem, found.candidate)) << text;
   }
-  if (result.best.empty()) return;
+  if (result.best.empty() || expected.empty()) return false;
   EXPECT_NEAR(result.least_seconds, expected.front(), 1e-9 * expected.front()) << text;
   // Schedules that are left out are not faster.
   EXPECT_GE(all.least(bytes, true).front(), expected.front() * (1 - 1e-9)) << text;
+  return true;
 }
 
-TEST(Search, FindsTheBestOfAllCandidates) {
-  std::mt19937 random(11);
+// How many limits of so many problems have a plan.
+int compare_drawn(unsigned seed, int problems, const Sizes& sizes) {
+  std::mt19937 random(seed);
   int found = 0;
-  for (int n = 0; n < 40; ++n) {
-    SearchProblem problem = drawn(random);
+  for (int n = 0; n < problems && !testing::Test::HasFailure(); ++n) {
+    SearchProblem problem = drawn(random, sizes);
     const AllCandidates all(problem);
     // Without a limit, with one that most candidates are over, and with one that none keeps to. Rounding moves no
     // candidate over a limit.
     for (const double share : {1.0, 0.4, 0.1, 0.0}) {
       problem.bytes = share == 1 ? 0 : all.bytes_at(share) + (share == 0 ? -0.0123 : 0.0123);
       if (problem.bytes < 0) continue;
-      expect_best(problem, all, cat("problem ", n, ", ", share));
-      found += search_plans(problem).best.empty() ? 0 : 1;
+      found += expect_best(problem, all, cat("problem ", n, ", ", share)) ? 1 : 0;
     }
   }
-  EXPECT_GT(found, 60);
+  return found;
+}
+
+TEST(Search, FindsTheBestOfAllCandidates) {
+  EXPECT_GT(compare_drawn(11, 1000, {.ranks = {1, 2, 4}, .batches = {2, 4}, .layers = 3, .ways = 1}), 2000);
+}
+
+TEST(Search, FindsTheBestOfManyCandidates) {
+  EXPECT_GT(compare_drawn(12, 20, {.ranks = {3, 6, 8}, .batches = {6, 8}, .layers = 5, .ways = 2}), 10);
+}
+
+TEST(LongSearch, FindsTheBestOfAllCandidatesOf10000Problems) {
+  EXPECT_GT(compare_drawn(13, 9000, {.ranks = {1, 2, 3, 4}, .batches = {2, 4, 6}, .layers = 4, .ways = 2}), 9000);
+  EXPECT_GT(compare_drawn(14, 1000, {.ranks = {3, 4, 6, 8}, .batches = {4, 6, 8}, .layers = 5, .ways = 2}), 1000);
 }
 
 // A GPT on GPUs with 80 GB, eight to a host. Splits are over ranks of a host, with sums of results behind each of two
@@ -226,26 +259,33 @@ SearchProblem gpt(int layers, double width, int64_t ranks, int64_t batch) {
   return problem;
 }
 
-TEST(Search, TakesASecondFor175BillionParametersOn1024Devices) {
+// Within so many seconds, and within 1 % of the best there is. `most`: of the time that all devices take at their rate.
+void expect_soon(const SearchProblem& problem, double seconds, double flops, double most) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr double slower = 20;
-#else
-  constexpr double slower = 1;
+  seconds *= 20;
 #endif
-  const SearchProblem problem = gpt(96, 12288, 1024, 1536);
   const std::clock_t begin = std::clock();  // of the process: other programs take no part
   const SearchResult result = search_plans(problem);
-  EXPECT_LE(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, slower);
+  EXPECT_LE(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, seconds);
   ASSERT_EQ(result.best.size(), 3u);
   const SearchFound& best = result.best.front();
   const std::string text = print_candidate(problem, best.candidate);
   EXPECT_TRUE(result.finished) << result.searched << " of " << result.shapes;
   EXPECT_LE(best.cost.seconds, 1.01 * result.least_seconds) << text;
   EXPECT_LE(best.cost.bytes, problem.bytes) << text;
-  // As fast as the field's own layouts are known to be, and no faster than all devices at their rate.
-  const double least = 6 * 175e9 * 1536 * 2048 / (400e12 * 1024);
+  const double least = flops / (400e12 * static_cast<double>(problem.ranks));
   EXPECT_GT(best.cost.seconds, least) << text;
-  EXPECT_LT(best.cost.seconds, 1.6 * least) << text;
+  EXPECT_LT(best.cost.seconds, most * least) << text;
+}
+
+// As fast as the field's own layouts are known to be.
+TEST(Search, TakesASecondFor175BillionParametersOn1024Devices) {
+  expect_soon(gpt(96, 12288, 1024, 1536), 1, 6 * 175e9 * 1536 * 2048, 1.6);
+}
+
+TEST(LongSearch, TakesTenSecondsFor1000LayersOn16384Devices) {
+  constexpr double parameters = 1000.0 * 12 * 12288 * 12288;
+  expect_soon(gpt(1000, 12288, 16384, 8192), 10, 6 * parameters * 8192 * 2048, 2);
 }
 
 TEST(Search, KeepsWhatIsFixed) {
@@ -273,14 +313,14 @@ TEST(Search, GivesTheBestSoFarWhereItIsStopped) {
   SearchLimits limits{.work = 1};
   const SearchResult early = search_plans(problem, {}, limits);
   EXPECT_FALSE(early.finished);
-  EXPECT_LE(early.least_seconds, best);
+  EXPECT_LE(early.least_seconds, best * (1 + 1e-12));
   StopToken token;
   token.cancel();
   limits.stop = Stop(&token, nullptr, 0);
   const SearchResult never = search_plans(problem, {}, limits);
   EXPECT_FALSE(never.finished);
   EXPECT_TRUE(never.best.empty());
-  EXPECT_LE(never.least_seconds, best);
+  EXPECT_LE(never.least_seconds, best * (1 + 1e-12));  // but for rounding
 }
 
 TEST(Search, LessMemoryNeverTakesLessTime) {

@@ -21,6 +21,7 @@ script_test(exit_codes "tools;only_release" 300)
 script_test(slicing tools 300)
 script_test(annotated tools 300)
 script_test(pins tools 300)
+script_test(found_plans tools 300)
 script_test(odd_texts tools 300)
 # With the machine for tests, where there is one (tests/CMakeLists.txt), as the GPU.
 set(machine_of_tests "")
@@ -42,6 +43,11 @@ add_test(NAME tools.fuzz_layouts_of_cases COMMAND epl_tool fuzz-layouts --seed 1
 add_test(NAME cases.strategies COMMAND epl_tool check --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json
   --every 19 ${cases})
 set_tests_properties(cases.strategies PROPERTIES LABELS "cases;only_release" TIMEOUT 900)
+# Plans that are found, of a few cases; the standard list has them for all.
+add_test(NAME cases.found COMMAND epl_tool check --strategies ${PROJECT_SOURCE_DIR}/tests/cases/found.json
+  ${PROJECT_SOURCE_DIR}/tests/cases/mlp_sgd_legacy ${PROJECT_SOURCE_DIR}/tests/cases/gpt_legacy_adamw
+  ${PROJECT_SOURCE_DIR}/tests/cases/cnn_adam_dynamo)
+set_tests_properties(cases.found PROPERTIES LABELS cases TIMEOUT 300)
 add_test(NAME cases.strategies_over_processes COMMAND epl_tool check --processes 4 --every 97
   --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json ${cases})
 set_tests_properties(cases.strategies_over_processes PROPERTIES LABELS "cases;only_release" TIMEOUT 900)
