@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view note_of_search = "why: auto.auto_parallel: ";
 constexpr int64_t most_devices = 4096;  // that the library makes a plan for
-constexpr double hardly = 0.9;          // of the seconds before
+constexpr double hardly = 0.9;          // of the seconds with fewer
 
 std::string text_of_stage(const Plan& plan, std::string_view stage) {
   return text_of(epl_plan_print, plan.get(), stage.data(), stage.size(), nullptr);
@@ -91,9 +91,11 @@ std::vector<int64_t> device_counts(const std::string& text) {
 }
 
 int64_t worth_of_devices(const std::vector<Scaled>& steps) {
-  size_t at = 0;
-  while (at + 1 < steps.size() && steps[at + 1].seconds <= hardly * steps[at].seconds) ++at;
-  return steps.empty() ? 0 : steps[at].devices;
+  const Scaled* best = nullptr;
+  for (const Scaled& one : steps) {
+    if (!best || one.seconds <= hardly * best->seconds) best = &one;
+  }
+  return best ? best->devices : 0;
 }
 
 int print_scaling(const std::vector<int64_t>& counts, const std::function<Plan(int64_t)>& make, bool json) {

@@ -21,7 +21,7 @@ struct Scaled {
   int64_t devices = 0;
   double seconds = 0;
 };
-// The number of devices from which on more make no step shorter by a tenth; the counts ascend.
+// The last number of devices that makes a step a tenth shorter than fewer do; the numbers ascend.
 int64_t worth_of_devices(const std::vector<Scaled>& steps);
 // A line for each number of devices, whose plan `make` makes, and where adding devices stops to pay. A number that no
 // plan is possible for is said.

@@ -109,7 +109,9 @@ Plan find_plan(const Engine& engine, const Model& model, const Trainer& trainer,
   return make_plan(model, trainer, strategy, o);
 }
 
-int run_plan(const JobOptions& o, const PlanOutput& output) {
+int run_plan(JobOptions o, const PlanOutput& output) {
+  // A device of the processor is a core, however many of them ranks of this process could share.
+  if (!output.devices.empty() && o.threads == 0) o.threads = 1;
   Engine engine = make_engine(o);
   Model model = load_model(engine, o.model);
   Trainer trainer = make_trainer(engine, o);

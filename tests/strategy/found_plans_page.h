@@ -26,7 +26,8 @@ files is looked at only with `offload.folder`.
 
 Notes of the plan say what was taken, what decided, and how far it may be from the best. `epl plan --why` prints them
 alone, for any strategy. `epl plan --devices 1..8` finds a plan for 1, 2, 4 and 8 devices, and says how long a step is
-and what a rank has with each, and where adding devices stops to pay:
+and what a rank has with each, and where adding devices stops to pay. On the processor a device is a core then, unless
+`--threads` says otherwise:
 
 ```sh
 epl plan model.onnx --batch 64 --ranks 8 --why

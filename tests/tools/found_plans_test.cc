@@ -22,7 +22,8 @@ TEST(DeviceCounts, RefuseWhatIsNoNumber) {
 TEST(WorthOfDevices, EndsWhereAStepIsHardlyShorter) {
   EXPECT_EQ(worth_of_devices({{1, 8}, {2, 4}, {4, 2.1}, {8, 2}}), 4);
   EXPECT_EQ(worth_of_devices({{1, 8}, {2, 4}}), 2);
-  EXPECT_EQ(worth_of_devices({{1, 8}, {2, 9}, {4, 1}}), 1);
+  EXPECT_EQ(worth_of_devices({{1, 8}, {2, 9}, {4, 1}}), 4);
+  EXPECT_EQ(worth_of_devices({{1, 8}, {2, 7.5}, {4, 7.3}, {8, 7}}), 8);
   EXPECT_EQ(worth_of_devices({{3, 1}}), 3);
 }
 
