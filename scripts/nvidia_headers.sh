@@ -1,6 +1,6 @@
 # Fetches NVIDIA's headers of cuBLASLt, NCCL and NVML for the tests that compare our declarations with them, into
-# build/nvidia (7 MB; the wheels of cuBLASLt and NCCL have hundreds of megabytes and are not kept). Run alone, or sourced
-# by ./test, which goes on where there are none: the tests are then skipped.
+# build/nvidia (7 MB; the wheels of cuBLASLt and NCCL have hundreds of megabytes and are not kept). Run alone, or
+# sourced by ./test, which goes on where there are none: the tests are then skipped.
 cublas_headers_wanted=13.1.0.3
 
 fetch_nvidia_headers() {

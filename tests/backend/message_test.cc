@@ -159,6 +159,31 @@ TEST_P(Ranks, an_event_behind_a_send_comes_when_it_was_taken) {
   });
 }
 
+// Streams are not waited for in between: the first call of a subgroup finds one of all ranks at work.
+TEST_P(Ranks, a_subgroup_is_called_behind_calls_that_go_on) {
+  if (ranks() < 3) return;
+  std::atomic<int> called{0};
+  on_ranks(*device, group, [&](int r, Communicator& c, Stream& s) {
+    Device& own = device->of_rank(r);
+    Numbers x(own, 1), all(own, c.size()), two(own, 2);
+    x.set(s, 100 + r);
+    const auto gather = [&](Communicator& among, Numbers& to) {
+      const Status status = among.run(
+          s, {.kind = Kind::all_gather, .dtype = DType::i64, .count = 1, .source = x.data(), .target = to.data()});
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    };
+    gather(c, all);
+    const auto low = r < 2 ? c.split("low", std::vector<int>{0, 1}) : unsupported("no member");
+    EXPECT_EQ(low.ok(), r < 2) << low.status().to_string();
+    if (low.ok()) gather(**low, two);
+    if (r < 2) ++called;
+    while (called < 2) std::this_thread::yield();  // who waits for a device lets it go on
+    for (int p = 0; low.ok() && p < 2; ++p) EXPECT_EQ(two.get(s)[static_cast<size_t>(p)], 100 + p);
+    for (int p = 0; p < c.size(); ++p) EXPECT_EQ(all.get(s)[static_cast<size_t>(p)], 100 + p);
+    EXPECT_TRUE(run(c, s, {.kind = Kind::barrier}).ok());
+  });
+}
+
 // What processes say of themselves lies on the host, whatever memory the device has.
 TEST_P(Ranks, tell_each_other_what_is_on_the_host) {
   if (!joined()) return;

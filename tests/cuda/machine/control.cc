@@ -43,6 +43,8 @@ extern "C" __attribute__((visibility("default"))) uint64_t epl_test_machine_coun
                                                      {"commands", counts.commands},
                                                      {"library_calls", counts.library_calls},
                                                      {"peer_copies", counts.peer_copies},
+                                                     {"recorded", counts.recorded},
+                                                     {"graphs", counts.graphs},
                                                      {"staged_copies", counts.staged_copies},
                                                      {"orders", machine.settings.orders ? 1 : 0},
                                                      {"allocations", counts.allocations}};

@@ -21,7 +21,8 @@ const char* epl_test_machine_findings();
 const char* epl_test_machine_last_error();
 
 // "launches", "instructions", "steps", "commands", "allocations", "used", "library_calls", "orders", "peer_copies",
-// "staged_copies": a number of the machine. "used_1": of device 1.
+// "staged_copies", "recorded" (nodes of graphs), "graphs" (that were launched): a number of the machine. "used_1": of
+// device 1.
 uint64_t epl_test_machine_count(const char* what);
 
 // For libraries that stand beside the driver. Rows of device memory that a command reads, or writes: `bytes` of each.

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tests/cuda/machine/driver.h"
+#include "tests/cuda/machine/graph.h"
 
 namespace epl::cuda_machine {
 namespace {
@@ -42,6 +43,21 @@ const ErrorRow kErrors[] = {
     {kMisalignedAddress, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
     {kLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {kNotSupported, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {kCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
+    {kCaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+     "operation failed due to a previous error during capture"},
+    {kCaptureMerge, "CUDA_ERROR_STREAM_CAPTURE_MERGE",
+     "operation would result in a merge of separate capture sequences"},
+    {kCaptureUnmatched, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "capture was not ended in the same stream as it began"},
+    {kCaptureUnjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"},
+    {kCaptureIsolation, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+     "dependency created on uncaptured work in another stream"},
+    {kCaptureImplicit, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
+    {kCapturedEvent, "CUDA_ERROR_CAPTURED_EVENT",
+     "operation not permitted on an event last recorded in a capturing stream"},
+    {kCaptureWrongThread, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
+     "attempt to terminate a thread-local capture sequence from another thread"},
     {kUnknown, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 
@@ -217,6 +233,7 @@ EPL_DRIVER cuCtxGetDevice(int* device) {
 EPL_DRIVER cuCtxSynchronize() {
   return call([&](Machine& machine, auto& lock) {
     Context& context = machine.current();
+    check_not_recorded(machine, context, "waiting for a context");
     machine.wait_for_all(lock, context);
     require(context.sticky == kSuccess, context.sticky, "a command of this context failed");
   });

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tests/cuda/machine/driver.h"
+#include "tests/cuda/machine/graph.h"
 
 namespace epl::cuda_machine {
 
@@ -100,6 +101,9 @@ void copy_bytes(Copy copy, void* stream_handle, bool wait, Machine& machine, std
   const auto pageable = [&](const Side& side) {
     return side.host != nullptr && !machine.pinned(side.host, span(side, copy));
   };
+  // Stricter than the driver: nobody keeps such memory in its place until the graph is carried out.
+  if (stream.capture && (pageable(copy.from) || pageable(copy.to)))
+    refuse(*stream.capture, kCaptureUnsupported, "a recorded copy touches memory of the host that is not pinned");
   std::shared_ptr<std::vector<std::byte>> staged;
   if (pageable(copy.from)) {
     staged = std::make_shared<std::vector<std::byte>>(copy.from.host, copy.from.host + span(copy.from, copy));
@@ -157,6 +161,7 @@ EPL_DRIVER cuMemGetInfo_v2(size_t* free, size_t* total) {
 EPL_DRIVER cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   return call([&](Machine& machine, auto&) {
     const int device = machine.current().device;
+    check_no_recording(machine, "an allocation");
     require(address != nullptr && bytes > 0, kInvalidValue, "an allocation of nothing");
     ++machine.counts.allocations;
     const bool fails = machine.settings.allocation_fails > 0 && --machine.settings.allocation_fails == 0;
@@ -171,6 +176,7 @@ EPL_DRIVER cuMemAlloc_v2(uint64_t* address, size_t bytes) {
 EPL_DRIVER cuMemFree_v2(uint64_t address) {
   return call([&](Machine& machine, auto& lock) {
     Context& context = machine.current();
+    check_no_recording(machine, "the release of memory");
     if (address == 0) return;
     Allocation* allocation = machine.memory.find(address);
     require(allocation != nullptr && !allocation->freed && allocation->of_program && allocation->address == address,
@@ -184,6 +190,7 @@ EPL_DRIVER cuMemFree_v2(uint64_t address) {
 EPL_DRIVER cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
   return call([&](Machine& machine, auto&) {
     machine.current();
+    check_no_recording(machine, "memory of the host");
     require(memory != nullptr && bytes > 0 && flags <= 7, kInvalidValue, "memory of the host");
     void* made = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     require(made != nullptr, kOutOfMemory, "the host has no memory");
@@ -197,6 +204,7 @@ EPL_DRIVER cuMemAllocHost_v2(void** memory, size_t bytes) { return cuMemHostAllo
 EPL_DRIVER cuMemFreeHost(void* memory) {
   return call([&](Machine& machine, auto& lock) {
     Context& context = machine.current();
+    check_no_recording(machine, "the release of memory of the host");
     const auto range = machine.host.find(reinterpret_cast<uint64_t>(memory));
     require(range != machine.host.end() && range->second.ours, kInvalidValue, "this memory is not the driver's");
     machine.wait_for_all(lock, context);
@@ -208,6 +216,7 @@ EPL_DRIVER cuMemFreeHost(void* memory) {
 EPL_DRIVER cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
   return call([&](Machine& machine, auto&) {
     machine.current();
+    check_no_recording(machine, "memory of the host");
     require(memory != nullptr && bytes > 0 && flags <= 15, kInvalidValue, "memory of the host");
     const auto begin = reinterpret_cast<uint64_t>(memory);
     const auto next = machine.host.lower_bound(begin);
@@ -221,6 +230,7 @@ EPL_DRIVER cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
 EPL_DRIVER cuMemHostUnregister(void* memory) {
   return call([&](Machine& machine, auto& lock) {
     Context& context = machine.current();
+    check_no_recording(machine, "memory that is no longer pinned");
     const auto range = machine.host.find(reinterpret_cast<uint64_t>(memory));
     require(range != machine.host.end() && !range->second.ours, kHostMemoryNotRegistered, "this memory is not pinned");
     machine.wait_for_all(lock, context);

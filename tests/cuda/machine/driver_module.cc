@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tests/cuda/machine/driver.h"
+#include "tests/cuda/machine/graph.h"
 
 namespace epl::cuda_machine {
 namespace {
@@ -16,6 +17,7 @@ Function& function_of(Machine& machine, void* handle) {
 void load_module(Machine& machine, void** handle, const void* image) {
   require(handle != nullptr && image != nullptr, kInvalidValue, "no module");
   Context& context = machine.current();
+  check_no_recording(machine, "a module");
   const auto* text = static_cast<const char*>(image);
   require(std::memcmp(text,
                       "\x7f"
@@ -108,7 +110,7 @@ void launch_kernel(Machine& machine, std::unique_lock<std::mutex>& lock, Functio
   ++machine.counts.launches;
   const bool fails = machine.settings.launch_fails > 0 && --machine.settings.launch_fails == 0;
   const int device = stream.context->device;
-  submit(lock, stream, [&machine, fails, device, launch = std::move(launch)](const Command& command) mutable {
+  auto carry_out = [&machine, fails, device, launch = std::move(launch)](const Command& command) mutable {
     if (fails) throw Fault(kLaunchFailed, "kernel '" + launch.code->name + "' fails as the test's settings want");
     launch.command = command.number;
     launch.before = machine.before(command);
@@ -130,7 +132,8 @@ void launch_kernel(Machine& machine, std::unique_lock<std::mutex>& lock, Functio
       throw;
     }
     count();
-  });
+  };
+  submit(lock, stream, std::move(carry_out), &function);
   check(*stream.context);
 }
 
@@ -150,6 +153,7 @@ EPL_DRIVER cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, 
 EPL_DRIVER cuModuleUnload(void* handle) {
   return call([&](Machine& machine, auto& lock) {
     Loaded& loaded = module_of(machine, handle);
+    check_no_recording(machine, "the end of a module");
     machine.wait_for_all(lock, *loaded.context);
     for (const auto& [name, variable] : loaded.module->variables) {
       if (!variable->freed) machine.memory.free(*variable);

@@ -1,16 +1,15 @@
 // The driver's functions: streams and events.
 #include "tests/cuda/machine/driver.h"
+#include "tests/cuda/machine/graph.h"
 
 namespace epl::cuda_machine {
 
-Command& submit(std::unique_lock<std::mutex>& lock, Stream& stream, std::function<void(const Command&)> run) {
+void submit(std::unique_lock<std::mutex>& lock, Stream& stream, std::function<void(const Command&)> run,
+            const Function* function) {
   Machine& machine = Machine::get();
-  Command& command = machine.issue(stream, std::move(run));
-  if (machine.settings.eager) {
-    const uint32_t number = command.number;
-    machine.wait(lock, [&] { return machine.done(number); });
-  }
-  return command;
+  if (recorded(machine, stream, run, false, function)) return;
+  const uint32_t number = machine.issue(stream, std::move(run)).number;
+  if (machine.settings.eager) machine.wait(lock, [&] { return machine.done(number); });
 }
 
 void check(const Context& context) {
@@ -23,6 +22,32 @@ Event& event_of(Machine& machine, void* handle) {
   auto* event = static_cast<Event*>(handle);
   require(machine.all_events.count(event) != 0, kInvalidHandle, "this is no event, or one that was destroyed");
   return *event;
+}
+
+// By an event of a recording the stream takes part in that.
+bool wait_in_recording(Stream& stream, const Event& event) {
+  if (!event.capture) {
+    if (stream.capture && event.command != 0)
+      refuse(*stream.capture, kCaptureIsolation, "a stream that is recorded waits for what is not");
+    return stream.capture != nullptr;
+  }
+  Capture& capture = *event.capture;
+  require(!capture.ended, kCapturedEvent, "the event is of a recording that has ended");
+  if (&stream == stream.context->own.get())
+    refuse(capture, kCaptureImplicit, "the context's own stream waits for one that is recorded");
+  if (stream.capture && stream.capture != event.capture) {
+    stream.capture->spoiled = true;
+    refuse(capture, kCaptureMerge, "a stream that is recorded waits for another recording");
+  }
+  require(!capture.spoiled, kCaptureInvalidated, "the recording has failed before");
+  capture.streams.insert(&stream);
+  stream.capture = event.capture;
+  stream.tails.insert(stream.tails.end(), event.tails.begin(), event.tails.end());
+  return true;
+}
+
+void check_not_captured(const Event& event) {
+  if (event.capture) refuse(*event.capture, kCapturedEvent, "the event was recorded in a stream that is recorded");
 }
 
 int create_stream(void** handle, unsigned flags, int priority) {
@@ -58,6 +83,7 @@ EPL_DRIVER cuStreamDestroy_v2(void* handle) {
   return call([&](Machine& machine, auto& lock) {
     auto* stream = static_cast<Stream*>(handle);
     require(machine.all_streams.count(stream) != 0, kInvalidHandle, "this is no stream, or one that was destroyed");
+    check_not_recorded(*stream, "the end");
     Rest::leave(machine, lock, *stream);
   });
 }
@@ -65,6 +91,7 @@ EPL_DRIVER cuStreamDestroy_v2(void* handle) {
 EPL_DRIVER cuStreamSynchronize(void* handle) {
   return call([&](Machine& machine, auto& lock) {
     Stream& stream = machine.stream(handle);
+    check_not_recorded(stream, "waiting for the end");
     machine.wait_for(lock, stream);
     check(*stream.context);
   });
@@ -73,6 +100,7 @@ EPL_DRIVER cuStreamSynchronize(void* handle) {
 EPL_DRIVER cuStreamQuery(void* handle) {
   return call([&](Machine& machine, auto& lock) {
     Stream& stream = machine.stream(handle);
+    check_not_recorded(stream, "a question after the end");
     machine.step(lock);  // who asks again and again sees it go on
     check(*stream.context);
     require(machine.done(stream.last), kNotReady, "the stream is not done");
@@ -85,6 +113,7 @@ EPL_DRIVER cuStreamWaitEvent(void* handle, void* event_handle, unsigned flags) {
     require(flags == 0, kInvalidValue, "flags of a wait");
     Stream& stream = machine.stream(handle);
     const Event& event = event_of(machine, event_handle);
+    if (wait_in_recording(stream, event)) return;
     if (event.command == 0) return;  // never recorded: nothing to wait for
     // The wait is a command of its own, so that what was issued before does not wait.
     stream.needs.push_back(event.command);
@@ -96,7 +125,8 @@ EPL_DRIVER cuStreamWaitEvent(void* handle, void* event_handle, unsigned flags) {
 EPL_DRIVER cuLaunchHostFunc(void* handle, void (*function)(void*), void* argument) {
   return call([&](Machine& machine, auto&) {
     Stream& stream = machine.stream(handle);
-    machine.issue(stream, [function, argument](const Command&) { function(argument); }).on_host = true;
+    std::function<void(const Command&)> run = [function, argument](const Command&) { function(argument); };
+    if (!recorded(machine, stream, run, true)) machine.issue(stream, std::move(run)).on_host = true;
   });
 }
 
@@ -127,20 +157,26 @@ EPL_DRIVER cuEventRecord(void* handle, void* stream_handle) {
     Stream& stream = machine.stream(stream_handle);
     Event& event = event_of(machine, handle);
     require(event.context == stream.context, kInvalidHandle, "the event is of another context than the stream");
-    const Command& command = submit(lock, stream, [&machine, handle](const Command& now) {
+    event.capture = stream.capture;
+    event.tails = stream.tails;
+    if (event.capture) {
+      require(!event.capture->spoiled, kCaptureInvalidated, "the recording has failed before");
+      return;
+    }
+    submit(lock, stream, [&machine, handle](const Command& now) {
       auto* recorded = static_cast<Event*>(handle);
       if (machine.all_events.count(recorded) != 0 && recorded->command == now.number)
         recorded->time = machine.counts.steps + machine.counts.carried_out;
     });
     event.command = stream.last;
     event.clock = stream.clock;
-    (void)command;
   });
 }
 
 EPL_DRIVER cuEventQuery(void* handle) {
   return call([&](Machine& machine, auto& lock) {
     const Event& event = event_of(machine, handle);
+    check_not_captured(event);
     machine.step(lock);
     check(*event.context);
     require(machine.done(event.command), kNotReady, "the event is not reached");
@@ -151,6 +187,7 @@ EPL_DRIVER cuEventQuery(void* handle) {
 EPL_DRIVER cuEventSynchronize(void* handle) {
   return call([&](Machine& machine, auto& lock) {
     const Event& event = event_of(machine, handle);
+    check_not_captured(event);
     const uint32_t command = event.command;
     const Clock clock = event.clock;
     const Context& context = *event.context;
@@ -164,6 +201,7 @@ EPL_DRIVER cuEventSynchronize(void* handle) {
 EPL_DRIVER cuEventElapsedTime_v2(float* milliseconds, void* begin, void* end) {
   return call([&](Machine& machine, auto&) {
     const Event &first = event_of(machine, begin), &second = event_of(machine, end);
+    require(!first.capture && !second.capture, kCapturedEvent, "the event was recorded in a stream that is recorded");
     require(first.command != 0 && second.command != 0 && first.timed && second.timed, kInvalidHandle,
             "an event without a time");
     require(machine.done(first.command) && machine.done(second.command), kNotReady, "an event is not reached");

@@ -36,6 +36,15 @@ enum Result : int {
   kLaunchFailed = 719,
   kDeviceUnavailable = 46,
   kNotSupported = 801,
+  kCaptureUnsupported = 900,
+  kCaptureInvalidated = 901,
+  kCaptureMerge = 902,
+  kCaptureUnmatched = 903,
+  kCaptureUnjoined = 904,
+  kCaptureIsolation = 905,
+  kCaptureImplicit = 906,
+  kCapturedEvent = 907,
+  kCaptureWrongThread = 908,
   kUnknown = 999,
 };
 

@@ -5,7 +5,12 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "tests/cuda/machine/graph.h"
+
 namespace epl::cuda_machine {
+
+Machine::Machine() = default;
+Machine::~Machine() = default;
 
 void join(Clock& clock, const Clock& other) {
   if (clock.size() < other.size()) clock.resize(other.size());
@@ -99,6 +104,9 @@ void Machine::drop(Stream& stream) {
 }
 
 void Machine::destroy(Context& context) {
+  const auto of_context = [&](const Stream* stream) { return stream->context == &context; };
+  std::erase_if(executables, [&](const auto& one) { return std::ranges::any_of(one.second->chains, of_context); });
+  std::erase_if(captures, [&](const auto& one) { return std::ranges::any_of(one->streams, of_context); });
   while (!context.streams.empty()) {
     Stream* stream = *context.streams.begin();
     drop(*stream);
@@ -144,6 +152,8 @@ bool Machine::pinned(const void* address, int64_t bytes) const {
 
 // Memory that was reserved stays so: an address that somebody kept is told from a new one.
 void Machine::reset() {
+  captures.clear();
+  graphs.clear();
   while (!primary_.empty()) destroy(*primary_.begin()->second);
   settings = {};
   random.seed(settings.seed);

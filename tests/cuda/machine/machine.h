@@ -24,6 +24,9 @@ using Clock = std::vector<uint32_t>;
 void join(Clock& clock, const Clock& other);
 
 struct Context;
+struct Capture;
+struct Graph;
+struct Executable;
 
 struct Command {
   uint32_t number = 0;
@@ -39,10 +42,12 @@ struct Stream {
   int priority = 0;
   uint32_t index = 0;  // in clocks
   std::deque<Command> commands;
-  uint32_t last = 0;            // the command issued last
-  Clock clock;                  // of it
-  std::vector<uint32_t> needs;  // of the next command: events it was told to wait for
-  bool busy = false;            // a function of the host runs
+  uint32_t last = 0;                 // the command issued last
+  Clock clock;                       // of it
+  std::vector<uint32_t> needs;       // of the next command: events it was told to wait for
+  bool busy = false;                 // a function of the host runs
+  std::shared_ptr<Capture> capture;  // the recording that it takes part in
+  std::vector<size_t> tails;         // the nodes that its next one follows
 };
 
 struct Event {
@@ -51,6 +56,8 @@ struct Event {
   uint32_t command = 0;  // the record; 0: none
   Clock clock;
   uint64_t time = 0;
+  std::shared_ptr<Capture> capture;  // in which it was recorded last
+  std::vector<size_t> tails;         // the nodes it stands behind
 };
 
 struct Function {
@@ -103,6 +110,8 @@ struct Counts {
   uint64_t peer_copies = 0;    // between two devices
   uint64_t staged_copies = 0;  // of them, those without access
   uint64_t carried_out = 0;    // commands
+  uint64_t recorded = 0;       // nodes of graphs
+  uint64_t graphs = 0;         // that were launched
 };
 
 class Machine {
@@ -156,8 +165,13 @@ class Machine {
   std::set<Loaded*> all_modules;
   std::set<Function*> all_functions;
   std::set<int> lost;
+  std::vector<std::shared_ptr<Capture>> captures;  // that go on
+  std::map<void*, std::unique_ptr<Graph>> graphs;
+  std::map<void*, std::unique_ptr<Executable>> executables;
 
  private:
+  Machine();
+  ~Machine();
   std::map<int, std::unique_ptr<Context>>::const_iterator find_context(Context* context) const;
   bool ready(const Stream& stream) const;
   void carry_out(std::unique_lock<std::mutex>& lock, Stream& stream);
