@@ -6,6 +6,7 @@
 
 #include "core/ir/op.h"
 #include "core/ir/rewriter.h"
+#include "core/program/live_bytes.h"
 #include "core/program/transfer.h"
 #include "core/strategy/node_cost.h"
 
@@ -150,6 +151,7 @@ class FetchesAhead {
         local_(local),
         cost_(cost),
         now_(graph, out_),
+        live_(live_bytes(graph)),
         in_front_(graph.node_count()),
         done_(graph.node_count(), false) {}
 
@@ -179,38 +181,63 @@ class FetchesAhead {
     return *std::ranges::find(memory_kinds, name, memory_kind_name);
   }
 
+  double copy_seconds(NodeId fetch) const {
+    return cost_.launch() + cost_.other(memory_of(fetch), static_cast<double>(bytes(fetch)));
+  }
+
+  // Bytes that there may be while any node of a block runs: as many as there are at most if nothing comes ahead. What
+  // one node fetches has to come while the one before it runs, if there is no other time for it.
+  int64_t most_bytes(const std::vector<NodeId>& nodes, const std::vector<double>& begins,
+                     const std::vector<int64_t>& there) const {
+    int64_t most = *std::ranges::max_element(there), together = 0;
+    double seconds = 0;  // of copies that wait for the next node that computes
+    int before = -1;     // that has fetched
+    for (int p = 0, first = 0; p < std::ssize(nodes); ++p) {
+      if (fetches(nodes[p])) {
+        if (together == 0) first = p;
+        together += bytes(nodes[p]);
+        seconds += copy_seconds(nodes[p]);
+      } else if (together > 0 && begins[p + 1] > begins[p]) {
+        if (before >= 0 && begins[first] - begins[before + 1] < seconds)
+          most = std::max(most, there[before] + together);
+        before = p;
+        together = 0;
+        seconds = 0;
+      }
+    }
+    return most;
+  }
+
   // Where the fetches of one block stand. From the last one to the first: each has to end when its node begins and when
   // the next one begins.
   void place(const std::vector<NodeId>& nodes) {
     const auto count = static_cast<int>(nodes.size());
     std::vector<double> begins(nodes.size() + 1, 0);
     std::map<NodeId, int> position;
-    int64_t largest = 0, together = 0;  // bytes
+    std::vector<int64_t> there;  // bytes while each node runs, with what has come ahead
     for (int p = 0; p < count; ++p) {
       begins[p + 1] = begins[p] + seconds(nodes[p]);
       position[nodes[p]] = p;
-      together = fetches(nodes[p]) ? together + bytes(nodes[p]) : 0;
-      largest = std::max(largest, together);
+      there.push_back(live_[nodes[p]]);
     }
+    const int64_t most = most_bytes(nodes, begins, there);
     double free = begins[count];  // when the stream has to be done with what it brings
     for (int p = count; p-- > 0;) {
       if (!fetches(nodes[p])) continue;
-      free = std::min(free, begins[p]) - cost_.launch() -
-             cost_.other(memory_of(nodes[p]), static_cast<double>(bytes(nodes[p])));
+      free = std::min(free, begins[p]) - copy_seconds(nodes[p]);
       int earliest = 0;
       if (const NodeId made = graph_.value(graph_.node(nodes[p]).inputs[0]).producer; position.contains(made))
         earliest = position.at(made) + 1;
       int at = p;
-      int64_t between = 0;  // that other fetches bring meanwhile
-      while (at > earliest && begins[at] > free) {
-        if (fetches(nodes[at - 1])) {
-          between += bytes(nodes[at - 1]);
-          if (between > largest) break;
-        }
+      int64_t between = 0;  // that other fetches bring, which come before this one
+      while (at > earliest && begins[at] > free && there[at - 1] + between + bytes(nodes[p]) <= most) {
         --at;
+        if (fetches(nodes[at])) between += bytes(nodes[at]);
       }
       while (at < p && fetches(nodes[at])) ++at;  // in front of what computes
-      if (at < p) in_front_[nodes[at]].insert(in_front_[nodes[at]].begin(), nodes[p]);
+      if (at == p) continue;
+      in_front_[nodes[at]].insert(in_front_[nodes[at]].begin(), nodes[p]);
+      for (int meanwhile = at; meanwhile < p; ++meanwhile) there[meanwhile] += bytes(nodes[p]);
     }
   }
   int64_t bytes(NodeId fetch) const { return graph_.type(graph_.node(fetch).inputs[0]).bytes(); }
@@ -228,6 +255,7 @@ class FetchesAhead {
   const CostModel& cost_;
   Graph out_;
   GraphRewriter now_;
+  const ByNode<int64_t> live_;
   ByNode<std::vector<NodeId>> in_front_;  // of a node: fetches that stand there
   ByNode<bool> done_;
 };

@@ -19,8 +19,8 @@ bool is_fetch(const Node& node);
 
 // For devices that copy beside what they compute: the graph of `local`, fused or not, in which each fetch stands so
 // early that what it brings is there when it is needed, by the cost model and with one stream for all fetches. What has
-// come and waits takes no more memory than what one node fetches at most. State may come before the state begins to
-// change.
+// come and waits raises the peak of its block only where the copy has no other time than that of the node before. State
+// may come before the state begins to change.
 Graph with_fetches_ahead(const Graph& graph, const LocalGraph& local, const CostModel& cost);
 
 }  // namespace epl
