@@ -121,8 +121,8 @@ class BlockSearch {
         if (!twice_[n]) way.kept += bytes(v);
         if (!twice_[n] && !goes_on_ && v == block_.out) way.out = GoesOn::stays;
         // What an early result is made of has gone when it is there.
-        if (!twice_[n] && held_[v] < 0 && !goes_on) way.early -= bytes(v);
-        if (since == early_step && (held_[v] >= 0 || goes_on)) way.early += bytes(v);
+        if (!twice_[n] && held_[v] < early_step && !goes_on) way.early -= bytes(v);
+        if (since == early_step && (held_[v] >= early_step || goes_on)) way.early += bytes(v);
         if (held_[v] < std::max(since, 0)) continue;
         level_[std::max(since, 0)] += bytes(v);
         level_[held_[v] + 1] -= bytes(v);
@@ -138,7 +138,7 @@ class BlockSearch {
     way.takes = since != not_again;
     way.through = since == early_step;
     const bool goes = way.takes && !block_.in_is_taken_before;
-    if (way.through && goes && held_[in] < 0) way.early -= bytes(in);
+    if (way.through && goes && held_[in] < early_step) way.early -= bytes(in);
     way.whole = way.before = way.after = nothing;
     double now = 0;
     for (int s = 0; s < std::ssize(own_.steps); ++s) {

@@ -25,6 +25,25 @@ struct Joined {
 using JoinedLists = std::array<std::vector<Joined>, 4>;
 constexpr size_t early_list = static_cast<size_t>(GoesOn::early), kept_list = static_cast<size_t>(GoesOn::kept);
 
+// Tells early of many joined ways that another one beats, so that these are never sorted. Kept bytes are looked at in
+// so many steps: of ways in a lower one, the least seconds.
+class LeastSoFar {
+ public:
+  explicit LeastSoFar(double bytes) : width_(std::max(bytes, 1e-300) / steps) { least_.fill(infinite); }
+  // False: another one keeps less and takes no longer.
+  bool add(double kept, double seconds) {
+    const auto step = static_cast<size_t>(std::clamp(kept / width_, 0.0, steps - 1.0));
+    if (step > 0 && least_[step - 1] <= seconds) return false;
+    for (size_t s = step; s < steps && least_[s] > seconds; ++s) least_[s] = seconds;
+    return true;
+  }
+
+ private:
+  static constexpr size_t steps = 512;
+  double width_;
+  std::array<double, steps> least_;
+};
+
 class Joining {
  public:
   Joining(const RecomputeProblem& problem, const std::vector<RecomputeBlock>& blocks, const RecomputeLimit& limit)
@@ -75,6 +94,8 @@ class Joining {
     const double forward = limit_.bytes - other - block.forward;
     const std::vector<const BlockWay*>& own = ways_[b];
     JoinedLists& next = lists_[b + 1];
+    std::array<LeastSoFar, 4> least = {LeastSoFar(limit_.bytes), LeastSoFar(limit_.bytes), LeastSoFar(limit_.bytes),
+                                       LeastSoFar(limit_.bytes)};
     for (size_t list = 0; list < 4; ++list) {
       const bool needed = list >= kept_list, is_early = list == early_list, is_kept = list == kept_list;
       const bool counted = is_kept || list == static_cast<size_t>(GoesOn::stays);
@@ -90,6 +111,7 @@ class Joining {
           const double kept = joined.kept + way.kept;
           if (kept > limit_.kept) continue;
           const bool goes_early = way.out == GoesOn::early;
+          if (!goes_early && !least[static_cast<size_t>(way.out)].add(kept, joined.seconds + way.seconds)) continue;
           const double before = way.through && is_early ? joined.early : 0;
           next[static_cast<size_t>(way.out)].push_back({kept, goes_early ? way.early + before : 0,
                                                         joined.seconds + way.seconds, static_cast<int>(j),

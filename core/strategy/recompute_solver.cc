@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/strategy/recompute_bound.h"
 #include "core/strategy/recompute_join.h"
 
 namespace epl {
@@ -104,7 +103,7 @@ void RecomputeSolver::improve(ComputedAgain& again, double bytes) const {
 }
 
 std::optional<RecomputeChoice> RecomputeSolver::within(double bytes) const {
-  if (most_ <= bytes) return priced(ComputedAgain(problem_.nodes.size()), 0);
+  if (most_ <= bytes) return priced(ComputedAgain(problem_.nodes.size()), bytes, 0, {});
   constexpr double any = std::numeric_limits<double>::infinity();
   const PricedBound bound = priced_bound(problem_, blocks_, bytes);
   std::optional<Found> found = joined(bytes, bound.price, close * bound.seconds);
@@ -113,7 +112,7 @@ std::optional<RecomputeChoice> RecomputeSolver::within(double bytes) const {
   if (!found) found = joined(bytes, dearest(), any);
   if (!found) return {};
   improve(found->again, bytes);
-  return priced(std::move(found->again), std::max(found->least_seconds, bound.seconds));
+  return priced(std::move(found->again), bytes, std::max(found->least_seconds, bound.seconds), bound);
 }
 
 RecomputeChoice RecomputeSolver::least() const {
@@ -131,14 +130,18 @@ RecomputeChoice RecomputeSolver::least() const {
   }
   if (std::optional<RecomputeChoice> choice = within(fits)) return *std::move(choice);
   improve(least, fits);
-  return priced(std::move(least), priced_bound(problem_, blocks_, fits).seconds);
+  const PricedBound bound = priced_bound(problem_, blocks_, fits);
+  return priced(std::move(least), fits, bound.seconds, bound);
 }
 
 // What a byte is worth where hardly anything fits.
 double RecomputeSolver::dearest() const { return scarce * priced_bound(problem_, blocks_, most_).price; }
 
-RecomputeChoice RecomputeSolver::priced(ComputedAgain again, double least_seconds) const {
+RecomputeChoice RecomputeSolver::priced(ComputedAgain again, double bytes, double least_seconds,
+                                        const PricedBound& bound) const {
   const RecomputeCost cost = cost_of(problem_, again);
+  if (least_seconds < cost.seconds)
+    least_seconds = std::max(least_seconds, bound_by_all_steps(problem_, blocks_, bytes, bound, cost.seconds));
   return {.again = std::move(again),
           .seconds = cost.seconds,
           .peak = cost.peak,

@@ -8,7 +8,7 @@
 
 #include <optional>
 
-#include "core/strategy/recompute_blocks.h"
+#include "core/strategy/recompute_bound.h"
 
 namespace epl {
 
@@ -38,7 +38,7 @@ class RecomputeSolver {
   std::optional<Found> joined(double bytes, double price, double slack) const;
   void improve(ComputedAgain& again, double bytes) const;
   double dearest() const;
-  RecomputeChoice priced(ComputedAgain again, double least_seconds) const;
+  RecomputeChoice priced(ComputedAgain again, double bytes, double least_seconds, const PricedBound& bound) const;
 
   const RecomputeProblem& problem_;  // outlives it
   const std::vector<RecomputeBlock> blocks_;

@@ -319,6 +319,59 @@ TEST(RecomputeSolver, MoreBytesNeverTakeLonger) {
   }
 }
 
+// A GPT with a head. Gradients of weights stay.
+RecomputeProblem gpt(int layers) {
+  RecomputeProblem problem;
+  const auto add = [&](double seconds, std::vector<int> inputs, double bytes) {
+    problem.nodes.push_back({seconds, true, std::move(inputs), {static_cast<int>(problem.bytes.size())}});
+    problem.bytes.push_back(bytes);
+    return problem.nodes.back().outputs[0];
+  };
+  constexpr double sum = 1.5, mix = 20;
+  int x = add(2, {}, 60);
+  for (int layer = 0; layer < layers; ++layer) {
+    const int norm = add(1, {x}, 60), qkv = add(90, {norm}, 180);
+    std::vector<int> heads;
+    for (int third = 0; third < 3; ++third) heads.push_back(add(1, {add(2, {qkv}, 60)}, 60));
+    const int rows = add(1, {add(mix, heads, 60)}, 60), r = add(sum, {x, add(30, {rows}, 60)}, 60);
+    const int wide = add(120, {add(1, {r}, 60)}, 240), active = add(4, {wide}, 240);
+    x = add(sum, {r, add(120, {active}, 60)}, 60);
+  }
+  add(2000, {add(1, {x}, 60)}, 4000);
+  double gradients = 0;
+  for (size_t n = problem.nodes.size(); n-- > 0;) {
+    const RecomputeProblem::Node& node = problem.nodes[n];
+    const bool head = n + 1 == problem.nodes.size(), product = node.seconds >= 30;
+    gradients += head ? 1500 : product ? node.seconds * 0.78 : 0;
+    std::vector<int> takes = node.seconds == sum ? std::vector<int>() : node.inputs;
+    if (node.seconds == mix) takes.push_back(node.outputs[0]);
+    problem.steps.push_back({gradients + (head ? 4060 : 300), std::move(takes)});
+  }
+  return problem;
+}
+
+// Between when an early result is there and the steps of its block, what others of these steps are computed from is
+// there as well. A solver that takes it for gone proposes what does not fit, finds nothing else, or has no good bound.
+TEST(RecomputeSolver, KnowsWhatIsThereBesideEarlyResults) {
+  for (const int layers : {2, 4, 12}) {
+    RecomputeProblem problem = gpt(layers);
+    const double without = RecomputeSolver(problem).least().peak;
+    // The head, and what each layer gives to the next one.
+    EXPECT_LT(without, 5800 + 60 * layers) << layers;
+    for (problem.always = 0; problem.always < 20'000; problem.always += 15'000) {
+      const RecomputeSolver solver(problem);
+      const RecomputeChoice least = solver.least();
+      EXPECT_LE(least.peak, 1.01 * (problem.always + without)) << layers;
+      EXPECT_LE(least.seconds, 1.02 * least.least_seconds) << layers;
+      for (const double share : {0.2, 0.5}) {
+        const auto choice = solver.within(least.peak + share * (solver.most() - least.peak));
+        ASSERT_TRUE(choice.has_value()) << layers;
+        EXPECT_LE(choice->seconds, 1.02 * choice->least_seconds) << layers << ", " << share;
+      }
+    }
+  }
+}
+
 TEST(RecomputeSolver, TakesProblemsWithoutNodes) {
   RecomputeProblem problem;
   EXPECT_EQ(RecomputeSolver(problem).least().peak, 0);
