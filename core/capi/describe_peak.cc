@@ -24,6 +24,7 @@ Json describe_trials(const std::vector<BudgetTrial>& tried) {
   for (const BudgetTrial& trial : tried) {
     out.push_back({{"keys", trial.keys},
                    {"recomputes", trial.again},
+                   {"stays_percent", trial.stays},
                    {"peak_bytes", trial.peak},
                    {"seconds", trial.seconds},
                    {"outcome", outcome_name(trial.outcome)}});

@@ -15,12 +15,22 @@ Result<int64_t> parse_bytes(std::string_view text, std::string_view what);
 // What a strategy allows a rank to have; 0: it sets no limit.
 Result<int64_t> memory_budget(const Strategy& strategy);
 
-// The passes of train entries with which a plan that computes nothing again fits into `budget`: of the ways to compute
-// results again that the solver makes, the one that takes least time by the cost model. The ways do not depend on the
-// budget. The fastest whose exact peak fits is searched by halves, so more budget never takes longer. Empty: the plan
-// fits as it is. An error says how many bytes are missing. `least`, if not null: where no way fits, the least peak.
-Result<std::string> passes_within(const CompiledPlan& plan, const EntryMaker& maker, int64_t budget,
-                                  int64_t* least = nullptr);
+// How a plan that was made without a budget fits into one. Of the ways to compute results again that the solver makes,
+// joined with shares that stay of what lies elsewhere, those count that no other beats in seconds by the cost model and
+// in bytes. The ways do not depend on the budget. The fastest whose exact peak fits is searched by halves, so more
+// budget never takes longer. An error says how many bytes are missing. `least`, if not null: where no way fits, the
+// least peak.
+Result<BudgetFit> fit_within(const CompiledPlan& plan, const FitRequest& request, int64_t* least = nullptr);
+// The plan that keeps to its budget by `fit`. `as_it_is`: by the same options without a budget, taken if nobody else
+// has it; may be null.
+Result<std::shared_ptr<const CompiledPlan>> fitting_plan(const Host& host, const PlanOptions& options,
+                                                         const BudgetFit& fit,
+                                                         std::shared_ptr<const CompiledPlan> as_it_is);
+// FitRequest::solved of a search.
+std::shared_ptr<SolvedRecompute> nothing_solved();
+
+// The largest share that stays.
+inline constexpr int most_that_stays = 75;
 
 // What a step computes again, in seconds of a rank by the cost model: the mean over the shapes of a batch.
 double seconds_again(const CompiledPlan& plan);

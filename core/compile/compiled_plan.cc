@@ -342,9 +342,20 @@ Result<std::shared_ptr<const CompiledPlan>> CompiledPlan::compile_all(const Host
     }
   }
   EPL_TRY(given.stop.check());
-  plan->options_.stop = Stop();
-  plan->options_.threads = given.threads;
+  plan->forget_search(given);
   return std::shared_ptr<const CompiledPlan>(std::move(plan));
+}
+
+void CompiledPlan::forget_search(const PlanOptions& given) {
+  options_.stop = Stop();
+  options_.solved = nullptr;
+  options_.threads = given.threads;
+}
+
+int CompiledPlan::threads_of(const Host& host, const PlanOptions& options) {
+  const int64_t local_ranks = options.local_ranks > 0 ? options.local_ranks : options.ranks;
+  const int64_t share = std::max<int64_t>(1, host.threads / std::max<int64_t>(local_ranks, 1));
+  return options.threads > 0 ? options.threads : static_cast<int>(share);
 }
 
 Result<std::shared_ptr<CompiledPlan>> CompiledPlan::compile(const Host& host, const PlanOptions& given,
@@ -356,9 +367,7 @@ Result<std::shared_ptr<CompiledPlan>> CompiledPlan::compile(const Host& host, co
   EPL_TRY(check_needs(plan->options_.strategy));
   if (given.decisions) EPL_TRY(check_strategy(*given.decisions, plan->options_.strategy));
   const PlanOptions& options = plan->options_;
-  const int64_t local_ranks = options.local_ranks > 0 ? options.local_ranks : options.ranks;
-  const int64_t share = std::max<int64_t>(1, host.threads / std::max<int64_t>(local_ranks, 1));
-  plan->threads_ = options.threads > 0 ? options.threads : static_cast<int>(share);
+  plan->threads_ = threads_of(host, options);
   plan->independent_ = independent_micro_batches(options.strategy);
   if (options.strategy.text(reduce_method) != "mean" && options.strategy.text("batch.semantics") == "global")
     return unsupported(reduce_method, " = sum adds up the gradients of independent micro-batches, and by ",

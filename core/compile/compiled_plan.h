@@ -66,11 +66,20 @@ class CompiledPlan {
   // `passes`: see EntryMaker.
   static Result<std::shared_ptr<CompiledPlan>> compile(const Host& host, const PlanOptions& options,
                                                        const std::string& passes);
+  friend Result<std::shared_ptr<const CompiledPlan>> fitting_plan(const Host& host, const PlanOptions& options,
+                                                                  const BudgetFit& fit,
+                                                                  std::shared_ptr<const CompiledPlan> as_it_is);
+  // Of a rank.
+  static int threads_of(const Host& host, const PlanOptions& options);
   // Replaces a plan that needs more than `budget`.
   static Status keep_to_budget(const Host& host, const PlanOptions& options, int64_t budget, int64_t* least,
                                std::shared_ptr<CompiledPlan>& plan);
+  // `threads`: that a rank should have. `plan`, if not null: by the options, without a budget.
+  static Status finish_within(const Host& host, const PlanOptions& options, const BudgetFit& fit, int threads,
+                              int64_t budget, std::shared_ptr<CompiledPlan>& plan);
   static Result<std::shared_ptr<CompiledPlan>> with_most_threads(const Host& host, PlanOptions options,
                                                                  const std::string& passes, int64_t budget);
+  void forget_search(const PlanOptions& given);
   EntryMaker maker(const LossFacts& loss) const;
   Status take_annotations();
   Status add_entries(int shape);

@@ -78,7 +78,8 @@ Result<Plan> plan_of(const EntryMaker& maker, EntryKind kind, const std::string&
                    .state_of = maker.before.empty() ? nullptr : &maker.before.front().plan,
                    .outputs = std::move(outputs),
                    .machine = maker.device.machine(),
-                   .beside = memory_beside(maker.device)});
+                   .beside = memory_beside(maker.device),
+                   .solved = options.solved.get()});
   EPL_TRY(check_graph(*options.decisions, name, *graph));
   EPL_ASSIGN(Plan plan, parse_plan(*options.decisions->entry(name), graph));
   if (plan.ranks() != options.ranks)

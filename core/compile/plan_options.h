@@ -1,6 +1,7 @@
 // What a plan is made of: the model, how it is trained, the strategy and the ranks.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,7 +16,8 @@
 
 namespace epl {
 
-struct PlanFile;  // core/compile/plan_file.h
+struct PlanFile;        // core/compile/plan_file.h
+class SolvedRecompute;  // core/strategy/solved_recompute.h
 
 // Sizes that a batch may have beside those of PlanOptions::binding.
 struct PlanShape {
@@ -33,8 +35,27 @@ struct BudgetTrial {
   } outcome = Outcome::slower;
   std::string keys;    // as a user writes them; empty: those of the strategy alone
   bool again = false;  // results are computed again to fit; where it is too large, as many as can be
+  int stays = 0;       // of 100 bytes that would lie in another memory, those that do not
   int64_t peak = 0;    // bytes of a rank
-  double seconds = 0;  // of a step, rehearsed, with what is computed again where it fits
+  double seconds = 0;  // of a step, rehearsed, with what is computed again, and what stays, where it fits
+};
+
+// How a plan that was made without a budget keeps to one.
+struct BudgetFit {
+  std::string passes;  // of train entries; empty: the plan fits as it is
+  bool again = false;  // results are computed again
+  int stays = 0;       // as BudgetTrial::stays
+  int64_t peak = 0;    // bytes of a rank
+  double seconds = 0;  // of a step, more than that of the plan as it is
+};
+struct FitRequest {
+  int64_t budget = 0;
+  // Seconds of a step that go to what lies in another memory, if nobody has asked for it: then a share of it may stay.
+  double moving = 0;
+  // More seconds of a step than the plan as it is that nobody wants. What is slower has no end of seconds.
+  double most_seconds = std::numeric_limits<double>::infinity();
+  Stop stop = {};
+  std::shared_ptr<SolvedRecompute> solved = nullptr;
 };
 
 struct PlanOptions {
@@ -53,11 +74,12 @@ struct PlanOptions {
   int threads = 0;                       // of a rank; 0: its share of the process's
   // Taken instead of new ones. Null: the passes decide.
   std::shared_ptr<const PlanFile> decisions;
-  std::vector<std::string> notes;          // of the search for the strategy: what has led to these options
-  std::vector<BudgetTrial> tried;          // for it, by the time of a step
-  Stop stop;                               // while the plan is made; not kept
-  bool rewrites = true;                    // restore fused meaning (attention, layer norm, ...)
-  std::vector<std::string> train_outputs;  // model outputs to return from step besides the loss
+  std::vector<std::string> notes;                     // of the search for the strategy: what has led to these options
+  std::vector<BudgetTrial> tried;                     // for it, by the time of a step
+  Stop stop;                                          // while the plan is made; not kept
+  std::shared_ptr<SolvedRecompute> solved = nullptr;  // by the search that makes the plan; not kept
+  bool rewrites = true;                               // restore fused meaning (attention, layer norm, ...)
+  std::vector<std::string> train_outputs;             // model outputs to return from step besides the loss
   std::set<std::string>
       named_batch_dims;  // inputs, the target among them, of which the host has said what counts samples
 

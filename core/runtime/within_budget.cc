@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -12,6 +13,8 @@
 
 namespace epl {
 namespace {
+
+constexpr const char* check_gradients = "gradient_checkpoint.check_gradients";
 
 using SharedPlan = std::shared_ptr<const CompiledPlan>;
 
@@ -34,17 +37,24 @@ bool is_refusal(const Status& status) {
 struct Choice {
   std::vector<Keys> values;
   bool takes_time = false;  // each value has all work of none, and more
+  bool moves = false;       // each value but none puts values elsewhere, of which a share may stay
 };
 
-// What is known of a combination; its plan is not kept.
+// What is known of a combination.
 struct Candidate {
   Keys keys;
+  SharedPlan plan;  // without a budget; null: it was not kept
   int64_t peak = 0;
-  // Rehearsed without a budget, and what is computed again for one: ways to do so are in this order.
+  // Rehearsed without a budget, and what a budget changes by the cost model: ways to keep to it are in this order.
   double seconds = 0;
+  double moving = 0;  // of these, for what lies elsewhere
   bool recomputes = false;
   size_t trial = 0;  // its row of what was tried
+  BudgetFit fit;
 };
+
+// Plans are large. So many of combinations that wait are kept; others are made again.
+constexpr int kept_plans = 3;
 
 // A combination that may be looked at: no sooner than it could be the fastest.
 struct Waiting {
@@ -65,8 +75,7 @@ class Choosing {
     find_choices();
     EPL_TRY(search());
     // What is missing is not bytes: such a plan has its own reason.
-    if (!best_ && options_.strategy.flag("gradient_checkpoint.check_gradients"))
-      return CompiledPlan::create(host_, options_);
+    if (!best_ && options_.strategy.flag(check_gradients)) return CompiledPlan::create(host_, options_);
     if (!best_) return too_small();
     tried_[best_->trial].outcome = BudgetTrial::Outcome::taken;
     PlanOptions chosen = with(best_->keys, true);
@@ -74,7 +83,8 @@ class Choosing {
     std::ranges::stable_sort(tried_, {}, &BudgetTrial::seconds);
     chosen.tried = std::move(tried_);
     if (!best_->keys.empty() || best_->peak < without_peak_) chosen.notes.push_back(note());
-    return CompiledPlan::create(host_, chosen);
+    without_ = nullptr;
+    return fitting_plan(host_, chosen, best_->fit, std::move(best_->plan));
   }
 
  private:
@@ -82,6 +92,7 @@ class Choosing {
   PlanOptions with(const Keys& keys, bool fits) const {
     PlanOptions out = options_;
     out.keeps_to_budget = fits;
+    out.solved = solved_;
     if (out.over_processes()) out.threads = 1;
     for (const auto& [key, value] : keys) {
       if (key == state_type_option) {
@@ -120,22 +131,33 @@ class Choosing {
 
   // Takes it if it is the fastest that fits.
   Status fit(const Waiting& next) {
-    Candidate one = *measured_[next.number];
+    Candidate one = std::move(*measured_[next.number]);
+    measured_[next.number]->plan = nullptr;
     BudgetTrial& trial = tried_[one.trial];
-    if (one.peak > budget_) {
-      trial.again = true;
-      auto fitted = CompiledPlan::create(host_, with(one.keys, true), &trial.peak);
+    if (!one.plan) {
+      EPL_ASSIGN(one.plan, CompiledPlan::create(host_, with(one.keys, false)));
+    }
+    const double most = best_ ? best_->seconds - one.seconds : std::numeric_limits<double>::infinity();
+    const auto found = fit_within(
+        *one.plan,
+        {.budget = budget_, .moving = one.moving, .most_seconds = most, .stop = options_.stop, .solved = solved_},
+        &trial.peak);
+    if (!found.ok()) {
+      if (!is_refusal(found.status())) return found.status();
       if (trial.peak < least_) nearest_ = one.keys;
       least_ = std::min(least_, trial.peak);
-      if (!fitted.ok()) {
-        if (!is_refusal(fitted.status())) return fitted.status();
-        trial.outcome = BudgetTrial::Outcome::too_large;
-        return {};
-      }
-      trial.peak = one.peak = PlanMemory(**fitted).peak();
-      trial.seconds = one.seconds += seconds_again(**fitted);
-      one.recomputes = true;
+      trial.again = true;
+      trial.outcome = BudgetTrial::Outcome::too_large;
+      return {};
     }
+    if (!std::isfinite(found->seconds)) return {};
+    one.fit = *found;
+    if (!one.fit.passes.empty()) one.plan = nullptr;
+    trial.peak = one.peak = one.fit.peak;
+    trial.seconds = one.seconds += one.fit.seconds;
+    trial.again = one.fit.again;
+    trial.stays = one.fit.stays;
+    one.recomputes = one.recomputes || one.fit.again;
     trial.outcome = BudgetTrial::Outcome::fits;
     if (!best_ || one.seconds < best_->seconds) best_ = std::move(one);
     return {};
@@ -150,12 +172,40 @@ class Choosing {
     const Result<double> seconds = plan.ok() ? seconds_of_step(host_, *plan) : plan.status();
     if (!seconds.ok()) return is_refusal(seconds.status()) ? Result<bool>(false) : seconds.status();
     const auto recomputed = [](const Entry& entry) { return !entry.plan.node_recomputed.empty(); };
-    one.seconds = next.seconds = *seconds;
+    one.seconds = *seconds;
+    one.moving = moving_of(next.number, *seconds);
+    one.plan = *plan;
     one.peak = PlanMemory(**plan).peak();
     one.recomputes = std::ranges::any_of((*plan)->entries(), recomputed);
     tried_.push_back({.keys = text_of(one.keys), .peak = one.peak, .seconds = one.seconds});
+    // No part of what stays makes it faster than that.
+    next.seconds = one.seconds - one.moving * most_that_stays / 100.0;
     measured_[next.number] = std::move(one);
+    keep_few_plans();
     return true;
+  }
+
+  // Of the seconds of a step, those for values that lie elsewhere.
+  double moving_of(size_t number, double seconds) const {
+    if (options_.strategy.flag(check_gradients)) return 0;
+    size_t rest = combinations_;
+    for (const Choice& choice : choices_) {
+      rest /= choice.values.size();
+      const size_t digit = number / rest % choice.values.size();
+      if (!choice.moves || digit == 0) continue;
+      const std::optional<Candidate>& here = measured_[number - digit * rest];
+      return here ? std::max(0.0, seconds - here->seconds) : 0;
+    }
+    return 0;
+  }
+
+  // The slowest is needed last, if at all.
+  void keep_few_plans() {
+    std::vector<Candidate*> kept;
+    for (std::optional<Candidate>& one : measured_) {
+      if (one && one->plan && one->plan != without_) kept.push_back(&*one);
+    }
+    if (std::ssize(kept) > kept_plans) (*std::ranges::max_element(kept, {}, &Candidate::seconds))->plan = nullptr;
   }
 
   // Of numbers of combinations the last choice is the last digit.
@@ -170,7 +220,8 @@ class Choosing {
       choices_.push_back({.values = {{},
                                      {{"offload.level", "v0"}, {"offload.values", "states"}},
                                      {{"offload.level", "v0"}, {"offload.values", most}}},
-                          .takes_time = true});
+                          .takes_time = true,
+                          .moves = true});
     }
     // Stages wait less for each other with more of them.
     const bool is_pipeline = without_->entries().front().plan.stages() > 1;
@@ -233,6 +284,7 @@ class Choosing {
   std::string note() const {
     std::vector<std::string> chosen;
     if (!best_->keys.empty()) chosen.push_back(text_of(best_->keys));
+    if (best_->fit.stays > 0) chosen.back() += cat(" (of which ", best_->fit.stays, " % stay where kernels compute)");
     if (best_->recomputes) chosen.push_back("what is computed again");
     std::string out = cat("memory.budget: ", join(chosen, ", with "));
     if (measured_.front()) {
@@ -257,6 +309,7 @@ class Choosing {
   std::vector<std::optional<Candidate>> measured_;  // by number; none: it was not looked at, or is not possible
   std::vector<BudgetTrial> tried_;
   std::optional<Candidate> best_;
+  const std::shared_ptr<SolvedRecompute> solved_ = nothing_solved();
   int64_t least_ = 0;  // that a rank has, of all that were looked at
   Keys nearest_;       // by which keys
 };

@@ -11,6 +11,7 @@
 #include "core/ir/op.h"
 #include "core/strategy/plan.h"
 #include "core/strategy/samples.h"
+#include "core/strategy/solved_recompute.h"
 
 namespace epl {
 
@@ -26,6 +27,7 @@ struct PlanRequest {
   Machine machine = processor_core();  // by whose seconds one way is weighed against another
   // Where values may lie that nobody uses; device: there is no other memory.
   MemoryKind beside = MemoryKind::host;
+  SolvedRecompute* solved = nullptr;  // of a search; null: nothing has been solved before
 };
 // All decisions of a step, and nothing made of them: `lower` (core/program/program.h) makes programs. So a search may
 // decide as often as it likes.

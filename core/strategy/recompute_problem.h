@@ -17,17 +17,20 @@ struct RecomputeProblem {
     double seconds = 0;
     bool may = false;                  // be computed again
     std::vector<int> inputs, outputs;  // in `bytes`
+    friend bool operator==(const Node&, const Node&) = default;
   };
   // A node of the backward pass.
   struct Step {
     double bytes = 0;        // that are there then, whatever is computed again
     std::vector<int> takes;  // results of nodes
+    friend bool operator==(const Step&, const Step&) = default;
   };
   std::vector<double> bytes;  // of the results of nodes
   std::vector<Node> nodes;    // in their order, so that inputs come before
   std::vector<Step> steps;
   double always = 0;     // bytes that are there at all times, beside those of the steps
   double in_flight = 1;  // micro-batches whose results are kept at a time
+  friend bool operator==(const RecomputeProblem&, const RecomputeProblem&) = default;
 };
 
 using ComputedAgain = std::vector<bool>;  // by node

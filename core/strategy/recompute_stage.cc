@@ -4,7 +4,6 @@
 
 #include "core/ir/op.h"
 #include "core/strategy/node_cost.h"
-#include "core/strategy/recompute_solver.h"
 
 namespace epl {
 
@@ -237,16 +236,15 @@ double bytes_of_stage(const Plan& plan, const RecomputeProblem& problem, int sta
   return problem.always + (bytes - problem.always) / stages;
 }
 
-RecomputeRange recompute_range(const Plan& plan, const CostModel& cost) {
+RecomputeRange recompute_range(const Plan& plan, const CostModel& cost, SolvedRecompute& solved) {
   RecomputeRange range;
   const ByNode<bool> may = nodes_that_may(plan);
   for (int s = 0; s < plan.stages(); ++s) {
     const StageProblem made = stage_problem(plan, cost, s, may);
-    const RecomputeSolver solver(made.problem);
     const auto stages = static_cast<double>(plan.stages_of(virtual_device_of_stage(plan, s)).size());
     const auto of_device = [&](double bytes) { return made.problem.always + (bytes - made.problem.always) * stages; };
-    range.most = std::max(range.most, of_device(solver.most()));
-    range.least = std::max(range.least, of_device(solver.least().peak));
+    range.most = std::max(range.most, of_device(solved.most(made.problem)));
+    range.least = std::max(range.least, of_device(solved.least(made.problem).peak));
   }
   return range;
 }

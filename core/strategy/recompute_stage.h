@@ -4,6 +4,7 @@
 #include "core/backend/cost_model.h"
 #include "core/strategy/plan.h"
 #include "core/strategy/recompute_problem.h"
+#include "core/strategy/solved_recompute.h"
 
 namespace epl {
 
@@ -32,7 +33,7 @@ StageProblem stage_problem(const Plan& plan, const CostModel& cost, int stage, c
 struct RecomputeRange {
   double least = 0, most = 0;
 };
-RecomputeRange recompute_range(const Plan& plan, const CostModel& cost);
+RecomputeRange recompute_range(const Plan& plan, const CostModel& cost, SolvedRecompute& solved);
 // Bytes that a stage may have where a virtual device may have so many: its stages share what state leaves them.
 double bytes_of_stage(const Plan& plan, const RecomputeProblem& problem, int stage, double bytes);
 

@@ -60,7 +60,15 @@ int64_t peak_of(const std::string& keys, const Sizes& sizes) {
   return plan.ok() ? PlanMemory(**plan).peak() : 0;
 }
 
-// What plans are chosen by.
+// The row of what was taken.
+BudgetTrial taken_of(const CompiledPlan& plan) {
+  const std::vector<BudgetTrial>& tried = plan.options().tried;
+  const auto taken = std::ranges::find(tried, BudgetTrial::Outcome::taken, &BudgetTrial::outcome);
+  EXPECT_NE(taken, tried.end());
+  return taken == tried.end() ? BudgetTrial() : *taken;
+}
+
+// What plans are chosen by, if nothing stays of what could lie elsewhere.
 double seconds_of(const std::shared_ptr<const CompiledPlan>& plan) {
   PlanOptions options = plan->options();
   options.keeps_to_budget = false;
@@ -75,6 +83,13 @@ double seconds_of(const std::shared_ptr<const CompiledPlan>& plan) {
 std::vector<Tensor> batch(int step) {
   Tensor x(TensorType{DType::f32, {32, 48}}), target(TensorType{DType::i64, {32}});
   for (int64_t i = 0; i < x.elements(); ++i) x.set(i, static_cast<double>((i * 37 + step * 11) % 101) / 50 - 1);
+  for (int64_t i = 0; i < target.elements(); ++i) target.set_int(i, (i + step) % 4);
+  return {x, target};
+}
+
+std::vector<Tensor> few_batch(int step) {
+  Tensor x(TensorType{DType::f32, {8, 96}}), target(TensorType{DType::i64, {8}});
+  for (int64_t i = 0; i < x.elements(); ++i) x.set(i, static_cast<double>((i * 31 + step * 7) % 97) / 50 - 1);
   for (int64_t i = 0; i < target.elements(); ++i) target.set_int(i, (i + step) % 4);
   return {x, target};
 }
@@ -98,9 +113,9 @@ TEST_P(WithinBudget, PeaksKeepToItAndTimesAreMonotone) {
     const int64_t peak = PlanMemory(**plan).peak();
     EXPECT_LE(peak, budget);
     EXPECT_LE(peak, least_peak);
-    EXPECT_GE(seconds_of(*plan), least_seconds) << budget;
+    EXPECT_GE(taken_of(**plan).seconds, least_seconds) << budget;
     least_peak = peak;
-    least_seconds = seconds_of(*plan);
+    least_seconds = taken_of(**plan).seconds;
   }
   // Weights, gradients and states are more than half: nothing but another memory, or shards, brings a plan below that.
   EXPECT_LT(least_peak, most * 6 / 10);
@@ -179,8 +194,9 @@ TEST(WithinBudgetTrials, SayWhatWasChosenFrom) {
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   const std::vector<BudgetTrial>& tried = (*plan)->options().tried;
   ASSERT_EQ(std::ranges::count(tried, Outcome::taken, &BudgetTrial::outcome), 1);
-  const BudgetTrial& taken = *std::ranges::find(tried, Outcome::taken, &BudgetTrial::outcome);
+  const BudgetTrial taken = taken_of(**plan);
   EXPECT_EQ(taken.peak, PlanMemory(**plan).peak());
+  ASSERT_EQ(taken.stays, 0);
   EXPECT_NEAR(taken.seconds, seconds_of(*plan), 1e-12);
   EXPECT_EQ(std::ranges::count(tried, std::string(), &BudgetTrial::keys), 1);
   for (const BudgetTrial& trial : tried) {
@@ -198,6 +214,33 @@ TEST(WithinBudgetTrials, SayWhatWasChosenFrom) {
   EXPECT_NE(text.find("planned for memory.budget:\n"), std::string::npos) << text;
   EXPECT_NE(text.find(", taken\n"), std::string::npos) << text;
   EXPECT_EQ((*without)->explain().find("planned for memory.budget"), std::string::npos);
+}
+
+// Between all states here and all states elsewhere there are shares of them.
+TEST(WithinBudgetKeys, MoveAShareOfTheStates) {
+  const std::string keys = R"("gradient_checkpoint.type": "collection", "pipeline.num_micro_batch": 1)";
+  constexpr Sizes few_samples = {8, 96};
+  const int64_t most = peak_of(keys, few_samples);
+  double before = 0;
+  std::set<int> shares;
+  for (const int percent : {95, 85, 75, 65, 60}) {
+    const auto plan = plan_of(most * percent / 100, 1, keys, few_samples);
+    ASSERT_TRUE(plan.ok()) << percent << ": " << plan.status().to_string();
+    const BudgetTrial taken = taken_of(**plan);
+    EXPECT_EQ(taken.peak, PlanMemory(**plan).peak());
+    EXPECT_LE(taken.peak, most * percent / 100);
+    EXPECT_GE(taken.seconds, before);
+    before = taken.seconds;
+    shares.insert(taken.stays);
+    if (taken.stays == 0) continue;
+    int64_t there = 0;
+    for (const StateSlot& slot : (*plan)->state_of(0).slots())
+      there += slot.kind == ValueKind::state && slot.memory == MemoryKind::device ? slot.local.bytes() : 0;
+    EXPECT_GT(there, 0);
+    EXPECT_NE((*plan)->explain().find(cat("of which ", taken.stays, " % stay")), std::string::npos);
+    expect_same(train(plan, keys, 2, few_batch), train(plan_of(0, 1, keys, few_samples), keys, 2, few_batch), keys);
+  }
+  EXPECT_GE(shares.size(), 3u);
 }
 
 // A plan file has what was chosen, so the strategy that it was made for reads it.

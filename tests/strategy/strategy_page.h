@@ -326,10 +326,11 @@ into. What the strategy does not set is chosen: what is computed again, `zero.le
 `offload.values`, and `pipeline.num_micro_batch`, unless micro-batches are independent. Values are put into files only
 where `offload.folder` says in which folder. No choice changes a number at level `data`. Each combination that may be
 the fastest is planned, and its step is simulated, as a mean over the shapes of a batch; what is computed again counts
-by the cost model. Of those whose exact peak fits the fastest one is taken, also where the plan fits as it is. So more
-budget never takes longer, and less never has a higher peak. If none fits, the error says how many bytes are missing,
-and with which keys. Notes of a plan say what was chosen and what it costs. `epl plan` lists what was tried, with peak
-and time; the reasons of a plan name the nodes.
+by the cost model. Of what may lie in another memory a quarter, half or three quarters of the bytes may stay: the values
+whose copies take most time for each byte. Of all whose exact peak fits the fastest one is taken, also where the plan
+fits as it is. So more budget never takes longer, and less never has a higher peak. If none fits, the error says how
+many bytes are missing, and with which keys. Notes of a plan say what was chosen and what it costs. `epl plan` lists
+what was tried, with peak and time; the reasons of a plan name the nodes.
 
 With `memory.allow_state_type` = `bf16` a budget may also store the optimizer's states in bf16, as the optimizer's
 option `state_type` does. That changes numbers, so it is not chosen unasked:

@@ -10,9 +10,13 @@
 // as both copies take, and the streams that copy have the time. Those that nobody uses for longest come first. A value
 // that is computed again is not kept, so this pass comes after that one.
 //
+// With the option `stays` a share of what would move in any case does not: the values whose copies take most time for
+// each byte.
+//
 // What is not a number stays: a copy that fails leaves anything behind, and an index must not be anything.
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "core/base/suggestion.h"
 #include "core/strategy/node_cost.h"
@@ -41,21 +45,28 @@ class Offloading {
         next_(graph_.value_count(), false),
         begins_(graph_.node_count(), 0) {}
 
-  Status run() {
+  // `stays`: a share.
+  Status run(double stays) {
     EPL_TRY(read_wanted());
     for (const Graph::Output& output : graph_.outputs) given_[root(output.value)] = true;
     for (const Graph::Update& update : graph_.updates) next_[root(update.next)] = true;
     plan_.value_memory.assign(graph_.value_count(), MemoryKind::device);
     find_times();
     for (const Value v : graph_.value_ids()) {
-      if (is_state(graph_.value(v).kind) && plan_.representative_of(v) == v) move_state(v);
+      if (is_state(graph_.value(v).kind) && plan_.representative_of(v) == v) find_state(v);
     }
+    const std::vector<Idle> results = idle_results();
+    for (const Idle& idle : results) {
+      if (in_full(idle.held)) moves_.push_back({idle.value, idle.held, idle.bytes, 2 * idle.seconds});
+    }
+    leave(stays);
+    for (const Move& one : moves_) move(one.value, one.held);
     // Ranks have these in one place, each one of them.
     for (const Value v : graph_.value_ids()) {
       const Value same = plan_.representative_of(v);
       if (same != v && is_state(graph_.value(v).kind)) plan_.value_memory[v] = plan_.value_memory[same];
     }
-    move_results();
+    if (where_hidden_) move_hidden(results);
     write_note();
     return {};
   }
@@ -67,6 +78,12 @@ class Offloading {
     Offloadable held = Offloadable::activations;
     double bytes = 0, seconds = 0;  // of each of the two copies
     double unused = 0;              // seconds
+  };
+  // What moves in any case.
+  struct Move {
+    Value value;
+    Offloadable held = Offloadable::states;
+    double bytes = 0, seconds = 0;  // of all its copies in a step
   };
 
   Status read_wanted() {
@@ -124,7 +141,7 @@ class Offloading {
   int stage(NodeId n) const { return plan_.task_graphs[std::max(plan_.node_task_graph[n], 0)].stage; }
 
   // What the first entry has decided holds for all.
-  void move_state(Value v) {
+  void find_state(Value v) {
     const ValueInfo& info = graph_.value(v);
     if (const Value first = there_ ? there_->graph->find(info.name) : Value()) {
       const bool away = !there_->value_memory.empty() && there_->value_memory[first] != MemoryKind::device;
@@ -136,8 +153,14 @@ class Offloading {
     for (const Graph::Update& update : graph_.updates) {
       if (plan_.representative_of(update.state) == v && !is_of_update(update.next)) return;
     }
-    move(v, kind_of(v));
-    if (in_full(Offloadable::weights) && info.kind == ValueKind::parameter) take_time(v);
+    moves_.push_back({v, kind_of(v), bytes(v), copies_of_state(v) * copy_seconds(bytes(v))});
+  }
+  // Each phase that takes it fetches it, and an update evicts it.
+  double copies_of_state(Value v) const {
+    std::set<Phase> phases;
+    for (const NodeId n : users_[v]) phases.insert(node(n).phase);
+    const auto changes = [&](const Graph::Update& update) { return update.state == v; };
+    return static_cast<double>(phases.size()) + (std::ranges::any_of(graph_.updates, changes) ? 1 : 0);
   }
   Offloadable kind_of(Value v) const {
     return graph_.value(v).kind == ValueKind::parameter ? Offloadable::weights : Offloadable::states;
@@ -155,25 +178,36 @@ class Offloading {
     }
   }
 
-  void move_results() {
+  // Of what moves in any case a share stays.
+  void leave(double share) {
+    if (share <= 0) return;
+    double bytes = 0;
+    for (const Move& one : moves_) bytes += share * one.bytes;
+    std::ranges::stable_sort(moves_, std::greater(), [](const Move& one) { return one.seconds / one.bytes; });
+    std::erase_if(moves_, [&](const Move& one) {
+      const bool stays = one.bytes <= bytes;
+      if (stays) bytes -= one.bytes;
+      return stays;
+    });
+  }
+
+  std::vector<Idle> idle_results() const {
     std::vector<Idle> found;
     for (const Value v : graph_.value_ids()) {
       if (const auto idle = idle_of(v)) found.push_back(*idle);
     }
     std::ranges::stable_sort(found, std::greater(), &Idle::unused);
-    for (const Idle& idle : found) {
+    return found;
+  }
+
+  void move_hidden(const std::vector<Idle>& results) {
+    for (const Idle& idle : results) {
       const auto at = static_cast<size_t>(stage(producer(idle.value)));
-      if (!in_full(idle.held)) {
-        const bool hidden = where_hidden_ && idle.unused >= 2 * idle.seconds && time_for_evicts_[at] >= idle.seconds &&
-                            time_for_fetches_[at] >= idle.seconds;
-        if (!hidden) continue;
-      }
+      if (idle.unused < 2 * idle.seconds || time_for_evicts_[at] < idle.seconds || time_for_fetches_[at] < idle.seconds)
+        continue;
       time_for_evicts_[at] -= idle.seconds;
       time_for_fetches_[at] -= idle.seconds;
       move(idle.value, idle.held);
-      plan_.explain(producer(idle.value),
-                    cat("its result lies in memory ", memory_kind_name(beside_),
-                        idle.held == Offloadable::gradients ? " until the update" : " until the backward pass"));
     }
   }
 
@@ -214,6 +248,11 @@ class Offloading {
     plan_.value_memory[v] = beside_;
     ++count_;
     bytes_[static_cast<size_t>(held)] += bytes(v);
+    if (held == Offloadable::weights) take_time(v);
+    const NodeId made = producer(v);
+    if (!made) return;
+    plan_.explain(made, cat("its result lies in memory ", memory_kind_name(beside_),
+                            held == Offloadable::gradients ? " until the update" : " until the backward pass"));
   }
 
   void write_note() {
@@ -241,6 +280,7 @@ class Offloading {
   ByNode<double> begins_;
   std::array<bool, held_kinds> in_full_{};
   bool where_hidden_ = false;
+  std::vector<Move> moves_;
   std::vector<double> time_for_evicts_, time_for_fetches_;  // by stage: what is left of that of its kernels
   int count_ = 0;
   std::array<double, held_kinds> bytes_{};
@@ -250,13 +290,17 @@ class Offloading {
 
 EPL_PASS(offload) {
   return {.doc = "values lie in another memory of the device while nobody uses them",
+          .options = {{.name = "stays",
+                       .value = int64_t{0},
+                       .doc = "of 100 bytes that would move whatever time they take, those that stay",
+                       .range = {.from = 0, .to = 100}}},
           .run = [](PassContext& c) -> Status {
             c.plan.value_memory = {};
             if (c.plan.strategy.text("offload.level").empty()) return {};
             if (c.request.beside == MemoryKind::device) return unsupported("offload.level: this device has one memory");
             if (c.plan.node_block.empty() && c.plan.graph->node_count() > 0)
               return invalid("it needs schedule before it");
-            return Offloading(c).run();
+            return Offloading(c).run(static_cast<double>(c.options.integer("stays")) / 100);
           }};
 }
 

@@ -15,7 +15,6 @@
 
 #include "core/strategy/node_cost.h"
 #include "core/strategy/pass.h"
-#include "core/strategy/recompute_solver.h"
 #include "core/strategy/recompute_stage.h"
 
 namespace epl {
@@ -30,7 +29,8 @@ class Recomputing {
         users_(graph_.users()),
         may_(nodes_that_may(plan_)),
         taken_(graph_.value_count(), false),
-        kept_(graph_.value_count(), false) {}
+        kept_(graph_.value_count(), false),
+        solved_(context.request.solved ? *context.request.solved : own_solved_) {}
 
   // `bytes`: that a virtual device may have, by the problems of its stages; 0: as few as can be.
   Status run(bool collection, int64_t bytes) {
@@ -57,10 +57,9 @@ class Recomputing {
 
   void choose(int s, const ByNode<bool>& may, double bytes) {
     const StageProblem made = stage_problem(plan_, cost_, s, may);
-    const RecomputeSolver solver(made.problem);
     std::optional<RecomputeChoice> choice;
-    if (bytes > 0) choice = solver.within(bytes_of_stage(plan_, made.problem, s, bytes));
-    if (!choice) choice = solver.least();
+    if (bytes > 0) choice = solved_.within(made.problem, bytes_of_stage(plan_, made.problem, s, bytes));
+    if (!choice) choice = solved_.least(made.problem);
     for (size_t i = 0; i < made.nodes.size(); ++i) {
       if (choice->again[i]) continue;
       may_[made.nodes[i]] = false;
@@ -162,6 +161,8 @@ class Recomputing {
   ByValue<bool> taken_;                     // by the backward pass; by roots of views
   ByValue<bool> kept_;                      // the same
   double seconds_ = 0, least_seconds_ = 0;  // of what the solver has chosen, and of what it could have at least
+  SolvedRecompute own_solved_;
+  SolvedRecompute& solved_;
 };
 
 }  // namespace
