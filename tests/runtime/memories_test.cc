@@ -390,28 +390,6 @@ TEST(Memories, AreUsedWhileKernelsCompute) {
   EXPECT_LT(slow->trace.end() * 0.85, fast->trace.end());
 }
 
-// A large parameter before many small ones.
-std::string uneven_model() {
-  std::string text = "graph uneven(x: f32[4,512] batch 0) {\n  large: f32[512,64] = param\n";
-  for (int i = 0; i < 32; ++i) text += cat("  w", i, ": f32[64,64] = param\n");
-  text += "  last: f32[64,4] = param\n  forward:\n  r0: f32[4,64] = matmul(x, large)\n";
-  for (int i = 0; i < 32; ++i) text += cat("  r", i + 1, ": f32[4,64] = linear(r", i, ", w", i, ")\n");
-  return text + "  y: f32[4,4] = matmul(r32, last)\n  output y = y\n}\n";
-}
-
-// What comes ahead of a node waits where there is room, and not while the largest node has all that it needs.
-TEST(Memories, WaitWhereThereIsRoom) {
-  auto options = layout_options(GraphModel::parse(uneven_model()), 1, cat("{", offload("states"), "}"));
-  ASSERT_TRUE(options.ok());
-  options->device = far_name(4);
-  const auto plan = layout_plan(options);
-  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-  constexpr int64_t large = int64_t{512} * 64 * 4, small = int64_t{64} * 64 * 4, gradients = large + 32 * small;
-  EXPECT_LT(PlanMemory(**plan).arena(), gradients + 2 * large + 4 * small);
-  // And a second buffer where one is needed all the time.
-  EXPECT_GT(PlanMemory(**plan).arena(), gradients + 2 * large);
-}
-
 // What lies in the second memory is saved from there and loaded to there.
 TEST(Memories, AreSavedAndLoaded) {
   for (const Layout& layout : layouts) {
