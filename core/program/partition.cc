@@ -7,9 +7,12 @@
 #include "core/strategy/weight_shards.h"
 
 namespace epl {
+namespace {
 
-// So many nodes are more than a layer has.
-static constexpr int far_behind = 256;
+// So many nodes of a rank are more than a layer has.
+constexpr int gathered_again_behind = 256;
+
+}  // namespace
 
 Result<LocalGraph> Partition::run() {
   std::optional<std::vector<NodeId>> order = run_order(plan_);
@@ -243,7 +246,7 @@ Result<Value> Partition::operand(Value v, const Sharding& wanted, Phase user, co
     Known::Moved& moved = known->second;
     if (moved.as != wanted || moved.owners != owners || (moved.phase && *moved.phase != user)) continue;
     // A weight is gathered again where it is used again much later, and is not there in full in between.
-    if (gathers && info.kind == ValueKind::parameter && nodes - moved.last_use > far_behind) continue;
+    if (gathers && info.kind == ValueKind::parameter && nodes - moved.last_use > gathered_again_behind) continue;
     moved.last_use = nodes;
     return moved.shard;
   }

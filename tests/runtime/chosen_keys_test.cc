@@ -137,7 +137,7 @@ constexpr const char* more_work[] = {
     R"("offload.level": "v0", "offload.values": "states, weights, gradients, activations")",
     R"("pipeline.num_micro_batch": 2)", R"("pipeline.num_micro_batch": 4)"};
 
-TEST(ChosenKeys, ThatAreLeftOutHaveMoreToDo) {
+TEST(ChosenKeys, ThatAreLeftOutTakeLonger) {
   const auto seconds = [](int64_t ranks, const std::string& keys) {
     PlanOptions options = options_of(ranks, keys);
     options.keeps_to_budget = false;
