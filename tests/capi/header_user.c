@@ -2,7 +2,7 @@
 #include "epl.h"
 
 #define EPL_ASSERT_NAMED(name, condition) typedef char name[(condition) ? 1 : -1]
-EPL_ASSERT_NAMED(engine_options_size, sizeof(epl_engine_options) == 96 || sizeof(void*) != 8);
+EPL_ASSERT_NAMED(engine_options_size, sizeof(epl_engine_options) == 112 || sizeof(void*) != 8);
 EPL_ASSERT_NAMED(port_size, sizeof(epl_tensor_info) == 160 || sizeof(void*) != 8);
 EPL_ASSERT_NAMED(model_options_size, sizeof(epl_model_options) == 16);
 EPL_ASSERT_NAMED(plan_options_size, sizeof(epl_plan_options) == 48);
