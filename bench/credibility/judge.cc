@@ -62,31 +62,28 @@ Pick first_measured(const SearchProblem& problem, const SearchSpace& space, cons
   return {};
 }
 
-// All measured ways to cut are open, each number of samples for a call by itself: calls of another one take another
-// time for each sample.
+// Ways to cut are open; of a number of samples for a call, of micro-batches and of shards the search has one at a time.
+// Calls of another number of samples take another time for each sample, and a search keeps one plan of those that
+// differ in the other two, which may not be the one that was measured.
 const Row* search(const Book& book, const std::vector<const Row*>& rows) {
-  std::set<double> samples;
-  std::set<int64_t> tensor, stages, micro_batches, chunks;
-  std::set<SearchShards> shards;
+  std::set<std::tuple<double, int64_t, SearchShards>> sizes;
+  std::set<int64_t> tensor, stages, chunks;
   for (const Row* row : rows) {
-    samples.insert(row->samples);
+    sizes.emplace(row->samples, row->micro_batches(), row->shards);
     tensor.insert(row->tensor);
     stages.insert(row->stages);
     chunks.insert(row->chunks);
-    shards.insert(row->shards);
-    micro_batches.insert(row->micro_batches());
   }
   const std::vector<int64_t> forms(tensor.begin(), tensor.end());
   SearchSpace space{.rows = {find_pipeline("1F1B"), find_pipeline("interleaved")},
                     .stages = {stages.begin(), stages.end()},
                     .chunks = {chunks.begin(), chunks.end()},
-                    .micro_batches = {micro_batches.begin(), micro_batches.end()},
-                    .shards = {shards.begin(), shards.end()},
                     .offload = {false}};
   Pick pick;
-  for (const double each : samples) {
-    const SearchProblem problem = problem_of_row(book, *rows.front(), each, forms);
-    const Pick found = first_measured(problem, space, rows, each);
+  for (const auto& [samples, micro_batches, shards] : sizes) {
+    space.micro_batches = {micro_batches};
+    space.shards = {shards};
+    const Pick found = first_measured(problem_of_row(book, *rows.front(), samples, forms), space, rows, samples);
     if (found.row != nullptr && (pick.row == nullptr || found.seconds < pick.seconds)) pick = found;
   }
   return pick.row;
