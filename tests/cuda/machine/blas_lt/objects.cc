@@ -10,7 +10,7 @@ Objects& Objects::get() {
 }
 
 Object* Objects::make(Kind kind) {
-  auto* made = new Object;
+  Object* made = all_.emplace_back(std::make_unique<Object>()).get();
   made->kind = kind;
   alive_.insert(made);
   return made;
@@ -45,7 +45,6 @@ void Objects::set(void* object, Kind kind, std::span<const AttributeRow> rows, i
 void Objects::destroy(void* object, Kind kind) {
   at(object, kind, "what is destroyed");
   alive_.erase(static_cast<Object*>(object));
-  delete static_cast<Object*>(object);
 }
 
 }  // namespace epl::cuda_blas

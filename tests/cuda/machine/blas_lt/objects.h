@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <span>
@@ -64,6 +65,8 @@ class Objects {
   std::mutex mutex;
 
  private:
+  // None is freed: its address would become another one's, and who still has it would not be found.
+  std::vector<std::unique_ptr<Object>> all_;
   std::set<Object*> alive_;
 };
 
