@@ -1,4 +1,4 @@
-// Files as memory: room that is taken at once, addresses that fault, and a thread for each file.
+// Files as memory: room that is taken at once, addresses that fault, and two threads for each file.
 #include "backends/cpu/files.h"
 
 #include <fcntl.h>
@@ -54,14 +54,8 @@ Result<std::unique_ptr<File>> File::create(const std::string& folder, int64_t by
 }
 
 File::~File() {
-  if (thread_.joinable()) {
-    {
-      std::lock_guard lock(mutex_);
-      ends_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
+  reads_.end();
+  writes_.end();
   ::close(descriptor_);
 }
 
@@ -95,26 +89,63 @@ Status File::write(int64_t offset, const void* source, int64_t bytes) const {
 }
 
 Status File::start() {
+  EPL_TRY(reads_.start());
+  return writes_.start();
+}
+
+void File::post_read(int64_t offset, void* target, int64_t bytes, Awaited awaited, std::shared_ptr<Posts> posts) {
+  reads_.post(
+      {.offset = offset, .bytes = bytes, .memory = target, .awaited = std::move(awaited), .posts = std::move(posts)});
+}
+
+void File::post_write(int64_t offset, const void* source, int64_t bytes, Awaited awaited,
+                      std::shared_ptr<Posts> posts) {
+  writes_.post({.offset = offset,
+                .bytes = bytes,
+                .memory = const_cast<void*>(source),
+                .awaited = std::move(awaited),
+                .posts = std::move(posts)});
+}
+
+bool Awaited::add(const std::shared_ptr<Posts>& posts, uint64_t last) {
+  const auto end = parts_.begin() + static_cast<std::ptrdiff_t>(count_);
+  const auto known = std::find_if(parts_.begin(), end, [&](const Part& part) { return part.posts == posts; });
+  if (known != end) {
+    known->last = std::max(known->last, last);
+    return true;
+  }
+  if (count_ == parts_.size()) return false;
+  parts_[count_++] = {posts, last};
+  return true;
+}
+
+Status Awaited::wait() const {
+  Status first;
+  for (size_t i = 0; i < count_; ++i) {
+    parts_[i].posts->wait(parts_[i].last);
+    if (first.ok()) first = parts_[i].posts->failure();
+  }
+  return first;
+}
+
+Status FileQueue::start() {
   EPL_ASSIGN(thread_, Thread::start("epl-file", [this] { serve(); }));
   return {};
 }
 
-void File::post_read(int64_t offset, void* target, int64_t bytes, std::shared_ptr<Posts> posts) {
-  post({.offset = offset, .bytes = bytes, .memory = target, .posts = std::move(posts)});
+void FileQueue::end() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
 }
 
-void File::post_write(int64_t offset, const void* source, int64_t bytes, std::shared_ptr<Posts> posts) {
-  post({.writes = true,
-        .offset = offset,
-        .bytes = bytes,
-        .memory = const_cast<void*>(source),
-        .posts = std::move(posts)});
-}
-
-void File::post(Command command) {
-  // Posts have room for so many that are open.
-  constexpr uint64_t most_open = Posts::reserved - 1;
-  if (const uint64_t last = command.posts->last(); last >= most_open) command.posts->wait(last - most_open + 1);
+void FileQueue::post(Command command) {
+  const uint64_t last = command.posts->last(), most_open = command.posts->room() - 1;
+  if (last >= most_open) command.posts->wait(last - most_open + 1);
   command.post = command.posts->add();
   {
     std::unique_lock lock(mutex_);
@@ -125,19 +156,21 @@ void File::post(Command command) {
   changed_.notify_all();
 }
 
-void File::serve() {
+void FileQueue::serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return count_ > 0 || ends_; });
     if (count_ == 0) return;
-    const Command command = std::move(waiting_[first_]);
+    const Command command = std::exchange(waiting_[first_], {});
     first_ = (first_ + 1) % most_waiting;
     --count_;
     lock.unlock();
-    const Status status = command.writes ? write(command.offset, command.memory, command.bytes)
-                                         : read(command.offset, command.memory, command.bytes);
-    command.posts->end(command.post, status);
     changed_.notify_all();
+    Status status = command.awaited.wait();
+    if (status.ok())
+      status = writes_ ? file_.write(command.offset, command.memory, command.bytes)
+                       : file_.read(command.offset, command.memory, command.bytes);
+    command.posts->end(command.post, status);
     lock.lock();
   }
 }

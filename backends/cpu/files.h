@@ -3,9 +3,12 @@
 //
 // A file takes its room when it is made, so a full disk is an error before the first step. A file has no name: nobody
 // removes or shortens it, and its room is free again when the process ends, however it ends. Nothing is mapped, for the
-// reason that core/base/file.h gives. Each file has a thread that reads and writes beside the work of streams.
+// reason that core/base/file.h gives. Each file has a thread that reads and one that writes, beside the work of
+// streams: a disk does both at the same time. They also wait for other streams, so that the thread that gives commands
+// goes on.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -18,6 +21,61 @@
 
 namespace epl::cpu {
 
+// What a command waits for: of each of these posts, that so many have ended.
+class Awaited {
+ public:
+  // False: there is no room for more.
+  bool add(const std::shared_ptr<Posts>& posts, uint64_t last);
+  bool empty() const { return count_ == 0; }
+  // Gives the first failure of those posts.
+  Status wait() const;
+
+ private:
+  struct Part {
+    std::shared_ptr<Posts> posts;
+    uint64_t last = 0;
+  };
+  std::array<Part, 4> parts_;
+  size_t count_ = 0;
+};
+
+class File;
+
+// What is left to do in one direction, and the thread that does it. Thread safety: all calls may run together.
+class FileQueue {
+ public:
+  struct Command {
+    int64_t offset = 0, bytes = 0;
+    void* memory = nullptr;
+    Awaited awaited;
+    std::shared_ptr<Posts> posts;
+    uint64_t post = 0;
+  };
+  // So many that a step may fetch all that it needs ahead, while the thread that gives commands goes on.
+  static constexpr size_t most_waiting = 512;
+
+  FileQueue(const File& file, bool writes) : file_(file), writes_(writes), waiting_(most_waiting) {}
+  FileQueue(const FileQueue&) = delete;
+  ~FileQueue() { end(); }
+  Status start();
+  // Behind what came before it. It waits where many wait already.
+  void post(Command command);
+  // Does what is left.
+  void end();
+
+ private:
+  void serve();
+
+  const File& file_;
+  const bool writes_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Command> waiting_;  // a ring, so that a step allocates nothing
+  size_t first_ = 0, count_ = 0;
+  bool ends_ = false;
+  Thread thread_;
+};
+
 // Thread safety: all calls may run together.
 class File {
  public:
@@ -29,37 +87,21 @@ class File {
   // At once, on the calling thread.
   Status read(int64_t offset, void* target, int64_t bytes) const;
   Status write(int64_t offset, const void* source, int64_t bytes) const;
-  // On the thread of the file, in the order in which they come; `posts` is told of the end. They wait where many wait
-  // before them.
-  void post_read(int64_t offset, void* target, int64_t bytes, std::shared_ptr<Posts> posts);
-  void post_write(int64_t offset, const void* source, int64_t bytes, std::shared_ptr<Posts> posts);
+  // On a thread of the file, behind what they wait for; `posts` is told of the end. Reads come in the order in which
+  // they are given, and so do writes. What waits for something that has failed is not carried out, and has failed too.
+  void post_read(int64_t offset, void* target, int64_t bytes, Awaited awaited, std::shared_ptr<Posts> posts);
+  void post_write(int64_t offset, const void* source, int64_t bytes, Awaited awaited, std::shared_ptr<Posts> posts);
   int64_t bytes() const { return bytes_; }
 
  private:
-  struct Command {
-    bool writes = false;
-    int64_t offset = 0, bytes = 0;
-    void* memory = nullptr;
-    std::shared_ptr<Posts> posts;
-    uint64_t post = 0;
-  };
-  static constexpr size_t most_waiting = 64;
-
   File(std::string folder, int descriptor, int64_t bytes)
-      : folder_(std::move(folder)), descriptor_(descriptor), bytes_(bytes), waiting_(most_waiting) {}
+      : folder_(std::move(folder)), descriptor_(descriptor), bytes_(bytes) {}
   Status start();
-  void post(Command command);
-  void serve();
 
   const std::string folder_;
   const int descriptor_;
   const int64_t bytes_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Command> waiting_;  // a ring, so that a step allocates nothing
-  size_t first_ = 0, count_ = 0;
-  bool ends_ = false;
-  Thread thread_;
+  FileQueue reads_{*this, false}, writes_{*this, true};
 };
 
 // The files of one device, by address. It outlives the device where a buffer or a stream does.

@@ -9,36 +9,34 @@
 #include "core/base/float_environment.h"
 
 namespace epl::cpu {
+
 void CpuEvent::record(std::shared_ptr<Posts> posts) {
   std::lock_guard lock(mutex_);
-  last_ = posts->last();
-  posts_ = std::move(posts);
+  latest_.last = posts->last();
+  latest_.posts = std::move(posts);
 }
 
-Status CpuEvent::wait() const {
-  std::shared_ptr<Posts> posts;
-  uint64_t last = 0;
-  {
-    std::lock_guard lock(mutex_);
-    posts = posts_;
-    last = last_;
-  }
-  if (!posts) return {};
-  posts->wait(last);
-  return posts->failure();
+CpuEvent::Record CpuEvent::latest() const {
+  std::lock_guard lock(mutex_);
+  return latest_;
+}
+
+// Threads of files use memory that the caller has given the stream.
+CpuStream::~CpuStream() {
+  if (moves_) end_posts();
 }
 
 void CpuStream::launch(const KernelRow& row, const KernelQuery& query, const void* state, const void* const* inputs,
                        void* const* outputs, void* workspace, const StepContext& context) {
   EPL_CHECK(row.launch != nullptr, "kernel ", row.name, " of ", row.op, " has no launch");
-  posts_->wait();
+  end_posts();
   FloatEnvironment environment;
   row.launch({query, state, inputs, outputs, workspace, *this, context});
 }
 
 void CpuStream::copy(void* target, const void* source, int64_t bytes) {
   if (bytes <= 0 || target == source) return;
-  posts_->wait();
+  end_posts();
   if (in_files(target, source)) return take(files_->copy(target, source, bytes));
   char* to = static_cast<char*>(target);
   const char* from = static_cast<const char*>(source);
@@ -54,7 +52,7 @@ void CpuStream::copy(void* target, const void* source, int64_t bytes) {
 
 void CpuStream::copy_rows(const RowCopy& rows) {
   if (rows.bytes <= 0 || rows.rows <= 0) return;
-  posts_->wait();
+  end_posts();
   pool_.run_ranges(rows.rows, std::max<int64_t>(1, copy_grain / rows.bytes), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       std::memcpy(static_cast<char*>(rows.target) + i * rows.target_step,
@@ -65,7 +63,7 @@ void CpuStream::copy_rows(const RowCopy& rows) {
 
 void CpuStream::fill(void* target, int64_t bytes, uint8_t value) {
   if (bytes <= 0) return;
-  posts_->wait();
+  end_posts();
   if (in_files(target, nullptr)) return take(files_->fill(files_->find(target), bytes, value));
   char* to = static_cast<char*>(target);
   pool_.run_ranges(bytes, copy_grain, [&](int64_t begin, int64_t end) {
@@ -81,23 +79,65 @@ void CpuStream::take(const Status& status) {
   if (failure_.ok()) failure_ = status;
 }
 
-// The thread of the file carries it out.
+// Of a file reads keep their order, and writes do.
+void CpuStream::begin_move(bool writes) {
+  if (writes != writes_) wait_for(posts_, posts_->last());
+  writes_ = writes;
+  moves_ = true;
+}
+
+// A thread of the file carries it out.
 void CpuStream::fetch(void* target, const void* source, int64_t bytes) {
   const Files::Place from = files_ ? files_->find(source) : Files::Place();
   EPL_CHECK(from, "a fetch from no file");
-  if (bytes > 0) from.file->post_read(from.offset, target, bytes, posts_);
+  if (bytes <= 0) return;
+  begin_move(false);
+  from.file->post_read(from.offset, target, bytes, std::exchange(awaited_, {}), posts_);
 }
 
 void CpuStream::evict(void* target, const void* source, int64_t bytes) {
   const Files::Place to = files_ ? files_->find(target) : Files::Place();
   EPL_CHECK(to, "an evict to no file");
-  if (bytes > 0) to.file->post_write(to.offset, source, bytes, posts_);
+  if (bytes <= 0) return;
+  begin_move(true);
+  to.file->post_write(to.offset, source, bytes, std::exchange(awaited_, {}), posts_);
 }
 
-void CpuStream::wait(Event& event) { take(static_cast<CpuEvent&>(event).wait()); }
+void CpuStream::record(Event& event) {
+  end_waits();
+  static_cast<CpuEvent&>(event).record(posts_);
+}
+
+void CpuStream::wait(Event& event) {
+  const CpuEvent::Record record = static_cast<CpuEvent&>(event).latest();
+  if (record.posts) wait_for(record.posts, record.last);
+  if (!moves_) end_waits();
+}
+
+// The next command does.
+void CpuStream::wait_for(const std::shared_ptr<Posts>& posts, uint64_t last) {
+  if (posts->has_ended(last)) return take(posts->failure());
+  if (awaited_.add(posts, last)) return;
+  end_waits();
+  awaited_.add(posts, last);
+}
+
+void CpuStream::end_waits() {
+  if (!awaited_.empty()) take(std::exchange(awaited_, {}).wait());
+}
+
+void CpuStream::end_posts() {
+  end_waits();
+  posts_->wait();
+}
+
+HostStream* CpuStream::host() {
+  end_waits();
+  return this;
+}
 
 Status CpuStream::synchronize() {
-  posts_->wait();
+  end_posts();
   Status own = posts_->take_failure(), other = std::exchange(failure_, {});
   return own.ok() ? other : own;
 }

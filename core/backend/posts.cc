@@ -23,10 +23,9 @@ void Posts::end(uint64_t post, const Status& status) {
 }
 
 void Posts::wait(uint64_t post) const {
-  const auto ended = [&] { return ended_.load(std::memory_order_acquire) >= post; };
-  if (ended()) return;
+  if (has_ended(post)) return;
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, ended);
+  changed_.wait(lock, [&] { return has_ended(post); });
 }
 
 Status Posts::failure() const {

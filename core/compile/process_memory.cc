@@ -20,6 +20,8 @@ constexpr int64_t instruction_bytes = 16 << 10;
 constexpr int64_t thread_bytes = 64 << 10;
 // The thread that steps, and the one that reads data.
 constexpr int64_t other_threads = 2;
+// The threads of a file with values, one for each direction, and the commands that wait for each.
+constexpr int64_t file_bytes = 2 * (thread_bytes + (80 << 10));
 // Batches that are read ahead, and the one that a step is given.
 constexpr int64_t batches_held = 3;
 
@@ -55,12 +57,14 @@ ProcessMemory process_memory(const CompiledPlan& plan) {
       constants += program.constant_bytes;
     }
   }
-  int64_t ranks = 0, beside = 0, state = 0;
+  int64_t ranks = 0, beside = 0, state = 0, files = 0;
   for (int t = 0; t < plan.virtual_devices(); ++t) {
     const int64_t alike = plan.mesh(t).ranks();
     ranks += alike * memory.peak(t);
     beside += alike * memory.peak(t, MemoryKind::host);
     for (const MemoryKind kind : memory_kinds) state += alike * plan.state_of(t).bytes(kind);
+    for (const int64_t bytes : {memory.arenas(t)[MemoryKind::file], plan.state_of(t).bytes(MemoryKind::file)})
+      files += bytes > 0 ? alike : 0;
   }
   const int64_t threads = plan.options().ranks * plan.threads_per_rank() + other_threads;
   out.items = {{"memory of all ranks", ranks},
@@ -69,7 +73,7 @@ ProcessMemory process_memory(const CompiledPlan& plan) {
                {"batches of data, and results on the host", batches_held * inputs + outputs},
                {"constants, as the plan keeps them", constants},
                {"graphs, plans and programs, about", object_bytes + instructions * instruction_bytes},
-               {"threads, about", threads * thread_bytes},
+               {"threads, about", threads * thread_bytes + files * file_bytes},
                {"code of the program and its libraries, as pages of files, about", code_bytes}};
   std::erase_if(out.items, [](const MemoryItem& item) { return item.bytes == 0; });
   for (const MemoryItem& item : out.items) out.peak += item.bytes;

@@ -117,7 +117,7 @@ Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
   give_streams(lowering);
   find_lifetimes(lowering);
   lay_out_program(lowering);
-  order_streams(lowering.program);
+  order_streams(lowering.program, options.device ? options.device->stream_kinds() : 1);
   return std::move(lowering.program);
 }
 

@@ -74,7 +74,7 @@ bool copies_fetches(const Device& device);
 void give_streams(Lowering& lowering);
 void find_lifetimes(Lowering& lowering);
 void lay_out_program(Lowering& lowering);
-// What instructions of one stream wait for of others: that follows from addresses.
-void order_streams(Program& program);
+// What instructions of one stream wait for of others: that follows from addresses. `kinds`: Device::stream_kinds.
+void order_streams(Program& program, int kinds);
 
 }  // namespace epl

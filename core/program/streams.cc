@@ -10,9 +10,12 @@
 // over when its own next run begins: what it has waited for, and all that those had waited for. So a wait is written
 // only where nothing before it says the same, and only what is waited for records an event.
 //
-// With one kind of stream, a send waits for all that was issued before it. On a device that carries commands out as
-// they are issued it does so anyway, and a simulation of that device then sends when the device does.
+// With one kind of stream, a send waits for all that was issued before it, and so does what goes to another memory and
+// back. On a device that carries commands out as they are issued they do so anyway, and a simulation of that device
+// then sends and copies when the device does. Where the host waits before the state changes, the simulation waits for
+// copies.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <ranges>
 #include <utility>
@@ -70,14 +73,19 @@ using Known = std::vector<int>;
 
 class StreamOrder {
  public:
-  explicit StreamOrder(Program& program)
+  StreamOrder(Program& program, int kinds)
       : program_(program),
         streams_(program_.streams),
+        copies_(streams_, false),
         runs_(streams_),
         over_(streams_),
-        known_(streams_, Known(streams_, -1)) {
-    const auto other = [](const Instruction& in) { return in.stream != 0 && !(in.transfer && in.transfer->sends); };
-    as_issued_ = std::ranges::none_of(program_.instructions, other);
+        known_(streams_, Known(streams_, -1)),
+        at_commit_(streams_) {
+    for (const Instruction& in : program_.instructions) {
+      if (in.stream != 0 && !(in.transfer && in.transfer->sends)) copies_[in.stream] = true;
+    }
+    only_sends_ = std::ranges::none_of(copies_, std::identity());
+    as_issued_ = only_sends_ || kinds < with_groups;
     for (const ProgramMemory& memory : program_.memories) {
       bases_[memory.kind] = numbers_;
       arena_bytes_[memory.kind] = memory.arena_bytes;
@@ -220,15 +228,11 @@ class StreamOrder {
 
   void visit(int call, int p) {
     const int64_t micro_batch = program_.calls[call].micro_batch;
-    // There the host waits for all streams, to decide with the other ranks whether the state changes.
-    if (p == program_.commit_begin && !decides()) {
-      for (Known& known : known_) {
-        for (int t = 0; t < streams_; ++t) known[t] = static_cast<int>(runs_[t].size()) - 1;
-      }
-    }
+    if (p == program_.commit_begin && !decides()) wait_as_host();
     const int stream = program_.instructions[p].stream;
     Known needed(streams_, -1);
     bool matters = stream != 0 || as_issued_;
+    if (!at_commit_[stream].empty()) needed = std::exchange(at_commit_[stream], {});
     if (as_issued_ && stream != 0) needed[0] = static_cast<int>(runs_[0].size()) - 1;
     if (p == program_.commit_begin && decides()) {  // what has failed by then is not applied
       matters = true;
@@ -245,6 +249,21 @@ class StreamOrder {
     if (in.records >= 0) sent_[event_of(p, micro_batch)] = {stream, static_cast<int>(runs_[stream].size())};
     end_run(stream, {p, micro_batch});
   }
+
+  // There the host waits for all streams, to decide with the other ranks whether the state changes. So that a
+  // simulation waits too, streams that compute or copy say so where they go on.
+  void wait_as_host() {
+    const bool said = as_issued_ && !only_sends_;
+    Known issued(streams_, -1);
+    for (int t = 0; t < streams_; ++t) issued[t] = static_cast<int>(runs_[t].size()) - 1;
+    for (int stream = 0; stream < streams_; ++stream) {
+      for (int t = 0; t < streams_; ++t) {
+        if (!said || sends(stream) || sends(t)) known_[stream][t] = issued[t];
+      }
+      if (said && !sends(stream)) at_commit_[stream] = issued;
+    }
+  }
+  bool sends(int stream) const { return stream != 0 && !copies_[stream]; }
 
   const Known& over(int stream, int run) const { return over_[stream][run]; }
 
@@ -325,7 +344,7 @@ class StreamOrder {
   // What is dead is filled on the first stream, which then knows of no other. Memory that sends read has been waited
   // for by then.
   void keep_poison_off() {
-    if (as_issued_) return;
+    if (only_sends_) return;
     for (Instruction& in : program_.instructions) {
       for (Instruction::Release& dead : in.releases) {
         for (int64_t m = 0; m < program_.micro_batches(); ++m)
@@ -336,7 +355,8 @@ class StreamOrder {
 
   Program& program_;
   const int streams_;
-  bool as_issued_ = false;
+  std::vector<bool> copies_;  // by stream: it does not only send
+  bool only_sends_ = false, as_issued_ = false;
   MemoryBytes bases_, arena_bytes_;  // state stands behind the arena
   int64_t numbers_ = 0;              // the scalars stand behind all memories
   std::vector<Bytes> shared_;        // ascending, apart from each other
@@ -346,6 +366,7 @@ class StreamOrder {
   std::vector<std::vector<Run>> runs_;        // by stream
   std::vector<std::vector<Known>> over_;      // by stream and run: what is over when it is
   std::vector<Known> known_;                  // by stream
+  std::vector<Known> at_commit_;              // by stream: what its next run waits for as the host does; empty: nothing
   std::map<int, std::pair<int, int>> sent_;   // by event: the stream and the number of the run that records it
   std::vector<Edge> edges_;
 };
@@ -373,8 +394,8 @@ void give_streams(Lowering& lowering) {
   for (const SendWait& wait : lowering.local.waits) take_wait(program, wait);
 }
 
-void order_streams(Program& program) {
-  if (program.streams > 1) StreamOrder(program).run();
+void order_streams(Program& program, int kinds) {
+  if (program.streams > 1) StreamOrder(program, kinds).run();
 }
 
 }  // namespace epl

@@ -1,14 +1,9 @@
 #include "tests/backend/far_device.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
-#include <random>
 #include <utility>
 
 #include "core/base/check.h"
@@ -16,130 +11,6 @@
 #include "tests/backend/far_group.h"
 
 namespace epl::far {
-
-std::byte* Memory::real(const void* address) {
-  if (address == nullptr) return nullptr;
-  const auto at = reinterpret_cast<uintptr_t>(address);
-  std::lock_guard lock(mutex_);
-  auto region = regions_.upper_bound(at);
-  EPL_CHECK(region != regions_.begin(), "address ", at, " is not of this device");
-  --region;
-  EPL_CHECK(at < region->first + region->second.reserved, "address ", at, " is not of this device");
-  return region->second.real + (at - region->first);
-}
-
-void* Memory::add(std::byte* real, int64_t bytes) {
-  constexpr int64_t page = 4096;
-  const int64_t reserved = (bytes / page + 1) * page;
-  void* address =
-      ::mmap(nullptr, static_cast<size_t>(reserved), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  EPL_CHECK(address != MAP_FAILED, "no addresses for ", bytes, " bytes");
-  std::lock_guard lock(mutex_);
-  regions_[reinterpret_cast<uintptr_t>(address)] = {real, reserved, bytes};
-  return address;
-}
-
-bool Memory::has(const void* address) {
-  const auto at = reinterpret_cast<uintptr_t>(address);
-  std::lock_guard lock(mutex_);
-  const auto region = regions_.upper_bound(at);
-  return region != regions_.begin() && at < std::prev(region)->first + std::prev(region)->second.reserved;
-}
-
-int64_t Memory::bytes() {
-  std::lock_guard lock(mutex_);
-  int64_t all = 0;
-  for (const auto& [address, region] : regions_) all += region.bytes;
-  return all;
-}
-
-void Memory::remove(void* address) {
-  std::lock_guard lock(mutex_);
-  const auto region = regions_.find(reinterpret_cast<uintptr_t>(address));
-  ::munmap(address, static_cast<size_t>(region->second.reserved));
-  regions_.erase(region);
-}
-
-void Engine::issue(Queue& queue, Command command) {
-  std::lock_guard lock(mutex);
-  issue_locked(queue, std::move(command));
-}
-
-void Engine::issue_locked(Queue& queue, Command command) {
-  queue.commands.push_back(std::move(command));
-  changed.notify_all();
-}
-
-void Engine::add(Queue& queue) {
-  std::lock_guard lock(mutex);
-  queue.haste = random_();
-  queues_.push_back(&queue);
-}
-
-void Engine::remove(Queue& queue) {
-  std::lock_guard lock(mutex);
-  std::erase(queues_, &queue);
-  queue.commands.clear();
-}
-
-void Engine::reseed(uint64_t seed) {
-  std::lock_guard lock(mutex);
-  random_.seed(static_cast<unsigned>(seed));
-}
-
-void Engine::fail_at(int64_t number) {
-  std::lock_guard lock(mutex);
-  fails_in_ = number;
-}
-
-void Engine::record_into(Recorded* recorded) {
-  std::lock_guard lock(mutex);
-  recorded_ = recorded;
-}
-
-// Mostly the hastiest of the streams that can go on, so that one runs far ahead of others or stays far behind; now and
-// then any of them, which has another haste from then on.
-Queue& Engine::choose(const std::vector<Queue*>& able) {
-  if (random_() % 16 != 0) return **std::ranges::max_element(able, {}, &Queue::haste);
-  Queue& queue = *able[random_() % able.size()];
-  queue.haste = random_();
-  return queue;
-}
-
-// One command of any stream that can go on; false where all wait.
-bool Engine::go_on() {
-  std::vector<Queue*> able;
-  for (Queue* queue : queues_) {
-    if (queue->commands.empty()) continue;
-    const Command& next = queue->commands.front();
-    if (!queue->failure.ok() || !next.ready || next.ready()) able.push_back(queue);
-  }
-  if (able.empty()) return false;
-  Queue& queue = choose(able);
-  const Command command = std::move(queue.commands.front());
-  queue.commands.pop_front();
-  Status status;
-  // What failed is not carried on with, but who waits for a record is not left waiting.
-  if (queue.failure.ok() || command.always) {
-    try {
-      const bool fails = !command.always && command.collective == nullptr && fails_in_ >= 0 && fails_in_-- == 0;
-      status = fails ? error(Code::internal, "a failure of the tests") : command.run();
-    } catch (const InternalError& e) {
-      status = Status(Code::internal, e.what());
-    }
-  }
-  if (queue.failure.ok()) queue.failure = status;
-  changed.notify_all();
-  return true;
-}
-
-Status Engine::wait_for(Queue& queue) {
-  std::unique_lock lock(mutex);
-  while (!queue.commands.empty()) {
-    if (!go_on()) changed.wait(lock);
-  }
-  return std::exchange(queue.failure, {});
-}
 
 namespace {
 
@@ -335,7 +206,12 @@ class FarDevice final : public Device {
     has_own_ = true;
   }
   // A memory that its kernels cannot reach.
-  void add_memory() { beside_ = std::make_shared<Memory>(); }
+  void add_memory(double bandwidth) {
+    beside_ = std::make_shared<Memory>();
+    for (Machine::Memory& memory : machine_.memories) {
+      if (memory.kind == MemoryKind::host && bandwidth > 0) memory.bandwidth = bandwidth;
+    }
+  }
   void add_second(std::string_view op) { second_ = std::make_unique<FarDevice>(*this, op); }
   Device& of_rank(int rank) override { return second_ && rank % 2 == 1 ? *second_ : *this; }
   std::string description() const override { return cat("far away on ", cpu_->description()); }
@@ -344,6 +220,7 @@ class FarDevice final : public Device {
   bool shares_host_memory() const override { return false; }
   int stream_kinds() const override { return stream_kinds_; }
   bool guards() const override { return guards_; }
+  const Machine& machine() const override { return machine_; }
   Engine& engine() { return *engine_; }
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
     EPL_ASSIGN(auto real, cpu_->allocate(bytes));
@@ -374,6 +251,7 @@ class FarDevice final : public Device {
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
   std::shared_ptr<Memory> beside_;  // null: it has one memory
+  Machine machine_ = processor_core();
   KernelTable kernels_;
   bool has_own_ = false;
   std::unique_ptr<FarDevice> second_;
@@ -435,12 +313,12 @@ BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds, bool g
           }};
 }
 
-BackendRow far_backend_of_two_memories(std::string name, uint64_t seed, int stream_kinds) {
+BackendRow far_backend_of_two_memories(std::string name, uint64_t seed, int stream_kinds, double bandwidth) {
   return {.name = std::move(name),
           .doc = "the cpu behind two memories that the host cannot touch",
           .open = [=](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
             EPL_ASSIGN(auto device, far::open(host, options, seed, stream_kinds));
-            device->add_memory();
+            device->add_memory(bandwidth);
             return std::shared_ptr<Device>(std::move(device));
           }};
 }

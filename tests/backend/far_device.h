@@ -16,8 +16,9 @@ namespace epl {
 // Its kernels are those of the backend `cpu`. `seed` decides which stream goes on where several can; `stream_kinds`:
 // Device::stream_kinds; `guards`: Device::guards.
 BackendRow far_backend(std::string name, uint64_t seed, int stream_kinds = 4, bool guards = false);
-// One that has a second memory, of the kind `host`, which its kernels cannot reach.
-BackendRow far_backend_of_two_memories(std::string name, uint64_t seed, int stream_kinds = 4);
+// One that has a second memory, of the kind `host`, which its kernels cannot reach. `bandwidth`: of that memory as
+// plans know it; 0: as fast as the first one.
+BackendRow far_backend_of_two_memories(std::string name, uint64_t seed, int stream_kinds = 4, double bandwidth = 0);
 // What all buffers in a memory of such a device hold.
 int64_t far_bytes(Device& far, MemoryKind kind);
 // One that has no kernel of a composite, so that the parts of composites stand in every plan.

@@ -1,10 +1,14 @@
 // Memory of the CPU that lies in files: every verb that reaches it, order between streams, and what fails.
 #include <sys/resource.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <numeric>
+#include <thread>
 
 #include "tests/backend/conformance.h"
 #include "tests/temporary_folder.h"
@@ -66,8 +70,8 @@ TEST_F(CpuFiles, HoldWhatWasWritten) {
 
 // More commands than a stream and a file have room for.
 TEST_F(CpuFiles, AreReadAndWrittenInTheOrderOfEvents) {
-  constexpr int count = 200;
-  constexpr int64_t bytes = 10000;
+  constexpr int count = 1200;
+  constexpr int64_t bytes = 5000;
   std::byte* const file = in_file(count * bytes);
   std::vector<std::vector<uint8_t>> from, to(count, std::vector<uint8_t>(bytes));
   std::vector<std::unique_ptr<Event>> events;
@@ -84,6 +88,109 @@ TEST_F(CpuFiles, AreReadAndWrittenInTheOrderOfEvents) {
   ASSERT_TRUE(other->synchronize().ok());
   ASSERT_TRUE(stream->synchronize().ok());
   EXPECT_EQ(to, from);
+}
+
+// Commands wait for this for some seconds at most, and none has to.
+class Gate {
+ public:
+  explicit Gate(Device& device) : event_(device.create_event()), stream_(device.create_stream(1).value()) {
+    posts_ = stream_->host()->posts();
+    post_ = posts_->add();
+    stream_->record(*event_);
+    late_ = std::thread([this] {
+      std::unique_lock lock(mutex_);
+      was_late_ = !changed_.wait_for(lock, std::chrono::seconds(10), [this] { return opened_; });
+      posts_->end(post_);
+    });
+  }
+  ~Gate() { open(); }
+  Gate(const Gate&) = delete;
+  Event& event() { return *event_; }
+  // Gives whether it has opened by itself before.
+  bool open() {
+    if (!late_.joinable()) return was_late_;
+    {
+      std::lock_guard lock(mutex_);
+      opened_ = true;
+    }
+    changed_.notify_all();
+    late_.join();
+    return was_late_;
+  }
+
+ private:
+  std::unique_ptr<Event> event_;
+  std::unique_ptr<Stream> stream_;
+  std::shared_ptr<Posts> posts_;
+  uint64_t post_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool opened_ = false, was_late_ = false;
+  std::thread late_;
+};
+
+// What waits to be written holds up neither who gives commands nor who reads.
+TEST_F(CpuFiles, AreReadWhileTheyAreWritten) {
+  constexpr int count = 200;
+  constexpr int64_t bytes = 5000;
+  std::byte* const file = in_file((count + 1) * bytes);
+  const std::vector<uint8_t> old = numbers(bytes, 1), given = numbers(bytes, 2);
+  stream->evict(file, old.data(), bytes);
+  ASSERT_TRUE(stream->synchronize().ok());
+  Gate gate(*device);
+  stream->wait(gate.event());
+  for (int i = 0; i < count; ++i) stream->evict(file + (i + 1) * bytes, given.data(), bytes);
+  std::vector<uint8_t> to(bytes);
+  other->fetch(to.data(), file, bytes);
+  ASSERT_TRUE(other->synchronize().ok());
+  EXPECT_EQ(to, old);
+  EXPECT_FALSE(gate.open()) << "a read or the caller has waited for writes";
+  ASSERT_TRUE(stream->synchronize().ok());
+  stream->fetch(to.data(), file + count * bytes, bytes);
+  ASSERT_TRUE(stream->synchronize().ok());
+  EXPECT_EQ(to, given);
+}
+
+// Within one stream a read comes behind the write before it, and a write behind the read.
+TEST_F(CpuFiles, OfOneStreamKeepTheirOrder) {
+  constexpr int64_t bytes = 3 << 20;
+  std::byte* const file = in_file(bytes);
+  std::vector<uint8_t> to(bytes);
+  for (uint8_t i = 1; i < 20; ++i) {
+    const std::vector<uint8_t> given = numbers(bytes, i), next = numbers(bytes, static_cast<uint8_t>(i + 100));
+    stream->evict(file, given.data(), bytes);
+    stream->fetch(to.data(), file, bytes);
+    stream->evict(file, next.data(), bytes);
+    ASSERT_TRUE(stream->synchronize().ok());
+    ASSERT_EQ(to, given);
+  }
+}
+
+// A stream that reads files waits for no more than it is told, and for all of that.
+TEST_F(CpuFiles, WaitForSeveralStreams) {
+  constexpr int64_t bytes = 100;
+  std::byte* const file = in_file(bytes);
+  std::vector<uint8_t> to(bytes), given = numbers(bytes, 5);
+  stream->evict(file, given.data(), bytes);
+  stream->fetch(to.data(), file, bytes);
+  ASSERT_TRUE(stream->synchronize().ok());
+  std::vector<std::unique_ptr<Gate>> gates;
+  for (int i = 0; i < 3; ++i) {
+    gates.push_back(std::make_unique<Gate>(*device));
+    stream->wait(gates.back()->event());
+  }
+  to.assign(bytes, 0);
+  stream->fetch(to.data(), file, bytes);
+  const auto behind = device->create_event();
+  stream->record(*behind);
+  for (const auto& gate : gates) {
+    EXPECT_EQ(to[0], 0);
+    EXPECT_FALSE(gate->open());
+  }
+  other->wait(*behind);
+  EXPECT_EQ(to, given);
+  EXPECT_TRUE(other->synchronize().ok());
+  EXPECT_TRUE(stream->synchronize().ok());
 }
 
 int64_t resident_pages() {

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "core/program/lowering.h"
+#include "core/program/transfer.h"
 
 namespace epl::streams_test {
 namespace {
@@ -196,7 +197,7 @@ TEST(Streams, AreOrderedByTheFewestWaits) {
     Drawn drawn(seed);
     Program& program = drawn.program();
     unordered += Checked(program).missing();
-    order_streams(program);
+    order_streams(program, 4);
     ASSERT_EQ(Checked(program).missing(), 0) << "seed " << seed;
     for (Instruction& in : program.instructions) waits += left_out(program, in.waits, seed);
     for (std::vector<CallWait>& of_call : program.waits) waits += left_out(program, of_call, seed);
@@ -229,7 +230,7 @@ TEST(Streams, AProgramDoesNotGrowWithItsIterations) {
     reader.inputs = program.instructions[0].outputs;
     reader.query->input_types = program.instructions[0].query->output_types;
     reader.query->input_present = {true};
-    order_streams(program);
+    order_streams(program, 4);
     EXPECT_EQ(reader.waits, (std::vector<Wait>{{.event = program.instructions[0].records, .each = true}}));
     EXPECT_TRUE(program.instructions[0].waits.empty());
     for (size_t m = 0; m < program.waits.size(); ++m) {  // the room is written again when it has been read
@@ -238,6 +239,40 @@ TEST(Streams, AProgramDoesNotGrowWithItsIterations) {
       EXPECT_EQ(program.waits[m][0].event, reader.records + static_cast<int>(m) - 1);
       EXPECT_EQ(program.waits[m][0].instruction, 0);
     }
+  }
+}
+
+// A device that carries commands out as they are issued begins a copy when it has computed what stands before it, and
+// the host waits for copies where the state begins to change. Programs for other devices say nothing of that.
+TEST(Streams, CopiesSayWhenTheyAreIssued) {
+  for (const int kinds : {1, 4}) {
+    Program program;
+    program.mesh.axes.push_back({"data", 1});
+    program.streams = 2;
+    program.memories[0].arena_bytes = 3 * line;
+    program.blocks = {{{.kind = BlockKind::post}, 0, 3}};
+    program.calls.push_back({.block = BlockKind::post});
+    program.waits.resize(1);
+    program.commit_begin = 2;
+    for (int i = 0; i < 3; ++i) {
+      Instruction& in = program.instructions.emplace_back();
+      in.query = std::make_unique<KernelQuery>();
+      in.query->output_types = {{DType::f32, {line / 4}}};
+      in.query->output_present = {true};
+      in.outputs = {{.space = Location::Space::arena, .offset = i * line}};
+    }
+    Instruction& copy = program.instructions[1];
+    copy.stream = 1;
+    copy.transfer = &transfer_named("fetch");
+    order_streams(program, kinds);
+    std::vector<Wait> of_copy, behind;
+    if (kinds == 1) {
+      of_copy = {{.event = program.instructions[0].records}};
+      behind = {{.event = copy.records}};
+      EXPECT_GE(copy.records, 0);
+    }
+    EXPECT_EQ(copy.waits, of_copy) << kinds;
+    EXPECT_EQ(program.instructions[2].waits, behind) << kinds;
   }
 }
 
