@@ -39,7 +39,9 @@ void SearchRun::add(const SearchLayer& layer, double samples) {
   expert_weights += layer.expert_weights;
   largest = std::max(largest, layer.weights + layer.expert_weights);
   kept += layer.kept;
+  given += layer.given;
   working = std::max(working, layer.working);
+  gradient = std::max(gradient, layer.gradient);
   for (const SearchLayer::Again& way : layer.again) returns = std::max(returns, layer.kept - way.kept);
 }
 
@@ -56,6 +58,9 @@ SearchShape::SearchShape(const SearchProblem& problem, const SearchCandidate& ca
   copies_ = slowest_group(problem.cost, candidate.stages, of_stage, candidate.copies, apart);
   experts_ =
       slowest_group(problem.cost, candidate.stages, of_stage, candidate.copies / form.experts, apart * form.experts);
+  // A sum of so many micro-batches waits until there is another one of as many.
+  if (problem.tree && candidate.micro_batches > 1)
+    sums_ = static_cast<double>(std::bit_width(static_cast<uint64_t>(candidate.micro_batches - 1)));
   share_ = share(static_cast<double>(copies_.size));
   expert_share_ = share(static_cast<double>(experts_.size));
   const auto micro_batches = static_cast<double>(candidate.micro_batches),
@@ -66,11 +71,14 @@ SearchShape::SearchShape(const SearchProblem& problem, const SearchCandidate& ca
   of_all_ = waits / chunks;
 }
 
+double SearchShape::gradients_share(double copies) const {
+  return shards_ >= SearchShards::gradients ? problem_.gradients / copies : problem_.gradients;
+}
+
 double SearchShape::share(double copies) const {
-  const double gradients = shards_ >= SearchShards::gradients ? problem_.gradients / copies : problem_.gradients;
   const double states = shards_ >= SearchShards::states ? problem_.states / copies : problem_.states;
   const double weights = shards_ >= SearchShards::weights ? 1 / copies : 1;
-  return weights + gradients + (offload_ ? 0 : states);
+  return weights + sums_ * gradients_share(copies) + (offload_ ? 0 : states);
 }
 
 double SearchShape::moving(Call kind, double weights, double expert_weights) const {
@@ -136,14 +144,31 @@ double SearchShape::least_tail(const SearchRun& run) const {
   return hideable(run) * shape_.chunks / problem_.buckets + at_the_end(run);
 }
 
-double SearchShape::bytes(const SearchRun& run, int number) const {
+double SearchShape::state(const SearchRun& run) const {
   double state = (run.weights * share_ + run.expert_weights * expert_share_) * shape_.chunks;
   // Of one layer: what is gathered, and what is not yet scattered.
   if (shards_ == SearchShards::gradients) state += problem_.gradients * run.largest;
   if (shards_ == SearchShards::weights) state += (1 + problem_.gradients) * run.largest;
   if (offload_) state += problem_.states * run.largest;
+  return state;
+}
+
+// A gradient of one micro-batch is there beside the sums.
+double SearchShape::of_call(const SearchRun& run) const {
   const double layer = run.working + (run.computes_again ? run.returns : 0);
-  return problem_.always + state + times_kept(number) * run.kept + samples_ * layer;
+  const bool adds = shape_.micro_batches > 1 && shards_ < SearchShards::gradients;
+  return samples_ * (layer + run.given) + (adds ? run.gradient : 0);
+}
+
+// Where all blocks are one, the sums that wait are there until the last call ends, and beside them the full ones.
+double SearchShape::behind_calls(const SearchRun& run) const {
+  if (!problem_.tree || shape_.micro_batches == 1 || shape_.virtual_devices > 1) return 0;
+  return run.weights * gradients_share(static_cast<double>(copies_.size)) +
+         run.expert_weights * gradients_share(static_cast<double>(experts_.size)) + run.gradient;
+}
+
+double SearchShape::bytes(const SearchRun& run, int number) const {
+  return problem_.always + state(run) + std::max(of_call(run) + times_kept(number) * run.kept, behind_calls(run));
 }
 
 double SearchShape::times_kept(int number) const {

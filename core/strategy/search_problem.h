@@ -30,9 +30,10 @@ struct SearchLayer {
   double weights = 0;         // bytes of parameters
   double parameters = 0;      // how many have these; each is gathered by itself
   double expert_weights = 0;  // of others, which ranks of SearchForm::experts copies share out: what each has
-  // Bytes of a sample: that wait for the backward pass, that are there beside these while the layer runs, and that come
-  // from the layer before.
-  double kept = 0, working = 0, enters = 0;
+  // Bytes of a sample: that wait for the backward pass, of the layer before too; that are there beside these while the
+  // layer runs; that come from the layer before; and that the caller gives, where a call has a copy of these.
+  double kept = 0, working = 0, enters = 0, given = 0;
+  double gradient = 0;  // bytes of gradients of weights that one node has, whatever the samples
   // Ways to keep less, and the seconds of a call for computing that again.
   struct Again {
     PerCall seconds;
@@ -57,6 +58,7 @@ struct SearchProblem {
   std::vector<int> layers;               // kinds, in the order of layers
   std::vector<SearchForm> forms;         // with as many kinds
   double gradients = 1;                  // bytes of a gradient for each byte of its parameter
+  bool tree = false;                     // gradients of micro-batches are added in pairs, and sums of these wait
   double states = 2;                     // the same of the optimizer's states
   double always = 0;                     // bytes of a rank for all else
   double bytes = 0;                      // that a rank may have; 0: no limit
@@ -95,6 +97,8 @@ struct SearchRun {
   double largest = 0;               // bytes of the weights of one layer, at most
   double kept = 0;                  // bytes of a sample
   double working = 0, returns = 0;  // the same, of one layer at most; what is there again while it runs
+  double gradient = 0;              // SearchLayer::gradient, at most
+  double given = 0;                 // bytes of a sample
   double enters = 0, leaves = 0;
   bool computes_again = false;
 
@@ -117,6 +121,10 @@ class SearchShape {
   double least_tail(const SearchRun& run) const;
   // Of a rank whose runs are all like this one, the run being that of this number.
   double bytes(const SearchRun& run, int number) const;
+  // Of these, what is there at all times: weights, states and sums of gradients.
+  double state(const SearchRun& run) const;
+  // Of these, beside what calls in flight keep: what one call needs.
+  double of_call(const SearchRun& run) const;
   // Bytes of a rank for each byte of a sample that a run keeps.
   double times_kept(int number) const;
   // What the calls of a rank take whose runs are all as long.
@@ -126,6 +134,8 @@ class SearchShape {
 
  private:
   double share(double copies) const;
+  double gradients_share(double copies) const;
+  double behind_calls(const SearchRun& run) const;
   double moving(Collective::Kind kind, double weights, double expert_weights) const;
   double gathering(const SearchRun& run) const;
   double each_call(const SearchRun& run) const;
@@ -140,6 +150,7 @@ class SearchShape {
   const double samples_;
   const int runs_;
   RankGroup copies_, experts_;           // that sum gradients of weights, and of weights of experts
+  double sums_ = 1;                      // of gradients, at a time
   double share_ = 1, expert_share_ = 1;  // bytes of a rank for each byte of these
   double of_longest_ = 1, of_all_ = 0;
 };

@@ -42,7 +42,7 @@ double StageSearch::least_again(const SearchRun& all) const {
     kept += room / shape_.times_kept(r);
     most = std::max(most, shape_.times_kept(r));
   }
-  const double state = shape_.bytes(all, 0) - problem_.always;
+  const double state = shape_.state(all);
   if (room < 0 || state > room * shape_.runs()) return std::numeric_limits<double>::infinity();
   return fronts_.least_again(kept - state / most);
 }
@@ -123,7 +123,8 @@ bool StageSearch::fits(SearchRun& run, int begin, int end, int number, int& agai
   SearchRun without = run;
   without.kept = 0;
   without.computes_again = true;
-  const double room = problem_.bytes - shape_.bytes(without, number);
+  if (shape_.bytes(without, number) > problem_.bytes) return false;
+  const double room = problem_.bytes - problem_.always - shape_.state(without) - shape_.of_call(without);
   SearchFronts::Choice choice;
   if (room < 0 || !fronts_.within(begin, end, room / shape_.times_kept(number), choice)) return false;
   again = choice.number;

@@ -7,9 +7,11 @@
 #include <algorithm>
 
 #include "core/compile/plan_decisions.h"
+#include "core/compile/plan_memory.h"
 #include "core/compile/search_keys.h"
 #include "core/compile/search_model.h"
 #include "core/runtime/rehearsal.h"
+#include "tests/backend/far_device.h"
 #include "tests/runtime/trained.h"
 
 namespace epl::auto_parallel_test {
@@ -131,14 +133,18 @@ TEST(SplitsToTry, AreThoseThatChangeNoBits) {
   EXPECT_EQ(splits_to_try(options_of(6, "", "run").strategy, 6), (std::vector<int64_t>{2}));
 }
 
-RehearsedForm form_of(int64_t split) {
-  PlanOptions options = options_of(split, "", "layout");
-  options.strategy = of_one_copy(options.strategy, split);
+RehearsedForm rehearsed(const std::string& name, const PlanOptions& options) {
   const auto plan = layout_plan(options);
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   const auto rehearsal = rehearse(test_host(2), *plan);
   EXPECT_TRUE(rehearsal.ok()) << rehearsal.status().to_string();
-  return {.name = cat("split of ", split), .plan = *plan, .trace = rehearsal->trace};
+  return {.name = name, .plan = *plan, .trace = rehearsal->trace};
+}
+
+RehearsedForm form_of(int64_t split) {
+  PlanOptions options = options_of(split, "", "layout");
+  options.strategy = of_one_copy(options.strategy, split);
+  return rehearsed(cat("split of ", split), options);
 }
 
 TEST(SearchModel, FindsLayersAndWhatTheyHave) {
@@ -173,6 +179,61 @@ TEST(SearchModel, FindsLayersAndWhatTheyHave) {
   EXPECT_GE(inner.kept, 4.0 * 48);
   EXPECT_LE(inner.kept, 3 * 4.0 * 48);
   EXPECT_EQ(inner.enters, 4.0 * 48);
+}
+
+// By the closed form, of one rank and so many micro-batches.
+double bytes_of_one_rank(const PlanOptions& options, int64_t micro_batches) {
+  const auto problem = search_problem_of({rehearsed("", options)}, 1);
+  EXPECT_TRUE(problem.ok()) << problem.status().to_string();
+  SearchCandidate one{.row = &one_stage(), .micro_batches = micro_batches};
+  one.begins = {0};
+  one.again.assign(problem->layers.size(), 0);
+  return cost_of(*problem, one).bytes;
+}
+
+// Nearly all bytes are of weights, whose gradients are added in pairs: of eight micro-batches three sums wait, and
+// beside them are the full sums and the gradient of the last one.
+TEST(SearchModel, KnowsSumsThatWait) {
+  auto options = layout_options(GraphModel::parse(R"(graph wide(x: f32[8,64] batch 0) {
+  a: f32[64,4096] = param
+  b: f32[4096,8] = param
+  forward:
+  h: f32[8,4096] = matmul(x, a)
+  r: f32[8,4096] = gelu(h)
+  y: f32[8,8] = matmul(r, b)
+  output y = y
+}
+)"),
+                                1, "{}");
+  ASSERT_TRUE(options.ok()) << options.status().to_string();
+  const double bytes = bytes_of_one_rank(*options, 8);
+  ASSERT_TRUE(set_config(options->strategy, "pipeline.num_micro_batch", "8").ok());
+  const auto plan = layout_plan(options);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const auto peak = static_cast<double>(PlanMemory(**plan).peak());
+  EXPECT_GE(bytes, 0.9 * peak);
+  EXPECT_LE(bytes, 1.2 * peak);
+}
+
+// A device of its own memory has a copy of the samples, which are the first stage's.
+TEST(SearchModel, KnowsWhatTheCallerGives) {
+  constexpr double given = 4.0 * 64 * 4096, weights = 4.0 * 4096 * 8;
+  auto options = layout_options(GraphModel::parse(R"(graph long(x: f32[64,4096] batch 0) {
+  a: f32[4096,8] = param
+  forward:
+  y: f32[64,8] = matmul(x, a)
+  output y = y
+}
+)"),
+                                1, "{}");
+  ASSERT_TRUE(options.ok()) << options.status().to_string();
+  EXPECT_LT(bytes_of_one_rank(*options, 1), given + 4 * weights);
+  add_backend(far_backend("far_search", 5));
+  options->device = "far_search";
+  EXPECT_GE(bytes_of_one_rank(*options, 1), given + 4 * weights);
+  const double half = bytes_of_one_rank(*options, 2);
+  EXPECT_LT(half, 0.6 * given + 7 * weights);
+  EXPECT_GT(half, 0.5 * given + 4 * weights);
 }
 
 }  // namespace

@@ -40,6 +40,8 @@ SearchLayer drawn_layer(std::mt19937& random, int64_t ranks, int most_ways) {
   layer.kept = some(2, 20);
   layer.working = some(0, 10);
   layer.enters = some(1, 6);
+  layer.given = draw(random, 0, 2) == 0 ? some(1, 6) : 0;
+  layer.gradient = some(0, static_cast<int>(layer.weights));
   for (int ways = draw(random, 0, most_ways); ways > 0; --ways)
     layer.again.push_back({{some(0, 2), some(0, 6)}, some(0, static_cast<int>(layer.kept))});
   return layer;
@@ -57,6 +59,7 @@ SearchProblem drawn(std::mt19937& random, const Sizes& sizes) {
   problem.units = one_of(random, {0, 2, 4, 8});
   problem.always = draw(random, 0, 20);
   problem.states = draw(random, 0, 2);
+  problem.tree = draw(random, 0, 1) == 1;
   const int kinds = draw(random, 1, 3), layers = draw(random, 1, sizes.layers);
   for (int l = 0; l < layers; ++l) problem.layers.push_back(draw(random, 0, kinds - 1));
   for (int form = draw(random, 1, 2); form > 0; --form) {
