@@ -8,6 +8,7 @@
 
 #include "core/ir/op.h"
 #include "core/program/describe.h"
+#include "core/program/transfer.h"
 #include "core/strategy/node_cost.h"
 #include "core/strategy/recompute_stage.h"
 #include "core/strategy/stage_cut.h"
@@ -74,7 +75,7 @@ class FormLayers {
     add_inputs();
     add_seconds();
     add_ways();
-    const double samples = static_cast<double>(plan_.batch);
+    const double samples = of_rank();
     for (SearchLayer& layer : made_) {
       for (double* bytes : {&layer.kept, &layer.working, &layer.enters, &layer.given}) *bytes /= samples;
     }
@@ -87,14 +88,31 @@ class FormLayers {
     return found == layers_.end() ? -1 : found->second;
   }
 
+  // Samples.
+  double of_rank() const { return static_cast<double>(plan_.batch) / static_cast<double>(form_.experts); }
+
+  // What other ranks run in its place is none of this rank's.
+  bool is_own(NodeId n) const {
+    return plan_.node_representative.empty() || !plan_.node_representative[n] || plan_.node_representative[n] == n;
+  }
+
+  bool is_of_experts(Value v, int task_graph) const {
+    const Sharding& lies = plan_.shardings[v];
+    const std::vector<int>& axes = plan_.task_graphs[task_graph].experts;
+    return std::ranges::any_of(axes, [&](int axis) { return lies.cut_dim(axis) >= 0; }) ||
+           (!axes.empty() && !lies.rank_local.axes.empty());
+  }
+
   void add_weights() {
     std::set<Value> seen;
     for (const NodeId n : graph_.node_ids()) {
       const int at = layer_at(n);
-      if (at < 0 || !in_forward_pass(plan_, n)) continue;
+      if (at < 0 || !in_forward_pass(plan_, n) || !is_own(n)) continue;
+      const int task_graph = plan_.node_task_graph[n];
       for (Value v : graph_.node(n).inputs) {
         if (!v || graph_.value(v).kind != ValueKind::parameter || !seen.insert(v).second) continue;
-        made_[at].weights += local_bytes(plan_, plan_.node_task_graph[n], graph_.type(v), plan_.shardings[v]);
+        (is_of_experts(v, task_graph) ? made_[at].expert_weights : made_[at].weights) +=
+            local_bytes(plan_, task_graph, graph_.type(v), plan_.shardings[v]);
         made_[at].parameters += 1;
       }
     }
@@ -107,7 +125,7 @@ class FormLayers {
     for (const NodeId n : graph_.node_ids()) {
       const int at = layer_at(n);
       const bool backward = in_backward_pass(plan_, n);
-      if (at < 0 || (!backward && !in_forward_pass(plan_, n))) continue;
+      if (at < 0 || !is_own(n) || (!backward && !in_forward_pass(plan_, n))) continue;
       double working = 0, gradient = 0;
       const auto look = [&](Value v, bool is_input) {
         v = viewed(graph_, v);
@@ -181,16 +199,19 @@ class FormLayers {
     for (const TraceEvent& event : form_.trace.ranks.front().events) {
       if (event.instruction < 0) continue;
       const Phase phase = phases[static_cast<size_t>(event.instruction)];
-      if (phase == Phase::update) continue;
-      const int found = layer_of_instruction(program.instructions[static_cast<size_t>(event.instruction)]);
+      const Instruction& in = program.instructions[static_cast<size_t>(event.instruction)];
+      // Sums over copies are counted where it is known how many there are.
+      const bool of_copies = form_.experts > 1 && in.transfer && in.transfer->name == "all_reduce";
+      if (phase == Phase::update || of_copies) continue;
+      const int found = layer_of_instruction(in);
       if (found >= 0) current = found;
       Sum& sum = (phase == Phase::forward ? forward : backward)[static_cast<size_t>(current)];
       sum.seconds += event.end - std::max(event.begin, event.moves);
       sum.launches += cost_.launch();
     }
-    const double samples = static_cast<double>(plan_.batch);
+    const double samples = of_rank();
     for (size_t l = 0; l < made_.size(); ++l) {
-      const double reading = cost_.memory(made_[l].weights);
+      const double reading = cost_.memory(made_[l].weights + made_[l].expert_weights);
       const auto per_call = [&](const Sum& sum, double reads) {
         const double once = std::min(sum.seconds, sum.launches + reads);
         return PerCall{once, (sum.seconds - once) / samples};
@@ -217,7 +238,7 @@ class FormLayers {
 
   // From the one that costs least.
   void add_ways() {
-    const double samples = static_cast<double>(plan_.batch);
+    const double samples = of_rank();
     for (int l = 0; l < std::ssize(made_); ++l) {
       SearchLayer& layer = made_[l];
       const double products = products_[l], enters = layer.enters;
@@ -314,8 +335,12 @@ Result<SearchProblem> search_problem_of(const std::vector<RehearsedForm>& forms,
   problem.bytes = static_cast<double>(first.device()->memory_bytes());
   std::vector<std::vector<SearchLayer>> of_forms;
   for (const RehearsedForm& form : forms) {
-    problem.forms.push_back(
-        {.name = form.name, .ranks = form.plan->options().ranks, .sequence = form.sequence, .kinds = {}});
+    problem.forms.push_back({.name = form.name,
+                             .ranks = form.plan->options().ranks / form.experts,
+                             .sequence = form.sequence,
+                             .experts = form.experts,
+                             .staged = form.experts == 1,
+                             .kinds = {}});
     of_forms.push_back(FormLayers(form, layers, count).run());
   }
   join_kinds(of_forms, problem);

@@ -104,7 +104,8 @@ class Parallel {
       const std::string name = print_candidate(problem, one.candidate);
       if (!tried_.insert(name).second) continue;
       const size_t before = trials_.size();
-      EPL_TRY(try_plan({.name = name, .strategy = with_candidate(open_, problem, one.candidate), .cost = one.cost}));
+      EPL_TRY(try_plan(
+          {.name = name, .strategy = with_candidate(open_, problem, one.candidate, experts_), .cost = one.cost}));
       found_plans_ += trials_.size() - before;
     }
     return {};
@@ -128,7 +129,7 @@ class Parallel {
 
   const Plan& measured_train() const { return forms_.front().plan->entry(EntryKind::train)->plan; }
 
-  // The layers of the model, on one rank and cut over several.
+  // The layers of the model, on one rank, cut over several, and with experts shared out.
   Result<SearchProblem> measured() {
     EPL_TRY(add_form(1, false));
     for (const int64_t split : splits_to_try(open_, options_.ranks)) {
@@ -138,6 +139,7 @@ class Parallel {
         if (!added.ok() && !may_go_on(added)) return added;
       }
     }
+    EPL_TRY(add_experts());
     EPL_ASSIGN(SearchProblem problem, search_problem_of(forms_, options_.ranks));
     EPL_ASSIGN(const int64_t budget, memory_budget(options_.strategy));
     if (budget > 0) problem.bytes = static_cast<double>(budget);
@@ -156,21 +158,40 @@ class Parallel {
     return kind == MemoryKind::file && !asks ? MemoryKind::device : kind;
   }
 
+  Status add_experts() {
+    experts_ = pattern_of_experts(*measured_train().graph);
+    if (experts_.empty()) return {};
+    for (const int64_t experts : experts_to_try(options_.ranks)) {
+      const Status added = add_measured({.name = cat("experts over ", experts, " ranks"), .experts = experts},
+                                        of_shared_experts(open_, experts_, experts), experts);
+      if (!added.ok() && !may_go_on(added)) return added;
+    }
+    return {};
+  }
+
   Status add_form(int64_t split, bool sequence) {
-    PlanOptions one = with(of_one_copy(open_, split, sequence));
+    return add_measured(
+        {.name = split > 1 ? cat("split of ", split, sequence ? " by sequence" : "") : "", .sequence = sequence},
+        of_one_copy(open_, split, sequence), split);
+  }
+
+  Status add_measured(RehearsedForm form, const Strategy& strategy, int64_t ranks) {
+    PlanOptions one = with(strategy);
     // As many threads as a rank of the job has.
     const int64_t here = options_.local_ranks > 0 ? options_.local_ranks : options_.ranks;
     if (one.threads == 0) one.threads = static_cast<int>(std::max<int64_t>(1, host_.threads / here));
-    one.ranks = split;
+    one.ranks = ranks;
     one.local_ranks = 0;
     one.evaluate = one.predict = false;
     one.shapes.clear();
-    EPL_ASSIGN(const auto plan, CompiledPlan::create(host_, one));
-    EPL_ASSIGN(Rehearsal rehearsal, rehearse(host_, plan));
-    forms_.push_back({.name = split > 1 ? cat("split of ", split, sequence ? " by sequence" : "") : "",
-                      .sequence = sequence,
-                      .plan = plan,
-                      .trace = std::move(rehearsal.trace)});
+    EPL_ASSIGN(form.plan, CompiledPlan::create(host_, one));
+    // Where nothing is shared out a form of experts is none.
+    const std::vector<TaskGraph>& parts = form.plan->entry(EntryKind::train)->plan.task_graphs;
+    if (form.experts > 1 && std::ranges::all_of(parts, [](const TaskGraph& part) { return part.experts.empty(); }))
+      return {};
+    EPL_ASSIGN(Rehearsal rehearsal, rehearse(host_, form.plan));
+    form.trace = std::move(rehearsal.trace);
+    forms_.push_back(std::move(form));
     return {};
   }
 
@@ -214,6 +235,7 @@ class Parallel {
   const PlanOptions& options_;
   Strategy open_;  // that all but the first trial complete
   std::vector<RehearsedForm> forms_;
+  std::string experts_;  // their pattern
   SearchResult found_;
   std::vector<Trial> trials_;
   std::set<std::string> tried_;  // names of what was found

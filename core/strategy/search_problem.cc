@@ -189,6 +189,7 @@ bool is_possible(const SearchProblem& problem, const SearchCandidate& candidate)
   if (shape.stages() > static_cast<int>(problem.layers.size())) return false;
   if (candidate.shards != SearchShards::nothing && candidate.copies == 1) return false;
   const PipelineRow& row = *candidate.row;
+  if (candidate.stages > 1 && !form.staged) return false;
   if ((candidate.stages == 1) != (&row == &one_stage())) return false;
   if (candidate.stages == 1) return candidate.chunks == 1;
   if (row.chunks == 0 ? candidate.chunks < 2 : candidate.chunks != row.chunks) return false;

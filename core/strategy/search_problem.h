@@ -47,6 +47,7 @@ struct SearchForm {
   int64_t ranks = 1;      // of a copy
   bool sequence = false;  // what lies between the parts of a split is cut too (split.sequence)
   int64_t experts = 1;    // copies whose ranks share out experts
+  bool staged = true;     // there may be several stages
   std::vector<SearchLayer> kinds;
 };
 

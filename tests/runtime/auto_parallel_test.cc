@@ -236,5 +236,88 @@ TEST(SearchModel, KnowsWhatTheCallerGives) {
   EXPECT_GT(half, 0.5 * given + 4 * weights);
 }
 
+// Four experts whose weights are two tensors, and gates for all of them.
+PlanOptions mixture_on(int64_t ranks, const std::string& keys = "") {
+  auto options = layout_options(GraphModel::parse(R"(graph mixture(x: f32[32,48] batch 0) {
+  gate.w: f32[48,4] = param
+  experts.w1: f32[4,48,16] = param
+  experts.w2: f32[4,16,48] = param
+  out.w: f32[48,4] = param
+  forward:
+  scores: f32[32,4] = matmul(x, gate.w)
+  gates: f32[32,4] = softmax(scores) {axis=1}
+  weights: f32[32,4,1] = reshape(gates) {shape=[32,4,1]}
+  alike: f32[32,1,48] = reshape(x) {shape=[32,1,48]}
+  taken: f32[32,4,48] = mul(weights, alike)
+  tokens: f32[4,32,48] = transpose(taken) {perm=[1,0,2]}
+  inner: f32[4,32,16] = matmul(tokens, experts.w1)
+  act: f32[4,32,16] = relu(inner)
+  answers: f32[4,32,48] = matmul(act, experts.w2)
+  given: f32[1,32,48] = sum(answers) {axes=[0]}
+  flat: f32[32,48] = reshape(given) {shape=[32,48]}
+  y: f32[32,4] = matmul(flat, out.w)
+  output y = y
+}
+)"),
+                                ranks, at_level("data", keys));
+  EXPECT_TRUE(options.ok()) << options.status().to_string();
+  return *std::move(options);
+}
+
+RehearsedForm shared_experts(const std::string& pattern, int64_t experts) {
+  PlanOptions options = mixture_on(experts);
+  options.strategy = of_shared_experts(options.strategy, pattern, experts);
+  RehearsedForm form = rehearsed(cat("experts over ", experts, " ranks"), options);
+  form.experts = experts;
+  return form;
+}
+
+// Each rank has a share of the experts and all other weights, and a candidate of that form has the bits of one rank.
+TEST(SearchModel, SharesOutExperts) {
+  const RehearsedForm one = rehearsed("", mixture_on(1));
+  const std::string pattern = pattern_of_experts(*one.plan->entry(EntryKind::train)->plan.graph);
+  EXPECT_EQ(pattern, "param:*experts*");
+  const auto made = search_problem_of({one, shared_experts(pattern, 2), shared_experts(pattern, 4)}, 4);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const SearchProblem& problem = *made;
+  constexpr double experts = 4.0 * 2 * 4 * 48 * 16, others = 4.0 * 2 * 48 * 4;
+  for (const SearchForm& form : problem.forms) {
+    double weights = 0, expert_weights = 0;
+    for (const int kind : problem.layers) {
+      weights += form.kinds[kind].weights;
+      expert_weights += form.kinds[kind].expert_weights;
+    }
+    const bool shared = form.experts > 1;
+    EXPECT_EQ(form.ranks, 1) << form.name;
+    EXPECT_EQ(weights, shared ? others : others + experts) << form.name;
+    EXPECT_EQ(expert_weights, shared ? experts / static_cast<double>(form.experts) : 0) << form.name;
+  }
+  const auto alone = layout_plan(mixture_on(1));
+  for (const size_t form : {1, 2}) {
+    SearchCandidate candidate{.form = form, .row = &one_stage(), .copies = 4};
+    candidate.again.assign(problem.layers.size(), 0);
+    ASSERT_TRUE(is_possible(problem, candidate));
+    PlanOptions options = mixture_on(4);
+    options.strategy = with_candidate(options.strategy, problem, candidate, pattern);
+    const auto plan = layout_plan(options);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    const std::vector<TaskGraph>& parts = (*plan)->entry(EntryKind::train)->plan.task_graphs;
+    EXPECT_TRUE(std::ranges::any_of(parts, [](const TaskGraph& part) { return !part.experts.empty(); }));
+    expect_same(train(plan, "experts", 3, batch), train(alone, "alone", 3, batch), problem.forms[form].name);
+  }
+}
+
+TEST(AutoParallel, LooksForExperts) {
+  const auto plan = plan_in_parallel(test_host(2), mixture_on(2, found));
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  expect_same(train(plan, "found", 3, batch), train(layout_plan(mixture_on(1)), "alone", 3, batch), "2 ranks");
+}
+
+TEST(ExpertsToTry, DivideTheRanks) {
+  EXPECT_EQ(experts_to_try(12), (std::vector<int64_t>{2, 4}));
+  EXPECT_TRUE(experts_to_try(3).empty());
+  EXPECT_EQ(pattern_of_experts(*form_of(1).plan->entry(EntryKind::train)->plan.graph), "");
+}
+
 }  // namespace
 }  // namespace epl::auto_parallel_test

@@ -11,7 +11,9 @@ inline constexpr std::string_view found_plans = R"(
 With `auto.auto_parallel` the planner finds what the strategy leaves open: copies and stages, the schedule, how many
 micro-batches there are, what copies share out (`zero.level`), what lies in another memory, and what is computed again.
 At the levels `run` and `layout` it also tries to split all nodes over 2, 4 or 8 ranks, with and without
-`split.sequence`. At the others a split may change bits, so none is chosen unasked. A key that is set stays as it is:
+`split.sequence`. At the others a split may change bits, so none is chosen unasked. Experts whose weights or nodes have
+`experts` in their names are tried on up to 64 ranks that share them out, in one stage. A key that is set stays as it
+is:
 
 ```json
 {"auto.auto_parallel": true, "pipeline.num_micro_batch": 4}
