@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <numeric>
 
 namespace epl {
@@ -61,6 +62,7 @@ SearchShape::SearchShape(const SearchProblem& problem, const SearchCandidate& ca
   // A sum of so many micro-batches waits until there is another one of as many.
   if (problem.tree && candidate.micro_batches > 1)
     sums_ = static_cast<double>(std::bit_width(static_cast<uint64_t>(candidate.micro_batches - 1)));
+  find_speeds(of_stage);
   share_ = share(static_cast<double>(copies_.size));
   expert_share_ = share(static_cast<double>(experts_.size));
   const auto micro_batches = static_cast<double>(candidate.micro_batches),
@@ -69,6 +71,23 @@ SearchShape::SearchShape(const SearchProblem& problem, const SearchCandidate& ca
   const double waits = candidate.stages == 1 ? 0 : row_.has_weight_blocks ? 1.0 / 3 : 1;
   of_longest_ = micro_batches * chunks - waits;
   of_all_ = waits / chunks;
+}
+
+// Copies have as many samples each, so that the slowest rank of a stage decides.
+void SearchShape::find_speeds(int64_t ranks_of_stage) {
+  if (problem_.devices.empty()) return;
+  speeds_.assign(static_cast<size_t>(shape_.virtual_devices), std::numeric_limits<double>::infinity());
+  memories_ = speeds_;
+  int64_t first = 0;
+  for (const SearchDevices& kind : problem_.devices) {
+    const int64_t behind = first + kind.ranks;
+    for (int64_t v = first / ranks_of_stage; v < shape_.virtual_devices && v * ranks_of_stage < behind; ++v) {
+      speeds_[v] = std::min(speeds_[v], kind.speed);
+      memories_[v] = std::min(memories_[v], kind.memory);
+    }
+    first = behind;
+  }
+  fastest_ = std::ranges::max(speeds_);
 }
 
 double SearchShape::gradients_share(double copies) const {
@@ -105,8 +124,8 @@ double SearchShape::each_call(const SearchRun& run) const {
   return seconds;
 }
 
-double SearchShape::seconds(const SearchRun& run) const {
-  double computing = run.forward + run.backward + run.again;
+double SearchShape::seconds_at(const SearchRun& run, double speed) const {
+  double computing = (run.forward + run.backward + run.again) / speed;
   for (const double bytes : {run.enters, run.leaves}) {
     // As a result, and back as its gradient. Which ranks these are is not known to a run.
     if (bytes > 0) computing += 2 * problem_.cost.collective(Call::send, {2, 0, problem_.ranks - 1}, bytes * samples_);
@@ -120,7 +139,7 @@ double SearchShape::hideable(const SearchRun& run) const {
   return moving(kind, problem_.gradients * run.weights, problem_.gradients * run.expert_weights);
 }
 
-double SearchShape::at_the_end(const SearchRun& run) const {
+double SearchShape::at_the_end(const SearchRun& run, double speed) const {
   double seconds = 0;
   if (shards_ == SearchShards::states || shards_ == SearchShards::gradients) seconds += gathering(run);
   const bool shared = shards_ != SearchShards::nothing;
@@ -128,20 +147,20 @@ double SearchShape::at_the_end(const SearchRun& run) const {
       shared ? run.weights / static_cast<double>(copies_.size) + run.expert_weights / static_cast<double>(experts_.size)
              : run.weights + run.expert_weights;
   // Weights and states are read and written, and gradients are read.
-  seconds += problem_.cost.memory(updated * (2 + problem_.gradients + 2 * problem_.states));
+  seconds += problem_.cost.memory(updated * (2 + problem_.gradients + 2 * problem_.states)) / speed;
   if (offload_) seconds += problem_.cost.other(problem_.beside, 2 * problem_.states * updated);
   return seconds * shape_.chunks;
 }
 
-double SearchShape::tail(const SearchRun& run) const {
+double SearchShape::tail(const SearchRun& run, int number) const {
   const double sums = hideable(run) * shape_.chunks;
   // Of what moves in each call the seconds behind it are that call's.
-  const double longer = shards_ >= SearchShards::gradients ? 0 : sums - run.backward;
-  return std::max(longer, sums / problem_.buckets) + at_the_end(run);
+  const double longer = shards_ >= SearchShards::gradients ? 0 : sums - run.backward / speed(number);
+  return std::max(longer, sums / problem_.buckets) + at_the_end(run, speed(number));
 }
 
 double SearchShape::least_tail(const SearchRun& run) const {
-  return hideable(run) * shape_.chunks / problem_.buckets + at_the_end(run);
+  return hideable(run) * shape_.chunks / problem_.buckets + at_the_end(run, fastest_);
 }
 
 double SearchShape::state(const SearchRun& run) const {
@@ -217,11 +236,11 @@ SearchCost cost_of(const SearchProblem& problem, const SearchCandidate& candidat
       run.kept += way.kept - layer.kept;
       run.computes_again = true;
     }
-    const double seconds = shape.seconds(run);
+    const double seconds = shape.seconds(run, r);
     longest = std::max(longest, seconds);
     all += seconds;
-    tail = std::max(tail, shape.tail(run));
-    cost.bytes = std::max(cost.bytes, shape.bytes(run, r));
+    tail = std::max(tail, shape.tail(run, r));
+    cost.bytes = std::max(cost.bytes, shape.bytes(run, r) / shape.memory(r));
   }
   cost.seconds = shape.step(longest, all, tail);
   cost.busy = shape.busy(longest);

@@ -51,9 +51,17 @@ struct SearchForm {
   std::vector<SearchLayer> kinds;
 };
 
+// Neighbouring ranks of a kind. A kernel of theirs does so many times what it does on the device that forms were
+// measured for, and they may have so many times SearchProblem::bytes.
+struct SearchDevices {
+  int64_t ranks = 1;
+  double speed = 1, memory = 1;
+};
+
 struct SearchProblem {
   CostModel cost;
   int64_t ranks = 1;
+  std::vector<SearchDevices> devices;    // all ranks, in their order; empty: they are alike
   int64_t batch = 1;                     // samples
   int64_t units = 0;                     // whose powers of two copies and micro-batches may have; 0: of any samples
   std::vector<int> layers;               // kinds, in the order of layers
@@ -84,7 +92,7 @@ struct SearchCandidate {
   PipelineShape shape() const { return {stages, chunks, micro_batches}; }
 };
 
-// Of a step, and of the fullest rank.
+// Of a step, and of the fullest rank. One that may have half the bytes counts for twice as many.
 struct SearchCost {
   double seconds = 0, bytes = 0;
   // Parts of the seconds: the busiest rank's calls, waiting for the other stages, and what comes behind the last call.
@@ -114,11 +122,17 @@ class SearchShape {
 
   double samples() const { return samples_; }  // of a call
   int runs() const { return runs_; }
-  // A forward and a backward call of a run.
-  double seconds(const SearchRun& run) const;
+  // Of the slowest rank that has the run of this number, which the others wait for, and of the fastest run.
+  double speed(int number) const { return speeds_.empty() ? 1 : speeds_[row_.virtual_device_of(shape_, number)]; }
+  double fastest() const { return fastest_; }
+  // The share of SearchProblem::bytes that each rank of a run may have.
+  double memory(int number) const { return speeds_.empty() ? 1 : memories_[row_.virtual_device_of(shape_, number)]; }
+  // A forward and a backward call of the run of this number.
+  double seconds(const SearchRun& run, int number) const { return seconds_at(run, speed(number)); }
   // In front of the first and behind the last call: what nothing hides, and the update.
-  double tail(const SearchRun& run) const;
+  double tail(const SearchRun& run, int number) const;
   // The same, and no more than of any run with as many weights.
+  double least_seconds(const SearchRun& run) const { return seconds_at(run, fastest_); }
   double least_tail(const SearchRun& run) const;
   // Of a rank whose runs are all like this one, the run being that of this number.
   double bytes(const SearchRun& run, int number) const;
@@ -134,6 +148,8 @@ class SearchShape {
   double step(double longest, double all, double tail) const { return of_longest_ * longest + of_all_ * all + tail; }
 
  private:
+  void find_speeds(int64_t ranks_of_stage);
+  double seconds_at(const SearchRun& run, double speed) const;
   double share(double copies) const;
   double gradients_share(double copies) const;
   double behind_calls(const SearchRun& run) const;
@@ -141,7 +157,7 @@ class SearchShape {
   double gathering(const SearchRun& run) const;
   double each_call(const SearchRun& run) const;
   double hideable(const SearchRun& run) const;
-  double at_the_end(const SearchRun& run) const;
+  double at_the_end(const SearchRun& run, double speed) const;
 
   const SearchProblem& problem_;  // outlives it
   const PipelineRow& row_;
@@ -154,6 +170,8 @@ class SearchShape {
   double sums_ = 1;                      // of gradients, at a time
   double share_ = 1, expert_share_ = 1;  // bytes of a rank for each byte of these
   double of_longest_ = 1, of_all_ = 0;
+  std::vector<double> speeds_, memories_;  // by virtual device; empty: all are 1
+  double fastest_ = 1;
 };
 
 // Whether the batch may be cut into so many shards: those of all copies and micro-batches.

@@ -56,6 +56,11 @@ SearchProblem drawn(std::mt19937& random, const Sizes& sizes) {
   SearchProblem problem{.cost = CostModel(machine_of(host, 30, draw(random, 2, 30)))};
   problem.ranks = one_of(random, sizes.ranks);
   problem.batch = one_of(random, sizes.batches);
+  if (problem.ranks > 1 && draw(random, 0, 2) == 0) {
+    const int64_t others = draw(random, 1, static_cast<int>(problem.ranks) - 1);
+    problem.devices = {{.ranks = problem.ranks - others},
+                       {.ranks = others, .speed = one_of(random, {1, 2, 8}) / 4.0, .memory = draw(random, 1, 3) / 2.0}};
+  }
   problem.units = one_of(random, {0, 2, 4, 8});
   problem.always = draw(random, 0, 20);
   problem.states = draw(random, 0, 2);
