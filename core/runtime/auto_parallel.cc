@@ -19,6 +19,9 @@ constexpr size_t rehearsed_plans = 3;
 constexpr size_t looked_at = 12;  // of those that are found: some are no plans of this model, or do not fit
 constexpr size_t told_refusals = 3;
 constexpr int smaller_searches = 3;
+// What less memory costs is told in passing.
+constexpr int64_t work_of_front = 1'000'000;
+constexpr size_t most_of_front = 8;
 constexpr double smaller_share = 0.75;  // of the bytes of the search before
 constexpr const char *auto_key = "auto.auto_parallel", *budget_key = "memory.budget";
 
@@ -52,6 +55,7 @@ class Parallel {
     Strategy strategy;
     std::optional<SearchCost> cost = {};  // by the search
     double seconds = 0;
+    int64_t bytes = 0;  // of a rank
   };
 
   // All processes of a job decide alike, whatever threads they have.
@@ -88,6 +92,12 @@ class Parallel {
     if (!measured_train().coupled.empty() && space.micro_batches.empty()) space.micro_batches = {1};
     found_ = search_plans(problem, space, {.count = looked_at, .stop = options_.stop});
     EPL_TRY(try_found(problem, found_));
+    for (const SearchFound& one :
+         time_over_memory(problem, space, {.count = 1, .work = work_of_front, .stop = options_.stop}, most_of_front)) {
+      front_.push_back({.plan = print_candidate(problem, one.candidate),
+                        .seconds = one.cost.seconds,
+                        .bytes = static_cast<int64_t>(one.cost.bytes)});
+    }
     // Closed forms know bytes roughly. Where too little of what was found fits, some room is left.
     SearchProblem smaller = problem;
     for (int i = 0; i < smaller_searches && problem.bytes > 0 && found_plans_ < rehearsed_plans; ++i) {
@@ -123,6 +133,7 @@ class Parallel {
     const auto seconds = seconds_of_step(host_, *plan);
     if (!seconds.ok()) return refuse(trial.name, seconds.status());
     trial.seconds = *seconds;
+    trial.bytes = PlanMemory(**plan).peak();
     trials_.push_back(std::move(trial));
     return {};
   }
@@ -202,6 +213,10 @@ class Parallel {
     }
   }
 
+  static std::string decides(const Trial& best, const Trial& other) {
+    return &best != &other && best.cost && other.cost ? what_decides(*best.cost, *other.cost) : std::string();
+  }
+
   // How far what was found may be from the best there is.
   std::string gap_note() const {
     const double gap = share_in_percent(found_.best.front().cost.seconds, found_.least_seconds);
@@ -219,12 +234,20 @@ class Parallel {
         cat(auto_key, ": ", best.name, " takes ", milliseconds_text(best.seconds), " ms for a step, rehearsed",
             best.cost ? cat(", and ", milliseconds_text(best.cost->seconds), " ms by the cost model") : ""));
     if (!found_.best.empty()) chosen.notes.push_back(gap_note());
+    for (const Trial& one : trials_) {
+      chosen.searched.push_back({.plan = one.name,
+                                 .rehearsed = true,
+                                 .seconds = one.seconds,
+                                 .bytes = one.bytes,
+                                 .decides = decides(best, one)});
+    }
+    chosen.searched.insert(chosen.searched.end(), front_.begin(), front_.end());
     for (size_t i = 1; i < trials_.size(); ++i) {
       const Trial& other = trials_[i];
       const double more = share_in_percent(other.seconds, best.seconds);
       std::string note = cat(auto_key, ": ", other.name, " takes ",
                              more > 0 ? cat(number_text(more), " % more time") : std::string("as long"));
-      if (best.cost && other.cost) note += cat("; by the cost model ", what_decides(*best.cost, *other.cost));
+      if (const std::string why = decides(best, other); !why.empty()) note += cat("; by the cost model ", why);
       chosen.notes.push_back(std::move(note));
     }
     chosen.notes.insert(chosen.notes.end(), refusals_.begin(), refusals_.end());
@@ -237,6 +260,7 @@ class Parallel {
   std::vector<RehearsedForm> forms_;
   std::string experts_;  // their pattern
   SearchResult found_;
+  std::vector<SearchTrial> front_;
   std::vector<Trial> trials_;
   std::set<std::string> tried_;  // names of what was found
   size_t found_plans_ = 0;       // of the trials

@@ -97,6 +97,26 @@ TEST(AutoParallel, SaysWhatDecided) {
   EXPECT_NE(first->find(" ms for a step, rehearsed"), std::string::npos) << *first;
 }
 
+// The page of a plan shows what was made, the one that is taken first, and what less memory costs.
+TEST(AutoParallel, TellsWhatItHasLookedAt) {
+  const auto plan = plan_of(4, found);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const std::vector<SearchTrial>& searched = (*plan)->options().searched;
+  ASSERT_GE(searched.size(), 3u);
+  EXPECT_TRUE(searched.front().rehearsed);
+  EXPECT_EQ(searched.front().decides, "");
+  EXPECT_EQ(searched.front().bytes, PlanMemory(**plan).peak());
+  EXPECT_FALSE(searched.back().rehearsed);
+  for (size_t i = 1; i < searched.size(); ++i) {
+    EXPECT_GT(searched[i].bytes, 0) << searched[i].plan;
+    const bool made = searched[i].rehearsed, same = made == searched[i - 1].rehearsed;
+    if (!same) continue;
+    EXPECT_GE(searched[i].seconds, searched[i - 1].seconds) << searched[i].plan;
+    if (!made) EXPECT_LT(searched[i].bytes, searched[i - 1].bytes) << searched[i].plan;
+  }
+  EXPECT_TRUE(plan_of(4, "").value()->options().searched.empty());
+}
+
 TEST(AutoParallel, KeepsWhatIsSet) {
   const auto plan = plan_of(4, found + R"(, "pipeline.num_stages": 2, "pipeline.num_micro_batch": 4)");
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();

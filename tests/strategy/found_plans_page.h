@@ -27,17 +27,18 @@ key, as far as the simulator knows. A model's own annotations are part of the st
 files is looked at only with `offload.folder`.
 
 Notes of the plan say what was taken, what decided, and how far it may be from the best. `epl plan --why` prints them
-alone, for any strategy. `epl plan --devices 1..8` finds a plan for 1, 2, 4 and 8 devices, and says how long a step is
-and what a rank has with each, and where adding devices stops to pay. On the processor a device is a core then, unless
-`--threads` says otherwise:
+alone, for any strategy. The page of `epl plan --html` draws the plans that were looked at, by time and memory, with
+what the fastest one takes where a rank may have less. `epl plan --devices 1..8` finds a plan for 1, 2, 4 and 8 devices,
+and says how long a step is and what a rank has with each, and where adding devices stops to pay. On the processor a
+device is a core then, unless `--threads` says otherwise:
 
 ```sh
 epl plan model.onnx --batch 64 --ranks 8 --why
 epl plan model.onnx --batch 64 --devices 1..8
 ```
 
-Scopes and a `default` say where nodes run, and beside them the key is an error. Experts and stages of different numbers
-of ranks are not found yet. Which layers a stage has is decided anew when the plan is made, as for
+Scopes and a `default` say where nodes run, and beside them the key is an error. Experts in several stages, and
+stages of different numbers of ranks, are not found yet. Which layers a stage has is decided anew when the plan is made, as for
 `pipeline.num_stages`.
 )";
 
