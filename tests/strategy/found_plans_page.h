@@ -38,8 +38,8 @@ epl plan model.onnx --batch 64 --devices 1..8
 ```
 
 Scopes and a `default` say where nodes run, and beside them the key is an error. Experts in several stages, and
-stages of different numbers of ranks, are not found yet. Which layers a stage has is decided anew when the plan is made, as for
-`pipeline.num_stages`.
+stages of different numbers of ranks, are not found yet. Which layers a stage has is decided anew when the plan is made,
+as for `pipeline.num_stages`.
 )";
 
 }  // namespace epl::documentation_test
