@@ -157,6 +157,15 @@ std::string describe_overview(const CompiledPlan& plan, const Overview& overview
   notes.insert(notes.end(), entry.plan.notes.begin(), entry.plan.notes.end());
   out["notes"] = notes;
   out["tried"] = describe_trials(plan.options().tried);
+  Json searched = Json::array();
+  for (const SearchTrial& one : plan.options().searched) {
+    searched.push_back({{"plan", one.plan},
+                        {"rehearsed", one.rehearsed},
+                        {"seconds", one.seconds},
+                        {"bytes", one.bytes},
+                        {"decides", one.decides}});
+  }
+  out["searched"] = searched;
   return print_json(out);
 }
 

@@ -130,6 +130,7 @@ Result<std::shared_ptr<const CompiledPlan>> fitting_plan(const Host& host, const
     plan->options_.keeps_to_budget = true;
     plan->options_.notes = given.notes;
     plan->options_.tried = given.tried;
+    plan->options_.searched = given.searched;
   }
   EPL_TRY(CompiledPlan::finish_within(host, options, fit, wanted, budget, plan));
   EPL_TRY(given.stop.check());

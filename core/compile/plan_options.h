@@ -40,6 +40,16 @@ struct BudgetTrial {
   double seconds = 0;  // of a step, rehearsed, with what is computed again, and what stays, where it fits
 };
 
+// A plan that `auto.auto_parallel` has looked at.
+struct SearchTrial {
+  std::string plan;  // in words
+  bool rehearsed =
+      false;            // it was made; else the cost model alone knows it, and no other has less time and less memory
+  double seconds = 0;   // of a step
+  int64_t bytes = 0;    // of a rank
+  std::string decides;  // what made another one faster; empty: nothing is known of that
+};
+
 // How a plan that was made without a budget keeps to one.
 struct BudgetFit {
   std::string passes;  // of train entries; empty: the plan fits as it is
@@ -76,6 +86,7 @@ struct PlanOptions {
   std::shared_ptr<const PlanFile> decisions;
   std::vector<std::string> notes;                     // of the search for the strategy: what has led to these options
   std::vector<BudgetTrial> tried;                     // for it, by the time of a step
+  std::vector<SearchTrial> searched;                  // the same; those that were made come first
   Stop stop;                                          // while the plan is made; not kept
   std::shared_ptr<SolvedRecompute> solved = nullptr;  // by the search that makes the plan; not kept
   bool rewrites = true;                               // restore fused meaning (attention, layer norm, ...)

@@ -10,7 +10,9 @@ namespace epl {
 namespace {
 
 constexpr std::string_view searches = "auto.auto_parallel", sequence_key = "split.sequence";
-constexpr int64_t most_split = 8;  // of ranks; more would be of several hosts
+constexpr int64_t most_split = 8;     // of ranks; more would be of several hosts
+constexpr int64_t most_experts = 64;  // of ranks that share them out: each try makes a plan
+constexpr std::string_view experts_word = "experts";
 
 // That a candidate sets, and that layers are measured without.
 constexpr const char* searched_keys[] = {"pipeline.num_stages",      "pipeline.strategy", "pipeline.virtual_stages",
@@ -39,6 +41,15 @@ void split_all(Strategy& strategy, int64_t split, bool sequence) {
   strategy.default_scope.kind = ScopeKind::split;
   strategy.default_scope.device_count = split;
   if (sequence) set_open(strategy, sequence_key, "true");
+}
+
+// All else has copies, each of one rank.
+void share_experts(Strategy& strategy, const std::string& pattern, int64_t experts) {
+  strategy.has_default = true;
+  Scope& scope = strategy.scopes.emplace_back();
+  scope.kind = ScopeKind::expert;
+  scope.device_count = experts;
+  scope.add_match(pattern);
 }
 
 constexpr std::string_view shard_levels[] = {"auto", "v0", "v1", "v2"};
@@ -75,6 +86,31 @@ Strategy of_one_copy(Strategy strategy, int64_t split, bool sequence) {
   return strategy;
 }
 
+std::string pattern_of_experts(const Graph& graph) {
+  const auto is_named = [](const std::string& name) { return name.find(experts_word) != std::string::npos; };
+  for (const Value v : graph.leaves(ValueKind::parameter)) {
+    if (is_named(graph.value(v).name)) return cat("param:*", experts_word, "*");
+  }
+  const bool any = std::ranges::any_of(graph.node_ids(), [&](NodeId n) { return is_named(graph.node(n).name); });
+  return any ? cat("*", experts_word, "*") : std::string();
+}
+
+std::vector<int64_t> experts_to_try(int64_t ranks) {
+  std::vector<int64_t> found;
+  for (int64_t experts = 2; experts <= std::min(ranks, most_experts); experts *= 2) {
+    if (ranks % experts == 0) found.push_back(experts);
+  }
+  return found;
+}
+
+Strategy of_shared_experts(Strategy strategy, const std::string& pattern, int64_t experts) {
+  strategy = of_one_copy(std::move(strategy), 1);
+  share_experts(strategy, pattern, experts);
+  // What is summed over copies and when is not the model's.
+  set_open(strategy, "zero.level", "off");
+  return strategy;
+}
+
 SearchSpace space_of(const Strategy& strategy, bool moves_states) {
   const Attributes& config = strategy.config;
   SearchSpace space;
@@ -95,9 +131,11 @@ SearchSpace space_of(const Strategy& strategy, bool moves_states) {
   return space;
 }
 
-Strategy with_candidate(Strategy strategy, const SearchProblem& problem, const SearchCandidate& candidate) {
+Strategy with_candidate(Strategy strategy, const SearchProblem& problem, const SearchCandidate& candidate,
+                        const std::string& experts) {
   const SearchForm& form = problem.forms[candidate.form];
   if (form.ranks > 1) split_all(strategy, form.ranks, form.sequence);
+  if (form.experts > 1) share_experts(strategy, experts, form.experts);
   set_open(strategy, "pipeline.num_stages", cat(candidate.stages));
   set_open(strategy, "pipeline.num_micro_batch", cat(candidate.micro_batches));
   if (candidate.stages > 1) {
@@ -125,6 +163,7 @@ void take_searched(Strategy& strategy, const Strategy& chosen) {
   if (strategy.scopes.empty() && !strategy.has_default && chosen.has_default) {
     strategy.has_default = true;
     strategy.default_scope = chosen.default_scope;
+    strategy.scopes = chosen.scopes;
   }
 }
 

@@ -1,8 +1,10 @@
 // A strategy and a search over plans: which keys are left open (`auto.auto_parallel`), and a candidate as keys.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "core/ir/graph.h"
 #include "core/strategy/search.h"
 
 namespace epl {
@@ -14,10 +16,17 @@ std::vector<int64_t> splits_to_try(const Strategy& strategy, int64_t ranks);
 // Without what a search chooses, and cut over so many ranks: what layers are measured in. `sequence`: as
 // SearchForm::sequence.
 Strategy of_one_copy(Strategy strategy, int64_t split, bool sequence = false);
+// The scope that experts are in, as a pattern of it, by the names of their weights or of nodes; empty: there are none.
+std::string pattern_of_experts(const Graph& graph);
+// Over how many ranks they may be shared out, beside one. No bit follows from that.
+std::vector<int64_t> experts_to_try(int64_t ranks);
+// As of_one_copy, with as many copies as share out the experts.
+Strategy of_shared_experts(Strategy strategy, const std::string& pattern, int64_t experts);
 // `moves_states`: they may lie in another memory.
 SearchSpace space_of(const Strategy& strategy, bool moves_states);
-// With what a candidate says. Keys that are set stay as they are.
-Strategy with_candidate(Strategy strategy, const SearchProblem& problem, const SearchCandidate& candidate);
+// With what a candidate says. Keys that are set stay as they are. `experts`: their pattern.
+Strategy with_candidate(Strategy strategy, const SearchProblem& problem, const SearchCandidate& candidate,
+                        const std::string& experts = {});
 // Takes what was chosen for `auto.auto_parallel` from the strategy of a plan that was made for it, where it is open.
 void take_searched(Strategy& strategy, const Strategy& chosen);
 

@@ -8,6 +8,7 @@
 
 #include "core/ir/op.h"
 #include "core/program/describe.h"
+#include "core/program/transfer.h"
 #include "core/strategy/node_cost.h"
 #include "core/strategy/recompute_stage.h"
 #include "core/strategy/stage_cut.h"
@@ -71,11 +72,12 @@ class FormLayers {
   std::vector<SearchLayer> run() {
     add_weights();
     add_results();
+    add_inputs();
     add_seconds();
     add_ways();
-    const double samples = static_cast<double>(plan_.batch);
+    const double samples = of_rank();
     for (SearchLayer& layer : made_) {
-      for (double* bytes : {&layer.kept, &layer.working, &layer.enters}) *bytes /= samples;
+      for (double* bytes : {&layer.kept, &layer.working, &layer.enters, &layer.given}) *bytes /= samples;
     }
     return std::move(made_);
   }
@@ -86,14 +88,31 @@ class FormLayers {
     return found == layers_.end() ? -1 : found->second;
   }
 
+  // Samples.
+  double of_rank() const { return static_cast<double>(plan_.batch) / static_cast<double>(form_.experts); }
+
+  // What other ranks run in its place is none of this rank's.
+  bool is_own(NodeId n) const {
+    return plan_.node_representative.empty() || !plan_.node_representative[n] || plan_.node_representative[n] == n;
+  }
+
+  bool is_of_experts(Value v, int task_graph) const {
+    const Sharding& lies = plan_.shardings[v];
+    const std::vector<int>& axes = plan_.task_graphs[task_graph].experts;
+    return std::ranges::any_of(axes, [&](int axis) { return lies.cut_dim(axis) >= 0; }) ||
+           (!axes.empty() && !lies.rank_local.axes.empty());
+  }
+
   void add_weights() {
     std::set<Value> seen;
     for (const NodeId n : graph_.node_ids()) {
       const int at = layer_at(n);
-      if (at < 0 || !in_forward_pass(plan_, n)) continue;
+      if (at < 0 || !in_forward_pass(plan_, n) || !is_own(n)) continue;
+      const int task_graph = plan_.node_task_graph[n];
       for (Value v : graph_.node(n).inputs) {
         if (!v || graph_.value(v).kind != ValueKind::parameter || !seen.insert(v).second) continue;
-        made_[at].weights += local_bytes(plan_, plan_.node_task_graph[n], graph_.type(v), plan_.shardings[v]);
+        (is_of_experts(v, task_graph) ? made_[at].expert_weights : made_[at].weights) +=
+            local_bytes(plan_, task_graph, graph_.type(v), plan_.shardings[v]);
         made_[at].parameters += 1;
       }
     }
@@ -101,12 +120,13 @@ class FormLayers {
 
   // What waits for the backward pass, what goes from layer to layer, and what the backward pass works on.
   void add_results() {
-    std::set<Value> kept, gone;
+    std::map<Value, int> kept;  // and by which layer
+    std::set<Value> gone;
     for (const NodeId n : graph_.node_ids()) {
       const int at = layer_at(n);
       const bool backward = in_backward_pass(plan_, n);
-      if (at < 0 || (!backward && !in_forward_pass(plan_, n))) continue;
-      double working = 0;
+      if (at < 0 || !is_own(n) || (!backward && !in_forward_pass(plan_, n))) continue;
+      double working = 0, gradient = 0;
       const auto look = [&](Value v, bool is_input) {
         v = viewed(graph_, v);
         const NodeId producer = v ? graph_.value(v).producer : NodeId{};
@@ -114,10 +134,9 @@ class FormLayers {
         const double bytes = result_bytes(plan_, v);
         const int from = layer_at(producer);
         if (!in_forward_pass(plan_, producer)) {
-          working += bytes;
-        } else if (backward && is_input && from >= 0 && kept.insert(v).second) {
-          made_[from].kept += bytes;
-          if (node_work(producer).kind() == WorkKind::product) products_[from] += bytes;
+          (plan_.shardings[v].cut_dim(batch_axis) < 0 ? gradient : working) += bytes;
+        } else if (backward && is_input && from >= 0) {
+          keep(v, at, kept);
         } else if (!backward && is_input && from >= 0 && from < at && gone.insert(v).second) {
           // Until its last use; one that goes over several layers is counted where it comes in first.
           made_[from + 1].enters += bytes;
@@ -125,12 +144,45 @@ class FormLayers {
       };
       for (Value v : graph_.node(n).inputs) look(v, true);
       for (Value v : graph_.node(n).outputs) look(v, false);
-      if (backward) made_[at].working = std::max(made_[at].working, working);
+      if (!backward) continue;
+      made_[at].working = std::max(made_[at].working, working);
+      made_[at].gradient = std::max(made_[at].gradient, gradient);
     }
-    for (const Value v : kept) {
+    for (const auto& [v, at] : kept) {
+      const double bytes = result_bytes(plan_, v);
+      made_[at].kept += bytes;
       const NodeId producer = graph_.value(v).producer;
-      if (node_work(producer).kind() != WorkKind::product)
-        others_[layer_at(producer)] += node_seconds(cost_, plan_, producer, plan_.node_shardings[producer]);
+      const int from = layer_at(producer);
+      // What comes from another layer is kept in every way.
+      if (from != at) continue;
+      if (node_work(producer).kind() == WorkKind::product) {
+        products_[at] += bytes;
+      } else {
+        others_[at] += node_seconds(cost_, plan_, producer, plan_.node_shardings[producer]);
+      }
+    }
+  }
+
+  // By the first layer that takes it, because the layers of its node and of who takes it may be in two stages. The
+  // backward pass comes to the last layers first.
+  static void keep(Value v, int at, std::map<Value, int>& kept) {
+    int& layer = kept.emplace(v, at).first->second;
+    layer = std::min(layer, at);
+  }
+
+  // A device of its own memory has a copy of what the caller gives, while a call needs it. One that several layers take
+  // is the first one's.
+  void add_inputs() {
+    if (form_.plan->device()->shares_host_memory()) return;
+    std::set<Value> seen;
+    for (const NodeId n : graph_.node_ids()) {
+      const int at = layer_at(n);
+      if (at < 0 || !in_forward_pass(plan_, n)) continue;
+      for (Value v : graph_.node(n).inputs) {
+        v = viewed(graph_, v);
+        if (v && graph_.value(v).kind == ValueKind::input && seen.insert(v).second)
+          made_[at].given += local_bytes(plan_, plan_.node_task_graph[n], graph_.type(v), plan_.shardings[v]);
+      }
     }
   }
 
@@ -147,16 +199,19 @@ class FormLayers {
     for (const TraceEvent& event : form_.trace.ranks.front().events) {
       if (event.instruction < 0) continue;
       const Phase phase = phases[static_cast<size_t>(event.instruction)];
-      if (phase == Phase::update) continue;
-      const int found = layer_of_instruction(program.instructions[static_cast<size_t>(event.instruction)]);
+      const Instruction& in = program.instructions[static_cast<size_t>(event.instruction)];
+      // Sums over copies are counted where it is known how many there are.
+      const bool of_copies = form_.experts > 1 && in.transfer && in.transfer->name == "all_reduce";
+      if (phase == Phase::update || of_copies) continue;
+      const int found = layer_of_instruction(in);
       if (found >= 0) current = found;
       Sum& sum = (phase == Phase::forward ? forward : backward)[static_cast<size_t>(current)];
       sum.seconds += event.end - std::max(event.begin, event.moves);
       sum.launches += cost_.launch();
     }
-    const double samples = static_cast<double>(plan_.batch);
+    const double samples = of_rank();
     for (size_t l = 0; l < made_.size(); ++l) {
-      const double reading = cost_.memory(made_[l].weights);
+      const double reading = cost_.memory(made_[l].weights + made_[l].expert_weights);
       const auto per_call = [&](const Sum& sum, double reads) {
         const double once = std::min(sum.seconds, sum.launches + reads);
         return PerCall{once, (sum.seconds - once) / samples};
@@ -183,7 +238,7 @@ class FormLayers {
 
   // From the one that costs least.
   void add_ways() {
-    const double samples = static_cast<double>(plan_.batch);
+    const double samples = of_rank();
     for (int l = 0; l < std::ssize(made_); ++l) {
       SearchLayer& layer = made_[l];
       const double products = products_[l], enters = layer.enters;
@@ -209,8 +264,8 @@ class FormLayers {
 // All numbers of a layer, by which layers are alike.
 void append_numbers(const SearchLayer& layer, std::vector<double>& out) {
   for (const PerCall& one : {layer.forward, layer.backward}) out.insert(out.end(), {one.once, one.sample});
-  out.insert(out.end(),
-             {layer.weights, layer.parameters, layer.expert_weights, layer.kept, layer.working, layer.enters});
+  out.insert(out.end(), {layer.weights, layer.parameters, layer.expert_weights, layer.kept, layer.working, layer.enters,
+                         layer.given, layer.gradient});
   for (const SearchLayer::Again& way : layer.again)
     out.insert(out.end(), {way.seconds.once, way.seconds.sample, way.kept});
 }
@@ -273,14 +328,19 @@ Result<SearchProblem> search_problem_of(const std::vector<RehearsedForm>& forms,
   problem.batch = entry.plan.batch;
   problem.units = fixed_units(first.options().strategy, entry.plan);
   problem.gradients = share_of_weights(*entry.plan.graph, false);
+  problem.tree = true;
   problem.states = share_of_weights(*entry.plan.graph, true);
   const Program& program = entry.programs.front();
   problem.always = static_cast<double>(program.constant_bytes + program.scalar_bytes);
   problem.bytes = static_cast<double>(first.device()->memory_bytes());
   std::vector<std::vector<SearchLayer>> of_forms;
   for (const RehearsedForm& form : forms) {
-    problem.forms.push_back(
-        {.name = form.name, .ranks = form.plan->options().ranks, .sequence = form.sequence, .kinds = {}});
+    problem.forms.push_back({.name = form.name,
+                             .ranks = form.plan->options().ranks / form.experts,
+                             .sequence = form.sequence,
+                             .experts = form.experts,
+                             .staged = form.experts == 1,
+                             .kinds = {}});
     of_forms.push_back(FormLayers(form, layers, count).run());
   }
   join_kinds(of_forms, problem);

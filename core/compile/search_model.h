@@ -12,10 +12,11 @@
 namespace epl {
 
 // A plan of one copy, whose ranks cut all nodes alike, in one stage and one micro-batch; and the first train step of
-// it, rehearsed.
+// it, rehearsed. Where experts are shared out, it has as many copies as share them, and zero.level is off.
 struct RehearsedForm {
   std::string name;       // of the form; empty: nothing is cut
   bool sequence = false;  // as SearchForm::sequence
+  int64_t experts = 1;    // as SearchForm::experts
   std::shared_ptr<const CompiledPlan> plan;
   StepTrace trace;
 };

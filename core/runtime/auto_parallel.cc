@@ -19,6 +19,9 @@ constexpr size_t rehearsed_plans = 3;
 constexpr size_t looked_at = 12;  // of those that are found: some are no plans of this model, or do not fit
 constexpr size_t told_refusals = 3;
 constexpr int smaller_searches = 3;
+// What less memory costs is told in passing.
+constexpr int64_t work_of_front = 1'000'000;
+constexpr size_t most_of_front = 8;
 constexpr double smaller_share = 0.75;  // of the bytes of the search before
 constexpr const char *auto_key = "auto.auto_parallel", *budget_key = "memory.budget";
 
@@ -52,6 +55,7 @@ class Parallel {
     Strategy strategy;
     std::optional<SearchCost> cost = {};  // by the search
     double seconds = 0;
+    int64_t bytes = 0;  // of a rank
   };
 
   // All processes of a job decide alike, whatever threads they have.
@@ -88,6 +92,12 @@ class Parallel {
     if (!measured_train().coupled.empty() && space.micro_batches.empty()) space.micro_batches = {1};
     found_ = search_plans(problem, space, {.count = looked_at, .stop = options_.stop});
     EPL_TRY(try_found(problem, found_));
+    for (const SearchFound& one :
+         time_over_memory(problem, space, {.count = 1, .work = work_of_front, .stop = options_.stop}, most_of_front)) {
+      front_.push_back({.plan = print_candidate(problem, one.candidate),
+                        .seconds = one.cost.seconds,
+                        .bytes = static_cast<int64_t>(one.cost.bytes)});
+    }
     // Closed forms know bytes roughly. Where too little of what was found fits, some room is left.
     SearchProblem smaller = problem;
     for (int i = 0; i < smaller_searches && problem.bytes > 0 && found_plans_ < rehearsed_plans; ++i) {
@@ -104,7 +114,8 @@ class Parallel {
       const std::string name = print_candidate(problem, one.candidate);
       if (!tried_.insert(name).second) continue;
       const size_t before = trials_.size();
-      EPL_TRY(try_plan({.name = name, .strategy = with_candidate(open_, problem, one.candidate), .cost = one.cost}));
+      EPL_TRY(try_plan(
+          {.name = name, .strategy = with_candidate(open_, problem, one.candidate, experts_), .cost = one.cost}));
       found_plans_ += trials_.size() - before;
     }
     return {};
@@ -122,13 +133,14 @@ class Parallel {
     const auto seconds = seconds_of_step(host_, *plan);
     if (!seconds.ok()) return refuse(trial.name, seconds.status());
     trial.seconds = *seconds;
+    trial.bytes = PlanMemory(**plan).peak();
     trials_.push_back(std::move(trial));
     return {};
   }
 
   const Plan& measured_train() const { return forms_.front().plan->entry(EntryKind::train)->plan; }
 
-  // The layers of the model, on one rank and cut over several.
+  // The layers of the model, on one rank, cut over several, and with experts shared out.
   Result<SearchProblem> measured() {
     EPL_TRY(add_form(1, false));
     for (const int64_t split : splits_to_try(open_, options_.ranks)) {
@@ -138,6 +150,7 @@ class Parallel {
         if (!added.ok() && !may_go_on(added)) return added;
       }
     }
+    EPL_TRY(add_experts());
     EPL_ASSIGN(SearchProblem problem, search_problem_of(forms_, options_.ranks));
     EPL_ASSIGN(const int64_t budget, memory_budget(options_.strategy));
     if (budget > 0) problem.bytes = static_cast<double>(budget);
@@ -156,21 +169,40 @@ class Parallel {
     return kind == MemoryKind::file && !asks ? MemoryKind::device : kind;
   }
 
+  Status add_experts() {
+    experts_ = pattern_of_experts(*measured_train().graph);
+    if (experts_.empty()) return {};
+    for (const int64_t experts : experts_to_try(options_.ranks)) {
+      const Status added = add_measured({.name = cat("experts over ", experts, " ranks"), .experts = experts},
+                                        of_shared_experts(open_, experts_, experts), experts);
+      if (!added.ok() && !may_go_on(added)) return added;
+    }
+    return {};
+  }
+
   Status add_form(int64_t split, bool sequence) {
-    PlanOptions one = with(of_one_copy(open_, split, sequence));
+    return add_measured(
+        {.name = split > 1 ? cat("split of ", split, sequence ? " by sequence" : "") : "", .sequence = sequence},
+        of_one_copy(open_, split, sequence), split);
+  }
+
+  Status add_measured(RehearsedForm form, const Strategy& strategy, int64_t ranks) {
+    PlanOptions one = with(strategy);
     // As many threads as a rank of the job has.
     const int64_t here = options_.local_ranks > 0 ? options_.local_ranks : options_.ranks;
     if (one.threads == 0) one.threads = static_cast<int>(std::max<int64_t>(1, host_.threads / here));
-    one.ranks = split;
+    one.ranks = ranks;
     one.local_ranks = 0;
     one.evaluate = one.predict = false;
     one.shapes.clear();
-    EPL_ASSIGN(const auto plan, CompiledPlan::create(host_, one));
-    EPL_ASSIGN(Rehearsal rehearsal, rehearse(host_, plan));
-    forms_.push_back({.name = split > 1 ? cat("split of ", split, sequence ? " by sequence" : "") : "",
-                      .sequence = sequence,
-                      .plan = plan,
-                      .trace = std::move(rehearsal.trace)});
+    EPL_ASSIGN(form.plan, CompiledPlan::create(host_, one));
+    // Where nothing is shared out a form of experts is none.
+    const std::vector<TaskGraph>& parts = form.plan->entry(EntryKind::train)->plan.task_graphs;
+    if (form.experts > 1 && std::ranges::all_of(parts, [](const TaskGraph& part) { return part.experts.empty(); }))
+      return {};
+    EPL_ASSIGN(Rehearsal rehearsal, rehearse(host_, form.plan));
+    form.trace = std::move(rehearsal.trace);
+    forms_.push_back(std::move(form));
     return {};
   }
 
@@ -179,6 +211,10 @@ class Parallel {
     for (SearchForm& form : problem.forms) {
       for (SearchLayer& layer : form.kinds) layer.again.clear();
     }
+  }
+
+  static std::string decides(const Trial& best, const Trial& other) {
+    return &best != &other && best.cost && other.cost ? what_decides(*best.cost, *other.cost) : std::string();
   }
 
   // How far what was found may be from the best there is.
@@ -198,12 +234,20 @@ class Parallel {
         cat(auto_key, ": ", best.name, " takes ", milliseconds_text(best.seconds), " ms for a step, rehearsed",
             best.cost ? cat(", and ", milliseconds_text(best.cost->seconds), " ms by the cost model") : ""));
     if (!found_.best.empty()) chosen.notes.push_back(gap_note());
+    for (const Trial& one : trials_) {
+      chosen.searched.push_back({.plan = one.name,
+                                 .rehearsed = true,
+                                 .seconds = one.seconds,
+                                 .bytes = one.bytes,
+                                 .decides = decides(best, one)});
+    }
+    chosen.searched.insert(chosen.searched.end(), front_.begin(), front_.end());
     for (size_t i = 1; i < trials_.size(); ++i) {
       const Trial& other = trials_[i];
       const double more = share_in_percent(other.seconds, best.seconds);
       std::string note = cat(auto_key, ": ", other.name, " takes ",
                              more > 0 ? cat(number_text(more), " % more time") : std::string("as long"));
-      if (best.cost && other.cost) note += cat("; by the cost model ", what_decides(*best.cost, *other.cost));
+      if (const std::string why = decides(best, other); !why.empty()) note += cat("; by the cost model ", why);
       chosen.notes.push_back(std::move(note));
     }
     chosen.notes.insert(chosen.notes.end(), refusals_.begin(), refusals_.end());
@@ -214,7 +258,9 @@ class Parallel {
   const PlanOptions& options_;
   Strategy open_;  // that all but the first trial complete
   std::vector<RehearsedForm> forms_;
+  std::string experts_;  // their pattern
   SearchResult found_;
+  std::vector<SearchTrial> front_;
   std::vector<Trial> trials_;
   std::set<std::string> tried_;  // names of what was found
   size_t found_plans_ = 0;       // of the trials

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <numeric>
 
 namespace epl {
@@ -39,7 +40,9 @@ void SearchRun::add(const SearchLayer& layer, double samples) {
   expert_weights += layer.expert_weights;
   largest = std::max(largest, layer.weights + layer.expert_weights);
   kept += layer.kept;
+  given += layer.given;
   working = std::max(working, layer.working);
+  gradient = std::max(gradient, layer.gradient);
   for (const SearchLayer::Again& way : layer.again) returns = std::max(returns, layer.kept - way.kept);
 }
 
@@ -56,6 +59,10 @@ SearchShape::SearchShape(const SearchProblem& problem, const SearchCandidate& ca
   copies_ = slowest_group(problem.cost, candidate.stages, of_stage, candidate.copies, apart);
   experts_ =
       slowest_group(problem.cost, candidate.stages, of_stage, candidate.copies / form.experts, apart * form.experts);
+  // A sum of so many micro-batches waits until there is another one of as many.
+  if (problem.tree && candidate.micro_batches > 1)
+    sums_ = static_cast<double>(std::bit_width(static_cast<uint64_t>(candidate.micro_batches - 1)));
+  find_speeds(of_stage);
   share_ = share(static_cast<double>(copies_.size));
   expert_share_ = share(static_cast<double>(experts_.size));
   const auto micro_batches = static_cast<double>(candidate.micro_batches),
@@ -66,11 +73,31 @@ SearchShape::SearchShape(const SearchProblem& problem, const SearchCandidate& ca
   of_all_ = waits / chunks;
 }
 
+// Copies have as many samples each, so that the slowest rank of a stage decides.
+void SearchShape::find_speeds(int64_t ranks_of_stage) {
+  if (problem_.devices.empty()) return;
+  speeds_.assign(static_cast<size_t>(shape_.virtual_devices), std::numeric_limits<double>::infinity());
+  memories_ = speeds_;
+  int64_t first = 0;
+  for (const SearchDevices& kind : problem_.devices) {
+    const int64_t behind = first + kind.ranks;
+    for (int64_t v = first / ranks_of_stage; v < shape_.virtual_devices && v * ranks_of_stage < behind; ++v) {
+      speeds_[v] = std::min(speeds_[v], kind.speed);
+      memories_[v] = std::min(memories_[v], kind.memory);
+    }
+    first = behind;
+  }
+  fastest_ = std::ranges::max(speeds_);
+}
+
+double SearchShape::gradients_share(double copies) const {
+  return shards_ >= SearchShards::gradients ? problem_.gradients / copies : problem_.gradients;
+}
+
 double SearchShape::share(double copies) const {
-  const double gradients = shards_ >= SearchShards::gradients ? problem_.gradients / copies : problem_.gradients;
   const double states = shards_ >= SearchShards::states ? problem_.states / copies : problem_.states;
   const double weights = shards_ >= SearchShards::weights ? 1 / copies : 1;
-  return weights + gradients + (offload_ ? 0 : states);
+  return weights + sums_ * gradients_share(copies) + (offload_ ? 0 : states);
 }
 
 double SearchShape::moving(Call kind, double weights, double expert_weights) const {
@@ -97,8 +124,8 @@ double SearchShape::each_call(const SearchRun& run) const {
   return seconds;
 }
 
-double SearchShape::seconds(const SearchRun& run) const {
-  double computing = run.forward + run.backward + run.again;
+double SearchShape::seconds_at(const SearchRun& run, double speed) const {
+  double computing = (run.forward + run.backward + run.again) / speed;
   for (const double bytes : {run.enters, run.leaves}) {
     // As a result, and back as its gradient. Which ranks these are is not known to a run.
     if (bytes > 0) computing += 2 * problem_.cost.collective(Call::send, {2, 0, problem_.ranks - 1}, bytes * samples_);
@@ -112,7 +139,7 @@ double SearchShape::hideable(const SearchRun& run) const {
   return moving(kind, problem_.gradients * run.weights, problem_.gradients * run.expert_weights);
 }
 
-double SearchShape::at_the_end(const SearchRun& run) const {
+double SearchShape::at_the_end(const SearchRun& run, double speed) const {
   double seconds = 0;
   if (shards_ == SearchShards::states || shards_ == SearchShards::gradients) seconds += gathering(run);
   const bool shared = shards_ != SearchShards::nothing;
@@ -120,30 +147,47 @@ double SearchShape::at_the_end(const SearchRun& run) const {
       shared ? run.weights / static_cast<double>(copies_.size) + run.expert_weights / static_cast<double>(experts_.size)
              : run.weights + run.expert_weights;
   // Weights and states are read and written, and gradients are read.
-  seconds += problem_.cost.memory(updated * (2 + problem_.gradients + 2 * problem_.states));
+  seconds += problem_.cost.memory(updated * (2 + problem_.gradients + 2 * problem_.states)) / speed;
   if (offload_) seconds += problem_.cost.other(problem_.beside, 2 * problem_.states * updated);
   return seconds * shape_.chunks;
 }
 
-double SearchShape::tail(const SearchRun& run) const {
+double SearchShape::tail(const SearchRun& run, int number) const {
   const double sums = hideable(run) * shape_.chunks;
   // Of what moves in each call the seconds behind it are that call's.
-  const double longer = shards_ >= SearchShards::gradients ? 0 : sums - run.backward;
-  return std::max(longer, sums / problem_.buckets) + at_the_end(run);
+  const double longer = shards_ >= SearchShards::gradients ? 0 : sums - run.backward / speed(number);
+  return std::max(longer, sums / problem_.buckets) + at_the_end(run, speed(number));
 }
 
 double SearchShape::least_tail(const SearchRun& run) const {
-  return hideable(run) * shape_.chunks / problem_.buckets + at_the_end(run);
+  return hideable(run) * shape_.chunks / problem_.buckets + at_the_end(run, fastest_);
 }
 
-double SearchShape::bytes(const SearchRun& run, int number) const {
+double SearchShape::state(const SearchRun& run) const {
   double state = (run.weights * share_ + run.expert_weights * expert_share_) * shape_.chunks;
   // Of one layer: what is gathered, and what is not yet scattered.
   if (shards_ == SearchShards::gradients) state += problem_.gradients * run.largest;
   if (shards_ == SearchShards::weights) state += (1 + problem_.gradients) * run.largest;
   if (offload_) state += problem_.states * run.largest;
+  return state;
+}
+
+// A gradient of one micro-batch is there beside the sums.
+double SearchShape::of_call(const SearchRun& run) const {
   const double layer = run.working + (run.computes_again ? run.returns : 0);
-  return problem_.always + state + times_kept(number) * run.kept + samples_ * layer;
+  const bool adds = shape_.micro_batches > 1 && shards_ < SearchShards::gradients;
+  return samples_ * (layer + run.given) + (adds ? run.gradient : 0);
+}
+
+// Where all blocks are one, the sums that wait are there until the last call ends, and beside them the full ones.
+double SearchShape::behind_calls(const SearchRun& run) const {
+  if (!problem_.tree || shape_.micro_batches == 1 || shape_.virtual_devices > 1) return 0;
+  return run.weights * gradients_share(static_cast<double>(copies_.size)) +
+         run.expert_weights * gradients_share(static_cast<double>(experts_.size)) + run.gradient;
+}
+
+double SearchShape::bytes(const SearchRun& run, int number) const {
+  return problem_.always + state(run) + std::max(of_call(run) + times_kept(number) * run.kept, behind_calls(run));
 }
 
 double SearchShape::times_kept(int number) const {
@@ -164,6 +208,7 @@ bool is_possible(const SearchProblem& problem, const SearchCandidate& candidate)
   if (shape.stages() > static_cast<int>(problem.layers.size())) return false;
   if (candidate.shards != SearchShards::nothing && candidate.copies == 1) return false;
   const PipelineRow& row = *candidate.row;
+  if (candidate.stages > 1 && !form.staged) return false;
   if ((candidate.stages == 1) != (&row == &one_stage())) return false;
   if (candidate.stages == 1) return candidate.chunks == 1;
   if (row.chunks == 0 ? candidate.chunks < 2 : candidate.chunks != row.chunks) return false;
@@ -191,11 +236,11 @@ SearchCost cost_of(const SearchProblem& problem, const SearchCandidate& candidat
       run.kept += way.kept - layer.kept;
       run.computes_again = true;
     }
-    const double seconds = shape.seconds(run);
+    const double seconds = shape.seconds(run, r);
     longest = std::max(longest, seconds);
     all += seconds;
-    tail = std::max(tail, shape.tail(run));
-    cost.bytes = std::max(cost.bytes, shape.bytes(run, r));
+    tail = std::max(tail, shape.tail(run, r));
+    cost.bytes = std::max(cost.bytes, shape.bytes(run, r) / shape.memory(r));
   }
   cost.seconds = shape.step(longest, all, tail);
   cost.busy = shape.busy(longest);

@@ -30,9 +30,10 @@ struct SearchLayer {
   double weights = 0;         // bytes of parameters
   double parameters = 0;      // how many have these; each is gathered by itself
   double expert_weights = 0;  // of others, which ranks of SearchForm::experts copies share out: what each has
-  // Bytes of a sample: that wait for the backward pass, that are there beside these while the layer runs, and that come
-  // from the layer before.
-  double kept = 0, working = 0, enters = 0;
+  // Bytes of a sample: that wait for the backward pass, of the layer before too; that are there beside these while the
+  // layer runs; that come from the layer before; and that the caller gives, where a call has a copy of these.
+  double kept = 0, working = 0, enters = 0, given = 0;
+  double gradient = 0;  // bytes of gradients of weights that one node has, whatever the samples
   // Ways to keep less, and the seconds of a call for computing that again.
   struct Again {
     PerCall seconds;
@@ -46,17 +47,27 @@ struct SearchForm {
   int64_t ranks = 1;      // of a copy
   bool sequence = false;  // what lies between the parts of a split is cut too (split.sequence)
   int64_t experts = 1;    // copies whose ranks share out experts
+  bool staged = true;     // there may be several stages
   std::vector<SearchLayer> kinds;
+};
+
+// Neighbouring ranks of a kind. A kernel of theirs does so many times what it does on the device that forms were
+// measured for, and they may have so many times SearchProblem::bytes.
+struct SearchDevices {
+  int64_t ranks = 1;
+  double speed = 1, memory = 1;
 };
 
 struct SearchProblem {
   CostModel cost;
   int64_t ranks = 1;
+  std::vector<SearchDevices> devices;    // all ranks, in their order; empty: they are alike
   int64_t batch = 1;                     // samples
   int64_t units = 0;                     // whose powers of two copies and micro-batches may have; 0: of any samples
   std::vector<int> layers;               // kinds, in the order of layers
   std::vector<SearchForm> forms;         // with as many kinds
   double gradients = 1;                  // bytes of a gradient for each byte of its parameter
+  bool tree = false;                     // gradients of micro-batches are added in pairs, and sums of these wait
   double states = 2;                     // the same of the optimizer's states
   double always = 0;                     // bytes of a rank for all else
   double bytes = 0;                      // that a rank may have; 0: no limit
@@ -81,7 +92,7 @@ struct SearchCandidate {
   PipelineShape shape() const { return {stages, chunks, micro_batches}; }
 };
 
-// Of a step, and of the fullest rank.
+// Of a step, and of the fullest rank. One that may have half the bytes counts for twice as many.
 struct SearchCost {
   double seconds = 0, bytes = 0;
   // Parts of the seconds: the busiest rank's calls, waiting for the other stages, and what comes behind the last call.
@@ -95,6 +106,8 @@ struct SearchRun {
   double largest = 0;               // bytes of the weights of one layer, at most
   double kept = 0;                  // bytes of a sample
   double working = 0, returns = 0;  // the same, of one layer at most; what is there again while it runs
+  double gradient = 0;              // SearchLayer::gradient, at most
+  double given = 0;                 // bytes of a sample
   double enters = 0, leaves = 0;
   bool computes_again = false;
 
@@ -109,14 +122,24 @@ class SearchShape {
 
   double samples() const { return samples_; }  // of a call
   int runs() const { return runs_; }
-  // A forward and a backward call of a run.
-  double seconds(const SearchRun& run) const;
+  // Of the slowest rank that has the run of this number, which the others wait for, and of the fastest run.
+  double speed(int number) const { return speeds_.empty() ? 1 : speeds_[row_.virtual_device_of(shape_, number)]; }
+  double fastest() const { return fastest_; }
+  // The share of SearchProblem::bytes that each rank of a run may have.
+  double memory(int number) const { return speeds_.empty() ? 1 : memories_[row_.virtual_device_of(shape_, number)]; }
+  // A forward and a backward call of the run of this number.
+  double seconds(const SearchRun& run, int number) const { return seconds_at(run, speed(number)); }
   // In front of the first and behind the last call: what nothing hides, and the update.
-  double tail(const SearchRun& run) const;
+  double tail(const SearchRun& run, int number) const;
   // The same, and no more than of any run with as many weights.
+  double least_seconds(const SearchRun& run) const { return seconds_at(run, fastest_); }
   double least_tail(const SearchRun& run) const;
   // Of a rank whose runs are all like this one, the run being that of this number.
   double bytes(const SearchRun& run, int number) const;
+  // Of these, what is there at all times: weights, states and sums of gradients.
+  double state(const SearchRun& run) const;
+  // Of these, beside what calls in flight keep: what one call needs.
+  double of_call(const SearchRun& run) const;
   // Bytes of a rank for each byte of a sample that a run keeps.
   double times_kept(int number) const;
   // What the calls of a rank take whose runs are all as long.
@@ -125,12 +148,16 @@ class SearchShape {
   double step(double longest, double all, double tail) const { return of_longest_ * longest + of_all_ * all + tail; }
 
  private:
+  void find_speeds(int64_t ranks_of_stage);
+  double seconds_at(const SearchRun& run, double speed) const;
   double share(double copies) const;
+  double gradients_share(double copies) const;
+  double behind_calls(const SearchRun& run) const;
   double moving(Collective::Kind kind, double weights, double expert_weights) const;
   double gathering(const SearchRun& run) const;
   double each_call(const SearchRun& run) const;
   double hideable(const SearchRun& run) const;
-  double at_the_end(const SearchRun& run) const;
+  double at_the_end(const SearchRun& run, double speed) const;
 
   const SearchProblem& problem_;  // outlives it
   const PipelineRow& row_;
@@ -140,8 +167,11 @@ class SearchShape {
   const double samples_;
   const int runs_;
   RankGroup copies_, experts_;           // that sum gradients of weights, and of weights of experts
+  double sums_ = 1;                      // of gradients, at a time
   double share_ = 1, expert_share_ = 1;  // bytes of a rank for each byte of these
   double of_longest_ = 1, of_all_ = 0;
+  std::vector<double> speeds_, memories_;  // by virtual device; empty: all are 1
+  double fastest_ = 1;
 };
 
 // Whether the batch may be cut into so many shards: those of all copies and micro-batches.

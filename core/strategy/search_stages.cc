@@ -20,7 +20,10 @@ StageSearch::StageSearch(const SearchProblem& problem, const SearchShape& shape,
       fronts_(fronts),
       kinds_(problem.forms[form].kinds),
       work_(work),
-      layers_(static_cast<int>(problem.layers.size())) {}
+      layers_(static_cast<int>(problem.layers.size())),
+      speeds_(static_cast<size_t>(shape.runs()) + 1, 0) {
+  for (int r = shape.runs(); r-- > 0;) speeds_[r] = speeds_[r + 1] + shape.speed(r) / shape.fastest();
+}
 
 // One run has at least its share of all weights, and one that of all experts, which may be another. The longest has no
 // fewer seconds than the best cut gives it.
@@ -28,7 +31,8 @@ StageSearch::Label StageSearch::least() {
   const double runs = shape_.runs();
   const SearchRun weights{.weights = fronts_.weights() / runs},
       experts{.expert_weights = fronts_.expert_weights() / runs};
-  return {.longest = std::max({fronts_.least_longest(shape_.runs()), shape_.seconds(weights), shape_.seconds(experts)}),
+  return {.longest = std::max({fronts_.least_longest(shape_.runs()) / shape_.fastest(), shape_.least_seconds(weights),
+                               shape_.least_seconds(experts)}),
           .tail = std::max(shape_.least_tail(weights), shape_.least_tail(experts))};
 }
 
@@ -36,15 +40,17 @@ StageSearch::Label StageSearch::least() {
 // keeps. Where the most are in flight a byte of weights takes the least from that.
 double StageSearch::least_again(const SearchRun& all) const {
   if (problem_.bytes <= 0) return 0;
-  const double room = problem_.bytes - problem_.always;
-  double kept = 0, most = 0;
+  double kept = 0, most = 0, room = 0;
   for (int r = 0; r < shape_.runs(); ++r) {
-    kept += room / shape_.times_kept(r);
+    const double of_run = bytes(r) - problem_.always;
+    if (of_run < 0) return std::numeric_limits<double>::infinity();
+    room += of_run;
+    kept += of_run / shape_.times_kept(r);
     most = std::max(most, shape_.times_kept(r));
   }
-  const double state = shape_.bytes(all, 0) - problem_.always;
-  if (room < 0 || state > room * shape_.runs()) return std::numeric_limits<double>::infinity();
-  return fronts_.least_again(kept - state / most);
+  const double state = shape_.state(all);
+  if (state > room) return std::numeric_limits<double>::infinity();
+  return fronts_.least_again(kept - state / most) / shape_.fastest();
 }
 
 double StageSearch::bound() {
@@ -52,15 +58,14 @@ double StageSearch::bound() {
   if (std::isinf(again)) return again;
   Label label = least();
   label.all = rest(0) + again;
-  label.longest = std::max(label.longest, label.all / shape_.runs());
+  label.longest = std::max(label.longest, label.all / speeds_.front());
   return step(label);
 }
 
 double StageSearch::least_after(const Label& label, int runs, int end) const {
-  const int left = shape_.runs() - runs;
   Label out = label;
   out.all += rest(end);
-  if (left > 0) out.longest = std::max(out.longest, rest(end) / left);
+  if (runs < shape_.runs()) out.longest = std::max(out.longest, rest(end) / speeds_[runs]);
   return step(out);
 }
 
@@ -98,7 +103,8 @@ void StageSearch::reach(int runs, int end) {
   SearchRun run{.leaves = enters(end)};
   for (int begin = end - 1; begin >= runs - 1 && work_ > 0; --begin) {
     run.add(kind(begin), shape_.samples());
-    if (shape_.step(run.forward + run.backward, rest(0), pool_.front().tail) >= limit_) break;
+    const double computing = (run.forward + run.backward) / shape_.speed(runs - 1);
+    if (shape_.step(computing, rest(0), pool_.front().tail) >= limit_) break;
     if (labels(runs - 1, begin).count == 0) continue;
     --work_;
     run.enters = enters(begin);
@@ -119,11 +125,12 @@ void StageSearch::reach(int runs, int end) {
 
 // Computes again what it has to. False: no way fits, and none of a longer run.
 bool StageSearch::fits(SearchRun& run, int begin, int end, int number, int& again) {
-  if (problem_.bytes <= 0 || shape_.bytes(run, number) <= problem_.bytes) return true;
+  if (problem_.bytes <= 0 || shape_.bytes(run, number) <= bytes(number)) return true;
   SearchRun without = run;
   without.kept = 0;
   without.computes_again = true;
-  const double room = problem_.bytes - shape_.bytes(without, number);
+  if (shape_.bytes(without, number) > bytes(number)) return false;
+  const double room = bytes(number) - problem_.always - shape_.state(without) - shape_.of_call(without);
   SearchFronts::Choice choice;
   if (room < 0 || !fronts_.within(begin, end, room / shape_.times_kept(number), choice)) return false;
   again = choice.number;
@@ -135,7 +142,7 @@ bool StageSearch::fits(SearchRun& run, int begin, int end, int number, int& agai
 }
 
 void StageSearch::extend(const SearchRun& run, int runs, int begin, int end, int again) {
-  const double seconds = shape_.seconds(run), tail = shape_.tail(run);
+  const double seconds = shape_.seconds(run, runs - 1), tail = shape_.tail(run, runs - 1);
   const Labels from = labels(runs - 1, begin);
   for (int i = from.first; i < from.first + from.count; ++i) {
     const Label& before = pool_[i];

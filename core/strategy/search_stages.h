@@ -39,7 +39,10 @@ class StageSearch {
   };
   Labels& labels(int runs, int end) { return table_[static_cast<size_t>(runs) * (layers_ + 1) + end]; }
   double step(const Label& label) const { return shape_.step(label.longest, label.all, label.tail); }
-  double rest(int from) const { return fronts_.computing(from, layers_); }
+  // What the layers from this one on compute, in seconds of the fastest run.
+  double rest(int from) const { return fronts_.computing(from, layers_) / shape_.fastest(); }
+  // The bytes that a rank with this run may have.
+  double bytes(int number) const { return problem_.bytes * shape_.memory(number); }
   Label least();
   double least_again(const SearchRun& all) const;
   double least_after(const Label& label, int runs, int end) const;
@@ -56,6 +59,7 @@ class StageSearch {
   const std::vector<SearchLayer>& kinds_;
   int64_t& work_;
   const int layers_;
+  std::vector<double> speeds_;  // of all runs from each one on, the fastest one's being 1
   double limit_ = 0;
   std::vector<Label> pool_;                     // the first is in front of all layers
   std::vector<std::pair<Label, double>> here_;  // with seconds that a step of them is not below

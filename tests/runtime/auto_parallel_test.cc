@@ -7,9 +7,11 @@
 #include <algorithm>
 
 #include "core/compile/plan_decisions.h"
+#include "core/compile/plan_memory.h"
 #include "core/compile/search_keys.h"
 #include "core/compile/search_model.h"
 #include "core/runtime/rehearsal.h"
+#include "tests/backend/far_device.h"
 #include "tests/runtime/trained.h"
 
 namespace epl::auto_parallel_test {
@@ -95,6 +97,26 @@ TEST(AutoParallel, SaysWhatDecided) {
   EXPECT_NE(first->find(" ms for a step, rehearsed"), std::string::npos) << *first;
 }
 
+// The page of a plan shows what was made, the one that is taken first, and what less memory costs.
+TEST(AutoParallel, TellsWhatItHasLookedAt) {
+  const auto plan = plan_of(4, found);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const std::vector<SearchTrial>& searched = (*plan)->options().searched;
+  ASSERT_GE(searched.size(), 3u);
+  EXPECT_TRUE(searched.front().rehearsed);
+  EXPECT_EQ(searched.front().decides, "");
+  EXPECT_EQ(searched.front().bytes, PlanMemory(**plan).peak());
+  EXPECT_FALSE(searched.back().rehearsed);
+  for (size_t i = 1; i < searched.size(); ++i) {
+    EXPECT_GT(searched[i].bytes, 0) << searched[i].plan;
+    const bool made = searched[i].rehearsed, same = made == searched[i - 1].rehearsed;
+    if (!same) continue;
+    EXPECT_GE(searched[i].seconds, searched[i - 1].seconds) << searched[i].plan;
+    EXPECT_TRUE(made || searched[i].bytes < searched[i - 1].bytes) << searched[i].plan;
+  }
+  EXPECT_TRUE(plan_of(4, "").value()->options().searched.empty());
+}
+
 TEST(AutoParallel, KeepsWhatIsSet) {
   const auto plan = plan_of(4, found + R"(, "pipeline.num_stages": 2, "pipeline.num_micro_batch": 4)");
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
@@ -131,14 +153,18 @@ TEST(SplitsToTry, AreThoseThatChangeNoBits) {
   EXPECT_EQ(splits_to_try(options_of(6, "", "run").strategy, 6), (std::vector<int64_t>{2}));
 }
 
-RehearsedForm form_of(int64_t split) {
-  PlanOptions options = options_of(split, "", "layout");
-  options.strategy = of_one_copy(options.strategy, split);
+RehearsedForm rehearsed(const std::string& name, const PlanOptions& options) {
   const auto plan = layout_plan(options);
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   const auto rehearsal = rehearse(test_host(2), *plan);
   EXPECT_TRUE(rehearsal.ok()) << rehearsal.status().to_string();
-  return {.name = cat("split of ", split), .plan = *plan, .trace = rehearsal->trace};
+  return {.name = name, .plan = *plan, .trace = rehearsal->trace};
+}
+
+RehearsedForm form_of(int64_t split) {
+  PlanOptions options = options_of(split, "", "layout");
+  options.strategy = of_one_copy(options.strategy, split);
+  return rehearsed(cat("split of ", split), options);
 }
 
 TEST(SearchModel, FindsLayersAndWhatTheyHave) {
@@ -173,6 +199,144 @@ TEST(SearchModel, FindsLayersAndWhatTheyHave) {
   EXPECT_GE(inner.kept, 4.0 * 48);
   EXPECT_LE(inner.kept, 3 * 4.0 * 48);
   EXPECT_EQ(inner.enters, 4.0 * 48);
+}
+
+// By the closed form, of one rank and so many micro-batches.
+double bytes_of_one_rank(const PlanOptions& options, int64_t micro_batches) {
+  const auto problem = search_problem_of({rehearsed("", options)}, 1);
+  EXPECT_TRUE(problem.ok()) << problem.status().to_string();
+  SearchCandidate one{.row = &one_stage(), .micro_batches = micro_batches};
+  one.begins = {0};
+  one.again.assign(problem->layers.size(), 0);
+  return cost_of(*problem, one).bytes;
+}
+
+// Nearly all bytes are of weights, whose gradients are added in pairs: of eight micro-batches three sums wait, and
+// beside them are the full sums and the gradient of the last one.
+TEST(SearchModel, KnowsSumsThatWait) {
+  auto options = layout_options(GraphModel::parse(R"(graph wide(x: f32[8,64] batch 0) {
+  a: f32[64,4096] = param
+  b: f32[4096,8] = param
+  forward:
+  h: f32[8,4096] = matmul(x, a)
+  r: f32[8,4096] = gelu(h)
+  y: f32[8,8] = matmul(r, b)
+  output y = y
+}
+)"),
+                                1, "{}");
+  ASSERT_TRUE(options.ok()) << options.status().to_string();
+  const double bytes = bytes_of_one_rank(*options, 8);
+  ASSERT_TRUE(set_config(options->strategy, "pipeline.num_micro_batch", "8").ok());
+  const auto plan = layout_plan(options);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const auto peak = static_cast<double>(PlanMemory(**plan).peak());
+  EXPECT_GE(bytes, 0.9 * peak);
+  EXPECT_LE(bytes, 1.2 * peak);
+}
+
+// A device of its own memory has a copy of the samples, which are the first stage's.
+TEST(SearchModel, KnowsWhatTheCallerGives) {
+  constexpr double given = 4.0 * 64 * 4096, weights = 4.0 * 4096 * 8;
+  auto options = layout_options(GraphModel::parse(R"(graph long(x: f32[64,4096] batch 0) {
+  a: f32[4096,8] = param
+  forward:
+  y: f32[64,8] = matmul(x, a)
+  output y = y
+}
+)"),
+                                1, "{}");
+  ASSERT_TRUE(options.ok()) << options.status().to_string();
+  EXPECT_LT(bytes_of_one_rank(*options, 1), given + 4 * weights);
+  add_backend(far_backend("far_search", 5));
+  options->device = "far_search";
+  EXPECT_GE(bytes_of_one_rank(*options, 1), given + 4 * weights);
+  const double half = bytes_of_one_rank(*options, 2);
+  EXPECT_LT(half, 0.6 * given + 7 * weights);
+  EXPECT_GT(half, 0.5 * given + 4 * weights);
+}
+
+// Four experts whose weights are two tensors, and gates for all of them.
+PlanOptions mixture_on(int64_t ranks, const std::string& keys = "") {
+  auto options = layout_options(GraphModel::parse(R"(graph mixture(x: f32[32,48] batch 0) {
+  gate.w: f32[48,4] = param
+  experts.w1: f32[4,48,16] = param
+  experts.w2: f32[4,16,48] = param
+  out.w: f32[48,4] = param
+  forward:
+  scores: f32[32,4] = matmul(x, gate.w)
+  gates: f32[32,4] = softmax(scores) {axis=1}
+  weights: f32[32,4,1] = reshape(gates) {shape=[32,4,1]}
+  alike: f32[32,1,48] = reshape(x) {shape=[32,1,48]}
+  taken: f32[32,4,48] = mul(weights, alike)
+  tokens: f32[4,32,48] = transpose(taken) {perm=[1,0,2]}
+  inner: f32[4,32,16] = matmul(tokens, experts.w1)
+  act: f32[4,32,16] = relu(inner)
+  answers: f32[4,32,48] = matmul(act, experts.w2)
+  given: f32[1,32,48] = sum(answers) {axes=[0]}
+  flat: f32[32,48] = reshape(given) {shape=[32,48]}
+  y: f32[32,4] = matmul(flat, out.w)
+  output y = y
+}
+)"),
+                                ranks, at_level("data", keys));
+  EXPECT_TRUE(options.ok()) << options.status().to_string();
+  return *std::move(options);
+}
+
+RehearsedForm shared_experts(const std::string& pattern, int64_t experts) {
+  PlanOptions options = mixture_on(experts);
+  options.strategy = of_shared_experts(options.strategy, pattern, experts);
+  RehearsedForm form = rehearsed(cat("experts over ", experts, " ranks"), options);
+  form.experts = experts;
+  return form;
+}
+
+// Each rank has a share of the experts and all other weights, and a candidate of that form has the bits of one rank.
+TEST(SearchModel, SharesOutExperts) {
+  const RehearsedForm one = rehearsed("", mixture_on(1));
+  const std::string pattern = pattern_of_experts(*one.plan->entry(EntryKind::train)->plan.graph);
+  EXPECT_EQ(pattern, "param:*experts*");
+  const auto made = search_problem_of({one, shared_experts(pattern, 2), shared_experts(pattern, 4)}, 4);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const SearchProblem& problem = *made;
+  constexpr double experts = 4.0 * 2 * 4 * 48 * 16, others = 4.0 * 2 * 48 * 4;
+  for (const SearchForm& form : problem.forms) {
+    double weights = 0, expert_weights = 0;
+    for (const int kind : problem.layers) {
+      weights += form.kinds[kind].weights;
+      expert_weights += form.kinds[kind].expert_weights;
+    }
+    const bool shared = form.experts > 1;
+    EXPECT_EQ(form.ranks, 1) << form.name;
+    EXPECT_EQ(weights, shared ? others : others + experts) << form.name;
+    EXPECT_EQ(expert_weights, shared ? experts / static_cast<double>(form.experts) : 0) << form.name;
+  }
+  const auto alone = layout_plan(mixture_on(1));
+  for (const size_t form : {1, 2}) {
+    SearchCandidate candidate{.form = form, .row = &one_stage(), .copies = 4};
+    candidate.again.assign(problem.layers.size(), 0);
+    ASSERT_TRUE(is_possible(problem, candidate));
+    PlanOptions options = mixture_on(4);
+    options.strategy = with_candidate(options.strategy, problem, candidate, pattern);
+    const auto plan = layout_plan(options);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    const std::vector<TaskGraph>& parts = (*plan)->entry(EntryKind::train)->plan.task_graphs;
+    EXPECT_TRUE(std::ranges::any_of(parts, [](const TaskGraph& part) { return !part.experts.empty(); }));
+    expect_same(train(plan, "experts", 3, batch), train(alone, "alone", 3, batch), problem.forms[form].name);
+  }
+}
+
+TEST(AutoParallel, LooksForExperts) {
+  const auto plan = plan_in_parallel(test_host(2), mixture_on(2, found));
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  expect_same(train(plan, "found", 3, batch), train(layout_plan(mixture_on(1)), "alone", 3, batch), "2 ranks");
+}
+
+TEST(ExpertsToTry, DivideTheRanks) {
+  EXPECT_EQ(experts_to_try(12), (std::vector<int64_t>{2, 4}));
+  EXPECT_TRUE(experts_to_try(3).empty());
+  EXPECT_EQ(pattern_of_experts(*form_of(1).plan->entry(EntryKind::train)->plan.graph), "");
 }
 
 }  // namespace

@@ -11,7 +11,9 @@ inline constexpr std::string_view found_plans = R"(
 With `auto.auto_parallel` the planner finds what the strategy leaves open: copies and stages, the schedule, how many
 micro-batches there are, what copies share out (`zero.level`), what lies in another memory, and what is computed again.
 At the levels `run` and `layout` it also tries to split all nodes over 2, 4 or 8 ranks, with and without
-`split.sequence`. At the others a split may change bits, so none is chosen unasked. A key that is set stays as it is:
+`split.sequence`. At the others a split may change bits, so none is chosen unasked. Experts whose weights or nodes have
+`experts` in their names are tried on up to 64 ranks that share them out, in one stage. A key that is set stays as it
+is:
 
 ```json
 {"auto.auto_parallel": true, "pipeline.num_micro_batch": 4}
@@ -25,18 +27,19 @@ key, as far as the simulator knows. A model's own annotations are part of the st
 files is looked at only with `offload.folder`.
 
 Notes of the plan say what was taken, what decided, and how far it may be from the best. `epl plan --why` prints them
-alone, for any strategy. `epl plan --devices 1..8` finds a plan for 1, 2, 4 and 8 devices, and says how long a step is
-and what a rank has with each, and where adding devices stops to pay. On the processor a device is a core then, unless
-`--threads` says otherwise:
+alone, for any strategy. The page of `epl plan --html` draws the plans that were looked at, by time and memory, with
+what the fastest one takes where a rank may have less. `epl plan --devices 1..8` finds a plan for 1, 2, 4 and 8 devices,
+and says how long a step is and what a rank has with each, and where adding devices stops to pay. On the processor a
+device is a core then, unless `--threads` says otherwise:
 
 ```sh
 epl plan model.onnx --batch 64 --ranks 8 --why
 epl plan model.onnx --batch 64 --devices 1..8
 ```
 
-Scopes and a `default` say where nodes run, and beside them the key is an error. Experts and stages of different numbers
-of ranks are not found yet. Which layers a stage has is decided anew when the plan is made, as for
-`pipeline.num_stages`.
+Scopes and a `default` say where nodes run, and beside them the key is an error. Experts in several stages, and
+stages of different numbers of ranks, are not found yet. Which layers a stage has is decided anew when the plan is made,
+as for `pipeline.num_stages`.
 )";
 
 }  // namespace epl::documentation_test

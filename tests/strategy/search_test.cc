@@ -40,6 +40,8 @@ SearchLayer drawn_layer(std::mt19937& random, int64_t ranks, int most_ways) {
   layer.kept = some(2, 20);
   layer.working = some(0, 10);
   layer.enters = some(1, 6);
+  layer.given = draw(random, 0, 2) == 0 ? some(1, 6) : 0;
+  layer.gradient = some(0, static_cast<int>(layer.weights));
   for (int ways = draw(random, 0, most_ways); ways > 0; --ways)
     layer.again.push_back({{some(0, 2), some(0, 6)}, some(0, static_cast<int>(layer.kept))});
   return layer;
@@ -54,9 +56,15 @@ SearchProblem drawn(std::mt19937& random, const Sizes& sizes) {
   SearchProblem problem{.cost = CostModel(machine_of(host, 30, draw(random, 2, 30)))};
   problem.ranks = one_of(random, sizes.ranks);
   problem.batch = one_of(random, sizes.batches);
+  if (problem.ranks > 1 && draw(random, 0, 2) == 0) {
+    const int64_t others = draw(random, 1, static_cast<int>(problem.ranks) - 1);
+    problem.devices = {{.ranks = problem.ranks - others},
+                       {.ranks = others, .speed = one_of(random, {1, 2, 8}) / 4.0, .memory = draw(random, 1, 3) / 2.0}};
+  }
   problem.units = one_of(random, {0, 2, 4, 8});
   problem.always = draw(random, 0, 20);
   problem.states = draw(random, 0, 2);
+  problem.tree = draw(random, 0, 1) == 1;
   const int kinds = draw(random, 1, 3), layers = draw(random, 1, sizes.layers);
   for (int l = 0; l < layers; ++l) problem.layers.push_back(draw(random, 0, kinds - 1));
   for (int form = draw(random, 1, 2); form > 0; --form) {
@@ -215,6 +223,53 @@ TEST(Search, FindsTheBestOfManyCandidates) {
 TEST(LongSearch, FindsTheBestOfAllCandidatesOf10000Problems) {
   EXPECT_GT(compare_drawn(13, 9000, {.ranks = {1, 2, 3, 4}, .batches = {2, 4, 6}, .layers = 4, .ways = 2}), 9000);
   EXPECT_GT(compare_drawn(14, 1000, {.ranks = {3, 4, 6, 8}, .batches = {4, 6, 8}, .layers = 5, .ways = 2}), 1000);
+}
+
+// Two layers, of which the first has weights and the second weights of experts, each so few that a sum over copies
+// takes a second, of which nothing is hidden. The other form has none and takes longer by this share.
+SearchProblem apart(double seconds, SearchShards shards, double buckets, double longer, SearchCandidate& first) {
+  Machine machine = processor_core();
+  machine.links = {{.ranks = 0, .bandwidth = 1e9, .seconds = 1}};
+  machine.memories = {{Machine::Memory::Kind::device, 1e9}, {Machine::Memory::Kind::host, 1e9}};
+  SearchProblem problem{.cost = CostModel(machine)};
+  problem.ranks = problem.batch = 4;
+  problem.buckets = buckets;
+  problem.layers = {0, 1};
+  SearchLayer plain{.forward = {0, seconds / 4}, .backward = {0, 3 * seconds / 4}};
+  SearchLayer weights = plain, experts = plain;
+  weights.weights = experts.expert_weights = 1;
+  problem.forms = {{.name = "with weights", .kinds = {weights, experts}}};
+  first = {.row = find_pipeline("1F1B"), .stages = 2, .copies = 2, .micro_batches = 2, .shards = shards};
+  first.begins = {0, 1};
+  first.again = {0, 0};
+  // Two stages that take as long take as long as three calls of each.
+  plain.forward.sample = 0;
+  plain.backward.sample = longer * cost_of(problem, first).seconds / 3;
+  problem.forms.push_back({.name = "without", .kinds = {plain, plain}});
+  return problem;
+}
+
+// No stage has both kinds of weights, so no bound of a step may add up their latencies. With one plan that is wanted a
+// bound that is too high leaves out the best of all.
+void expect_apart(double seconds, SearchShards shards, double buckets) {
+  SearchCandidate first;
+  const SearchProblem problem = apart(seconds, shards, buckets, 1.1, first);
+  const SearchSpace space{
+      .rows = {first.row}, .stages = {2}, .micro_batches = {2}, .shards = {shards}, .offload = {false}};
+  const SearchResult result = search_plans(problem, space, {.count = 1});
+  const std::string text = cat("level ", static_cast<int>(shards), ", ", buckets, " buckets");
+  ASSERT_EQ(result.best.size(), 1u) << text;
+  EXPECT_EQ(result.best.front().candidate.form, 0u) << text;
+  EXPECT_NEAR(result.best.front().cost.seconds, cost_of(problem, first).seconds, 1e-6) << text;
+  EXPECT_TRUE(result.finished) << text;
+}
+
+TEST(Search, BoundsNoStageByWeightsAndExpertsAtOnce) {
+  for (const auto shards :
+       {SearchShards::nothing, SearchShards::states, SearchShards::gradients, SearchShards::weights})
+    expect_apart(1, shards, 1);
+  // What is behind the last call counts for nothing, so the longest stage alone decides.
+  expect_apart(3, SearchShards::weights, 1e12);
 }
 
 // A GPT on GPUs with 80 GB, eight to a host. Splits are over ranks of a host, with sums of results behind each of two

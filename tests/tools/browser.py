@@ -89,6 +89,8 @@ def main(epl, out):
         "budget.html")
     run("plan", "m2.onnx", "--batch", "8", "--ranks", "2", "--strategy",
         json.dumps({"zero.level": "v2", "gradient_checkpoint.type": "auto"}), "--html", "again.html")
+    run("plan", "m2.onnx", "--batch", "8", "--ranks", "4", "--strategy", json.dumps({"auto.auto_parallel": True}),
+        "--html", "found.html")
     backgrounds = set()
 
     everywhere = [(width, scheme) for width in (390, 820, 1440) for scheme in ("light", "dark")]
@@ -163,6 +165,11 @@ def main(epl, out):
         for word in ("What the budget chose from", "taken", "those of the strategy"):
             expect(f"{where}: says \"{word}\"", word in seen["text"])
 
+    def searched(where, seen):
+        expect(f"{where}: time over memory is drawn, {seen['charts']} charts", seen["charts"] == 5)
+        for word in ("What the search found", "the strategy as it is", "simulated", "by the cost model"):
+            expect(f"{where}: says \"{word}\"", word in seen["text"])
+
     def again(where, seen):
         expect(f"{where}: marks of what is recomputed and gathered, {seen['marks']} seen", seen["marks"] > 2)
         for word in ("recomputed", "gathered weight"):
@@ -170,6 +177,7 @@ def main(epl, out):
 
     look_at(out / "run" / "report.html", everywhere, report)
     look_at(out / "budget.html", [(390, "light"), (1280, "dark")], within_budget)
+    look_at(out / "found.html", [(390, "light"), (1280, "dark")], searched)
     look_at(out / "again.html", [(390, "dark"), (1280, "light")], again)
     look_at(out / "plan.html", [(390, "light"), (800, "dark"), (1280, "light"), (1600, "light"), (1920, "dark")], plan)
     expect(f"light and dark differ: {backgrounds}", len({colour for _, colour in backgrounds}) == 2)
