@@ -208,11 +208,11 @@ Status GpuStream::launch(Function function, const Launch& how, std::span<const u
 // The copy is behind what was launched with the block before, which still reads that.
 Result<Address> GpuStream::step(const StepBlock& step, Address numbers) {
   if (recording_ != nullptr) return recorded_step(step, numbers);
-  if (has_step_ && step_ == step) return step_memory_;
-  // A graph would keep the numbers of this step.
+  // A graph would keep what this memory has in this step.
   int captured = capture_none;
   EPL_TRY(gpu->call("cuStreamIsCapturing", [&] { return gpu->driver.capturing(handle, &captured); }));
   if (captured != capture_none) return unsupported("a kernel draws beside the stream on which the recording began");
+  if (has_step_ && step_ == step) return step_memory_;
   has_step_ = false;
   EPL_TRY(gpu->call("cuMemcpyHtoDAsync", [&] { return gpu->driver.upload(step_memory_, &step, sizeof step, handle); }));
   step_ = step;

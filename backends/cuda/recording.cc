@@ -5,7 +5,7 @@
 namespace epl::cuda {
 namespace {
 
-constexpr const char* step_text = R"(
+constexpr const char* write_step_text = R"(
 extern "C" __global__ void write_step(long long* block, const long long* numbers, long long first_unit, long long units,
                                       long long runs, long long run_stride) {
   block[0] = numbers[0];
@@ -20,7 +20,7 @@ extern "C" __global__ void write_step(long long* block, const long long* numbers
 }  // namespace
 
 Launch step_launch() {
-  return {.source = step_text,
+  return {.source = write_step_text,
           .entry = "write_step",
           .grid = {1, 1, 1},
           .block = {1, 1, 1},
