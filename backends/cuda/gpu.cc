@@ -7,6 +7,7 @@
 #include "backends/cuda/api/nvrtc.h"
 #include "backends/cuda/compiler.h"
 #include "backends/cuda/listing.h"
+#include "backends/cuda/recording.h"
 
 namespace epl::cuda {
 namespace {
@@ -181,7 +182,10 @@ Result<std::unique_ptr<GpuStream>> GpuStream::make(std::shared_ptr<Gpu> gpu) {
   return stream;
 }
 
+GpuStream::GpuStream(std::shared_ptr<Gpu> on) : gpu(std::move(on)) {}
+
 GpuStream::~GpuStream() {
+  if (recording_ != nullptr) static_cast<void>(end_recording());
   const Gpu::Current current(*gpu);
   if (handle != nullptr) gpu->driver.destroy_stream(handle);
   for (const Stamp& stamp : stamps_) gpu->driver.destroy_event(stamp.event);
@@ -202,7 +206,12 @@ Status GpuStream::launch(Function function, const Launch& how, std::span<const u
 }
 
 // The copy is behind what was launched with the block before, which still reads that.
-Result<Address> GpuStream::step(const StepBlock& step) {
+Result<Address> GpuStream::step(const StepBlock& step, Address numbers) {
+  if (recording_ != nullptr) return recorded_step(step, numbers);
+  // A graph would keep what this memory has in this step.
+  int captured = capture_none;
+  EPL_TRY(gpu->call("cuStreamIsCapturing", [&] { return gpu->driver.capturing(handle, &captured); }));
+  if (captured != capture_none) return unsupported("a kernel draws beside the stream on which the recording began");
   if (has_step_ && step_ == step) return step_memory_;
   has_step_ = false;
   EPL_TRY(gpu->call("cuMemcpyHtoDAsync", [&] { return gpu->driver.upload(step_memory_, &step, sizeof step, handle); }));

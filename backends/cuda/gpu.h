@@ -96,18 +96,24 @@ class Gpu {
   std::unordered_map<std::string, std::shared_ptr<Loaded>> modules_;
 };
 
+class GpuRecording;  // backends/cuda/recording.h
+
 class GpuStream {
  public:
   static Result<std::unique_ptr<GpuStream>> make(std::shared_ptr<Gpu> gpu);
-  explicit GpuStream(std::shared_ptr<Gpu> on) : gpu(std::move(on)) {}
+  explicit GpuStream(std::shared_ptr<Gpu> on);
   ~GpuStream();
   GpuStream(const GpuStream&) = delete;
   GpuStream& operator=(const GpuStream&) = delete;
 
   // Every value is a parameter of eight bytes.
   Status launch(Function function, const Launch& how, std::span<const uint64_t> values) const;
-  // Where `step` lies in device memory for what is launched next.
-  Result<Address> step(const StepBlock& step);
+  // Where `step` lies in device memory for what is launched next. `numbers`: where the device has the seed and the step
+  // of each step, or 0; what is recorded reads them there.
+  Result<Address> step(const StepBlock& step, Address numbers);
+  // What the stream is given from now on becomes nodes of a graph, until the end.
+  Status begin_recording();
+  Result<std::unique_ptr<GpuRecording>> end_recording();
   // The time at which the stream comes here goes to `seconds` when `synchronize` has waited for it.
   Status stamp(double* seconds);
   Status synchronize();
@@ -126,6 +132,7 @@ class GpuStream {
     double* seconds;
   };
   Status read(const Stamp& stamp);
+  Result<Address> recorded_step(const StepBlock& step, Address numbers);
 
   std::vector<Stamp> stamps_;        // not yet read
   std::vector<EventHandle> passed_;  // events of stamps that were, to be used again
@@ -135,11 +142,14 @@ class GpuStream {
   Address step_memory_ = 0;
   StepBlock step_{};
   bool has_step_ = false;
+  std::unique_ptr<GpuRecording> recording_;  // that goes on
 };
 
 // A launch over `n` elements, one after another by a loop in each thread.
 Launch over_elements(std::string source, std::string entry, int64_t n);
 // The two of `copy_rows`: by words and by bytes.
 std::vector<Launch> copy_rows_launches();
+// Writes a StepBlock on the device.
+Launch step_launch();
 
 }  // namespace epl::cuda

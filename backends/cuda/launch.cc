@@ -131,12 +131,14 @@ void* prepare(const epl_pack_kernel* row, const epl_pack_query* query, epl_pack_
 void destroy(void* kernel) noexcept { delete static_cast<Handle*>(kernel); }
 
 Result<uint64_t> step_of(const epl_pack_call& call, GpuStream& stream) {
+  const void* numbers = call.struct_size < sizeof call ? nullptr : call.numbers;
   EPL_ASSIGN(const Address at, stream.step({.seed = call.seed,
                                             .step = call.step,
                                             .first_unit = call.first_unit,
                                             .units = call.units,
                                             .runs = call.runs,
-                                            .run_stride = call.run_stride}));
+                                            .run_stride = call.run_stride},
+                                           reinterpret_cast<Address>(numbers)));
   return uint64_t{at};
 }
 

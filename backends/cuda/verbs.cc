@@ -9,6 +9,7 @@
 #include "backends/cuda/compiler.h"
 #include "backends/cuda/gpu.h"
 #include "backends/cuda/listing.h"
+#include "backends/cuda/recording.h"
 #include "backends/cuda/reduce.h"
 #include "backends/cuda/target.h"
 
@@ -99,6 +100,7 @@ int32_t note(void* device, const epl_pack_reason* text) noexcept {
 const std::vector<Launch>& own_launches() {
   static const std::vector<Launch> all = [] {
     std::vector<Launch> made = copy_rows_launches();
+    made.push_back(step_launch());
     for (const int32_t dtype : {EPL_PACK_F32, EPL_PACK_F64, EPL_PACK_F16, EPL_PACK_BF16, EPL_PACK_I64})
       made.push_back(reduction_launch({.ranks = 2, .targets = 2, .count = 1, .dtype = dtype, .reduction = 0}).value());
     return made;
@@ -172,6 +174,19 @@ void release(void* device, void* memory) noexcept {
   const Gpu& gpu = *static_cast<Target*>(device)->gpu;  // which gave the memory
   const Gpu::Current current(gpu);
   gpu.driver.release(address(memory));
+}
+
+int32_t allocate_host(void* device, uint64_t bytes, void** memory, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(const Shared gpu, gpu_of(device));
+    return gpu->call("cuMemHostAlloc", [&] { return gpu->driver.allocate_host(memory, bytes, 0); });
+  });
+}
+
+void release_host(void* device, void* memory) noexcept {
+  const Gpu& gpu = *static_cast<Target*>(device)->gpu;  // which gave the memory
+  const Gpu::Current current(gpu);
+  gpu.driver.release_host(memory);
 }
 
 int32_t create_stream(void* device, void** stream, const epl_pack_reason* failure) noexcept {
@@ -275,6 +290,24 @@ int32_t stamp(void* stream, double* seconds, const epl_pack_reason* failure) noe
   return answered(failure, [&] { return stream_of(stream).stamp(seconds); });
 }
 
+int32_t begin_recording(void* stream, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&] { return stream_of(stream).begin_recording(); });
+}
+
+int32_t end_recording(void* stream, void** recording, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(std::unique_ptr<GpuRecording> made, stream_of(stream).end_recording());
+    *recording = made.release();
+    return {};
+  });
+}
+
+int32_t replay(void* stream, void* recording, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&] { return static_cast<GpuRecording*>(recording)->launch(stream_of(stream)); });
+}
+
+void destroy_recording(void* recording) noexcept { delete static_cast<GpuRecording*>(recording); }
+
 int32_t collects(const epl_pack_home* home, const epl_pack_reason* library, const epl_pack_reason* failure) noexcept {
   return answered(failure, [&]() -> Status {
     EPL_ASSIGN(const Nccl* nccl, open_nccl(folder_of(home)));
@@ -350,6 +383,12 @@ const epl_pack_device device_verbs = {.struct_size = sizeof(epl_pack_device),
                                       .split_circle = split_circle,
                                       .collect = collect,
                                       .abort_circle = abort_circle,
-                                      .leave_circle = leave_circle};
+                                      .leave_circle = leave_circle,
+                                      .allocate_host = allocate_host,
+                                      .release_host = release_host,
+                                      .begin_recording = begin_recording,
+                                      .end_recording = end_recording,
+                                      .replay = replay,
+                                      .destroy_recording = destroy_recording};
 
 }  // namespace epl::cuda

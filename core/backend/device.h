@@ -88,8 +88,32 @@ class VirtualClock : public StreamClock {
   ~VirtualClock() = default;
 };
 
-// What every device can do. What only some can is behind `host`, `clock` and `stamps`. A fill, an upload and a download
-// reach every memory that the device has.
+// What only a stream has whose device can keep commands and carry them out again.
+class StreamRecorder {
+ public:
+  // What streams were given. It goes before the stream that it was recorded on.
+  class Recording {
+   public:
+    virtual ~Recording() = default;
+  };
+
+  // Memory of the host that recorded commands may name: they read and write it each time they are carried out.
+  virtual Result<std::unique_ptr<Buffer>> allocate_staging(int64_t bytes) = 0;
+  // What the stream is given from now on is kept and not carried out, and so is what other streams are given behind an
+  // event that it has recorded since. Nobody waits for the streams until `end`.
+  virtual Status begin() = 0;
+  // By then the stream waits for all others that took part. Afterwards commands are carried out again, also where it
+  // fails.
+  virtual Result<std::unique_ptr<Recording>> end() = 0;
+  // Carries out what was kept, as one command of the stream.
+  virtual void replay(const Recording& recording) = 0;
+
+ protected:
+  ~StreamRecorder() = default;
+};
+
+// What every device can do. What only some can is behind `host`, `clock`, `stamps` and `recorder`. A fill, an upload
+// and a download reach every memory that the device has.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -110,9 +134,10 @@ class Stream {
   // ranks wait in them. Null: everything is carried out again. Of a device that guards.
   virtual void guard(const int64_t* verdict);
   virtual Status synchronize() = 0;
-  virtual HostStream* host() { return nullptr; }     // null: it runs elsewhere
-  virtual VirtualClock* clock() { return nullptr; }  // null: its time is the host's
-  virtual StreamClock* stamps() { return clock(); }  // null: the host says when it has issued a command
+  virtual HostStream* host() { return nullptr; }          // null: it runs elsewhere
+  virtual VirtualClock* clock() { return nullptr; }       // null: its time is the host's
+  virtual StreamClock* stamps() { return clock(); }       // null: the host says when it has issued a command
+  virtual StreamRecorder* recorder() { return nullptr; }  // null: every command is given anew
 };
 
 // What a rank says when it joins a group whose ranks may be of several processes.
@@ -161,6 +186,8 @@ class Device {
   // carries out nothing more, and neither does one that waits for an event behind the failure. Where this is false, the
   // host waits and decides.
   virtual bool guards() const { return false; }
+  // Its streams have a `recorder`.
+  virtual bool records() const { return false; }
   virtual bool executes() const { return true; }  // false: commands cost time but compute nothing
   // What opening it has decided that a user may wonder about, a sentence each: which packs it has, and why not others.
   virtual const std::vector<std::string>& notes() const {

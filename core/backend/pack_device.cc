@@ -80,6 +80,7 @@ class PackDevice final : public Device {
   std::string description() const override { return description_; }
   const KernelTable& kernels() const override { return *kernels_; }
   bool shares_host_memory() const override { return false; }
+  bool records() const override { return opened_->records(); }
   const std::vector<std::string>& notes() const override { return notes_; }
   const Machine& machine() const override { return machine_; }
 
@@ -148,6 +149,7 @@ class SeveralDevices final : public Device {
   }
   const KernelTable& kernels() const override { return first().kernels(); }
   bool shares_host_memory() const override { return false; }
+  bool records() const override { return first().records(); }
   const std::vector<std::string>& notes() const override { return notes_; }
   const Machine& machine() const override { return first().machine(); }
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override { return first().allocate(bytes); }
@@ -183,6 +185,7 @@ class PlannedDevice final : public Device {
   }
   const KernelTable& kernels() const override { return kernels_; }
   bool shares_host_memory() const override { return false; }
+  bool records() const override { return opened_->records(); }
   const std::vector<std::string>& notes() const override { return notes_; }
   const Machine& machine() const override { return sheet_.machine; }
   int64_t memory_bytes() const override { return sheet_.memory_bytes; }

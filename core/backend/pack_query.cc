@@ -117,7 +117,8 @@ epl_pack_call pack_call_of(const KernelCall& call, const PackReason& reason) {
           .units = call.context.units,
           .runs = call.context.runs,
           .run_stride = call.context.run_stride,
-          .failure = &reason.to};
+          .failure = &reason.to,
+          .numbers = call.context.on_device};
 }
 
 KernelRow named_row(const epl_pack_kernel& kernel) {

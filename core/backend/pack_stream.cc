@@ -143,6 +143,8 @@ void PackStream::stamp(double* seconds) {
   issue("a time", [&](const epl_pack_reason* reason) { return opened_->verbs->stamp(handle_, seconds, reason); });
 }
 
+StreamRecorder* PackStream::recorder() { return opened_->records() ? &recorder_ : nullptr; }
+
 Status PackStream::synchronize() {
   settle();
   const PackReason reason;

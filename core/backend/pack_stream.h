@@ -14,6 +14,7 @@
 
 #include "core/backend/device.h"
 #include "core/backend/pack_query.h"
+#include "core/backend/pack_recorder.h"
 #include "core/base/pack_abi.h"
 
 namespace epl {
@@ -30,6 +31,8 @@ struct OpenedPack {
   const epl_pack_device* const verbs;
   void* const handle;
   std::atomic<int64_t> in_use{0};
+
+  bool records() const { return verbs->begin_recording != nullptr; }
 };
 
 // What a verb gave: `doing` says for what.
@@ -87,6 +90,7 @@ class PackStream final : public Stream, public StreamClock {
   void wait(Event& event) override;
   Status synchronize() override;
   StreamClock* stamps() override { return this; }
+  StreamRecorder* recorder() override;
   void stamp(double* seconds) override;
 
   const std::shared_ptr<OpenedPack>& opened() const { return opened_; }
@@ -118,6 +122,7 @@ class PackStream final : public Stream, public StreamClock {
   void* const handle_;
   OpenCalls open_;
   Status failure_;  // the first, until somebody takes it
+  PackRecorder recorder_{*this};
 };
 
 }  // namespace epl

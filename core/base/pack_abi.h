@@ -118,6 +118,9 @@ typedef struct epl_pack_call {
   int64_t first_unit, units;      /* the current run of units, in the global batch */
   int64_t runs, run_stride;       /* so many such runs, each so many units behind the one before */
   const epl_pack_reason* failure; /* where a launch that fails says why */
+  /* Where the seed and the step lie in memory of the device, one behind the other; NULL: nowhere. A launch that is
+   * recorded reads them there. */
+  const void* numbers;
 } epl_pack_call;
 
 /* A row of kernels, as KernelRow in core/backend/kernel.h. All calls may run together, also with one kernel. No
@@ -343,6 +346,17 @@ typedef struct epl_pack_device {
   /* Whatever waits in it ends, done or not; afterwards it is left and no more. */
   void (*abort_circle)(void* circle);
   void (*leave_circle)(void* circle); /* after what was issued */
+  /* Memory of the host for commands that are recorded: they read and write it each time they are carried out. */
+  int32_t (*allocate_host)(void* device, uint64_t bytes, void** memory, const epl_pack_reason* failure);
+  void (*release_host)(void* device, void* memory);
+  /* What the stream is given from now on is kept and not carried out, and so is what other streams are given behind an
+   * event that it has recorded since. The four verbs that follow are NULL where nothing can be kept. */
+  int32_t (*begin_recording)(void* stream, const epl_pack_reason* failure);
+  /* By then the stream waits for all others that took part. It ends the recording in every case. */
+  int32_t (*end_recording)(void* stream, void** recording, const epl_pack_reason* failure);
+  /* Carries out what was kept, as one command of the stream. It names memory as it lay when it was recorded. */
+  int32_t (*replay)(void* stream, void* recording, const epl_pack_reason* failure);
+  void (*destroy_recording)(void* recording); /* before the stream that it was recorded on */
 } epl_pack_device;
 
 typedef struct epl_pack {

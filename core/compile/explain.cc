@@ -147,7 +147,10 @@ Result<std::string> CompiledPlan::text(EntryKind kind, std::string_view stage, i
   for (size_t t = 0; t < found->programs.size(); ++t) {
     if (stage == "local") out += print_local(found->locals[t]);
     if (stage == "program") out += print_program(found->programs[t]);
-    if (stage == "kernels") out += report_kernels(found->programs[t], device_->notes());
+    if (stage == "kernels") {
+      out += report_kernels(found->programs[t], device_->notes());
+      out += report_recording(*device_, found->plan.ranks());
+    }
     if (stage == "texts") out += report_texts(found->programs[t], *device_);
   }
   if (!out.empty() || stage == "texts") return out;

@@ -43,6 +43,12 @@ std::string report_kernels(const Program& program, const std::vector<std::string
   return out;
 }
 
+std::string report_recording(const Device& device, int64_t ranks) {
+  if (!device.records()) return "";
+  if (ranks > 1) return cat("steps are given to the device anew each time: ", ranks, " ranks meet on the host\n");
+  return "steps are recorded after the first one, and the device then carries out what was recorded\n";
+}
+
 std::string report_texts(const Program& program, const Device& device) {
   std::set<std::string> lines;
   const auto add = [&](const std::string& op, const std::string& kernel, const std::vector<KernelText>& texts) {

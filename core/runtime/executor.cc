@@ -79,7 +79,7 @@ std::byte* Executor::at(const Location& location, int64_t micro_batch) {
       return base(*scalars_);
     case Location::Space::input: {
       const ProgramPort& port = program_.inputs[static_cast<size_t>(location.index)];
-      auto* tensor = static_cast<std::byte*>(const_cast<void*>(request_->inputs[static_cast<size_t>(port.index)]));
+      auto* tensor = static_cast<std::byte*>(const_cast<void*>(input(port.index)));
       return location.stride == 0
                  ? tensor
                  : tensor + program_.mesh.shard(coordinates_, port.sharding.dims[0][0].axes) * location.stride;
@@ -101,14 +101,16 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   verdict_ = -1;
   context_.seed = request.seed;
   context_.step = request.step;
+  stop_tasks_.reset();
+  diagnosis_.reset();
+  const bool replays = ready_to_replay(groups);
   upload_numbers();
+  if (replays) return replay_step(groups);
   // A stop or a deadline is looked at before each instruction and, on the host's own processor, before each shard of
   // its work.
-  stop_tasks_.reset();
   const auto wanted = [this] { return request_->stop.why() != Code::ok; };
   HostStream* const host_stream = stream().host();
   if (request.stop.can_stop()) stop_tasks_.emplace(host_stream ? &host_stream->threads() : nullptr, wanted);
-  diagnosis_.reset();
   if (request.diagnose && !request.hashes_gradients) inspect_leaves();
   Status status = check_stop();  // also of a rank that has no instruction
   for (size_t c = 0; c < program_.calls.size() && status.ok(); ++c) {
@@ -125,7 +127,10 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   stop_tasks_.reset();
   if (committed_ && device_decides() && !request.diagnose) return end_decided(!groups.world, std::move(status));
   EPL_TRY(status);
-  return request.diagnose ? end_diagnosis() : synchronize();
+  if (request.diagnose) return end_diagnosis();
+  EPL_TRY(synchronize());
+  gave_all_ = gave_all_ || !request.applies;
+  return {};
 }
 
 // What the host sets for a step goes over at once.
@@ -145,7 +150,7 @@ void Executor::upload_numbers() {
     std::memcpy(numbers_.data() + program_.decided_at, &open, sizeof open);
   }
   stream().upload(scalars_->data(), numbers_.data(), std::ssize(numbers_));
-  if (program_.numbers_event >= 0) stream().record(*events_[static_cast<size_t>(program_.numbers_event)]);
+  if (program_.numbers_event >= 0) stream().record(event(program_.numbers_event));
 }
 
 // Of an update alone: all of the call comes before the state changes.
@@ -157,11 +162,12 @@ Status Executor::run_call(const BlockCall& call, const Groups& groups) {
   const auto block = program_.blocks.begin() + program_.find(call.id());
   go_to(call.micro_batch);
   std::span<const CallWait> waits = program_.waits[static_cast<size_t>(call_)];
-  for (; !waits.empty() && waits[0].instruction < 0; waits = waits.subspan(1))
-    stream().wait(*events_[static_cast<size_t>(waits[0].event)]);
+  for (; !waits.empty() && waits[0].instruction < 0; waits = waits.subspan(1)) stream().wait(event(waits[0].event));
   for (int i = block->first; i < block->last; ++i) {
     if (!committed_) EPL_TRY(check_stop());
-    if (i == program_.commit_begin) {
+    if (i == program_.commit_begin && recording_) {
+      EPL_TRY(recorded_->begin_second());
+    } else if (i == program_.commit_begin) {
       EPL_TRY(commit(groups));
       if (request_->diagnose || verdict_ >= 0) return {};
     }
@@ -213,17 +219,16 @@ Status Executor::carry_out(const Instruction& in, int64_t micro_batch, const Gro
 // `of_call`: those of the call that are left; they come in the order of its instructions.
 void Executor::wait(const Instruction& in, int64_t micro_batch, std::span<const CallWait>& of_call) {
   Stream& stream = *streams_[static_cast<size_t>(in.stream)];
-  for (const Wait& wait : in.waits)
-    stream.wait(*events_[static_cast<size_t>(wait.event + (wait.each ? micro_batch : 0))]);
+  for (const Wait& wait : in.waits) stream.wait(event(static_cast<int>(wait.event + (wait.each ? micro_batch : 0))));
   const auto position = static_cast<int>(&in - program_.instructions.data());
   for (; !of_call.empty() && of_call[0].instruction == position; of_call = of_call.subspan(1))
-    stream.wait(*events_[static_cast<size_t>(of_call[0].event)]);
+    stream.wait(event(of_call[0].event));
 }
 
 void Executor::record(const Instruction& in, int64_t micro_batch) {
   if (in.records < 0) return;
   const int64_t iteration = program_.loops(static_cast<int>(&in - program_.instructions.data())) ? micro_batch : 0;
-  streams_[static_cast<size_t>(in.stream)]->record(*events_[static_cast<size_t>(in.records + iteration)]);
+  streams_[static_cast<size_t>(in.stream)]->record(event(static_cast<int>(in.records + iteration)));
 }
 
 // Null where nothing is recorded, or no more.
@@ -334,7 +339,7 @@ Status Executor::transfer(Stream& stream, const Instruction& in, int64_t micro_b
                            .targets = {results_.data(), in.outputs.size()},
                            .calls = calls_,
                            .workspace = at(in.workspace, micro_batch),
-                           .output = gives ? request_->outputs[static_cast<size_t>(port->index)] : nullptr});
+                           .output = gives ? output(port->index) : nullptr});
 }
 
 void Executor::observe(const Instruction& in, int64_t micro_batch) {

@@ -14,6 +14,7 @@
 #include "core/program/program.h"
 #include "core/program/step_trace.h"
 #include "core/runtime/parameter_store.h"
+#include "core/runtime/recorded_step.h"
 #include "core/runtime/state_gate.h"
 
 namespace epl {
@@ -92,6 +93,9 @@ class Executor {
   const Origin& origin() const { return origin_; }
   // By operand of the verdict, a hash of the bytes that this rank has of it; 0: none. Of a run that hashes gradients.
   const std::vector<uint64_t>& gradient_hashes() const { return gradient_hashes_; }
+  // Why a device that records is given each step anew; empty: from the second one on it replays them, or it records
+  // nothing.
+  const std::string& not_recorded() const { return not_recorded_; }
   // The highest byte of each arena that any instruction of any run has touched.
   const MemoryBytes& arena_high_water() const { return high_water_; }
 
@@ -101,6 +105,13 @@ class Executor {
 
   std::byte* at(const Location& location, int64_t micro_batch);
   Stream& stream() { return *streams_[0]; }
+  // Of the step that is recorded, or of the run.
+  Event& event(int number);
+  const void* input(int index) const;
+  void* output(int index);
+  bool ready_to_replay(const Groups& groups);
+  Status record_step(std::span<const void* const> memory);
+  Status replay_step(const Groups& groups);
   void go_to(int64_t micro_batch);
   Status run_call(const BlockCall& call, const Groups& groups);
   bool leaves_out(const BlockCall& call) const;
@@ -165,6 +176,10 @@ class Executor {
   std::optional<StopTasks> stop_tasks_;  // of a run that a host may stop
   bool committed_ = false;               // of the current run
   Agreement agreement_ = Agreement::none;
+  bool gave_all_ = false;  // a run has given every instruction, so that the device has loaded what it needs
+  bool recording_ = false;
+  std::string not_recorded_;
+  std::unique_ptr<RecordedStep> recorded_;  // goes before the streams
 };
 
 }  // namespace epl

@@ -1,4 +1,5 @@
 // What memory, streams and events of every backend mean.
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -169,6 +170,59 @@ TEST_P(Backend, stamps_are_times_in_the_order_of_the_stream) {
   EXPECT_LT(seconds[0], seconds[1]);
   EXPECT_LE(seconds[1], seconds[2] + 1e-4);  // what a float32 of milliseconds loses between streams
   EXPECT_LE(seconds[1], seconds[3]);
+}
+
+TEST_P(Backend, what_is_recorded_is_carried_out_when_it_is_replayed) {
+  const auto on = stream(), beside = stream();
+  StreamRecorder* const recorder = on->recorder();
+  EXPECT_EQ(recorder != nullptr, device->records());
+  if (recorder == nullptr) GTEST_SKIP() << "every command is given anew";
+  constexpr int64_t bytes = 4096;
+  const auto one = buffer(bytes), other = buffer(bytes);
+  const auto sent = recorder->allocate_staging(bytes), back = recorder->allocate_staging(bytes);
+  ASSERT_TRUE(sent.ok() && back.ok()) << sent.status().to_string() << back.status().to_string();
+  const auto part = device->create_event(), meet = device->create_event();
+  ASSERT_TRUE(recorder->begin().ok());
+  on->upload(one->data(), (*sent)->data(), bytes);
+  on->record(*part);
+  beside->wait(*part);
+  beside->copy(other->data(), one->data(), bytes);
+  beside->fill(other->data(), bytes / 2, 9);
+  beside->record(*meet);
+  on->wait(*meet);
+  on->download((*back)->data(), other->data(), bytes);
+  auto recording = recorder->end();
+  ASSERT_TRUE(recording.ok()) << recording.status().to_string();
+  auto* const got = static_cast<uint8_t*>((*back)->data());
+  for (const uint8_t value : {3, 4, 5}) {
+    std::memset((*sent)->data(), value, bytes);
+    std::memset(got, 0, bytes);
+    recorder->replay(**recording);
+    ASSERT_TRUE(on->synchronize().ok());
+    EXPECT_TRUE(std::all_of(got, got + bytes / 2, [](uint8_t byte) { return byte == 9; })) << int{value};
+    EXPECT_TRUE(std::all_of(got + bytes / 2, got + bytes, [&](uint8_t byte) { return byte == value; })) << int{value};
+  }
+}
+
+// A stream whose recording has failed is as it was.
+TEST_P(Backend, a_recording_that_fails_leaves_its_stream) {
+  const auto on = stream(), beside = stream();
+  StreamRecorder* const recorder = on->recorder();
+  if (recorder == nullptr) GTEST_SKIP() << "every command is given anew";
+  const auto data = buffer(64);
+  const auto part = device->create_event();
+  ASSERT_TRUE(recorder->begin().ok());
+  on->fill(data->data(), 64, 1);
+  on->record(*part);
+  beside->wait(*part);
+  beside->fill(data->data(), 64, 2);
+  EXPECT_FALSE(recorder->end().ok()) << "the stream beside it is not waited for";
+  ASSERT_TRUE(beside->synchronize().ok());
+  std::vector<uint8_t> back(64);
+  on->fill(data->data(), 64, 7);
+  on->download(back.data(), data->data(), 64);
+  ASSERT_TRUE(on->synchronize().ok());
+  EXPECT_EQ(back, std::vector<uint8_t>(64, 7));
 }
 
 TEST_P(Backend, a_kernel_gets_what_it_was_launched_with) {

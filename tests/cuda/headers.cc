@@ -30,6 +30,8 @@ static_assert(attribute_processors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT &
 static_assert(function_attribute_shared_bytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
               stream_non_blocking == CU_STREAM_NON_BLOCKING && event_with_timing == CU_EVENT_DEFAULT &&
               event_without_timing == CU_EVENT_DISABLE_TIMING);
+static_assert(capture_of_thread == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
+              capture_none == CU_STREAM_CAPTURE_STATUS_NONE);
 
 #define EPL_SAME_IN_DRIVER(name, symbol, since, parameters) \
   static_assert(same<decltype(Driver::name), decltype(&::symbol)>, #symbol);

@@ -17,6 +17,8 @@ using Module = struct ModuleTag*;
 using Function = struct FunctionTag*;
 using StreamHandle = struct StreamTag*;
 using EventHandle = struct EventTag*;
+using GraphHandle = struct GraphTag*;
+using ExecutableHandle = struct ExecutableTag*;
 using Address = unsigned long long;
 
 inline constexpr DriverCode code_success = 0, code_out_of_memory = 2, code_no_device = 100, code_invalid_device = 101,
@@ -28,6 +30,8 @@ inline constexpr DriverCode code_success = 0, code_out_of_memory = 2, code_no_de
                             code_driver_mismatch = 803, code_unknown = 999;
 inline constexpr int attribute_processors = 16, attribute_capability_major = 75, attribute_capability_minor = 76;
 inline constexpr int function_attribute_shared_bytes = 8;
+// Other threads may do what they want while a stream is captured.
+inline constexpr int capture_of_thread = 1, capture_none = 0;
 inline constexpr unsigned stream_non_blocking = 1, event_with_timing = 0, event_without_timing = 2;
 
 // Each: our name, the driver's, the version that brought it, its parameters.
@@ -70,6 +74,16 @@ inline constexpr unsigned stream_non_blocking = 1, event_with_timing = 0, event_
   F(unload_module, cuModuleUnload, 2000, (Module module))                                                        \
   F(module_function, cuModuleGetFunction, 2000, (Function * function, Module module, const char* name))          \
   F(set_function_attribute, cuFuncSetAttribute, 9000, (Function function, int attribute, int value))             \
+  F(allocate_host, cuMemHostAlloc, 2020, (void** memory, size_t bytes, unsigned flags))                          \
+  F(release_host, cuMemFreeHost, 2000, (void* memory))                                                           \
+  F(begin_capture, cuStreamBeginCapture_v2, 10010, (StreamHandle stream, int mode))                              \
+  F(end_capture, cuStreamEndCapture, 10000, (StreamHandle stream, GraphHandle * graph))                          \
+  F(capturing, cuStreamIsCapturing, 10000, (StreamHandle stream, int* status))                                   \
+  F(instantiate, cuGraphInstantiateWithFlags, 11040,                                                             \
+    (ExecutableHandle * executable, GraphHandle graph, unsigned long long flags))                                \
+  F(launch_graph, cuGraphLaunch, 10000, (ExecutableHandle executable, StreamHandle stream))                      \
+  F(destroy_graph, cuGraphDestroy, 10000, (GraphHandle graph))                                                   \
+  F(destroy_executable, cuGraphExecDestroy, 10000, (ExecutableHandle executable))                                \
   F(launch, cuLaunchKernel, 4000,                                                                                \
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,   \
      unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** parameters, void** extra))
