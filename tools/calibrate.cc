@@ -38,6 +38,7 @@ void print_fitted(const FittedMachine& fitted, const Probed& probed) {
   if (fitted.link_bandwidth > 0)
     say("  between ranks: %s, a message %s\n", rate_text(fitted.link_bandwidth, "bytes").c_str(),
         readable_seconds(fitted.link_seconds).c_str());
+  if (fitted.link_bandwidth <= 0) say("  not measured: what is between ranks, for want of sums of two of them\n");
   for (const std::string& one : probed.unmeasured) say("  not measured: %s\n", one.c_str());
   for (const ProbeError& one : errors_by_probe(fitted, probed.measures))
     say("  %s: %s kernels, off by %s at the median\n", one.what.c_str(), with_thousands(one.count).c_str(),
@@ -116,8 +117,7 @@ Run add_calibrate(CLI::App& app) {
   auto o = std::make_shared<CalibrateOptions>();
   app.footer(
       "  epl calibrate --out machine.json\n  epl calibrate --check machine.json\n  epl plan model.onnx --batch 64 "
-      "--device cpu@machine.json\n"
-      "While it measures, nothing else should run on the machine. docs/calibration.md says what is measured.");
+      "--device cpu@machine.json");
   app.option_defaults()->group(groups::machine);
   app.add_option("--device", o->job.device, "what to measure, as of epl train")
       ->type_name("NAME")
