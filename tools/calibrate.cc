@@ -5,6 +5,7 @@
 #include "tools/clock.h"
 #include "tools/commands.h"
 #include "tools/job.h"
+#include "tools/json.h"
 #include "tools/machine_fit.h"
 #include "tools/machine_probes.h"
 #include "tools/machine_table.h"
@@ -53,7 +54,7 @@ int run_measure(const CalibrateOptions& o) {
   const FittedMachine fitted = fit_machine(probed.measures);
   // A processor's numbers are those of one core: a stream has one for each of its threads.
   const Json table = machine_table(fitted, probed, o.job.device == "cpu", steady_seconds() - begin);
-  write_file(o.out, table.dump(2) + "\n");
+  write_file(o.out, print_json(table) + "\n");
   if (o.job.json) {
     Json line = table;
     line["file"] = o.out;
