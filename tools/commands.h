@@ -21,6 +21,7 @@ Run add_export(CLI::App& app);
 Run add_check(CLI::App& app);
 Run add_fuzz_layouts(CLI::App& app);
 Run add_bench(CLI::App& app);
+Run add_calibrate(CLI::App& app);
 Run add_launch(CLI::App& app);
 Run add_template(CLI::App& app);
 Run add_completion(CLI::App& app);

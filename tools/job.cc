@@ -66,8 +66,9 @@ void set(epl_trainer* trainer, std::string_view key, double value) {
   check(epl_trainer_set_number(trainer, key.data(), key.size(), value));
 }
 
-// Behind a colon stand the numbers of devices, or the name of a sheet.
-bool computes_nothing(const std::string& device) {
+// Behind a colon stand the numbers of devices, or the name of a sheet, and behind them all @ and a table.
+bool computes_nothing(const std::string& name) {
+  const std::string device = name.substr(0, name.find('@'));
   const size_t colon = device.find(':');
   return device == "sim" ||
          (colon != std::string::npos && device.find_first_not_of("0123456789,", colon + 1) != std::string::npos);

@@ -44,7 +44,8 @@ void add_machine_options(CLI::App& app, JobOptions& o) {
   app.add_option("--device", o.device,
                  "where to run; cuda is GPUs, rank r on GPU r, and cuda:0,2 some of them; sim gives virtual time and "
                  "no numbers; "
-                 "epl plan also takes a GPU that need not be here, by cuda:NAME or cuda:FILE.json")
+                 "epl plan also takes a GPU that need not be here, by cuda:NAME or cuda:FILE.json; NAME@FILE decides "
+                 "plans by a table of epl calibrate")
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--threads", o.threads, "threads of all ranks together; 0: one per processor")

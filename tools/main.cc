@@ -77,6 +77,7 @@ int run(int argc, char** argv) {
       {"check", "Train cases with known answers and compare every number.", add_check, {}},
       {"fuzz-layouts", "Train under pairs of layouts drawn from a seed, and compare every bit.", add_fuzz_layouts, {}},
       {"bench", "What each level of equal bits costs, measured in rounds.", add_bench, {}},
+      {"calibrate", "Measure this machine, so that plans are decided by its own numbers.", add_calibrate, {}},
       {"launch", "Start the processes of a job on this host; they find each other and end together.", add_launch, {}},
       {"template", "Write an ONNX model of a known family at any size, with seeded weights.", add_template, {}},
       {"completion", "Print the completion script of a shell.", add_completion, {}},

@@ -72,7 +72,8 @@ class CpuBuffer final : public Buffer {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(const Host& host, const DeviceOptions& options) : memory_(std::make_shared<Memory>()) {
+  CpuDevice(const Host& host, const DeviceOptions& options)
+      : memory_(std::make_shared<Memory>()), machine_(options.machine) {
     memory_->host = host;
     if (!options.folder.empty()) files_ = std::make_shared<Files>(options.folder);
     add_packs("cpu", options.any_order, host, kernels_, notes_);  // first: their rows are preferred
@@ -83,6 +84,7 @@ class CpuDevice final : public Device {
   const KernelTable& kernels() const override { return kernels_; }
   bool shares_host_memory() const override { return true; }
   const std::vector<std::string>& notes() const override { return notes_; }
+  const Machine& machine() const override { return machine_ ? *machine_ : processor_core(); }
 
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override {
     if (bytes < 0) return invalid("a buffer of ", bytes, " bytes");
@@ -139,7 +141,8 @@ class CpuDevice final : public Device {
 
  private:
   std::shared_ptr<Memory> memory_;
-  std::shared_ptr<Files> files_;  // null: no folder was named
+  std::shared_ptr<Files> files_;            // null: no folder was named
+  std::shared_ptr<const Machine> machine_;  // null: no table was named
   KernelTable kernels_;
   std::vector<std::string> notes_;
 };

@@ -207,7 +207,8 @@ EPL_BACKEND(sim) {
             // The program is the one of the other device: its kernels, its fusion, its memory.
             if (options.stands_for) return sim::make_device(options.stands_for->machine(), options.stands_for);
             EPL_ASSIGN(auto cpu, open_device("cpu", host, options));
-            return sim::make_device(processor_core(), std::move(cpu));
+            const Machine machine = cpu->machine();
+            return sim::make_device(machine, std::move(cpu));
           },
           .simulated = true};
 }

@@ -44,19 +44,26 @@ Result<std::shared_ptr<Device>> open_numbered(const BackendRow& row, std::string
   return row.open(host, options);
 }
 
-Result<std::shared_ptr<Device>> open_sheet(const BackendRow& row, std::string_view name, const Host& host) {
+Result<std::shared_ptr<Device>> plan_for(const BackendRow& row, DeviceSheet sheet, const Host& host,
+                                         const DeviceOptions& options) {
+  if (options.machine) sheet.machine = *options.machine;
+  return row.plan_for(host, sheet);
+}
+
+Result<std::shared_ptr<Device>> open_sheet(const BackendRow& row, std::string_view name, const Host& host,
+                                           const DeviceOptions& options) {
   std::vector<std::string> known;
   for (const DeviceSheet& sheet : row.sheets) known.push_back(sheet.name);
   if (known.empty())
     return invalid("device ", row.name, " has no sheets to plan by, so that its name stands alone: ", row.name);
   for (const DeviceSheet& sheet : row.sheets) {
-    if (sheet.name == name) return row.plan_for(host, sheet);
+    if (sheet.name == name) return plan_for(row, sheet, host, options);
   }
   if (!name.ends_with(".json"))
     return error(Code::not_found, "device ", row.name, " has no sheet ", shown(name), ", and FILE.json is one",
                  choices(name, known));
-  EPL_ASSIGN(const DeviceSheet own, read_device_sheet(std::string(name)));
-  return row.plan_for(host, own);
+  EPL_ASSIGN(DeviceSheet own, read_device_sheet(std::string(name)));
+  return plan_for(row, std::move(own), host, options);
 }
 
 }  // namespace
@@ -67,6 +74,15 @@ void add_backend(BackendRow row) {
 }
 
 Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& host, const DeviceOptions& options) {
+  // Names of backends and sheets have no such sign.
+  if (const size_t at = name.find('@'); at != std::string_view::npos) {
+    const std::string table(name.substr(at + 1));
+    if (table.empty()) return invalid("device ", shown(name), " names no file of a table behind its @");
+    EPL_ASSIGN(Machine machine, read_machine_table(table));
+    DeviceOptions by_table = options;
+    by_table.machine = std::make_shared<const Machine>(std::move(machine));
+    return open_device(name.substr(0, at), host, by_table);
+  }
   BackendTable known;
   {
     std::lock_guard lock(added().mutex);
@@ -77,7 +93,7 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& h
   EPL_ASSIGN(const BackendRow* row, find_named(known, name.substr(0, colon), "device"));
   if (colon == std::string_view::npos) return row->open(host, options);
   const std::string_view which = name.substr(colon + 1);
-  return is_numbers(which) ? open_numbered(*row, which, host, options) : open_sheet(*row, which, host);
+  return is_numbers(which) ? open_numbered(*row, which, host, options) : open_sheet(*row, which, host, options);
 }
 
 void Stream::guard(const int64_t* verdict) {

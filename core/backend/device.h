@@ -233,6 +233,8 @@ struct DeviceOptions {
   int64_t room_bytes = int64_t{32} << 20;
   // Of a simulated device: the one that it goes through steps for, at that one's speed. Null: the processor.
   std::shared_ptr<Device> stands_for = nullptr;
+  // By whose numbers plans are decided, instead of those that the backend knows.
+  std::shared_ptr<const Machine> machine = nullptr;
 };
 
 struct BackendRow {
@@ -251,7 +253,8 @@ const BackendTable& backend_table();  // generated: what is built in
 void add_backend(BackendRow row);
 // "cpu"; of a backend whose devices have numbers also "cuda:1" and "cuda:0,2"; of one with sheets also "cuda:h100", or
 // "cuda:FILE.json" for a sheet of one's own. Such a device has kernels and no memory, so that all that is made on it is
-// an error.
+// an error. Behind any of these names "@FILE" names a table of what was measured (core/backend/sheet.h), by which plans
+// are decided.
 Result<std::shared_ptr<Device>> open_device(std::string_view name, const Host& host, const DeviceOptions& options = {});
 
 #define EPL_BACKEND(row_name) EPL_ROW(EPL_BACKEND, row_name, ::epl::BackendTable, ::epl::BackendRow)

@@ -2,6 +2,7 @@
 #include "core/backend/machine.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/check.h"
 
@@ -10,6 +11,21 @@ namespace epl {
 std::string_view memory_kind_name(MemoryKind kind) {
   static constexpr ByMemory<std::string_view> names = {{"device", "host", "file"}};
   return names[kind];
+}
+
+std::string_view basis_name(Machine::Basis basis) {
+  static constexpr std::string_view names[] = {"usual", "sheet", "table"};
+  return names[static_cast<size_t>(basis)];
+}
+
+std::string basis_text(const Machine& machine, std::string_view device) {
+  if (machine.basis == Machine::Basis::usual) return "the numbers of a usual processor core, of which none is measured";
+  if (machine.basis == Machine::Basis::sheet) return "a data sheet, which says what the device can do at most";
+  const Machine::Measured& made = machine.measured;
+  const auto percent = [](double share) { return cat(std::lround(100 * share), " %"); };
+  return cat("a table measured by version ", made.version, " on ", made.device,
+             made.device == device ? "" : cat(", which is another device than ", device), "; its numbers are off by ",
+             percent(made.error), " at the median and ", percent(made.error_90th), " at the 90th percentile");
 }
 
 double Machine::rate(DType dtype, WorkKind kind) const {

@@ -43,6 +43,13 @@ struct Machine {
     double fill = 0;   // tiles whose time passes until all of the device works
     double depth = 0;  // elements of the inner dimension whose time passes at the start and end of a tile
   };
+  // What the numbers rest on.
+  enum class Basis : uint8_t { usual, sheet, table };
+  // Of a table: what it was measured on, and how far its numbers are from what was measured, as a share.
+  struct Measured {
+    std::string device, version;
+    double error = 0, error_90th = 0;  // at the median and at the 90th percentile
+  };
   std::string name;
   std::vector<Rate> rates;  // of a type without a rate: the first of the same kind
   std::vector<Memory> memories;
@@ -50,6 +57,8 @@ struct Machine {
   double launch_seconds = 0;  // of the smallest kernel
   Tiles tiles;
   bool is_core = false;  // of a processor: a stream has one for each of its threads
+  Basis basis = Basis::usual;
+  Measured measured;  // of a table
 
   double rate(DType dtype, WorkKind kind) const;
   const Memory& memory(Memory::Kind kind) const;
@@ -58,6 +67,10 @@ struct Machine {
   // Ranks of the largest block inside what this link joins, which are each other's neighbours; 1: there is none.
   int64_t inside(const Link& link) const;
 };
+
+std::string_view basis_name(Machine::Basis basis);
+// How sure its seconds are, as the end of a sentence about them, for a device that describes itself so.
+std::string basis_text(const Machine& machine, std::string_view device);
 
 using MemoryKind = Machine::Memory::Kind;
 inline constexpr MemoryKind memory_kinds[] = {MemoryKind::device, MemoryKind::host, MemoryKind::file};

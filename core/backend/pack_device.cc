@@ -68,13 +68,13 @@ KernelRow row_of(const epl_pack_kernel& kernel, const std::shared_ptr<OpenedPack
 class PackDevice final : public Device {
  public:
   PackDevice(const Host& host, std::shared_ptr<OpenedPack> opened, std::shared_ptr<const KernelTable> kernels,
-             std::string description, std::vector<std::string> notes, const DeviceSheet* sheet)
+             std::string description, std::vector<std::string> notes, const Machine& machine)
       : host_(host),
         opened_(std::move(opened)),
         kernels_(std::move(kernels)),
         description_(std::move(description)),
         notes_(std::move(notes)),
-        machine_(sheet != nullptr ? sheet->machine : processor_core()) {}
+        machine_(machine) {}
   const std::shared_ptr<OpenedPack>& opened() const { return opened_; }
   const std::shared_ptr<const KernelTable>& shared_kernels() const { return kernels_; }
   std::string description() const override { return description_; }
@@ -263,8 +263,16 @@ void add_joined(const epl_pack_device& verbs, const epl_pack_home& home, PackDev
 // Opens devices one after another.
 class Opening {
  public:
-  Opening(const std::string& name, const Host& host, const Opened& opened, std::span<const DeviceSheet> sheets)
-      : name_(name), host_(host), home_(home_of(host)), opened_(opened), verbs_(*opened.pack->verbs), sheets_(sheets) {}
+  // `table`: by which plans are decided instead of by sheets; null where there is none.
+  Opening(const std::string& name, const Host& host, const Opened& opened, std::span<const DeviceSheet> sheets,
+          const Machine* table)
+      : name_(name),
+        host_(host),
+        home_(home_of(host)),
+        opened_(opened),
+        verbs_(*opened.pack->verbs),
+        sheets_(sheets),
+        table_(table) {}
 
   // Which are meant, by their places.
   Result<std::vector<int>> ordinals(const DeviceOptions& options) const {
@@ -293,8 +301,9 @@ class Opening {
     std::vector<std::string> notes = notes_of(*opened, opened_.from, host_);
     EPL_ASSIGN(std::shared_ptr<const KernelTable> kernels, kernels_of(facts, opened));
     const auto sheet = std::ranges::find(sheets_, std::string_view(facts.name), &DeviceSheet::product);
+    const Machine& known = sheet == sheets_.end() ? processor_core() : sheet->machine;
     auto device = std::make_shared<PackDevice>(host_, std::move(opened), std::move(kernels), described(facts),
-                                               std::move(notes), sheet == sheets_.end() ? nullptr : &*sheet);
+                                               std::move(notes), table_ != nullptr ? *table_ : known);
     made_.push_back({facts, device});
     return device;
   }
@@ -352,6 +361,7 @@ class Opening {
   const Opened& opened_;
   const epl_pack_device& verbs_;
   const std::span<const DeviceSheet> sheets_;
+  const Machine* const table_;
   std::vector<Made> made_;
 };
 
@@ -360,7 +370,7 @@ class Opening {
 Result<std::shared_ptr<Device>> open_pack_devices(const std::string& name, const Host& host,
                                                   const DeviceOptions& options, std::span<const DeviceSheet> sheets) {
   EPL_ASSIGN(const Opened opened, open_pack_of(name, host));
-  Opening opening(name, host, opened, sheets);
+  Opening opening(name, host, opened, sheets, options.machine.get());
   EPL_ASSIGN(const std::vector<int> ordinals, opening.ordinals(options));
   std::map<int, std::shared_ptr<PackDevice>> by_ordinal;
   std::vector<std::shared_ptr<PackDevice>> devices, by_place;

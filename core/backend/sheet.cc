@@ -1,4 +1,4 @@
-// Reads what a person has written of a device: every key is known, and every number makes sense.
+// Reads what a person or a measurement says of a device: every key is known, and every number makes sense.
 #include "core/backend/sheet.h"
 
 #include <algorithm>
@@ -18,6 +18,7 @@ namespace {
 constexpr uint64_t largest_file = 1 << 20;
 // Where a file says nothing of them: what launches and messages usually take.
 constexpr double usual_launch_seconds = 4e-6, usual_message_seconds = 10e-6;
+constexpr double usual_file_bandwidth = 1e9;  // of a core that was measured without a folder
 
 // One object of the file, of which every key is asked for.
 class Reading {
@@ -58,11 +59,11 @@ class Reading {
     if (!found->is_boolean()) return invalid(where_, ": ", key, " is true or false");
     return found->get<bool>();
   }
-  Result<std::string> text_or(std::string_view key, std::string otherwise) const {
+  Result<std::string> text_or(std::string_view key, std::string otherwise, size_t most = 120) const {
     if (!has(key)) return otherwise;
     const Json& found = json_.at(key);
     if (!found.is_string() || found.text().empty()) return invalid(where_, ": ", key, " is a text");
-    return shown_plain(found.text(), 120);
+    return shown_plain(found.text(), most);
   }
 
  private:
@@ -114,19 +115,8 @@ Status add_tiles(const Json& json, const std::string& path, Machine& machine) {
   return {};
 }
 
-Result<DeviceSheet> sheet_of(const Json& json, const std::string& path) {
-  const Reading from(json, path);
-  EPL_TRY(from.only({"product", "capability", "processors", "memory_bytes", "bandwidth", "host_bandwidth", "products",
-                     "elementwise", "links", "launch_seconds", "tiles"}));
-  DeviceSheet sheet;
-  sheet.name = path;
-  EPL_ASSIGN(sheet.product, from.text_or("product", path));
-  EPL_ASSIGN(sheet.capability, capability_of(from));
-  EPL_ASSIGN(const int64_t processors, from.integer("processors", 1 << 16));
-  sheet.processors = static_cast<int>(processors);
-  EPL_ASSIGN(sheet.memory_bytes, from.integer("memory_bytes", int64_t{1} << 50));
-  Machine& machine = sheet.machine;
-  machine.name = sheet.product;
+// What a sheet and a table have in common.
+Status add_machine(const Reading& from, const std::string& path, Machine& machine) {
   EPL_ASSIGN(const double own, from.number("bandwidth"));
   EPL_ASSIGN(const double host, from.number("host_bandwidth"));
   machine.memories = {{MemoryKind::device, own}, {MemoryKind::host, host}};
@@ -141,20 +131,85 @@ Result<DeviceSheet> sheet_of(const Json& json, const std::string& path) {
   }
   EPL_ASSIGN(machine.launch_seconds, from.number_or("launch_seconds", usual_launch_seconds));
   if (from.has("tiles")) EPL_TRY(add_tiles(from["tiles"], path, machine));
+  return {};
+}
+
+Result<DeviceSheet> sheet_of(const Json& json, const std::string& path) {
+  const Reading from(json, path);
+  EPL_TRY(from.only({"product", "capability", "processors", "memory_bytes", "bandwidth", "host_bandwidth", "products",
+                     "elementwise", "links", "launch_seconds", "tiles"}));
+  DeviceSheet sheet;
+  sheet.name = path;
+  EPL_ASSIGN(sheet.product, from.text_or("product", path));
+  EPL_ASSIGN(sheet.capability, capability_of(from));
+  EPL_ASSIGN(const int64_t processors, from.integer("processors", 1 << 16));
+  sheet.processors = static_cast<int>(processors);
+  EPL_ASSIGN(sheet.memory_bytes, from.integer("memory_bytes", int64_t{1} << 50));
+  sheet.machine.name = sheet.product;
+  sheet.machine.basis = Machine::Basis::sheet;
+  EPL_TRY(add_machine(from, path, sheet.machine));
   return sheet;
+}
+
+Status add_measured(const Json& json, const std::string& path, Machine& machine) {
+  const Reading from(json, cat(path, ": measured"));
+  EPL_TRY(from.only({"device", "version", "seconds", "error", "error_90th"}));
+  for (const char* key : {"device", "version"}) {
+    if (!from.has(key)) return invalid(path, ": measured needs the key ", key);
+  }
+  EPL_ASSIGN(machine.measured.device, from.text_or("device", "", 2000));  // of several devices
+  EPL_ASSIGN(machine.measured.version, from.text_or("version", ""));
+  EPL_ASSIGN(machine.measured.error, from.number("error"));
+  EPL_ASSIGN(machine.measured.error_90th, from.number("error_90th"));
+  EPL_TRY(from.number_or("seconds", 1).status());
+  return {};
+}
+
+Result<Machine> table_of(const Json& json, const std::string& path) {
+  const Reading from(json, path);
+  EPL_TRY(from.only({"measured", "core", "bandwidth", "host_bandwidth", "file_bandwidth", "products", "elementwise",
+                     "links", "launch_seconds", "tiles"}));
+  if (!from.has("measured")) return invalid(path, " needs the key measured: a table says what it was measured on");
+  Machine machine;
+  machine.basis = Machine::Basis::table;
+  EPL_TRY(add_measured(from["measured"], path, machine));
+  machine.name = machine.measured.device;
+  EPL_ASSIGN(machine.is_core, from.yes_or_no("core"));
+  EPL_TRY(add_machine(from, path, machine));
+  if (machine.is_core || from.has("file_bandwidth")) {
+    EPL_ASSIGN(const double file, from.number_or("file_bandwidth", usual_file_bandwidth));
+    machine.memories.push_back({MemoryKind::file, file});
+  }
+  return machine;
+}
+
+struct ReadFile {
+  Json json;
+  std::string where;
+};
+
+Result<ReadFile> read_json_file(const std::string& path) {
+  EPL_ASSIGN(const auto file, FileReader::open(path));
+  ReadFile read{.json = {}, .where = shown_path(path)};
+  if (file->size() > largest_file)
+    return invalid(read.where, " has ", file->size(), " bytes, which is no sheet of a device");
+  EPL_ASSIGN(const std::vector<std::byte> bytes, file->read_all());
+  auto json = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!json.ok()) return json.status().with_context(read.where);
+  read.json = std::move(*json);
+  return read;
 }
 
 }  // namespace
 
 Result<DeviceSheet> read_device_sheet(const std::string& path) {
-  EPL_ASSIGN(const auto file, FileReader::open(path));
-  const std::string where = shown_path(path);
-  if (file->size() > largest_file)
-    return invalid(where, " has ", file->size(), " bytes, which is no sheet of a device");
-  EPL_ASSIGN(const std::vector<std::byte> bytes, file->read_all());
-  auto json = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  if (!json.ok()) return json.status().with_context(where);
-  return sheet_of(*json, where);
+  EPL_ASSIGN(const ReadFile read, read_json_file(path));
+  return sheet_of(read.json, read.where);
+}
+
+Result<Machine> read_machine_table(const std::string& path) {
+  EPL_ASSIGN(const ReadFile read, read_json_file(path));
+  return table_of(read.json, read.where);
 }
 
 }  // namespace epl

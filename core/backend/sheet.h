@@ -1,5 +1,7 @@
-// What is known of a device that need not be there. Plans are made for it, and nothing runs on it. A backend has rows
-// of these, and others are read from files.
+// What is known of a device: a sheet, or a table of what was measured.
+//
+// A device with a sheet need not be there. Plans are made for it, and nothing runs on it. A backend has rows of sheets,
+// and others are read from files. A table is of a device that is there, and stands beside its name ("cpu@FILE").
 #pragma once
 
 #include <cstdint>
@@ -20,5 +22,8 @@ struct DeviceSheet {
 
 // From a JSON file; docs/gpu.md has the keys. The name is the path.
 Result<DeviceSheet> read_device_sheet(const std::string& path);
+
+// From a JSON file, which `epl calibrate` writes; docs/calibration.md has the keys.
+Result<Machine> read_machine_table(const std::string& path);
 
 }  // namespace epl

@@ -116,6 +116,17 @@ Json describe_shapes(const CompiledPlan& plan) {
   return out;
 }
 
+// What the seconds rest on.
+Json describe_basis(const Device& device) {
+  const Machine& machine = device.machine();
+  Json out = {{"basis", basis_name(machine.basis)}, {"text", basis_text(machine, device.description())}};
+  if (machine.basis == Machine::Basis::table) {
+    out["error"] = machine.measured.error;
+    out["error_90th"] = machine.measured.error_90th;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string describe_overview(const CompiledPlan& plan, const Overview& overview) {
@@ -132,6 +143,7 @@ std::string describe_overview(const CompiledPlan& plan, const Overview& overview
               {"memory_bytes_peak", PlanMemory(plan).peak()},
               {"predicted_on", overview.device},
               {"seconds", overview.seconds},
+              {"seconds_rest_on", describe_basis(*plan.device())},
               {"time", describe_time(overview.time)}};
   add_fit(plan, out);
   out["shapes"] = describe_shapes(plan);

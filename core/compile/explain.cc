@@ -132,7 +132,7 @@ std::string explain(const CompiledPlan& plan, const Overview& overview) {
     out += cat(", ", percent(overview.time.moving, overview.seconds), " moving, ",
                percent(overview.time.waiting, overview.seconds), " waiting for others");
   }
-  out += "\n";
+  out += cat("\nthese seconds rest on ", basis_text(plan.device()->machine(), plan.device()->description()), "\n");
   const int fullest = PlanMemory(plan).fullest_class();
   const auto row = std::ranges::find(overview.rows, fullest, &Overview::Row::virtual_device);
   return row == overview.rows.end() ? out : out + tenths_text(overview, *row);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 
+#include "core/backend/cost_model.h"
 #include "core/base/json.h"
 #include "core/program/describe.h"
 #include "core/program/transfer.h"
@@ -89,6 +90,7 @@ class TraceFile {
     } else if (in->group < 0) {
       Json args = {{"op", in->query->op}, {"bytes", in->query->bytes}, {"flops", in->query->flops}};
       if (in->row) args["kernel"] = in->row->name;
+      if (!in->transfer) args["rate"] = work_of(*in->query).kind() == WorkKind::product ? "products" : "elementwise";
       write_slice(in->stream, in->name, in->transfer ? in->transfer->name : "compute", event.begin, event.end, args);
     } else if (rank.group(event)) {
       const std::vector<int>& members = *rank.group(event);

@@ -62,7 +62,7 @@ said() {
   esac
   [ "$(printf '%s\n' "$output" | wc -l)" = 1 ] && [ ${#output} -lt 500 ] || fail "$* says too much: $output"
 }
-for command in train evaluate plan trace inspect devices export check fuzz-layouts bench completion; do
+for command in train evaluate plan trace inspect devices export check fuzz-layouts bench calibrate completion; do
   case $command in
     train) base="m.onnx --data t.csv --steps 1 --out run --overwrite" ;;
     evaluate) base="m.onnx --data t.csv" ;;

@@ -22,6 +22,7 @@ script_test(slicing tools 300)
 script_test(annotated tools 300)
 script_test(pins tools 300)
 script_test(found_plans tools 300)
+script_test(calibrate "tools;only_release" 300)
 script_test(odd_texts tools 300)
 # With the machine for tests, where there is one (tests/CMakeLists.txt), as the GPU.
 set(machine_of_tests "")

@@ -54,7 +54,8 @@ DeviceSheet sheet_of(const Row& row) {
                       .rates = rates_of(row.rates),
                       .memories = {{MemoryKind::device, row.bandwidth}, {MemoryKind::host, row.host_bandwidth}},
                       .links = row.links,
-                      .launch_seconds = launch_seconds}};
+                      .launch_seconds = launch_seconds,
+                      .basis = Machine::Basis::sheet}};
 }
 
 std::vector<Row> rows() {

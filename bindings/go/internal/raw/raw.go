@@ -705,7 +705,8 @@ type PlanOptions struct {
 	// By its name, as epl_engine_describe lists them: "cpu", or "sim" with virtual time and no numbers. NULL:
 	// "cpu". "cuda": GPUs, rank r on number r of them, counted around; "cuda:1" and "cuda:0,2" are some of them.
 	// "cuda:h100" or "cuda:FILE.json" is a sheet of a GPU that need not be there: plans are made for it, and a
-	// session is an error.
+	// session is an error. Behind any of these "@FILE" names a table of `epl calibrate`, by whose numbers plans are
+	// decided: "cpu@machine.json".
 	Device *C.char
 
 	DeviceLength uint64
