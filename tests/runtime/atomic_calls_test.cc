@@ -22,6 +22,13 @@
 #include "tests/thirds.h"
 #include "tools/layouts.h"
 
+namespace epl::tools {
+
+// Whenever a program of tests starts, GoogleTest prints all parameters, and byte by byte what has no PrintTo.
+static void PrintTo(const StrategyRow& row, std::ostream* out) { *out << row.name; }
+
+}  // namespace epl::tools
+
 namespace epl::atomic_calls_test {
 namespace {
 
@@ -45,14 +52,22 @@ constexpr std::string_view deep = R"(graph deep(x: f32[8,16] batch 0) {
 }
 )";
 
+// The standard list. Each start of the program names all tests, so the list is read once there.
+const std::vector<tools::StrategyRow>& standard_list() {
+  static const std::vector<tools::StrategyRow> list = [] {
+    const std::string path = EPL_SOURCE_DIR "/tests/cases/strategies.json";
+    std::ifstream file(path);
+    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    return tools::parse_strategies(text, path);
+  }();
+  return list;
+}
+
 // Those of at most so many ranks. Of some the first step compares gradients, and has more commands than later ones.
 std::vector<tools::StrategyRow> rows(int64_t most_ranks = 8) {
-  const std::string path = EPL_SOURCE_DIR "/tests/cases/strategies.json";
-  std::ifstream file(path);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  std::vector<tools::StrategyRow> out = tools::parse_strategies(text, path);
-  std::erase_if(out, [&](const tools::StrategyRow& row) {
-    return row.layout.ranks() > most_ranks || row.layout.keys.contains("gradient_checkpoint.check_gradients");
+  std::vector<tools::StrategyRow> out;
+  std::ranges::copy_if(standard_list(), std::back_inserter(out), [&](const tools::StrategyRow& row) {
+    return row.layout.ranks() <= most_ranks && !row.layout.keys.contains("gradient_checkpoint.check_gradients");
   });
   return out;
 }

@@ -44,12 +44,17 @@ struct Row {
   friend void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 };
 
-inline std::vector<Row> rows() {
-  const Json numbers = tools::parse_json(read_page("tests/runtime/composition_numbers.json"));
-  std::vector<Row> out;
-  for (const Json& one : tools::parse_json(read_page("tests/runtime/composition.json")))
-    out.push_back({one.at("name"), one.at("model"), one, one.at("strategy"), numbers.at(one.at("name"))});
-  return out;
+inline void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+inline const std::vector<Row>& rows() {
+  static const std::vector<Row> all = [] {
+    const Json numbers = tools::parse_json(read_page("tests/runtime/composition_numbers.json"));
+    std::vector<Row> out;
+    for (const Json& one : tools::parse_json(read_page("tests/runtime/composition.json")))
+      out.push_back({one.at("name"), one.at("model"), one, one.at("strategy"), numbers.at(one.at("name"))});
+    return out;
+  }();
+  return all;
 }
 
 // Tokens in, scores of the next one out: a norm, two products with a connection around them, a scale of one element.

@@ -184,7 +184,7 @@ const Row& row_named(const std::vector<Row>& all, std::string_view name) {
 
 // A sum over ranks that is left out, or taken twice, is seen.
 TEST(CompositionFaults, InProgramsAreSeen) {
-  const std::vector<Row> all = rows();
+  const std::vector<Row>& all = rows();
   const Row& row = row_named(all, "pipeline_zero");
   const Json full = {{"zero.level", "off"}}, shards = {{"zero.level", "v1"}};
   const Learned right = learned(row, *plan_of(row, 2, full), "no fault");
@@ -209,7 +209,7 @@ TEST(CompositionFaults, InProgramsAreSeen) {
 
 // A sum whose type is narrowed is found.
 TEST(CompositionFaults, NarrowSumsAreFound) {
-  const std::vector<Row> all = rows();
+  const std::vector<Row>& all = rows();
   const Row& row = row_named(all, "narrow_sums");
   const auto plan = plan_of(row, 2, joined({{"pipeline.num_micro_batch", 2}}, row.strategy));
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
@@ -228,7 +228,7 @@ TEST(CompositionFaults, NarrowSumsAreFound) {
 
 // A layout that asks for what does not go together counts as one that is refused.
 TEST(CompositionFaults, RefusalsAreNoticed) {
-  const std::vector<Row> all = rows();
+  const std::vector<Row>& all = rows();
   const auto plan = plan_of(row_named(all, "pipeline_zero"), 2,
                             {{"zero.level", "v1"}, {"pipeline.num_micro_batch", 2}, {"batch.order", "ranks"}});
   ASSERT_FALSE(plan.ok());

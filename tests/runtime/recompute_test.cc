@@ -32,6 +32,7 @@ struct Layout {
   std::string keys;
   int64_t samples = 8;
 };
+void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
 const std::string auto_key = R"("gradient_checkpoint.type": "auto")";
 const std::string by_names = R"("gradient_checkpoint.type": "collection", "gradient_checkpoint.tensors": "r3, r6")";

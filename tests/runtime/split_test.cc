@@ -24,6 +24,7 @@ struct Layout {
   std::string scopes;  // of the strategy
   std::string level = "data";
 };
+void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
 Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, const std::string& device = "cpu",
                                                     std::string_view model = skip_mlp) {

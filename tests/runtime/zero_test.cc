@@ -64,6 +64,7 @@ struct Layout {
   std::string scopes;  // of the strategy
   int shards = 2;      // of the state, at least, over the copies alone
 };
+void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
 struct Job {
   std::string model{skip_mlp}, optimizer = "adamw", level = "v0", device = "cpu";
