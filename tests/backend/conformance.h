@@ -112,8 +112,8 @@ struct Staged {
 struct Way {
   std::string device;
   std::string transport;  // empty: made
+  friend void PrintTo(const Way& way, std::ostream* out) { *out << way.device << ' ' << way.transport; }
 };
-inline void PrintTo(const Way& way, std::ostream* out) { *out << way.device << ' ' << way.transport; }
 
 inline Result<std::vector<std::unique_ptr<Communicator>>> join_all(Device& device, int ranks,
                                                                    const std::string& transport) {

@@ -44,8 +44,6 @@ struct Row {
   friend void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 };
 
-inline void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
-
 inline const std::vector<Row>& rows() {
   static const std::vector<Row> all = [] {
     const Json numbers = tools::parse_json(read_page("tests/runtime/composition_numbers.json"));

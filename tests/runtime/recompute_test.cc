@@ -31,8 +31,8 @@ struct Layout {
   int64_t ranks = 1;
   std::string keys;
   int64_t samples = 8;
+  friend void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 };
-void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
 const std::string auto_key = R"("gradient_checkpoint.type": "auto")";
 const std::string by_names = R"("gradient_checkpoint.type": "collection", "gradient_checkpoint.tensors": "r3, r6")";

@@ -23,8 +23,8 @@ struct Layout {
   int64_t ranks = 1, micro_batches = 1;
   std::string scopes;  // of the strategy
   std::string level = "data";
+  friend void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 };
-void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
 Result<std::shared_ptr<const CompiledPlan>> plan_of(const Layout& layout, const std::string& device = "cpu",
                                                     std::string_view model = skip_mlp) {

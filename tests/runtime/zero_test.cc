@@ -63,8 +63,8 @@ struct Layout {
   int64_t ranks = 1, micro_batches = 1;
   std::string scopes;  // of the strategy
   int shards = 2;      // of the state, at least, over the copies alone
+  friend void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 };
-void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
 
 struct Job {
   std::string model{skip_mlp}, optimizer = "adamw", level = "v0", device = "cpu";
