@@ -230,12 +230,12 @@ leave_out_unchanged() {
   left_why="their files have not changed, or they are long and of another third; --ci runs them"
 }
 
-# leave_out_long PRESET: makes the next run_ctest leave out two thirds of the tests that are long (label `long`), by the
-# commit.
+# leave_out_long PRESET: makes the next run_ctest leave out the longest tests (label `only_ci`) and, of those that are
+# long (labels `long_1` to `long_3`), two thirds, by the commit.
 leave_out_long() {
-  local name n=0
-  for name in $(names "$1" -L '^long$'); do
-    [ $((n++ % 3 + 1)) = "$EPL_TEST_THIRD" ] || left_out="$left_out${left_out:+|}^${name//./[.]}\$"
+  local name
+  for name in $(names "$1" -L "^long_[^$EPL_TEST_THIRD]\$|^only_ci\$"); do
+    left_out="$left_out${left_out:+|}^${name//./[.]}\$"
   done
 }
 
