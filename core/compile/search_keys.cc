@@ -65,7 +65,7 @@ SearchShards searched_shards(std::string_view level) {
 Status check_searchable(const Strategy& strategy) {
   if (strategy.scopes.empty() && !strategy.has_default) return {};
   return unsupported(searches, " finds stages and splits of the full model in this version, and the strategy has ",
-                     strategy.has_default ? "a default" : "scopes",
+                     quoted(strategy.has_default ? "default" : "scopes"),
                      ", which say that already; leave out the one or the other");
 }
 
