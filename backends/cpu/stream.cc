@@ -79,9 +79,11 @@ void CpuStream::take(const Status& status) {
   if (failure_.ok()) failure_ = status;
 }
 
-// Of a file reads keep their order, and writes do.
-void CpuStream::begin_move(bool writes) {
-  if (writes != writes_) wait_for(posts_, posts_->last());
+// One thread keeps the order of what it does, and with it what the commands before have waited for. Another thread has
+// to wait for these.
+void CpuStream::begin_move(const File& file, bool writes) {
+  if (moves_ && (&file != file_ || writes != writes_)) wait_for(posts_, posts_->last());
+  file_ = &file;
   writes_ = writes;
   moves_ = true;
 }
@@ -91,7 +93,7 @@ void CpuStream::fetch(void* target, const void* source, int64_t bytes) {
   const Files::Place from = files_ ? files_->find(source) : Files::Place();
   EPL_CHECK(from, "a fetch from no file");
   if (bytes <= 0) return;
-  begin_move(false);
+  begin_move(*from.file, false);
   from.file->post_read(from.offset, target, bytes, std::exchange(awaited_, {}), posts_);
 }
 
@@ -99,7 +101,7 @@ void CpuStream::evict(void* target, const void* source, int64_t bytes) {
   const Files::Place to = files_ ? files_->find(target) : Files::Place();
   EPL_CHECK(to, "an evict to no file");
   if (bytes <= 0) return;
-  begin_move(true);
+  begin_move(*to.file, true);
   to.file->post_write(to.offset, source, bytes, std::exchange(awaited_, {}), posts_);
 }
 

@@ -60,16 +60,18 @@ class CpuStream final : public Stream, public HostStream {
   bool in_files(const void* target, const void* source) const;
   void take(const Status& status);
   void wait_for(const std::shared_ptr<Posts>& posts, uint64_t last);
-  void begin_move(bool writes);
+  void begin_move(const File& file, bool writes);
   void end_waits();
   void end_posts();
 
   ThreadPool pool_;
   std::shared_ptr<Files> files_;
   std::shared_ptr<Posts> posts_;
-  bool moves_ = false, writes_ = false;  // has used files, and wrote them last
-  Awaited awaited_;                      // by the next command
-  Status failure_;                       // of what it waited for, and of files
+  bool moves_ = false;          // has used files
+  const File* file_ = nullptr;  // the last one
+  bool writes_ = false;         // it was written
+  Awaited awaited_;             // by the next command
+  Status failure_;              // of what it waited for, and of files
 };
 
 }  // namespace epl::cpu

@@ -65,8 +65,8 @@ SearchShards searched_shards(std::string_view level) {
 Status check_searchable(const Strategy& strategy) {
   if (strategy.scopes.empty() && !strategy.has_default) return {};
   return unsupported(searches, " finds stages and splits of the full model in this version, and the strategy has ",
-                     strategy.has_default ? "a default" : "scopes",
-                     ", which say that already; leave out the one or the other");
+                     quoted(std::string_view(strategy.has_default ? "default" : "scopes")),
+                     ", which says that already; leave out the one or the other");
 }
 
 std::vector<int64_t> splits_to_try(const Strategy& strategy, int64_t ranks) {

@@ -166,6 +166,36 @@ TEST_F(CpuFiles, OfOneStreamKeepTheirOrder) {
   }
 }
 
+// Each file has threads of its own, and the second command of a stream may rely on a wait of the first one.
+TEST_F(CpuFiles, OfOneStreamKeepTheirOrderInTwo) {
+  constexpr int64_t bytes = 5000;
+  std::byte *const one = in_file(bytes), *const two = in_file(bytes);
+  const std::vector<uint8_t> given = numbers(bytes, 1), later = numbers(bytes, 2);
+  for (std::byte* const file : {one, two}) stream->evict(file, given.data(), bytes);
+  ASSERT_TRUE(stream->synchronize().ok());
+  for (const bool writes : {false, true}) {
+    std::vector<uint8_t> first(bytes), second(bytes);
+    Gate gate(*device);
+    stream->wait(gate.event());
+    if (writes) {
+      stream->evict(one, later.data(), bytes);
+      stream->evict(two, later.data(), bytes);
+      other->fetch(second.data(), two, bytes);  // which nothing orders
+    } else {
+      stream->fetch(first.data(), one, bytes);
+      stream->fetch(second.data(), two, bytes);
+    }
+    ASSERT_TRUE(other->synchronize().ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(second, writes ? given : std::vector<uint8_t>(bytes)) << "the second command has not waited";
+    EXPECT_FALSE(gate.open());
+    ASSERT_TRUE(stream->synchronize().ok());
+    stream->fetch(second.data(), two, bytes);
+    ASSERT_TRUE(stream->synchronize().ok());
+    EXPECT_EQ(second, writes ? later : given);
+  }
+}
+
 // A stream that reads files waits for no more than it is told, and for all of that.
 TEST_F(CpuFiles, WaitForSeveralStreams) {
   constexpr int64_t bytes = 100;
