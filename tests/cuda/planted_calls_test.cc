@@ -1,41 +1,26 @@
 // Mistakes planted into the calls that a training makes, a row each: a function of the pack's tables is replaced by one
 // that is wrong, and the machine for tests, the session or the CPU's bits must find it. Beside each kind of training
 // stands the one without a mistake.
-#include <dlfcn.h>
+#include "tests/cuda/planted_training.h"
 
-#include <map>
-#include <mutex>
-
-#include "tests/cuda/machine/rig.h"
-#include "tests/cuda/planted_pack.h"
-#include "tests/runtime/skip_mlp.h"
-#include "tests/runtime/trained.h"
-
-namespace epl::cuda {
+namespace epl::planted {
 namespace {
 
-// A training: which GPUs, how many ranks, at which level of bits, how long.
-struct Training {
-  const char* device;
-  int64_t ranks;
-  const char* level;
-  int steps;
-  const char* keys = "";
-};
 constexpr Training alone = {"cuda:0", 1, "exact", 1}, replayed = {"cuda:0", 1, "exact", 4},
                    two = {"cuda:0,1", 2, "exact", 2}, products = {"cuda:0", 1, "data", 1},
                    sums = {"cuda:0,1", 2, "run", 2}, gathers = {"cuda:0,1", 2, "exact", 2, R"("zero.level": "v2")"};
 
-PackTables pack;  // of the pack that trains
-Driver driver;    // the functions as they are
-BlasLt blas;
-Nccl nccl;
-int calls = 0;  // of a function that a mistake has replaced, since the training began
+// What wrong functions remember of a training.
+int calls = 0;
 EventHandle an_event = nullptr;
 ExecutableHandle a_graph = nullptr;
 Module a_module = nullptr;
 Address an_address = 0;
+NcclEnd an_end = nullptr;
 std::vector<char> pageable;
+void forget() {
+  calls = 0, an_event = nullptr, a_graph = nullptr, a_module = nullptr, an_address = 0, an_end = nullptr;
+}
 
 bool captured(StreamHandle stream) {
   int status = 0;
@@ -354,11 +339,8 @@ const Mistake mistakes[] = {
     {"the end of another rank", gathers,
      [] {
        pack.nccl->all_gather = [](const void* from, void* to, size_t count, int type, NcclEnd end, StreamHandle on) {
-         static NcclEnd other = nullptr;
-         if (++calls % 2 == 0)
-           std::swap(other, end);
-         else
-           other = end;
+         std::swap(an_end, end);
+         if (end == nullptr) return 0;
          return nccl.all_gather(from, to, count, type, end, on);
        };
      },
@@ -372,95 +354,7 @@ const Mistake mistakes[] = {
      "that nobody has written"},
 };
 
-class PlantedInCalls : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string why;
-    if (cuda_rig::compile("extern \"C\" __global__ void nothing() {}", "nothing.cu", &why).empty()) GTEST_SKIP() << why;
-    machine_ = ::dlopen(EPL_TEST_MACHINE, RTLD_NOW | RTLD_LOCAL);
-    void* library = ::dlopen(EPL_TEST_PLANTED "/libepl_cuda.so", RTLD_NOW | RTLD_LOCAL);
-    ASSERT_TRUE(machine_ != nullptr && library != nullptr) << ::dlerror();
-    set("reset devices=h100,h100 findings=/dev/null");
-    auto* tables = reinterpret_cast<const char* (*)(const char*, PackTables*)>(::dlsym(library, "epl_planted_tables"));
-    const char* missing = tables(EPL_TEST_PLANTED, &pack);
-    ASSERT_EQ(missing, nullptr) << missing;
-    driver = *pack.driver, blas = *pack.blas, nccl = *pack.nccl;
-  }
-  void TearDown() override {
-    if (machine_ != nullptr) set("reset");
-  }
-  void set(const char* words) {
-    ASSERT_EQ(reinterpret_cast<int (*)(const char*)>(::dlsym(machine_, "epl_test_machine_set"))(words), 0);
-  }
-  std::string said(const char* by) { return reinterpret_cast<const char* (*)()>(::dlsym(machine_, by))(); }
-
-  // What a training comes to: numbers, and what was found.
-  struct Outcome {
-    std::vector<double> losses;
-    std::map<std::string, Tensor> state;
-    std::string found;
-  };
-  Outcome outcome(const Training& training, const Mistake* mistake) {
-    set("reset devices=h100,h100 findings=/dev/null");
-    driver.init(0);
-    calls = 0, an_event = nullptr, a_graph = nullptr, a_module = nullptr, an_address = 0;
-    if (mistake != nullptr) mistake->plant();
-    Outcome out;
-    const Status status = train(training, out);
-    // What is wrong ends here.
-    *pack.driver = driver, *pack.blas = blas, *pack.nccl = nccl;
-    if (!status.ok()) out.found += status.to_string() + "\n";
-    const std::lock_guard lock(mutex_);
-    out.found += said("epl_test_machine_findings") + (mistake == nullptr ? "" : said("epl_test_machine_last_error"));
-    if (mistake != nullptr) out.found += log_;
-    log_.clear();
-    return out;
-  }
-
-  Status train(const Training& training, Outcome& out) {
-    Host host = test_host(2);
-    host.packs = EPL_TEST_PLANTED;
-    host.kernel_cache = EPL_TEST_KERNELS;
-    host.least_logged = LogLevel::info;
-    host.log = [this](LogLevel, std::string_view line) {
-      const std::lock_guard lock(mutex_);
-      log_ += cat(line, "\n");
-    };
-    EPL_ASSIGN(PlanOptions options,
-               layout_options(GraphModel::parse(dropout_mlp), training.ranks, at_level(training.level, training.keys)));
-    options.device = training.device;
-    const auto plan = CompiledPlan::create(host, options);
-    Status status = plan.status();
-    if (plan.ok()) {
-      const auto session = Session::create(host, *plan, {.seed = 7});
-      status = session.status();
-      for (int step = 0; status.ok() && step < training.steps; ++step) {
-        StepMetrics metrics;
-        status = (*session)->step(skip_mlp_batch(step), metrics);
-        if (status.ok()) status = metrics.skipped;
-        out.losses.push_back(metrics.loss);
-      }
-      for (const StateSlot& slot : (*plan)->state().slots()) {
-        if (!status.ok()) break;
-        const auto value = (*session)->state().get(slot.name);
-        status = value.status();
-        if (value.ok()) out.state.emplace(slot.name, *value);
-      }
-    }
-    return status;
-  }
-
-  static bool same(const Outcome& a, const Outcome& b) {
-    return a.losses == b.losses && std::ranges::equal(a.state, b.state, [](const auto& x, const auto& y) {
-             return x.first == y.first && identical(x.second, y.second);
-           });
-  }
-
-  std::mutex mutex_;
-  std::string log_;
-  void* machine_ = nullptr;
-};
-
+using PlantedInCalls = PlantedTraining;
 TEST_F(PlantedInCalls, AreFound) {
   std::map<const Training*, Outcome> right;
   for (const Mistake& mistake : mistakes) {
@@ -469,7 +363,8 @@ TEST_F(PlantedInCalls, AreFound) {
       right[&mistake.in] = outcome(mistake.in, nullptr);
       EXPECT_EQ(right[&mistake.in].found, "") << "as it is";
     }
-    const Outcome wrong = outcome(mistake.in, &mistake);
+    forget();
+    const Outcome wrong = outcome(mistake.in, mistake.plant);
     if (std::string_view(mistake.found) == "bits") {
       EXPECT_FALSE(same(wrong, right[&mistake.in]));
     } else {
@@ -479,4 +374,4 @@ TEST_F(PlantedInCalls, AreFound) {
 }
 
 }  // namespace
-}  // namespace epl::cuda
+}  // namespace epl::planted
