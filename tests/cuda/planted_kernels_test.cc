@@ -24,13 +24,13 @@ struct Mistake {
 
 constexpr const char* past = "in no allocation";
 constexpr const char* unwritten = "that nobody has written";
-constexpr const char* norm_gradient = "f32[12,20], f32[12,20], f32[12,1], f32[12,1](0.5..2), f32[20]";
+constexpr const char* norm_gradient = "f32[20,20], f32[20,20], f32[20,1], f32[20,1](0.5..2), f32[20]";
 constexpr const char* attention = "f32[1,1,20,8], f32[1,1,20,8], f32[1,1,20,8] {scale=0.3}";
 constexpr const char* ignoring = "f32[4,10], i64[4](-1..10) {ignore_index=-1}";
 
 constexpr Mistake mistakes[] = {
     {"a barrier is missing in front of a tile that is read", "matmul", "f32[20,40], f32[40,20]",
-     "__syncthreads();\n        if (done", "if (done", "race"},
+     "__syncthreads();\n        if (done", "if (done", unwritten},
     {"one buffer stands for two", "matmul", "f32[20,40], f32[40,20]", "at ^= 1;", "", "race"},
     {"one row too many", "matmul", "f32[20,40], f32[40,20]", "row < P::m", "row <= P::m", past},
     {"a wrong leading dimension of the result", "matmul", "f32[20,40], f32[40,20]", "row * 20LL + column",
@@ -50,9 +50,10 @@ constexpr Mistake mistakes[] = {
     {"a shuffle names lanes of another team", "softmax", "f32[3,40] {axis=1}", "0xffffu << (threadIdx.x & 16)",
      "0xffffu", "lane"},
     {"a row behind the last one", "softmax", "f32[3,40] {axis=1}", "if (t >= 48LL)", "if (t >= 64LL)", past},
-    {"no barrier behind the first step of a tree", "count_valid", ignoring,
-     "counts[threadIdx.x] = own;\n  __syncthreads();", "counts[threadIdx.x] = own;", "race"},
-    {"no barrier between the steps of a tree", "count_valid", ignoring, "__syncthreads();\n  }", "}", "race"},
+    {"no barrier behind the first step of a tree", "count_valid", "i64[9](-1..10) {ignore_index=-1}",
+     "counts[threadIdx.x] = own;\n  __syncthreads();", "counts[threadIdx.x] = own;", unwritten},
+    {"no barrier between the steps of a tree", "count_valid", "i64[9](-1..10) {ignore_index=-1}",
+     "__syncthreads();\n  }", "}", "race"},
     {"all threads of a row write its number", "cross_entropy", ignoring, "if (lane > 0) return;", "", "race"},
     {"the number of the next row", "cross_entropy_grad",
      "f32[4,10], i64[4](-1..10), f32[](0.5..1), f32[4](7..9) {ignore_index=-1}", "lses[row]", "lses[row + 1]", past},
@@ -176,6 +177,9 @@ Made made_for(const Mistake& m) {
   auto sample = parse_sample(*made.op, m.sample);
   EXPECT_TRUE(sample.ok()) << m.op << ": " << sample.status().to_string();
   made.sample = *sample;
+  const auto types = infer_types(*made.op, made.sample.attributes, made.sample.types());
+  EXPECT_TRUE(types.ok()) << m.op << ": " << types.status().to_string();
+  if (!types.ok()) return made;
   made.launch = lowered(*made.op, made.sample, m.units);
   made.want = on_cpu(*made.op, made.sample, made.launch);
   Query query = query_of(*PackQuery(cpu::query_of(made.launch), nullptr).get()).value();
