@@ -39,8 +39,7 @@ class GpusOfProcesses : public testing::TestWithParam<Job> {
     return made;
   }
   void start(int rank, const Job& job, const char* device, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> words = {"strategy", job.strategy, "device", device,
-                                      "kernels",  EPL_TEST_KERNELS};
+    std::vector<std::string> words = {"strategy", job.strategy, "device", device, "kernels", EPL_TEST_KERNELS};
     words.insert(words.end(), more.begin(), more.end());
     processes.start(rank, 1, 2, steps, words);
   }
