@@ -34,12 +34,10 @@ std::string library_text(const Json& one) {
   if (one.contains("version")) out += ", version " + text_of_key(one, "version");
   if (one.contains("path")) out += ", at " + text_of_key(one, "path");
   if (state == "found") return out;
-  const Json& packages = one.at("packages");
+  // The reason has where it was looked for and what brings it.
   return out +
          (one.at("needed").get<bool>() ? "; without it there is no such device" : "; training goes on without it") +
-         "\n      looked for " + text_of_key(one, "looked") + "\n      " + text_of_key(one, "reason") +
-         "\n      Debian: " + text_of_key(packages, "debian") + "\n      PyPI: " + text_of_key(packages, "pypi") +
-         "\n      NVIDIA's repository: " + text_of_key(packages, "nvidia");
+         "\n      " + text_of_key(one, "reason");
 }
 
 void print_device(const Json& device) {

@@ -61,6 +61,7 @@ Result<std::shared_ptr<Device>> open_sheet(const BackendRow& row, std::string_vi
   }
   if (!name.ends_with(".json"))
     return error(Code::not_found, "device ", row.name, " has no sheet ", shown(name), ", and FILE.json is one",
+                 row.numbered ? cat("; devices of this machine have numbers, as in ", row.name, ":0,2") : "",
                  choices(name, known));
   EPL_ASSIGN(DeviceSheet own, read_device_sheet(std::string(name)));
   return plan_for(row, std::move(own), host, options);

@@ -52,7 +52,7 @@ TEST_F(Libraries, AMissingOneSaysWhereItWasLookedForAndWhatBringsIt) {
   const auto found = open(functions);
   EXPECT_EQ(found.status().code(), Code::not_found);
   expect_words(found.status(), {"a library of tests", "libepl_test_old.so.13", "and where the loader looks",
-                                "Debian: the package of tests; PyPI: none", "NVIDIA's repository: another one"});
+                                "Debian: the package of tests; NVIDIA's repository: another one"});
 }
 
 TEST_F(Libraries, AnOpenedOneSaysItsPathAndVersion) {

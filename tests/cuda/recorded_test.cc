@@ -11,7 +11,7 @@
 namespace epl::recorded_test {
 namespace {
 
-constexpr int replayed_steps = 20;
+constexpr int replayed_steps = 8;
 
 class RecordedSteps : public testing::Test {
  protected:

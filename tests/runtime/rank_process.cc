@@ -3,7 +3,8 @@
 // that step; `late_at STEP` begins that step after the others' patience has ended, which is then made again; `save
 // FOLDER` saves with the others at the end, `load FOLDER` loads before the first step, `export FILE` takes part in an
 // export; `damage WEIGHT` writes instead what it says of a step with a NaN in it; `strategy JSON` trains the model with
-// a skip connection by it; `transport NAME` and `silence SECONDS` are those of the session; `steps N` stands for STEPS.
+// a skip connection by it, on the device of `device NAME`, whose compiled kernels stay in `kernels FOLDER`; `transport
+// NAME` and `silence SECONDS` are those of the session; `steps N` stands for STEPS.
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -129,8 +130,10 @@ int run(const std::vector<std::string>& words) {
     if (step == die_in && ++readings == 5) ::raise(SIGKILL);  // the clock is read before each instruction
     return seconds_now();
   };
-  auto plan =
-      keys.contains("strategy") ? strategy_plan(host, number(3), keys["strategy"]) : two_process_plan(host, number(3));
+  host.kernel_cache = keys["kernels"];
+  const std::string device = keys.contains("device") ? keys["device"] : "cpu";
+  auto plan = keys.contains("strategy") ? strategy_plan(host, number(3), keys["strategy"], device)
+                                        : two_process_plan(host, number(3));
   if (!plan.ok()) return fail(plan.status().to_string());
   auto rendezvous = folder_rendezvous(words[0]);
   if (!rendezvous.ok()) return fail(rendezvous.status().to_string());

@@ -20,6 +20,8 @@ expect 3 "did you mean h100?" "$epl" plan m.onnx --data t.csv --device cuda:h10
 expect 3 "cpu has no sheets" "$epl" plan m.onnx --data t.csv --device cpu:h100
 expect 2 "computes no numbers" "$epl" train m.onnx --data t.csv --steps 1 --device cuda:h100 --out run
 expect 2 "computes no numbers" "$epl" evaluate m.onnx --data t.csv --device cuda:h100
+expect 3 "devices of this machine have numbers, as in cuda:0,2" "$epl" train m.onnx --data t.csv --steps 1 \
+  --device cuda:first --out run
 
 # With the pack, plans are made.
 if "$epl" devices | grep -q "needs the pack cuda"; then

@@ -26,7 +26,14 @@ std::string looked_for(const std::string& folder) {
 }
 
 std::string Packages::text() const {
-  return cat("Debian: ", debian, "; PyPI: ", wheel, "; NVIDIA's repository: ", repository);
+  std::string all;
+  const auto add = [&](std::string_view from, std::string_view package) {
+    if (package != "none") all += cat(all.empty() ? "" : "; ", from, ": ", package);
+  };
+  add("Debian", debian);
+  add("PyPI", wheel);
+  add("NVIDIA's repository", repository);
+  return all;
 }
 
 void* find_function(void* library, const char* name) { return ::dlsym(library, name); }
