@@ -30,6 +30,25 @@ bool may_go_on(const Status& status) {
   return status.code() == Code::unsupported || status.code() == Code::invalid_argument;
 }
 
+double bytes_of(const CompiledPlan& plan, int64_t rank) {
+  const Device& device = *plan.device();
+  return static_cast<double>(device.memory_bytes()) * device.machine().kind(rank).memory;
+}
+
+// The bytes that a rank may have where one needs more than its device has; 0: none does.
+int64_t missed_budget(const CompiledPlan& plan) {
+  if (plan.device()->memory_bytes() <= 0) return 0;
+  std::vector<double> peaks;
+  for (int v = 0; v < plan.virtual_devices(); ++v) peaks.push_back(static_cast<double>(PlanMemory(plan).peak(v)));
+  bool fits = true;
+  double least = bytes_of(plan, 0);
+  for (int rank = 0; rank < plan.options().ranks; ++rank) {
+    fits = fits && peaks[static_cast<size_t>(plan.virtual_device_of_rank(rank))] <= bytes_of(plan, rank);
+    least = std::min(least, bytes_of(plan, rank));
+  }
+  return fits ? 0 : static_cast<int64_t>(least);
+}
+
 double share_in_percent(double seconds, double of) { return std::round(1000 * (seconds / of - 1)) / 10; }
 
 std::string milliseconds_text(double seconds) { return number_text(std::round(1e6 * seconds) / 1e3); }
@@ -124,9 +143,9 @@ class Parallel {
   // Without a budget a rank may have what its device has.
   Status try_plan(Trial trial) {
     auto plan = plan_within_budget(host_, with(trial.strategy));
-    const int64_t has = plan.ok() ? (*plan)->device()->memory_bytes() : 0;
-    if (has > 0 && PlanMemory(**plan).peak() > has && !trial.strategy.config.has(budget_key)) {
-      EPL_TRY(set_config(trial.strategy, budget_key, cat(has)));
+    const int64_t missed = plan.ok() ? missed_budget(**plan) : 0;
+    if (missed > 0 && !trial.strategy.config.has(budget_key)) {
+      EPL_TRY(set_config(trial.strategy, budget_key, cat(missed)));
       plan = plan_within_budget(host_, with(trial.strategy));
     }
     if (!plan.ok()) return refuse(trial.name, plan.status());
