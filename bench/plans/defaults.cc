@@ -78,7 +78,7 @@ int form_of(const Default& row, const SearchProblem& problem, int64_t host) {
   for (int f = 0; f < std::ssize(problem.forms); ++f) {
     const SearchForm& form = problem.forms[f];
     if (row.experts ? form.experts > 1 && problem.ranks % form.experts == 0
-                    : form.experts == 1 && form.ranks == (row.splits ? std::min(host, problem.ranks) : 1))
+                    : form.experts == 1 && form.ranks <= host && (form.ranks > 1) == row.splits)
       found = f;  // the last one has the most
   }
   return found;

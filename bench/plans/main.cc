@@ -1,10 +1,11 @@
-// epl_plans FOLDER [--every N]: for each pair of a model and a machine, the plan that a search picks beside the fastest
-// default, and how much faster it is. Fails where a default is faster, or fewer than a third of the pairs gain a tenth.
+// epl_plans FOLDER [--every N | --published]: for each pair of a model and a machine, the plan that a search picks
+// beside the fastest default, and how much faster it is. Fails where a default is faster, or fewer than a third of the
+// pairs gain a tenth. --published: the same for large models and the layouts of their publishers.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
-#include "bench/plans/compare.h"
+#include "bench/plans/published.h"
 
 namespace epl::plans {
 namespace {
@@ -36,16 +37,35 @@ Result<bool> run(const std::string& folder, size_t every) {
   return slower == 0 && 3 * gains >= count;
 }
 
+Result<bool> run_published(const std::string& folder) {
+  std::printf(
+      "| model | ranks | layout | its step, s | picked | its step, s | with stragglers, s | calls | simulated in, s "
+      "|\n");
+  std::printf("|---|---|---|---|---|---|---|---|---|\n");
+  bool good = true;
+  for (const Published& row : published()) {
+    EPL_ASSIGN(const Scaled one, compare_published(row, folder));
+    std::printf("| %s | %lld %s | %s%s | %.4g | %s | %.4g | %.4g | %lld | %.2f |\n", row.pair.model,
+                static_cast<long long>(row.pair.ranks), row.pair.cluster, row.source,
+                one.fits ? "" : " (does not fit by this count)", one.theirs.seconds, one.picked.name.c_str(),
+                one.picked.seconds, one.with_stragglers, static_cast<long long>(one.calls), one.simulation_seconds);
+    good = good && one.picked.seconds <= one.theirs.seconds * (1 + rounding) && one.simulation_seconds <= 5;
+  }
+  return good;
+}
+
 }  // namespace
 }  // namespace epl::plans
 
 int main(int count, char** words) {
   const bool every = count == 4 && std::string(words[2]) == "--every" && std::atoi(words[3]) > 0;
-  if (count != 2 && !every) {
-    std::fprintf(stderr, "epl_plans FOLDER [--every N]\n");
+  const bool published = count == 3 && std::string(words[2]) == "--published";
+  if (count != 2 && !every && !published) {
+    std::fprintf(stderr, "epl_plans FOLDER [--every N | --published]\n");
     return 2;
   }
-  const auto good = epl::plans::run(words[1], every ? static_cast<size_t>(std::atoi(words[3])) : 1);
+  const auto good = published ? epl::plans::run_published(words[1])
+                              : epl::plans::run(words[1], every ? static_cast<size_t>(std::atoi(words[3])) : 1);
   if (!good.ok()) std::fprintf(stderr, "%s\n", good.status().message().c_str());
   return good.ok() && *good ? 0 : 1;
 }

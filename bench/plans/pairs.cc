@@ -14,7 +14,8 @@ using credibility::Transformer;
 
 // GPT: "Language Models are Few-Shot Learners" (Brown and others, 2020), table 2.1, and the 39 billion of Narayanan and
 // others, 2021. BERT: Devlin and others, 2018. LLaMA: "The Llama 3 Herd of Models", 2024, table 3. Mixtures of experts:
-// "GLaM" (Du and others, 2021), table 4, and "M6-T" (Yang and others, 2021).
+// "GLaM" (Du and others, 2021), table 4, "M6-T" (Yang and others, 2021),
+// and "Whale" (Jia and others, 2022).
 constexpr Model all_models[] = {
     {"bert-large", {.hidden = 1024, .layers = 24, .heads = 16, .sequence = 512, .vocabulary = 30720}},
     {"gpt-125m", {.hidden = 768, .layers = 12, .heads = 12, .sequence = 1024, .vocabulary = 51200}},
@@ -56,6 +57,11 @@ constexpr Model all_models[] = {
       .tied = false}},
     {"glam-1.9b", {.hidden = 768, .layers = 12, .heads = 12, .sequence = 1024, .vocabulary = 256000}, 64, 2},
     {"glam-27b", {.hidden = 2048, .layers = 24, .heads = 16, .sequence = 1024, .vocabulary = 256000}, 64, 2},
+    {"m6-moe-1t",
+     {.hidden = 1024, .layers = 24, .heads = 16, .sequence = 512, .vocabulary = 21248, .inner = 21248},
+     960,
+     1,
+     1},
     {"m6-t-100b", {.hidden = 1024, .layers = 24, .heads = 16, .sequence = 512, .vocabulary = 21248}, 512, 2},
 };
 
@@ -100,7 +106,10 @@ const credibility::Software software = {
     .name = "compiled", .forward_kernels = 11, .backward_kernels = 22, .passes = 12, .logits = 3, .attention = 2};
 // With kernels that keep what products give alone, a layer keeps so much less.
 constexpr double without_elementwise = 0.65;
-constexpr int64_t most_experts = 64;
+constexpr int64_t most_experts = 512;
+// Bytes that a layer keeps for each two bytes of its input: with a split over r ranks 10 + 24 / r, and 34 / r where
+// what lies between the parts of the split is cut too (Korthikanti and others, 2022).
+constexpr double between_splits = 10, inside_splits = 24;
 
 template <class Row> const Row* find(std::span<const Row> rows, std::string_view name) {
   const auto found = std::ranges::find_if(rows, [&](const Row& row) { return row.name == name; });
@@ -144,8 +153,14 @@ SearchLayer per_call(const SearchLayer& one, const SearchLayer& two) {
 }
 
 // Nothing is computed again yet: all but products may be, or all but what comes in.
-void add_ways(SearchLayer& layer, const Model& model, const SearchProblem& problem, double element, double ranks) {
-  const double row = element * static_cast<double>(model.sizes.sequence * model.sizes.hidden);
+void add_ways(SearchLayer& layer, const Model& model, const SearchProblem& problem, double element, double ranks,
+              bool sequence) {
+  const double row = element * static_cast<double>(model.sizes.sequence * model.sizes.hidden) / (sequence ? ranks : 1);
+  if (sequence) {
+    const double share = (between_splits + inside_splits) / ranks / (between_splits + inside_splits / ranks);
+    layer.kept *= share;
+    layer.working *= share;
+  }
   const double passes = problem.cost.memory(software.passes * row / ranks);
   layer.again = {{{0, passes}, without_elementwise * layer.kept}, {layer.forward, row}};
 }
@@ -154,7 +169,8 @@ void add_ways(SearchLayer& layer, const Model& model, const SearchProblem& probl
 // be that many times as wide.
 void add_experts(SearchLayer& layer, const Model& model, const SearchProblem& problem, double element,
                  int64_t shared_by) {
-  const auto hidden = static_cast<double>(model.sizes.hidden), inner = 4 * hidden;
+  const auto hidden = static_cast<double>(model.sizes.hidden);
+  const double inner = model.sizes.inner > 0 ? static_cast<double>(model.sizes.inner) : 4 * hidden;
   const double of_one = element * 2 * hidden * inner, chosen = static_cast<double>(model.chosen);
   layer.weights -= of_one;
   const double all = of_one * static_cast<double>(model.experts);
@@ -176,9 +192,10 @@ void add_experts(SearchLayer& layer, const Model& model, const SearchProblem& pr
 }
 
 SearchForm form_of(const SearchForm& one, const SearchForm& two, const Model& model, const SearchProblem& problem,
-                   double element, int64_t shared_by) {
-  SearchForm form{.name = one.ranks > 1 ? one.name : std::string(),
+                   double element, int64_t shared_by, bool sequence) {
+  SearchForm form{.name = one.ranks > 1 ? cat(one.name, sequence ? " by sequence" : "") : std::string(),
                   .ranks = one.ranks,
+                  .sequence = sequence,
                   .experts = shared_by,
                   .staged = shared_by == 1,
                   .kinds = {}};
@@ -187,7 +204,7 @@ SearchForm form_of(const SearchForm& one, const SearchForm& two, const Model& mo
   form.kinds.push_back(form.kinds[1]);  // the layer with experts
   if (model.experts > 0) add_experts(form.kinds[3], model, problem, element, shared_by);
   for (const size_t k : {size_t{1}, size_t{3}})
-    add_ways(form.kinds[k], model, problem, element, static_cast<double>(one.ranks));
+    add_ways(form.kinds[k], model, problem, element, static_cast<double>(one.ranks), sequence);
   return form;
 }
 
@@ -214,16 +231,21 @@ Result<SearchProblem> problem_of(const Pair& pair, const std::string& folder) {
   SearchProblem problem = credibility::problem_of(model->sizes, software, training, hosts.machine, 1, splits);
   const SearchProblem twice = credibility::problem_of(model->sizes, software, training, hosts.machine, 2, splits);
   std::vector<int64_t> shared_by = {1};
-  while (2 * shared_by.back() <= std::min({model->experts, pair.ranks, most_experts}))
-    shared_by.push_back(2 * shared_by.back());
+  for (int64_t ranks = 2; ranks <= std::min({model->experts, pair.ranks, most_experts}); ++ranks) {
+    if (model->experts % ranks == 0 && pair.ranks % ranks == 0) shared_by.push_back(ranks);
+  }
   std::vector<SearchForm> forms;
   for (size_t f = 0; f < problem.forms.size(); ++f) {
-    for (const int64_t experts : shared_by) {
-      forms.push_back(form_of(problem.forms[f], twice.forms[f], *model, problem, training.element, experts));
+    for (const bool sequence : {false, true}) {
+      if (sequence && problem.forms[f].ranks == 1) continue;
+      for (const int64_t experts : shared_by)
+        forms.push_back(
+            form_of(problem.forms[f], twice.forms[f], *model, problem, training.element, experts, sequence));
     }
   }
   problem.forms = std::move(forms);
-  for (size_t l = 2; model->experts > 0 && l + 1 < problem.layers.size(); l += 2) problem.layers[l] = 3;
+  const auto every = static_cast<size_t>(model->every);
+  for (size_t l = every; model->experts > 0 && l + 1 < problem.layers.size(); l += every) problem.layers[l] = 3;
   problem.ranks = pair.ranks;
   problem.batch = pair.batch;
   problem.bytes = hosts.bytes;

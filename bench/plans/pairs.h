@@ -10,12 +10,13 @@
 
 namespace epl::plans {
 
-// A transformer, in half of whose layers experts may stand for the feed-forward network.
+// A transformer, in some of whose layers experts may stand for the feed-forward network.
 struct Model {
   const char* name;
   credibility::Transformer sizes;
   int64_t experts = 0;  // of each such layer, of which a token goes through `chosen`; 0: none
   int64_t chosen = 1;
+  int64_t every = 2;  // of so many layers the last one has them
 };
 
 // Hosts of a device that a backend has a sheet of, or that a file here describes; or of processor cores.
@@ -37,7 +38,8 @@ std::span<const Model> models();
 std::span<const Cluster> clusters();
 std::span<const Pair> pairs();
 
-// `folder`: where the files of devices are. Splits are over ranks of a host; experts are shared out by powers of two.
+// `folder`: where the files of devices are. Splits are over ranks of a host, with and without a cut between them;
+// experts are shared out over numbers of ranks that divide both.
 Result<SearchProblem> problem_of(const Pair& pair, const std::string& folder);
 // Ranks of a host of the pair's cluster.
 int64_t host_of(const Pair& pair);
