@@ -11,7 +11,7 @@ namespace epl::plans {
 struct Default {
   const char* name;
   const char* source;
-  bool splits = false;        // over all ranks of a host
+  bool splits = false;        // over all ranks of a host, or as many as may be
   const char* schedule = "";  // of the fewest stages that fit, from two on; empty: one stage
   int chunks = 1;
   SearchShards shards = SearchShards::nothing;

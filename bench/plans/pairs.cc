@@ -106,7 +106,7 @@ const credibility::Software software = {
     .name = "compiled", .forward_kernels = 11, .backward_kernels = 22, .passes = 12, .logits = 3, .attention = 2};
 // With kernels that keep what products give alone, a layer keeps so much less.
 constexpr double without_elementwise = 0.65;
-constexpr int64_t most_experts = 512;
+constexpr int64_t most_experts = 512, most_split = 8;
 // Bytes that a layer keeps for each two bytes of its input: with a split over r ranks 10 + 24 / r, and 34 / r where
 // what lies between the parts of the split is cut too (Korthikanti and others, 2022).
 constexpr double between_splits = 10, inside_splits = 24;
@@ -226,8 +226,9 @@ Result<SearchProblem> problem_of(const Pair& pair, const std::string& folder) {
   if (cluster->core_bytes > 0)
     training = {.dtype = DType::f32, .weight = 4, .gradient = 4, .states = 8, .buckets = 5, .element = 4};
   std::vector<int64_t> splits = {1};
-  while (model->experts == 0 && 2 * splits.back() <= std::min({cluster->host, pair.ranks, int64_t{8}}))
-    splits.push_back(2 * splits.back());
+  for (int64_t ranks = 2; ranks <= std::min({cluster->host, pair.ranks, most_split}); ranks *= 2) {
+    if (model->experts == 0 && model->sizes.heads % ranks == 0) splits.push_back(ranks);
+  }
   SearchProblem problem = credibility::problem_of(model->sizes, software, training, hosts.machine, 1, splits);
   const SearchProblem twice = credibility::problem_of(model->sizes, software, training, hosts.machine, 2, splits);
   std::vector<int64_t> shared_by = {1};
