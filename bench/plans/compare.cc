@@ -4,15 +4,15 @@
 #include <ctime>
 
 #include "bench/plans/defaults.h"
-#include "bench/plans/step.h"
+#include "core/strategy/search_step.h"
 
 namespace epl::plans {
 namespace {
 
-constexpr size_t simulated = 3;  // of what a search finds
+constexpr size_t simulated = 24;  // of what a search finds
 
 Tried tried(const std::string& name, const SearchProblem& problem, const SearchCandidate& candidate) {
-  return {name, candidate, simulate(problem, candidate).seconds, cost_of(problem, candidate).seconds};
+  return {name, candidate, simulate_step(problem, candidate).seconds, cost_of(problem, candidate).seconds};
 }
 
 }  // namespace
@@ -20,14 +20,11 @@ Tried tried(const std::string& name, const SearchProblem& problem, const SearchC
 Result<Tried> pick(const SearchProblem& problem) {
   SearchLimits limits;
   limits.count = simulated;
+  limits.by_memory = true;
   const SearchResult found = search_plans(problem, {}, limits);
-  Tried best;
-  for (const SearchFound& one : found.best) {
-    Tried plan = tried(print_candidate(problem, one.candidate), problem, one.candidate);
-    if (best.name.empty() || plan.seconds < best.seconds) best = std::move(plan);
-  }
-  if (best.name.empty()) return invalid("no plan fits");
-  return best;
+  if (found.best.empty()) return invalid("no plan fits");
+  const SearchCandidate best = by_simulated_steps(problem, found.best).front().candidate;
+  return tried(print_candidate(problem, best), problem, best);
 }
 
 Result<Compared> compare(const Pair& pair, const std::string& folder) {

@@ -26,8 +26,8 @@ struct Compared {
   double gain() const { return defaults.empty() ? 0 : defaults.front().seconds / picked.seconds; }
 };
 
-// As the engine does it (core/runtime/auto_parallel.h): the best three that a search finds are simulated, and the
-// fastest is picked.
+// As the engine does it (core/runtime/auto_parallel.h), but that no plan is made: of what a search finds the one whose
+// simulated step is the shortest.
 Result<Compared> compare(const Pair& pair, const std::string& folder);
 Result<Tried> pick(const SearchProblem& problem);
 

@@ -4,7 +4,7 @@
 #include <ctime>
 
 #include "bench/plans/defaults.h"
-#include "bench/plans/step.h"
+#include "core/strategy/search_step.h"
 
 namespace epl::plans {
 namespace {
@@ -93,11 +93,11 @@ Result<Scaled> compare_published(const Published& row, const std::string& folder
   if (!is_possible(problem, theirs)) return invalid(row.source, " is no plan of the search");
   const SearchCost cost = cost_of(problem, theirs);
   Scaled out;
-  out.theirs = {row.source, theirs, simulate(problem, theirs).seconds, cost.seconds};
+  out.theirs = {row.source, theirs, simulate_step(problem, theirs).seconds, cost.seconds};
   out.fits = cost.bytes <= problem.bytes;
   EPL_ASSIGN(out.picked, pick(problem));
   const std::clock_t begin = std::clock();
-  const Step step = simulate(problem, out.picked.candidate, {.share = slow_ranks, .slower = slower});
+  const SearchStep step = simulate_step(problem, out.picked.candidate, {.share = slow_ranks, .slower = slower});
   out.simulation_seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
   out.with_stragglers = step.seconds;
   out.calls = step.calls;

@@ -11,12 +11,13 @@
 #include "core/compile/search_model.h"
 #include "core/runtime/rehearsal.h"
 #include "core/runtime/within_budget.h"
+#include "core/strategy/search_step.h"
 
 namespace epl {
 namespace {
 
 constexpr size_t rehearsed_plans = 3;
-constexpr size_t looked_at = 12;  // of those that are found: some are no plans of this model, or do not fit
+constexpr size_t looked_at = 24;  // of those that are found: some are no plans of this model, or do not fit
 constexpr size_t told_refusals = 3;
 constexpr int smaller_searches = 3;
 // What less memory costs is told in passing.
@@ -101,6 +102,8 @@ class Parallel {
     return {};
   }
 
+  SearchLimits limits() const { return {.count = looked_at, .by_memory = true, .stop = options_.stop}; }
+
   // Where there is nothing to search the strategy as it is may still be possible.
   Status search() {
     const auto measured_model = measured();
@@ -109,7 +112,7 @@ class Parallel {
     SearchSpace space = space_of(options_.strategy, problem.beside != MemoryKind::device);
     // Such a batch stays one.
     if (!measured_train().coupled.empty() && space.micro_batches.empty()) space.micro_batches = {1};
-    found_ = search_plans(problem, space, {.count = looked_at, .stop = options_.stop});
+    found_ = search_plans(problem, space, limits());
     EPL_TRY(try_found(problem, found_));
     for (const SearchFound& one :
          time_over_memory(problem, space, {.count = 1, .work = work_of_front, .stop = options_.stop}, most_of_front)) {
@@ -121,13 +124,13 @@ class Parallel {
     SearchProblem smaller = problem;
     for (int i = 0; i < smaller_searches && problem.bytes > 0 && found_plans_ < rehearsed_plans; ++i) {
       smaller.bytes *= smaller_share;
-      EPL_TRY(try_found(problem, search_plans(smaller, space, {.count = looked_at, .stop = options_.stop})));
+      EPL_TRY(try_found(problem, search_plans(smaller, space, limits())));
     }
     return {};
   }
 
   Status try_found(const SearchProblem& problem, const SearchResult& result) {
-    for (const SearchFound& one : result.best) {
+    for (const SearchFound& one : by_simulated_steps(problem, result.best)) {
       if (found_plans_ == rehearsed_plans) break;
       EPL_TRY(options_.stop.check());
       const std::string name = print_candidate(problem, one.candidate);

@@ -8,7 +8,7 @@
 
 #include "bench/plans/compare.h"
 #include "bench/plans/defaults.h"
-#include "bench/plans/step.h"
+#include "core/strategy/search_step.h"
 
 namespace epl::plans::plans_test {
 namespace {
@@ -81,7 +81,7 @@ TEST(Steps, AreAsLongAsTheFormulaWhereNothingIsSent) {
     plan.chunks = std::string(word) == "interleaved" ? 2 : 1;
     for (int s = 0; s < plan.shape().stages(); ++s) plan.begins.push_back(s * 8 / plan.shape().stages());
     plan.again.assign(8, 0);
-    const Step step = simulate(made, plan);
+    const SearchStep step = simulate_step(made, plan);
     EXPECT_NEAR(step.seconds / cost_of(made, plan).seconds, 1, 0.03) << word;
     EXPECT_NEAR(step.idle, idle_share(*plan.row, plan.shape()), 0.03) << word;
   }
@@ -92,13 +92,13 @@ TEST(Steps, WaitForStragglers) {
   const SearchProblem made = problem({"gpt-13b", "a100", 128, 1024});
   const auto best = pick(made);
   ASSERT_TRUE(best.ok()) << best.status().message();
-  const double alone = simulate(made, best->candidate).seconds;
-  const double all = simulate(made, best->candidate, {.share = 1, .slower = 1.5}).seconds;
-  EXPECT_NEAR(simulate(made, best->candidate, {.share = 0.5, .slower = 1}).seconds, alone, 1e-9 * alone);
-  const double some = simulate(made, best->candidate, {.share = 0.02, .slower = 1.5, .seed = 7}).seconds;
+  const double alone = simulate_step(made, best->candidate).seconds;
+  const double all = simulate_step(made, best->candidate, {.share = 1, .slower = 1.5}).seconds;
+  EXPECT_NEAR(simulate_step(made, best->candidate, {.share = 0.5, .slower = 1}).seconds, alone, 1e-9 * alone);
+  const double some = simulate_step(made, best->candidate, {.share = 0.02, .slower = 1.5, .seed = 7}).seconds;
   EXPECT_GT(some, 1.02 * alone);
   EXPECT_LE(some, all * (1 + 1e-9));
-  EXPECT_EQ(some, simulate(made, best->candidate, {.share = 0.02, .slower = 1.5, .seed = 7}).seconds);
+  EXPECT_EQ(some, simulate_step(made, best->candidate, {.share = 0.02, .slower = 1.5, .seed = 7}).seconds);
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // Calls are made in any order that their table and what they wait for allow, which changes no time.
-#include "bench/plans/step.h"
+#include "core/strategy/search_step.h"
 
 #include <algorithm>
 #include <random>
 #include <vector>
 
-namespace epl::plans {
+namespace epl {
 namespace {
 
 using Call = Collective::Kind;
@@ -36,7 +36,7 @@ struct Device {
 
 class Simulation {
  public:
-  Simulation(const SearchProblem& problem, const SearchCandidate& candidate, const Stragglers& stragglers)
+  Simulation(const SearchProblem& problem, const SearchCandidate& candidate, const SearchStragglers& stragglers)
       : problem_(problem),
         candidate_(candidate),
         form_(problem.forms[candidate.form]),
@@ -52,7 +52,7 @@ class Simulation {
     for (int s = 0; s < shape_.stages(); ++s) stages_.push_back(stage(s));
   }
 
-  Step run() {
+  SearchStep run() {
     for (bool moved = true; moved;) {
       moved = false;
       for (Device& one : devices_) {
@@ -76,7 +76,7 @@ class Simulation {
 
  private:
   // By rank, how many times as long a kernel takes; empty: all are 1.
-  Times slow_ranks(const Stragglers& stragglers) const {
+  Times slow_ranks(const SearchStragglers& stragglers) const {
     if (problem_.devices.empty() && stragglers.share <= 0) return {};
     Times slow;
     for (const SearchDevices& kind : problem_.devices)
@@ -272,13 +272,23 @@ class Simulation {
   size_t columns_ = 1;
   std::vector<Device> devices_;
   std::vector<Stage> stages_;
-  Step step_;
+  SearchStep step_;
 };
 
 }  // namespace
 
-Step simulate(const SearchProblem& problem, const SearchCandidate& candidate, const Stragglers& stragglers) {
+SearchStep simulate_step(const SearchProblem& problem, const SearchCandidate& candidate,
+                         const SearchStragglers& stragglers) {
   return Simulation(problem, candidate, stragglers).run();
 }
 
-}  // namespace epl::plans
+std::vector<SearchFound> by_simulated_steps(const SearchProblem& problem, const std::vector<SearchFound>& found) {
+  std::vector<std::pair<double, const SearchFound*>> order;
+  for (const SearchFound& one : found) order.emplace_back(simulate_step(problem, one.candidate).seconds, &one);
+  std::ranges::stable_sort(order, {}, &std::pair<double, const SearchFound*>::first);
+  std::vector<SearchFound> sorted;
+  for (const auto& [seconds, one] : order) sorted.push_back(*one);
+  return sorted;
+}
+
+}  // namespace epl
