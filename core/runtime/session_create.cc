@@ -1,4 +1,5 @@
 // How a session begins: its ranks in this process with their memory, and room for what steps give.
+#include <algorithm>
 #include <map>
 #include <set>
 
