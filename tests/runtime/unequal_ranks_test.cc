@@ -14,11 +14,11 @@
 namespace epl::unequal_ranks_test {
 namespace {
 
-constexpr int layers = 24;
+constexpr int layers = 12;
 
 std::string model() {
-  const std::string wide = "f32[16384,512]";
-  std::string text = "graph layers(x: f32[16384,512] batch 0) {\n  last: f32[512,4] = param\n", from = "x";
+  const std::string wide = "f32[4096,512]";
+  std::string text = "graph layers(x: f32[4096,512] batch 0) {\n  last: f32[512,4] = param\n", from = "x";
   for (int i = 0; i < layers; ++i) text += cat("  h.", i, ".w: f32[512,512] = param\n");
   text += "  forward:\n";
   for (int i = 0; i < layers; ++i) {
@@ -26,7 +26,7 @@ std::string model() {
     text += cat("  ", b, "fc: ", wide, " = matmul(", from, ", ", b, "w)\n  ", b, "act: ", wide, " = gelu(", b, "fc)\n");
     from = b + "act";
   }
-  return text + cat("  y: f32[16384,4] = matmul(", from, ", last)\n  output y = y\n}\n");
+  return text + cat("  y: f32[4096,4] = matmul(", from, ", last)\n  output y = y\n}\n");
 }
 
 // Operations per second in float32 and bytes of memory per second, as the data sheets of NVIDIA say: "Tesla V100 GPU
@@ -37,9 +37,9 @@ class UnequalMachine : public testing::Test {
     const std::string path = folder_ / cat("machine", ++files_, ".json");
     std::ofstream(path) << R"({"measured": {"device": "V100 and P100", "version": "0", "error": 0.1, "error_90th": 0.2},
       "bandwidth": 900e9, "host_bandwidth": 12e9, "products": {"f32": 15.7e12}, "elementwise": {"f32": 15.7e12},
-      "links": [{"bandwidth": 100e9, "seconds": 1e-6}], "launch_seconds": 1e-7)"
+      "links": [{"bandwidth": 1e12, "seconds": 1e-7}], "launch_seconds": 1e-7)"
                         << (kinds.empty() ? "" : ", \"kinds\": ") << kinds << "}";
-    auto made = layout_options(GraphModel::parse(model()), 8, at_level("data", keys));
+    auto made = layout_options(GraphModel::parse(model()), 8, at_level("run", keys));
     if (made.ok()) made->device = cat("cpu@", path);
     return made;
   }
@@ -64,7 +64,7 @@ class UnequalMachine : public testing::Test {
 };
 
 constexpr const char* fast_first = R"([{"devices": 4}, {"devices": 4, "speed": 0.592}])";
-constexpr const char* two_stages = R"("pipeline.num_stages": 2, "pipeline.num_micro_batch": 16)";
+constexpr const char* two_stages = R"("pipeline.num_stages": 2, "pipeline.num_micro_batch": 8)";
 
 // Jia et al., "Whale: Efficient Giant Model Training over Heterogeneous GPUs" (USENIX ATC 2022): on V100 and P100, load
 // by speed makes training 1.2 to 1.45 times as fast as the same load for all.
