@@ -45,12 +45,13 @@ class SimEvent final : public Event {
 
 class SimStream final : public Stream, public VirtualClock {
  public:
-  SimStream(std::shared_ptr<World> world, int threads)
-      : world_(std::move(world)), cost_(of_threads(world_->machine(), threads)) {}
+  // `speed`: of its kernels.
+  SimStream(std::shared_ptr<World> world, int threads, double speed)
+      : world_(std::move(world)), cost_(of_threads(world_->machine(), threads)), speed_(speed) {}
 
   void launch(const KernelRow&, const KernelQuery& query, const void*, const void* const*, void* const*, void*,
               const StepContext&) override {
-    advance(cost_.kernel(work_of(query)));
+    advance(cost_.kernel(work_of(query)) / speed_);
   }
   void copy(void*, const void*, int64_t bytes) override { move(2 * bytes); }
   void copy_rows(const RowCopy& rows) override { move(2 * rows.bytes * rows.rows); }
@@ -92,7 +93,7 @@ class SimStream final : public Stream, public VirtualClock {
 
  private:
   void move(int64_t bytes) {
-    if (bytes > 0) advance(cost_.launch() + cost_.memory(static_cast<double>(bytes)));
+    if (bytes > 0) advance((cost_.launch() + cost_.memory(static_cast<double>(bytes))) / speed_);
   }
   void move_to_host(int64_t bytes) {
     if (bytes > 0) advance(cost_.launch() + cost_.host(static_cast<double>(bytes)));
@@ -109,6 +110,7 @@ class SimStream final : public Stream, public VirtualClock {
 
   std::shared_ptr<World> world_;
   const CostModel cost_;
+  const double speed_;
   TimelinePtr timeline_ = std::make_shared<Timeline>();
 };
 
@@ -138,7 +140,17 @@ struct SimWay {
 class SimDevice final : public Device {
  public:
   SimDevice(const Machine& machine, std::shared_ptr<Device> planned_for)
-      : world_(std::make_shared<World>(machine)), planned_for_(std::move(planned_for)) {}
+      : world_(std::make_shared<World>(machine)), planned_for_(std::move(planned_for)) {
+    for (const Machine::Ranks& kind : machine.kinds)
+      kinds_.push_back(std::make_unique<SimDevice>(world_, planned_for_, kind.speed));
+  }
+  // Of ranks of one kind.
+  SimDevice(std::shared_ptr<World> world, std::shared_ptr<Device> planned_for, double speed)
+      : world_(std::move(world)), planned_for_(std::move(planned_for)), speed_(speed) {}
+  Device& of_rank(int rank) override {
+    const std::vector<Machine::Ranks>& kinds = machine().kinds;
+    return kinds_.empty() ? *this : *kinds_[static_cast<size_t>(&machine().kind(rank) - kinds.data())];
+  }
   std::string description() const override { return cat("simulated ", machine().name, ", in virtual time"); }
   const KernelTable& kernels() const override { return planned_for_ ? planned_for_->kernels() : none_; }
   Device& stands_for() override { return planned_for_ ? planned_for_->stands_for() : *this; }
@@ -175,7 +187,7 @@ class SimDevice final : public Device {
   }
   Result<std::unique_ptr<Stream>> create_stream(int threads) override {
     if (threads < 1) return invalid("a stream on ", threads, " threads; it needs at least one");
-    return std::unique_ptr<Stream>(new SimStream(world_, threads));
+    return std::unique_ptr<Stream>(new SimStream(world_, threads, speed_));
   }
   std::unique_ptr<Event> create_event() override { return std::make_unique<SimEvent>(); }
   Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
@@ -187,6 +199,8 @@ class SimDevice final : public Device {
 
   std::shared_ptr<World> world_;
   std::shared_ptr<Device> planned_for_;  // whose kernels a program names; none of them is ever called
+  const double speed_ = 1;
+  std::vector<std::unique_ptr<SimDevice>> kinds_;  // by Machine::kinds
   KernelTable none_;
 };
 

@@ -8,7 +8,6 @@
 namespace epl::credibility {
 namespace {
 
-constexpr double element = 2;  // bytes of what is passed on: float16 or bfloat16
 // A rank sends to one side while it receives from the other, so that two messages take the time of one.
 constexpr double both_ways = 2;
 
@@ -42,7 +41,7 @@ class Layers {
     const double hidden = static_cast<double>(model_.hidden), sequence = static_cast<double>(model_.sequence);
     const double scores = samples_ * heads() * sequence * sequence / ranks_;
     const double passed = software_.passes * width_of(hidden) / ranks_;
-    const double moved = cost_.memory(passed + software_.scores * element * scores);
+    const double moved = cost_.memory(passed + software_.scores * training_.element * scores);
     double forward = moved, backward = 2 * moved;
     const auto add = [&](const std::vector<ProductShape>& products, double times) {
       for (const ProductShape& one : products) {
@@ -63,11 +62,12 @@ class Layers {
     layer.backward.once = backward + 2 * sum + training_.again * layer.forward.once;
     layer.weights = training_.weight * weights() / ranks_;
     const double row = sequence * hidden;
-    const double all =
+    const double of_16_bits =
         row * (10 + 24 / ranks_) + (software_.scores > 0 ? 5 * heads() * sequence * sequence / ranks_ : 0);
-    layer.kept = training_.again * element * row + (1 - training_.again) * all;
+    const double all = of_16_bits * training_.element / 2;
+    layer.kept = training_.again * training_.element * row + (1 - training_.again) * all;
     layer.working = all;
-    layer.enters = element * row / ranks_ / both_ways;
+    layer.enters = training_.element * row / ranks_ / both_ways;
     return layer;
   }
 
@@ -76,12 +76,12 @@ class Layers {
     const double logits = static_cast<double>(model_.vocabulary) / ranks_;
     const double product = this->product({tokens_, logits, hidden, 1});
     SearchLayer layer;
-    layer.forward.once = product + cost_.memory(software_.logits / 3 * element * tokens_ * logits);
+    layer.forward.once = product + cost_.memory(software_.logits / 3 * training_.element * tokens_ * logits);
     layer.backward.once = 2 * layer.forward.once;
     layer.weights = model_.tied ? 0 : training_.weight * hidden * logits;
     // Once as they are, and in float32 with their gradient.
-    layer.working = (element + 8) * static_cast<double>(model_.sequence) * logits;
-    layer.enters = element * static_cast<double>(model_.sequence) * hidden / ranks_ / both_ways;
+    layer.working = (training_.element + 8) * static_cast<double>(model_.sequence) * logits;
+    layer.enters = training_.element * static_cast<double>(model_.sequence) * hidden / ranks_ / both_ways;
     return layer;
   }
 
@@ -97,7 +97,7 @@ class Layers {
     const double hidden = static_cast<double>(model_.hidden);
     return hidden * (2 * hidden + 2 * shared() + (model_.gated ? 3 : 2) * inner());
   }
-  double width_of(double hidden) const { return element * tokens_ * hidden; }
+  double width_of(double hidden) const { return training_.element * tokens_ * hidden; }
   double product(const ProductShape& shape) const { return cost_.product(training_.dtype, shape) / training_.rate; }
 
   std::vector<ProductShape> products() const {

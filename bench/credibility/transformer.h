@@ -41,6 +41,7 @@ struct Training {
   // Bytes of a parameter: itself, its gradient, the optimizer's states with its copy in float32.
   double weight = 2, gradient = 2, states = 12;
   double buckets = 1;  // of gradients; 1: they are summed behind the last call
+  double element = 2;  // bytes of what layers pass on
 };
 
 // Of so many samples for each call; each number of `tensor_ranks` is a form. Layers: embedding, the model's, head.

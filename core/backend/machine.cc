@@ -54,6 +54,25 @@ const Machine::Link& Machine::link(int64_t first, int64_t last) const {
   return links.back();
 }
 
+const Machine::Ranks& Machine::kind(int64_t rank) const {
+  static const Ranks alike;
+  int64_t all = 0;
+  for (const Ranks& one : kinds) all += one.ranks;
+  if (all == 0) return alike;
+  int64_t behind = rank % all;
+  for (const Ranks& one : kinds) {
+    if (behind < one.ranks) return one;
+    behind -= one.ranks;
+  }
+  return kinds.back();
+}
+
+double Machine::slowest(int64_t first, int64_t count) const {
+  double least = kind(first).speed;
+  for (int64_t rank = first; rank < first + count && !kinds.empty(); ++rank) least = std::min(least, kind(rank).speed);
+  return least;
+}
+
 int64_t Machine::inside(const Link& link) const {
   int64_t most = 1;
   for (const Link& one : links) {

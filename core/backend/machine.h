@@ -43,6 +43,12 @@ struct Machine {
     double fill = 0;   // tiles whose time passes until all of the device works
     double depth = 0;  // elements of the inner dimension whose time passes at the start and end of a tile
   };
+  // Neighbouring ranks whose devices are alike: kernels of theirs do so many times what the machine says, and they have
+  // so many times the bytes.
+  struct Ranks {
+    int64_t ranks = 1;
+    double speed = 1, memory = 1;
+  };
   // What the numbers rest on.
   enum class Basis : uint8_t { usual, sheet, table };
   // Of a table: what it was measured on, and how far its numbers are from what was measured, as a share.
@@ -54,6 +60,7 @@ struct Machine {
   std::vector<Rate> rates;  // of a type without a rate: the first of the same kind
   std::vector<Memory> memories;
   std::vector<Link> links;    // the nearest first; the last one joins all ranks
+  std::vector<Ranks> kinds;   // in the order of ranks, over and over; empty: all ranks are alike
   double launch_seconds = 0;  // of the smallest kernel
   Tiles tiles;
   bool is_core = false;  // of a processor: a stream has one for each of its threads
@@ -64,6 +71,10 @@ struct Machine {
   const Memory& memory(Memory::Kind kind) const;
   // That joins all ranks from `first` to `last`.
   const Link& link(int64_t first, int64_t last) const;
+  // Its `ranks` are those of the run that it is in.
+  const Ranks& kind(int64_t rank) const;
+  // Of the slowest of so many ranks from this one on; 1 where all are alike.
+  double slowest(int64_t first, int64_t count) const;
   // Ranks of the largest block inside what this link joins, which are each other's neighbours; 1: there is none.
   int64_t inside(const Link& link) const;
 };

@@ -106,6 +106,20 @@ Status add_links(const Json& json, const std::string& path, Machine& machine) {
   return invalid(path, ": the last of links joins any number of devices, so that it has no key devices");
 }
 
+Status add_kinds(const Json& json, const std::string& path, Machine& machine) {
+  if (!json.is_array() || json.empty()) return invalid(path, ": kinds is a list of objects");
+  for (const Json& one : json) {
+    const Reading from(one, cat(path, ": a kind"));
+    EPL_TRY(from.only({"devices", "speed", "memory"}));
+    Machine::Ranks kind;
+    EPL_ASSIGN(kind.ranks, from.integer("devices", 1 << 20));
+    EPL_ASSIGN(kind.speed, from.number_or("speed", 1));
+    EPL_ASSIGN(kind.memory, from.number_or("memory", 1));
+    machine.kinds.push_back(kind);
+  }
+  return {};
+}
+
 Status add_tiles(const Json& json, const std::string& path, Machine& machine) {
   const Reading from(json, cat(path, ": tiles"));
   EPL_TRY(from.only({"side", "fill", "depth"}));
@@ -131,13 +145,14 @@ Status add_machine(const Reading& from, const std::string& path, Machine& machin
   }
   EPL_ASSIGN(machine.launch_seconds, from.number_or("launch_seconds", usual_launch_seconds));
   if (from.has("tiles")) EPL_TRY(add_tiles(from["tiles"], path, machine));
+  if (from.has("kinds")) EPL_TRY(add_kinds(from["kinds"], path, machine));
   return {};
 }
 
 Result<DeviceSheet> sheet_of(const Json& json, const std::string& path) {
   const Reading from(json, path);
   EPL_TRY(from.only({"product", "capability", "processors", "memory_bytes", "bandwidth", "host_bandwidth", "products",
-                     "elementwise", "links", "launch_seconds", "tiles"}));
+                     "elementwise", "links", "launch_seconds", "tiles", "kinds"}));
   DeviceSheet sheet;
   sheet.name = path;
   EPL_ASSIGN(sheet.product, from.text_or("product", path));
@@ -168,7 +183,7 @@ Status add_measured(const Json& json, const std::string& path, Machine& machine)
 Result<Machine> table_of(const Json& json, const std::string& path) {
   const Reading from(json, path);
   EPL_TRY(from.only({"measured", "core", "bandwidth", "host_bandwidth", "file_bandwidth", "products", "elementwise",
-                     "links", "launch_seconds", "tiles"}));
+                     "links", "launch_seconds", "tiles", "kinds"}));
   if (!from.has("measured")) return invalid(path, " needs the key measured: a table says what it was measured on");
   Machine machine;
   machine.basis = Machine::Basis::table;

@@ -156,9 +156,9 @@ void take_searched(Strategy& strategy, const Strategy& chosen) {
   if (!strategy.flag(searches)) return;
   std::vector<std::string_view> keys(std::begin(searched_keys), std::end(searched_keys));
   keys.push_back(sequence_key);
-  for (const std::string_view key : keys) {
-    const Attribute* there = chosen.config.find(key);
-    if (there && !strategy.config.has(key)) strategy.config.set(std::string(key), *there);
+  // In their order there, which is part of what strategies are compared by.
+  for (const auto& [key, value] : chosen.config.entries()) {
+    if (std::ranges::find(keys, key) != keys.end() && !strategy.config.has(key)) strategy.config.set(key, value);
   }
   if (strategy.scopes.empty() && !strategy.has_default && chosen.has_default) {
     strategy.has_default = true;

@@ -325,6 +325,7 @@ Result<SearchProblem> search_problem_of(const std::vector<RehearsedForm>& forms,
   const Machine machine = of_threads(first.device()->machine(), first.threads_per_rank());
   SearchProblem problem{.cost = CostModel(machine)};
   problem.ranks = ranks;
+  problem.devices = devices_of(machine, ranks);
   problem.batch = entry.plan.batch;
   problem.units = fixed_units(first.options().strategy, entry.plan);
   problem.gradients = share_of_weights(*entry.plan.graph, false);

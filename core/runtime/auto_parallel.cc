@@ -11,12 +11,13 @@
 #include "core/compile/search_model.h"
 #include "core/runtime/rehearsal.h"
 #include "core/runtime/within_budget.h"
+#include "core/strategy/search_step.h"
 
 namespace epl {
 namespace {
 
 constexpr size_t rehearsed_plans = 3;
-constexpr size_t looked_at = 12;  // of those that are found: some are no plans of this model, or do not fit
+constexpr size_t looked_at = 24;  // of those that are found: some are no plans of this model, or do not fit
 constexpr size_t told_refusals = 3;
 constexpr int smaller_searches = 3;
 // What less memory costs is told in passing.
@@ -28,6 +29,25 @@ constexpr const char *auto_key = "auto.auto_parallel", *budget_key = "memory.bud
 // Another plan may be possible where one is not.
 bool may_go_on(const Status& status) {
   return status.code() == Code::unsupported || status.code() == Code::invalid_argument;
+}
+
+double bytes_of(const CompiledPlan& plan, int64_t rank) {
+  const Device& device = *plan.device();
+  return static_cast<double>(device.memory_bytes()) * device.machine().kind(rank).memory;
+}
+
+// The bytes that a rank may have where one needs more than its device has; 0: none does.
+int64_t missed_budget(const CompiledPlan& plan) {
+  if (plan.device()->memory_bytes() <= 0) return 0;
+  std::vector<double> peaks;
+  for (int v = 0; v < plan.virtual_devices(); ++v) peaks.push_back(static_cast<double>(PlanMemory(plan).peak(v)));
+  bool fits = true;
+  double least = bytes_of(plan, 0);
+  for (int rank = 0; rank < plan.options().ranks; ++rank) {
+    fits = fits && peaks[static_cast<size_t>(plan.virtual_device_of_rank(rank))] <= bytes_of(plan, rank);
+    least = std::min(least, bytes_of(plan, rank));
+  }
+  return fits ? 0 : static_cast<int64_t>(least);
 }
 
 double share_in_percent(double seconds, double of) { return std::round(1000 * (seconds / of - 1)) / 10; }
@@ -82,6 +102,8 @@ class Parallel {
     return {};
   }
 
+  SearchLimits limits() const { return {.count = looked_at, .by_memory = true, .stop = options_.stop}; }
+
   // Where there is nothing to search the strategy as it is may still be possible.
   Status search() {
     const auto measured_model = measured();
@@ -90,7 +112,7 @@ class Parallel {
     SearchSpace space = space_of(options_.strategy, problem.beside != MemoryKind::device);
     // Such a batch stays one.
     if (!measured_train().coupled.empty() && space.micro_batches.empty()) space.micro_batches = {1};
-    found_ = search_plans(problem, space, {.count = looked_at, .stop = options_.stop});
+    found_ = search_plans(problem, space, limits());
     EPL_TRY(try_found(problem, found_));
     for (const SearchFound& one :
          time_over_memory(problem, space, {.count = 1, .work = work_of_front, .stop = options_.stop}, most_of_front)) {
@@ -102,13 +124,13 @@ class Parallel {
     SearchProblem smaller = problem;
     for (int i = 0; i < smaller_searches && problem.bytes > 0 && found_plans_ < rehearsed_plans; ++i) {
       smaller.bytes *= smaller_share;
-      EPL_TRY(try_found(problem, search_plans(smaller, space, {.count = looked_at, .stop = options_.stop})));
+      EPL_TRY(try_found(problem, search_plans(smaller, space, limits())));
     }
     return {};
   }
 
   Status try_found(const SearchProblem& problem, const SearchResult& result) {
-    for (const SearchFound& one : result.best) {
+    for (const SearchFound& one : by_simulated_steps(problem, result.best)) {
       if (found_plans_ == rehearsed_plans) break;
       EPL_TRY(options_.stop.check());
       const std::string name = print_candidate(problem, one.candidate);
@@ -124,9 +146,9 @@ class Parallel {
   // Without a budget a rank may have what its device has.
   Status try_plan(Trial trial) {
     auto plan = plan_within_budget(host_, with(trial.strategy));
-    const int64_t has = plan.ok() ? (*plan)->device()->memory_bytes() : 0;
-    if (has > 0 && PlanMemory(**plan).peak() > has && !trial.strategy.config.has(budget_key)) {
-      EPL_TRY(set_config(trial.strategy, budget_key, cat(has)));
+    const int64_t missed = plan.ok() ? missed_budget(**plan) : 0;
+    if (missed > 0 && !trial.strategy.config.has(budget_key)) {
+      EPL_TRY(set_config(trial.strategy, budget_key, cat(missed)));
       plan = plan_within_budget(host_, with(trial.strategy));
     }
     if (!plan.ok()) return refuse(trial.name, plan.status());

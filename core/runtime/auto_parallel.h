@@ -9,9 +9,9 @@
 namespace epl {
 
 // As plan_within_budget. With `auto.auto_parallel`, layers are measured on one copy for each way to cut them, a search
-// over numbers gives the best few candidates, and these are made into plans and rehearsed beside the strategy as it is.
-// The fastest is taken. Keys that the strategy sets stay as they are. The plan's notes say what was taken, and what
-// decided.
+// over numbers gives candidates, and those whose steps are the shortest in numbers (core/strategy/search_step.h) are
+// made into plans and rehearsed beside the strategy as it is. The fastest is taken. Keys that the strategy sets stay as
+// they are. The plan's notes say what was taken, and what decided.
 Result<std::shared_ptr<const CompiledPlan>> plan_in_parallel(const Host& host, const PlanOptions& options);
 
 }  // namespace epl

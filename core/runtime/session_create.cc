@@ -1,5 +1,7 @@
 // How a session begins: its ranks in this process with their memory, and room for what steps give.
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "core/compile/plan_memory.h"
 #include "core/runtime/session.h"
@@ -18,24 +20,21 @@ Result<int> count_local_ranks(const CompiledPlan& plan, const SessionOptions& op
   return count;
 }
 
+// By entry and virtual device, the first unit of each shard of the batch that a rank here gives already.
+using GivenShards = std::map<std::pair<const Entry*, int>, std::set<int64_t>>;
+
 // Of the ranks here that have an output, or a shard of it, the first gives it.
-void give_outputs(const CompiledPlan& plan, const Entry& entry, int first_rank, int rank, Executor& executor) {
-  const int at = plan.virtual_device_of_rank(rank);
-  const Mesh& mesh = entry.mesh(at);
-  const BatchLayout& batch = entry.programs[static_cast<size_t>(at)].batch;
-  const auto first_unit_of = [&](int of) { return batch.first_unit(mesh, mesh.coordinates(of)); };
-  bool first = true, first_of_shard = true;
-  for (int other = first_rank; other < rank; ++other) {
-    if (plan.virtual_device_of_rank(other) != at) continue;
-    first = false;
-    first_of_shard = first_of_shard && first_unit_of(other) != first_unit_of(rank);
-  }
-  executor.give_outputs(first, first_of_shard);
+void give_outputs(const Entry& entry, int virtual_device, int rank, GivenShards& given, Executor& executor) {
+  const Mesh& mesh = entry.mesh(virtual_device);
+  const BatchLayout& batch = entry.programs[static_cast<size_t>(virtual_device)].batch;
+  std::set<int64_t>& here = given[{&entry, virtual_device}];
+  const bool first = here.empty();
+  executor.give_outputs(first, here.insert(batch.first_unit(mesh, mesh.coordinates(rank))).second);
 }
 
 // A rank of this process: its stream, memory, state, and an executor for each entry that runs. `host` outlives it.
 Result<std::unique_ptr<LocalRank>> make_rank(const Host& host, Device& device, const CompiledPlan& plan,
-                                             const SessionOptions& options, int number) {
+                                             const SessionOptions& options, int number, GivenShards& given) {
   auto rank = std::make_unique<LocalRank>();
   rank->number = number;
   EPL_ASSIGN(rank->stream, device.create_stream(plan.threads_per_rank()));
@@ -58,7 +57,7 @@ Result<std::unique_ptr<LocalRank>> make_rank(const Host& host, Device& device, c
     const Program& program = entry.programs[static_cast<size_t>(at)];
     EPL_ASSIGN(auto executor, Executor::create(host, device, *rank->stream, program, entry.agreement_bytes(at),
                                                rank->store, rank->arenas, entry.mesh(at), number));
-    give_outputs(plan, entry, options.first_rank, number, *executor);
+    give_outputs(entry, at, number, given, *executor);
     if (!entry.applied.empty()) executor->set_applied(&entry.applied[static_cast<size_t>(at)]);
     rank->executors.push_back(std::move(executor));
   }
@@ -68,8 +67,9 @@ Result<std::unique_ptr<LocalRank>> make_rank(const Host& host, Device& device, c
 Result<LocalRanks> make_ranks(const Host& host, const CompiledPlan& plan, const SessionOptions& options) {
   LocalRanks ranks(options.device ? options.device : plan.device(), options.first_rank);
   EPL_ASSIGN(const int count, count_local_ranks(plan, options));
+  GivenShards given;
   for (int r = options.first_rank; r < options.first_rank + count; ++r) {
-    EPL_ASSIGN(auto rank, make_rank(host, ranks.device()->of_rank(r), plan, options, r));
+    EPL_ASSIGN(auto rank, make_rank(host, ranks.device()->of_rank(r), plan, options, r, given));
     ranks.add(std::move(rank));
   }
   if (ranks.device()->executes() && count > 1) {

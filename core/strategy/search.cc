@@ -42,9 +42,10 @@ std::vector<const PipelineRow*> rows_of(const SearchSpace& space) {
   return rows;
 }
 
-// But for micro-batches and memory.
-bool are_alike(const SearchCandidate& a, const SearchCandidate& b) {
-  return a.form == b.form && a.row == b.row && a.stages == b.stages && a.chunks == b.chunks && a.copies == b.copies;
+// But for micro-batches and, without `by_memory`, memory.
+bool are_alike(const SearchCandidate& a, const SearchCandidate& b, bool by_memory) {
+  return a.form == b.form && a.row == b.row && a.stages == b.stages && a.chunks == b.chunks && a.copies == b.copies &&
+         (!by_memory || (a.shards == b.shards && a.offload == b.offload));
 }
 
 class PlanSearch {
@@ -150,7 +151,7 @@ class PlanSearch {
     candidate.again = std::move(cut->again);
     const SearchCost cost = cost_of(problem_, candidate);
     const auto alike = std::ranges::find_if(
-        out_.best, [&](const SearchFound& found) { return are_alike(found.candidate, candidate); });
+        out_.best, [&](const SearchFound& found) { return are_alike(found.candidate, candidate, limits_.by_memory); });
     if (alike != out_.best.end() && alike->cost.seconds <= cost.seconds) return;
     if (alike != out_.best.end()) out_.best.erase(alike);
     const auto before = std::ranges::upper_bound(out_.best, cost.seconds, {},

@@ -26,6 +26,7 @@ struct SearchSpace {
 
 struct SearchLimits {
   size_t count = 3;           // of the best that are wanted, each of other copies, stages, form or schedule
+  bool by_memory = false;     // or of another way to share out and to place what copies have
   int64_t work = 20'000'000;  // runs of layers that are looked at, at most
   Stop stop;                  // then the best so far is taken
 };

@@ -194,6 +194,19 @@ double SearchShape::times_kept(int number) const {
   return samples_ * static_cast<double>(row_.in_flight(shape_, row_.virtual_device_of(shape_, number)));
 }
 
+std::vector<SearchDevices> devices_of(const Machine& machine, int64_t ranks) {
+  std::vector<SearchDevices> devices;
+  for (int64_t rank = 0; rank < ranks && !machine.kinds.empty();) {
+    for (const SearchDevices& kind : machine.kinds) {
+      if (rank == ranks) break;
+      devices.push_back(kind);
+      devices.back().ranks = std::min(kind.ranks, ranks - rank);
+      rank += devices.back().ranks;
+    }
+  }
+  return devices;
+}
+
 bool cuts_batch(const SearchProblem& problem, int64_t shards) {
   if (problem.batch % shards != 0) return false;
   return problem.units == 0 || (problem.units % shards == 0 && std::has_single_bit(uint64_t(problem.units / shards)));

@@ -53,10 +53,7 @@ struct SearchForm {
 
 // Neighbouring ranks of a kind. A kernel of theirs does so many times what it does on the device that forms were
 // measured for, and they may have so many times SearchProblem::bytes.
-struct SearchDevices {
-  int64_t ranks = 1;
-  double speed = 1, memory = 1;
-};
+using SearchDevices = Machine::Ranks;
 
 struct SearchProblem {
   CostModel cost;
@@ -174,6 +171,8 @@ class SearchShape {
   double fastest_ = 1;
 };
 
+// Of so many ranks, as a machine has them; empty: they are alike.
+std::vector<SearchDevices> devices_of(const Machine& machine, int64_t ranks);
 // Whether the batch may be cut into so many shards: those of all copies and micro-batches.
 bool cuts_batch(const SearchProblem& problem, int64_t shards);
 // Whether ranks, batch and layers divide so, and the schedule has a table of that shape.

@@ -56,7 +56,11 @@ int64_t Mesh::shard(const MeshCoordinates& coordinates, const std::vector<int>& 
 }
 
 MeshCoordinates Mesh::coordinates(int rank, int64_t micro_batch) const {
-  const auto found = std::ranges::find(device.ranks, rank);
+  // Mostly they are neighbours in their order.
+  const auto guess = static_cast<size_t>(rank - device.ranks.front());
+  const auto found = guess < device.ranks.size() && device.ranks[guess] == rank
+                         ? device.ranks.begin() + static_cast<std::ptrdiff_t>(guess)
+                         : std::ranges::find(device.ranks, rank);
   EPL_CHECK(found != device.ranks.end(), "rank ", rank, " is not in the mesh");
   MeshCoordinates coordinates{std::vector<int64_t>(axes.size(), 0)};
   int64_t index = found - device.ranks.begin();

@@ -144,9 +144,13 @@ class Stages {
   }
 
   double work(size_t begin, size_t end) const { return before_[end] - before_[begin]; }
+  // As stage `k`, counted from 1.
+  double work_as(size_t k, size_t begin, size_t end) const {
+    return work(begin, end) / (job_.speeds.empty() ? 1 : job_.speeds[k - 1]);
+  }
   // With what comes in and goes out, and comes back as gradients.
-  double cost(size_t begin, size_t end) const {
-    return work(begin, end) + 2 * (crossing_[begin].seconds + crossing_[end].seconds);
+  double cost(size_t k, size_t begin, size_t end) const {
+    return work_as(k, begin, end) + 2 * (crossing_[begin].seconds + crossing_[end].seconds);
   }
 
   // A cut before a unit: how many layers it divides, then the seconds of what goes over it.
@@ -160,13 +164,13 @@ class Stages {
   double smallest_largest() const {
     const size_t size = units();
     std::vector<double> best(size + 1, 0);
-    for (size_t i = 0; i <= size; ++i) best[i] = cost(0, i);
-    for (int k = 2; k <= count_; ++k) {
-      for (size_t i = size; i >= static_cast<size_t>(k); --i) {
+    for (size_t i = 0; i <= size; ++i) best[i] = cost(1, 0, i);
+    for (size_t k = 2; k <= static_cast<size_t>(count_); ++k) {
+      for (size_t i = size; i >= k; --i) {
         double found = std::numeric_limits<double>::infinity();
-        for (size_t j = i; j-- > static_cast<size_t>(k) - 1;) {
-          if (work(j, i) >= found) break;
-          found = std::min(found, std::max(best[j], cost(j, i)));
+        for (size_t j = i; j-- > k - 1;) {
+          if (work_as(k, j, i) >= found) break;
+          found = std::min(found, std::max(best[j], cost(k, j, i)));
         }
         best[i] = found;
       }
@@ -183,8 +187,8 @@ class Stages {
     best[0][0] = {0, 0};
     for (size_t k = 1; k <= static_cast<size_t>(count_); ++k) {
       for (size_t i = k; i <= size; ++i) {
-        for (size_t j = i; j-- > k - 1 && work(j, i) <= limit;) {
-          if (best[k - 1][j] == never || cost(j, i) > limit) continue;
+        for (size_t j = i; j-- > k - 1 && work_as(k, j, i) <= limit;) {
+          if (best[k - 1][j] == never || cost(k, j, i) > limit) continue;
           const Price here = j == 0 ? Price{0, 0} : price(j);
           const Price all{best[k - 1][j].first + here.first, best[k - 1][j].second + here.second};
           if (all < best[k][i]) best[k][i] = all, from[k][i] = j;

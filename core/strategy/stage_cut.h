@@ -22,6 +22,7 @@ struct StageJob {
   int stages = 1;
   int64_t micro_batches = 1;
   int64_t ranks = 1, ranks_of_stage = 1;  // that share its work, by copies or by a split
+  std::vector<double> speeds = {};        // by stage, of its slowest rank; empty: all are alike
 };
 // The nodes of the forward pass that see the inputs are cut, in their order, into runs of about the same seconds,
 // backward pass included. Of the cuts whose largest run is within a twentieth of the smallest possible, those are taken

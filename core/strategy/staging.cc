@@ -92,10 +92,13 @@ Result<Staging> find_staging(const PlanRequest& request, const CostModel& cost) 
       found.node_stage.push_back(match_among(strategy.scopes, *request.graph, node));
     return found;
   }
-  const StageJob job{.stages = pipeline.shape.stages(),
-                     .micro_batches = strategy.integer("pipeline.num_micro_batch"),
-                     .ranks = request.ranks,
-                     .ranks_of_stage = std::max<int64_t>(request.ranks / pipeline.shape.virtual_devices, 1)};
+  StageJob job{.stages = pipeline.shape.stages(),
+               .micro_batches = strategy.integer("pipeline.num_micro_batch"),
+               .ranks = request.ranks,
+               .ranks_of_stage = std::max<int64_t>(request.ranks / pipeline.shape.virtual_devices, 1)};
+  for (int stage = 0; stage < job.stages && !request.machine.kinds.empty(); ++stage)
+    job.speeds.push_back(
+        request.machine.slowest(found.virtual_device_of[stage] * job.ranks_of_stage, job.ranks_of_stage));
   EPL_ASSIGN(StageCut cut, cut_stages(*request.graph, job, cost, request.state_of));
   found.node_stage = std::move(cut.node_stage);
   if (!cut.note.empty()) found.notes.push_back(std::move(cut.note));

@@ -57,6 +57,22 @@ TEST_F(MachineTables, AFileSaysAllOfAMachine) {
   EXPECT_EQ(machine->measured.error_90th, 0.31);
 }
 
+TEST_F(MachineTables, RanksMayBeOfSeveralKinds) {
+  const auto machine =
+      read(changed("\"core\": true", R"("kinds": [{"devices": 3}, {"devices": 2, "speed": 0.5, "memory": 2}])"));
+  ASSERT_TRUE(machine.ok()) << machine.status().to_string();
+  EXPECT_EQ(machine->kind(2).speed, 1);
+  EXPECT_EQ(machine->kind(3).speed, 0.5);
+  EXPECT_EQ(machine->kind(9).memory, 2);
+  EXPECT_EQ(machine->kind(10).memory, 1);  // over and over
+  EXPECT_EQ(machine->slowest(0, 3), 1);
+  EXPECT_EQ(machine->slowest(2, 2), 0.5);
+  EXPECT_EQ(processor_core().kind(7).speed, 1);
+  refuse(changed("\"core\": true", R"("kinds": [])"), "kinds is a list");
+  refuse(changed("\"core\": true", R"("kinds": [{"speed": 2}])"), "a kind needs the key devices");
+  refuse(changed("\"core\": true", R"("kinds": [{"devices": 1, "memory": 0}])"), "memory is a number above 0");
+}
+
 TEST_F(MachineTables, WhatIsDamagedIsRefusedByItsPlace) {
   refuse(std::string(whole).substr(0, 100), "table.json");
   refuse(changed("\"bandwidth\": 11e9", "\"bandwith\": 11e9"), "did you mean bandwidth?");

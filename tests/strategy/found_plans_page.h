@@ -20,11 +20,14 @@ is:
 ```
 
 The model is measured as a chain of layers, in plans of one copy whose step is simulated. A search over numbers finds
-the best plans by the cost model, and knows how far they may be from the best there is. The best three that are possible
-are made and simulated beside the strategy as it is, and the fastest is taken. So no step is slower than without the
-key, as far as the simulator knows. A model's own annotations are part of the strategy as it is. Only plans within
-`memory.budget` count. Without one, the memory of the device is the limit, also of a plan for one rank. What lies in
-files is looked at only with `offload.folder`.
+the best two dozen plans by the cost model, and knows how far they may be from the best there is. A step of each is gone
+through call by call, in numbers still. The best three that are possible are made and simulated beside the strategy as
+it is, and the fastest is taken. So no step is slower than without the key, as far as the simulator knows. A model's own
+annotations are part of the strategy as it is. Only plans within `memory.budget` count. Without one, the memory of the
+device is the limit, also of a plan for one rank. What lies in files is looked at only with `offload.folder`.
+
+Where the file of a device or of a machine names `kinds` of devices ([gpu.md](gpu.md#plans-without-a-gpu)), stages of
+faster ranks have more layers, and each rank keeps to its own memory. Copies of one stage have as many samples each.
 
 Notes of the plan say what was taken, what decided, and how far it may be from the best. `epl plan --why` prints them
 alone, for any strategy. The page of `epl plan --html` draws the plans that were looked at, by time and memory, with
