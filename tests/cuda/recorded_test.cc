@@ -26,6 +26,7 @@ class RecordedSteps : public testing::Test {
   static Host host() {
     Host made = test_host(2);
     made.packs = EPL_PACK_FOLDER;
+    made.kernel_cache = EPL_TEST_KERNELS;
     return made;
   }
   static Result<std::shared_ptr<const CompiledPlan>> plan_on(const std::string& device, const std::string& keys = "",
