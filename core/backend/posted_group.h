@@ -78,21 +78,22 @@ template <class Way> class PostedGroup : public std::enable_shared_from_this<Pos
     if (at == line.open.size()) {
       const auto of_job = [&](int member) { return ranks[static_cast<size_t>(member)]; };
       const std::vector<int> both = two ? std::vector{of_job(pair.first), of_job(pair.second)} : std::vector<int>();
-      line.open.push_back(
-          {Way::begin(*this, call, two ? both : ranks), std::vector<std::optional<Collective>>(line.made.size())});
+      line.open.push_back({.collective = Way::begin(*this, call, two ? both : ranks)});
     }
     Call& open = line.open[at];
-    for (int other = 0; other < seats; ++other) {
-      const std::optional<Collective>& theirs = open.made[static_cast<size_t>(other)];
-      if (!theirs || agree(*theirs, call)) continue;
-      const int who = !two ? other : other == 0 ? pair.first : pair.second;
+    // Those that have made it agree with each other, so that one of them speaks for all.
+    if (open.made && !agree(*open.made, call)) {
+      const int who = !two ? open.seat : open.seat == 0 ? pair.first : pair.second;
       abort(error(Code::misuse, "ranks of group ", name, " disagree at call ", number + 1, ": rank ", rank, " calls ",
-                  call.text(), ", rank ", who, " calls ", theirs->text()));
+                  call.text(), ", rank ", who, " calls ", open.made->text()));
       return status;
     }
-    open.made[static_cast<size_t>(seat)] = call;
+    if (!open.made || seat < open.seat) {
+      open.made = call;
+      open.seat = seat;
+    }
     const std::shared_ptr<CollectiveCall> collective = open.collective;
-    if (std::ranges::all_of(open.made, [](const auto& one) { return one.has_value(); })) {  // so it is the oldest
+    if (++open.count == seats) {  // so it is the oldest
       line.open.pop_front();
       ++line.first;
     }
@@ -122,7 +123,8 @@ template <class Way> class PostedGroup : public std::enable_shared_from_this<Pos
  private:
   struct Call {
     std::shared_ptr<CollectiveCall> collective;
-    std::vector<std::optional<Collective>> made;  // by rank of the group, or of sender and receiver
+    int count = 0, seat = 0;              // how many have made it, and the first seat of these
+    std::optional<Collective> made = {};  // by that one
   };
   struct Line {
     std::deque<Call> open;      // calls that not all have made
