@@ -4,6 +4,7 @@
 #include <random>
 
 #include "tests/backend/conformance.h"
+#include "tests/thirds.h"
 
 namespace epl::sim::sim_test {
 namespace {
@@ -237,6 +238,7 @@ constexpr int many_ranks = 16384;
 #endif
 
 TEST(Sim, sixteen_thousand_ranks_fit) {
+  EPL_ONE_OF_THREE();
   auto device = make_device(fast_machine);
   auto ranks = make_ranks(*device, many_ranks);
   for (Rank& rank : ranks) {
