@@ -116,9 +116,9 @@ find_library(ZLIB_ARCHIVE NAMES libz.a REQUIRED)
 mark_as_advanced(ZLIB_INCLUDE ZLIB_ARCHIVE)
 include(${CMAKE_CURRENT_LIST_DIR}/sha256.cmake)
 
-# What runs once for a model, a call or a command, never in a loop over numbers, is compiled for its size: the library
-# stays under 10 MB, which tests/install holds. What makes plans is a third of all that is compiled, and takes less
-# of the compiler's time with -O1.
+# What runs once for a model or a call, never in a loop over numbers, is compiled for its size: the library stays under
+# 10 MB, which tests/install holds. What makes plans is a third of all that is compiled, and takes less of the
+# compiler's time with -O1.
 set(parts epl_objects)
 function(epl_part name folders optimization)
   set(part ${plain})
@@ -130,7 +130,7 @@ function(epl_part name folders optimization)
   set(parts ${parts} ${name} PARENT_SCOPE)
 endfunction()
 set(whole ${plain})
-epl_part(epl_called_once "/frontends/onnx/|/core/(capi|job|net)/" -Os)
+epl_part(epl_called_once "/frontends/onnx/|/core/(capi|job)/" -Os)
 epl_part(epl_training "/core/(frontend|train|compile)/" -Os)
 epl_part(epl_records "/core/ops/" -Os)
 epl_part(epl_planning "/core/(autodiff|backend|ir|rewrite|strategy|program)/" -O1)
