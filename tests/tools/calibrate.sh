@@ -1,5 +1,6 @@
 #!/bin/sh
-# calibrate.sh EPL OUT: a machine is measured in a second, plans take the table and say so, and a damaged one is refused.
+# calibrate.sh EPL OUT: a machine is measured in a second, plans take the table and say so, and a damaged table is
+# refused.
 . "$(dirname "$0")/begin.sh"
 "$epl" template mlp --sizes 64,64,64,8 --out m.onnx >/dev/null || exit 1
 
