@@ -12,8 +12,7 @@ namespace {
 // Narayanan and others, 2021, table 2: eight ways of a split and twelve stages, on 768 and 1,536 GPUs. MegaScale (Jiang
 // and others, 2024), section 6.1: eight of both, six runs of layers each. "The Llama 3 Herd of Models", table 4: 16
 // stages, gradients shared out. Whale (Jia and others, 2022): experts over all ranks, with Adafactor, whose states are
-// next to nothing. Rows with "as" have the layout of
-// another number of GPUs.
+// next to nothing. Rows with "as" have the layout of another number of GPUs.
 constexpr Published all_published[] = {
     {.source = "Megatron-LM 2021",
      .pair = {"gpt-175b", "a100", 768, 1536},
