@@ -27,7 +27,6 @@ class SeveralGpus : public testing::Test {
   static Host host() {
     Host made = test_host(2);
     made.packs = EPL_PACK_FOLDER;
-    made.kernel_cache = EPL_TEST_KERNELS;
     return made;
   }
   static Result<std::shared_ptr<Device>> open(const std::string& name, int ranks) {
