@@ -11,8 +11,8 @@ namespace {
 
 // Narayanan and others, 2021, table 2: eight ways of a split and twelve stages, on 768 and 1,536 GPUs. MegaScale (Jiang
 // and others, 2024), section 6.1: eight of both, six runs of layers each. "The Llama 3 Herd of Models", table 4: 16
-// stages, gradients shared out. Whale (Jia and others, 2022): experts over all ranks, with Adafactor, whose states are
-// next to nothing. Rows with "as" have the layout of another number of GPUs.
+// stages, gradients shared out. Whale (Jia and others, 2022): experts over all ranks. Rows with "as" have the layout of
+// another number of GPUs.
 constexpr Published all_published[] = {
     {.source = "Megatron-LM 2021",
      .pair = {"gpt-175b", "a100", 768, 1536},
@@ -59,8 +59,7 @@ constexpr Published all_published[] = {
      .pair = {"m6-moe-1t", "v100", 480, 3840},
      .experts = 480,
      .samples = 8,
-     .way = -1,
-     .states = 0},
+     .way = -1},
 };
 constexpr double slow_ranks = 0.01, slower = 1.2;
 
@@ -89,8 +88,7 @@ SearchCandidate plan_of(const Published& row, const SearchProblem& problem) {
 std::span<const Published> published() { return all_published; }
 
 Result<Scaled> compare_published(const Published& row, const std::string& folder) {
-  EPL_ASSIGN(SearchProblem problem, problem_of(row.pair, folder));
-  if (row.states >= 0) problem.states = row.states;
+  EPL_ASSIGN(const SearchProblem problem, problem_of(row.pair, folder));
   const SearchCandidate theirs = plan_of(row, problem);
   if (!is_possible(problem, theirs)) return invalid(row.source, " is no plan of the search");
   const SearchCost cost = cost_of(problem, theirs);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/ir/graph.h"
-#include "core/strategy/search.h"
+#include "core/strategy/search_step.h"
 
 namespace epl {
 

@@ -11,7 +11,6 @@
 #include "core/compile/search_model.h"
 #include "core/runtime/rehearsal.h"
 #include "core/runtime/within_budget.h"
-#include "core/strategy/search_step.h"
 
 namespace epl {
 namespace {
