@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <thread>
 
 #include "tools/clock.h"
 #include "tools/commands.h"
@@ -94,7 +95,7 @@ std::vector<ProbeError> errors_by_probe(const FittedMachine& fitted, const Measu
 
 std::vector<Checked> check_predictions(const JobOptions& common, double seconds) {
   const ScratchFolder scratch;
-  const int processors = threads_beside(1);
+  const auto processors = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   const double begin = steady_seconds();
   double left = static_cast<double>(std::size(checked_models) * std::size(checked_layouts));
   std::vector<Checked> all;
