@@ -8,7 +8,6 @@
 
 #include "tools/clock.h"
 #include "tools/commands.h"
-#include "tools/processes.h"
 #include "tools/scratch_folder.h"
 #include "tools/zero_job.h"
 
