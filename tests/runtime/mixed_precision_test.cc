@@ -9,6 +9,7 @@
 #include "tests/runtime/block_models.h"
 #include "tests/runtime/trained.h"
 #include "tests/temporary_folder.h"
+#include "tests/thirds.h"
 
 namespace epl::mixed_precision_test {
 namespace {
@@ -47,6 +48,7 @@ Result<Plan> plan_of(const std::string& model, const Layout& layout, const std::
 class MixedPrecision : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(MixedPrecision, HasTheBitsOfOneRank) {
+  EPL_ONE_OF_THREE();
   const Layout alone{.level = GetParam().level};
   for (const std::string type : {"bf16", "f16"})
     expect_same(train(plan_of(deep_model(layers), GetParam(), amp(type)), GetParam().name, 5, batch),
@@ -55,6 +57,7 @@ TEST_P(MixedPrecision, HasTheBitsOfOneRank) {
 }
 
 TEST_P(MixedPrecision, HasTheSameBitsFarAway) {
+  EPL_ONE_OF_THREE();
   const std::string name = cat("far_mixed_", GetParam().name);
   add_backend(far_backend(name, 11));
   expect_same(train(plan_of(deep_model(layers), GetParam(), amp("bf16"), name), GetParam().name, 2, batch),

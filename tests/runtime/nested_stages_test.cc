@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tests/runtime/pipeline_job.h"
+#include "tests/thirds.h"
 
 namespace epl::nested_stages_test {
 namespace {
@@ -46,6 +47,7 @@ class NestedStages : public ::testing::TestWithParam<Nesting> {
 };
 
 TEST_P(NestedStages, LearnWhatOneRankLearns) {
+  EPL_ONE_OF_THREE();
   const Trained one = trained("data", "one rank", 1, "");
   each_schedule([&](const PipelineRow& row) {
     expect_near(trained("data", row.name, GetParam().ranks, keys(row)), one, row.name, 1e-5, 1e-4);
@@ -53,6 +55,7 @@ TEST_P(NestedStages, LearnWhatOneRankLearns) {
 }
 
 TEST_P(NestedStages, HaveTheBitsOfOneRankAtLevelLayout) {
+  EPL_ONE_OF_THREE();
   const Trained one = trained("layout", "one rank", 1, "");
   each_schedule([&](const PipelineRow& row) {
     expect_same(trained("layout", row.name, GetParam().ranks, keys(row)), one, row.name);

@@ -3,6 +3,7 @@
 
 #include "core/strategy/pipeline.h"
 #include "tests/runtime/pipeline_job.h"
+#include "tests/thirds.h"
 
 namespace epl::pipeline_schedules_test {
 namespace {
@@ -31,6 +32,7 @@ class Schedules : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(Schedules, HaveTheBitsOfOneRank) {
+  EPL_ONE_OF_THREE();
   for (const Job& job : {mlp_job(0.5), gpt_job()}) {
     const Trained one = train(job, {}, 3);
     each_layout(job, [&](const Job& work, const Layout& layout) { expect_same(train(work, layout, 3), one, layout); });
@@ -39,6 +41,7 @@ TEST_P(Schedules, HaveTheBitsOfOneRank) {
 
 // Two copies of the pipeline, and weights in shards in each stage, whose bits are those of the same shards.
 TEST_P(Schedules, StandBesideCopiesAndSplits) {
+  EPL_ONE_OF_THREE();
   Job work = mlp_job(0.5);
   const int64_t micro_batches = fits(row(), 2, 2) ? 2 : 4;
   work.two = keys_of(row(), 2);
@@ -54,6 +57,7 @@ TEST_P(Schedules, StandBesideCopiesAndSplits) {
 // Scopes are the stages, several of each rank where the schedule has it so; connections skip stages, and the loss is in
 // several of them.
 TEST_P(Schedules, TakeScopesAndConnectionsThatSkipThem) {
+  EPL_ONE_OF_THREE();
   const int64_t chunks = row().chunks == 0 ? 2 : row().chunks;
   for (Job work : {skipping_job(), smoothed_job()}) {
     const Trained one = train(work, {}, 2);

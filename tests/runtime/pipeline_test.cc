@@ -7,6 +7,7 @@
 
 #include "tests/backend/far_device.h"
 #include "tests/runtime/pipeline_job.h"
+#include "tests/thirds.h"
 
 namespace epl::pipeline_test {
 namespace {
@@ -21,6 +22,7 @@ class Pipeline : public ::testing::TestWithParam<std::tuple<std::string, std::st
 };
 
 TEST_P(Pipeline, LearnsTheBitsOfOneRank) {
+  EPL_ONE_OF_THREE();
   const Job work = job();
   const Trained one = train(work, {}, 4);
   ASSERT_EQ(one.losses.size(), 4u);
@@ -221,6 +223,7 @@ TEST(Stages, ThatCannotBeAreRefusedByName) {
 
 // A stream may run ahead of another as far as their events allow, and does.
 TEST_P(Pipeline, LearnsTheSameBitsFarAway) {
+  EPL_ONE_OF_THREE();
   static const bool added = (add_backend(far_backend("far_pipeline", 5)), true);
   ASSERT_TRUE(added);
   const Job work = job();
