@@ -21,10 +21,10 @@ constexpr size_t stack_bytes = size_t{8} << 20;
 constexpr size_t stack_bytes = size_t{512} << 10;
 #endif
 
-using Work = std::function<void()>;
+using Body = std::function<void()>;
 
 void* run(void* argument) {
-  const std::unique_ptr<Work> work(static_cast<Work*>(argument));
+  const std::unique_ptr<Body> work(static_cast<Body*>(argument));
   FloatEnvironment environment;
   (*work)();
   return nullptr;
@@ -33,7 +33,7 @@ void* run(void* argument) {
 }  // namespace
 
 Result<Thread> Thread::start(const std::string& name, std::function<void()> work) {
-  auto begin = std::make_unique<Work>(std::move(work));
+  auto begin = std::make_unique<Body>(std::move(work));
   pthread_attr_t attributes;
   if (::pthread_attr_init(&attributes) != 0) return Status::no_memory();
   ::pthread_attr_setstacksize(&attributes, std::max<size_t>(stack_bytes, static_cast<size_t>(PTHREAD_STACK_MIN)));
