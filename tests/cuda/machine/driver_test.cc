@@ -10,25 +10,10 @@ namespace epl::driver_test {
 namespace {
 
 using cuda_rig::Address;
+using cuda_rig::increment_ptx;
 using cuda_rig::Rig;
 
 constexpr size_t kBytes = 256;
-
-// d[i] += 1, without a compiler.
-constexpr const char* kIncrement = R"(.version 9.0
-.target sm_80
-.address_size 64
-.visible .entry increment(.param .u64 p) {
-.reg .b32 %r<3>; .reg .b64 %rd<3>;
-ld.param.u64 %rd1, [p];
-mov.u32 %r1, %tid.x;
-mul.wide.u32 %rd2, %r1, 4;
-add.s64 %rd1, %rd1, %rd2;
-ld.global.u32 %r2, [%rd1];
-add.s32 %r2, %r2, 1;
-st.global.u32 [%rd1], %r2;
-ret;
-})";
 
 TEST(MachineDriver, TheHostCannotTouchDeviceMemory) {
   Rig rig;
@@ -70,8 +55,8 @@ TEST(MachineDriver, WrongHandlesAreTheDriversErrors) {
   EXPECT_EQ(rig.call("cuEventDestroy_v2", static_cast<void*>(&something)), 400);
   EXPECT_EQ(rig.call("cuModuleUnload", static_cast<void*>(&something)), 400);
   EXPECT_EQ(rig.call("cuMemFree_v2", rig.allocate(512) + 4), 1);
-  void* kernel = rig.function(kIncrement, "increment");
-  EXPECT_EQ(rig.call("cuModuleGetFunction", &made, rig.load(kIncrement), "decrement"), 500);
+  void* kernel = rig.function(increment_ptx, "increment");
+  EXPECT_EQ(rig.call("cuModuleGetFunction", &made, rig.load(increment_ptx), "decrement"), 500);
   void* stream = rig.stream();
   void* event = rig.event();
   const Address memory = rig.upload(std::vector<int>(32));
@@ -99,7 +84,7 @@ TEST(MachineDriver, WrongHandlesAreTheDriversErrors) {
 
 // A kernel and two copies on two streams, with an event between or without.
 int two_streams(Rig& rig, bool waits, std::vector<int>* result) {
-  void* kernel = rig.function(kIncrement, "increment");
+  void* kernel = rig.function(increment_ptx, "increment");
   void *first = rig.stream(), *second = rig.stream(), *event = rig.event();
   const Address memory = rig.upload(std::vector<int>(32, 1)), copy = rig.upload(std::vector<int>(32));
   rig.want(rig.launch(kernel, {.stream = first}, memory));
@@ -135,7 +120,7 @@ TEST(MachineDriver, AMissingWaitIsFound) {
 
 TEST(MachineDriver, TheOwnStreamWaitsForBlockingOnes) {
   Rig rig;
-  void* kernel = rig.function(kIncrement, "increment");
+  void* kernel = rig.function(increment_ptx, "increment");
   const Address memory = rig.upload(std::vector<int>(32));
   void *blocking = rig.stream(0), *free = rig.stream(1);
   rig.want(rig.launch(kernel, {.stream = blocking}, memory));
@@ -150,7 +135,7 @@ TEST(MachineDriver, TheOwnStreamWaitsForBlockingOnes) {
 // Nothing is done before somebody waits for it; who asks and asks sees it done.
 TEST(MachineDriver, CommandsComeLate) {
   Rig rig;
-  void* kernel = rig.function(kIncrement, "increment");
+  void* kernel = rig.function(increment_ptx, "increment");
   const Address memory = rig.upload(std::vector<int>(32));
   void *stream = rig.stream(), *event = rig.event();
   const uint64_t before = rig.count("instructions");
@@ -226,7 +211,7 @@ TEST(MachineDriver, CopiesOfRows) {
 
 TEST(MachineDriver, AFailureStays) {
   Rig rig("launch_fails=2");
-  void* kernel = rig.function(kIncrement, "increment");
+  void* kernel = rig.function(increment_ptx, "increment");
   const Address memory = rig.upload(std::vector<int>(32));
   rig.want(rig.launch(kernel, {}, memory));
   rig.want(rig.synchronize());
@@ -278,7 +263,7 @@ TEST(MachineDriver, UnwrittenMemoryIsNotCopiedToTheHost) {
 // A text that is cut anywhere is refused, or is whole.
 TEST(MachineDriver, WhatIsNoPtxIsRefused) {
   Rig rig;
-  const std::string whole = kIncrement;
+  const std::string whole = increment_ptx;
   void* module = nullptr;
   for (size_t length = 0; length < whole.size(); ++length) {
     const std::string part = whole.substr(0, length);
@@ -301,7 +286,7 @@ TEST(MachineDriver, FunctionsOfTheHostRunInTheirPlace) {
   Rig rig;
   void* stream = rig.stream();
   std::vector<int> seen;
-  void* kernel = rig.function(kIncrement, "increment");
+  void* kernel = rig.function(increment_ptx, "increment");
   const Address memory = rig.upload(std::vector<int>(32));
   rig.want(rig.launch(kernel, {.stream = stream}, memory));
   rig.must("cuLaunchHostFunc", stream,

@@ -12,22 +12,8 @@ namespace {
 using cuda_rig::Address;
 using cuda_rig::Rig;
 
-// p[i] = 2 * p[i] + 1, without a compiler.
-constexpr const char* kDouble = R"(.version 9.0
-.target sm_80
-.address_size 64
-.visible .entry twice(.param .u64 p) {
-.reg .b32 %r<3>; .reg .b64 %rd<3>;
-ld.param.u64 %rd1, [p];
-mov.u32 %r1, %tid.x;
-mul.wide.u32 %rd2, %r1, 4;
-add.s64 %rd1, %rd1, %rd2;
-ld.global.u32 %r2, [%rd1];
-add.s32 %r2, %r2, %r2;
-add.s32 %r2, %r2, 1;
-st.global.u32 [%rd1], %r2;
-ret;
-})";
+// p[i] = 2 * p[i] + 1.
+const std::string kDouble = cuda_rig::ptx_for_each("twice", "add.s32 %r2, %r2, %r2;\nadd.s32 %r2, %r2, 1;");
 constexpr int kEnds = 4, kBytes = kEnds * sizeof(int);
 
 // A machine with a stream that can be recorded, a kernel and memory of both sides.

@@ -5,20 +5,8 @@ namespace epl::peers_test {
 namespace {
 
 using cuda_rig::Address;
+using cuda_rig::increment_ptx;
 using cuda_rig::Rig;
-
-// *p += 1, without a compiler.
-constexpr const char* kIncrementOne = R"(.version 9.0
-.target sm_80
-.address_size 64
-.visible .entry increment(.param .u64 p) {
-.reg .b32 %r<2>; .reg .b64 %rd<2>;
-ld.param.u64 %rd1, [p];
-ld.global.u32 %r1, [%rd1];
-add.s32 %r1, %r1, 1;
-st.global.u32 [%rd1], %r1;
-ret;
-})";
 
 // The second device of a rig, current in this thread as long as it lives.
 class Second {
@@ -49,7 +37,7 @@ TEST(MachinePeers, AKernelTouchesTheMemoryOfItsDeviceAlone) {
   {
     const Second second(rig);
     const Address own = rig.upload(std::vector<int>{8});
-    void* kernel = rig.function(kIncrementOne, "increment");
+    void* kernel = rig.function(increment_ptx, "increment");
     rig.want(rig.launch(kernel, {.block = 1}, own));
     rig.want(rig.synchronize());
     EXPECT_EQ(rig.download<int>(own, 1), std::vector<int>{9});

@@ -107,6 +107,24 @@ class Rig {
   void* library_ = nullptr;
 };
 
+// The PTX of a kernel with an array of 32-bit numbers, made without a compiler: what `body` does with %r2, a thread
+// does with the element of its own.
+inline std::string ptx_for_each(const std::string& name, const std::string& body) {
+  return ".version 9.0\n.target sm_80\n.address_size 64\n.visible .entry " + name + R"((.param .u64 p) {
+.reg .b32 %r<3>; .reg .b64 %rd<3>;
+ld.param.u64 %rd1, [p];
+mov.u32 %r1, %tid.x;
+mul.wide.u32 %rd2, %r1, 4;
+add.s64 %rd1, %rd1, %rd2;
+ld.global.u32 %r2, [%rd1];
+)" + body +
+         R"(
+st.global.u32 [%rd1], %r2;
+ret;
+})";
+}
+inline const std::string increment_ptx = ptx_for_each("increment", "add.s32 %r2, %r2, 1;");
+
 // The PTX of a text in CUDA C++, or "" and why there is none.
 std::string compile(const std::string& source, const std::string& file, std::string* why);
 
