@@ -3,19 +3,9 @@
 # sourced by ./test, which goes on where there are none: the tests are then skipped.
 cublas_headers_wanted=13.1.0.3
 
-fetch_nvidia_headers() {
-  local to="$top/build/nvidia" python="$top/.venv/bin/python" wheels wheel
-  # cuBLAS's header includes those of the runtime, of the compiler and one of CCCL.
-  local wanted="nvidia-cublas==$cublas_headers_wanted nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88"
-  wanted="$wanted nvidia-cuda-cccl==13.0.85"
-  wanted="$wanted nvidia-nvml-dev==13.0.87 nvidia-nccl-cu13==2.32.3"
-  [ "$(cat "$to/version" 2>/dev/null)" != "$wanted" ] || return 0
-  [ -x "$python" ] || python=python3
-  say "fetching the headers of nvidia-cublas $cublas_headers_wanted, NCCL and NVML into build/nvidia (optional)"
-  wheels=$(mktemp -d)
-  # shellcheck disable=SC2086
-  if "$python" -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: -d "$wheels" $wanted \
-    >"$wheels/log" 2>&1 && "$python" - "$wheels" "$to" >>"$wheels/log" 2>&1 <<'END'; then
+# Of the wheels' files only the headers are written, and of CCCL what the others include.
+keep_nvidia() {
+  "$python" - "$1" "$2" <<'END'
 import glob, os, sys, zipfile
 for wheel in glob.glob(sys.argv[1] + "/*.whl"):
     with zipfile.ZipFile(wheel) as files:
@@ -28,14 +18,19 @@ for wheel in glob.glob(sys.argv[1] + "/*.whl"):
             with open(path, "wb") as file:
                 file.write(files.read(name))
 END
-    printf '%s\n' "$wanted" >"$to/version"
-  else
-    say "  not available here: the comparison with them is skipped and counted ($(tail -1 "$wheels/log"))"
-  fi
-  rm -rf "$wheels"
+}
+
+fetch_nvidia_headers() {
+  # cuBLAS's header includes those of the runtime, of the compiler and one of CCCL.
+  local wanted="nvidia-cublas==$cublas_headers_wanted nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88"
+  wanted="$wanted nvidia-cuda-cccl==13.0.85 nvidia-nvml-dev==13.0.87 nvidia-nccl-cu13==2.32.3"
+  # shellcheck disable=SC2086
+  fetch_wheels nvidia "$wanted" "the headers of nvidia-cublas $cublas_headers_wanted, NCCL and NVML" \
+    "the comparison with them is" $wanted
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
   . "$(dirname "$0")/setup.sh"
+  . "$top/scripts/wheels.sh"
   fetch_nvidia_headers
 fi

@@ -4,26 +4,19 @@
 nvrtc_wanted=13.0.88
 cuda_headers_wanted=13.0.96
 
+keep_nvrtc() {
+  unpack_wheels "$1" && mkdir -p "$2/include" &&
+    find "$1/all" -path '*/include/*.h' \( -name 'cuda.h' -o -name 'nvrtc.h' \) -exec mv {} "$2/include" \; &&
+    find "$1/all" \( -name 'libnvrtc.so.*' -o -name 'libnvrtc-builtins.so.*' \) -exec mv {} "$2" \;
+}
+
 fetch_nvrtc() {
-  local to="$top/build/nvrtc" python="$top/.venv/bin/python" wheels
-  [ "$(cat "$to/version" 2>/dev/null)" != "$nvrtc_wanted $cuda_headers_wanted" ] || return 0
-  [ -x "$python" ] || python=python3
-  say "fetching nvidia-cuda-nvrtc $nvrtc_wanted into build/nvrtc (optional)"
-  wheels=$(mktemp -d)
-  if "$python" -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: -d "$wheels" \
-    "nvidia-cuda-nvrtc==$nvrtc_wanted" "nvidia-cuda-runtime==$cuda_headers_wanted" >"$wheels/log" 2>&1 &&
-    for wheel in "$wheels"/*.whl; do "$python" -m zipfile -e "$wheel" "$wheels/all" 2>>"$wheels/log"; done; then
-    mkdir -p "$to/include"
-    find "$wheels/all" -path '*/include/*.h' \( -name 'cuda.h' -o -name 'nvrtc.h' \) -exec mv {} "$to/include" \;
-    find "$wheels/all" \( -name 'libnvrtc.so.*' -o -name 'libnvrtc-builtins.so.*' \) -exec mv {} "$to" \;
-    printf '%s\n' "$nvrtc_wanted $cuda_headers_wanted" >"$to/version"
-  else
-    say "  not available here: tests that compile kernels are skipped and counted ($(tail -1 "$wheels/log"))"
-  fi
-  rm -rf "$wheels"
+  fetch_wheels nvrtc "$nvrtc_wanted $cuda_headers_wanted" "nvidia-cuda-nvrtc $nvrtc_wanted" \
+    "tests that compile kernels are" "nvidia-cuda-nvrtc==$nvrtc_wanted" "nvidia-cuda-runtime==$cuda_headers_wanted"
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
   . "$(dirname "$0")/setup.sh"
+  . "$top/scripts/wheels.sh"
   fetch_nvrtc
 fi

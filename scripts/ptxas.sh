@@ -3,25 +3,17 @@
 # skipped.
 ptxas_wanted=13.0.88
 
+keep_ptxas() {
+  unpack_wheels "$1" && find "$1/all" -path '*/bin/ptxas' -exec mv {} "$2/ptxas" \; && chmod +x "$2/ptxas"
+}
+
 fetch_ptxas() {
-  local to="$top/build/ptxas" python="$top/.venv/bin/python" wheels
-  [ "$(cat "$to/version" 2>/dev/null)" != "$ptxas_wanted" ] || return 0
-  [ -x "$python" ] || python=python3
-  say "fetching ptxas of nvidia-cuda-nvcc $ptxas_wanted into build/ptxas (optional)"
-  wheels=$(mktemp -d)
-  if "$python" -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: -d "$wheels" \
-    "nvidia-cuda-nvcc==$ptxas_wanted" >"$wheels/log" 2>&1 &&
-    "$python" -m zipfile -e "$wheels"/*.whl "$wheels/all" 2>>"$wheels/log"; then
-    mkdir -p "$to"
-    find "$wheels/all" -path '*/bin/ptxas' -exec mv {} "$to/ptxas" \;
-    chmod +x "$to/ptxas" && printf '%s\n' "$ptxas_wanted" >"$to/version"
-  else
-    say "  not available here: the check is skipped and counted ($(tail -1 "$wheels/log"))"
-  fi
-  rm -rf "$wheels"
+  fetch_wheels ptxas "$ptxas_wanted" "ptxas of nvidia-cuda-nvcc $ptxas_wanted" "the check is" \
+    "nvidia-cuda-nvcc==$ptxas_wanted"
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
   . "$(dirname "$0")/setup.sh"
+  . "$top/scripts/wheels.sh"
   fetch_ptxas
 fi
