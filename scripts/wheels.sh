@@ -1,7 +1,8 @@
 # What NVIDIA gives away as wheels, for tests that are skipped where it cannot be had. Sourced behind scripts/setup.sh.
 
 # fetch_wheels NAME VERSION WHAT SKIPPED PACKAGE==VERSION...: downloads wheels, of which `keep_NAME WHEELS FOLDER` puts
-# what is wanted into build/NAME, once for each VERSION. WHAT is told at the beginning, SKIPPED where they cannot be had.
+# the files for tests into build/NAME, once for each VERSION. WHAT is told at the beginning, SKIPPED where there are no
+# such wheels.
 fetch_wheels() {
   local name=$1 version=$2 what=$3 skipped=$4 to="$top/build/$1" python="$top/.venv/bin/python" wheels
   [ "$(cat "$to/version" 2>/dev/null)" != "$version" ] || return 0
