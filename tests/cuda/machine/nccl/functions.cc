@@ -7,12 +7,14 @@
 
 #include "tests/cuda/machine/control.h"
 #include "tests/cuda/machine/nccl/circle.h"
+#include "tests/cuda/machine/nccl/meeting.h"
 
 #define EPL_NCCL extern "C" __attribute__((visibility("default")))
 
 extern "C" {
 int cuDevicePrimaryCtxRetain(void** context, int device);
 int cuDevicePrimaryCtxRelease_v2(int device);
+int cuCtxGetDevice(int* device);
 int cuCtxPushCurrent_v2(void* context);
 int cuCtxPopCurrent_v2(void** context);
 int cuEventCreate(void** event, unsigned flags);
@@ -92,6 +94,11 @@ Circle& make_circle(Library& all, const std::vector<int>& devices) {
 
 // All calls of one circle, in the order in which its ends made them.
 void run_calls(Circle& circle, const std::vector<std::pair<End*, Call>>& calls) {
+  if (circle.meeting) {
+    for (const auto& [end, call] : calls)
+      if (end->circle == &circle) circle.meeting->carry_out(circle.meeting, *end, call);
+    return;
+  }
   const size_t ranks = circle.ends.size();
   std::vector<std::vector<Call>> by_rank(ranks);
   for (const auto& [end, call] : calls)
@@ -116,6 +123,7 @@ void run_splits(Library& all, Circle& circle, const std::vector<Split>& splits) 
   std::vector<const Split*> of_circle;
   for (const Split& split : splits)
     if (split.end->circle == &circle) of_circle.push_back(&split);
+  require(!circle.meeting, kInvalidUsage, "this library splits no circle over processes");
   require(of_circle.size() == circle.ends.size(), kInvalidUsage, "not every rank splits");
   require(!circle.at_work(), kInvalidUsage, "a circle is split whose calls are not done, which may wait for ever");
   std::map<int, std::vector<const Split*>> by_color;
@@ -148,8 +156,8 @@ int add(void* handle, const Call& call) {
     const bool reduces = call.kind == Kind::all_reduce || call.kind == Kind::reduce_scatter;
     require(element_bytes(call.type) > 0, kInvalidArgument, "a type that there is not");
     require(!reduces || call.how == 0, kInvalidArgument, "this library adds up and does nothing else");
-    require(call.root >= 0 && call.root < static_cast<int>(end.circle->ends.size()), kInvalidArgument,
-            "a root outside of the circle");
+    require(call.root >= 0 && (end.circle->meeting || call.root < static_cast<int>(end.circle->ends.size())),
+            kInvalidArgument, "a root outside of the circle");
     group().calls.emplace_back(&end, call);
     if (group().depth == 0) end_group(all);
   });
@@ -161,7 +169,7 @@ void drop_end(Library& all, void* handle) {
   cuEventDestroy_v2(end.event);
   cuDevicePrimaryCtxRelease_v2(end.device);
   all.ends.erase(handle);
-  circle.ends[static_cast<size_t>(end.rank)].reset();
+  circle.ends[circle.meeting ? 0 : static_cast<size_t>(end.rank)].reset();
   if (std::ranges::none_of(circle.ends, [](const auto& one) { return one != nullptr; })) all.circles.erase(&circle);
 }
 
@@ -205,6 +213,28 @@ EPL_NCCL int ncclCommInitAll(void** ends, int count, const int* ordinals) {
   });
 }
 
+// Who asks for an id and who begins a rank are of different processes.
+struct Id {
+  char bytes[id_bytes];
+};
+EPL_NCCL int ncclGetUniqueId(Id* id) {
+  if (id == nullptr) return kInvalidArgument;
+  Meeting::new_id(id->bytes);
+  return kSuccess;
+}
+EPL_NCCL int ncclCommInitRank(void** made, int ranks, Id id, int rank) {
+  int device = 0;
+  const bool has_context = cuCtxGetDevice(&device) == 0;
+  return guarded([&](Library& all) {
+    require(made != nullptr && has_context, kInvalidUsage, "no context is current in this thread");
+    const std::shared_ptr<Meeting> meeting = Meeting::join(id.bytes, ranks, rank);
+    Circle& circle = make_circle(all, {device});
+    circle.meeting = meeting;
+    circle.ends[0]->rank = rank;
+    *made = circle.ends[0].get();
+  });
+}
+
 EPL_NCCL int ncclCommSplit(void* handle, int color, int key, void** made, void* settings) {
   return guarded([&](Library& all) {
     require(made != nullptr && settings == nullptr, kInvalidArgument, "a split");
@@ -217,7 +247,10 @@ EPL_NCCL int ncclCommDestroy(void* handle) {
   return guarded([&](Library& all) { drop_end(all, handle); });
 }
 EPL_NCCL int ncclCommAbort(void* handle) {
-  return guarded([&](Library& all) { drop_end(all, handle); });
+  return guarded([&](Library& all) {
+    if (const Circle& circle = *end_of(all, handle).circle; circle.meeting) circle.meeting->abort();
+    drop_end(all, handle);
+  });
 }
 
 EPL_NCCL int ncclGroupStart() {
