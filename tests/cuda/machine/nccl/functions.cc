@@ -1,6 +1,7 @@
 // libnccl.so.2 for tests: the functions that the pack calls, for one thread that drives all devices of a circle. Calls
 // are checked when their group ends: who does not call what the others call, in kind, count, type and order, is found,
-// and so is a call that would wait for ever because another rank makes none.
+// and so is a call that would wait for ever because another rank makes none. In a circle over processes such calls do
+// wait for ever, as with the real one, until they are aborted.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -140,7 +141,8 @@ void run_splits(Library& all, Circle& circle, const std::vector<Split>& splits) 
   }
 }
 
-void end_group(Library& all) {
+// Whether something of it is in progress now.
+bool end_group(Library& all) {
   Group done;
   std::swap(done, group());
   std::set<Circle*> called, split;
@@ -148,10 +150,12 @@ void end_group(Library& all) {
   for (const Split& one : done.splits) split.insert(one.end->circle);
   for (Circle* circle : called) run_calls(*circle, done.calls);
   for (Circle* circle : split) run_splits(all, *circle, done.splits);
+  return std::ranges::any_of(called, [](const Circle* circle) { return circle->meeting != nullptr; });
 }
 
 int add(void* handle, const Call& call) {
-  return guarded([&](Library& all) {
+  bool goes_on = false;
+  const int code = guarded([&](Library& all) {
     End& end = end_of(all, handle);
     const bool reduces = call.kind == Kind::all_reduce || call.kind == Kind::reduce_scatter;
     require(element_bytes(call.type) > 0, kInvalidArgument, "a type that there is not");
@@ -159,8 +163,9 @@ int add(void* handle, const Call& call) {
     require(call.root >= 0 && (end.circle->meeting || call.root < static_cast<int>(end.circle->ends.size())),
             kInvalidArgument, "a root outside of the circle");
     group().calls.emplace_back(&end, call);
-    if (group().depth == 0) end_group(all);
+    if (group().depth == 0) goes_on = end_group(all);
   });
+  return code == kSuccess && goes_on ? kInProgress : code;
 }
 
 void drop_end(Library& all, void* handle) {
@@ -222,16 +227,34 @@ EPL_NCCL int ncclGetUniqueId(Id* id) {
   Meeting::new_id(id->bytes);
   return kSuccess;
 }
-EPL_NCCL int ncclCommInitRank(void** made, int ranks, Id id, int rank) {
+// As far as it is read.
+struct Settings {
+  size_t size;
+  unsigned magic, version;
+  int blocking;
+};
+EPL_NCCL int ncclCommInitRankConfig(void** made, int ranks, Id id, int rank, const Settings* settings) {
   int device = 0;
   const bool has_context = cuCtxGetDevice(&device) == 0;
-  return guarded([&](Library& all) {
+  const int code = guarded([&](Library& all) {
     require(made != nullptr && has_context, kInvalidUsage, "no context is current in this thread");
-    const std::shared_ptr<Meeting> meeting = Meeting::join(id.bytes, ranks, rank);
+    require(settings != nullptr && settings->size >= sizeof *settings && settings->magic == 0xcafebeef &&
+                settings->version >= 21400,
+            kInvalidArgument, "settings that are not initialized");
+    require(settings->blocking == 0, kInvalidUsage, "this library has no calls over processes that wait");
+    const std::shared_ptr<Meeting> meeting = Meeting::begin(id.bytes, ranks, rank);
     Circle& circle = make_circle(all, {device});
     circle.meeting = meeting;
     circle.ends[0]->rank = rank;
     *made = circle.ends[0].get();
+  });
+  return code == kSuccess ? kInProgress : code;
+}
+EPL_NCCL int ncclCommGetAsyncError(void* handle, int* state) {
+  return guarded([&](Library& all) {
+    require(state != nullptr, kInvalidArgument, "nowhere to say it");
+    const Circle& circle = *end_of(all, handle).circle;
+    *state = circle.meeting && circle.meeting->in_progress() ? kInProgress : kSuccess;
   });
 }
 
@@ -259,10 +282,12 @@ EPL_NCCL int ncclGroupStart() {
 }
 
 EPL_NCCL int ncclGroupEnd() {
-  return guarded([&](Library& all) {
+  bool goes_on = false;
+  const int code = guarded([&](Library& all) {
     require(group().depth > 0, kInvalidUsage, "a group that ends and has not begun");
-    if (--group().depth == 0) end_group(all);
+    if (--group().depth == 0) goes_on = end_group(all);
   });
+  return code == kSuccess && goes_on ? kInProgress : code;
 }
 
 EPL_NCCL int ncclAllReduce(const void* source, void* target, size_t count, int type, int how, void* end, void* stream) {

@@ -5,10 +5,9 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <thread>
+#include <utility>
 
 #include "tests/cuda/machine/control.h"
 
@@ -21,7 +20,6 @@ namespace epl::cuda_nccl {
 namespace {
 
 constexpr size_t most_ranks = 8, most_bytes = size_t{1} << 20;
-constexpr int join_seconds = 60;
 
 // What a rank says it calls.
 struct Said {
@@ -54,7 +52,7 @@ void Meeting::new_id(char* id) {
   std::snprintf(id, id_bytes, "/epl_test_nccl_%d_%d", static_cast<int>(::getpid()), ++made);
 }
 
-std::shared_ptr<Meeting> Meeting::join(const char* id, int ranks, int rank) {
+std::shared_ptr<Meeting> Meeting::begin(const char* id, int ranks, int rank) {
   require(ranks > 0 && ranks <= static_cast<int>(most_ranks) && rank >= 0 && rank < ranks, kInvalidArgument,
           "so many ranks, or such a rank");
   require(id[0] == '/' && std::memchr(id, 0, id_bytes) != nullptr, kInvalidArgument, "this is no id");
@@ -66,18 +64,23 @@ std::shared_ptr<Meeting> Meeting::join(const char* id, int ranks, int rank) {
   ::close(file);
   require(at != MAP_FAILED, kCudaFailed, "shared memory");
   made->page_ = static_cast<Page*>(at);
+  made->id_ = id;
   ++made->page_->joined;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(join_seconds);
-  while (made->page_->joined < static_cast<uint32_t>(ranks)) {
-    require(std::chrono::steady_clock::now() < end, kCudaFailed, "not all ranks have come");
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-  ::shm_unlink(id);  // by all: the others have it open
   return made;
 }
 
 Meeting::~Meeting() {
+  if (!all_here_ && !id_.empty()) ::shm_unlink(id_.c_str());
   if (page_ != nullptr) ::munmap(page_, bytes_);
+}
+
+bool Meeting::in_progress() {
+  if (!all_here_) {
+    if (page_->joined < ranks_) return true;
+    all_here_ = true;
+    ::shm_unlink(id_.c_str());  // by all: the others have it open
+  }
+  return std::exchange(issuing_, false);
 }
 
 // False: not yet.
@@ -110,6 +113,8 @@ void Meeting::carry_out(const std::shared_ptr<Meeting>& self, const End& end, co
   const auto [given, taken] = sizes_of(call, ranks_);
   if (given == 0) return;
   require(given <= most_bytes, kInvalidUsage, "more bytes than this library brings to other processes");
+  require(all_here_ && !issuing_, kInvalidUsage, "a call while the one before is in progress");
+  issuing_ = true;
   const uint64_t number = ++calls_;
   require(cuCtxPushCurrent_v2(end.context) == 0, kCudaFailed, "the context");
   const auto issue = [&](const void* memory, size_t bytes, bool writes, int (*run)(void*, char* const*)) {

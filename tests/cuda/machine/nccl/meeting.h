@@ -2,6 +2,7 @@
 // its source there, and takes its result when all have; nobody is a call ahead of another one.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -14,13 +15,15 @@ inline constexpr size_t id_bytes = 128;
 class Meeting {
  public:
   static void new_id(char* id);
-  // Waits for the others.
-  static std::shared_ptr<Meeting> join(const char* id, int ranks, int rank);
+  static std::shared_ptr<Meeting> begin(const char* id, int ranks, int rank);
   ~Meeting();
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
-  // Issues what one call of this rank is.
+  // Until all have come, and once after each call: as the real one, which is begun so that no call waits, issues them
+  // in another thread.
+  bool in_progress();
+  // Issues what one call of this rank is. None may be in progress.
   void carry_out(const std::shared_ptr<Meeting>& self, const End& end, const Call& call);
   // What waits in it goes on, with nothing done.
   void abort() { aborted_ = true; }
@@ -33,9 +36,11 @@ class Meeting {
   bool take(const Turn& turn, char* target);
 
   Page* page_ = nullptr;
+  std::string id_;
   size_t bytes_ = 0, rank_ = 0, ranks_ = 0;
   uint64_t calls_ = 0;  // that were issued
-  bool aborted_ = false;
+  std::atomic<bool> aborted_ = false;
+  bool all_here_ = false, issuing_ = false;
 };
 
 }  // namespace epl::cuda_nccl
