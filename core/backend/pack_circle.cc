@@ -89,11 +89,22 @@ bool PackCircle::takes(const Collective& call) {
 
 Status PackCircle::run(PackStream& stream, const Collective& call) {
   if (ended_) return error(Code::cancelled, "the devices of group ", there_.group(), " have parted");
+  // Whatever it is that ends the call: the stream must not wait for others, and names memory that may go next.
+  struct Attempt {
+    PackCircle& circle;
+    PackStream& stream;
+    bool is_well = false;
+    ~Attempt() {
+      if (is_well) return;
+      circle.ended_ = true;
+      circle.verbs().abort_circle(circle.circle_);
+      const PackReason reason;
+      circle.verbs().synchronize(stream.handle(), &reason.to);
+    }
+  } attempt{*this, stream};
   const bool in_order = call.reduces() && !(means_.any_order && call.reduction == Reduction::sum);
   const Status status = in_order ? reduce(stream, call) : collect(stream, call, call);
-  if (status.ok()) return {};
-  ended_ = true;
-  verbs().abort_circle(circle_);
+  attempt.is_well = status.ok();
   return status;
 }
 
@@ -183,8 +194,8 @@ Result<int> PackCircle::await(const std::string& what, PackStream* stream, Statu
 }
 
 bool PackCircle::ask(PackStream* stream, int times, Status& own) const {
+  const PackReason reason;
   for (int i = 0; i < times; ++i) {
-    const PackReason reason;
     const int32_t result = verbs().circle_done(circle_, stream == nullptr ? nullptr : stream->handle(), &reason.to);
     if (result == 0) return true;
     if (result != EPL_PACK_BUSY) {
