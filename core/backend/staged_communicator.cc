@@ -13,6 +13,7 @@ struct Tie {
   Host host;
   std::shared_ptr<Device> cpu;
   CircleMeans means;
+  bool signs;  // what is sent, which a pack's library does not
 };
 
 class StagedCommunicator final : public Communicator {
@@ -61,7 +62,9 @@ class StagedCommunicator final : public Communicator {
       for (const int member : members) cards.push_back(cards_[static_cast<size_t>(member)]);
     return make(tie_, std::move(part), std::move(cards));
   }
-  std::string card() const override { return size() > 1 ? circle_card(*tie_->means.opened) : std::string(); }
+  std::string card() const override {
+    return size() > 1 && !tie_->signs ? circle_card(*tie_->means.opened) : std::string();
+  }
   void introduce(std::vector<std::string> cards) override {
     cards_ = std::move(cards);
     meets_ = can_meet(cards_);
@@ -148,7 +151,8 @@ Result<std::unique_ptr<Communicator>> join_through_host(const Host& host, const 
                                                         Rendezvous& rendezvous, const CircleMeans& means) {
   EPL_ASSIGN(auto cpu, open_device("cpu", host));
   EPL_ASSIGN(auto there, cpu->join(joining, rendezvous));
-  auto tie = std::make_shared<const Tie>(Tie{.host = host, .cpu = std::move(cpu), .means = means});
+  auto tie = std::make_shared<const Tie>(
+      Tie{.host = host, .cpu = std::move(cpu), .means = means, .signs = joining.signs_frames});
   return StagedCommunicator::make(std::move(tie), std::move(there), {});
 }
 
