@@ -1,6 +1,7 @@
 #include "backends/cuda/circle.h"
 
 #include <algorithm>
+#include <fstream>
 
 namespace epl::cuda {
 namespace {
@@ -26,7 +27,7 @@ int nccl_type(int32_t dtype) {
 }  // namespace
 
 Status Circle::check(NcclCode code, const char* call) const {
-  if (code == nccl_success) return {};
+  if (code == nccl_success || code == nccl_in_progress) return {};
   const Code kind = code == nccl_cuda_failed || code == nccl_remote_failed ? Code::state_lost : Code::exhausted;
   return error(kind, call, " gave ", nccl_.text(code));
 }
@@ -56,9 +57,60 @@ Result<std::unique_ptr<Circle>> Circle::make(const std::string& libraries, std::
   return made;
 }
 
+Result<std::string> Circle::card(const Gpu& gpu) {
+  EPL_ASSIGN(const Nccl* nccl, open_nccl(gpu.libraries));
+  char address[32] = "";
+  EPL_TRY(
+      gpu.call("cuDeviceGetPCIBusId", [&] { return gpu.driver.device_address(address, sizeof address, gpu.device); }));
+  std::string host;
+  std::ifstream boot("/proc/sys/kernel/random/boot_id");
+  if (!std::getline(boot, host)) return unsupported("nothing tells this host from others");
+  return cat("NCCL ", version_text(nccl->version), "\n", host, " ", address);
+}
+
+Result<NcclId> Circle::new_id(const Gpu& gpu) {
+  EPL_ASSIGN(const Nccl* nccl, open_nccl(gpu.libraries));
+  NcclId id = {};
+  if (const NcclCode code = nccl->new_id(&id); code != nccl_success)
+    return error(Code::exhausted, "ncclGetUniqueId gave ", nccl->text(code));
+  return id;
+}
+
+Result<std::unique_ptr<Circle>> Circle::begin(std::shared_ptr<Gpu> gpu, const NcclId& id, int ranks, int rank) {
+  EPL_ASSIGN(const Nccl* nccl, open_nccl(gpu->libraries));
+  std::unique_ptr<Circle> made(new Circle(*nccl, {std::move(gpu)}));
+  made->over_processes_ = true;
+  const Gpu::Current current(*made->gpus_.front());
+  EPL_TRY(current.status());
+  NcclSettings settings;
+  NcclEnd end = nullptr;
+  const NcclCode code = nccl->begin_rank(&end, ranks, id, rank, &settings);
+  if (end != nullptr) made->ends_.push_back(end);  // also of a beginning that failed
+  EPL_TRY(made->check(code, "ncclCommInitRankConfig"));
+  return made;
+}
+
+Result<bool> Circle::done(const GpuStream* stream) const {
+  if (ends_.empty()) return error(Code::cancelled, "the GPU has left NCCL");
+  const Gpu& gpu = *gpus_.front();
+  const Gpu::Current current(gpu);
+  EPL_TRY(current.status());
+  NcclCode state = nccl_success;
+  EPL_TRY(check(nccl_.state(ends_.front(), &state), "ncclCommGetAsyncError"));
+  EPL_TRY(check(state, "a call of NCCL"));
+  if (state == nccl_in_progress) return false;  // the stream may not have it yet
+  if (stream == nullptr) return true;
+  const DriverCode code = gpu.driver.query(stream->handle);
+  if (code == code_not_ready) return false;
+  EPL_TRY(epl::cuda::check(gpu.driver, code, "cuStreamQuery"));
+  return true;
+}
+
+// Where others are of other processes, an end may be destroyed only together with theirs, which may be gone. What it
+// was given has been waited for.
 Circle::~Circle() {
   const Gpu::Current current(*gpus_.front());
-  for (NcclEnd end : ends_) nccl_.destroy(end);
+  for (NcclEnd end : ends_) over_processes_ ? nccl_.abort(end) : nccl_.destroy(end);
 }
 
 Result<std::unique_ptr<Circle>> Circle::split(std::span<const int32_t> places) const {

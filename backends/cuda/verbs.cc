@@ -344,6 +344,43 @@ int32_t collect(void* circle, const epl_pack_collective* call, const epl_pack_re
   return answered(failure, [&] { return static_cast<Circle*>(circle)->collect(*call); });
 }
 
+int32_t meets(void* device, const epl_pack_reason* card, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(const Shared gpu, gpu_of(device));
+    EPL_ASSIGN(const std::string text, Circle::card(*gpu));
+    write_reason(card, text.c_str());
+    return {};
+  });
+}
+
+int32_t new_id(void* device, void* id, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(const Shared gpu, gpu_of(device));
+    EPL_ASSIGN(*static_cast<NcclId*>(id), Circle::new_id(*gpu));
+    return {};
+  });
+}
+
+int32_t join_ranks(void* device, const void* id, int32_t ranks, int32_t rank, void** circle,
+                   const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(Shared gpu, gpu_of(device));
+    EPL_ASSIGN(std::unique_ptr<Circle> made,
+               Circle::begin(std::move(gpu), *static_cast<const NcclId*>(id), ranks, rank));
+    *circle = made.release();
+    return {};
+  });
+}
+
+int32_t circle_done(void* circle, void* stream, const epl_pack_reason* failure) noexcept {
+  bool done = false;
+  const int32_t result = answered(failure, [&]() -> Status {
+    EPL_ASSIGN(done, static_cast<Circle*>(circle)->done(static_cast<GpuStream*>(stream)));
+    return {};
+  });
+  return result != 0 || done ? result : EPL_PACK_BUSY;
+}
+
 void abort_circle(void* circle) noexcept { static_cast<Circle*>(circle)->abort(); }
 void leave_circle(void* circle) noexcept { delete static_cast<Circle*>(circle); }
 
@@ -389,6 +426,10 @@ const epl_pack_device device_verbs = {.struct_size = sizeof(epl_pack_device),
                                       .begin_recording = begin_recording,
                                       .end_recording = end_recording,
                                       .replay = replay,
-                                      .destroy_recording = destroy_recording};
+                                      .destroy_recording = destroy_recording,
+                                      .meets = meets,
+                                      .new_id = new_id,
+                                      .join_ranks = join_ranks,
+                                      .circle_done = circle_done};
 
 }  // namespace epl::cuda

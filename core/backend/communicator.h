@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/base/dtype.h"
 #include "core/base/function_ref.h"
@@ -117,6 +118,12 @@ class Communicator {
   virtual Status lost() const { return {}; }
   // Of the group that was joined: whether this rank of another process is still in it, as far as anybody knows here.
   virtual bool has(int /*rank*/) { return false; }
+  // What this rank's device can do with devices of other processes, a text of less than `card_bytes`; empty: nothing.
+  // Each rank is told the cards of all in the group that was joined, by rank. Groups that are split from it afterwards
+  // may then reach from device to device; before, operands go through the host.
+  static constexpr size_t card_bytes = 248;
+  virtual std::string card() const { return {}; }
+  virtual void introduce(std::vector<std::string> /*cards*/) {}
   // What this rank's process does from now on. A rank of another process that says something else of the call of this
   // number is noticed as soon as one of the two waits for the other, whatever groups they wait in: both calls fail.
   // Where nobody waits it costs no message.

@@ -67,10 +67,11 @@ KernelRow row_of(const epl_pack_kernel& kernel, const std::shared_ptr<OpenedPack
 
 class PackDevice final : public Device {
  public:
-  PackDevice(const Host& host, std::shared_ptr<OpenedPack> opened, std::shared_ptr<const KernelTable> kernels,
-             std::string description, std::vector<std::string> notes, const Machine& machine)
+  PackDevice(const Host& host, CircleMeans means, std::shared_ptr<const KernelTable> kernels, std::string description,
+             std::vector<std::string> notes, const Machine& machine)
       : host_(host),
-        opened_(std::move(opened)),
+        means_(std::move(means)),
+        opened_(means_.opened),
         kernels_(std::move(kernels)),
         description_(std::move(description)),
         notes_(std::move(notes)),
@@ -118,11 +119,12 @@ class PackDevice final : public Device {
     return create_pack_group({opened_}, {}, name, ranks);
   }
   Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous) override {
-    return join_through_host(host_, joining, rendezvous);
+    return join_through_host(host_, joining, rendezvous, means_);
   }
 
  private:
   const Host host_;
+  const CircleMeans means_;
   const std::shared_ptr<OpenedPack> opened_;
   const std::shared_ptr<const KernelTable> kernels_;
   const std::string description_;
@@ -161,7 +163,7 @@ class SeveralDevices final : public Device {
     return create_pack_group(std::move(opened), between_, name, ranks);
   }
   Result<std::unique_ptr<Communicator>> join(const Joining& joining, Rendezvous& rendezvous) override {
-    return first().join(joining, rendezvous);
+    return of_rank(joining.rank).join(joining, rendezvous);
   }
 
  private:
@@ -263,20 +265,19 @@ void add_joined(const epl_pack_device& verbs, const epl_pack_home& home, PackDev
 // Opens devices one after another.
 class Opening {
  public:
-  // `table`: by which plans are decided instead of by sheets; null where there is none.
   Opening(const std::string& name, const Host& host, const Opened& opened, std::span<const DeviceSheet> sheets,
-          const Machine* table)
+          const DeviceOptions& options)
       : name_(name),
         host_(host),
         home_(home_of(host)),
         opened_(opened),
         verbs_(*opened.pack->verbs),
         sheets_(sheets),
-        table_(table) {}
+        options_(options) {}
 
   // Which are meant, by their places.
-  Result<std::vector<int>> ordinals(const DeviceOptions& options) const {
-    std::vector<int> all = options.numbers;
+  Result<std::vector<int>> ordinals() const {
+    std::vector<int> all = options_.numbers;
     if (all.empty()) {
       const PackReason reason;
       const int32_t count = verbs_.count(&home_, &reason.to);
@@ -284,7 +285,7 @@ class Opening {
       // The first one says why there is none.
       for (int ordinal = 0; ordinal < std::max(count, 1); ++ordinal) all.push_back(ordinal);
     }
-    if (std::ssize(all) > options.ranks) all.resize(static_cast<size_t>(std::max(options.ranks, 1)));
+    if (std::ssize(all) > options_.ranks) all.resize(static_cast<size_t>(std::max(options_.ranks, 1)));
     return all;
   }
 
@@ -302,8 +303,9 @@ class Opening {
     EPL_ASSIGN(std::shared_ptr<const KernelTable> kernels, kernels_of(facts, opened));
     const auto sheet = std::ranges::find(sheets_, std::string_view(facts.name), &DeviceSheet::product);
     const Machine& known = sheet == sheets_.end() ? processor_core() : sheet->machine;
-    auto device = std::make_shared<PackDevice>(host_, std::move(opened), std::move(kernels), described(facts),
-                                               std::move(notes), table_ != nullptr ? *table_ : known);
+    CircleMeans means{.opened = std::move(opened), .any_order = options_.any_order, .room_bytes = options_.room_bytes};
+    auto device = std::make_shared<PackDevice>(host_, std::move(means), std::move(kernels), described(facts),
+                                               std::move(notes), options_.machine ? *options_.machine : known);
     made_.push_back({facts, device});
     return device;
   }
@@ -361,7 +363,7 @@ class Opening {
   const Opened& opened_;
   const epl_pack_device& verbs_;
   const std::span<const DeviceSheet> sheets_;
-  const Machine* const table_;
+  const DeviceOptions& options_;
   std::vector<Made> made_;
 };
 
@@ -370,8 +372,8 @@ class Opening {
 Result<std::shared_ptr<Device>> open_pack_devices(const std::string& name, const Host& host,
                                                   const DeviceOptions& options, std::span<const DeviceSheet> sheets) {
   EPL_ASSIGN(const Opened opened, open_pack_of(name, host));
-  Opening opening(name, host, opened, sheets, options.machine.get());
-  EPL_ASSIGN(const std::vector<int> ordinals, opening.ordinals(options));
+  Opening opening(name, host, opened, sheets, options);
+  EPL_ASSIGN(const std::vector<int> ordinals, opening.ordinals());
   std::map<int, std::shared_ptr<PackDevice>> by_ordinal;
   std::vector<std::shared_ptr<PackDevice>> devices, by_place;
   for (const int ordinal : ordinals) {

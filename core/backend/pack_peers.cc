@@ -8,6 +8,8 @@ namespace {
 
 constexpr int64_t room_alignment = 256;
 
+}  // namespace
+
 int32_t library_kind(Collective::Kind kind) {
   switch (kind) {
     case Collective::Kind::all_reduce:
@@ -20,8 +22,6 @@ int32_t library_kind(Collective::Kind kind) {
       return EPL_PACK_BROADCAST;
   }
 }
-
-}  // namespace
 
 Result<std::unique_ptr<PackPeers>> PackPeers::make(std::span<const std::shared_ptr<OpenedPack>> devices,
                                                    const PeerOptions& options, int ranks) {

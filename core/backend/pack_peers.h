@@ -19,6 +19,9 @@ struct PeerOptions {
   bool collects = false;   // the pack has a library of collectives
 };
 
+// As packs number the calls of their libraries.
+int32_t library_kind(Collective::Kind kind);
+
 // Of one group and those split from it. Calls come one at a time.
 class PackPeers {
  public:

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -33,6 +34,11 @@ struct OpenedPack {
   std::atomic<int64_t> in_use{0};
 
   bool records() const { return verbs->begin_recording != nullptr; }
+  // With devices of other processes, which packs of an older table do not.
+  bool meets() const {
+    constexpr size_t behind = offsetof(epl_pack_device, circle_done) + sizeof(epl_pack_device::circle_done);
+    return verbs->struct_size >= behind && verbs->circle_done != nullptr;
+  }
 };
 
 // What a verb gave: `doing` says for what.

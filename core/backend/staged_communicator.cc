@@ -8,12 +8,27 @@ namespace {
 // What of an operand a rank gives or gets, as offsets and sizes in bytes.
 using EachRange = FunctionRef<void(int64_t offset, int64_t bytes)>;
 
+// What a rank's groups have in common.
+struct Tie {
+  Host host;
+  std::shared_ptr<Device> cpu;
+  CircleMeans means;
+  bool signs;  // what is sent, which a pack's library does not
+};
+
 class StagedCommunicator final : public Communicator {
  public:
-  static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<Device> cpu, std::unique_ptr<Communicator> there) {
-    EPL_ASSIGN(auto stream, cpu->create_stream(1));
-    return std::unique_ptr<Communicator>(new StagedCommunicator(std::move(cpu), std::move(stream), std::move(there)));
+  // `cards` by rank; none where they are not known.
+  static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<const Tie> tie, std::unique_ptr<Communicator> there,
+                                                    std::vector<std::string> cards) {
+    EPL_ASSIGN(auto stream, tie->cpu->create_stream(1));
+    auto made = std::make_unique<StagedCommunicator>(std::move(tie), std::move(stream), std::move(there));
+    made->introduce(std::move(cards));
+    return std::unique_ptr<Communicator>(std::move(made));
   }
+  StagedCommunicator(std::shared_ptr<const Tie> tie, std::unique_ptr<Stream> stream,
+                     std::unique_ptr<Communicator> there)
+      : tie_(std::move(tie)), stream_(std::move(stream)), there_(std::move(there)) {}
 
   const std::string& group() const override { return there_->group(); }
   int rank() const override { return there_->rank(); }
@@ -21,6 +36,11 @@ class StagedCommunicator final : public Communicator {
   Status run(Stream& stream, const Collective& call) override {
     // It says why, to all ranks, and looks at no operand.
     if (!check_collective(call, rank(), size()).ok()) return there_->run(*stream_, call);
+    if (meets_ && PackCircle::takes(call)) EPL_TRY(join_circle());
+    if (circle_ && PackCircle::takes(call)) {
+      EPL_TRY(circle_->run(static_cast<PackStream&>(stream), call));
+      return stream.synchronize();
+    }
     Collective staged = call;
     EPL_TRY(take(stream, call, staged));
     Status status = there_->run(*stream_, staged);
@@ -37,7 +57,17 @@ class StagedCommunicator final : public Communicator {
   }
   Result<std::unique_ptr<Communicator>> split(const std::string& name, std::span<const int> members) override {
     EPL_ASSIGN(auto part, there_->split(name, members));
-    return make(cpu_, std::move(part));
+    std::vector<std::string> cards;
+    if (!cards_.empty())
+      for (const int member : members) cards.push_back(cards_[static_cast<size_t>(member)]);
+    return make(tie_, std::move(part), std::move(cards));
+  }
+  std::string card() const override {
+    return size() > 1 && !tie_->signs ? circle_card(*tie_->means.opened) : std::string();
+  }
+  void introduce(std::vector<std::string> cards) override {
+    cards_ = std::move(cards);
+    meets_ = can_meet(cards_);
   }
   void abort(const Status& status) override { there_->abort(status); }
   void watch(std::function<Status()> stop) override { there_->watch(std::move(stop)); }
@@ -50,8 +80,21 @@ class StagedCommunicator final : public Communicator {
  private:
   using Kind = Collective::Kind;
 
-  StagedCommunicator(std::shared_ptr<Device> cpu, std::unique_ptr<Stream> stream, std::unique_ptr<Communicator> there)
-      : cpu_(std::move(cpu)), stream_(std::move(stream)), there_(std::move(there)) {}
+  // Once, with the first call that it may carry out: all ranks come to that one.
+  Status join_circle() {
+    if (circle_) return {};
+    std::string why;
+    EPL_ASSIGN(circle_, PackCircle::join(tie_->means, *there_, *stream_, why));
+    if (circle_) {
+      log(tie_->host, LogLevel::info, "the devices of group ", group(), " meet by ",
+          cards_.front().substr(0, cards_.front().find('\n')));
+      return {};
+    }
+    meets_ = false;
+    log(tie_->host, LogLevel::warning, "the devices of group ", group(),
+        " do not meet, and what they send goes through memory of the host: ", why);
+    return {};
+  }
 
   // Brings what the rank gives to the host, and `staged` there.
   Status take(Stream& stream, const Collective& call, Collective& staged) {
@@ -92,9 +135,12 @@ class StagedCommunicator final : public Communicator {
       staged.rows_between(p, rank(), size(), [&](int64_t, int64_t target, int64_t bytes) { each(target, bytes); });
   }
 
-  const std::shared_ptr<Device> cpu_;
+  const std::shared_ptr<const Tie> tie_;
   const std::unique_ptr<Stream> stream_;
   const std::unique_ptr<Communicator> there_;
+  std::vector<std::string> cards_;
+  bool meets_ = false;
+  std::unique_ptr<PackCircle> circle_;
   std::vector<char> source_, target_;  // as large as the largest call so far
   std::vector<int64_t> owners_;
 };
@@ -102,10 +148,12 @@ class StagedCommunicator final : public Communicator {
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> join_through_host(const Host& host, const Joining& joining,
-                                                        Rendezvous& rendezvous) {
+                                                        Rendezvous& rendezvous, const CircleMeans& means) {
   EPL_ASSIGN(auto cpu, open_device("cpu", host));
   EPL_ASSIGN(auto there, cpu->join(joining, rendezvous));
-  return StagedCommunicator::make(std::move(cpu), std::move(there));
+  auto tie = std::make_shared<const Tie>(
+      Tie{.host = host, .cpu = std::move(cpu), .means = means, .signs = joining.signs_frames});
+  return StagedCommunicator::make(std::move(tie), std::move(there), {});
 }
 
 }  // namespace epl

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <sys/stat.h>
 
+#include <cstddef>
+
 #include "core/base/pack_abi.h"
 #include "core/base/shown.h"
 
@@ -49,9 +51,11 @@ Result<const epl_pack*> open_pack(std::string_view folder, std::string_view name
     return unsupported(shown_path(path), " has a carrier of ", pack->carrier->struct_size,
                        " bytes, this library reads ", sizeof(epl_pack_carrier), "; take both from one build");
   }
-  if (pack->verbs != nullptr && pack->verbs->struct_size < sizeof(epl_pack_device)) {
+  // What comes from `meets` on may be missing.
+  constexpr size_t device_bytes = offsetof(epl_pack_device, meets);
+  if (pack->verbs != nullptr && pack->verbs->struct_size < device_bytes) {
     return unsupported(shown_path(path), " has a device of ", pack->verbs->struct_size, " bytes, this library reads ",
-                       sizeof(epl_pack_device), "; take both from one build");
+                       device_bytes, "; take both from one build");
   }
   return pack;
 }

@@ -195,6 +195,7 @@ typedef struct epl_pack_carrier {
 #define EPL_PACK_NO_MEMORY (-2)
 #define EPL_PACK_MISSING (-3) /* a library or a device that is not there */
 #define EPL_PACK_LOST (-4)    /* the device does nothing any more */
+#define EPL_PACK_BUSY 1       /* of a question: not yet */
 
 /* What the host gives the pack of a device. */
 typedef struct epl_pack_home {
@@ -264,11 +265,12 @@ typedef struct epl_pack_reduction {
 
 /* A call of a circle of devices, one rank each. By place: streams, sources and targets, as
  * core/backend/communicator.h says them. Sums are in an order of the library's. What is only moved may have any dtype;
- * 0: `count` is in bytes. */
+ * 0: `count` is in bytes. In a circle over processes there is the place of the caller's device alone. */
 #define EPL_PACK_ALL_REDUCE 0
 #define EPL_PACK_REDUCE_SCATTER 1
 #define EPL_PACK_ALL_GATHER 2
 #define EPL_PACK_BROADCAST 3
+#define EPL_PACK_ID_BYTES 128 /* of what a circle over processes is found by */
 typedef struct epl_pack_collective {
   uint64_t struct_size;
   int32_t kind, dtype;
@@ -357,6 +359,20 @@ typedef struct epl_pack_device {
   /* Carries out what was kept, as one command of the stream. It names memory as it lay when it was recorded. */
   int32_t (*replay)(void* stream, void* recording, const epl_pack_reason* failure);
   void (*destroy_recording)(void* recording); /* before the stream that it was recorded on */
+  /* Devices of several processes. The verbs from here on are NULL, or behind `struct_size`, where there is none of it:
+   * what ranks send each other then goes through the memory of the host.
+   * Writes a card of two lines: the library that would bring devices together, and which device of all hosts this one
+   * is. Those with one library join a circle, where no two of them are one device. An error where it can join none. */
+  int32_t (*meets)(void* device, const epl_pack_reason* card, const epl_pack_reason* failure);
+  /* Of a circle that nobody has joined yet, EPL_PACK_ID_BYTES bytes. Whoever makes it tells it to the others. */
+  int32_t (*new_id)(void* device, void* id, const epl_pack_reason* failure);
+  /* Begins to join it as one of `ranks` ranks, and waits for nobody. It is not split; it may be aborted or left at any
+   * time, and either way ends what waits in it. */
+  int32_t (*join_ranks)(void* device, const void* id, int32_t ranks, int32_t rank, void** circle,
+                        const epl_pack_reason* failure);
+  /* Whether all ranks have joined it and, where there is a stream, that has done what it was given: 0 or EPL_PACK_BUSY,
+   * or why it never will. Before it is 0 the circle is given nothing more. */
+  int32_t (*circle_done)(void* circle, void* stream, const epl_pack_reason* failure);
 } epl_pack_device;
 
 typedef struct epl_pack {

@@ -1,5 +1,6 @@
 // How the ranks of a world find each other: the group of all ranks, and the groups that programs name.
 #include <algorithm>
+#include <cstring>
 
 #include "core/base/hash.h"
 #include "core/base/shown.h"
@@ -87,18 +88,30 @@ Status World::make_groups(LocalRank& rank) {
   return {};
 }
 
-// Each rank says which is the first of its process. The first ranks are a group of their own.
+// Each rank says which is the first of its process, and what its device can do with others. The first ranks are a group
+// of their own.
 Status World::group_processes() {
-  const int64_t first = ranks_.first();
+  struct Said {
+    int64_t first;
+    char card[Communicator::card_bytes];  // ended by a zero
+  };
+  const int first = ranks_.first();
   EPL_TRY(ranks_.try_each([&](LocalRank& rank) -> Status {
-    std::vector<int64_t> said(static_cast<size_t>(size()));
+    Said own = {.first = first, .card = {}};
+    const std::string card = rank.world->card();
+    std::memcpy(own.card, card.data(), std::min(card.size(), sizeof own.card - 1));
+    std::vector<Said> said(static_cast<size_t>(size()));
     EPL_TRY(rank.world->run_on_host(*rank.stream, {.kind = Collective::Kind::all_gather,
-                                                   .dtype = DType::i64,
-                                                   .count = 1,
-                                                   .source = &first,
+                                                   .dtype = DType::u8,
+                                                   .count = static_cast<int64_t>(sizeof own),
+                                                   .source = &own,
                                                    .target = said.data()}));
+    std::vector<std::string> cards;
+    for (const Said& one : said) cards.emplace_back(one.card, ::strnlen(one.card, sizeof one.card));
+    rank.world->introduce(std::move(cards));
     if (rank.number != first) return {};
-    std::vector<int> firsts(said.begin(), said.end());
+    std::vector<int> firsts;
+    for (const Said& one : said) firsts.push_back(static_cast<int>(one.first));
     const auto repeated = std::ranges::unique(firsts);
     firsts.erase(repeated.begin(), repeated.end());
     processes_ = Processes(std::move(firsts), size());

@@ -22,7 +22,7 @@ static_assert(code_success == CUDA_SUCCESS && code_out_of_memory == CUDA_ERROR_O
               code_misaligned_address == CUDA_ERROR_MISALIGNED_ADDRESS &&
               code_invalid_address_space == CUDA_ERROR_INVALID_ADDRESS_SPACE &&
               code_invalid_program_count == CUDA_ERROR_INVALID_PC && code_launch_failed == CUDA_ERROR_LAUNCH_FAILED &&
-              code_not_supported == CUDA_ERROR_NOT_SUPPORTED &&
+              code_not_supported == CUDA_ERROR_NOT_SUPPORTED && code_not_ready == CUDA_ERROR_NOT_READY &&
               code_driver_mismatch == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH && code_unknown == CUDA_ERROR_UNKNOWN);
 static_assert(attribute_processors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT &&
               attribute_capability_major == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR &&

@@ -1,5 +1,5 @@
 /* Packs with one fault each, chosen by a macro (packs.cmake): every one must be refused with a sentence that names it.
- */
+ * One is only older: its device does not know ranks of other processes. */
 #include <stddef.h>
 
 #include "core/base/pack_abi.h"
@@ -16,6 +16,16 @@ static const epl_pack_kernel row = {
     .name = "matmul_nowhere",
 };
 static const epl_pack_kernel* const rows[] = {&row};
+
+#if defined(SHORT_DEVICE) || defined(OLDER_DEVICE)
+static const epl_pack_device device = {
+#ifdef SHORT_DEVICE
+    .struct_size = offsetof(epl_pack_device, meets) - 8,
+#else
+    .struct_size = offsetof(epl_pack_device, meets),
+#endif
+};
+#endif
 
 static const epl_pack pack = {
 #ifdef SHORT_TABLE
@@ -39,6 +49,9 @@ static const epl_pack pack = {
     .device = "cpu",
     .kernels = rows,
     .kernel_count = 1,
+#if defined(SHORT_DEVICE) || defined(OLDER_DEVICE)
+    .verbs = &device,
+#endif
 };
 
 #ifdef NO_ENTRY

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "core/backend/device.h"
+#include "core/backend/pack_circle.h"
 #include "core/backend/pack_device.h"
 #include "core/base/pack_abi.h"
 #include "core/compile/plan_memory.h"
@@ -98,7 +99,30 @@ TEST(Packs, EveryFaultIsNamed) {
       has(refusal("old_version", Code::unsupported), "version 2 of the packs' interface, this library version 3"));
   EXPECT_TRUE(has(refusal("short_table", Code::unsupported), "a table of 16 bytes"));
   EXPECT_TRUE(has(refusal("short_row", Code::unsupported), "has rows of"));
+  EXPECT_TRUE(has(refusal("short_device", Code::unsupported), "has a device of"));
   EXPECT_TRUE(has(refusal("other_name", Code::invalid_argument), "is pack another"));
+}
+
+// A device that knows no ranks of other processes serves: what they send goes through the host.
+TEST(Packs, AnOlderDeviceHasNoCard) {
+  const auto pack = open_pack(std::string(EPL_BAD_PACKS) + "/older_device", "onednn");
+  ASSERT_TRUE(pack.ok()) << pack.status().to_string();
+  epl_pack_device verbs = *(*pack)->verbs;
+  verbs.close = [](void*) {};
+  const OpenedPack older("older:0", &verbs, nullptr);
+  EXPECT_FALSE(older.meets());
+  EXPECT_EQ(circle_card(older), "");
+}
+
+TEST(Packs, RanksMeetThatHaveOneLibraryAndDevicesOfTheirOwn) {
+  const auto meet = [](std::vector<std::string> cards) { return can_meet(cards); };
+  EXPECT_TRUE(meet({"NCCL 2.32\nhere 0", "NCCL 2.32\nhere 1", "NCCL 2.32\nthere 0"}));
+  EXPECT_FALSE(meet({"NCCL 2.32\nhere 0", "NCCL 2.32\nhere 0"})) << "one device";
+  EXPECT_FALSE(meet({"NCCL 2.32\nhere 0", "NCCL 2.28\nhere 1"})) << "two libraries";
+  EXPECT_FALSE(meet({"NCCL 2.32\nhere 0", ""})) << "a rank of the processor";
+  EXPECT_FALSE(meet({"", ""}));
+  EXPECT_FALSE(meet({"NCCL 2.32\nhere 0"}));
+  EXPECT_FALSE(meet({}));
 }
 
 // A broken file is worth a warning, a missing one is ordinary.

@@ -1,6 +1,7 @@
 # Packs that do not fit, each in a folder of its own, and where the real ones are.
 set(bad_packs "")
-foreach(fault no_entry gives_nothing other_version old_version short_table short_row other_name)
+foreach(fault no_entry gives_nothing other_version old_version short_table short_row short_device
+    older_device other_name)
   add_library(bad_pack_${fault} MODULE ${CMAKE_CURRENT_SOURCE_DIR}/packs/bad_pack.c)
   string(TOUPPER ${fault} macro)
   target_compile_definitions(bad_pack_${fault} PRIVATE ${macro})

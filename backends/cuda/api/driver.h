@@ -27,7 +27,7 @@ inline constexpr DriverCode code_success = 0, code_out_of_memory = 2, code_no_de
                             code_assert = 710, code_stack_error = 714, code_illegal_instruction = 715,
                             code_misaligned_address = 716, code_invalid_address_space = 717,
                             code_invalid_program_count = 718, code_launch_failed = 719, code_not_supported = 801,
-                            code_driver_mismatch = 803, code_unknown = 999;
+                            code_not_ready = 600, code_driver_mismatch = 803, code_unknown = 999;
 inline constexpr int attribute_processors = 16, attribute_capability_major = 75, attribute_capability_minor = 76;
 inline constexpr int function_attribute_shared_bytes = 8;
 // Other threads may do what they want while a stream is captured.
@@ -65,6 +65,7 @@ inline constexpr unsigned stream_non_blocking = 1, event_with_timing = 0, event_
   F(create_stream, cuStreamCreate, 2000, (StreamHandle * stream, unsigned flags))                                \
   F(destroy_stream, cuStreamDestroy_v2, 4000, (StreamHandle stream))                                             \
   F(synchronize, cuStreamSynchronize, 2000, (StreamHandle stream))                                               \
+  F(query, cuStreamQuery, 2000, (StreamHandle stream))                                                           \
   F(wait, cuStreamWaitEvent, 3020, (StreamHandle stream, EventHandle event, unsigned flags))                     \
   F(create_event, cuEventCreate, 2000, (EventHandle * event, unsigned flags))                                    \
   F(destroy_event, cuEventDestroy_v2, 4000, (EventHandle event))                                                 \

@@ -13,7 +13,20 @@ namespace epl::cuda {
 using NcclCode = int;
 using NcclEnd = struct NcclEndTag*;  // of one GPU
 
-inline constexpr NcclCode nccl_success = 0, nccl_cuda_failed = 1, nccl_remote_failed = 6;
+// By which ranks of several processes find each other.
+struct NcclId {
+  char bytes[128];
+};
+// The beginning of what the library reads; the rest is as it likes.
+struct NcclSettings {
+  size_t size = sizeof(NcclSettings);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21400;  // that knows this much of it
+  int blocking = 0;          // no call waits for other ranks
+  int unread = 0;
+};
+
+inline constexpr NcclCode nccl_success = 0, nccl_cuda_failed = 1, nccl_remote_failed = 6, nccl_in_progress = 7;
 inline constexpr int nccl_u8 = 1, nccl_i64 = 4, nccl_f16 = 6, nccl_f32 = 7, nccl_f64 = 8, nccl_bf16 = 9;
 inline constexpr int nccl_sum = 0, nccl_no_color = -1;
 
@@ -21,6 +34,10 @@ inline constexpr int nccl_sum = 0, nccl_no_color = -1;
 #define EPL_CUDA_NCCL_FUNCTIONS(F)                                                                         \
   F(begin_all, ncclCommInitAll, 2000, (NcclEnd * ends, int count, const int* ordinals))                    \
   F(split, ncclCommSplit, 2180, (NcclEnd end, int color, int key, NcclEnd* made, void* settings))          \
+  F(new_id, ncclGetUniqueId, 2000, (NcclId * id))                                                          \
+  F(begin_rank, ncclCommInitRankConfig, 2140,                                                              \
+    (NcclEnd * made, int ranks, NcclId id, int rank, NcclSettings* settings))                              \
+  F(state, ncclCommGetAsyncError, 2040, (NcclEnd end, NcclCode * state))                                   \
   F(destroy, ncclCommDestroy, 2000, (NcclEnd end))                                                         \
   F(abort, ncclCommAbort, 2040, (NcclEnd end))                                                             \
   F(group_start, ncclGroupStart, 2000, ())                                                                 \

@@ -33,10 +33,10 @@ struct epl_test_machine_rows {
 };
 // Issues a command on a stream of the current context; rows that are of no allocation are the driver's error at once.
 // In its turn it calls run(context, places), where the host finds the first byte of each; before that, what it reads
-// must have been written, and nobody may touch the rows out of order. Then drop(context), which is called in every
-// case.
+// must have been written, and nobody may touch the rows out of order. It gives 0, or 1 where it waits for another
+// process: then it is called again, and other streams go on. Then drop(context), which is called in every case.
 int epl_test_machine_issue(void* stream, const char* what, const struct epl_test_machine_rows* rows, int count,
-                           void (*run)(void* context, char* const* places), void (*drop)(void* context), void* context);
+                           int (*run)(void* context, char* const* places), void (*drop)(void* context), void* context);
 // Whether the address is one of a device: the host cannot touch it.
 int epl_test_machine_of_device(const void* address);
 // Says why a call of a library fails: epl_test_machine_last_error then has it.

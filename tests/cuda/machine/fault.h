@@ -48,6 +48,9 @@ enum Result : int {
   kUnknown = 999,
 };
 
+// What a command waits for has not come from another process: it is asked again.
+struct NotYet {};
+
 struct Fault : std::runtime_error {
   Fault(Result which, const std::string& what) : std::runtime_error(what), code(which) {}
   Result code;

@@ -42,7 +42,7 @@ void written(Machine& machine, const Rows& rows, int device, const std::string& 
 using namespace epl::cuda_machine;
 
 EPL_DRIVER epl_test_machine_issue(void* handle, const char* what, const Rows* rows, int count,
-                                  void (*run)(void* context, char* const* places), void (*drop)(void* context),
+                                  int (*run)(void* context, char* const* places), void (*drop)(void* context),
                                   void* context) {
   const std::shared_ptr<void> kept(context, drop);
   return call([&](Machine& machine, auto& lock) {
@@ -60,7 +60,7 @@ EPL_DRIVER epl_test_machine_issue(void* handle, const char* what, const Rows* ro
              if (fails) throw Fault(kLaunchFailed, name + " fails as the test's settings want");
              std::vector<char*> places;
              for (const Rows& one : all) places.push_back(begin(machine, command, device, one, name));
-             run(kept.get(), places.data());
+             if (run(kept.get(), places.data()) != 0) throw NotYet{};
              for (const Rows& one : all) {
                if (one.writes != 0) written(machine, one, device, name);
              }

@@ -34,6 +34,7 @@ struct Command {
   Clock clock;
   std::function<void()> run;
   bool on_host = false;  // a function of the host: runs without the machine's lock
+  bool begun = false;    // it waits for another process
 };
 
 struct Stream {
@@ -174,7 +175,8 @@ class Machine {
   ~Machine();
   std::map<int, std::unique_ptr<Context>>::const_iterator find_context(Context* context) const;
   bool ready(const Stream& stream) const;
-  void carry_out(std::unique_lock<std::mutex>& lock, Stream& stream);
+  // False: not yet.
+  bool carry_out(std::unique_lock<std::mutex>& lock, Stream& stream);
   void reset();
 
   std::vector<std::string> findings_;
@@ -187,6 +189,7 @@ class Machine {
   std::vector<bool> done_{true};
   std::vector<uint32_t> places_;  // commands issued, by a stream's index
   Clock host_;
+  bool others_are_awaited_ = false;  // some command waits for another process
 };
 
 // One call of the driver: under the lock, with a fault turned into its number.

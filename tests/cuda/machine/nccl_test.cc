@@ -2,6 +2,8 @@
 // ever, each of which is found and named.
 #include "backends/cuda/api/nccl.h"
 
+#include <utility>
+
 #include "tests/cuda/machine/rig.h"
 
 namespace epl::nccl_test {
@@ -127,6 +129,82 @@ TEST(Nccl, ASplitComesWhenAllCallsAreDone) {
   for (int r = 0; r < 2; ++r) EXPECT_EQ(pair.result(r, 3), (std::vector<float>{4, 8, 10}));
   pair.rig.want(pair.split(made));
   pair.rig.want(pair.nccl.destroy(made[0]));
+}
+
+// Ranks as those of two processes, here of one: they find each other by an id, and no call waits.
+class Apart : public Pair {
+ public:
+  Apart() { rig.want(nccl.new_id(&id_)); }
+  ~Apart() {
+    for (cuda::NcclEnd end : apart) {
+      if (end != nullptr) nccl.abort(end);
+    }
+  }
+  int begin(int rank) {
+    cuda::NcclSettings settings;
+    int code = 0;
+    on(rank, [&] { code = nccl.begin_rank(&apart[rank], 2, id_, rank, &settings); });
+    return code;
+  }
+  int state(int rank) {
+    int state = -1;
+    rig.want(nccl.state(apart[rank], &state));
+    return state;
+  }
+  int sum_of(int rank, size_t count = 3) {
+    return nccl.all_reduce(at(source[rank]), at(target[rank]), count, cuda::nccl_f32, cuda::nccl_sum, apart[rank],
+                           static_cast<cuda::StreamHandle>(streams[rank]));
+  }
+  // Whether the stream is done, after so many questions.
+  bool done(int rank, int questions) {
+    int code = cuda::code_not_ready;
+    on(rank, [&] {
+      for (int i = 0; i < questions && code == cuda::code_not_ready; ++i)
+        code = rig.call("cuStreamQuery", streams[rank]);
+    });
+    if (code != cuda::code_not_ready) rig.want(code);
+    return code == 0;
+  }
+
+  cuda::NcclEnd apart[2] = {};
+
+ private:
+  cuda::NcclId id_;
+};
+
+TEST(Nccl, RanksOfSeveralProcessesWaitInNoCall) {
+  Apart pair;
+  EXPECT_EQ(pair.begin(0), cuda::nccl_in_progress);
+  EXPECT_EQ(pair.state(0), cuda::nccl_in_progress) << "rank 1 has not come";
+  EXPECT_NE(pair.sum_of(0), 0) << "nothing may be called before";
+  EXPECT_EQ(pair.begin(1), cuda::nccl_in_progress);
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(pair.state(r), cuda::nccl_success);
+  for (int turn = 0; turn < 3; ++turn) {
+    EXPECT_EQ(pair.sum_of(0), cuda::nccl_in_progress);
+    EXPECT_NE(pair.sum_of(0), cuda::nccl_in_progress) << "the one before is not issued";
+    EXPECT_EQ(pair.state(0), cuda::nccl_in_progress);
+    EXPECT_EQ(pair.state(0), cuda::nccl_success);
+    EXPECT_FALSE(pair.done(0, 50)) << "rank 1 has not called it";
+    EXPECT_EQ(pair.sum_of(1), cuda::nccl_in_progress);
+    while (pair.state(1) != cuda::nccl_success) {
+    }
+    for (int r = 0; r < 2; ++r) EXPECT_TRUE(pair.done(r, 1000));
+    for (int r = 0; r < 2; ++r) EXPECT_EQ(pair.result(r, 3), (std::vector<float>{4, 8, 10}));
+  }
+  EXPECT_EQ(pair.rig.findings(), "");
+}
+
+TEST(Nccl, AnAbortEndsWhatWaitsForAnotherProcess) {
+  Apart pair;
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(pair.begin(r), cuda::nccl_in_progress);
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(pair.state(r), cuda::nccl_success);
+  EXPECT_EQ(pair.sum_of(0, 3), cuda::nccl_in_progress);
+  EXPECT_EQ(pair.sum_of(1, 2), cuda::nccl_in_progress) << "as the real one, it does not see that they disagree";
+  for (int r = 0; r < 2; ++r) EXPECT_FALSE(pair.done(r, 50));
+  for (int r = 0; r < 2; ++r) {
+    pair.rig.want(pair.nccl.abort(std::exchange(pair.apart[r], nullptr)));
+    EXPECT_TRUE(pair.done(r, 50));
+  }
 }
 
 }  // namespace

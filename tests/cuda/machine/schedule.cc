@@ -1,5 +1,6 @@
 // Which command comes next. One is ready when those before it in its stream are done, and those that it waits for.
 #include <algorithm>
+#include <utility>
 
 #include "tests/cuda/machine/machine.h"
 
@@ -64,11 +65,11 @@ bool Machine::ready(const Stream& stream) const {
   return std::all_of(needs.begin(), needs.end(), [&](uint32_t number) { return done_[number]; });
 }
 
-void Machine::carry_out(std::unique_lock<std::mutex>& lock, Stream& stream) {
+bool Machine::carry_out(std::unique_lock<std::mutex>& lock, Stream& stream) {
   Command& command = stream.commands.front();
   Context& context = *stream.context;
   const bool counted = settings.lost_device < 0 || settings.lost_device == context.device;
-  if (counted && settings.device_lost > 0 && --settings.device_lost == 0) {
+  if (counted && !std::exchange(command.begun, true) && settings.device_lost > 0 && --settings.device_lost == 0) {
     lost.insert(context.device);
     context.sticky = kUnknown;
   }
@@ -83,6 +84,8 @@ void Machine::carry_out(std::unique_lock<std::mutex>& lock, Stream& stream) {
       } else {
         command.run();
       }
+    } catch (const NotYet&) {
+      return false;
     } catch (const Fault& fault) {
       found(fault.what());
       context.sticky = fault.code;
@@ -91,6 +94,7 @@ void Machine::carry_out(std::unique_lock<std::mutex>& lock, Stream& stream) {
   ++counts.carried_out;
   done_[stream.commands.front().number] = true;
   stream.commands.pop_front();
+  return true;
 }
 
 // One command of any stream that can go on; false where none can.
@@ -99,18 +103,25 @@ bool Machine::step(std::unique_lock<std::mutex>& lock) {
   for (Stream* stream : queues_) {
     if (ready(*stream)) able.push_back(stream);
   }
+  others_are_awaited_ = false;
   if (able.empty()) return false;
   if (able.size() > 1 && settings.slow_stream >= 0)
     std::erase_if(able, [&](const Stream* s) { return s->index == static_cast<uint32_t>(settings.slow_stream); });
-  carry_out(lock, *able[random() % able.size()]);
-  return true;
+  while (!able.empty()) {
+    const size_t chosen = random() % able.size();
+    if (carry_out(lock, *able[chosen])) return true;
+    others_are_awaited_ = true;
+    able.erase(able.begin() + static_cast<std::ptrdiff_t>(chosen));
+  }
+  return false;
 }
 
 void Machine::wait(std::unique_lock<std::mutex>& lock, const std::function<bool()>& until) {
   while (!until()) {
     if (step(lock)) continue;
     // A function of the host runs in another thread.
-    const bool busy = std::any_of(queues_.begin(), queues_.end(), [](const Stream* s) { return s->busy; });
+    const bool busy =
+        others_are_awaited_ || std::any_of(queues_.begin(), queues_.end(), [](const Stream* s) { return s->busy; });
     require(busy, kUnknown, "the machine waits for what nobody will do: a fault of its own");
     lock.unlock();
     std::this_thread::yield();

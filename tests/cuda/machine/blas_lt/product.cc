@@ -227,7 +227,10 @@ void multiply(const Product& p, const Algorithm& algorithm, const Pointers& at) 
   command->orders = epl_test_machine_count("orders") != 0;
   const int code = epl_test_machine_issue(
       at.stream, "a product of cuBLASLt", rows.data(), static_cast<int>(rows.size()),
-      [](void* context, char* const* places) { static_cast<const Command*>(context)->run(places); },
+      [](void* context, char* const* places) {
+        static_cast<const Command*>(context)->run(places);
+        return 0;
+      },
       [](void* context) { delete static_cast<Command*>(context); }, command.release());
   if (code != 0) throw code;  // the driver has said why
 }

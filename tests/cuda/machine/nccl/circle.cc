@@ -47,13 +47,13 @@ struct Bfloat {
 
 // Begins at another rank for each element, as rings do: not the order of any tree.
 template <class T, class Wide>
-void add_up(const std::vector<std::vector<char>>& sources, size_t first, size_t count, char* target) {
+void add_up(const std::vector<const char*>& sources, size_t first, size_t count, char* target) {
   const size_t ranks = sources.size();
   for (size_t i = 0; i < count; ++i) {
     Wide sum{};
     for (size_t k = 0; k < ranks; ++k) {
       T value;
-      std::memcpy(&value, sources[(i + k) % ranks].data() + (first + i) * sizeof(T), sizeof value);
+      std::memcpy(&value, sources[(i + k) % ranks] + (first + i) * sizeof(T), sizeof value);
       sum = k == 0 ? static_cast<Wide>(value) : static_cast<Wide>(sum + static_cast<Wide>(value));
     }
     const T rounded = static_cast<T>(sum);
@@ -61,7 +61,7 @@ void add_up(const std::vector<std::vector<char>>& sources, size_t first, size_t 
   }
 }
 
-void add_up(int type, const std::vector<std::vector<char>>& sources, size_t first, size_t count, char* target) {
+void add_up(int type, const std::vector<const char*>& sources, size_t first, size_t count, char* target) {
   switch (type) {
     case 4:
       return add_up<int64_t, uint64_t>(sources, first, count, target);
@@ -78,41 +78,58 @@ void add_up(int type, const std::vector<std::vector<char>>& sources, size_t firs
   }
 }
 
+}  // namespace
+
+Sizes sizes_of(const Call& call, size_t ranks) {
+  const size_t bytes = call.count * element_bytes(call.type);
+  return {call.kind == Kind::reduce_scatter ? ranks * bytes : bytes,
+          call.kind == Kind::all_gather ? ranks * bytes : bytes};
+}
+
+void finish(const Call& call, const std::vector<const char*>& sources, size_t rank, char* target) {
+  const size_t bytes = call.count * element_bytes(call.type);
+  switch (call.kind) {
+    case Kind::all_reduce:
+      return add_up(call.type, sources, 0, call.count, target);
+    case Kind::reduce_scatter:
+      return add_up(call.type, sources, rank * call.count, call.count, target);
+    case Kind::all_gather:
+      for (size_t r = 0; r < sources.size(); ++r) std::memcpy(target + r * bytes, sources[r], bytes);
+      return;
+    case Kind::broadcast:
+      std::memcpy(target, sources[static_cast<size_t>(call.root)], bytes);
+      return;
+  }
+}
+
+namespace {
+
 // What all ranks of a call share; it goes with the last command.
 struct Shared {
   Call call;
   std::vector<std::vector<char>> sources;  // by rank, when its stream has come to the call
+  std::vector<const char*> pointers() const {
+    std::vector<const char*> all;
+    for (const std::vector<char>& source : sources) all.push_back(source.data());
+    return all;
+  }
 };
 struct Turn {
   std::shared_ptr<Shared> shared;
   size_t rank;
 };
 
-void read(void* context, char* const* places) {
+int read(void* context, char* const* places) {
   const Turn& turn = *static_cast<Turn*>(context);
   std::vector<char>& to = turn.shared->sources[turn.rank];
   std::memcpy(to.data(), places[0], to.size());
+  return 0;
 }
 
-void write(void* context, char* const* places) {
+int write(void* context, char* const* places) {
   const Turn& turn = *static_cast<Turn*>(context);
-  const Shared& shared = *turn.shared;
-  const Call& call = shared.call;
-  switch (call.kind) {
-    case Kind::all_reduce:
-      return add_up(call.type, shared.sources, 0, call.count, places[0]);
-    case Kind::reduce_scatter:
-      return add_up(call.type, shared.sources, turn.rank * call.count, call.count, places[0]);
-    case Kind::all_gather:
-      for (size_t r = 0; r < shared.sources.size(); ++r)
-        std::memcpy(places[0] + r * shared.sources[r].size(), shared.sources[r].data(), shared.sources[r].size());
-      return;
-    case Kind::broadcast: {
-      const std::vector<char>& given = shared.sources[static_cast<size_t>(call.root)];
-      std::memcpy(places[0], given.data(), given.size());
-      return;
-    }
-  }
+  finish(turn.shared->call, turn.shared->pointers(), turn.rank, places[0]);
+  return 0;
 }
 
 void drop(void* context) { delete static_cast<Turn*>(context); }
@@ -169,8 +186,7 @@ void carry_out(Circle& circle, const std::vector<Call>& calls) {
   const size_t ranks = calls.size(), bytes = calls[0].count * element_bytes(calls[0].type);
   if (bytes == 0) return;
   const Kind kind = calls[0].kind;
-  const size_t given = kind == Kind::reduce_scatter ? ranks * bytes : bytes;
-  const size_t taken = kind == Kind::all_gather ? ranks * bytes : bytes;
+  const auto [given, taken] = sizes_of(calls[0], ranks);
   auto shared = std::make_shared<Shared>();
   shared->call = calls[0];
   shared->sources.resize(ranks);

@@ -11,7 +11,7 @@
 
 namespace epl::cuda_nccl {
 
-enum Code : int { kSuccess = 0, kCudaFailed = 1, kInvalidArgument = 4, kInvalidUsage = 5 };
+enum Code : int { kSuccess = 0, kCudaFailed = 1, kInvalidArgument = 4, kInvalidUsage = 5, kInProgress = 7 };
 
 struct Refused : std::runtime_error {
   Refused(Code which, const std::string& why) : std::runtime_error("NCCL: " + why), code(which) {}
@@ -44,11 +44,21 @@ struct End {
   void* context = nullptr;  // retained
   void* event = nullptr;
 };
+class Meeting;  // tests/cuda/machine/nccl/meeting.h
 struct Circle {
   std::vector<std::unique_ptr<End>> ends;  // null once it is gone
   std::vector<std::weak_ptr<void>> calls;  // gone when a call is done on all ranks
+  // Where the only end is one of several processes'.
+  std::shared_ptr<Meeting> meeting;
   bool at_work() const;
 };
+
+// What a call gives to a rank, of the sources of all.
+void finish(const Call& call, const std::vector<const char*>& sources, size_t rank, char* target);
+struct Sizes {
+  size_t given, taken;  // bytes of the source and of the target
+};
+Sizes sizes_of(const Call& call, size_t ranks);
 
 // What calls of a circle do: `calls` by rank. Throws what the driver refuses.
 void carry_out(Circle& circle, const std::vector<Call>& calls);

@@ -1,18 +1,21 @@
 // libnccl.so.2 for tests: the functions that the pack calls, for one thread that drives all devices of a circle. Calls
 // are checked when their group ends: who does not call what the others call, in kind, count, type and order, is found,
-// and so is a call that would wait for ever because another rank makes none.
+// and so is a call that would wait for ever because another rank makes none. In a circle over processes such calls do
+// wait for ever, as with the real one, until they are aborted.
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "tests/cuda/machine/control.h"
 #include "tests/cuda/machine/nccl/circle.h"
+#include "tests/cuda/machine/nccl/meeting.h"
 
 #define EPL_NCCL extern "C" __attribute__((visibility("default")))
 
 extern "C" {
 int cuDevicePrimaryCtxRetain(void** context, int device);
 int cuDevicePrimaryCtxRelease_v2(int device);
+int cuCtxGetDevice(int* device);
 int cuCtxPushCurrent_v2(void* context);
 int cuCtxPopCurrent_v2(void** context);
 int cuEventCreate(void** event, unsigned flags);
@@ -92,6 +95,11 @@ Circle& make_circle(Library& all, const std::vector<int>& devices) {
 
 // All calls of one circle, in the order in which its ends made them.
 void run_calls(Circle& circle, const std::vector<std::pair<End*, Call>>& calls) {
+  if (circle.meeting) {
+    for (const auto& [end, call] : calls)
+      if (end->circle == &circle) circle.meeting->carry_out(circle.meeting, *end, call);
+    return;
+  }
   const size_t ranks = circle.ends.size();
   std::vector<std::vector<Call>> by_rank(ranks);
   for (const auto& [end, call] : calls)
@@ -116,6 +124,7 @@ void run_splits(Library& all, Circle& circle, const std::vector<Split>& splits) 
   std::vector<const Split*> of_circle;
   for (const Split& split : splits)
     if (split.end->circle == &circle) of_circle.push_back(&split);
+  require(!circle.meeting, kInvalidUsage, "this library splits no circle over processes");
   require(of_circle.size() == circle.ends.size(), kInvalidUsage, "not every rank splits");
   require(!circle.at_work(), kInvalidUsage, "a circle is split whose calls are not done, which may wait for ever");
   std::map<int, std::vector<const Split*>> by_color;
@@ -132,7 +141,8 @@ void run_splits(Library& all, Circle& circle, const std::vector<Split>& splits) 
   }
 }
 
-void end_group(Library& all) {
+// Whether something of it is in progress now.
+bool end_group(Library& all) {
   Group done;
   std::swap(done, group());
   std::set<Circle*> called, split;
@@ -140,19 +150,22 @@ void end_group(Library& all) {
   for (const Split& one : done.splits) split.insert(one.end->circle);
   for (Circle* circle : called) run_calls(*circle, done.calls);
   for (Circle* circle : split) run_splits(all, *circle, done.splits);
+  return std::ranges::any_of(called, [](const Circle* circle) { return circle->meeting != nullptr; });
 }
 
 int add(void* handle, const Call& call) {
-  return guarded([&](Library& all) {
+  bool goes_on = false;
+  const int code = guarded([&](Library& all) {
     End& end = end_of(all, handle);
     const bool reduces = call.kind == Kind::all_reduce || call.kind == Kind::reduce_scatter;
     require(element_bytes(call.type) > 0, kInvalidArgument, "a type that there is not");
     require(!reduces || call.how == 0, kInvalidArgument, "this library adds up and does nothing else");
-    require(call.root >= 0 && call.root < static_cast<int>(end.circle->ends.size()), kInvalidArgument,
-            "a root outside of the circle");
+    require(call.root >= 0 && (end.circle->meeting || call.root < static_cast<int>(end.circle->ends.size())),
+            kInvalidArgument, "a root outside of the circle");
     group().calls.emplace_back(&end, call);
-    if (group().depth == 0) end_group(all);
+    if (group().depth == 0) goes_on = end_group(all);
   });
+  return code == kSuccess && goes_on ? kInProgress : code;
 }
 
 void drop_end(Library& all, void* handle) {
@@ -161,7 +174,7 @@ void drop_end(Library& all, void* handle) {
   cuEventDestroy_v2(end.event);
   cuDevicePrimaryCtxRelease_v2(end.device);
   all.ends.erase(handle);
-  circle.ends[static_cast<size_t>(end.rank)].reset();
+  circle.ends[circle.meeting ? 0 : static_cast<size_t>(end.rank)].reset();
   if (std::ranges::none_of(circle.ends, [](const auto& one) { return one != nullptr; })) all.circles.erase(&circle);
 }
 
@@ -205,6 +218,46 @@ EPL_NCCL int ncclCommInitAll(void** ends, int count, const int* ordinals) {
   });
 }
 
+// Who asks for an id and who begins a rank are of different processes.
+struct Id {
+  char bytes[id_bytes];
+};
+EPL_NCCL int ncclGetUniqueId(Id* id) {
+  if (id == nullptr) return kInvalidArgument;
+  Meeting::new_id(id->bytes);
+  return kSuccess;
+}
+// As far as it is read.
+struct Settings {
+  size_t size;
+  unsigned magic, version;
+  int blocking;
+};
+EPL_NCCL int ncclCommInitRankConfig(void** made, int ranks, Id id, int rank, const Settings* settings) {
+  int device = 0;
+  const bool has_context = cuCtxGetDevice(&device) == 0;
+  const int code = guarded([&](Library& all) {
+    require(made != nullptr && has_context, kInvalidUsage, "no context is current in this thread");
+    require(settings != nullptr && settings->size >= sizeof *settings && settings->magic == 0xcafebeef &&
+                settings->version >= 21400,
+            kInvalidArgument, "settings that are not initialized");
+    require(settings->blocking == 0, kInvalidUsage, "this library has no calls over processes that wait");
+    const std::shared_ptr<Meeting> meeting = Meeting::begin(id.bytes, ranks, rank);
+    Circle& circle = make_circle(all, {device});
+    circle.meeting = meeting;
+    circle.ends[0]->rank = rank;
+    *made = circle.ends[0].get();
+  });
+  return code == kSuccess ? kInProgress : code;
+}
+EPL_NCCL int ncclCommGetAsyncError(void* handle, int* state) {
+  return guarded([&](Library& all) {
+    require(state != nullptr, kInvalidArgument, "nowhere to say it");
+    const Circle& circle = *end_of(all, handle).circle;
+    *state = circle.meeting && circle.meeting->in_progress() ? kInProgress : kSuccess;
+  });
+}
+
 EPL_NCCL int ncclCommSplit(void* handle, int color, int key, void** made, void* settings) {
   return guarded([&](Library& all) {
     require(made != nullptr && settings == nullptr, kInvalidArgument, "a split");
@@ -217,7 +270,10 @@ EPL_NCCL int ncclCommDestroy(void* handle) {
   return guarded([&](Library& all) { drop_end(all, handle); });
 }
 EPL_NCCL int ncclCommAbort(void* handle) {
-  return guarded([&](Library& all) { drop_end(all, handle); });
+  return guarded([&](Library& all) {
+    if (const Circle& circle = *end_of(all, handle).circle; circle.meeting) circle.meeting->abort();
+    drop_end(all, handle);
+  });
 }
 
 EPL_NCCL int ncclGroupStart() {
@@ -226,10 +282,12 @@ EPL_NCCL int ncclGroupStart() {
 }
 
 EPL_NCCL int ncclGroupEnd() {
-  return guarded([&](Library& all) {
+  bool goes_on = false;
+  const int code = guarded([&](Library& all) {
     require(group().depth > 0, kInvalidUsage, "a group that ends and has not begun");
-    if (--group().depth == 0) end_group(all);
+    if (--group().depth == 0) goes_on = end_group(all);
   });
+  return code == kSuccess && goes_on ? kInProgress : code;
 }
 
 EPL_NCCL int ncclAllReduce(const void* source, void* target, size_t count, int type, int how, void* end, void* stream) {
