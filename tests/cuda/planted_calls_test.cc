@@ -8,8 +8,7 @@ namespace {
 
 constexpr Training alone = {"cuda:0", 1, "exact", 1}, replayed = {"cuda:0", 1, "exact", 4},
                    two = {"cuda:0,1", 2, "exact", 2}, products = {"cuda:0", 1, "data", 1},
-                   sums = {"cuda:0,1", 2, "run", 2}, gathers = {"cuda:0,1", 2, "exact", 2, R"("zero.level": "v2")"},
-                   convolutions = {"cuda:0", 1, "run", 1, "", small_convolution};
+                   sums = {"cuda:0,1", 2, "run", 2}, gathers = {"cuda:0,1", 2, "exact", 2, R"("zero.level": "v2")"};
 
 // What wrong functions remember of a training.
 int calls = 0;
@@ -44,11 +43,6 @@ struct Mistake {
   BlasHandle h, BlasOperation o, [[maybe_unused]] const void *alpha, const void *a, BlasLayout la, const void *b, \
       BlasLayout lb, [[maybe_unused]] const void *beta, const void *c, BlasLayout lc, void *d, BlasLayout ld,     \
       const BlasAlgorithm *how, void *w, size_t bytes, [[maybe_unused]] StreamHandle on
-
-#define EPL_SET DnnDescriptor d, int attribute, int type, int64_t count, const void *values
-
-constexpr int32_t a_narrow_type = dnn_bf16;
-constexpr float a_one = 1;
 
 const Mistake mistakes[] = {
     // Streams and events.
@@ -304,93 +298,6 @@ const Mistake mistakes[] = {
        };
      },
      "an address of a device"},
-    // Convolutions of cuDNN. Where a descriptor is refused the own kernels go on, so these are found by what is said.
-    {"strides of another layout", convolutions,
-     [] {
-       pack.dnn->set_attribute = [](EPL_SET) {
-         const int64_t other[] = {1, 2, 3, 4};
-         return dnn.set_attribute(d, attribute, type, count, attribute == dnn_tensor_strides ? other : values);
-       };
-     },
-     "no dense tensor"},
-    {"paddings on one side alone", convolutions,
-     [] {
-       pack.dnn->set_attribute = [](EPL_SET) {
-         const int64_t none[] = {0, 0};
-         return dnn.set_attribute(d, attribute, type, count, attribute == dnn_convolution_pads_behind ? none : values);
-       };
-     },
-     "of y should be"},
-    {"a compute type of the operands", convolutions,
-     [] {
-       pack.dnn->set_attribute = [](EPL_SET) {
-         return dnn.set_attribute(d, attribute, type, count,
-                                  attribute == dnn_convolution_type ? &a_narrow_type : values);
-       };
-     },
-     "sums that are not float32"},
-    {"an integer of four bytes", convolutions,
-     [] {
-       pack.dnn->set_attribute = [](EPL_SET) {
-         return dnn.set_attribute(d, attribute, attribute == dnn_tensor_id ? dnn_as_type : type, count, values);
-       };
-     },
-     "TENSOR_UNIQUE_ID has type 3 and is given type 1"},
-    {"a tensor that is not finalized", convolutions,
-     [] { pack.dnn->finalize = [](DnnDescriptor d) { return ++calls == 1 ? 0 : dnn.finalize(d); }; },
-     "given a descriptor that is not finalized"},
-    {"an attribute that is left out", convolutions,
-     [] {
-       pack.dnn->set_attribute = [](EPL_SET) {
-         return attribute == dnn_forward_beta ? 0 : dnn.set_attribute(d, attribute, type, count, values);
-       };
-     },
-     "CONVOLUTION_FORWARD_BETA is not set"},
-    {"pointers in each other's place", convolutions,
-     [] {
-       pack.dnn->set_attribute = [](EPL_SET) {
-         const int64_t swapped[] = {2, 1, 3};
-         return dnn.set_attribute(d, attribute, type, count, attribute == dnn_pack_ids ? swapped : values);
-       };
-     },
-     "cuda"},
-    {"an identifier that is there twice", convolutions,
-     [] {
-       pack.dnn->set_attribute = [](EPL_SET) {
-         const int64_t twice[] = {1, 2, 2};
-         return dnn.set_attribute(d, attribute, type, count, attribute == dnn_pack_ids ? twice : values);
-       };
-     },
-     "is there twice in a pack"},
-    {"a workspace that is not aligned", convolutions,
-     [] {
-       pack.dnn->set_attribute = [](EPL_SET) {
-         if (attribute != dnn_pack_workspace) return dnn.set_attribute(d, attribute, type, count, values);
-         const uint64_t off = *static_cast<const uint64_t*>(values) + 64;
-         return dnn.set_attribute(d, attribute, type, count, &off);
-       };
-     },
-     "not aligned to 256 bytes"},
-    {"what was there before is added to a convolution", convolutions,
-     [] {
-       pack.dnn->set_attribute = [](EPL_SET) {
-         return dnn.set_attribute(d, attribute, type, count, attribute == dnn_forward_beta ? &a_one : values);
-       };
-     },
-     "that nobody has written"},
-    {"a convolution on the context's own stream", convolutions,
-     [] { pack.dnn->set_stream = [](DnnHandle handle, StreamHandle) { return dnn.set_stream(handle, nullptr); }; },
-     "that nobody has written"},
-    {"engines with fewer bits", convolutions,
-     [] {
-       pack.dnn->get_attribute = [](DnnDescriptor d, int attribute, int type, int64_t wanted, int64_t* count,
-                                    void* to) {
-         const DnnCode code = dnn.get_attribute(d, attribute, type, wanted, count, to);
-         if (attribute == dnn_engine_notes) *count = 0;
-         return code;
-       };
-     },
-     "bits"},
     // Sums and copies of NCCL.
     {"counts that differ between ranks", sums,
      [] {
@@ -469,16 +376,6 @@ TEST_F(PlantedInCalls, AreFound) {
       EXPECT_NE(wrong.found.find(mistake.found), std::string::npos) << "found: " << wrong.found;
     }
   }
-}
-
-// Without cuDNN, or with one that does not begin, the own kernels go on: with other bits, and nothing is an error.
-TEST_F(PlantedInCalls, WithoutCudnnTheOwnKernelsGoOn) {
-  const Outcome with = outcome(convolutions, nullptr),
-                without =
-                    outcome(convolutions, [] { pack.dnn->create = [](DnnHandle*) { return dnn_not_initialized; }; });
-  ASSERT_EQ(with.losses.size(), 1u) << with.found;
-  ASSERT_EQ(without.losses.size(), 1u) << without.found;
-  EXPECT_NEAR(with.losses[0], without.losses[0], 1e-4);
 }
 
 }  // namespace

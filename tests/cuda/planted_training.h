@@ -24,23 +24,6 @@ inline BlasLt blas;
 inline Nccl nccl;
 inline Dnn dnn;
 
-// Samples of twelve numbers as images of two channels.
-inline constexpr std::string_view small_convolution = R"(graph cnn(x: f32[8,12] batch 0) {
-  w1: f32[4,2,2,2] = param
-  b1: f32[4] = param
-  w2: f32[4,4,2,2] = param
-  w3: f32[12,4] = param
-  forward:
-  i: f32[8,2,2,3] = reshape(x) {shape=[8,2,2,3]}
-  h: f32[8,4,3,4] = conv(i, w1, b1) {pads=[1,1,1,1]}
-  a: f32[8,4,3,4] = relu(h)
-  g: f32[8,4,1,3] = conv(a, w2) {strides=[2,1]}
-  f: f32[8,12] = reshape(g) {shape=[8,12]}
-  y: f32[8,4] = matmul(f, w3)
-  output y = y
-}
-)";
-
 // Which GPUs, how many ranks, at which level of bits, how long.
 struct Training {
   const char* device;
