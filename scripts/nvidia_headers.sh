@@ -1,7 +1,8 @@
-# Fetches NVIDIA's headers of cuBLASLt, NCCL and NVML for the tests that compare our declarations with them, into
-# build/nvidia (7 MB; the wheels of cuBLASLt and NCCL have hundreds of megabytes and are not kept). Run alone, or
-# sourced by ./test, which goes on where there are none: the tests are then skipped.
+# Fetches NVIDIA's headers of cuBLASLt, cuDNN, NCCL and NVML for the tests that compare our declarations with them, into
+# build/nvidia and build/cudnn (8 MB; the wheels of cuBLASLt, cuDNN and NCCL have hundreds of megabytes and are not
+# kept). Run alone, or sourced by ./test, which goes on where there are none: the tests are then skipped.
 cublas_headers_wanted=13.1.0.3
+cudnn_headers_wanted=9.26.0.51
 
 # Of the wheels' files only the headers are written, and of CCCL what the others include.
 keep_nvidia() {
@@ -20,6 +21,8 @@ for wheel in glob.glob(sys.argv[1] + "/*.whl"):
 END
 }
 
+keep_cudnn() { keep_nvidia "$@"; }
+
 fetch_nvidia_headers() {
   # cuBLAS's header includes those of the runtime, of the compiler and one of CCCL.
   local wanted="nvidia-cublas==$cublas_headers_wanted nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88"
@@ -27,6 +30,9 @@ fetch_nvidia_headers() {
   # shellcheck disable=SC2086
   fetch_wheels nvidia "$wanted" "the headers of nvidia-cublas $cublas_headers_wanted, NCCL and NVML" \
     "the comparison with them is" $wanted
+  # A wheel that cannot be had does not keep the others away.
+  fetch_wheels cudnn "$cudnn_headers_wanted" "the headers of nvidia-cudnn-cu13 $cudnn_headers_wanted" \
+    "the comparison with them is" "nvidia-cudnn-cu13==$cudnn_headers_wanted"
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then

@@ -58,6 +58,16 @@ Status check(const BlasLt& library, BlasCode code, const char* call) {
   return error(kind, call, " gave ", library.text(code));
 }
 
+Status check(const Dnn& library, DnnCode code, const char* call) {
+  if (code == dnn_success) return {};
+  const auto is_of = [&](DnnCode group) { return code / 1000 == group / 1000; };
+  const Code kind = code == dnn_no_host_memory || code == dnn_no_device_memory ? Code::out_of_memory
+                    : is_of(dnn_not_supported)                                 ? Code::unsupported
+                    : is_of(dnn_execution_failed)                              ? Code::state_lost
+                                                                               : Code::exhausted;
+  return error(kind, call, " gave ", library.text(code));
+}
+
 Result<std::shared_ptr<Gpu>> Gpu::open(const std::string& libraries, const std::string& cache_folder, int ordinal) {
   EPL_ASSIGN(const Driver* driver, open_driver(libraries));
   const std::lock_guard lock(open_gpus().mutex);
@@ -90,6 +100,7 @@ Gpu::~Gpu() {
     const Current current(*this);
     if (clock_begin_ != nullptr) driver.destroy_event(clock_begin_);
     if (blas_.handle != nullptr) blas_.library->destroy(blas_.handle);
+    if (convolving_.handle != nullptr) convolving_.library->destroy(convolving_.handle);
     for (const auto& [source, loaded] : modules_)
       if (loaded->module != nullptr) driver.unload_module(loaded->module);
   }
@@ -155,6 +166,18 @@ Result<Gpu::Blas> Gpu::blas() {
   EPL_TRY(check(*library, library->create(&made.handle), "cublasLtCreate"));
   blas_ = made;
   return blas_;
+}
+
+Result<Gpu::Convolving> Gpu::convolving() {
+  const std::lock_guard lock(mutex_);
+  if (convolving_.handle != nullptr) return convolving_;
+  EPL_ASSIGN(const Dnn* library, open_dnn(libraries));
+  const Current current(*this);
+  EPL_TRY(current.status());
+  Convolving made{.library = library, .calls = &convolving_calls_};
+  EPL_TRY(check(*library, library->create(&made.handle), "cudnnCreate"));
+  convolving_ = made;
+  return convolving_;
 }
 
 Result<EventHandle> Gpu::clock_begin(StreamHandle on) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backends/cuda/api/blas_lt.h"
+#include "backends/cuda/api/dnn.h"
 #include "backends/cuda/api/driver.h"
 #include "backends/cuda/kernel.h"
 #include "backends/cuda/kernel_cache.h"
@@ -24,6 +25,8 @@ namespace epl::cuda {
 Status check(const Driver& driver, DriverCode code, const char* call);
 // The same of cuBLASLt.
 Status check(const BlasLt& library, BlasCode code, const char* call);
+// The same of cuDNN.
+Status check(const Dnn& library, DnnCode code, const char* call);
 
 class Gpu {
  public:
@@ -69,6 +72,13 @@ class Gpu {
     BlasHandle handle = nullptr;
   };
   Result<Blas> blas();
+  // The same of cuDNN. The handle has one stream at a time: who executes holds `calls`.
+  struct Convolving {
+    const Dnn* library = nullptr;
+    DnnHandle handle = nullptr;
+    std::mutex* calls = nullptr;
+  };
+  Result<Convolving> convolving();
 
   const Driver& driver;
   const std::string libraries;
@@ -92,6 +102,8 @@ class Gpu {
   Context context_ = nullptr;
   EventHandle clock_begin_ = nullptr;
   Blas blas_;
+  Convolving convolving_;
+  std::mutex convolving_calls_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<Loaded>> modules_;
 };

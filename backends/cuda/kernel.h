@@ -136,9 +136,20 @@ struct BlasCall {
   bool splits_sums = false;          // parts of one sum may be computed apart and then added
   int64_t most_workspace_bytes = 0;  // that are kept free for it, whatever the algorithm needs
 };
+// A convolution by cuDNN, or one of its gradients. Tensors are dense and row-major: [batch, channels, sizes...], and
+// the weights [channels, channels of a group, taps...]. The result is float32, in which everything is summed.
+// Arguments: x, w, y, of which one is the result.
+struct DnnCall {
+  enum class What : uint8_t { forward, grad_input, grad_weight };
+  What what = What::forward;
+  DType type = DType::f32;  // of the operands: float32, f16 or bf16
+  Shape x, w, y;
+  std::vector<int64_t> strides, dilations, pads_before, pads_behind;  // of each size
+  int64_t most_workspace_bytes = 0;
+};
 // A call of a library that stands among launches: whoever prepares the kernel asks the library what it needs, which is
 // then part of the workspace. Calls of other libraries become kinds of their own here.
-using LibraryCall = std::variant<std::monostate, BlasCall>;
+using LibraryCall = std::variant<std::monostate, BlasCall, DnnCall>;
 
 struct Launch {
   std::string source;                                     // of equal texts one is compiled

@@ -15,15 +15,22 @@ class PlannedCall final : public PreparedCall {
   const int64_t bytes_;
 };
 
+using Made = Result<std::unique_ptr<PreparedCall>>;
+
+template <class Call>
+Made made(const Call& call, const Target* target, Made (*prepare)(const Call& call, std::shared_ptr<Gpu> gpu)) {
+  EPL_TRY(require(target != nullptr, "without a GPU what a library needs is not known"));
+  if (target->gpu == nullptr)
+    return std::unique_ptr<PreparedCall>(std::make_unique<PlannedCall>(call.most_workspace_bytes));
+  return prepare(call, target->gpu);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<PreparedCall>> prepare_call(const LibraryCall& call, const Target* target) {
-  const auto* blas = std::get_if<BlasCall>(&call);
-  if (blas == nullptr) return std::unique_ptr<PreparedCall>();
-  EPL_TRY(require(target != nullptr, "without a GPU what a library needs is not known"));
-  if (target->gpu == nullptr)
-    return std::unique_ptr<PreparedCall>(std::make_unique<PlannedCall>(blas->most_workspace_bytes));
-  return prepare_blas(*blas, target->gpu);
+  if (const auto* blas = std::get_if<BlasCall>(&call)) return made(*blas, target, prepare_blas);
+  if (const auto* dnn = std::get_if<DnnCall>(&call)) return made(*dnn, target, prepare_dnn);
+  return std::unique_ptr<PreparedCall>();
 }
 
 }  // namespace epl::cuda

@@ -27,5 +27,6 @@ class PreparedCall {
 Result<std::unique_ptr<PreparedCall>> prepare_call(const LibraryCall& call, const Target* target);
 
 Result<std::unique_ptr<PreparedCall>> prepare_blas(const BlasCall& call, std::shared_ptr<Gpu> gpu);
+Result<std::unique_ptr<PreparedCall>> prepare_dnn(const DnnCall& call, std::shared_ptr<Gpu> gpu);
 
 }  // namespace epl::cuda

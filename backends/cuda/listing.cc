@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "backends/cuda/api/blas_lt.h"
+#include "backends/cuda/api/dnn.h"
 #include "backends/cuda/api/driver.h"
 #include "backends/cuda/api/nccl.h"
 #include "backends/cuda/api/nvml.h"
@@ -19,11 +20,9 @@ struct Known {
   bool needed;
 };
 // In the order in which they are opened.
-constexpr Known known[] = {{&driver_row, find_driver, true},
-                           {&nvrtc_row, find_nvrtc, true},
-                           {&blas_lt_row, find_blas_lt, false},
-                           {&nvml_row, find_nvml, false},
-                           {&nccl_row, find_nccl, false}};
+constexpr Known known[] = {{&driver_row, find_driver, true},    {&nvrtc_row, find_nvrtc, true},
+                           {&blas_lt_row, find_blas_lt, false}, {&dnn_row, find_dnn, false},
+                           {&nvml_row, find_nvml, false},       {&nccl_row, find_nccl, false}};
 
 template <size_t N> void copy_text(char (&to)[N], const std::string& text) { std::snprintf(to, N, "%s", text.c_str()); }
 

@@ -8,6 +8,7 @@ namespace epl::cuda {
 
 template <class A, class B>
 constexpr bool alike = sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B>;
+template <> inline constexpr bool alike<void, void> = true;
 template <class Ours, class Theirs> constexpr bool same = false;
 template <class R, class... A, class S, class... B>
   requires(sizeof...(A) == sizeof...(B))

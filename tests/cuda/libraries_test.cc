@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/api/dnn.h"
 #include "backends/cuda/api/library.h"
 #include "backends/cuda/listing.h"
 #include "tests/temporary_folder.h"
@@ -83,6 +84,48 @@ TEST_F(Libraries, AnOlderVersionThanIsWantedIsTooOld) {
   expect_words(found.status(), {"version 13.0", "version 13.1 is the oldest", "the package of tests"});
 }
 
+// A cuDNN of another time: versions that its number says, and functions that it lacks.
+class LibrariesOfConvolutions : public Libraries {
+ protected:
+  // With all functions but `left_out`.
+  Status found(size_t version, const std::string& left_out) {
+    const std::string source = folder / "dnn.c";
+    std::ofstream text(source);
+    text << "unsigned long cudnnGetVersion(void) { return " << version << "; }\n";
+    for (const char* name : names)
+      if (name != left_out) text << "int " << name << "(void) { return 0; }\n";
+    text.close();
+    const std::string command = cat("gcc -shared -fPIC ", source, " -o ", folder / dnn_row.file);
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    return find_dnn(folder.path()).status();
+  }
+  static constexpr const char* names[] = {
+#define EPL_NAME(result, name, symbol, since, parameters) \
+  std::string_view(#symbol) == "cudnnGetVersion" ? "unused" : #symbol,
+      EPL_CUDA_DNN_FUNCTIONS(EPL_NAME)
+#undef EPL_NAME
+  };
+};
+
+TEST_F(LibrariesOfConvolutions, AVersionThatServesIsOpened) { EXPECT_TRUE(found(90200, "").ok()); }
+
+TEST_F(LibrariesOfConvolutions, AnOlderVersionIsTooOld) {
+  expect_words(found(90100, ""),
+               {"cuDNN", "version 9.1)", "too old", "version 9.2 is the oldest", "PyPI: nvidia-cudnn-cu13"});
+}
+
+TEST_F(LibrariesOfConvolutions, WithoutTheBackendInterfaceItIsTooOld) {
+  expect_words(found(70605, "cudnnBackendExecute"),
+               {"version 7.6)", "no cudnnBackendExecute, which version 8.0 brought", "libcudnn9-cuda-13"});
+}
+
+TEST_F(LibrariesOfConvolutions, AMissingOneSaysWhatBringsIt) {
+  const Status status = find_dnn(folder.path()).status();
+  if (status.ok()) GTEST_SKIP() << "the loader finds one";
+  EXPECT_EQ(status.code(), Code::not_found);
+  expect_words(status, {"libcudnn.so.9", "and where the loader looks", "PyPI: nvidia-cudnn-cu13"});
+}
+
 // What the pack opens, in a folder that has none of it: each is listed with what brings it, found or not.
 TEST(ListedLibraries, AreAllThatThePackOpens) {
   const TemporaryFolder nothing;
@@ -105,8 +148,8 @@ TEST(ListedLibraries, AreAllThatThePackOpens) {
       EXPECT_NE(reason.find(one.repository), std::string::npos) << reason;
     }
   }
-  EXPECT_EQ(files, (std::vector<std::string>{"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libnvidia-ml.so.1",
-                                             "libnccl.so.2"}));
+  EXPECT_EQ(files, (std::vector<std::string>{"libcuda.so.1", "libnvrtc.so.13", "libcublasLt.so.13", "libcudnn.so.9",
+                                             "libnvidia-ml.so.1", "libnccl.so.2"}));
 }
 
 TEST(ListedLibraries, AnOlderStructIsRefused) {

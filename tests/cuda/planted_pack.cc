@@ -8,11 +8,13 @@ extern "C" __attribute__((visibility("default"))) const char* epl_planted_tables
   const auto driver = open_driver(folder);
   const auto blas = open_blas_lt(folder);
   const auto nccl = open_nccl(folder);
-  for (const epl::Status& status : {driver.status(), blas.status(), nccl.status()}) {
+  const auto dnn = open_dnn(folder);
+  for (const epl::Status& status : {driver.status(), blas.status(), nccl.status(), dnn.status()}) {
     if (status.ok()) continue;
     why = status.message();
     return why.c_str();
   }
-  *tables = {const_cast<Driver*>(*driver), const_cast<BlasLt*>(*blas), const_cast<Nccl*>(*nccl)};
+  *tables = {const_cast<Driver*>(*driver), const_cast<BlasLt*>(*blas), const_cast<Nccl*>(*nccl),
+             const_cast<Dnn*>(*dnn)};
   return nullptr;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backends/cuda/api/blas_lt.h"
+#include "backends/cuda/api/dnn.h"
 #include "backends/cuda/api/driver.h"
 #include "backends/cuda/api/nccl.h"
 
@@ -12,6 +13,7 @@ struct PackTables {
   Driver* driver = nullptr;
   BlasLt* blas = nullptr;
   Nccl* nccl = nullptr;
+  Dnn* dnn = nullptr;
 };
 
 }  // namespace epl::cuda

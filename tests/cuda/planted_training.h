@@ -22,6 +22,7 @@ inline PackTables pack;  // of the pack that trains
 inline Driver driver;    // the functions as they are
 inline BlasLt blas;
 inline Nccl nccl;
+inline Dnn dnn;
 
 // Which GPUs, how many ranks, at which level of bits, how long.
 struct Training {
@@ -30,6 +31,7 @@ struct Training {
   const char* level;
   int steps;
   const char* keys = "";
+  std::string_view model = dropout_mlp;
 };
 
 class PlantedTraining : public ::testing::Test {
@@ -44,7 +46,7 @@ class PlantedTraining : public ::testing::Test {
     auto* tables = reinterpret_cast<const char* (*)(const char*, PackTables*)>(::dlsym(library, "epl_planted_tables"));
     const char* missing = tables(EPL_TEST_PLANTED, &pack);
     ASSERT_EQ(missing, nullptr) << missing;
-    driver = *pack.driver, blas = *pack.blas, nccl = *pack.nccl;
+    driver = *pack.driver, blas = *pack.blas, nccl = *pack.nccl, dnn = *pack.dnn;
   }
   void TearDown() override {
     if (machine_ != nullptr) set("reset");
@@ -68,7 +70,7 @@ class PlantedTraining : public ::testing::Test {
     Outcome out;
     const Status status = train(training, out);
     // What is wrong ends here.
-    *pack.driver = driver, *pack.blas = blas, *pack.nccl = nccl;
+    *pack.driver = driver, *pack.blas = blas, *pack.nccl = nccl, *pack.dnn = dnn;
     if (!status.ok()) out.found += status.to_string() + "\n";
     const std::lock_guard lock(mutex_);
     out.found += said("epl_test_machine_findings") + (plant == nullptr ? "" : said("epl_test_machine_last_error"));
@@ -86,8 +88,8 @@ class PlantedTraining : public ::testing::Test {
       const std::lock_guard lock(mutex_);
       log_ += cat(line, "\n");
     };
-    EPL_ASSIGN(PlanOptions options,
-               layout_options(GraphModel::parse(dropout_mlp), training.ranks, at_level(training.level, training.keys)));
+    EPL_ASSIGN(PlanOptions options, layout_options(GraphModel::parse(training.model), training.ranks,
+                                                   at_level(training.level, training.keys)));
     options.device = training.device;
     const auto plan = CompiledPlan::create(host, options);
     Status status = plan.status();

@@ -32,14 +32,20 @@ void add_cast(Kernel& kernel, DType from, DType to, int64_t count, Argument x, A
   kernel.launches.push_back(launch_threads(program({half_file}, body), "cast", count, {x, y}));
 }
 
+// A library may be missing, which is found when the whole kernel is prepared: then no other row for float32 is asked.
+bool calls_a_library(const Kernel& kernel) {
+  return std::ranges::any_of(kernel.launches,
+                             [](const Launch& one) { return !std::holds_alternative<std::monostate>(one.call); });
+}
+
 Result<Kernel> in_float32(const Query& wide) {
   Status refused = unsupported("no row for float32");
   for (Rows (*family)() : {conv_rows, picked_linear_rows, softmax_rows}) {
     for (const Row& row : family()) {
       if (wide.op != row.op || std::ranges::find(row.dtypes, DType::f32) == row.dtypes.end()) continue;
       Result<Kernel> made = row.make(wide);
-      if (made.ok()) return made;
-      refused = made.status();
+      if (made.ok() && !calls_a_library(*made)) return made;
+      if (!made.ok()) refused = made.status();
     }
   }
   return refused;

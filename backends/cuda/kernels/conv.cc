@@ -4,6 +4,7 @@
 
 #include "backends/cuda/generate/product.h"
 #include "backends/cuda/generate/steps.h"
+#include "backends/cuda/kernels/conv_dnn.h"
 #include "backends/cuda/kernels/conv_geometry.h"
 #include "backends/cuda/kernels/conv_winograd.h"
 #include "backends/cuda/kernels/rows.h"
@@ -163,10 +164,13 @@ Result<Kernel> grad_weight(const Query& q) {
 }  // namespace
 
 Rows conv_rows() {
-  return {{"conv", "conv_winograd", conv_operands, winograd_forward},
+  return {{"conv", "conv_dnn", conv_operands, dnn_forward},
+          {"conv", "conv_winograd", conv_operands, winograd_forward},
           {"conv", "conv_ordered", conv_operands, forward},
+          {"conv_grad_input", "conv_grad_input_dnn", conv_operands, dnn_grad_input},
           {"conv_grad_input", "conv_grad_input_winograd", conv_operands, winograd_grad_input},
           {"conv_grad_input", "conv_grad_input_ordered", conv_operands, grad_input},
+          {"conv_grad_weight", "conv_grad_weight_dnn", conv_operands, dnn_grad_weight},
           {"conv_grad_weight", "conv_grad_weight_winograd", conv_operands, winograd_grad_weight},
           {"conv_grad_weight", "conv_grad_weight_ordered", conv_operands, grad_weight}};
 }
