@@ -132,12 +132,16 @@ void World::disconnect() {
     rank->groups.clear();
     rank->world.reset();
   }
+  absent_.clear();
 }
 
 Status World::make_world() {
   disconnect();
-  EPL_ASSIGN(auto group, ranks_.device()->create_group("world", ranks_.count()));
+  EPL_ASSIGN(auto group, ranks_.device()->create_group("world", size()));
   for (const auto& rank : ranks_) rank->world = std::move(group[static_cast<size_t>(rank->number)]);
+  // A rank that leaves ends the group of all.
+  std::erase(group, nullptr);
+  absent_ = std::move(group);
   return {};
 }
 
