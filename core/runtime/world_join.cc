@@ -1,6 +1,7 @@
 // How the ranks of a world find each other: the group of all ranks, and the groups that programs name.
 #include <algorithm>
 
+#include "core/backend/two_level.h"
 #include "core/base/hash.h"
 #include "core/base/shown.h"
 #include "core/runtime/facts.h"
@@ -67,6 +68,7 @@ Status World::make_all_groups(const Stop& stop, FunctionRef<Status()> checks) {
 
 // Of each axis that a program names the subgroup of the world that the rank is in.
 Status World::make_groups(LocalRank& rank) {
+  const bool levels = plan_->options().strategy.flag("communication.hierarchical");
   for (const Entry& entry : plan_->entries()) {
     Groups& groups = rank.groups_of_entry.emplace_back();
     groups.world = rank.world.get();
@@ -80,6 +82,9 @@ Status World::make_groups(LocalRank& rank) {
       auto& group = rank.groups[name];
       if (!group) {
         EPL_ASSIGN(group, rank.world->split(name, members));
+        if (levels && wanted.virtual_device < 0) {
+          EPL_ASSIGN(group, in_two_levels(std::move(group), members, CostModel(plan_->device()->machine())));
+        }
       }
       groups.of_program.push_back(group.get());
     }
