@@ -55,6 +55,9 @@ TEST(Representatives, AreInARehearsalOfVeryManyRanks) {
   ASSERT_TRUE(rehearsal.ok()) << rehearsal.status().to_string();
   ASSERT_EQ(rehearsal->trace.ranks.size(), 1u);
   EXPECT_GT(rehearsal->trace.end(), rehearsal->trace.begin());
+  const Overview overview = make_overview(**plan, *rehearsal);
+  ASSERT_EQ(overview.rows.size(), 1u);
+  EXPECT_EQ(overview.rows.front().ranks.size(), 1024u) << "the row is of all of them";
   const auto few =
       rehearse(test_host(2), *layout_plan(layout_options(GraphModel::parse(model(32)), 8, at_level("run", ""))));
   ASSERT_TRUE(few.ok()) << few.status().to_string();
