@@ -15,10 +15,24 @@ constexpr int64_t first_in_files = first_address + (int64_t{1} << 61);
 
 // What buffers, streams, events and communicators share; it outlives the device where they do.
 struct World {
-  explicit World(const Machine& machine) : cost(machine) {}
+  World(const Machine& machine, std::span<const int> represented) : cost(machine) {
+    for (const int rank : represented) {
+      here.resize(std::max(here.size(), static_cast<size_t>(rank) + 1), false);
+      here[static_cast<size_t>(rank)] = true;
+    }
+  }
   std::mutex& lock() { return simulation.mutex; }
   const Machine& machine() const { return cost.machine(); }
+  // Of these ranks, how many come to what they do together.
+  int count_here(std::span<const int> ranks) const {
+    if (here.empty()) return static_cast<int>(ranks.size());
+    const auto is_here = [&](int rank) {
+      return static_cast<size_t>(rank) < here.size() && here[static_cast<size_t>(rank)];
+    };
+    return static_cast<int>(std::ranges::count_if(ranks, is_here));
+  }
   const CostModel cost;
+  std::vector<bool> here;  // by rank, those that are represented; empty: all are
   Simulation simulation;
   std::atomic<int64_t> in_use{0};
   std::atomic<int64_t> next_address{first_address}, next_in_files{first_in_files};
@@ -123,7 +137,7 @@ struct SimWay {
   static Status fits(int, const Collective&) { return {}; }
   static std::shared_ptr<CollectiveCall> begin(Group& group, const Collective& call, std::span<const int> ranks) {
     auto collective = std::make_shared<CollectiveCall>();
-    collective->ranks = static_cast<int>(ranks.size());
+    collective->ranks = group.shared->count_here(ranks);
     const auto [first, last] = std::ranges::minmax(ranks);
     collective->cost = group.shared->cost.collective(call, {std::ssize(ranks), first, last});
     return collective;
@@ -139,8 +153,8 @@ struct SimWay {
 
 class SimDevice final : public Device {
  public:
-  SimDevice(const Machine& machine, std::shared_ptr<Device> planned_for)
-      : world_(std::make_shared<World>(machine)), planned_for_(std::move(planned_for)) {
+  SimDevice(const Machine& machine, std::shared_ptr<Device> planned_for, std::span<const int> represented)
+      : world_(std::make_shared<World>(machine, represented)), planned_for_(std::move(planned_for)) {
     for (const Machine::Ranks& kind : machine.kinds)
       kinds_.push_back(std::make_unique<SimDevice>(world_, planned_for_, kind.speed));
   }
@@ -206,8 +220,9 @@ class SimDevice final : public Device {
 
 }  // namespace
 
-std::shared_ptr<Device> make_device(const Machine& machine, std::shared_ptr<Device> planned_for) {
-  return std::make_shared<SimDevice>(machine, std::move(planned_for));
+std::shared_ptr<Device> make_device(const Machine& machine, std::shared_ptr<Device> planned_for,
+                                    std::span<const int> represented) {
+  return std::make_shared<SimDevice>(machine, std::move(planned_for), represented);
 }
 
 }  // namespace epl::sim
@@ -219,7 +234,8 @@ EPL_BACKEND(sim) {
           .doc = "virtual time and no numbers: for predictions and jobs larger than the machine",
           .open = [](const Host& host, const DeviceOptions& options) -> Result<std::shared_ptr<Device>> {
             // The program is the one of the other device: its kernels, its fusion, its memory.
-            if (options.stands_for) return sim::make_device(options.stands_for->machine(), options.stands_for);
+            if (options.stands_for)
+              return sim::make_device(options.stands_for->machine(), options.stands_for, options.represented);
             EPL_ASSIGN(auto cpu, open_device("cpu", host, options));
             const Machine machine = cpu->machine();
             return sim::make_device(machine, std::move(cpu));

@@ -78,7 +78,7 @@ const Row* search(const Book& book, const std::vector<const Row*>& rows) {
   SearchSpace space{.rows = {find_pipeline("1F1B"), find_pipeline("interleaved")},
                     .stages = {stages.begin(), stages.end()},
                     .chunks = {chunks.begin(), chunks.end()},
-                    .offload = {false}};
+                    .offload = {SearchOffload::nothing}};
   Pick pick;
   for (const auto& [samples, micro_batches, shards] : sizes) {
     space.micro_batches = {micro_batches};

@@ -15,7 +15,7 @@ constexpr Default all_defaults[] = {
     {.name = "ZeRO-2, states in the host, computed again",
      .source = "ZeRO-Offload (Ren and others, 2021)",
      .shards = SearchShards::gradients,
-     .offload = true,
+     .offload = SearchOffload::states,
      .again = true},
     {.name = "stages, 1F1B", .source = "PipeDream (Narayanan and others, 2019)", .schedule = "1F1B"},
     {.name = "stages, 1F1B, computed again",
@@ -95,7 +95,7 @@ bool fits(const SearchProblem& problem, SearchCandidate& plan) {
   const int64_t wanted = plan.stages > 1 ? std::min<int64_t>(each, 4 * plan.stages) : 1;
   for (plan.micro_batches = wanted; plan.micro_batches <= each; ++plan.micro_batches) {
     if (each % plan.micro_batches != 0 || !is_possible(problem, plan)) continue;
-    if (problem.bytes <= 0 || cost_of(problem, plan).bytes <= problem.bytes) return true;
+    if (is_within_limits(problem, cost_of(problem, plan))) return true;
   }
   return false;
 }

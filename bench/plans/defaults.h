@@ -15,7 +15,7 @@ struct Default {
   const char* schedule = "";  // of the fewest stages that fit, from two on; empty: one stage
   int chunks = 1;
   SearchShards shards = SearchShards::nothing;
-  bool offload = false;  // the optimizer's states
+  SearchOffload offload = SearchOffload::nothing;
   bool again = false;    // every layer is computed again from what comes in
   bool experts = false;  // shared out over as many ranks as may be
 };

@@ -14,8 +14,8 @@ using credibility::Transformer;
 
 // GPT: "Language Models are Few-Shot Learners" (Brown and others, 2020), table 2.1, and the 39 billion of Narayanan and
 // others, 2021. BERT: Devlin and others, 2018. LLaMA: "The Llama 3 Herd of Models", 2024, table 3. Mixtures of experts:
-// "GLaM" (Du and others, 2021), table 4, "M6-T" (Yang and others, 2021),
-// and "Whale" (Jia and others, 2022).
+// "GLaM" (Du and others, 2021), table 4, "M6-T" (Yang and others, 2021), "Whale" (Jia and others, 2022), and "M6-10T"
+// (Lin and others, 2021), whose experts are ten trillion parameters here.
 constexpr Model all_models[] = {
     {"bert-large", {.hidden = 1024, .layers = 24, .heads = 16, .sequence = 512, .vocabulary = 30720}},
     {"gpt-125m", {.hidden = 768, .layers = 12, .heads = 12, .sequence = 1024, .vocabulary = 51200}},
@@ -62,14 +62,21 @@ constexpr Model all_models[] = {
      960,
      1,
      1},
+    {"m6-moe-10t",
+     {.hidden = 1024, .layers = 48, .heads = 16, .sequence = 512, .vocabulary = 21248, .inner = 9984},
+     10240,
+     1,
+     1},
     {"m6-t-100b", {.hidden = 1024, .layers = 24, .heads = 16, .sequence = 512, .vocabulary = 21248}, 512, 2},
 };
 
 constexpr double gb = 1e9;
+// A host of eight V100 with 736 GiB, as Alibaba's ecs.gn6e-c12g1.24xlarge has.
+constexpr double host_of_v100 = 736.0 * 1024 * 1024 * 1024 / 8;
 constexpr Cluster all_clusters[] = {
     {"a100", "a100"},
     {"h100", "h100"},
-    {"v100", "v100.json"},
+    {"v100", "v100.json", 8, 0, 0, host_of_v100},
     {"l4", "l4"},
     {"rtx4090", "rtx4090"},
     {"cpu", "", 16, 4 * gb, 1.25e9},
@@ -250,6 +257,7 @@ Result<SearchProblem> problem_of(const Pair& pair, const std::string& folder) {
   problem.ranks = pair.ranks;
   problem.batch = pair.batch;
   problem.bytes = hosts.bytes;
+  problem.beside_bytes = cluster->beside;
   return problem;
 }
 

@@ -26,6 +26,7 @@ struct Cluster {
   int64_t host = 8;         // ranks of a host
   double core_bytes = 0;    // that a core has; 0: the device is no core
   double core_network = 0;  // bytes per second of a core to other hosts
+  double beside = 0;        // bytes of the host's memory for each of its ranks; 0: no limit
 };
 
 struct Pair {

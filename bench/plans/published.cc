@@ -11,8 +11,9 @@ namespace {
 
 // Narayanan and others, 2021, table 2: eight ways of a split and twelve stages, on 768 and 1,536 GPUs. MegaScale (Jiang
 // and others, 2024), section 6.1: eight of both, six runs of layers each. "The Llama 3 Herd of Models", table 4: 16
-// stages, gradients shared out. Whale (Jia and others, 2022): experts over all ranks. Rows with "as" have the layout of
-// another number of GPUs.
+// stages, gradients shared out. Whale (Jia and others, 2022): experts over all ranks, with Adafactor, whose states are
+// next to nothing. M6-10T (Lin and others, 2021) has weights in the hosts' memory beside that. Rows with "as" have the
+// layout of another number of GPUs.
 constexpr Published all_published[] = {
     {.source = "Megatron-LM 2021",
      .pair = {"gpt-175b", "a100", 768, 1536},
@@ -59,7 +60,15 @@ constexpr Published all_published[] = {
      .pair = {"m6-moe-1t", "v100", 480, 3840},
      .experts = 480,
      .samples = 8,
-     .way = -1},
+     .way = -1,
+     .states = 0},
+    {.source = "M6-10T 2021",
+     .pair = {"m6-moe-10t", "v100", 512, 4096},
+     .experts = 512,
+     .samples = 8,
+     .way = -1,
+     .states = 0,
+     .offload = SearchOffload::weights},
 };
 constexpr double slow_ranks = 0.01, slower = 1.2;
 
@@ -75,6 +84,7 @@ SearchCandidate plan_of(const Published& row, const SearchProblem& problem) {
   plan.copies = problem.ranks / row.tensor / row.stages;
   plan.micro_batches = problem.batch / plan.copies / row.samples;
   plan.shards = row.shards;
+  plan.offload = row.offload;
   plan.begins = even_begins(static_cast<int64_t>(problem.layers.size()) - 2, row.stages * row.chunks);
   for (const int kind : problem.layers) {
     const auto ways = static_cast<int>(problem.forms[plan.form].kinds[kind].again.size());
@@ -94,7 +104,7 @@ Result<Scaled> compare_published(const Published& row, const std::string& folder
   const SearchCost cost = cost_of(problem, theirs);
   Scaled out;
   out.theirs = {row.source, theirs, simulate_step(problem, theirs).seconds, cost.seconds};
-  out.fits = cost.bytes <= problem.bytes;
+  out.fits = is_within_limits(problem, cost);
   EPL_ASSIGN(out.picked, pick(problem));
   const std::clock_t begin = std::clock();
   const SearchStep step = simulate_step(problem, out.picked.candidate, {.share = slow_ranks, .slower = slower});

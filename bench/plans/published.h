@@ -16,6 +16,8 @@ struct Published {
   SearchShards shards = SearchShards::nothing;
   int64_t samples = 1;  // of a call
   int way = 0;          // of all layers' ways to compute again; -1: the one that keeps least
+  double states = -1;   // bytes of an optimizer's states for each of a weight; -1: those of Adam
+  SearchOffload offload = SearchOffload::nothing;
 };
 std::span<const Published> published();
 

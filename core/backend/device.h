@@ -233,6 +233,9 @@ struct DeviceOptions {
   int64_t room_bytes = int64_t{32} << 20;
   // Of a simulated device: the one that it goes through steps for, at that one's speed. Null: the processor.
   std::shared_ptr<Device> stands_for = nullptr;
+  // Of a simulated device: those ranks of the job that steps are gone through for. Their groups wait for no others, and
+  // take as long as with all. Empty: all.
+  std::vector<int> represented = {};
   // By whose numbers plans are decided, instead of those that the backend knows.
   std::shared_ptr<const Machine> machine = nullptr;
 };

@@ -31,6 +31,9 @@ class TraceRows {
       held_.emplace_back(entry.programs[t], entry.locals[t]);
     }
     for (const RankTrace& rank : trace.ranks) add(rank);
+    if (std::ssize(trace.ranks) == plan.options().ranks) return;
+    // Those of the trace represent all of their virtual device.
+    for (Overview::Row& row : rows_) row.ranks = plan.mesh(row.virtual_device).device.ranks;
   }
   std::vector<Overview::Row> take() { return std::move(rows_); }
 

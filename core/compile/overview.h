@@ -15,7 +15,7 @@ namespace epl {
 // A step in virtual time (core/runtime/rehearsal.h).
 struct Rehearsal {
   std::string device;
-  StepTrace trace;  // of the plan's first entry, of all ranks
+  StepTrace trace;  // of the plan's first entry, of all ranks or of those that represent all
 };
 
 struct Overview {

@@ -60,6 +60,22 @@ SearchShards searched_shards(std::string_view level) {
                                          : static_cast<SearchShards>(found - std::begin(shard_levels));
 }
 
+// What a key allows. Other values than these two are in no candidate.
+std::vector<SearchOffload> searched_offload(const Strategy& strategy) {
+  if (strategy.text("offload.level") != "v0") return {SearchOffload::nothing};
+  const std::vector<std::string> values = comma_separated(strategy.text("offload.values"));
+  if (values.empty()) return {SearchOffload::states, SearchOffload::weights};
+  const bool weights = std::ranges::find(values, "weights") != values.end();
+  return {weights ? SearchOffload::weights : SearchOffload::states};
+}
+
+// Gradients of one micro-batch go too (SearchOffload), but not of one whose update is its own.
+std::string offloaded_values(const Strategy& strategy, const SearchCandidate& candidate) {
+  if (candidate.offload == SearchOffload::states) return "states";
+  const bool gradients = candidate.micro_batches == 1 && strategy.text("batch.semantics") == "global";
+  return gradients ? "states, weights, gradients" : "states, weights";
+}
+
 }  // namespace
 
 Status check_searchable(const Strategy& strategy) {
@@ -111,7 +127,7 @@ Strategy of_shared_experts(Strategy strategy, const std::string& pattern, int64_
   return strategy;
 }
 
-SearchSpace space_of(const Strategy& strategy, bool moves_states) {
+SearchSpace space_of(const Strategy& strategy, bool moves) {
   const Attributes& config = strategy.config;
   SearchSpace space;
   if (config.has("pipeline.strategy")) {
@@ -126,8 +142,8 @@ SearchSpace space_of(const Strategy& strategy, bool moves_states) {
   const bool ranks_first = config.has("batch.order") && strategy.text("batch.order") == "ranks";
   if (ranks_first) space.shards = {SearchShards::nothing, SearchShards::states};
   if (config.has("zero.level")) space.shards = {searched_shards(strategy.text("zero.level"))};
-  if (!moves_states) space.offload = {false};
-  if (config.has("offload.level")) space.offload = {strategy.text("offload.level") == "v0"};
+  if (!moves) space.offload = {SearchOffload::nothing};
+  if (config.has("offload.level")) space.offload = searched_offload(strategy);
   return space;
 }
 
@@ -143,8 +159,9 @@ Strategy with_candidate(Strategy strategy, const SearchProblem& problem, const S
     if (candidate.row->chunks == 0) set_open(strategy, "pipeline.virtual_stages", cat(candidate.chunks));
   }
   set_open(strategy, "zero.level", std::string(shard_levels[static_cast<size_t>(candidate.shards)]));
-  if (candidate.offload) set_open(strategy, "offload.values", "states");
-  set_open(strategy, "offload.level", candidate.offload ? "v0" : "");
+  const bool moves = candidate.offload != SearchOffload::nothing;
+  if (moves) set_open(strategy, "offload.values", offloaded_values(strategy, candidate));
+  set_open(strategy, "offload.level", moves ? "v0" : "");
   // Which results are computed again follows from the bytes that there are.
   const bool again = std::ranges::any_of(candidate.again, [](int way) { return way > 0; });
   if (again && problem.bytes > 0 && !strategy.config.has("gradient_checkpoint.type"))

@@ -22,8 +22,8 @@ std::string pattern_of_experts(const Graph& graph);
 std::vector<int64_t> experts_to_try(int64_t ranks);
 // As of_one_copy, with as many copies as share out the experts.
 Strategy of_shared_experts(Strategy strategy, const std::string& pattern, int64_t experts);
-// `moves_states`: they may lie in another memory.
-SearchSpace space_of(const Strategy& strategy, bool moves_states);
+// `moves`: the optimizer's states and weights may lie in another memory.
+SearchSpace space_of(const Strategy& strategy, bool moves);
 // With what a candidate says. Keys that are set stay as they are. `experts`: their pattern.
 Strategy with_candidate(Strategy strategy, const SearchProblem& problem, const SearchCandidate& candidate,
                         const std::string& experts = {});

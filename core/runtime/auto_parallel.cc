@@ -178,6 +178,7 @@ class Parallel {
     // Independent ones have units of their own.
     if (options_.strategy.text("batch.semantics") != "global") problem.units = 0;
     problem.beside = memory_for_states();
+    problem.beside_bytes = bytes_beside(problem);
     if (options_.strategy.config.has("gradient_checkpoint.type")) keep_all(problem);
     return problem;
   }
@@ -188,6 +189,13 @@ class Parallel {
     const Attributes& set = options_.strategy.config;
     const bool asks = set.has("offload.folder") || set.has("offload.level");
     return kind == MemoryKind::file && !asks ? MemoryKind::device : kind;
+  }
+
+  // What a machine says; 0: nothing.
+  static double bytes_beside(const SearchProblem& problem) {
+    const std::vector<Machine::Memory>& memories = problem.cost.machine().memories;
+    const auto found = std::ranges::find(memories, problem.beside, &Machine::Memory::kind);
+    return found == memories.end() || problem.beside == MemoryKind::device ? 0 : static_cast<double>(found->bytes);
   }
 
   Status add_experts() {

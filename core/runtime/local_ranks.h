@@ -2,6 +2,7 @@
 // Thread safety: one caller at a time; `each` runs its body on a thread for each rank.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -31,7 +32,7 @@ struct LocalRank {
 class LocalRanks {
  public:
   LocalRanks(std::shared_ptr<Device> device, int first) : device_(std::move(device)), first_(first) {}
-  // The next rank, in the order of their numbers.
+  // The next rank, in the order of their numbers, which follow each other unless some represent others.
   void add(std::unique_ptr<LocalRank> rank) { ranks_.push_back(std::move(rank)); }
   // Where several ranks run at the same time. Without threads they run one after another.
   void use(std::shared_ptr<Teams> threads) { threads_ = std::move(threads); }
@@ -39,8 +40,11 @@ class LocalRanks {
   const std::shared_ptr<Device>& device() const { return device_; }
   int first() const { return first_; }  // number
   int count() const { return static_cast<int>(ranks_.size()); }
-  bool has(int number) const { return number >= first_ && number < first_ + count(); }
-  LocalRank& at(int number) const { return *ranks_[static_cast<size_t>(number - first_)]; }
+  bool has(int number) const {
+    const auto found = find(number);
+    return found != ranks_.end() && (*found)->number == number;
+  }
+  LocalRank& at(int number) const { return **find(number); }
   LocalRank& front() const { return *ranks_.front(); }
   auto begin() const { return ranks_.begin(); }
   auto end() const { return ranks_.end(); }
@@ -62,6 +66,10 @@ class LocalRanks {
   }
 
  private:
+  std::vector<std::unique_ptr<LocalRank>>::const_iterator find(int number) const {
+    return std::ranges::lower_bound(ranks_, number, {}, [](const auto& rank) { return rank->number; });
+  }
+
   const std::shared_ptr<Device> device_;
   const int first_;
   std::vector<std::unique_ptr<LocalRank>> ranks_;

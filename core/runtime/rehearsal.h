@@ -3,12 +3,17 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "core/compile/overview.h"
 
 namespace epl {
 
-// The trace refers to the plan's programs.
+// The first rank of each virtual device, where these represent all: the others have the same program and make the same
+// calls at the same time, on devices and over links that are alike. Empty: they do not.
+std::vector<int> representatives_of(const CompiledPlan& plan);
+
+// The trace refers to the plan's programs. Of very many ranks it has those that represent all.
 Result<Rehearsal> rehearse(const Host& host, const std::shared_ptr<const CompiledPlan>& plan);
 
 // Of a step that trains, as a mean over the shapes that a batch may have.

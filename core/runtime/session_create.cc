@@ -1,6 +1,7 @@
 // How a session begins: its ranks in this process with their memory, and room for what steps give.
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "core/compile/plan_memory.h"
@@ -18,6 +19,15 @@ Result<int> count_local_ranks(const CompiledPlan& plan, const SessionOptions& op
   if (count < world && !options.rendezvous)
     return invalid("a session of ", count, " of ", world, " ranks needs a rendezvous, where it finds the others");
   return count;
+}
+
+// Ascending.
+Result<std::vector<int>> local_ranks_of(const CompiledPlan& plan, const SessionOptions& options) {
+  if (!options.represented.empty()) return options.represented;
+  EPL_ASSIGN(const int count, count_local_ranks(plan, options));
+  std::vector<int> ranks(static_cast<size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), options.first_rank);
+  return ranks;
 }
 
 // By entry and virtual device, the first unit of each shard of the batch that a rank here gives already.
@@ -66,9 +76,10 @@ Result<std::unique_ptr<LocalRank>> make_rank(const Host& host, Device& device, c
 
 Result<LocalRanks> make_ranks(const Host& host, const CompiledPlan& plan, const SessionOptions& options) {
   LocalRanks ranks(options.device ? options.device : plan.device(), options.first_rank);
-  EPL_ASSIGN(const int count, count_local_ranks(plan, options));
+  EPL_ASSIGN(const std::vector<int> numbers, local_ranks_of(plan, options));
+  const auto count = static_cast<int>(numbers.size());
   GivenShards given;
-  for (int r = options.first_rank; r < options.first_rank + count; ++r) {
+  for (const int r : numbers) {
     EPL_ASSIGN(auto rank, make_rank(host, ranks.device()->of_rank(r), plan, options, r, given));
     ranks.add(std::move(rank));
   }

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/backend/device.h"
 #include "core/base/stop.h"
@@ -13,6 +14,7 @@ struct SessionOptions {
   uint64_t seed = 0;
   std::shared_ptr<Device> device;            // null: the plan's; else one that stands for it
   int first_rank = 0, ranks = 0;             // [first_rank, first_rank + ranks); 0: all of them
+  std::vector<int> represented = {};         // DeviceOptions::represented of `device`; the others have no memory
   std::shared_ptr<Rendezvous> rendezvous;    // where some live elsewhere
   Secret secret{};                           // that they share: Joining::secret
   std::string address = "127.0.0.1";         // under which they reach this process

@@ -53,7 +53,7 @@ class World {
 
   const SessionOptions& options() const { return options_; }
   int size() const { return static_cast<int>(plan_->options().ranks); }  // ranks
-  bool over_processes() const { return ranks_.count() < size(); }
+  bool over_processes() const { return options_.represented.empty() && ranks_.count() < size(); }
   const LocalRanks& ranks() const { return ranks_; }  // of this process
   bool is_local(int rank) const { return ranks_.has(rank); }
   const Processes& processes() const { return processes_; }
@@ -122,6 +122,7 @@ class World {
   const HostState& host_state_;
   CurrentCall call_;  // outlives the groups, which keep what they were told
   const LocalRanks ranks_;
+  std::vector<std::unique_ptr<Communicator>> absent_;  // of ranks that others represent
   int joins_ = 0;                                      // of the world, over processes
   std::vector<std::unique_ptr<Communicator>> before_;  // the ranks' old world, until the new one stands
   std::vector<std::unique_ptr<PendingJoin>> pending_;  // by local rank; none where nobody is on the way

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/backend/two_level.h"
 #include "core/base/hash.h"
 #include "core/base/shown.h"
 #include "core/runtime/facts.h"
@@ -68,6 +69,7 @@ Status World::make_all_groups(const Stop& stop, FunctionRef<Status()> checks) {
 
 // Of each axis that a program names the subgroup of the world that the rank is in.
 Status World::make_groups(LocalRank& rank) {
+  const bool levels = plan_->options().strategy.flag("communication.hierarchical");
   for (const Entry& entry : plan_->entries()) {
     Groups& groups = rank.groups_of_entry.emplace_back();
     groups.world = rank.world.get();
@@ -81,6 +83,9 @@ Status World::make_groups(LocalRank& rank) {
       auto& group = rank.groups[name];
       if (!group) {
         EPL_ASSIGN(group, rank.world->split(name, members));
+        if (levels && wanted.virtual_device < 0) {
+          EPL_ASSIGN(group, in_two_levels(std::move(group), members, CostModel(plan_->device()->machine())));
+        }
       }
       groups.of_program.push_back(group.get());
     }
@@ -145,12 +150,16 @@ void World::disconnect() {
     rank->groups.clear();
     rank->world.reset();
   }
+  absent_.clear();
 }
 
 Status World::make_world() {
   disconnect();
-  EPL_ASSIGN(auto group, ranks_.device()->create_group("world", ranks_.count()));
+  EPL_ASSIGN(auto group, ranks_.device()->create_group("world", size()));
   for (const auto& rank : ranks_) rank->world = std::move(group[static_cast<size_t>(rank->number)]);
+  // A rank that leaves ends the group of all.
+  std::erase(group, nullptr);
+  absent_ = std::move(group);
   return {};
 }
 

@@ -42,10 +42,12 @@ std::vector<const PipelineRow*> rows_of(const SearchSpace& space) {
   return rows;
 }
 
-// But for micro-batches and, without `by_memory`, memory.
+// But for micro-batches and, without `by_memory`, memory. Weights go to another memory only where that is faster than
+// all that leaves them where they are.
 bool are_alike(const SearchCandidate& a, const SearchCandidate& b, bool by_memory) {
+  const bool moves_weights = a.offload == SearchOffload::weights || b.offload == SearchOffload::weights;
   return a.form == b.form && a.row == b.row && a.stages == b.stages && a.chunks == b.chunks && a.copies == b.copies &&
-         (!by_memory || (a.shards == b.shards && a.offload == b.offload));
+         (!by_memory || (a.shards == b.shards && (a.offload == b.offload || moves_weights)));
 }
 
 class PlanSearch {
@@ -110,7 +112,7 @@ class PlanSearch {
          {SearchShards::nothing, SearchShards::states, SearchShards::gradients, SearchShards::weights}) {
       if (!may_be(space_.shards, shards)) continue;
       one.shards = shards;
-      for (const bool offload : {false, true}) {
+      for (const auto offload : {SearchOffload::nothing, SearchOffload::states, SearchOffload::weights}) {
         if (!may_be(space_.offload, offload)) continue;
         one.offload = offload;
         if (!is_possible(problem_, one)) continue;
@@ -203,7 +205,8 @@ std::string print_candidate(const SearchProblem& problem, const SearchCandidate&
   parts.push_back(candidate.micro_batches == 1 ? std::string("1 micro-batch")
                                                : cat(candidate.micro_batches, " micro-batches"));
   if (candidate.copies > 1) parts.push_back(cat("zero.level = ", levels[static_cast<size_t>(candidate.shards)]));
-  if (candidate.offload) parts.push_back("states in another memory");
+  if (candidate.offload == SearchOffload::states) parts.push_back("states in another memory");
+  if (candidate.offload == SearchOffload::weights) parts.push_back("weights and states in another memory");
   const auto again = std::ranges::count_if(candidate.again, [](int way) { return way > 0; });
   if (again > 0) parts.push_back(cat(again, " of ", candidate.again.size(), " layers computed again"));
   return join(parts, ", ");

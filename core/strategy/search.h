@@ -21,7 +21,7 @@ struct SearchSpace {
   std::vector<int> stages, chunks;
   std::vector<int64_t> micro_batches;
   std::vector<SearchShards> shards;
-  std::vector<bool> offload;
+  std::vector<SearchOffload> offload;
 };
 
 struct SearchLimits {

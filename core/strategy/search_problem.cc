@@ -52,6 +52,7 @@ SearchShape::SearchShape(const SearchProblem& problem, const SearchCandidate& ca
       shape_(candidate.shape()),
       shards_(candidate.shards),
       offload_(candidate.offload),
+      gradients_beside_(offload_ == SearchOffload::weights && candidate.micro_batches == 1),
       samples_(static_cast<double>(problem.batch) / static_cast<double>(candidate.copies * candidate.micro_batches)),
       runs_(shape_.stages()) {
   const SearchForm& form = problem.forms[candidate.form];
@@ -95,9 +96,11 @@ double SearchShape::gradients_share(double copies) const {
 }
 
 double SearchShape::share(double copies) const {
-  const double states = shards_ >= SearchShards::states ? problem_.states / copies : problem_.states;
-  const double weights = shards_ >= SearchShards::weights ? 1 / copies : 1;
-  return weights + sums_ * gradients_share(copies) + (offload_ ? 0 : states);
+  double share = gradients_beside_ ? 0 : sums_ * gradients_share(copies);
+  if (offload_ == SearchOffload::nothing)
+    share += shards_ >= SearchShards::states ? problem_.states / copies : problem_.states;
+  if (offload_ != SearchOffload::weights) share += shards_ >= SearchShards::weights ? 1 / copies : 1;
+  return share;
 }
 
 double SearchShape::moving(Call kind, double weights, double expert_weights) const {
@@ -124,13 +127,28 @@ double SearchShape::each_call(const SearchRun& run) const {
   return seconds;
 }
 
+// Bytes of weights of a rank, where copies share them out or each has all.
+double SearchShape::of_rank(const SearchRun& run, bool shared) const {
+  if (!shared) return run.weights + run.expert_weights;
+  return run.weights / static_cast<double>(copies_.size) + run.expert_weights / static_cast<double>(experts_.size);
+}
+
+// Of a call, beside what it computes: weights come for the forward and for the backward pass, and gradients go the
+// other way at the same time.
+double SearchShape::fetching(const SearchRun& run) const {
+  if (offload_ != SearchOffload::weights) return 0;
+  const double fetched = 2 * of_rank(run, shards_ >= SearchShards::weights);
+  const double evicted = gradients_beside_ ? problem_.gradients * of_rank(run, shards_ >= SearchShards::gradients) : 0;
+  return problem_.cost.other(problem_.beside, std::max(fetched, evicted));
+}
+
 double SearchShape::seconds_at(const SearchRun& run, double speed) const {
   double computing = (run.forward + run.backward + run.again) / speed;
   for (const double bytes : {run.enters, run.leaves}) {
     // As a result, and back as its gradient. Which ranks these are is not known to a run.
     if (bytes > 0) computing += 2 * problem_.cost.collective(Call::send, {2, 0, problem_.ranks - 1}, bytes * samples_);
   }
-  return std::max(computing, each_call(run));
+  return std::max({computing, each_call(run), fetching(run)});
 }
 
 double SearchShape::hideable(const SearchRun& run) const {
@@ -142,13 +160,14 @@ double SearchShape::hideable(const SearchRun& run) const {
 double SearchShape::at_the_end(const SearchRun& run, double speed) const {
   double seconds = 0;
   if (shards_ == SearchShards::states || shards_ == SearchShards::gradients) seconds += gathering(run);
-  const bool shared = shards_ != SearchShards::nothing;
-  const double updated =
-      shared ? run.weights / static_cast<double>(copies_.size) + run.expert_weights / static_cast<double>(experts_.size)
-             : run.weights + run.expert_weights;
+  const double updated = of_rank(run, shards_ != SearchShards::nothing);
   // Weights and states are read and written, and gradients are read.
   seconds += problem_.cost.memory(updated * (2 + problem_.gradients + 2 * problem_.states)) / speed;
-  if (offload_) seconds += problem_.cost.other(problem_.beside, 2 * problem_.states * updated);
+  // States come and go. So do weights, of which those go that a rank has then, and gradients come.
+  double moved = offload_ == SearchOffload::nothing ? 0 : 2 * problem_.states * updated;
+  if (offload_ == SearchOffload::weights) moved += updated + of_rank(run, shards_ >= SearchShards::weights);
+  if (gradients_beside_) moved += problem_.gradients * updated;
+  if (moved > 0) seconds += problem_.cost.other(problem_.beside, moved);
   return seconds * shape_.chunks;
 }
 
@@ -165,11 +184,22 @@ double SearchShape::least_tail(const SearchRun& run) const {
 
 double SearchShape::state(const SearchRun& run) const {
   double state = (run.weights * share_ + run.expert_weights * expert_share_) * shape_.chunks;
-  // Of one layer: what is gathered, and what is not yet scattered.
-  if (shards_ == SearchShards::gradients) state += problem_.gradients * run.largest;
-  if (shards_ == SearchShards::weights) state += (1 + problem_.gradients) * run.largest;
-  if (offload_) state += problem_.states * run.largest;
-  return state;
+  // Of one layer: what is gathered, and what is not yet scattered or has not yet gone to the other memory. What comes
+  // from there is of two layers, because the next one's comes ahead.
+  double layer = 0;
+  if (shards_ >= SearchShards::gradients || gradients_beside_) layer += problem_.gradients;
+  if (shards_ == SearchShards::weights) layer += 1;
+  if (offload_ != SearchOffload::nothing) layer += problem_.states;
+  if (offload_ == SearchOffload::weights) layer += 2;
+  return state + layer * run.largest;
+}
+
+double SearchShape::bytes_beside(const SearchRun& run) const {
+  if (offload_ == SearchOffload::nothing) return 0;
+  double bytes = problem_.states * of_rank(run, shards_ >= SearchShards::states);
+  if (offload_ == SearchOffload::weights) bytes += of_rank(run, shards_ >= SearchShards::weights);
+  if (gradients_beside_) bytes += problem_.gradients * of_rank(run, shards_ >= SearchShards::gradients);
+  return bytes * shape_.chunks;
 }
 
 // A gradient of one micro-batch is there beside the sums.
@@ -254,12 +284,18 @@ SearchCost cost_of(const SearchProblem& problem, const SearchCandidate& candidat
     all += seconds;
     tail = std::max(tail, shape.tail(run, r));
     cost.bytes = std::max(cost.bytes, shape.bytes(run, r) / shape.memory(r));
+    cost.beside = std::max(cost.beside, shape.bytes_beside(run));
   }
   cost.seconds = shape.step(longest, all, tail);
   cost.busy = shape.busy(longest);
   cost.waits = cost.seconds - cost.busy - tail;
   cost.tail = tail;
   return cost;
+}
+
+bool is_within_limits(const SearchProblem& problem, const SearchCost& cost) {
+  return (problem.bytes <= 0 || cost.bytes <= problem.bytes) &&
+         (problem.beside_bytes <= 0 || cost.beside <= problem.beside_bytes);
 }
 
 }  // namespace epl

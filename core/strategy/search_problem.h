@@ -69,11 +69,17 @@ struct SearchProblem {
   double always = 0;                     // bytes of a rank for all else
   double bytes = 0;                      // that a rank may have; 0: no limit
   double buckets = 5;                    // of gradients: the sum of the last one cannot hide behind the backward pass
-  MemoryKind beside = MemoryKind::host;  // where states lie that are offloaded
+  MemoryKind beside = MemoryKind::host;  // where lies what is offloaded
+  double beside_bytes = 0;               // that a rank may have there; 0: no limit
 };
 
 // What copies share out, as `zero.level` says.
 enum class SearchShards : uint8_t { nothing, states, gradients, weights };
+
+// What lies in another memory while nobody uses it: the optimizer's states, or weights as well. A weight comes for each
+// pass of a call and for the update. With one micro-batch gradients lie there too, until the update; sums of several
+// stay where they are added up.
+enum class SearchOffload : uint8_t { nothing, states, weights };
 
 struct SearchCandidate {
   size_t form = 0;  // of SearchProblem::forms
@@ -82,7 +88,7 @@ struct SearchCandidate {
   int chunks = 1;  // runs of layers that each of them has
   int64_t copies = 1, micro_batches = 1;
   SearchShards shards = SearchShards::nothing;
-  bool offload = false;     // the optimizer's states
+  SearchOffload offload = SearchOffload::nothing;
   std::vector<int> begins;  // the first layer of each run of layers
   std::vector<int> again;   // by layer: 0: it keeps all; n: way n - 1 of its kind
 
@@ -92,6 +98,7 @@ struct SearchCandidate {
 // Of a step, and of the fullest rank. One that may have half the bytes counts for twice as many.
 struct SearchCost {
   double seconds = 0, bytes = 0;
+  double beside = 0;  // bytes in the other memory
   // Parts of the seconds: the busiest rank's calls, waiting for the other stages, and what comes behind the last call.
   double busy = 0, waits = 0, tail = 0;
 };
@@ -139,6 +146,8 @@ class SearchShape {
   double of_call(const SearchRun& run) const;
   // Bytes of a rank for each byte of a sample that a run keeps.
   double times_kept(int number) const;
+  // Of the same rank, in the other memory.
+  double bytes_beside(const SearchRun& run) const;
   // What the calls of a rank take whose runs are all as long.
   double busy(double longest) const { return static_cast<double>(shape_.micro_batches * shape_.chunks) * longest; }
   // A step, by the longest run, all runs together, and the longest tail.
@@ -153,6 +162,8 @@ class SearchShape {
   double moving(Collective::Kind kind, double weights, double expert_weights) const;
   double gathering(const SearchRun& run) const;
   double each_call(const SearchRun& run) const;
+  double fetching(const SearchRun& run) const;
+  double of_rank(const SearchRun& run, bool shared) const;
   double hideable(const SearchRun& run) const;
   double at_the_end(const SearchRun& run, double speed) const;
 
@@ -160,7 +171,8 @@ class SearchShape {
   const PipelineRow& row_;
   const PipelineShape shape_;
   const SearchShards shards_;
-  const bool offload_;
+  const SearchOffload offload_;
+  const bool gradients_beside_;
   const double samples_;
   const int runs_;
   RankGroup copies_, experts_;           // that sum gradients of weights, and of weights of experts
@@ -178,5 +190,7 @@ bool cuts_batch(const SearchProblem& problem, int64_t shards);
 // Whether ranks, batch and layers divide so, and the schedule has a table of that shape.
 bool is_possible(const SearchProblem& problem, const SearchCandidate& candidate);
 SearchCost cost_of(const SearchProblem& problem, const SearchCandidate& candidate);
+// Whether a rank has no more bytes than it may have.
+bool is_within_limits(const SearchProblem& problem, const SearchCost& cost);
 
 }  // namespace epl

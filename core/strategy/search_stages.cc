@@ -54,8 +54,12 @@ double StageSearch::least_again(const SearchRun& all) const {
 }
 
 double StageSearch::bound() {
-  const double again = least_again({.weights = fronts_.weights(), .expert_weights = fronts_.expert_weights()});
+  const SearchRun all{.weights = fronts_.weights(), .expert_weights = fronts_.expert_weights()};
+  const double again = least_again(all);
   if (std::isinf(again)) return again;
+  // All runs together have no more in the other memory than all may.
+  if (problem_.beside_bytes > 0 && shape_.bytes_beside(all) > shape_.runs() * problem_.beside_bytes)
+    return std::numeric_limits<double>::infinity();
   Label label = least();
   label.all = rest(0) + again;
   label.longest = std::max(label.longest, label.all / speeds_.front());
@@ -125,6 +129,7 @@ void StageSearch::reach(int runs, int end) {
 
 // Computes again what it has to. False: no way fits, and none of a longer run.
 bool StageSearch::fits(SearchRun& run, int begin, int end, int number, int& again) {
+  if (problem_.beside_bytes > 0 && shape_.bytes_beside(run) > problem_.beside_bytes) return false;
   if (problem_.bytes <= 0 || shape_.bytes(run, number) <= bytes(number)) return true;
   SearchRun without = run;
   without.kept = 0;

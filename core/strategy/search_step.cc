@@ -15,6 +15,7 @@ using Times = std::vector<double>;  // by copy
 struct Piece {
   double forward = 0, backward = 0, weight = 0;  // weight: the part of the backward pass that has calls of its own
   double gather = 0, scatter = 0, sum = 0;       // scatter: in each call; sum: behind the last one
+  double fetch = 0, evict = 0;                   // of weights in each pass; of gradients behind the backward pass
 };
 
 struct Stage {
@@ -30,6 +31,7 @@ struct Device {
   std::vector<BlockCall> calls;
   size_t next = 0;                  // of these
   Times kernels, transfers, began;  // until when a stream has work; when the layer before has begun
+  Times fetches, evicts;            // the same, between memories
   Times slow;                       // by copy, how many times as long a kernel takes
   double busy = 0;                  // of all copies
 };
@@ -92,7 +94,7 @@ class Simulation {
   Device device(int number, const Times& slow) const {
     Device made;
     made.calls = row_.calls(shape_, number);
-    made.kernels = made.transfers = made.began = Times(columns_, 0);
+    made.kernels = made.transfers = made.began = made.fetches = made.evicts = Times(columns_, 0);
     made.slow.assign(columns_, 1);
     for (size_t c = 0; !slow.empty() && c < columns_; ++c) {
       const int64_t first = number * of_stage_ + static_cast<int64_t>(c) * form_.ranks;
@@ -130,34 +132,56 @@ class Simulation {
     if (const int way = candidate_.again[at]; way > 0) made.backward += layer.again[way - 1].seconds.of(samples_);
     const SearchShards shards = candidate_.shards;
     if (shards >= SearchShards::weights) made.gather = gathering(number, layer);
+    if (candidate_.offload == SearchOffload::weights) {
+      made.fetch = problem_.cost.other(problem_.beside, of_rank(number, layer, shards >= SearchShards::weights));
+      const double gradients = problem_.gradients * of_rank(number, layer, shards >= SearchShards::gradients);
+      if (shape_.micro_batches == 1) made.evict = problem_.cost.other(problem_.beside, gradients);
+    }
     const Call sum = shards == SearchShards::nothing ? Call::all_reduce : Call::reduce_scatter;
     (shards >= SearchShards::gradients ? made.scatter : made.sum) = moving(sum, number, layer, problem_.gradients);
     return made;
+  }
+
+  // Bytes of weights of a rank, where copies share them out or each has all.
+  double of_rank(int number, const SearchLayer& layer, bool shared) const {
+    const auto share = [&](int64_t share_out) {
+      return shared ? 1 / static_cast<double>(group(number, share_out).size) : 1;
+    };
+    return layer.weights * share(1) + layer.expert_weights * share(form_.experts);
   }
 
   Stage stage(int number) const {
     const auto size = static_cast<int>(problem_.layers.size()), count = shape_.stages();
     const int begin = candidate_.begins[number], end = number + 1 < count ? candidate_.begins[number + 1] : size;
     Stage made;
-    const auto share = [&](const RankGroup& group) {
-      return candidate_.shards == SearchShards::nothing ? 1 : 1 / static_cast<double>(group.size);
-    };
-    double updated = 0, gathered = 0;
+    double updated = 0, gathered = 0, evicted = 0;
     for (int at = begin; at < end; ++at) {
       const SearchLayer& layer = form_.kinds[problem_.layers[at]];
       made.pieces.push_back(piece(number, at));
-      updated += layer.weights * share(group(number, 1)) + layer.expert_weights * share(group(number, form_.experts));
+      updated += of_rank(number, layer, candidate_.shards != SearchShards::nothing);
+      evicted += of_rank(number, layer, candidate_.shards >= SearchShards::weights);
       if (candidate_.shards == SearchShards::states || candidate_.shards == SearchShards::gradients)
         gathered += gathering(number, layer);
     }
-    made.update = problem_.cost.memory(updated * (2 + problem_.gradients + 2 * problem_.states)) + gathered;
-    if (candidate_.offload) made.update += problem_.cost.other(problem_.beside, 2 * problem_.states * updated);
+    made.update = problem_.cost.memory(updated * (2 + problem_.gradients + 2 * problem_.states)) + gathered +
+                  moved_by_update(updated, evicted);
     if (end < size) made.forward_message = message(number, number + 1, end);
     if (begin > 0) made.backward_message = message(number, number - 1, begin);
     const auto micro_batches = static_cast<size_t>(shape_.micro_batches);
     made.there.resize(number > 0 && !alone_ ? micro_batches : 0);
     made.back.resize(alone_ ? 0 : micro_batches);
     return made;
+  }
+
+  // Seconds between memories: states and weights come and go, and gradients come that are there. `evicted`: of the
+  // bytes of weights, those that a rank has when they go.
+  double moved_by_update(double updated, double evicted) const {
+    if (candidate_.offload == SearchOffload::nothing) return 0;
+    double bytes = 2 * problem_.states * updated;
+    if (candidate_.offload == SearchOffload::weights) bytes += updated + evicted;
+    if (candidate_.offload == SearchOffload::weights && shape_.micro_batches == 1)
+      bytes += problem_.gradients * updated;
+    return problem_.cost.other(problem_.beside, bytes);
   }
 
   // Of what the layer at a place gets from the one before, or gives to it, between the first copies of two stages.
@@ -193,6 +217,7 @@ class Simulation {
       for (size_t l = stage.pieces.size(); l-- > 0;) {
         const Piece& piece = stage.pieces[l];
         run_layer(on, piece, piece.backward, row_.has_weight_blocks ? 0 : piece.scatter + (is_last ? piece.sum : 0));
+        evict(on, piece);
       }
       if (!alone_ && call.stage > 0) send(on, stage.backward_message, stages_[call.stage - 1].back[m]);
     }
@@ -221,13 +246,26 @@ class Simulation {
 
   // Its weights come first, while the layer before runs; what its gradients need goes behind it.
   void run_layer(Device& on, const Piece& piece, double seconds, double behind) {
+    if (piece.fetch > 0) {
+      for (size_t c = 0; c < on.fetches.size(); ++c) on.fetches[c] = std::max(on.fetches[c], on.began[c]) + piece.fetch;
+      for (size_t c = 0; piece.gather <= 0 && c < on.kernels.size(); ++c)
+        on.kernels[c] = std::max(on.kernels[c], on.fetches[c]);
+    }
     if (piece.gather > 0) {
-      transfer(on, piece.gather, on.began);
+      transfer(on, piece.gather, piece.fetch > 0 ? on.fetches : on.began);
       for (size_t c = 0; c < on.kernels.size(); ++c) on.kernels[c] = std::max(on.kernels[c], on.transfers[c]);
     }
     on.began = on.kernels;
     run_kernels(on, seconds);
     transfer(on, behind, on.kernels);
+  }
+
+  // When it is summed, where that follows its backward pass.
+  static void evict(Device& on, const Piece& piece) {
+    for (size_t c = 0; piece.evict > 0 && c < on.evicts.size(); ++c) {
+      const double ready = piece.scatter + piece.sum > 0 ? std::max(on.kernels[c], on.transfers[c]) : on.kernels[c];
+      on.evicts[c] = std::max(on.evicts[c], ready) + piece.evict;
+    }
   }
 
   static void run_kernels(Device& on, double seconds) {
@@ -257,7 +295,8 @@ class Simulation {
   }
 
   static void update(Device& on, const Stage& stage) {
-    const double all = std::max(std::ranges::max(on.kernels), std::ranges::max(on.transfers));
+    const double all =
+        std::max({std::ranges::max(on.kernels), std::ranges::max(on.transfers), std::ranges::max(on.evicts)});
     for (size_t c = 0; c < on.kernels.size(); ++c) on.kernels[c] = all + stage.update * on.slow[c];
   }
 

@@ -4,8 +4,9 @@
 // alike are worth making.
 //
 // A rank has a stream of kernels and one of transfers, which has one transfer at a time: messages to the next stage
-// wait for sums of gradients. Weights that copies share out are gathered one layer ahead. Ranks of a split are in step;
-// copies are apart, and wait for each other in collectives alone. Each stage has the links that its ranks have.
+// wait for sums of gradients. Two more are between memories, one for each direction. Weights that copies share out are
+// gathered one layer ahead, and those that lie in another memory come from there as early. Ranks of a split are in
+// step; copies are apart, and wait for each other in collectives alone. Each stage has the links that its ranks have.
 #pragma once
 
 #include <cstdint>

@@ -27,6 +27,7 @@ const std::map<std::string_view, std::string_view> acts_elsewhere = {
     {"io.slicing", "files of a dataset"},
     {"reproducible.level", "packs, and splits"},
     {"reproducible.units", "4 units of 8 for 2 ranks"},
+    {"communication.hierarchical", "machines of several hosts"},
     {"pipeline.strategy", "all schedules of one stage are one"},
     {"cluster.colocate_split_and_replicate", "sibling scopes"},
     {"split.sequence", "splits"},

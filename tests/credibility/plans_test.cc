@@ -8,6 +8,7 @@
 
 #include "bench/plans/compare.h"
 #include "bench/plans/defaults.h"
+#include "bench/plans/published.h"
 #include "core/strategy/search_step.h"
 
 namespace epl::plans::plans_test {
@@ -59,6 +60,21 @@ TEST(Defaults, FitAndAreWhatTheirRowsSay) {
     EXPECT_EQ(plan->shards, row.shards) << row.name;
   }
   EXPECT_GE(found, 8);
+}
+
+// Ten trillion parameters have more bytes than all GPUs: their weights and gradients lie in the hosts' memory.
+TEST(Published, TenTrillionParametersFitWithWeightsInTheHosts) {
+  const auto row = std::ranges::find(published(), std::string_view("M6-10T 2021"), &Published::source);
+  ASSERT_NE(row, published().end());
+  const SearchProblem mixture = problem(row->pair);
+  double experts = 0;  // bytes of 16 bits each, of all ranks
+  for (const int kind : mixture.layers) experts += 512 * mixture.forms.back().kinds[kind].expert_weights;
+  EXPECT_NEAR(experts / 2, 10e12, 0.1e12);
+  const auto one = compare_published(*row, folder);
+  ASSERT_TRUE(one.ok()) << one.status().message();
+  EXPECT_TRUE(one->fits);
+  EXPECT_LE(one->picked.seconds, one->theirs.seconds * (1 + 1e-9)) << one->picked.name;
+  EXPECT_EQ(one->picked.candidate.offload, SearchOffload::weights) << one->picked.name;
 }
 
 // Of layers that are alike, in the numbers that the formulas are exact for.

@@ -9,7 +9,8 @@ inline constexpr std::string_view found_plans = R"(
 ## Found plans
 
 With `auto.auto_parallel` the planner finds what the strategy leaves open: copies and stages, the schedule, how many
-micro-batches there are, what copies share out (`zero.level`), what lies in another memory, and what is computed again.
+micro-batches there are, what copies share out (`zero.level`), what is computed again, and what lies in another memory:
+the optimizer's states, or weights too, with gradients where there is one micro-batch.
 At the levels `run` and `layout` it also tries to split all nodes over 2, 4 or 8 ranks, with and without
 `split.sequence`. At the others a split may change bits, so none is chosen unasked. Experts whose weights or nodes have
 `experts` in their names are tried on up to 64 ranks that share them out, in one stage. A key that is set stays as it

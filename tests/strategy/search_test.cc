@@ -62,6 +62,9 @@ SearchProblem drawn(std::mt19937& random, const Sizes& sizes) {
                        {.ranks = others, .speed = one_of(random, {1, 2, 8}) / 4.0, .memory = draw(random, 1, 3) / 2.0}};
   }
   problem.units = one_of(random, {0, 2, 4, 8});
+  // That no sum of what candidates have there is equal to.
+  problem.beside_bytes = one_of(random, {0, 0, 0, 40, 90, 200});
+  if (problem.beside_bytes > 0) problem.beside_bytes += 0.0123;
   problem.always = draw(random, 0, 20);
   problem.states = draw(random, 0, 2);
   problem.tree = draw(random, 0, 1) == 1;
@@ -89,15 +92,15 @@ class AllCandidates {
     }
   }
 
-  // By form, copies, stages and schedule, the fastest cost within so many bytes; without `all`, of schedules that are
-  // chosen unasked.
+  // By form, copies, stages and schedule, the fastest cost within so many bytes, and within those of the other memory;
+  // without `all`, of schedules that are chosen unasked.
   std::vector<double> least(double bytes, bool all) const {
     std::map<std::tuple<size_t, const PipelineRow*, int, int, int64_t>, double> seconds;
     for (const auto& [candidate, costs] : costs_) {
       const bool asked = candidate.row->name == "gpipe" || candidate.row->name == "one_more_forward";
       if (asked && !all) continue;
       for (const SearchCost& cost : costs) {
-        if (cost.bytes > bytes) continue;
+        if (cost.bytes > bytes || (problem_.beside_bytes > 0 && cost.beside > problem_.beside_bytes)) continue;
         const auto [known, is_new] = seconds.emplace(
             std::tuple(candidate.form, candidate.row, candidate.stages, candidate.chunks, candidate.copies),
             cost.seconds);
@@ -133,7 +136,7 @@ class AllCandidates {
     for (const auto shards :
          {SearchShards::nothing, SearchShards::states, SearchShards::gradients, SearchShards::weights}) {
       one.shards = shards;
-      for (const bool offload : {false, true}) {
+      for (const auto offload : {SearchOffload::nothing, SearchOffload::states, SearchOffload::weights}) {
         one.offload = offload;
         if (!is_possible(problem_, one)) continue;
         costs_.emplace_back(one, std::vector<SearchCost>());
@@ -185,6 +188,7 @@ bool expect_best(const SearchProblem& problem, const AllCandidates& all, const s
     const double slack = 1e-9 * expected[i];
     EXPECT_NEAR(found.cost.seconds, expected[i], slack) << text << ", " << print_candidate(problem, found.candidate);
     EXPECT_LE(found.cost.bytes, bytes) << text;
+    if (problem.beside_bytes > 0) EXPECT_LE(found.cost.beside, problem.beside_bytes) << text;
     EXPECT_TRUE(is_possible(problem, found.candidate)) << text;
   }
   if (result.best.empty() || expected.empty()) return false;
@@ -254,8 +258,11 @@ SearchProblem apart(double seconds, SearchShards shards, double buckets, double 
 void expect_apart(double seconds, SearchShards shards, double buckets) {
   SearchCandidate first;
   const SearchProblem problem = apart(seconds, shards, buckets, 1.1, first);
-  const SearchSpace space{
-      .rows = {first.row}, .stages = {2}, .micro_batches = {2}, .shards = {shards}, .offload = {false}};
+  const SearchSpace space{.rows = {first.row},
+                          .stages = {2},
+                          .micro_batches = {2},
+                          .shards = {shards},
+                          .offload = {SearchOffload::nothing}};
   const SearchResult result = search_plans(problem, space, {.count = 1});
   const std::string text = cat("level ", static_cast<int>(shards), ", ", buckets, " buckets");
   ASSERT_EQ(result.best.size(), 1u) << text;
@@ -349,7 +356,7 @@ TEST(Search, KeepsWhatIsFixed) {
                           .stages = {4},
                           .micro_batches = {8},
                           .shards = {SearchShards::states},
-                          .offload = {false}};
+                          .offload = {SearchOffload::nothing}};
   const SearchResult result = search_plans(problem, space);
   ASSERT_FALSE(result.best.empty());
   for (const SearchFound& found : result.best) {
@@ -357,7 +364,7 @@ TEST(Search, KeepsWhatIsFixed) {
     EXPECT_EQ(found.candidate.stages, 4);
     EXPECT_EQ(found.candidate.micro_batches, 8);
     EXPECT_EQ(found.candidate.shards, SearchShards::states);
-    EXPECT_FALSE(found.candidate.offload);
+    EXPECT_EQ(found.candidate.offload, SearchOffload::nothing);
   }
   EXPECT_GE(result.best.front().cost.seconds, search_plans(problem).best.front().cost.seconds);
 }

@@ -35,7 +35,7 @@ SearchSpace two_stages() {
           .stages = {2},
           .micro_batches = {16},
           .shards = {SearchShards::nothing},
-          .offload = {false}};
+          .offload = {SearchOffload::nothing}};
 }
 
 SearchFound best_of(const SearchProblem& problem) {

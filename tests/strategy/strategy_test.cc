@@ -53,8 +53,8 @@ TEST(Strategy, NamesTheNearestKeyAndTheRightWords) {
 
 TEST(Strategy, WhatIsNotBuiltIsAnErrorWithAllOfIt) {
   const std::string message =
-      message_of(R"({"communication.hierarchical": true, "default": {"expert": 2}, "auto.auto_parallel": true})");
-  EXPECT_NE(message.find("communication.hierarchical"), std::string::npos) << message;
+      message_of(R"({"communication.fp16": true, "default": {"expert": 2}, "auto.auto_parallel": true})");
+  EXPECT_NE(message.find("communication.fp16"), std::string::npos) << message;
   EXPECT_EQ(message.find("auto.auto_parallel"), std::string::npos) << message;
   EXPECT_EQ(message.find("expert"), std::string::npos) << message;
   EXPECT_EQ(message_of(R"({"default": {"replicate": 2}, "pipeline.num_micro_batch": 4})"), "");

@@ -1,0 +1,29 @@
+// Sums over ranks of several hosts in two levels: each rank of a host sums a segment over its host, then over the ranks
+// of the other hosts that have the same segment, and the ranks of the host gather all segments. So each byte goes once
+// between hosts for all ranks of a host.
+//
+// Neighbours are a power of two and stand at a multiple of it, so they are a subtree of the canonical order: the sums
+// have the same bits (core/backend/communicator.h).
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "core/backend/communicator.h"
+#include "core/backend/cost_model.h"
+
+namespace epl {
+
+// How many neighbours of a group a host has, where hosts have as many each and these are a subtree of a sum. 1: it is
+// not so, or there are no hosts, or what joins them goes round rings, which use the links of all ranks already.
+// `ranks`: the group's, by their numbers in the job, ascending.
+int64_t ranks_inside(const Machine& machine, std::span<const int> ranks);
+// An all-reduce of so many bytes in two levels, the first one over `inside` neighbours each.
+double two_level_seconds(const CostModel& cost, std::span<const int> ranks, int64_t inside, double bytes);
+
+// A group whose all-reduces go in two levels where that is faster by `cost`; all other calls are those of `flat`.
+// `flat` itself where there is nothing to gain. All ranks of it ask, with the same numbers.
+Result<std::unique_ptr<Communicator>> in_two_levels(std::unique_ptr<Communicator> flat, std::span<const int> ranks,
+                                                    const CostModel& cost);
+
+}  // namespace epl
