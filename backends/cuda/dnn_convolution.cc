@@ -19,16 +19,16 @@ constexpr int64_t ids[] = {1, 2, 3};
 int type_code(DType type) { return type == DType::f16 ? dnn_f16 : type == DType::bf16 ? dnn_bf16 : dnn_f32; }
 
 // A descriptor while it is filled, and then as it is. What fails first is what `finalize` says.
-class Descriptor {
+class BackendDescriptor {
  public:
-  Descriptor(const Dnn& library, int kind) : library_(library) {
+  BackendDescriptor(const Dnn& library, int kind) : library_(library) {
     status_ = check(library_, library_.create_descriptor(kind, &handle_), "cudnnBackendCreateDescriptor");
   }
-  ~Descriptor() {
+  ~BackendDescriptor() {
     if (handle_ != nullptr) library_.destroy_descriptor(handle_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  BackendDescriptor(const BackendDescriptor&) = delete;
+  BackendDescriptor& operator=(const BackendDescriptor&) = delete;
 
   void set(int attribute, int type, int64_t count, const void* values) {
     if (!status_.ok()) return;
@@ -38,7 +38,7 @@ class Descriptor {
   void set(int attribute, const std::vector<int64_t>& values) {
     set(attribute, dnn_as_i64, static_cast<int64_t>(values.size()), values.data());
   }
-  void set(int attribute, const Descriptor& value) { set(attribute, dnn_as_descriptor, 1, &value.handle_); }
+  void set(int attribute, const BackendDescriptor& value) { set(attribute, dnn_as_descriptor, 1, &value.handle_); }
   Status finalize() {
     EPL_TRY(status_);
     return check(library_, library_.finalize(handle_), "cudnnBackendFinalize");
@@ -58,7 +58,7 @@ class Descriptor {
   DnnDescriptor handle_ = nullptr;
   Status status_;
 };
-using Held = std::unique_ptr<Descriptor>;
+using OwnDescriptor = std::unique_ptr<BackendDescriptor>;
 
 // The attributes of an operation.
 struct Operation {
@@ -117,9 +117,9 @@ class DnnConvolution final : public PreparedCall {
   }
 
  private:
-  Held made(int kind) const { return std::make_unique<Descriptor>(dnn_, kind); }
+  OwnDescriptor made(int kind) const { return std::make_unique<BackendDescriptor>(dnn_, kind); }
 
-  Status describe_tensor(Held& tensor, int64_t id, const Shape& shape, bool is_result) {
+  Status describe_tensor(OwnDescriptor& tensor, int64_t id, const Shape& shape, bool is_result) {
     tensor = made(dnn_tensor);
     tensor->set(dnn_tensor_id, dnn_as_i64, id);
     tensor->set(dnn_tensor_type, dnn_as_type, int32_t{is_result ? dnn_f32 : type_code(call_.type)});
@@ -160,12 +160,12 @@ class DnnConvolution final : public PreparedCall {
 
   // The first of those that are suggested which will do.
   Status choose(int mode) {
-    const Held suggestion = made(dnn_suggestion);
+    const OwnDescriptor suggestion = made(dnn_suggestion);
     suggestion->set(dnn_suggestion_graph, *graph_);
     suggestion->set(dnn_suggestion_mode, dnn_as_suggestion_mode, int32_t{mode});
     EPL_TRY(suggestion->finalize());
     EPL_ASSIGN(const int64_t count, suggestion->get(dnn_suggestion_configs, dnn_as_descriptor, 0, nullptr));
-    std::vector<Held> configs;
+    std::vector<OwnDescriptor> configs;
     std::vector<DnnDescriptor> places;
     for (int64_t i = 0; i < count; ++i) {
       configs.push_back(made(dnn_engine_config));
@@ -181,12 +181,12 @@ class DnnConvolution final : public PreparedCall {
     return refused;
   }
 
-  Status take(Held& config) {
+  Status take(OwnDescriptor& config) {
     EPL_TRY(check_engine(*config));
     int64_t bytes = 0;
     EPL_TRY(config->get(dnn_config_workspace, dnn_as_i64, 1, &bytes).status());
     EPL_TRY(check_workspace(bytes));
-    Held plan = made(dnn_plan);
+    OwnDescriptor plan = made(dnn_plan);
     plan->set(dnn_plan_handle, dnn_as_handle, handle_);
     plan->set(dnn_plan_config, *config);
     EPL_TRY(plan->finalize());
@@ -201,8 +201,8 @@ class DnnConvolution final : public PreparedCall {
                    "the engines of cuDNN want more workspace than there is");
   }
   // Matrices of float32 are multiplied as TF32.
-  Status check_engine(const Descriptor& config) const {
-    const Held engine = made(dnn_engine);
+  Status check_engine(const BackendDescriptor& config) const {
+    const OwnDescriptor engine = made(dnn_engine);
     DnnDescriptor place = engine->handle();
     EPL_TRY(config.get(dnn_config_engine, dnn_as_descriptor, 1, &place).status());
     std::array<int32_t, dnn_notes> notes{};
@@ -221,7 +221,7 @@ class DnnConvolution final : public PreparedCall {
   using Places = std::array<uint64_t, 4>;
   Status fill(const Places& places) const {
     if (pack_ != nullptr && places == places_) return {};
-    Held pack = made(dnn_pack);
+    OwnDescriptor pack = made(dnn_pack);
     pack->set(dnn_pack_ids, dnn_as_i64, 3, ids);
     pack->set(dnn_pack_pointers, dnn_as_pointer, 3, places.data());
     pack->set(dnn_pack_workspace, dnn_as_pointer, places[3]);
@@ -237,8 +237,8 @@ class DnnConvolution final : public PreparedCall {
   const DnnHandle handle_;
   std::mutex& calls_;  // of the handle, and of the pack
   // What stands on others is destroyed before them.
-  Held x_, w_, y_, convolution_, operation_, graph_, config_, plan_;
-  mutable Held pack_;
+  OwnDescriptor x_, w_, y_, convolution_, operation_, graph_, config_, plan_;
+  mutable OwnDescriptor pack_;
   mutable Places places_{};
 };
 

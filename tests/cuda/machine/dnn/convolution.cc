@@ -212,7 +212,10 @@ void execute(const Objects& objects, const Object& handle, const Object& plan, c
   if (config.engine == 2) command->block = 1 + ++executed % 5;
   const int code = epl_test_machine_issue(
       handle.stream, "a convolution of cuDNN", rows.data(), static_cast<int>(rows.size()),
-      [](void* context, char* const* places) { static_cast<const Command*>(context)->run(places); },
+      [](void* context, char* const* places) {
+        static_cast<const Command*>(context)->run(places);
+        return 0;
+      },
       [](void* context) { delete static_cast<Command*>(context); }, command.release());
   if (code != 0) throw code;  // the driver has said why
 }
