@@ -19,9 +19,11 @@ else()
   add_library(epl_cuda_kernels OBJECT ${cuda_sources} ${cuda_texts})  # the tests have it too
   set_target_properties(epl_cuda_kernels PROPERTIES UNITY_BUILD OFF)
   target_include_directories(epl_cuda_kernels PRIVATE ${PROJECT_SOURCE_DIR})
+  epl_precompile(epl_cuda_kernels ${EPL_COMMON_HEADERS} <array>)
   epl_sources(cuda_sources backends/cuda/api)
   set(cuda_base dtype.cc hash.cc status.cc tensor_type.cc text.cc)
   list(TRANSFORM cuda_base PREPEND ${PROJECT_SOURCE_DIR}/core/base/)
   epl_add_pack(cuda COMPONENT pack_cuda SOURCES ${cuda_sources} ${cuda_base} $<TARGET_OBJECTS:epl_cuda_kernels>
     LIBRARIES ${CMAKE_DL_LIBS})
+  epl_precompile(epl_cuda ${EPL_COMMON_HEADERS} <array>)
 endif()
