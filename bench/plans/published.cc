@@ -98,7 +98,8 @@ SearchCandidate plan_of(const Published& row, const SearchProblem& problem) {
 std::span<const Published> published() { return all_published; }
 
 Result<Scaled> compare_published(const Published& row, const std::string& folder) {
-  EPL_ASSIGN(const SearchProblem problem, problem_of(row.pair, folder));
+  EPL_ASSIGN(SearchProblem problem, problem_of(row.pair, folder));
+  if (row.states >= 0) problem.states = row.states;
   const SearchCandidate theirs = plan_of(row, problem);
   if (!is_possible(problem, theirs)) return invalid(row.source, " is no plan of the search");
   const SearchCost cost = cost_of(problem, theirs);
