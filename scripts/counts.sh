@@ -44,19 +44,22 @@ the_counts() {
   [ "$failed" = 0 ]
 }
 
-# Which third of the tests this commit runs where a third is enough: 1, 2 or 3. A commit has one more commit behind it
-# than its first parent, so three in a row see all tests. A shallow clone does not know how many there are: there the
-# commit's own name decides, and without git the day.
-third_of_commit() {
+# A number that follows from the commit, and says what it runs where not all is run. A commit has one more commit behind
+# it than its first parent, so that as many in a row as there are parts see all of them. A shallow clone does not know
+# how many there are: there the commit's own name decides, and without git the day.
+number_of_commit() {
   local name
   if [ "$(git rev-parse --is-shallow-repository 2>/dev/null)" = false ]; then
-    echo $(($(git rev-list --count --first-parent HEAD) % 3 + 1))
+    git rev-list --count --first-parent HEAD
   elif name=$(git rev-parse HEAD 2>/dev/null); then
-    echo $((16#${name:0:8} % 3 + 1))
+    echo $((16#${name:0:8}))
   else
-    echo $(($(date +%s) / 86400 % 3 + 1))
+    echo $(($(date +%s) / 86400))
   fi
 }
+
+# Which third of the tests is run where a third is enough: 1, 2 or 3.
+third_of_commit() { echo $(($(number_of_commit) % 3 + 1)); }
 
 # show_skips LIST: lines "NAME<tab>REASON" as a line for each reason. Names that differ in what stands behind a slash
 # are one test with many values.
@@ -127,14 +130,12 @@ tell_failures() {
 }
 
 # run_ctest PART PRESET [CTEST ARGUMENT...]: counts by the report that ctest writes, and prints failures and skips
-# whole. `share` is what ctest is told besides (see run_slices), `left_out` a pattern of tests that are not run, for the
-# reason in `left_why`; both hold for one run.
-share=() left_out="" left_why=""
+# whole. `left_out` is a pattern of tests that are not run, for the reason in `left_why`; both hold for one run.
+left_out="" left_why=""
 run_ctest() {
   local part=$1 preset=$2 report="$out/$1.xml" list="$out/$1.skipped" total bad skips left=0
   local -a chosen=("${@:3}") run=("${@:3}")
   [ -z "$left_out" ] || run+=(-E "$left_out")
-  run+=("${share[@]}")
   rm -f "$report" "$out/$part.left"
   # One more than there are processors: many tests wait for a process or a clock.
   ctest --test-dir "build/$preset" -j $(($(nproc) + 1)) --timeout 900 --output-junit "$report" \
@@ -143,7 +144,7 @@ run_ctest() {
     tail -20 "$out/$part.log"
     note_failure "$part" "(ctest wrote no report)" <"$out/$part.log"
     count "$part" 0 1 0
-    share=() left_out="" left_why=""
+    left_out="" left_why=""
     return
   fi
   attribute() { grep -m1 -A8 '<testsuite' "$report" | tr '\n' ' ' | sed -n "s/.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p"; }
@@ -173,7 +174,7 @@ run_ctest() {
     bad=1
   fi
   count "$part" $((total - bad - skips)) "$bad" $((skips + left))
-  share=() left_out="" left_why=""
+  left_out="" left_why=""
 }
 
 # Bindings, packaging and samples take longer than the rest of the suite, and fail where their own files or the header
@@ -239,30 +240,51 @@ leave_out_long() {
   done
 }
 
-# run_slices PART PRESET MINUTES [CTEST ARGUMENT...]: as run_ctest, one sixth of the tests after the other. --ci has an
-# hour: a sixth that would end later than this many minutes after the beginning, as those before it went, is not begun,
-# and its tests are counted as left out. The first is always run; it follows from the commit, so that three commits in a
-# row see all tests where two are.
-run_slices() {
-  local part=$1 preset=$2 last=$(($3 * 60)) n number begun took=0
-  local -a chosen=("${@:4}")
+# run_pieces PART PRESET MINUTES PIECE...: as run_ctest, one piece after the other. A piece is a name and what ctest is
+# told to choose its tests. --ci has an hour: a piece that would end later than this many minutes after the beginning,
+# as those before it went, is not begun, and its tests are counted as left out. The first is always run; it follows from
+# the commit, so that as many commits in a row as there are pieces see all tests.
+run_pieces() {
+  local part=$1 preset=$2 last=$(($3 * 60)) n piece begun took=0
+  local -a pieces=("${@:4}") chosen
+  local first=$(($(number_of_commit) % ${#pieces[@]}))
   rm -f "$out/$part.late"
-  for n in 0 1 2 3 4 5; do
-    number=$(((($(third_of_commit) - 1) * 2 + n) % 6 + 1))
+  for n in "${!pieces[@]}"; do
+    piece=${pieces[(first + n) % ${#pieces[@]}]}
+    read -ra chosen <<<"${piece#* }"
     begun=$SECONDS
-    if [ $n -gt 0 ] && [ $((begun - started + took)) -gt "$last" ]; then
-      names "$preset" -I "$number,,6" "${chosen[@]}" >>"$out/$part.late"
+    if [ "$n" -gt 0 ] && [ $((begun - started + took)) -gt "$last" ]; then
+      names "$preset" "${chosen[@]}" >>"$out/$part.late"
       continue
     fi
-    share=(-I "$number,,6")
-    run_ctest "${part}_$number" "$preset" "${chosen[@]}"
-    took=$((SECONDS - begun)) share=()
+    run_ctest "${part}_${piece%% *}" "$preset" "${chosen[@]}"
+    took=$((SECONDS - begun))
   done
   [ -s "$out/$part.late" ] || return 0
-  sed 's/$/\tthis machine is slow, and these would have ended too late; .\/test --all runs them all/' "$out/$part.late" \
-    >"$out/$part.skipped"
-  show_skips "$out/$part.skipped"
-  count "$part" 0 0 "$(wc -l <"$out/$part.late")"
+  leave_out_late "$part"
+}
+
+# leave_out_late PART: counts the tests of build/test/PART.late as skipped.
+leave_out_late() {
+  sed 's/$/\tthis machine is slow, and these would have ended too late; .\/test --all runs them all/' "$out/$1.late" \
+    >"$out/$1.skipped"
+  show_skips "$out/$1.skipped"
+  count "$1" 0 0 "$(wc -l <"$out/$1.late")"
+}
+
+# sixths [CTEST ARGUMENT...]: six pieces of these tests, a line each.
+sixths() {
+  local n
+  for n in 1 2 3 4 5 6; do echo "$n -I $n,,6 $*"; done
+}
+
+# is_left_out PART NUMBER: whether a stage with a sanitizer, number 0 or 1, is left out, which then counts as skipped.
+# Where the suite in release took 38 minutes or more, there is time for one of the two, and the commit decides for which.
+release_took=0
+is_left_out() {
+  [ "$release_took" -gt 2280 ] && [ $(($(number_of_commit) % 2)) != "$2" ] || return 1
+  say "left out: this machine is slow, and two sanitizers would end too late; ./test --all runs both"
+  count "$1" 0 0 1
 }
 
 # remember_groups PART: of which groups all tests have been run by this part, and none failed.

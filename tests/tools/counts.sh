@@ -42,18 +42,20 @@ wants "the counts are last" '1 passed, 3 failed'
 [ $wrong = 0 ] || cat said
 
 # What is said for one run does not hold for the next one, also where the first has no report.
-left_out=good left_why="it is left out" share=(-I "1,,6")
+left_out=good left_why="it is left out"
 run_ctest nothing no_such_preset >said 2>&1
 grep -q '^nothing: 0 passed, 1 failed, 0 skipped$' said || { echo "FAILED: a run without a report"; cat said; wrong=1; }
-[ -z "$left_out$left_why${share[*]}" ] || { echo "FAILED: $left_out, ${share[*]} hold for the next run"; wrong=1; }
+[ -z "$left_out$left_why" ] || { echo "FAILED: $left_out, $left_why hold for the next run"; wrong=1; }
 
 # Sixths of 20 tests: all where there is time, and one where there is none.
 mkdir build/y
 for n in $(seq 20); do echo "add_test(t$n \"sh\" \"-c\" \"echo $n >>$top/ran\")"; done >build/y/CTestTestfile.cmake
-slices() {
+pieces() {
+  local -a six
+  mapfile -t six < <(sixths -R .)
   passed=0 failed=0 skipped=0
   rm -f ran
-  run_slices slices y "$1" >said 2>&1
+  run_pieces pieces y "$1" "${six[@]}" >said 2>&1
   ran=$(sort -u ran | wc -l)
   sums="$1: $ran ran, $passed passed, $failed failed, $skipped skipped"
   shift
@@ -61,8 +63,15 @@ slices() {
 }
 all_of() { [ "$ran" = 20 ]; }
 one_sixth() { [ "$ran" -ge 3 ] && [ "$ran" -le 4 ] && grep -q 'skipped 1[67]: this machine is slow' said; }
-slices 60 all_of
-slices -1 one_sixth
+pieces 60 all_of
+pieces -1 one_sixth
+
+# Of two stages with sanitizers a slow machine runs one, and a fast one both.
+stages() {
+  release_took=$1
+  for n in 0 1; do is_left_out stage $n >>said || echo "stage $n"; done | wc -l
+}
+[ "$(stages 2281) $(stages 2280)" = "1 2" ] || { echo "FAILED: stages of a slow machine"; cat said; wrong=1; }
 
 # Of tests that are long, a third by the commit, and all three together are all but the longest.
 mkdir build/z
