@@ -95,6 +95,8 @@ if(simd_sources)
     target_compile_options(epl_simd_${level} PRIVATE ${flags_${level}} ${level_optimization} -fno-math-errno)
     target_compile_definitions(epl_simd_${level} PRIVATE EPL_SIMD=${level} HWY_COMPILE_ONLY_STATIC=1
       HWY_DISABLE_PCLMUL_AES)  # Else Highway, which asks for AES where the levels do not promise it, falls back to SSE.
+    # GCC 12 says this of its own intrinsics. Highway turns it off, which a precompiled header forgets.
+    target_compile_options(epl_simd_${level} PRIVATE -Wno-maybe-uninitialized)
     epl_precompile(epl_simd_${level} ${EPL_COMMON_HEADERS} <hwy/highway.h>)
     list(APPEND simd_objects $<TARGET_OBJECTS:epl_simd_${level}>)
   endforeach()
