@@ -1094,7 +1094,7 @@ epl_session_record(epl_session* session, int64_t steps);
 EPL_API EPL_SINCE(0, 1) EPL_ONE_CALLER EPL_CHECKED epl_error*
 epl_session_trace(epl_session* session, epl_text** EPL_OUT EPL_OWNED json);
 /* Bytes that a rank has used at its fullest so far, seen from the instructions that ran; never above the plan's. -1 for
- * a rank that is not there. */
+ * a rank that is not there, or of another process. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int64_t
 epl_session_memory_bytes_peak(const epl_session* session, int64_t rank);
 

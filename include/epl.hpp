@@ -1803,7 +1803,7 @@ class session : public detail::handle<epl_session, epl_session_destroy> {
   }
 
   /// Bytes that a rank has used at its fullest so far, seen from the instructions that ran; never above the
-  /// plan's. -1 for a rank that is not there.
+  /// plan's. -1 for a rank that is not there, or of another process.
   int64_t memory_bytes_peak(int64_t rank) const {
     return epl_session_memory_bytes_peak(*this, rank);
   }

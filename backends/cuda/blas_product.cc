@@ -86,7 +86,7 @@ class BlasProduct final : public PreparedCall {
         blas_.check_algorithm(handle_, operation_.get(), a_.get(), b_.get(), d_.get(), d_.get(), &algorithm_, &needs),
         "cublasLtMatmulAlgoCheck"));
     workspace_bytes_ = static_cast<int64_t>(needs.workspace_bytes);
-    return require(workspace_bytes_ <= call_.most_workspace_bytes, "the algorithm wants more workspace than there is");
+    return require(workspace_bytes_ <= offered_bytes(), "the algorithm wants more workspace than there is");
   }
 
   int64_t workspace_bytes() const override { return call_.most_workspace_bytes; }
@@ -110,11 +110,14 @@ class BlasProduct final : public PreparedCall {
         blas_,
         blas_.multiply(handle_, operation_.get(), &one, at(0, call_.a), a_.get(), at(1, call_.b), b_.get(), &zero,
                        at(2, call_.d), d_.get(), at(2, call_.d), d_.get(), &algorithm_,
-                       reinterpret_cast<void*>(workspace), static_cast<size_t>(workspace_bytes_), stream.handle),
+                       reinterpret_cast<void*>(call_aligned(workspace)), static_cast<size_t>(workspace_bytes_),
+                       stream.handle),
         "cublasLtMatmul");
   }
 
  private:
+  int64_t offered_bytes() const { return std::max<int64_t>(call_.most_workspace_bytes - call_alignment, 0); }
+
   template <class T> Status set(BlasCode (*how)(T, int, const void*, size_t), T to, int attribute, auto value) {
     return check(blas_, how(to, attribute, &value, sizeof value), "an attribute of cuBLASLt");
   }
@@ -151,7 +154,7 @@ class BlasProduct final : public PreparedCall {
     BlasPreference made = nullptr;
     EPL_TRY(check(blas_, blas_.create_preference(&made), "cublasLtMatmulPreferenceCreate"));
     const Held<BlasPreference> preference{made, Freed{&blas_}};
-    EPL_TRY(set(blas_.set_preference, made, preference_workspace, static_cast<uint64_t>(call_.most_workspace_bytes)));
+    EPL_TRY(set(blas_.set_preference, made, preference_workspace, static_cast<uint64_t>(offered_bytes())));
     EPL_TRY(set(blas_.set_preference, made, preference_reductions,
                 call_.splits_sums ? blas_reduction_apart : blas_reduction_none));
     EPL_TRY(set(blas_.set_preference, made, preference_numerics, type_.numerics));

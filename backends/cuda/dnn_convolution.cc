@@ -12,7 +12,7 @@ namespace epl::cuda {
 namespace {
 
 // Operands begin where the arena puts them; the workspace is aligned here, inside what is kept free.
-constexpr int64_t tensor_alignment = 16, workspace_alignment = 256;
+constexpr int64_t tensor_alignment = 16;
 // Names of the tensors in a graph, in the order of the arguments.
 constexpr int64_t ids[] = {1, 2, 3};
 
@@ -109,9 +109,8 @@ class DnnConvolution final : public PreparedCall {
   Status issue(const GpuStream& stream, std::span<const uint64_t> values, uint64_t workspace) const override {
     const Gpu::Current current(*gpu_);
     EPL_TRY(current.status());
-    const uint64_t aligned = (workspace + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
     const std::lock_guard lock(calls_);
-    EPL_TRY(fill({values[0], values[1], values[2], aligned}));
+    EPL_TRY(fill({values[0], values[1], values[2], call_aligned(workspace)}));
     EPL_TRY(check(dnn_, dnn_.set_stream(handle_, stream.handle), "cudnnSetStream"));
     return check(dnn_, dnn_.execute(handle_, plan_->handle(), pack_->handle()), "cudnnBackendExecute");
   }
@@ -197,7 +196,7 @@ class DnnConvolution final : public PreparedCall {
     return {};
   }
   Status check_workspace(int64_t bytes) const {
-    return require(bytes + workspace_alignment <= call_.most_workspace_bytes,
+    return require(bytes + call_alignment <= call_.most_workspace_bytes,
                    "the engines of cuDNN want more workspace than there is");
   }
   // Matrices of float32 are multiplied as TF32.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "backends/cuda/api/nvrtc.h"
@@ -32,7 +33,8 @@ bool is_lost(DriverCode code) { return std::ranges::find(lost_codes, code) != st
 
 struct Open {
   std::mutex mutex;
-  std::map<std::pair<int, std::string>, std::weak_ptr<Gpu>> gpus;  // by ordinal and the folder of compiled kernels
+  // By ordinal and the folders of libraries and of compiled kernels.
+  std::map<std::tuple<int, std::string, std::string>, std::weak_ptr<Gpu>> gpus;
 };
 Open& open_gpus() {
   static Open all;
@@ -71,7 +73,7 @@ Status check(const Dnn& library, DnnCode code, const char* call) {
 Result<std::shared_ptr<Gpu>> Gpu::open(const std::string& libraries, const std::string& cache_folder, int ordinal) {
   EPL_ASSIGN(const Driver* driver, open_driver(libraries));
   const std::lock_guard lock(open_gpus().mutex);
-  std::weak_ptr<Gpu>& known = open_gpus().gpus[{ordinal, cache_folder}];
+  std::weak_ptr<Gpu>& known = open_gpus().gpus[{ordinal, libraries, cache_folder}];
   if (std::shared_ptr<Gpu> gpu = known.lock()) return gpu;
   Ordinal device = 0;
   EPL_TRY(check(*driver, driver->device(&device, ordinal), "cuDeviceGet"));

@@ -11,6 +11,13 @@
 
 namespace epl::cuda {
 
+// Libraries want a workspace aligned to so many bytes, and memory is planned with less: a call is given the next such
+// address, and so much less than what is kept free for it.
+constexpr int64_t call_alignment = 256;
+inline uint64_t call_aligned(uint64_t address) {
+  return (address + call_alignment - 1) / call_alignment * call_alignment;
+}
+
 // All calls may run together.
 class PreparedCall {
  public:

@@ -278,5 +278,5 @@ void epl_session_progress(const epl_session* session, epl_metrics* metrics) {
 
 int64_t epl_session_memory_bytes_peak(const epl_session* session, int64_t rank) {
   if (!alive(session) || rank < 0 || rank >= session->session->plan().options().ranks) return -1;
-  return session->session->memory_bytes_used();
+  return session->session->memory_bytes_used_by(static_cast<int>(rank));
 }

@@ -246,11 +246,13 @@ class Parallel {
     return &best != &other && best.cost && other.cost ? what_decides(*best.cost, *other.cost) : std::string();
   }
 
-  // How far what was found may be from the best there is.
-  std::string gap_note() const {
-    const double gap = share_in_percent(found_.best.front().cost.seconds, found_.least_seconds);
+  // How far a plan may be from the best there is: the one that is taken, where the search found it.
+  std::string gap_note(const Trial& taken) const {
+    const double seconds = taken.cost ? taken.cost->seconds : found_.best.front().cost.seconds;
+    const double gap = share_in_percent(seconds, found_.least_seconds);
     return cat(auto_key, ": by the cost model no plan takes less than ", milliseconds_text(found_.least_seconds),
-               " ms, and the best that was found takes ", gap > 0 ? cat(number_text(gap), " % more") : "no more", "; ",
+               " ms, and ", taken.cost ? "this one" : "the best that was found", " takes ",
+               gap > 0 ? cat(number_text(gap), " % more") : "no more", "; ",
                found_.shapes, " shapes are possible, of which ", found_.searched,
                " could be the fastest by their bounds", found_.finished ? "" : ", and not all were seen");
   }
@@ -262,7 +264,7 @@ class Parallel {
     chosen.notes.push_back(
         cat(auto_key, ": ", best.name, " takes ", milliseconds_text(best.seconds), " ms for a step, rehearsed",
             best.cost ? cat(", and ", milliseconds_text(best.cost->seconds), " ms by the cost model") : ""));
-    if (!found_.best.empty()) chosen.notes.push_back(gap_note());
+    if (!found_.best.empty()) chosen.notes.push_back(gap_note(best));
     for (const Trial& one : trials_) {
       chosen.searched.push_back({.plan = one.name,
                                  .rehearsed = true,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,6 +28,8 @@ struct LocalRank {
   bool bug = false;                // a check of our own failed in the current call
   std::vector<TraceEvent> events;  // of the steps that are recorded
   size_t events_before = 0;        // the current call
+  // So far, from the instructions that ran; never above the plan's. Any thread reads them.
+  ByMemory<std::atomic<int64_t>> memory_bytes_used;
 };
 
 class LocalRanks {

@@ -90,10 +90,11 @@ class Session {
   // `entry`: which of the plan's.
   void record(int64_t steps, size_t entry = 0);
   StepTrace trace() const;
-  // Bytes used by the fullest rank so far, from the instructions that ran; never above the plan's. Any thread.
-  int64_t memory_bytes_used(MemoryKind memory = MemoryKind::device) const {
-    return memory_bytes_used_[memory].load(std::memory_order_relaxed);
-  }
+  // Bytes used by a rank so far, from the instructions that ran; never above the plan's. -1 where the rank is not of
+  // this process. Any thread.
+  int64_t memory_bytes_used_by(int rank, MemoryKind memory = MemoryKind::device) const;
+  // By the fullest rank of this process.
+  int64_t memory_bytes_used(MemoryKind memory = MemoryKind::device) const;
   // On a simulated device: when the last rank was done, in seconds of the simulation since the session began.
   double virtual_seconds() const;
 
@@ -132,7 +133,6 @@ class Session {
   std::unique_ptr<State> state_;
   std::unique_ptr<Results> results_;
   InputSlices slices_;
-  ByMemory<std::atomic<int64_t>> memory_bytes_used_;
   double batch_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the last batch that could be computed
   std::vector<uint64_t> scalars_;
   std::vector<const void*> input_pointers_;

@@ -132,7 +132,6 @@ void Session::reserve_pointers() {
 
 void Session::measure_memory() {
   const PlanMemory planned(*plan_);
-  MemoryBytes fullest;
   for (const auto& rank : world_->ranks()) {
     for (const MemoryKind memory : memory_kinds) {
       int64_t arena = 0;
@@ -141,11 +140,21 @@ void Session::measure_memory() {
       }
       const int at = rank->virtual_device;
       const int64_t used = planned.peak(at, memory) - planned.arenas(at)[memory] + arena;
-      fullest[memory] = std::max(fullest[memory], used);
+      rank->memory_bytes_used[memory].store(used, std::memory_order_relaxed);
     }
   }
-  for (const MemoryKind memory : memory_kinds)
-    memory_bytes_used_[memory].store(fullest[memory], std::memory_order_relaxed);
+}
+
+int64_t Session::memory_bytes_used_by(int rank, MemoryKind memory) const {
+  const LocalRanks& ranks = world_->ranks();
+  return ranks.has(rank) ? ranks.at(rank).memory_bytes_used[memory].load(std::memory_order_relaxed) : -1;
+}
+
+int64_t Session::memory_bytes_used(MemoryKind memory) const {
+  int64_t fullest = 0;
+  for (const auto& rank : world_->ranks())
+    fullest = std::max(fullest, rank->memory_bytes_used[memory].load(std::memory_order_relaxed));
+  return fullest;
 }
 
 }  // namespace epl

@@ -314,7 +314,7 @@ class AtomicCallsFarAway : public AtomicCalls {};
 
 TEST_P(AtomicCallsFarAway, HappenOrDoNot) {
   EPL_ONE_OF_THREE();
-  static const bool added = (add_backend(far_backend("far_atomic", 5)), true);
+  static const bool added = (add_backend(far_backend_of_two_memories("far_atomic", 5)), true);
   const auto plan = plan_of(GetParam(), false, added ? "far_atomic" : "");
   if (!plan.ok()) GTEST_SKIP() << plan.status().to_string();
   Pair pair(*plan);

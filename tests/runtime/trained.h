@@ -73,7 +73,12 @@ Trained train(const Result<std::shared_ptr<const CompiledPlan>>& plan, const std
     const Status predicted = (*session)->predict(inputs, out.predicted);
     EXPECT_TRUE(predicted.ok()) << layout << ": " << predicted.to_string();
   }
-  EXPECT_EQ((*session)->memory_bytes_used(), PlanMemory(**plan).peak()) << layout;
+  const PlanMemory memory(**plan);
+  EXPECT_EQ((*session)->memory_bytes_used(), memory.peak()) << layout;
+  for (int r = 0; r < (*plan)->options().ranks; ++r) {
+    const int at = (*plan)->entries().front().plan.virtual_device_of_rank(r);
+    EXPECT_EQ((*session)->memory_bytes_used_by(r), memory.peak(at)) << layout << ", rank " << r;
+  }
   for (const StateSlot& slot : (*plan)->state().slots())
     out.state.emplace(slot.name, *(*session)->state().get(slot.name));
   return out;

@@ -44,7 +44,7 @@ This version runs ten things:
 - results that the backward pass computes again: `gradient_checkpoint.type`, `memory.budget`;
 - values that lie in another memory while nobody uses them: `offload.level`;
 - mixed precision: `amp.level`;
-- all of these but experts and mixed precision, found: `auto.auto_parallel`.
+- all of these but mixed precision, found: `auto.auto_parallel`.
 
 ```json
 {"pipeline.num_micro_batch": 4, "pipeline.strategy": "1F1B",

@@ -44,6 +44,10 @@ add_test(NAME tools.fuzz_layouts_of_cases COMMAND epl_tool fuzz-layouts --seed 1
 add_test(NAME cases.strategies COMMAND epl_tool check --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json
   --every 19 ${cases})
 set_tests_properties(cases.strategies PROPERTIES LABELS "cases;only_release" TIMEOUT 900)
+# A sample of options x strategies x cases.
+add_test(NAME cases.options COMMAND epl_tool check --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json
+  --options ${PROJECT_SOURCE_DIR}/tests/cases/options.json --every 997 ${cases})
+set_tests_properties(cases.options PROPERTIES LABELS "cases;only_release" TIMEOUT 900)
 # Plans that are found, of a few cases; the standard list has them for all.
 add_test(NAME cases.found COMMAND epl_tool check --strategies ${PROJECT_SOURCE_DIR}/tests/cases/found.json
   ${PROJECT_SOURCE_DIR}/tests/cases/mlp_sgd_legacy ${PROJECT_SOURCE_DIR}/tests/cases/gpt_legacy_adamw

@@ -645,7 +645,7 @@ class Session(core.Handle):
 
     def memory_bytes_peak(self, rank: int) -> int:
         """Bytes that a rank has used at its fullest so far, seen from the instructions that ran; never above the
-        plan's. -1 for a rank that is not there."""
+        plan's. -1 for a rank that is not there, or of another process."""
         rank = raw.number(c.c_int64, rank, "rank")
         return core.library().epl_session_memory_bytes_peak(core.pointer(self), rank)
 

@@ -2299,7 +2299,7 @@ func SessionTrace(session *Session) (json *Text, failure *Error) {
 // SessionMemoryBytesPeak is epl_session_memory_bytes_peak.
 //
 // Bytes that a rank has used at its fullest so far, seen from the instructions that ran; never above the plan's.
-// -1 for a rank that is not there.
+// -1 for a rank that is not there, or of another process.
 func SessionMemoryBytesPeak(session *Session, rank int64) (result int64) {
 	result = int64(C.epl_session_memory_bytes_peak(session, C.int64_t(rank)))
 	return

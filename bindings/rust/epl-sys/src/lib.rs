@@ -1678,7 +1678,7 @@ extern "C" {
     /// Since 0.1, one caller at a time. `json`: written, owned by the caller.
     pub fn epl_session_trace(session: *mut epl_session, json: *mut *mut epl_text) -> *mut epl_error;
     /// Bytes that a rank has used at its fullest so far, seen from the instructions that ran; never above the
-    /// plan's. -1 for a rank that is not there.
+    /// plan's. -1 for a rank that is not there, or of another process.
     ///
     /// Since 0.1, any thread, quick.
     pub fn epl_session_memory_bytes_peak(session: *const epl_session, rank: i64) -> i64;

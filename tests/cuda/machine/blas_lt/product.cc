@@ -192,8 +192,8 @@ void multiply(const Product& p, const Algorithm& algorithm, const Pointers& at) 
   require(at.workspace_bytes >= needs.workspace, kInvalidValue,
           "the algorithm needs a workspace of " + std::to_string(needs.workspace) + " bytes and is given " +
               std::to_string(at.workspace_bytes));
-  require(needs.workspace == 0 || (at.workspace != 0 && at.workspace % 16 == 0), kInvalidValue,
-          "a workspace that is not aligned to 16 bytes");
+  require(needs.workspace == 0 || (at.workspace != 0 && at.workspace % 256 == 0), kInvalidValue,
+          "a workspace that is not aligned to 256 bytes");
   auto command = std::make_unique<Command>();
   *command = {.product = p, .algorithm = algorithm, .alpha = *at.alpha, .beta = *at.beta};
   const bool reads_c = command->beta != 0;

@@ -2482,7 +2482,7 @@ public final class Raw {
 
   /**
    * Bytes that a rank has used at its fullest so far, seen from the instructions that ran; never above the
-   * plan's. -1 for a rank that is not there.
+   * plan's. -1 for a rank that is not there, or of another process.
    */
   public static native long epl_session_memory_bytes_peak(long session, long rank);
 
