@@ -17,7 +17,7 @@ struct Convolution {
   View x, w, y, bias;
   int64_t groups;
   Dims strides, dilations, begin, end;  // as oneDNN counts: a dilation of 0 is none
-  Type type;
+  Type factors, result;                 // of what is multiplied, and of what comes out
 
   int64_t batch() const { return x.dims[0]; }
   int64_t in() const { return x.dims[1] / groups; }
@@ -83,7 +83,8 @@ Convolution convolution_of(const Query& q, const Dims& x, Dims w, const Dims& y)
   c.w = View::dense(w);
   c.y = View::dense(y);
   c.bias = View::dense({y[1]});
-  c.type = q.dtype();
+  c.factors = q.factors();
+  c.result = q.result();
   return c;
 }
 
@@ -103,15 +104,17 @@ std::vector<Convolution> cut_result(const Convolution& c, int64_t shares, int64_
   return out;
 }
 
-dnnl::convolution_forward::primitive_desc forward_primitive(const Convolution& c, bool biased) {
+dnnl::convolution_forward::primitive_desc forward_primitive(const Convolution& c, bool biased, Type result) {
   using Forward = dnnl::convolution_forward;
-  const Desc x = c.x.any(c.type), w = c.w.any(c.type), y = c.y.any(c.type), bias = c.bias.desc(c.type);
+  const Desc x = c.x.any(c.factors), w = c.w.any(c.factors), y = c.y.any(result), bias = c.bias.desc(result);
   const auto kind = prop_kind::forward_training;
   const auto method = algorithm::convolution_direct;
   const Forward::desc desc = biased ? Forward::desc(kind, method, x, w, bias, y, c.strides, c.dilations, c.begin, c.end)
                                     : Forward::desc(kind, method, x, w, y, c.strides, c.dilations, c.begin, c.end);
   return {desc, primitive_attributes(), cpu_engine()};
 }
+// From which a gradient's primitive takes its way.
+dnnl::convolution_forward::primitive_desc hint(const Convolution& c) { return forward_primitive(c, false, c.factors); }
 
 constexpr auto input = Location::Kind::input, output = Location::Kind::output;
 
@@ -120,10 +123,10 @@ Recipes conv(const Query& q) {
   Recipes recipes;
   for (const Convolution& c :
        cut_result(full, shares_of(q, full.multiplications()), full.out(), &Convolution::outputs)) {
-    const auto primitive = forward_primitive(c, q.has(2));
+    const auto primitive = forward_primitive(c, q.has(2), c.result);
     std::vector<Operand> operands = {{DNNL_ARG_SRC, input, 0, c.x, primitive.src_desc()},
                                      {DNNL_ARG_WEIGHTS, input, 1, c.w, primitive.weights_desc()}};
-    if (q.has(2)) operands.push_back({DNNL_ARG_BIAS, input, 2, c.bias, c.bias.desc(c.type)});
+    if (q.has(2)) operands.push_back({DNNL_ARG_BIAS, input, 2, c.bias, c.bias.desc(c.result)});
     operands.push_back({DNNL_ARG_DST, output, 0, c.y, primitive.dst_desc()});
     recipes.add(primitive, operands);
   }
@@ -134,10 +137,11 @@ Recipes conv_grad_input(const Query& q) {
   const Convolution full = convolution_of(q, q.out(), q.in(1), q.in(0));
   Recipes recipes;
   for (const Convolution& c : cut_result(full, shares_of(q, full.multiplications()), full.in(), &Convolution::inputs)) {
-    const dnnl::convolution_backward_data::desc desc(algorithm::convolution_direct, c.x.any(c.type), c.w.any(c.type),
-                                                     c.y.any(c.type), c.strides, c.dilations, c.begin, c.end);
+    const dnnl::convolution_backward_data::desc desc(algorithm::convolution_direct, c.x.any(c.result),
+                                                     c.w.any(c.factors), c.y.any(c.factors), c.strides, c.dilations,
+                                                     c.begin, c.end);
     const dnnl::convolution_backward_data::primitive_desc primitive(desc, primitive_attributes(), cpu_engine(),
-                                                                    forward_primitive(c, false));
+                                                                    hint(c));
     recipes.add(primitive, {{DNNL_ARG_DIFF_DST, input, 0, c.y, primitive.diff_dst_desc()},
                             {DNNL_ARG_WEIGHTS, input, 1, c.w, primitive.weights_desc()},
                             {DNNL_ARG_DIFF_SRC, output, 0, c.x, primitive.diff_src_desc()}});
@@ -161,14 +165,15 @@ Recipes conv_grad_weight(const Query& q) {
   // With AVX-512 as Bochs emulates it, oneDNN 2.6.3 gets one column of a 7x7 kernel wrong, by complete summands, for 3
   // channels of 32x32 and 30x30 and a stride of 2; not so 33x33 and 64x64, strides of 1 or full blocks of channels.
   const bool strided = std::any_of(full.strides.begin(), full.strides.end(), [](int64_t s) { return s > 1; });
-  require(full.type != Type::bf16 || !strided || full.in() % channels == 0,
+  require(full.factors != Type::bf16 || !strided || full.in() % channels == 0,
           "bf16 with strides and no full block of 16 channels, of which some come out wrong");
   Recipes recipes;
   for (const Convolution& c : cut_weight(full, shares_of(q, full.multiplications()))) {
-    const dnnl::convolution_backward_weights::desc desc(algorithm::convolution_direct, c.x.any(c.type), c.w.any(c.type),
-                                                        c.y.any(c.type), c.strides, c.dilations, c.begin, c.end);
+    const dnnl::convolution_backward_weights::desc desc(algorithm::convolution_direct, c.x.any(c.factors),
+                                                        c.w.any(c.result), c.y.any(c.factors), c.strides, c.dilations,
+                                                        c.begin, c.end);
     const dnnl::convolution_backward_weights::primitive_desc primitive(desc, primitive_attributes(), cpu_engine(),
-                                                                       forward_primitive(c, false));
+                                                                       hint(c));
     recipes.add(primitive, {{DNNL_ARG_SRC, input, 0, c.x, primitive.src_desc()},
                             {DNNL_ARG_DIFF_DST, input, 1, c.y, primitive.diff_dst_desc()},
                             {DNNL_ARG_DIFF_WEIGHTS, output, 0, c.w, primitive.diff_weights_desc()}});

@@ -94,23 +94,23 @@ Recipes recipes_of(Product p, const Query& q) {
   require(batch.size() + 2 <= DNNL_MAX_NDIMS, "more dimensions than oneDNN has");
   const Share full{matrices(p.batch_a, p.m, p.k, p.transposed_a), matrices(p.batch_b, p.k, p.n, p.transposed_b),
                    matrices(batch, p.m, p.n, false), p.bias < 0 ? View{} : View::dense({1, p.n})};
-  const Type type = q.dtype();
+  const Type factors = q.factors(), result = q.result();
   Recipes recipes;
   for (const Share& share :
        cut_product(p, full, shares_of(q, static_cast<double>(count(full.c.dims)) * static_cast<double>(p.k)))) {
-    const Desc a = share.a.desc(type), b = share.b.desc(type), c = share.c.desc(type);
+    const Desc a = share.a.desc(factors), b = share.b.desc(factors), c = share.c.desc(result);
     std::vector<Operand> operands = {{DNNL_ARG_SRC, Location::Kind::input, p.a, share.a, a},
                                      {DNNL_ARG_WEIGHTS, Location::Kind::input, p.b, share.b, b}};
     dnnl::matmul::primitive_desc primitive;
     if (p.bias >= 0) {
-      const Desc bias = share.bias.desc(type);
+      const Desc bias = share.bias.desc(result);
       primitive = {dnnl::matmul::desc(a, b, bias, c), primitive_attributes(), cpu_engine()};
       operands.push_back({DNNL_ARG_BIAS, Location::Kind::input, p.bias, share.bias, bias});
     } else {
       primitive = {dnnl::matmul::desc(a, b, c), primitive_attributes(), cpu_engine()};
     }
     operands.push_back({DNNL_ARG_DST, Location::Kind::output, 0, share.c, c});
-    if (type == Type::f32 && std::string_view(primitive.impl_info_str()).starts_with("gemm")) require_fast(share, p);
+    if (factors == Type::f32 && std::string_view(primitive.impl_info_str()).starts_with("gemm")) require_fast(share, p);
     recipes.add(primitive, operands);
   }
   return recipes;

@@ -18,14 +18,13 @@ void require(bool condition, std::string_view reason) {
 
 Query::Query(const epl_pack_query& query) : query_(query) {
   require(query.struct_size >= sizeof query, "a query of an older interface");
-}
-
-Type Query::dtype() const {
-  const int32_t dtype = query_.outputs[0].dtype;
-  for (int i = 0; i < query_.input_count; ++i)
-    require(!has(i) || query_.inputs[i].dtype == dtype, "operands of several element types");
-  require(dtype == EPL_PACK_F32 || dtype == EPL_PACK_BF16, "an element type other than f32 and bf16");
-  return dtype == EPL_PACK_F32 ? Type::f32 : Type::bf16;
+  const int32_t factors = query.inputs[0].dtype, result = query.outputs[0].dtype;
+  require(query.inputs[1].dtype == factors, "operands of several element types");
+  for (const int32_t dtype : {factors, result})
+    require(dtype == EPL_PACK_F32 || dtype == EPL_PACK_BF16, "an element type other than f32 and bf16");
+  require(result == factors || result == EPL_PACK_F32, "a result of fewer bits than what is multiplied");
+  for (int i = 2; i < query.input_count; ++i)
+    require(!has(i) || query.inputs[i].dtype == result, "a bias of another element type than the result");
 }
 
 Dims Query::integers(std::string_view name) const {

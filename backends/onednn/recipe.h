@@ -31,8 +31,10 @@ class Query {
   bool has(int input) const { return input < query_.input_count && query_.inputs[input].dtype != 0; }
   Dims in(int input) const { return dims(query_.inputs[input]); }
   Dims out() const { return dims(query_.outputs[0]); }
-  // Of all operands and of the result, which must be alike.
-  Type dtype() const;
+  // Operands 0 and 1 are multiplied and have one type. All else has the type of the result, which is theirs, or f32
+  // where they are bf16.
+  Type factors() const { return type_of(query_.inputs[0]); }
+  Type result() const { return type_of(query_.outputs[0]); }
   bool flag(std::string_view name) const { return integers(name)[0] != 0; }
   int64_t integer(std::string_view name) const { return integers(name)[0]; }
   Dims integers(std::string_view name) const;  // empty where the attribute is
@@ -40,6 +42,7 @@ class Query {
 
  private:
   static Dims dims(const epl_pack_type& type) { return Dims(type.dims, type.dims + type.ndim); }
+  static Type type_of(const epl_pack_type& type) { return type.dtype == EPL_PACK_F32 ? Type::f32 : Type::bf16; }
   const epl_pack_query& query_;
 };
 

@@ -1,6 +1,7 @@
 // The rows of the oneDNN pack against the meaning of their ops, cut over threads and alone; and when they are used.
 #include <array>
 #include <cmath>
+#include <map>
 #include <thread>
 
 #include "core/backend/device.h"
@@ -124,35 +125,43 @@ INSTANTIATE_TEST_SUITE_P(Ops, OneDnn,
                                          "conv_grad_weight"),
                          [](const auto& info) { return info.param; });
 
+// Operands in bf16; results in bf16, or in f32 as of products of mixed precision, whose biases are f32 too.
 TEST(OneDnnBf16, ProductsAndConvolutionsWhereTheProcessorHasThem) {
   SKIP_WITHOUT_ONEDNN();
-  int compared = 0;
+  std::map<DType, int> compared;
   std::string reason;
   for (const auto& [name, text] : large) {
-    SCOPED_TRACE(text);
-    const OpDef& op = *op_table().find(name);
-    Case p = case_of(op, text);
-    for (Tensor& in : p.launch.inputs) {
-      if (in.empty()) continue;
-      Tensor half(TensorType{DType::bf16, in.shape()});
-      for (int64_t i = 0; i < in.elements(); ++i) half.set(i, in.get(i));
-      in = half;
+    for (const DType result : {DType::bf16, DType::f32}) {
+      SCOPED_TRACE(cat(text, " to ", dtype_name(result)));
+      const OpDef& op = *op_table().find(name);
+      Case p = case_of(op, text);
+      const auto round = [](Tensor& values) {
+        Tensor half(TensorType{DType::bf16, values.shape()});
+        for (int64_t i = 0; i < values.elements(); ++i) half.set(i, values.get(i));
+        values = half;
+      };
+      for (size_t i = 0; i < p.launch.inputs.size(); ++i) {
+        Tensor& in = p.launch.inputs[i];
+        if (!in.empty() && (i < 2 || result == DType::bf16)) round(in);
+      }
+      for (TensorType& type : p.launch.outputs) type.dtype = result;
+      std::vector<Refusal> refusals;
+      if (!pack_table().choose(cpu::query_of(p.launch), &refusals).row) {
+        reason = refusals[0].reason;
+        continue;
+      }
+      const Tensor got = cpu::launch_kernel(p.launch, "", pack_table())[0];
+      ASSERT_EQ(got.type().dtype, result);
+      // The operands were rounded to 8 bits, and in bf16 so are the results; both by their size.
+      for (int64_t i = 0; i < got.elements(); ++i) {
+        ASSERT_TRUE(cpu::near(got.get(i), p.want[0].get(i), 0.02, 0.5))
+            << i << ": " << got.get(i) << ", not " << p.want[0].get(i);
+      }
+      ++compared[result];
     }
-    for (TensorType& type : p.launch.outputs) type.dtype = DType::bf16;
-    std::vector<Refusal> refusals;
-    if (!pack_table().choose(cpu::query_of(p.launch), &refusals).row) {
-      reason = refusals[0].reason;
-      continue;
-    }
-    const Tensor got = cpu::launch_kernel(p.launch, "", pack_table())[0];
-    for (int64_t i = 0; i < got.elements(); ++i) {
-      // The operands were rounded to 8 bits, so are the results; both by their size.
-      ASSERT_TRUE(cpu::near(got.get(i), p.want[0].get(i), 0.02, 0.5))
-          << i << ": " << got.get(i) << ", not " << p.want[0].get(i);
-    }
-    ++compared;
   }
-  if (compared == 0) GTEST_SKIP() << reason;
+  if (compared.empty()) GTEST_SKIP() << reason;
+  EXPECT_EQ(compared[DType::f32], compared[DType::bf16]);
 }
 
 TEST(OneDnnRefusals, SayWhy) {
