@@ -120,8 +120,7 @@ mark_as_advanced(ZLIB_INCLUDE ZLIB_ARCHIVE)
 include(${CMAKE_CURRENT_LIST_DIR}/sha256.cmake)
 
 # What runs once for a model or a call, never in a loop over numbers, is compiled for its size: the library stays under
-# 10 MB, which tests/install holds. What searches for plans is a fifth of all that is compiled, and takes a third less
-# of the compiler's time with -O1.
+# 10 MB, which tests/install holds. What searches for plans takes no longer so than with -O1, and is a third smaller.
 set(parts epl_objects)
 function(epl_part name folders optimization)
   set(part ${plain})
@@ -137,7 +136,7 @@ epl_part(epl_called_once "/frontends/onnx/|/core/(capi|job)/" -Os)
 epl_part(epl_training "/core/(frontend|train|compile)/" -Os)
 epl_part(epl_records "/core/ops/" -Os)
 epl_part(epl_graphs "/core/(autodiff|ir|rewrite)/" -Os)
-epl_part(epl_planning "/core/(strategy|program)/" -O1)
+epl_part(epl_planning "/core/(strategy|program)/" -Os)
 add_library(epl_objects OBJECT ${plain} ${generated_sources} ${schema_headers})
 foreach(target ${parts})
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include PRIVATE ${GENERATED})

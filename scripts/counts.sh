@@ -137,8 +137,8 @@ run_ctest() {
   local -a chosen=("${@:3}") run=("${@:3}")
   [ -z "$left_out" ] || run+=(-E "$left_out")
   rm -f "$report" "$out/$part.left"
-  # One more than there are processors: many tests wait for a process or a clock.
-  ctest --test-dir "build/$preset" -j $(($(nproc) + 1)) --timeout 900 --output-junit "$report" \
+  # Two more than there are processors: many tests wait for a process or a clock.
+  ctest --test-dir "build/$preset" -j $(($(nproc) + 2)) --timeout 900 --output-junit "$report" \
     --test-output-truncation middle "${run[@]}" >"$out/$part.log" 2>&1
   if [ ! -s "$report" ]; then
     tail -20 "$out/$part.log"
@@ -279,7 +279,7 @@ sixths() {
 }
 
 # is_left_out PART NUMBER: whether a stage with a sanitizer, number 0 or 1, is left out, which then counts as skipped.
-# Where the suite in release took 38 minutes or more, there is time for one of the two, and the commit decides for which.
+# Where the suite in release took more than 38 minutes, there is time for one of the two, and the commit decides which.
 release_took=0
 is_left_out() {
   [ "$release_took" -gt 2280 ] && [ $(($(number_of_commit) % 2)) != "$2" ] || return 1

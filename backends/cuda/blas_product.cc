@@ -106,13 +106,12 @@ class BlasProduct final : public PreparedCall {
       EPL_TRY(check(blas_, blas_.set_operation(operation_.get(), operation_bias, &values[3], sizeof values[3]),
                     "cublasLtMatmulDescSetAttribute"));
     }
-    return check(
-        blas_,
-        blas_.multiply(handle_, operation_.get(), &one, at(0, call_.a), a_.get(), at(1, call_.b), b_.get(), &zero,
-                       at(2, call_.d), d_.get(), at(2, call_.d), d_.get(), &algorithm_,
-                       reinterpret_cast<void*>(call_aligned(workspace)), static_cast<size_t>(workspace_bytes_),
-                       stream.handle),
-        "cublasLtMatmul");
+    return check(blas_,
+                 blas_.multiply(handle_, operation_.get(), &one, at(0, call_.a), a_.get(), at(1, call_.b), b_.get(),
+                                &zero, at(2, call_.d), d_.get(), at(2, call_.d), d_.get(), &algorithm_,
+                                reinterpret_cast<void*>(call_aligned(workspace)), static_cast<size_t>(workspace_bytes_),
+                                stream.handle),
+                 "cublasLtMatmul");
   }
 
  private:

@@ -252,9 +252,9 @@ class Parallel {
     const double gap = share_in_percent(seconds, found_.least_seconds);
     return cat(auto_key, ": by the cost model no plan takes less than ", milliseconds_text(found_.least_seconds),
                " ms, and ", taken.cost ? "this one" : "the best that was found", " takes ",
-               gap > 0 ? cat(number_text(gap), " % more") : "no more", "; ",
-               found_.shapes, " shapes are possible, of which ", found_.searched,
-               " could be the fastest by their bounds", found_.finished ? "" : ", and not all were seen");
+               gap > 0 ? cat(number_text(gap), " % more") : "no more", "; ", found_.shapes,
+               " shapes are possible, of which ", found_.searched, " could be the fastest by their bounds",
+               found_.finished ? "" : ", and not all were seen");
   }
 
   Result<std::shared_ptr<const CompiledPlan>> taken() {

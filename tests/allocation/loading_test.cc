@@ -9,6 +9,7 @@
 #include "tests/allocation/heap.h"
 #include "tests/runtime/graph_model.h"
 #include "tests/temporary_folder.h"
+#include "tests/thirds.h"
 
 namespace epl::loading_test {
 namespace {
@@ -115,6 +116,7 @@ TEST_F(Loading, OfOneRankByFour) {
 }
 
 TEST_F(Loading, OfFourProcessesByThreeRanks) {
+  EPL_ONE_OF_THREE();
   const auto rendezvous = memory_rendezvous();
   std::vector<std::unique_ptr<Session>> sessions(4);
   std::vector<std::thread> threads;
@@ -161,6 +163,7 @@ TEST_F(Loading, OfFourProcessesByThreeRanks) {
 
 // The layout over time, and copies that share out their state, are no different.
 TEST_F(Loading, UnderOtherMicroBatchesAndNestings) {
+  EPL_ONE_OF_THREE();
   const Layout layouts[] = {
       {1, R"("pipeline.num_micro_batch": 4)"},
       {4, R"("pipeline.num_micro_batch": 2, "default": {"split": 2})"},

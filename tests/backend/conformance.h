@@ -17,6 +17,7 @@
 #include "core/backend/device.h"
 #include "core/net/rendezvous.h"
 #include "tests/backend/far_device.h"
+#include "tests/thirds.h"
 
 namespace epl {
 
@@ -141,10 +142,11 @@ inline int& rank_of_thread() {
 }
 
 // Tests over groups of ranks: TEST_P(Ranks, ...) runs on every device that computes, for several numbers of ranks that
-// come together in every way.
+// come together in every way. They are many, so ./test has a third of them.
 class Ranks : public testing::TestWithParam<std::tuple<Way, int>> {
  protected:
   void SetUp() override {
+    EPL_ONE_OF_THREE();
     // Little room, so that devices reduce piece by piece.
     auto opened = open_device(std::get<0>(GetParam()).device, memory.host(), {.ranks = ranks(), .room_bytes = 1 << 16});
     ASSERT_TRUE(opened.ok()) << opened.status().to_string();

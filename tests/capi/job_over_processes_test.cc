@@ -13,6 +13,7 @@
 
 #include "tests/capi/world.h"
 #include "tests/temporary_folder.h"
+#include "tests/thirds.h"
 
 namespace {
 
@@ -193,6 +194,7 @@ class JobsOverProcesses : public testing::TestWithParam<JobLayout> {
 constexpr const char* all_of_it = R"(, "steps": 9, "evaluate_every": 2, "checkpoint_every": 3, "metrics": "accuracy")";
 
 TEST_P(JobsOverProcesses, BothAreToldTheSame) {
+  EPL_ONE_OF_THREE();
   run(in_folder(all_of_it));
   ASSERT_EQ(told[0].size(), told[1].size());
   for (size_t i = 0; i < told[0].size(); ++i) {
@@ -210,6 +212,7 @@ TEST_P(JobsOverProcesses, BothAreToldTheSame) {
 }
 
 TEST_P(JobsOverProcesses, PatienceEndsBoth) {
+  EPL_ONE_OF_THREE();
   both([&](int rank) { sides[rank]->learning_rate(0); });  // so that nothing gets better
   run(in_folder(R"(, "steps": 100, "evaluate_every": 2, "patience": 3, "restore_best": true)"));
   for (const auto& of_one : told) {
@@ -223,6 +226,7 @@ TEST_P(JobsOverProcesses, PatienceEndsBoth) {
 
 // One host ends its job, the other knows nothing of that.
 TEST_P(JobsOverProcesses, OneEndsAndBothEnd) {
+  EPL_ONE_OF_THREE();
   run(in_folder(all_of_it));
   const uint64_t wanted = hash();
   for (const int32_t how : {EPL_JOB_ENDED_STOPPED, EPL_JOB_ENDED_CANCELLED, EPL_JOB_ENDED_FAILED}) {
@@ -250,6 +254,7 @@ TEST_P(JobsOverProcesses, OneEndsAndBothEnd) {
 
 // One is cancelled in each phase in turn. Whether its host ends the job or calls again, nothing is lost.
 TEST_P(JobsOverProcesses, OneIsCancelledInEachPhase) {
+  EPL_ONE_OF_THREE();
   run(in_folder(all_of_it));
   const uint64_t wanted = hash();
   const size_t events = told[0].size();
@@ -271,6 +276,7 @@ TEST_P(JobsOverProcesses, OneIsCancelledInEachPhase) {
 }
 
 TEST_P(JobsOverProcesses, WhoIsCancelledMayCallAgain) {
+  EPL_ONE_OF_THREE();
   run(in_folder(all_of_it));
   const uint64_t wanted = hash();
   for (const int cancelled : {0, 1}) {
@@ -293,6 +299,7 @@ TEST_P(JobsOverProcesses, WhoIsCancelledMayCallAgain) {
 
 // A file stands where a checkpoint is to be: both say so, and both go on.
 TEST_P(JobsOverProcesses, ACheckpointThatFailsIsAWarningInBoth) {
+  EPL_ONE_OF_THREE();
   begin(in_folder(R"(, "steps": 6, "evaluate_every": 100, "checkpoint_every": 3)"));
   std::ofstream(out + "/checkpoints/step-00000003") << "in the way";
   both([&](int rank) { told[rank] = sides[rank]->rest(); });
@@ -305,6 +312,7 @@ TEST_P(JobsOverProcesses, ACheckpointThatFailsIsAWarningInBoth) {
 }
 
 TEST_P(JobsOverProcesses, JobsThatDifferAreRefusedInBoth) {
+  EPL_ONE_OF_THREE();
   const auto refused = [&](const std::string& other, const std::string& words, bool measures = true) {
     fresh();
     std::string said[2];

@@ -30,6 +30,7 @@ std::set<std::string> functions_of_all() {
 #define EPL_FALLIBLE(name) add(#name, &name);
 #define EPL_OTHER(name) EPL_FALLIBLE(name)
 #include "epl_functions.inc"
+#include "tests/thirds.h"
 #undef EPL_FALLIBLE
 #undef EPL_OTHER
   for (const char* alone : {"epl_session_set", "epl_session_compare", "epl_session_give_up"}) out.erase(alone);
@@ -263,6 +264,7 @@ class StopOverProcesses : public testing::TestWithParam<Layout> {
 };
 
 TEST_P(StopOverProcesses, ACallIsCancelledAtAnyMoment) {
+  EPL_ONE_OF_THREE();
   const std::pair<int32_t, int32_t> well{EPL_OK, EPL_OK};
   std::mt19937 random(7);
   for (const char* first : {"epl_session_step", "epl_session_save", "epl_session_save_to"})
@@ -303,6 +305,7 @@ TEST_P(StopOverProcesses, ACallIsCancelledAtAnyMoment) {
 }
 
 TEST_P(StopOverProcesses, NobodyWaitsForWhoWasCancelled) {
+  EPL_ONE_OF_THREE();
   const std::pair<int32_t, int32_t> well{EPL_OK, EPL_OK};
   for (const char* first : {"epl_session_gradients", "epl_session_apply", "epl_session_step", "epl_session_save",
                             "epl_session_save_to", "epl_session_hash"})
@@ -335,6 +338,7 @@ TEST_P(StopOverProcesses, NobodyWaitsForWhoWasCancelled) {
 // What one process is given wrong, whatever else the other one is given: no call waits for who has refused, nothing has
 // changed in either, and all make the same call again.
 TEST_P(StopOverProcesses, NobodyWaitsForWhoRefuses) {
+  EPL_ONE_OF_THREE();
   const std::pair<int32_t, int32_t> well{EPL_OK, EPL_OK};
   for (const char* first : {"epl_session_step", "epl_session_save", "epl_session_save_to", "epl_session_hash"})
     ASSERT_EQ(call(first, -1), well) << first;

@@ -208,6 +208,7 @@ TEST_P(Cases, AreRightInShardsOfTheWeights) {
 // At level `layout` the shards give the bits of one rank, whatever else is cut. Its bits are others than those of level
 // `data` where a split cuts a sum, else this would show nothing.
 TEST(CaseFolders, HaveTheBitsOfOneRankAtLevelLayout) {
+  EPL_ONE_OF_THREE();
   const auto strategy = [](const std::string& level, int split, int micro_batches) {
     return " --strategy '{\"reproducible.level\": \"" + level +
            "\", \"pipeline.num_micro_batch\": " + std::to_string(micro_batches) +
@@ -236,6 +237,7 @@ TEST(CaseFolders, HaveTheBitsOfOneRankAtLevelLayout) {
 // Batch norms and gates with a capacity train over micro-batches and pipelines where each micro-batch is independent:
 // something else than the full batch together, and the same in every layout.
 TEST(CaseFolders, CoupledSamplesTrainInIndependentMicroBatches) {
+  EPL_ONE_OF_THREE();
   const auto in_two = [](const std::string& more) {
     return R"( --strategy '{"batch.semantics": "per_micro_batch", "pipeline.num_micro_batch": 2)" + more + "}'";
   };
@@ -254,6 +256,7 @@ INSTANTIATE_TEST_SUITE_P(All, Cases, testing::ValuesIn(read_hashes()),
 
 // Offsets waste little: the arena is at most a twentieth larger than what lives in it at once.
 TEST(CaseFolders, ArenasAreTight) {
+  EPL_ONE_OF_THREE();
   int planned = 0;
   for (const Expected& e : read_hashes()) {
     const fs::path model = folder_of(e.name) / "model.onnx";
@@ -331,6 +334,7 @@ TEST_P(Cases, AreRightInPartsOfComposites) {
 
 // The parts are more commands than the composites.
 TEST(CaseFolders, PartsStandInThePlan) {
+  EPL_ONE_OF_THREE();
   const auto commands = [](const std::string& environment) {
     const std::string far = environment + "LD_LIBRARY_PATH='" + EPL_FAR_LIBRARY + "' ";
     return tool("plan", own / "gpt2_dynamo_adam" / "model.onnx", "", far).value("instructions", -1);

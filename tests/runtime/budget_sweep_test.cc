@@ -11,6 +11,7 @@
 #include "tests/runtime/block_models.h"
 #include "tests/runtime/trained.h"
 #include "tests/temporary_folder.h"
+#include "tests/thirds.h"
 
 namespace epl::budget_sweep_test {
 namespace {
@@ -85,6 +86,7 @@ int64_t least_of(const std::string& why) {
 class BudgetSweep : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(BudgetSweep, KeepsPeaksAndOrder) {
+  EPL_ONE_OF_THREE();
   const Swept& model = swept()[GetParam()];
   const char* asked = std::getenv("EPL_BUDGETS");
   const int64_t budgets = asked ? std::max(2, std::atoi(asked)) : 3;

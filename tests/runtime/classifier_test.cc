@@ -4,6 +4,7 @@
 
 #include "core/compile/plan_memory.h"
 #include "tests/runtime/trained.h"
+#include "tests/thirds.h"
 
 namespace epl::classifier_test {
 namespace {
@@ -64,6 +65,7 @@ TEST(Classifier, LearnsWhatOneRankLearns) {
 
 // No number of ranks divides them; two of four ranks have samples apart as well.
 TEST(Classifier, TrainsAMillionAndThreeClasses) {
+  EPL_ONE_OF_THREE();
   const Sizes sizes{6, 2, 1000003};
   const Trained wanted = trained(1, "{}", sizes, 3);
   for (const auto& [ranks, degree] : {std::pair(3, 3), std::pair(4, 2)}) {

@@ -5,6 +5,7 @@
 
 #include "core/base/pack.h"
 #include "tests/runtime/rank_processes.h"
+#include "tests/thirds.h"
 
 namespace epl::killed_process_test {
 namespace {
@@ -62,6 +63,7 @@ class Killed : public testing::TestWithParam<Job> {
 };
 
 TEST_P(Killed, TheOthersSayWhoAndTheJobGoesOn) {
+  EPL_ONE_OF_THREE();
   const char* wanted = std::getenv("EPL_KILLS");
   const int kills = wanted == nullptr ? 2 : std::atoi(wanted);
   const double begin = seconds_now();
@@ -96,6 +98,7 @@ TEST_P(Killed, TheOthersSayWhoAndTheJobGoesOn) {
 // wait as long as they were told to, and then end as if it were gone. What they have saved goes on.
 class Hung : public Killed {};
 TEST_P(Hung, IsGivenUp) {
+  EPL_ONE_OF_THREE();
   const std::string checkpoint = processes.folder() + "/checkpoint";
   const size_t victim = 2;
   start(checkpoint, {"silence", "0.5", "steps", "1000000"});

@@ -7,6 +7,7 @@
 
 #include "tests/runtime/trained.h"
 #include "tests/temporary_folder.h"
+#include "tests/thirds.h"
 
 namespace epl::looped_experts_test {
 namespace {
@@ -120,6 +121,7 @@ int64_t gathered_tokens(const Graph& graph) {
 std::string notes_of(const CompiledPlan& plan) { return join(plan.entry(EntryKind::train)->plan.notes, "\n"); }
 
 TEST(LoopedExperts, HaveTheBitsOfOneRank) {
+  EPL_ONE_OF_THREE();
   for (const std::string level : {"data", "layout"}) {
     const std::string key = cat(R"("reproducible.level": ")", level, "\"");
     for (const Mixture& model : {Mixture{.experts = 4}, Mixture{.experts = 3}}) {
@@ -206,6 +208,7 @@ TEST(LoopedExperts, AreOnTheirRanksAlone) {
 
 // Groups of ranks that have the same experts share out their updates as those of all other weights.
 TEST(LoopedExperts, HaveCopiesThatShareOutTheirUpdate) {
+  EPL_ONE_OF_THREE();
   const Layout every{"v0", 8, cat(R"("zero.level": "v0", "pipeline.num_micro_batch": 2, )", over(2))};
   const Mixture three{.experts = 3, .hidden = {12, 12, 12}}, large{.experts = 2, .hidden = {2736, 2736}};
   expect_same(trained(three, every), trained(three, {"one rank"}), every.name);

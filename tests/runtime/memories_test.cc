@@ -13,6 +13,7 @@
 #include "tests/backend/far_device.h"
 #include "tests/runtime/trained.h"
 #include "tests/temporary_folder.h"
+#include "tests/thirds.h"
 
 namespace epl::memories_test {
 namespace {
@@ -115,6 +116,7 @@ Trained learn(const std::shared_ptr<const CompiledPlan>& plan, const std::string
 }
 
 TEST(Memories, GiveTheBitsOfOne) {
+  EPL_ONE_OF_THREE();
   for (const Layout& layout : layouts) {
     const Trained here = train(plan_on("cpu", layout), layout.text(), 4, batch);
     for (const std::string_view values : some_values) {

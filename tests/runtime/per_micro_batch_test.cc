@@ -9,6 +9,7 @@
 
 #include "core/compile/plan_memory.h"
 #include "tests/runtime/trained.h"
+#include "tests/thirds.h"
 
 namespace epl::per_micro_batch_test {
 namespace {
@@ -215,6 +216,7 @@ TEST(PerMicroBatch, AStepIsTheMeanOfStepsOverEach) {
 }
 
 TEST(PerMicroBatch, AsManyMicroBatchesHaveTheSameBits) {
+  EPL_ONE_OF_THREE();
   const std::string stages = R"(, "scopes": [
       {"name": "first", FIRST, "match": ["h", "total", "mean*", "centred", "squares", "spread", "variance", "padded",
        "deviation", "normed", "kept", "taken", "next"]},

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/temporary_folder.h"
+#include "tests/thirds.h"
 #include "tools/json.h"
 
 namespace epl::tools::memory_test {
@@ -124,6 +125,7 @@ TEST_F(Memory, AProcessNeedsWhatItsPlanSays) {
 class Around : public ::testing::TestWithParam<std::vector<std::string>> {};
 
 TEST_P(Around, EveryItemIsThere) {
+  EPL_ONE_OF_THREE();
   if (EPL_SANITIZED) GTEST_SKIP() << "a sanitizer needs memory of its own";
   const TemporaryFolder folder;
   const std::string model = folder / "m.onnx";
