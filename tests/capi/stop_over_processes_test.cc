@@ -17,6 +17,7 @@
 
 #include "tests/capi/world.h"
 #include "tests/temporary_folder.h"
+#include "tests/thirds.h"
 
 namespace {
 
@@ -30,7 +31,6 @@ std::set<std::string> functions_of_all() {
 #define EPL_FALLIBLE(name) add(#name, &name);
 #define EPL_OTHER(name) EPL_FALLIBLE(name)
 #include "epl_functions.inc"
-#include "tests/thirds.h"
 #undef EPL_FALLIBLE
 #undef EPL_OTHER
   for (const char* alone : {"epl_session_set", "epl_session_compare", "epl_session_give_up"}) out.erase(alone);
