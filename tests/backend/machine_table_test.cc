@@ -1,12 +1,10 @@
 // Tables of what was measured: what a file may say, and that a device that is named with one is decided by it.
 #include <gtest/gtest.h>
 
-#include <fstream>
-
 #include "core/backend/device.h"
 #include "core/backend/sheet.h"
 #include "tests/backend/conformance.h"
-#include "tests/temporary_folder.h"
+#include "tests/backend/machine_file.h"
 
 namespace epl::machine_table_test {
 namespace {
@@ -16,27 +14,9 @@ constexpr const char* whole =
   "core": true, "bandwidth": 11e9, "host_bandwidth": 10e9, "file_bandwidth": 2e9, "products": {"f32": 70e9},
   "elementwise": {"f32": 20e9}, "links": [{"bandwidth": 5e9, "seconds": 2e-6}], "launch_seconds": 4e-7})";
 
-class MachineTables : public testing::Test {
+class MachineTables : public MachineFile<Machine> {
  protected:
-  Result<Machine> read(const std::string& text) {
-    std::ofstream(path(), std::ios::trunc) << text;
-    return read_machine_table(path());
-  }
-  void refuse(const std::string& text, std::string_view words) {
-    const auto table = read(text);
-    ASSERT_FALSE(table.ok()) << text;
-    EXPECT_NE(table.status().message().find(words), std::string::npos) << table.status().message();
-    EXPECT_NE(table.status().message().find("table.json"), std::string::npos) << table.status().message();
-  }
-  // The whole one with `with` for a part of its text.
-  std::string changed(const std::string& before, const std::string& with) {
-    std::string text = whole;
-    const size_t at = text.find(before);
-    EXPECT_NE(at, std::string::npos) << before;
-    return text.replace(at, before.size(), with);
-  }
-  std::string path() { return folder / "table.json"; }
-  TemporaryFolder folder;
+  MachineTables() : MachineFile(whole, "table.json", read_machine_table) {}
   TestHost memory;
   Host host = memory.host();
 };

@@ -3,12 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <set>
 
 #include "core/backend/device.h"
 #include "tests/backend/conformance.h"
-#include "tests/temporary_folder.h"
+#include "tests/backend/machine_file.h"
 
 namespace epl::sheet_test {
 namespace {
@@ -19,26 +18,9 @@ constexpr const char* whole =
   "elementwise": {"f32": 90e12}, "links": [{"devices": 4, "bandwidth": 2e11, "seconds": 1e-6}, {"bandwidth": 1e10}],
   "launch_seconds": 5e-6})";
 
-class Sheets : public testing::Test {
+class Sheets : public MachineFile<DeviceSheet> {
  protected:
-  Result<DeviceSheet> read(const std::string& text) {
-    std::ofstream(folder / "card.json", std::ios::trunc) << text;
-    return read_device_sheet(folder / "card.json");
-  }
-  void refuse(const std::string& text, std::string_view words) {
-    const auto sheet = read(text);
-    ASSERT_FALSE(sheet.ok()) << text;
-    EXPECT_NE(sheet.status().message().find(words), std::string::npos) << sheet.status().message();
-    EXPECT_NE(sheet.status().message().find("card.json"), std::string::npos) << sheet.status().message();
-  }
-  // The whole one with `with` for the key's value.
-  std::string changed(const std::string& before, const std::string& with) {
-    std::string text = whole;
-    const size_t at = text.find(before);
-    EXPECT_NE(at, std::string::npos) << before;
-    return text.replace(at, before.size(), with);
-  }
-  TemporaryFolder folder;
+  Sheets() : MachineFile(whole, "card.json", read_device_sheet) {}
 };
 
 TEST_F(Sheets, AFileSaysAllOfAMachine) {
