@@ -12,8 +12,7 @@
 namespace epl {
 
 // Said: what is read from the file, by `reads`, which names the file in its errors.
-template <class Said>
-class MachineFile : public testing::Test {
+template <class Said> class MachineFile : public testing::Test {
  protected:
   using Reads = Result<Said> (*)(const std::string& path);
   MachineFile(const char* whole, const char* name, Reads reads) : whole_(whole), name_(name), reads_(reads) {}
