@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/backend/pack_group.h"
+#include "core/backend/pack_rows.h"
 #include "core/backend/pack_stream.h"
 #include "core/backend/staged_communicator.h"
 #include "core/base/pack.h"
@@ -32,38 +33,6 @@ class PackBuffer final : public Buffer {
   void* const data_;
   const int64_t bytes_, held_;
 };
-
-// `kernel`: one that was prepared, or null.
-std::vector<KernelText> texts_of(const OpenedPack& opened, const void* kernel) {
-  std::vector<KernelText> texts;
-  const PackReason reason;
-  for (int32_t i = 0;; ++i) {
-    epl_pack_text one = {};
-    one.struct_size = sizeof one;
-    if (opened.verbs->text(opened.handle, kernel, i, &one, &reason.to) != 0) return texts;
-    texts.push_back({.entry = one.entry,
-                     .source = one.source,
-                     .options = one.options,
-                     .threads = one.threads,
-                     .shared_bytes = one.shared_bytes});
-  }
-}
-
-KernelRow row_of(const epl_pack_kernel& kernel, const std::shared_ptr<OpenedPack>& opened) {
-  KernelRow row = named_row(kernel);
-  row.prepare = [&kernel, opened](const KernelQuery& q) { return prepare_in_pack(kernel, q, opened->handle, opened); };
-  row.launch = [&kernel](const KernelCall& call) {
-    auto& stream = static_cast<PackStream&>(call.stream);
-    const PackReason reason;
-    epl_pack_call pack_call = pack_call_of(call, reason);
-    pack_call.stream = stream.handle();
-    const int32_t result = kernel.launch(call.state, &pack_call);
-    if (result == 0) return;
-    stream.fail(pack_status(*stream.opened(), result, reason, cat("kernel ", kernel.name)).at(call.query.node));
-  };
-  row.texts = [opened](const void* state) { return texts_of(*opened, state); };
-  return row;
-}
 
 class PackDevice final : public Device {
  public:
@@ -179,7 +148,7 @@ class PlannedDevice final : public Device {
  public:
   PlannedDevice(std::shared_ptr<OpenedPack> opened, const epl_pack& pack, DeviceSheet sheet, std::string note)
       : opened_(std::move(opened)), sheet_(std::move(sheet)), notes_{std::move(note)} {
-    for (uint64_t i = 0; i < pack.kernel_count; ++i) kernels_.add(row_of(*pack.kernels[i], opened_));
+    for (uint64_t i = 0; i < pack.kernel_count; ++i) kernels_.add(pack_row(*pack.kernels[i], opened_));
   }
   std::string description() const override {
     return cat("the sheet of ", sheet_.product, ", ", grouped(sheet_.memory_bytes), " bytes, capability ",
@@ -191,7 +160,7 @@ class PlannedDevice final : public Device {
   const std::vector<std::string>& notes() const override { return notes_; }
   const Machine& machine() const override { return sheet_.machine; }
   int64_t memory_bytes() const override { return sheet_.memory_bytes; }
-  std::vector<KernelText> texts() const override { return texts_of(*opened_, nullptr); }
+  std::vector<KernelText> texts() const override { return pack_texts(*opened_, nullptr); }
   Result<std::unique_ptr<Buffer>> allocate(int64_t) override { return refusal(); }
   Result<std::unique_ptr<Stream>> create_stream(int) override { return refusal(); }
   std::unique_ptr<Event> create_event() override { return std::make_unique<Event>(); }
@@ -353,7 +322,7 @@ class Opening {
       return alike->device->shared_kernels();
     }
     auto kernels = std::make_shared<KernelTable>();
-    for (uint64_t i = 0; i < opened_.pack->kernel_count; ++i) kernels->add(row_of(*opened_.pack->kernels[i], own));
+    for (uint64_t i = 0; i < opened_.pack->kernel_count; ++i) kernels->add(pack_row(*opened_.pack->kernels[i], own));
     return std::shared_ptr<const KernelTable>(std::move(kernels));
   }
 
