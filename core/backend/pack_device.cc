@@ -50,6 +50,7 @@ class PackDevice final : public Device {
   std::string description() const override { return description_; }
   const KernelTable& kernels() const override { return *kernels_; }
   bool shares_host_memory() const override { return false; }
+  int stream_kinds() const override { return opened_->stream_kinds(); }
   bool records() const override { return opened_->records(); }
   const std::vector<std::string>& notes() const override { return notes_; }
   const Machine& machine() const override { return machine_; }
@@ -120,6 +121,7 @@ class SeveralDevices final : public Device {
   }
   const KernelTable& kernels() const override { return first().kernels(); }
   bool shares_host_memory() const override { return false; }
+  int stream_kinds() const override { return first().stream_kinds(); }
   bool records() const override { return first().records(); }
   const std::vector<std::string>& notes() const override { return notes_; }
   const Machine& machine() const override { return first().machine(); }
@@ -156,6 +158,7 @@ class PlannedDevice final : public Device {
   }
   const KernelTable& kernels() const override { return kernels_; }
   bool shares_host_memory() const override { return false; }
+  int stream_kinds() const override { return opened_->stream_kinds(); }
   bool records() const override { return opened_->records(); }
   const std::vector<std::string>& notes() const override { return notes_; }
   const Machine& machine() const override { return sheet_.machine; }

@@ -7,6 +7,12 @@
 
 namespace epl {
 
+int OpenedPack::stream_kinds() const {
+  constexpr int most = 4;
+  if (!has(offsetof(epl_pack_device, stream_kinds)) || verbs->stream_kinds == nullptr) return 1;
+  return std::clamp(static_cast<int>(verbs->stream_kinds(handle)), 1, most);
+}
+
 Status pack_status(const OpenedPack& opened, int32_t result, const PackReason& reason, std::string_view doing) {
   const Code code = result == EPL_PACK_NO_MEMORY ? Code::out_of_memory
                     : result == EPL_PACK_MISSING ? Code::unsupported

@@ -35,10 +35,13 @@ struct OpenedPack {
 
   bool records() const { return verbs->begin_recording != nullptr; }
   // With devices of other processes, which packs of an older table do not.
-  bool meets() const {
-    constexpr size_t behind = offsetof(epl_pack_device, circle_done) + sizeof(epl_pack_device::circle_done);
-    return verbs->struct_size >= behind && verbs->circle_done != nullptr;
-  }
+  bool meets() const { return has(offsetof(epl_pack_device, circle_done)) && verbs->circle_done != nullptr; }
+  // As Device::stream_kinds; of a pack of an older table one.
+  int stream_kinds() const;
+
+ private:
+  // Whether the table has the verb there, which older ones end before.
+  bool has(size_t verb) const { return verbs->struct_size >= verb + sizeof(verbs->close); }
 };
 
 // What a verb gave: `doing` says for what.

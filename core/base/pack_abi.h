@@ -373,6 +373,9 @@ typedef struct epl_pack_device {
   /* Whether all ranks have joined it and, where there is a stream, that has done what it was given: 0 or EPL_PACK_BUSY,
    * or why it never will. Before it is 0 the circle is given nothing more. */
   int32_t (*circle_done)(void* circle, void* stream, const epl_pack_reason* failure);
+  /* How many kinds of stream a rank uses, as Device::stream_kinds of core/backend/device.h says: 1 to 4. The device may
+   * be one to plan with. Each is a stream of `create_stream`. NULL, or behind `struct_size`: a rank has one for all. */
+  int32_t (*stream_kinds)(void* device);
 } epl_pack_device;
 
 typedef struct epl_pack {

@@ -109,10 +109,16 @@ Result<Program> lower(const LocalGraph& local, const LowerOptions& options) {
   RegionNodes regions;
   Graph graph = options.fuse ? fuse_elementwise(local.graph, options.kernels, &regions) : local.graph;
   if (options.device && !options.device->shares_host_memory()) graph = with_uploads(graph, local.sample_block());
-  if (options.device && options.device->stream_kinds() > 1) graph = with_prefetch(graph);
+  bool gathers_ahead = false;
+  if (options.device && options.device->stream_kinds() > 1) {
+    Graph ahead = with_prefetch(graph);
+    gathers_ahead = !std::ranges::equal(ahead.nodes(), graph.nodes(), {}, &Node::name, &Node::name);
+    graph = std::move(ahead);
+  }
   if (options.device && copies_fetches(*options.device) && std::ranges::any_of(graph.nodes(), is_fetch))
     graph = with_fetches_ahead(graph, local, CostModel(of_threads(options.device->machine(), options.threads)));
   Lowering lowering(local, without_dead_nodes(graph), std::move(regions), options);
+  lowering.program.gathers_ahead = gathers_ahead;
   EPL_TRY(select_instructions(lowering));
   give_streams(lowering);
   find_lifetimes(lowering);

@@ -175,8 +175,10 @@ struct Program {
   std::vector<ProgramGroup> groups;
   int streams = 1, events = 0;
   int numbers_event = -1;  // behind the upload of the scalars; -1: nobody waits for it
-  Mesh mesh;               // its axes; which ranks there are is the plan's
-  BatchLayout batch;       // Plan::batch_of_virtual_device
+  // Gathers of weights come a layer ahead (prefetch.h): calls of a group have another order than on other devices.
+  bool gathers_ahead = false;
+  Mesh mesh;          // its axes; which ranks there are is the plan's
+  BatchLayout batch;  // Plan::batch_of_virtual_device
   std::vector<ProgramPort> inputs, outputs;
   std::vector<StateSlot> state;
   std::vector<ProgramScalar> scalars;

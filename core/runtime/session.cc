@@ -32,11 +32,15 @@ Status check_bounds(const Entry& entry, std::span<const Tensor> inputs, const Ca
   return {};
 }
 
-// Whether commands may fail that nobody waits for before the state changes: those of another stream than the first, and
-// copies from and to another memory.
+// Whether commands may fail that nobody waits for before the state changes: those of streams that sends have, and
+// copies from and to another memory. All processes must say the same, and the device of another one may have fewer
+// streams: so streams that only some devices have do not count.
 bool may_fail_late(const Program& program) {
   const auto moves = [](const Instruction& in) { return in.transfer && (in.transfer->fetches || in.transfer->evicts); };
-  return program.streams > 1 ||
+  const auto beside = [&](const Instruction& in) {
+    return in.stream != 0 && (moves(in) || (in.transfer && in.transfer->sends));
+  };
+  return std::ranges::any_of(program.instructions, beside) ||
          std::any_of(program.instructions.begin() + program.commit_begin, program.instructions.end(), moves);
 }
 

@@ -283,6 +283,11 @@ std::string World::job() const {
     for (const Value constant : graph.leaves(ValueKind::constant)) add_to_hash(constants, graph.value(constant).data);
   }
   say("plan", plan.value());
+  // Ranks of a group come to its calls in one order. Devices with streams for groups have another one.
+  const bool ahead = std::ranges::any_of(plan_->entries(), [](const Entry& entry) {
+    return std::ranges::any_of(entry.programs, &Program::gathers_ahead);
+  });
+  say("gathers of weights", ahead ? "come a layer ahead" : "come where the weights are used");
   say("constants", constants.value());
   say("seed", host_state_.seed());
   say("step", host_state_.steps_done());

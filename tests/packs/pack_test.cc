@@ -112,6 +112,27 @@ TEST(Packs, AnOlderDeviceHasNoCard) {
   const OpenedPack older("older:0", &verbs, nullptr);
   EXPECT_FALSE(older.meets());
   EXPECT_EQ(circle_card(older), "");
+  EXPECT_EQ(older.stream_kinds(), 1);
+}
+
+// What stands behind the end of an older table is no verb.
+TEST(Packs, ADeviceSaysWhatStreamsARankUses) {
+  epl_pack_device verbs = {};
+  verbs.struct_size = sizeof verbs;
+  verbs.close = [](void*) {};
+  static int32_t said = 0;
+  const auto kinds = [&](int32_t saying) {
+    said = saying;
+    return OpenedPack("some:0", &verbs, nullptr).stream_kinds();
+  };
+  EXPECT_EQ(kinds(4), 1) << "there is no such verb";
+  verbs.stream_kinds = [](void*) { return said; };
+  for (const int32_t of_device : {1, 2, 3, 4}) EXPECT_EQ(kinds(of_device), of_device);
+  EXPECT_EQ(kinds(0), 1);
+  EXPECT_EQ(kinds(-1), 1);
+  EXPECT_EQ(kinds(9), 4) << "a newer pack may know more";
+  verbs.struct_size = offsetof(epl_pack_device, stream_kinds);
+  EXPECT_EQ(kinds(4), 1);
 }
 
 TEST(Packs, RanksMeetThatHaveOneLibraryAndDevicesOfTheirOwn) {

@@ -296,7 +296,9 @@ TEST(ShardsOfWeights, AreGatheredOneLayerAhead) {
     for (const EntryKind kind : {EntryKind::train, EntryKind::predict}) {
       const std::vector<std::pair<int, int>> found = gathers(plan->entry(kind)->programs.front());
       EXPECT_GE(found.size(), 6U);
+      const int before = count;
       for (size_t i = 1; i < found.size(); ++i) count += found[i].first < found[i - 1].second;
+      EXPECT_EQ(plan->entry(kind)->programs.front().gathers_ahead, count > before) << device;
     }
     return count;
   };
