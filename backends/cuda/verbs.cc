@@ -198,6 +198,9 @@ int32_t create_stream(void* device, void** stream, const epl_pack_reason* failur
   });
 }
 
+// One that computes, one for each group of ranks, and of the engines that copy one for each direction.
+int32_t stream_kinds(void*) noexcept { return 4; }
+
 void destroy_stream(void* stream) noexcept { delete static_cast<GpuStream*>(stream); }
 
 int32_t create_event(void* device, void** event, const epl_pack_reason* failure) noexcept {
@@ -430,6 +433,7 @@ const epl_pack_device device_verbs = {.struct_size = sizeof(epl_pack_device),
                                       .meets = meets,
                                       .new_id = new_id,
                                       .join_ranks = join_ranks,
-                                      .circle_done = circle_done};
+                                      .circle_done = circle_done,
+                                      .stream_kinds = stream_kinds};
 
 }  // namespace epl::cuda

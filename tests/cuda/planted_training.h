@@ -62,9 +62,9 @@ class PlantedTraining : public ::testing::Test {
     std::map<std::string, Tensor> state;
     std::string found;
   };
-  // With what `plant` replaces; null: as it is.
-  Outcome outcome(const Training& training, void (*plant)()) {
-    set("reset devices=h100,h100 findings=/dev/null");
+  // With what `plant` replaces; null: as it is. `seed`: of the order in which streams go on.
+  Outcome outcome(const Training& training, void (*plant)(), int seed = 1) {
+    set(cat("reset devices=h100,h100 findings=/dev/null seed=", seed).c_str());
     driver.init(0);
     if (plant != nullptr) plant();
     Outcome out;
@@ -112,6 +112,14 @@ class PlantedTraining : public ::testing::Test {
     return status;
   }
 
+  // One of the words, with | between them.
+  static bool has_any(const std::string& text, std::string_view words) {
+    for (size_t end = 0; end != words.npos; words.remove_prefix(end == words.npos ? 0 : end + 1)) {
+      end = words.find('|');
+      if (text.find(words.substr(0, end)) != text.npos) return true;
+    }
+    return false;
+  }
   static bool same(const Outcome& a, const Outcome& b) {
     return a.losses == b.losses && std::ranges::equal(a.state, b.state, [](const auto& x, const auto& y) {
              return x.first == y.first && identical(x.second, y.second);

@@ -150,6 +150,22 @@ TEST_F(GpusOfProcessesSay, NothingWhereOneIsSharedOrIsNone) {
   }
 }
 
+// A GPU gathers weights a layer ahead and the processor does not, so that they would come to other calls.
+TEST_F(GpusOfProcessesSay, ThatShardsOfWeightsAreOfDevicesThatAreAlike) {
+  const Job job = {"shards", shards, "cuda:0", "cpu"};
+  start(1, job, job.second);
+  const auto plan = strategy_plan(host, 2, job.strategy, job.first);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const Status refused =
+      Session::create(
+          host, *plan,
+          {.seed = 7, .ranks = 1, .rendezvous = folder_rendezvous(processes.rendezvous()).value(), .join_seconds = 60})
+          .status();
+  EXPECT_NE(refused.message().find("does not do the same job: its gathers of weights is"), std::string::npos)
+      << refused.to_string();
+  EXPECT_NE(processes.end_of(0), 0);
+}
+
 #ifdef EPL_TEST_PLANTED
 // The library of rank 0 refuses. Both go through the host then, and rank 0 says why.
 TEST_F(GpusOfProcessesSay, WhyTheyDoNotMeet) {
