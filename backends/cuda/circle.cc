@@ -6,6 +6,19 @@
 namespace epl::cuda {
 namespace {
 
+const char* function_of(int32_t kind) {
+  switch (kind) {
+    case EPL_PACK_ALL_REDUCE:
+      return "ncclAllReduce";
+    case EPL_PACK_REDUCE_SCATTER:
+      return "ncclReduceScatter";
+    case EPL_PACK_ALL_GATHER:
+      return "ncclAllGather";
+    default:
+      return "ncclBroadcast";
+  }
+}
+
 // What is moved and not added up goes as bytes.
 int nccl_type(int32_t dtype) {
   switch (dtype) {
@@ -134,7 +147,7 @@ Status Circle::collect(const epl_pack_collective& call) const {
   if (ends_.empty()) return error(Code::cancelled, "the GPUs have left NCCL");
   const auto count = static_cast<size_t>(call.count);
   const int type = nccl_type(call.dtype);
-  return together("a collective of NCCL", [&](size_t place) -> NcclCode {
+  return together(function_of(call.kind), [&](size_t place) -> NcclCode {
     const void* const source = call.sources[place];
     void* const target = call.targets[place];
     StreamHandle const stream = static_cast<GpuStream*>(call.streams[place])->handle;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/backend/communicator.h"
@@ -133,6 +134,8 @@ class Stream {
   // in memory of the device, is not negative when the stream comes there. Collectives take place all the same: other
   // ranks wait in them. Null: everything is carried out again. Of a device that guards.
   virtual void guard(const int64_t* verdict);
+  // What it is given next is of this node: an error may name it. The text lives until the stream is synchronized.
+  virtual void about([[maybe_unused]] std::string_view node) {}
   virtual Status synchronize() = 0;
   virtual HostStream* host() { return nullptr; }          // null: it runs elsewhere
   virtual VirtualClock* clock() { return nullptr; }       // null: its time is the host's

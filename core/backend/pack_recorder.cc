@@ -48,6 +48,7 @@ Result<std::unique_ptr<Buffer>> PackRecorder::allocate_staging(int64_t bytes) {
 }
 
 Status PackRecorder::begin() {
+  stream_.about({});
   stream_.issue("a recording", [&](const epl_pack_reason* reason) {
     return stream_.opened()->verbs->begin_recording(stream_.handle(), reason);
   });
@@ -60,6 +61,7 @@ Result<std::unique_ptr<StreamRecorder::Recording>> PackRecorder::end() {
   const PackReason reason;
   void* made = nullptr;
   const int32_t result = opened->verbs->end_recording(stream_.handle(), &made, &reason.to);
+  stream_.about({});
   std::unique_ptr<Recording> recording;
   if (result == 0) recording = std::make_unique<PackRecording>(opened, made);
   EPL_TRY(stream_.take_failure());
@@ -68,6 +70,7 @@ Result<std::unique_ptr<StreamRecorder::Recording>> PackRecorder::end() {
 }
 
 void PackRecorder::replay(const Recording& recording) {
+  stream_.about({});  // it is of all nodes
   stream_.issue("a recorded step", [&](const epl_pack_reason* reason) {
     return stream_.opened()->verbs->replay(stream_.handle(), static_cast<const PackRecording&>(recording).handle(),
                                            reason);

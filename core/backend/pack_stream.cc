@@ -155,7 +155,11 @@ Status PackStream::synchronize() {
   settle();
   const PackReason reason;
   const int32_t result = opened_->verbs->synchronize(handle_, &reason.to);
-  if (result != 0) fail(pack_status(*opened_, result, reason, "waiting for a stream"));
+  const std::string_view last = std::exchange(node_, {});
+  if (result != 0) {  // something has failed that was given before; the device does not say what
+    fail(pack_status(*opened_, result, reason,
+                     cat("waiting for a stream", last.empty() ? "" : cat(", whose last command is of node ", last))));
+  }
   return take_failure();
 }
 

@@ -97,6 +97,7 @@ class PackStream final : public Stream, public StreamClock {
   void download(void* host_target, const void* source, int64_t bytes) override;
   void record(Event& event) override;
   void wait(Event& event) override;
+  void about(std::string_view node) override { node_ = node; }
   Status synchronize() override;
   StreamClock* stamps() override { return this; }
   StreamRecorder* recorder() override;
@@ -123,14 +124,15 @@ class PackStream final : public Stream, public StreamClock {
   bool failed() const { return !failure_.ok(); }
   Status take_failure() { return std::exchange(failure_, {}); }
   void fail(const Status& status) {
-    if (failure_.ok()) failure_ = status;
+    if (failure_.ok()) failure_ = node_.empty() ? status : status.at(node_);
   }
 
  private:
   const std::shared_ptr<OpenedPack> opened_;
   void* const handle_;
   OpenCalls open_;
-  Status failure_;  // the first, until somebody takes it
+  std::string_view node_;  // of what it was given last; empty: not known
+  Status failure_;         // the first, until somebody takes it
   PackRecorder recorder_{*this};
 };
 

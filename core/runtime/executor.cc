@@ -200,6 +200,7 @@ Status Executor::carry_out(const Instruction& in, int64_t micro_batch, const Gro
   Stream& stream = *streams_[static_cast<size_t>(in.stream)];
   const bool agrees = in.transfer && in.transfer->decides && groups.world;
   const auto position = static_cast<int>(&in - program_.instructions.data());
+  stream.about(in.name);
   TraceEvent* const recorded = begin_event(stream, agrees ? TraceEvent::agreement : position);
   try {
     if (in.transfer && in.transfer->decides) {

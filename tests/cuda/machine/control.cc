@@ -45,6 +45,7 @@ extern "C" __attribute__((visibility("default"))) uint64_t epl_test_machine_coun
                                                      {"peer_copies", counts.peer_copies},
                                                      {"recorded", counts.recorded},
                                                      {"graphs", counts.graphs},
+                                                     {"streams", machine.streams()},
                                                      {"staged_copies", counts.staged_copies},
                                                      {"orders", machine.settings.orders ? 1 : 0},
                                                      {"allocations", counts.allocations}};

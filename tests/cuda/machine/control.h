@@ -7,9 +7,10 @@
 extern "C" {
 
 // "seed=3 devices=a100,h100 memory=1000000 races=0 uninitialised=0 eager=1 slow_stream=1 limit=1000000 driver=12040
-// allocation_fails=2 launch_fails=1 copy_fails=1 device_lost=5 lost_device=1 peers=0 orders=1 findings=FILE"; "reset"
-// begins anew. 0: done. `device_lost`: with this command the device is lost; only those of `lost_device` are counted
-// where one is named. `peers`: devices of one kind can have access to each other.
+// allocation_fails=2 launch_fails=1 copy_fails=1 collective_fails=1 device_lost=5 lost_device=1 peers=0 orders=1
+// findings=FILE"; "reset" begins anew. 0: done. `slow_stream`: the number of a stream whose commands come last.
+// `collective_fails`: the n-th group of calls of NCCL. `device_lost`: with this command the device is lost; only those
+// of `lost_device` are counted where one is named. `peers`: devices of one kind can have access to each other.
 // `orders`: libraries add up in an order that follows from the algorithm and the shape, as real ones do; without it
 // their sums are exact and rounded once.
 int epl_test_machine_set(const char* words);
@@ -21,8 +22,8 @@ const char* epl_test_machine_findings();
 const char* epl_test_machine_last_error();
 
 // "launches", "instructions", "steps", "commands", "allocations", "used", "library_calls", "orders", "peer_copies",
-// "staged_copies", "recorded" (nodes of graphs), "graphs" (that were launched): a number of the machine. "used_1": of
-// device 1.
+// "staged_copies", "recorded" (nodes of graphs), "graphs" (that were launched), "streams" (that were made): a number of
+// the machine. "used_1": of device 1.
 uint64_t epl_test_machine_count(const char* what);
 
 // For libraries that stand beside the driver. Rows of device memory that a command reads, or writes: `bytes` of each.
@@ -39,6 +40,8 @@ int epl_test_machine_issue(void* stream, const char* what, const struct epl_test
                            int (*run)(void* context, char* const* places), void (*drop)(void* context), void* context);
 // Whether the address is one of a device: the host cannot touch it.
 int epl_test_machine_of_device(const void* address);
+// Whether the group of calls of NCCL that ends now fails as the settings want.
+int epl_test_machine_collective_fails();
 // Says why a call of a library fails: epl_test_machine_last_error then has it.
 void epl_test_machine_refused(const char* why);
 }

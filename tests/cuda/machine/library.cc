@@ -75,6 +75,14 @@ EPL_DRIVER epl_test_machine_of_device(const void* address) {
   return found ? 1 : 0;
 }
 
+extern "C" __attribute__((visibility("default"))) int epl_test_machine_collective_fails() {
+  bool fails = false;
+  call([&](Machine& machine, auto&) {
+    fails = machine.settings.collective_fails > 0 && --machine.settings.collective_fails == 0;
+  });
+  return fails ? 1 : 0;
+}
+
 extern "C" __attribute__((visibility("default"))) void epl_test_machine_refused(const char* why) {
   call([&](Machine& machine, auto&) { machine.last_error = why; }, false);
 }

@@ -213,6 +213,8 @@ void Machine::set(const std::string& words) {
       settings.launch_fails = number;
     } else if (key == "copy_fails") {
       settings.copy_fails = number;
+    } else if (key == "collective_fails") {
+      settings.collective_fails = number;
     } else if (key == "device_lost") {
       settings.device_lost = number;
     } else if (key == "lost_device") {

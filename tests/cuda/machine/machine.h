@@ -101,7 +101,7 @@ struct Settings {
   bool peers = true;                   // devices of one kind can have access to each other
   bool orders = false;                 // libraries add up in orders that follow from algorithm and shape
   // The n-th call from now on fails; 0: none.
-  int64_t allocation_fails = 0, launch_fails = 0, copy_fails = 0, device_lost = 0;
+  int64_t allocation_fails = 0, launch_fails = 0, copy_fails = 0, collective_fails = 0, device_lost = 0;
   int lost_device = -1;  // `device_lost` counts its commands alone; -1: those of all
   std::string findings_file;
 };
@@ -137,6 +137,7 @@ class Machine {
   // Streams.
   Stream& stream(void* handle);
   Stream& make_stream(Context& context);
+  size_t streams() const { return places_.size(); }  // that were made so far
   // Issues a command; it sees the clocks of what it follows.
   Command& issue(Stream& stream, std::function<void(const Command&)> run);
   bool done(uint32_t command) const { return command == 0 || done_[command]; }

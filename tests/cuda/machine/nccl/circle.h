@@ -11,7 +11,14 @@
 
 namespace epl::cuda_nccl {
 
-enum Code : int { kSuccess = 0, kCudaFailed = 1, kInvalidArgument = 4, kInvalidUsage = 5, kInProgress = 7 };
+enum Code : int {
+  kSuccess = 0,
+  kCudaFailed = 1,
+  kSystemFailed = 2,
+  kInvalidArgument = 4,
+  kInvalidUsage = 5,
+  kInProgress = 7
+};
 
 struct Refused : std::runtime_error {
   Refused(Code which, const std::string& why) : std::runtime_error("NCCL: " + why), code(which) {}

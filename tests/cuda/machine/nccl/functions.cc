@@ -145,6 +145,8 @@ void run_splits(Library& all, Circle& circle, const std::vector<Split>& splits) 
 bool end_group(Library& all) {
   Group done;
   std::swap(done, group());
+  require(done.calls.empty() || epl_test_machine_collective_fails() == 0, kSystemFailed,
+          "a collective fails as the test's settings want");
   std::set<Circle*> called, split;
   for (const auto& [end, call] : done.calls) called.insert(end->circle);
   for (const Split& one : done.splits) split.insert(one.end->circle);
@@ -195,6 +197,8 @@ EPL_NCCL const char* ncclGetErrorString(int code) {
       return "no error";
     case kCudaFailed:
       return "unhandled cuda error";
+    case kSystemFailed:
+      return "unhandled system error";
     case kInvalidArgument:
       return "invalid argument";
     default:
