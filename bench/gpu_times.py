@@ -209,6 +209,9 @@ class Times:
                 self.bench.wrong.append("times " + name)
             else:
                 print_table(row)
+                if not row["peak_bytes"] <= row["planned_peak_bytes"]:
+                    print("    more than the %.2f GB that were planned" % (row["planned_peak_bytes"] / 1e9), flush=True)
+                    self.bench.wrong.append("memory, times " + name)
             self.bench.save()
             left = until - time.monotonic()
             if left < 5:

@@ -51,11 +51,13 @@ void print_times(const Json& trace, const std::string& out) {
 
 // One line: what was recorded, and what the steps before took, which no recording slows down. Without any there is no
 // first one.
-void print_numbers(const Session& session, const Json& trace, double first, const std::vector<double>& seconds) {
+void print_numbers(const Plan& plan, const Session& session, const Json& trace, double first,
+                   const std::vector<double>& seconds) {
   Json line = trace.at("otherData");
   if (!seconds.empty()) line["first_step_seconds"] = first;
   line["step_seconds"] = seconds;
   line["peak_bytes"] = epl_session_memory_bytes_peak(session.get(), 0);
+  line["planned_peak_bytes"] = epl_plan_memory_bytes_peak(plan.get(), 0);
   say_json(line);
 }
 
@@ -100,7 +102,7 @@ int run_trace(const TraceOptions& o) {
   const std::string trace = text_of(epl_session_trace, session.get());
   write_file(o.out, trace);
   if (o.job.json) {
-    print_numbers(session, parse_json(trace), first, seconds);
+    print_numbers(plan, session, parse_json(trace), first, seconds);
   } else {
     print_times(parse_json(trace), o.out);
   }
