@@ -174,6 +174,7 @@ class Case final : CaseRun {
     for (size_t i = 0; i < losses.size(); ++i) {
       const epl_metrics metrics = step();
       if (!compare) continue;
+      out_.losses.push_back(metrics.loss);
       out_.step_seconds.push_back(static_cast<double>(metrics.nanoseconds) * 1e-9);
       const double error = scale.error(metrics.loss, losses[i]);
       const double allowed = reference_.loss_tolerance_at(i);

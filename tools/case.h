@@ -16,11 +16,14 @@ struct CheckOptions {
   std::vector<std::string> cases;
   std::string precision = "f32";
   bool details = false, layouts = false, texts = false;
-  bool without_state = false;  // train with the optimizer that keeps none
-  std::string strategies;      // file of a list
-  std::string options;         // of another one, to stand beside those strategies
-  int64_t every = 1;           // of the pairs of case and strategy
-  int64_t processes = 1;       // of this host, over which the ranks are spread
+  bool without_state = false;           // train with the optimizer that keeps none
+  std::string strategies;               // file of a list
+  std::string options;                  // of another one, to stand beside those strategies
+  int64_t every = 1;                    // of the pairs of case and strategy
+  int64_t phase = 0;                    // pairs that count as gone by before the first
+  bool exact = false;                   // each strategy is compared with itself on the CPU, to the bit
+  std::vector<std::string> may_refuse;  // parts of reasons for which the device may refuse what the CPU takes
+  int64_t processes = 1;                // of this host, over which the ranks are spread
 };
 
 // A way to cut the work, and its result.
@@ -39,9 +42,9 @@ struct Outcome {
   int64_t planned = 0, measured = 0;
   std::string hash;
   std::vector<LayoutResult> layouts;
-  std::vector<double> step_seconds;
-  int64_t processes = 1;            // that have found this
-  double seconds_per_step() const;  // the median
+  std::vector<double> losses, step_seconds;  // by step
+  int64_t processes = 1;                     // that have found this
+  double seconds_per_step() const;           // the median
 };
 
 // Trains the case of a folder (model.onnx, train.safetensors, reference.json) and compares every number; with

@@ -35,6 +35,7 @@ Outcome outcome_of(const Json& line) {
   out.planned = line.at("planned_peak_bytes");
   out.measured = line.at("measured_peak_bytes");
   out.hash = line.at("weights_hash");
+  out.losses = line.at("losses").get<std::vector<double>>();
   out.step_seconds = line.at("step_seconds").get<std::vector<double>>();
   out.notes = line.value("notes", std::vector<std::string>());
   return out;
@@ -108,6 +109,8 @@ void throw_first_error(const std::vector<Json>& lines) {
 }  // namespace
 
 Json outcome_json(const std::string& name, const Outcome& r) {
+  Json losses = Json::array();
+  for (const double loss : r.losses) losses.push_back(number(loss));
   Json line = Json{{"case", name},
                    {"pass", r.pass},
                    {"loss_error", number(r.loss_error)},
@@ -116,6 +119,7 @@ Json outcome_json(const std::string& name, const Outcome& r) {
                    {"planned_peak_bytes", r.planned},
                    {"measured_peak_bytes", r.measured},
                    {"weights_hash", r.hash},
+                   {"losses", losses},
                    {"seconds_per_step", r.seconds_per_step()},
                    {"step_seconds", r.step_seconds}};
   if (r.processes > 1) line["processes"] = r.processes;
@@ -144,7 +148,7 @@ Outcome run_case_in_processes(const CheckOptions& o, const std::string& folder) 
   out.processes = processes;
   for (int64_t p = 1; p < processes; ++p) {
     const Outcome other = outcome_of(lines[static_cast<size_t>(p)]);
-    for (const char* key : {"pass", "loss_error", "gradient_error", "parameter_error", "weights_hash"}) {
+    for (const char* key : {"pass", "loss_error", "gradient_error", "parameter_error", "weights_hash", "losses"}) {
       const Json &here = lines[static_cast<size_t>(p)].at(key), &there = lines[0].at(key);
       if (here == there) continue;
       out.pass = false;

@@ -1,4 +1,7 @@
 // epl check: trains cases with known answers and compares every number with PyTorch's.
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 
@@ -61,14 +64,33 @@ void print_error(const CheckOptions& o, const std::string& name, const std::exce
   std::fflush(stdout);
 }
 
+bool is_refusal(const ApiError& e) { return e.code == EPL_ERROR_UNSUPPORTED || e.code == EPL_ERROR_INVALID_ARGUMENT; }
+
+bool says_one_of(const ApiError& e, const std::vector<std::string>& reasons) {
+  return std::ranges::any_of(reasons, [&](const std::string& reason) {
+    return std::string_view(e.what()).find(reason) != std::string_view::npos;
+  });
+}
+
+// To the bit. Losses of other processes come as JSON, which has no infinity and no NaN.
+bool same_losses(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::ranges::equal(a, b, [](double x, double y) {
+    const auto no_number = [](double v) { return !(std::fabs(v) < 1e308); };
+    return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y) || (no_number(x) && no_number(y));
+  });
+}
+
 // Every case under every strategy: as right as without one, and where nothing is split, with the same bits. Another
 // job, as one of independent micro-batches or in mixed precision, has the bits of one rank that does it, beside a split
-// at level `layout`.
+// at level `layout`. With `exact`, whatever is split: with the bits that the same strategy has on the CPU.
 class StrategyCheck {
  public:
   explicit StrategyCheck(const CheckOptions& o)
-      : o_(o), rows_(parse_strategies(read_file(o.strategies), o.strategies)) {
+      : o_(o), rows_(parse_strategies(read_file(o.strategies), o.strategies)), base_(o), pairs_(o.phase) {
     if (!o.options.empty()) rows_ = with_options(rows_, read_file(o.options), o.options);
+    if (!o.exact) return;
+    base_.job.device = "cpu";
+    base_.processes = 1;
   }
 
   int run() {
@@ -96,49 +118,84 @@ class StrategyCheck {
   }
 
  private:
+  static constexpr int64_t no_budget = std::numeric_limits<int64_t>::max();
+
   void run_one(const std::string& folder, const std::string& name) {
-    const std::string alone = run_case(o_, folder).hash;
-    const std::vector<std::string> nodes = case_nodes(o_, folder);
+    const std::string alone = o_.exact ? "" : run_case(o_, folder).hash;
+    const std::vector<std::string> nodes = case_nodes(base_, folder);
     for (const StrategyRow& row : rows_) {
       if (pairs_++ % o_.every != 0) continue;
       Json line = {{"case", name}, {"strategy", row.name}, {"pass", false}};
       try {
-        const bool is_own = is_another_job(row);
-        int64_t budget = std::numeric_limits<int64_t>::max();
-        const CheckOptions o = under(row, folder, nodes, budget);
-        // Processes end where one of them does not find the reference's numbers, which are those of another job.
-        const Outcome outcome = is_own ? run_case(o, folder) : run_case_in_processes(o, folder);
-        const std::string& wanted = is_own ? one_rank(folder, row) : alone;
-        const bool bits = (row.layout.split > 1 && !is_own) || outcome.hash == wanted,
-                   memory = outcome.planned == outcome.measured && outcome.planned <= budget;
-        line["pass"] = (outcome.pass || is_own) && bits && memory;
-        const Json said = outcome_json(name, outcome);
-        for (const char* key : {"loss_error", "parameter_error", "weights_hash"}) line[key] = said.at(key);
-        if (outcome.processes > 1) line["processes"] = outcome.processes;
-        if (!outcome.notes.empty() && !outcome.pass) line["notes"] = outcome.notes;
-        if (!bits)
-          line["error"] = (is_own ? "other bits than on one rank, " : "other bits than without a strategy, ") + wanted;
-        if (!memory)
-          line["error"] = std::to_string(outcome.planned) + " bytes were planned and " +
-                          std::to_string(outcome.measured) + " used" +
-                          (outcome.planned > budget ? " of " + std::to_string(budget) : "");
+        if (o_.exact) {
+          compare_with_cpu(folder, row, nodes, line);
+        } else {
+          compare_with_one_rank(folder, row, nodes, alone, line);
+        }
       } catch (const ApiError& e) {
-        const bool is_refusal = e.code == EPL_ERROR_UNSUPPORTED || e.code == EPL_ERROR_INVALID_ARGUMENT;
-        line[is_refusal && may_refuse(row, folder, nodes, e) ? "refused" : "error"] = error_json(name, e).at("error");
+        line[is_refusal(e) && may_refuse(row, folder, nodes, e) ? "refused" : "error"] =
+            error_json(name, e).at("error");
       }
       tell(line);
     }
+  }
+
+  void compare_with_one_rank(const std::string& folder, const StrategyRow& row, const std::vector<std::string>& nodes,
+                             const std::string& alone, Json& line) {
+    const bool is_own = is_another_job(row);
+    int64_t budget = no_budget;
+    const CheckOptions o = under(o_, row, folder, nodes, budget);
+    // Processes end where one of them does not find the reference's numbers, which are those of another job.
+    const Outcome outcome = is_own ? run_case(o, folder) : run_case_in_processes(o, folder);
+    const std::string& wanted = is_own ? one_rank(folder, row) : alone;
+    const bool bits = (row.layout.split > 1 && !is_own) || outcome.hash == wanted;
+    if (!bits)
+      line["error"] = (is_own ? "other bits than on one rank, " : "other bits than without a strategy, ") + wanted;
+    take(outcome, is_own, bits, budget, line);
+  }
+
+  // What the CPU refuses, the device need not have. What the CPU takes, the device may refuse for known reasons alone.
+  void compare_with_cpu(const std::string& folder, const StrategyRow& row, const std::vector<std::string>& nodes,
+                        Json& line) {
+    const bool is_own = is_another_job(row);
+    int64_t budget = no_budget, budget_of_cpu = no_budget;
+    const Outcome wanted = run_case(under(base_, row, folder, nodes, budget_of_cpu), folder);
+    Outcome outcome;
+    try {
+      const CheckOptions o = under(o_, row, folder, nodes, budget);
+      outcome = is_own ? run_case(o, folder) : run_case_in_processes(o, folder);
+    } catch (const ApiError& e) {
+      if (!is_refusal(e)) throw;
+      const bool is_known = says_one_of(e, o_.may_refuse) || says_one_of(e, row.refusals);
+      line[is_known ? "refused" : "error"] =
+          error_json(line.at("case"), e).at("error").get<std::string>() + (is_known ? "" : "; the CPU takes it");
+      return;
+    }
+    const bool weights = outcome.hash == wanted.hash, losses = same_losses(outcome.losses, wanted.losses);
+    if (!weights) line["error"] = "other bits than on the CPU, " + wanted.hash;
+    if (weights && !losses) line["error"] = "other losses than on the CPU";
+    take(outcome, is_own, weights && losses, budget, line);
+  }
+
+  // What came of it. Another job has other numbers than the reference.
+  static void take(const Outcome& outcome, bool is_own, bool bits, int64_t budget, Json& line) {
+    const bool memory = outcome.planned == outcome.measured && outcome.planned <= budget;
+    line["pass"] = (outcome.pass || is_own) && bits && memory;
+    const Json said = outcome_json(line.at("case"), outcome);
+    for (const char* key : {"loss_error", "parameter_error", "weights_hash"}) line[key] = said.at(key);
+    if (outcome.processes > 1) line["processes"] = outcome.processes;
+    if (!outcome.notes.empty() && !outcome.pass) line["notes"] = outcome.notes;
+    if (!memory)
+      line["error"] = std::to_string(outcome.planned) + " bytes were planned and " + std::to_string(outcome.measured) +
+                      " used" + (outcome.planned > budget ? " of " + std::to_string(budget) : "");
   }
 
   // A strategy may not fit a model. An option beside it changes no place of any work, so it is refused where the
   // strategy is, or for a reason that the list names.
   bool may_refuse(const StrategyRow& row, const std::string& folder, const std::vector<std::string>& nodes,
                   const ApiError& why) const {
-    if (!row.alone) return true;
-    for (const std::string& reason : row.refusals) {
-      if (std::string_view(why.what()).find(reason) != std::string_view::npos) return true;
-    }
-    CheckOptions o = o_;
+    if (!row.alone || says_one_of(why, row.refusals)) return true;
+    CheckOptions o = base_;
     o.job.ranks = row.alone->ranks();
     o.job.strategy = print_json(strategy_of(*row.alone, {}, nodes));
     try {
@@ -167,12 +224,13 @@ class StrategyCheck {
   }
 
   // `budget`: the bytes of one, where the row has one.
-  CheckOptions under(const StrategyRow& row, const std::string& folder, const std::vector<std::string>& nodes,
-                     int64_t& budget) const {
-    CheckOptions o = o_;
+  CheckOptions under(const CheckOptions& base, const StrategyRow& row, const std::string& folder,
+                     const std::vector<std::string>& nodes, int64_t& budget) const {
+    CheckOptions o = base;
     o.job.ranks = row.layout.ranks();
     Json strategy = strategy_of(row.layout, {}, nodes);
     if (is_another_job(row) && row.layout.split > 1) strategy["reproducible.level"] = "layout";
+    if (o_.exact && !row.layout.keys.contains("reproducible.level")) strategy["reproducible.level"] = "exact";
     o.job.strategy = print_json(strategy);
     add_optimizer(row, o);
     if (row.budget == 0) return o;
@@ -215,6 +273,7 @@ class StrategyCheck {
 
   const CheckOptions& o_;
   std::vector<StrategyRow> rows_;
+  CheckOptions base_;  // with `exact` those of the CPU
   std::map<std::pair<std::string, std::string>, std::string> hashes_;
   int64_t pairs_ = 0, passed_ = 0, refused_ = 0, failed_ = 0;
 };
@@ -287,6 +346,18 @@ Run add_check(CLI::App& app) {
   app.add_option("--every", o->every, "with --strategies: only each Nth pair of a case and a strategy")
       ->check(integer_value(1))
       ->capture_default_str();
+  app.add_option("--phase", o->phase,
+                 "with --every: how many pairs count as gone by before the first, so that others run")
+      ->check(integer_value(0))
+      ->capture_default_str();
+  app.add_flag("--exact", o->exact,
+               "with --strategies: at reproducible.level = exact, where each strategy gives the weights and the losses "
+               "of the CPU, to the bit; what a list says of the level stays");
+  app.add_option("--may-refuse", o->may_refuse,
+                 "with --exact: part of a reason for which the device may refuse a strategy that the CPU takes; may be "
+                 "repeated")
+      ->type_name("TEXT")
+      ->allow_extra_args(false);
   app.add_option(
          "--processes", o->processes,
          "train in N processes of this host, which find each other as those of epl launch do, each with --ranks "

@@ -76,7 +76,7 @@ for command in train evaluate plan trace inspect devices export check fuzz-layou
     line=$(grep -m1 -- "^  $option" $command.txt)
     case $option in -h|--help) continue ;; esac
     case $option in --no-peel|--json|--overwrite|--for-training|--free-batch|--tensorboard|--take-weights| \
-        --kernels|--all|--layouts|--details|--texts|--why)
+        --kernels|--all|--layouts|--details|--texts|--exact|--why)
       said "$epl" $command $base "$option=maybe"
       continue ;;
     esac
