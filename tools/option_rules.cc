@@ -29,7 +29,7 @@ const std::vector<Need>& needs() {
       {"--every", {"--strategies"}, "it is of the pairs of a case and a strategy"},
       {"--phase", {"--every"}, "it moves the pairs that are taken, and all are"},
       {"--exact", {"--strategies"}, "each strategy is compared with itself on the CPU"},
-      {"--may-refuse", {"--exact"}, "without it a strategy may be refused for any reason"},
+      {"--may-refuse", {"--exact"}, "else a strategy may be refused for any reason"},
       {"--options", {"--strategies"}, "its options stand beside strategies"},
       {"--final-ratio", {"--schedule"}, "the rate does not fall without a schedule"},
   };

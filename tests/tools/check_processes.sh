@@ -34,6 +34,14 @@ expect 0 "4 passed, 1 refused, 0 failed" "$epl" check "$cases/mlp_bce_momentum" 
 [ "$(grep -o '"processes":[0-9]*' lines.json | tr -d '\n')" = '"processes":2"processes":4"processes":4' ] ||
   fail "strategies ran in other processes: $(cat lines.json)"
 
+# Each strategy with the bits that it has on the CPU, which is the device here; and other pairs by another phase.
+bce=$cases/mlp_bce_momentum
+expect 0 "4 passed, 1 refused, 0 failed" "$epl" check "$bce" --strategies list.json --exact
+expect 0 "mlp_bce_momentum: two copies" "$epl" check "$bce" --strategies list.json --every 5 --phase 4
+expect 0 "mlp_bce_momentum: alone" "$epl" check "$bce" --strategies list.json --every 5
+case $output in *"1 passed, 0 refused, 0 failed"*) ;; *) fail "one pair of five: $output" ;; esac
+expect 2 "--exact does nothing without --strategies" "$epl" check "$bce" --exact
+
 # An option is refused where its strategy is, or for a reason that its list names; else it is a failure.
 echo '[]' >none.json
 echo '[{"name": "narrow", "optimizer": {"state_type": "bf16"}}]' >narrow.json
