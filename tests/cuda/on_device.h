@@ -92,6 +92,9 @@ class OnTheDevice : public testing::Test {
     }
   }
 
+  // Of a kernel that was refused last.
+  std::string why() const { return refusals.empty() ? "" : ": " + refusals.back().reason; }
+
   static inline std::shared_ptr<Device> device;
   static inline std::string reason;
   std::unique_ptr<Stream> stream;
