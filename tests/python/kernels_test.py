@@ -1,5 +1,6 @@
 """What bench/kernels.py reads of ptxas and NVRTC, and that it finds what it looks for: registers that spill, PTX that
-is too new, a text that does not compile. Texts are compiled where scripts/nvrtc.sh and scripts/ptxas.sh have put both.
+is too new, a text that does not compile, a case without a plan. Texts are compiled where scripts/nvrtc.sh and
+scripts/ptxas.sh have put both.
 
 Prints `N passed, N failed, N skipped` as its last line.
 """
@@ -57,6 +58,9 @@ def main():
         "by shared memory": kernels.occupancy(80, 32, 128, 100 << 10) == 128 / 2048,
         "by blocks": kernels.occupancy(90, 16, 32, 0) == 32 * 32 / 2048,
         "by threads": kernels.occupancy(100, 16, 1024, 0) == 1,
+        "a case without a plan": kernels.kind_of("epl: mlp: no kernel for x: y", {"mlp"}, ()) == "WRONG: no plan",
+        "a reason that is known": kernels.kind_of("epl: mlp: no kernel for x: y", {"mlp"}, ("for x",)) == "no plan",
+        "what is said besides": kernels.kind_of("epl: the cache is full", {"mlp"}, ()) == "said",
         "a sample": kernels.sample([(90, (), "b"), (90, (), "a"), (90, (), "cc")], 2) == [(90, (), "a"), (90, (), "b")],
     }
     skipped = 0
