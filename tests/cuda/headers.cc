@@ -10,6 +10,15 @@
 namespace epl::cuda {
 namespace {
 
+// The comparison itself: what it takes for the same, and what not.
+static_assert(same<int (*)(Context, Address*, const char**), CUresult (*)(CUcontext, CUdeviceptr*, const char**)> &&
+              same<int (*)(int*, void*), CUresult (*)(CUresult*, CUcontext)>);
+static_assert(!same<int (*)(int), int (*)(float)> && !same<int (*)(int), int (*)(unsigned)> &&
+              !same<int (*)(int), CUresult (*)(long)> && !same<int (*)(int), int (*)(int, int)> &&
+              !same<int (*)(int*), int (*)(float*)> && !same<int (*)(Context), int (*)(CUcontext*)> &&
+              !same<int (*)(Address), int (*)(void*)> && !same<void (*)(int*), void (*)(CUcontext)> &&
+              !same<void (*)(), int (*)()>);
+
 static_assert(code_success == CUDA_SUCCESS && code_out_of_memory == CUDA_ERROR_OUT_OF_MEMORY &&
               code_no_device == CUDA_ERROR_NO_DEVICE && code_invalid_device == CUDA_ERROR_INVALID_DEVICE &&
               code_device_unavailable == CUDA_ERROR_DEVICE_UNAVAILABLE &&
