@@ -317,6 +317,35 @@ int run_check(CheckOptions& o) {
   return all ? 0 : 1;
 }
 
+void add_strategy_options(CLI::App& app, CheckOptions& o) {
+  app.add_option("--strategies", o.strategies,
+                 "train under each strategy of a list, too: JSON, as in tests/cases/strategies.json; what a strategy "
+                 "cannot cut is listed with the reason")
+      ->type_name("FILE")
+      ->check(existing_file());
+  app.add_option("--options", o.options,
+                 "with --strategies: each option of a list, alone and beside each strategy, instead of the strategies "
+                 "themselves: JSON, as in tests/cases/options.json; one that is refused where its strategy is not, and "
+                 "for no reason of its list refused, is a failure")
+      ->type_name("FILE")
+      ->check(existing_file());
+  app.add_option("--every", o.every, "with --strategies: only each Nth pair of a case and a strategy")
+      ->check(integer_value(1))
+      ->capture_default_str();
+  app.add_option("--phase", o.phase,
+                 "with --every: how many pairs count as gone by before the first, so that others run")
+      ->check(integer_value(0))
+      ->capture_default_str();
+  app.add_flag("--exact", o.exact,
+               "with --strategies: at reproducible.level = exact, where each strategy gives the weights and the losses "
+               "of the CPU, to the bit; what a list says of the level stays");
+  app.add_option("--may-refuse", o.may_refuse,
+                 "with --exact: part of a reason for which the device may refuse a strategy that the CPU takes; may be "
+                 "repeated")
+      ->type_name("TEXT")
+      ->allow_extra_args(false);
+}
+
 }  // namespace
 
 Run add_check(CLI::App& app) {
@@ -332,32 +361,7 @@ Run add_check(CLI::App& app) {
       "--layouts", o->layouts,
       "train also on 1 and 2 threads, in 2 and 4 micro-batches and on 2 and 4 ranks, and compare the bits; a "
       "cut that is refused is listed with its reason");
-  app.add_option("--strategies", o->strategies,
-                 "train under each strategy of a list, too: JSON, as in tests/cases/strategies.json; what a strategy "
-                 "cannot cut is listed with the reason")
-      ->type_name("FILE")
-      ->check(existing_file());
-  app.add_option("--options", o->options,
-                 "with --strategies: each option of a list, alone and beside each strategy, instead of the strategies "
-                 "themselves: JSON, as in tests/cases/options.json; one that is refused where its strategy is not, and "
-                 "for no reason of its list refused, is a failure")
-      ->type_name("FILE")
-      ->check(existing_file());
-  app.add_option("--every", o->every, "with --strategies: only each Nth pair of a case and a strategy")
-      ->check(integer_value(1))
-      ->capture_default_str();
-  app.add_option("--phase", o->phase,
-                 "with --every: how many pairs count as gone by before the first, so that others run")
-      ->check(integer_value(0))
-      ->capture_default_str();
-  app.add_flag("--exact", o->exact,
-               "with --strategies: at reproducible.level = exact, where each strategy gives the weights and the losses "
-               "of the CPU, to the bit; what a list says of the level stays");
-  app.add_option("--may-refuse", o->may_refuse,
-                 "with --exact: part of a reason for which the device may refuse a strategy that the CPU takes; may be "
-                 "repeated")
-      ->type_name("TEXT")
-      ->allow_extra_args(false);
+  add_strategy_options(app, *o);
   app.add_option(
          "--processes", o->processes,
          "train in N processes of this host, which find each other as those of epl launch do, each with --ranks "

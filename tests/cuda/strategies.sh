@@ -28,6 +28,7 @@ expect 0 "1 passed, 0 refused, 0 failed" "$epl" check "$mlp" --device cuda --exa
 "$epl" check "$@" --device cuda --exact --strategies "$source/tests/cases/strategies.json" --every "$every" \
   --phase "$phase" --may-refuse "this device has one memory" >said.txt 2>&1 || fail "phase $phase of $every"
 cat said.txt
+! grep -q '^test machine: ' said.txt || fail "what the machine found"
 passed=$(sed -n 's/^\([0-9]*\) passed, .*/\1/p' said.txt)
 [ "${passed:-0}" -ge 3 ] || fail "few pairs were compared: ${passed:-none}"
 exit $failed
