@@ -17,9 +17,10 @@ Result<int64_t> memory_budget(const Strategy& strategy);
 
 // How a plan that was made without a budget fits into one. Of the ways to compute results again that the solver makes,
 // joined with shares that stay of what lies elsewhere, those count that no other beats in seconds by the cost model and
-// in bytes. The ways do not depend on the budget. The fastest whose exact peak fits is searched by halves, so more
-// budget never takes longer. An error says how many bytes are missing. `least`, if not null: where no way fits, the
-// least peak.
+// in bytes. The ways do not depend on the budget. The fastest whose exact peak fits is taken
+// (core/compile/budget_ways.h), so more budget never takes longer, and less never has a higher peak; of very large
+// plans the latter holds where exact peaks stand in the order of the solver's. An error says how many bytes are
+// missing. `least`, if not null: where no way fits, the least peak.
 Result<BudgetFit> fit_within(const CompiledPlan& plan, const FitRequest& request, int64_t* least = nullptr);
 // The plan that keeps to its budget by `fit`. `as_it_is`: by the same options without a budget, taken if nobody else
 // has it; may be null.

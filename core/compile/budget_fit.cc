@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/compile/budget.h"
+#include "core/compile/budget_ways.h"
 #include "core/compile/plan_memory.h"
 #include "core/program/memory.h"
 #include "core/strategy/node_cost.h"
@@ -17,6 +18,9 @@ constexpr std::string_view check_gradients = "gradient_checkpoint.check_gradient
 // How often results are computed again in a different way, from least bytes to most.
 constexpr int levels = 16;
 constexpr int shares[] = {0, 25, 50, most_that_stays};
+// Of the nodes of a plan times its ways: to lower that many takes a few seconds. It does not depend on the budget, so
+// all budgets of a plan have one rule.
+constexpr size_t most_weighed = 20000;
 
 // The default ones, of which recompute and offload have options.
 std::string passes_with(const std::string& again, int stays) {
@@ -52,7 +56,7 @@ class Fitting {
         memory_(plan),
         solved_(maker.options.solved ? *maker.options.solved : own_solved_) {}
 
-  // The way with least bytes says what fits at all. Where it does not fit, no other is made.
+  // The way with least bytes says what fits at all: where it does not fit, no other is taken, nor made without need.
   Result<BudgetFit> run() {
     const BudgetFit as_it_is{.peak = memory_.peak()};
     const bool fits = as_it_is.peak <= budget_;
@@ -64,8 +68,15 @@ class Fitting {
       if (least_peak_ > budget_) return answer(as_it_is);
     }
     EPL_TRY(find_others());
-    EPL_ASSIGN(const BudgetFit found, search(all_ways()));
-    if (least_peak_ > budget_) return answer(as_it_is);
+    const std::vector<Way> ways = all_ways();
+    const auto is_fast = [&](const Way& way) { return way.seconds < most_seconds_; };
+    const auto fast = static_cast<size_t>(std::ranges::count_if(ways, is_fast));
+    if (limited) {
+      if (fast == 0) return fits ? as_it_is : slower();
+      EPL_TRY(weigh_smallest());
+      if (least_peak_ > budget_) return answer(as_it_is);
+    }
+    EPL_ASSIGN(const BudgetFit found, search(ways, fast));
     return fits && found.seconds >= 0 ? as_it_is : found;
   }
 
@@ -94,33 +105,20 @@ class Fitting {
     return {};
   }
 
-  // The fastest that fits, by halves, if the last one does. Which ways are looked at follows from the answers alone, so
-  // a larger budget never ends behind a smaller one.
-  Result<BudgetFit> search(const std::vector<Way>& ways) {
-    size_t begin = 0, end = ways.size() - 1;
-    BudgetFit fit{.peak = least_peak_};
-    while (begin < end) {
-      if (ways[begin].seconds >= most_seconds_) return slower();
-      const size_t middle = begin + (end - begin) / 2;
-      EPL_ASSIGN(const int64_t peak, peak_of(ways[middle]));
-      if (peak <= budget_) {
-        end = middle;
-        fit.peak = peak;
-      } else {
-        begin = middle + 1;
-      }
-    }
-    const Way& way = ways[end];
-    if (way.seconds >= most_seconds_) return slower();
-    if (fit.peak == 0) {
-      EPL_TRY(weigh_smallest());
-      fit.peak = least_peak_;
-    }
+  // The fastest that fits, where the last one does.
+  Result<BudgetFit> search(const std::vector<Way>& ways, size_t fast) {
+    const auto weigh = [&](size_t way) { return peak_of(ways[way]); };
+    const WaysWithin within{
+        .count = ways.size(), .fast = fast, .budget = budget_, .least = least_peak_, .weigh = weigh};
+    size_t nodes = 0;
+    for (const Entry& entry : plan_.entries()) nodes += static_cast<size_t>(entry.plan.graph->node_count());
+    const auto rule = nodes * ways.size() <= most_weighed ? first_within : within_by_halves;
+    EPL_ASSIGN(const std::optional<WayTaken> taken, rule(within));
+    if (!taken) return slower();
+    const Way& way = ways[taken->way];
     const Again& again = again_[way.again];
-    if (way.again > 0 || way.stays > 0) fit.passes = passes_with(again.options, way.stays);
-    fit.again = way.again > 0;
-    fit.stays = way.stays;
-    fit.seconds = way.seconds;
+    BudgetFit fit{.again = way.again > 0, .stays = way.stays, .peak = taken->peak, .seconds = way.seconds};
+    if (fit.again || fit.stays > 0) fit.passes = passes_with(again.options, fit.stays);
     return fit;
   }
 

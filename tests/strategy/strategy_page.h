@@ -328,9 +328,11 @@ where `offload.folder` says in which folder. No choice changes a number at level
 the fastest is planned, and its step is simulated, as a mean over the shapes of a batch; what is computed again counts
 by the cost model. Of what may lie in another memory a quarter, half or three quarters of the bytes may stay: the values
 whose copies take most time for each byte. Of all whose exact peak fits the fastest one is taken, also where the plan
-fits as it is. So more budget never takes longer, and less never has a higher peak. If none fits, the error says how
-many bytes are missing, and with which keys. Notes of a plan say what was chosen and what it costs. `epl plan` lists
-what was tried, with peak and time; the reasons of a plan name the nodes.
+fits as it is. So more budget never takes longer, and less never has a higher peak. Where the nodes of a combination
+times its ways to fit are more than 20,000, the way is searched by halves. More budget never takes longer there either.
+A smaller budget may have a higher peak, still within the budget, where exact peaks and estimates stand in different
+orders. If none fits, the error says how many bytes are missing, and with which keys. Notes of a plan say what was
+chosen and what it costs. `epl plan` lists what was tried, with peak and time; the reasons of a plan name the nodes.
 
 With `memory.allow_state_type` = `bf16` a budget may also store the optimizer's states in bf16, as the optimizer's
 option `state_type` does. That changes numbers, so it is not chosen unasked:
