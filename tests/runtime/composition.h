@@ -216,8 +216,9 @@ inline std::vector<std::string> narrow_sums(const LocalGraph& local) {
 }
 
 // How often each weight is gathered, by its position in the state of a virtual device.
-inline std::map<std::pair<size_t, int64_t>, int> gathers(const CompiledPlan& plan) {
-  std::map<std::pair<size_t, int64_t>, int> count;
+using Gathers = std::map<std::pair<size_t, int64_t>, int>;
+inline Gathers gathers(const CompiledPlan& plan) {
+  Gathers count;
   const std::vector<Program>& programs = plan.entry(EntryKind::train)->programs;
   for (size_t p = 0; p < programs.size(); ++p) {
     for (const Instruction& in : programs[p].instructions) {
@@ -228,6 +229,26 @@ inline std::map<std::pair<size_t, int64_t>, int> gathers(const CompiledPlan& pla
     }
   }
   return count;
+}
+
+// Those that are gathered more often than once for the forward pass and once for the backward pass, and than where
+// nothing is computed again.
+inline std::vector<std::string> gathered_too_often(const CompiledPlan& plan, const CompiledPlan& nothing_again) {
+  std::vector<std::string> found;
+  const Gathers before = gathers(nothing_again);
+  for (const auto& [weight, times] : gathers(plan)) {
+    const auto kept = before.find(weight);
+    if (times > std::max(2, kept == before.end() ? 0 : kept->second))
+      found.push_back(cat("at ", weight.second, " of the state: ", times, " times"));
+  }
+  return found;
+}
+
+// Without what is computed again.
+inline Json nothing_again(Json strategy) {
+  strategy.erase("gradient_checkpoint.type");
+  strategy.erase("gradient_checkpoint.check_gradients");
+  return strategy;
 }
 
 }  // namespace epl::composition
