@@ -139,6 +139,7 @@ struct OpDef {
   // same bits. Attributes: those of `fused`, of the reduction, and their number.
   std::string with_region;
   bool boundary = false;  // only `partition` writes it and the executor carries it out: no meaning of its own
+  bool adds = false;      // of these: its result is a sum; of others the sharding rule says so
   // Of a mean: the operand that holds how much counts, one number. Where that is 0 the result means nothing, and no
   // gradient flows back. -1: of none.
   int counts = -1;

@@ -21,6 +21,7 @@
 #include "tests/page.h"
 #include "tests/runtime/block_models.h"
 #include "tests/runtime/graph_model.h"
+#include "tests/runtime/narrow_sums.h"
 #include "tools/json.h"
 #include "tools/layouts.h"
 
@@ -198,21 +199,6 @@ inline Learned learned(const Row& row, const MadePlan& plan, const std::string& 
   }
   out.state = hash.value();
   return out;
-}
-
-// What adds up numbers of 16 bits: sums over samples, micro-batches and ranks, and products.
-inline std::vector<std::string> narrow_sums(const LocalGraph& local) {
-  std::vector<std::string> found;
-  for (const Node& node : local.graph.nodes()) {
-    const std::string& op = node.op->name;
-    const bool adds = op == "sum" || op == "accumulate" || op == "all_reduce" || op == "reduce_scatter" ||
-                      op == "linear_grad_weight" || !node.op->narrow_inputs.empty();
-    for (const Value v : node.outputs) {
-      if (v && adds && (local.graph.type(v).dtype == DType::bf16 || local.graph.type(v).dtype == DType::f16))
-        found.push_back(cat(node.name, " (", op, ")"));
-    }
-  }
-  return found;
 }
 
 // How often each weight is gathered, by its position in the state of a virtual device.

@@ -5,8 +5,10 @@
 #include <cmath>
 
 #include "core/program/program.h"
+#include "core/program/transfer.h"
 #include "tests/backend/far_device.h"
 #include "tests/runtime/block_models.h"
+#include "tests/runtime/narrow_sums.h"
 #include "tests/runtime/trained.h"
 #include "tests/temporary_folder.h"
 #include "tests/thirds.h"
@@ -71,21 +73,44 @@ TEST_P(MixedPrecision, AddsUpNothingIn16Bits) {
   int narrow = 0, sums = 0;
   for (const LocalGraph& local : (*plan)->entry(EntryKind::train)->locals) {
     for (const Node& node : local.graph.nodes()) {
-      const std::string& op = node.op->name;
-      const bool adds = op == "sum" || op == "accumulate" || op == "all_reduce" || op == "reduce_scatter" ||
-                        op == "linear_grad_weight" || !node.op->narrow_inputs.empty();
-      for (const Value v : node.outputs) {
-        if (!v) continue;
-        const DType type = local.graph.type(v).dtype;
-        narrow += type == DType::bf16;
-        sums += adds;
-        EXPECT_TRUE(!adds || type == DType::f32) << node.name << " (" << op << ")";
-      }
+      for (const Value v : node.outputs) narrow += v && local.graph.type(v).dtype == DType::bf16;
     }
+    const FoundSums found = find_sums(local);
+    EXPECT_EQ(found.narrow, std::vector<std::string>());
+    sums += found.all;
   }
   EXPECT_GT(narrow, layers);
   EXPECT_GT(sums, layers);
   for (const StateSlot& slot : (*plan)->state().slots()) EXPECT_EQ(slot.type.dtype, DType::f32) << slot.name;
+}
+
+// The rule by which they are found, over nodes that are known to add up or not to.
+TEST(MixedPrecisionSums, AreThoseOfTheRecords) {
+  const auto graph = parse_graph(R"(graph sums(x: f32[4,6] batch 0, ids: i64[4] batch 0) {
+  w: f32[6,8] = param
+  t: f32[16,8] = param
+  forward:
+  product: f32[4,8] = matmul(x, w)
+  rows: f32[4,8] = gather(t, ids)
+  both: f32[4,8] = add(product, rows)
+  turned: f32[8,4] = transpose(both) {perm=[1,0]}
+  total: f32[1,4] = sum(turned) {axes=[0]}
+  y: f32[4] = reshape(total) {shape=[4]}
+  output y = y
+}
+)");
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  const std::set<std::string> known = {"product", "total"};
+  for (const Node& node : graph->nodes()) EXPECT_EQ(adds_up(*graph, node, 0), known.contains(node.name)) << node.name;
+  // Of a transfer the sentence that says what it does tells as well.
+  int adding = 0;
+  for (const TransferRow& row : transfer_table().rows) {
+    if (row.op.empty()) continue;
+    const bool adds = op_named(row.op).adds;
+    EXPECT_EQ(adds, row.doc.find("the sum") != std::string::npos) << row.name;
+    adding += adds;
+  }
+  EXPECT_EQ(adding, 3);
 }
 
 constexpr std::string_view two_stages =

@@ -37,7 +37,8 @@ EPL_OP(accumulate) {
           .signature = "x -> y",
           .infer = [](const OpQuery& q) -> Result<OutputTypes> { return OutputTypes{q.in(0)}; },
           .no_gradient = "it is inserted after the gradients are known",
-          .boundary = true};
+          .boundary = true,
+          .adds = true};
 }
 
 EPL_TRANSFER(accumulate) {

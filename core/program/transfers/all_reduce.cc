@@ -7,6 +7,7 @@ EPL_OP(all_reduce) {
       "The sum of each x over the ranks of mesh axis `axis`, by the binary tree over ranks, or the `reduction` max or "
       "min.",
       Segments::none);
+  op.adds = true;
   op.attributes.push_back({"reduction", "sum", false, "", {"sum", "max", "min"}});
   return op;
 }
