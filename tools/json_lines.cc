@@ -24,6 +24,10 @@ Json event_of(const StepDone& e) {
   Json line = {
       {"event", "step"}, {"step", e.step}, {"epoch", e.epoch}, {"loss", e.loss}, {"learning_rate", e.learning_rate}};
   if (e.gradient_norm >= 0) line["gradient_norm"] = e.gradient_norm;
+  if (e.scales()) {
+    line["loss_scale"] = e.loss_scale;
+    line["skipped_steps"] = e.skipped_steps;
+  }
   line["seconds"] = e.seconds;
   line["samples"] = e.samples;
   return line;
@@ -45,6 +49,8 @@ bool read_event(const Json& event, StepDone& e) {
   if (event.contains("loss") && event["loss"].is_null()) e.loss = std::numeric_limits<double>::quiet_NaN();
   take(event, "learning_rate", e.learning_rate);
   take(event, "gradient_norm", e.gradient_norm);
+  take(event, "loss_scale", e.loss_scale);
+  take(event, "skipped_steps", e.skipped_steps);
   take(event, "seconds", e.seconds);
   take(event, "samples", e.samples);
   return true;

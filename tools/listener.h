@@ -18,9 +18,12 @@ struct StepDone {
   double loss = 0;
   double learning_rate = 0;
   double gradient_norm = -1;  // -1: not computed
+  double loss_scale = 1;      // behind this step: what gradients are multiplied with on their way
+  int64_t skipped_steps = 0;  // that have overflowed and changed nothing, in all
   double seconds = 0;         // of training so far, earlier runs included
   int64_t samples = 0;        // seen so far, earlier runs included
   int64_t used_bytes = 0;
+  bool scales() const { return loss_scale != 1 || skipped_steps > 0; }
 };
 
 // Numbers of data that is not trained on.

@@ -78,6 +78,8 @@ Json ReportData::cards() const {
     card(job_.unit + " a second", short_number(static_cast<double>(end_.step - job_.first_step) *
                                                static_cast<double>(job_.units_per_step) / end_.seconds));
   }
+  if (!steps_.empty() && steps_.back().scales())
+    card("steps skipped by the loss scale", with_thousands(steps_.back().skipped_steps));
   card("parameters", with_thousands(job_.parameters));
   card("memory planned", readable_bytes(job_.planned_bytes));
   return out;
@@ -111,6 +113,12 @@ Json ReportData::series() const {
   if (!steps_.empty() && steps_.back().gradient_norm >= 0) {
     out.push_back(one_series("gradient norm", "gradient norm", curve([](const StepDone& s) { return s.gradient_norm; }),
                              false, false));
+  }
+  if (!steps_.empty() && steps_.back().scales()) {
+    out.push_back(
+        one_series("loss scale", "loss scale", curve([](const StepDone& s) { return s.loss_scale; }), false, false));
+    const auto skipped = [](const StepDone& s) { return static_cast<double>(s.skipped_steps); };
+    out.push_back(one_series("steps skipped", "steps skipped", curve(skipped), false, false));
   }
   return out;
 }

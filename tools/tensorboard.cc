@@ -103,6 +103,9 @@ void TensorBoard::step(const StepDone& e) {
   scalar(e.step, "train/learning_rate", e.learning_rate);
   if (e.gradient_norm >= 0) scalar(e.step, "train/gradient_norm", e.gradient_norm);
   scalar(e.step, "train/epoch", e.epoch);
+  if (!e.scales()) return;
+  scalar(e.step, "train/loss_scale", e.loss_scale);
+  scalar(e.step, "train/skipped_steps", static_cast<double>(e.skipped_steps));
 }
 
 void TensorBoard::evaluated(const Evaluated& e) {

@@ -407,6 +407,10 @@ void Training::tell_step(const epl_job_event& e) {
   out.seconds = e.seconds;
   out.samples = e.samples;
   out.used_bytes = e.memory_bytes;
+  double skipped = 0;
+  check(epl_session_get_number(session_.get(), EPL_STR("loss_scale"), &out.loss_scale));
+  check(epl_session_get_number(session_.get(), EPL_STR("skipped_steps"), &skipped));
+  out.skipped_steps = static_cast<int64_t>(skipped);
   tell_warnings();
   if (std::isnan(e.loss))  // of a step that is made: a mean over nothing
     tell_warning("step " + std::to_string(e.step) + ": " + rows_of_batch());

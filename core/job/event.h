@@ -15,6 +15,7 @@ inline constexpr const char* job_end_names[] = {"running",   "steps",  "stopped"
 
 // Numbers as they stand after the event. NaN: there is none yet.
 struct JobEvent {
+  bool scales() const { return loss_scale != 1 || skipped_steps > 0; }
   JobEventKind kind = JobEventKind::step;
   JobEnd ended = JobEnd::running;
   bool best = false;            // of `measured`: better than all before; of `saved`: its weights are the best
@@ -23,8 +24,10 @@ struct JobEvent {
   double epoch = std::nan("");  // times through the data
   int64_t samples = 0;          // seen, those of earlier runs included; of `measured`: that were measured
   double loss = std::nan(""), learning_rate = 0, gradient_norm = -1;  // of the last step
-  double held_out_loss = std::nan(""), monitored = std::nan("");      // as measured last
-  double best_value = std::nan("");                                   // of the monitored number
+  double loss_scale = 1;      // behind the last step: what gradients are multiplied with on their way
+  int64_t skipped_steps = 0;  // that have overflowed and changed nothing, in all
+  double held_out_loss = std::nan(""), monitored = std::nan("");  // as measured last
+  double best_value = std::nan("");                               // of the monitored number
   int64_t best_step = -1;
   double seconds = 0;  // of training, earlier runs included
   double seconds_left = std::nan(""), samples_per_second = std::nan("");

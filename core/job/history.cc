@@ -54,6 +54,10 @@ void History::add_step(const JobEvent& e) {
   Json line = {{"event", "step"}, {"step", e.step}, {"epoch", e.epoch}, {"loss", e.loss}};
   line["learning_rate"] = e.learning_rate;
   if (e.gradient_norm >= 0) line["gradient_norm"] = e.gradient_norm;
+  if (e.scales()) {
+    line["loss_scale"] = e.loss_scale;
+    line["skipped_steps"] = e.skipped_steps;
+  }
   line["seconds"] = e.seconds;
   line["samples"] = e.samples;
   lines_.push_back(std::move(line));

@@ -141,7 +141,10 @@ Status Job::take_step(const JobParts& parts, const Stop& stop) {
     todo_ = Todo::measure;
   }
   EPL_TRY(status);
-  if (metrics.overflowed) return {};  // the batch comes again, at half the loss scale
+  now_.loss_scale = session.host_state().loss_scale();
+  now_.skipped_steps = session.host_state().skipped_steps();
+  // The batch comes again, at half the loss scale. The event of the step that is made then says how often.
+  if (metrics.overflowed) return {};
   now_.step = session.host_state().steps_done();
   now_.loss = metrics.loss;
   now_.learning_rate = metrics.learning_rate;

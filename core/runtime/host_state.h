@@ -60,6 +60,7 @@ class HostState {
   Status set_number(std::string_view name, double value);
   // What gradients are multiplied with on their way.
   double loss_scale() const { return loss_scale_; }
+  int64_t skipped_steps() const { return skipped_steps_; }
   // A number was measured, which a schedule that watches may lower the rate for.
   Status observe(double value, bool higher_is_better);
 

@@ -30,6 +30,28 @@ TEST_F(Histories, ALongJobHasFewLines) {
   EXPECT_GE(lines_after(100000, 0), 1500);
 }
 
+// Where gradients are scaled, how often a step has overflowed is seen, and nowhere else.
+TEST_F(Histories, SayTheLossScaleAndWhatItSkipped) {
+  History history;
+  history.begin("", 0, 4);
+  JobEvent event;
+  event.step = 1;
+  history.add_step(event);
+  event.step = 2;
+  event.loss_scale = 32768;
+  event.skipped_steps = 1;
+  history.add_step(event);
+  event.step = 3;
+  event.loss_scale = 1;
+  history.add_step(event);
+  ASSERT_EQ(history.lines().size(), 3u);
+  EXPECT_EQ(history.lines()[0].find("loss_scale"), nullptr);
+  EXPECT_EQ(history.lines()[0].find("skipped_steps"), nullptr);
+  EXPECT_EQ(history.lines()[1].at("loss_scale").get<double>(), 32768);
+  EXPECT_EQ(history.lines()[1].at("skipped_steps").get<int64_t>(), 1);
+  EXPECT_EQ(history.lines()[2].at("loss_scale").get<double>(), 1);
+}
+
 TEST_F(Histories, WhatIsBehindTheCheckpointIsCutOff) {
   JobEvent event;
   {

@@ -32,13 +32,14 @@ def main():
                        cwd=folder, check=True, stdout=subprocess.DEVNULL)
         lines = subprocess.run([EPL, "train", "m.onnx", "--text", "book.txt", "--batch", "4", "--steps", "12", "--clip",
                                 "1", "--schedule", "cosine", "--evaluate-every", "6",
-                                "--sample-bytes", "0", "--out", "run", "--tensorboard", "--json"], cwd=folder,
-                                check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+                                "--sample-bytes", "0", "--out", "run", "--tensorboard", "--json", "--strategy",
+                                '{"amp.level": "O1", "amp.type": "f16"}'], cwd=folder, check=True,
+                                stdout=subprocess.PIPE, text=True).stdout.splitlines()
         events = [json.loads(line) for line in lines]
         board = EventAccumulator(str(folder / "run"))
         board.Reload()
         tags = board.Tags()["scalars"]
-        for field in ("loss", "learning_rate", "gradient_norm", "epoch"):
+        for field in ("loss", "learning_rate", "gradient_norm", "epoch", "loss_scale", "skipped_steps"):
             said = [(e["step"], e[field]) for e in events if e["event"] == "step"]
             read = [(s.step, s.value) for s in board.Scalars("train/" + field)] if "train/" + field in tags else []
             expect(f"train/{field}: every step, its number", len(said) == 12

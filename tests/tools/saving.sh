@@ -48,6 +48,16 @@ expect 0 "\"step\":1," head -n 1 sTERM/history.jsonl
 expect 0 "leaves nothing to do" "$epl" train m.onnx --data t.csv --data-options "$classes" --batch 8 --steps 5 \
   --resume whole
 
+# Where gradients carry a loss scale, the lines, the history, the report and a run that goes on say it.
+amp='{"amp.level": "O1", "amp.type": "f16"}'
+(train --steps 3 --strategy "$amp" --out scaled) >scaled.json 2>/dev/null || fail "a run with a loss scale"
+(train --steps 5 --strategy "$amp" --resume scaled) >scaled_on.json 2>/dev/null || fail "going on with a loss scale"
+for lines in scaled.json scaled_on.json scaled/history.jsonl; do
+  grep '"event":"step"' $lines | grep -q '"loss_scale":.*"skipped_steps":[0-9]' || fail "$lines: no loss scale"
+done
+grep -q 'steps skipped by the loss scale' scaled/report.html || fail "the report has no loss scale"
+grep -q '"loss_scale"' resumed.json && fail "a loss scale of float32"
+
 # Somebody reads the JSON lines no longer, so that the run waits to write: the first signal is noted, a second one later
 # ends it at once, by the signal's own effect. One within a second is the same request. The thread sanitizer holds signals
 # back until the write has returned, so there is no such end under it.
