@@ -13,6 +13,7 @@
 #include "core/runtime/session.h"
 #include "tests/allocation/heap.h"
 #include "tests/runtime/graph_model.h"
+#include "tests/temporary_folder.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define EPL_HEAP_IS_TAKEN 1  // the sanitizer has its own malloc
@@ -106,27 +107,37 @@ constexpr std::string_view model = R"(graph tiny(tokens: i64[4,8] batch 0) {
 }
 )";
 
-void steps_allocate_nothing(int64_t ranks, const char* micro_batches, int threads, DType precision = DType::f32,
-                            std::string_view strategy = "{}") {
+struct Steps {
+  int64_t ranks = 1;
+  const char* micro_batches = "1";
+  int threads = 1;
+  DType precision = DType::f32;
+  std::string strategy = "{}";
+  bool narrow_states = false;  // in bf16
+  bool references = false;     // some ops may have no kernel here: references serve, which allocate nothing either
+};
+
+void steps_allocate_nothing(const Steps& steps) {
   PlanOptions options;
   options.model = GraphModel::parse(model);
   options.train.loss.name = "softmax_cross_entropy";
   options.train.optimizer = "adamw";
   options.train.optimizer_options = {{"lr", 0.01}};
+  if (steps.narrow_states) options.train.optimizer_options.set("state_type", std::string("bf16"));
   options.train.clip_norm = 1.0;
-  options.train.precision = precision;
-  options.ranks = ranks;
-  auto parsed = parse_strategy(strategy);
+  options.train.precision = steps.precision;
+  options.ranks = steps.ranks;
+  auto parsed = parse_strategy(steps.strategy);
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   options.strategy = *std::move(parsed);
-  ASSERT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", micro_batches).ok());
-  auto plan = CompiledPlan::create(test_host(threads), options);
+  ASSERT_TRUE(set_config(options.strategy, "pipeline.num_micro_batch", steps.micro_batches).ok());
+  auto plan = CompiledPlan::create(test_host(steps.threads), options);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   for (const Instruction& in : (*plan)->entries()[0].programs[0].instructions) {
-    if (precision == DType::f64) continue;  // where references serve, which allocate nothing either
+    if (steps.references) break;
     ASSERT_TRUE(!in.row || in.row->name != "reference") << in.name << " (" << in.query->op << ") has no kernel";
   }
-  auto session = Session::create(test_host(threads), *plan, {.seed = 1});
+  auto session = Session::create(test_host(steps.threads), *plan, {.seed = 1});
   ASSERT_TRUE(session.ok()) << session.status().to_string();
   Tensor tokens(TensorType{DType::i64, {4, 8}}), target(TensorType{DType::i64, {4, 8}});
   for (int i = 0; i < 32; ++i) tokens.set_int(i, i * 7 % 32), target.set_int(i, i * 5 % 32);
@@ -157,15 +168,53 @@ TEST(Allocation, TheCounterCounts) {
 #endif
 }
 
-TEST(Allocation, StepsOfOneRank) { steps_allocate_nothing(1, "1", 2); }
-TEST(Allocation, StepsOfMicroBatches) { steps_allocate_nothing(1, "2", 1); }
-TEST(Allocation, StepsOfTwoRanks) { steps_allocate_nothing(2, "2", 2); }
+TEST(Allocation, StepsOfOneRank) { steps_allocate_nothing({.threads = 2}); }
+TEST(Allocation, StepsOfMicroBatches) { steps_allocate_nothing({.micro_batches = "2"}); }
+TEST(Allocation, StepsOfTwoRanks) { steps_allocate_nothing({.ranks = 2, .micro_batches = "2", .threads = 2}); }
 TEST(Allocation, StepsOfStages) {
-  steps_allocate_nothing(2, "2", 2, DType::f32,
-                         R"({"scopes": [{"replicate": 1, "match": ["x", "n", "q", "h", "t"]},
-                                        {"replicate": 1, "match": ["*"]}]})");
+  steps_allocate_nothing({.ranks = 2,
+                          .micro_batches = "2",
+                          .threads = 2,
+                          .strategy = R"({"scopes": [{"replicate": 1, "match": ["x", "n", "q", "h", "t"]},
+                                                     {"replicate": 1, "match": ["*"]}]})"});
 }
-TEST(Allocation, StepsInFloat64) { steps_allocate_nothing(1, "2", 2, DType::f64); }
+TEST(Allocation, StepsInFloat64) {
+  steps_allocate_nothing({.micro_batches = "2", .threads = 2, .precision = DType::f64, .references = true});
+}
+
+// What saves memory, each by itself and all at once.
+constexpr const char* saving[] = {
+    R"("amp.level": "O1")", R"("amp.level": "O1", "amp.type": "f16", "amp.loss_scale": "1024")",
+    R"("zero.level": "v1")", R"("zero.level": "v2")", R"("gradient_checkpoint.type": "auto")"};
+TEST(Allocation, StepsWithLessMemory) {
+  for (const char* keys : saving) {
+    SCOPED_TRACE(keys);
+    steps_allocate_nothing(
+        {.ranks = 2, .micro_batches = "2", .threads = 2, .strategy = cat("{", keys, "}"), .references = true});
+  }
+}
+TEST(Allocation, StepsWithStatesInBf16) {
+  steps_allocate_nothing({.ranks = 2, .micro_batches = "2", .threads = 2, .narrow_states = true, .references = true});
+}
+
+std::string offload_to(const TemporaryFolder& folder) {
+  return cat(R"("offload.level": "v0", "offload.values": "states, weights, gradients, activations", )",
+             "\"offload.folder\": \"", folder.path(), "\"");
+}
+TEST(Allocation, StepsWithValuesInFiles) {
+  const TemporaryFolder folder;
+  steps_allocate_nothing({.micro_batches = "2", .threads = 2, .strategy = cat("{", offload_to(folder), "}")});
+}
+TEST(Allocation, StepsWithAllThatSavesMemory) {
+  const TemporaryFolder folder;
+  steps_allocate_nothing({.ranks = 2,
+                          .micro_batches = "2",
+                          .threads = 2,
+                          .strategy = cat(R"({"amp.level": "O1", "zero.level": "v2", )",
+                                          R"("gradient_checkpoint.type": "auto", )", offload_to(folder), "}"),
+                          .narrow_states = true,
+                          .references = true});
+}
 
 // Every op's own meaning, made ready, on every sample of its record, in every float type.
 TEST(Allocation, MeaningsOfOps) {
