@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "core/base/seconds_text.h"
 #include "core/compile/budget.h"
 #include "core/compile/plan_memory.h"
 #include "core/runtime/rehearsal.h"
@@ -42,6 +43,7 @@ struct Choice {
 
 // What is known of a combination.
 struct Candidate {
+  size_t number = 0;
   Keys keys;
   SharedPlan plan;  // without a budget; null: it was not kept
   int64_t peak = 0;
@@ -52,6 +54,13 @@ struct Candidate {
   size_t trial = 0;  // its row of what was tried
   BudgetFit fit;
 };
+
+// What a choice costs, beside the same plan without it.
+std::string cost_text(std::string_view what, double seconds, int64_t bytes_less) {
+  return cat("memory.budget: ", what, seconds < 0 ? " spares " : " takes ", seconds_text(std::abs(seconds)),
+             " of a step and ", bytes_less < 0 ? "needs " : "spares ", grouped(std::abs(bytes_less)),
+             bytes_less < 0 ? " bytes more on a rank" : " bytes on a rank");
+}
 
 // Plans are large. So many of combinations that wait are kept; others are made again.
 constexpr int kept_plans = 3;
@@ -82,7 +91,10 @@ class Choosing {
     chosen.threads = options_.threads;
     std::ranges::stable_sort(tried_, {}, &BudgetTrial::seconds);
     chosen.tried = std::move(tried_);
-    if (!best_->keys.empty() || best_->peak < without_peak_) chosen.notes.push_back(note());
+    if (!best_->keys.empty() || best_->peak < without_peak_) {
+      chosen.notes.push_back(note());
+      add_costs(chosen.notes);
+    }
     without_ = nullptr;
     return fitting_plan(host_, chosen, best_->fit, std::move(best_->plan));
   }
@@ -166,7 +178,7 @@ class Choosing {
   // Makes its plan and goes through a step. False: it is not possible.
   Result<bool> rehearse_step(Waiting& next) {
     EPL_TRY(options_.stop.check());
-    Candidate one{.keys = keys_of(next.number), .trial = tried_.size()};
+    Candidate one{.number = next.number, .keys = keys_of(next.number), .trial = tried_.size()};
     Result<SharedPlan> plan = without_;
     if (next.number > 0) plan = CompiledPlan::create(host_, with(one.keys, false));
     const Result<double> seconds = plan.ok() ? seconds_of_step(host_, *plan) : plan.status();
@@ -297,6 +309,29 @@ class Choosing {
     if (best_->peak < without_peak_)
       out += cat(" needs ", grouped(without_peak_ - best_->peak), " bytes more on a rank");
     return out;
+  }
+
+  // One line for each choice. Of the keys, beside the combination that lacks this one alone; of what keeps to the
+  // budget, beside its plan without a budget.
+  void add_costs(std::vector<std::string>& notes) const {
+    const Candidate& taken = *measured_[best_->number];
+    size_t rest = combinations_;
+    for (const Choice& choice : choices_) {
+      rest /= choice.values.size();
+      const size_t digit = best_->number / rest % choice.values.size();
+      if (digit == 0) continue;
+      const std::string keys = text_of(choice.values[digit]);
+      const std::optional<Candidate>& lacks = measured_[best_->number - digit * rest];
+      notes.push_back(lacks ? cost_text(keys, taken.seconds - lacks->seconds, lacks->peak - taken.peak)
+                            : cat("memory.budget: no step was simulated without ", keys, " alone"));
+    }
+    const BudgetFit& fit = best_->fit;
+    if (!fit.again && fit.stays == 0) return;
+    const std::string stay = cat("the ", fit.stays, " % that stay");
+    const std::string what = !fit.again       ? stay
+                             : fit.stays == 0 ? "computing again"
+                                              : cat("computing again, with ", stay);
+    notes.push_back(cost_text(what, fit.seconds, taken.peak - best_->peak));
   }
 
   const Host& host_;

@@ -185,6 +185,38 @@ TEST(WithinBudgetKeys, AreInNotesWithWhatIsComputedAgain) {
   }
 }
 
+// Each choice has a line of its own, and the lines add up to what was taken.
+TEST(WithinBudgetKeys, SayWhatEachOfThemCosts) {
+  const std::string set = R"("offload.level": "", "pipeline.num_micro_batch": 1)";
+  const auto lines_of = [](const CompiledPlan& plan, std::string_view what) {
+    std::vector<std::string> found;
+    for (const std::string& note : plan.entry(EntryKind::train)->plan.notes) {
+      if (note.starts_with(cat("memory.budget: ", what)) && note.find(" of a step and ") != note.npos)
+        found.push_back(note);
+    }
+    return found;
+  };
+  const int64_t most = peak_of(set, many_samples);
+  const int64_t least = peak_of(cat(set, R"(, "gradient_checkpoint.type": "auto")"), many_samples);
+  const auto again = plan_of((least + most) / 2, 1, set, many_samples);
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  const std::vector<std::string> of_again = lines_of(**again, "computing again takes ");
+  ASSERT_EQ(of_again.size(), 1u);
+  const std::string spared = cat("spares ", grouped(most - PlanMemory(**again).peak()), " bytes on a rank");
+  EXPECT_NE(of_again.front().find(spared), std::string::npos) << of_again.front();
+  // Nothing but values in files can be chosen here.
+  const std::string kept = R"("gradient_checkpoint.type": "collection", "pipeline.num_micro_batch": 1)";
+  constexpr Sizes few_samples = {8, 96};
+  const auto moved = plan_of(peak_of(kept, few_samples) * 65 / 100, 1, kept, few_samples);
+  ASSERT_TRUE(moved.ok()) << moved.status().to_string();
+  EXPECT_EQ(lines_of(**moved, "offload.level = v0, offload.values = ").size(), 1u) << (*moved)->explain();
+  EXPECT_EQ(lines_of(**moved, "computing again").size(), 0u);
+  // Without need nothing is chosen.
+  const auto roomy = plan_of(most * 2, 1, set, many_samples);
+  ASSERT_TRUE(roomy.ok()) << roomy.status().to_string();
+  EXPECT_EQ(lines_of(**roomy, "").size(), 0u);
+}
+
 // What was tried is told with peak and time, and it is what the choice follows from.
 TEST(WithinBudgetTrials, SayWhatWasChosenFrom) {
   using Outcome = BudgetTrial::Outcome;

@@ -332,7 +332,8 @@ fits as it is. So more budget never takes longer, and less never has a higher pe
 times its ways to fit are more than 20,000, the way is searched by halves. More budget never takes longer there either.
 A smaller budget may have a higher peak, still within the budget, where exact peaks and estimates stand in different
 orders. If none fits, the error says how many bytes are missing, and with which keys. Notes of a plan say what was
-chosen and what it costs. `epl plan` lists what was tried, with peak and time; the reasons of a plan name the nodes.
+chosen, and what each choice costs in seconds and bytes beside the same plan without it. `epl plan` lists what was
+tried, with peak and time; the reasons of a plan name the nodes.
 
 With `memory.allow_state_type` = `bf16` a budget may also store the optimizer's states in bf16, as the optimizer's
 option `state_type` does. That changes numbers, so it is not chosen unasked:
