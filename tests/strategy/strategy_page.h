@@ -365,7 +365,8 @@ model:
 What is needed comes ahead, by a stream or a thread of its own, and no bit changes. A plan says how many bytes it has in
 each memory. Files take their room when a session begins, so a full disk is an error before the first step. Files have
 no names: a process that is killed leaves none. A disk that fails ends the step with an error, in all processes of the
-job. What has to last is in checkpoints, as without offload.
+job. What has to last is in checkpoints, as without offload. The device `cuda` has one memory, on a GPU and for a sheet
+alike, and refuses `offload.level`; a `memory.budget` there chooses among the other keys ([GPUs](gpu.md#memory)).
 
 ## Mixed precision
 
