@@ -325,6 +325,43 @@ TEST_F(Jobs, WhatWasMeasuredIsRemembered) {
     EXPECT_NE(described.find(words), std::string::npos) << words << " in " << described;
 }
 
+// Scores are so far apart that gradients are past float16 at the first loss scale. A batch whose step overflows comes
+// again, and the step that is made says how often that was.
+TEST_F(Jobs, StepsThatOverflowAreInTheHistory) {
+  epl_strategy* narrow = nullptr;
+  epl_plan* plan = nullptr;
+  epl_tensor* weight = nullptr;
+  must(epl_strategy_parse(w.engine, EPL_STR(R"({"amp.level": "O1", "amp.type": "f16"})"), &narrow));
+  must(epl_plan_create(w.model, w.trainer, narrow, nullptr, nullptr, &plan));
+  epl_session_destroy(session);
+  must(epl_session_create(plan, nullptr, nullptr, &session));
+  float values[16];
+  for (int i = 0; i < 16; ++i) values[i] = i < 8 ? 8 : -8;
+  const int64_t dims[2] = {2, 8};
+  must(epl_tensor_create_copy(w.engine, EPL_DTYPE_F32, dims, 2, values, sizeof values, &weight));
+  must(epl_session_set(session, EPL_STR("net.2.weight"), weight, nullptr));
+  EXPECT_EQ(steps_of(run(R"({"steps": 3})"), EPL_JOB_STEP), (Steps{1, 2, 3}));
+  double skipped = 0, scale = 0;
+  must(epl_session_get_number(session, EPL_STR("skipped_steps"), &skipped));
+  must(epl_session_get_number(session, EPL_STR("loss_scale"), &scale));
+  EXPECT_GE(skipped, 1);
+  EXPECT_EQ(scale, std::ldexp(65536, -static_cast<int>(skipped)));
+  epl_text* text = nullptr;
+  must(epl_job_describe(job, &text));
+  const std::string described = epl_text_data(text, nullptr);
+  epl_text_destroy(text);
+  const std::string last = "\"skipped_steps\": " + std::to_string(static_cast<int64_t>(skipped));
+  for (const std::string& words : {last, std::string("\"loss_scale\": ")})
+    EXPECT_NE(described.find(words), std::string::npos) << words << " in " << described;
+  epl_job_destroy(job);
+  epl_session_destroy(session);
+  job = nullptr;
+  session = nullptr;
+  epl_tensor_destroy(weight);
+  epl_plan_destroy(plan);
+  epl_strategy_destroy(narrow);
+}
+
 TEST_F(Jobs, AFolderHasOneJob) {
   must(begin(in_folder(R"(, "steps": 4)")));
   epl_job* second = nullptr;
