@@ -305,6 +305,18 @@ double share_of_weights(const Graph& graph, bool of_states) {
   return weights > 0 ? trained / weights : 0;
 }
 
+// Of the bytes of gradients, those that go from rank to rank.
+double summed_share(const Plan& plan) {
+  double all = 0, summed = 0;
+  for (const Value v : plan.sum_forms.ids()) {
+    const TensorType& type = plan.graph->type(v);
+    if (!plan.sum_form(v)) continue;
+    all += static_cast<double>(type.bytes());
+    summed += static_cast<double>(type.elements()) * static_cast<double>(dtype_bytes(plan.sum_form(v).type));
+  }
+  return all > 0 ? summed / all : 1;
+}
+
 // 0: they follow what is cut.
 int64_t fixed_units(const Strategy& strategy, const Plan& plan) {
   const bool follow = strategy.text("reproducible.level") == "run" && strategy.integer("reproducible.units") == 0;
@@ -329,6 +341,7 @@ Result<SearchProblem> search_problem_of(const std::vector<RehearsedForm>& forms,
   problem.batch = entry.plan.batch;
   problem.units = fixed_units(first.options().strategy, entry.plan);
   problem.gradients = share_of_weights(*entry.plan.graph, false);
+  problem.summed = summed_share(entry.plan);
   problem.tree = true;
   problem.states = share_of_weights(*entry.plan.graph, true);
   const Program& program = entry.programs.front();

@@ -5,12 +5,17 @@
 namespace epl {
 namespace {
 
+// Runs, times what stands in front of the batch in the dimension.
+int64_t runs_with_before(const Mesh& mesh, const Cuts& cuts, int64_t inside) {
+  return mesh.local_outer(find_cut(cuts, mesh.find(unit_axis))->outer, cuts) * inside;
+}
+
 // A local value as [before, runs, behind].
 struct InRuns {
   int64_t before = 1, runs = 1, behind = 1;
-  InRuns(const Mesh& mesh, const TensorType& all, const Cuts& cuts, int dim, int64_t count) : runs(count) {
-    const AxisCut& last = *find_cut(cuts, mesh.find(unit_axis));
-    before = mesh.local_outer(last.outer, cuts) / runs;
+  InRuns(const Mesh& mesh, const TensorType& all, const Cuts& cuts, int dim, int64_t count, int64_t inside)
+      : runs(count) {
+    before = runs_with_before(mesh, cuts, inside) / runs;
     for (int d = 0; d < dim; ++d) before *= all.shape[d];
     behind = all.elements() / std::max<int64_t>(before * runs, 1);
   }
@@ -28,8 +33,8 @@ TensorType with_dim(TensorType type, int dim, int64_t size) {
 }  // namespace
 
 std::vector<Move> take_run(const Mesh& mesh, const TensorType& local, const Cuts& cuts, int dim, int64_t runs,
-                           int64_t run) {
-  const InRuns in(mesh, local, cuts, dim, runs);
+                           int64_t run, int64_t inside) {
+  const InRuns in(mesh, local, cuts, dim, runs, inside);
   const TensorType apart{local.dtype, {in.before, in.runs, in.behind}};
   const Move cut{.op = "slice",
                  .suffix = ".run",
@@ -39,9 +44,13 @@ std::vector<Move> take_run(const Mesh& mesh, const TensorType& local, const Cuts
   return {view(apart, ".runs"), cut, view(one, ".run")};
 }
 
-RunJoin join_runs(const Mesh& mesh, const TensorType& run, const Cuts& cuts, int dim, int64_t runs) {
+bool has_runs(const Mesh& mesh, const Cuts& cuts, int64_t runs, int64_t inside) {
+  return runs_with_before(mesh, cuts, inside) % runs == 0;
+}
+
+RunJoin join_runs(const Mesh& mesh, const TensorType& run, const Cuts& cuts, int dim, int64_t runs, int64_t inside) {
   const TensorType all = with_dim(run, dim, run.shape[dim] * runs);
-  const InRuns in(mesh, all, cuts, dim, runs);
+  const InRuns in(mesh, all, cuts, dim, runs, inside);
   const TensorType joined{run.dtype, {in.before, in.runs, in.behind}};
   return {.each = view(with_dim(joined, 1, 1), ".run"),
           .joined = {.op = "concat", .suffix = ".runs", .attributes = {{"axis", int64_t{1}}}, .type = joined},

@@ -8,15 +8,18 @@
 
 namespace epl {
 
-// One run, of so many, of a local value of this type, whose dimension `dim` has these cuts.
+// One run, of so many, of a local value of this type, whose dimension `dim` has these cuts. Units may be runs of their
+// own: then `inside` is the size of their axis, else 1.
 std::vector<Move> take_run(const Mesh& mesh, const TensorType& local, const Cuts& cuts, int dim, int64_t runs,
-                           int64_t run);
+                           int64_t run, int64_t inside = 1);
+// Whether a dimension with these cuts is made of so many runs.
+bool has_runs(const Mesh& mesh, const Cuts& cuts, int64_t runs, int64_t inside);
 
 // The runs of a value together again: `each` is made of one, `joined` of all of these, `all` of that. `run` is the type
 // of one.
 struct RunJoin {
   Move each, joined, all;
 };
-RunJoin join_runs(const Mesh& mesh, const TensorType& run, const Cuts& cuts, int dim, int64_t runs);
+RunJoin join_runs(const Mesh& mesh, const TensorType& run, const Cuts& cuts, int dim, int64_t runs, int64_t inside = 1);
 
 }  // namespace epl

@@ -7,6 +7,10 @@ namespace epl {
 Value LocalWriter::append(const Move& move, std::string name, std::vector<Value> operands, Phase phase) const {
   Node node{.name = std::move(name), .op = &op_named(move.op), .attributes = move.attributes};
   node.inputs = std::move(operands);
+  if (move.factor != 1) {
+    const std::string factor = local_.graph.unique_name(cat(node.name, ".factor"));
+    node.inputs.push_back(local_.graph.add_constant(factor, Tensor::scalar(move.type.dtype, move.factor)));
+  }
   node.phase = this->phase(phase);
   node.region = block_;
   std::vector<TensorType> types;
@@ -33,9 +37,11 @@ Value LocalWriter::sum(std::vector<Value> runs, const std::string& name, Phase p
   return runs[0];
 }
 
-Value LocalWriter::join(const std::vector<Value>& runs, const Sharding& sharding, const Node& old) const {
-  const int dim = sharding.cut_dim(batch_axis);
-  const RunJoin join = join_runs(mesh(), type(runs[0]), sharding.dims[dim], dim, static_cast<int64_t>(runs.size()));
+Value LocalWriter::join(const std::vector<Value>& runs, const Sharding& sharding, const Node& old, int axis,
+                        int64_t inside) const {
+  const int dim = sharding.cut_dim(axis);
+  const auto count = static_cast<int64_t>(runs.size());
+  const RunJoin join = join_runs(mesh(), type(runs[0]), sharding.dims[dim], dim, count, inside);
   std::vector<Value> views;
   for (Value v : runs) views.push_back(append(join.each, cat(old.name, join.each.suffix), {v}, old.phase));
   const Value all = append(join.joined, cat(old.name, join.joined.suffix), views, old.phase);

@@ -44,8 +44,9 @@ class LocalWriter {
   }
   // By the binary tree.
   Value sum(std::vector<Value> runs, const std::string& name, Phase phase) const;
-  // Runs, which the batch cuts as this sharding says, side by side.
-  Value join(const std::vector<Value>& runs, const Sharding& sharding, const Node& old) const;
+  // Runs, which the batch cuts as this sharding says, side by side; `axis` is one that cuts it. `inside`: see take_run.
+  Value join(const std::vector<Value>& runs, const Sharding& sharding, const Node& old, int axis = batch_axis,
+             int64_t inside = 1) const;
   // A number for each shard that these axes make, of which a rank gets its own.
   Result<Value> of_shard(const Tensor& all, const std::vector<int>& axes, const Node& old) const;
 

@@ -1,9 +1,11 @@
 // One node of a plan as nodes of a rank, and how its results come to lie as they are stored.
 #include <algorithm>
+#include <utility>
 
 #include "core/base/philox.h"
 #include "core/program/batch_runs.h"
 #include "core/program/partitioning.h"
+#include "core/program/sum_moves.h"
 #include "core/strategy/segments.h"
 
 namespace epl {
@@ -66,6 +68,7 @@ struct Partition::LocalNode {
   Value elsewhere;       // of what it gathers: which are in other shards
   bool sums = false;     // over the batch
   int64_t sum_runs = 1;  // in each of which it sums by itself
+  int64_t inside = 1;    // size of the axis of units, where each unit is a run of its own
 };
 
 Status Partition::make_local(NodeId n, const LocalWriter& w, bool again) {
@@ -85,7 +88,7 @@ Status Partition::make_local(NodeId n, const LocalWriter& w, bool again) {
   EPL_TRY(take_operands(p));
   EPL_TRY(fit_to_shards(p));
   type_results(p, again);
-  if (p.sums && p.sum_runs > 1) return add_for_each_run(old, p.node, p.sum_runs, p.operands, p.types, w);
+  if (p.sums && p.sum_runs > 1) return add_for_each_run(p);
   EPL_TRY(give_results(p));
   return p.operands.added_later >= 0 ? add_later(p) : Status();
 }
@@ -179,6 +182,12 @@ void Partition::type_results(LocalNode& p, bool again) {
     sum_outer = p.operands.sum_outers[o];
     if (!is_pending(batch_axis)) units = batch.units(mesh_);  // of samples that have come from all ranks
   }
+  // Units that are rounded one by one are summed one by one.
+  const auto of_units = [&](Value v) { return v && plan_.sum_form(v).of_units; };
+  if (p.sums && p.shards.factor < 0 && units > 1 && std::ranges::any_of(p.old.outputs, of_units)) {
+    p.sum_runs *= std::exchange(units, 1);
+    p.inside = mesh_.size(unit_axis);
+  }
   // The order of a sum over one unit is that of its positions, wherever the batch lies.
   if (p.sums) p.node.units = {units, units > 1 ? sum_outer : 1};
   const NodeSharding& sharding = plan_.node_shardings[p.n];
@@ -221,27 +230,31 @@ Status Partition::add_later(const LocalNode& p) {
   return {};
 }
 
-Status Partition::add_for_each_run(const Node& old, const Node& node, int64_t runs, const OperandShardings& operands,
-                                   const std::vector<TensorType>& types, const LocalWriter& w) {
+Status Partition::add_for_each_run(const LocalNode& p) {
+  const Node& old = p.old;
+  const int axis = p.inside > 1 ? mesh_.find(unit_axis) : batch_axis;
   std::vector<std::vector<Value>> results(old.outputs.size());
-  for (int64_t run = 0; run < runs; ++run) {
-    Node one = node;
+  for (int64_t run = 0; run < p.sum_runs; ++run) {
+    Node one = p.node;
     one.name = cat(old.name, ".run", run);
-    std::vector<TensorType> input_types, run_types = types;
+    std::vector<TensorType> input_types, run_types = p.types;
     std::vector<std::string> names;
     for (size_t i = 0; i < one.inputs.size(); ++i) {
       Value& v = one.inputs[i];
-      const int dim = v ? operands.inputs[i].cut_dim(batch_axis) : -1;
+      const int dim = v && i < p.operands.inputs.size() ? p.operands.inputs[i].cut_dim(axis) : -1;
       if (dim >= 0) {
-        const Cuts& cuts = operands.inputs[i].dims[dim];
-        for (const Move& move : take_run(mesh_, local_.graph.type(v), cuts, dim, runs, run))
-          v = w.append(move, cat(old.name, move.suffix), {v}, old.phase);
+        const Cuts& cuts = p.operands.inputs[i].dims[dim];
+        if (!has_runs(mesh_, cuts, p.sum_runs, p.inside))
+          return unsupported("operand ", i, " of node ", old.name, " does not have the units of the batch side by side")
+              .at(old.name);
+        for (const Move& move : take_run(mesh_, local_.graph.type(v), cuts, dim, p.sum_runs, run, p.inside))
+          v = p.w.append(move, cat(old.name, move.suffix), {v}, old.phase);
       }
       input_types.push_back(v ? local_.graph.type(v) : TensorType{});
     }
     for (size_t o = 0; o < old.outputs.size(); ++o) {
-      const int dim = operands.outputs[o].cut_dim(batch_axis);
-      if (dim >= 0) run_types[o].shape[dim] /= runs;
+      const int dim = p.operands.outputs[o].cut_dim(axis);
+      if (dim >= 0) run_types[o].shape[dim] /= p.sum_runs;
       names.push_back(cat(global_.value(old.outputs[o]).name, ".run", run));
     }
     if (old.op->localize) old.op->localize(one.attributes, input_types, run_types);
@@ -249,26 +262,44 @@ Status Partition::add_for_each_run(const Node& old, const Node& node, int64_t ru
     for (size_t o = 0; o < old.outputs.size(); ++o) results[o].push_back(local_.graph.node(made).outputs[o]);
   }
   for (size_t o = 0; o < old.outputs.size(); ++o) {
-    const Sharding& given = operands.outputs[o];
-    if (given.cut_dim(batch_axis) < 0) {
-      EPL_TRY(store(old.outputs[o], results[o], given, old, w));
+    const Sharding& given = p.operands.outputs[o];
+    if (given.cut_dim(axis) < 0) {
+      EPL_TRY(store(old.outputs[o], results[o], given, old, p.w));
     } else {
-      EPL_TRY(store(old.outputs[o], {w.join(results[o], given, old)}, given, old, w));
+      EPL_TRY(store(old.outputs[o], {p.w.join(results[o], given, old, axis, p.inside)}, given, old, p.w));
     }
   }
   return {};
 }
 
+// Of runs that follow each other, those that the batch layout takes for one.
+std::vector<Value> Partition::with_units_added(const std::vector<Value>& runs, const BatchLayout& batch,
+                                               const Node& old, const LocalWriter& w) const {
+  const auto units = std::ssize(runs) / batch.runs(mesh_);
+  if (units <= 1) return runs;
+  std::vector<Value> sums;
+  for (auto first = runs.begin(); first != runs.end(); first += units)
+    sums.push_back(w.sum(std::vector<Value>(first, first + units), cat(old.name, ".of_units"), old.phase));
+  return sums;
+}
+
 Status Partition::store(Value global, std::vector<Value> runs, const Sharding& given, const Node& old,
                         const LocalWriter& w) {
   const BatchLayout batch = batch_of(global);
-  auto moves = reshard(mesh_, batch, global_.type(global), given, stored(global));
-  if (!moves.ok()) return moves.status().with_context(cat("result of node ", old.name)).at(old.name);
+  auto resharding = reshard(mesh_, batch, global_.type(global), given, stored(global));
+  if (!resharding.ok()) return resharding.status().with_context(cat("result of node ", old.name)).at(old.name);
+  std::vector<Move> moves = *std::move(resharding);
+  if (const SumForm form = plan_.sum_form(global)) {
+    SumMoves made = moves_in_form(form, local_.graph.type(runs[0]), std::move(moves));
+    for (Value& v : runs) v = w.append(made.parts, std::string(local_.graph.value(v).name), v, old.phase);
+    moves = std::move(made.rest);
+  }
+  if (runs.size() > 1) runs = with_units_added(runs, batch, old, w);
   const BlockKind next = w.kind() == BlockKind::pre ? BlockKind::mid : BlockKind::post;
   if (runs.size() > 1 && !batch.loops_in_runs(mesh_))
     runs = {w.sum(runs, cat(global_.value(global).name, ".summed"), old.phase)};
   bool ended = false;
-  for (const Move& move : *moves) {
+  for (const Move& move : moves) {
     if (ended) {
       waiting_.push_back({global, {move}, {}, old.phase, next});
       continue;

@@ -116,10 +116,10 @@ class Partition {
   Status give_results(LocalNode& p);
   Status add_later(const LocalNode& p);
 
-  // A sum over the batch is made of each run by itself: the node is there once for each of them. `types` are those of
-  // its results over all runs.
-  Status add_for_each_run(const Node& old, const Node& node, int64_t runs, const OperandShardings& operands,
-                          const std::vector<TensorType>& types, const LocalWriter& w);
+  // A sum over the batch is made of each run by itself: the node is there once for each of them.
+  Status add_for_each_run(const LocalNode& p);
+  std::vector<Value> with_units_added(const std::vector<Value>& runs, const BatchLayout& batch, const Node& old,
+                                      const LocalWriter& w) const;
 
   // A node's operand with what it may read in place of padding.
   Result<Value> unpadded(Value v, const Sharding& lies, const ReadPadding& read, const Node& user,

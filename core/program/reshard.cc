@@ -152,8 +152,10 @@ class Resharding {
             {{"axis", axis(partial.axis).name}, {"reduction", largest ? "max" : "min"}}, type_.shape);
       } else if (kind == Kind::time) {
         add("accumulate", ".accumulated", {}, type_.shape, true);
+        moves_.back().sums = true;
       } else if (!scatter(partial.axis)) {
         add("all_reduce", ".reduced", {{"axis", axis(partial.axis).name}}, type_.shape);
+        moves_.back().sums = true;
       }
     }
     return {};
@@ -199,12 +201,13 @@ class Resharding {
       shape[d] /= axis(over).size;
       if (d == 0 && shards.before == 1) {  // the shards follow one another as they lie
         collective("reduce_scatter", ".scattered", over, shape);
-        moves_.back().scatters = true;
+        moves_.back().scatters = moves_.back().sums = true;
         insert(now_[d], *wanted);
         return true;
       }
       take_apart(axis(over).size, shards);
       collective("reduce_scatter", ".scattered", over, {1, shards.before * shards.run});
+      moves_.back().sums = true;
       view(".shard", shape);
       insert(now_[d], *wanted);
       return true;

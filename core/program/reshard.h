@@ -24,6 +24,8 @@ struct Move {
   bool gathers = false;            // it takes more memory than what a rank has of the value
   bool scatters = false;           // it leaves a rank its shard of a sum
   bool gives = true;               // a result: `type` is else that of its operand
+  bool sums = false;               // it adds up what micro-batches or ranks have
+  double factor = 1;               // that it multiplies with, as a second operand; 1: it has none
 };
 
 // The type of a value of one rank and micro-batch.

@@ -110,7 +110,18 @@ class Together {
       return transfer->at_last_iteration && bucket_bytes_.contains(node.region);
     int64_t bytes = bytes_of(node);
     for (Value v : node.outputs) bytes += v ? graph_.type(v).bytes() : 0;
-    return node.op->view || bytes <= small_bytes;
+    return node.op->view || bytes <= small_bytes || widens(node);
+  }
+
+  // What brings back a sum of fewer bits (core/program/sum_moves.h): else each such sum would be a call of its own.
+  bool widens(const Node& node) const {
+    const Value first = node.inputs[0];
+    const NodeId producer = first ? graph_.value(first).producer : NodeId();
+    if (!producer || now_.has(first)) return false;
+    if (node.op->moves == Moves::converted) return graph_.type(node.outputs[0]).bytes() > graph_.type(first).bytes();
+    const auto is_number = [&](Value v) { return v == first || (v && graph_.type(v).elements() == 1); };
+    return node.op->elementwise() && graph_.node(producer).op->moves == Moves::converted &&
+           std::ranges::count(waiting_, producer.index) > 0 && std::ranges::all_of(node.inputs, is_number);
   }
 
   void need(Value v) {

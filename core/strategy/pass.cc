@@ -8,7 +8,7 @@ namespace epl {
 
 const std::string& default_passes() {
   static const std::string list =
-      "place; propagate; segments; split; rows; flow; sequence; schedule; zero; recompute; offload";
+      "place; propagate; segments; split; rows; flow; sequence; schedule; reduce; zero; recompute; offload";
   return list;
 }
 

@@ -425,6 +425,7 @@ Status verify_plan(const Plan& plan) {
   EPL_TRY(verify_factors(plan));
   EPL_TRY(verify_rank_local(plan));
   EPL_TRY(verify_memories(plan));
+  EPL_TRY(verify_sum_forms(plan));
   EPL_TRY(verify_calls(plan));
   if (plan.calls.empty()) return {};
   const bool complete = plan.node_block.size() == graph.node_count() && !plan.shardings.empty();

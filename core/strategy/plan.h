@@ -22,6 +22,7 @@
 #include "core/strategy/block.h"
 #include "core/strategy/sharding.h"
 #include "core/strategy/strategy.h"
+#include "core/strategy/sum_form.h"
 
 namespace epl {
 
@@ -54,6 +55,7 @@ struct Plan {
   ByValue<Sharding> shardings;                // as it is stored; what its producer gives is brought there at once
   ByNode<NodeSharding> node_shardings;
   ByNode<int> node_task_graph;
+  ByValue<SumForm> sum_forms;     // how a sum over the batch is added up; empty: all are plain
   ByValue<int> value_task_graph;  // where it is made; of a leaf, where it is used first
   ByNode<BlockKind> node_block;
   ByNode<bool> node_recomputed;  // computed again for the backward pass, which keeps no result; empty: none is
@@ -78,6 +80,7 @@ struct Plan {
   ByNode<std::string> why;         // why it is where it is, and cut as it is; not part of the text form
 
   const ExtendedRule& rule(NodeId n) const { return rules->extended[n]; }
+  SumForm sum_form(Value v) const { return sum_forms.empty() ? SumForm() : sum_forms[v]; }
   // The first mesh, for what is the same in all.
   const Mesh& mesh() const { return meshes.front(); }
   const Mesh& mesh(int task_graph) const { return meshes[virtual_device_of(task_graph)]; }

@@ -163,7 +163,7 @@ std::string print(const Plan& plan, bool reasons) {
     out += cat("value ", name_text(info.name), " ", info.type.text(), " @ ", cuts_text(plan.mesh(), sharding.dims),
                partial_text(plan, sharding.partial),
                rank_local_text(plan.mesh(), sharding.rank_local, graph.value(plan.representative_of(v)).name),
-               memory_text(plan, v),
+               memory_text(plan, v), sum_form_text(plan.sum_form(v)),
                found[v] == plan.value_task_graph[v] ? "" : cat(" taskgraph ", plan.value_task_graph[v]), "\n");
   }
   for (const NodeId n : plan.node_block.ids()) {
@@ -316,6 +316,10 @@ class PlanReader {
       EPL_TRY(expect(kind != std::end(memory_kinds), "a kind of memory"));
       plan_.value_memory.resize(plan_.graph->value_count());
       plan_.value_memory[v] = *kind;
+    }
+    if (reader_.take("reduced")) {
+      plan_.sum_forms.resize(plan_.graph->value_count());
+      EPL_TRY(expect(parse_sum_form(reader_, plan_.sum_forms[v]), "how its sum is added up"));
     }
     if (!reader_.take("taskgraph")) return {};
     int64_t at = 0;

@@ -120,9 +120,10 @@ double SearchShape::gathering(const SearchRun& run) const {
 
 // Weights are gathered for the forward and for the backward pass, and gradients are scattered.
 double SearchShape::each_call(const SearchRun& run) const {
+  const double summed = problem_.gradients * problem_.summed;
   double seconds = 0;
   if (shards_ >= SearchShards::gradients)
-    seconds += moving(Call::reduce_scatter, problem_.gradients * run.weights, problem_.gradients * run.expert_weights);
+    seconds += moving(Call::reduce_scatter, summed * run.weights, summed * run.expert_weights);
   if (shards_ >= SearchShards::weights) seconds += 2 * gathering(run);
   return seconds;
 }
@@ -154,7 +155,8 @@ double SearchShape::seconds_at(const SearchRun& run, double speed) const {
 double SearchShape::hideable(const SearchRun& run) const {
   if (shards_ >= SearchShards::gradients) return each_call(run);
   const Call kind = shards_ == SearchShards::nothing ? Call::all_reduce : Call::reduce_scatter;
-  return moving(kind, problem_.gradients * run.weights, problem_.gradients * run.expert_weights);
+  const double summed = problem_.gradients * problem_.summed;
+  return moving(kind, summed * run.weights, summed * run.expert_weights);
 }
 
 double SearchShape::at_the_end(const SearchRun& run, double speed) const {

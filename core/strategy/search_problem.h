@@ -64,6 +64,7 @@ struct SearchProblem {
   std::vector<int> layers;               // kinds, in the order of layers
   std::vector<SearchForm> forms;         // with as many kinds
   double gradients = 1;                  // bytes of a gradient for each byte of its parameter
+  double summed = 1;                     // of these bytes, those that ranks give each other to add gradients up
   bool tree = false;                     // gradients of micro-batches are added in pairs, and sums of these wait
   double states = 2;                     // the same of the optimizer's states
   double always = 0;                     // bytes of a rank for all else

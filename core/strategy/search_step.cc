@@ -138,7 +138,8 @@ class Simulation {
       if (shape_.micro_batches == 1) made.evict = problem_.cost.other(problem_.beside, gradients);
     }
     const Call sum = shards == SearchShards::nothing ? Call::all_reduce : Call::reduce_scatter;
-    (shards >= SearchShards::gradients ? made.scatter : made.sum) = moving(sum, number, layer, problem_.gradients);
+    (shards >= SearchShards::gradients ? made.scatter : made.sum) =
+        moving(sum, number, layer, problem_.gradients * problem_.summed);
     return made;
   }
 

@@ -43,11 +43,11 @@ std::vector<ConfigKey> keys_of_the_original() {
               "every shape is known, so the gradient of a table is dense, and its sum has one order in all layouts"),
       built("communication.max_splits", int64_t{5}, "into how many buckets gradients in shards are put (zero.level)"),
       settled("communication.num_communicators", int64_t{1}, "communicators of a group of ranks",
-              "each group has one, with a stream of its own; another one between the same ranks would share its links"),
-      settled("communication.fp16", false, "reduce gradients in half precision",
-              "each rank would round its part of a sum, so that weights would depend on the number of ranks"),
-      settled("communication.fp16_scale", int64_t{128}, "scale of half-precision gradients",
-              "no sum is made in half precision"),
+              "each group has one: its calls come in one order on all ranks, and those that may go together are one call; "
+              "another one between the same ranks would share its links"),
+      built("communication.fp16", false, "gradients are summed in 16 bits over ranks, see above"),
+      built("communication.fp16_scale", int64_t{128},
+            "with f16: what gradients are multiplied with before they are rounded; their sum is divided by it"),
       settled("communication.clip_after_allreduce", true, "clip after the reduction",
               "the norm is that of the gradient of the full batch; that of a part would depend on how ranks share it"),
       built("communication.gradients_reduce_method", "mean",
@@ -101,6 +101,8 @@ std::vector<ConfigKey> keys_of_the_original() {
 
 std::vector<ConfigKey> keys_of_our_own() {
   return {
+      built("communication.fp16_type", "f16", "with communication.fp16: of which type the 16 bits are",
+            {"f16", "bf16"}),
       built(
           "offload.values", "",
           "which values, with commas between them: states, weights, gradients, activations; empty: the first two, and "
@@ -163,6 +165,9 @@ bool keeps_bits(const ConfigKey& key) {
                                                  "io.unbalanced_io_slicing",
                                                  "io.drop_last_files",
                                                  "communication.compression",
+                                                 "communication.fp16",
+                                                 "communication.fp16_scale",
+                                                 "communication.fp16_type",
                                                  "memory.allow_state_type",
                                                  "amp.level",
                                                  "amp.loss_scale",
@@ -298,6 +303,8 @@ std::span<const KeyNeed> key_needs() {
   static const std::vector<KeyNeed> needs = {
       {"io.unbalanced_io_slicing", "io.slicing", {"true"}},
       {"io.drop_last_files", "io.slicing", {"true"}},
+      {"communication.fp16_scale", "communication.fp16", {"true"}},
+      {"communication.fp16_type", "communication.fp16", {"true"}},
       {"communication.max_splits", "zero.level", {"v1", "v2"}},
       {"communication.max_splits", "memory.budget", {}},
       {"communication.max_splits", "auto.auto_parallel", {"true"}},

@@ -47,6 +47,7 @@ const std::map<std::string, Exception>& exceptions() {
          "reduce_scatter", "reshape", "send", "slice", "transpose"},
         "rows of transfers and reductions, which it chooses, and what it writes around them"}},
       {"core/program/row_routes.cc", {{"combine_rows", "dispatch_rows"}, "rows to who owns them, and answers back"}},
+      {"core/program/sum_moves.cc", {{"cast", "mul"}, "what scales and rounds the parts of a sum"}},
       {"core/program/transfer.cc", {reductions, "reductions of a collective"}},
       {"core/program/uploads.cc", {{"upload"}, "a row of transfers, which it inserts"}},
       {"core/strategy/plan_text.cc", {reductions, "reductions of a sharding"}},

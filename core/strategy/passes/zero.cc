@@ -41,6 +41,7 @@ class Sharing {
         updates_(graph_.node_count()),
         given_(graph_.value_count(), false) {
     for (const Graph::Output& output : graph_.outputs) given_[output.value] = true;
+    for (const SumForm& form : plan_.sum_forms) narrow_ = form ? form : narrow_;
     for (const Graph::Update& update : graph_.updates) {
       if (const NodeId producer = graph_.value(update.next).producer) updates_[producer].push_back(update);
     }
@@ -115,14 +116,20 @@ class Sharing {
     const double bytes = here(n, type, replicated);
     const bool time_first = plan_.batch_of(plan_.node_task_graph[n]).time_first(mesh(n));
     const double sums = time_first ? static_cast<double>(plan_.micro_batches()) : 1;
-    const double exchange = sums * collective(n, Collective::Kind::reduce_scatter, axes, bytes / copies) +
+    const double summed = bytes * summed_share(type);
+    const double exchange = sums * collective(n, Collective::Kind::reduce_scatter, axes, summed / copies) +
                             collective(n, Collective::Kind::all_gather, axes, bytes / copies) + 2 * cost_.launch();
-    const double sum = sums * collective(n, Collective::Kind::all_reduce, axes, bytes);
+    const double sum = sums * collective(n, Collective::Kind::all_reduce, axes, summed);
     if (alike - cost_.kernel(shard) <= exchange - sum) return false;
     for (Value v : node(n).inputs) {
       if (v && comes_in_shards(v, n)) return true;
     }
     return false;
+  }
+
+  // Gradients may be summed in fewer bits than weights have.
+  double summed_share(const TensorType& type) const {
+    return narrow_ ? static_cast<double>(dtype_bytes(narrow_.type)) / static_cast<double>(dtype_bytes(type.dtype)) : 1;
   }
 
   // Its state lies as what it gives.
@@ -272,7 +279,8 @@ class Sharing {
     NodeSharding sharding = plan_.node_shardings[n];
     const BatchLayout batch = plan_.batch_of(plan_.node_task_graph[n]);
     if (maker.outputs.size() != 1 || sharding.segments || !sharding.flowing.empty() || plan_.micro_batches() != 1 ||
-        plan_.independent_micro_batches || batch.runs(mesh(n)) != 1 || wanted.uneven() || !power_of_two(plan_.units()))
+        plan_.independent_micro_batches || batch.runs(mesh(n)) != 1 || wanted.uneven() ||
+        !power_of_two(plan_.units()) || plan_.sum_form(maker.outputs[0]))
       return;
     const OperandShardings now = operand_shardings(plan_, n);
     Cuts* summed = nullptr;
@@ -344,6 +352,7 @@ class Sharing {
   const ByValue<std::vector<NodeId>> users_;
   ByNode<Updates> updates_;  // the state that it gives
   ByValue<bool> given_;      // the caller gets it
+  SumForm narrow_;           // of sums of gradients
   int64_t shards_ = 1;
   int shared_ = 0;
   std::vector<std::string> replicated_;  // parameters that each copy updates in full
