@@ -152,7 +152,8 @@ class StrategyCheck {
   // What one rank that does another job is told as well.
   static Json job_keys(const StrategyRow& row) {
     Json out = Json::object();
-    for (const char* name : {"batch.semantics", "communication.gradients_reduce_method", "amp.level", "amp.type"}) {
+    for (const char* name : {"batch.semantics", "communication.gradients_reduce_method", "communication.fp16",
+                             "communication.fp16_scale", "communication.fp16_type", "amp.level", "amp.type"}) {
       const auto key = row.layout.keys.find(name);
       if (key != row.layout.keys.end()) out[name] = key->second;
     }

@@ -12,8 +12,8 @@ Made from the table of keys in `core/strategy/strategy.cc`; do not edit.
 A strategy says how the work of a step is cut. It is one JSON object, given to `epl_strategy_parse`, or to the command
 line as `--strategy` (the JSON itself, or the name of a file with it). Without one, a step runs on one rank and is not
 cut. A strategy never changes the mathematics, but for `batch.semantics`, `communication.gradients_reduce_method`,
-`amp.level` and `memory.allow_state_type`. At the default `reproducible.level`, `data`, it does not change one bit of
-the result, but for `split`. At `layout` no split does either.
+`communication.fp16`, `amp.level` and `memory.allow_state_type`. At the default `reproducible.level`, `data`, it does
+not change one bit of the result, but for `split`. At `layout` no split does either.
 
 ```json
 {"pipeline.num_micro_batch": 4, "reproducible.units": 8}
@@ -32,7 +32,7 @@ that names both, as `amp.type` without `amp.level`. Two more keys stand beside t
 {"default": {"replicate": 2}}
 ```
 
-This version runs ten things:
+This version runs eleven things:
 
 - data parallelism: `default` with `replicate` on as many ranks as the plan is made for;
 - micro-batches;
@@ -44,7 +44,8 @@ This version runs ten things:
 - results that the backward pass computes again: `gradient_checkpoint.type`, `memory.budget`;
 - values that lie in another memory while nobody uses them: `offload.level`;
 - mixed precision: `amp.level`;
-- all of these but mixed precision, found: `auto.auto_parallel`.
+- gradients that are summed in 16 bits: `communication.fp16`;
+- all of these but the last two, found: `auto.auto_parallel`.
 
 ```json
 {"pipeline.num_micro_batch": 4, "pipeline.strategy": "1F1B",
@@ -386,6 +387,31 @@ step that overflows, and where that begins:
 ```json
 {"amp.level": "O1", "amp.type": "f16", "amp.loss_scale": "dynamic", "amp.debug_log": true}
 ```
+
+## Sums in 16 bits
+
+With `communication.fp16` gradients go from rank to rank in 16 bits, half of the bytes of float32. The type is f16, or
+bf16 as `communication.fp16_type` says. A part of the sum of a gradient is multiplied with `communication.fp16_scale`,
+which is for f16 alone, and rounded. Two parts are added in float32, and their sum is rounded again. The full sum is
+widened and divided by the scale. All behind it, as clipping and updates, is float32:
+
+```json
+{"communication.fp16": true, "communication.fp16_type": "bf16"}
+```
+
+The level says what a part is. At `run` it is what a rank has added up in float32, so that each rank rounds once, and
+one rank does not round. At the other levels each unit of the batch is a part, on one rank and over micro-batches too,
+and every layout has the bits of one rank: the same job at this key. A rank that has several units sums them one by
+one, which takes more time and memory. It has none to add where `reproducible.units` is the number of copies times that
+of micro-batches.
+
+It goes with mixed precision, whose products have float32 sums until here, with pipelines and with `zero.level`, whose
+gradients are then scattered in 16 bits. Weights that are gathered, and gradients that are gathered for their norm,
+have all their bits. An overflow is an infinity in the sum and thus in the verdict of the step: under a dynamic loss
+scale the step is skipped and the scale halved, else it is an error. Some sums stay in float32: those that the backward
+pass goes on with, as the sums of a batch norm, and all of models in 16 bits. Where experts cut a weight by the rows
+that its tokens pick, and at level `layout` where splits cut windows or tables, a kernel has all units at once. That is
+refused, and `run` has it. The cost model and the search count the bytes that move.
 
 ## Data
 

@@ -7,5 +7,5 @@ expect 0 '| mlp_sgd_legacy | 2 | layout |' "$epl" bench "$case" --rounds 1 --ste
 [ "$(grep -c '"seconds":' lines.json)" = 2 ] || fail "a line for each level: $(cat lines.json)"
 grep -q '"cost":0,\|"cost":0.0,' lines.json || fail "the first level costs nothing: $(cat lines.json)"
 expect 2 'there is no "date"' "$epl" bench "$case" --levels run,date
-expect 4 '' "$epl" bench "$case" --levels data --strategy '{"communication.fp16": true}' --rounds 1
+expect 4 '' "$epl" bench "$case" --levels data --strategy '{"communication.num_communicators": 2}' --rounds 1
 exit $failed

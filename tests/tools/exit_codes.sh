@@ -22,7 +22,7 @@ ends 0 "$epl" inspect m.onnx
 ends 1 "$epl" check case
 ends 2 "$epl" train m.onnx --data t.csv --steps none
 ends 3 "$epl" train m.onnx --data t.csv --loss nosuch --out run
-ends 4 "$epl" plan m.onnx --strategy '{"communication.fp16": true}'
+ends 4 "$epl" plan m.onnx --strategy '{"communication.num_communicators": 2}'
 ends 5 "$epl" template mlp --sizes 2,2 --out t.csv/x.onnx
 "$epl" template mlp --sizes 6000,6000,2 --out large.onnx >/dev/null
 { awk 'BEGIN { for (i = 0; i < 6000; ++i) printf "%d,", i; print "y"; for (r = 0; r < 4; ++r) { for (i = 0; i < 6000; ++i) printf "1,"; print r % 2 } }'; } >wide.csv
