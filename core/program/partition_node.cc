@@ -65,10 +65,10 @@ struct Partition::LocalNode {
   std::vector<TensorType> input_types, types;
   std::vector<std::string> names;
   std::optional<RowRoutes> routes;
-  Value elsewhere;       // of what it gathers: which are in other shards
-  bool sums = false;     // over the batch
-  int64_t sum_runs = 1;  // in each of which it sums by itself
-  int64_t inside = 1;    // size of the axis of units, where each unit is a run of its own
+  Value elsewhere;        // of what it gathers: which are in other shards
+  bool sums = false;      // over the batch
+  int64_t sum_runs = 1;   // in each of which it sums by itself
+  bool by_units = false;  // each of which is a run of its own then
 };
 
 Status Partition::make_local(NodeId n, const LocalWriter& w, bool again) {
@@ -186,7 +186,7 @@ void Partition::type_results(LocalNode& p, bool again) {
   const auto of_units = [&](Value v) { return v && plan_.sum_form(v).of_units; };
   if (p.sums && p.shards.factor < 0 && units > 1 && std::ranges::any_of(p.old.outputs, of_units)) {
     p.sum_runs *= std::exchange(units, 1);
-    p.inside = mesh_.size(unit_axis);
+    p.by_units = true;
   }
   // The order of a sum over one unit is that of its positions, wherever the batch lies.
   if (p.sums) p.node.units = {units, units > 1 ? sum_outer : 1};
@@ -232,7 +232,8 @@ Status Partition::add_later(const LocalNode& p) {
 
 Status Partition::add_for_each_run(const LocalNode& p) {
   const Node& old = p.old;
-  const int axis = p.inside > 1 ? mesh_.find(unit_axis) : batch_axis;
+  const int axis = p.by_units ? mesh_.find(unit_axis) : batch_axis;
+  const int64_t inside = p.by_units ? mesh_.axes[axis].size : 1;
   std::vector<std::vector<Value>> results(old.outputs.size());
   for (int64_t run = 0; run < p.sum_runs; ++run) {
     Node one = p.node;
@@ -244,10 +245,10 @@ Status Partition::add_for_each_run(const LocalNode& p) {
       const int dim = v && i < p.operands.inputs.size() ? p.operands.inputs[i].cut_dim(axis) : -1;
       if (dim >= 0) {
         const Cuts& cuts = p.operands.inputs[i].dims[dim];
-        if (!has_runs(mesh_, cuts, p.sum_runs, p.inside))
+        if (!has_runs(mesh_, cuts, p.sum_runs, inside))
           return unsupported("operand ", i, " of node ", old.name, " does not have the units of the batch side by side")
               .at(old.name);
-        for (const Move& move : take_run(mesh_, local_.graph.type(v), cuts, dim, p.sum_runs, run, p.inside))
+        for (const Move& move : take_run(mesh_, local_.graph.type(v), cuts, dim, p.sum_runs, run, inside))
           v = p.w.append(move, cat(old.name, move.suffix), {v}, old.phase);
       }
       input_types.push_back(v ? local_.graph.type(v) : TensorType{});
@@ -266,7 +267,7 @@ Status Partition::add_for_each_run(const LocalNode& p) {
     if (given.cut_dim(axis) < 0) {
       EPL_TRY(store(old.outputs[o], results[o], given, old, p.w));
     } else {
-      EPL_TRY(store(old.outputs[o], {p.w.join(results[o], given, old, axis, p.inside)}, given, old, p.w));
+      EPL_TRY(store(old.outputs[o], {p.w.join(results[o], given, old, axis, inside)}, given, old, p.w));
     }
   }
   return {};
