@@ -202,8 +202,27 @@ TEST_P(Experts, HaveTheBitsOfOneRank) {
   expect_same(trained(GetParam(), batched), trained({.name = "one_rank"}, batched), GetParam().name);
 }
 
+const std::string narrow = R"("communication.fp16": true)";
+
+TEST_P(Experts, HaveThemWhereGradientsAreSummedIn16Bits) {
+  Layout layout = GetParam();
+  layout.scopes += cat(", ", narrow);
+  expect_same(trained(layout, batched), trained({.name = "one_rank", .scopes = narrow}, batched), layout.name);
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, Experts, ::testing::ValuesIn(layouts()),
                          [](const auto& info) { return info.param.name; });
+
+// A kernel that adds up what all rows give to a weight has all units at once: other bits would be an error in silence.
+TEST(Experts, OfRowsHaveTheBitsOfGradientsIn16BitsOrAreRefused) {
+  const Layout layout{.name = "narrow", .ranks = 2, .scopes = cat(of_two, ", ", narrow)};
+  const auto plan = plan_of(layout, picked);
+  if (plan.ok()) {
+    expect_same(trained(layout, picked), trained({.name = "one_rank", .scopes = narrow}, picked), layout.name);
+  } else {
+    EXPECT_NE(plan.status().message().find("sums all units at once"), std::string::npos) << plan.status().to_string();
+  }
+}
 
 // There, back, and the same for the gradients; nothing is gathered. The degree is its own: two groups of ranks have the
 // same experts, and add up their gradients alone.
