@@ -260,7 +260,8 @@ Status Partition::add_for_each_run(const LocalNode& p) {
     }
     if (old.op->localize) old.op->localize(one.attributes, input_types, run_types);
     const NodeId made = local_.graph.add_node(std::move(one), run_types, names);
-    for (size_t o = 0; o < old.outputs.size(); ++o) results[o].push_back(local_.graph.node(made).outputs[o]);
+    for (size_t o = 0; o < old.outputs.size(); ++o)
+      results[o].push_back(part(old.outputs[o], local_.graph.node(made).outputs[o], old, p.w));
   }
   for (size_t o = 0; o < old.outputs.size(); ++o) {
     const Sharding& given = p.operands.outputs[o];
@@ -271,6 +272,14 @@ Status Partition::add_for_each_run(const LocalNode& p) {
     }
   }
   return {};
+}
+
+// Rounded at once, so that not all parts are in memory with all their bits.
+Value Partition::part(Value global, Value local, const Node& old, const LocalWriter& w) const {
+  const SumForm form = plan_.sum_form(global);
+  const TensorType type = local_.graph.type(local);
+  if (!form || type.dtype == form.type) return local;
+  return w.append(moves_in_form(form, type, {}).parts, std::string(local_.graph.value(local).name), local, old.phase);
 }
 
 // Of runs that follow each other, those that the batch layout takes for one.
@@ -291,9 +300,9 @@ Status Partition::store(Value global, std::vector<Value> runs, const Sharding& g
   if (!resharding.ok()) return resharding.status().with_context(cat("result of node ", old.name)).at(old.name);
   std::vector<Move> moves = *std::move(resharding);
   if (const SumForm form = plan_.sum_form(global)) {
-    SumMoves made = moves_in_form(form, local_.graph.type(runs[0]), std::move(moves));
-    for (Value& v : runs) v = w.append(made.parts, std::string(local_.graph.value(v).name), v, old.phase);
-    moves = std::move(made.rest);
+    for (Value& v : runs) v = part(global, v, old, w);
+    const TensorType wide{global_.type(global).dtype, local_.graph.type(runs[0]).shape};
+    moves = moves_in_form(form, wide, std::move(moves)).rest;
   }
   if (runs.size() > 1) runs = with_units_added(runs, batch, old, w);
   const BlockKind next = w.kind() == BlockKind::pre ? BlockKind::mid : BlockKind::post;

@@ -118,6 +118,8 @@ class Partition {
 
   // A sum over the batch is made of each run by itself: the node is there once for each of them.
   Status add_for_each_run(const LocalNode& p);
+  // What a call or a unit has of a sum, as it is added to others.
+  Value part(Value global, Value local, const Node& old, const LocalWriter& w) const;
   std::vector<Value> with_units_added(const std::vector<Value>& runs, const BatchLayout& batch, const Node& old,
                                       const LocalWriter& w) const;
 
