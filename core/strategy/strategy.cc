@@ -43,8 +43,8 @@ std::vector<ConfigKey> keys_of_the_original() {
               "every shape is known, so the gradient of a table is dense, and its sum has one order in all layouts"),
       built("communication.max_splits", int64_t{5}, "into how many buckets gradients in shards are put (zero.level)"),
       settled("communication.num_communicators", int64_t{1}, "communicators of a group of ranks",
-              "each group has one: its calls come in one order on all ranks, and those that may go together are one call; "
-              "another one between the same ranks would share its links"),
+              "each group has one: its calls come in one order on all ranks, and those that may go together are one "
+              "call; another one between the same ranks would share its links"),
       built("communication.fp16", false, "gradients are summed in 16 bits over ranks, see above"),
       built("communication.fp16_scale", int64_t{128},
             "with f16: what gradients are multiplied with before they are rounded; their sum is divided by it"),
