@@ -679,7 +679,7 @@ epl_strategy_describe(const epl_strategy* strategy, epl_text** EPL_OUT EPL_OWNED
 
 typedef struct epl_plan_options {
   uint64_t struct_size;
-  int64_t ranks;   /* of the job, in this and other processes; 0: 1 */
+  int64_t ranks;   /* of the job, in this and other processes, 16384 at most; 0: 1 */
   uint64_t seed;   /* of dropout and of new adapters */
   /* By its name, as epl_engine_describe lists them: "cpu", or "sim" with virtual time and no numbers. NULL: "cpu".
    * "cuda": GPUs, rank r on number r of them, counted around; "cuda:1" and "cuda:0,2" are some of them.

@@ -10,8 +10,8 @@ namespace epl::tools {
 namespace {
 
 constexpr std::string_view note_of_search = "why: auto.auto_parallel: ";
-constexpr int64_t most_devices = 4096;  // that the library makes a plan for
-constexpr double hardly = 0.9;          // of the seconds with fewer
+constexpr int64_t most_devices = 16384;  // that the library makes a plan for
+constexpr double hardly = 0.9;           // of the seconds with fewer
 
 std::string text_of_stage(const Plan& plan, std::string_view stage) {
   return text_of(epl_plan_print, plan.get(), stage.data(), stage.size(), nullptr);

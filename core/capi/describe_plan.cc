@@ -121,8 +121,8 @@ std::string describe_memory(const CompiledPlan& plan) {
   // Of a predictor that this plan is the one of, beside a session of this plan; where the session has another plan, it
   // also has room for the largest weight.
   int64_t predictor = 0;
-  for (int rank = 0; rank < plan.options().ranks; ++rank)
-    predictor += PlanMemory(plan).prediction(plan.virtual_device_of_rank(rank));
+  for (int v = 0; v < plan.virtual_devices(); ++v)
+    predictor += PlanMemory(plan).prediction(v) * std::ssize(plan.mesh(v).device.ranks);
   out["predictor_bytes"] = predictor;
   const auto fullest = static_cast<size_t>(PlanMemory(plan).fullest_class());
   const Program& program = plan.entries().front().programs[fullest];

@@ -186,7 +186,8 @@ Result<PlanWish> plan_wish(const epl_model& model, const epl_trainer* trainer, c
                            const epl_plan_options* options) {
   epl_plan_options known = EPL_PLAN_OPTIONS_INIT;
   EPL_TRY(copy_options(options, known, "epl_plan_options"));
-  if (known.ranks < 0 || known.ranks > 4096) return invalid("ranks is ", known.ranks, "; 1 to 4096 can be asked for");
+  if (known.ranks < 0 || known.ranks > most_ranks)
+    return invalid("ranks is ", known.ranks, "; 1 to ", most_ranks, " can be asked for");
   if (known.local_ranks < 0 || (known.ranks != 0 && known.local_ranks > known.ranks))
     return invalid("local_ranks is ", known.local_ranks, " of ", known.ranks, " ranks");
   PlanWish wish{.seed = known.seed};

@@ -68,6 +68,9 @@ struct FitRequest {
   std::shared_ptr<SolvedRecompute> solved = nullptr;
 };
 
+// That a caller can ask for: a step of more is not simulated (core/runtime/rehearsal.h).
+inline constexpr int64_t most_ranks = 16384;
+
 struct PlanOptions {
   std::shared_ptr<const Model> model;
   TrainOptions train;

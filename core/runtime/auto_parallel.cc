@@ -38,13 +38,14 @@ double bytes_of(const CompiledPlan& plan, int64_t rank) {
 // The bytes that a rank may have where one needs more than its device has; 0: none does.
 int64_t missed_budget(const CompiledPlan& plan) {
   if (plan.device()->memory_bytes() <= 0) return 0;
-  std::vector<double> peaks;
-  for (int v = 0; v < plan.virtual_devices(); ++v) peaks.push_back(static_cast<double>(PlanMemory(plan).peak(v)));
   bool fits = true;
   double least = bytes_of(plan, 0);
-  for (int rank = 0; rank < plan.options().ranks; ++rank) {
-    fits = fits && peaks[static_cast<size_t>(plan.virtual_device_of_rank(rank))] <= bytes_of(plan, rank);
-    least = std::min(least, bytes_of(plan, rank));
+  for (int v = 0; v < plan.virtual_devices(); ++v) {
+    const auto peak = static_cast<double>(PlanMemory(plan).peak(v));
+    for (const int rank : plan.mesh(v).device.ranks) {
+      fits = fits && peak <= bytes_of(plan, rank);
+      least = std::min(least, bytes_of(plan, rank));
+    }
   }
   return fits ? 0 : static_cast<int64_t>(least);
 }
@@ -252,9 +253,9 @@ class Parallel {
     const double gap = share_in_percent(seconds, found_.least_seconds);
     return cat(auto_key, ": by the cost model no plan takes less than ", milliseconds_text(found_.least_seconds),
                " ms, and ", taken.cost ? "this one" : "the best that was found", " takes ",
-               gap > 0 ? cat(number_text(gap), " % more") : "no more", "; ",
-               found_.shapes, " shapes are possible, of which ", found_.searched,
-               " could be the fastest by their bounds", found_.finished ? "" : ", and not all were seen");
+               gap > 0 ? cat(number_text(gap), " % more") : "no more", "; ", found_.shapes,
+               " shapes are possible, of which ", found_.searched, " could be the fastest by their bounds",
+               found_.finished ? "" : ", and not all were seen");
   }
 
   Result<std::shared_ptr<const CompiledPlan>> taken() {

@@ -19,6 +19,10 @@ Result<SimulatedPlan> simulated(const Host& host, const std::shared_ptr<const Co
   SimulatedPlan made;
   const std::vector<int> represented =
       plan->options().ranks >= very_many ? representatives_of(*plan) : std::vector<int>();
+  if (represented.empty() && plan->options().ranks > most_local_ranks)
+    return unsupported("a step of ", plan->options().ranks, " ranks cannot be simulated: of more than ",
+                       most_local_ranks,
+                       " one rank of each stage stands for all, and here devices or numbers of ranks of stages differ");
   EPL_ASSIGN(made.device, open_device("sim", host, {.stands_for = plan->device(), .represented = represented}));
   EPL_ASSIGN(made.session, Session::create(host, plan, {.device = made.device, .represented = represented}));
   return made;

@@ -16,6 +16,8 @@ Result<int> count_local_ranks(const CompiledPlan& plan, const SessionOptions& op
   const int first = options.first_rank;
   if (first < 0 || count < 1 || first > world - count)
     return invalid("a session of ", count, " ranks from rank ", first, " on; the plan has ", world, " ranks");
+  if (count > most_local_ranks)
+    return unsupported("a session of ", count, " ranks; one process can have ", most_local_ranks, " of them");
   if (count < world && !options.rendezvous)
     return invalid("a session of ", count, " of ", world, " ranks needs a rendezvous, where it finds the others");
   return count;

@@ -10,6 +10,9 @@
 
 namespace epl {
 
+// Each has executors, a memory map and, where numbers are computed, a thread. Representatives stand for more.
+inline constexpr int most_local_ranks = 4096;
+
 struct SessionOptions {
   uint64_t seed = 0;
   std::shared_ptr<Device> device;            // null: the plan's; else one that stands for it

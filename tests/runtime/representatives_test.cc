@@ -1,9 +1,12 @@
 // Ranks that represent all: a step of theirs takes as long as one that all ranks are gone through for.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "core/runtime/rehearsal.h"
 #include "core/runtime/session.h"
 #include "tests/runtime/trained.h"
+#include "tests/temporary_folder.h"
 
 namespace epl::representatives_test {
 namespace {
@@ -62,6 +65,39 @@ TEST(Representatives, AreInARehearsalOfVeryManyRanks) {
       rehearse(test_host(2), *layout_plan(layout_options(GraphModel::parse(model(32)), 8, at_level("run", ""))));
   ASSERT_TRUE(few.ok()) << few.status().to_string();
   EXPECT_EQ(few->trace.ranks.size(), 8u);
+}
+
+// As many ranks as can be asked for.
+TEST(Representatives, Are16384RanksAtMost) {
+  const auto plan = layout_plan(layout_options(GraphModel::parse(model(most_ranks)), most_ranks, at_level("run", "")));
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const auto seconds = seconds_of_step(test_host(2), *plan);
+  ASSERT_TRUE(seconds.ok()) << seconds.status().to_string();
+  EXPECT_GT(*seconds, 0);
+  // A session without representatives would have executors and memory of each.
+  const auto device = open_device("sim", test_host(2), {.stands_for = (*plan)->device()});
+  const auto session = Session::create(test_host(2), *plan, {.device = *device});
+  EXPECT_EQ(session.status().code(), Code::unsupported);
+  EXPECT_NE(session.status().message().find("4096"), std::string::npos) << session.status().to_string();
+}
+
+// Of ranks that differ none stands for others.
+TEST(Representatives, AreNeededForMoreRanksThanAProcessHas) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "machine.json";
+  std::ofstream(path) << R"({"measured": {"device": "two kinds", "version": "0", "error": 0.1, "error_90th": 0.2},
+    "bandwidth": 900e9, "host_bandwidth": 12e9, "products": {"f32": 15.7e12}, "elementwise": {"f32": 15.7e12},
+    "links": [{"bandwidth": 1e12, "seconds": 1e-7}], "launch_seconds": 1e-7,
+    "kinds": [{"devices": 1}, {"devices": 1, "speed": 0.5}]})";
+  auto options = layout_options(GraphModel::parse(model(8192)), 8192, at_level("run", ""));
+  ASSERT_TRUE(options.ok()) << options.status().to_string();
+  options->device = cat("cpu@", path);
+  const auto plan = layout_plan(options);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const auto seconds = seconds_of_step(test_host(2), *plan);
+  EXPECT_EQ(seconds.status().code(), Code::unsupported);
+  EXPECT_NE(seconds.status().message().find("8192 ranks cannot be simulated"), std::string::npos)
+      << seconds.status().to_string();
 }
 
 }  // namespace

@@ -12,10 +12,11 @@ TEST(DeviceCounts, AreAListOrDoubled) {
   EXPECT_EQ(device_counts("1..8"), (std::vector<int64_t>{1, 2, 4, 8}));
   EXPECT_EQ(device_counts("3..10"), (std::vector<int64_t>{3, 6, 10}));
   EXPECT_EQ(device_counts("5..5"), (std::vector<int64_t>{5}));
+  EXPECT_EQ(device_counts("4096..16384"), (std::vector<int64_t>{4096, 8192, 16384}));
 }
 
 TEST(DeviceCounts, RefuseWhatIsNoNumber) {
-  for (const char* text : {"", "0", "1..", "..8", "8..1", "1,", "a", "-1", "1...4", "1..99999", "5000"})
+  for (const char* text : {"", "0", "1..", "..8", "8..1", "1,", "a", "-1", "1...4", "1..99999", "16385"})
     EXPECT_THROW(device_counts(text), UsageError) << text;
 }
 

@@ -696,7 +696,7 @@ var _ [24]struct{} = [unsafe.Offsetof(AdapterOptions{}.Dropout)]struct{}{}
 type PlanOptions struct {
 	StructSize uint64
 
-	// of the job, in this and other processes; 0: 1
+	// of the job, in this and other processes, 16384 at most; 0: 1
 	Ranks int64
 
 	// of dropout and of new adapters

@@ -658,7 +658,7 @@ const _: () = {
 #[derive(Clone, Copy)]
 pub struct epl_plan_options {
     pub struct_size: u64,
-    /// of the job, in this and other processes; 0: 1
+    /// of the job, in this and other processes, 16384 at most; 0: 1
     pub ranks: i64,
     /// of dropout and of new adapters
     pub seed: u64,

@@ -1097,7 +1097,7 @@ public final class Raw {
     }
 
     /**
-     * of the job, in this and other processes; 0: 1
+     * of the job, in this and other processes, 16384 at most; 0: 1
      */
     public long ranks() {
       return memory.getLong(8);
