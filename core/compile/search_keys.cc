@@ -2,6 +2,8 @@
 #include "core/compile/search_keys.h"
 
 #include <algorithm>
+#include <bit>
+#include <set>
 
 #include "core/base/check.h"
 #include "core/base/text.h"
@@ -10,8 +12,9 @@ namespace epl {
 namespace {
 
 constexpr std::string_view searches = "auto.auto_parallel", sequence_key = "split.sequence";
-constexpr int64_t most_split = 8;     // of ranks; more would be of several hosts
-constexpr int64_t most_experts = 64;  // of ranks that share them out: each try makes a plan
+constexpr int64_t most_split = 8;        // of ranks; more would be of several hosts
+constexpr int64_t most_experts = 512;    // of ranks that share them out
+constexpr size_t most_expert_forms = 6;  // each is a plan that is made and rehearsed
 constexpr std::string_view experts_word = "experts";
 
 // That a candidate sets, and that layers are measured without.
@@ -111,12 +114,48 @@ std::string pattern_of_experts(const Graph& graph) {
   return any ? cat("*", experts_word, "*") : std::string();
 }
 
-std::vector<int64_t> experts_to_try(int64_t ranks) {
-  std::vector<int64_t> found;
-  for (int64_t experts = 2; experts <= std::min(ranks, most_experts); experts *= 2) {
-    if (ranks % experts == 0) found.push_back(experts);
+int64_t number_of_experts(const Graph& graph) {
+  std::set<std::string> numbers;
+  int64_t joined = 0;
+  const auto look = [&](const std::string& name) {
+    const size_t at = name.find(experts_word);
+    if (at == std::string::npos) return false;
+    const size_t first = std::min(at + experts_word.size() + 1, name.size());
+    const size_t behind = std::min(name.find_first_not_of("0123456789", first), name.size());
+    if (behind > first) numbers.insert(name.substr(first, behind - first));
+    return true;
+  };
+  const auto count = [&](Value v) {
+    const Shape& shape = graph.type(v).shape;
+    if (joined == 0 && shape.size() > 2) joined = shape.front();
+  };
+  for (const Value v : graph.leaves(ValueKind::parameter)) {
+    if (look(graph.value(v).name)) count(v);
   }
-  return found;
+  for (const NodeId n : graph.node_ids()) {
+    if (graph.node(n).phase != Phase::forward || !look(graph.node(n).name)) continue;
+    for (const Value v : graph.node(n).inputs) {
+      if (v && graph.value(v).kind == ValueKind::parameter) count(v);
+    }
+  }
+  return numbers.size() > 1 ? std::ssize(numbers) : joined;
+}
+
+std::vector<int64_t> experts_to_try(const SearchProblem& problem, int64_t experts) {
+  std::vector<int64_t> found;
+  for (int64_t ranks = 2; ranks <= std::min(problem.ranks, most_experts); ++ranks) {
+    const bool divides = experts > 0 ? experts % ranks == 0 : std::has_single_bit(static_cast<uint64_t>(ranks));
+    if (problem.ranks % ranks == 0 && divides && cuts_batch(problem, ranks)) found.push_back(ranks);
+  }
+  const int64_t host = problem.cost.machine().links.front().ranks;
+  const auto of_a_host = static_cast<size_t>(std::ranges::count_if(found, [&](int64_t n) { return n <= host; }));
+  const size_t near = host > 0 ? of_a_host : found.size(), far = found.size() - near;
+  const size_t far_kept = std::min(far, most_expert_forms - std::min(near, most_expert_forms / 2));
+  const size_t near_kept = std::min(near, most_expert_forms - far_kept);
+  const auto behind_near = found.begin() + static_cast<std::ptrdiff_t>(near);
+  std::vector<int64_t> kept(behind_near - static_cast<std::ptrdiff_t>(near_kept), behind_near);
+  kept.insert(kept.end(), found.end() - static_cast<std::ptrdiff_t>(far_kept), found.end());
+  return kept;
 }
 
 Strategy of_shared_experts(Strategy strategy, const std::string& pattern, int64_t experts) {

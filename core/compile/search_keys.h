@@ -18,8 +18,12 @@ std::vector<int64_t> splits_to_try(const Strategy& strategy, int64_t ranks);
 Strategy of_one_copy(Strategy strategy, int64_t split, bool sequence = false);
 // The scope that experts are in, as a pattern of it, by the names of their weights or of nodes; empty: there are none.
 std::string pattern_of_experts(const Graph& graph);
-// Over how many ranks they may be shared out, beside one. No bit follows from that.
-std::vector<int64_t> experts_to_try(int64_t ranks);
+// By the numbers in these names, or by the first dimension of weights that experts have in one tensor; 0: unknown.
+int64_t number_of_experts(const Graph& graph);
+// Over how many ranks so many experts (0: unknown) may be shared out, beside one. No bit follows from that. All
+// divisors of both where they are few. Of many the largest of one host, whose tokens take near links, and the largest
+// of all, whose ranks have the fewest bytes: what lies between has neither.
+std::vector<int64_t> experts_to_try(const SearchProblem& problem, int64_t experts);
 // As of_one_copy, with as many copies as share out the experts.
 Strategy of_shared_experts(Strategy strategy, const std::string& pattern, int64_t experts);
 // `moves`: the optimizer's states and weights may lie in another memory.

@@ -19,6 +19,7 @@ constexpr size_t rehearsed_plans = 3;
 constexpr size_t looked_at = 24;  // of those that are found: some are no plans of this model, or do not fit
 constexpr size_t told_refusals = 3;
 constexpr int smaller_searches = 3;
+constexpr int64_t one_is_enough = 16;  // ranks of a form, of which the first one's trace is looked at
 // What less memory costs is told in passing.
 constexpr int64_t work_of_front = 1'000'000;
 constexpr size_t most_of_front = 8;
@@ -173,14 +174,19 @@ class Parallel {
       }
     }
     EPL_TRY(add_experts());
-    EPL_ASSIGN(SearchProblem problem, search_problem_of(forms_, options_.ranks));
+    EPL_ASSIGN(SearchProblem problem, problem_of(forms_));
     EPL_ASSIGN(const int64_t budget, memory_budget(options_.strategy));
     if (budget > 0) problem.bytes = static_cast<double>(budget);
-    // Independent ones have units of their own.
-    if (options_.strategy.text("batch.semantics") != "global") problem.units = 0;
     problem.beside = memory_for_states();
     problem.beside_bytes = bytes_beside(problem);
     if (options_.strategy.config.has("gradient_checkpoint.type")) keep_all(problem);
+    return problem;
+  }
+
+  Result<SearchProblem> problem_of(const std::vector<RehearsedForm>& forms) const {
+    EPL_ASSIGN(SearchProblem problem, search_problem_of(forms, options_.ranks));
+    // Independent ones have units of their own.
+    if (options_.strategy.text("batch.semantics") != "global") problem.units = 0;
     return problem;
   }
 
@@ -202,7 +208,8 @@ class Parallel {
   Status add_experts() {
     experts_ = pattern_of_experts(*measured_train().graph);
     if (experts_.empty()) return {};
-    for (const int64_t experts : experts_to_try(options_.ranks)) {
+    EPL_ASSIGN(const SearchProblem alone, problem_of({forms_.front()}));
+    for (const int64_t experts : experts_to_try(alone, number_of_experts(*measured_train().graph))) {
       const Status added = add_measured({.name = cat("experts over ", experts, " ranks"), .experts = experts},
                                         of_shared_experts(open_, experts_, experts), experts);
       if (!added.ok() && !may_go_on(added)) return added;
@@ -230,7 +237,7 @@ class Parallel {
     const std::vector<TaskGraph>& parts = form.plan->entry(EntryKind::train)->plan.task_graphs;
     if (form.experts > 1 && std::ranges::all_of(parts, [](const TaskGraph& part) { return part.experts.empty(); }))
       return {};
-    EPL_ASSIGN(Rehearsal rehearsal, rehearse(host_, form.plan));
+    EPL_ASSIGN(Rehearsal rehearsal, rehearse(host_, form.plan, one_is_enough));
     form.trace = std::move(rehearsal.trace);
     forms_.push_back(std::move(form));
     return {};

@@ -7,18 +7,16 @@
 namespace epl {
 namespace {
 
-// From so many ranks on some represent all. Fewer are gone through in no time, and all of them are in a trace.
-constexpr int64_t very_many = 1024;
-
 struct SimulatedPlan {
   std::shared_ptr<Device> device;
   std::unique_ptr<Session> session;
 };
 
-Result<SimulatedPlan> simulated(const Host& host, const std::shared_ptr<const CompiledPlan>& plan) {
+Result<SimulatedPlan> simulated(const Host& host, const std::shared_ptr<const CompiledPlan>& plan,
+                                int64_t represented_from = very_many) {
   SimulatedPlan made;
   const std::vector<int> represented =
-      plan->options().ranks >= very_many ? representatives_of(*plan) : std::vector<int>();
+      plan->options().ranks >= represented_from ? representatives_of(*plan) : std::vector<int>();
   if (represented.empty() && plan->options().ranks > most_local_ranks)
     return unsupported("a step of ", plan->options().ranks, " ranks cannot be simulated: of more than ",
                        most_local_ranks,
@@ -66,9 +64,10 @@ std::vector<int> representatives_of(const CompiledPlan& plan) {
   return first;
 }
 
-Result<Rehearsal> rehearse(const Host& host, const std::shared_ptr<const CompiledPlan>& plan) {
+Result<Rehearsal> rehearse(const Host& host, const std::shared_ptr<const CompiledPlan>& plan,
+                           int64_t represented_from) {
   Rehearsal rehearsal;
-  EPL_ASSIGN(const SimulatedPlan made, simulated(host, plan));
+  EPL_ASSIGN(const SimulatedPlan made, simulated(host, plan, represented_from));
   rehearsal.device = made.device->description();
   EPL_ASSIGN(rehearsal.trace, trace_of(*made.session, plan->entries().front(), 0));
   return rehearsal;

@@ -65,6 +65,10 @@ TEST(Representatives, AreInARehearsalOfVeryManyRanks) {
       rehearse(test_host(2), *layout_plan(layout_options(GraphModel::parse(model(32)), 8, at_level("run", ""))));
   ASSERT_TRUE(few.ok()) << few.status().to_string();
   EXPECT_EQ(few->trace.ranks.size(), 8u);
+  const auto one =
+      rehearse(test_host(2), *layout_plan(layout_options(GraphModel::parse(model(32)), 8, at_level("run", ""))), 8);
+  ASSERT_TRUE(one.ok()) << one.status().to_string();
+  EXPECT_EQ(one->trace.ranks.size(), 1u);
 }
 
 // As many ranks as can be asked for.
