@@ -13,8 +13,8 @@ micro-batches there are, what copies share out (`zero.level`), what is computed 
 the optimizer's states, or weights too, with gradients where there is one micro-batch.
 At the levels `run` and `layout` it also tries to split all nodes over 2, 4 or 8 ranks, with and without
 `split.sequence`. At the others a split may change bits, so none is chosen unasked. Experts whose weights or nodes have
-`experts` in their names are tried on up to 64 ranks that share them out, in one stage. A key that is set stays as it
-is:
+`experts` in their names are shared out over numbers of ranks that divide them, up to 512, in one stage. A key that is
+set stays as it is:
 
 ```json
 {"auto.auto_parallel": true, "pipeline.num_micro_batch": 4}
