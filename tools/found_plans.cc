@@ -38,6 +38,34 @@ std::string taken_plan(const Plan& plan) {
 
 std::string percent(double share) { return fixed(100 * share, 0) + " %"; }
 
+std::string without_numbers(std::string text) {
+  text.erase(std::remove_if(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || c == '.'; }),
+             text.end());
+  return text;
+}
+
+// Numbers of devices that no plan is possible for: one line for those of one reason.
+class Refusals {
+ public:
+  void add(int64_t devices, const std::string& why) {
+    if (!why_.empty() && without_numbers(why) != without_numbers(why_)) say_all();
+    if (why_.empty()) first_ = devices, why_ = why;
+    last_ = devices;
+  }
+  void say_all() {
+    if (why_.empty()) return;
+    const bool one = first_ == last_;
+    const std::string first = std::to_string(first_);
+    say("%8s  %s%s\n", (one ? first : first + ".." + std::to_string(last_)).c_str(),
+        one ? "" : ("no plan is possible; with " + first + ": ").c_str(), printable_line(why_).c_str());
+    why_.clear();
+  }
+
+ private:
+  int64_t first_ = 0, last_ = 0;
+  std::string why_;  // of the first
+};
+
 std::string verdict(const std::vector<Scaled>& steps) {
   const int64_t worth = worth_of_devices(steps);
   const auto at = std::find_if(steps.begin(), steps.end(), [&](const Scaled& one) { return one.devices == worth; });
@@ -100,6 +128,7 @@ int64_t worth_of_devices(const std::vector<Scaled>& steps) {
 
 int print_scaling(const std::vector<int64_t>& counts, const std::function<Plan(int64_t)>& make, bool json) {
   std::vector<Scaled> steps;
+  Refusals refusals;
   if (!json) say("%8s  %12s  %10s  %20s  %s\n", "devices", "a step", "efficiency", "a rank has", "plan");
   for (const int64_t count : counts) {
     Plan plan;
@@ -108,9 +137,10 @@ int print_scaling(const std::vector<int64_t>& counts, const std::function<Plan(i
     } catch (const ApiError& e) {
       if (e.code != EPL_ERROR_UNSUPPORTED && e.code != EPL_ERROR_INVALID_ARGUMENT) throw;
       if (json) say_json({{"devices", count}, {"refused", e.what()}});
-      if (!json) say("%8lld  %s\n", static_cast<long long>(count), printable_line(e.what()).c_str());
+      if (!json) refusals.add(count, e.what());
       continue;
     }
+    refusals.say_all();
     const double seconds = document_of(plan, "overview").at("seconds");
     const int64_t bytes = document_of(plan, "memory").at("peak_bytes");
     steps.push_back({count, seconds});
@@ -128,6 +158,7 @@ int print_scaling(const std::vector<int64_t>& counts, const std::function<Plan(i
           percent(efficiency).c_str(), with_thousands(bytes).c_str(), taken_plan(plan).c_str());
     }
   }
+  refusals.say_all();
   if (steps.empty()) return 1;
   if (json) say_json({{"event", "done"}, {"pays_up_to", worth_of_devices(steps)}});
   if (!json) say("%s\n", verdict(steps).c_str());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "core/compile/budget.h"
@@ -66,7 +67,7 @@ class Parallel {
     // One rank that has the bytes is the fastest as it is.
     if (options_.ranks > 1) EPL_TRY(search());
     std::ranges::stable_sort(trials_, {}, &Trial::seconds);
-    if (trials_.empty()) return first_refusal_;
+    if (trials_.empty()) return refusal();
     return taken();
   }
 
@@ -114,6 +115,7 @@ class Parallel {
     // Such a batch stays one.
     if (!measured_train().coupled.empty() && space.micro_batches.empty()) space.micro_batches = {1};
     found_ = search_plans(problem, space, limits());
+    look_at_units(problem, space);
     EPL_TRY(try_found(problem, found_));
     for (const SearchFound& one :
          time_over_memory(problem, space, {.count = 1, .work = work_of_front, .stop = options_.stop}, most_of_front)) {
@@ -128,6 +130,23 @@ class Parallel {
       EPL_TRY(try_found(problem, search_plans(smaller, space, limits())));
     }
     return {};
+  }
+
+  // Nothing else says that a plan for many ranks could be faster, or that there could be one.
+  void look_at_units(const SearchProblem& problem, const SearchSpace& space) {
+    const double seconds =
+        found_.best.empty() ? std::numeric_limits<double>::infinity() : found_.best.front().cost.seconds;
+    const std::optional<MoreUnits> more = with_more_units(problem, space, limits(), seconds);
+    if (!more) return;
+    more_units_ = cat("with reproducible.units = ", more->units, " a step would take ",
+                      milliseconds_text(more->found.cost.seconds), " ms by the cost model");
+    if (std::isfinite(seconds)) more_units_ += cat(", not ", milliseconds_text(seconds), " ms");
+    more_units_ += cat("; copies x micro-batches may be ", problem.units, " at most with the units that there are");
+  }
+
+  Status refusal() const {
+    if (more_units_.empty()) return first_refusal_;
+    return {first_refusal_.code(), cat(first_refusal_.message(), "; ", auto_key, ": ", more_units_)};
   }
 
   Status try_found(const SearchProblem& problem, const SearchResult& result) {
@@ -273,6 +292,7 @@ class Parallel {
         cat(auto_key, ": ", best.name, " takes ", milliseconds_text(best.seconds), " ms for a step, rehearsed",
             best.cost ? cat(", and ", milliseconds_text(best.cost->seconds), " ms by the cost model") : ""));
     if (!found_.best.empty()) chosen.notes.push_back(gap_note(best));
+    if (!more_units_.empty()) chosen.notes.push_back(cat(auto_key, ": ", more_units_));
     for (const Trial& one : trials_) {
       chosen.searched.push_back({.plan = one.name,
                                  .rehearsed = true,
@@ -304,6 +324,7 @@ class Parallel {
   std::set<std::string> tried_;  // names of what was found
   size_t found_plans_ = 0;       // of the trials
   std::vector<std::string> refusals_;
+  std::string more_units_;  // what they would give; empty: nothing
   Status first_refusal_;
 };
 

@@ -14,6 +14,7 @@ namespace epl {
 namespace {
 
 constexpr int some_chunks[] = {2, 3, 4};  // with more, calls become short and messages many
+constexpr double clearly = 0.99;          // of the seconds that are told of
 // Of a shape's bound, one after another.
 constexpr double slacks[] = {1.01, 1.1, 1.5};
 
@@ -190,6 +191,21 @@ std::vector<SearchFound> time_over_memory(SearchProblem problem, const SearchSpa
     problem.bytes = front.back().cost.bytes * 4 / 5;
   }
   return front;
+}
+
+std::optional<MoreUnits> with_more_units(SearchProblem problem, const SearchSpace& space, SearchLimits limits,
+                                         double seconds) {
+  const int64_t before = problem.units;
+  while (problem.units > 0 && 2 * problem.units <= problem.batch && problem.batch % (2 * problem.units) == 0)
+    problem.units *= 2;
+  if (problem.units == before) return {};
+  limits.count = 1;
+  SearchResult result = search_plans(problem, space, limits);
+  if (result.best.empty() || result.best.front().cost.seconds > clearly * seconds) return {};
+  const SearchCandidate& best = result.best.front().candidate;
+  const int64_t units = best.copies * best.micro_batches;
+  if (units <= before) return {};
+  return MoreUnits{units, std::move(result.best.front())};
 }
 
 std::string print_candidate(const SearchProblem& problem, const SearchCandidate& candidate) {

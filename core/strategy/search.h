@@ -6,6 +6,7 @@
 // may be from that. It depends on the problem alone: no clock and no random number is in it, unless it is stopped.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,16 @@ SearchResult search_plans(const SearchProblem& problem, const SearchSpace& space
 // what less memory costs.
 std::vector<SearchFound> time_over_memory(SearchProblem problem, const SearchSpace& space = {},
                                           const SearchLimits& limits = {}, size_t most = 16);
+
+// What more units of the batch would give, where copies and micro-batches can share out no more than there are.
+struct MoreUnits {
+  int64_t units = 0;  // that are enough
+  SearchFound found;
+};
+// By the same search, over all doubled numbers of units that divide the batch. None: no plan is clearly faster than so
+// many seconds.
+std::optional<MoreUnits> with_more_units(SearchProblem problem, const SearchSpace& space, SearchLimits limits,
+                                         double seconds);
 
 // "4 copies of 8 stages (1F1B), split of 2, 16 micro-batches, zero.level = v1, 12 of 96 layers computed again"
 std::string print_candidate(const SearchProblem& problem, const SearchCandidate& candidate);

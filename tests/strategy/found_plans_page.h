@@ -30,6 +30,10 @@ device is the limit, also of a plan for one rank. What lies in files is looked a
 Where the file of a device or of a machine names `kinds` of devices ([gpu.md](gpu.md#plans-without-a-gpu)), stages of
 faster ranks have more layers, and each rank keeps to its own memory. Copies of one stage have as many samples each.
 
+At the level `data` a batch has 8 units unless `reproducible.units` asks for more, and copies x micro-batches may be no
+more than these. Where more units would make a step faster, or a plan for so many ranks possible, a note says how many,
+and what a step would take. They are not taken unasked, because bits follow from them.
+
 Notes of the plan say what was taken, what decided, and how far it may be from the best. `epl plan --why` prints them
 alone, for any strategy. The page of `epl plan --html` draws the plans that were looked at, by time and memory, with
 what the fastest one takes where a rank may have less. `epl plan --devices 1..8` finds a plan for 1, 2, 4 and 8 devices,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <limits>
 #include <map>
 #include <random>
 #include <tuple>
@@ -394,6 +395,48 @@ TEST(Search, LessMemoryNeverTakesLessTime) {
     EXPECT_GE(front[i].cost.seconds, front[i - 1].cost.seconds);
   }
   EXPECT_NE(what_decides(front.front().cost, front.back().cost), "");
+}
+
+// So many layers that take a second for each sample, and a tenth once, so that fewer calls are faster.
+SearchProblem seconds_of_samples(int layers, int64_t ranks, int64_t units) {
+  SearchProblem problem{.cost = CostModel(machine_of(1, 1e9, 1e9))};
+  problem.ranks = ranks;
+  problem.batch = 64;
+  problem.units = units;
+  problem.layers.assign(static_cast<size_t>(layers), 0);
+  const SearchLayer layer{.forward = {0.1, 1}, .backward = {0.1, 2}};
+  problem.forms = {{.name = "", .kinds = {layer}}};
+  return problem;
+}
+
+TEST(Search, SaysWhatMoreUnitsWouldGive) {
+  const SearchLimits limits;
+  constexpr double none = std::numeric_limits<double>::infinity();
+  // One layer has one stage, of eight copies at most.
+  const SearchProblem one = seconds_of_samples(1, 32, 8);
+  EXPECT_TRUE(search_plans(one).best.empty());
+  const auto possible = with_more_units(one, {}, limits, none);
+  ASSERT_TRUE(possible.has_value());
+  EXPECT_EQ(possible->units, 32);
+  EXPECT_EQ(possible->found.candidate.copies, 32);
+  EXPECT_NEAR(possible->found.cost.seconds, 6.2, 1e-9);
+  // Two stages of eight copies wait for each other, because there are no units for micro-batches.
+  const SearchProblem two = seconds_of_samples(2, 16, 8);
+  const double seconds = search_plans(two).best.front().cost.seconds;
+  const auto faster = with_more_units(two, {}, limits, seconds);
+  ASSERT_TRUE(faster.has_value());
+  EXPECT_GE(faster->units, 16);
+  EXPECT_LT(faster->found.cost.seconds, 0.6 * seconds);
+  SearchProblem enough = two;
+  enough.units = faster->units;
+  EXPECT_EQ(search_plans(enough).best.front().cost.seconds, faster->found.cost.seconds);
+  EXPECT_FALSE(with_more_units(two, {}, limits, faster->found.cost.seconds).has_value());
+  // Nothing binds where all ranks have their units, or the batch has no more.
+  const SearchProblem eight = seconds_of_samples(1, 8, 8);
+  const double best = search_plans(eight).best.front().cost.seconds;
+  EXPECT_FALSE(with_more_units(eight, {}, limits, best).has_value());
+  EXPECT_FALSE(with_more_units(seconds_of_samples(1, 32, 64), {}, limits, none).has_value());
+  EXPECT_FALSE(with_more_units(seconds_of_samples(1, 32, 0), {}, limits, none).has_value());
 }
 
 TEST(Search, SaysWhatACandidateIs) {

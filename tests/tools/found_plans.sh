@@ -29,6 +29,12 @@ expect 2 "does nothing with --devices" "$epl" plan m.onnx --batch 32 --devices 1
 # Each number that no plan is possible for has its reason.
 expect 1 "auto.auto_parallel" "$epl" plan m.onnx --batch 32 --devices 2,4 --strategy '{"default": {"split": 2}}'
 
+# A batch has few units unless more are asked for, and numbers that are refused for that have one line together.
+expect 0 "256..512  no plan is possible; with 256: " "$epl" plan m.onnx --batch 256 --devices 1,256,512
+echo "$output" | grep -q "with reproducible.units = [0-9]* a step would take [0-9.]* ms by the cost model" ||
+  fail "what more units would give: $output"
+expect 0 '"devices":512' "$epl" plan m.onnx --batch 256 --devices 1,256,512 --json
+
 # What does not fit the device is planned so that it does, on one rank as well.
 if ! "$epl" devices | grep -q "needs the pack cuda"; then
   cat >card.json <<'END'
