@@ -694,7 +694,10 @@ typedef struct epl_plan_options {
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_plan_options_init(epl_plan_options* EPL_OUT options);
 
 /* `strategy` NULL: all defaults. `trainer` NULL: a plan to predict with, of a model whose dimensions are all fixed;
- * where some are open, a trainer with loss = none binds them. The handles may be changed or destroyed afterwards. */
+ * where some are open, a trainer with loss = none binds them. The handles may be changed or destroyed afterwards.
+ * With the key auto.auto_parallel a deadline of `call` ends the search, and the best plan so far is given, with a note
+ * in the text "explain"; one that comes before there is a plan, and one in a job of several processes
+ * (`local_ranks`), is EPL_ERROR_DEADLINE_EXCEEDED. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
 epl_plan_create(const epl_model* model, const epl_trainer* EPL_NULLABLE trainer,
     const epl_strategy* EPL_NULLABLE strategy, const epl_plan_options* EPL_NULLABLE options,

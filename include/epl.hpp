@@ -1058,7 +1058,9 @@ class plan : public detail::handle<epl_plan, epl_plan_destroy> {
 
   /// `strategy` NULL: all defaults. `trainer` NULL: a plan to predict with, of a model whose dimensions are all
   /// fixed; where some are open, a trainer with loss = none binds them. The handles may be changed or destroyed
-  /// afterwards.
+  /// afterwards. With the key auto.auto_parallel a deadline of `call` ends the search, and the best plan so far
+  /// is given, with a note in the text "explain"; one that comes before there is a plan, and one in a job of
+  /// several processes (`local_ranks`), is EPL_ERROR_DEADLINE_EXCEEDED.
   static returned<epl::plan> create(const epl_model* model, const epl_trainer* trainer = nullptr, const epl_strategy* strategy = nullptr, const epl::plan_options& options = {}, const epl::call_options& call = {}) {
     epl_plan* plan_out = nullptr;
     epl_error* failure = epl_plan_create(model, trainer, strategy, &options, &call, &plan_out);

@@ -41,6 +41,8 @@ class Stop {
     return code == Code::cancelled ? Status(code, "the call was cancelled")
                                    : Status(code, "the deadline of the call has passed");
   }
+  // Of work that is better done late than not at all.
+  Stop without_deadline() const { return {token_, nullptr, 0}; }
   bool can_stop() const { return token_ != nullptr || deadline_ > 0; }
   const StopToken* token() const { return token_; }
   double deadline() const { return deadline_; }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "core/compile/budget.h"
@@ -58,14 +59,17 @@ std::string milliseconds_text(double seconds) { return number_text(std::round(1e
 
 class Parallel {
  public:
-  Parallel(const Host& host, const PlanOptions& options) : host_(host), options_(options) {}
+  Parallel(const Host& host, const PlanOptions& options) : host_(host), options_(options), stop_(options.stop) {}
 
   Result<std::shared_ptr<const CompiledPlan>> run() {
     EPL_TRY(check_searchable(options_.strategy));
     leave_out_annotations();
     EPL_TRY(try_plan({.name = "the strategy as it is", .strategy = options_.strategy}));
     // One rank that has the bytes is the fastest as it is.
-    if (options_.ranks > 1) EPL_TRY(search());
+    if (options_.ranks > 1) {
+      const Status searched = search();
+      EPL_TRY(is_late(searched) ? end_late() : searched);
+    }
     std::ranges::stable_sort(trials_, {}, &Trial::seconds);
     if (trials_.empty()) return refusal();
     return taken();
@@ -85,7 +89,25 @@ class Parallel {
     PlanOptions out = options_;
     out.strategy = strategy;
     if (out.over_processes()) out.threads = 1;
+    out.stop = stop_;
     return out;
+  }
+
+  // Then the best so far is taken. Processes would have come to different ones, and they need the same plan.
+  bool is_late(const Status& searched) const {
+    return searched.code() == Code::deadline_exceeded && !options_.over_processes();
+  }
+
+  // What is made yet takes its time: the plan that is taken, and before that, where there is none, the first that is
+  // possible of those that were found.
+  Status end_late() {
+    is_late_ = true;
+    stop_ = options_.stop.without_deadline();
+    for (const SearchFound& one : found_.best) {
+      if (!trials_.empty()) break;
+      EPL_TRY(try_candidate(*problem_, one));
+    }
+    return trials_.empty() ? Stop::status(Code::deadline_exceeded) : Status();
   }
 
   // The model's own annotations are in the strategy as it is, and stand beside it in no other.
@@ -104,13 +126,13 @@ class Parallel {
     return {};
   }
 
-  SearchLimits limits() const { return {.count = looked_at, .by_memory = true, .stop = options_.stop}; }
+  SearchLimits limits() const { return {.count = looked_at, .by_memory = true, .stop = stop_}; }
 
   // Where there is nothing to search the strategy as it is may still be possible.
   Status search() {
     const auto measured_model = measured();
     if (!measured_model.ok()) return refuse("a search", measured_model.status());
-    const SearchProblem& problem = *measured_model;
+    const SearchProblem& problem = problem_.emplace(*measured_model);
     SearchSpace space = space_of(options_.strategy, problem.beside != MemoryKind::device);
     // Such a batch stays one.
     if (!measured_train().coupled.empty() && space.micro_batches.empty()) space.micro_batches = {1};
@@ -118,7 +140,7 @@ class Parallel {
     look_at_units(problem, space);
     EPL_TRY(try_found(problem, found_));
     for (const SearchFound& one :
-         time_over_memory(problem, space, {.count = 1, .work = work_of_front, .stop = options_.stop}, most_of_front)) {
+         time_over_memory(problem, space, {.count = 1, .work = work_of_front, .stop = stop_}, most_of_front)) {
       front_.push_back({.plan = print_candidate(problem, one.candidate),
                         .seconds = one.cost.seconds,
                         .bytes = static_cast<int64_t>(one.cost.bytes)});
@@ -129,7 +151,7 @@ class Parallel {
       smaller.bytes *= smaller_share;
       EPL_TRY(try_found(problem, search_plans(smaller, space, limits())));
     }
-    return {};
+    return stop_.check();
   }
 
   // Nothing else says that a plan for many ranks could be faster, or that there could be one.
@@ -152,15 +174,22 @@ class Parallel {
   Status try_found(const SearchProblem& problem, const SearchResult& result) {
     for (const SearchFound& one : by_simulated_steps(problem, result.best)) {
       if (found_plans_ == rehearsed_plans) break;
-      EPL_TRY(options_.stop.check());
-      const std::string name = print_candidate(problem, one.candidate);
-      if (!tried_.insert(name).second) continue;
-      const size_t before = trials_.size();
-      EPL_TRY(try_plan(
-          {.name = name, .strategy = with_candidate(open_, problem, one.candidate, experts_), .cost = one.cost}));
-      found_plans_ += trials_.size() - before;
+      EPL_TRY(stop_.check());
+      EPL_TRY(try_candidate(problem, one));
     }
     return {};
+  }
+
+  // Once.
+  Status try_candidate(const SearchProblem& problem, const SearchFound& one) {
+    const std::string name = print_candidate(problem, one.candidate);
+    if (!tried_.insert(name).second) return {};
+    const size_t before = trials_.size();
+    Status made =
+        try_plan({.name = name, .strategy = with_candidate(open_, problem, one.candidate, experts_), .cost = one.cost});
+    found_plans_ += trials_.size() - before;
+    if (!made.ok()) tried_.erase(name);  // it was stopped
+    return made;
   }
 
   // Without a budget a rank may have what its device has.
@@ -288,9 +317,13 @@ class Parallel {
     const Trial& best = trials_.front();
     PlanOptions chosen = options_;
     chosen.strategy = best.strategy;
+    if (!options_.over_processes()) chosen.stop = stop_.without_deadline();
     chosen.notes.push_back(
         cat(auto_key, ": ", best.name, " takes ", milliseconds_text(best.seconds), " ms for a step, rehearsed",
             best.cost ? cat(", and ", milliseconds_text(best.cost->seconds), " ms by the cost model") : ""));
+    if (is_late_)
+      chosen.notes.push_back(cat(auto_key, ": the deadline of the call ended the search when ", trials_.size(),
+                                 " plans were rehearsed; with more time another one may be found"));
     if (!found_.best.empty()) chosen.notes.push_back(gap_note(best));
     if (!more_units_.empty()) chosen.notes.push_back(cat(auto_key, ": ", more_units_));
     for (const Trial& one : trials_) {
@@ -315,9 +348,12 @@ class Parallel {
 
   const Host& host_;
   const PlanOptions& options_;
-  Strategy open_;  // that all but the first trial complete
+  Stop stop_;
+  bool is_late_ = false;  // its deadline has passed
+  Strategy open_;         // that all but the first trial complete
   std::vector<RehearsedForm> forms_;
   std::string experts_;  // their pattern
+  std::optional<SearchProblem> problem_;
   SearchResult found_;
   std::vector<SearchTrial> front_;
   std::vector<Trial> trials_;

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
 
 #include "core/compile/plan_decisions.h"
 #include "core/compile/plan_memory.h"
@@ -145,6 +147,66 @@ TEST(AutoParallel, IsTakenFromAPlanFile) {
   const auto again = plan_in_parallel(test_host(2), options);
   ASSERT_TRUE(again.ok()) << again.status().to_string();
   EXPECT_EQ((*again)->text(EntryKind::train, "program").value(), (*plan)->text(EntryKind::train, "program").value());
+}
+
+// A clock that goes on whenever it is asked, so that a deadline comes at the same place each time.
+class Asked {
+ public:
+  // A call that may ask so often; `cancels` ends it instead.
+  Result<std::shared_ptr<const CompiledPlan>> plan(PlanOptions options, int64_t most, bool cancels = false) {
+    StopToken token;
+    asked_ = 0;
+    const std::function<double()> clock = [&] {
+      const int64_t now = ++asked_;
+      if (cancels && now > most) token.cancel();
+      return static_cast<double>(now);
+    };
+    options.stop = Stop(&token, &clock, cancels ? 1e18 : static_cast<double>(most));
+    return plan_in_parallel(test_host(2), options);
+  }
+  int64_t all() const { return asked_; }
+
+ private:
+  std::atomic<int64_t> asked_{0};
+};
+
+TEST(AutoParallel, TakesTheBestSoFarAtADeadline) {
+  const std::string note = "the deadline of the call ended the search";
+  const auto notes = [](const CompiledPlan& plan) { return join(plan.entry(EntryKind::train)->plan.notes, "\n"); };
+  const PlanOptions options = options_of(4, found);
+  Asked clock;
+  const auto full = clock.plan(options, 1'000'000'000);
+  ASSERT_TRUE(full.ok()) << full.status().to_string();
+  EXPECT_EQ(notes(**full).find(note), std::string::npos);
+  const int64_t all = clock.all();
+  const auto plain = seconds_of_step(test_host(2), *plan_of(4, ""));
+  ASSERT_TRUE(plain.ok()) << plain.status().to_string();
+  EXPECT_EQ(clock.plan(options, 1).status().code(), Code::deadline_exceeded) << "there is no plan yet";
+  int early = 0;
+  for (int64_t eighths = 1; eighths < 8; ++eighths) {
+    const auto plan = clock.plan(options, all * eighths / 8);
+    if (!plan.ok()) {
+      EXPECT_EQ(plan.status().code(), Code::deadline_exceeded) << plan.status().to_string();
+      continue;
+    }
+    ++early;
+    EXPECT_NE(notes(**plan).find(note), std::string::npos) << eighths;
+    const auto seconds = seconds_of_step(test_host(2), *plan);
+    ASSERT_TRUE(seconds.ok()) << seconds.status().to_string();
+    EXPECT_LE(*seconds, *plain * (1 + 1e-9)) << eighths;
+  }
+  EXPECT_GT(early, 0);
+  EXPECT_EQ(clock.plan(options, all / 2, true).status().code(), Code::cancelled);
+}
+
+// Other processes would take another one.
+TEST(AutoParallel, HasOnePlanForAllProcesses) {
+  PlanOptions options = options_of(4, found);
+  options.local_ranks = 2;
+  Asked clock;
+  const auto full = clock.plan(options, 1'000'000'000);
+  ASSERT_TRUE(full.ok()) << full.status().to_string();
+  EXPECT_EQ(clock.plan(options, clock.all() * 7 / 8).status().code(), Code::deadline_exceeded);
 }
 
 TEST(SplitsToTry, AreThoseThatChangeNoBits) {

@@ -45,6 +45,9 @@ epl plan model.onnx --batch 64 --ranks 8 --why
 epl plan model.onnx --batch 64 --devices 1..8
 ```
 
+A deadline of the call ends the search, and the best plan so far is taken, with a note. Without any plan yet, and in a
+job of several processes, which must have the same plan, it is an error. A call that is cancelled is one too.
+
 Scopes and a `default` say where nodes run, and beside them the key is an error. Experts in several stages, and
 stages of different numbers of ranks, are not found yet. Which layers a stage has is decided anew when the plan is made,
 as for `pipeline.num_stages`.

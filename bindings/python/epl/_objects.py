@@ -363,7 +363,9 @@ class Plan(core.Handle):
     def create(cls, model: Model, trainer: Optional[Trainer] = None, strategy: Optional[Strategy] = None, options: Optional[core.Fields] = None, **call: Any) -> Plan:
         """`strategy` None: all defaults. `trainer` None: a plan to predict with, of a model whose dimensions are
         all fixed; where some are open, a trainer with loss = none binds them. The handles may be changed or
-        destroyed afterwards."""
+        destroyed afterwards. With the key auto.auto_parallel a deadline of `call` ends the search, and the
+        best plan so far is given, with a note in the text "explain"; one that comes before there is a plan,
+        and one in a job of several processes (`local_ranks`), is ERROR_DEADLINE_EXCEEDED."""
         plan_out = c.c_void_p()
         core.check(core.library().epl_plan_create(core.pointer(model), core.pointer(trainer), core.pointer(strategy), core.struct(raw.PlanOptions, options), core.call_options(call), c.byref(plan_out)))
         return cls.own(plan_out.value, model)

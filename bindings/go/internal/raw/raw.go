@@ -1712,7 +1712,9 @@ func PlanOptionsInit(options *PlanOptions) {
 //
 // `strategy` NULL: all defaults. `trainer` NULL: a plan to predict with, of a model whose dimensions are all
 // fixed; where some are open, a trainer with loss = none binds them. The handles may be changed or destroyed
-// afterwards.
+// afterwards. With the key auto.auto_parallel a deadline of `call` ends the search, and the best plan so far is
+// given, with a note in the text "explain"; one that comes before there is a plan, and one in a job of several
+// processes (`local_ranks`), is EPL_ERROR_DEADLINE_EXCEEDED.
 func PlanCreate(model *Model, trainer *Trainer, strategy *Strategy, options *PlanOptions, call *CallOptions) (plan *Plan, failure *Error) {
 	failure = C.epl_plan_create(model, trainer, strategy, (*C.epl_plan_options)(unsafe.Pointer(options)), (*C.epl_call_options)(unsafe.Pointer(call)), &plan)
 	return

@@ -1326,7 +1326,9 @@ extern "C" {
     pub fn epl_plan_options_init(options: *mut epl_plan_options);
     /// `strategy` NULL: all defaults. `trainer` NULL: a plan to predict with, of a model whose dimensions are
     /// all fixed; where some are open, a trainer with loss = none binds them. The handles may be changed or
-    /// destroyed afterwards.
+    /// destroyed afterwards. With the key auto.auto_parallel a deadline of `call` ends the search, and the
+    /// best plan so far is given, with a note in the text "explain"; one that comes before there is a plan,
+    /// and one in a job of several processes (`local_ranks`), is EPL_ERROR_DEADLINE_EXCEEDED.
     ///
     /// Since 0.1, any thread, blocking. `trainer`: may be null; `strategy`: may be null; `options`: may be
     /// null; `call`: may be null; `plan`: written, owned by the caller.

@@ -2110,7 +2110,9 @@ public final class Raw {
   /**
    * `strategy` NULL: all defaults. `trainer` NULL: a plan to predict with, of a model whose dimensions are all
    * fixed; where some are open, a trainer with loss = none binds them. The handles may be changed or destroyed
-   * afterwards.
+   * afterwards. With the key auto.auto_parallel a deadline of `call` ends the search, and the best plan so far
+   * is given, with a note in the text "explain"; one that comes before there is a plan, and one in a job of
+   * several processes (`local_ranks`), is EPL_ERROR_DEADLINE_EXCEEDED.
    */
   public static native long epl_plan_create(long model, long trainer, long strategy, PlanOptions options, CallOptions call);
 
