@@ -6,10 +6,11 @@
 
 #include <algorithm>
 #include <ctime>
-#include <limits>
 #include <map>
 #include <random>
 #include <tuple>
+
+#include "tests/strategy/search_problems.h"
 
 namespace epl::search_test {
 namespace {
@@ -280,48 +281,6 @@ TEST(Search, BoundsNoStageByWeightsAndExpertsAtOnce) {
   expect_apart(3, SearchShards::weights, 1e12);
 }
 
-// A GPT on GPUs with 80 GB, eight to a host. Splits are over ranks of a host, with sums of results behind each of two
-// parts of a layer, forward and backward. Results and products have 16 bits.
-SearchProblem gpt(int layers, double width, int64_t ranks, int64_t batch) {
-  constexpr double positions = 2048, words = 51200, flops = 400e12, link = 200e9;
-  Machine machine = processor_core();
-  machine.links = {{.ranks = 8, .bandwidth = link, .seconds = 5e-6}, {.ranks = 0, .bandwidth = 40e9, .seconds = 1e-5}};
-  machine.memories = {{Machine::Memory::Kind::device, 2e12}, {Machine::Memory::Kind::host, 40e9}};
-  SearchProblem problem{.cost = CostModel(machine)};
-  problem.ranks = ranks;
-  problem.batch = batch;
-  problem.bytes = 80e9;
-  problem.layers.assign(static_cast<size_t>(layers) + 2, 1);
-  problem.layers.front() = 0;
-  problem.layers.back() = 2;
-  for (const double split : {1.0, 2.0, 4.0, 8.0}) {
-    const double result = 2 * positions * width, sum = 2 * result * (split - 1) / split / link;
-    const double forward = (24 * width * width * positions + 4 * width * positions * positions) / flops / split;
-    const PerCall once{1e-4, forward + 2 * sum}, back{2e-4, 2 * forward + 2 * sum};
-    SearchLayer layer{.forward = once,
-                      .backward = back,
-                      .weights = 4 * 12 * width * width / split,
-                      .kept = 17 * result / split + 2 * result};
-    layer.working = 8 * result / split;
-    layer.enters = result;
-    layer.again = {{{2e-5, 0.1 * forward}, 0.6 * layer.kept}, {once, result}};
-    SearchLayer embedding{.forward = {1e-5, result / 1e12},
-                          .backward = {1e-5, result / 1e12},
-                          .weights = 4 * words * width / split,
-                          .kept = result};
-    const double scores = 2 * words * width * positions / flops / split;
-    SearchLayer head{.forward = {1e-5, scores},
-                     .backward = {1e-5, 2 * scores},
-                     .weights = embedding.weights,
-                     .kept = 2 * words * positions / split};
-    head.working = head.kept;
-    head.enters = result;
-    const std::string name = split > 1 ? cat("split of ", static_cast<int>(split)) : std::string();
-    problem.forms.push_back({.name = name, .ranks = static_cast<int64_t>(split), .kinds = {embedding, layer, head}});
-  }
-  return problem;
-}
-
 // Within so many seconds, and within 1 % of the best there is. `most`: of the time that all devices take at their rate.
 void expect_soon(const SearchProblem& problem, double seconds, double flops, double most) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -343,16 +302,16 @@ void expect_soon(const SearchProblem& problem, double seconds, double flops, dou
 
 // As fast as the field's own layouts are known to be.
 TEST(Search, TakesASecondFor175BillionParametersOn1024Devices) {
-  expect_soon(gpt(96, 12288, 1024, 1536), 1, 6 * 175e9 * 1536 * 2048, 1.6);
+  expect_soon(gpt_on_gpus(96, 12288, 1024, 1536), 1, 6 * 175e9 * 1536 * 2048, 1.6);
 }
 
 TEST(LongSearch, TakesTenSecondsFor1000LayersOn16384Devices) {
   constexpr double parameters = 1000.0 * 12 * 12288 * 12288;
-  expect_soon(gpt(1000, 12288, 16384, 8192), 10, 6 * parameters * 8192 * 2048, 2);
+  expect_soon(gpt_on_gpus(1000, 12288, 16384, 8192), 10, 6 * parameters * 8192 * 2048, 2);
 }
 
 TEST(Search, KeepsWhatIsFixed) {
-  const SearchProblem problem = gpt(24, 4096, 32, 64);
+  const SearchProblem problem = gpt_on_gpus(24, 4096, 32, 64);
   const SearchSpace space{.rows = {find_pipeline("ZB-H1")},
                           .stages = {4},
                           .micro_batches = {8},
@@ -370,24 +329,8 @@ TEST(Search, KeepsWhatIsFixed) {
   EXPECT_GE(result.best.front().cost.seconds, search_plans(problem).best.front().cost.seconds);
 }
 
-TEST(Search, GivesTheBestSoFarWhereItIsStopped) {
-  const SearchProblem problem = gpt(24, 4096, 32, 64);
-  const double best = search_plans(problem).best.front().cost.seconds;
-  SearchLimits limits{.work = 1};
-  const SearchResult early = search_plans(problem, {}, limits);
-  EXPECT_FALSE(early.finished);
-  EXPECT_LE(early.least_seconds, best * (1 + 1e-12));
-  StopToken token;
-  token.cancel();
-  limits.stop = Stop(&token, nullptr, 0);
-  const SearchResult never = search_plans(problem, {}, limits);
-  EXPECT_FALSE(never.finished);
-  EXPECT_TRUE(never.best.empty());
-  EXPECT_LE(never.least_seconds, best * (1 + 1e-12));  // but for rounding
-}
-
 TEST(Search, LessMemoryNeverTakesLessTime) {
-  const SearchProblem problem = gpt(24, 4096, 16, 64);
+  const SearchProblem problem = gpt_on_gpus(24, 4096, 16, 64);
   const std::vector<SearchFound> front = time_over_memory(problem);
   ASSERT_GT(front.size(), 3u);
   for (size_t i = 1; i < front.size(); ++i) {
@@ -397,50 +340,8 @@ TEST(Search, LessMemoryNeverTakesLessTime) {
   EXPECT_NE(what_decides(front.front().cost, front.back().cost), "");
 }
 
-// So many layers that take a second for each sample, and a tenth once, so that fewer calls are faster.
-SearchProblem seconds_of_samples(int layers, int64_t ranks, int64_t units) {
-  SearchProblem problem{.cost = CostModel(machine_of(1, 1e9, 1e9))};
-  problem.ranks = ranks;
-  problem.batch = 64;
-  problem.units = units;
-  problem.layers.assign(static_cast<size_t>(layers), 0);
-  const SearchLayer layer{.forward = {0.1, 1}, .backward = {0.1, 2}};
-  problem.forms = {{.name = "", .kinds = {layer}}};
-  return problem;
-}
-
-TEST(Search, SaysWhatMoreUnitsWouldGive) {
-  const SearchLimits limits;
-  constexpr double none = std::numeric_limits<double>::infinity();
-  // One layer has one stage, of eight copies at most.
-  const SearchProblem one = seconds_of_samples(1, 32, 8);
-  EXPECT_TRUE(search_plans(one).best.empty());
-  const auto possible = with_more_units(one, {}, limits, none);
-  ASSERT_TRUE(possible.has_value());
-  EXPECT_EQ(possible->units, 32);
-  EXPECT_EQ(possible->found.candidate.copies, 32);
-  EXPECT_NEAR(possible->found.cost.seconds, 6.2, 1e-9);
-  // Two stages of eight copies wait for each other, because there are no units for micro-batches.
-  const SearchProblem two = seconds_of_samples(2, 16, 8);
-  const double seconds = search_plans(two).best.front().cost.seconds;
-  const auto faster = with_more_units(two, {}, limits, seconds);
-  ASSERT_TRUE(faster.has_value());
-  EXPECT_GE(faster->units, 16);
-  EXPECT_LT(faster->found.cost.seconds, 0.6 * seconds);
-  SearchProblem enough = two;
-  enough.units = faster->units;
-  EXPECT_EQ(search_plans(enough).best.front().cost.seconds, faster->found.cost.seconds);
-  EXPECT_FALSE(with_more_units(two, {}, limits, faster->found.cost.seconds).has_value());
-  // Nothing binds where all ranks have their units, or the batch has no more.
-  const SearchProblem eight = seconds_of_samples(1, 8, 8);
-  const double best = search_plans(eight).best.front().cost.seconds;
-  EXPECT_FALSE(with_more_units(eight, {}, limits, best).has_value());
-  EXPECT_FALSE(with_more_units(seconds_of_samples(1, 32, 64), {}, limits, none).has_value());
-  EXPECT_FALSE(with_more_units(seconds_of_samples(1, 32, 0), {}, limits, none).has_value());
-}
-
 TEST(Search, SaysWhatACandidateIs) {
-  const SearchProblem problem = gpt(4, 1024, 16, 64);
+  const SearchProblem problem = gpt_on_gpus(4, 1024, 16, 64);
   SearchCandidate one{.form = 1, .row = find_pipeline("1F1B"), .stages = 2, .copies = 4, .micro_batches = 8};
   one.shards = SearchShards::gradients;
   one.begins = {0, 3};
