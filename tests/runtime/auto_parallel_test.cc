@@ -149,6 +149,18 @@ TEST(AutoParallel, IsTakenFromAPlanFile) {
   EXPECT_EQ((*again)->text(EntryKind::train, "program").value(), (*plan)->text(EntryKind::train, "program").value());
 }
 
+// Notes with seconds of rehearsals too.
+TEST(AutoParallel, FindsTheSamePlanEachTime) {
+  for (const char* level : {"data", "layout"}) {
+    const auto first = plan_of(4, found, level), second = plan_of(4, found, level);
+    ASSERT_TRUE(first.ok()) << first.status().to_string();
+    ASSERT_TRUE(second.ok()) << second.status().to_string();
+    EXPECT_EQ((*first)->text(EntryKind::train, "program").value(),
+              (*second)->text(EntryKind::train, "program").value());
+    EXPECT_EQ((*first)->entry(EntryKind::train)->plan.notes, (*second)->entry(EntryKind::train)->plan.notes);
+  }
+}
+
 // A clock that goes on whenever it is asked, so that a deadline comes at the same place each time.
 class Asked {
  public:
