@@ -1,10 +1,12 @@
 // Published results against predictions.
 //
 //   epl_credibility FOLDER [--rows FILE --like SET] [--brief] [--fit CONSTANT,... --on SET,... [--tries N]]
+//                   [--gate SET,ROWS,MEDIAN,P90]
 //
 // FOLDER has credibility.json. Prints each row, the errors by set and model, of fitted and of held-out rows, and which
 // plan the search picks. --rows judges another table instead, with what credibility.json says of that set. --fit
-// changes constants to suit the fitted rows of sets, and prints them; nothing is written.
+// changes constants to suit the fitted rows of sets, and prints them; nothing is written. With --gate it ends with 1
+// unless so many rows of a set are held out, and their errors are within so many percent.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +20,7 @@ namespace {
 
 struct Options {
   std::string folder, rows, like;
-  std::vector<std::string> constants, sets;
+  std::vector<std::string> constants, sets, gate;
   int tries = 400;
   bool brief = false;
 };
@@ -97,6 +99,23 @@ Status print_memory(const Book& book) {
   return {};
 }
 
+// `gate`: of the options.
+Status check_held_out(const Book& book, const Judgement& judgement, const std::vector<std::string>& gate) {
+  std::vector<double> relative;
+  for (size_t r = 0; r < book.rows.size(); ++r) {
+    const Row& row = book.rows[r];
+    if (row.set == gate[0] && row.mark.empty() && !row.fitted)
+      relative.push_back(judgement.predicted[r] / row.seconds - 1);
+  }
+  const Errors errors = errors_of(relative);
+  const double median = std::atof(gate[2].c_str()), p90 = std::atof(gate[3].c_str());
+  if (relative.size() == static_cast<size_t>(std::atoi(gate[1].c_str())) && 100 * errors.median <= median &&
+      100 * errors.p90 <= p90)
+    return {};
+  return invalid("of ", gate[0], " ", relative.size(), " rows are held out, and not ", gate[1], ", or their errors of ",
+                 100 * errors.median, " and ", 100 * errors.p90, " % are above ", median, " and ", p90);
+}
+
 Status run(const Options& options) {
   EPL_ASSIGN(Book book, read_book(options.folder, options.rows, options.like));
   if (!options.constants.empty()) {
@@ -110,7 +129,8 @@ Status run(const Options& options) {
   }
   print_groups(book, judgement);
   print_choices(judgement);
-  return print_memory(book);
+  EPL_TRY(print_memory(book));
+  return options.gate.empty() ? Status() : check_held_out(book, judgement, options.gate);
 }
 
 bool parse(int count, char** words, Options& options) {
@@ -132,6 +152,9 @@ bool parse(int count, char** words, Options& options) {
       options.constants = comma_separated(words[++i]);
     } else if (word == "--on") {
       options.sets = comma_separated(words[++i]);
+    } else if (word == "--gate") {
+      options.gate = comma_separated(words[++i]);
+      if (options.gate.size() != 4) return false;
     } else {
       return false;
     }
@@ -148,7 +171,8 @@ int main(int count, char** words) {
   if (!epl::credibility::parse(count, words, options)) {
     std::fprintf(
         stderr,
-        "epl_credibility FOLDER [--rows FILE --like SET] [--brief] [--fit CONSTANT,... --on SET,... [--tries N]]\n");
+        "epl_credibility FOLDER [--rows FILE --like SET] [--brief] [--fit CONSTANT,... --on SET,... [--tries N]] "
+        "[--gate SET,ROWS,MEDIAN,P90]\n");
     return 2;
   }
   const epl::Status status = epl::credibility::run(options);
