@@ -106,13 +106,38 @@ int64_t ranks_inside(const Machine& machine, std::span<const int> ranks) {
   return static_cast<int64_t>(inside);
 }
 
-double two_level_seconds(const CostModel& cost, std::span<const int> ranks, int64_t inside, double bytes) {
-  const int64_t size = std::ssize(ranks);
-  const RankGroup near{inside, ranks.front(), ranks[static_cast<size_t>(inside) - 1]},
-      far{size / inside, ranks.front(), ranks[static_cast<size_t>(size - inside)]};
-  const double segment = bytes / static_cast<double>(inside);
+int64_t ranks_inside(const Machine& machine, const RankGroup& group) {
+  if (group.size < 2) return 1;
+  const Machine::Link& link = machine.link(group.first, group.last);
+  const int64_t host = machine.inside(link), apart = (group.last - group.first) / (group.size - 1);
+  if (host <= 1 || link.rings || apart < 1 || host % apart != 0 || group.first % host >= apart) return 1;
+  const int64_t inside = host / apart;
+  return std::has_single_bit(static_cast<uint64_t>(inside)) && group.size % inside == 0 ? inside : 1;
+}
+
+namespace {
+
+double in_levels(const CostModel& cost, const RankGroup& near, const RankGroup& far, double bytes) {
+  const double segment = bytes / static_cast<double>(near.size);
   return cost.collective(Kind::reduce_scatter, near, segment) + cost.collective(Kind::all_reduce, far, segment) +
          cost.collective(Kind::all_gather, near, segment);
+}
+
+}  // namespace
+
+double two_level_seconds(const CostModel& cost, std::span<const int> ranks, int64_t inside, double bytes) {
+  const int64_t size = std::ssize(ranks);
+  return in_levels(cost, {inside, ranks.front(), ranks[static_cast<size_t>(inside) - 1]},
+                   {size / inside, ranks.front(), ranks[static_cast<size_t>(size - inside)]}, bytes);
+}
+
+double all_reduce_seconds(const CostModel& cost, const RankGroup& group, int64_t inside, double bytes) {
+  const double flat = cost.collective(Kind::all_reduce, group, bytes);
+  if (inside <= 1) return flat;
+  const int64_t apart = (group.last - group.first) / (group.size - 1);
+  const RankGroup near{inside, group.first, group.first + (inside - 1) * apart},
+      far{group.size / inside, group.first, group.first + (group.size - inside) * apart};
+  return std::min(flat, in_levels(cost, near, far, bytes));
 }
 
 Result<std::unique_ptr<Communicator>> in_two_levels(std::unique_ptr<Communicator> flat, std::span<const int> ranks,

@@ -18,8 +18,12 @@ namespace epl {
 // not so, or there are no hosts, or what joins them goes round rings, which use the links of all ranks already.
 // `ranks`: the group's, by their numbers in the job, ascending.
 int64_t ranks_inside(const Machine& machine, std::span<const int> ranks);
+// The same of ranks that are as far from one to the next; 1 also where the first host has fewer of them than others.
+int64_t ranks_inside(const Machine& machine, const RankGroup& group);
 // An all-reduce of so many bytes in two levels, the first one over `inside` neighbours each.
 double two_level_seconds(const CostModel& cost, std::span<const int> ranks, int64_t inside, double bytes);
+// In one level or in two, whichever is faster. `inside`: as ranks_inside says.
+double all_reduce_seconds(const CostModel& cost, const RankGroup& group, int64_t inside, double bytes);
 
 // A group whose all-reduces go in two levels where that is faster by `cost`; all other calls are those of `flat`.
 // `flat` itself where there is nothing to gain. All ranks of it ask, with the same numbers.

@@ -11,7 +11,8 @@
 namespace epl {
 namespace {
 
-constexpr std::string_view searches = "auto.auto_parallel", sequence_key = "split.sequence";
+constexpr std::string_view searches = "auto.auto_parallel", sequence_key = "split.sequence",
+                           levels_key = "communication.hierarchical";
 constexpr int64_t most_split = 8;        // of ranks; more would be of several hosts
 constexpr int64_t most_experts = 512;    // of ranks that share them out
 constexpr size_t most_expert_forms = 6;  // each is a plan that is made and rehearsed
@@ -186,6 +187,10 @@ SearchSpace space_of(const Strategy& strategy, bool moves) {
   return space;
 }
 
+bool may_go_in_levels(const Strategy& strategy) {
+  return !strategy.config.has(levels_key) || strategy.flag(levels_key);
+}
+
 Strategy with_candidate(Strategy strategy, const SearchProblem& problem, const SearchCandidate& candidate,
                         const std::string& experts) {
   const SearchForm& form = problem.forms[candidate.form];
@@ -198,6 +203,7 @@ Strategy with_candidate(Strategy strategy, const SearchProblem& problem, const S
     if (candidate.row->chunks == 0) set_open(strategy, "pipeline.virtual_stages", cat(candidate.chunks));
   }
   set_open(strategy, "zero.level", std::string(shard_levels[static_cast<size_t>(candidate.shards)]));
+  if (problem.two_levels && SearchShape(problem, candidate).sums_in_levels()) set_open(strategy, levels_key, "true");
   const bool moves = candidate.offload != SearchOffload::nothing;
   if (moves) set_open(strategy, "offload.values", offloaded_values(strategy, candidate));
   set_open(strategy, "offload.level", moves ? "v0" : "");
@@ -211,7 +217,7 @@ Strategy with_candidate(Strategy strategy, const SearchProblem& problem, const S
 void take_searched(Strategy& strategy, const Strategy& chosen) {
   if (!strategy.flag(searches)) return;
   std::vector<std::string_view> keys(std::begin(searched_keys), std::end(searched_keys));
-  keys.push_back(sequence_key);
+  keys.insert(keys.end(), {sequence_key, levels_key});
   // In their order there, which is part of what strategies are compared by.
   for (const auto& [key, value] : chosen.config.entries()) {
     if (std::ranges::find(keys, key) != keys.end() && !strategy.config.has(key)) strategy.config.set(key, value);

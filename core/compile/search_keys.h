@@ -28,6 +28,8 @@ std::vector<int64_t> experts_to_try(const SearchProblem& problem, int64_t expert
 Strategy of_shared_experts(Strategy strategy, const std::string& pattern, int64_t experts);
 // `moves`: the optimizer's states and weights may lie in another memory.
 SearchSpace space_of(const Strategy& strategy, bool moves);
+// Whether all-reduces may go in two levels (SearchProblem::two_levels): where the key does not say that they do not.
+bool may_go_in_levels(const Strategy& strategy);
 // With what a candidate says. Keys that are set stay as they are. `experts`: their pattern.
 Strategy with_candidate(Strategy strategy, const SearchProblem& problem, const SearchCandidate& candidate,
                         const std::string& experts = {});

@@ -235,6 +235,7 @@ class Parallel {
     EPL_ASSIGN(SearchProblem problem, search_problem_of(forms, options_.ranks));
     // Independent ones have units of their own.
     if (options_.strategy.text("batch.semantics") != "global") problem.units = 0;
+    problem.two_levels = may_go_in_levels(options_.strategy);
     return problem;
   }
 

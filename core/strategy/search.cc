@@ -221,6 +221,8 @@ std::string print_candidate(const SearchProblem& problem, const SearchCandidate&
   parts.push_back(candidate.micro_batches == 1 ? std::string("1 micro-batch")
                                                : cat(candidate.micro_batches, " micro-batches"));
   if (candidate.copies > 1) parts.push_back(cat("zero.level = ", levels[static_cast<size_t>(candidate.shards)]));
+  if (problem.two_levels && SearchShape(problem, candidate).sums_in_levels())
+    parts.emplace_back("sums inside hosts first");
   if (candidate.offload == SearchOffload::states) parts.push_back("states in another memory");
   if (candidate.offload == SearchOffload::weights) parts.push_back("weights and states in another memory");
   const auto again = std::ranges::count_if(candidate.again, [](int way) { return way > 0; });

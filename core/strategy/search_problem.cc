@@ -10,6 +10,8 @@
 #include <limits>
 #include <numeric>
 
+#include "core/backend/two_level.h"
+
 namespace epl {
 namespace {
 
@@ -60,6 +62,10 @@ SearchShape::SearchShape(const SearchProblem& problem, const SearchCandidate& ca
   copies_ = slowest_group(problem.cost, candidate.stages, of_stage, candidate.copies, apart);
   experts_ =
       slowest_group(problem.cost, candidate.stages, of_stage, candidate.copies / form.experts, apart * form.experts);
+  if (problem.two_levels) {
+    copies_inside_ = ranks_inside(problem.cost.machine(), copies_);
+    experts_inside_ = ranks_inside(problem.cost.machine(), experts_);
+  }
   // A sum of so many micro-batches waits until there is another one of as many.
   if (problem.tree && candidate.micro_batches > 1)
     sums_ = static_cast<double>(std::bit_width(static_cast<uint64_t>(candidate.micro_batches - 1)));
@@ -104,13 +110,13 @@ double SearchShape::share(double copies) const {
 }
 
 double SearchShape::moving(Call kind, double weights, double expert_weights) const {
-  const auto of = [&](const RankGroup& group, double bytes) {
+  const auto of = [&](const RankGroup& group, int64_t inside, double bytes) {
     if (group.size <= 1 || bytes <= 0) return 0.0;
     // What a rank gives: of a sum all of it, else its shard.
-    return problem_.cost.collective(kind, group,
-                                    kind == Call::all_reduce ? bytes : bytes / static_cast<double>(group.size));
+    return kind == Call::all_reduce ? all_reduce_seconds(problem_.cost, group, inside, bytes)
+                                    : problem_.cost.collective(kind, group, bytes / static_cast<double>(group.size));
   };
-  return of(copies_, weights) + of(experts_, expert_weights);
+  return of(copies_, copies_inside_, weights) + of(experts_, experts_inside_, expert_weights);
 }
 
 double SearchShape::gathering(const SearchRun& run) const {

@@ -71,6 +71,7 @@ struct SearchProblem {
   double buckets = 5;                    // of gradients: the sum of the last one cannot hide behind the backward pass
   MemoryKind beside = MemoryKind::host;  // where lies what is offloaded
   double beside_bytes = 0;               // that a rank may have there; 0: no limit
+  bool two_levels = false;               // all-reduces may go inside hosts first (core/backend/two_level.h)
 };
 
 // What copies share out, as `zero.level` says.
@@ -129,6 +130,10 @@ class SearchShape {
   // Of the slowest rank that has the run of this number, which the others wait for, and of the fastest run.
   double speed(int number) const { return speeds_.empty() ? 1 : speeds_[row_.virtual_device_of(shape_, number)]; }
   double fastest() const { return fastest_; }
+  // Whether gradients are summed by all-reduces of hosts that have several ranks each.
+  bool sums_in_levels() const {
+    return shards_ == SearchShards::nothing && (copies_inside_ > 1 || experts_inside_ > 1);
+  }
   // The share of SearchProblem::bytes that each rank of a run may have.
   double memory(int number) const { return speeds_.empty() ? 1 : memories_[row_.virtual_device_of(shape_, number)]; }
   // A forward and a backward call of the run of this number.
@@ -175,9 +180,10 @@ class SearchShape {
   const bool gradients_beside_;
   const double samples_;
   const int runs_;
-  RankGroup copies_, experts_;           // that sum gradients of weights, and of weights of experts
-  double sums_ = 1;                      // of gradients, at a time
-  double share_ = 1, expert_share_ = 1;  // bytes of a rank for each byte of these
+  int64_t copies_inside_ = 1, experts_inside_ = 1;  // ranks_inside of these, where there may be two levels
+  RankGroup copies_, experts_;                      // that sum gradients of weights, and of weights of experts
+  double sums_ = 1;                                 // of gradients, at a time
+  double share_ = 1, expert_share_ = 1;             // bytes of a rank for each byte of these
   double of_longest_ = 1, of_all_ = 0;
   std::vector<double> speeds_, memories_;  // by virtual device; empty: all are 1
   double fastest_ = 1;

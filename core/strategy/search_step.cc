@@ -5,6 +5,8 @@
 #include <random>
 #include <vector>
 
+#include "core/backend/two_level.h"
+
 namespace epl {
 namespace {
 
@@ -113,7 +115,9 @@ class Simulation {
   double moving(Call kind, int number, const SearchLayer& layer, double times) const {
     const auto of = [&](const RankGroup& group, double bytes) {
       if (group.size <= 1 || bytes <= 0) return 0.0;
-      return problem_.cost.collective(kind, group, kind == Call::all_reduce ? bytes : bytes / double(group.size));
+      if (kind != Call::all_reduce) return problem_.cost.collective(kind, group, bytes / double(group.size));
+      const int64_t inside = problem_.two_levels ? ranks_inside(problem_.cost.machine(), group) : 1;
+      return all_reduce_seconds(problem_.cost, group, inside, bytes);
     };
     return of(group(number, 1), times * layer.weights) + of(group(number, form_.experts), times * layer.expert_weights);
   }

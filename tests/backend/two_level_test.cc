@@ -44,6 +44,35 @@ TEST(TwoLevels, AreOfHostsThatAreSubtrees) {
   EXPECT_EQ(ranks_inside(rings, first_ranks(16)), 1);
 }
 
+// A group by its first and last rank is the list of its ranks.
+TEST(TwoLevels, AreTheSameOfAGroupAndOfItsRanks) {
+  int levels = 0;
+  for (const int64_t host : {2, 4, 6, 8}) {
+    const Machine machine = hosts_of(host);
+    for (int64_t apart = 1; apart < 10; ++apart) {
+      for (int64_t first = 0; first < 8; ++first) {
+        for (int64_t size = 2; size <= 32; ++size) {
+          std::vector<int> ranks;
+          for (int64_t i = 0; i < size; ++i) ranks.push_back(static_cast<int>(first + i * apart));
+          const RankGroup group{size, ranks.front(), ranks.back()};
+          const int64_t inside = ranks_inside(machine, group), listed = ranks_inside(machine, ranks);
+          const std::string text = cat(size, " ranks from ", first, " on, ", apart, " apart, hosts of ", host);
+          EXPECT_TRUE(inside == 1 || inside == listed) << text;
+          if (host % apart == 0 && first % host < apart) EXPECT_EQ(inside, listed) << text;
+          if (inside == 1) continue;
+          ++levels;
+          const CostModel cost(machine);
+          EXPECT_EQ(
+              all_reduce_seconds(cost, group, inside, 1e7),
+              std::min(cost.collective(Kind::all_reduce, group, 1e7), two_level_seconds(cost, ranks, inside, 1e7)))
+              << text;
+        }
+      }
+    }
+  }
+  EXPECT_GT(levels, 50);
+}
+
 std::vector<std::unique_ptr<Communicator>> in_levels(Device& device, int ranks, const CostModel& cost) {
   auto group = device.create_group("world", ranks);
   EXPECT_TRUE(group.ok()) << group.status().to_string();

@@ -45,5 +45,32 @@ TEST(SearchKeys, AreSetByWhatACandidateMoves) {
   EXPECT_EQ(values(SearchOffload::weights, 1, with_keys({{"offload.values", "weights"}})), "weights");
 }
 
+// Where hosts have several ranks, and all-reduces are what sums gradients.
+TEST(SearchKeys, LetSumsGoInsideHostsFirst) {
+  Machine machine = processor_core();
+  machine.links = {{.ranks = 4, .bandwidth = 1e11, .seconds = 1e-6}, {.ranks = 0, .bandwidth = 1e9, .seconds = 1e-5}};
+  SearchProblem problem{.cost = CostModel(machine)};
+  problem.ranks = problem.batch = 8;
+  problem.layers = {0};
+  problem.forms = {{.name = "", .kinds = {SearchLayer{.weights = 1e9}}}};
+  SearchCandidate one{.row = &one_stage(), .copies = 8};
+  one.begins = one.again = {0};
+  const auto key = [&] { return with_candidate({}, problem, one).config.has("communication.hierarchical"); };
+  const SearchCost flat = cost_of(problem, one);
+  const double step = simulate_step(problem, one).seconds;
+  EXPECT_FALSE(key());
+  problem.two_levels = true;
+  EXPECT_TRUE(key());
+  EXPECT_TRUE(with_candidate({}, problem, one).flag("communication.hierarchical"));
+  EXPECT_NE(print_candidate(problem, one).find("sums inside hosts first"), std::string::npos);
+  EXPECT_LT(cost_of(problem, one).seconds, flat.seconds);
+  EXPECT_LT(simulate_step(problem, one).seconds, step);
+  one.shards = SearchShards::states;
+  EXPECT_FALSE(key());
+  EXPECT_TRUE(may_go_in_levels({}));
+  EXPECT_TRUE(may_go_in_levels(with_keys({{"communication.hierarchical", "true"}})));
+  EXPECT_FALSE(may_go_in_levels(with_keys({{"communication.hierarchical", "false"}})));
+}
+
 }  // namespace
 }  // namespace epl::search_keys_test

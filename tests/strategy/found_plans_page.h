@@ -10,7 +10,8 @@ inline constexpr std::string_view found_plans = R"(
 
 With `auto.auto_parallel` the planner finds what the strategy leaves open: copies and stages, the schedule, how many
 micro-batches there are, what copies share out (`zero.level`), what is computed again, and what lies in another memory:
-the optimizer's states, or weights too, with gradients where there is one micro-batch.
+the optimizer's states, or weights too, with gradients where there is one micro-batch. Where links of the machine's file
+join hosts of several ranks, it also chooses whether all-reduces go inside hosts first (`communication.hierarchical`).
 At the levels `run` and `layout` it also tries to split all nodes over 2, 4 or 8 ranks, with and without
 `split.sequence`. At the others a split may change bits, so none is chosen unasked. Experts whose weights or nodes have
 `experts` in their names are shared out over numbers of ranks that divide them, up to 512, in one stage. A key that is

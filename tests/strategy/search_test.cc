@@ -68,6 +68,7 @@ SearchProblem drawn(std::mt19937& random, const Sizes& sizes) {
   problem.beside_bytes = one_of(random, {0, 0, 0, 40, 90, 200});
   if (problem.beside_bytes > 0) problem.beside_bytes += 0.0123;
   problem.always = draw(random, 0, 20);
+  problem.two_levels = static_cast<int>(problem.always) % 2 == 1;
   problem.states = draw(random, 0, 2);
   problem.tree = draw(random, 0, 1) == 1;
   const int kinds = draw(random, 1, 3), layers = draw(random, 1, sizes.layers);
