@@ -208,7 +208,8 @@ class Fuzzer {
 
   std::string said(const Subject& subject, const Pair& pair, const Layout& layout) const {
     return std::to_string(layout.ranks()) + " ranks, " + std::to_string(layout.threads) + " threads, " +
-           subject.strategy(layout, pair.common);
+           subject.strategy(layout, pair.common) +
+           (layout.machine.is_null() ? "" : ", on " + print_json(layout.machine));
   }
 
   void fail(int64_t index, Subject& subject, const Pair& first, std::string found) {

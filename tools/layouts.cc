@@ -29,6 +29,28 @@ int64_t end_of_model_node(const std::vector<std::string>& nodes, int64_t at) {
   return begin > 0 ? begin : at;
 }
 
+// Hosts or none, links that are slow or not, and ranks of one kind or of two: by these a search decides.
+Json drawn_machine(Draws& draws) {
+  const int64_t host = draws.one_in(2) ? 2 : 4;
+  Json links = Json::array();
+  if (draws.one_in(2)) links.push_back(Json{{"devices", host}, {"bandwidth", 1e10}, {"seconds", 1e-6}});
+  links.push_back(Json{{"bandwidth", draws.one_in(2) ? 1e8 : 1e10}, {"seconds", 1e-5}});
+  Json out = {{"core", true},
+              {"measured", {{"device", "drawn"}, {"version", "0"}, {"error", 0.1}, {"error_90th", 0.2}}},
+              {"bandwidth", 1e10},
+              {"host_bandwidth", 1e10},
+              {"products", {{"f32", 1e11}}},
+              {"elementwise", {{"f32", 1e11}}},
+              {"links", links},
+              {"launch_seconds", 1e-6}};
+  if (!draws.one_in(2)) return out;
+  Json kinds = Json::array();
+  kinds.push_back(Json{{"devices", host}});
+  kinds.push_back(Json{{"devices", host}, {"speed", draws.one_in(2) ? 0.5 : 0.8}});
+  out["kinds"] = kinds;
+  return out;
+}
+
 }  // namespace
 
 std::vector<std::string> forward_nodes(const Plan& plan) {
@@ -242,6 +264,8 @@ Layout LayoutSource::draw(Draws& draws, int64_t units) const {
   if (out.stages() == 1 && out.split == 1 && draws.one_in(8) && key("auto.auto_parallel"))
     out.keys["auto.auto_parallel"] = true;
   leave_out_what_does_nothing(out);
+  const auto found = out.keys.find("auto.auto_parallel");
+  if (found != out.keys.end() && found->second == Json(true) && draws.one_in(2)) out.machine = drawn_machine(draws);
   return out;
 }
 
@@ -253,6 +277,7 @@ std::vector<Layout> simpler(const Layout& layout) {
     if (!(one == layout)) out.push_back(std::move(one));
   };
   with([](Layout& one) { one = Layout(); });
+  with([](Layout& one) { one.machine = Json(); });
   with([](Layout& one) { one.keys.clear(); });
   with([](Layout& one) {
     one.cuts.clear();

@@ -41,6 +41,7 @@ struct Layout {
   bool beside = false;               // of one stage: some nodes alone are split, over the ranks of the copies
   std::vector<int> kept;             // which nodes' results the backward pass finds, in thousandths as well
   std::map<std::string, Json> keys;  // of the strategy besides
+  Json machine;                      // a table that plans are decided for, as a file has it; null: the device's own
 
   int64_t stages() const { return static_cast<int64_t>(cuts.size()) + 1; }
   int64_t ranks() const { return copies * split * stages(); }

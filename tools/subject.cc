@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "tools/binding.h"
+#include "tools/scratch_folder.h"
 
 namespace epl::tools {
 namespace {
@@ -182,6 +184,12 @@ Trained Subject::train(const Layout& layout, const SameBits& common) {
   job.ranks = layout.ranks();
   job.threads = layout.threads;
   job.strategy = strategy(layout, common);
+  std::optional<ScratchFolder> folder;
+  if (!layout.machine.is_null()) {
+    const std::string file = folder.emplace().path() + "/machine.json";
+    write_file(file, print_json(layout.machine));
+    job.device = "cpu@" + file;
+  }
   const OpenedCase opened = open(job);
   std::vector<Inputs> batches;
   for (const std::vector<Raw>& batch : batches_) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 namespace epl::tools::layouts_test {
@@ -99,6 +100,34 @@ TEST(Layouts, SayWhatIsKeptAndWhatIsNarrow) {
   }
   EXPECT_GE(values.size(), 10u);
   EXPECT_EQ(kept, (std::set<size_t>{0, 1, 2, 3, 4}));
+}
+
+// Plans that are found are found for a machine, now and then one that is drawn.
+TEST(Layouts, HaveAMachineWherePlansAreFound) {
+  Json all = keys(true);
+  all.push_back(key("auto.auto_parallel", false, {}));
+  const LayoutSource source(all);
+  Draws draws(5);
+  int found = 0, machines = 0, hosts = 0, kinds = 0;
+  for (int i = 0; i < 500; ++i) {
+    const Layout one = source.draw(draws, 8);
+    const auto key = one.keys.find("auto.auto_parallel");
+    const bool finds = key != one.keys.end() && key->second == Json(true);
+    found += finds ? 1 : 0;
+    if (one.machine.is_null()) continue;
+    EXPECT_TRUE(finds);
+    ++machines;
+    hosts += one.machine.at("links").size() == 2 ? 1 : 0;
+    kinds += one.machine.contains("kinds") ? 1 : 0;
+    const std::vector<Layout> less = simpler(one);
+    EXPECT_TRUE(std::ranges::any_of(less, [&](const Layout& other) {
+      return other.machine.is_null() && other.keys == one.keys && other.copies == one.copies;
+    }));
+  }
+  EXPECT_GT(machines, 10);
+  EXPECT_LT(machines, found);
+  EXPECT_TRUE(hosts > 0 && hosts < machines);
+  EXPECT_TRUE(kinds > 0 && kinds < machines);
 }
 
 // An option stands alone and beside each strategy that says nothing of its keys.
