@@ -1,4 +1,5 @@
-// Keys of a strategy and candidates of a search say the same of what lies in another memory.
+// Keys of a strategy and candidates of a search say the same of what lies in another memory and of how hosts sum; and
+// over how many ranks experts may be shared out.
 #include "core/compile/search_keys.h"
 
 #include <gtest/gtest.h>
@@ -70,6 +71,31 @@ TEST(SearchKeys, LetSumsGoInsideHostsFirst) {
   EXPECT_TRUE(may_go_in_levels({}));
   EXPECT_TRUE(may_go_in_levels(with_keys({{"communication.hierarchical", "true"}})));
   EXPECT_FALSE(may_go_in_levels(with_keys({{"communication.hierarchical", "false"}})));
+}
+
+// Of so many ranks with a sample each, in hosts of so many; 0: there is one host.
+std::vector<int64_t> tried(int64_t ranks, int64_t experts, int64_t host, int64_t units = 0) {
+  Machine machine = processor_core();
+  machine.links = {{.ranks = 0, .bandwidth = 1e9, .seconds = 1e-5}};
+  if (host > 0) machine.links.insert(machine.links.begin(), {.ranks = host, .bandwidth = 1e11, .seconds = 1e-6});
+  SearchProblem problem{.cost = CostModel(machine)};
+  problem.ranks = problem.batch = ranks;
+  problem.units = units;
+  return experts_to_try(problem, experts);
+}
+
+TEST(ExpertsToTry, DivideRanksAndExperts) {
+  using Numbers = std::vector<int64_t>;
+  EXPECT_EQ(tried(12, 0, 0), (Numbers{2, 4}));
+  EXPECT_EQ(tried(12, 24, 0), (Numbers{2, 3, 4, 6, 12}));
+  EXPECT_EQ(tried(12, 8, 0), (Numbers{2, 4}));
+  EXPECT_EQ(tried(12, 24, 0, 8), (Numbers{2, 4})) << "units are cut by powers of two";
+  EXPECT_TRUE(tried(3, 0, 0).empty());
+  // As published plans of 480 and 512 V100 have it.
+  EXPECT_EQ(tried(480, 960, 8), (Numbers{5, 6, 8, 160, 240, 480}));
+  EXPECT_EQ(tried(512, 512, 8), (Numbers{2, 4, 8, 128, 256, 512}));
+  EXPECT_EQ(tried(512, 512, 0), (Numbers{16, 32, 64, 128, 256, 512}));
+  EXPECT_EQ(tried(2048, 2048, 2), (Numbers{2, 32, 64, 128, 256, 512}));
 }
 
 }  // namespace
