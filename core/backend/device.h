@@ -12,9 +12,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/backend/communicator.h"
+#include "core/backend/foreign.h"
 #include "core/backend/kernel.h"
 #include "core/backend/machine.h"
 #include "core/backend/posts.h"
@@ -112,8 +114,8 @@ class StreamRecorder {
   ~StreamRecorder() = default;
 };
 
-// What every device can do. What only some can is behind `host`, `clock`, `stamps` and `recorder`. A fill, an upload
-// and a download reach every memory that the device has.
+// What every device can do. What only some can is behind `host`, `clock`, `stamps`, `recorder` and `foreign`. A fill,
+// an upload and a download reach every memory that the device has.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -138,6 +140,7 @@ class Stream {
   virtual VirtualClock* clock() { return nullptr; }       // null: its time is the host's
   virtual StreamClock* stamps() { return clock(); }       // null: the host says when it has issued a command
   virtual StreamRecorder* recorder() { return nullptr; }  // null: every command is given anew
+  virtual ForeignCopies* foreign() { return nullptr; }    // null: no program of the host has memory there
 };
 
 // What a rank says when it joins a group whose ranks may be of several processes.
@@ -203,6 +206,9 @@ class Device {
   virtual Result<std::unique_ptr<Buffer>> allocate_in(MemoryKind kind, int64_t bytes);
   virtual Result<std::unique_ptr<Stream>> create_stream(int threads) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
+  // What the program of the host has on the device of this name ("cuda:1"), which is this one or one of its own; null:
+  // that is neither.
+  virtual std::shared_ptr<ForeignDevice> foreign(std::string_view name) { return static_cast<void>(name), nullptr; }
   // A group of `ranks` ranks that live in this process: a communicator for each.
   virtual Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) = 0;
   // One rank's end of a group of the ranks that meet at the rendezvous, each of which calls this at the same time. A

@@ -6,7 +6,9 @@
 #include <string_view>
 #include <utility>
 
+#include "core/backend/pack_foreign.h"
 #include "core/backend/pack_group.h"
+#include "core/backend/pack_memory.h"
 #include "core/backend/pack_stream.h"
 #include "core/backend/staged_communicator.h"
 #include "core/base/pack.h"
@@ -15,23 +17,6 @@ namespace epl {
 namespace {
 
 constexpr int64_t alignment = 256;  // as devices allocate
-
-class PackBuffer final : public Buffer {
- public:
-  PackBuffer(std::shared_ptr<OpenedPack> opened, void* data, int64_t bytes, int64_t held)
-      : opened_(std::move(opened)), data_(data), bytes_(bytes), held_(held) {}
-  ~PackBuffer() override {
-    opened_->verbs->release(opened_->handle, data_);
-    opened_->in_use.fetch_sub(held_, std::memory_order_relaxed);
-  }
-  void* data() override { return data_; }
-  int64_t bytes() const override { return bytes_; }
-
- private:
-  const std::shared_ptr<OpenedPack> opened_;
-  void* const data_;
-  const int64_t bytes_, held_;
-};
 
 // `kernel`: one that was prepared, or null.
 std::vector<KernelText> texts_of(const OpenedPack& opened, const void* kernel) {
@@ -115,6 +100,7 @@ class PackDevice final : public Device {
     if (made.ok()) return std::move(*made);
     return std::make_unique<PackEvent>(opened_, nullptr, made.status());
   }
+  std::shared_ptr<ForeignDevice> foreign(std::string_view name) override { return pack_foreign(opened_, name); }
   Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
     return create_pack_group({opened_}, {}, name, ranks);
   }
@@ -157,6 +143,11 @@ class SeveralDevices final : public Device {
   Result<std::unique_ptr<Buffer>> allocate(int64_t bytes) override { return first().allocate(bytes); }
   Result<std::unique_ptr<Stream>> create_stream(int threads) override { return first().create_stream(threads); }
   std::unique_ptr<Event> create_event() override { return first().create_event(); }
+  std::shared_ptr<ForeignDevice> foreign(std::string_view name) override {
+    for (const One& one : devices_)
+      if (auto found = one->foreign(name)) return found;
+    return nullptr;
+  }
   Result<std::vector<std::unique_ptr<Communicator>>> create_group(const std::string& name, int ranks) override {
     std::vector<std::shared_ptr<OpenedPack>> opened;
     for (const One& one : devices_) opened.push_back(one->opened());

@@ -39,6 +39,11 @@ struct OpenedPack {
     constexpr size_t behind = offsetof(epl_pack_device, circle_done) + sizeof(epl_pack_device::circle_done);
     return verbs->struct_size >= behind && verbs->circle_done != nullptr;
   }
+  // What the program of the host has there, as well.
+  bool shares() const {
+    constexpr size_t behind = offsetof(epl_pack_device, copy_placed) + sizeof(epl_pack_device::copy_placed);
+    return verbs->struct_size >= behind && verbs->copy_placed != nullptr;
+  }
 };
 
 // What a verb gave: `doing` says for what.
@@ -80,7 +85,7 @@ class PackEvent final : public Event {
   OpenCalls open_;
 };
 
-class PackStream final : public Stream, public StreamClock {
+class PackStream final : public Stream, public StreamClock, public ForeignCopies {
  public:
   PackStream(std::shared_ptr<OpenedPack> opened, void* handle) : opened_(std::move(opened)), handle_(handle) {}
   ~PackStream() override;
@@ -98,6 +103,13 @@ class PackStream final : public Stream, public StreamClock {
   StreamClock* stamps() override { return this; }
   StreamRecorder* recorder() override;
   void stamp(double* seconds) override;
+  ForeignCopies* foreign() override { return opened_->shares() ? this : nullptr; }
+  void take(void* target, ForeignDevice& theirs, const void* source, int64_t bytes) override;
+  void give(ForeignDevice& theirs, void* target, const void* source, int64_t bytes) override;
+  bool finds(const ForeignDevice& theirs) const override;
+  Status make_ready() override;
+  void take_at(void* target, const void* place, int64_t offset, int64_t bytes) override;
+  void give_at(const void* place, int64_t offset, const void* source, int64_t bytes) override;
 
   const std::shared_ptr<OpenedPack>& opened() const { return opened_; }
   void* handle() const { return handle_; }

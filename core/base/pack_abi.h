@@ -373,6 +373,16 @@ typedef struct epl_pack_device {
   /* Whether all ranks have joined it and, where there is a stream, that has done what it was given: 0 or EPL_PACK_BUSY,
    * or why it never will. Before it is 0 the circle is given nothing more. */
   int32_t (*circle_done)(void* circle, void* stream, const epl_pack_reason* failure);
+  /* What the program of the host has on the device itself. The verbs from here on are NULL, or behind `struct_size`,
+   * where there is none of it: its tensors in memory of the device are then refused.
+   * Records an event behind what the program has given to its stream: 1: the legacy default stream; 2: the default
+   * stream of the calling thread; else the handle that the driver knows. */
+  int32_t (*record_foreign)(void* device, int64_t stream, void* event, const epl_pack_reason* failure);
+  /* From memory whose address lies at `place`, in memory of the device, when the command is carried out, `offset`
+   * bytes behind that; with `to_place` the other way. Where the address is 0 nothing is copied. Of 0 bytes it makes the
+   * command ready, so that it can be recorded from then on. */
+  int32_t (*copy_placed)(void* stream, void* memory, const void* place, int64_t offset, uint64_t bytes,
+                         int32_t to_place, const epl_pack_reason* failure);
 } epl_pack_device;
 
 typedef struct epl_pack {

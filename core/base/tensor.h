@@ -13,12 +13,16 @@
 
 namespace epl {
 
+class DeviceMemory;  // core/base/device_memory.h
+
 // Where the bytes of a tensor that is not in memory are read. Thread safety: any threads at once, but for state
 // that is read where it lies: there one caller at a time.
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
   virtual Status read(int64_t begin, int64_t bytes, void* target) const = 0;
+  // Null: it is no memory of a device that a program of the host has.
+  virtual const DeviceMemory* of_device() const { return nullptr; }
 };
 
 class Tensor {
@@ -45,6 +49,8 @@ class Tensor {
 
   bool empty() const { return data_ == nullptr && source_ == nullptr; }
   bool in_memory() const { return source_ == nullptr; }
+  // Null: it is not in such memory.
+  const DeviceMemory* device_memory() const { return source_ == nullptr ? nullptr : source_->of_device(); }
   // Bytes [begin, begin + bytes), wherever they are.
   Status read(int64_t begin, int64_t bytes, void* target) const;
   // The same tensor in memory: itself if it is.
