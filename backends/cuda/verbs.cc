@@ -7,8 +7,10 @@
 #include "backends/cuda/answer.h"
 #include "backends/cuda/circle.h"
 #include "backends/cuda/compiler.h"
+#include "backends/cuda/foreign.h"
 #include "backends/cuda/gpu.h"
 #include "backends/cuda/listing.h"
+#include "backends/cuda/own_texts.h"
 #include "backends/cuda/recording.h"
 #include "backends/cuda/reduce.h"
 #include "backends/cuda/target.h"
@@ -94,18 +96,6 @@ int32_t note(void* device, const epl_pack_reason* text) noexcept {
     write_reason(text, gpu->cache->note().c_str());
     return {};
   });
-}
-
-// What the verbs compile: of reductions those that a step of two ranks has.
-const std::vector<Launch>& own_launches() {
-  static const std::vector<Launch> all = [] {
-    std::vector<Launch> made = copy_rows_launches();
-    made.push_back(step_launch());
-    for (const int32_t dtype : {EPL_PACK_F32, EPL_PACK_F64, EPL_PACK_F16, EPL_PACK_BF16, EPL_PACK_I64})
-      made.push_back(reduction_launch({.ranks = 2, .targets = 2, .count = 1, .dtype = dtype, .reduction = 0}).value());
-    return made;
-  }();
-  return all;
 }
 
 int32_t text(void* device, const void* kernel, int32_t index, epl_pack_text* text,
@@ -381,6 +371,20 @@ int32_t circle_done(void* circle, void* stream, const epl_pack_reason* failure) 
   return result != 0 || done ? result : EPL_PACK_BUSY;
 }
 
+int32_t record_foreign(void* device, int64_t stream, void* event, const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&]() -> Status {
+    EPL_ASSIGN(const Shared gpu, gpu_of(device));
+    return cuda::record_foreign(*gpu, stream, static_cast<Event*>(event)->handle);
+  });
+}
+
+int32_t copy_placed(void* stream, void* memory, const void* place, int64_t offset, uint64_t bytes, int32_t to_place,
+                    const epl_pack_reason* failure) noexcept {
+  return answered(failure, [&] {
+    return cuda::copy_placed(stream_of(stream), address(memory), address(place), offset, bytes, to_place != 0);
+  });
+}
+
 void abort_circle(void* circle) noexcept { static_cast<Circle*>(circle)->abort(); }
 void leave_circle(void* circle) noexcept { delete static_cast<Circle*>(circle); }
 
@@ -430,6 +434,8 @@ const epl_pack_device device_verbs = {.struct_size = sizeof(epl_pack_device),
                                       .meets = meets,
                                       .new_id = new_id,
                                       .join_ranks = join_ranks,
-                                      .circle_done = circle_done};
+                                      .circle_done = circle_done,
+                                      .record_foreign = record_foreign,
+                                      .copy_placed = copy_placed};
 
 }  // namespace epl::cuda
