@@ -6,6 +6,20 @@
 
 namespace epl {
 
+void TransferCall::take(void* to, const std::byte* part, int64_t bytes) const {
+  const auto [device, place] = source_memory;
+  if (place != nullptr) return stream.foreign()->take_at(to, place, part - place, bytes);
+  if (device != nullptr) return stream.foreign()->take(to, *device, part, bytes);
+  stream.upload(to, part, bytes);
+}
+
+void TransferCall::give(std::byte* part, const void* from, int64_t bytes) const {
+  const auto [device, place] = output_memory;
+  if (place != nullptr) return stream.foreign()->give_at(place, part - place, from, bytes);
+  if (device != nullptr) return stream.foreign()->give(*device, part, from, bytes);
+  stream.download(part, from, bytes);
+}
+
 const TransferRow* find_transfer(std::string_view name) { return transfer_table().find(name); }
 
 const TransferRow& transfer_named(std::string_view name) {

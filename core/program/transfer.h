@@ -20,7 +20,13 @@
 
 namespace epl {
 
-// One execution. Addresses are those of the device, but for `output`.
+// Where the caller has a tensor.
+struct CallerMemory {
+  ForeignDevice* device = nullptr;   // null: in memory of the host
+  const std::byte* place = nullptr;  // of a recording, in place of the tensor: where its address will lie
+};
+
+// One execution. Addresses are those of the device, but for `output`, and for `source` where it is a caller's tensor.
 struct TransferCall {
   const Program& program;
   const Instruction& in;
@@ -37,6 +43,12 @@ struct TransferCall {
   std::span<Collective> calls;           // room for one for each operand
   std::byte* workspace;
   void* output;  // where the caller wants the port, null: not at all, or not from this rank
+  CallerMemory source_memory{};
+  CallerMemory output_memory{};
+
+  // From a part of the caller's tensor `source`, and to one of `output`.
+  void take(void* to, const std::byte* part, int64_t bytes) const;
+  void give(std::byte* part, const void* from, int64_t bytes) const;
 };
 
 struct TransferRow {

@@ -138,6 +138,13 @@ Status Session::reason(const Entry& entry, std::span<const Tensor> inputs, RunRe
                    name);
   request.diagnose = true;
   request.refused = verdict;
+  const auto here = foreign_->load_all(inputs);
+  if (!here.ok()) return failure;
+  if (ForeignTensors::any(inputs)) {  // which is looked at on the host
+    for (size_t i = 0; i < here->size(); ++i) input_pointers_[i] = slices_.memory_of(entry, i, (*here)[i]);
+    request.input_devices = {};
+  }
+  inputs = *here;
   std::vector<Tensor> full;
   if (!slices_.full()) {  // all of the inputs is looked at
     full = slices_.full_batches(entry, inputs);

@@ -103,6 +103,8 @@ Status Executor::run(const RunRequest& request, const Groups& groups) {
   context_.step = request.step;
   stop_tasks_.reset();
   diagnosis_.reset();
+  for (Event* event : request.behind)
+    for (Stream* stream : streams_) stream->wait(*event);
   const bool replays = ready_to_replay(groups);
   upload_numbers();
   if (replays) return replay_step(groups);
@@ -339,7 +341,9 @@ Status Executor::transfer(Stream& stream, const Instruction& in, int64_t micro_b
                            .targets = {results_.data(), in.outputs.size()},
                            .calls = calls_,
                            .workspace = at(in.workspace, micro_batch),
-                           .output = gives ? output(port->index) : nullptr});
+                           .output = gives ? output(port->index) : nullptr,
+                           .source_memory = in.inputs.empty() ? CallerMemory() : memory_of_input(in.inputs[0]),
+                           .output_memory = gives ? memory_of_output(port->index) : CallerMemory()});
 }
 
 void Executor::observe(const Instruction& in, int64_t micro_batch) {

@@ -13,6 +13,7 @@
 #include "core/base/stop_tasks.h"
 #include "core/program/program.h"
 #include "core/program/step_trace.h"
+#include "core/program/transfer.h"
 #include "core/runtime/parameter_store.h"
 #include "core/runtime/recorded_step.h"
 #include "core/runtime/state_gate.h"
@@ -22,7 +23,11 @@ namespace epl {
 struct RunRequest {
   // The caller's global tensors and numbers, to which ports and scalars of the programs refer by index.
   std::span<const void* const> inputs;
-  std::span<void* const> outputs;     // null: not wanted
+  std::span<void* const> outputs;  // null: not wanted
+  // In memory of which device they lie, which the program of the host has; null: of the host. Empty: all of the host.
+  std::span<ForeignDevice* const> input_devices = {}, output_devices = {};
+  // Behind which they are there, and all of the run comes.
+  std::span<Event* const> behind = {};
   std::span<const uint64_t> scalars;  // each as its slot holds it
   uint64_t seed = 0;
   int64_t step = 0;
@@ -109,6 +114,10 @@ class Executor {
   Event& event(int number);
   const void* input(int index) const;
   void* output(int index);
+  CallerTensors caller_tensors() const;
+  CallerMemory memory_of_input(const Location& location) const;
+  CallerMemory memory_of_output(int index) const;
+  bool finds_tensors();
   bool ready_to_replay(const Groups& groups);
   Status record_step(std::span<const void* const> memory);
   Status replay_step(const Groups& groups);

@@ -20,6 +20,36 @@ void* Executor::output(int index) {
   return recording_ ? recorded_->output(index) : request_->outputs[static_cast<size_t>(index)];
 }
 
+CallerTensors Executor::caller_tensors() const {
+  return {.inputs = request_->inputs,
+          .outputs = request_->outputs,
+          .input_devices = request_->input_devices,
+          .output_devices = request_->output_devices};
+}
+
+CallerMemory Executor::memory_of_input(const Location& location) const {
+  if (location.space != Location::Space::input) return {};
+  const int index = program_.inputs[static_cast<size_t>(location.index)].index;
+  if (recording_) return {.place = recorded_->input_place(index)};
+  return {.device = caller_tensors().device_of_input(index)};
+}
+
+// What is recorded may be an output that an earlier run has wanted, and this one does not.
+CallerMemory Executor::memory_of_output(int index) const {
+  if (recording_) return {.place = recorded_->output_place(index)};
+  return {.device = caller_tensors().device_of_output(index)};
+}
+
+// What is recorded finds tensors on its own device alone.
+bool Executor::finds_tensors() {
+  const CallerTensors tensors = caller_tensors();
+  const auto is_found = [&](ForeignDevice* device) { return device == nullptr || stream().foreign()->finds(*device); };
+  return std::ranges::all_of(program_.inputs,
+                             [&](const ProgramPort& port) { return is_found(tensors.device_of_input(port.index)); }) &&
+         std::ranges::all_of(program_.outputs,
+                             [&](const ProgramPort& port) { return is_found(tensors.device_of_output(port.index)); });
+}
+
 // Whether the device carries out what it keeps. Where that is due it is recorded here.
 bool Executor::ready_to_replay(const Groups& groups) {
   const bool special = request_->diagnose || request_->hashes_gradients || request_->applies || records();
@@ -31,6 +61,7 @@ bool Executor::ready_to_replay(const Groups& groups) {
   const auto is_missing = [&](const ProgramPort& port) { return input(port.index) == nullptr; };
   if (std::ranges::any_of(program_.inputs, is_missing)) return false;
   if (!gave_all_) return false;  // what has to be loaded cannot be recorded
+  if (!finds_tensors()) return false;
   std::array<const void*, 2 * std::size(memory_kinds)> begins{};
   size_t count = 0;
   for (const ProgramMemory& memory : program_.memories) {
@@ -38,7 +69,7 @@ bool Executor::ready_to_replay(const Groups& groups) {
     begins[count++] = memory.state_bytes > 0 ? store_.data(memory.kind) : nullptr;
   }
   const std::span<const void* const> memory(begins.data(), count);
-  if (recorded_ && recorded_->serves(request_->outputs, memory)) return true;
+  if (recorded_ && recorded_->serves(caller_tensors(), memory)) return true;
   const Status status = record_step(memory);
   if (status.ok()) return true;
   if (recorded_) recorded_->give_up();
@@ -60,7 +91,7 @@ Status Executor::record_step(std::span<const void* const> memory) {
     bool& on;
   };
   const Recording recording(recording_);
-  EPL_TRY(recorded_->begin(request_->outputs, memory));
+  EPL_TRY(recorded_->begin(caller_tensors(), memory));
   for (size_t c = 0; c < program_.calls.size(); ++c) {
     call_ = static_cast<int>(c);
     EPL_TRY(run_call(program_.calls[c], {}));
@@ -72,7 +103,7 @@ Status Executor::record_step(std::span<const void* const> memory) {
 Status Executor::replay_step(const Groups& groups) {
   using Part = RecordedStep::Part;
   EPL_TRY(check_stop());
-  recorded_->take_inputs(request_->inputs);
+  recorded_->take(caller_tensors());
   recorded_->replay(Part::first);
   if (program_.commits || recorded_->has_second()) {
     EPL_TRY(commit(groups));

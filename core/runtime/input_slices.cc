@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/base/device_memory.h"
+
 namespace epl {
 namespace {
 
@@ -72,15 +74,16 @@ Status InputSlices::check(const Entry& entry, std::span<const Tensor> inputs) co
 }
 
 const void* InputSlices::memory_of(const Entry& entry, size_t i, const Tensor& input) {
-  if (full()) return input.data();
+  if (full()) return address_of(input);
   const SampleRange range = ranges_[index_of(entry)][i];
   if (range.count == 0) return nullptr;
   const int dim = entry.samples.inputs[i];
-  if (dim < 0 || range.count == entry.samples.batch) return input.data();
+  if (dim < 0 || range.count == entry.samples.batch) return address_of(input);
   const TensorType& type = entry.inputs[i].global_type;
   if (lies_in_front(type, dim)) {
     const int64_t ahead = type.bytes() / entry.samples.batch * range.first;
-    return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(input.data()) - static_cast<uintptr_t>(ahead));
+    const auto at = reinterpret_cast<uintptr_t>(address_of(input));
+    return reinterpret_cast<const void*>(at - static_cast<uintptr_t>(ahead));
   }
   Tensor& full = staged_[index_of(entry)][i];
   put_samples(input, dim, entry.samples.batch, range.first, full);

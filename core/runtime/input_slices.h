@@ -19,6 +19,8 @@ class InputSlices {
   // Of an input, the samples that this process reads.
   SampleRange range(const Entry& entry, size_t input) const { return ranges_[index_of(entry)][input]; }
   Status check(const Entry& entry, std::span<const Tensor> inputs) const;
+  // Whether it is put into a full batch first, in memory of the host.
+  bool is_staged(const Entry& entry, size_t input) const { return !full() && !staged_[index_of(entry)][input].empty(); }
   // Where ranks find the first sample of the batch: they read their own where these lie in it.
   const void* memory_of(const Entry& entry, size_t input, const Tensor& given);
   // For who looks at all of them: zeros where this process has no samples.

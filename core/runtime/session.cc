@@ -15,10 +15,16 @@ namespace epl {
 
 namespace {
 
-Status check_bounds(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options) {
+Status check_bounds(const Entry& entry, std::span<const Tensor> inputs, ForeignTensors& foreign,
+                    const CallOptions& options) {
   for (const InputBound& bound : entry.bounds) {
-    const Tensor& input = inputs[static_cast<size_t>(bound.input)];
-    if (input.empty()) continue;  // no rank here reads it
+    const Tensor& given = inputs[static_cast<size_t>(bound.input)];
+    if (given.empty()) continue;  // no rank here reads it
+    Tensor loaded;
+    if (given.device_memory() != nullptr) {
+      EPL_ASSIGN(loaded, foreign.load(given));
+    }
+    const Tensor& input = loaded.empty() ? given : loaded;
     const int64_t wrong = find_out_of_bounds(bound, input);
     if (wrong < 0) continue;
     const std::string& name = entry.inputs[static_cast<size_t>(bound.input)].name;
@@ -65,14 +71,16 @@ Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> in
   }
   const bool trains = entry.kind == EntryKind::train, applies = trains && phase == StepPhase::update;
   const size_t index = index_of(entry);
-  input_pointers_.clear();
-  if (const Status bounds = applies ? Status() : check_bounds(entry, inputs, options); !bounds.ok())
+  if (const Status bounds = applies ? Status() : check_bounds(entry, inputs, *foreign_, options); !bounds.ok())
     return {.status = world_->give_up(bounds)};
-  for (size_t i = 0; i < inputs.size(); ++i) input_pointers_.push_back(slices_.memory_of(entry, i, inputs[i]));
+  if (const Status placed = place_inputs(entry, inputs); !placed.ok()) return {.status = world_->give_up(placed)};
   scalars_.clear();
   if (trains) plan_->scalars(entry, facts(phase), scalars_);
   RunRequest request{.inputs = input_pointers_,
                      .outputs = output_pointers_,
+                     .input_devices = input_devices_,
+                     .output_devices = output_devices_,
+                     .behind = foreign_->events(),
                      .scalars = scalars_,
                      .seed = host_state_->seed(),
                      .step = host_state_->steps_done(),
@@ -82,7 +90,7 @@ Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> in
                      .gate = &state_->gate()};
   if (world_->over_processes()) {
     world_->call().begin_program(entry.kind, phase);
-    world_->call().describe_run(request.step, entry, slices_.full() ? inputs : std::span<const Tensor>());
+    if (const Status told = describe_run(request, entry, inputs); !told.ok()) return {.status = world_->give_up(told)};
   }
   if (trains && !applies) {
     if (const Status same = check_gradients(entry, request); !same.ok()) return {.status = same};
@@ -99,6 +107,47 @@ Session::Outcome Session::execute(const Entry& entry, std::span<const Tensor> in
     outcome.skipped = reason(entry, inputs, request, verdict);
   }
   return outcome;
+}
+
+// Where the ranks find them. What has to be put together here is.
+Status Session::place_inputs(const Entry& entry, std::span<const Tensor> inputs) {
+  input_pointers_.clear();
+  input_devices_.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].device_memory() == nullptr) {
+      input_pointers_.push_back(slices_.memory_of(entry, i, inputs[i]));
+      input_devices_.push_back(nullptr);
+    } else if (slices_.is_staged(entry, i)) {
+      EPL_ASSIGN(const Tensor here, foreign_->load(inputs[i]));
+      input_pointers_.push_back(slices_.memory_of(entry, i, here));
+      input_devices_.push_back(nullptr);
+    } else {
+      input_pointers_.push_back(slices_.memory_of(entry, i, inputs[i]));
+      input_devices_.push_back(foreign_->device_of(inputs[i]));
+    }
+  }
+  return {};
+}
+
+void Session::place_outputs(std::span<const Tensor> outputs) {
+  output_pointers_.clear();
+  output_devices_.clear();
+  for (const Tensor& output : outputs) {
+    output_pointers_.push_back(address_of(output));
+    output_devices_.push_back(foreign_->device_of(output));
+  }
+}
+
+// To the other processes. A glance at each full batch tells whether all have the same.
+Status Session::describe_run(const RunRequest& request, const Entry& entry, std::span<const Tensor> inputs) {
+  std::vector<Tensor> here;
+  if (!slices_.full()) inputs = {};
+  if (ForeignTensors::any(inputs)) {
+    EPL_ASSIGN(here, foreign_->load_all(inputs));
+    inputs = here;
+  }
+  world_->call().describe_run(request.step, entry, inputs);
+  return {};
 }
 
 void Session::log_overflow(const Entry& entry, std::span<const Tensor> inputs, const RunRequest& request,
@@ -251,10 +300,12 @@ Status Session::train(StepPhase phase, std::span<const Tensor> inputs, StepMetri
     EPL_TRY(world_->give_up(fitting.status()));
     entry = fitting->entry;
   }
+  EPL_TRY(world_->give_up(foreign_->begin(*entry, inputs, {}, options.stream)));
   EPL_TRY(state_->compare_if_due(phase, options.stop));
   // What a batch gave in which nothing counts is no update by zeros: momentum and decay would change the weights.
   const bool idle = phase == StepPhase::update && kept.count_nothing() && state_->healthy();
   if (!idle) results_->begin_step(*entry, phase, output_pointers_);
+  output_devices_.clear();
   const Outcome outcome =
       idle ? Outcome{.done = true, .counts_nothing = true} : execute(*entry, inputs, options, phase);
   if (!outcome.done) return outcome.status;

@@ -15,6 +15,7 @@
 
 #include "core/compile/compiled_plan.h"
 #include "core/program/step_trace.h"
+#include "core/runtime/foreign_tensors.h"
 #include "core/runtime/host_state.h"
 #include "core/runtime/input_slices.h"
 #include "core/runtime/results.h"
@@ -27,6 +28,7 @@ namespace epl {
 struct CallOptions {
   Stop stop;
   int64_t samples = 0;  // of slices: how many of the full batch count, its first ones; 0: all
+  int64_t stream = 0;   // of tensors in memory of a device: the program's, as epl_call_options numbers it
   // Which sample stands in a row of an input, for messages; "" where nobody knows. May be empty.
   std::function<std::string(size_t input, int64_t row)> position{};
 };
@@ -103,6 +105,9 @@ class Session {
   size_t index_of(const Entry& entry) const { return static_cast<size_t>(&entry - plan_->entries().data()); }
   Result<int64_t> samples_of(const Entry& entry, std::span<const Tensor> inputs, const CallOptions& options) const;
   Status check_room(const Entry& entry, int64_t samples, std::span<const Tensor> outputs) const;
+  Status place_inputs(const Entry& entry, std::span<const Tensor> inputs);
+  void place_outputs(std::span<const Tensor> outputs);
+  Status describe_run(const RunRequest& request, const Entry& entry, std::span<const Tensor> inputs);
   void reserve_pointers();
   void measure_memory();
   // What became of a call that came to its ranks. Nothing else of a call is kept, so that no later one meets it.
@@ -132,12 +137,14 @@ class Session {
   std::unique_ptr<World> world_;
   std::unique_ptr<State> state_;
   std::unique_ptr<Results> results_;
+  std::unique_ptr<ForeignTensors> foreign_;
   InputSlices slices_;
   double batch_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the last batch that could be computed
   std::vector<uint64_t> scalars_;
   std::vector<const void*> input_pointers_;
   std::vector<void*> output_pointers_;
-  std::vector<std::byte> parts_;       // of an output, on their way
+  std::vector<ForeignDevice*> input_devices_, output_devices_;  // RunRequest::input_devices
+  std::vector<std::byte> parts_;                                // of an output, on their way
   std::set<const Entry*> same_again_;  // whose gradients were found to be the same with nothing computed again
 };
 

@@ -111,6 +111,7 @@ Result<std::unique_ptr<Session>> Session::create(const Host& host, std::shared_p
                           [&] { return options.predicts_only ? Status() : session->state_->compare_weights(); }));
   }
   session->results_ = std::make_unique<Results>(of, world.ranks(), options.predicts_only);
+  session->foreign_ = std::make_unique<ForeignTensors>(*world.ranks().device(), of->options().device);
   session->reserve_pointers();
   if (options.slices) {
     EPL_ASSIGN(session->slices_, InputSlices::create(of, world.ranks().first(), world.ranks().count()));
@@ -128,6 +129,8 @@ void Session::reserve_pointers() {
   }
   input_pointers_.reserve(max_inputs);
   output_pointers_.reserve(max_outputs);
+  input_devices_.reserve(max_inputs);
+  output_devices_.reserve(max_outputs);
 }
 
 void Session::measure_memory() {

@@ -29,10 +29,12 @@ Status Session::run(EntryKind kind, std::span<const Tensor> inputs, std::span<Te
   EPL_TRY(world_->give_up(fitting.status()));
   const auto [entry, samples] = *fitting;
   EPL_TRY(world_->give_up(check_room(*entry, samples, outputs)));
-  output_pointers_.clear();
-  for (Tensor& output : outputs) output_pointers_.push_back(output.data());
+  EPL_TRY(world_->give_up(foreign_->begin(*entry, inputs, outputs, options.stream)));
+  place_outputs(outputs);
   if (samples == entry->samples.batch || !slices_.full()) return execute(*entry, inputs, options).status;
-  return execute(*entry, padded(*entry, inputs), options).status;
+  const auto here = foreign_->load_all(inputs);
+  EPL_TRY(world_->give_up(here.status()));
+  return execute(*entry, padded(*entry, *here), options).status;
 }
 
 // Room for the outputs of a full batch of which so many samples count.
@@ -88,6 +90,8 @@ Status Session::predict_into(std::span<const Tensor> inputs, std::span<Tensor> o
   const auto& ports = entry->outputs;
   const bool partial = samples != entry->samples.batch;
   bool direct = outputs.size() == ports.size();  // else `run` says what is wrong
+  // Processes give each other what they have, in memory of the host.
+  if (world_->over_processes()) direct = direct && !ForeignTensors::any(outputs);
   for (size_t i = 0; i < std::min(outputs.size(), ports.size()); ++i) {
     const bool can_be_given = !partial || entry->samples.outputs[i] >= 0;  // the same
     if (outputs[i].empty() || !can_be_given) continue;
@@ -99,6 +103,7 @@ Status Session::predict_into(std::span<const Tensor> inputs, std::span<Tensor> o
     direct = direct && !partial && !entry->merges[i];
   }
   if (direct) return run(EntryKind::predict, inputs, outputs, options);
+  EPL_TRY(world_->give_up(foreign_->begin(*entry, inputs, outputs, options.stream)));  // before anything runs
   std::vector<Tensor> full(outputs.size());
   for (size_t i = 0; i < std::min(outputs.size(), ports.size()); ++i) {
     if (!outputs[i].empty()) full[i] = Tensor(ports[i].global_type);
@@ -107,13 +112,18 @@ Status Session::predict_into(std::span<const Tensor> inputs, std::span<Tensor> o
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].empty()) continue;
     const Tensor given = results_->given_output(*entry, i, full[i], samples);
-    std::memcpy(outputs[i].data(), given.data(), static_cast<size_t>(given.bytes()));
+    if (outputs[i].device_memory() != nullptr) {
+      EPL_TRY(foreign_->store(given, outputs[i]));
+    } else {
+      std::memcpy(outputs[i].data(), given.data(), static_cast<size_t>(given.bytes()));
+    }
   }
   return {};
 }
 
 // The ranks that read the input have its samples; any virtual device that reads it has all.
-Result<Tensor> Session::full_input(const Entry& entry, size_t input, const Tensor& given) {
+Result<Tensor> Session::full_input(const Entry& entry, size_t input, const Tensor& tensor) {
+  EPL_ASSIGN(const Tensor given, foreign_->load(tensor));
   if (slices_.full() || !world_->over_processes()) return given;
   const SampleRange range = slices_.range(entry, input);
   for (size_t t = 0; t < entry.programs.size(); ++t) {

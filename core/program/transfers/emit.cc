@@ -8,14 +8,14 @@ EPL_TRANSFER(emit) {
           .run = [](const TransferCall& call) -> Status {
             if (!call.output) return {};
             const ProgramPort& port = call.program.outputs[call.in.port];
+            auto* const output = static_cast<std::byte*>(call.output);
             if (port.dim() < 0) {
-              call.stream.download(call.output, call.source, call.in.bytes);
+              call.give(output, call.source, call.in.bytes);
               return {};
             }
             for_each_run(port.global_type, port.sharding, call.program.mesh, call.coordinates,
                          [&](int64_t global, int64_t local, int64_t bytes) {
-                           call.stream.download(static_cast<std::byte*>(call.output) + global, call.source + local,
-                                                bytes);
+                           call.give(output + global, call.source + local, bytes);
                          });
             return {};
           }};

@@ -43,9 +43,14 @@ EPL_TRANSFER(slice) {
             const Instruction::Slice& runs = call.in.slice;
             const std::byte* source = call.source + call.shard * runs.run_bytes;
             const bool of_caller = call.in.inputs[0].space == Location::Space::input;
-            const auto move = of_caller ? &Stream::upload : &Stream::copy;
             for (int64_t i = 0; i < runs.outer; ++i) {
-              (call.stream.*move)(call.target + i * runs.run_bytes, source + i * runs.global_bytes, runs.run_bytes);
+              std::byte* const target = call.target + i * runs.run_bytes;
+              const std::byte* const from = source + i * runs.global_bytes;
+              if (of_caller) {
+                call.take(target, from, runs.run_bytes);
+              } else {
+                call.stream.copy(target, from, runs.run_bytes);
+              }
             }
             return {};
           }};

@@ -17,7 +17,7 @@ EPL_TRANSFER(upload) {
           .holds = "input",
           .from_caller = true,
           .run = [](const TransferCall& call) -> Status {
-            call.stream.upload(call.target, call.source, call.in.bytes);
+            call.take(call.target, call.source, call.in.bytes);
             return {};
           }};
 }
