@@ -284,8 +284,14 @@ typedef struct epl_call_options {
    * 0: all. Slices have their size all the same. What is behind these samples may be anything that the model takes; the
    * result does not depend on it. */
   int64_t samples;
+  /* Of a call that is given tensors in memory of a GPU: the stream of the host program behind whose work they may be
+   * read and written, in DLPack's numbers. 0 or 1: the legacy default stream; 2: the default stream of the calling
+   * thread, not for asynchronous calls; -1: none, the program has waited itself; else the handle of a stream of that
+   * GPU. What the stream is given before the call comes before it. When the call has returned, or its event is done,
+   * all that it has read and written is done, so that any stream may go on with these tensors. */
+  int64_t stream;
 } epl_call_options;
-#define EPL_CALL_OPTIONS_INIT {sizeof(epl_call_options), 0, NULL, 0}
+#define EPL_CALL_OPTIONS_INIT {sizeof(epl_call_options), 0, NULL, 0, 0}
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK void epl_call_options_init(epl_call_options* EPL_OUT options);
 
 /* --- Bytes that the host writes and reads itself: an object store, a socket, an encrypted file -------------------- */
@@ -372,7 +378,11 @@ EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK int32_t epl_dtype_bits(int32_t 
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_QUICK const char* epl_dtype_name(int32_t dtype);
 
 /* DLPack, as DLManagedTensorVersioned* (version 1). `from` takes the struct over, also when it fails, and accepts
- * row-major tensors of the CPU; `to` gives one that keeps the data alive and whose deleter the receiver calls. */
+ * row-major tensors of the CPU and of NVIDIA GPUs; `to` gives one that keeps the data alive and whose deleter the
+ * receiver calls. A tensor of a GPU is an input of a session on that GPU, and an output of epl_session_predict_into:
+ * its data goes from GPU to GPU, behind what the stream of the call was given (epl_call_options). Integers that are
+ * checked against a table or a number of classes, and batches that are not full, are read by the host as well. Other
+ * calls take tensors of the host. */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_CHECKED epl_error*
 epl_tensor_from_dlpack(const epl_engine* engine, void* dl_managed_tensor_versioned,
     epl_tensor** EPL_OUT EPL_OWNED tensor);

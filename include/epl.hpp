@@ -1480,8 +1480,11 @@ class tensor : public detail::handle<epl_tensor, epl_tensor_destroy> {
   }
 
   /// DLPack, as DLManagedTensorVersioned* (version 1). `from` takes the struct over, also when it fails, and
-  /// accepts row-major tensors of the CPU; `to` gives one that keeps the data alive and whose deleter the
-  /// receiver calls.
+  /// accepts row-major tensors of the CPU and of NVIDIA GPUs; `to` gives one that keeps the data alive and
+  /// whose deleter the receiver calls. A tensor of a GPU is an input of a session on that GPU, and an output of
+  /// epl_session_predict_into: its data goes from GPU to GPU, behind what the stream of the call was given
+  /// (epl_call_options). Integers that are checked against a table or a number of classes, and batches that are
+  /// not full, are read by the host as well. Other calls take tensors of the host.
   static returned<epl::tensor> from_dlpack(const epl_engine* engine, void* dl_managed_tensor_versioned) {
     epl_tensor* tensor_out = nullptr;
     epl_error* failure = epl_tensor_from_dlpack(engine, dl_managed_tensor_versioned, &tensor_out);

@@ -48,6 +48,8 @@ epl_error* begin(epl_session* session, const epl_tensor* const* inputs, size_t c
         const Status begun = session->session->world().make_call([&]() -> Status {
           EPL_TRY(check_poison(*session));
           EPL_ASSIGN(job->call, begin_call(*session, call));
+          if (job->call.stream == 2)
+            return unsupported("stream is 2, the default stream of a thread, and another thread makes this call");
           job->inputs = std::make_unique<Inputs>(*session);
           EPL_TRY(job->inputs->take(inputs, count));
           EPL_TRY(prepare(*job));

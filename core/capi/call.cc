@@ -12,7 +12,9 @@ Result<Call> read_call(const Engine& engine, const epl_call_options* options) {
     EPL_TRY(check_pointer(known.cancel, "call option cancel"));
     call.token = known.cancel->token;
   }
+  if (known.stream < -1) return invalid("stream is ", known.stream, "; it is -1, a number or a handle of a stream");
   call.samples = known.samples;
+  call.stream = known.stream;
   call.started = engine.host.seconds();
   call.stop = Stop::after(engine.host.seconds, static_cast<double>(known.timeout_nanoseconds) * 1e-9, call.token.get());
   return call;

@@ -12,10 +12,11 @@ struct PackVersion {
 inline constexpr uint32_t major_version = 1;
 
 struct Device {
-  int32_t device_type;  // 1: CPU
+  int32_t device_type;
   int32_t device_id;
 };
-inline constexpr int32_t device_cpu = 1;
+// Pinned memory of the host is read as any other of the host, and managed memory by the GPU that is named.
+inline constexpr int32_t device_cpu = 1, device_cuda = 2, device_cuda_host = 3, device_cuda_managed = 13;
 
 struct DataType {
   uint8_t code;  // 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool

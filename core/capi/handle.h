@@ -231,6 +231,8 @@ inline int32_t dtype_constant(DType type) { return static_cast<int32_t>(type) + 
 Result<TensorType> type_argument(int32_t dtype, const int64_t* dims, int32_t ndim);
 // Fills the caller's struct.
 Status write_info(const std::string& name, DType dtype, const Shape& dims, epl_tensor_info* info);
+// That the host can read it.
+Status check_on_host(const epl_tensor& tensor, std::string_view name);
 
 // The engine behind all handles that came from it.
 struct Engine {
@@ -246,6 +248,7 @@ struct Call {
   std::shared_ptr<StopToken> token;  // kept alive while the call runs
   double started = 0;                // on the host's clock
   int64_t samples = 0;               // of slices: how many count; 0: all
+  int64_t stream = 0;                // of the host program, for tensors on a GPU
 };
 // What the caller gives, and the same refused if the call should have ended already.
 Result<Call> read_call(const Engine& engine, const epl_call_options* options);

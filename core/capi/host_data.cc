@@ -102,6 +102,7 @@ epl_error* epl_feed_push(epl_feed* feed, const epl_tensor* const* tensors, size_
     std::vector<Tensor> batch;
     for (size_t i = 0; i < count; ++i) {
       EPL_TRY(check_pointer(tensors[i], cat("tensors[", i, "]")));
+      EPL_TRY(check_on_host(*tensors[i], cat("tensors[", i, "]")));
       batch.push_back(tensors[i]->tensor);
     }
     return queue->push(batch, begun.stop);

@@ -48,7 +48,9 @@ Status with_metrics(epl_session& session, const epl_call_options* call, epl_metr
 
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
-CallOptions session_call(const Call& call) { return {.stop = call.stop, .samples = call.samples}; }
+CallOptions session_call(const Call& call) {
+  return {.stop = call.stop, .samples = call.samples, .stream = call.stream};
+}
 
 namespace {
 

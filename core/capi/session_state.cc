@@ -95,6 +95,7 @@ epl_error* epl_session_set(epl_session* session, const char* name, size_t name_l
                            const epl_call_options* call) {
   return with_session(session, [&]() -> Status {
     EPL_REQUIRE(tensor);
+    EPL_TRY(check_on_host(*tensor, "tensor"));
     EPL_TEXT_ARGUMENT(name);
     EPL_ASSIGN(const Call begun, begin_call(*session->engine, call));
     const StopScope stopping(session->session->world().call(), begun.stop);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/base/device_memory.h"
 #include "core/base/shown.h"
 #include "core/capi/dlpack.h"
 #include "core/capi/handle.h"
@@ -42,6 +43,13 @@ Status write_info(const std::string& name, DType dtype, const Shape& dims, epl_t
   made.ndim = static_cast<int32_t>(dims.size());
   std::copy(dims.begin(), dims.end(), made.dims);
   return write_output(made, info, "epl_tensor_info");
+}
+
+Status check_on_host(const epl_tensor& tensor, std::string_view name) {
+  const DeviceMemory* memory = tensor.tensor.device_memory();
+  if (memory == nullptr) return {};
+  return unsupported(name, " lies on ", memory->device(),
+                     ", and is taken from memory of the host; copy it there first");
 }
 
 namespace {
@@ -88,15 +96,22 @@ Result<DType> type_of_dlpack(const dlpack::DataType& type) {
                      " lanes, which no type of EPL is; convert it first");
 }
 
+bool is_on_gpu(const dlpack::Device& device) {
+  return device.device_type == dlpack::device_cuda || device.device_type == dlpack::device_cuda_managed;
+}
+
 Status check_dlpack(const dlpack::ManagedTensorVersioned& managed) {
   const dlpack::Tensor& t = managed.dl_tensor;
   if (managed.version.major != dlpack::major_version) {
     return unsupported("the DLPack tensor is of version ", managed.version.major, ".", managed.version.minor,
                        ", and version 1 is understood");
   }
-  if (t.device.device_type != dlpack::device_cpu)
+  const bool on_host = t.device.device_type == dlpack::device_cpu || t.device.device_type == dlpack::device_cuda_host;
+  if (!on_host && !is_on_gpu(t.device))
     return unsupported("the DLPack tensor is on device type ", t.device.device_type,
-                       ", and only CPU memory (1) is taken; copy it first");
+                       ", and memory of the CPU (1) and of CUDA (2, 3, 13) is taken; copy it first");
+  if (is_on_gpu(t.device) && t.device.device_id < 0)
+    return invalid("the DLPack tensor is on device ", t.device.device_id, " of its kind");
   if (t.ndim < 0 || t.ndim > EPL_MAX_NDIM) return invalid("a DLPack tensor with ", t.ndim, " dimensions");
   if (t.strides == nullptr) return {};
   // Where there is no element, no stride says where one is.
@@ -183,11 +198,15 @@ size_t epl_tensor_bytes(const epl_tensor* tensor) {
   return alive(tensor) ? static_cast<size_t>(tensor->tensor.bytes()) : 0;
 }
 void* epl_tensor_data(const epl_tensor* tensor) {
-  return alive(tensor) ? const_cast<void*>(tensor->tensor.data()) : nullptr;
+  if (!alive(tensor) || tensor->tensor.device_memory() != nullptr) return nullptr;
+  return const_cast<void*>(tensor->tensor.data());
 }
 
 int32_t epl_tensor_is_read_only(const epl_tensor* tensor) { return alive(tensor) && tensor->read_only; }
-int32_t epl_tensor_device(const epl_tensor* tensor) { return alive(tensor) ? EPL_DEVICE_CPU : -1; }
+int32_t epl_tensor_device(const epl_tensor* tensor) {
+  if (!alive(tensor)) return -1;
+  return tensor->tensor.device_memory() == nullptr ? EPL_DEVICE_CPU : EPL_DEVICE_CUDA;
+}
 
 int32_t epl_dtype_bits(int32_t dtype) {
   return dtype < 1 || dtype > dtype_count ? 0 : static_cast<int32_t>(8 * dtype_bytes(static_cast<DType>(dtype - 1)));
@@ -214,9 +233,13 @@ epl_error* epl_tensor_from_dlpack(const epl_engine* engine, void* dl_managed_ten
     const dlpack::Tensor& t = managed->dl_tensor;
     EPL_ASSIGN(DType dtype, type_of_dlpack(t.dtype));
     EPL_ASSIGN(TensorType type, type_argument(dtype_constant(dtype), t.shape, t.ndim));
-    const char* data = static_cast<const char*>(t.data) + t.byte_offset;
-    return make_tensor(engine->engine, Tensor(std::move(type), std::move(owner), data),
-                       managed->flags & dlpack::flag_read_only);
+    char* const data = static_cast<char*>(t.data) + t.byte_offset;
+    const bool read_only = (managed->flags & dlpack::flag_read_only) != 0;
+    if (!is_on_gpu(t.device))
+      return make_tensor(engine->engine, Tensor(std::move(type), std::move(owner), data), read_only);
+    const int number = t.device.device_id;
+    auto memory = std::make_shared<const DeviceMemory>(cat("cuda:", number), number, data, std::move(owner));
+    return make_tensor(engine->engine, Tensor(std::move(type), std::move(memory)), read_only);
   });
 }
 
@@ -234,8 +257,9 @@ epl_error* epl_tensor_to_dlpack(const epl_tensor* tensor, void** dl_managed_tens
     managed.manager_ctx = made.get();
     managed.deleter = [](dlpack::ManagedTensorVersioned* self) { delete static_cast<Exported*>(self->manager_ctx); };
     managed.flags = tensor->read_only ? dlpack::flag_read_only : 0;
-    managed.dl_tensor = {made->tensor.data(),
-                         {dlpack::device_cpu, 0},
+    const DeviceMemory* there = made->tensor.device_memory();
+    managed.dl_tensor = {address_of(made->tensor),
+                         {there ? dlpack::device_cuda : dlpack::device_cpu, there ? there->number() : 0},
                          static_cast<int32_t>(made->shape.size()),
                          dlpack_type(tensor->tensor.dtype()),
                          made->shape.data(),

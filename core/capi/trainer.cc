@@ -422,6 +422,7 @@ epl_error* epl_trainer_bind_value(epl_trainer* trainer, const char* input, size_
   return with_trainer(trainer, [&]() -> Status {
     EPL_TEXT_ARGUMENT(input);
     EPL_REQUIRE(value);
+    EPL_TRY(check_on_host(*value, "value"));
     trainer->binding.values[std::string(input_text)] = value->tensor.clone();
     return {};
   });

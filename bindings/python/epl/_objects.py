@@ -1055,8 +1055,11 @@ class Tensor(core.Handle):
     @classmethod
     def from_dlpack(cls, engine: Engine, dl_managed_tensor_versioned: Any) -> Tensor:
         """DLPack, as DLManagedTensorVersioned* (version 1). `from` takes the struct over, also when it fails,
-        and accepts row-major tensors of the CPU; `to` gives one that keeps the data alive and whose deleter
-        the receiver calls."""
+        and accepts row-major tensors of the CPU and of NVIDIA GPUs; `to` gives one that keeps the data alive
+        and whose deleter the receiver calls. A tensor of a GPU is an input of a session on that GPU, and an
+        output of Session.predict_into: its data goes from GPU to GPU, behind what the stream of the call was
+        given (CallOptions). Integers that are checked against a table or a number of classes, and batches
+        that are not full, are read by the host as well. Other calls take tensors of the host."""
         tensor_out = c.c_void_p()
         core.check(core.library().epl_tensor_from_dlpack(core.pointer(engine), dl_managed_tensor_versioned, c.byref(tensor_out)))
         return cls.own(tensor_out.value, engine)

@@ -361,12 +361,14 @@ class CallOptions(Struct):
     timeout_nanoseconds: int
     cancel: Any
     samples: int
+    stream: int
     _handles_ = {"cancel": "cancel"}
     _fields_ = [
         ("struct_size", c.c_uint64),
         ("timeout_nanoseconds", c.c_int64),
         ("cancel", c.c_void_p),
         ("samples", c.c_int64),
+        ("stream", c.c_int64),
     ]
 
 

@@ -478,6 +478,13 @@ type CallOptions struct {
 	// ones; 0: all. Slices have their size all the same. What is behind these samples may be anything that the
 	// model takes; the result does not depend on it.
 	Samples int64
+
+	// Of a call that is given tensors in memory of a GPU: the stream of the host program behind whose work they may
+	// be read and written, in DLPack's numbers. 0 or 1: the legacy default stream; 2: the default stream of the
+	// calling thread, not for asynchronous calls; -1: none, the program has waited itself; else the handle of a
+	// stream of that GPU. What the stream is given before the call comes before it. When the call has returned, or
+	// its event is done, all that it has read and written is done, so that any stream may go on with these tensors.
+	Stream int64
 }
 
 // NewCallOptions has the default in every field.
@@ -486,10 +493,11 @@ func NewCallOptions() CallOptions {
 }
 
 // Go and C agree on the layout, else this does not compile.
-var _ [32]struct{} = [unsafe.Sizeof(CallOptions{})]struct{}{}
+var _ [40]struct{} = [unsafe.Sizeof(CallOptions{})]struct{}{}
 var _ [8]struct{} = [unsafe.Offsetof(CallOptions{}.TimeoutNanoseconds)]struct{}{}
 var _ [16]struct{} = [unsafe.Offsetof(CallOptions{}.Cancel)]struct{}{}
 var _ [24]struct{} = [unsafe.Offsetof(CallOptions{}.Samples)]struct{}{}
+var _ [32]struct{} = [unsafe.Offsetof(CallOptions{}.Stream)]struct{}{}
 
 // Source is epl_source.
 //
@@ -1318,8 +1326,11 @@ func DtypeName(dtype int32) (result string) {
 // TensorFromDlpack is epl_tensor_from_dlpack.
 //
 // DLPack, as DLManagedTensorVersioned* (version 1). `from` takes the struct over, also when it fails, and
-// accepts row-major tensors of the CPU; `to` gives one that keeps the data alive and whose deleter the receiver
-// calls.
+// accepts row-major tensors of the CPU and of NVIDIA GPUs; `to` gives one that keeps the data alive and whose
+// deleter the receiver calls. A tensor of a GPU is an input of a session on that GPU, and an output of
+// epl_session_predict_into: its data goes from GPU to GPU, behind what the stream of the call was given
+// (epl_call_options). Integers that are checked against a table or a number of classes, and batches that are not
+// full, are read by the host as well. Other calls take tensors of the host.
 func TensorFromDlpack(engine *Engine, dlManagedTensorVersioned unsafe.Pointer) (tensor *Tensor, failure *Error) {
 	failure = C.epl_tensor_from_dlpack(engine, dlManagedTensorVersioned, &tensor)
 	return

@@ -410,6 +410,13 @@ pub struct epl_call_options {
     /// first ones; 0: all. Slices have their size all the same. What is behind these samples may be anything
     /// that the model takes; the result does not depend on it.
     pub samples: i64,
+    /// Of a call that is given tensors in memory of a GPU: the stream of the host program behind whose work
+    /// they may be read and written, in DLPack's numbers. 0 or 1: the legacy default stream; 2: the default
+    /// stream of the calling thread, not for asynchronous calls; -1: none, the program has waited itself;
+    /// else the handle of a stream of that GPU. What the stream is given before the call comes before it.
+    /// When the call has returned, or its event is done, all that it has read and written is done, so that
+    /// any stream may go on with these tensors.
+    pub stream: i64,
 }
 
 impl Default for epl_call_options {
@@ -424,11 +431,12 @@ impl Default for epl_call_options {
 
 #[cfg(target_pointer_width = "64")]
 const _: () = {
-    assert!(core::mem::size_of::<epl_call_options>() == 32);
+    assert!(core::mem::size_of::<epl_call_options>() == 40);
     assert!(core::mem::offset_of!(epl_call_options, struct_size) == 0);
     assert!(core::mem::offset_of!(epl_call_options, timeout_nanoseconds) == 8);
     assert!(core::mem::offset_of!(epl_call_options, cancel) == 16);
     assert!(core::mem::offset_of!(epl_call_options, samples) == 24);
+    assert!(core::mem::offset_of!(epl_call_options, stream) == 32);
 };
 
 /// Bytes that can be read at any position, and must not change.
@@ -1093,8 +1101,11 @@ extern "C" {
     /// Since 0.1, any thread, quick.
     pub fn epl_dtype_name(dtype: i32) -> *const c_char;
     /// DLPack, as DLManagedTensorVersioned* (version 1). `from` takes the struct over, also when it fails,
-    /// and accepts row-major tensors of the CPU; `to` gives one that keeps the data alive and whose deleter
-    /// the receiver calls.
+    /// and accepts row-major tensors of the CPU and of NVIDIA GPUs; `to` gives one that keeps the data alive
+    /// and whose deleter the receiver calls. A tensor of a GPU is an input of a session on that GPU, and an
+    /// output of epl_session_predict_into: its data goes from GPU to GPU, behind what the stream of the call
+    /// was given (epl_call_options). Integers that are checked against a table or a number of classes, and
+    /// batches that are not full, are read by the host as well. Other calls take tensors of the host.
     ///
     /// Since 0.1, any thread. `tensor`: written, owned by the caller.
     pub fn epl_tensor_from_dlpack(engine: *const epl_engine, dl_managed_tensor_versioned: *mut c_void, tensor: *mut *mut epl_tensor) -> *mut epl_error;

@@ -676,7 +676,7 @@ public final class Raw {
    * For one call of a function that is EPL_BLOCKING. NULL: it takes as long as it takes.
    */
   public static final class CallOptions extends Struct {
-    public static final int SIZE = 32;
+    public static final int SIZE = 40;
 
     public CallOptions() {
       super(SIZE, true);
@@ -726,6 +726,23 @@ public final class Raw {
 
     public CallOptions samples(long value) {
       memory.putLong(24, value);
+      return this;
+    }
+
+    /**
+     * Of a call that is given tensors in memory of a GPU: the stream of the host program behind whose work they
+     * may be read and written, in DLPack's numbers. 0 or 1: the legacy default stream; 2: the default stream of
+     * the calling thread, not for asynchronous calls; -1: none, the program has waited itself; else the handle
+     * of a stream of that GPU. What the stream is given before the call comes before it. When the call has
+     * returned, or its event is done, all that it has read and written is done, so that any stream may go on
+     * with these tensors.
+     */
+    public long stream() {
+      return memory.getLong(32);
+    }
+
+    public CallOptions stream(long value) {
+      memory.putLong(32, value);
       return this;
     }
   }
@@ -1871,8 +1888,11 @@ public final class Raw {
 
   /**
    * DLPack, as DLManagedTensorVersioned* (version 1). `from` takes the struct over, also when it fails, and
-   * accepts row-major tensors of the CPU; `to` gives one that keeps the data alive and whose deleter the
-   * receiver calls.
+   * accepts row-major tensors of the CPU and of NVIDIA GPUs; `to` gives one that keeps the data alive and whose
+   * deleter the receiver calls. A tensor of a GPU is an input of a session on that GPU, and an output of
+   * epl_session_predict_into: its data goes from GPU to GPU, behind what the stream of the call was given
+   * (epl_call_options). Integers that are checked against a table or a number of classes, and batches that are
+   * not full, are read by the host as well. Other calls take tensors of the host.
    */
   public static native long epl_tensor_from_dlpack(long engine, long dlManagedTensorVersioned);
 
