@@ -7,20 +7,49 @@ import (
 	"epl.ai/go/internal/raw"
 )
 
-// token carries the end of one context into calls of the library.
+type streamKey struct{}
+
+// The numbers of streams that are no handle, as DLPack has them.
+const (
+	NoStream     int64 = -1 // the program has waited itself
+	LegacyStream int64 = 1  // the legacy default stream, which is taken where nothing is said
+)
+
+// WithStream gives a context for calls with tensors of a GPU. They come behind what the program has given to this
+// stream of its own before: a handle of that GPU, [NoStream] or [LegacyStream].
+func WithStream(ctx context.Context, stream int64) context.Context {
+	return context.WithValue(ctx, streamKey{}, stream)
+}
+
+func streamOf(ctx context.Context) int64 {
+	stream, _ := ctx.Value(streamKey{}).(int64)
+	return stream
+}
+
+// saysNothing tells whether a call with this context needs no options.
+func saysNothing(ctx context.Context) bool {
+	return ctx.Done() == nil && streamOf(ctx) == 0
+}
+
+// token carries the end of one context, and its stream, into calls of the library.
 type token struct {
 	ctx     context.Context
 	options *raw.CallOptions // memory of its own, without a pointer of Go's, as cgo wants it
 	release func()
 }
 
-// newToken gives nil for a context that never ends.
+// newToken gives nil for a context that says nothing.
 func newToken(ctx context.Context, engine *raw.Engine) (*token, error) {
-	if ctx.Done() == nil {
+	if saysNothing(ctx) {
 		return nil, nil
 	}
 	if err := ended(ctx); err != nil {
 		return nil, err
+	}
+	options := raw.NewCallOptions()
+	options.Stream = streamOf(ctx)
+	if ctx.Done() == nil { // it never ends
+		return &token{ctx: ctx, options: &options, release: func() {}}, nil
 	}
 	cancel, failure := raw.CancelCreate(engine)
 	if failure != nil {
@@ -31,7 +60,6 @@ func newToken(ctx context.Context, engine *raw.Engine) (*token, error) {
 		raw.CancelTrigger(cancel)
 		close(triggered)
 	})
-	options := raw.NewCallOptions()
 	t := &token{ctx: ctx, options: &options}
 	t.options.Cancel = cancel
 	t.release = func() {
@@ -80,7 +108,7 @@ type tokens struct {
 
 // within is the same for calls that come again and again.
 func (k *tokens) within(ctx context.Context, engine *raw.Engine, f func(*raw.CallOptions) *raw.Error) error {
-	if ctx.Done() == nil {
+	if saysNothing(ctx) {
 		return takenIn(ctx, f(nil))
 	}
 	if !k.lock.TryLock() { // a second caller, to whom the library will say so

@@ -188,7 +188,8 @@ func (t *Tensor) DLPack() (unsafe.Pointer, error) {
 	return managed, taken(failure)
 }
 
-// FromDLPack makes a tensor of such a struct, of a row-major tensor of the CPU, and takes it over, also when it fails.
+// FromDLPack makes a tensor of such a struct, of a row-major tensor of the CPU or of an NVIDIA GPU, and takes it over,
+// also when it fails. One of a GPU is for sessions on that GPU ([WithStream]); [View] and [Values] do not reach it.
 func FromDLPack(e *Engine, managed unsafe.Pointer) (*Tensor, error) {
 	engine, done, err := e.use()
 	if err != nil {
@@ -212,6 +213,9 @@ func View[T Element](t *Tensor) ([]T, error) {
 	defer done()
 	if got, want := DType(raw.TensorDtype(tensor)), DTypeOf[T](); got != want {
 		return nil, &Error{Code: InvalidArgument, Message: fmt.Sprintf("the tensor holds %v, not %v", got, want), Rank: -1}
+	}
+	if raw.TensorDevice(tensor) != raw.EPL_DEVICE_CPU {
+		return nil, &Error{Code: Unsupported, Message: "the tensor lies on a GPU, where the host cannot read it", Rank: -1}
 	}
 	var zero T
 	data := raw.TensorData(tensor)

@@ -76,6 +76,37 @@ class Package(unittest.TestCase):
         taken = epl.Tensor(engine, Other())
         self.assertEqual((taken.data(), taken.shape), (X.ctypes.data, (8, 4)))
 
+    def test_what_lies_on_a_gpu_is_for_sessions_there(self):
+        engine, _, plan = world()
+        session = epl.Session(plan)
+        asked = []
+
+        class OnGpu:  # says so; nobody reads it
+            def __dlpack_device__(self):
+                return 2, 3
+
+            def __dlpack__(self, **keywords):
+                asked.append(keywords.pop("stream"))
+                capsule = X.__dlpack__(**keywords)
+                address = epl._tensor._api.PyCapsule_GetPointer(capsule, epl._tensor.CAPSULE)
+                managed = epl._tensor._Managed.from_address(address)
+                managed.device_type, managed.device_id = self.__dlpack_device__()
+                return capsule
+        taken = epl.Tensor(engine, OnGpu())
+        self.assertEqual(asked, [1])  # the legacy default stream
+        self.assertEqual((taken.device(), taken.data(), taken.shape), (epl.DEVICE_CUDA, None, (8, 4)))
+        self.assertEqual(taken.__dlpack_device__(), (2, 3))
+        with self.assertRaisesRegex(ValueError, "on a GPU"):
+            taken.numpy()
+        for given in (taken, OnGpu()):
+            with self.assertRaisesRegex(epl.Error, "lies on cuda:3, and the session is on cpu"):
+                session.step([given, TARGET], stream=-1)
+            with self.assertRaisesRegex(epl.Error, "lies on cuda:3"):
+                session.predict([given])
+        with self.assertRaisesRegex(epl.Error, "stream is -2"):
+            session.step([X, TARGET], stream=-2)
+        self.assertEqual(session.step([X, TARGET], stream=5).step, 1)
+
     def test_every_element_type(self):
         engine, *_ = world()
         for name in ("f4", "f8", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"):

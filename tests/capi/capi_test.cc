@@ -259,11 +259,59 @@ TEST_F(CApi, DlpackThatDoesNotFitIsReleasedAndRefused) {
   };
   EXPECT_EQ(offer([](auto&) {}).code, EPL_OK);
   EXPECT_EQ(offer([](auto& m) { m.version.major = 2; }).code, EPL_ERROR_UNSUPPORTED);
-  EXPECT_EQ(offer([](auto& m) { m.dl_tensor.device.device_type = 2; }).code, EPL_ERROR_UNSUPPORTED);
+  EXPECT_EQ(offer([](auto& m) { m.dl_tensor.device.device_type = 4; }).code, EPL_ERROR_UNSUPPORTED);
+  EXPECT_EQ(offer([](auto& m) { m.dl_tensor.device = {2, -1}; }).code, EPL_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(offer([](auto& m) { m.dl_tensor.dtype.lanes = 4; }).code, EPL_ERROR_UNSUPPORTED);
   EXPECT_EQ(offer([&](auto& m) { m.dl_tensor.strides = transposed; }).code, EPL_ERROR_UNSUPPORTED);
   EXPECT_EQ(offer([](auto& m) { m.dl_tensor.ndim = -1; }).code, EPL_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(deleted, 6);
+  EXPECT_EQ(deleted, 7);
+}
+
+// Nobody reads what lies on a GPU but a session there. What is pinned is memory of the host.
+TEST_F(CApi, DlpackOfAGpuIsKnownByItsDevice) {
+  static int deleted;
+  deleted = 0;
+  static char far;  // an address that is never read
+  int64_t shape[2] = {2, 3};
+  dlpack::ManagedTensorVersioned managed = {{1, 0},
+                                            nullptr,
+                                            [](dlpack::ManagedTensorVersioned*) { ++deleted; },
+                                            dlpack::flag_read_only,
+                                            {&far, {2, 3}, 2, {2, 32, 1}, shape, nullptr, 8}};
+  for (const int32_t kind : {2, 13, 3}) {
+    managed.dl_tensor.device.device_type = kind;
+    epl_tensor *there = nullptr, *back = nullptr;
+    EXPECT_OK(epl_tensor_from_dlpack(engine, &managed, &there));
+    const bool on_gpu = kind != 3;
+    EXPECT_EQ(epl_tensor_device(there), on_gpu ? EPL_DEVICE_CUDA : EPL_DEVICE_CPU);
+    EXPECT_EQ(epl_tensor_data(there), on_gpu ? nullptr : &far + 8);
+    EXPECT_EQ(epl_tensor_bytes(there), 24u);
+    EXPECT_EQ(epl_tensor_is_read_only(there), 1);
+    void* raw = nullptr;
+    EXPECT_OK(epl_tensor_to_dlpack(there, &raw));
+    const dlpack::Tensor& given = static_cast<dlpack::ManagedTensorVersioned*>(raw)->dl_tensor;
+    EXPECT_EQ(given.data, &far + 8);
+    EXPECT_EQ(given.device.device_type, on_gpu ? 2 : 1);
+    EXPECT_EQ(given.device.device_id, on_gpu ? 3 : 0);
+    EXPECT_OK(epl_tensor_from_dlpack(engine, raw, &back));
+    EXPECT_EQ(epl_tensor_device(back), epl_tensor_device(there));
+    if (on_gpu) {
+      epl_trainer* trainer = nullptr;
+      EXPECT_OK(epl_trainer_create(engine, &trainer));
+      EXPECT_ERROR(epl_trainer_bind_value(trainer, EPL_STR("x"), back), EPL_ERROR_UNSUPPORTED, "value lies on cuda:3");
+      epl_trainer_destroy(trainer);
+      epl_tensor_info field = EPL_TENSOR_INFO_INIT;
+      field.name = "x", field.name_length = 1, field.dtype = EPL_DTYPE_F32, field.ndim = 1, field.dims[0] = 3;
+      epl_feed* feed = nullptr;
+      EXPECT_OK(epl_feed_create(engine, &field, 1, 1, &feed));
+      const epl_tensor* batch[] = {back};
+      EXPECT_ERROR(epl_feed_push(feed, batch, 1, nullptr), EPL_ERROR_UNSUPPORTED, "tensors[0] lies on cuda:3");
+      epl_feed_destroy(feed);
+    }
+    epl_tensor_destroy(there);
+    epl_tensor_destroy(back);
+  }
+  EXPECT_EQ(deleted, 3);
 }
 
 TEST_F(CApi, TrainerKeysAreCheckedWithTheNearestKnown) {

@@ -197,7 +197,8 @@ def _predict(owner, ports, predict, inputs, call):
     tensors, rows = ports.tensors(owner.engine, inputs), ports.rows()
     given = {each.shape[0] if each is not None and each.ndim() else -1 for each in tensors}
     names = [name for name, _, _ in ports.outputs]
-    if not rows or len(given) != 1 or max(given) <= rows or "samples" in call:
+    on_gpu = any(each is not None and each.device() != _raw.DEVICE_CPU for each in tensors)
+    if not rows or len(given) != 1 or max(given) <= rows or "samples" in call or on_gpu:
         return dict(zip(names, predict(tensors, len(names), **call)))
     arrays = [each.numpy() for each in tensors]
     pieces = [predict([Tensor(owner.engine, each[begin:begin + rows]) for each in arrays], len(names), **call)

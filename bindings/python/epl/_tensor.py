@@ -13,6 +13,7 @@ SPELLED = {raw.DTYPE_F32: "<f4", raw.DTYPE_F64: "<f8", raw.DTYPE_F16: "<f2", raw
            raw.DTYPE_U32: "<u4", raw.DTYPE_U64: "<u8", raw.DTYPE_BOOL: "|b1"}
 READ = {spelled: number for number, spelled in SPELLED.items()}
 CAPSULE, USED = b"dltensor_versioned", b"used_dltensor_versioned"
+ON_GPU, LEGACY_STREAM = (2, 13), 1  # as DLPack numbers devices and streams
 
 _api = c.pythonapi
 _api.PyCapsule_New.restype, _api.PyCapsule_New.argtypes = c.py_object, [c.c_void_p, c.c_char_p, c.c_void_p]
@@ -27,7 +28,8 @@ _get_pointer = c.PYFUNCTYPE(c.c_void_p, c.c_void_p, c.c_char_p)(("PyCapsule_GetP
 class _Managed(c.Structure):
     """The beginning of DLManagedTensorVersioned."""
     _fields_ = [("major", c.c_uint32), ("minor", c.c_uint32), ("context", c.c_void_p),
-                ("deleter", c.CFUNCTYPE(None, c.c_void_p))]
+                ("deleter", c.CFUNCTYPE(None, c.c_void_p)), ("flags", c.c_uint64), ("data", c.c_void_p),
+                ("device_type", c.c_int32), ("device_id", c.c_int32)]
 
 
 @c.PYFUNCTYPE(None, c.c_void_p)
@@ -40,7 +42,8 @@ def _drop(capsule):
 
 class Tensor(objects.Tensor):
     """A view of a row-major array, or of whatever gives one by DLPack: it is not copied. numpy.asarray(tensor) is a view
-    of a tensor again, and so is from_dlpack of NumPy, PyTorch and others."""
+    of a tensor again, and so is from_dlpack of NumPy, PyTorch and others. What lies on a GPU is for sessions on that
+    GPU, and NumPy does not reach it."""
 
     def __init__(self, engine: Any, value: Any) -> None:
         interface = getattr(value, "__array_interface__", None)
@@ -68,7 +71,10 @@ class Tensor(objects.Tensor):
 
     @staticmethod
     def _of_dlpack(engine, value):
-        capsule = value.__dlpack__(max_version=(1, 0))
+        # The other library sees to it that what it has there comes before the legacy default stream, for which a call
+        # waits if nothing is said.
+        on_gpu = hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) in ON_GPU
+        capsule = value.__dlpack__(max_version=(1, 0), **({"stream": LEGACY_STREAM} if on_gpu else {}))
         if not _api.PyCapsule_IsValid(capsule, CAPSULE):
             raise TypeError(f"{type(value).__name__} gives no DLPack of version 1")
         address = _api.PyCapsule_GetPointer(capsule, CAPSULE)
@@ -93,6 +99,8 @@ class Tensor(objects.Tensor):
 
     @property
     def __array_interface__(self):
+        if self.device() != raw.DEVICE_CPU:
+            raise AttributeError("the tensor lies on a GPU, where NumPy cannot read it; DLPack has it")
         spelled = SPELLED.get(self.dtype())
         if spelled is None:
             raise AttributeError(f"NumPy has no {objects.dtype_name(self.dtype())}; DLPack has")
@@ -101,6 +109,8 @@ class Tensor(objects.Tensor):
 
     def numpy(self) -> Any:
         """A view, which keeps the tensor."""
+        if self.device() != raw.DEVICE_CPU:
+            raise ValueError("the tensor lies on a GPU, where NumPy cannot read it; DLPack has it")
         import numpy
         return numpy.asarray(self)
 
@@ -112,7 +122,13 @@ class Tensor(objects.Tensor):
         return _api.PyCapsule_New(self.to_dlpack(), CAPSULE, c.cast(_drop, c.c_void_p))
 
     def __dlpack_device__(self):
-        return 1, 0  # the CPU
+        if self.device() == raw.DEVICE_CPU:
+            return 1, 0
+        address = self.to_dlpack()
+        managed = _Managed.from_address(address)
+        place = managed.device_type, managed.device_id
+        managed.deleter(address)
+        return place
 
 
 def _row_major(interface):
@@ -145,7 +161,7 @@ def of(engine, value, dtype, what="a tensor"):
     if interface is None and hasattr(value, "__dlpack__"):
         try:
             made = Tensor(engine, value)
-            if made.dtype() == dtype or _numpy() is None:
+            if made.dtype() == dtype or _numpy() is None or made.device() != raw.DEVICE_CPU:
                 return made
             if made.dtype() == raw.DTYPE_BF16:
                 value = _widened(_numpy(), made)

@@ -52,6 +52,7 @@ pub struct Call {
     timeout: Option<Duration>,
     token: Option<CancelToken>,
     samples: i64,
+    stream: i64,
 }
 
 impl Call {
@@ -72,6 +73,13 @@ impl Call {
     /// Where a session takes slices, in evaluate and predict: how many samples of the full batch count.
     pub fn samples(mut self, samples: u64) -> Call {
         self.samples = samples as i64;
+        self
+    }
+    /// Of tensors of a GPU: the stream of the program behind whose work they may be read and written, as DLPack numbers
+    /// it. 0 (the default) and 1: the legacy default stream; 2: that of this thread, not for work that goes on beside
+    /// it; -1: none, the program has waited itself; else the handle of a stream of that GPU.
+    pub fn stream(mut self, stream: i64) -> Call {
+        self.stream = stream;
         self
     }
     /// Sees to it that there is a token.
@@ -99,6 +107,7 @@ impl Call {
             timeout_nanoseconds: self.timeout.map_or(0, |t| i64::try_from(t.as_nanos()).unwrap_or(i64::MAX).max(1)),
             cancel: self.token.as_ref().map_or(std::ptr::null_mut(), |t| t.0 .0.as_ptr()),
             samples: self.samples,
+            stream: self.stream,
             ..Default::default()
         }
     }

@@ -105,7 +105,7 @@ impl<'t> TensorRef<'t> {
     pub fn dims(&self) -> Vec<i64> {
         (0..unsafe { sys::epl_tensor_ndim(self.raw) }).map(|i| unsafe { sys::epl_tensor_dim(self.raw, i) }).collect()
     }
-    /// The bytes where they lie.
+    /// The bytes where they lie; none of a tensor of a GPU, where the host cannot read them.
     pub fn bytes(&self) -> &'t [u8] {
         let bytes = unsafe { sys::epl_tensor_bytes(self.raw) };
         let data = unsafe { sys::epl_tensor_data(self.raw) };
@@ -120,6 +120,9 @@ impl<'t> TensorRef<'t> {
         let data = bytes.as_ptr().cast::<T>();
         if self.dtype() != T::DTYPE {
             return Err(Error::invalid(format!("the tensor holds {:?}, not {:?}", self.dtype(), T::DTYPE)));
+        }
+        if unsafe { sys::epl_tensor_device(self.raw) } != sys::EPL_DEVICE_CPU {
+            return Err(Error::invalid("the tensor lies on a GPU, where the host cannot read it".into()));
         }
         if bytes.is_empty() {
             return Ok(&[]);
@@ -200,7 +203,8 @@ impl Tensor<'static> {
     pub fn to_dlpack(&self) -> Result<NonNull<c_void>> {
         given(|place| unsafe { sys::epl_tensor_to_dlpack(self.raw.as_ptr(), place) })
     }
-    /// Of such a struct, of a row-major tensor of the CPU, which it takes over, also when it fails.
+    /// Of such a struct, of a row-major tensor of the CPU or of an NVIDIA GPU, which it takes over, also when it fails.
+    /// One of a GPU is for sessions on that GPU ([`Call::stream`](crate::Call::stream)).
     ///
     /// # Safety
     /// The struct is one of version 1 of DLPack, its memory is that of its type, and nobody else writes to it.

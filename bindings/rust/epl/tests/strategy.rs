@@ -24,3 +24,14 @@ fn a_tensor_is_shared_by_dlpack() {
     drop(x);
     assert_eq!((shared.view::<f32>().unwrap(), epl::version() > 0), (&[1f32, 2.0, 3.0][..], true));
 }
+
+#[test]
+fn a_tensor_of_a_gpu_is_for_sessions_there() {
+    let engine = Engine::builder().threads(1).build().unwrap();
+    let x = Tensor::new(&engine, &[1f32, 2.0, 3.0], &[3]).unwrap();
+    let managed = x.to_dlpack().unwrap();
+    unsafe { *managed.as_ptr().cast::<i32>().add(10) = 2 }; // its device, of CUDA's kind
+    let there = unsafe { Tensor::from_dlpack(&engine, managed) }.unwrap();
+    assert!(there.bytes().is_empty() && there.dims() == [3]);
+    assert!(there.view::<f32>().unwrap_err().to_string().contains("on a GPU"));
+}

@@ -26,7 +26,7 @@ final class Blocking extends AbstractInterruptibleChannel {
 
   void enter(CallOptions call) {
     cancel = call.cancel();
-    options.timeoutNanoseconds(call.nanoseconds()).samples(call.samples());
+    options.timeoutNanoseconds(call.nanoseconds()).samples(call.samples()).stream(call.stream());
     options.cancel(cancel == null ? token : cancel.enter());
     if (cancel == null) begin();
   }

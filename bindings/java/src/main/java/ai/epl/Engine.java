@@ -320,7 +320,10 @@ public final class Engine extends Handle {
         Raw.epl_tensor_create_borrow(engine, type.number, dims, data.slice(), flags, null), data));
   }
 
-  /** A DLManagedTensorVersioned at this address, which this takes over whatever happens. */
+  /**
+   * A DLManagedTensorVersioned at this address, which this takes over whatever happens. One of an NVIDIA GPU is for
+   * sessions on that GPU ({@link CallOptions#withStream}).
+   */
   public Tensor tensorOfDlpack(long address) {
     return use(engine -> new Tensor(this, Raw.epl_tensor_from_dlpack(engine, address)));
   }

@@ -41,7 +41,7 @@ final class Pending extends CompletableFuture<Metrics> {
         long address = session.enter();
         entered = true;
         Raw.CallOptions call = new Raw.CallOptions().timeoutNanoseconds(options.nanoseconds())
-            .samples(options.samples()).cancel(enterToken());
+            .samples(options.samples()).stream(options.stream()).cancel(enterToken());
         event = begin.begin(address, inputs.addresses, outputs.addresses, call);
       }
     } catch (Throwable refused) {

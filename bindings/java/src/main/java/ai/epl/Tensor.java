@@ -132,6 +132,8 @@ public final class Tensor extends Handle {
 
   /** Valid as long as the tensor. A buffer has at most 2 GiB. */
   static ByteBuffer memory(long tensor) {
+    if (Raw.epl_tensor_device(tensor) != Raw.EPL_DEVICE_CPU)
+      throw new IllegalStateException("the tensor lies on a GPU, where the host cannot read it");
     long bytes = Raw.epl_tensor_bytes(tensor);
     long data = Raw.epl_tensor_data(tensor);
     if (bytes > Integer.MAX_VALUE) throw new IllegalStateException(bytes + " bytes do not fit into a ByteBuffer");

@@ -57,6 +57,9 @@ class TrainingTest {
     try (Session session = world.session()) {
       Metrics first = session.step(batch);
       assertEquals(1, first.step());
+      EplException refused =
+          assertThrows(EplException.class, () -> session.step(batch, CallOptions.NONE.withStream(-2)));
+      assertTrue(refused.getMessage().contains("stream is -2"));
       assertTrue(first.time().toNanos() > 0);
       for (int i = 0; i < 60; ++i) session.step(batch);
       assertEquals(61, session.steps());
