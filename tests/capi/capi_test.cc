@@ -271,26 +271,26 @@ TEST_F(CApi, DlpackThatDoesNotFitIsReleasedAndRefused) {
 TEST_F(CApi, DlpackOfAGpuIsKnownByItsDevice) {
   static int deleted;
   deleted = 0;
-  static char far;  // an address that is never read
+  static char far[64];  // which is never read
   int64_t shape[2] = {2, 3};
   dlpack::ManagedTensorVersioned managed = {{1, 0},
                                             nullptr,
                                             [](dlpack::ManagedTensorVersioned*) { ++deleted; },
                                             dlpack::flag_read_only,
-                                            {&far, {2, 3}, 2, {2, 32, 1}, shape, nullptr, 8}};
+                                            {far, {2, 3}, 2, {2, 32, 1}, shape, nullptr, 8}};
   for (const int32_t kind : {2, 13, 3}) {
     managed.dl_tensor.device.device_type = kind;
     epl_tensor *there = nullptr, *back = nullptr;
     EXPECT_OK(epl_tensor_from_dlpack(engine, &managed, &there));
     const bool on_gpu = kind != 3;
     EXPECT_EQ(epl_tensor_device(there), on_gpu ? EPL_DEVICE_CUDA : EPL_DEVICE_CPU);
-    EXPECT_EQ(epl_tensor_data(there), on_gpu ? nullptr : &far + 8);
+    EXPECT_EQ(epl_tensor_data(there), on_gpu ? nullptr : far + 8);
     EXPECT_EQ(epl_tensor_bytes(there), 24u);
     EXPECT_EQ(epl_tensor_is_read_only(there), 1);
     void* raw = nullptr;
     EXPECT_OK(epl_tensor_to_dlpack(there, &raw));
     const dlpack::Tensor& given = static_cast<dlpack::ManagedTensorVersioned*>(raw)->dl_tensor;
-    EXPECT_EQ(given.data, &far + 8);
+    EXPECT_EQ(given.data, far + 8);
     EXPECT_EQ(given.device.device_type, on_gpu ? 2 : 1);
     EXPECT_EQ(given.device.device_id, on_gpu ? 3 : 0);
     EXPECT_OK(epl_tensor_from_dlpack(engine, raw, &back));
