@@ -7,7 +7,7 @@ EPL_ASSERT_NAMED(port_size, sizeof(epl_tensor_info) == 160 || sizeof(void*) != 8
 EPL_ASSERT_NAMED(model_options_size, sizeof(epl_model_options) == 16);
 EPL_ASSERT_NAMED(plan_options_size, sizeof(epl_plan_options) == 48);
 EPL_ASSERT_NAMED(session_options_size, sizeof(epl_session_options) == 176);
-EPL_ASSERT_NAMED(call_options_size, sizeof(epl_call_options) == 32 || sizeof(void*) != 8);
+EPL_ASSERT_NAMED(call_options_size, sizeof(epl_call_options) == 40 || sizeof(void*) != 8);
 EPL_ASSERT_NAMED(metrics_size, sizeof(epl_metrics) == 48);
 EPL_ASSERT_NAMED(metrics_loss, offsetof(epl_metrics, loss) == 16);
 
