@@ -38,6 +38,8 @@ struct CallOptions {
 // the same, and replicated on each. What fails on one fails on all: a step may be called again when the reason is gone,
 // but not when a process is, which `Code::peer_failed` tells from then on. A process that cannot make its call says so
 // by `World::give_up`.
+//
+// Inputs, and outputs of `predict_into`, may lie in memory of a device of the session (core/runtime/foreign_tensors.h).
 class Session {
  public:
   static Result<std::unique_ptr<Session>> create(const Host& host, std::shared_ptr<const CompiledPlan> plan,
