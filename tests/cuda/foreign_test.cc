@@ -162,7 +162,9 @@ TEST_F(ForeignTensorsOnGpus, HaveTheBitsOfTheHosts) {
       EXPECT_EQ(step(*taken, batch, program.stream()), wanted) << "step " << s << ", " << parts << " micro-batches";
       EXPECT_EQ(count("graphs") - graphs, s == 0 ? 0u : 2u) << "step " << s;
       if (s == 1) nodes = count("recorded");
-      if (s > 1) EXPECT_EQ(count("recorded"), nodes) << "it is recorded once";
+      if (s > 1) {
+        EXPECT_EQ(count("recorded"), nodes) << "it is recorded once";
+      }
     }
     expect_same_state(*given, *taken);
   }
