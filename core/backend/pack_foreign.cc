@@ -57,47 +57,48 @@ Status PackForeign::write(void* target, const void* host_source, int64_t bytes, 
   return stream->synchronize();
 }
 
-void PackStream::take(void* target, ForeignDevice& theirs, const void* source, int64_t bytes) {
-  const std::shared_ptr<OpenedPack>& from = opened_of(theirs);
-  if (from == opened_) return copy(target, source, bytes);
+void PackCopies::take(void* target, ForeignDevice& theirs, const void* source, int64_t bytes) {
+  const OpenedPack &to = *stream_.opened(), &from = *opened_of(theirs);
+  if (&from == &to) return stream_.copy(target, source, bytes);
   if (bytes <= 0) return;
-  issue("a copy from a tensor of the host program", [&](const epl_pack_reason* reason) {
-    return opened_->verbs->copy_between(handle_, opened_->handle, target, from->handle, source,
-                                        static_cast<uint64_t>(bytes), reason);
+  stream_.issue("a copy from a tensor of the host program", [&](const epl_pack_reason* reason) {
+    return to.verbs->copy_between(stream_.handle(), to.handle, target, from.handle, source,
+                                  static_cast<uint64_t>(bytes), reason);
   });
 }
 
-void PackStream::give(ForeignDevice& theirs, void* target, const void* source, int64_t bytes) {
-  const std::shared_ptr<OpenedPack>& to = opened_of(theirs);
-  if (to == opened_) return copy(target, source, bytes);
+void PackCopies::give(ForeignDevice& theirs, void* target, const void* source, int64_t bytes) {
+  const OpenedPack &from = *stream_.opened(), &to = *opened_of(theirs);
+  if (&from == &to) return stream_.copy(target, source, bytes);
   if (bytes <= 0) return;
-  issue("a copy to a tensor of the host program", [&](const epl_pack_reason* reason) {
-    return opened_->verbs->copy_between(handle_, to->handle, target, opened_->handle, source,
-                                        static_cast<uint64_t>(bytes), reason);
+  stream_.issue("a copy to a tensor of the host program", [&](const epl_pack_reason* reason) {
+    return from.verbs->copy_between(stream_.handle(), to.handle, target, from.handle, source,
+                                    static_cast<uint64_t>(bytes), reason);
   });
 }
 
-bool PackStream::finds(const ForeignDevice& theirs) const { return opened_of(theirs) == opened_; }
+bool PackCopies::finds(const ForeignDevice& theirs) const { return opened_of(theirs) == stream_.opened(); }
 
-Status PackStream::make_ready() {
-  issue("a recorded copy", [&](const epl_pack_reason* reason) {
-    return opened_->verbs->copy_placed(handle_, nullptr, nullptr, 0, 0, 0, reason);
+Status PackCopies::make_ready() {
+  stream_.issue("a recorded copy", [&](const epl_pack_reason* reason) {
+    return stream_.opened()->verbs->copy_placed(stream_.handle(), nullptr, nullptr, 0, 0, 0, reason);
   });
-  return take_failure();
+  return stream_.take_failure();
 }
 
-void PackStream::take_at(void* target, const void* place, int64_t offset, int64_t bytes) {
+void PackCopies::take_at(void* target, const void* place, int64_t offset, int64_t bytes) {
   if (bytes <= 0) return;
-  issue("a recorded copy from a tensor of the host program", [&](const epl_pack_reason* reason) {
-    return opened_->verbs->copy_placed(handle_, target, place, offset, static_cast<uint64_t>(bytes), 0, reason);
+  stream_.issue("a recorded copy from a tensor of the host program", [&](const epl_pack_reason* reason) {
+    return stream_.opened()->verbs->copy_placed(stream_.handle(), target, place, offset, static_cast<uint64_t>(bytes),
+                                                0, reason);
   });
 }
 
-void PackStream::give_at(const void* place, int64_t offset, const void* source, int64_t bytes) {
+void PackCopies::give_at(const void* place, int64_t offset, const void* source, int64_t bytes) {
   if (bytes <= 0) return;
-  issue("a recorded copy to a tensor of the host program", [&](const epl_pack_reason* reason) {
-    return opened_->verbs->copy_placed(handle_, const_cast<void*>(source), place, offset, static_cast<uint64_t>(bytes),
-                                       1, reason);
+  stream_.issue("a recorded copy to a tensor of the host program", [&](const epl_pack_reason* reason) {
+    return stream_.opened()->verbs->copy_placed(stream_.handle(), const_cast<void*>(source), place, offset,
+                                                static_cast<uint64_t>(bytes), 1, reason);
   });
 }
 

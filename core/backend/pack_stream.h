@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/backend/device.h"
+#include "core/backend/pack_copies.h"
 #include "core/backend/pack_query.h"
 #include "core/backend/pack_recorder.h"
 #include "core/base/pack_abi.h"
@@ -85,7 +86,7 @@ class PackEvent final : public Event {
   OpenCalls open_;
 };
 
-class PackStream final : public Stream, public StreamClock, public ForeignCopies {
+class PackStream final : public Stream, public StreamClock {
  public:
   PackStream(std::shared_ptr<OpenedPack> opened, void* handle) : opened_(std::move(opened)), handle_(handle) {}
   ~PackStream() override;
@@ -103,13 +104,7 @@ class PackStream final : public Stream, public StreamClock, public ForeignCopies
   StreamClock* stamps() override { return this; }
   StreamRecorder* recorder() override;
   void stamp(double* seconds) override;
-  ForeignCopies* foreign() override { return opened_->shares() ? this : nullptr; }
-  void take(void* target, ForeignDevice& theirs, const void* source, int64_t bytes) override;
-  void give(ForeignDevice& theirs, void* target, const void* source, int64_t bytes) override;
-  bool finds(const ForeignDevice& theirs) const override;
-  Status make_ready() override;
-  void take_at(void* target, const void* place, int64_t offset, int64_t bytes) override;
-  void give_at(const void* place, int64_t offset, const void* source, int64_t bytes) override;
+  ForeignCopies* foreign() override { return opened_->shares() ? &copies_ : nullptr; }
 
   const std::shared_ptr<OpenedPack>& opened() const { return opened_; }
   void* handle() const { return handle_; }
@@ -141,6 +136,7 @@ class PackStream final : public Stream, public StreamClock, public ForeignCopies
   OpenCalls open_;
   Status failure_;  // the first, until somebody takes it
   PackRecorder recorder_{*this};
+  PackCopies copies_{*this};
 };
 
 }  // namespace epl

@@ -31,9 +31,13 @@ class DeviceMemory final : public TensorSource {
   const std::shared_ptr<const void> owner_;
 };
 
+// Null: the tensor is not in such memory.
+inline const DeviceMemory* device_memory_of(const Tensor& tensor) {
+  return tensor.source_ == nullptr ? nullptr : tensor.source_->of_device();
+}
 // Where the elements lie, whoever can read them there. Of a tensor in memory, or in that of a device.
 inline void* address_of(const Tensor& tensor) {
-  const DeviceMemory* there = tensor.device_memory();
+  const DeviceMemory* there = device_memory_of(tensor);
   return there != nullptr ? there->data() : const_cast<void*>(tensor.data());
 }
 

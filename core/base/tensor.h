@@ -49,8 +49,6 @@ class Tensor {
 
   bool empty() const { return data_ == nullptr && source_ == nullptr; }
   bool in_memory() const { return source_ == nullptr; }
-  // Null: it is not in such memory.
-  const DeviceMemory* device_memory() const { return source_ == nullptr ? nullptr : source_->of_device(); }
   // Bytes [begin, begin + bytes), wherever they are.
   Status read(int64_t begin, int64_t bytes, void* target) const;
   // The same tensor in memory: itself if it is.
@@ -89,6 +87,8 @@ class Tensor {
     owner_.reset();
     data_ = nullptr;
   }
+
+  friend const DeviceMemory* device_memory_of(const Tensor& tensor);  // core/base/device_memory.h
 
  private:
   [[noreturn]] void not_in_memory() const;  // a mistake of ours

@@ -46,7 +46,7 @@ Status write_info(const std::string& name, DType dtype, const Shape& dims, epl_t
 }
 
 Status check_on_host(const epl_tensor& tensor, std::string_view name) {
-  const DeviceMemory* memory = tensor.tensor.device_memory();
+  const DeviceMemory* memory = device_memory_of(tensor.tensor);
   if (memory == nullptr) return {};
   return unsupported(name, " lies on ", memory->device(),
                      ", and is taken from memory of the host; copy it there first");
@@ -198,14 +198,14 @@ size_t epl_tensor_bytes(const epl_tensor* tensor) {
   return alive(tensor) ? static_cast<size_t>(tensor->tensor.bytes()) : 0;
 }
 void* epl_tensor_data(const epl_tensor* tensor) {
-  if (!alive(tensor) || tensor->tensor.device_memory() != nullptr) return nullptr;
+  if (!alive(tensor) || device_memory_of(tensor->tensor) != nullptr) return nullptr;
   return const_cast<void*>(tensor->tensor.data());
 }
 
 int32_t epl_tensor_is_read_only(const epl_tensor* tensor) { return alive(tensor) && tensor->read_only; }
 int32_t epl_tensor_device(const epl_tensor* tensor) {
   if (!alive(tensor)) return -1;
-  return tensor->tensor.device_memory() == nullptr ? EPL_DEVICE_CPU : EPL_DEVICE_CUDA;
+  return device_memory_of(tensor->tensor) == nullptr ? EPL_DEVICE_CPU : EPL_DEVICE_CUDA;
 }
 
 int32_t epl_dtype_bits(int32_t dtype) {
@@ -257,7 +257,7 @@ epl_error* epl_tensor_to_dlpack(const epl_tensor* tensor, void** dl_managed_tens
     managed.manager_ctx = made.get();
     managed.deleter = [](dlpack::ManagedTensorVersioned* self) { delete static_cast<Exported*>(self->manager_ctx); };
     managed.flags = tensor->read_only ? dlpack::flag_read_only : 0;
-    const DeviceMemory* there = made->tensor.device_memory();
+    const DeviceMemory* there = device_memory_of(made->tensor);
     managed.dl_tensor = {address_of(made->tensor),
                          {there ? dlpack::device_cuda : dlpack::device_cpu, there ? there->number() : 0},
                          static_cast<int32_t>(made->shape.size()),

@@ -20,7 +20,7 @@ Result<ForeignTensors::Side*> ForeignTensors::side_of(const DeviceMemory& memory
 }
 
 Status ForeignTensors::note(const Tensor& tensor, const Port& port, const char* what) {
-  const DeviceMemory* memory = tensor.device_memory();
+  const DeviceMemory* memory = device_memory_of(tensor);
   if (memory == nullptr) return {};
   auto side = side_of(*memory);
   if (!side.ok()) {
@@ -58,18 +58,18 @@ Status ForeignTensors::begin(const Entry& entry, std::span<const Tensor> inputs,
 }
 
 ForeignDevice* ForeignTensors::device_of(const Tensor& tensor) const {
-  const DeviceMemory* memory = tensor.device_memory();
+  const DeviceMemory* memory = device_memory_of(tensor);
   if (memory == nullptr) return nullptr;
   const auto found = std::ranges::find(sides_, memory->device(), [](const auto& side) { return side->name; });
   return found == sides_.end() ? nullptr : (*found)->device.get();
 }
 
 bool ForeignTensors::any(std::span<const Tensor> tensors) {
-  return std::ranges::any_of(tensors, [](const Tensor& tensor) { return tensor.device_memory() != nullptr; });
+  return std::ranges::any_of(tensors, [](const Tensor& tensor) { return device_memory_of(tensor) != nullptr; });
 }
 
 Result<Tensor> ForeignTensors::load(const Tensor& tensor) {
-  const DeviceMemory* memory = tensor.device_memory();
+  const DeviceMemory* memory = device_memory_of(tensor);
   if (memory == nullptr) return tensor;
   for (const auto& [at, there] : loaded_)
     if (at == memory) return there;
@@ -88,7 +88,7 @@ Result<std::vector<Tensor>> ForeignTensors::load_all(std::span<const Tensor> ten
 }
 
 Status ForeignTensors::store(const Tensor& value, const Tensor& to) {
-  const DeviceMemory& memory = *to.device_memory();
+  const DeviceMemory& memory = *device_memory_of(to);
   EPL_ASSIGN(Side* const side, side_of(memory));
   return side->device->write(memory.data(), value.data(), value.bytes(), event_of(*side));
 }

@@ -21,7 +21,7 @@ Status check_bounds(const Entry& entry, std::span<const Tensor> inputs, ForeignT
     const Tensor& given = inputs[static_cast<size_t>(bound.input)];
     if (given.empty()) continue;  // no rank here reads it
     Tensor loaded;
-    if (given.device_memory() != nullptr) {
+    if (device_memory_of(given) != nullptr) {
       EPL_ASSIGN(loaded, foreign.load(given));
     }
     const Tensor& input = loaded.empty() ? given : loaded;
@@ -114,7 +114,7 @@ Status Session::place_inputs(const Entry& entry, std::span<const Tensor> inputs)
   input_pointers_.clear();
   input_devices_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].device_memory() == nullptr) {
+    if (device_memory_of(inputs[i]) == nullptr) {
       input_pointers_.push_back(slices_.memory_of(entry, i, inputs[i]));
       input_devices_.push_back(nullptr);
     } else if (slices_.is_staged(entry, i)) {

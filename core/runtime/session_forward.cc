@@ -112,7 +112,7 @@ Status Session::predict_into(std::span<const Tensor> inputs, std::span<Tensor> o
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].empty()) continue;
     const Tensor given = results_->given_output(*entry, i, full[i], samples);
-    if (outputs[i].device_memory() != nullptr) {
+    if (device_memory_of(outputs[i]) != nullptr) {
       EPL_TRY(foreign_->store(given, outputs[i]));
     } else {
       std::memcpy(outputs[i].data(), given.data(), static_cast<size_t>(given.bytes()));
