@@ -51,10 +51,8 @@ class TwoLevelCommunicator final : public Communicator {
  private:
   // Depends on what all ranks of a call agree about.
   bool pays(const Collective& call) const {
-    if (call.kind != Kind::all_reduce || call.count < inside_->size()) return false;
-    const auto bytes = static_cast<double>(call.bytes());
-    const RankGroup all{std::ssize(ranks_), ranks_.front(), ranks_.back()};
-    return two_level_seconds(cost_, ranks_, inside_->size(), bytes) < cost_.collective(Kind::all_reduce, all, bytes);
+    return call.kind == Kind::all_reduce && call.count >= inside_->size() &&
+           two_levels_pay(cost_, ranks_, inside_->size(), static_cast<double>(call.bytes()));
   }
 
   // What is left behind the last full segment goes in one level.
@@ -106,13 +104,22 @@ int64_t ranks_inside(const Machine& machine, std::span<const int> ranks) {
   return static_cast<int64_t>(inside);
 }
 
-double two_level_seconds(const CostModel& cost, std::span<const int> ranks, int64_t inside, double bytes) {
+TwoLevels two_levels_of(std::span<const int> ranks, int64_t inside) {
   const int64_t size = std::ssize(ranks);
-  const RankGroup near{inside, ranks.front(), ranks[static_cast<size_t>(inside) - 1]},
-      far{size / inside, ranks.front(), ranks[static_cast<size_t>(size - inside)]};
+  return {.near = {inside, ranks.front(), ranks[static_cast<size_t>(inside) - 1]},
+          .far = {size / inside, ranks.front(), ranks[static_cast<size_t>(size - inside)]}};
+}
+
+double two_level_seconds(const CostModel& cost, std::span<const int> ranks, int64_t inside, double bytes) {
+  const auto [near, far] = two_levels_of(ranks, inside);
   const double segment = bytes / static_cast<double>(inside);
   return cost.collective(Kind::reduce_scatter, near, segment) + cost.collective(Kind::all_reduce, far, segment) +
          cost.collective(Kind::all_gather, near, segment);
+}
+
+bool two_levels_pay(const CostModel& cost, std::span<const int> ranks, int64_t inside, double bytes) {
+  const RankGroup all{std::ssize(ranks), ranks.front(), ranks.back()};
+  return two_level_seconds(cost, ranks, inside, bytes) < cost.collective(Kind::all_reduce, all, bytes);
 }
 
 Result<std::unique_ptr<Communicator>> in_two_levels(std::unique_ptr<Communicator> flat, std::span<const int> ranks,

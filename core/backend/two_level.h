@@ -18,8 +18,15 @@ namespace epl {
 // not so, or there are no hosts, or what joins them goes round rings, which use the links of all ranks already.
 // `ranks`: the group's, by their numbers in the job, ascending.
 int64_t ranks_inside(const Machine& machine, std::span<const int> ranks);
+// The first `inside` neighbours of a group, and those who have the same segment as the first of them.
+struct TwoLevels {
+  RankGroup near, far;
+};
+TwoLevels two_levels_of(std::span<const int> ranks, int64_t inside);
 // An all-reduce of so many bytes in two levels, the first one over `inside` neighbours each.
 double two_level_seconds(const CostModel& cost, std::span<const int> ranks, int64_t inside, double bytes);
+// Whether that is faster than in one level.
+bool two_levels_pay(const CostModel& cost, std::span<const int> ranks, int64_t inside, double bytes);
 
 // A group whose all-reduces go in two levels where that is faster by `cost`; all other calls are those of `flat`.
 // `flat` itself where there is nothing to gain. All ranks of it ask, with the same numbers.
