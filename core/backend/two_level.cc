@@ -1,7 +1,6 @@
 #include "core/backend/two_level.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 #include <vector>
 
@@ -94,13 +93,14 @@ int64_t ranks_inside(const Machine& machine, std::span<const int> ranks) {
   const Machine::Link& link = machine.link(ranks.front(), ranks.back());
   const int64_t host = machine.inside(link);
   if (host <= 1 || link.rings) return 1;
-  const auto host_of = [&](size_t i) { return ranks[i] / host; };
+  const auto of_hosts = [&](size_t block) {
+    for (size_t i = 0; i < ranks.size(); i += block) {
+      if (ranks[i] / host != ranks[i + block - 1] / host) return false;
+    }
+    return true;
+  };
   size_t inside = 1;
-  while (inside < ranks.size() && host_of(inside) == host_of(0)) ++inside;
-  if (!std::has_single_bit(inside) || ranks.size() % inside != 0) return 1;
-  for (size_t i = 1; i < ranks.size(); ++i) {
-    if ((host_of(i) == host_of(i - 1)) != (i % inside != 0)) return 1;
-  }
+  while (ranks.size() % (2 * inside) == 0 && of_hosts(2 * inside)) inside *= 2;
   return static_cast<int64_t>(inside);
 }
 
@@ -126,12 +126,12 @@ Result<std::unique_ptr<Communicator>> in_two_levels(std::unique_ptr<Communicator
                                                     const CostModel& cost) {
   const auto inside = static_cast<int>(ranks_inside(cost.machine(), ranks));
   if (inside == 1 || inside == flat->size()) return flat;
-  const int host = flat->rank() / inside, at = flat->rank() % inside;
+  const int block = flat->rank() / inside, at = flat->rank() % inside;
   std::vector<int> neighbours, others;
-  for (int i = 0; i < inside; ++i) neighbours.push_back(host * inside + i);
+  for (int i = 0; i < inside; ++i) neighbours.push_back(block * inside + i);
   for (int i = at; i < flat->size(); i += inside) others.push_back(i);
-  EPL_ASSIGN(auto near, flat->split(cat(flat->group(), ", host ", host), neighbours));
-  EPL_ASSIGN(auto far, flat->split(cat(flat->group(), ", rank ", at, " of each host"), others));
+  EPL_ASSIGN(auto near, flat->split(cat(flat->group(), ", block ", block), neighbours));
+  EPL_ASSIGN(auto far, flat->split(cat(flat->group(), ", rank ", at, " of each block"), others));
   return std::unique_ptr<Communicator>(
       new TwoLevelCommunicator(std::move(flat), std::move(near), std::move(far), {ranks.begin(), ranks.end()}, cost));
 }

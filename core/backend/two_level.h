@@ -1,6 +1,7 @@
-// Sums over ranks of several hosts in two levels: each rank of a host sums a segment over its host, then over the ranks
-// of the other hosts that have the same segment, and the ranks of the host gather all segments. So each byte goes once
-// between hosts for all ranks of a host.
+// Sums over ranks of several hosts in two levels: each rank of a block sums a segment over its block, then over the
+// ranks of the other blocks that have the same segment, and the ranks of the block gather all segments. A block is of
+// one host, all of it where hosts have as many ranks each. So each byte goes once between hosts for all ranks of a
+// block.
 //
 // Neighbours are a power of two and stand at a multiple of it, so they are a subtree of the canonical order: the sums
 // have the same bits (core/backend/communicator.h).
@@ -14,9 +15,9 @@
 
 namespace epl {
 
-// How many neighbours of a group a host has, where hosts have as many each and these are a subtree of a sum. 1: it is
-// not so, or there are no hosts, or what joins them goes round rings, which use the links of all ranks already.
-// `ranks`: the group's, by their numbers in the job, ascending.
+// How many neighbours of a group are a block: as many as divide it into subtrees of a sum of which none is of two
+// hosts. 1: there are no such blocks, or no hosts, or what joins them goes round rings, which use the links of all
+// ranks already. `ranks`: the group's, by their numbers in the job, ascending.
 int64_t ranks_inside(const Machine& machine, std::span<const int> ranks);
 // The first `inside` neighbours of a group, and those who have the same segment as the first of them.
 struct TwoLevels {

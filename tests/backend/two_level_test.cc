@@ -33,7 +33,9 @@ TEST(TwoLevels, AreOfHostsThatAreSubtrees) {
   EXPECT_EQ(ranks_inside(machine, first_ranks(12)), 4);
   EXPECT_EQ(ranks_inside(machine, first_ranks(4)), 1) << "one host";
   EXPECT_EQ(ranks_inside(machine, first_ranks(1)), 1);
-  EXPECT_EQ(ranks_inside(machine, first_ranks(6)), 1) << "the second host has fewer";
+  EXPECT_EQ(ranks_inside(machine, first_ranks(6)), 2) << "the second host has one block, the first one two";
+  EXPECT_EQ(ranks_inside(hosts_of(8), first_ranks(12)), 4);
+  EXPECT_EQ(ranks_inside(hosts_of(6), first_ranks(12)), 2);
   EXPECT_EQ(ranks_inside(machine, std::vector<int>{0, 2, 4, 6}), 2);
   EXPECT_EQ(ranks_inside(machine, std::vector<int>{0, 4, 8}), 1);
   EXPECT_EQ(ranks_inside(machine, std::vector<int>{2, 3, 4, 5}), 2);
@@ -85,7 +87,9 @@ TEST(TwoLevels, HaveTheBitsOfOne) {
   TestHost memory;
   const auto device = open_device("cpu", memory.host());
   ASSERT_TRUE(device.ok()) << device.status().to_string();
-  for (const auto& [ranks, host] : {std::pair{8, 4}, std::pair{8, 2}, std::pair{12, 4}, std::pair{6, 2}}) {
+  // Of the last two, hosts have other numbers of ranks.
+  for (const auto& [ranks, host] :
+       {std::pair{8, 4}, std::pair{8, 2}, std::pair{12, 4}, std::pair{6, 2}, std::pair{12, 8}, std::pair{6, 4}}) {
     for (const int64_t count : {int64_t{3}, int64_t{1000}, int64_t{4097}}) {
       // Messages take no time, so that all that can be divided goes in two levels.
       auto levels = in_levels(**device, ranks, CostModel(hosts_of(host, 0)));
