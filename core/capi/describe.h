@@ -11,8 +11,11 @@ namespace epl {
 struct BudgetTrial;
 class CompiledPlan;
 struct Host;
+struct LinkSeconds;
+struct Machine;
 struct Overview;
 struct Peak;
+struct StageRoofline;
 class Model;
 }  // namespace epl
 
@@ -30,6 +33,9 @@ Json describe_training(const Model& model);
 std::string describe_memory(const CompiledPlan& plan);
 // The plan as a page shows it: meshes, tensors, a step in virtual time.
 std::string describe_overview(const CompiledPlan& plan, const Overview& overview);
+Json describe_roofline(const StageRoofline& one);
+Json describe_links(const Machine& machine, const Overview& overview);
+Json describe_link_seconds(const Machine& machine, const LinkSeconds& calls);
 Json describe_peak(const Peak& peak);
 Json describe_trials(const std::vector<BudgetTrial>& tried);
 // Where the device's memory is known: how much it is, and whether the plan fits.

@@ -61,6 +61,8 @@ Json describe_virtual_device(const CompiledPlan& plan, const Overview& overview,
           {"forward_seconds", one.forward_seconds},
           {"backward_seconds", one.backward_seconds},
           {"time", describe_time(one.time)},
+          {"roofline", describe_roofline(one.roofline)},
+          {"links", describe_link_seconds(plan.device()->machine(), one.links.all)},
           {"peak", describe_peak(one.peak)}};
 }
 
@@ -94,10 +96,17 @@ Json describe_row(const Overview::Row& row) {
           {"memory", memory},   {"held", describe_held(row)},           {"marks", marks}};
 }
 
-Json describe_collective(const Overview::Collective& one) {
-  return {{"what", one.what},   {"over", one.axis},     {"virtual_device", one.virtual_device},
-          {"block", one.block}, {"ranks", one.ranks},   {"calls", one.calls},
-          {"bytes", one.bytes}, {"moving", one.moving}, {"waiting", one.waiting}};
+Json describe_collective(const Machine& machine, const Overview::Collective& one) {
+  return {{"what", one.what},
+          {"over", one.axis},
+          {"virtual_device", one.virtual_device},
+          {"block", one.block},
+          {"ranks", one.ranks},
+          {"calls", one.calls},
+          {"bytes", one.bytes},
+          {"moving", one.moving},
+          {"waiting", one.waiting},
+          {"links", describe_link_seconds(machine, one.links)}};
 }
 
 // All shapes of a batch, the first of them as well.
@@ -131,6 +140,7 @@ Json describe_basis(const Device& device) {
 
 std::string describe_overview(const CompiledPlan& plan, const Overview& overview) {
   const Entry& entry = plan.entries().front();
+  const Machine& machine = plan.device()->machine();
   Json out = {{"schema", 1},
               {"entry", entry_name(entry.kind)},
               {"device", plan.device()->description()},
@@ -151,7 +161,7 @@ std::string describe_overview(const CompiledPlan& plan, const Overview& overview
   for (size_t c = 0; c < overview.virtual_devices.size(); ++c)
     devices.push_back(describe_virtual_device(plan, overview, c));
   for (const Overview::Row& row : overview.rows) rows.push_back(describe_row(row));
-  for (const Overview::Collective& one : overview.collectives) collectives.push_back(describe_collective(one));
+  for (const Overview::Collective& one : overview.collectives) collectives.push_back(describe_collective(machine, one));
   for (const Overview::Tensor& one : overview.tensors) {
     tensors.push_back({{"name", one.name},
                        {"kind", one.kind},
@@ -164,6 +174,7 @@ std::string describe_overview(const CompiledPlan& plan, const Overview& overview
   out["virtual_devices"] = devices;
   out["rows"] = rows;
   out["collectives"] = collectives;
+  out["links"] = describe_links(machine, overview);
   out["tensors"] = tensors;
   std::vector<std::string> notes = plan.notes();
   notes.insert(notes.end(), entry.plan.notes.begin(), entry.plan.notes.end());

@@ -103,6 +103,19 @@ std::string tenths_text(const Overview& overview, const Overview::Row& row) {
   return out;
 }
 
+// What is asked of the devices and of their links.
+std::string costs_text(const CompiledPlan& plan, const Overview& overview) {
+  std::vector<StageRoofline> stages;
+  std::vector<StepLinks> links;
+  std::vector<std::string> names;
+  for (size_t v = 0; v < overview.virtual_devices.size(); ++v) {
+    stages.push_back(overview.virtual_devices[v].roofline);
+    links.push_back(overview.virtual_devices[v].links);
+    names.push_back(plan.entries().front().plan.virtual_device_name(static_cast<int>(v)));
+  }
+  return rooflines_text(stages, names) + links_text(plan.device()->machine(), links, names);
+}
+
 }  // namespace
 
 std::string explain(const CompiledPlan& plan, const Overview& overview) {
@@ -124,8 +137,9 @@ std::string explain(const CompiledPlan& plan, const Overview& overview) {
   for (const Overview::Collective& one : overview.collectives) {
     out += cat("  ", entry.plan.virtual_device_name(one.virtual_device), ", ", one.block, ": ", grouped(one.calls), " ",
                one.what, " over ", one.axis, " (", one.ranks, " ranks), ", grouped(one.bytes), " bytes, ",
-               seconds_text(one.moving), "\n");
+               seconds_text(one.moving), link_seconds_text(plan.device()->machine(), one.links), "\n");
   }
+  out += costs_text(plan, overview);
   out += cat("predicted step on ", overview.device, ": ", seconds_text(overview.seconds), ", of which ",
              percent(overview.time.computing, overview.seconds), " computing");
   if (plan.options().ranks > 1) {

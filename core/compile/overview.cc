@@ -173,11 +173,13 @@ Overview::VirtualDevice describe_virtual_device(const CompiledPlan& plan, const 
   out.backward_seconds /= micro_batches;
   out.time = time_of(rank, trace.begin(), trace.end());
   out.peak = peak_of(plan, rank.virtual_device);
+  out.roofline = roofline_of(plan, rank);
   return out;
 }
 
-void add_collectives(const CompiledPlan& plan, const RankTrace& rank, std::vector<Overview::Collective>& out) {
+StepLinks add_collectives(const CompiledPlan& plan, const RankTrace& rank, std::vector<Overview::Collective>& out) {
   std::map<std::tuple<std::string, int, BlockKind>, size_t> rows;
+  RankLinks links(plan, rank);
   for (const TraceEvent& event : rank.events) {
     const Instruction* in = rank.instruction(event);
     if (!in || !rank.group(event)) continue;
@@ -197,7 +199,9 @@ void add_collectives(const CompiledPlan& plan, const RankTrace& rank, std::vecto
     one.bytes += largest_side(*in);
     one.moving += event.end - event.moves;
     one.waiting += event.moves - event.begin;
+    one.links.add(links.add(event));
   }
+  return links.step();
 }
 
 std::string kind_word(ValueKind kind) {
@@ -317,7 +321,7 @@ Overview make_overview(const CompiledPlan& plan, const Rehearsal& rehearsal) {
   }
   for (const RankTrace* rank : first_ranks(trace, entry_of(plan).programs.size())) {
     out.virtual_devices.push_back(describe_virtual_device(plan, *rank, trace));
-    add_collectives(plan, *rank, out.collectives);
+    out.virtual_devices.back().links = add_collectives(plan, *rank, out.collectives);
   }
   out.rows = TraceRows(plan, trace).take();
   out.tensors = tensors_of(entry_of(plan).plan);

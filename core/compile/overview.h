@@ -7,6 +7,7 @@
 
 #include "core/compile/compiled_plan.h"
 #include "core/compile/peak.h"
+#include "core/compile/step_costs.h"
 #include "core/program/held.h"
 #include "core/program/step_trace.h"
 
@@ -25,6 +26,8 @@ struct Overview {
     double forward_seconds = 0, backward_seconds = 0;  // of the calls of one micro-batch
     RankTime time;                                     // of its first rank
     Peak peak;                                         // of a rank
+    StageRoofline roofline;                            // the same
+    StepLinks links;
   };
   // What a rank does for a while; waits are what is between.
   struct Span {
@@ -54,6 +57,7 @@ struct Overview {
     std::string block;
     int64_t ranks = 0, calls = 0, bytes = 0;  // of a step of one rank
     double moving = 0, waiting = 0;
+    LinkSeconds links;
   };
   struct Tensor {
     std::string name, kind, type, sharding, why;

@@ -49,6 +49,24 @@ int64_t largest_side(const Instruction& in) {
   return std::max(given, results);
 }
 
+std::vector<GroupCall> group_calls(const Instruction& in, int64_t ranks) {
+  using Kind = Collective::Kind;
+  if (!in.transfer || !in.transfer->call) return {};
+  const Kind kind = *in.transfer->call;
+  const KernelQuery& q = *in.query;
+  if (kind == Kind::send) return {{kind, static_cast<double>(q.in(0).bytes())}};
+  if (kind == Kind::receive) return {{kind, static_cast<double>(q.out(0).bytes())}};
+  // Rows have an operand that says where they go.
+  const bool rows = kind == Kind::dispatch || kind == Kind::combine;
+  const bool of_each = rows || kind == Kind::all_to_all;
+  std::vector<GroupCall> calls;
+  for (int i = 0; i < (rows ? 1 : q.inputs()); ++i) {
+    const auto smaller = static_cast<double>(std::min(q.in(i).bytes(), q.out(i).bytes()));
+    calls.push_back({kind, of_each ? smaller / static_cast<double>(ranks) : smaller});
+  }
+  return calls;
+}
+
 void launch_kernel(const TransferCall& call, const void* a, const void* b, void* result) {
   const void* operands[] = {a, b};
   void* results[] = {result};
@@ -131,7 +149,8 @@ TransferRow collective_transfer(Collective::Kind kind, std::string doc) {
                   .joins = true,
                   .in_place = kind == Kind::all_reduce,
                   .gathers = kind == Kind::all_gather,
-                  .scatters = kind == Kind::reduce_scatter};
+                  .scatters = kind == Kind::reduce_scatter,
+                  .call = kind};
   switch (kind) {
     case Kind::all_reduce:
       row.run = run_collective<Kind::all_reduce>;

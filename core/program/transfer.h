@@ -11,6 +11,7 @@
 //   }
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,8 @@ struct TransferRow {
   bool evicts = false;             // its result is in the memory that its attribute `memory` names
   bool decides = false;            // whether the step is applied, with all ranks: see Program::decided_at
   bool at_last_iteration = false;  // its result is there after the last iteration of its loop
+  // What it calls of its group, once for each operand; none: no group, or messages that depend on the rank.
+  std::optional<Collective::Kind> call;
   void (*prepare)(Instruction& in) = nullptr;               // once, from the query
   int64_t (*moved_bytes)(const Instruction& in) = nullptr;  // over the group; absent: all of the larger side
   // Behind the kernel's workspace, kept from iteration to iteration.
@@ -79,6 +82,12 @@ Result<ProgramGroup> counterpart_group(const TransferRow& row, const Attributes&
 void take_kernel(const TransferRow& row, KernelQuery& query);
 // Bytes of its operands or of its results, whichever are more, or what its row says that it moves.
 int64_t largest_side(const Instruction& in);
+// The calls of its group, each with its bytes as CostModel::collective takes them; none where its row has no `call`.
+struct GroupCall {
+  Collective::Kind kind = Collective::Kind::barrier;
+  double bytes = 0;
+};
+std::vector<GroupCall> group_calls(const Instruction& in, int64_t ranks);
 void launch_kernel(const TransferCall& call, const void* a, const void* b, void* result);
 
 // What a collective does with dimension 0: nothing, exchanges its segments, gathers one of each of `parts` ranks, or

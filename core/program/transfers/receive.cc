@@ -22,6 +22,7 @@ EPL_TRANSFER(receive) {
           .op = "receive",
           .holds = "input",
           .counterpart = "from",
+          .call = Collective::Kind::receive,
           .run = [](const TransferCall& call) -> Status {
             const TensorType& type = call.in.query->out(0);
             return call.group->run(call.stream, {.kind = Collective::Kind::receive,

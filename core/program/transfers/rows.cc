@@ -58,6 +58,7 @@ EPL_TRANSFER(dispatch_rows) {
           .op = "dispatch_rows",
           .holds = "input",
           .grouped = true,
+          .call = Collective::Kind::dispatch,
           .moved_bytes = [](const Instruction& in) { return in.query->in(0).bytes(); },
           .run = run_rows<Collective::Kind::dispatch>};
 }
@@ -66,6 +67,7 @@ EPL_TRANSFER(combine_rows) {
           .op = "combine_rows",
           .holds = "input",
           .grouped = true,
+          .call = Collective::Kind::combine,
           .moved_bytes = [](const Instruction& in) { return in.query->out(0).bytes(); },
           .run = run_rows<Collective::Kind::combine>};
 }

@@ -20,6 +20,7 @@ EPL_TRANSFER(send) {
           .op = "send",
           .counterpart = "to",
           .sends = true,
+          .call = Collective::Kind::send,
           .run = [](const TransferCall& call) -> Status {
             if (!call.group) return {};
             const TensorType& type = call.in.query->in(0);
