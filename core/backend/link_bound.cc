@@ -93,7 +93,7 @@ double LinkWay::seconds() const {
   return sum;
 }
 
-LinkWay link_way(const CostModel& cost, std::span<const int> ranks, Kind kind, double bytes, bool levels) {
+LinkWay link_way(const CostModel& cost, std::span<const int> ranks, Kind kind, double bytes, int64_t elements) {
   LinkWay way;
   if (ranks.size() < 2) return way;
   const Machine& machine = cost.machine();
@@ -102,8 +102,9 @@ LinkWay link_way(const CostModel& cost, std::span<const int> ranks, Kind kind, d
     const double sent = cost.moving(one, group, of_rank) * machine.links[static_cast<size_t>(level)].bandwidth;
     way.uses.push_back({level, sent, cost.collective(one, group, of_rank)});
   };
-  const int64_t inside = levels && kind == Kind::all_reduce ? ranks_inside(machine, ranks) : 1;
-  way.two_levels = inside > 1 && inside < std::ssize(ranks) && two_levels_pay(cost, ranks, inside, bytes);
+  const int64_t inside = elements > 0 && kind == Kind::all_reduce ? ranks_inside(machine, ranks) : 1;
+  const bool has_levels = inside > 1 && inside < std::ssize(ranks) && elements >= inside;
+  way.two_levels = has_levels && two_levels_pay(cost, ranks, inside, bytes);
   if (way.two_levels) {
     const TwoLevels groups = two_levels_of(ranks, inside);
     const double segment = bytes / static_cast<double>(inside);

@@ -45,9 +45,10 @@ struct LinkWay {
   std::vector<LinkUse> uses;
   double seconds() const;
 };
-// The way that is taken. `levels`: two may be. Round a ring, what goes over the links inside of hosts takes no time of
-// its own in the cost model, and is not told.
-LinkWay link_way(const CostModel& cost, std::span<const int> ranks, Collective::Kind kind, double bytes, bool levels);
+// The way that is taken. `elements`: that two levels may share out; 0: one level alone. Round a ring, what goes over
+// the links inside of hosts takes no time of its own in the cost model, and is not told.
+LinkWay link_way(const CostModel& cost, std::span<const int> ranks, Collective::Kind kind, double bytes,
+                 int64_t elements);
 
 // The least of many calls that a rank makes, in any order and at any times, where the ranks of a block do the same.
 class LinkNeeds {

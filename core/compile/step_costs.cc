@@ -71,7 +71,7 @@ RankLinks::Call RankLinks::call_of(const TraceEvent& event) const {
   // Groups of two virtual devices are never made of levels (World::make_groups).
   const bool levels = levels_ && rank_.program->groups[static_cast<size_t>(in.group)].virtual_device < 0;
   for (const GroupCall& one : group_calls(in, std::ssize(*ranks))) {
-    const LinkWay way = link_way(cost_, *ranks, one.kind, one.bytes, levels);
+    const LinkWay way = link_way(cost_, *ranks, one.kind, one.bytes, levels ? one.elements : 0);
     LinkNeed need = link_need(cost_.machine(), *ranks, one.kind, one.bytes);
     call.seconds.add({way.seconds(), need.seconds, need.level, way.two_levels});
     if (one.kind == Collective::Kind::receive) continue;

@@ -54,15 +54,20 @@ std::vector<GroupCall> group_calls(const Instruction& in, int64_t ranks) {
   if (!in.transfer || !in.transfer->call) return {};
   const Kind kind = *in.transfer->call;
   const KernelQuery& q = *in.query;
-  if (kind == Kind::send) return {{kind, static_cast<double>(q.in(0).bytes())}};
-  if (kind == Kind::receive) return {{kind, static_cast<double>(q.out(0).bytes())}};
+  const auto message = [&](const TensorType& type) {
+    return std::vector<GroupCall>{{kind, static_cast<double>(type.bytes()), type.elements()}};
+  };
+  if (kind == Kind::send) return message(q.in(0));
+  if (kind == Kind::receive) return message(q.out(0));
   // Rows have an operand that says where they go.
   const bool rows = kind == Kind::dispatch || kind == Kind::combine;
   const bool of_each = rows || kind == Kind::all_to_all;
   std::vector<GroupCall> calls;
   for (int i = 0; i < (rows ? 1 : q.inputs()); ++i) {
-    const auto smaller = static_cast<double>(std::min(q.in(i).bytes(), q.out(i).bytes()));
-    calls.push_back({kind, of_each ? smaller / static_cast<double>(ranks) : smaller});
+    const TensorType& smaller = q.in(i).bytes() < q.out(i).bytes() ? q.in(i) : q.out(i);
+    const int64_t shares = of_each ? ranks : 1;
+    calls.push_back(
+        {kind, static_cast<double>(smaller.bytes()) / static_cast<double>(shares), smaller.elements() / shares});
   }
   return calls;
 }

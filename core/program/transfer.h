@@ -86,6 +86,7 @@ int64_t largest_side(const Instruction& in);
 struct GroupCall {
   Collective::Kind kind = Collective::Kind::barrier;
   double bytes = 0;
+  int64_t elements = 0;  // of these bytes
 };
 std::vector<GroupCall> group_calls(const Instruction& in, int64_t ranks);
 void launch_kernel(const TransferCall& call, const void* a, const void* b, void* result);
