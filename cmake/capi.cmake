@@ -55,7 +55,8 @@ if(EPL_TOOL)
   file(GLOB tool_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/*.cc)
   # The pages are files of their own, which the tool carries.
   set(EPL_PAGES)
-  foreach(page report.html=report_template plan.html=plan_template page.css=page_style page.js=page_script)
+  foreach(page report.html=report_template plan.html=plan_template plan_costs.js=plan_costs page.css=page_style
+          page.js=page_script)
     string(REGEX MATCH "^(.*)=(.*)$" parts ${page})
     set(file ${CMAKE_MATCH_1})
     set(name ${CMAKE_MATCH_2})

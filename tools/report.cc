@@ -5,9 +5,10 @@
 
 namespace epl::tools {
 
-// tools/report.html, tools/plan.html, and what pages share: made strings by the build.
+// tools/report.html, tools/plan.html with a part of its script, and what pages share: made strings by the build.
 extern const char report_template[];
 extern const char plan_template[];
+extern const char plan_costs[];
 extern const char page_style[];
 extern const char page_script[];
 
@@ -37,7 +38,11 @@ std::string filled(std::string page, const Json& data) {
 }  // namespace
 
 std::string render_report(const Json& data) { return filled(report_template, data); }
-std::string render_plan(const Json& data) { return filled(plan_template, data); }
+std::string render_plan(const Json& data) {
+  std::string page = plan_template;
+  fill(page, "/*EPL_COSTS*/", plan_costs);
+  return filled(std::move(page), data);
+}
 
 Points thinned(const Points& points, size_t most) {
   if (points.size() <= most || most < 4) return points;

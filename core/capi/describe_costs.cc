@@ -24,7 +24,8 @@ Json describe_roofline(const StageRoofline& one) {
                      {"flops", part.flops},
                      {"bytes", part.bytes},
                      {"computing", part.computing},
-                     {"memory", part.memory}});
+                     {"memory", part.memory},
+                     {"seconds", part.seconds}});
   }
   return {{"flops", one.flops},
           {"bytes", one.bytes},

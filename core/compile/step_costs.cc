@@ -35,7 +35,7 @@ StageRoofline roofline_of(const CompiledPlan& plan, const RankTrace& rank) {
     part->bytes += times * work.bytes;
     part->computing += times * cost.computing(work) / speed;
     part->memory += times * cost.memory(work.bytes) / speed;
-    all.seconds += times * cost.kernel(work) / speed;
+    part->seconds += times * cost.kernel(work) / speed;
     all.launching += times * cost.launch() / speed;
   }
   for (const StageRoofline::Part& part : all.parts) {
@@ -44,6 +44,7 @@ StageRoofline roofline_of(const CompiledPlan& plan, const RankTrace& rank) {
     all.bytes += part.bytes;
     all.computing += part.computing;
     all.memory += part.memory;
+    all.seconds += part.seconds;
   }
   return all;
 }

@@ -25,13 +25,13 @@ struct StageRoofline {
     int64_t kernels = 0;
     double flops = 0, bytes = 0;
     double computing = 0, memory = 0;  // seconds of operations alone, and of what is read and written alone
+    double seconds = 0;                // of each kernel the longer of both, and its launch
   };
   double bandwidth = 0;  // of the memory
   std::vector<Part> parts;
   int64_t kernels = 0;
-  double flops = 0, bytes = 0, computing = 0, memory = 0;
+  double flops = 0, bytes = 0, computing = 0, memory = 0, seconds = 0;
   double launching = 0;
-  double seconds = 0;  // of each kernel the longer of both, and its launch
 
   double intensity() const { return bytes > 0 ? flops / bytes : 0; }  // operations for each byte
   bool is_bound_by_memory() const { return memory > computing; }

@@ -38,6 +38,9 @@ PROBE = """<script>addEventListener('load', () => {
     wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
     charts, smallest, cut, scroll, over, cards, reasons, heads, times, curves: document.querySelectorAll('.curve').length,
     points: document.querySelectorAll('#loss circle').length,
+    parts: document.querySelectorAll('#roofline [data-part]').length, roofs: document.querySelectorAll('#roofline .roof').length,
+    blocks: document.querySelectorAll('#links [data-block]').length, ends: document.querySelectorAll('#links [data-end]').length,
+    above: [...document.querySelectorAll('#roofline [data-part]')].filter(d => Number(d.getAttribute('cy')) < Math.min(...[...document.querySelectorAll('#roofline .roof')].map(r => Number(r.getAttribute('d').split(' ').pop()))) - 0.5).length,
     areas: document.querySelectorAll('#held .area').length, marks: document.querySelectorAll('#held [data-mark]').length,
     largest: document.querySelectorAll('#largest tr').length, tried: document.querySelectorAll('#tried tr').length,
     rectangles: document.querySelectorAll('#arena rect').length, ranks: document.querySelectorAll('[data-rank]').length,
@@ -91,6 +94,13 @@ def main(epl, out):
         json.dumps({"zero.level": "v2", "gradient_checkpoint.type": "auto"}), "--html", "again.html")
     run("plan", "m2.onnx", "--batch", "8", "--ranks", "4", "--strategy", json.dumps({"auto.auto_parallel": True}),
         "--html", "found.html")
+    hosts = {"measured": {"device": "two hosts", "version": "0", "error": 0.1, "error_90th": 0.2}, "bandwidth": 1e9,
+             "host_bandwidth": 1e9, "products": {"f32": 2e9}, "elementwise": {"f32": 1e9},
+             "links": [{"devices": 4, "bandwidth": 1e11, "seconds": 1e-7}, {"bandwidth": 1e8, "seconds": 1e-6}],
+             "launch_seconds": 1e-7}
+    (out / "hosts.json").write_text(json.dumps(hosts))
+    run("plan", "m2.onnx", "--batch", "8", "--ranks", "8", "--device", "cpu@hosts.json", "--strategy",
+        json.dumps({"communication.hierarchical": True}), "--html", "hosts.html")
     backgrounds = set()
 
     everywhere = [(width, scheme) for width in (390, 820, 1440) for scheme in ("light", "dark")]
@@ -137,7 +147,12 @@ def main(epl, out):
             expect(f"{where}: says \"{word}\"", word in seen["text"])
 
     def plan(where, seen):
-        expect(f"{where}: ranks, step, memory and what holds it are drawn", seen["charts"] == 4 and seen["curves"] == 2)
+        expect(f"{where}: ranks, step, rooflines, memory, what holds it and links are drawn, {seen['charts']} charts",
+               seen["charts"] == 6 and seen["curves"] == 2)
+        expect(f"{where}: kernels of both stages under a roof, {seen['parts']} dots", seen["parts"] >= 4
+               and seen["roofs"] >= 1 and seen["above"] == 0)
+        expect(f"{where}: a box for the links of all ranks, {seen['blocks']}, and 8 ranks, {seen['ends']}",
+               seen["blocks"] == 1 and seen["ends"] == 8)
         expect(f"{where}: memory has several kinds, {seen['areas']} seen", seen["areas"] >= 4)
         expect(f"{where}: the largest values are listed, {seen['largest']} lines", seen["largest"] == 1 + 12)
         expect(f"{where}: no budget, no table of what was tried", seen["tried"] == 0)
@@ -148,7 +163,8 @@ def main(epl, out):
         expect(f"{where}: every tensor after a click, {seen['tensors']} seen", seen["tensors"] > 60)
         # Every column is seen without a scroll bar, also on the screen of a telephone, and every time has a unit.
         expect(f"{where}: tables are wider than the page: {seen['scroll']}", not seen["scroll"])
-        for name in ("forward", "backward", "memory of a rank", "waiting", "calls", "because"):
+        for name in ("forward", "backward", "memory of a rank", "waiting", "calls", "because", "operations a byte",
+                     "bound by", "links need"):
             expect(f"{where}: no column \"{name}\"", name in seen["heads"])
         for time in seen["times"]:
             expect(f"{where}: a time without a unit: {time}", re.fullmatch(r"0|\d+\.\d+ (us|ms|s)", time))
@@ -157,7 +173,14 @@ def main(epl, out):
                and float(takes.split()[0]) > 0)
         for reason in seen["reasons"]:
             expect(f"{where}: no sentence for people: {reason}", not re.search(r"^$|needs it|split: |batch: ", reason))
-        for word in ("epl plan", "simulated cpu_core", "all_reduce", "kept for the backward pass", "optimizer state", " more than a share of the work", "cut by columns"):
+        for word in ("epl plan", "simulated cpu_core", "all_reduce", "kept for the backward pass", "optimizer state", " more than a share of the work", "cut by columns", "times as long"):
+            expect(f"{where}: says \"{word}\"", word in seen["text"])
+
+    def over_hosts(where, seen):
+        expect(f"{where}: a box for all ranks and for each of 2 hosts, {seen['blocks']} seen", seen["blocks"] == 1 + 2)
+        expect(f"{where}: two roofs, {seen['roofs']} seen", seen["roofs"] == 2 and seen["above"] == 0)
+        expect(f"{where}: tables are wider than the page: {seen['scroll']}", not seen["scroll"])
+        for word in ("blocks of 4 ranks", "in two levels", "products of f32", "memory", "times as long"):
             expect(f"{where}: says \"{word}\"", word in seen["text"])
 
     def within_budget(where, seen):
@@ -166,7 +189,7 @@ def main(epl, out):
             expect(f"{where}: says \"{word}\"", word in seen["text"])
 
     def searched(where, seen):
-        expect(f"{where}: time over memory is drawn, {seen['charts']} charts", seen["charts"] == 5)
+        expect(f"{where}: time over memory is drawn, {seen['charts']} charts", seen["charts"] == 7)
         for word in ("What the search found", "the strategy as it is", "simulated", "by the cost model"):
             expect(f"{where}: says \"{word}\"", word in seen["text"])
 
@@ -178,6 +201,7 @@ def main(epl, out):
     look_at(out / "run" / "report.html", everywhere, report)
     look_at(out / "budget.html", [(390, "light"), (1280, "dark")], within_budget)
     look_at(out / "found.html", [(390, "light"), (1280, "dark")], searched)
+    look_at(out / "hosts.html", [(390, "light"), (1280, "dark")], over_hosts)
     look_at(out / "again.html", [(390, "dark"), (1280, "light")], again)
     look_at(out / "plan.html", [(390, "light"), (800, "dark"), (1280, "light"), (1600, "light"), (1920, "dark")], plan)
     expect(f"light and dark differ: {backgrounds}", len({colour for _, colour in backgrounds}) == 2)

@@ -78,6 +78,12 @@ expect 0 "predicted step on simulated cpu_core" "$epl" plan model.onnx --batch 4
 expect 0 "wrote plan.html" "$epl" plan model.onnx --batch 4 --ranks 2 --html plan.html
 grep -q '"what":"all_reduce","over":"data"' plan.html || fail "plan.html does not say what moves"
 grep -q '"held":{"' plan.html || fail "plan.html does not say what holds the memory"
+grep -q '"roofline":{"flops":' plan.html || fail "plan.html does not say what bounds a stage"
+grep -q '"links":\[{"name":"any ranks"' plan.html || fail "plan.html does not say what goes over links"
+grep -q '/\*EPL_' plan.html && fail "a part of plan.html is missing"
+grep -q 'function drawRoofline' plan.html || fail "plan.html does not draw rooflines"
+expect 0 "roofline of the kernels of a step" "$epl" plan model.onnx --batch 4
+expect 0 "link-capacity bound of a step: " "$epl" plan model.onnx --batch 4 --ranks 2
 grep -q '"largest":\[{"name":' plan.html || fail "plan.html does not list the largest values"
 expect 0 "recorded " "$epl" trace model.onnx --text text.txt --batch 4 --ranks 2 --threads 2 --steps 2
 grep -q '"name":"post"' trace.json || fail "trace.json has no call of the update"
