@@ -1156,10 +1156,11 @@ class plan : public detail::handle<epl_plan, epl_plan_destroy> {
   }
 
   /// As JSON, for programs: "overview" (what runs where, how tensors lie and why, the calls of a step, what
-  /// moves, memory over time by what holds it, predicted seconds; goes through a step in virtual time),
-  /// "memory" (what needs how many bytes, what holds the peak, what was tried for a budget, and every range of
-  /// the arena with the instructions during which it is alive), "parameters" (trained and not, with reasons)
-  /// and "notes" (sentences on how inputs and loss were taken where nobody has said it).
+  /// moves, over which links and how much longer than these need, a roofline of each virtual device, memory
+  /// over time by what holds it, predicted seconds; goes through a step in virtual time), "memory" (what needs
+  /// how many bytes, what holds the peak, what was tried for a budget, and every range of the arena with the
+  /// instructions during which it is alive), "parameters" (trained and not, with reasons) and "notes"
+  /// (sentences on how inputs and loss were taken where nobody has said it).
   returned<std::string> describe(std::string_view document, const epl::call_options& call = {}) const {
     epl_text* json_out = nullptr;
     epl_error* failure = epl_plan_describe(*this, document.data(), document.size(), &call, &json_out);

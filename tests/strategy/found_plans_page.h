@@ -44,6 +44,39 @@ epl plan model.onnx --batch 64 --devices 1..8
 Scopes and a `default` say where nodes run, and beside them the key is an error. Experts in several stages, and
 stages of different numbers of ranks, are not found yet. Which layers a stage has is decided anew when the plan is made,
 as for `pipeline.num_stages`.
+
+## What bounds a step
+
+`epl plan`, its page (`--html`) and the document "overview" of `epl_plan_describe` say what a step asks of the devices
+and of their links. All seconds are those of the cost model, of the machine that the plan is made for.
+
+A roofline (Williams, Waterman, Patterson 2009) is of the kernels of a rank of each virtual device: operations, bytes
+that are read and written, operations for each byte, the rates of the device, and the seconds that either needs alone.
+What needs more bounds the stage. Launches come on top: where they take longer than both, larger kernels help, and
+nothing else. The page draws a dot for each kind of work on each type, below the roof of the device.
+
+Ranks of a block are joined by links of a level, and blocks by those of the next one, as the machine's `links` have it
+([calibration.md](calibration.md#the-file)). Of each level the plan says what a rank sends over it in a step, and the
+page draws the blocks with their bytes.
+
+The link-capacity bound is the least seconds that links need for a call, or for a step, whatever the way. What must
+leave or enter a block goes over the links that its ranks have to the others. Of a sum of N bytes over n ranks, each
+sends 2 (n - 1) / n N at least (Patarasu and Yuan 2009). Of h hosts, all together send 2 (h - 1) N, and each sends N at
+least, over the links of its ranks. The level that needs the most seconds counts, without latencies, and calls of a step
+may take place at one time. Beside it stands how many times as long the way takes that is chosen. Of large sums, with
+`communication.hierarchical`:
+
+| ranks | times the bound, at most |
+|---|---|
+| one host of 8 | 1.01 |
+| 4 hosts of 8, 100 GB/s inside and 1 Gb/s for each rank between them | 1.02 |
+| the same with sockets of 4, and 20 GB/s between those of a host | 1.1 |
+| two ranks | 1.01 |
+| a host of 8 and one of 4 | 1.35: the host of 8 sends for two blocks of 4 ranks |
+| 4 hosts of 8, a tenth of 100 GB/s between them | 1.95: both levels take as long, one after the other |
+| 4 hosts of 8 in rings | 1.3: a ring brings 2 (n - 1) / n of the bytes out of each host |
+
+Small calls take many times as long as the bound, because messages have latencies.
 )";
 
 }  // namespace epl::documentation_test

@@ -461,10 +461,11 @@ class Plan(core.Handle):
 
     def describe(self, document: core.Text, **call: Any) -> str:
         """As JSON, for programs: "overview" (what runs where, how tensors lie and why, the calls of a step, what
-        moves, memory over time by what holds it, predicted seconds; goes through a step in virtual time),
-        "memory" (what needs how many bytes, what holds the peak, what was tried for a budget, and every range
-        of the arena with the instructions during which it is alive), "parameters" (trained and not, with
-        reasons) and "notes" (sentences on how inputs and loss were taken where nobody has said it)."""
+        moves, over which links and how much longer than these need, a roofline of each virtual device, memory
+        over time by what holds it, predicted seconds; goes through a step in virtual time), "memory" (what
+        needs how many bytes, what holds the peak, what was tried for a budget, and every range of the arena
+        with the instructions during which it is alive), "parameters" (trained and not, with reasons) and
+        "notes" (sentences on how inputs and loss were taken where nobody has said it)."""
         document_data, document_length = core.text(document)
         json_out = c.c_void_p()
         core.check(core.library().epl_plan_describe(core.pointer(self), document_data, document_length, core.call_options(call), c.byref(json_out)))

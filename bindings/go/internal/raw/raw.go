@@ -1830,10 +1830,11 @@ func PlanPrint(plan *Plan, stage string, call *CallOptions) (text *Text, failure
 // PlanDescribe is epl_plan_describe.
 //
 // As JSON, for programs: "overview" (what runs where, how tensors lie and why, the calls of a step, what moves,
-// memory over time by what holds it, predicted seconds; goes through a step in virtual time), "memory" (what
-// needs how many bytes, what holds the peak, what was tried for a budget, and every range of the arena with the
-// instructions during which it is alive), "parameters" (trained and not, with reasons) and "notes" (sentences on
-// how inputs and loss were taken where nobody has said it).
+// over which links and how much longer than these need, a roofline of each virtual device, memory over time by
+// what holds it, predicted seconds; goes through a step in virtual time), "memory" (what needs how many bytes,
+// what holds the peak, what was tried for a budget, and every range of the arena with the instructions during
+// which it is alive), "parameters" (trained and not, with reasons) and "notes" (sentences on how inputs and loss
+// were taken where nobody has said it).
 func PlanDescribe(plan *Plan, document string, call *CallOptions) (json *Text, failure *Error) {
 	failure = C.epl_plan_describe(plan, (*C.char)(unsafe.Pointer(unsafe.StringData(document))), C.size_t(len(document)), (*C.epl_call_options)(unsafe.Pointer(call)), &json)
 	return

@@ -1391,10 +1391,11 @@ extern "C" {
     /// written, owned by the caller.
     pub fn epl_plan_print(plan: *const epl_plan, stage: *const c_char, stage_length: usize, call: *const epl_call_options, text: *mut *mut epl_text) -> *mut epl_error;
     /// As JSON, for programs: "overview" (what runs where, how tensors lie and why, the calls of a step, what
-    /// moves, memory over time by what holds it, predicted seconds; goes through a step in virtual time),
-    /// "memory" (what needs how many bytes, what holds the peak, what was tried for a budget, and every range
-    /// of the arena with the instructions during which it is alive), "parameters" (trained and not, with
-    /// reasons) and "notes" (sentences on how inputs and loss were taken where nobody has said it).
+    /// moves, over which links and how much longer than these need, a roofline of each virtual device, memory
+    /// over time by what holds it, predicted seconds; goes through a step in virtual time), "memory" (what
+    /// needs how many bytes, what holds the peak, what was tried for a budget, and every range of the arena
+    /// with the instructions during which it is alive), "parameters" (trained and not, with reasons) and
+    /// "notes" (sentences on how inputs and loss were taken where nobody has said it).
     ///
     /// Since 0.1, any thread, blocking. `document`: document_length bytes of UTF-8; `call`: may be null;
     /// `json`: written, owned by the caller.
