@@ -243,6 +243,16 @@ TEST_F(SessionApi, PlansDescribeThemselves) {
     epl_text_destroy(text);
   }
   epl_text* text = nullptr;
+  ok(epl_plan_describe(plan, EPL_STR("overview"), nullptr, &text));
+  const Json overview = *parse_json(epl_text_data(text, nullptr));
+  epl_text_destroy(text);
+  text = nullptr;
+  const Json& roofline = overview.at("virtual_devices")[0].at("roofline");
+  for (const char* key : {"flops", "bytes", "intensity", "bandwidth", "computing", "memory", "launching", "seconds"})
+    EXPECT_GT(roofline.at(key).get<double>(), 0) << key;
+  EXPECT_GT(roofline.at("parts")[0].at("rate").get<double>(), 0);
+  EXPECT_EQ(overview.at("links")[0].at("name"), Json("any ranks"));
+  EXPECT_EQ(overview.at("links")[0].at("bytes").size(), overview.at("virtual_devices").size());
   EXPECT_EQ(code_of(epl_plan_describe(plan, EPL_STR("explain"), nullptr, &text)), EPL_ERROR_NOT_FOUND);
   EXPECT_EQ(code_of(epl_plan_print(plan, EPL_STR("memory"), nullptr, &text)), EPL_ERROR_NOT_FOUND);
   EXPECT_EQ(text, nullptr);
