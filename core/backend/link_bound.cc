@@ -1,7 +1,6 @@
 #include "core/backend/link_bound.h"
 
 #include <algorithm>
-#include <map>
 
 #include "core/backend/two_level.h"
 #include "core/base/text.h"
@@ -18,11 +17,14 @@ int level_of(const Machine& machine, int64_t first, int64_t last) {
 // How many ranks of a group each block inside of what a level joins has.
 std::vector<double> blocks_of(const Machine& machine, std::span<const int> ranks, int level) {
   const int64_t size = level == 0 ? 1 : std::max<int64_t>(machine.links[static_cast<size_t>(level) - 1].ranks, 1);
-  std::map<int64_t, double> blocks;
-  for (const int rank : ranks) ++blocks[rank / size];
-  std::vector<double> out;
-  for (const auto& [block, count] : blocks) out.push_back(count);
-  return out;
+  std::vector<double> blocks;
+  int64_t last = -1;
+  for (const int rank : ranks) {
+    if (rank / size != last) blocks.push_back(0);
+    last = rank / size;
+    ++blocks.back();
+  }
+  return blocks;
 }
 
 // Bytes that a block of `g` of the ranks gives to or gets from the others, whichever are more.

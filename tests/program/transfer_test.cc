@@ -98,5 +98,37 @@ TEST(Transfer, RowsSayWhatTheyAreFor) {
   EXPECT_EQ(find_transfer("launch"), nullptr) << "the word of the text form for what is not a transfer";
 }
 
+// Bytes as the cost model takes them: what a rank contributes, or gives to each other one.
+TEST(Transfer, RowsSayWhatTheyCall) {
+  using Kind = Collective::Kind;
+  const TensorType large{DType::f32, {24, 4}}, small{DType::f32, {6, 4}}, owners{DType::i64, {24}};
+  const auto calls = [](std::string_view name, std::vector<TensorType> from, std::vector<TensorType> to) {
+    Instruction in;
+    in.transfer = &transfer_named(name);
+    in.query = std::make_unique<KernelQuery>();
+    in.query->input_types = std::move(from);
+    in.query->output_types = std::move(to);
+    return group_calls(in, 4);
+  };
+  const auto expect = [](const std::vector<GroupCall>& made, Kind kind, double bytes, int64_t elements) {
+    ASSERT_FALSE(made.empty()) << collective_name(kind);
+    EXPECT_EQ(made.front().kind, kind);
+    EXPECT_EQ(made.front().bytes, bytes) << collective_name(kind);
+    EXPECT_EQ(made.front().elements, elements) << collective_name(kind);
+  };
+  expect(calls("all_reduce", {large}, {large}), Kind::all_reduce, 384, 96);
+  expect(calls("reduce_scatter", {large}, {small}), Kind::reduce_scatter, 96, 24);
+  expect(calls("all_gather", {small}, {large}), Kind::all_gather, 96, 24);
+  expect(calls("all_to_all", {large}, {large}), Kind::all_to_all, 96, 24);
+  expect(calls("dispatch_rows", {small, owners}, {large}), Kind::dispatch, 24, 6);
+  expect(calls("combine_rows", {large, owners}, {small}), Kind::combine, 24, 6);
+  expect(calls("send", {small}, {}), Kind::send, 96, 24);
+  expect(calls("receive", {}, {small}), Kind::receive, 96, 24);
+  EXPECT_EQ(calls("all_reduce", {large, small}, {large, small}).size(), 2u) << "one for each operand";
+  EXPECT_EQ(calls("dispatch_rows", {small, owners}, {large}).size(), 1u);
+  EXPECT_TRUE(calls("halo", {small}, {large}).empty()) << "messages that depend on the rank";
+  EXPECT_TRUE(calls("copy", {small}, {small}).empty());
+}
+
 }  // namespace
 }  // namespace epl::transfer_test
