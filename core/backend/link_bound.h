@@ -46,7 +46,8 @@ struct LinkWay {
   double seconds() const;
 };
 // The way that is taken. `elements`: that two levels may share out; 0: one level alone. Round a ring, what goes over
-// the links inside of hosts takes no time of its own in the cost model, and is not told.
+// the links inside of hosts takes no time of its own in the cost model, and is not told. Where a ring joins hosts of
+// which one has fewer ranks, the model has the links of a full one, and promises less than the bound.
 LinkWay link_way(const CostModel& cost, std::span<const int> ranks, Collective::Kind kind, double bytes,
                  int64_t elements);
 
