@@ -42,7 +42,7 @@ list(TRANSFORM cases REPLACE "/reference.json$" "")
 add_test(NAME tools.fuzz_layouts_of_cases COMMAND epl_tool fuzz-layouts --seed 1 --count 20 ${cases})
 # A sample of strategies x cases; `./test --all` goes through all of it.
 add_test(NAME cases.strategies COMMAND epl_tool check --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json
-  --every 19 ${cases})
+  --every 29 ${cases})
 set_tests_properties(cases.strategies PROPERTIES LABELS "cases;only_release" TIMEOUT 900)
 # A sample of options x strategies x cases.
 add_test(NAME cases.options COMMAND epl_tool check --strategies ${PROJECT_SOURCE_DIR}/tests/cases/strategies.json
