@@ -755,8 +755,8 @@ epl_plan_print(const epl_plan* plan, const char* EPL_TEXT(stage_length) stage, s
     const epl_call_options* EPL_NULLABLE call, epl_text** EPL_OUT EPL_OWNED text);
 /* As JSON, for programs: "overview" (what runs where, how tensors lie and why, the calls of a step, what moves, over
  * which links and how much longer than these need, a roofline of each virtual device, memory over time by what holds
- * it, predicted seconds; goes through a step in virtual time), "memory" (what needs how many bytes, what holds the peak,
- * what was tried for a budget, and every range of the arena with the instructions during which it is alive),
+ * it, predicted seconds; goes through a step in virtual time), "memory" (what needs how many bytes, what holds the
+ * peak, what was tried for a budget, and every range of the arena with the instructions during which it is alive),
  * "parameters" (trained and not, with reasons) and "notes" (sentences on how inputs and loss were taken where nobody
  * has said it). */
 EPL_API EPL_SINCE(0, 1) EPL_ANY_THREAD EPL_BLOCKING EPL_CHECKED epl_error*
